@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from weirlab.diagnosis.causes import Cause
-from weirlab.emulation.account import Account, Direction
+from weirlab.emulation.account import Direction, EmulationCounters
 
 SECONDS = 6.0
 BUSY = 0.5
@@ -23,7 +23,7 @@ class Truth:
     seconds: float
     sender: Mapping[str, Any]
     receiver: Mapping[str, Any]
-    link: Account
+    link: EmulationCounters
     first_hit_s: float = 0.0
     """When the first frame was sent that the link lost or held back, or arrived that the receiver drops."""
 

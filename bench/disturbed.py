@@ -34,7 +34,7 @@ from weirlab.cli.progress import reporter
 from weirlab.jobs import profiles
 from weirlab.lab.netns import PlainPair
 from weirlab.measure.terms import SINGLE
-from weirlab.measure.trial import Entry, run_trial
+from weirlab.measure.trial import TrialEntry, run_trial
 from weirlab.measure.verify import thresholds
 from weirlab.records import RuleSetup, TrialSpec
 from weirlab.scenario import QUICK, from_plain
@@ -127,7 +127,7 @@ def cable(trials: int) -> dict[str, Any]:
     left_out_s = 0.0
     with PlainPair() as bed:
         for index in range(trials):
-            (record,) = run_trial(bed, spec, Entry("cable", index), terms=ONCE, set_rules=index == 0)
+            (record,) = run_trial(bed, spec, TrialEntry("cable", index), terms=ONCE, set_rules=index == 0)
             if record.valid:
                 valid += 1
                 false += record.result.lost > 0

@@ -71,7 +71,7 @@ class Job:
 
 def trials(scenario: Scenario) -> tuple[int, int]:
     """Number of trials of the profile per repetition (without scouting), and of everything else."""
-    from weirlab.measure.adaptive import Adaptive
+    from weirlab.measure.adaptive import AdaptivePlan
 
     what = scenario.profile
     places = len(what.positions) * len(what.sizes)
@@ -82,7 +82,7 @@ def trials(scenario: Scenario) -> tuple[int, int]:
     grid = profiles.to_measure(scenario)
     if what.adaptive is None:
         return (len(expected(grid)) - places) // grid.repetitions, rest
-    return 0, rest - places + Adaptive(grid, what.adaptive.budget).budget
+    return 0, rest - places + AdaptivePlan(grid, what.adaptive.budget).budget
 
 
 def measure(store: Store, job: Job, progress: Progress, command: str) -> Run:

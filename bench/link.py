@@ -33,7 +33,7 @@ from summary import about as called
 from summary import parser as options
 from weirlab.base.errors import LabError, WeirError
 from weirlab.base.interrupts import shielded
-from weirlab.emulation.account import Account, complaints
+from weirlab.emulation.account import EmulationCounters, complaints
 from weirlab.emulation.reading import read_path
 from weirlab.lab import clean
 from weirlab.lab.engine import to_result
@@ -41,7 +41,7 @@ from weirlab.lab.linux import interface
 from weirlab.lab.linux.interface import Port
 from weirlab.lab.linux.namespace import Namespace, write_sysctls
 from weirlab.lab.wiring import QUIET, descriptor, make_end
-from weirlab.links.emulator.running import End, How, emulated_link
+from weirlab.links.emulator.running import EmulatorSettings, LinkEnd, emulated_link
 from weirlab.records import EngineResult
 from weirlab.traffic.load import parse_rate
 from weirlab.traffic.schedule import compile_plan
@@ -112,7 +112,7 @@ class Bench:
 
     @shielded
     def __init__(self, *, cable: bool) -> None:
-        self._claim = clean.Claim()
+        self._claim = clean.LabOwnership()
         names = ("tx", "rx") if cable else ("tx", "rx", "link")
         self._netns = {part: Namespace(self._claim.namespace_name(part)) for part in names}
         try:
@@ -247,9 +247,9 @@ def trial(
             link = None
             if words is not None:
                 path = read_path(words)
-                a, b = (End(port.name, made.link_netns) for port in NEAR)
+                a, b = (LinkEnd(port.name, made.link_netns) for port in NEAR)
                 cpu = (os.cpu_count() or 1) - 1
-                how = How(cpu=cpu, busy="busy" in case, real_time="ordinary" not in case)
+                how = EmulatorSettings(cpu=cpu, busy="busy" in case, real_time="ordinary" not in case)
                 link = stack.enter_context(emulated_link(a, b, path, path, how=how))
             if series == "lateness":
                 found = made.play(load, frame_bytes, seconds)
@@ -262,7 +262,7 @@ def trial(
     return Row(series, case, frame_bytes, load, received, took_s, **told)
 
 
-def of_link(case: str, account: Account) -> dict[str, Any]:
+def of_link(case: str, account: EmulationCounters) -> dict[str, Any]:
     """What the emulator reports about itself, by the field names of ``Row``."""
     for complaint in complaints(account):
         print(f"{case}: {complaint}", file=sys.stderr)

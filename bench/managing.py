@@ -27,10 +27,10 @@ from weirlab.numbering.managing.accounts import Accounts
 from weirlab.numbering.managing.database import opened
 from weirlab.numbering.managing.register import Register
 from weirlab.numbering.plan import loads
-from weirlab.numbering.plan.model import Entry, Naptr, NumberingPlan, Range, Route
+from weirlab.numbering.plan.model import EnumEntry, Naptr, NumberingPlan, PlanRoute, Range
 from weirlab.store import Store
 from weirlab.web.service import service
-from weirlab.web.settings import Settings, VoiceSettings
+from weirlab.web.settings import VoiceSettings, WebSettings
 
 PASSWORD = "a weir holds water"
 ORIGIN = "http://127.0.0.1:29180"
@@ -57,10 +57,12 @@ def made(prefixes: int) -> NumberingPlan:
     naptr = (Naptr(service="E2U+sip", uri="sip:\\1@example.net"),)
     fifth = prefixes // 5
     ranges = [Range(prefix=f"+4202{n:06}", owner=f"org{n % ORGANISATIONS}", digits=12) for n in range(fifth)]
-    entries = [Entry(tree="public", prefix=f"+4202{n:06}", naptr=naptr) for n in range(fifth)]
-    entries += [Entry(tree="public", number=f"+4202{n:06}77", naptr=naptr) for n in range(fifth)]
+    entries = [EnumEntry(tree="public", prefix=f"+4202{n:06}", naptr=naptr) for n in range(fifth)]
+    entries += [EnumEntry(tree="public", number=f"+4202{n:06}77", naptr=naptr) for n in range(fifth)]
     routes = [
-        Route(at="core", prefix=f"+4202{n:06}{d}", to=("desk", "pbx")) for n in range(fifth) for d in (8, 9)
+        PlanRoute(at="core", prefix=f"+4202{n:06}{d}", to=("desk", "pbx"))
+        for n in range(fifth)
+        for d in (8, 9)
     ]
     plan = loads(HEAD).plan
     return plan.model_copy(update={"ranges": tuple(ranges), "enum": tuple(entries), "routes": tuple(routes)})
@@ -137,7 +139,7 @@ def main() -> None:
         accounts.add("bench", "root", PASSWORD, None)
         accounts.add("bench", "orla", PASSWORD, "org7")
         database.close()
-        settings = replace(Settings(), voice=VoiceSettings(f"{folder}/plan.db"))
+        settings = replace(WebSettings(), voice=VoiceSettings(f"{folder}/plan.db"))
         begun_s = time.process_time()
         with service(settings, Store(Path(folder) / "store")) as running:
             desk = running.app.state.voice

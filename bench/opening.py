@@ -32,11 +32,11 @@ import capture
 from machine import versions
 from weirlab.store import Store
 from weirlab.trace.facts import Connection, busier, link_bytes, start_ns
-from weirlab.web.captures.desk import Desk
-from weirlab.web.children import Refusal
+from weirlab.web.captures.desk import CaptureService
+from weirlab.web.children import ChildFailure
 from weirlab.web.measurements.measurement import Measurement
 from weirlab.web.service import service
-from weirlab.web.settings import Settings
+from weirlab.web.settings import WebSettings
 
 HERE = Path(__file__).resolve().parent
 COLUMNS: Final = 1000
@@ -103,7 +103,7 @@ async def chunks(file: Path) -> AsyncIterator[bytes]:
             yield part
 
 
-def opened(desk: Desk, one: Measurement) -> Connection:
+def opened(desk: CaptureService, one: Measurement) -> Connection:
     """The largest connection, as soon as it is analysed and its graphs can be drawn."""
     while (state := one.state).stage in ("queued", "working"):
         time.sleep(0.05)
@@ -137,7 +137,7 @@ def zooms(client: TestClient, one: Measurement, first: Connection, begin_ns: int
 
 def measured(file: Path, store: Path, number: int) -> tuple[list[Step], list[Zoom]]:
     """Open ``file`` as an upload to a new store."""
-    with service(Settings(), Store(store)) as made:
+    with service(WebSettings(), Store(store)) as made:
         desk = made.desk
         clock = Clock(resource.RUSAGE_SELF)
         opening = Clock(resource.RUSAGE_CHILDREN)
@@ -148,10 +148,10 @@ def measured(file: Path, store: Path, number: int) -> tuple[list[Step], list[Zoo
         said = "said why no faster"
         try:
             desk.why(one, first["id"]).result()
-        except Refusal as refused:
+        except ChildFailure as refused:
             said = f"refused to say why no faster: {refused}"
         steps.append(opening.step(said))
-        client = TestClient(made.app, base_url=Settings().url)
+        client = TestClient(made.app, base_url=WebSettings().url)
         return steps, zooms(client, one, first, start_ns(desk.facts(one)), number)
 
 

@@ -44,7 +44,7 @@ from weirlab import trace
 from weirlab._engine import emulate_path
 from weirlab.diagnosis import kernel, tracing
 from weirlab.diagnosis.both import reading
-from weirlab.diagnosis.both.reading import Look
+from weirlab.diagnosis.both.reading import EndTrace
 from weirlab.diagnosis.diagnosing import diagnose
 from weirlab.diagnosis.finding import Diagnosis
 from weirlab.emulation.account import complaints
@@ -152,7 +152,7 @@ def from_both(folder: Path, whole: bool) -> Diagnosis | None:
     """Diagnose from both captures; the namespaces of a host share a clock."""
     with contextlib.ExitStack() as stack:
         traces = (stack.enter_context(trace.read(folder / f"{name}.pcapng", series=True)) for name in PLACES)
-        sender, receiver = (Look(each, _talk(each), "a", whole=whole) for each in traces)
+        sender, receiver = (EndTrace(each, _talk(each), "a", whole=whole) for each in traces)
         return reading.read(sender, receiver)
 
 

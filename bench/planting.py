@@ -20,12 +20,12 @@ import polars as pl
 from cases import Case
 from weirlab._engine import TcpWatcher
 from weirlab.diagnosis import kernel
-from weirlab.emulation.account import Account
+from weirlab.emulation.account import EmulationCounters
 from weirlab.emulation.reading import read_path
 from weirlab.lab.linux.namespace import Namespace, write_sysctls
 from weirlab.link import bindings
-from weirlab.link.settings import Recording
-from weirlab.links.emulator.running import End, emulated_link
+from weirlab.link.settings import RecorderSettings
+from weirlab.links.emulator.running import LinkEnd, emulated_link
 
 HERE = Path(__file__).resolve().parent
 PORT = 5001
@@ -42,7 +42,7 @@ class Planted:
     """A case that was run: reports of the applications, the link's account, samples, captures by place."""
 
     talk: Mapping[str, Any]
-    account: Account
+    account: EmulationCounters
     watched: Watched
     files: Mapping[str, Path]
     whole: bool
@@ -87,7 +87,7 @@ class Bench:
         before = [self._set(name, values) for name, values in zip((x, y), case.sysctls, strict=True)]
         try:
             up, down = (read_path(dict(words)) for words in case.path)
-            with emulated_link(End("la", link), End("lb", link), up, down) as emulated:
+            with emulated_link(LinkEnd("la", link), LinkEnd("lb", link), up, down) as emulated:
                 files = {name: folder / f"{name}.pcapng" for name in PLACES}
                 lost: list[int] = []
                 with (
@@ -242,7 +242,7 @@ def _tc(namespace: str, command: str) -> None:
 @contextlib.contextmanager
 def _recorded(namespace: str, interface: str, path: Path, lost: list[int]) -> Iterator[None]:
     recorder = bindings.open_recorder(
-        Recording(path, snap_bytes=SNAP_BYTES),
+        RecorderSettings(path, snap_bytes=SNAP_BYTES),
         path=str(path),
         ring_fds=[],
         interface=interface,

@@ -35,7 +35,7 @@ from weirlab.numbering.lab import VoiceLab
 from weirlab.numbering.plan import load
 from weirlab.numbering.plan.model import NumberingPlan
 from weirlab.numbering.plan.numbers import owner_name
-from weirlab.numbering.routing import Network
+from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.routing.calls import calls
 
 SEED = 1
@@ -94,7 +94,7 @@ def per_call_us(act: Callable[[str], object], numbers: list[str]) -> float:
     return statistics.median(found)
 
 
-def served(network: Network, numbers: list[str], table: Table) -> None:
+def served(network: PlanNetwork, numbers: list[str], table: Table) -> None:
     """Ask BIND for all ``numbers``; exits with an error if an answer differs from the plan."""
     tree = network.plan.trees["public"]
     begun_s = time.monotonic()
@@ -135,7 +135,7 @@ def main() -> None:
         table.add_row("weir voice check", f"{command('check', '--plan', str(path)):.1f} s")
         zones = command("zones", "--plan", str(path), "--out", f"{folder}/zones")
         table.add_row("weir voice zones", f"{zones:.1f} s")
-        network = Network(load(path), date.today())
+        network = PlanNetwork(load(path), date.today())
         numbers = drawn(network.plan, asked.questions)
         entries, routes = network.trees["public"], network.routes["core", None]
         looked_up = per_call_us(

@@ -33,7 +33,7 @@ from weirlab.base.files import HOST_FILES
 from weirlab.lab.dut.rulesets.listing import list_rules
 from weirlab.lab.dut.rulesets.source import RulesetSource
 from weirlab.lab.equivalence.bed import FilterBed
-from weirlab.lab.equivalence.proof import Proof, prove
+from weirlab.lab.equivalence.proof import EquivalenceProof, prove
 from weirlab.rules import advise
 
 PARTS = Path(__file__).with_suffix(".txt")
@@ -182,16 +182,16 @@ class IptablesMaker(Maker):
         return "\n".join([*head, *rules, "COMMIT", ""])
 
 
-def outcome(path: Path) -> tuple[str, Proof]:
+def outcome(path: Path) -> tuple[str, EquivalenceProof]:
     """What became of the advice on a ruleset, and what packets showed."""
     try:
         source = RulesetSource(path, HOST_FILES)
         advice = advise(source.path_of_packets(elements=False), str(path))
     except InputError as error:
         what = REFUSED if REFUSED in str(error) else "no advice possible"
-        return what, Proof(failure=str(error) if what == REFUSED else "")
+        return what, EquivalenceProof(failure=str(error) if what == REFUSED else "")
     if not advice.chains:
-        return "no better order", Proof()
+        return "no better order", EquivalenceProof()
     proof = prove(source, advice)
     if not proof.failure:
         return "same", proof

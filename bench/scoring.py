@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from weirlab.model import ErrorRow, Model, Queueing, compare, fit_all
+from weirlab.model import ErrorRow, Model, QueueingModel, compare, fit_all
 from weirlab.model.score import REPEATABILITY
 from weirlab.records import Observation
 
@@ -82,8 +82,8 @@ def score_run(name: str, device: str, seed: int, trials: Mapping[str, Sequence[O
     models, fit_all_s = timed(lambda: fit_all(profile))
     rows = compare(models, held_out)
     scores = [Score.of(row) for row in rows if row.per == "trial" and not row.extrapolated]
-    queueing = models[Queueing.name]
-    assert isinstance(queueing, Queueing)
+    queueing = models[QueueingModel.name]
+    assert isinstance(queueing, QueueingModel)
     speed = speed_of(profile, queueing, fit_all_s)
     parameters = {each.name: each.value for each in queueing.parameters()}
     return RunScores(name, device, seed, len(profile), len(held_out), scores, rows, speed, parameters)
@@ -91,7 +91,7 @@ def score_run(name: str, device: str, seed: int, trials: Mapping[str, Sequence[O
 
 def speed_of(profile: Sequence[Observation], model: Model, fit_all_s: float) -> Speed:
     """How long the queueing model takes; ``model`` is the one with intervals, used for predictions."""
-    _, fit_s = timed(lambda: Queueing.fit(profile))
+    _, fit_s = timed(lambda: QueueingModel.fit(profile))
     middle = float(np.median([each.rate_pps for each in profile]))
     frame = float(np.median([each.frame_bytes for each in profile]))
     position = max(each.position for each in profile) / 2
@@ -120,7 +120,7 @@ def medians(runs: Sequence[RunScores]) -> dict[tuple[str, str], Score]:
 def coverage(
     runs: Sequence[RunScores],
     level: int,
-    model: str = Queueing.name,
+    model: str = QueueingModel.name,
     quantities: Sequence[str] = COVERAGE_OF,
 ) -> float:
     """Percent of the held-out values of all runs and ``quantities`` within their interval."""

@@ -16,7 +16,7 @@ from weirlab.lab.sim import SimDevice, SimLab
 from weirlab.measure import profile as profiling
 from weirlab.measure import verify
 from weirlab.measure.plan.grid import Profile
-from weirlab.measure.verify import Verification
+from weirlab.measure.verify import VerificationPlan
 from weirlab.model.base import LEVELS
 from weirlab.records import Observation
 from weirlab.store import Store
@@ -96,7 +96,7 @@ def _measured(truth: SimDevice, profile: Profile, folder: Path) -> Mapping[str, 
         return 1e9 / (service_ns + frame_bytes * truth.service_per_byte_ns)
 
     places = verify.drawn_positions(profile.positions, profile.seed)
-    held_out = Verification(
+    held_out = VerificationPlan(
         positions=tuple(n for n in places if n < max(profile.positions)),
         sizes=profile.sizes,
         trial_s=profile.trial_s,

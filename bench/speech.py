@@ -35,7 +35,7 @@ from speakers import (
     sip,
 )
 from weirlab.calls.quality.study import QualityOutcome, capture_quality
-from weirlab.quality.assess import Coded, opinion
+from weirlab.quality.assess import StreamCoding, opinion
 from weirlab.quality.codecs import of_encoding
 
 BUFFER_MS: Final = 60.0
@@ -178,7 +178,7 @@ def _truth(packets: list[Packet], arrival: np.ndarray, codec: Codec, call: Call)
     mean_ms = codec.packet_ms + kind.lookahead_ms + took[0] - min(took) + BUFFER_MS
     share = sum(unheard) / len(places)
     _, mos = opinion(
-        Coded((kind,), np.zeros(1, dtype=np.int64)),
+        StreamCoding((kind,), np.zeros(1, dtype=np.int64)),
         np.array([mean_ms]),
         np.array([100 * share]),
         np.array([_burst_ratio(unheard)]),

@@ -17,7 +17,7 @@ from typing import Final
 
 from weirlab._engine import ParallelListener, ParallelSocket
 from weirlab.transfers.parallel.bed import mptcp
-from weirlab.transfers.psock.copying import How
+from weirlab.transfers.psock.copying import SessionSettings
 
 HERE: Final = ("198.18.1.1", "198.18.2.1")
 THERE: Final = ("198.18.1.2", "198.18.2.2")
@@ -30,7 +30,7 @@ _WAIT_S: Final = 30.0
 
 def how(scheduler: str) -> dict[str, object]:
     """The default settings of ``weir psock send``, with the given scheduler."""
-    return How("bench", scheduler, 32 << 10, 4 << 20, 64 << 10, 15.0, wait_for_paths=True).plain()
+    return SessionSettings("bench", scheduler, 32 << 10, 4 << 20, 64 << 10, 15.0, wait_for_paths=True).plain()
 
 
 def main() -> int:

@@ -24,7 +24,7 @@ from summary import Summary, Tables
 from summary import about as called
 from summary import parser as options
 from weirlab.base.errors import WeirError
-from weirlab.jobs.progress import Quiet
+from weirlab.jobs.progress import SilentProgress
 from weirlab.links.monitor.bed import METHODS, RECORDING
 from weirlab.links.monitor.section import MonitorScenario
 from weirlab.links.monitor.study import MonitorFindings
@@ -47,7 +47,7 @@ LEGEND = (
 )
 
 
-class Told(Quiet):
+class Told(SilentProgress):
     """Prints progress on the console."""
 
     def __init__(self, console: Console) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from scoring import RunScores, Score, Speed, coverage, medians, repeatability
 from simulated import Recovery
 from weirlab.cli.quantities import significant
-from weirlab.model import Piecewise, Queueing
+from weirlab.model import PiecewiseModel, QueueingModel
 
 REPEATABILITY_FACTOR = 1.5
 """An error counts as unavoidable up to this multiple of the difference between repetitions."""
@@ -55,7 +55,7 @@ def of_device(runs: Sequence[RunScores]) -> list[Verdict]:
         _at_most(what, _error(scores, quantity), _limit(scores, quantity, limit, raised), "%")
         for what, quantity, limit, raised in ERRORS
     ]
-    loss = scores.get((Queueing.name, "loss"))
+    loss = scores.get((QueueingModel.name, "loss"))
     verdicts.append(_at_most("loss", loss.error if loss else math.nan, LOSS_LIMIT, " points"))
     alarms = loss.false_alarms if loss else None
     verdicts.append(_at_most("false alarms", math.nan if alarms is None else float(alarms), 0.0, ""))
@@ -90,11 +90,11 @@ def _better(scores: Mapping[tuple[str, str], Score]) -> list[Verdict]:
     """Compare the queueing model with the thesis' curves on the same trials."""
     verdicts = []
     for what, quantity in [*((what, quantity) for what, quantity, _, _ in ERRORS), ("loss", "loss")]:
-        ours, theirs = _error(scores, quantity), _error(scores, quantity, Piecewise.name)
+        ours, theirs = _error(scores, quantity), _error(scores, quantity, PiecewiseModel.name)
         known = math.isfinite(ours) and math.isfinite(theirs)
         verdicts.append(
             Verdict(
-                f"{what}: better than {Piecewise.name}",
+                f"{what}: better than {PiecewiseModel.name}",
                 f"{ours:.2f}",
                 f"< {theirs:.2f}",
                 ours < theirs if known else None,
@@ -104,7 +104,7 @@ def _better(scores: Mapping[tuple[str, str], Score]) -> list[Verdict]:
     return verdicts
 
 
-def _error(scores: Mapping[tuple[str, str], Score], quantity: str, model: str = Queueing.name) -> float:
+def _error(scores: Mapping[tuple[str, str], Score], quantity: str, model: str = QueueingModel.name) -> float:
     found = scores.get((model, quantity))
     return found.error if found else math.nan
 

@@ -14,8 +14,8 @@ import altair as alt
 import numpy as np
 import polars as pl
 
-from weirlab.model import Piecewise, Queueing, regimes
-from weirlab.model.base import Table
+from weirlab.model import PiecewiseModel, QueueingModel, regimes
+from weirlab.model.base import ObservationTable
 from weirlab.model.queueing import waiting
 from weirlab.records import Observation
 from weirlab.report import bundle
@@ -52,8 +52,8 @@ def observations(trials: pl.DataFrame) -> list[Observation]:
 
 
 def figures(profile: list[Observation]) -> Iterator[tuple[str, alt.TopLevelMixin]]:
-    model = Queueing.fit(profile)
-    yield "service", service(profile, model, Piecewise.fit(profile))
+    model = QueueingModel.fit(profile)
+    yield "service", service(profile, model, PiecewiseModel.fit(profile))
     yield "waiting", waits()
     yield "tail", tails(profile, model)
     yield "delay", delays(profile, model)
@@ -65,9 +65,9 @@ def drawn(chart: alt.TopLevelMixin) -> dict[str, Any]:
     return found
 
 
-def service(profile: list[Observation], model: Queueing, curves: Piecewise) -> alt.TopLevelMixin:
+def service(profile: list[Observation], model: QueueingModel, curves: PiecewiseModel) -> alt.TopLevelMixin:
     """Measured service times, the law alone, the law with its residual, and the thesis' exponential."""
-    table = Table.of(o for o in profile if o.gap_scv == 0)
+    table = ObservationTable.of(o for o in profile if o.gap_scv == 0)
     sorted_ = regimes.sort(table)
     measured = [
         {"position": s.position, "service_us": 1e6 / pps}
@@ -142,7 +142,7 @@ def simulated(load: float, gap_scv: float, cv: float, packets: int = 400_000) ->
     return float(np.mean((walk - np.minimum.accumulate(np.minimum(walk, 0)))[packets // 20 :]))
 
 
-def tails(profile: list[Observation], model: Queueing) -> alt.TopLevelMixin:
+def tails(profile: list[Observation], model: QueueingModel) -> alt.TopLevelMixin:
     """Median, p99 and p99.9 at the last position: of single trials, and predicted."""
     position = max(o.position for o in profile)
     own = [o for o in profile if o.position == position and o.gap_scv == 0 and o.frame_bytes <= 64]
@@ -168,7 +168,7 @@ def tails(profile: list[Observation], model: Queueing) -> alt.TopLevelMixin:
     return sized(drawn_lines + alt.Chart(pl.DataFrame(dots)).mark_point(size=30).encode(x, y, colour))
 
 
-def delays(profile: list[Observation], model: Queueing) -> alt.TopLevelMixin:
+def delays(profile: list[Observation], model: QueueingModel) -> alt.TopLevelMixin:
     """Mean delay over load: trials and predictions."""
     known = sorted({o.position for o in profile if o.gap_scv == 0})
     chosen = [known[0], known[len(known) // 2], known[-1]]

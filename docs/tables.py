@@ -22,9 +22,9 @@ from weirlab.calls.failover.switches.columns import SwitchCallRow, SwitchSeriesR
 from weirlab.calls.failover.switches.rows import SwitchRow
 from weirlab.calls.ipsec.endpoints import rows as endpoints
 from weirlab.links.monitor.trials.rows import MonitorRow
-from weirlab.numbering.load.rows import LIMITS, TRIALS, WORK, LimitRow, WorkRow
-from weirlab.numbering.load.rows import TrialRow as LoadTrialRow
-from weirlab.numbering.proof.rows import CALLS, LOGS, MESSAGES, CallRow, LogRow, MessageRow
+from weirlab.numbering.load.rows import LIMITS, TRIALS, WORK, LoadLimitRow, WorkRow
+from weirlab.numbering.load.rows import LoadTrialRow as LoadTrialRow
+from weirlab.numbering.proof.rows import CALLS, LOGS, MESSAGES, LogRow, MessageRow, ProofCallRow
 from weirlab.numbering.through.rows import DEVICE, DeviceRow
 from weirlab.store import rows
 from weirlab.store.columns import TrialRow
@@ -113,18 +113,18 @@ GROUPS: Final = (
         "Runs about parallel sockets",
         "Times count from the start of the recorded part ([parallel-sockets.md](parallel-sockets.md)).",
         {
-            parallel.ATTEMPTS: parallel.AttemptRow,
+            parallel.ATTEMPTS: parallel.ParallelAttemptRow,
             parallel.PATHS: parallel.PathRow,
-            parallel.SERIES: parallel.SeriesRow,
+            parallel.SERIES: parallel.ThroughputRow,
         },
     ),
     Group(
         "Runs about endpoints",
         "What `weir ipsec endpoints` keeps ([endpoints.md](endpoints.md)).",
         {
-            endpoints.ATTEMPTS: endpoints.AttemptRow,
+            endpoints.ATTEMPTS: endpoints.EndpointAttemptRow,
             endpoints.DISTRIBUTIONS: endpoints.DistributionRow,
-            endpoints.LIMITS: endpoints.LimitRow,
+            endpoints.LIMITS: endpoints.EndpointLimitRow,
         },
     ),
     Group(
@@ -132,13 +132,13 @@ GROUPS: Final = (
         "What `weir voice prove` keeps, then what `weir voice load` does "
         "([voice-routing.md](voice-routing.md)).",
         {
-            CALLS: CallRow,
+            CALLS: ProofCallRow,
             MESSAGES: MessageRow,
             LOGS: LogRow,
             DEVICE: DeviceRow,
             TRIALS: LoadTrialRow,
             WORK: WorkRow,
-            LIMITS: LimitRow,
+            LIMITS: LoadLimitRow,
         },
     ),
     Group(

@@ -53,7 +53,7 @@ def caught_signals(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Signals are caught as the command catches them, and as before afterwards."""
     numbers = (*interrupts.SIGNALS, signal.SIGALRM)
     before = {number: signal.getsignal(number) for number in numbers}
-    monkeypatch.setattr(interrupts, "_state", interrupts._State())
+    monkeypatch.setattr(interrupts, "_state", interrupts._SignalState())
     for number in interrupts.SIGNALS:
         # The shell that began the tests in the background may have had them ignored.
         signal.signal(number, signal.default_int_handler)

@@ -14,10 +14,10 @@ from typing import Any, Final, TypeVar
 from weirlab.numbering.gatekeeper import ras
 from weirlab.numbering.gatekeeper.answering import Gatekeeper
 from weirlab.numbering.gatekeeper.ras import Address, NoMessage
-from weirlab.numbering.gatekeeper.table import Caller, Prefix, Table, Target
-from weirlab.numbering.lab.line import Line, described
+from weirlab.numbering.gatekeeper.table import Caller, GatekeeperTable, GatekeeperTarget, Prefix
+from weirlab.numbering.lab.line import MgcpEndpoint, described
 from weirlab.numbering.telephone import h225, h245, q931
-from weirlab.numbering.telephone.call import Call, Own
+from weirlab.numbering.telephone.call import Call, TelephoneIdentity
 from weirlab.numbering.telephone.registering import Registration
 
 T = TypeVar("T")
@@ -30,7 +30,7 @@ CODECS: Final = ("alaw", "g729")
 MOST_ANSWERED: Final = 4096
 """Answers that a line keeps for commands that come again."""
 
-TABLE: Final = Table(
+TABLE: Final = GatekeeperTable(
     gatekeeper="gk",
     plan="plan",
     address=HERE.host,
@@ -39,8 +39,8 @@ TABLE: Final = Table(
     hand_over={},
     neighbours={NEIGHBOUR.host: "neighbour"},
     prefixes=(
-        Prefix("420", 0, "", (Target("gateway", THERE.host, THERE.port),), "plan:1"),
-        Prefix("421", 3, "0", (Target("neighbour", *NEIGHBOUR, neighbour=True),), "plan:2"),
+        Prefix("420", 0, "", (GatekeeperTarget("gateway", THERE.host, THERE.port),), "plan:1"),
+        Prefix("421", 3, "0", (GatekeeperTarget("neighbour", *NEIGHBOUR, neighbour=True),), "plan:2"),
     ),
     callers={THERE.host: Caller("telephone", "organisation", most_calls=2)},
 )
@@ -59,7 +59,7 @@ def tpkts(data: bytes) -> Iterator[bytes]:
     if data[:1] == b"\0":
         yield from portions(data[1:])
     else:
-        yield from q931.Packets().take(data[1:])
+        yield from q931.TpktReader().take(data[1:])
 
 
 def finished(work: Coroutine[Any, Any, T]) -> T:
@@ -109,8 +109,8 @@ def _at_a_gatekeeper(data: bytes) -> str:
 
 def _at_a_telephone(data: bytes) -> str:
     registration = Registration(NEIGHBOUR, "telephone", HERE, Address(HERE.host, 1719))
-    call = Call(Own("telephone", HERE, CODECS), HERE, HERE, CALL, 7, "420224355289")
-    answers: list[ras.Message | None] = []
+    call = Call(TelephoneIdentity("telephone", HERE, CODECS), HERE, HERE, CALL, 7, "420224355289")
+    answers: list[ras.RasMessage | None] = []
     for number, datagram in enumerate(portions(data)):
         registration.due(number * 0.7)
         registration.received(datagram, number * 0.7)
@@ -133,7 +133,7 @@ def _drain(call: Call) -> None:
 
 def signalling(data: bytes) -> str:
     """Messages of call signalling at a callee, or at a caller; the first byte chooses."""
-    own, now_s = Own("telephone", HERE, CODECS), 0.0
+    own, now_s = TelephoneIdentity("telephone", HERE, CODECS), 0.0
     call: Call | None = None
     if data[:1] == b"\1":
         call = Call(own, HERE, HERE, CALL, 7, "420224355289")
@@ -161,7 +161,7 @@ def signalling(data: bytes) -> str:
 
 def control(data: bytes) -> str:
     """Messages of H.245 in an answered call."""
-    call, now_s = Call(Own("telephone", HERE, CODECS), HERE, HERE, CALL, 7, "420224355289"), 0.0
+    call, now_s = Call(TelephoneIdentity("telephone", HERE, CODECS), HERE, HERE, CALL, 7, "420224355289"), 0.0
     call.begin(now_s)
     call.opened()
     _drain(call)
@@ -179,7 +179,7 @@ def control(data: bytes) -> str:
 def mgcp(data: bytes) -> str:
     """Datagrams at a line that calls, or that takes calls; the first byte chooses."""
     dials = "420" if data[:1] == b"\1" else ""
-    line, now_s = Line("aaln/1@line", described(HERE.host, 8), dials, 1.0), 0.0
+    line, now_s = MgcpEndpoint("aaln/1@line", described(HERE.host, 8), dials, 1.0), 0.0
     line.begin(now_s)
     for datagram in data[1:].split(b"\0"):
         now_s += 0.2

@@ -6,7 +6,7 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from weirlab.traffic.plan import Plan
+from weirlab.traffic.plan import DeparturePlan
 
 class Emulator:
     """A link between the interfaces ``a`` and ``b``, carried by a thread of this process while this is open.
@@ -88,7 +88,7 @@ class Engine:
         """Why the last trial was not real time although it was short enough for it."""
     def run(
         self,
-        plan: Plan,
+        plan: DeparturePlan,
         macs: tuple[bytes, bytes],
         back_macs: tuple[bytes, bytes] | None = None,
         *,
@@ -241,7 +241,7 @@ def run_esp_gateway(
     """
 
 def frames(
-    plan: Plan, macs: tuple[bytes, bytes], back_macs: tuple[bytes, bytes] | None = None
+    plan: DeparturePlan, macs: tuple[bytes, bytes], back_macs: tuple[bytes, bytes] | None = None
 ) -> dict[str, Any]:
     """Every frame of ``plan`` as it would be sent, without sending: what a capture of it shows.
 
@@ -249,7 +249,7 @@ def frames(
     (u8, all frames one after the other). ``ValueError`` for a plan that repeats or cannot be sent.
     """
 
-def simulate(plan: Plan, device: Mapping[str, object]) -> dict[str, Any]:
+def simulate(plan: DeparturePlan, device: Mapping[str, object]) -> dict[str, Any]:
     """Send ``plan`` through a simulated device. ``ValueError`` names a bad parameter, ``InputError`` a
     packet of a call that cannot be sent.
 

@@ -98,7 +98,7 @@ class Demand:
 
 
 @dataclass(frozen=True)
-class Case:
+class DemandCase:
     """One measurement that a demand must hold for.
 
     ``value``, ``low`` and ``high`` are in ns, a ratio, packets/s, MOS or a count. The last two bound the true
@@ -124,18 +124,18 @@ class Case:
         return low, high
 
     @classmethod
-    def unknown(cls, why: str, where: str = "") -> Case:
+    def unknown(cls, why: str, where: str = "") -> DemandCase:
         """A case without a valid measurement."""
         return cls(math.nan, -math.inf, math.inf, where=where, why=why)
 
 
 @dataclass(frozen=True)
-class Judgement:
+class DemandJudgement:
     """The verdict on a demand: met if every case meets it, not met if one case does not."""
 
     demand: Demand
     verdict: Verdict
-    case: Case
+    case: DemandCase
     """The case that decides: the worst, values in the demand's unit."""
     cases: int
     """How many cases there are."""
@@ -222,15 +222,15 @@ def parse(text: str, known: Sequence[Quantity]) -> Demand:
     return Demand(text.strip(), quantity, comparison, value, unit)
 
 
-def judge(demand: Demand, cases: Sequence[Case]) -> Judgement:
+def judge(demand: Demand, cases: Sequence[DemandCase]) -> DemandJudgement:
     """Whether ``demand`` is met in all of ``cases``."""
-    seen = [_in_unit(demand, case) for case in cases] or [Case.unknown("nothing was measured")]
+    seen = [_in_unit(demand, case) for case in cases] or [DemandCase.unknown("nothing was measured")]
     verdicts = [decide(demand, *case.ends) for case in seen]
     order: tuple[Verdict, ...] = ("not met", "undecided", "met")
     overall = next(verdict for verdict in order if verdict in verdicts)
     deciding = [case for case, verdict in zip(seen, verdicts, strict=True) if verdict == overall]
     worst = max(deciding, key=lambda case: _excess(demand, case))
-    return Judgement(demand, overall, worst, len(seen), verdicts.count("not met"))
+    return DemandJudgement(demand, overall, worst, len(seen), verdicts.count("not met"))
 
 
 def decide(demand: Demand, low: float, high: float) -> Verdict:
@@ -246,7 +246,7 @@ def decide(demand: Demand, low: float, high: float) -> Verdict:
     return "undecided" if len(holds) > 1 else "met" if holds.pop() else "not met"
 
 
-def _excess(demand: Demand, case: Case) -> float:
+def _excess(demand: Demand, case: DemandCase) -> float:
     """How far the case is on the wrong side, negative on the right one; infinite if nothing is known."""
     if math.isnan(case.value):
         return math.inf
@@ -254,12 +254,12 @@ def _excess(demand: Demand, case: Case) -> float:
     return -off if demand.comparison in (">", ">=") else abs(off) if demand.comparison == "=" else off
 
 
-def _in_unit(demand: Demand, case: Case) -> Case:
+def _in_unit(demand: Demand, case: DemandCase) -> DemandCase:
     if demand.unit != "bit/s":
         return case
     low, high = case.ends
     value, low, high = (bps_from_pps(each, case.frame_bytes) for each in (case.value, low, high))
-    return Case(value, low, high, case.where, case.note, case.why)
+    return DemandCase(value, low, high, case.where, case.note, case.why)
 
 
 def _value(text: str, quantity: Quantity, value: str) -> tuple[float, Unit]:

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 from weirlab.base.files import HOST_FILES
 from weirlab.devices.prediction import modelling
 from weirlab.devices.prediction.modelling import FitOutcome, PredictionOutcome
-from weirlab.jobs.progress import Progress, Quiet
+from weirlab.jobs.progress import Progress, SilentProgress
 from weirlab.scenario.document import Document
 from weirlab.store import Run, RunSummary, Store, default_root
 from weirlab.studies import ready, runner, scenarios
@@ -25,7 +25,7 @@ PathText: TypeAlias = "str | PathLike[str]"
 AnyStore: TypeAlias = "PathText | Store | None"
 """A store, its folder, or None for the user's own."""
 
-QUIET: Final = Quiet()
+QUIET: Final = SilentProgress()
 
 
 def run(

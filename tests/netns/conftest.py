@@ -197,7 +197,7 @@ class Made:
 def made(monkeypatch: pytest.MonkeyPatch) -> Made:
     """Notes what labs are made of; labs of other processes on this machine do not count."""
     record = Made()
-    claim, pin = clean.Claim, napi.pin
+    claim, pin = clean.LabOwnership, napi.pin
 
     class NotedClaim(claim):
         def __init__(self, directory: Path = clean.LOCKS) -> None:

@@ -21,7 +21,7 @@ import pytest
 from pyroute2 import IPRoute
 
 from weirlab._engine import ParallelProxy
-from weirlab.lab.isolation.groups import Refused, unified
+from weirlab.lab.isolation.groups import IsolationError, unified
 from weirlab.lab.linux.interface import add_address
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.link.host import journal
@@ -33,7 +33,7 @@ from .conftest import DEADLINE_S
 def _marks() -> list[pytest.MarkDecorator]:
     try:
         unified()
-    except Refused as refused:
+    except IsolationError as refused:
         return [pytest.mark.netns, pytest.mark.skip(reason=str(refused))]
     return [pytest.mark.netns]
 

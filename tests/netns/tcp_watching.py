@@ -10,7 +10,7 @@ from typing import Any
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.link.stopping import Stop
 from weirlab.transfers.tcp import connections, watching
-from weirlab.transfers.tcp.watching import BPF, Outcome, Samples, Settings, Tally
+from weirlab.transfers.tcp.watching import BPF, ConnectionTally, Samples, WatchOutcome, WatchSettings
 
 DEADLINE_S = 60.0
 EVERY_NS = 1_000_000
@@ -30,7 +30,9 @@ class Seen:
     def waiting(self) -> None:
         self.waits.set()
 
-    def samples(self, samples: Samples, progress: Mapping[str, Any], tallies: Sequence[Tally]) -> None:
+    def samples(
+        self, samples: Samples, progress: Mapping[str, Any], tallies: Sequence[ConnectionTally]
+    ) -> None:
         with self.news:
             for row, number in enumerate(samples.connection):
                 told = {name: int(v[row]) for name, (v, there) in samples.fields.items() if there[row]}
@@ -69,8 +71,8 @@ class Seen:
         return self.rounds
 
 
-def _watch(end: Namespace, settings: Settings, seen: Seen, stop: Stop | None = None) -> Outcome:
-    def work() -> Outcome:
+def _watch(end: Namespace, settings: WatchSettings, seen: Seen, stop: Stop | None = None) -> WatchOutcome:
+    def work() -> WatchOutcome:
         with stop or Stop() as wanted:
             return watching.watch(settings, [seen], wanted)
 
@@ -79,8 +81,8 @@ def _watch(end: Namespace, settings: Settings, seen: Seen, stop: Stop | None = N
 
 def _settings(
     port: int, by: str = BPF, names: Sequence[str] = COUNTERS, period_ns: int = EVERY_NS, **more: Any
-) -> Settings:
-    return Settings(connections.parse(f":{port}"), period_ns, tuple(names), by=by, **more)
+) -> WatchSettings:
+    return WatchSettings(connections.parse(f":{port}"), period_ns, tuple(names), by=by, **more)
 
 
 class Watch:
@@ -88,7 +90,7 @@ class Watch:
 
     def __init__(self, end: Namespace, port: int, *, wait: bool, **more: Any) -> None:
         self.seen, self._stop = Seen(), Stop()
-        self._outcomes: list[Outcome] = []
+        self._outcomes: list[WatchOutcome] = []
         settings = _settings(port, wait=wait, **more)
         self._thread = threading.Thread(
             target=lambda: self._outcomes.append(_watch(end, settings, self.seen, self._stop))
@@ -97,11 +99,11 @@ class Watch:
         if wait:
             assert self.seen.waits.wait(DEADLINE_S)
 
-    def stop(self) -> Outcome:
+    def stop(self) -> WatchOutcome:
         self._stop.request()
         return self.end()
 
-    def end(self) -> Outcome:
+    def end(self) -> WatchOutcome:
         self._thread.join(DEADLINE_S)
         assert not self._thread.is_alive(), "it ends with the connection"
         return self._outcomes[0]

@@ -15,10 +15,10 @@ from weirlab.base.files import HOST_FILES
 from weirlab.calls.capacity.trials import CAPACITY, INSIDE, CallRecorder, CallTraffic
 from weirlab.calls.capacity.trials.boxes import count
 from weirlab.lab import dut
-from weirlab.lab.base import Watchable
+from weirlab.lab.base import WatchableBed
 from weirlab.lab.netns import NetnsLab
-from weirlab.measure import Entry, Hooks, run_trial
-from weirlab.measure.calls import Hearing, run_calls
+from weirlab.measure import Hooks, TrialEntry, run_trial
+from weirlab.measure.calls import CallAssessment, run_calls
 from weirlab.measure.terms import SINGLE
 from weirlab.records import RuleSetup, TrialRecord, TrialSpec
 from weirlab.store import Store
@@ -44,7 +44,7 @@ def spec(position: int, setting: CallTraffic | None = None, trial_s: float = 0.2
 
 
 def one_trial(lab: NetnsLab, wanted: TrialSpec) -> TrialRecord:
-    (record, *_) = run_calls(lab, wanted, Entry("r"), Hearing(keep_packets=True), terms=ONCE)
+    (record, *_) = run_calls(lab, wanted, TrialEntry("r"), CallAssessment(keep_packets=True), terms=ONCE)
     return record
 
 
@@ -101,7 +101,7 @@ def test_the_users_own_rules_that_answer_nobody_are_named(tmp_path: Path) -> Non
             run_trial(
                 lab,
                 spec(0),
-                Entry(writer.run_id),
+                TrialEntry(writer.run_id),
                 terms=ONCE,
                 hooks=hooks,
             )
@@ -119,7 +119,7 @@ def test_the_devices_counters_agree_with_what_was_sent_and_received() -> None:
 
 def test_the_device_is_seen_from_inside_while_calls_stand(tmp_path: Path) -> None:
     with NetnsLab(dut.make("iptables")) as lab:
-        assert isinstance(lab, Watchable)
+        assert isinstance(lab, WatchableBed)
         stateful = calls(stateful=True)
         with lab.watch_inside():
             record = one_trial(lab, spec(10, stateful, trial_s=0.5))
@@ -149,7 +149,7 @@ def test_its_lines_are_in_the_run(tmp_path: Path) -> None:
         (record, *_) = run_trial(
             lab,
             spec(3, trial_s=0.3),
-            Entry(writer.run_id, role="calls"),
+            TrialEntry(writer.run_id, role="calls"),
             terms=ONCE,
             hooks=Hooks(completed=lambda one: keeper.complete(one, "sweep", 1), on_record=writer.add),
         )

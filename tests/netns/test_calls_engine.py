@@ -17,7 +17,7 @@ from weirlab.lab.namespaces import BackendChoice
 from weirlab.lab.netns import NetnsLab, PlainPair
 from weirlab.records import EngineResult, PacketLog
 from weirlab.traffic.flows import FlowAddresses
-from weirlab.traffic.plan import LOSE, NO_PAYLOAD, PACKET_KINDS, CallFlows, Media, Plan
+from weirlab.traffic.plan import LOSE, NO_PAYLOAD, PACKET_KINDS, CallFlows, DeparturePlan, Media
 
 pytestmark = pytest.mark.netns
 pytest.importorskip("weirlab._engine", reason="the engine is not built")
@@ -38,7 +38,7 @@ def calls(
     warmup_rounds: int = 0,
     signalling: bool = False,
     impair: npt.NDArray[np.uint8] | None = None,
-) -> Plan:
+) -> DeparturePlan:
     """``count`` calls of G.711, each with a flow forward and one back, evenly phased.
 
     With ``signalling`` each packet of the last round is one of text in place of speech. ``impair``
@@ -55,7 +55,7 @@ def calls(
     header[:, 0] = 0x80
     header[:, 2:4] = 0xFF  # the sequence number wraps at once
     header[:, 8:] = np.arange(flows, dtype=">u4").view(np.uint8).reshape(-1, 4)
-    return Plan(
+    return DeparturePlan(
         gap_ns=np.diff(np.append(due_ns, end_ns)).astype(np.uint32),
         gap_frac=np.zeros(len(due_ns), dtype=np.uint16),
         frame_bytes=(udp + FCS + np.where(raw, len(TEXT), RTP + len(SPEECH))).astype(np.uint16),

@@ -22,12 +22,12 @@ from pyroute2 import IPRoute
 
 import weirlab
 from weirlab.base.errors import LabError
-from weirlab.emulation.account import Account
+from weirlab.emulation.account import EmulationCounters
 from weirlab.emulation.reading import read_path
 from weirlab.emulation.spec import PathSpec
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.link.host import journal
-from weirlab.links.emulator.running import USUAL, EmulatedLink, End, How, emulated_link
+from weirlab.links.emulator.running import USUAL, EmulatedLink, EmulatorSettings, LinkEnd, emulated_link
 
 from .emulator_hosts import (
     ADDRESS,
@@ -64,12 +64,12 @@ def hosts_apart() -> Iterator[Hosts]:
         yield made
 
 
-def linked(up: PathSpec, down: PathSpec | None = None, how: How = USUAL, **options: Any) -> Any:
+def linked(up: PathSpec, down: PathSpec | None = None, how: EmulatorSettings = USUAL, **options: Any) -> Any:
     """The link between both hosts: ``up`` from X to Y."""
-    return emulated_link(End("la", LINK), End("lb", LINK), up, down, how=how, **options)
+    return emulated_link(LinkEnd("la", LINK), LinkEnd("lb", LINK), up, down, how=how, **options)
 
 
-def settled(link: EmulatedLink) -> Account:
+def settled(link: EmulatedLink) -> EmulationCounters:
     """What there is to say once all is over."""
     account = link.stop()
     # Lateness depends on what else this host does.
@@ -181,7 +181,7 @@ def test_the_hosts_own_stack_sees_nothing(hosts: Hosts) -> None:
 
 
 def test_the_ends_may_lie_in_two_namespaces(hosts_apart: Hosts) -> None:
-    with emulated_link(End("la", LINK), End("lb", APART), read_path({"loss": "frames=3"})) as link:
+    with emulated_link(LinkEnd("la", LINK), LinkEnd("lb", APART), read_path({"loss": "frames=3"})) as link:
         assert exchange(hosts_apart, X, 50, frozenset({3})) == [n for n in range(1, 51) if n != 3]
         assert exchange(hosts_apart, Y, 50, frozenset({3})) == [n for n in range(1, 51) if n != 3]
         account = settled(link)
@@ -204,7 +204,7 @@ def test_a_direction_changes_while_frames_cross(hosts: Hosts, eventually: Eventu
 
 
 def test_a_link_ends_by_itself_after_its_time(hosts: Hosts, eventually: Eventually) -> None:
-    with linked(PathSpec(), how=How(for_s=0.1)) as link:
+    with linked(PathSpec(), how=EmulatorSettings(for_s=0.1)) as link:
         eventually(lambda: link.account().ended)
         assert link.stop().failure == ""
 
@@ -227,7 +227,9 @@ def test_an_interface_that_goes_away_ends_the_link_with_its_name(
 )
 def test_however_it_is_scheduled_it_carries_the_same(hosts: Hosts, options: dict[str, Any]) -> None:
     lost = frozenset({2, 7})
-    with linked(read_path({"delay": "1ms", "loss": "frames=2,7"}), PathSpec(), how=How(**options)) as link:
+    with linked(
+        read_path({"delay": "1ms", "loss": "frames=2,7"}), PathSpec(), how=EmulatorSettings(**options)
+    ) as link:
         assert exchange(hosts, X, 20, lost) == [n for n in range(1, 21) if n not in lost]
         settled(link)
 
@@ -237,7 +239,7 @@ def test_an_interface_carries_the_frames_of_one_link(hosts: Hosts, ends: tuple[s
     before = state()
     with linked(read_path({"delay": "1ms"})) as link:
         refused = rf"{ends[0]} in {LINK}: weir link \(process {os.getpid()}\) carries its frames already"
-        again = emulated_link(End(ends[0], LINK), End(ends[1], LINK), PathSpec())
+        again = emulated_link(LinkEnd(ends[0], LINK), LinkEnd(ends[1], LINK), PathSpec())
         with pytest.raises(LabError, match=refused), again:
             pytest.fail("both carry frames")
         assert exchange(hosts, X, 5) == [1, 2, 3, 4, 5]

@@ -14,7 +14,7 @@ import pytest
 from weirlab.calls.ipsec.endpoints.bed import JoinedEndpoints, hogged, opened
 from weirlab.calls.ipsec.endpoints.figures import figures
 from weirlab.calls.ipsec.endpoints.plan import talk
-from weirlab.calls.ipsec.endpoints.section import ArmName, Endpoints
+from weirlab.calls.ipsec.endpoints.section import ArmName, EndpointsSection
 from weirlab.lab.linux.namespace import DIRECTORY, Namespace
 
 from .conftest import Made
@@ -50,7 +50,7 @@ def test_every_packet_arrives_as_it_was_sent_and_as_long_as_the_formulas_say(mad
         assert isinstance(bed, JoinedEndpoints)
         for suite in SUITES if mode == "transport" else SUITES[1:]:
             for arm in ARMS:
-                asked = Endpoints(suite=suite, mode=mode, warmup_s=0.0)  # type: ignore[arg-type]
+                asked = EndpointsSection(suite=suite, mode=mode, warmup_s=0.0)  # type: ignore[arg-type]
                 spec = talk(asked, arm, "idle", CALLS, 0.2)
                 if bed.polls is None and arm == "bypass":
                     # The first one is behind a call that shows whether sockets can poll.
@@ -90,7 +90,7 @@ def test_a_hog_has_the_cpu_and_is_gone_afterwards() -> None:
 def test_calls_beside_a_hog_arrive_too(made: Made) -> None:
     with opened(LINGER_S) as bed:
         for arm in ARMS:
-            spec = talk(Endpoints(warmup_s=0.0), arm, "hog", CALLS, 0.2)
+            spec = talk(EndpointsSection(warmup_s=0.0), arm, "hog", CALLS, 0.2)
             talked = bed.talk(spec)
             found = figures(talked.ways, 0)
             assert (found.due, found.unsent, found.lost) == (2 * CALLS * 10, 0, 0), arm

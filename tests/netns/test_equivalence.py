@@ -10,7 +10,7 @@ import pytest
 
 from weirlab.base.files import HOST_FILES
 from weirlab.lab.dut.rulesets.source import RulesetSource
-from weirlab.lab.equivalence.proof import Proof, prove, proven_advice
+from weirlab.lab.equivalence.proof import EquivalenceProof, prove, proven_advice
 from weirlab.rules import advise
 from weirlab.rules.advice import ChainAdvice
 
@@ -41,7 +41,7 @@ def source(text: str, folder: Path) -> RulesetSource:
     return RulesetSource(path, HOST_FILES)
 
 
-def exchanged(text: str, folder: Path, order: Sequence[int] = (1, 0)) -> Proof:
+def exchanged(text: str, folder: Path, order: Sequence[int] = (1, 0)) -> EquivalenceProof:
     """What packets show if the rules of the first chain for forwarded packets are put into ``order``."""
     rules = source(text, folder)
     path = rules.path_of_packets(elements=False)

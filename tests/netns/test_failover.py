@@ -8,7 +8,7 @@ import pytest
 
 from weirlab.calls.failover.bed import Conntrackd, Keepalived
 from weirlab.calls.failover.section import FailoverScenario
-from weirlab.jobs.progress import Quiet
+from weirlab.jobs.progress import SilentProgress
 from weirlab.scenario.load import from_plain
 from weirlab.store import Store
 from weirlab.studies.runner import run_scenario
@@ -45,7 +45,7 @@ def test_calls_outlive_their_firewall_if_their_states_are_shared_and_die_if_not(
         "report": None,
     }
     scenario = from_plain(content, "test", FailoverScenario)
-    outcome = run_scenario(Store(tmp_path / "store"), scenario, Quiet())
+    outcome = run_scenario(Store(tmp_path / "store"), scenario, SilentProgress())
     rows = {row.sharing: row for row in outcome.found.rows}
     shared, alone = rows["direct"], rows["off"]
     for row in (shared, alone):

@@ -115,7 +115,7 @@ def test_whatever_ends_the_owner_its_lab_is_removed_and_no_other_one(remover: st
         assert all((DIRECTORY / name).exists() for name in alive.namespaces.values())
 
 
-def _die_with(claim: clean.Claim) -> None:
+def _die_with(claim: clean.LabOwnership) -> None:
     """Leave the lab as a killed owner would: everything there, the lock no longer held."""
     fd, claim._fd = claim._fd, None
     assert fd is not None
@@ -123,7 +123,7 @@ def _die_with(claim: clean.Claim) -> None:
 
 
 def test_clean_tells_what_it_removed(tmp_path: Path) -> None:
-    orphan, alive = clean.Claim(tmp_path), clean.Claim(tmp_path)
+    orphan, alive = clean.LabOwnership(tmp_path), clean.LabOwnership(tmp_path)
     removed = Namespace(orphan.namespace_name("dut"))
     removed.create()
     _die_with(orphan)
@@ -145,7 +145,7 @@ def test_a_namespace_without_a_lock_is_reported_and_left_alone(tmp_path: Path) -
 
 
 def test_a_half_made_namespace_is_removed_too(tmp_path: Path) -> None:
-    orphan = clean.Claim(tmp_path)
+    orphan = clean.LabOwnership(tmp_path)
     namespace = Namespace(orphan.namespace_name("tx"))
     DIRECTORY.mkdir(exist_ok=True)
     namespace.path.touch()

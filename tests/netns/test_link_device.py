@@ -13,7 +13,7 @@ import pytest
 from weirlab.base.errors import LabError
 from weirlab.base.files import HOST_FILES
 from weirlab.lab.dut import make
-from weirlab.lab.dut.emulated.device import EmulatedLink
+from weirlab.lab.dut.emulated.device import EmulatedLinkDriver
 from weirlab.lab.netns import NetnsLab
 from weirlab.records import EngineResult
 from weirlab.traffic.sizes import Constant
@@ -98,7 +98,7 @@ def test_packets_that_stay_long_on_the_link_are_waited_for(made: Any, link: str)
 def test_a_link_that_ends_is_told_with_its_name(made: Any) -> None:
     with NetnsLab(make("link:delay=1ms")) as lab:
         driver = lab._driver
-        assert isinstance(driver, EmulatedLink)
+        assert isinstance(driver, EmulatedLinkDriver)
         assert driver._process is not None
         os.kill(driver._process.pid, signal.SIGKILL)
         with pytest.raises(LabError, match="link:delay=1ms: the emulated link ended"):

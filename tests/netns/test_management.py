@@ -20,7 +20,7 @@ from weirlab.lab import clean, dut
 from weirlab.lab.linux.namespace import DIRECTORY, Namespace
 from weirlab.lab.management import session
 from weirlab.lab.netns import NetnsLab, PlainPair
-from weirlab.measure import Entry, run_trial
+from weirlab.measure import TrialEntry, run_trial
 from weirlab.measure.terms import SINGLE
 from weirlab.records import RuleSetup, TrialSpec
 from weirlab.traffic.spec import Rate, Traffic
@@ -36,13 +36,13 @@ SHORT = Traffic(Rate(1000), warmup_s=0.0, duration_s=0.3)
 def programs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[subprocess.Popen[str]]]:
     """The programs that sessions start."""
     started: list[subprocess.Popen[str]] = []
-    start = session.Session._start
+    start = session.ManagementSession._start
 
     def noted(self: Any, *arguments: Any) -> None:
         start(self, *arguments)
         started.append(self._programs[-1])
 
-    monkeypatch.setattr(session.Session, "_start", noted)
+    monkeypatch.setattr(session.ManagementSession, "_start", noted)
     yield started
     assert all(program.poll() is not None for program in started)
 
@@ -56,14 +56,14 @@ def test_a_trial_with_cross_traffic_tells_what_the_session_took(
         (record, *_) = run_trial(
             lab,
             TrialSpec(SHORT, rules, cross_traffic=True),
-            Entry("r"),
+            TrialEntry("r"),
             terms=ONCE,
         )
         assert record.result.lost == 0
         assert record.host.management_s is not None
         assert 0 < record.host.management_s < record.host.wall_s
         assert os.sched_getaffinity(programs[0].pid) == {lab._cores.dut}
-        (plain, *_) = run_trial(lab, TrialSpec(SHORT, rules), Entry("r"), terms=ONCE)
+        (plain, *_) = run_trial(lab, TrialSpec(SHORT, rules), TrialEntry("r"), terms=ONCE)
         assert plain.host.management_s is None
         assert all(program.poll() == 0 for program in programs), "a trial without has no session beside it"
 

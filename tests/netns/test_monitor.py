@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from weirlab.base.errors import MissingCapability
-from weirlab.jobs.progress import Quiet
-from weirlab.links.monitor.bed import METHODS, RECORDING, LinkLab, Method, Settings, tcpdump
+from weirlab.jobs.progress import SilentProgress
+from weirlab.links.monitor.bed import METHODS, RECORDING, LinkLab, Method, MonitorSettings, tcpdump
 from weirlab.links.monitor.section import MonitorScenario
 from weirlab.links.monitor.study import MonitorFindings
 from weirlab.links.monitor.trials import MonitorRow
@@ -58,7 +58,7 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome[MonitorFindings
         "report": None,
     }
     scenario = from_plain(content, "test", MonitorScenario)
-    return run_scenario(Store(tmp_path_factory.mktemp("store")), scenario, Quiet())
+    return run_scenario(Store(tmp_path_factory.mktemp("store")), scenario, SilentProgress())
 
 
 def rows(outcome: Outcome[MonitorFindings], part: str, method: str) -> list[MonitorRow]:
@@ -110,7 +110,7 @@ def test_a_recorder_that_stands_still_leaves_a_gap_that_has_a_name_and_no_other(
 
 def test_in_overload_the_counters_agree_and_nothing_is_lost_where_nobody_counts(tmp_path: Path) -> None:
     for method in ("plain-bridge", "tap-bare"):
-        with LinkLab(Settings(method, folder=tmp_path)) as lab:
+        with LinkLab(MonitorSettings(method, folder=tmp_path)) as lab:
             # As fast as it can: the bridge has to refuse frames, and says how many.
             lab.run(Traffic(Rate(0.0, "max"), Constant(64), warmup_s=0.0, duration_s=0.1))
             stages = lab.stages
@@ -121,7 +121,7 @@ def test_in_overload_the_counters_agree_and_nothing_is_lost_where_nobody_counts(
 
 @pytest.mark.parametrize("method", ["tap-mirror", "tcpdump-receiver"])
 def test_a_link_leaves_nothing_behind(method: Method, made: Any, tmp_path: Path) -> None:
-    with LinkLab(Settings(method, folder=tmp_path)) as lab:
+    with LinkLab(MonitorSettings(method, folder=tmp_path)) as lab:
         assert made.left()
         lab.run(Traffic(Rate(1000.0), Constant(64), warmup_s=0.0, duration_s=0.05))
         assert lab.stages is not None
@@ -131,6 +131,6 @@ def test_a_link_leaves_nothing_behind(method: Method, made: Any, tmp_path: Path)
 
 
 def test_records_stay_if_they_are_wanted(tmp_path: Path) -> None:
-    with LinkLab(Settings("tcpdump-bridge", folder=tmp_path, keep=True)) as lab:
+    with LinkLab(MonitorSettings("tcpdump-bridge", folder=tmp_path, keep=True)) as lab:
         lab.run(Traffic(Rate(1000.0), Constant(64), warmup_s=0.0, duration_s=0.05))
     assert [path.suffix for path in tmp_path.iterdir() if path.suffix == ".pcap"] == [".pcap"]

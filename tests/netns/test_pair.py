@@ -19,8 +19,8 @@ from weirlab.numbering.plan import load, ready
 from weirlab.numbering.proof.calling import carried
 from weirlab.numbering.proof.planned import planned
 from weirlab.numbering.proof.rows import AS_PLANNED
-from weirlab.numbering.routing import Network
-from weirlab.numbering.section import Through
+from weirlab.numbering.routing import PlanNetwork
+from weirlab.numbering.section import PassageSection
 from weirlab.numbering.through.asked import device
 from weirlab.numbering.through.rows import silent
 from weirlab.traffic.sizes import Constant
@@ -83,9 +83,9 @@ def test_a_master_of_carp_steps_down(made: Any, monkeypatch: pytest.MonkeyPatch)
 def test_a_call_goes_on_when_the_master_dies() -> None:
     if missing := engines.lacking(["named", "kamailio", "sipp"]):
         pytest.skip(missing)
-    network = Network(load(ready.FOLDER / "campus.yaml"), date(2026, 11, 22))
+    network = PlanNetwork(load(ready.FOLDER / "campus.yaml"), date(2026, 11, 22))
     wanted = next(each for each in planned(network, fall_back=False) if each.test.number == "+420111444901")
-    through = Through(name="keepalived:advert=500ms:hard=3s")
+    through = PassageSection(name="keepalived:advert=500ms:hard=3s")
     with VoiceLab(network, 7.0, device(through, network, HOST_FILES)) as opened:
         row, _, passed = carried(opened, wanted)
     assert (row.verdict, row.why, row.answer) == (AS_PLANNED, "", 200)

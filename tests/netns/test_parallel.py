@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from weirlab.base.errors import LabError
-from weirlab.jobs.progress import Quiet
+from weirlab.jobs.progress import SilentProgress
 from weirlab.jobs.work import Work
 from weirlab.scenario.load import from_plain
 from weirlab.store import Run, Store
@@ -16,7 +16,7 @@ from weirlab.store.frames import rows_of
 from weirlab.studies import runner
 from weirlab.transfers.parallel import ParallelStudy
 from weirlab.transfers.parallel.bed import mptcp
-from weirlab.transfers.parallel.rows import ATTEMPTS, PATHS, SERIES, AttemptRow, PathRow
+from weirlab.transfers.parallel.rows import ATTEMPTS, PATHS, SERIES, ParallelAttemptRow, PathRow
 from weirlab.transfers.parallel.section import ParallelScenario
 
 from .conftest import Made
@@ -41,7 +41,7 @@ def measured(store: Store, case: dict[str, Any], **more: Any) -> Run:
     }
     content = {"name": "test", "parallel": section, "report": None}
     return runner.run(
-        ParallelStudy(), from_plain(content, "test", ParallelScenario), Work(store, Quiet())
+        ParallelStudy(), from_plain(content, "test", ParallelScenario), Work(store, SilentProgress())
     ).run
 
 
@@ -49,7 +49,7 @@ def test_every_method_transfers_over_both_paths_and_leaves_nothing_behind(tmp_pa
     run = measured(Store(tmp_path), {})
     assert len(made.identifiers) == 1
     assert made.left() == []
-    attempts = {row.method: row for row in rows_of(AttemptRow, run.table(ATTEMPTS))}
+    attempts = {row.method: row for row in rows_of(ParallelAttemptRow, run.table(ATTEMPTS))}
     assert set(attempts) == set(METHODS)
     for row in attempts.values():
         assert row.failure == ""
@@ -71,7 +71,7 @@ def test_a_dead_path_loses_frames_and_a_competitor_is_heard_of(tmp_path: Path) -
         "lasts_s": 0.8,
     }
     run = measured(Store(tmp_path), case, methods=["earliest"])
-    [row] = rows_of(AttemptRow, run.table(ATTEMPTS))
+    [row] = rows_of(ParallelAttemptRow, run.table(ATTEMPTS))
     assert row.failure == ""
     first, second = rows_of(PathRow, run.table(PATHS))
     assert (first.lost, second.lost > 0) == (0, True)

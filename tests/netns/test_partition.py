@@ -17,8 +17,8 @@ from weirlab.lab import clean, dut
 from weirlab.lab.cores import choose
 from weirlab.lab.isolation import groups as control_groups
 from weirlab.lab.isolation import legacy, partition
-from weirlab.lab.isolation.groups import Groups, Refused
-from weirlab.lab.isolation.legacy import Legacy
+from weirlab.lab.isolation.groups import CgroupHierarchy, IsolationError
+from weirlab.lab.isolation.legacy import LegacyGroup
 from weirlab.lab.netns import NetnsLab
 from weirlab.traffic.spec import Rate, Traffic
 
@@ -35,21 +35,21 @@ sys.stdin.read()
 
 
 @pytest.fixture
-def hierarchy() -> Groups:
+def hierarchy() -> CgroupHierarchy:
     try:
         return control_groups.find()
-    except Refused as error:
+    except IsolationError as error:
         pytest.skip(error.why)
 
 
-def state(groups: Groups) -> tuple[list[str], str, str, set[int]]:
+def state(groups: CgroupHierarchy) -> tuple[list[str], str, str, set[int]]:
     """What a partition must not change for good."""
     control = groups.read("/", "cgroup.subtree_control") if groups.version == 2 else ""
     own = Path("/proc/self/cgroup").read_text()
     return groups.children("/"), control, own, os.sched_getaffinity(0)
 
 
-def test_a_lab_has_its_cpus_to_itself_and_gives_them_back(made: Any, hierarchy: Groups) -> None:
+def test_a_lab_has_its_cpus_to_itself_and_gives_them_back(made: Any, hierarchy: CgroupHierarchy) -> None:
     before = state(hierarchy)
     with NetnsLab(dut.make("forward")) as lab:
         said = str(lab.facts["isolation"])
@@ -66,7 +66,7 @@ def test_a_lab_has_its_cpus_to_itself_and_gives_them_back(made: Any, hierarchy: 
     assert made.left() == []
 
 
-def test_after_kill_9_cleaning_gives_the_cpus_back(hierarchy: Groups) -> None:
+def test_after_kill_9_cleaning_gives_the_cpus_back(hierarchy: CgroupHierarchy) -> None:
     before = state(hierarchy)
     cpus = [choose().sender, choose().dut]
     if len(before[-1]) == 2 and hierarchy.version == 2:
@@ -87,11 +87,11 @@ def test_after_kill_9_cleaning_gives_the_cpus_back(hierarchy: Groups) -> None:
 
 
 @pytest.fixture
-def confined(hierarchy: Groups) -> Iterator[Groups]:
+def confined(hierarchy: CgroupHierarchy) -> Iterator[CgroupHierarchy]:
     """A cpuset of version 1 that plays the root, so that nobody else's processes move."""
     if hierarchy.version != 1:
         pytest.skip("the cpuset controller is not one of version 1")
-    root = Groups(hierarchy.mount / f"weir-test-{os.getpid()}", 1, "/")
+    root = CgroupHierarchy(hierarchy.mount / f"weir-test-{os.getpid()}", 1, "/")
     hierarchy.make(root.mount.name)
     try:
         for file in ("cpuset.mems", "cpuset.cpus"):
@@ -106,7 +106,7 @@ def confined(hierarchy: Groups) -> Iterator[Groups]:
 
 
 @pytest.fixture
-def idle(confined: Groups) -> Iterator[Callable[[], int]]:
+def idle(confined: CgroupHierarchy) -> Iterator[Callable[[], int]]:
     """Starts processes in the cpuset that wait for their end."""
     children: list[subprocess.Popen[bytes]] = []
 
@@ -122,7 +122,7 @@ def idle(confined: Groups) -> Iterator[Callable[[], int]]:
 
 
 def test_in_version_1_the_kernel_moves_what_it_may_and_takes_it_back(
-    confined: Groups, idle: Callable[[], int], monkeypatch: pytest.MonkeyPatch
+    confined: CgroupHierarchy, idle: Callable[[], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The processes of this test are its children, which would stay.
     monkeypatch.setattr(legacy, "descendants", lambda process, proc: [])
@@ -130,7 +130,7 @@ def test_in_version_1_the_kernel_moves_what_it_may_and_takes_it_back(
     measuring = frozenset({choose().dut})
     free, bound = idle(), idle()
     os.sched_setaffinity(bound, measuring)
-    what = Legacy("weir-0123abcd")
+    what = LegacyGroup("weir-0123abcd")
     try:
         legacy.make(confined, what, measuring)
         assert os.sched_getaffinity(free) == both - measuring

@@ -13,7 +13,7 @@ from weirlab.lab import dut
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.lab.netns import NetnsLab
 from weirlab.records import EngineResult, RuleSetup
-from weirlab.traffic.spec import Flows, Rate, Step, Traffic
+from weirlab.traffic.spec import Flows, LoadStep, Rate, Traffic
 
 pytestmark = pytest.mark.netns
 
@@ -97,7 +97,7 @@ def test_after_a_position_step_packets_match_at_the_other_place() -> None:
     with NetnsLab(dut.make("iptables")) as lab:
         lab.backend  # noqa: B018
         lab.set_rules(RuleSetup.mixed(((1, 1.0), (2000, 0.0))))
-        traffic = Traffic(RATE, steps=(Step(0.05, None, 2000),), warmup_s=0.0, duration_s=0.2)
+        traffic = Traffic(RATE, steps=(LoadStep(0.05, None, 2000),), warmup_s=0.0, duration_s=0.2)
         result, counted = trial(lab, traffic, lambda: packets_per_rule(lab, 4))
         assert [counted[0], counted[1999]] == [int(n) for n in result.flows.sent]
         assert counted[0] > 0

@@ -16,11 +16,11 @@ from pyroute2 import IPRoute
 
 from weirlab._engine import ParallelListener, ParallelSocket
 from weirlab.emulation.reading import read_path
-from weirlab.emulation.spec import PathSpec, Random
+from weirlab.emulation.spec import PathSpec, RandomPattern
 from weirlab.lab.linux.interface import add_address
 from weirlab.lab.linux.namespace import Namespace, write_sysctls
 from weirlab.link.host import journal
-from weirlab.links.emulator.running import EmulatedLink, End, emulated_link
+from weirlab.links.emulator.running import EmulatedLink, LinkEnd, emulated_link
 from weirlab.transfers.psock.options import SessionOptions, StreamOptions
 
 pytestmark = pytest.mark.netns
@@ -29,7 +29,7 @@ Eventually = Callable[[Callable[[], bool]], None]
 
 X, Y, LINK = (f"weirps{os.getpid()}{part}" for part in "xyl")
 WORKS = read_path({"rate": "20Mbps", "delay": "3ms", "queue": "100pkts"})
-LOSES = replace(WORKS, loss=Random(1.0))
+LOSES = replace(WORKS, loss=RandomPattern(1.0))
 HOW = SessionOptions(memory="256KiB").how(StreamOptions(block="8KiB", unsent="16KiB")).plain()
 
 
@@ -65,7 +65,9 @@ def _wire(end: str, last: int) -> None:
 def _link(path: int) -> tuple[EmulatedLink, ExitStack]:
     """The path works until the stack is closed."""
     stack = ExitStack()
-    link = stack.enter_context(emulated_link(End(f"a{path}", LINK), End(f"b{path}", LINK), WORKS, WORKS))
+    link = stack.enter_context(
+        emulated_link(LinkEnd(f"a{path}", LINK), LinkEnd(f"b{path}", LINK), WORKS, WORKS)
+    )
     return link, stack
 
 

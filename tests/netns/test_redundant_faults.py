@@ -87,13 +87,13 @@ def test_a_missing_daemon_is_named_before_anything_is_built(
 
 def test_nothing_is_left_of_a_pair(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     switched_on: list[int] = []
-    start = machine.Machine.__init__
+    start = machine.FirewallMachine.__init__
 
-    def noted(self: machine.Machine, *arguments: Any) -> None:
+    def noted(self: machine.FirewallMachine, *arguments: Any) -> None:
         start(self, *arguments)
         switched_on.append(self._first)
 
-    monkeypatch.setattr(machine.Machine, "__init__", noted)
+    monkeypatch.setattr(machine.FirewallMachine, "__init__", noted)
     run_before = set(os.listdir("/run"))
     with RedundantLab(QUICK) as lab:
         lab.settle()

@@ -15,17 +15,17 @@ import pytest
 from weirlab.base.errors import InputError
 from weirlab.base.files import HOST_FILES
 from weirlab.jobs import testbeds
-from weirlab.jobs.progress import Quiet
+from weirlab.jobs.progress import SilentProgress
 from weirlab.lab import dut
 from weirlab.lab.dut import tool
-from weirlab.lab.dut.aiming import Aimed
+from weirlab.lab.dut.aiming import RuleTraffic
 from weirlab.lab.dut.rules import Family
-from weirlab.lab.dut.ruleset import Ruleset
+from weirlab.lab.dut.ruleset import RulesetDriver
 from weirlab.lab.dut.rulesets.listing import list_rules
-from weirlab.lab.dut.rulesets.source import NOTHING, RESTORE_SETS, Beside, RulesetSource
-from weirlab.lab.dut.tool import Load
+from weirlab.lab.dut.rulesets.source import NOTHING, RESTORE_SETS, RulesetFiles, RulesetSource
+from weirlab.lab.dut.tool import LoadCommand
 from weirlab.lab.netns import NetnsLab
-from weirlab.measure import Entry, run_trial
+from weirlab.measure import TrialEntry, run_trial
 from weirlab.measure.terms import SINGLE
 from weirlab.records import TrialRecord, TrialSpec
 from weirlab.rules import nftables_path
@@ -308,7 +308,7 @@ def test_only_a_trial_can_be_aimed_at_a_rule_that_drops(tmp_path: Path) -> None:
     device = Dut(name="ruleset", ruleset=path, match="1")
     with (
         pytest.raises(InputError, match=r"forward rule 1 .* drops test traffic; weir trial measures"),
-        testbeds.open_bed(Lab(kind="netns"), device, Quiet(), inputs=HOST_FILES),
+        testbeds.open_bed(Lab(kind="netns"), device, SilentProgress(), inputs=HOST_FILES),
     ):
         pass
 
@@ -366,13 +366,13 @@ def misread(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def one_trial(
-    text: str, match: str | None, tmp_path: Path, beside: Beside = NOTHING, ip: Family = 4
-) -> tuple[Aimed, TrialRecord]:
+    text: str, match: str | None, tmp_path: Path, beside: RulesetFiles = NOTHING, ip: Family = 4
+) -> tuple[RuleTraffic, TrialRecord]:
     """The traffic that was chosen, and a trial with it."""
     path = tmp_path / "my.rules"
     path.write_text(text)
     driver = dut.make("ruleset", path, HOST_FILES, beside)
-    assert isinstance(driver, Ruleset)
+    assert isinstance(driver, RulesetDriver)
     flows = Flows(count=20, ip=ip)
     aimed = driver.aim(match, flows)
     assert aimed is not None
@@ -380,7 +380,7 @@ def one_trial(
     with NetnsLab(driver, aimed=aimed) as lab:
         # The engine warms up with packets of its own.
         assert lab.backend
-        *_, record = run_trial(lab, spec, Entry("r"), terms=replace(SINGLE, max_attempts=1))
+        *_, record = run_trial(lab, spec, TrialEntry("r"), terms=replace(SINGLE, max_attempts=1))
     return aimed, record
 
 
@@ -394,7 +394,7 @@ def test_included_files_are_loaded_and_their_lines_are_not_quoted(tmp_path: Path
     main.write_text(
         'include "./zones.nft"\n' + chain_of('include "state.nft"', "iifname $LAN udp dport 53 accept")
     )
-    beside = Beside(include=(shared,))
+    beside = RulesetFiles(include=(shared,))
     aimed, record = one_trial(main.read_text(), None, office, beside)
     assert (aimed.rule, aimed.inward) == ("forward rule 2 of table inet f", "lan")
     assert aimed.place.rule is not None
@@ -419,7 +419,7 @@ def test_sets_of_ipset_are_loaded_before_the_rules(tmp_path: Path) -> None:
         LEGACY + "*filter\n:FORWARD DROP [0:0]\n-A FORWARD -m set --match-set bad src -j DROP\n"
         "-A FORWARD -m set --match-set good dst,dst -j ACCEPT\nCOMMIT\n"
     )
-    beside = Beside(ipset=sets)
+    beside = RulesetFiles(ipset=sets)
     dropped, record = one_trial(text, "1", tmp_path, beside)
     assert record.dropped_pps == pytest.approx(record.result.achieved_pps, rel=0.1)
     assert dropped.endpoints is not None
@@ -456,14 +456,14 @@ def test_commands_make_the_rules_that_iptables_makes_of_them(tmp_path: Path) -> 
     path = tmp_path / "my.sh"
     path.write_text(text)
 
-    def saved(loads: list[Load]) -> list[str]:
+    def saved(loads: list[LoadCommand]) -> list[str]:
         listed = tool.relisted(loads, ["iptables-nft-save"])
         assert listed is not None
         return [line for line in listed.splitlines() if not line.startswith("#")]
 
     source = RulesetSource(path, HOST_FILES)
-    ours = saved([Load(["iptables-nft-restore"], source.text)])
-    assert ours == saved([Load(shlex.split(line), "") for line in text.splitlines()])
+    ours = saved([LoadCommand(["iptables-nft-restore"], source.text)])
+    assert ours == saved([LoadCommand(shlex.split(line), "") for line in text.splitlines()])
     aimed, record = one_trial(text, None, tmp_path)
     assert aimed.place.rule is not None
     assert aimed.place.rule.line == 7

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from weirlab.devices.search.rfc2544 import Suite
+from weirlab.devices.search.rfc2544 import Rfc2544Suite
 from weirlab.devices.search.rfc2544.bursts import burst_spec
-from weirlab.devices.search.study import Asked, rfc2544, search
-from weirlab.jobs.progress import Quiet
+from weirlab.devices.search.study import SearchPlan, rfc2544, search
+from weirlab.jobs.progress import SilentProgress
 from weirlab.jobs.work import Work
-from weirlab.measure.search import Goal, Setting, Shape
+from weirlab.measure.search import SearchGoal, SearchShape, Setting
 from weirlab.records import RuleSetup
 from weirlab.scenario import Dut, Lab
 from weirlab.store import Store
@@ -21,14 +21,14 @@ pytestmark = pytest.mark.netns
 
 NETNS = Lab(kind="netns")
 SETTING = Setting(Constant(64), RuleSetup(400))
-COARSE = Goal("coarse", 0.01, trial_s=0.05, duration_sum_s=0.05, exceed_ratio=0, relative_width=0.3)
+COARSE = SearchGoal("coarse", 0.01, trial_s=0.05, duration_sum_s=0.05, exceed_ratio=0, relative_width=0.3)
 
 
 def test_a_search_on_iptables_ends_with_bounds_or_with_the_reason(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    shape = Shape(warmup_s=0.02)
-    asked = Asked(NETNS, Dut(name="iptables"), (SETTING,), shape)
-    outcome = search(Work(store, Quiet()), asked, (COARSE,), attempts=5)
+    shape = SearchShape(warmup_s=0.02)
+    asked = SearchPlan(NETNS, Dut(name="iptables"), (SETTING,), shape)
+    outcome = search(Work(store, SilentProgress()), asked, (COARSE,), attempts=5)
     (point,) = outcome.points
     trials = store.open("last").trials()
     assert trials["index"].n_unique() == outcome.trials == point.trials
@@ -54,17 +54,17 @@ def test_bursts_on_plain_forwarding_have_the_frames_that_were_asked_for(tmp_path
     setting = Setting(Constant(64))
     with NetnsLab(make("forward")) as bed:
         for frames in (10, 300):
-            result = bed.run(burst_spec(Shape(), setting, 5e5, frames).traffic)
+            result = bed.run(burst_spec(SearchShape(), setting, 5e5, frames).traffic)
             # A sender that the host holds up for longer than the burst sends less, or nothing; never more.
             assert result.sent <= frames
             assert result.received <= result.sent
 
 
 def test_the_loss_test_on_plain_forwarding_begins_at_the_senders_best(tmp_path: Path) -> None:
-    suite = Suite(tests=("loss",), loss_s=0.05)
+    suite = Rfc2544Suite(tests=("loss",), loss_s=0.05)
     setting = Setting(Constant(512))
-    asked = Asked(NETNS, Dut(name="forward"), (setting,), Shape(warmup_s=0.02))
-    outcome = rfc2544(Work(Store(tmp_path), Quiet()), asked, suite, attempts=5)
+    asked = SearchPlan(NETNS, Dut(name="forward"), (setting,), SearchShape(warmup_s=0.02))
+    outcome = rfc2544(Work(Store(tmp_path), SilentProgress()), asked, suite, attempts=5)
     (result,) = outcome.results
     if result.loss is None:
         assert result.problems

@@ -22,7 +22,7 @@ from weirlab.lab.linux import interface
 from weirlab.lab.linux.interface import Port
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.traffic.flows import FlowAddresses
-from weirlab.traffic.plan import NEXT_FLOW, Plan
+from weirlab.traffic.plan import NEXT_FLOW, DeparturePlan
 
 from .tap_link import (
     LEFT,
@@ -336,12 +336,12 @@ def test_a_mirror_that_was_down_is_fed_again(link: Link, eventually: Eventually)
         assert take(link.logger, 1) == [LOGGER_MAC + frame(60)[6:]]
 
 
-def _flood(seconds: float) -> Plan:
+def _flood(seconds: float) -> DeparturePlan:
     """As many short frames as the machine can send."""
     duration_ns = int(seconds * 1e9)
     address = np.zeros((1, 16), dtype=np.uint8)
     address[0, :4] = 198, 18, 0, 1
-    return Plan(
+    return DeparturePlan(
         gap_ns=np.zeros(1, dtype=np.uint32),
         gap_frac=np.zeros(1, dtype=np.uint16),
         frame_bytes=np.array([64], dtype=np.uint16),

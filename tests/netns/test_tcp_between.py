@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from weirlab._engine import TcpServer
-from weirlab.jobs.progress import Quiet
+from weirlab.jobs.progress import SilentProgress
 from weirlab.jobs.work import Work
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.store import Store
@@ -67,8 +67,10 @@ def measured(router: Router, tmp_path: Path) -> Outcome[Any]:
         f"client_port: {client.address[1]}, total: {TOTAL}, congestion: cubic, "
         "capture: 'sender,receiver,between:rc'}}"
     )
-    study = TcpStudy(running.Live(tokens=("the second token", "the first of two")))
-    outcome = router.here.call(lambda: runner.run(study, asked, Work(Store(tmp_path / "runs"), Quiet())))
+    study = TcpStudy(running.TransferDisplay(tokens=("the second token", "the first of two")))
+    outcome = router.here.call(
+        lambda: runner.run(study, asked, Work(Store(tmp_path / "runs"), SilentProgress()))
+    )
     for each in (client, server):
         each.stop()
     # Neither server keeps what it has handed over.

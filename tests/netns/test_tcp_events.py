@@ -16,9 +16,9 @@ import pytest
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.link.stopping import Stop
 from weirlab.transfers.tcp import connections, watching
-from weirlab.transfers.tcp.events import SentAgain
+from weirlab.transfers.tcp.events import RetransmissionLog
 from weirlab.transfers.tcp.fields import EVENT_USUAL
-from weirlab.transfers.tcp.watching import Outcome, Samples, Settings, Tally
+from weirlab.transfers.tcp.watching import ConnectionTally, Samples, WatchOutcome, WatchSettings
 
 pytestmark = pytest.mark.netns
 
@@ -40,7 +40,9 @@ class Told:
     def waiting(self) -> None:
         self.waits.set()
 
-    def samples(self, samples: Samples, progress: Mapping[str, Any], tallies: Sequence[Tally]) -> None:
+    def samples(
+        self, samples: Samples, progress: Mapping[str, Any], tallies: Sequence[ConnectionTally]
+    ) -> None:
         for row, event in enumerate(samples.events()):
             values = {
                 name: int(numbers[row]) for name, (numbers, there) in samples.fields.items() if there[row]
@@ -55,9 +57,9 @@ class Watch:
     """A watch in a namespace, which ends with the connection."""
 
     def __init__(self, end: Namespace, port: int) -> None:
-        self.told, self.again = Told(), SentAgain()
-        self._outcomes: list[Outcome] = []
-        settings = Settings(connections.parse(f":{port}"), None, EVENT_USUAL, wait=True)
+        self.told, self.again = Told(), RetransmissionLog()
+        self._outcomes: list[WatchOutcome] = []
+        settings = WatchSettings(connections.parse(f":{port}"), None, EVENT_USUAL, wait=True)
 
         def work() -> None:
             with Stop() as stop:
@@ -67,7 +69,7 @@ class Watch:
         self._thread.start()
         assert self.told.waits.wait(DEADLINE_S)
 
-    def end(self) -> Outcome:
+    def end(self) -> WatchOutcome:
         self._thread.join(DEADLINE_S)
         assert not self._thread.is_alive(), "it ends with the connection"
         return self._outcomes[0]

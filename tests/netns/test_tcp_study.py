@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from weirlab.jobs.progress import Quiet
+from weirlab.jobs.progress import SilentProgress
 from weirlab.jobs.work import Work
 from weirlab.store import Store
 from weirlab.studies import ready, runner, scenarios
@@ -42,7 +42,7 @@ def short() -> TcpScenario:
 
 
 def test_the_planted_cause_is_named_and_drawn_from_kernel_and_capture(tmp_path: Path, made: Made) -> None:
-    outcome = runner.run(TcpStudy(), short(), Work(Store(tmp_path), Quiet()))
+    outcome = runner.run(TcpStudy(), short(), Work(Store(tmp_path), SilentProgress()))
     assert made.left() == []
     assert outcome.problem() is None
     found = kept.read(outcome.run)
@@ -66,7 +66,7 @@ def test_the_planted_cause_is_named_and_drawn_from_kernel_and_capture(tmp_path: 
 
 def test_both_captures_and_the_kernel_agree_on_a_lossy_path(tmp_path: Path) -> None:
     asked = scenarios.loads(LOSSY)
-    outcome = runner.run(TcpStudy(), asked, Work(Store(tmp_path), Quiet()))
+    outcome = runner.run(TcpStudy(), asked, Work(Store(tmp_path), SilentProgress()))
     found, told = kept.read(outcome.run), outcome.run.get_json(running.PATH)
     assert [(end, row.why_not) for end, row in found.captures.items()] == [("client", ""), ("server", "")]
     if any(row.lost_packets for row in found.captures.values()):
@@ -108,7 +108,7 @@ def test_a_reverse_transfer_is_captured_at_its_receiver(tmp_path: Path) -> None:
     asked = short()
     section = asked.tcp.model_copy(update={"reverse": True, "total": "300kB", "lasts": None})
     asked = asked.model_copy(update={"tcp": section})
-    outcome = runner.run(TcpStudy(), asked, Work(Store(tmp_path), Quiet()))
+    outcome = runner.run(TcpStudy(), asked, Work(Store(tmp_path), SilentProgress()))
     (direction,) = kept.read(outcome.run).directions
     assert (direction.direction, direction.received_bytes) == ("down", 300_000)
     told = outcome.run.get_json(running.PATH)

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from pyroute2 import IPRoute
 
-from weirlab.lab.clean import Claim
+from weirlab.lab.clean import LabOwnership
 from weirlab.lab.linux.namespace import DIRECTORY, Namespace
 
 _TOOLS = ("tcpdump", "nft", "ethtool")
@@ -76,7 +76,7 @@ def _configure(name: str, address: str) -> None:
 
 @pytest.fixture
 def pair() -> Iterator[Pair]:
-    claim = Claim()
+    claim = LabOwnership()
     sender, receiver = (Namespace(claim.namespace_name(part)) for part in ("left", "right"))
     try:
         sender.create()

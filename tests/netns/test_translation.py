@@ -10,7 +10,7 @@ import pytest
 
 from weirlab.base.errors import LabError
 from weirlab.base.files import HOST_FILES
-from weirlab.lab.dut.ruleset import Ruleset
+from weirlab.lab.dut.ruleset import RulesetDriver
 from weirlab.lab.linux.conntrack import forget_connections
 from weirlab.lab.netns import NetnsLab
 from weirlab.records import EngineResult
@@ -66,7 +66,7 @@ def opened(text: str, ip: int, tmp_path: Path) -> Iterator[tuple[NetnsLab, Traff
     """A lab with the rules, and some calls."""
     path = tmp_path / "my.rules"
     path.write_text(text)
-    driver = Ruleset(path)
+    driver = RulesetDriver(path)
     driver.open_files(HOST_FILES)
     calls = parse_calls("20", "g711", "rtp", 6 if ip == 6 else 4)
     with NetnsLab(driver, aimed=driver.aim(None, Flows(), calls)) as lab:

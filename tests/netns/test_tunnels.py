@@ -26,7 +26,7 @@ from weirlab.lab.linux.namespace import Namespace, in_thread
 from weirlab.lab.machines.machine import CRITICAL
 from weirlab.lab.netns import NetnsLab
 from weirlab.records import RuleSetup
-from weirlab.traffic.encapsulation.packets import Voice
+from weirlab.traffic.encapsulation.packets import VoicePacket
 from weirlab.traffic.sizes import Constant
 from weirlab.traffic.spec import Rate, Traffic
 
@@ -98,7 +98,7 @@ def test_packets_between_the_gateways_are_encrypted_and_as_long_as_the_formula_s
     for size in SIZES:
         payload = (MARK + bytes(size))[: RTP_BYTES + size]
         frames = between_gateways(lab, payload)
-        voice = Voice(size, natt=driver_of(lab).natt)
+        voice = VoicePacket(size, natt=driver_of(lab).natt)
         assert formula.packet_bytes(voice) in [ip_length(frame) for frame in frames]
         if lab.dut not in UNENCRYPTED:
             assert not any(payload[:RTP_BYTES] in frame for frame in frames)
@@ -108,7 +108,10 @@ def test_the_longest_packet_passes_in_one_piece(lab: NetnsLab, traffic: PlainTra
     longest = driver_of(lab).longest_packet_bytes(4)
     frames = between_gateways(lab, bytes(longest - 20 - 8))
     lengths = [ip_length(frame) for frame in frames]
-    assert driver_of(lab).encapsulation.packet_bytes(Voice(longest - 40, natt=driver_of(lab).natt)) in lengths
+    assert (
+        driver_of(lab).encapsulation.packet_bytes(VoicePacket(longest - 40, natt=driver_of(lab).natt))
+        in lengths
+    )
     assert max(lengths) <= wiring.BETWEEN_MTU_BYTES
     assert not any(is_fragment(frame) for frame in frames)
 
@@ -210,7 +213,7 @@ def test_a_suite_that_the_gateways_lack_is_told_in_their_words(made: Any) -> Non
     if missing := driver.check():
         pytest.skip("; ".join(missing))
     assert isinstance(driver, Tunnel)
-    driver.suite = tunnel.Suite("serpent128-sha1", "esp-tunnel/aes-cbc-hmac-sha1-96")
+    driver.suite = tunnel.TunnelSuite("serpent128-sha1", "esp-tunnel/aes-cbc-hmac-sha1-96")
     with pytest.raises(LabError, match=r"swanctl --initiate .* failed on the near gateway; it says: .*fail"):
         NetnsLab(driver)
     assert made.left() == []

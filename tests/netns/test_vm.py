@@ -33,7 +33,7 @@ from weirlab.lab.netns import NetnsLab
 from weirlab.lab.vm import disk, guest, image, qemu, scripts
 from weirlab.lab.vm.cpio import Archive
 from weirlab.records import RuleSetup
-from weirlab.traffic.encapsulation.packets import Voice
+from weirlab.traffic.encapsulation.packets import VoicePacket
 
 from .conftest import STRANGER, PlainTraffic, wait_until
 from .test_tunnels import between_gateways, capture, ip_length, is_fragment
@@ -158,7 +158,7 @@ def test_the_longest_packet_passes_in_one_piece(pair: NetnsLab, through: PlainTr
     longest = driver.longest_packet_bytes(4)
     frames = between_gateways(pair, bytes(longest - 20 - 8))
     lengths = [ip_length(frame) for frame in frames]
-    assert driver.encapsulation.packet_bytes(Voice(longest - 40)) in lengths
+    assert driver.encapsulation.packet_bytes(VoicePacket(longest - 40)) in lengths
     assert max(lengths) <= wiring.BETWEEN_MTU_BYTES
     assert not any(is_fragment(frame) for frame in frames)
 

@@ -73,7 +73,7 @@ def linked_by_netem(inside: guest.Guest, up: PathSpec, down: PathSpec) -> Iterat
     assert inside.do("tc qdisc show") == before
 
 
-def carried(inside: guest.Guest, source: str, target: str, path: PathSpec) -> netem.Carried:
+def carried(inside: guest.Guest, source: str, target: str, path: PathSpec) -> netem.NetemDirection:
     return netem.read_carried(json.loads(inside.do("tc -s -j qdisc show")), source, target, path)
 
 

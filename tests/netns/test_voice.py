@@ -16,19 +16,19 @@ from typer.testing import CliRunner
 from weirlab.base.errors import InputError
 from weirlab.base.files import HOST_FILES
 from weirlab.cli.program.app import app
-from weirlab.jobs.progress import Quiet
+from weirlab.jobs.progress import SilentProgress
 from weirlab.lab import clean
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.numbering.lab import VoiceLab, engines
-from weirlab.numbering.lab.loading import LoadingLab
+from weirlab.numbering.lab.loading import LoadTestLab
 from weirlab.numbering.load.study import trial
 from weirlab.numbering.plan import load, loads, ready
 from weirlab.numbering.proof.calling import made
 from weirlab.numbering.proof.findings import ProofFindings
-from weirlab.numbering.proof.planned import Planned, planned
+from weirlab.numbering.proof.planned import ProofCall, planned
 from weirlab.numbering.proof.rows import AS_PLANNED, LOGS, MESSAGES
-from weirlab.numbering.routing import Network
-from weirlab.numbering.section import Load, VoiceScenario
+from weirlab.numbering.routing import PlanNetwork
+from weirlab.numbering.section import LoadSection, VoiceScenario
 from weirlab.numbering.zones import imported
 from weirlab.scenario.load import from_plain
 from weirlab.store import Store
@@ -80,17 +80,17 @@ def _nothing_is_left() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def carriers() -> Network:
-    return Network(load(ready.FOLDER / "carriers.yaml"), DAY)
+def carriers() -> PlanNetwork:
+    return PlanNetwork(load(ready.FOLDER / "carriers.yaml"), DAY)
 
 
 @pytest.fixture(scope="module")
-def lab(carriers: Network, _nothing_is_left: None) -> Iterator[VoiceLab]:
+def lab(carriers: PlanNetwork, _nothing_is_left: None) -> Iterator[VoiceLab]:
     with VoiceLab(carriers, 0.3) as opened:
         yield opened
 
 
-def call(net: Network, number: str, down: str | None = None, fault: str = "off") -> Planned:
+def call(net: PlanNetwork, number: str, down: str | None = None, fault: str = "off") -> ProofCall:
     return next(
         each
         for each in planned(net, fall_back=True)
@@ -180,9 +180,9 @@ def test_a_zone_is_imported_from_its_server_by_who_may_transfer_it(lab: VoiceLab
 
 def test_many_calls_are_set_up_while_a_few_speak() -> None:
     number = "+420111222001"
-    asked = Load(plan=Path("campus"), trial_s=1.0, media_calls=1)
-    net = Network(load(ready.FOLDER / "campus.yaml"), DAY)
-    with LoadingLab(net, 0.4) as campus:
+    asked = LoadSection(plan=Path("campus"), trial_s=1.0, media_calls=1)
+    net = PlanNetwork(load(ready.FOLDER / "campus.yaml"), DAY)
+    with LoadTestLab(net, 0.4) as campus:
         row, work, _ = trial(campus, call(net, number), asked, 0, 10)
     assert (row.rate_per_s, row.calls) == (10, 10)
     assert row.failed + row.slow <= row.calls
@@ -196,7 +196,10 @@ def test_a_proof_is_a_run_with_calls_messages_and_logs(tmp_path: Path) -> None:
     plan.write_text(SMALL)
     content = {"name": "test", "voice": {"plan": str(plan), "talk_s": 0.2}, "report": None}
     outcome = run_scenario(
-        Store(tmp_path / "store"), from_plain(content, "test", VoiceScenario), Quiet(), inputs=HOST_FILES
+        Store(tmp_path / "store"),
+        from_plain(content, "test", VoiceScenario),
+        SilentProgress(),
+        inputs=HOST_FILES,
     )
     assert isinstance(outcome.found, ProofFindings)
     assert outcome.found.problem(None) is None
@@ -223,7 +226,7 @@ def test_the_lab_says_where_its_engines_are(tmp_path: Path) -> None:
     assert not Path(document["folder"]).exists()
 
 
-def small(*tests: str) -> Network:
+def small(*tests: str) -> PlanNetwork:
     """The small plan, with other tests."""
     text = SMALL if not tests else SMALL[: SMALL.index("tests:")] + "tests:\n" + "".join(tests)
-    return Network(loads(text, "small.yaml"), DAY)
+    return PlanNetwork(loads(text, "small.yaml"), DAY)

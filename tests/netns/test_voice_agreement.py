@@ -12,7 +12,7 @@ from weirlab.numbering.plan import loads
 from weirlab.numbering.proof.calling import made
 from weirlab.numbering.proof.planned import planned
 from weirlab.numbering.proof.rows import AS_PLANNED
-from weirlab.numbering.routing import Network
+from weirlab.numbering.routing import PlanNetwork
 
 pytestmark = pytest.mark.netns
 
@@ -93,7 +93,7 @@ tests:
 
 def proved(text: str) -> list[tuple[str, str, str]]:
     """Number, verdict and reason of every call."""
-    net = Network(loads(text, "plan.yaml"), DAY)
+    net = PlanNetwork(loads(text, "plan.yaml"), DAY)
     assert [each for each in check(net) if each.severity == "error"] == [], "the check finds nothing"
     with VoiceLab(net, SPEECH_S) as lab:
         rows = [made(lab, each)[0] for each in planned(net, fall_back=False)]

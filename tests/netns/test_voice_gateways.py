@@ -13,16 +13,16 @@ import pytest
 
 from weirlab.base.errors import LabError
 from weirlab.numbering.lab import VoiceLab, chroot, engines
-from weirlab.numbering.lab.loading import LoadingLab
+from weirlab.numbering.lab.loading import LoadTestLab
 from weirlab.numbering.load.study import trial
 from weirlab.numbering.load.targets import chosen
 from weirlab.numbering.plan import load, loads, ready
 from weirlab.numbering.plan.model import Engine
 from weirlab.numbering.proof.calling import made
-from weirlab.numbering.proof.planned import Planned, planned
+from weirlab.numbering.proof.planned import ProofCall, planned
 from weirlab.numbering.proof.rows import AS_PLANNED
-from weirlab.numbering.routing import Network
-from weirlab.numbering.section import Load
+from weirlab.numbering.routing import PlanNetwork
+from weirlab.numbering.section import LoadSection
 
 pytestmark = pytest.mark.netns
 
@@ -46,16 +46,16 @@ def translations(_needs_engines: None) -> Iterator[VoiceLab]:
 
 
 @pytest.fixture(scope="module")
-def loaded(_needs_engines: None) -> Iterator[LoadingLab]:
-    with LoadingLab(_network("translations"), 3.0) as opened:
+def loaded(_needs_engines: None) -> Iterator[LoadTestLab]:
+    with LoadTestLab(_network("translations"), 3.0) as opened:
         yield opened
 
 
-def _network(name: str) -> Network:
-    return Network(load(ready.FOLDER / f"{name}.yaml"), DAY)
+def _network(name: str) -> PlanNetwork:
+    return PlanNetwork(load(ready.FOLDER / f"{name}.yaml"), DAY)
 
 
-def call(net: Network, number: str, down: str | None = None, fault: str = "off") -> Planned:
+def call(net: PlanNetwork, number: str, down: str | None = None, fault: str = "off") -> ProofCall:
     return next(
         each
         for each in planned(net, fall_back=True)
@@ -179,7 +179,7 @@ tests:
 
 
 def test_a_telephone_that_refuses_leads_to_the_fall_back_and_one_that_is_busy_or_off_as_planned() -> None:
-    net = Network(loads(TELEPHONES), DAY)
+    net = PlanNetwork(loads(TELEPHONES), DAY)
     taken = {}
     with VoiceLab(net, 0.3) as lab:
         for fault in ("503", "486", "off"):
@@ -204,10 +204,10 @@ def test_an_engine_that_dies_is_named_with_its_end(title: str) -> None:
 
 
 @pytest.mark.parametrize("translation", ["SIP to SIP", "SIP to H.323 to SIP"])
-def test_many_calls_are_translated_while_one_speaks(loaded: LoadingLab, translation: str) -> None:
+def test_many_calls_are_translated_while_one_speaks(loaded: LoadTestLab, translation: str) -> None:
     targets = chosen(loaded.network, planned(loaded.network, fall_back=False))
     target = next(each for each in targets if each.translation == translation)
-    asked = Load(plan=Path("translations"), trial_s=4.0, media_calls=1)
+    asked = LoadSection(plan=Path("translations"), trial_s=4.0, media_calls=1)
     row, work, _ = trial(loaded, target.planned, asked, 0, 5)
     assert (row.number, row.rate_per_s, row.calls) == (target.number, 5, 20)
     assert row.failed + row.slow <= row.calls

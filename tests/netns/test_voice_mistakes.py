@@ -17,8 +17,8 @@ from weirlab.numbering.lab import lab as lab_module
 from weirlab.numbering.plan import loads
 from weirlab.numbering.plan.model import Test
 from weirlab.numbering.proof.calling import made
-from weirlab.numbering.proof.planned import Planned, planned
-from weirlab.numbering.routing import Network
+from weirlab.numbering.proof.planned import ProofCall, planned
+from weirlab.numbering.routing import PlanNetwork
 
 from .test_voice import SMALL, _needs_engines, small
 
@@ -41,7 +41,7 @@ def spoiling(*spoiled: tuple[str, str, str]) -> Iterator[None]:
     """Meanwhile labs get files in which something is wrong."""
     made_right = lab_module.configs
 
-    def wrong(net: Network, root: str) -> dict[str, str]:
+    def wrong(net: PlanNetwork, root: str) -> dict[str, str]:
         found = made_right(net, root)
         for file, old, new in spoiled:
             assert old in found[file], (file, old)
@@ -59,7 +59,7 @@ def spoiled(_needs_engines: None) -> Iterator[VoiceLab]:
         yield opened
 
 
-def first(number: str) -> Planned:
+def first(number: str) -> ProofCall:
     return next(call for call in planned(NET, fall_back=False) if call.test.number == number)
 
 
@@ -93,14 +93,14 @@ def test_a_name_server_that_does_not_answer_is_told(spoiled: VoiceLab) -> None:
 def test_a_test_that_demands_another_callee_is_not_proved(spoiled: VoiceLab) -> None:
     wanted = first("+420222000001")
     demands = Test(number="+420222000001", ends_at="phone")
-    row, _ = made(spoiled, Planned(0, demands, wanted.caller, wanted.way))
+    row, _ = made(spoiled, ProofCall(0, demands, wanted.caller, wanted.way))
     assert row.why.endswith("the test requires that phone answers")
 
 
 def changed(old: str, new: str) -> Callable[..., str]:
     right = sipp.callee
 
-    def wrong(net: Network, name: str, status: int | None = None) -> str:
+    def wrong(net: PlanNetwork, name: str, status: int | None = None) -> str:
         text = right(net, name, status)
         assert old in text or name != "voicemail"
         return text.replace(old, new)
@@ -123,7 +123,7 @@ def test_a_callee_that_answers_otherwise_is_told(
     # The spoiled proxy calls voicemail first; here that is as planned.
     swapped = net.plan.routes[0].model_copy(update={"to": ("voicemail", "desk")})
     book = type(net.book)(net.plan.model_copy(update={"routes": (swapped,)}), net.book.document)
-    (wanted,) = planned(Network(book, net.day), fall_back=False)
+    (wanted,) = planned(PlanNetwork(book, net.day), fall_back=False)
     monkeypatch.setattr(sipp, "callee", changed(old, new))
     row, _ = made(spoiled, wanted)
     assert row.why.split("; ")[0] == why
@@ -172,7 +172,7 @@ def test_a_secondary_that_gets_no_zones_is_named_with_the_reason() -> None:
     secondary = ("primary: ns.small.example,", "primary: ns.small.example, secondaries: [ns2.small.example],")
     host = ("ns.small.example: 192.0.2.53", "ns.small.example: 192.0.2.53, ns2.small.example: 192.0.2.54")
     text = SMALL.replace(*secondary).replace(*host)
-    net = Network(loads(text, "small.yaml"), NET.day)
+    net = PlanNetwork(loads(text, "small.yaml"), NET.day)
     refusing = ("named/named.conf", "allow-transfer { 192.0.2.54; }", "allow-transfer { none; }")
     with (
         spoiling(refusing),

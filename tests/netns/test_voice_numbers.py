@@ -22,7 +22,7 @@ from weirlab.numbering.configs.parts import sip_uri
 from weirlab.numbering.lab import VoiceLab, engines
 from weirlab.numbering.plan import load, ready
 from weirlab.numbering.plan.numbers import MOST_DIGITS, digits_below, owner_name
-from weirlab.numbering.routing import Network
+from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.routing.calls import calls, in_order
 
 pytestmark = pytest.mark.netns
@@ -44,7 +44,7 @@ Naptr = tuple[int, int, str, str, str, str]
 def lab() -> Iterator[VoiceLab]:
     if missing := engines.lacking([*engines.PACKAGES]):
         pytest.skip(missing)
-    with VoiceLab(Network(load(ready.FOLDER / f"{PLAN}.yaml"), DAY), 0.3) as opened:
+    with VoiceLab(PlanNetwork(load(ready.FOLDER / f"{PLAN}.yaml"), DAY), 0.3) as opened:
         yield opened
 
 
@@ -63,7 +63,7 @@ def drawn(named: Iterable[str], count: int, beginning: str = "") -> list[str]:
     return [*found]
 
 
-def planned_records(network: Network, tree: str, digits: str) -> list[Naptr]:
+def planned_records(network: PlanNetwork, tree: str, digits: str) -> list[Naptr]:
     """What the plan says that the tree answers."""
     index = network.trees[tree].lookup(digits)
     if index is None:
@@ -114,7 +114,7 @@ def test_name_servers_answer_what_the_plan_says(lab: VoiceLab) -> None:
 _ROUTE = re.compile(r"\bROUTE num=(\S*) via=(\S+)(?: target=(\S+))?")
 
 
-def planned_decision(network: Network, number: str, caller: str) -> tuple[str, str]:
+def planned_decision(network: PlanNetwork, number: str, caller: str) -> tuple[str, str]:
     """By what the caller's proxy decides, and where it sends the call first; else the answer."""
     way = next(calls(network, number, caller))
     home = str(network.plan.engines[caller].home)

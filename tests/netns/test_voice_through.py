@@ -22,13 +22,13 @@ from weirlab.numbering.lab import VoiceLab, engines, wire
 from weirlab.numbering.lab.lab import PATIENCE_S
 from weirlab.numbering.plan import load, ready
 from weirlab.numbering.proof.calling import carried
-from weirlab.numbering.proof.planned import Planned, planned
-from weirlab.numbering.proof.rows import AS_PLANNED, NOT_AS_PLANNED, CallRow, MessageRow
-from weirlab.numbering.routing import Network
-from weirlab.numbering.section import Through
+from weirlab.numbering.proof.planned import ProofCall, planned
+from weirlab.numbering.proof.rows import AS_PLANNED, NOT_AS_PLANNED, MessageRow, ProofCallRow
+from weirlab.numbering.routing import PlanNetwork
+from weirlab.numbering.section import PassageSection
 from weirlab.numbering.through import cables
 from weirlab.numbering.through.asked import device
-from weirlab.numbering.through.passage import Passage
+from weirlab.numbering.through.passage import DevicePassage
 from weirlab.numbering.through.rows import DeviceRow
 
 pytestmark = pytest.mark.netns
@@ -59,13 +59,13 @@ def _needs_engines() -> None:
         pytest.skip(missing)
 
 
-def network(name: str) -> Network:
-    return Network(load(ready.FOLDER / f"{name}.yaml"), DAY)
+def network(name: str) -> PlanNetwork:
+    return PlanNetwork(load(ready.FOLDER / f"{name}.yaml"), DAY)
 
 
 @contextmanager
 def lab(plan: str, talk_s: float = 0.3, **asked: object) -> Iterator[VoiceLab]:
-    through = Through.model_validate(asked)
+    through = PassageSection.model_validate(asked)
     if missing := make(through.name, through.file, HOST_FILES).check():
         pytest.skip("; ".join(missing))
     net = network(plan)
@@ -73,15 +73,15 @@ def lab(plan: str, talk_s: float = 0.3, **asked: object) -> Iterator[VoiceLab]:
         yield opened
 
 
-def call(opened: VoiceLab, number: str) -> tuple[CallRow, dict[str, DeviceRow]]:
-    wanted: Planned = next(
+def call(opened: VoiceLab, number: str) -> tuple[ProofCallRow, dict[str, DeviceRow]]:
+    wanted: ProofCall = next(
         each for each in planned(opened.network, fall_back=False) if each.test.number == number
     )
     row, _, passed = carried(opened, wanted)
     return row, {each.direction: each for each in passed}
 
 
-def passed_all(row: CallRow, passed: dict[str, DeviceRow]) -> None:
+def passed_all(row: ProofCallRow, passed: dict[str, DeviceRow]) -> None:
     """The call went as planned, and the device's ports counted what the caller's port did."""
     assert (row.verdict, row.why) == (AS_PLANNED, "")
     there, back = passed["from the caller"], passed["to the caller"]
@@ -201,7 +201,7 @@ def test_messages_that_the_device_cuts_into_fragments_are_whole_in_the_ladder() 
     with lab("campus", name="forward") as opened:
         _, plain, _ = carried(opened, wanted)
         way, phone = opened.way, opened.at("phone")
-        assert isinstance(way, Passage)
+        assert isinstance(way, DevicePassage)
         way._gateways[0].call(lambda: _set_mtu(wiring.IN0.name))
         phone.call(lambda: _set_mtu(wire.LINK))
         before = phone.call(_fragments)

@@ -15,7 +15,7 @@ from fastapi.testclient import TestClient
 
 from weirlab import trace
 from weirlab._engine import TcpServer
-from weirlab.jobs.progress import Quiet
+from weirlab.jobs.progress import SilentProgress
 from weirlab.jobs.work import Work
 from weirlab.store import Store
 from weirlab.studies import runner, scenarios
@@ -23,7 +23,7 @@ from weirlab.transfers.tcp import TcpStudy, serving
 from weirlab.transfers.tcp.measure import capturing
 from weirlab.transfers.tcp.measure.capturing import FILES
 from weirlab.web.service import service
-from weirlab.web.settings import Settings
+from weirlab.web.settings import WebSettings
 
 pytestmark = pytest.mark.netns
 
@@ -86,7 +86,7 @@ def test_a_capture_of_the_page_has_nothing_of_other_peoples_connections(tmp_path
     server = recording_server(tmp_path / "captures")
     asked = {"host": "127.0.0.1", "port": server.address[1], "lasts_s": 1, "rate": "20Mbit/s"}
     try:
-        with service(Settings(), Store(tmp_path / "store")) as made, other_people(server.address):
+        with service(WebSettings(), Store(tmp_path / "store")) as made, other_people(server.address):
             client = TestClient(made.app, base_url="http://127.0.0.1:29180")
             data_id = client.post("/api/transfers", json={**asked, "capture": True}).json()["data_id"]
             with client.stream("GET", f"/api/transfers/{data_id}/events") as answer:
@@ -107,7 +107,7 @@ def test_a_measurement_keeps_nothing_of_other_peoples_connections(tmp_path: Path
     )
     try:
         with other_people(server.address):
-            outcome = runner.run(TcpStudy(), asked, Work(Store(tmp_path / "runs"), Quiet()))
+            outcome = runner.run(TcpStudy(), asked, Work(Store(tmp_path / "runs"), SilentProgress()))
     finally:
         server.stop()
     clients = [each["local"] for each in outcome.document()["connections"]]
@@ -119,7 +119,7 @@ def test_the_form_captures_and_every_place_says_why(tmp_path: Path) -> None:
     server = recording_server(tmp_path / "captures")
     asked = {"host": "127.0.0.1", "port": server.address[1], "lasts_s": 1, "rate": "20Mbit/s"}
     try:
-        with service(Settings(most_upload_bytes=100_000_000), Store(tmp_path / "store")) as made:
+        with service(WebSettings(most_upload_bytes=100_000_000), Store(tmp_path / "store")) as made:
             client = TestClient(made.app, base_url="http://127.0.0.1:29180")
             data_id = client.post("/api/transfers", json={**asked, "capture": True}).json()["data_id"]
             with client.stream("GET", f"/api/transfers/{data_id}/events") as answer:
@@ -144,7 +144,7 @@ def test_what_is_beyond_the_limit_of_the_service_is_left_out_and_said(tmp_path: 
     )
     asked = {"host": "127.0.0.1", "port": server.address[1], "lasts_s": None, "total_bytes": 3_000_000}
     try:
-        with service(Settings(most_upload_bytes=3_000), Store(tmp_path / "store")) as made:
+        with service(WebSettings(most_upload_bytes=3_000), Store(tmp_path / "store")) as made:
             client = TestClient(made.app, base_url="http://127.0.0.1:29180")
             data_id = client.post("/api/transfers", json={**asked, "capture": True}).json()["data_id"]
             with client.stream("GET", f"/api/transfers/{data_id}/events") as answer:

@@ -19,8 +19,15 @@ import pytest
 from weirlab._engine import TcpServer
 from weirlab.base import confinement, programs
 from weirlab.transfers.tcp import serving
-from weirlab.web.launching.jobs import DrawReport, Job, Places, ReadCapture, ReadTest, Record
-from weirlab.web.launching.launcher import Direct, OwnProcess, piped
+from weirlab.web.launching.jobs import (
+    CaptureJob,
+    ProcessJob,
+    RecordingJob,
+    ReportJob,
+    ServiceFolders,
+    TestReadingJob,
+)
+from weirlab.web.launching.launcher import DirectLauncher, OwnProcess, piped
 
 from .conftest import wait_until
 
@@ -162,15 +169,15 @@ def store(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     "job",
     [
-        ReadCapture(DATA_ID),
-        ReadTest(DATA_ID, "tapes-1"),
-        DrawReport(RUN_ID),
-        Record(DATA_ID, "tapes-1", "lo", 29100, 1_000_000),
+        CaptureJob(DATA_ID),
+        TestReadingJob(DATA_ID, "tapes-1"),
+        ReportJob(RUN_ID),
+        RecordingJob(DATA_ID, "tapes-1", "lo", 29100, 1_000_000),
     ],
     ids=lambda job: job.KIND,
 )
-def test_a_process_that_meets_foreign_bytes_has_no_rights(store: Path, job: Job) -> None:
-    process, to, source = piped(Direct.of(Places(store)), job)
+def test_a_process_that_meets_foreign_bytes_has_no_rights(store: Path, job: ProcessJob) -> None:
+    process, to, source = piped(DirectLauncher.of(ServiceFolders(store)), job)
     assert isinstance(process, OwnProcess)
     pid = process.program.pid
     with to, source:
@@ -187,12 +194,16 @@ def test_a_process_that_meets_foreign_bytes_has_no_rights(store: Path, job: Job)
 def test_a_recorder_writes_only_connections_of_its_user(
     store: Path, other: int, least: int, most: int
 ) -> None:
-    def start(job: Job, stdin: int, stdout: int) -> programs.Program[Any]:
-        return programs.start(job.command(Places(store), os.geteuid() + other), stdin=stdin, stdout=stdout)
+    def start(job: ProcessJob, stdin: int, stdout: int) -> programs.Program[Any]:
+        return programs.start(
+            job.command(ServiceFolders(store), os.geteuid() + other), stdin=stdin, stdout=stdout
+        )
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = listener.getsockname()
-        process, to, source = piped(Direct(start), Record(DATA_ID, "tapes-1", "lo", address[1], 1_000_000))
+        process, to, source = piped(
+            DirectLauncher(start), RecordingJob(DATA_ID, "tapes-1", "lo", address[1], 1_000_000)
+        )
         with to, source:
             assert json.loads(source.readline()) == {}
             with socket.create_connection(address) as client, listener.accept()[0]:

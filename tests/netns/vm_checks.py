@@ -15,8 +15,8 @@ from weirlab.lab.dut.vm.filters import VirtualFilter
 from weirlab.lab.dut.vm.gateways import VirtualTunnel
 from weirlab.lab.netns import NetnsLab
 from weirlab.lab.vm import building, qemu
-from weirlab.measure import Entry
-from weirlab.measure.calls import Hearing, run_calls
+from weirlab.measure import TrialEntry
+from weirlab.measure.calls import CallAssessment, run_calls
 from weirlab.measure.terms import SINGLE
 from weirlab.quality import emodel
 from weirlab.quality.codecs import impairment
@@ -24,7 +24,7 @@ from weirlab.quality.jitterbuffer import Buffers
 from weirlab.records import CallTable, RuleSetup
 from weirlab.traffic.calls.codecs import parse_codec
 from weirlab.traffic.calls.spec import CallClass, Calls
-from weirlab.traffic.encapsulation.packets import Voice
+from weirlab.traffic.encapsulation.packets import VoicePacket
 from weirlab.traffic.sizes import Constant
 from weirlab.traffic.spec import Rate, Traffic
 
@@ -66,7 +66,7 @@ def the_tunnel(pair: NetnsLab) -> VirtualTunnel:
 def check_length(pair: NetnsLab, driver: VirtualTunnel, size: int, *, encrypted: bool = True) -> None:
     payload = (MARK + bytes(size))[: RTP_BYTES + size]
     frames = between_gateways(pair, payload)
-    assert driver.encapsulation.packet_bytes(Voice(size)) in [ip_length(frame) for frame in frames]
+    assert driver.encapsulation.packet_bytes(VoicePacket(size)) in [ip_length(frame) for frame in frames]
     assert any(payload in frame for frame in frames) is not encrypted
 
 
@@ -95,9 +95,9 @@ def check_calls(pair: NetnsLab, one_in: int) -> None:
         )
     wanted = CallTraffic(Calls((CallClass(G711),), 1)).spec(0, 4, trial_s=1.0, warmup_s=0.0)
     once = replace(SINGLE, max_attempts=1)
-    hearing = Hearing(DEEP, keep_packets=True)
+    hearing = CallAssessment(DEEP, keep_packets=True)
     before = pair.counters()
-    (record,) = run_calls(pair, wanted, Entry("r"), hearing, terms=once, set_rules=False)
+    (record,) = run_calls(pair, wanted, TrialEntry("r"), hearing, terms=once, set_rules=False)
     result, table = record.result, record.calls
     assert table is not None
     assert len(table) == 4 * 2
@@ -124,7 +124,7 @@ def assert_mos_follows(table: CallTable) -> None:
     coded = impairment(G711.codec, DEEP.concealment)
     delay_ms = table.playout_fixed_ns / 1e6
     expected = emodel.rate(
-        emodel.Connection(
+        emodel.EmodelParameters(
             t=delay_ms,
             tr=2 * delay_ms,
             ta=delay_ms,

@@ -14,8 +14,8 @@ from weirlab.requirements import (
     P99,
     P999,
     RATE,
-    Case,
     Demand,
+    DemandCase,
     Quantity,
     decide,
     judge,
@@ -143,7 +143,11 @@ def test_a_verdict_holds_for_every_value_inside_the_interval(
 
 
 def test_one_case_that_fails_is_enough_and_the_worst_is_shown() -> None:
-    cases = [Case(4.2, where="call 1"), Case(3.1, where="call 2"), Case(3.9, where="call 3")]
+    cases = [
+        DemandCase(4.2, where="call 1"),
+        DemandCase(3.1, where="call 2"),
+        DemandCase(3.9, where="call 3"),
+    ]
     found = judge(parse("mos>=4", KNOWN), cases)
     assert (found.verdict, found.case.where, found.cases, found.failing) == ("not met", "call 2", 3, 2)
     assert found.measured == "3.10"
@@ -151,32 +155,34 @@ def test_one_case_that_fails_is_enough_and_the_worst_is_shown() -> None:
 
 
 def test_a_case_that_nobody_measured_leaves_it_undecided_unless_another_fails() -> None:
-    unknown = Case.unknown("its codec is not known", "stream 2")
+    unknown = DemandCase.unknown("its codec is not known", "stream 2")
     demand = parse("mos>=4", KNOWN)
-    found = judge(demand, [Case(4.2, where="stream 1"), unknown])
+    found = judge(demand, [DemandCase(4.2, where="stream 1"), unknown])
     assert (found.verdict, found.case.why) == ("undecided", "its codec is not known")
     assert "its codec is not known" in found.because
     assert found.document()["value"] is None or math.isnan(found.document()["value"])
-    assert judge(demand, [Case(3.0), unknown]).verdict == "not met"
+    assert judge(demand, [DemandCase(3.0), unknown]).verdict == "not met"
     assert judge(demand, []).verdict == "undecided"
 
 
 def test_rates_in_bits_count_what_a_frame_takes_on_the_wire() -> None:
     demand = parse("rate>=1Gbit/s", KNOWN)
-    assert judge(demand, [Case(1.489e6, frame_bytes=64)]).verdict == "met"
-    assert judge(demand, [Case(1.487e6, frame_bytes=64)]).verdict == "not met"
+    assert judge(demand, [DemandCase(1.489e6, frame_bytes=64)]).verdict == "met"
+    assert judge(demand, [DemandCase(1.487e6, frame_bytes=64)]).verdict == "not met"
 
 
 def test_as_many_digits_are_shown_as_tell_a_value_from_its_limit() -> None:
     demand = parse("p99<12.11us", KNOWN)
-    assert judge(demand, [Case(12_112, 12_105, 12_119)]).measured == "12.112 µs [12.105 µs, 12.119 µs]"
-    assert judge(demand, [Case(8_000)]).measured == "8.00 µs"
-    assert judge(parse("rate>=1kpps", KNOWN), [Case(5e3, 5e3, math.inf)]).measured == "at least 5.00 kpps"
+    assert judge(demand, [DemandCase(12_112, 12_105, 12_119)]).measured == "12.112 µs [12.105 µs, 12.119 µs]"
+    assert judge(demand, [DemandCase(8_000)]).measured == "8.00 µs"
+    assert (
+        judge(parse("rate>=1kpps", KNOWN), [DemandCase(5e3, 5e3, math.inf)]).measured == "at least 5.00 kpps"
+    )
 
 
 def test_the_document_of_a_requirement_has_value_interval_and_verdict() -> None:
     demand = Demand("p99<1ms", P99, "<", 1e6, "ns")
-    document = judge(demand, [Case(8e5, 7e5, 9e5, note="of 10 packets")]).document()
+    document = judge(demand, [DemandCase(8e5, 7e5, 9e5, note="of 10 packets")]).document()
     assert document | {"why": ""} == {
         "requirement": "p99<1ms", "quantity": "p99", "comparison": "<", "limit": 1e6, "unit": "ns",
         "verdict": "met", "value": 8e5, "low": 7e5, "high": 9e5, "where": "", "note": "of 10 packets",

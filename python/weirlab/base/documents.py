@@ -134,7 +134,7 @@ _adapters: Final[dict[Any, TypeAdapter[Any]]] = {}
 
 
 @dataclass(frozen=True)
-class _NullIs:
+class _NullReplacement:
     number: float
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -145,7 +145,7 @@ class _NullIs:
         )
 
 
-class _IsArray:
+class _ArraySchema:
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         from pydantic_core.core_schema import no_info_plain_validator_function
 
@@ -162,14 +162,14 @@ def _array(value: Any) -> npt.NDArray[np.float64]:
         raise ValueError(str(error)) from error
 
 
-Measured = Annotated[float, _NullIs(math.nan)]
+Measured = Annotated[float, _NullReplacement(math.nan)]
 """A number that may be unknown: NaN, in documents null."""
 
-Unlimited = Annotated[float, _NullIs(math.inf)]
+Unlimited = Annotated[float, _NullReplacement(math.inf)]
 """A number that may be infinite, in documents null."""
 
 if TYPE_CHECKING:
     Array = npt.NDArray[np.float64]
     """An array of numbers, in documents lists; a null in it is NaN."""
 else:
-    Array = Annotated[Any, _IsArray()]
+    Array = Annotated[Any, _ArraySchema()]

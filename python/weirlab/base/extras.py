@@ -65,10 +65,10 @@ class Extra:
 
     def deferred(self, module: str) -> Any:
         """``module``, imported on first use; that raises ``MissingCapability`` if it is not installed."""
-        return _Deferred(module, self)
+        return _DeferredModule(module, self)
 
 
-class _Deferred(ModuleType):
+class _DeferredModule(ModuleType):
     def __init__(self, name: str, extra: Extra) -> None:
         super().__init__(name)
         self._extra = extra

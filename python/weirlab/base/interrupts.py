@@ -44,7 +44,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _marks: dict[CodeType, bool] = {}
 
 
-class _State:
+class _SignalState:
     """The signals that this process has received."""
 
     number: int = signal.SIGINT
@@ -54,7 +54,7 @@ class _State:
     delivered: bool = False
 
 
-_state = _State()
+_state = _SignalState()
 
 
 def shielded(function: F) -> F:

@@ -15,7 +15,7 @@ from weirlab.cli.progress import LINE_EVERY_S
 from weirlab.cli.streams import console, tell
 
 
-class Screen:
+class LiveScreen:
     """A display that the caller redraws: a separate thread would only take CPU time.
 
     If the terminal is gone (the connection to this host broke), the command must still shut down cleanly.
@@ -44,7 +44,7 @@ class Screen:
             self._live.stop()
 
 
-class Lines:
+class LiveLines:
     """Plain lines: the state at most once in ten seconds, notes at once."""
 
     def __init__(self, stream: TextIO, now_s: Callable[[], float] = time.monotonic) -> None:

@@ -43,7 +43,7 @@ class Reporter(Protocol):
 
 def reporter(stream: TextIO) -> Reporter:
     """The reporter that suits ``stream``."""
-    return Bar(stream) if stream.isatty() else Lines(stream)
+    return Bar(stream) if stream.isatty() else ProgressLines(stream)
 
 
 class Bar:
@@ -86,7 +86,7 @@ class Bar:
         self._bars.stop()
 
 
-class Lines:
+class ProgressLines:
     """Plain lines: one per stage, and at most one in ten seconds in between."""
 
     def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:

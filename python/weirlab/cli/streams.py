@@ -55,7 +55,7 @@ def guarded() -> Iterator[None]:
     written to standard error is lost, and the work continues.
     """
     before = sys.stdout, sys.stderr
-    out, err = _Guarded(sys.stdout), _Guarded(sys.stderr, quiet=True)
+    out, err = _SafeStream(sys.stdout), _SafeStream(sys.stderr, quiet=True)
     sys.stdout, sys.stderr = cast(TextIO, out), cast(TextIO, err)
     try:
         yield
@@ -63,7 +63,7 @@ def guarded() -> Iterator[None]:
         sys.stdout, sys.stderr = before
 
 
-class _Guarded:
+class _SafeStream:
     """A text stream with its own ``write`` and ``flush``; None stands for a closed stream."""
 
     def __init__(self, stream: TextIO | None, *, quiet: bool = False) -> None:

@@ -17,9 +17,9 @@ import numpy as np
 from weirlab.diagnosis.packets.departures import Departures, departures
 from weirlab.diagnosis.packets.pacing import paced
 from weirlab.diagnosis.packets.rounds import growing_until, is_flat, is_level
-from weirlab.diagnosis.packets.sends import Events, Sight, clocked, last_known, sends
-from weirlab.diagnosis.packets.timeouts import Sent, timeouts
-from weirlab.diagnosis.timeline import Facts, Timeline, least_room
+from weirlab.diagnosis.packets.sends import SenderEvents, SenderVisibility, clocked, last_known, sends
+from weirlab.diagnosis.packets.timeouts import SenderPackets, timeouts
+from weirlab.diagnosis.timeline import Timeline, TransferFacts, least_room
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -60,7 +60,7 @@ _SYN, _RST, _ECE = 2, 4, 0x40
 
 
 @dataclass(frozen=True)
-class Packets:
+class ConnectionPackets:
     """All packets of a connection in the order of the capture, as in ``segments`` of ``docs/trace.md``.
 
     ``from_sender``: which side sent each. ``again``: retransmissions, except probes that the receiver
@@ -82,7 +82,7 @@ class Packets:
 
 
 @dataclass(frozen=True)
-class Trips:
+class RttSeries:
     """Round trips: when they were known, and how long they took."""
 
     time_ns: Ints
@@ -104,7 +104,7 @@ class Trips:
         at = np.maximum(np.searchsorted(sent_ns, times_ns, side="right") - 1, 0)
         return np.asarray(np.minimum(self.rtt_ns[at], usual[at] * LONGEST + AT_ONCE_S * 1e9) / 1e9)
 
-    def without_pauses(self, data_ns: Ints, least_ns: int | None, *, messages: bool = False) -> Trips:
+    def without_pauses(self, data_ns: Ints, least_ns: int | None, *, messages: bool = False) -> RttSeries:
         """The same, with round trips that a sender's pauses made longer reduced to the least.
 
         ``data_ns``: when all data arrived. ``least_ns`` is the round trip of the handshake: a sender that
@@ -123,7 +123,7 @@ class Trips:
         least = min(int(self.rtt_ns.min()), least_ns or np.iinfo(np.int64).max)
         # The pause is not longer than the silence; otherwise a queue made the round trip long.
         paused = silent[number] & (PAUSED * (self.rtt_ns - least) <= gaps[number])
-        return Trips(self.time_ns, np.where(paused, least, self.rtt_ns))
+        return RttSeries(self.time_ns, np.where(paused, least, self.rtt_ns))
 
     def usual(self, within_ns: int) -> Floats:
         """The least round trip of about ``within_ns``, ns; where it changes, the greater of two periods."""
@@ -133,12 +133,12 @@ class Trips:
         most[:-1] = np.maximum(most[:-1], least[1:])
         return most[numbers].astype(np.float64)
 
-    def least(self, within_ns: int) -> Trips:
+    def least(self, within_ns: int) -> RttSeries:
         """The least round trip of each ``within_ns``: a single ACK may have been delayed on purpose."""
         if len(self.time_ns) == 0:
             return self
         numbers, least = self._leasts(within_ns)
-        return Trips(self.time_ns, least[numbers])
+        return RttSeries(self.time_ns, least[numbers])
 
     def _leasts(self, within_ns: int) -> tuple[Ints, Ints]:
         """The number of the period of each, and the least of each period."""
@@ -150,13 +150,13 @@ class Trips:
 
 
 def read(
-    packets: Packets,
+    packets: ConnectionPackets,
     source: Source,
-    facts: Facts,
-    trips: Trips,
-    behind: Trips,
-    echoes: Trips | None = None,
-) -> tuple[Timeline, Facts] | None:
+    facts: TransferFacts,
+    trips: RttSeries,
+    behind: RttSeries,
+    echoes: RttSeries | None = None,
+) -> tuple[Timeline, TransferFacts] | None:
     """A timeline from the packets of a connection.
 
     Parameters
@@ -197,7 +197,7 @@ def read(
             close_s += least_s * (AT_ONCE_RATIO if len(behind.time_ns) > 1 else AT_ONCE_UNSURE)
     if left is not None:
         back_ns = _back_ns(packets, left, behind, echoes)
-        behind = Trips(packets.time_ns[:1], np.array([back_ns]))
+        behind = RttSeries(packets.time_ns[:1], np.array([back_ns]))
         if source == "receiver":
             least_s = back_ns / 1e9
             facts = replace(facts, min_rtt_s=least_s)
@@ -219,7 +219,8 @@ def read(
     echoes_mark = acks & (p.flags & _ECE != 0)
     marks = np.cumsum(echoes_mark).astype(np.float64) if echoes_mark.any() else None
     timing_out, known_timeouts = timeouts(
-        Sent(at, data, acks, p.seq, payload_bytes, sent, acked, again, p.probe, data & p.timeout), least_s
+        SenderPackets(at, data, acks, p.seq, payload_bytes, sent, acked, again, p.probe, data & p.timeout),
+        least_s,
     )
     del p
     known = np.maximum.accumulate(data) & (window_edge >= 0)
@@ -234,12 +235,12 @@ def read(
     tight = window - flight < least_room(window, mss)
     # What SACK has reported in a recovery is no longer in flight.
     anew = recovery | tight
-    events = Events(at, data, acks, payload_bytes, sent, acked, anew)
+    events = SenderEvents(at, data, acks, payload_bytes, sent, acked, anew)
     # The handshake alone does not show how long ACKs take later. Until something is lost, a growing window
     # fills the gaps; a small one after a loss releases bursts that are a round trip apart.
     unseen = source == "receiver" and len(trips.time_ns) <= 1
     timed = (lost <= 0) | (not unseen)
-    found = sends(events, mss, Sight(close_s, least_s, timed))
+    found = sends(events, mss, SenderVisibility(close_s, least_s, timed))
     round_s = max(least_s, AT_ONCE_S)
     # Away from the sender an ACK seems to make room a moment before the data that used it.
     ends = np.maximum.accumulate(np.where(tight, np.append(at[1:], at[-1]), -np.inf))
@@ -311,7 +312,7 @@ def read(
     return timeline, replace(facts, mss_bytes=mss, timeouts=known_timeouts)
 
 
-def _back_ns(p: Packets, left: Departures, behind: Trips, echoes: Trips | None) -> int:
+def _back_ns(p: ConnectionPackets, left: Departures, behind: RttSeries, echoes: RttSeries | None) -> int:
     """The least round trip from the point of capture to the sender, without the time that data waited."""
     found = [int(behind.rtt_ns.min())] if len(behind.rtt_ns) else []
     if echoes is not None and len(echoes.rtt_ns):
@@ -321,7 +322,7 @@ def _back_ns(p: Packets, left: Departures, behind: Trips, echoes: Trips | None) 
     return min(found, default=0)
 
 
-def _waited_s(packets: Packets, p: Packets, left: Departures | None) -> Floats:
+def _waited_s(packets: ConnectionPackets, p: ConnectionPackets, left: Departures | None) -> Floats:
     """By event: the wait in queues before the point of capture; 0 if it is not known."""
     if left is None:
         return np.broadcast_to(0.0, len(p.time_ns))
@@ -338,7 +339,7 @@ def _next(mask: Bools, data: Bools) -> Bools:
     return np.asarray(mask[sent[np.minimum(after, len(sent) - 1)]])
 
 
-def _queued_trips(p: Packets, left: Departures, least_s: float) -> Trips:
+def _queued_trips(p: ConnectionPackets, left: Departures, least_s: float) -> RttSeries:
     """Round trips of the whole path, from the time that the sender's packets waited on their way."""
     waited = left.waited_ns(p.time_ns[p.from_sender])
     # A packet left at any time within its tick, not only at its end.
@@ -346,12 +347,12 @@ def _queued_trips(p: Packets, left: Departures, least_s: float) -> Trips:
     order = np.argsort(left.left_ns, kind="stable")
     least_ns = round(least_s * 1e9)
     # No ACK was delayed here, but a busy host may deliver late.
-    return Trips(left.left_ns[order], waited[order] + least_ns).least(least_ns // PARTS)
+    return RttSeries(left.left_ns[order], waited[order] + least_ns).least(least_ns // PARTS)
 
 
 def _as_sent(
-    p: Packets, data: Bools, acks: Bools, behind: Trips, early_s: float, left: Departures | None
-) -> tuple[Packets, Bools, Bools]:
+    p: ConnectionPackets, data: Bools, acks: Bools, behind: RttSeries, early_s: float, left: Departures | None
+) -> tuple[ConnectionPackets, Bools, Bools]:
     """The packets in the order in which the sender knew of them; ACKs rather ``early_s`` too early."""
     if left is None and len(behind.time_ns) == 0 and bool((p.time_ns[1:] >= p.time_ns[:-1]).all()):
         # At the sender they are in its order already.
@@ -367,7 +368,7 @@ def _as_sent(
     # One after the other, as they were sent.
     times[theirs] = np.maximum.accumulate(times[theirs] + (late_s * 1e9).astype(np.int64))
     order = np.argsort(times, kind="stable")
-    moved = Packets(
+    moved = ConnectionPackets(
         time_ns=times[order],
         from_sender=p.from_sender[order],
         seq=p.seq[order],

@@ -21,7 +21,7 @@ CAUTION: Final = (
 
 
 @dataclass(frozen=True)
-class Shares:
+class TimeShares:
     """Shares of the time, from 0 to 1; their sum is 1.
 
     ``application``: nothing to send; ``receiver``: its window was full; ``send_buffer``: it was full;
@@ -34,7 +34,7 @@ class Shares:
     network: float
 
 
-def shares(counters: Mapping[str, int], elapsed_us: float) -> Shares | None:
+def shares(counters: Mapping[str, int], elapsed_us: float) -> TimeShares | None:
     """Shares of one connection, from the growth of its counters in ``elapsed_us``; None without counters.
 
     Jiffies may add up to more than the time that passed; then the shares are of their sum.
@@ -45,7 +45,7 @@ def shares(counters: Mapping[str, int], elapsed_us: float) -> Shares | None:
     held_back = receiver + send_buffer
     whole = max(elapsed_us, busy, held_back)
     busy = max(busy, held_back)
-    return Shares(
+    return TimeShares(
         application=(whole - busy) / whole,
         receiver=receiver / whole,
         send_buffer=send_buffer / whole,
@@ -53,12 +53,12 @@ def shares(counters: Mapping[str, int], elapsed_us: float) -> Shares | None:
     )
 
 
-def mean(parts: Sequence[Shares]) -> Shares | None:
+def mean(parts: Sequence[TimeShares]) -> TimeShares | None:
     """The mean shares of connections that lasted equally long; None if there are none."""
     if not parts:
         return None
     total = len(parts)
-    return Shares(
+    return TimeShares(
         application=sum(each.application for each in parts) / total,
         receiver=sum(each.receiver for each in parts) / total,
         send_buffer=sum(each.send_buffer for each in parts) / total,

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from weirlab.diagnosis import causes
-from weirlab.diagnosis.finding import Blind, Diagnosis, Finding, Summary
-from weirlab.diagnosis.rules import RULES, Rule
+from weirlab.diagnosis.finding import BlindSpot, Diagnosis, DiagnosisFinding, TransferSummary
+from weirlab.diagnosis.rules import RULES, DiagnosisRule
 from weirlab.diagnosis.rules.settings import notes
-from weirlab.diagnosis.timeline import Facts, Timeline
-from weirlab.diagnosis.view import View
+from weirlab.diagnosis.timeline import Timeline, TransferFacts
+from weirlab.diagnosis.view import TimelineView
 from weirlab.trace.quantities import percent
 
 if TYPE_CHECKING:
@@ -44,7 +44,9 @@ _WHY_WRONG: Final[Mapping[str, str]] = {
 }
 
 
-def diagnose(timeline: Timeline, facts: Facts, *, target_bps: float | None = None) -> Diagnosis | None:
+def diagnose(
+    timeline: Timeline, facts: TransferFacts, *, target_bps: float | None = None
+) -> Diagnosis | None:
     """Find where the time of a transfer went.
 
     Parameters
@@ -61,7 +63,7 @@ def diagnose(timeline: Timeline, facts: Facts, *, target_bps: float | None = Non
     """
     if len(timeline.lasts_s) < LEAST_PIECES or timeline.seconds <= 0:
         return None
-    view = View(timeline, facts, target_bps)
+    view = TimelineView(timeline, facts, target_bps)
     if facts.flaw is not None:
         nothing = _unknown(view, 1.0, facts.flaw)
         return Diagnosis(
@@ -73,7 +75,7 @@ def diagnose(timeline: Timeline, facts: Facts, *, target_bps: float | None = Non
             summary=_summary(view),
         )
     left = np.ones(len(timeline.lasts_s))
-    parts: dict[str, tuple[Rule, Floats]] = {}
+    parts: dict[str, tuple[DiagnosisRule, Floats]] = {}
     for rule in RULES:
         part = left * np.asarray(rule.holds(view), dtype=np.float64)
         left = left - part
@@ -104,7 +106,7 @@ def diagnose(timeline: Timeline, facts: Facts, *, target_bps: float | None = Non
     )
 
 
-def _mistakable(view: View, rule: Rule, shares: Mapping[str, float]) -> bool:
+def _mistakable(view: TimelineView, rule: DiagnosisRule, shares: Mapping[str, float]) -> bool:
     """Whether another cause would look like this one from here, or looked like it in part."""
     key = rule.cause.key
     return any(
@@ -115,10 +117,10 @@ def _mistakable(view: View, rule: Rule, shares: Mapping[str, float]) -> bool:
     )
 
 
-def _finding(view: View, rule: Rule, part: Floats, *, alone: bool) -> Finding:
+def _finding(view: TimelineView, rule: DiagnosisRule, part: Floats, *, alone: bool) -> DiagnosisFinding:
     share = view.share(part)
     why, evidence = rule.explains(view, part)
-    return Finding(
+    return DiagnosisFinding(
         cause=rule.cause,
         share=share,
         seconds=share * view.timeline.seconds,
@@ -128,7 +130,7 @@ def _finding(view: View, rule: Rule, part: Floats, *, alone: bool) -> Finding:
     )
 
 
-def _confidence(view: View, rule: Rule, share: float, *, alone: bool) -> Confidence:
+def _confidence(view: TimelineView, rule: DiagnosisRule, share: float, *, alone: bool) -> Confidence:
     """The rule's, but never high if another cause would look alike, nor on weak evidence from captures: an
     uncertain place, hardly any time, or a queue that never grew nor shrank with the data in flight.
     """
@@ -146,12 +148,12 @@ def _confidence(view: View, rule: Rule, share: float, *, alone: bool) -> Confide
     return "medium" if few or still or not view.facts.place_known else sure
 
 
-def _unknown(view: View, share: float, why: str | None = None) -> Finding:
+def _unknown(view: TimelineView, share: float, why: str | None = None) -> DiagnosisFinding:
     t = view.timeline
     if why is None:
         where = causes.PLACES[t.source]
         why = f"{where} shows neither a full window, nor a queue, nor loss, nor an application that pauses"
-    return Finding(
+    return DiagnosisFinding(
         causes.UNKNOWN,
         share,
         share * t.seconds,
@@ -161,24 +163,24 @@ def _unknown(view: View, share: float, why: str | None = None) -> Finding:
     )
 
 
-def _blind(view: View, shares: Mapping[str, float]) -> list[Blind]:
+def _blind(view: TimelineView, shares: Mapping[str, float]) -> list[BlindSpot]:
     """What the rules cannot tell from here."""
     source = view.timeline.source
-    found: dict[str, Blind] = {}
+    found: dict[str, BlindSpot] = {}
     for rule in RULES:
         why = rule.unseen(view)
         alike = sum(shares.get(key, 0.0) for key in rule.looks_like)
         is_found = shares.get(rule.cause.key, 0.0) >= max(MINOR, alike)
         if why is None or is_found or not alike:
             continue
-        found[rule.cause.key] = Blind(rule.cause.held, why)
+        found[rule.cause.key] = BlindSpot(rule.cause.held, why)
     if source == "kernel":
         if not view.timeline.knows("buffer_fill") and "application_write" in shares:
-            found["send_buffer"] = Blind(
+            found["send_buffer"] = BlindSpot(
                 causes.SEND_BUFFER.held, "the memory of the send buffer was not sampled (INET_DIAG_SKMEMINFO)"
             )
         if not view.timeline.knows("cpu_wait") and "application_read" in shares:
-            found["receiver_host"] = Blind(
+            found["receiver_host"] = BlindSpot(
                 causes.RECEIVER_HOST.held, "the scheduler of the receiver's host was not sampled"
             )
     return list(found.values())
@@ -198,13 +200,13 @@ def _wrong(counters: Mapping[str, float] | None, shares: Mapping[str, float]) ->
     ]
 
 
-def _summary(view: View) -> Summary:
+def _summary(view: TimelineView) -> TransferSummary:
     t, facts = view.timeline, view.facts
     times = t.lasts_s > 0
     known = times & np.isfinite(t.rtt_s)
     mean = float(np.average(t.rtt_s[known], weights=t.lasts_s[known])) if known.any() else None
     most = float(np.nanmax(t.window_bytes)) if t.knows("window_bytes") else None
-    return Summary(
+    return TransferSummary(
         data_bytes=facts.data_bytes,
         seconds=t.seconds,
         throughput_bps=facts.data_bytes * 8 / (facts.data_s or t.seconds),

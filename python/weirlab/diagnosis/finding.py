@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from weirlab.diagnosis.both.evidence import Between
+from weirlab.diagnosis.both.evidence import PathEvidence
 from weirlab.diagnosis.causes import PLACES, Cause, Confidence, Source, Who
 
 
 @dataclass(frozen=True)
-class Finding:
+class DiagnosisFinding:
     """A cause, how much of the time it applied, and the evidence for it."""
 
     cause: Cause
@@ -34,7 +34,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Blind:
+class BlindSpot:
     """What cannot be told from this place, and why."""
 
     what: str
@@ -42,7 +42,7 @@ class Blind:
 
 
 @dataclass(frozen=True)
-class Summary:
+class TransferSummary:
     """Summary of the transfer; None for what the source does not show."""
 
     data_bytes: int
@@ -69,15 +69,15 @@ class Diagnosis:
 
     source: Source
     sentence: str
-    findings: tuple[Finding, ...]
+    findings: tuple[DiagnosisFinding, ...]
     notes: tuple[str, ...]
     """Settings that cost throughput, whether they were the limit or not."""
-    blind: tuple[Blind, ...]
-    summary: Summary
+    blind: tuple[BlindSpot, ...]
+    summary: TransferSummary
     counters: Mapping[str, float] | None = None
     """The kernel's own counters, for comparison."""
     counters_wrong: tuple[str, ...] = ()
-    between: Between | None = None
+    between: PathEvidence | None = None
     """What the captures at both ends show together."""
 
     @property

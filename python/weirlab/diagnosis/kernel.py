@@ -10,7 +10,7 @@ import numpy as np
 
 from weirlab.diagnosis.counters import COUNTERS, shares
 from weirlab.diagnosis.packets.timeouts import SILENT_S, Timeouts
-from weirlab.diagnosis.timeline import DELAYED_S, Facts, Timeline, lasting, recent_most
+from weirlab.diagnosis.timeline import DELAYED_S, Timeline, TransferFacts, lasting, recent_most
 
 if TYPE_CHECKING:
     from weirlab.diagnosis.timeline import Bools, Floats
@@ -60,7 +60,7 @@ class Receiver:
 
 def read(
     time_ns: Floats, fields: Mapping[str, Floats], receiver: Receiver | None = None
-) -> tuple[Timeline, Facts] | None:
+) -> tuple[Timeline, TransferFacts] | None:
     """A timeline from samples of one connection, at the end that sends.
 
     Parameters
@@ -235,7 +235,7 @@ def _at(starts: Floats, receiver: Receiver | None, name: str) -> Floats:
     return np.where(at >= 0, np.asarray(values, dtype=np.float64)[np.maximum(at, 0)], np.nan)
 
 
-def _facts(c: Mapping[str, Floats], first: Mapping[str, float], times: Floats) -> Facts:
+def _facts(c: Mapping[str, Floats], first: Mapping[str, float], times: Floats) -> TransferFacts:
     def last(name: str) -> float:
         known = c[name][np.isfinite(c[name])]
         return float(known[-1]) if len(known) else 0.0
@@ -251,7 +251,7 @@ def _facts(c: Mapping[str, Floats], first: Mapping[str, float], times: Floats) -
     limit = c["max_pacing_rate_bytes_per_s"]
     limited = bool((limit < _NO_LIMIT).any())
     bbr = bool(np.isfinite(c["bbr_bandwidth_bytes_per_s"]).any())
-    return Facts(
+    return TransferFacts(
         mss_bytes=int(last("snd_mss_bytes")),
         min_rtt_s=least_us / 1e6,
         data_bytes=grown("bytes_acked"),

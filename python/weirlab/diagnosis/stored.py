@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from weirlab.diagnosis.both import evidence
 from weirlab.diagnosis.causes import CAUSES, Cause
-from weirlab.diagnosis.finding import Blind, Diagnosis, Finding, Summary
+from weirlab.diagnosis.finding import BlindSpot, Diagnosis, DiagnosisFinding, TransferSummary
 
 _CAUSES: Final = {cause.key: cause for cause in CAUSES}
 
@@ -27,18 +27,18 @@ def read(document: Mapping[str, Any]) -> Diagnosis:
         sentence=document["sentence"],
         findings=tuple(_finding(each) for each in document["findings"]),
         notes=tuple(document["notes"]),
-        blind=tuple(Blind(each["what"], each["why"]) for each in document["cannot_be_told"]),
+        blind=tuple(BlindSpot(each["what"], each["why"]) for each in document["cannot_be_told"]),
         # What an earlier version did not report is not known.
-        summary=Summary(**{field.name: told.get(field.name) for field in fields(Summary)}),
+        summary=TransferSummary(**{field.name: told.get(field.name) for field in fields(TransferSummary)}),
         counters=document["kernel_counters"],
         counters_wrong=tuple(document["kernel_counters_wrong"]),
         between=None if between is None else evidence.read(between),
     )
 
 
-def _finding(told: Mapping[str, Any]) -> Finding:
+def _finding(told: Mapping[str, Any]) -> DiagnosisFinding:
     key = told["cause"]
-    return Finding(
+    return DiagnosisFinding(
         # A cause that only a later version knows is named by its key.
         cause=_CAUSES.get(key) or Cause(key, told["who"], key.replace("_", " ")),
         share=told["share"],

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from weirlab.diagnosis.both.evidence import Between
+    from weirlab.diagnosis.both.evidence import PathEvidence
     from weirlab.diagnosis.packets.timeouts import Timeouts
 
     Floats = NDArray[np.float64]
@@ -86,7 +86,7 @@ class Timeline:
 
 
 @dataclass(frozen=True)
-class Facts:
+class TransferFacts:
     """Facts about the whole transfer; None for what is not known."""
 
     mss_bytes: int
@@ -120,7 +120,7 @@ class Facts:
     """The kernel's counters as shares: ``application``, ``receiver``, ``send_buffer``, ``network``."""
     refused: Mapping[str, str] = field(default_factory=dict)
     """By option, who did not offer it: ``the sender`` or ``the receiver`` (captures)."""
-    between: Between | None = None
+    between: PathEvidence | None = None
     """What captures at both ends show together."""
     timeouts: Timeouts | None = None
     """The sender's retransmission time-outs (captures)."""

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from weirlab.diagnosis import capture
-from weirlab.diagnosis.capture import Packets, Trips
+from weirlab.diagnosis.capture import ConnectionPackets, RttSeries
 from weirlab.diagnosis.diagnosing import diagnose
-from weirlab.diagnosis.finding import Blind, Diagnosis
-from weirlab.diagnosis.timeline import Facts, Timeline
+from weirlab.diagnosis.finding import BlindSpot, Diagnosis
+from weirlab.diagnosis.timeline import Timeline, TransferFacts
 from weirlab.diagnosis.worth import least_ns, worth_it
 from weirlab.diagnosis.worth import source as where
 from weirlab.trace.facts import RETRANSMISSIONS, Connection, SideName, SynOptions, busier, side
@@ -47,17 +47,17 @@ def read(
 
 
 @dataclass(frozen=True)
-class Seen:
+class SenderView:
     """What a capture shows of a sender, and what it cannot show."""
 
     timeline: Timeline
-    facts: Facts
-    blind: tuple[Blind, ...]
+    facts: TransferFacts
+    blind: tuple[BlindSpot, ...]
 
 
 def timeline(
     trace: Trace, connection: Connection, name: SideName, place: Source | None = None
-) -> Seen | None:
+) -> SenderView | None:
     """The input of the rules; the arguments are those of :func:`read`."""
     if not worth_it(connection, name):
         return None
@@ -92,23 +92,23 @@ def timeline(
         blind.append(_UNSCALED)
     if facts.min_rtt_s <= 0:
         blind.append(_UNTIMED)
-    return Seen(made, facts, tuple(blind))
+    return SenderView(made, facts, tuple(blind))
 
 
 @dataclass(frozen=True)
-class _Ways:
+class _PathRtts:
     """Round trips of the whole path, and between the point of capture and the sender: corrected ones
     (``behind``), and as measured (``echoes``).
     """
 
-    trips: Trips
-    behind: Trips
-    echoes: Trips
+    trips: RttSeries
+    behind: RttSeries
+    echoes: RttSeries
 
 
 def _ways(
     trace: Trace, connection: Connection, name: SideName, place: Source | None
-) -> tuple[Source, bool, _Ways]:
+) -> tuple[Source, bool, _PathRtts]:
     """The place of the capture, whether it is certain, and the round trips that follow from it."""
     rows = _of(trace.scan_rtt(), connection["id"], "time_ns", "rtt_ns", "from_side", "method")
     source, sure = where(connection, name) if place is None else (place, True)
@@ -116,12 +116,12 @@ def _ways(
         source, sure = shown, True
     if source == "sender":
         ours = _series(rows, name, "ack").least(least_ns(connection, name))
-        return source, sure, _Ways(ours, _NOWHERE, _NOWHERE)
+        return source, sure, _PathRtts(ours, _NOWHERE, _NOWHERE)
     trips, behind = _trips(rows, connection, name, source, _data_ns(trace, connection["id"], name))
-    return source, sure, _Ways(trips, behind, _series(rows, "b" if name == "a" else "a", "echo"))
+    return source, sure, _PathRtts(trips, behind, _series(rows, "b" if name == "a" else "a", "echo"))
 
 
-def _packets(trace: Trace, connection: Connection, name: SideName, *, stamped: bool) -> Packets:
+def _packets(trace: Trace, connection: Connection, name: SideName, *, stamped: bool) -> ConnectionPackets:
     """All packets of a connection, in columns as narrow as their values; time stamps only if ``stamped``."""
     import polars as pl
 
@@ -155,7 +155,7 @@ def _packets(trace: Trace, connection: Connection, name: SideName, *, stamped: b
     if found["probe"].any():
         told = _needless(found["seq"], found["payload_bytes"], trace, number, name)
         found["again"] = found["again"] & ~(told & found["probe"])
-    return Packets(
+    return ConnectionPackets(
         tsval=found.pop("tsval", np.broadcast_to(np.nan, length)),
         window_bytes=found.pop("window_bytes", np.broadcast_to(np.int64(_OPEN_BYTES), length)),
         **found,
@@ -180,15 +180,15 @@ HOST_NS: Final = 100_000
 """A host answers within this time."""
 _OPEN_BYTES: Final = 1 << 40
 """A window that is not known must not look full."""
-_NOWHERE: Final = Trips(np.empty(0, np.int64), np.empty(0, np.int64))
-_UNSURE: Final = Blind(
+_NOWHERE: Final = RttSeries(np.empty(0, np.int64), np.empty(0, np.int64))
+_UNSURE: Final = BlindSpot(
     "where it was captured", "neither end is recognised, so it is treated as a capture at the sender"
 )
-_UNTIMED: Final = Blind(
+_UNTIMED: Final = BlindSpot(
     "whether the application, a queue or the congestion window was the limit",
     "no round trip is known: neither the handshake, nor ACKs, nor time stamps show one",
 )
-_UNSCALED: Final = Blind(
+_UNSCALED: Final = BlindSpot(
     "whether the receiver's window was full",
     "the handshake, which carries the window scale, is not in the capture",
 )
@@ -252,7 +252,7 @@ def _to_sender_ns(connection: Connection, sender: SideName) -> int | None:
 
 def _trips(
     rows: pl.DataFrame, connection: Connection, sender: SideName, source: Source, data_ns: NDArray[np.int64]
-) -> tuple[Trips, Trips]:
+) -> tuple[RttSeries, RttSeries]:
     """Round trips of the whole path, and from the point of capture, not at the sender, to the sender."""
     ours = _series(rows, sender, "ack").least(least_ns(connection, sender))
     at_first = _to_sender_ns(connection, sender)
@@ -261,21 +261,21 @@ def _trips(
     messages = sent["data_bytes"] < SHORT * sent["data_packets"] * (_offered_mss(connection) or 0)
     behind = echoes.without_pauses(data_ns, at_first, messages=messages)
     if len(behind.time_ns) == 0 and at_first is not None:
-        behind = Trips(np.array([connection["first_ns"]]), np.array([at_first]))
+        behind = RttSeries(np.array([connection["first_ns"]]), np.array([at_first]))
     if source == "receiver" or len(ours.time_ns) == 0:
         return behind.least(least_ns(connection, sender)), behind
     late = np.nan_to_num(behind.at(ours.time_ns.astype(np.float64)) * 1e9).astype(np.int64)
-    return Trips(ours.time_ns, ours.rtt_ns + late), behind
+    return RttSeries(ours.time_ns, ours.rtt_ns + late), behind
 
 
-def _series(rows: pl.DataFrame, name: SideName, method: str) -> Trips:
+def _series(rows: pl.DataFrame, name: SideName, method: str) -> RttSeries:
     import polars as pl
 
     kept = rows.filter((pl.col("from_side") == name) & (pl.col("method") == method))
-    return Trips(kept["time_ns"].to_numpy(), kept["rtt_ns"].to_numpy())
+    return RttSeries(kept["time_ns"].to_numpy(), kept["rtt_ns"].to_numpy())
 
 
-def _facts(connection: Connection, sender: SideName, trips: Trips) -> Facts:
+def _facts(connection: Connection, sender: SideName, trips: RttSeries) -> TransferFacts:
     sent, peer = side(connection, sender), side(connection, "b" if sender == "a" else "a")
     ours, theirs = sent["options"], peer["options"]
     both = ours is not None and theirs is not None
@@ -285,7 +285,7 @@ def _facts(connection: Connection, sender: SideName, trips: Trips) -> Facts:
     if len(trips.rtt_ns):
         least.append(int(trips.rtt_ns.min()))
     again = sent["retransmissions"]
-    return Facts(
+    return TransferFacts(
         mss_bytes=max(mss - (capture.TIMESTAMP_BYTES if stamps else 0), 0) if both else 0,
         min_rtt_s=min(least, default=0) / 1e9,
         data_bytes=sent["unique_bytes"],

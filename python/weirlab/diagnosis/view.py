@@ -10,8 +10,8 @@ import numpy as np
 
 from weirlab.diagnosis.timeline import (
     QUEUE_S,
-    Facts,
     Timeline,
+    TransferFacts,
     lasting,
     least_room,
     rates,
@@ -62,11 +62,11 @@ ROOM: Final = 1 / 3
 
 
 @dataclass(frozen=True)
-class View:
+class TimelineView:
     """A timeline with derived values; masks (True, or from 0 to 1) have an entry per piece of time."""
 
     timeline: Timeline
-    facts: Facts
+    facts: TransferFacts
     target_bps: float | None = None
 
     @cached_property

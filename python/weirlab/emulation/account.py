@@ -120,7 +120,7 @@ class Direction:
 
 
 @dataclass(frozen=True)
-class Account:
+class EmulationCounters:
     """Both directions at one moment."""
 
     up: Direction
@@ -145,7 +145,9 @@ class Account:
         return self.up.not_kept + self.down.not_kept
 
 
-def read_account(raw: Mapping[str, Any], ends: Sequence[str], rates_bps: Sequence[float | None]) -> Account:
+def read_account(
+    raw: Mapping[str, Any], ends: Sequence[str], rates_bps: Sequence[float | None]
+) -> EmulationCounters:
     """Read the engine's ``Emulator`` account, for a link between ``ends`` configured for ``rates_bps``."""
     up, down = (
         Direction(
@@ -163,7 +165,7 @@ def read_account(raw: Mapping[str, Any], ends: Sequence[str], rates_bps: Sequenc
             raw["directions"], ends, reversed(ends), rates_bps, strict=True
         )
     )
-    return Account(
+    return EmulationCounters(
         up,
         down,
         raw["elapsed_ns"] / 1e9,
@@ -174,7 +176,7 @@ def read_account(raw: Mapping[str, Any], ends: Sequence[str], rates_bps: Sequenc
     )
 
 
-def complaints(account: Account, slack_s: float = 0.0) -> list[str]:
+def complaints(account: EmulationCounters, slack_s: float = 0.0) -> list[str]:
     """Where the emulator fell short, in sentences; empty if it kept up.
 
     ``slack_s`` is how late frames were allowed to leave.
@@ -214,6 +216,6 @@ def complaints(account: Account, slack_s: float = 0.0) -> list[str]:
     return said
 
 
-def problem(account: Account) -> WeirError | None:
+def problem(account: EmulationCounters) -> WeirError | None:
     """The error with which the link ended early; None if it did not."""
     return LabError(f"the link ended: {account.failure}") if account.failure else None

@@ -17,16 +17,16 @@ from weirlab.emulation.spec import (
     Amount,
     CoDel,
     DropTail,
-    Frames,
+    FrameListPattern,
     GilbertElliott,
     Jitter,
+    MahimahiTrace,
     PathSpec,
-    Random,
+    RandomPattern,
     Red,
     Reorder,
-    Runs,
+    RunPattern,
     Selection,
-    Trace,
 )
 
 _TIME: Final = re.compile(r"(\d{1,12}(?:\.\d{1,9})?)\s*(ns|us|µs|ms|s)")
@@ -43,7 +43,7 @@ _AQM: Final = {
     "none": set[str](),
 }
 
-_ANY_TRACE: Final = Trace("", b"1")
+_ANY_TRACE: Final = MahimahiTrace("", b"1")
 """Takes the place of one that has not been read."""
 
 Settings = Mapping[str, str]
@@ -55,7 +55,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Asked:
+class LinkSpec:
     """Both directions, as text and as parsed. ``up`` goes from the first end to the second."""
 
     up_words: Settings
@@ -70,7 +70,7 @@ class Asked:
         """The files that the text names."""
         return [Path(path.trace.name) for path in (self.up, self.down) if path.trace is not None]
 
-    def with_traces(self, inputs: files.Inputs) -> Asked:
+    def with_traces(self, inputs: files.Inputs) -> LinkSpec:
         """As :func:`with_trace`, for both directions."""
         return replace(self, up=with_trace(self.up, inputs), down=with_trace(self.down, inputs))
 
@@ -81,7 +81,7 @@ def read_link(
     down: str | None,
     profile: Path | None = None,
     draw_seed: Callable[[], int] | None = None,
-) -> Asked:
+) -> LinkSpec:
     """Read both directions from the options ``--NAME`` (``both``), ``--up``, ``--down`` and ``--profile``.
 
     A value for one direction overrides one for both, and an option overrides the profile. The files that they
@@ -104,7 +104,7 @@ def read_link(
     return asked.with_traces(files.HOST_FILES)
 
 
-def read_both(up: Settings, down: Settings) -> Asked:
+def read_both(up: Settings, down: Settings) -> LinkSpec:
     """Read both directions from their text, but not the traces that it names.
 
     Raises ``InputError``, which names the option.
@@ -115,7 +115,7 @@ def read_both(up: Settings, down: Settings) -> Asked:
         seed = read_seed(words[name].get("seed", "1"), "--seed")
         # The same seed in both directions would lose the same frames in both.
         specs[name] = read_path({**words[name], "seed": str((2 * seed + number) % limits.HIGHEST_SEED)})
-    return Asked(up, down, specs["up"], specs["down"])
+    return LinkSpec(up, down, specs["up"], specs["down"])
 
 
 def read_words(text: str, option: str) -> dict[str, str]:
@@ -202,7 +202,7 @@ def with_trace(spec: PathSpec, inputs: files.Inputs) -> PathSpec:
         content = inputs.read_bytes(Path(name), "a trace", limits.MOST_INPUT_BYTES)
     except InputError as error:
         raise InputError(f"--trace: {error}") from error
-    found = replace(spec, trace=Trace(name, content))
+    found = replace(spec, trace=MahimahiTrace(name, content))
     _check(found)
     return found
 
@@ -321,16 +321,16 @@ def _selection(found: Fields, text: str, option: str) -> Selection:
     match found:
         case {"": [share], **more} if not more:
             ratio = _share(share, option)
-            return Random(ratio)
+            return RandomPattern(ratio)
         case {"": [share], "burst": [burst], **more} if not more:
-            return Runs(_share(share, option), _number(burst, option))
+            return RunPattern(_share(share, option), _number(burst, option))
         case {"gemodel": values, **more} if not more and 1 <= len(values) <= 4:
             ratios = [_share(value, option) for value in values]
             # As tc-netem: without r the state stays bad with probability p.
             to_bad, to_good, *others = ratios if len(ratios) > 1 else [ratios[0], 1 - ratios[0]]
             return GilbertElliott(to_bad, to_good, *others)
         case {"frames": numbers, **more} if not more:
-            return Frames(",".join(numbers))
+            return FrameListPattern(",".join(numbers))
     raise InputError(
         f"{option} {quoted(text)} not understood; accepted: 1%, '1%,burst=3' (mean length of a run), "
         "'gemodel=1%,30%' (p, r, 1-h, 1-k of tc-netem) and 'frames=5,17,30-39,/100' (numbers of frames)"
@@ -392,7 +392,7 @@ READERS: Final[Mapping[str, Callable[[str, str], Any]]] = {
     "delay": read_time_ns,
     "jitter": _read_jitter,
     "rate": read_rate_bps,
-    "trace": lambda text, _: Trace(text),
+    "trace": lambda text, _: MahimahiTrace(text),
     "overhead": _read_overhead,
     "queue": read_amount,
     "aqm": _read_aqm,

@@ -12,7 +12,7 @@ Plain = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Never:
+class NoPattern:
     """No frame."""
 
     def plain(self) -> tuple[str, None]:
@@ -21,7 +21,7 @@ class Never:
 
 
 @dataclass(frozen=True)
-class Random:
+class RandomPattern:
     """Each frame with probability ``ratio``, independently."""
 
     ratio: float
@@ -32,7 +32,7 @@ class Random:
 
 
 @dataclass(frozen=True)
-class Runs:
+class RunPattern:
     """``ratio`` of the frames, in runs of ``mean_run`` on average (Gilbert model)."""
 
     ratio: float
@@ -62,7 +62,7 @@ class GilbertElliott:
 
 
 @dataclass(frozen=True)
-class Frames:
+class FrameListPattern:
     """Frames by their numbers, from 1 in the order of arrival: ``5,17,30-39,/100``."""
 
     numbers: str
@@ -72,7 +72,7 @@ class Frames:
         return "frames", self.numbers
 
 
-Selection = Never | Random | Runs | GilbertElliott | Frames
+Selection = NoPattern | RandomPattern | RunPattern | GilbertElliott | FrameListPattern
 """Which frames something happens to."""
 
 
@@ -149,7 +149,7 @@ class Reorder:
 
 
 @dataclass(frozen=True)
-class Trace:
+class MahimahiTrace:
     """Delivery opportunities in Mahimahi's format: the name of a file, and its content once it was read."""
 
     name: str
@@ -179,20 +179,20 @@ class PathSpec:
     delay_ns: int = 0
     jitter: Jitter | None = None
     rate_bps: int | None = None
-    trace: Trace | None = None
+    trace: MahimahiTrace | None = None
     overhead_bytes: int = 0
     queue: Amount = DEFAULT_QUEUE
     discipline: DropTail | CoDel | Red = DropTail()
-    loss: Selection = Never()
+    loss: Selection = NoPattern()
     reorder: Reorder | None = None
-    duplicate: Selection = Never()
+    duplicate: Selection = NoPattern()
     seed: int = 1
 
     @property
     def is_random(self) -> bool:
         """Whether what becomes of frames depends on ``seed``."""
         selections = [self.loss, self.duplicate, *([self.reorder.selection] if self.reorder else [])]
-        chosen = any(isinstance(each, Random | Runs | GilbertElliott) for each in selections)
+        chosen = any(isinstance(each, RandomPattern | RunPattern | GilbertElliott) for each in selections)
         return chosen or self.jitter is not None or isinstance(self.discipline, Red)
 
     def plain(self) -> Plain:

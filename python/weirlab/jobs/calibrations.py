@@ -13,7 +13,7 @@ from weirlab.jobs.testbeds import choose
 from weirlab.lab.base import TestBed
 from weirlab.measure import calibrate as measuring
 from weirlab.measure.calibrate import Calibration
-from weirlab.scenario import NO_DEVICE, Calibrate, Dut, Lab
+from weirlab.scenario import NO_DEVICE, CalibrationSection, Dut, Lab
 from weirlab.store import Store
 from weirlab.traffic.load import parse_rate
 
@@ -32,7 +32,7 @@ class CalibrationOutcome:
 
 
 def calibrate(
-    store: Store, lab: Lab, plan: Calibrate, progress: Progress, *, command: str = ""
+    store: Store, lab: Lab, plan: CalibrationSection, progress: Progress, *, command: str = ""
 ) -> CalibrationOutcome:
     """Measure what the tool itself adds, over a cable without a device.
 
@@ -58,7 +58,7 @@ def calibrate(
                 bed,
                 writer,
                 passed_on(progress),
-                plan=measuring.Plan(rates, repetitions=plan.repetitions, trial_s=plan.trial_s),
+                plan=measuring.CalibrationPlan(rates, repetitions=plan.repetitions, trial_s=plan.trial_s),
             )
     return CalibrationOutcome(calibration)
 

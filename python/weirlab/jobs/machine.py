@@ -11,19 +11,19 @@ from typing import Final
 from weirlab.base.amounts import parse_budget
 from weirlab.base.errors import InputError
 from weirlab.base.quantities import percent
-from weirlab.jobs.progress import StoppedEarly
+from weirlab.jobs.progress import EarlyStop
 from weirlab.jobs.spoiled import reasons
 from weirlab.lab.base import TestBed
-from weirlab.measure import Outcome, verdict
+from weirlab.measure import SequenceOutcome, verdict
 from weirlab.measure.attempts import Budget, setting_of
 from weirlab.measure.attempts.budget import RATIO
 from weirlab.measure.attempts.share import USUAL
 from weirlab.measure.progress import OVERHEAD_S, estimate_s
-from weirlab.measure.terms import Clocks, Terms
-from weirlab.measure.validity import CAREFUL_LIMITS, Limits
-from weirlab.measure.verdict import QUIETER, Verdict
+from weirlab.measure.terms import TrialClocks, TrialTerms
+from weirlab.measure.validity import CAREFUL_LIMITS, ValidityLimits
+from weirlab.measure.verdict import QUIETER, MachineVerdict
 from weirlab.records import SIMULATION, TrialSpec
-from weirlab.scenario import HeldOut, Scenario
+from weirlab.scenario import HeldOutSection, Scenario
 from weirlab.store import Run
 
 PROFILE_LIMITS: Final = replace(CAREFUL_LIMITS, pacing_ratio=0.1)
@@ -56,14 +56,14 @@ def noisy(scenario: Scenario) -> bool:
     return scenario.machine == "noisy"
 
 
-def limits(scenario: Scenario) -> Limits:
+def limits(scenario: Scenario) -> ValidityLimits:
     """From where on the host has spoiled a trial of ``scenario``."""
     return NOISY_LIMITS if noisy(scenario) else PROFILE_LIMITS
 
 
-def terms(scenario: Scenario, budget: Budget | None) -> Terms:
+def terms(scenario: Scenario, budget: Budget | None) -> TrialTerms:
     """The terms for the trials of ``scenario``."""
-    return Terms(limits(scenario), scenario.profile.max_attempts, budget, clocks=Clocks(clock))
+    return TrialTerms(limits(scenario), scenario.profile.max_attempts, budget, clocks=TrialClocks(clock))
 
 
 def repetitions(scenario: Scenario, planned: int) -> int:
@@ -81,7 +81,7 @@ def noise_in_words() -> str:
     )
 
 
-def held_out_s(scenario: Scenario, held_outs: Iterable[HeldOut]) -> float:
+def held_out_s(scenario: Scenario, held_outs: Iterable[HeldOutSection]) -> float:
     """Expected wall time in s of held-out trials, including repetitions of spoiled ones."""
     each = ((one.trials, one.warmup_s + one.trial_s + OVERHEAD_S) for one in held_outs)
     return repetitions(scenario, 1) * sum(trials * trial_s for trials, trial_s in each) / USUAL
@@ -110,20 +110,20 @@ def refuse_short_budget(scenario: Scenario, specs: Iterable[TrialSpec]) -> None:
         )
 
 
-def judged(run: Run, resume: str = "") -> Verdict | None:
+def judged(run: Run, resume: str = "") -> MachineVerdict | None:
     """The verdict on the machine of ``run``; ``resume`` is the command that continues the run."""
     way_on = f"{QUIETER}, then go on with {resume} {run.run_id}" if resume else QUIETER
     noise = noise_in_words() if run.manifest.scenario.get("machine") == "noisy" else ""
     return verdict.of_run(run, way_on, noise)
 
 
-def give_up(run: Run, outcome: Outcome, role: str) -> None:
-    """Raise ``StoppedEarly`` if the sequence ended because of noise."""
+def give_up(run: Run, outcome: SequenceOutcome, role: str) -> None:
+    """Raise ``EarlyStop`` if the sequence ended because of noise."""
     if outcome.stopped != "noise":
         return
     attempts = run.trials().filter(role=role)
     valid = int(attempts["valid"].sum())
-    raise StoppedEarly(
+    raise EarlyStop(
         f"only {valid:,} of {attempts.height:,} attempts were valid ({reasons(attempts)}), and the time left "
         "would not give half of the settings a valid trial",
         run.run_id,

@@ -12,17 +12,17 @@ from weirlab.base.files import NO_FILES, Inputs
 from weirlab.jobs import machine, spoiled, testbeds
 from weirlab.jobs.calibrations import in_force
 from weirlab.jobs.inventory import scenario_of
-from weirlab.jobs.progress import Progress, Quiet, kept, passed_on, prepared
+from weirlab.jobs.progress import Progress, SilentProgress, kept, passed_on, prepared
 from weirlab.lab.base import TestBed
-from weirlab.measure import Outcome
+from weirlab.measure import SequenceOutcome
 from weirlab.measure import profile as measuring
 from weirlab.measure.attempts import Budget
 from weirlab.measure.plan import Extras
 from weirlab.measure.progress import OVERHEAD_S
-from weirlab.measure.verdict import Verdict
+from weirlab.measure.verdict import MachineVerdict
 from weirlab.measure.verify import thresholds
 from weirlab.records import SIMULATION, device_in_words
-from weirlab.scenario import Root, Scenario, Typed, from_options
+from weirlab.scenario import OptionValue, Root, Scenario, from_options
 from weirlab.store import Run, RunWriter, Store, how_recent
 from weirlab.traffic.load import LOAD_SHARES, LOAD_STRIDE
 from weirlab.traffic.places import parse_places
@@ -30,7 +30,7 @@ from weirlab.traffic.sizes import parse_sizes
 from weirlab.traffic.spec import Flows
 
 if TYPE_CHECKING:
-    from weirlab.measure.adaptive import Adaptive, AdaptiveOutcome
+    from weirlab.measure.adaptive import AdaptiveOutcome, AdaptivePlan
 
 KIND: Final = "profile"
 
@@ -42,10 +42,10 @@ class ProfileOutcome:
     """A measured profile."""
 
     run: Run
-    outcome: Outcome
+    outcome: SequenceOutcome
     adaptive: AdaptiveOutcome | None = None
     """How certain the model became, if the trials were chosen adaptively."""
-    verdict: Verdict | None = None
+    verdict: MachineVerdict | None = None
     """The verdict on the machine; None for a simulated device."""
 
     def problem(self) -> TrialError | None:
@@ -117,7 +117,10 @@ def resume_profile(
     """
     run, scenario = interrupted(store, run_id)
     if time_budget is not None:
-        changed = {**scenario.model_dump(mode="json"), "time_budget": Typed("--time-budget", time_budget)}
+        changed = {
+            **scenario.model_dump(mode="json"),
+            "time_budget": OptionValue("--time-budget", time_budget),
+        }
         scenario = from_options(changed)
     lab, dut = scenario.lab, scenario.dut
     with testbeds.open_bed(lab, dut, progress, flows(scenario), inputs=inputs) as bed:
@@ -204,7 +207,7 @@ def refuse_impossible(scenario: Scenario) -> None:
     grid = to_measure(scenario)
     if scenario.profile.adaptive is not None:
         _adaptive(scenario, grid)
-    elif scenario.time_budget and testbeds.choose(scenario.lab, scenario.dut, Quiet()) != SIMULATION:
+    elif scenario.time_budget and testbeds.choose(scenario.lab, scenario.dut, SilentProgress()) != SIMULATION:
         machine.refuse_short_budget(scenario, measuring.expected(grid))
 
 
@@ -272,12 +275,12 @@ def _rounded(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
-def _adaptive(scenario: Scenario, grid: measuring.Profile) -> Adaptive:
-    from weirlab.measure.adaptive import Adaptive
+def _adaptive(scenario: Scenario, grid: measuring.Profile) -> AdaptivePlan:
+    from weirlab.measure.adaptive import AdaptivePlan
 
     section = scenario.profile.adaptive
     assert section is not None
-    return Adaptive(grid, section.budget, section.target, section.batch)
+    return AdaptivePlan(grid, section.budget, section.target, section.batch)
 
 
 def _adaptive_document(outcome: AdaptiveOutcome) -> dict[str, Any]:

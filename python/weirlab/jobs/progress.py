@@ -9,7 +9,7 @@ from typing import Final, Protocol
 from weirlab.base.errors import TrialError
 from weirlab.base.interrupts import behind, shielded
 from weirlab.measure import OnProgress
-from weirlab.measure import Progress as Measured
+from weirlab.measure import TrialProgress as Measured
 from weirlab.measure.progress import trial_s
 from weirlab.records import TrialRecord, TrialSpec
 from weirlab.store import RunWriter
@@ -34,7 +34,7 @@ class Progress(Protocol):
         """Something the user should know that is no error."""
 
 
-class Quiet:
+class SilentProgress:
     """Discards all reports."""
 
     def stage(self, title: str) -> None:
@@ -81,7 +81,7 @@ def attempts_told(
     return tell
 
 
-class Interrupted(KeyboardInterrupt):
+class RunInterrupt(KeyboardInterrupt):
     """Ctrl-C, raised after every attempt so far is on disk; the test bed is removed as it propagates.
 
     ``kept`` counts valid attempts; None if all are done and only the report is missing. It includes attempts
@@ -99,7 +99,7 @@ class Interrupted(KeyboardInterrupt):
         super().__init__(f"interrupted; {what}{way_on}")
 
 
-class StoppedEarly(TrialError):
+class EarlyStop(TrialError):
     """The host spoils almost everything; what was measured is kept, and ``resume`` continues from there."""
 
     def __init__(self, why: str, run_id: str, advice: str = "", resume: str = "") -> None:
@@ -111,9 +111,9 @@ class StoppedEarly(TrialError):
         way_on = f"; go on when the machine is quieter with: {resume}" if resume else ""
         super().__init__(f"stopped early: {why}. All attempts are kept in run {run_id}{way_on}{advice}")
 
-    def resumed_by(self, resume: str) -> StoppedEarly:
+    def resumed_by(self, resume: str) -> EarlyStop:
         """The same error with the command that continues the run."""
-        return StoppedEarly(self.why, self.run_id, self.advice, resume)
+        return EarlyStop(self.why, self.run_id, self.advice, resume)
 
 
 RESUME: Final = "weir run --resume"
@@ -148,7 +148,7 @@ def kept(begin: Callable[[], RunWriter], resume: str = "") -> Iterator[RunWriter
         with writer:
             try:
                 yield writer
-            except StoppedEarly as error:
+            except EarlyStop as error:
                 # Nothing failed: the run can be resumed, as after an interruption.
                 writer.finish("interrupted")
                 raise error.resumed_by(f"{resume} {writer.run_id}") from None
@@ -156,5 +156,5 @@ def kept(begin: Callable[[], RunWriter], resume: str = "") -> Iterator[RunWriter
         if not behind(error):
             raise
         way_on = f"{resume} {writer.run_id}" if resume else ""
-        raise Interrupted(writer.run_id, writer.finished, way_on) from error
+        raise RunInterrupt(writer.run_id, writer.finished, way_on) from error
     completed.append(writer.run_id)

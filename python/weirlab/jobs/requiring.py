@@ -21,9 +21,9 @@ from weirlab.requirements import (
     P99,
     P999,
     RATE,
-    Case,
     Demand,
-    Judgement,
+    DemandCase,
+    DemandJudgement,
     Quantity,
     judge,
 )
@@ -56,50 +56,50 @@ HEARD: Final = (MOS, MEDIAN_MOS, GAP)
 TRIAL: Final = tuple(TAKEN)
 
 
-def of_trial(demands: Sequence[Demand], outcome: TrialOutcome) -> tuple[Judgement, ...]:
+def of_trial(demands: Sequence[Demand], outcome: TrialOutcome) -> tuple[DemandJudgement, ...]:
     """Judge ``demands`` by the trial, or by the mean of its repetitions and the interval of that mean."""
     return tuple(judge(demand, [trial_case(demand.quantity, outcome.repetitions)]) for demand in demands)
 
 
-def trial_case(quantity: Quantity, records: Sequence[TrialRecord]) -> Case:
+def trial_case(quantity: Quantity, records: Sequence[TrialRecord]) -> DemandCase:
     """The value of a single trial, or the mean over several with its interval; invalid ones do not count."""
     valid = [record for record in records if record.valid]
     if not valid:
         reasons = "; ".join(records[-1].invalid)
-        return Case.unknown(f"the host spoiled it ({reasons}): repeat it on a quieter machine")
+        return DemandCase.unknown(f"the host spoiled it ({reasons}): repeat it on a quieter machine")
     sent = sum(record.result.sent for record in valid)
     values = np.array([TAKEN[quantity](record.result) for record in valid])
     if np.isnan(values).any():
-        return Case.unknown("too little arrived: send more packets (--rate, --duration)")
+        return DemandCase.unknown("too little arrived: send more packets (--rate, --duration)")
     frame_bytes = mean_bytes(valid[0].spec.traffic.sizes)
     of = f"of {sent:,} packets"
     if quantity == LOSS:
         of = f"{sum(record.result.lost for record in valid):,} {of}"
     if len(records) == 1:
-        return Case(float(values[0]), note=of, frame_bytes=frame_bytes)
+        return DemandCase(float(values[0]), note=of, frame_bytes=frame_bytes)
     of += f" in {len(valid)} of {len(records)} repetitions"
     mean = float(values.mean())
     if len(valid) == 1:
         why = "one repetition alone has no interval: repeat on a quieter machine"
-        return Case(mean, -math.inf, math.inf, note=of, why=why, frame_bytes=frame_bytes)
+        return DemandCase(mean, -math.inf, math.inf, note=of, why=why, frame_bytes=frame_bytes)
     # Only repetitions need this, and importing it takes longer than many trials.
     from scipy.special import stdtrit
 
     quantile = float(stdtrit(len(valid) - 1, (1 + CERTAINTY) / 2))
     half = quantile * float(values.std(ddof=1)) / math.sqrt(len(valid))
     why = "the repetitions are too far apart: more of them (--repetitions), or longer ones (--duration)"
-    return Case(mean, max(mean - half, 0.0), mean + half, note=of, why=why, frame_bytes=frame_bytes)
+    return DemandCase(mean, max(mean - half, 0.0), mean + half, note=of, why=why, frame_bytes=frame_bytes)
 
 
-def each(values: F64, where: Sequence[str], unknown: str) -> list[Case]:
+def each(values: F64, where: Sequence[str], unknown: str) -> list[DemandCase]:
     return [
-        Case.unknown(unknown, place) if math.isnan(value) else Case(float(value), where=place)
+        DemandCase.unknown(unknown, place) if math.isnan(value) else DemandCase(float(value), where=place)
         for value, place in zip(values, where, strict=True)
     ]
 
 
-def median(values: F64, what: str) -> Case:
+def median(values: F64, what: str) -> DemandCase:
     known = values[~np.isnan(values)]
     if not len(known):
-        return Case.unknown(f"none of the {what} has a MOS")
-    return Case(float(np.median(known)), note=f"over {len(known):,} {what}")
+        return DemandCase.unknown(f"none of the {what} has a MOS")
+    return DemandCase(float(np.median(known)), note=f"over {len(known):,} {what}")

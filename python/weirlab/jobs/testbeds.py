@@ -12,7 +12,7 @@ from weirlab.base.errors import InputError
 from weirlab.base.files import NO_FILES, Inputs
 from weirlab.base.interrupts import shielded
 from weirlab.jobs.progress import Progress
-from weirlab.lab.base import Aiming, TestBed
+from weirlab.lab.base import AimingBed, TestBed
 from weirlab.records import RuleSetup, caution
 from weirlab.scenario import NO_DEVICE, Dut, Lab
 from weirlab.traffic.calls.spec import Calls
@@ -106,7 +106,7 @@ def open_bed(
         return
     from weirlab.lab.dut import make
     from weirlab.lab.dut.fitting import check_fit
-    from weirlab.lab.dut.ruleset import Ruleset
+    from weirlab.lab.dut.ruleset import RulesetDriver
     from weirlab.lab.netns import NetnsLab
 
     driver = make(dut.name, dut.file, inputs, dut.files_beside)
@@ -115,9 +115,9 @@ def open_bed(
         check_fit(driver, largest_bytes(mix), flows.ip)
     for kind in () if calls is None else calls.classes:
         check_fit(driver, kind.stream.frame_bytes, kind.stream.ip)
-    for note in driver.source.left_out if isinstance(driver, Ruleset) else ():
+    for note in driver.source.left_out if isinstance(driver, RulesetDriver) else ():
         progress.note(note)
-    aimed = driver.aim(dut.match, flows, calls) if isinstance(driver, Ruleset) else None
+    aimed = driver.aim(dut.match, flows, calls) if isinstance(driver, RulesetDriver) else None
     if aimed is not None:
         progress.note(aimed.note)
         if aimed.drops and not may_drop:
@@ -129,7 +129,7 @@ def open_bed(
         for mix in sizes:
             validate(mix, min_frame_bytes(sent), describe_headers(sent))
     with NetnsLab(driver, backend=lab.backend, aimed=aimed) as bed:
-        if aimed is None and isinstance(driver, Ruleset):
+        if aimed is None and isinstance(driver, RulesetDriver):
             progress.note(
                 f"{dut.ruleset}: the device takes these rules, but Weir cannot read them: test traffic is "
                 "that of the benchmarking ranges, and which rule it meets is not known"
@@ -152,7 +152,7 @@ def open_cable(lab: Lab) -> Iterator[TestBed]:
 def positions(bed: TestBed, wanted: tuple[int, ...]) -> tuple[int, ...]:
     """Matching positions of trials in ``bed``: ``wanted``, or the number of the user's own rules that packets
     meet."""
-    own = bed.position if isinstance(bed, Aiming) else None
+    own = bed.position if isinstance(bed, AimingBed) else None
     return wanted if own is None else (own,)
 
 

@@ -12,11 +12,11 @@ from weirlab.jobs import testbeds
 from weirlab.jobs.calibrations import in_force
 from weirlab.jobs.progress import attempts_told, kept
 from weirlab.jobs.work import Work
-from weirlab.lab.base import Aiming
-from weirlab.measure import Entry, Hooks, run_trial
+from weirlab.lab.base import AimingBed
+from weirlab.measure import Hooks, TrialEntry, run_trial
 from weirlab.measure.sequence import describe_spec
 from weirlab.measure.terms import SINGLE
-from weirlab.records import RulesMet, TrialRecord, TrialSpec, device_in_words
+from weirlab.records import RuleEncounters, TrialRecord, TrialSpec, device_in_words
 from weirlab.scenario import Dut, Lab
 from weirlab.store.codec import spec_to_json
 from weirlab.store.rows import CPU_ROLES, CPU_STATES, trial_row
@@ -101,14 +101,14 @@ def queue_packets(delay_p50_ns: float, forwarding_pps: float) -> float:
     return delay_p50_ns * 1e-9 * forwarding_pps
 
 
-def rules_met(row: Mapping[str, Any]) -> RulesMet | None:
+def rules_met(row: Mapping[str, Any]) -> RuleEncounters | None:
     """Which of the user's own rules packets met, from a row of ``trials``; None if they were not counted."""
     counted_in = row.get("rules_counted_in")
     if counted_in not in ("device", "copy"):
         return None
     values = {name: row[name] for name in ("rules_expected", "rules_met", "rules_matched")}
     known = {name: None if value is None or math.isnan(value) else value for name, value in values.items()}
-    return RulesMet(known["rules_expected"], known["rules_met"], known["rules_matched"], counted_in)
+    return RuleEncounters(known["rules_expected"], known["rules_met"], known["rules_matched"], counted_in)
 
 
 def contradicted(trials: pl.DataFrame) -> str:
@@ -160,7 +160,7 @@ def trial(
     with testbeds.open_bed(
         lab, dut, progress, spec.traffic.flows, sizes=sizes, inputs=work.inputs, may_drop=True
     ) as bed:
-        if any_size and isinstance(bed, Aiming):
+        if any_size and isinstance(bed, AimingBed):
             least = min_frame_bytes(bed.as_sent(spec.traffic).flows)
             if least > smallest_bytes(spec.traffic.sizes):
                 spec = replace(spec, traffic=replace(spec.traffic, sizes=Constant(least)))
@@ -186,7 +186,7 @@ def trial(
                 records += run_trial(
                     bed,
                     spec,
-                    Entry(writer.run_id, index),
+                    TrialEntry(writer.run_id, index),
                     terms=replace(SINGLE, max_attempts=attempts),
                     hooks=Hooks(
                         on_attempt=attempts_told(progress, spec, attempts, index, repetitions),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 from weirlab.lab.inside.view import InsideView
-from weirlab.records import EngineResult, HostSample, RuleSetup, RulesMet
+from weirlab.records import EngineResult, HostSample, RuleEncounters, RuleSetup
 from weirlab.traffic.spec import Traffic
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class TestBed(Protocol):
 
 
 @runtime_checkable
-class Watchable(Protocol):
+class WatchableBed(Protocol):
     """A test bed whose device can be observed from inside, unlike a simulated one."""
 
     def watch_inside(self) -> AbstractContextManager[None]:
@@ -86,7 +86,7 @@ class Watchable(Protocol):
 
 
 @runtime_checkable
-class Settling(Protocol):
+class SettlingBed(Protocol):
     """A test bed whose device may still be working on a trial after its end."""
 
     def settle(self) -> None:
@@ -97,7 +97,7 @@ class Settling(Protocol):
 
 
 @runtime_checkable
-class Aiming(Protocol):
+class AimingBed(Protocol):
     """A test bed whose traffic is made to match the user's own rules, if its device has such."""
 
     @property
@@ -115,7 +115,7 @@ class Aiming(Protocol):
         """Packets that this rule dropped in a trial that changed the device's counters by ``counters``; None
         without such a rule."""
 
-    def rules_met(self, counters: Mapping[str, int], sent: int) -> RulesMet | None:
+    def rules_met(self, counters: Mapping[str, int], sent: int) -> RuleEncounters | None:
         """Of a trial that sent so many packets and changed the device's counters by ``counters``; None
         without such rules."""
 

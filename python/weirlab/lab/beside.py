@@ -11,7 +11,7 @@ from weirlab.base.errors import LabError
 from weirlab.base.interrupts import interruptible, shielded
 
 
-class Beside:
+class TrafficActionRunner:
     """Runs one action at a time during traffic, each to its end or until the traffic is aborted."""
 
     def __init__(self) -> None:

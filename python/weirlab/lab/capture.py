@@ -19,9 +19,9 @@ from weirlab.base.errors import InputError
 from weirlab.base.extras import engine_needed
 from weirlab.base.units import NS_PER_S
 from weirlab.lab import wiring
-from weirlab.traffic.calls.impairments import Arrivals, Impairments, impair
+from weirlab.traffic.calls.impairments import FrameArrivals, Impairments, impair
 from weirlab.traffic.calls.signalling import ORIGIN_UNIX_S
-from weirlab.traffic.plan import PACKET_KINDS, Plan
+from weirlab.traffic.plan import PACKET_KINDS, DeparturePlan
 
 _MAGIC_NS: Final = 0xA1B23C4D
 _ETHERNET: Final = 1
@@ -35,7 +35,7 @@ U8 = npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
-class Captured:
+class CaptureFile:
     """What was written; ``lasts_ns`` is the time from the first frame to the last."""
 
     path: Path
@@ -44,7 +44,9 @@ class Captured:
     lasts_ns: int
 
 
-def write_plan(path: Path, plan: Plan, faults: Impairments | None = None) -> tuple[Captured, Arrivals | None]:
+def write_plan(
+    path: Path, plan: DeparturePlan, faults: Impairments | None = None
+) -> tuple[CaptureFile, FrameArrivals | None]:
     """Write every frame of ``plan`` to ``path``, as between sender and receiver on one cable.
 
     This includes the flows that the receiver's side sends. Each frame has its due time as its time
@@ -80,7 +82,7 @@ def write_frames(
     length: npt.NDArray[np.uint32],
     content: U8,
     frame: I64 | None = None,
-) -> Captured:
+) -> CaptureFile:
     """Write frames to ``path`` in one step.
 
     Parameters
@@ -108,7 +110,7 @@ def write_frames(
     n = len(due_ns)
     written = length if frame is None else length[frame]
     size = _HEADER.size + n * _RECORD_BYTES + int(written.sum(dtype=np.int64))
-    return Captured(path, n, size, int(due_ns[-1] - due_ns[0]) if n else 0)
+    return CaptureFile(path, n, size, int(due_ns[-1] - due_ns[0]) if n else 0)
 
 
 def _write(

@@ -33,7 +33,7 @@ _SCRATCH: Final = "weir-"
 """Prefix of the names of folders that belong to a lab."""
 
 
-class Claim:
+class LabOwnership:
     """The ownership of one lab, from construction to :meth:`release`."""
 
     @shielded

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from weirlab.base.extras import engine_needed
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.traffic.flows import FlowAddresses
-from weirlab.traffic.plan import Plan, single_packets
+from weirlab.traffic.plan import DeparturePlan, single_packets
 
 Macs = tuple[bytes, bytes]
 """Source and destination of frames."""
@@ -45,7 +45,7 @@ _QUIET_S: Final = 0.2
 _MOST_S: Final = 5.0
 
 
-class Ends(NamedTuple):
+class FourTuple(NamedTuple):
     """Addresses and ports of a packet; addresses are 4 or 16 bytes."""
 
     src_ip: bytes
@@ -68,7 +68,7 @@ def socket_at(interface: str) -> socket.socket:
 
 
 @dataclass(frozen=True)
-class Crossing:
+class DevicePorts:
     """Two interfaces with a device in between."""
 
     near: socket.socket
@@ -79,7 +79,7 @@ class Crossing:
     @classmethod
     def between(
         cls, near: tuple[Namespace, str], far: tuple[Namespace, str], forward: Macs, back: Macs
-    ) -> Crossing:
+    ) -> DevicePorts:
         """The crossing between interfaces in two namespaces."""
         (here, name), (there, other) = near, far
         first = here.call(lambda: socket_at(name))
@@ -94,14 +94,16 @@ class Crossing:
         self.near.close()
         self.far.close()
 
-    def arrivals(self, plan: Plan, flows: npt.NDArray[np.int64], *, back: bool = False) -> dict[int, Ends]:
+    def arrivals(
+        self, plan: DeparturePlan, flows: npt.NDArray[np.int64], *, back: bool = False
+    ) -> dict[int, FourTuple]:
         """Send one packet of each of ``flows``, from the far side if ``back``: the ends of those that arrive,
         by flow."""
         if not len(flows):
             return {}
         source, sink = (self.far, self.near) if back else (self.near, self.far)
         sent = _frames(single_packets(plan, flows), self.forward, self.back)
-        found: dict[int, Ends] = {}
+        found: dict[int, FourTuple] = {}
         _drain(sink)
         for i in range(0, len(sent), _AT_ONCE):
             for frame in sent[i : i + _AT_ONCE]:
@@ -115,18 +117,18 @@ class Crossing:
         return found
 
 
-def directions(plan: Plan) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def directions(plan: DeparturePlan) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """The numbers of the flows from the sender's side, and of those from the receiver's."""
     every = np.arange(len(plan.flows), dtype=np.int64)
     back = np.zeros(len(every), dtype=np.bool_) if plan.media is None else plan.media.flows.back
     return every[~back], every[back]
 
 
-def ends_of(flows: FlowAddresses, which: npt.NDArray[np.int64], ip: int) -> list[Ends]:
+def ends_of(flows: FlowAddresses, which: npt.NDArray[np.int64], ip: int) -> list[FourTuple]:
     """Addresses and ports of some flows."""
     size = 4 if ip == 4 else 16
     return [
-        Ends(
+        FourTuple(
             flows.src_ip[i, :size].tobytes(),
             flows.dst_ip[i, :size].tobytes(),
             int(flows.src_port[i]),
@@ -136,14 +138,14 @@ def ends_of(flows: FlowAddresses, which: npt.NDArray[np.int64], ip: int) -> list
     ]
 
 
-def answers_follow(plan: Plan, arrivals: Mapping[int, Ends]) -> Plan:
+def answers_follow(plan: DeparturePlan, arrivals: Mapping[int, FourTuple]) -> DeparturePlan:
     """``plan`` with answers that go to where the packets of their call came from when they arrived.
 
     An endpoint of symmetric RTP does that (RFC 4961). Flows of which nothing arrived stay as they are.
     """
     forward, back = directions(plan)
     answered = {
-        Ends(ends.dst_ip, ends.src_ip, ends.dst_port, ends.src_port): flow
+        FourTuple(ends.dst_ip, ends.src_ip, ends.dst_port, ends.src_port): flow
         for flow, ends in zip(forward.tolist(), ends_of(plan.flows, forward, plan.ip), strict=True)
     }
     flows = replace(plan.flows, **{name: values.copy() for name, values in vars(plan.flows).items()})
@@ -157,7 +159,7 @@ def answers_follow(plan: Plan, arrivals: Mapping[int, Ends]) -> Plan:
     return replace(plan, flows=flows)
 
 
-def _frames(plan: Plan, forward: Macs, back: Macs) -> list[bytes]:
+def _frames(plan: DeparturePlan, forward: Macs, back: Macs) -> list[bytes]:
     with engine_needed():
         from weirlab import _engine
     raw = _engine.frames(plan, forward, back)
@@ -180,7 +182,7 @@ def _drain(sink: socket.socket) -> None:
         pass
 
 
-def _read(sink: socket.socket, plan: Plan) -> dict[int, Ends]:
+def _read(sink: socket.socket, plan: DeparturePlan) -> dict[int, FourTuple]:
     """What has arrived so far."""
     return dict(found for frame in _packets(sink) if (found := _parse(frame, tail=plan.media is not None)))
 
@@ -195,7 +197,7 @@ def _packets(sink: socket.socket) -> Iterator[bytes]:
             yield frame
 
 
-def _parse(frame: bytes, *, tail: bool) -> tuple[int, Ends] | None:
+def _parse(frame: bytes, *, tail: bool) -> tuple[int, FourTuple] | None:
     """The flow of a probe and its ends; None for any other frame."""
     if len(frame) < _ETHERNET_BYTES + 20:
         return None
@@ -218,5 +220,5 @@ def _parse(frame: bytes, *, tail: bool) -> tuple[int, Ends] | None:
     magic, flow = _PROBE.unpack_from(probe)
     source = start + size
     ports = struct.unpack_from(">HH", segment)
-    ends = Ends(packet[start:source], packet[source : source + size], *ports)
+    ends = FourTuple(packet[start:source], packet[source : source + size], *ports)
     return (flow, ends) if magic == _MAGIC else None

@@ -10,18 +10,18 @@ import numpy as np
 from weirlab.records import (
     F64,
     U64,
+    BinDetails,
     EngineResult,
     FlowTable,
     Histogram,
-    Looks,
     PacketLog,
+    SchedulerCounters,
     Series,
-    Windows,
 )
-from weirlab.traffic.plan import Plan
+from weirlab.traffic.plan import DeparturePlan
 
 
-def to_result(raw: Mapping[str, Any], plan: Plan) -> EngineResult:
+def to_result(raw: Mapping[str, Any], plan: DeparturePlan) -> EngineResult:
     """Translate the result of ``weirlab._engine`` for ``plan``; trial totals are sums over the flows."""
     flows, received = raw["flows"], raw["flows"]["received"]
     n = int(received.sum())
@@ -65,13 +65,13 @@ def to_result(raw: Mapping[str, Any], plan: Plan) -> EngineResult:
     )
 
 
-def _packets(raw: Mapping[str, Any], plan: Plan) -> PacketLog | None:
+def _packets(raw: Mapping[str, Any], plan: DeparturePlan) -> PacketLog | None:
     if plan.media is None:
         return None
     return PacketLog(**raw["packets"], first_seq=raw["flows"]["first_seq"], call_flows=plan.media.flows)
 
 
-def _windows(raw: Mapping[str, Any]) -> Windows | None:
+def _windows(raw: Mapping[str, Any]) -> BinDetails | None:
     if (found := raw["windows"]) is None:
         return None
     series, looks = raw["series"], found["looks"]
@@ -84,10 +84,10 @@ def _windows(raw: Mapping[str, Any]) -> Windows | None:
         "glances",
         "others",
     )
-    return Windows(
+    return BinDetails(
         **{name: series[name] for name in of_bins},
         **{name: found[name] for name in ("lower_ns", "upper_ns", "count", "end")},
-        looks=Looks(**looks) if len(looks["at_ns"]) else None,
+        looks=SchedulerCounters(**looks) if len(looks["at_ns"]) else None,
     )
 
 

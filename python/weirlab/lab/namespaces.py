@@ -15,12 +15,12 @@ from weirlab.lab.cores import Cores, choose, share_a_core
 from weirlab.lab.host import HostReader
 from weirlab.lab.isolation import pages
 from weirlab.lab.isolation.aside import aside
-from weirlab.lab.linux.counters import Counters
+from weirlab.lab.linux.counters import InterfaceCounters
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.lab.linux.privilege import explained
 from weirlab.records import SLOWEST_UNPACED_PPS, EngineResult, HostSample
 from weirlab.traffic.places import Places
-from weirlab.traffic.plan import Plan
+from weirlab.traffic.plan import DeparturePlan
 from weirlab.traffic.schedule import compile_plan
 from weirlab.traffic.spec import Rate, Traffic
 
@@ -55,12 +55,12 @@ class NamespaceBed(ABC):
         self._backend = backend
         self._engine: Engine | None = None
         self._opened = ExitStack()
-        self._meters: list[Counters] = []
+        self._meters: list[InterfaceCounters] = []
         self._threads: list[int] = []
         clean.clean()
         self._cores = cores or choose()
         self._host = HostReader({"sender": self._cores.sender, "dut": self._cores.dut}, handover=_handover_ns)
-        self._claim = clean.Claim()
+        self._claim = clean.LabOwnership()
         self._netns = {part: Namespace(self._claim.namespace_name(part)) for part in self._parts}
         try:
             self._pages_refused = self._opened.enter_context(pages.short_lists(clean.LOCKS))
@@ -106,7 +106,7 @@ class NamespaceBed(ABC):
     def run(self, traffic: Traffic) -> EngineResult:
         return self.play(compile_plan(traffic, self._places))
 
-    def play(self, plan: Plan) -> EngineResult:
+    def play(self, plan: DeparturePlan) -> EngineResult:
         """Send a schedule unchanged."""
         from weirlab.lab.engine import to_result
 
@@ -161,7 +161,7 @@ class NamespaceBed(ABC):
         return ()
 
     def _add_meter(self, part: str, interfaces: Mapping[str, str], *, ip: bool = False) -> None:
-        meter = Counters(self._netns[part], interfaces, ip=ip)
+        meter = InterfaceCounters(self._netns[part], interfaces, ip=ip)
         self._opened.callback(meter.close)
         self._meters.append(meter)
 

@@ -17,8 +17,8 @@ from weirlab.base.interrupts import shielded
 from weirlab.lab import wiring
 from weirlab.lab.base import DutDriver, Site
 from weirlab.lab.cores import Cores
-from weirlab.lab.crossing import Crossing, Ends, answers_follow, directions
-from weirlab.lab.dut.aiming import Aimed, networks
+from weirlab.lab.crossing import DevicePorts, FourTuple, answers_follow, directions
+from weirlab.lab.dut.aiming import RuleTraffic, networks
 from weirlab.lab.dut.fitting import check_fit
 from weirlab.lab.inside.sampler import PERIOD_NS, Sampler
 from weirlab.lab.inside.view import InsideView, Sample, view
@@ -27,10 +27,10 @@ from weirlab.lab.linux import napi, slices
 from weirlab.lab.linux.conntrack import forget_connections
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.lab.linux.privilege import explained
-from weirlab.lab.management.session import Session
+from weirlab.lab.management.session import ManagementSession
 from weirlab.lab.namespaces import BackendChoice, NamespaceBed
-from weirlab.records import EngineResult, RuleSetup, RulesMet
-from weirlab.traffic.plan import Plan
+from weirlab.records import EngineResult, RuleEncounters, RuleSetup
+from weirlab.traffic.plan import DeparturePlan
 from weirlab.traffic.schedule import compile_plan
 from weirlab.traffic.spec import Traffic
 
@@ -73,7 +73,7 @@ class NetnsLab(NamespaceBed):
         driver: DutDriver,
         backend: BackendChoice = "auto",
         cores: Cores | None = None,
-        aimed: Aimed | None = None,
+        aimed: RuleTraffic | None = None,
     ) -> None:
         if missing := driver.check():
             raise MissingCapability(f"device {driver.name}: {'; '.join(missing)}")
@@ -89,7 +89,7 @@ class NetnsLab(NamespaceBed):
         """Time slices of the device's threads, if not the default ones."""
         self._uncounted: Counter[str] = Counter()
         """What packets that are no part of a trial added to the counters."""
-        self._session: Session | None = None
+        self._session: ManagementSession | None = None
         self._sampler: Sampler | None = None
         self._seen: InsideView | None = None
         super().__init__(backend, cores)
@@ -131,7 +131,7 @@ class NetnsLab(NamespaceBed):
     def dropped(self, counters: Mapping[str, int]) -> int | None:
         return None if self._aimed is None else self._aimed.dropped(counters)
 
-    def rules_met(self, counters: Mapping[str, int], sent: int) -> RulesMet | None:
+    def rules_met(self, counters: Mapping[str, int], sent: int) -> RuleEncounters | None:
         return None if self._aimed is None else self._aimed.rules_met(counters, sent)
 
     def set_rules(self, rules: RuleSetup) -> None:
@@ -155,7 +155,9 @@ class NetnsLab(NamespaceBed):
             with explained("the lab"):
                 wiring.build_management(self._netns["dut"], station)
             self._netns["mgmt"] = station
-        self._session = Session(self._netns["dut"], self._netns["mgmt"], self._cores, self._driver.listing())
+        self._session = ManagementSession(
+            self._netns["dut"], self._netns["mgmt"], self._cores, self._driver.listing()
+        )
         self._account()
 
     @contextmanager
@@ -208,7 +210,7 @@ class NetnsLab(NamespaceBed):
             raise InputError(f"{error} ({aimed.sentence})") from error
         return self.play(plan)
 
-    def play(self, plan: Plan) -> EngineResult:
+    def play(self, plan: DeparturePlan) -> EngineResult:
         """Send a schedule unchanged, sampled from inside if a sampler runs.
 
         Calls are new to a stateful device: connections of earlier calls would otherwise fill its table, the
@@ -225,7 +227,7 @@ class NetnsLab(NamespaceBed):
         return result
 
     @contextmanager
-    def _answering(self, plan: Plan) -> Iterator[Plan]:
+    def _answering(self, plan: DeparturePlan) -> Iterator[DeparturePlan]:
         """``plan`` with answers that follow the device's translation of addresses.
 
         Raises ``LabError`` if the device translates otherwise afterwards.
@@ -235,7 +237,7 @@ class NetnsLab(NamespaceBed):
             yield plan
             return
         into, out_of = self._ports
-        crossing = Crossing.between(
+        crossing = DevicePorts.between(
             (self._netns["tx"], wiring.TX0.name),
             (self._netns["rx"], wiring.RX0.name),
             (wiring.mac_bytes(wiring.TX0.mac), wiring.mac_bytes(into.mac)),
@@ -253,14 +255,16 @@ class NetnsLab(NamespaceBed):
                 "the trial shorter than that, or let the calls stand"
             )
 
-    def _arrivals(self, crossing: Crossing, plan: Plan, flows: npt.NDArray[np.int64]) -> dict[int, Ends]:
+    def _arrivals(
+        self, crossing: DevicePorts, plan: DeparturePlan, flows: npt.NDArray[np.int64]
+    ) -> dict[int, FourTuple]:
         """Where a packet of each flow arrives, without these packets in the device's counters."""
         begun = self.counters()
         found = crossing.arrivals(plan, flows)
         self._uncounted.update({name: value - begun[name] for name, value in self.counters().items()})
         return found
 
-    def _watched(self, plan: Plan) -> EngineResult:
+    def _watched(self, plan: DeparturePlan) -> EngineResult:
         if self._sampler is None:
             return super().play(plan)
         self._sampler.watch()

@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 from pyroute2.netlink.exceptions import NetlinkError
 
 from weirlab.lab import wiring
-from weirlab.lab.crossing import Crossing, socket_at
+from weirlab.lab.crossing import DevicePorts, socket_at
 from weirlab.lab.linux import interface, syscalls
 from weirlab.lab.linux.interface import Port
 from weirlab.lab.linux.namespace import in_thread, write_sysctls
@@ -42,7 +42,7 @@ def in_private(action: Callable[[], T]) -> T:
 @contextmanager
 def replica(
     ports: tuple[Port, Port], networks: tuple[Sequence[str], Sequence[str]], others: Iterable[str]
-) -> Iterator[Crossing]:
+) -> Iterator[DevicePorts]:
     """A device that forwards between ``ports``, behind which ``networks`` lie; also has interfaces called
     ``others``. For use in :func:`in_private`."""
     write_sysctls(wiring.ROUTER)
@@ -63,7 +63,7 @@ def replica(
     sender, receiver = wiring.mac_bytes(wiring.TX0.mac), wiring.mac_bytes(wiring.RX0.mac)
     with (
         socket_at(NEAR.name) as near,
-        closing(Crossing(near, socket_at(FAR.name), (sender, into), (receiver, out_of))) as crossing,
+        closing(DevicePorts(near, socket_at(FAR.name), (sender, into), (receiver, out_of))) as crossing,
     ):
         yield crossing
 

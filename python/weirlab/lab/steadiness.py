@@ -64,7 +64,7 @@ def _isolation() -> Finding:
     name = "isolated CPUs"
     try:
         chosen = cores.choose()
-        claim = clean.Claim()
+        claim = clean.LabOwnership()
     except MissingCapability as error:
         return Finding(name, False, str(error), AS_ROOT, essential=False)
     try:

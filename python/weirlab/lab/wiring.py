@@ -28,7 +28,7 @@ from typing import Final
 from weirlab.base.interrupts import shielded
 from weirlab.lab import clean
 from weirlab.lab.linux import interface, napi, syscalls
-from weirlab.lab.linux.interface import Port, Route
+from weirlab.lab.linux.interface import IpRoute, Port
 from weirlab.lab.linux.namespace import Namespace, write_sysctls
 
 MTU_BYTES: Final = 2048
@@ -92,7 +92,7 @@ SWITCH: Final = {
 def quiet(*parts: str) -> Iterator[list[Namespace]]:
     """Namespaces of a separate lab, for as long as the context lasts; nothing in them sends by itself."""
     clean.clean()
-    claim = clean.Claim()
+    claim = clean.LabOwnership()
     try:
         made = [Namespace(claim.namespace_name(part)) for part in parts]
         for namespace in made:
@@ -233,11 +233,11 @@ def thread_receiving(ports: tuple[Port, ...]) -> None:
         os.close(sysfs)
 
 
-def behind(neighbour: Port, port: Port, networks: Sequence[str]) -> list[Route]:
+def behind(neighbour: Port, port: Port, networks: Sequence[str]) -> list[IpRoute]:
     """Routes to ``networks`` out of ``port`` via ``neighbour``'s address of the same IP version."""
     gateways = {4: neighbour.ipv4, 6: neighbour.ipv6}
     return [
-        Route(network, gateways[6 if ":" in network else 4].partition("/")[0], neighbour.mac, port.name)
+        IpRoute(network, gateways[6 if ":" in network else 4].partition("/")[0], neighbour.mac, port.name)
         for network in networks
     ]
 

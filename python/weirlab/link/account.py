@@ -10,7 +10,7 @@ Stage = Literal["ring", "disk", "recorder"]
 
 
 @dataclass(frozen=True)
-class Side:
+class LinkSide:
     """Frames that arrived on ``interface``, one end of the link."""
 
     interface: str
@@ -42,7 +42,7 @@ class Mirror:
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecorderCounts:
     """What happened in the recorder to the frames of one interface."""
 
     name: str
@@ -66,7 +66,7 @@ class Recorded:
 
 
 @dataclass(frozen=True)
-class Gap:
+class RecordGap:
     """Frames that are missing from the record, and when they arrived. Times are ns since 1970."""
 
     from_ns: int
@@ -91,7 +91,7 @@ class Gap:
 
 
 @dataclass(frozen=True)
-class Sum:
+class BalanceSum:
     """Two numbers that must be equal."""
 
     what: str
@@ -105,15 +105,15 @@ class Sum:
 
 
 @dataclass(frozen=True)
-class Account:
+class FrameBalance:
     """All stages at one moment."""
 
-    sides: tuple[Side, ...] = ()
+    sides: tuple[LinkSide, ...] = ()
     """Both ends of the link; none where there is only a logger."""
     mirror: Mirror | None = None
     ring: bool = False
     """Whether a recorder here reads the tap's ring."""
-    recorded: tuple[Recorded, ...] = ()
+    recorded: tuple[RecorderCounts, ...] = ()
     """By interface, all recorders of this session together; for one that died, its last report."""
     vanished: int = 0
     """Taken from the ring by a recorder that died, but in none of its files."""
@@ -127,7 +127,7 @@ class Account:
     """A recorder ended before the session did."""
     unknown: bool = False
     """Frames are missing, but uncounted: nothing listened, or a file could not be counted."""
-    gaps: tuple[Gap, ...] = ()
+    gaps: tuple[RecordGap, ...] = ()
     failures: tuple[str, ...] = ()
     """The last failures that recorders reported."""
     finished: bool = False
@@ -193,15 +193,15 @@ class Account:
             return 0
         return max(self.copied - sum(each.seen for each in self.recorded) - self.vanished, 0)
 
-    def sums(self) -> tuple[Sum, ...]:
+    def sums(self) -> tuple[BalanceSum, ...]:
         """What must be equal once traffic has been cut and everything is written."""
-        found: list[Sum] = []
+        found: list[BalanceSum] = []
         for side in self.sides:
             name = side.interface
             # If one is derived from the others, the sum proves nothing.
             if not self.assumed:
                 found.append(
-                    Sum(
+                    BalanceSum(
                         f"{name}: received = forwarded + not forwarded",
                         side.received,
                         side.forwarded + side.not_forwarded,
@@ -209,7 +209,7 @@ class Account:
                 )
             if self.ring:
                 found.append(
-                    Sum(
+                    BalanceSum(
                         f"{name}: received = copied + not copied",
                         side.received,
                         side.copied + side.not_copied,
@@ -218,7 +218,7 @@ class Account:
         if self.ring:
             seen = sum(each.seen for each in self.recorded)
             found.append(
-                Sum(
+                BalanceSum(
                     "copied + repeated = seen by recorders + lost with one that died",
                     self.copied + self.repeated,
                     seen + self.vanished,
@@ -226,7 +226,7 @@ class Account:
             )
         for each in self.recorded:
             found.append(
-                Sum(
+                BalanceSum(
                     f"recorder, {each.name}: seen = filtered + written + not written",
                     each.seen,
                     each.filtered + each.written + each.not_written,
@@ -234,21 +234,21 @@ class Account:
             )
         if self.mirror is not None:
             sent = self.mirror.sent + self.mirror.not_sent + self.mirror.waiting
-            found.append(Sum(f"received = mirrored by {self.mirror.interface}", self.received, sent))
+            found.append(BalanceSum(f"received = mirrored by {self.mirror.interface}", self.received, sent))
         return tuple(found)
 
-    def broken_sums(self) -> tuple[Sum, ...]:
+    def broken_sums(self) -> tuple[BalanceSum, ...]:
         """Those that do not hold."""
         return tuple(each for each in self.sums() if not each.holds)
 
 
 def from_tap(
     counters: Mapping[str, Any], a: str, b: str, mirror: str | None
-) -> tuple[tuple[Side, ...], Mirror | None]:
+) -> tuple[tuple[LinkSide, ...], Mirror | None]:
     """The ends and the mirror of the tap's ``counters``, by the names of its interfaces."""
     numbers = ("received", "forwarded", "not_forwarded", "copied", "not_copied", "cut", "bytes")
     sides = tuple(
-        Side(
+        LinkSide(
             interface=name,
             reason=str(counters[side].get("reason", "")),
             **{key: int(counters[side][key]) for key in numbers},
@@ -262,9 +262,9 @@ def from_tap(
     return sides, Mirror(mirror, sent, not_sent, waiting, str(values.get("reason", "")))
 
 
-def added(parts: Iterable[Sequence[Recorded]]) -> tuple[Recorded, ...]:
+def added(parts: Iterable[Sequence[RecorderCounts]]) -> tuple[RecorderCounts, ...]:
     """The sum over recorders that ran one after the other, by interface."""
-    total: dict[str, Recorded] = {}
+    total: dict[str, RecorderCounts] = {}
     for part in parts:
         for each in part:
             total[each.name] = total[each.name].plus(each) if each.name in total else each

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 
 from weirlab.base import programs
 from weirlab.base.extras import engine_needed
-from weirlab.link.settings import RING_BYTES, SNAP_BYTES, Recording, TapSettings
+from weirlab.link.settings import RING_BYTES, SNAP_BYTES, RecorderSettings, TapSettings
 
 COUNT_S: Final = 120.0
 """Time limit for counting the frames in the files of a recorder that died."""
@@ -68,7 +68,7 @@ def open_tap(settings: TapSettings) -> Tap:
 
 
 def open_recorder(
-    recording: Recording,
+    recording: RecorderSettings,
     *,
     path: str,
     ring_fds: Sequence[int] = (),

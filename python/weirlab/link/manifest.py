@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 
 from weirlab import __version__
 from weirlab.base import files
-from weirlab.link.account import Account
+from weirlab.link.account import FrameBalance
 
 FORMAT: Final = 1
 """Raised when a reader of an older manifest would misunderstand a newer one."""
@@ -31,7 +31,7 @@ def host_facts() -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Manifest:
+class RecordManifest:
     """What is known about a record.
 
     Sums and ``complete`` are only checked at the end: until then, frames are in flight.
@@ -45,7 +45,7 @@ class Manifest:
     start_ns: int
     end_ns: int
     """While running, the time of the last update, which is all that remains after a crash."""
-    account: Account
+    account: FrameBalance
     parts: tuple[Mapping[str, Any], ...]
     """The recorders, one after the other."""
     files: tuple[Mapping[str, Any], ...]

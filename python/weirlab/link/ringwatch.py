@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from weirlab.link.account import Gap
+from weirlab.link.account import RecordGap
 
 
 @dataclass
@@ -14,8 +14,8 @@ class RingWatch:
 
     _last_ns: int | None = None
     _last: Mapping[str, int] = field(default_factory=dict)
-    _open: dict[str, Gap] = field(default_factory=dict)
-    _closed: list[Gap] = field(default_factory=list)
+    _open: dict[str, RecordGap] = field(default_factory=dict)
+    _closed: list[RecordGap] = field(default_factory=list)
 
     def look(self, at_ns: int, not_copied: Mapping[str, int]) -> None:
         """Take in the counters at ``at_ns``; consecutive looks that find losses form one gap."""
@@ -23,12 +23,12 @@ class RingWatch:
         for name, count in not_copied.items():
             more = count - self._last.get(name, 0)
             if more > 0:
-                gap = self._open.get(name) or Gap(since_ns, at_ns, "ring", 0, name, "the ring was full")
+                gap = self._open.get(name) or RecordGap(since_ns, at_ns, "ring", 0, name, "the ring was full")
                 self._open[name] = replace(gap, to_ns=at_ns, frames=(gap.frames or 0) + more)
             elif name in self._open:
                 self._closed.append(self._open.pop(name))
         self._last_ns, self._last = at_ns, dict(not_copied)
 
-    def gaps(self) -> tuple[Gap, ...]:
+    def gaps(self) -> tuple[RecordGap, ...]:
         """The gaps in order of time."""
         return tuple(sorted([*self._closed, *self._open.values()], key=lambda gap: gap.from_ns))

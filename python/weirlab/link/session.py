@@ -10,9 +10,9 @@ from typing import Any, Final, Literal, Protocol
 
 from weirlab.base.errors import LabError, WeirError
 from weirlab.link import manifest
-from weirlab.link.account import Account, Gap, Side, added, from_tap
+from weirlab.link.account import FrameBalance, LinkSide, RecordGap, added, from_tap
 from weirlab.link.bindings import Tap
-from weirlab.link.recording.supervisor import CLOCKS, Clocks, Supervisor
+from weirlab.link.recording.supervisor import CLOCKS, RecorderClocks, Supervisor
 from weirlab.link.ringwatch import RingWatch
 from weirlab.link.verdict import verdict
 
@@ -21,7 +21,7 @@ MANIFEST_EVERY_S: Final = 3.0
 
 
 @dataclass(frozen=True)
-class Rates:
+class InterfaceRates:
     """What arrived on an interface since the previous look."""
 
     frames_per_s: float
@@ -32,16 +32,16 @@ class Rates:
 class Snapshot:
     """What is shown at one moment."""
 
-    account: Account
+    account: FrameBalance
     sentence: str
     elapsed_s: float
     left_s: float | None
-    rates: Mapping[str, Rates] = field(default_factory=dict)
+    rates: Mapping[str, InterfaceRates] = field(default_factory=dict)
     file: str = ""
     file_bytes: int = 0
 
 
-class Watcher(Protocol):
+class LinkWatcher(Protocol):
     """Shows snapshots and notes to the user."""
 
     def show(self, snapshot: Snapshot) -> None: ...
@@ -73,7 +73,7 @@ class SessionPlan:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class LinkOutcome:
     """How a session ended. ``document`` is the manifest."""
 
     document: Mapping[str, Any]
@@ -90,18 +90,18 @@ class Outcome:
         )
 
 
-class Session:
+class LinkSession:
     """Watches ``tap`` (None: a logger) and ``recorder`` (None: a mirror only), both running already."""
 
     def __init__(
         self,
         plan: SessionPlan,
-        watcher: Watcher,
+        watcher: LinkWatcher,
         *,
         tap: Tap | None = None,
         recorder: Supervisor | None = None,
         notes: list[str] | None = None,
-        clocks: Clocks = CLOCKS,
+        clocks: RecorderClocks = CLOCKS,
     ) -> None:
         self._plan, self._watcher, self._tap, self._recorder = plan, watcher, tap, recorder
         self._clock_s, self._now_ns = clocks.clock_s, clocks.now_ns
@@ -133,7 +133,7 @@ class Session:
             self._write(self._document("running", snapshot))
         return snapshot
 
-    def finish(self, restore: Callable[[], tuple[str, ...]] = tuple) -> Outcome:
+    def finish(self, restore: Callable[[], tuple[str, ...]] = tuple) -> LinkOutcome:
         """Cut the link, let the recorder write what is in the ring, and close the account.
 
         ``restore`` restores everything else, and returns what it could not restore.
@@ -153,14 +153,14 @@ class Session:
         document = self._document("finished", snapshot)
         self._write(document, durable=True)
         self._watcher.show(snapshot)
-        return Outcome(document, snapshot, left)
+        return LinkOutcome(document, snapshot, left)
 
     def _show_writing(self, counters: Mapping[str, Any] | None) -> None:
         account = self._known(self._account(counters))
         self._watcher.show(self._snapshot(account, ("writing what is in the ring",)))
 
-    def _account(self, counters: Mapping[str, Any] | None = None) -> Account:
-        sides: tuple[Side, ...] = ()
+    def _account(self, counters: Mapping[str, Any] | None = None) -> FrameBalance:
+        sides: tuple[LinkSide, ...] = ()
         mirror = None
         assumed = False
         if self._tap is not None:
@@ -169,7 +169,7 @@ class Session:
             assumed = bool(told.get("assumed"))
             if self._ring:
                 self._ringwatch.look(self._now_ns(), {side.interface: side.not_copied for side in sides})
-        return Account(
+        return FrameBalance(
             sides=sides,
             mirror=mirror,
             ring=self._ring,
@@ -178,7 +178,7 @@ class Session:
             assumed=assumed,
         )
 
-    def _known(self, account: Account, *, settled: bool = False) -> Account:
+    def _known(self, account: FrameBalance, *, settled: bool = False) -> FrameBalance:
         """``account`` with what is known about the recorders themselves."""
         recorder = self._recorder
         if recorder is None:
@@ -192,14 +192,14 @@ class Session:
             gaps=self._gaps(recorder, account, settled=settled),
         )
 
-    def _settled(self, account: Account) -> Account:
+    def _settled(self, account: FrameBalance) -> FrameBalance:
         """``account`` with what dead recorders lost or repeated, which follows from all other counts."""
         if not self._ring or self._recorder is None or not self._recorder.interrupted:
             return account
         difference = account.copied - sum(each.seen for each in account.recorded)
         return replace(account, vanished=max(difference, 0), repeated=max(-difference, 0))
 
-    def _gaps(self, recorder: Supervisor, account: Account, *, settled: bool) -> tuple[Gap, ...]:
+    def _gaps(self, recorder: Supervisor, account: FrameBalance, *, settled: bool) -> tuple[RecordGap, ...]:
         gaps = recorder.gaps(account.vanished if self._ring and settled else None, self._now_ns())
         if not self._ring:
             return gaps
@@ -210,7 +210,7 @@ class Session:
         others = [gap for gap in gaps if gap.stage != "ring"]
         return tuple(sorted([*others, *self._ringwatch.gaps()], key=lambda gap: gap.from_ns))
 
-    def _snapshot(self, account: Account, troubles: tuple[str, ...] = ()) -> Snapshot:
+    def _snapshot(self, account: FrameBalance, troubles: tuple[str, ...] = ()) -> Snapshot:
         if account.finished:
             troubles = account.failures
         elif not troubles and self._recorder is not None:
@@ -226,7 +226,7 @@ class Session:
             file_bytes=file_bytes,
         )
 
-    def _rates(self, account: Account) -> dict[str, Rates]:
+    def _rates(self, account: FrameBalance) -> dict[str, InterfaceRates]:
         now_s = self._clock_s()
         if account.sides:
             now = {side.interface: (side.received, side.bytes) for side in account.sides}
@@ -238,7 +238,7 @@ class Session:
             return {}
         lasted_s = now_s - before[0]
         return {
-            name: Rates(
+            name: InterfaceRates(
                 max(frames - before[1][name][0], 0) / lasted_s, (size - before[1][name][1]) * 8 / lasted_s
             )
             for name, (frames, size) in now.items()
@@ -254,7 +254,7 @@ class Session:
         files: tuple[Mapping[str, Any], ...] = self._recorder.files() if self._recorder is not None else ()
         if state == "running" and self._recorder is not None:
             files = (*files, {"path": snapshot.file, "open": True})
-        return manifest.Manifest(
+        return manifest.RecordManifest(
             kind=self._plan.kind,
             command=self._plan.command,
             host=self._host,

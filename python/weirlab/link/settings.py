@@ -29,7 +29,7 @@ _MAC: Final = re.compile(r"[0-9a-fA-F]{2}(?:(?P<by>[:-])[0-9a-fA-F]{2})(?:(?P=by
 
 
 @dataclass(frozen=True)
-class Recording:
+class RecorderSettings:
     """How frames are written. ``path`` is the file, or with rotation the beginning of the file names."""
 
     path: Path
@@ -61,7 +61,7 @@ class TapSettings:
     netns: str | None = None
     mirror: str | None = None
     logger_mac: bytes | None = None
-    recording: Recording | None = None
+    recording: RecorderSettings | None = None
     fallback: Fallback = "auto"
     duration_s: float | None = None
     whole: bool = False
@@ -101,7 +101,7 @@ class LogSettings:
     """A logger on one interface."""
 
     interface: str
-    recording: Recording
+    recording: RecorderSettings
     netns: str | None = None
     duration_s: float | None = None
     wire: bool = False
@@ -126,7 +126,7 @@ def parse_ring(text: str, most_bytes: int) -> int:
     return found
 
 
-def check_files(recording: Recording, manifest: Path, *, force: bool) -> None:
+def check_files(recording: RecorderSettings, manifest: Path, *, force: bool) -> None:
     """Raise ``InputError`` for files that cannot or must not be written, before anything is changed."""
     for option, path in (("--write", recording.path), ("--manifest", manifest)):
         check_file(option, path, force=force)
@@ -161,7 +161,7 @@ def part_path(path: Path, part: int) -> Path:
     return path.with_name(f"{stem}.part{part + 1}{endings}")
 
 
-def _later(recording: Recording) -> Path:
+def _later(recording: RecorderSettings) -> Path:
     """The longest name that the session may give to a file."""
     if not recording.rotates:
         return part_path(recording.path, 1)

@@ -17,10 +17,10 @@ from weirlab.lab.linux.privilege import way_out
 from weirlab.link import bindings
 from weirlab.link.host import interfaces, journal, prepare
 from weirlab.link.host.duplicate import DIFFERENCES, KernelBridge
-from weirlab.link.recording.process import Source
+from weirlab.link.recording.process import FrameSource
 from weirlab.link.recording.supervisor import Supervisor
-from weirlab.link.session import Outcome, Session, SessionPlan, Stopper, Watcher
-from weirlab.link.settings import LogSettings, Recording, TapSettings
+from weirlab.link.session import LinkOutcome, LinkSession, LinkWatcher, SessionPlan, Stopper
+from weirlab.link.settings import LogSettings, RecorderSettings, TapSettings
 
 _NET_ADMIN: Final = 12
 _NET_RAW: Final = 13
@@ -31,7 +31,7 @@ OpenTap = Callable[[TapSettings], bindings.Tap]
 class Notes:
     """What was changed and what the user should know: shown at once, and kept for the manifest."""
 
-    def __init__(self, watcher: Watcher) -> None:
+    def __init__(self, watcher: LinkWatcher) -> None:
         self.kept: list[str] = []
         self._watcher = watcher
 
@@ -42,13 +42,13 @@ class Notes:
 
 def run_tap(
     settings: TapSettings,
-    watcher: Watcher,
+    watcher: LinkWatcher,
     stop: Stopper,
     *,
     manifest: Path | None = None,
     command: str = "",
     open_tap: OpenTap = bindings.open_tap,
-) -> Outcome:
+) -> LinkOutcome:
     """Bridge, copy and record until ``stop`` or the end of the duration; then restore everything.
 
     Raises
@@ -98,8 +98,13 @@ def run_tap(
 
 
 def run_log(
-    settings: LogSettings, watcher: Watcher, stop: Stopper, *, manifest: Path | None = None, command: str = ""
-) -> Outcome:
+    settings: LogSettings,
+    watcher: LinkWatcher,
+    stop: Stopper,
+    *,
+    manifest: Path | None = None,
+    command: str = "",
+) -> LinkOutcome:
     """Record an interface until ``stop`` or the end of the duration. Raises as :func:`run_tap`."""
     with understood():
         require_privileges("weir log")
@@ -120,15 +125,15 @@ def run_log(
                     )
             for change in prepare.up(changes, settings.netns, facts):
                 notes(change)
-            promiscuous = prepare.Promiscuous(settings.netns, [facts.index])
+            promiscuous = prepare.PromiscuousMode(settings.netns, [facts.index])
             try:
-                source = Source(interface=settings.interface, netns=settings.netns)
+                source = FrameSource(interface=settings.interface, netns=settings.netns)
                 comment = f"weir log of {settings.interface}"
                 recorder = Supervisor(settings.recording, source, notes, comment=comment)
                 plan = SessionPlan("log", command, {"capture": "af_packet"}, settings.duration_s, manifest)
                 try:
                     recorder.begin()
-                    session = Session(plan, watcher, recorder=recorder, notes=notes.kept)
+                    session = LinkSession(plan, watcher, recorder=recorder, notes=notes.kept)
                     session.run(stop)
                     return session.finish(lambda: _undo(changes, notes))
                 finally:
@@ -179,21 +184,23 @@ def _watch_tap(
     plan: SessionPlan,
     tap: bindings.Tap,
     notes: Notes,
-    watcher: Watcher,
+    watcher: LinkWatcher,
     stop: Stopper,
     restore: Callable[[], tuple[str, ...]],
-) -> Outcome:
+) -> LinkOutcome:
     recorder = None
     if settings.recording is not None:
         ring_fds = tuple(tap.ring_fds())
         # Without a ring, listen at one end: what arrives and what leaves there are both directions.
-        source = Source(ring_fds) if ring_fds else Source(interface=settings.a, netns=settings.netns)
+        source = (
+            FrameSource(ring_fds) if ring_fds else FrameSource(interface=settings.a, netns=settings.netns)
+        )
         comment = f"weir tap between {settings.a} and {settings.b}"
         recorder = Supervisor(settings.recording, source, notes, comment=comment)
     try:
         if recorder is not None:
             recorder.begin()
-        session = Session(plan, watcher, tap=tap, recorder=recorder, notes=notes.kept)
+        session = LinkSession(plan, watcher, tap=tap, recorder=recorder, notes=notes.kept)
         session.run(stop)
         return session.finish(restore)
     finally:
@@ -228,7 +235,7 @@ def _undo(changes: journal.Journal, notes: Notes) -> tuple[str, ...]:
     return problems
 
 
-def _outputs(recording: Recording | None, manifest: Path | None) -> dict[str, Path]:
+def _outputs(recording: RecorderSettings | None, manifest: Path | None) -> dict[str, Path]:
     """The files that will be written, by the option that names them."""
     named = {"--write": recording.path if recording else None, "--manifest": manifest}
     return {option: path for option, path in named.items() if path is not None}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from weirlab.link.account import Account
+from weirlab.link.account import FrameBalance
 
 
-def verdict(account: Account, troubles: Sequence[str] = ()) -> str:
+def verdict(account: FrameBalance, troubles: Sequence[str] = ()) -> str:
     """One sentence: is the link unharmed, and is the record complete?
 
     ``troubles`` are the current problems of the recorder.
@@ -24,7 +24,7 @@ def verdict(account: Account, troubles: Sequence[str] = ()) -> str:
     return f"{sentence[:1].upper()}{sentence[1:]}."
 
 
-def _of_the_link(account: Account) -> str:
+def _of_the_link(account: FrameBalance) -> str:
     if not account.sides:
         return ""
     lost = account.not_forwarded
@@ -43,7 +43,7 @@ def _of_the_link(account: Account) -> str:
     return f"the link loses frames: {lost:,} of {account.received:,} were not forwarded ({where}){because}"
 
 
-def _of_the_mirror(account: Account) -> str:
+def _of_the_mirror(account: FrameBalance) -> str:
     mirror = account.mirror
     if mirror is None:
         return ""
@@ -57,7 +57,7 @@ def _of_the_mirror(account: Account) -> str:
     return f"{mirror.not_sent:,} copies did not leave by {mirror.interface}{because}"
 
 
-def _of_the_record(account: Account) -> str:
+def _of_the_record(account: FrameBalance) -> str:
     if not account.recording:
         return ""
     if account.missing or account.unknown:
@@ -73,7 +73,7 @@ def _of_the_record(account: Account) -> str:
     return f"{whole}: {_frames(account.written)} written{kept}"
 
 
-def _of_missing(account: Account) -> str:
+def _of_missing(account: FrameBalance) -> str:
     places = (
         (account.ring_lost, "at the ring (the recorder, or its disk, was too slow or stalled)"),
         (account.not_written, "at the disk"),
@@ -90,13 +90,13 @@ def _of_missing(account: Account) -> str:
     )
 
 
-def _of_cuts(account: Account) -> str:
+def _of_cuts(account: FrameBalance) -> str:
     if account.cut == 0:
         return ""
     return f"only the first bytes of {_frames(account.cut)} were copied, because the link needed the CPU"
 
 
-def _of_sums(account: Account) -> str:
+def _of_sums(account: FrameBalance) -> str:
     broken = account.broken_sums() if account.finished else ()
     return "; ".join(f"counters disagree ({each.what}: {each.left:,} and {each.right:,})" for each in broken)
 

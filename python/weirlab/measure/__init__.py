@@ -4,21 +4,21 @@
 ``calibrate`` plan many, which ``sequence`` carries out and keeps.
 """
 
-from weirlab.measure.progress import OnProgress, Progress
-from weirlab.measure.sequence import Outcome
-from weirlab.measure.terms import Terms
-from weirlab.measure.trial import Entry, FailedTrial, Hooks, run_trial
-from weirlab.measure.validity import Limits, judge
+from weirlab.measure.progress import OnProgress, TrialProgress
+from weirlab.measure.sequence import SequenceOutcome
+from weirlab.measure.terms import TrialTerms
+from weirlab.measure.trial import FailedTrial, Hooks, TrialEntry, run_trial
+from weirlab.measure.validity import ValidityLimits, judge
 
 __all__ = [
-    "Entry",
     "FailedTrial",
     "Hooks",
-    "Limits",
     "OnProgress",
-    "Outcome",
-    "Progress",
-    "Terms",
+    "SequenceOutcome",
+    "TrialEntry",
+    "TrialProgress",
+    "TrialTerms",
+    "ValidityLimits",
     "judge",
     "run_trial",
 ]

@@ -18,10 +18,10 @@ from weirlab.base.documents import Measured, Unlimited, document_of
 from weirlab.base.errors import StoreError, TrialError
 from weirlab.lab.base import TestBed
 from weirlab.measure import sequence
-from weirlab.measure.progress import Meter, OnProgress, trial_s
+from weirlab.measure.progress import OnProgress, ProgressMeter, trial_s
 from weirlab.measure.scouting import MAX_RATE
 from weirlab.measure.sequence import Part
-from weirlab.measure.terms import SINGLE, Terms
+from weirlab.measure.terms import SINGLE, TrialTerms
 from weirlab.measure.trial import Hooks
 from weirlab.records import TrialRecord, TrialSpec
 from weirlab.store import RunWriter, Store
@@ -135,7 +135,7 @@ class Calibration:
 
 
 @dataclass(frozen=True)
-class Plan:
+class CalibrationPlan:
     """The trials of a calibration."""
 
     rates: Sequence[Rate] = RATES
@@ -151,7 +151,7 @@ class Plan:
         return [TrialSpec(load, label=KIND) for _ in range(self.repetitions) for load in loads]
 
 
-USUAL_PLAN: Final = Plan()
+USUAL_PLAN: Final = CalibrationPlan()
 
 
 def calibrate(
@@ -159,8 +159,8 @@ def calibrate(
     writer: RunWriter,
     on_progress: OnProgress | None = None,
     *,
-    plan: Plan = USUAL_PLAN,
-    terms: Terms = SINGLE,
+    plan: CalibrationPlan = USUAL_PLAN,
+    terms: TrialTerms = SINGLE,
 ) -> Calibration:
     """Measure the tool's own error over ``bed``, a plain pair of interfaces, into the run of ``writer``.
 
@@ -174,7 +174,7 @@ def calibrate(
     specs = plan.specs()
     paced = [spec for spec in specs if spec.traffic.rate.unit != "max"]
     unpaced = [spec for spec in specs if spec.traffic.rate.unit == "max"]
-    meter = Meter(map(trial_s, specs), terms.clocks.seconds, on_progress)
+    meter = ProgressMeter(map(trial_s, specs), terms.clocks.seconds, on_progress)
     records: list[TrialRecord] = []
     # At full speed the receiver's own limit shows; that is no reason to repeat the trial.
     any_drops = replace(terms.limits, receiver_drops=sys.maxsize)

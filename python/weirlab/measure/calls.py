@@ -7,8 +7,8 @@ from typing import Final
 
 from weirlab.base.errors import InputError
 from weirlab.lab.base import TestBed
-from weirlab.measure.terms import SINGLE, Terms
-from weirlab.measure.trial import NOBODY, Entry, Hooks, run_trial
+from weirlab.measure.terms import SINGLE, TrialTerms
+from weirlab.measure.trial import NOBODY, Hooks, TrialEntry, run_trial
 from weirlab.quality.assess import call_table
 from weirlab.quality.jitterbuffer import USUAL, Buffers
 from weirlab.records import TrialRecord, TrialSpec
@@ -17,7 +17,7 @@ ROLE: Final = "calls"
 
 
 @dataclass(frozen=True)
-class Hearing:
+class CallAssessment:
     """The telephones, and whether their packets are kept."""
 
     buffers: Buffers = USUAL
@@ -26,16 +26,16 @@ class Hearing:
     """Whether the records keep the log of all packets (24 bytes each) in ``result.packets``."""
 
 
-HEARING: Final = Hearing()
+HEARING: Final = CallAssessment()
 
 
 def run_calls(
     bed: TestBed,
     spec: TrialSpec,
-    entry: Entry,
-    hearing: Hearing = HEARING,
+    entry: TrialEntry,
+    hearing: CallAssessment = HEARING,
     *,
-    terms: Terms = SINGLE,
+    terms: TrialTerms = SINGLE,
     hooks: Hooks = NOBODY,
     set_rules: bool = True,
 ) -> list[TrialRecord]:
@@ -67,7 +67,7 @@ def run_calls(
     )
 
 
-def heard(record: TrialRecord, hearing: Hearing = HEARING) -> TrialRecord:
+def heard(record: TrialRecord, hearing: CallAssessment = HEARING) -> TrialRecord:
     """``record`` with the table of its calls, and without the log of its packets unless it is to be kept."""
     result, calls = record.result, record.spec.traffic.calls
     if result.packets is None or calls is None:

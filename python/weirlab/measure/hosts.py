@@ -13,7 +13,7 @@ from weirlab.store import states
 _LOOK_EVERY_S: Final = 0.2
 
 
-class Patience:
+class RetryBudget:
     """Time that may be spent on waiting and repeating; ``clock`` and ``sleep`` in s.
 
     ``run_left_s`` returns how long the run may still take, which is never exceeded.

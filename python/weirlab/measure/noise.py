@@ -20,7 +20,7 @@ from weirlab.base.quantities import percent
 from weirlab.lab.cores import Cores
 from weirlab.lab.finding import Finding
 from weirlab.lab.host import HostReader
-from weirlab.measure.validity import CAREFUL_LIMITS, Limits
+from weirlab.measure.validity import CAREFUL_LIMITS, ValidityLimits
 from weirlab.measure.verdict import Word, word
 from weirlab.measure.windows import CATCH_UP, TOLERANCE
 from weirlab.records import U64
@@ -45,7 +45,7 @@ _ROLES: Final = {"sender": "sender's CPU", "dut": "device's CPU"}
 
 
 @dataclass(frozen=True)
-class Stretch:
+class CpuGaps:
     """The gaps of one CPU between two times, CLOCK_MONOTONIC ns; arrays of shape (gaps,), in order."""
 
     start_ns: int
@@ -88,14 +88,14 @@ def listen(cores: Cores, sleep: Callable[[float], object] = time.sleep) -> Noise
     from weirlab import _engine
 
     roles = {"sender": cores.sender, "dut": cores.dut}
-    heard: dict[str, list[Stretch]] = {role: [] for role in roles}
+    heard: dict[str, list[CpuGaps]] = {role: [] for role in roles}
     host = HostReader(roles)
     before = host.sample()
     for _ in range(STRETCHES):
         raw = _engine.listen([cores.sender], [cores.dut], STRETCH_S, THRESHOLD_NS)
         for role, told in zip(roles, raw, strict=True):
             told.pop("cpu")
-            heard[role].append(Stretch(**told))
+            heard[role].append(CpuGaps(**told))
         sleep(PAUSE_S)
     after = host.sample()
     wall_s = after.wall_s - before.wall_s
@@ -107,9 +107,9 @@ def listen(cores: Cores, sleep: Callable[[float], object] = time.sleep) -> Noise
 
 
 def summarize(
-    heard: Mapping[str, Sequence[Stretch]],
+    heard: Mapping[str, Sequence[CpuGaps]],
     stolen_ratio: Mapping[str, float],
-    limits: Limits = CAREFUL_LIMITS,
+    limits: ValidityLimits = CAREFUL_LIMITS,
     trial_s: float = TRIAL_S,
 ) -> Noise:
     """What stretches of both CPUs, one after the other and in parallel, say of trials to come."""
@@ -172,7 +172,7 @@ def _remedy(noise: Noise) -> str:
 
 
 def _undisturbed(
-    sender: Stretch, dut: Stretch, limits: Limits, trial_s: float
+    sender: CpuGaps, dut: CpuGaps, limits: ValidityLimits, trial_s: float
 ) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """Whether enough of a trial that begins at each bin would count; it has bins of the usual width."""
     first, last = max(sender.start_ns, dut.start_ns), min(sender.end_ns, dut.end_ns)
@@ -187,7 +187,7 @@ def _undisturbed(
 
 
 def _touched(
-    stretch: Stretch, first_ns: int, n_bins: int, least_ns: float, after_ns: float
+    stretch: CpuGaps, first_ns: int, n_bins: int, least_ns: float, after_ns: float
 ) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """Which bins are spoiled by gaps of at least ``least_ns`` and for ``after_ns`` after them."""
     touched = np.zeros(n_bins, np.bool_)

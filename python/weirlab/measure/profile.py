@@ -15,14 +15,14 @@ from typing import Final, TypeVar
 from weirlab.base.errors import InputError
 from weirlab.lab.base import TestBed
 from weirlab.measure import sequence
-from weirlab.measure.attempts import Share, share
+from weirlab.measure.attempts import ValidShare, share
 from weirlab.measure.plan.extras import extra_specs
 from weirlab.measure.plan.grid import Extras, Profile, quick
 from weirlab.measure.plan.loads import SENDER_RESERVE, load_or_max, nearest, rounded
-from weirlab.measure.progress import Meter, OnProgress, trial_s
-from weirlab.measure.scouting import Scouted, Scouting, scout, scout_into, scout_specs
-from weirlab.measure.sequence import Outcome, Part
-from weirlab.measure.terms import USUAL, Terms
+from weirlab.measure.progress import OnProgress, ProgressMeter, trial_s
+from weirlab.measure.scouting import ScoutPoint, ScoutResult, scout, scout_into, scout_specs
+from weirlab.measure.sequence import Part, SequenceOutcome
+from weirlab.measure.terms import USUAL, TrialTerms
 from weirlab.records import SIMULATION, RuleSetup, TrialSpec
 from weirlab.store import RunWriter
 from weirlab.traffic.load import describe_rate
@@ -33,8 +33,8 @@ __all__ = [
     "SENDER_RESERVE",
     "Extras",
     "Profile",
-    "Scouted",
-    "Scouting",
+    "ScoutPoint",
+    "ScoutResult",
     "load_or_max",
     "measure",
     "plan",
@@ -61,14 +61,14 @@ REPEATED: Final = 1 / share.USUAL
 T = TypeVar("T")
 
 
-def plan(profile: Profile, scouted: Scouting | Iterable[Scouted]) -> list[TrialSpec]:
+def plan(profile: Profile, scouted: ScoutResult | Iterable[ScoutPoint]) -> list[TrialSpec]:
     """The trials of ``profile``, repetition after repetition; the same arguments give the same list.
 
     Each repetition is shuffled where rules are set fast (``FAST_RULES_S``). Otherwise it goes
     through the rule setups in an order of its own, with loads and sizes shuffled inside, so that
     setting rules does not dominate.
     """
-    scouting = scouted if isinstance(scouted, Scouting) else Scouting(tuple(scouted))
+    scouting = scouted if isinstance(scouted, ScoutResult) else ScoutResult(tuple(scouted))
     rounds = [
         [
             *(spec for point in scouting.points for spec in _point_specs(profile, point, repetition)),
@@ -108,7 +108,7 @@ def loads_at(profile: Profile, position: int, sizes: SizeMix) -> tuple[float, ..
     return tuple(sorted(taken))
 
 
-def _point_specs(profile: Profile, point: Scouted, repetition: int) -> list[TrialSpec]:
+def _point_specs(profile: Profile, point: ScoutPoint, repetition: int) -> list[TrialSpec]:
     limit_pps = min(profile.paced_limit_pps, SENDER_RESERVE * point.sender_pps)
     rates = load_or_max(loads_at(profile, point.position, point.sizes), point.forwarding_pps, limit_pps)
     return [
@@ -133,7 +133,7 @@ def _point_specs(profile: Profile, point: Scouted, repetition: int) -> list[Tria
 def expected(profile: Profile) -> list[TrialSpec]:
     """Trials like those of ``profile``, scouting included, before it is known what the device can do."""
     scouts = scout_specs(profile)
-    points = (Scouted(spec.rules.position, spec.traffic.sizes, 1e5, 1e9) for spec in scouts)
+    points = (ScoutPoint(spec.rules.position, spec.traffic.sizes, 1e5, 1e9) for spec in scouts)
     return [*scouts, *plan(profile, points)]
 
 
@@ -146,11 +146,11 @@ def run(
     bed: TestBed,
     specs: Sequence[TrialSpec] | None,
     writer: RunWriter,
-    told: Meter | OnProgress | None = None,
+    told: ProgressMeter | OnProgress | None = None,
     *,
     first_index: int = 0,
-    terms: Terms = USUAL,
-) -> Outcome:
+    terms: TrialTerms = USUAL,
+) -> SequenceOutcome:
     """Measure ``specs`` (None: those kept in the run); see :func:`weirlab.measure.sequence.run`."""
     return sequence.run(bed, specs, writer, Part("profile", PLAN, first_index), told, terms=terms)
 
@@ -161,8 +161,8 @@ def measure(
     writer: RunWriter,
     on_progress: OnProgress | None = None,
     *,
-    terms: Terms = USUAL,
-) -> Outcome:
+    terms: TrialTerms = USUAL,
+) -> SequenceOutcome:
     """Scout, plan and run ``profile``, or go on where an interrupted run stopped.
 
     Profile, scouting and plan are kept in the run. When resuming, ``profile`` may be None;
@@ -172,7 +172,7 @@ def measure(
     begun_s = clock()
     profile = settled(PROFILE, Profile, profile, writer, "profile")
     scouts = scout_specs(profile)
-    meter = Meter(
+    meter = ProgressMeter(
         map(trial_s, expected(profile)),
         clock,
         on_progress,
@@ -188,12 +188,12 @@ def measure(
     outcome = run(bed, planned, writer, meter, first_index=len(scouts), terms=terms)
     made = sum(writer.attempts.values()) - before
     invalid = tuple(index for index in range(len(scouts)) if index not in writer.done) + outcome.invalid
-    return Outcome(len(scouts) + outcome.trials, made, invalid, clock() - begun_s, outcome.stopped)
+    return SequenceOutcome(len(scouts) + outcome.trials, made, invalid, clock() - begun_s, outcome.stopped)
 
 
-def usual_share(bed: TestBed) -> Share:
+def usual_share(bed: TestBed) -> ValidShare:
     """The share assumed before the first trial on ``bed``: nothing disturbs a simulated device."""
-    return Share(1.0 if bed.lab == SIMULATION else share.USUAL)
+    return ValidShare(1.0 if bed.lab == SIMULATION else share.USUAL)
 
 
 def settled(name: str, kind: type[T], wanted: T | None, writer: RunWriter, what: str) -> T:
@@ -216,7 +216,7 @@ def settled(name: str, kind: type[T], wanted: T | None, writer: RunWriter, what:
     return wanted
 
 
-def _summary(scouting: Scouting) -> str:
+def _summary(scouting: ScoutResult) -> str:
     told = (
         f"position {point.position}, {describe(point.sizes)}: "
         f"{'' if point.overloaded else 'more than '}{describe_rate(Rate(rounded(point.forwarding_pps)))}"

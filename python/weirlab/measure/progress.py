@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from weirlab.measure.attempts.budget import Budget
-from weirlab.measure.attempts.share import HALF_LIFE, Share, attempts_per_trial
+from weirlab.measure.attempts.share import HALF_LIFE, ValidShare, attempts_per_trial
 from weirlab.records import TrialRecord, TrialSpec
 
 OVERHEAD_S: Final = 0.2
@@ -15,7 +15,7 @@ OVERHEAD_S: Final = 0.2
 
 
 @dataclass(frozen=True)
-class Progress:
+class TrialProgress:
     """``done`` of ``total`` trials are over; ``last`` is the newest attempt, if any.
 
     The rest takes ``left_s``, with 90 % certainty from ``soonest_s`` to ``latest_s``.
@@ -31,7 +31,7 @@ class Progress:
     latest_s: float
 
 
-OnProgress = Callable[[Progress], object]
+OnProgress = Callable[[TrialProgress], object]
 
 
 def trial_s(spec: TrialSpec) -> float:
@@ -44,7 +44,7 @@ def estimate_s(specs: Iterable[TrialSpec]) -> float:
     return sum(trial_s(spec) for spec in specs)
 
 
-class Pace:
+class AttemptPace:
     """Wall time of attempts, learned from those made; recent ones weigh more.
 
     An attempt takes as long as its traffic plus an overhead. If it takes less, as on a simulated device,
@@ -77,7 +77,7 @@ def _traffic_s(expected_s: float, attempts: float) -> float:
     return max(expected_s - attempts * OVERHEAD_S, 0.0)
 
 
-class Meter:
+class ProgressMeter:
     """Counts trials and reports to ``told``; ``clock`` gives seconds, as ``time.monotonic`` does.
 
     The time left is estimated from the time that an attempt takes and the ``share`` of attempts that count.
@@ -90,12 +90,12 @@ class Meter:
         clock: Callable[[], float],
         told: OnProgress | None,
         *,
-        share: Share | None = None,
+        share: ValidShare | None = None,
         budget: Budget | None = None,
         max_attempts: int | None = None,
     ) -> None:
-        self.share = share or Share()
-        self.pace = Pace()
+        self.share = share or ValidShare()
+        self.pace = AttemptPace()
         self._budget = budget
         self._max_attempts = max_attempts
         self._rest_s: list[float] = []
@@ -125,7 +125,7 @@ class Meter:
         soonest_s, left_s, latest_s = self._left_s()
         elapsed_s = self._clock() - self._start_s
         total = self._done + len(self._rest_s)
-        self._told(Progress(self._done, total, elapsed_s, left_s, last, text, soonest_s, latest_s))
+        self._told(TrialProgress(self._done, total, elapsed_s, left_s, last, text, soonest_s, latest_s))
 
     def learn(self, expected_s: float, attempts: Sequence[bool]) -> None:
         """Record attempts, valid or not, at a trial of ``expected_s``, which took the time since the last."""

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Final
 
 from weirlab.base.errors import InputError
 from weirlab.lab.base import TestBed
-from weirlab.measure.progress import Meter, trial_s
+from weirlab.measure.progress import ProgressMeter, trial_s
 from weirlab.measure.sequence import describe_spec
-from weirlab.measure.terms import USUAL, Terms
-from weirlab.measure.trial import LIGHTEST_PPS, Entry, FailedTrial, Hooks, run_trial
+from weirlab.measure.terms import USUAL, TrialTerms
+from weirlab.measure.trial import LIGHTEST_PPS, FailedTrial, Hooks, TrialEntry, run_trial
 from weirlab.records import RuleSetup, TrialRecord, TrialSpec
 from weirlab.store import RunWriter
 from weirlab.traffic.sizes import SizeMix, mean_bytes
@@ -31,7 +31,7 @@ OVERLOAD_LOSS: Final = 0.05
 
 
 @dataclass(frozen=True)
-class Scouted:
+class ScoutPoint:
     """What a device forwards in overload, and the highest rate of the sender."""
 
     position: int
@@ -46,11 +46,11 @@ class Scouted:
 
 
 @dataclass(frozen=True)
-class Scouting:
+class ScoutResult:
     """All points scouted, and how long setting the rules took (median, s)."""
 
     set_rules_s: float = field(default=0.0, kw_only=True)
-    points: tuple[Scouted, ...]
+    points: tuple[ScoutPoint, ...]
 
     def forwarding_pps(self, position: float, frame_bytes: float) -> float:
         """As scouted at exactly this point; raises ``InputError`` for another one."""
@@ -60,7 +60,7 @@ class Scouting:
         raise InputError(f"position {position:g} with frames of {frame_bytes:g} B was not scouted")
 
 
-NOTHING_YET: Final = Scouting(())
+NOTHING_YET: Final = ScoutResult(())
 
 SCOUTING: Final = "scouting"
 """Name under which a run keeps what was scouted."""
@@ -88,24 +88,29 @@ def scout_specs(profile: Profile) -> list[TrialSpec]:
 
 
 @dataclass(frozen=True)
-class Log:
+class ScoutLog:
     """Where the results of scouting are kept, and what an earlier session found."""
 
     run_id: str = ""
-    known: Scouting = NOTHING_YET
+    known: ScoutResult = NOTHING_YET
     """In the order of :func:`scout_specs`. These points are not scouted again."""
     first_attempt: Callable[[int], int] = lambda index: 1
     on_record: Callable[[TrialRecord], object] | None = None
-    on_point: Callable[[Scouting], object] | None = None
+    on_point: Callable[[ScoutResult], object] | None = None
     """Called after each point with all points so far."""
 
 
-NOWHERE: Final = Log()
+NOWHERE: Final = ScoutLog()
 
 
 def scout(
-    bed: TestBed, profile: Profile, log: Log = NOWHERE, *, meter: Meter | None = None, terms: Terms = USUAL
-) -> Scouting:
+    bed: TestBed,
+    profile: Profile,
+    log: ScoutLog = NOWHERE,
+    *,
+    meter: ProgressMeter | None = None,
+    terms: TrialTerms = USUAL,
+) -> ScoutResult:
     """Find the forwarding rate in overload for every size and position of ``profile``.
 
     Every trial has the index of its point and the role ``profile``: it shows the device
@@ -137,7 +142,7 @@ def scout(
             return run_trial(
                 bed,
                 spec,
-                Entry(log.run_id, index, "profile", log.first_attempt(index)),
+                TrialEntry(log.run_id, index, "profile", log.first_attempt(index)),
                 terms=terms,
                 hooks=Hooks(on_record=log.on_record),
                 set_rules=False,
@@ -146,8 +151,8 @@ def scout(
         records = attempts(spec)
         best = max((record.result for record in records), key=lambda result: result.forwarding_pps)
         forwarding_pps = best.forwarding_pps or _highest(attempts, spec, best.achieved_pps)
-        points.append(Scouted(spec.rules.position, spec.traffic.sizes, forwarding_pps, best.achieved_pps))
-        scouting = Scouting(
+        points.append(ScoutPoint(spec.rules.position, spec.traffic.sizes, forwarding_pps, best.achieved_pps))
+        scouting = ScoutResult(
             tuple(points), set_rules_s=statistics.median(took_s) if took_s else known.set_rules_s
         )
         if log.on_point is not None:
@@ -188,9 +193,11 @@ def _highest(attempts: Callable[[TrialSpec], list[TrialRecord]], spec: TrialSpec
     return max(found.values())
 
 
-def scout_into(bed: TestBed, profile: Profile, writer: RunWriter, *, meter: Meter, terms: Terms) -> Scouting:
+def scout_into(
+    bed: TestBed, profile: Profile, writer: RunWriter, *, meter: ProgressMeter, terms: TrialTerms
+) -> ScoutResult:
     """As :func:`scout`, but every attempt and point is kept in the run, and what is there is not repeated."""
-    log = Log(
+    log = ScoutLog(
         writer.run_id,
         _kept(writer, scout_specs(profile)),
         first_attempt=lambda index: writer.attempts.get(index, 0) + 1,
@@ -200,9 +207,9 @@ def scout_into(bed: TestBed, profile: Profile, writer: RunWriter, *, meter: Mete
     return scout(bed, profile, log, meter=meter, terms=terms)
 
 
-def _kept(writer: RunWriter, specs: Sequence[TrialSpec]) -> Scouting:
+def _kept(writer: RunWriter, specs: Sequence[TrialSpec]) -> ScoutResult:
     """The points in the run, and those of which an interrupted session left only a valid attempt."""
-    known = writer.run.get_json(SCOUTING, Scouting) if writer.has(SCOUTING) else NOTHING_YET
+    known = writer.run.get_json(SCOUTING, ScoutResult) if writer.has(SCOUTING) else NOTHING_YET
     points = list(known.points)
     trials = writer.run.trials()
     while len(points) < len(specs) and len(points) in writer.done:
@@ -212,6 +219,6 @@ def _kept(writer: RunWriter, specs: Sequence[TrialSpec]) -> Scouting:
         if not best["forwarding_pps"]:
             break
         points.append(
-            Scouted(spec.rules.position, spec.traffic.sizes, best["forwarding_pps"], best["achieved_pps"])
+            ScoutPoint(spec.rules.position, spec.traffic.sizes, best["forwarding_pps"], best["achieved_pps"])
         )
-    return Scouting(tuple(points), set_rules_s=known.set_rules_s)
+    return ScoutResult(tuple(points), set_rules_s=known.set_rules_s)

@@ -9,12 +9,12 @@ from typing import Any, Literal
 
 from weirlab.base.errors import InputError, StoreError
 from weirlab.lab.base import TestBed
-from weirlab.measure.attempts import Queue
+from weirlab.measure.attempts import TrialQueue
 from weirlab.measure.attempts.queue import VISIT
-from weirlab.measure.hosts import Patience
-from weirlab.measure.progress import Meter, OnProgress, trial_s
-from weirlab.measure.terms import USUAL, Terms
-from weirlab.measure.trial import NOBODY, Entry, Hooks, Role, run_trial
+from weirlab.measure.hosts import RetryBudget
+from weirlab.measure.progress import OnProgress, ProgressMeter, trial_s
+from weirlab.measure.terms import USUAL, TrialTerms
+from weirlab.measure.trial import NOBODY, Hooks, Role, TrialEntry, run_trial
 from weirlab.records import RuleSetup, TrialRecord, TrialSpec
 from weirlab.store import Run, RunWriter, states
 from weirlab.store.codec import spec_from_json, spec_to_json
@@ -27,7 +27,7 @@ Stopped = Literal["", "time", "noise"]
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SequenceOutcome:
     """The outcome of a sequence."""
 
     trials: int
@@ -87,11 +87,11 @@ def run(
     specs: Sequence[TrialSpec] | None,
     writer: RunWriter,
     part: Part,
-    told: Meter | OnProgress | None = None,
+    told: ProgressMeter | OnProgress | None = None,
     *,
-    terms: Terms = USUAL,
+    terms: TrialTerms = USUAL,
     hooks: Hooks = NOBODY,
-) -> Outcome:
+) -> SequenceOutcome:
     """Carry out ``specs``, leaving out those with a valid attempt in the run.
 
     The order is that of :class:`~weirlab.measure.attempts.Queue`: every setting once before any twice, and
@@ -121,11 +121,11 @@ def run(
         plan = TrialPlan(tuple(specs), part.first_index)
         keep_plan(writer, plan_name, plan)
     max_attempts = terms.attempts if budget is None else terms.max_attempts
-    if isinstance(told, Meter):
+    if isinstance(told, ProgressMeter):
         meter = told
     else:
         expected_s = map(trial_s, plan.specs)
-        meter = Meter(expected_s, clocks.seconds, told, budget=budget, max_attempts=max_attempts)
+        meter = ProgressMeter(expected_s, clocks.seconds, told, budget=budget, max_attempts=max_attempts)
     start_s = clocks.seconds()
     attempts = 0
 
@@ -150,7 +150,7 @@ def run(
         records = run_trial(
             bed,
             spec,
-            Entry(writer.run_id, index, part.role, writer.attempts.get(index, 0) + 1),
+            TrialEntry(writer.run_id, index, part.role, writer.attempts.get(index, 0) + 1),
             terms=replace(terms, max_attempts=most),
             hooks=Hooks(
                 on_attempt=lambda _, last: meter.tell(again(spec, last)) if last else None,
@@ -172,7 +172,7 @@ def run(
         each_s = meter.pace.attempts_s(1, trial_s(spec))
         return VISIT if left_s() >= VISIT * each_s else int(left_s() >= each_s)
 
-    patience_left = Patience(
+    patience_left = RetryBudget(
         terms.patience * sum(map(trial_s, plan.specs)), clocks.seconds, clocks.sleep, left_s
     )
     everything = range(len(plan.specs))
@@ -181,7 +181,7 @@ def run(
     done = {index - plan.first_index for index in writer.done.difference(missing)}.intersection(everything)
     for _ in done:
         meter.skip()
-    queue = Queue(plan.specs, done, meter.share, trial_s, max_attempts)
+    queue = TrialQueue(plan.specs, done, meter.share, trial_s, max_attempts)
     stopped: Stopped = ""
     while (place := queue.next(scarce=meter.rest_s() > left_s())) is not None:
         spec = plan.specs[place]
@@ -215,7 +215,7 @@ def run(
                 last = do(index - plan.first_index, most)[-1]
                 meter.tell(f"again: {describe_spec(spec)}", last)
         missing = _missing(writer, plan)
-    return Outcome(len(plan.specs), attempts, missing, clocks.seconds() - start_s, stopped)
+    return SequenceOutcome(len(plan.specs), attempts, missing, clocks.seconds() - start_s, stopped)
 
 
 def _missing(writer: RunWriter, plan: TrialPlan) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Final
 
 from weirlab.measure.attempts import Budget
-from weirlab.measure.validity import CAREFUL_LIMITS, DEFAULT_LIMITS, Limits
+from weirlab.measure.validity import CAREFUL_LIMITS, DEFAULT_LIMITS, ValidityLimits
 from weirlab.store.catalogue import utc_now
 
 MAX_ATTEMPTS: Final = 3
@@ -19,7 +19,7 @@ PATIENCE: Final = 0.4
 
 
 @dataclass(frozen=True)
-class Clocks:
+class TrialClocks:
     """The clocks that trials use; tests bring their own."""
 
     seconds: Callable[[], float] = time.monotonic
@@ -28,10 +28,10 @@ class Clocks:
 
 
 @dataclass(frozen=True)
-class Terms:
+class TrialTerms:
     """The rules that hold for every trial of a plan."""
 
-    limits: Limits = CAREFUL_LIMITS
+    limits: ValidityLimits = CAREFUL_LIMITS
     """What the host may do before an attempt is spoiled."""
     max_attempts: int | None = MAX_ATTEMPTS
     """Per trial. None: as many as chance explains, until the ``budget`` is used up."""
@@ -39,7 +39,7 @@ class Terms:
     """Wall time for all trials together."""
     patience: float = PATIENCE
     """Share of the planned time that may be spent waiting for a host that changes its state."""
-    clocks: Clocks = Clocks()
+    clocks: TrialClocks = TrialClocks()
 
     @property
     def attempts(self) -> int:
@@ -47,8 +47,8 @@ class Terms:
         return MAX_ATTEMPTS if self.max_attempts is None else self.max_attempts
 
 
-USUAL: Final = Terms()
+USUAL: Final = TrialTerms()
 """For trials that models are fitted to."""
 
-SINGLE: Final = Terms(DEFAULT_LIMITS)
+SINGLE: Final = TrialTerms(DEFAULT_LIMITS)
 """For a trial by itself."""

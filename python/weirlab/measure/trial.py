@@ -10,8 +10,8 @@ from typing import Any, Final, Literal
 
 from weirlab.base.errors import TrialError
 from weirlab.base.interrupts import shielded
-from weirlab.lab.base import Aiming, Settling, TestBed
-from weirlab.measure.terms import SINGLE, Terms
+from weirlab.lab.base import AimingBed, SettlingBed, TestBed
+from weirlab.measure.terms import SINGLE, TrialTerms
 from weirlab.measure.validity import sift
 from weirlab.records import EngineResult, HostSample, TrialRecord, TrialSpec, device_in_words
 from weirlab.traffic.calls.schedule import traffic_of
@@ -43,7 +43,7 @@ class FailedTrial(TrialError):
 
 
 @dataclass(frozen=True)
-class Entry:
+class TrialEntry:
     """Where a run keeps the attempts at a trial."""
 
     run_id: str
@@ -71,9 +71,9 @@ NOBODY: Final = Hooks()
 def run_trial(
     bed: TestBed,
     spec: TrialSpec,
-    entry: Entry,
+    entry: TrialEntry,
     *,
-    terms: Terms = SINGLE,
+    terms: TrialTerms = SINGLE,
     hooks: Hooks = NOBODY,
     set_rules: bool = True,
     require_valid: bool = False,
@@ -126,7 +126,7 @@ def run_trial(
         record = keep(_attempt(bed, spec, entry, attempt, terms, None if first else works))
         if record.valid:
             return records
-    dropping = isinstance(bed, Aiming) and bed.drops
+    dropping = isinstance(bed, AimingBed) and bed.drops
     if not dropping and all(record.result.sent > 0 and record.result.received == 0 for record in records):
         raise FailedTrial(_nothing_forwarded(records), records)
     if require_valid:
@@ -137,14 +137,14 @@ def run_trial(
 def _attempt(
     bed: TestBed,
     spec: TrialSpec,
-    entry: Entry,
+    entry: TrialEntry,
     attempt: int,
-    terms: Terms,
+    terms: TrialTerms,
     works: Callable[[], bool] | None,
 ) -> TrialRecord:
     """One attempt; ``works`` tries whether the device forwards anything at a lower load, should nothing
     arrive."""
-    if isinstance(bed, Settling):
+    if isinstance(bed, SettlingBed):
         bed.settle()
     started_at = terms.clocks.now().isoformat(timespec="milliseconds")
     offered = offered_pps(spec.traffic)
@@ -154,7 +154,7 @@ def _attempt(
     result = bed.run(spec.traffic)
     host = _spent(host_before, bed.host())
     counters = _difference(counters_before, bed.counters())
-    aiming = bed if isinstance(bed, Aiming) else None
+    aiming = bed if isinstance(bed, AimingBed) else None
     drops = aiming is not None and aiming.drops
     sifted = sift(
         result,
@@ -186,7 +186,7 @@ def _attempt(
     )
 
 
-def _dropped_pps(bed: Aiming, counters: Mapping[str, int], result: EngineResult) -> float | None:
+def _dropped_pps(bed: AimingBed, counters: Mapping[str, int], result: EngineResult) -> float | None:
     """The rate at which the rule dropped packets that they were to meet."""
     dropped, sent = bed.dropped(counters), result.sent + result.sent_warmup
     return None if dropped is None or not sent else min(dropped / sent, 1.0) * result.achieved_pps
@@ -197,7 +197,7 @@ def _forwards_less(bed: TestBed, traffic: Traffic) -> bool:
     lighter = _lighter(traffic)
     if lighter is None:
         return False
-    if isinstance(bed, Settling):
+    if isinstance(bed, SettlingBed):
         bed.settle()
     return bed.run(lighter).received > 0
 

@@ -15,13 +15,13 @@ import numpy as np
 
 from weirlab.base.quantities import duration, percent
 from weirlab.measure import windows
-from weirlab.records import SLOWEST_UNPACED_PPS, Disturbed, EngineResult, HostSample, Series
+from weirlab.records import SLOWEST_UNPACED_PPS, EngineResult, HostSample, Series, WholeTrialResult
 
 ROLES: Final = ("sender", "dut")
 
 
 @dataclass(frozen=True)
-class Limits:
+class ValidityLimits:
     """The limits beyond which the host has spoiled a trial."""
 
     steal_ratio: float = 0.01
@@ -82,21 +82,21 @@ class Limits:
     trial that reports loss. In a trial without loss they cannot have been probes."""
 
 
-DEFAULT_LIMITS: Final = Limits()
+DEFAULT_LIMITS: Final = ValidityLimits()
 
-CAREFUL_LIMITS: Final = Limits(wait_ratio=0.001)
+CAREFUL_LIMITS: Final = ValidityLimits(wait_ratio=0.001)
 """For trials that a model is fitted to or checked against: below the threshold a wait of one
 millisecond in a trial of a third of a second doubles the mean delay."""
 
 
 @dataclass(frozen=True)
-class Sifted:
+class CleanResult:
     """A result without what the host disturbed, as far as that is known, and the reasons against it."""
 
     result: EngineResult
     invalid: tuple[str, ...]
     """Reasons; empty for a valid trial."""
-    disturbed: Disturbed | None = None
+    disturbed: WholeTrialResult | None = None
     """The result with the bins that were left out, if any were."""
 
 
@@ -104,16 +104,16 @@ def sift(
     result: EngineResult,
     host: HostSample,
     offered_pps: float,
-    limits: Limits = DEFAULT_LIMITS,
+    limits: ValidityLimits = DEFAULT_LIMITS,
     *,
     counters: Mapping[str, int] | None = None,
     regular: bool = True,
     works: bool = False,
-) -> Sifted:
+) -> CleanResult:
     """Leave out what the host disturbed and judge the rest, if that is known bin by bin; otherwise judge
     the whole trial. Parameters as of :func:`judge`; an invalid trial is kept as it was."""
     if not _is_windowed(result, host):
-        return Sifted(
+        return CleanResult(
             result,
             judge(result, host, offered_pps, limits, counters=counters, regular=regular, works=works),
         )
@@ -128,15 +128,15 @@ def sift(
         *_dropped(rest, host, counters or {}, limits),
     )
     if reasons or not rest.left_out:
-        return Sifted(result, reasons)
-    return Sifted(rest, (), windows.summary(result))
+        return CleanResult(result, reasons)
+    return CleanResult(rest, (), windows.summary(result))
 
 
 def judge(
     result: EngineResult,
     host: HostSample,
     offered_pps: float,
-    limits: Limits = DEFAULT_LIMITS,
+    limits: ValidityLimits = DEFAULT_LIMITS,
     *,
     counters: Mapping[str, int] | None = None,
     regular: bool = True,
@@ -174,7 +174,7 @@ def _is_windowed(result: EngineResult, host: HostSample) -> bool:
     return looked and host.management_s is None and result.packets is None
 
 
-def _too_much_left_out(result: EngineResult, limits: Limits) -> Iterator[str]:
+def _too_much_left_out(result: EngineResult, limits: ValidityLimits) -> Iterator[str]:
     length_s = (result.record_end_ns - result.record_start_ns) / 1e9
     if result.left_out_s > limits.left_out_ratio * length_s:
         most = max(result.left_out, key=lambda span: span.end_ns - span.begin_ns)
@@ -184,7 +184,7 @@ def _too_much_left_out(result: EngineResult, limits: Limits) -> Iterator[str]:
         )
 
 
-def stalls(series: Series, limits: Limits = DEFAULT_LIMITS) -> int:
+def stalls(series: Series, limits: ValidityLimits = DEFAULT_LIMITS) -> int:
     """Number of bins that stick out as if a CPU had been away; 0 if most bins do."""
     used = series.sent > 0
     bins = int(used.sum())
@@ -209,7 +209,7 @@ def _nothing(result: EngineResult, works: bool) -> Iterator[str]:
         yield "nothing arrived at the receiver"
 
 
-def _stolen(result: EngineResult, host: HostSample, limits: Limits) -> Iterator[str]:
+def _stolen(result: EngineResult, host: HostSample, limits: ValidityLimits) -> Iterator[str]:
     limit_s = max(limits.steal_ratio * host.wall_s, limits.steal_ticks * limits.tick_s)
     for role in ROLES:
         stolen_s = host.cpu_s.get(role, {}).get("steal", 0.0)
@@ -223,7 +223,7 @@ def _stolen(result: EngineResult, host: HostSample, limits: Limits) -> Iterator[
             yield f"{told}, and {found} of {len(result.series.sent)} bins show a stall"
 
 
-def _waited(result: EngineResult, host: HostSample, limits: Limits) -> Iterator[str]:
+def _waited(result: EngineResult, host: HostSample, limits: ValidityLimits) -> Iterator[str]:
     """Waiting that a management session cannot account for.
 
     While a session is open, its work belongs to the device: the device waits for it at most
@@ -240,7 +240,7 @@ def _waited(result: EngineResult, host: HostSample, limits: Limits) -> Iterator[
         )
 
 
-def _moved(host: HostSample, limits: Limits) -> Iterator[str]:
+def _moved(host: HostSample, limits: ValidityLimits) -> Iterator[str]:
     if host.handover_ns is not None and host.handover_change > limits.handover_ratio:
         yield (
             f"the host moved the CPUs during the trial: the time between them changed by a factor of "
@@ -248,7 +248,7 @@ def _moved(host: HostSample, limits: Limits) -> Iterator[str]:
         )
 
 
-def _late(result: EngineResult, offered_pps: float, limits: Limits) -> tuple[str, ...]:
+def _late(result: EngineResult, offered_pps: float, limits: ValidityLimits) -> tuple[str, ...]:
     """Lateness that the sender did not make up for, as one reason or none."""
     window_ns = result.record_end_ns - result.record_start_ns
     if not math.isfinite(offered_pps) or result.slipped_ns <= limits.late_ratio * window_ns:
@@ -259,7 +259,9 @@ def _late(result: EngineResult, offered_pps: float, limits: Limits) -> tuple[str
     )
 
 
-def _off_nominal(result: EngineResult, offered_pps: float, limits: Limits, regular: bool) -> Iterator[str]:
+def _off_nominal(
+    result: EngineResult, offered_pps: float, limits: ValidityLimits, regular: bool
+) -> Iterator[str]:
     if result.sent == 0:
         return
     if not math.isfinite(offered_pps):
@@ -283,7 +285,7 @@ def _off_nominal(result: EngineResult, offered_pps: float, limits: Limits, regul
 
 
 def _dropped(
-    result: EngineResult, host: HostSample, counters: Mapping[str, int], limits: Limits
+    result: EngineResult, host: HostSample, counters: Mapping[str, int], limits: ValidityLimits
 ) -> Iterator[str]:
     if result.lost <= 0:
         return

@@ -71,7 +71,7 @@ class Coverage:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class MachineVerdict:
     """The verdict on the machine that a run was made on."""
 
     word: Word
@@ -121,7 +121,7 @@ class Verdict:
         }
 
 
-def of_run(run: Run, remedy: str = QUIETER, noisy: str = "") -> Verdict | None:
+def of_run(run: Run, remedy: str = QUIETER, noisy: str = "") -> MachineVerdict | None:
     """The verdict from the trials of ``run`` and its calibration; None without a real trial.
 
     ``remedy`` is what to do if the machine was not good.
@@ -157,7 +157,7 @@ def of_run(run: Run, remedy: str = QUIETER, noisy: str = "") -> Verdict | None:
         found, purpose, remedy = "not usable", "to judge rates or delays", _REAL
     moved = [f"the host moved the CPUs {moves} times"] if moves and found != "good" else []
     why = (*filter(None, (emulated, rise)), *gaps, *spoiled, *cable, *moved)
-    return Verdict(
+    return MachineVerdict(
         found,  # type: ignore[arg-type]
         purpose,
         attempts,

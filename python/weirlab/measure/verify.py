@@ -28,8 +28,8 @@ from weirlab.measure.plan.loads import load_share
 from weirlab.measure.profile import PLAN
 from weirlab.measure.progress import OnProgress
 from weirlab.measure.scouting import OVERLOAD_LOSS
-from weirlab.measure.sequence import Outcome, Part
-from weirlab.measure.terms import USUAL, Terms
+from weirlab.measure.sequence import Part, SequenceOutcome
+from weirlab.measure.terms import USUAL, TrialTerms
 from weirlab.records import Observation, RuleSetup, TrialSpec
 from weirlab.store import RunWriter
 from weirlab.traffic.sizes import Constant, SizeMix, mean_bytes, validate
@@ -58,7 +58,7 @@ _AGAIN_SHARE: Final = 0.5
 
 
 @dataclass(frozen=True)
-class Verification:
+class VerificationPlan:
     """What to measure."""
 
     positions: tuple[int, ...] = (200,)
@@ -97,7 +97,7 @@ class Verification:
 
 
 def plan(
-    verification: Verification, threshold_pps: Threshold, *, sender_pps: float = math.inf
+    verification: VerificationPlan, threshold_pps: Threshold, *, sender_pps: float = math.inf
 ) -> list[TrialSpec]:
     """The trials of ``verification``, repetition after repetition, each shuffled; the same arguments give
     the same list.
@@ -197,8 +197,8 @@ def run(
     writer: RunWriter,
     on_progress: OnProgress | None = None,
     *,
-    terms: Terms = USUAL,
-) -> Outcome:
+    terms: TrialTerms = USUAL,
+) -> SequenceOutcome:
     """Measure ``specs`` (None: those kept in the run); see :func:`weirlab.measure.sequence.run`.
 
     The run may be a new one or that of the profile; indices continue after its trials.
@@ -255,7 +255,7 @@ def drawn_positions(profiled: Sequence[int], seed: int) -> tuple[int, ...]:
     return (*inside, beyond)
 
 
-def _drawn(verification: Verification, draw: random.Random) -> list[float]:
+def _drawn(verification: VerificationPlan, draw: random.Random) -> list[float]:
     """One share from each of ``draws`` equal parts of the range."""
     width = (verification.draw_high - verification.draw_low) / max(verification.draws, 1)
     return [

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weirlab.base.quantities import duration
-from weirlab.records import Disturbed, EngineResult, Histogram, Looks, Span, Windows
+from weirlab.records import BinDetails, BinSpan, EngineResult, Histogram, SchedulerCounters, WholeTrialResult
 
 Mask = npt.NDArray[np.bool_]
 
@@ -65,7 +65,7 @@ TOLERANCE: Final = Tolerance()
 
 
 @dataclass(frozen=True)
-class Disturbance:
+class HostDisturbance:
     """Something that the host did; times from the start of recording, in ns."""
 
     begin_ns: float
@@ -80,7 +80,7 @@ class Disturbance:
 
 def disturbances(
     result: EngineResult, *, waited_ns: float | None = None, tolerance: Tolerance = TOLERANCE
-) -> list[Disturbance]:
+) -> list[HostDisturbance]:
     """What the host did to a windowed trial, after-effects included.
 
     Parameters
@@ -97,7 +97,7 @@ def disturbances(
     windows = result.windows
     if windows is None or windows.looks is None:
         raise ValueError("this trial has no windows to choose from")
-    looks = _Seen.of(windows.looks, result.record_start_ns)
+    looks = _SchedulerIntervals.of(windows.looks, result.record_start_ns)
     found = [
         *_waits(looks, waited_ns, tolerance),
         *_others(result, windows, tolerance),
@@ -113,7 +113,7 @@ def stolen_ns(result: EngineResult, begin_ns: float, end_ns: float) -> float | N
     was not observed during this trial."""
     if result.windows is None or result.windows.looks is None:
         return None
-    seen = _Seen.of(result.windows.looks, result.record_start_ns)
+    seen = _SchedulerIntervals.of(result.windows.looks, result.record_start_ns)
     taken = {_SENDERS: 0.0, _DEVICES: 0.0}
     for one in _stolen(seen, replace(TOLERANCE, stolen_ns=0.0)):
         if one.begin_ns < end_ns and one.end_ns > begin_ns:
@@ -121,7 +121,7 @@ def stolen_ns(result: EngineResult, begin_ns: float, end_ns: float) -> float | N
     return max(taken.values())
 
 
-def left_out(result: EngineResult, found: list[Disturbance]) -> tuple[Span, ...]:
+def left_out(result: EngineResult, found: list[HostDisturbance]) -> tuple[BinSpan, ...]:
     """The bins that ``found`` touches, neighbours with the same reason as one span; in order."""
     bin_ns, n_bins = result.series.bin_ns, len(result.series.sent)
     length_ns = result.record_end_ns - result.record_start_ns
@@ -131,7 +131,7 @@ def left_out(result: EngineResult, found: list[Disturbance]) -> tuple[Span, ...]
         first = int(max(one.begin_ns, 0.0) // bin_ns)
         last = int(min(one.end_ns, length_ns - 1) // bin_ns)
         why[first : last + 1] = [one.why] * max(last + 1 - first, 0)
-    spans: list[Span] = []
+    spans: list[BinSpan] = []
     for i, reason in enumerate(why):
         if reason is None:
             continue
@@ -139,11 +139,11 @@ def left_out(result: EngineResult, found: list[Disturbance]) -> tuple[Span, ...]
         if spans and spans[-1].end_ns == begin and spans[-1].why == reason:
             spans[-1] = replace(spans[-1], end_ns=end)
         else:
-            spans.append(Span(begin, end, reason))
+            spans.append(BinSpan(begin, end, reason))
     return tuple(spans)
 
 
-def without(result: EngineResult, spans: tuple[Span, ...]) -> EngineResult:
+def without(result: EngineResult, spans: tuple[BinSpan, ...]) -> EngineResult:
     """``result`` recomputed from its other bins; the series and the flows stay complete.
 
     Raises
@@ -177,7 +177,7 @@ def without(result: EngineResult, spans: tuple[Span, ...]) -> EngineResult:
     )
 
 
-def kept_bins(result: EngineResult, spans: tuple[Span, ...]) -> Mask:
+def kept_bins(result: EngineResult, spans: tuple[BinSpan, ...]) -> Mask:
     """Which bins count, shape (bins,)."""
     bin_ns = result.series.bin_ns
     kept = np.ones(len(result.series.sent), np.bool_)
@@ -186,13 +186,15 @@ def kept_bins(result: EngineResult, spans: tuple[Span, ...]) -> Mask:
     return kept
 
 
-def summary(result: EngineResult) -> Disturbed:
+def summary(result: EngineResult) -> WholeTrialResult:
     """What is kept of the full result beside the one without some of its bins."""
-    return Disturbed(result.sent, result.received, result.delay_mean_ns, result.histogram.quantile_ns(0.99))
+    return WholeTrialResult(
+        result.sent, result.received, result.delay_mean_ns, result.histogram.quantile_ns(0.99)
+    )
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _SchedulerIntervals:
     """The looks that were taken, times from the start of recording; ``n`` looks, ``n - 1`` intervals."""
 
     at_ns: npt.NDArray[np.float64]
@@ -206,7 +208,7 @@ class _Seen:
     """Whether the scheduler's clock on the device's CPU advanced in an interval."""
 
     @classmethod
-    def of(cls, looks: Looks, start_ns: int) -> _Seen:
+    def of(cls, looks: SchedulerCounters, start_ns: int) -> _SchedulerIntervals:
         seen = looks.at_ns > 0
         at_ns = looks.at_ns[seen].astype(np.float64) - start_ns
         ran, waited = (_steps(values[seen]) for values in (looks.ran_ns, looks.waited_ns))
@@ -227,7 +229,9 @@ def _steps(counted: npt.NDArray[np.uint64]) -> npt.NDArray[np.float64]:
     return np.diff(counted.astype(np.float64), axis=0)
 
 
-def _waits(seen: _Seen, waited_ns: float | None, tolerance: Tolerance) -> Iterator[Disturbance]:
+def _waits(
+    seen: _SchedulerIntervals, waited_ns: float | None, tolerance: Tolerance
+) -> Iterator[HostDisturbance]:
     lasts_ns = np.diff(seen.at_ns)
     if len(lasts_ns) == 0:
         return
@@ -236,13 +240,13 @@ def _waits(seen: _Seen, waited_ns: float | None, tolerance: Tolerance) -> Iterat
     for i in np.flatnonzero(beyond_ns > tolerance.wait_ns):
         # A wait is counted when it ends.
         begin_ns = seen.at_ns[i] - seen.waited_ns[i]
-        yield Disturbance(begin_ns, seen.at_ns[i + 1], float(seen.waited_ns[i]), WAITED)
+        yield HostDisturbance(begin_ns, seen.at_ns[i + 1], float(seen.waited_ns[i]), WAITED)
     unseen_ns = 0.0 if waited_ns is None else waited_ns - float(seen.waited_ns.sum())
     if unseen_ns > tolerance.wait_ns + usual * SCHEDULER_TICK_NS:
-        yield Disturbance(seen.at_ns[-1] - unseen_ns, math.inf, unseen_ns, WAITED)
+        yield HostDisturbance(seen.at_ns[-1] - unseen_ns, math.inf, unseen_ns, WAITED)
 
 
-def _others(result: EngineResult, windows: Windows, tolerance: Tolerance) -> Iterator[Disturbance]:
+def _others(result: EngineResult, windows: BinDetails, tolerance: Tolerance) -> Iterator[HostDisturbance]:
     if not windows.glances.any():
         return
     bin_ns = result.series.bin_ns
@@ -250,30 +254,32 @@ def _others(result: EngineResult, windows: Windows, tolerance: Tolerance) -> Ite
     usual = float(np.median(share[windows.glances > 0]))
     for i in np.flatnonzero(share - usual > tolerance.others_ratio):
         begin_ns = float(i * bin_ns)
-        yield Disturbance(begin_ns, begin_ns + bin_ns - 1, float(share[i]) * bin_ns, OTHERS)
+        yield HostDisturbance(begin_ns, begin_ns + bin_ns - 1, float(share[i]) * bin_ns, OTHERS)
 
 
-def _stolen(seen: _Seen, tolerance: Tolerance) -> Iterator[Disturbance]:
+def _stolen(seen: _SchedulerIntervals, tolerance: Tolerance) -> Iterator[HostDisturbance]:
     for i in np.flatnonzero(seen.device_stolen_ns > tolerance.stolen_ns):
         # It was taken after the clock had last advanced.
         known = np.flatnonzero(seen.fresh[:i])
         begin_ns = seen.at_ns[known[-1]] if len(known) else -math.inf
         stolen_ns = float(seen.device_stolen_ns[i])
-        yield Disturbance(begin_ns, seen.at_ns[i + 1], stolen_ns, _DEVICES)
+        yield HostDisturbance(begin_ns, seen.at_ns[i + 1], stolen_ns, _DEVICES)
     for i in np.flatnonzero(seen.sender_stolen_ns > tolerance.stolen_ns):
         begin_ns = seen.at_ns[i] - SCHEDULER_TICK_NS
         stolen_ns = float(seen.sender_stolen_ns[i])
-        yield Disturbance(begin_ns, seen.at_ns[i + 1], stolen_ns, _SENDERS)
+        yield HostDisturbance(begin_ns, seen.at_ns[i + 1], stolen_ns, _SENDERS)
 
 
-def _late(result: EngineResult, windows: Windows, tolerance: Tolerance) -> Iterator[Disturbance]:
+def _late(result: EngineResult, windows: BinDetails, tolerance: Tolerance) -> Iterator[HostDisturbance]:
     bin_ns = result.series.bin_ns
     for i in np.flatnonzero(windows.late_max_ns > tolerance.late_ratio * bin_ns):
         late_ns, begin_ns = float(windows.late_max_ns[i]), float(i * bin_ns)
-        yield Disturbance(begin_ns - late_ns, begin_ns + bin_ns - 1, late_ns, LATE)
+        yield HostDisturbance(begin_ns - late_ns, begin_ns + bin_ns - 1, late_ns, LATE)
 
 
-def _with_after_effects(one: Disturbance, seen: _Seen, bin_ns: int, tolerance: Tolerance) -> Disturbance:
+def _with_after_effects(
+    one: HostDisturbance, seen: _SchedulerIntervals, bin_ns: int, tolerance: Tolerance
+) -> HostDisturbance:
     if seen.busy >= tolerance.busy or one.who == OTHERS:
         # A full queue is full again at once, and other work gives way as soon as a packet comes.
         lasts_ns = 0.0
@@ -299,7 +305,7 @@ def _kept_before(kept: Mask, lag: int) -> Mask:
     return before
 
 
-def _histogram(windows: Windows, kept: Mask) -> Histogram:
+def _histogram(windows: BinDetails, kept: Mask) -> Histogram:
     sizes = np.diff(windows.end, prepend=0)
     counted = np.repeat(kept, sizes.astype(np.int64))
     lower_ns, where = np.unique(windows.lower_ns[counted], return_inverse=True)

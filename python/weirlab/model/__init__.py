@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from weirlab.model.base import Model, Parameter, Prediction
-    from weirlab.model.io import Device, fit_all, load, load_devices, save, save_devices
-    from weirlab.model.piecewise import Piecewise
-    from weirlab.model.queueing import Queueing
+    from weirlab.model.io import DeviceModels, fit_all, load, load_devices, save, save_devices
+    from weirlab.model.piecewise import PiecewiseModel
+    from weirlab.model.queueing import QueueingModel
     from weirlab.model.score import ErrorRow, compare
 else:
     _PLACES = {
         "base": ("Model", "Parameter", "Prediction"),
-        "io": ("Device", "fit_all", "load", "load_devices", "save", "save_devices"),
-        "piecewise": ("Piecewise",),
-        "queueing": ("Queueing",),
+        "io": ("DeviceModels", "fit_all", "load", "load_devices", "save", "save_devices"),
+        "piecewise": ("PiecewiseModel",),
+        "queueing": ("QueueingModel",),
         "score": ("ErrorRow", "compare"),
     }
 
@@ -32,13 +32,13 @@ else:
 
 
 __all__ = [
-    "Device",
+    "DeviceModels",
     "ErrorRow",
     "Model",
     "Parameter",
-    "Piecewise",
+    "PiecewiseModel",
     "Prediction",
-    "Queueing",
+    "QueueingModel",
     "compare",
     "fit_all",
     "load",

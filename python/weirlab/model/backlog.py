@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from weirlab.model.base import Predictor
-from weirlab.model.queueing import Queueing
+from weirlab.model.queueing import QueueingModel
 from weirlab.model.tunnelled import NO_RULES, Tandem
 
 DEEP: Final = 0.05
@@ -24,7 +24,7 @@ DEEP: Final = 0.05
 
 
 @dataclass(frozen=True)
-class Queue:
+class DeviceQueue:
     """A queue of a device at one setting."""
 
     packets: float
@@ -47,14 +47,14 @@ class Queue:
 class Backlog:
     """The queues of a device at one setting, which packets pass one after the other; at least one."""
 
-    queues: tuple[Queue, ...]
+    queues: tuple[DeviceQueue, ...]
 
     @property
     def threshold_pps(self) -> float:
         """Highest load that never causes loss."""
         return min(one.threshold_pps for one in self.queues)
 
-    def first(self, lasts_s: float) -> Queue:
+    def first(self, lasts_s: float) -> DeviceQueue:
         """The queue that first loses packets of a trial of that length."""
         return min(self.queues, key=lambda one: one.lossless_pps(lasts_s))
 
@@ -74,15 +74,15 @@ def backlog(model: Predictor, position: float, frame_bytes: float) -> Backlog | 
     return Backlog(tuple(found)) if found else None
 
 
-def _queues(model: Predictor, position: float, frame_bytes: float) -> Sequence[Queue]:
+def _queues(model: Predictor, position: float, frame_bytes: float) -> Sequence[DeviceQueue]:
     match model:
         case Tandem():
             behind = _queues(model.tunnel, NO_RULES, frame_bytes)
             return [*_queues(model.rules, position, frame_bytes), *behind]
-        case Queueing():
+        case QueueingModel():
             # In the heaviest trials, the rarest delays are those of a queue that is full.
             packets = model.queue_packets * max(curve.plateau for curve in model.delays.values())
             threshold = float(model.threshold_pps(position, frame_bytes))
-            return [Queue(packets, threshold, model.endless)]
+            return [DeviceQueue(packets, threshold, model.endless)]
         case _:
             return []

@@ -115,7 +115,7 @@ class Model(Predictor, Protocol):
 
 
 @dataclass(frozen=True)
-class Table:
+class ObservationTable:
     """Observations as columns; rows without a finite load and delay are left out."""
 
     rate_pps: F64
@@ -133,7 +133,7 @@ class Table:
     packets: F64
 
     @classmethod
-    def of(cls, observations: Iterable[Observation]) -> Table:
+    def of(cls, observations: Iterable[Observation]) -> ObservationTable:
         names = tuple(cls.__dataclass_fields__)
         rows = np.array([[getattr(o, name) for name in names] for o in observations], dtype=np.float64)
         rows = rows.reshape(-1, len(names))
@@ -144,8 +144,8 @@ class Table:
             usable &= rows[:, names.index(name)] > 0
         return cls(*rows[usable].T.copy())
 
-    def where(self, mask: Bool | npt.NDArray[np.intp]) -> Table:
-        return Table(*(getattr(self, name)[mask] for name in self.__dataclass_fields__))
+    def where(self, mask: Bool | npt.NDArray[np.intp]) -> ObservationTable:
+        return ObservationTable(*(getattr(self, name)[mask] for name in self.__dataclass_fields__))
 
     def __len__(self) -> int:
         return len(self.rate_pps)
@@ -174,7 +174,7 @@ def refusal(what: str, reasons: Iterable[str]) -> ModelError:
 
 
 @dataclass(frozen=True)
-class Profiled:
+class ProfileRange:
     """The range of settings that a model was fitted to."""
 
     rate_min_pps: float
@@ -192,7 +192,7 @@ class Profiled:
     RATE_SLACK: ClassVar[float] = 0.02
 
     @classmethod
-    def of(cls, table: Table, threshold_pps: F64) -> Profiled:
+    def of(cls, table: ObservationTable, threshold_pps: F64) -> ProfileRange:
         ends = (
             (float(column.min()), float(column.max()))
             for column in (table.rate_pps, table.frame_bytes, table.position)

@@ -17,7 +17,7 @@ from scipy.special import fdtrc
 
 from weirlab.model import regimes
 from weirlab.model.base import F64, Bool
-from weirlab.model.trials import Labels, Trials
+from weirlab.model.trials import Labels, TrialTable
 from weirlab.records import Observation
 
 STARTED: Final = "started_at"
@@ -51,7 +51,7 @@ class Drift:
 
 def drifts(observations: Sequence[Observation]) -> tuple[Drift, ...]:
     """How the forwarding rate in overload and the mean delay below it moved, if the trials can tell."""
-    trials = Trials.of(observation for observation in observations if STARTED in observation.extra)
+    trials = TrialTable.of(observation for observation in observations if STARTED in observation.extra)
     if not len(trials):
         return ()
     when = np.array([datetime.fromisoformat(str(o.extra[STARTED])).timestamp() for o in trials.observations])

@@ -58,7 +58,7 @@ class Effect:
 
 
 @dataclass(frozen=True)
-class _Setting:
+class _EffectSetting:
     """What repetitions have in common."""
 
     position: float
@@ -70,14 +70,14 @@ class _Setting:
     places: str
 
     @classmethod
-    def of(cls, seen: Observation) -> _Setting:
+    def of(cls, seen: Observation) -> _EffectSetting:
         load = str(seen.extra.get("rate_text", f"{seen.rate_pps:.3g}"))
         places = str(seen.extra.get("places", ""))
         # Shares such as a third do not add up exactly.
         position = round(seen.position, 3)
         return cls(position, seen.frame_bytes, seen.gap_scv, load, seen.stateful, seen.cross_traffic, places)
 
-    def without(self) -> Iterable[tuple[Kind, _Setting]]:
+    def without(self) -> Iterable[tuple[Kind, _EffectSetting]]:
         """The settings that lack one of the things that this one has."""
         if self.stateful:
             yield "connection tracking", replace(self, stateful=False)
@@ -96,9 +96,9 @@ def effects(observations: Iterable[Observation]) -> tuple[Effect, ...]:
     They differ in ``stateful``, ``cross_traffic`` or, for traffic at several positions, in
     ``extra["places"]``; loads are the same if ``extra["rate_text"]`` is.
     """
-    trials: dict[_Setting, list[Observation]] = defaultdict(list)
+    trials: dict[_EffectSetting, list[Observation]] = defaultdict(list)
     for seen in observations:
-        trials[_Setting.of(seen)].append(seen)
+        trials[_EffectSetting.of(seen)].append(seen)
     pairs: dict[tuple[Kind, float, float, str, Regime], list[_Pair]] = defaultdict(list)
     for setting, changed in trials.items():
         for kind, other in setting.without():

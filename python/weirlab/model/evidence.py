@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from weirlab.model import regimes, repeats
-from weirlab.model.base import Table
+from weirlab.model.base import ObservationTable
 from weirlab.model.words import pps
 from weirlab.records import Observation
 
@@ -23,7 +23,7 @@ _PROVEN: Final = 3.0
 
 
 @dataclass(frozen=True)
-class Evidence:
+class ModelEvidence:
     """What the valid trials of a profile are worth."""
 
     settings: int
@@ -38,9 +38,9 @@ class Evidence:
         return not self.too_little
 
 
-def evidence(observations: Iterable[Observation]) -> Evidence:
+def evidence(observations: Iterable[Observation]) -> ModelEvidence:
     """Judge the valid trials of a profile, before any model is judged."""
-    table = Table.of(observations)
+    table = ObservationTable.of(observations)
     groups = repeats.group(table)
     repeated = sum(len(rows) > 1 for rows in groups)
     reasons = []
@@ -49,10 +49,10 @@ def evidence(observations: Iterable[Observation]) -> Evidence:
             f"only {repeated} of {len(groups)} settings and loads have more than one valid trial, so scatter "
             "cannot be told from what rules and loads do"
         )
-    return Evidence(len(groups), repeated, (*reasons, *_rises(table)))
+    return ModelEvidence(len(groups), repeated, (*reasons, *_rises(table)))
 
 
-def _rises(table: Table) -> Iterator[str]:
+def _rises(table: ObservationTable) -> Iterator[str]:
     """Per frame size and kind of gaps the largest unproven rise of the forwarding rate in overload."""
     over = table.where(regimes.sort(table).overload)
     if not len(over):

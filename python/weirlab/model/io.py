@@ -21,18 +21,18 @@ from weirlab.base.limits import MOST_INPUT_BYTES
 from weirlab.base.quoting import quoted
 from weirlab.model import intervals
 from weirlab.model.base import Model
-from weirlab.model.intervals.calibration import Later
-from weirlab.model.piecewise import Piecewise
-from weirlab.model.queueing import Queueing
+from weirlab.model.intervals.calibration import HostDrift
+from weirlab.model.piecewise import PiecewiseModel
+from weirlab.model.queueing import QueueingModel
 from weirlab.records import SIMULATION, Observation
 
 FORMAT: Final = "weir-model"
 VERSION: Final = 2
 READABLE: Final = (1, VERSION)
 
-KINDS: Final[dict[str, type[Queueing] | type[Piecewise]]] = {
-    Queueing.name: Queueing,
-    Piecewise.name: Piecewise,
+KINDS: Final[dict[str, type[QueueingModel] | type[PiecewiseModel]]] = {
+    QueueingModel.name: QueueingModel,
+    PiecewiseModel.name: PiecewiseModel,
 }
 """Every model by its name; a new one is added here."""
 
@@ -41,7 +41,7 @@ def fit_all(
     observations: Iterable[Observation],
     *,
     calibrate: bool = True,
-    later: Later | None = None,
+    later: HostDrift | None = None,
     told: Callable[[int, int, str], object] | None = None,
 ) -> dict[str, Model]:
     """Fit every model to the same trials; raises ``ModelError`` if one lacks data.
@@ -66,7 +66,7 @@ def fit_all(
 
 
 @dataclass(frozen=True)
-class Device:
+class DeviceModels:
     """A device under test with its models."""
 
     name: str
@@ -81,13 +81,13 @@ class Device:
         return self.facts.get("lab") == SIMULATION
 
 
-def to_document(devices: Iterable[Device]) -> dict[str, Any]:
+def to_document(devices: Iterable[DeviceModels]) -> dict[str, Any]:
     """What :func:`save_devices` writes: plain JSON values, NaN and infinities as null."""
     listed = [{"name": device.name, "facts": device.facts, "models": device.models} for device in devices]
     return dict(plain({"format": FORMAT, "version": VERSION, "devices": listed}))
 
 
-def from_document(data: Any, where: str, name: str = "device") -> list[Device]:
+def from_document(data: Any, where: str, name: str = "device") -> list[DeviceModels]:
     """The inverse of :func:`to_document`.
 
     ``where`` names the source in messages; ``name`` is given to the device in a document of version 1.
@@ -101,7 +101,7 @@ def from_document(data: Any, where: str, name: str = "device") -> list[Device]:
             f"{' and '.join(map(str, READABLE))}; fit again with weir fit"
         )
     if version == 1:
-        return [Device(name, _models(data.get("models"), where))]
+        return [DeviceModels(name, _models(data.get("models"), where))]
     entries = data.get("devices")
     if not isinstance(entries, list) or not entries:
         raise ModelError(f"{where} holds no devices; fit again with weir fit")
@@ -117,7 +117,7 @@ def require_distinct(names: Sequence[str], where: str) -> None:
         raise ModelError(f"{where} has several devices called {', '.join(twice)}; each needs its own name")
 
 
-def save_devices(devices: Iterable[Device], path: Path) -> None:
+def save_devices(devices: Iterable[DeviceModels], path: Path) -> None:
     """Write devices to ``path`` in one step; raises as :func:`weirlab.base.files.write`."""
     listed = list(devices)
     require_distinct([device.name for device in listed], str(path))
@@ -125,7 +125,7 @@ def save_devices(devices: Iterable[Device], path: Path) -> None:
     files.write_bytes(path, text.encode())
 
 
-def load_devices(path: Path, inputs: Inputs = HOST_FILES) -> list[Device]:
+def load_devices(path: Path, inputs: Inputs = HOST_FILES) -> list[DeviceModels]:
     """Read what :func:`save_devices` wrote; raises ``ModelError`` saying what is wrong with the file."""
     try:
         data = json.loads(inputs.read_text(path, "a model file", MOST_INPUT_BYTES))
@@ -136,7 +136,7 @@ def load_devices(path: Path, inputs: Inputs = HOST_FILES) -> list[Device]:
     return from_document(data, str(path), _stem(path))
 
 
-def pick(devices: Sequence[Device], name: str | None, where: str) -> Device:
+def pick(devices: Sequence[DeviceModels], name: str | None, where: str) -> DeviceModels:
     """The device called ``name``, or the only one.
 
     Raises
@@ -157,7 +157,7 @@ def pick(devices: Sequence[Device], name: str | None, where: str) -> Device:
 
 def save(models: Mapping[str, Model], path: Path) -> None:
     """Write the models of one device, which is named after the file."""
-    save_devices([Device(_stem(path), models)], path)
+    save_devices([DeviceModels(_stem(path), models)], path)
 
 
 def load(path: Path) -> dict[str, Model]:
@@ -169,13 +169,13 @@ def _stem(path: Path) -> str:
     return path.name.removesuffix(".json").removesuffix(".model") or path.name
 
 
-def _device(entry: Any, where: str) -> Device:
+def _device(entry: Any, where: str) -> DeviceModels:
     if not isinstance(entry, dict) or not isinstance(entry.get("name"), str) or not entry["name"]:
         raise ModelError(f"{where} holds a device without a name; fit again with weir fit")
     name, facts = entry["name"], entry.get("facts", {})
     if not isinstance(facts, dict):
         raise ModelError(f"{where}: the facts of device {quoted(name)} are damaged; fit again with weir fit")
-    return Device(name, _models(entry.get("models"), f"{where}: device {quoted(name)}"), facts)
+    return DeviceModels(name, _models(entry.get("models"), f"{where}: device {quoted(name)}"), facts)
 
 
 def _models(entries: Any, where: str) -> dict[str, Model]:

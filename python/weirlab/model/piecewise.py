@@ -28,8 +28,17 @@ import numpy.typing as npt
 from weirlab.base.documents import SPARSE
 from weirlab.base.errors import ModelError
 from weirlab.model import regimes as regime
-from weirlab.model.base import DELAYS, F64, Prediction, Profiled, Table, places, require_all, settings
-from weirlab.model.intervals import Calibration
+from weirlab.model.base import (
+    DELAYS,
+    F64,
+    ObservationTable,
+    Prediction,
+    ProfileRange,
+    places,
+    require_all,
+    settings,
+)
+from weirlab.model.intervals import IntervalCalibration
 from weirlab.model.spike import NO_SPIKE, Spike
 from weirlab.records import Observation
 
@@ -46,7 +55,7 @@ _US: Final = 1e3
 
 
 @dataclass(frozen=True)
-class Below:
+class UnderloadDelay:
     """``c x^2 + d x + h0 + h1 n`` in µs, x in Mpps, n relative."""
 
     c: float
@@ -56,7 +65,7 @@ class Below:
 
 
 @dataclass(frozen=True)
-class Above:
+class OverloadDelay:
     """``a x + h0 + h1 n`` in µs, x in Mpps, n relative."""
 
     a: float
@@ -65,7 +74,7 @@ class Above:
 
 
 @dataclass(frozen=True)
-class Exponential:
+class ThresholdCurve:
     """``a exp(-b n) + c`` in Mpps, n relative."""
 
     a: float
@@ -74,7 +83,7 @@ class Exponential:
 
 
 @dataclass(frozen=True)
-class Loss:
+class OverloadLoss:
     """``m(n) u (1 + q (1 - u))`` with ``m(n) = b n^a + c``, u = 0 at the threshold and 1 at the highest load.
 
     A quadratic through two points has one more degree of freedom, the curvature ``q``.
@@ -87,22 +96,22 @@ class Loss:
 
 
 @dataclass(frozen=True)
-class Piecewise:
+class PiecewiseModel:
     """The thesis' five curves, fitted."""
 
     name: ClassVar[str] = "piecewise"
 
     unit_position: float
     """Positions are divided by this."""
-    g: Exponential
-    loss: Loss
+    g: ThresholdCurve
+    loss: OverloadLoss
     highest: tuple[tuple[float, float], ...]
     """Profiled positions and the highest load in pps offered at each."""
-    small: dict[str, Below]
-    large: dict[str, Below]
-    above: dict[str, Above]
-    profiled: Profiled
-    calibration: Calibration | None = field(default=None, metadata=SPARSE)
+    small: dict[str, UnderloadDelay]
+    large: dict[str, UnderloadDelay]
+    above: dict[str, OverloadDelay]
+    profiled: ProfileRange
+    calibration: IntervalCalibration | None = field(default=None, metadata=SPARSE)
     spike: Spike = field(default=NO_SPIKE, metadata=SPARSE)
     """What a rate step adds for a while, see :mod:`weirlab.model.transient`."""
 
@@ -117,7 +126,7 @@ class Piecewise:
 
         ``like`` is ignored: there is no choice of form to take over from it.
         """
-        table = Table.of(observations)
+        table = ObservationTable.of(observations)
         regimes = regime.sort(table)
         regime.require(table, regimes, cls.name, LEAST_LOADS_BELOW, LEAST_POSITIONS)
         over, below = table.where(regimes.overload), table.where(regimes.below)
@@ -129,12 +138,12 @@ class Piecewise:
         model = cls(
             unit_position=unit,
             g=g,
-            loss=Loss(0.0, 1.0, 0.0, 0.0),
+            loss=OverloadLoss(0.0, 1.0, 0.0, 0.0),
             highest=highest,
             small={q: _fit_below(small if len(small) else below, q, unit) for q in QUANTITIES},
             large={q: _fit_below(large if len(large) else below, q, unit) for q in QUANTITIES},
             above={q: _fit_above(over, q, unit) for q in QUANTITIES},
-            profiled=Profiled.of(table, _threshold(g, table.position / unit)),
+            profiled=ProfileRange.of(table, _threshold(g, table.position / unit)),
         )
         shares = model._share(over.rate_pps, over.position)
         return replace(model, loss=_fit_loss(over, shares, unit))
@@ -196,7 +205,7 @@ class Piecewise:
         place, _ = places(position, frame_bytes)
         return _threshold(self.g, place / self.unit_position)
 
-    def with_calibration(self, calibration: Calibration) -> Self:
+    def with_calibration(self, calibration: IntervalCalibration) -> Self:
         """The same model, with intervals around its predictions."""
         return replace(self, calibration=calibration)
 
@@ -222,7 +231,7 @@ def _above(xn: tuple[F64, F64], a: float, h0: float, h1: float) -> F64:
     return np.asarray(a * x + h0 + h1 * n)
 
 
-def _threshold(g: Exponential, n: F64) -> F64:
+def _threshold(g: ThresholdCurve, n: F64) -> F64:
     return np.maximum((g.a * np.exp(-g.b * n) + g.c) * _MPPS, 1.0)
 
 
@@ -235,18 +244,18 @@ def _loss(un: tuple[F64, F64], b: float, a: float, c: float, q: float) -> F64:
     return np.asarray(_largest(n, b, a, c) * u * (1.0 + q * (1.0 - u)))
 
 
-def _fit_threshold(over: Table, unit: float) -> Exponential:
+def _fit_threshold(over: ObservationTable, unit: float) -> ThresholdCurve:
     n = _unique(over)
     measured = np.array([float(np.median(over.forwarding_pps[over.position == p])) for p in n]) / _MPPS
     top, low = float(measured.max()), float(measured.min())
     if len(n) == 1:
-        return Exponential(0.0, 1.0, top)
+        return ThresholdCurve(0.0, 1.0, top)
     if len(n) == 2:
         start, low_ends, ends = [top, 1.0], [0.0, 0.0], [9 * top, 60.0]
         a, b = _curve(
             lambda p, a, b: np.asarray(a * np.exp(-b * p)), n / unit, measured, start, low_ends, ends
         )
-        return Exponential(float(a), float(b), 0.0)
+        return ThresholdCurve(float(a), float(b), 0.0)
     a, b, c = _curve(
         lambda p, a, b, c: np.asarray(a * np.exp(-b * p) + c),
         n / unit,
@@ -255,31 +264,35 @@ def _fit_threshold(over: Table, unit: float) -> Exponential:
         [0, 0, 0],
         [9 * top, 60, 9 * top],
     )
-    return Exponential(float(a), float(b), float(c))
+    return ThresholdCurve(float(a), float(b), float(c))
 
 
-def _fit_below(below: Table, quantity: str, unit: float) -> Below:
+def _fit_below(below: ObservationTable, quantity: str, unit: float) -> UnderloadDelay:
     known = np.isfinite(getattr(below, quantity))
     if not known.any():
-        return Below(0.0, 0.0, float("nan"), 0.0)
+        return UnderloadDelay(0.0, 0.0, float("nan"), 0.0)
     table = below.where(known)
     y = getattr(table, quantity) / _US
     x, n = table.rate_pps / _MPPS, table.position / unit
-    return Below(*_sum((x**2, x, np.ones_like(x), n), y, 2, (True, True, True, float(np.ptp(n)) > 0)))
+    return UnderloadDelay(
+        *_sum((x**2, x, np.ones_like(x), n), y, 2, (True, True, True, float(np.ptp(n)) > 0))
+    )
 
 
-def _fit_above(over: Table, quantity: str, unit: float) -> Above:
+def _fit_above(over: ObservationTable, quantity: str, unit: float) -> OverloadDelay:
     known = np.isfinite(getattr(over, quantity))
     if not known.any():
-        return Above(0.0, float("nan"), 0.0)
+        return OverloadDelay(0.0, float("nan"), 0.0)
     table = over.where(known)
     y = getattr(table, quantity) / _US
     x, n = table.rate_pps / _MPPS, table.position / unit
     # A line needs two points: with one load or one position its slope stays 0.
-    return Above(*_sum((x, np.ones_like(x), n), y, 1, (float(np.ptp(x)) > 0, True, float(np.ptp(n)) > 0)))
+    return OverloadDelay(
+        *_sum((x, np.ones_like(x), n), y, 1, (float(np.ptp(x)) > 0, True, float(np.ptp(n)) > 0))
+    )
 
 
-def _fit_loss(over: Table, share: F64, unit: float) -> Loss:
+def _fit_loss(over: ObservationTable, share: F64, unit: float) -> OverloadLoss:
     """m(n) through the losses at each position's highest load, then the curvature."""
     n = _unique(over)
     largest = np.array([_loss_at_top(over, position) for position in n])
@@ -297,10 +310,10 @@ def _fit_loss(over: Table, share: F64, unit: float) -> Loss:
         )
     rows = (share, over.position / unit)
     (q,) = _curve(lambda un, q: _loss(un, b, a, c, q), rows, over.loss_ratio, [0.5], [-1], [1])
-    return Loss(b, a, c, float(q))
+    return OverloadLoss(b, a, c, float(q))
 
 
-def _loss_at_top(over: Table, position: float) -> float:
+def _loss_at_top(over: ObservationTable, position: float) -> float:
     rows = over.where(over.position == position)
     return float(np.median(rows.loss_ratio[rows.rate_pps >= 0.98 * rows.rate_pps.max()]))
 
@@ -350,5 +363,5 @@ def _least(residual: Callable[[F64], F64], y: F64, start: F64, **settings: Any) 
     return np.asarray(found.x, dtype=np.float64)
 
 
-def _unique(table: Table) -> F64:
+def _unique(table: ObservationTable) -> F64:
     return np.unique(table.position)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from weirlab.base.errors import ModelError
 from weirlab.base.quantities import percent
-from weirlab.model.base import F64, Bool, Table
+from weirlab.model.base import F64, Bool, ObservationTable
 
 OVERLOAD_LOSS: Final = 0.005
 """Loss ratio above which a trial counts as overloaded: stolen CPU time alone costs less."""
@@ -45,12 +45,12 @@ class Regimes:
     below: Bool
     settings: list[ProfiledSetting]
 
-    def threshold_pps(self, table: Table) -> F64:
+    def threshold_pps(self, table: ObservationTable) -> F64:
         """Measured threshold per setting: the median forwarding rate in overload; NaN without overload."""
         return np.array([_threshold(table, s.rows[self.overload[s.rows]]) for s in self.settings])
 
 
-def sort(table: Table) -> Regimes:
+def sort(table: ObservationTable) -> Regimes:
     """Separate the trials in overload from the others.
 
     In overload the forwarding rate is the same at every offered load. A trial with some
@@ -80,7 +80,9 @@ def sort(table: Table) -> Regimes:
     return Regimes(overload, below, settings)
 
 
-def require(table: Table, regimes: Regimes, model: str, least_below: int, least_positions: int) -> None:
+def require(
+    table: ObservationTable, regimes: Regimes, model: str, least_below: int, least_positions: int
+) -> None:
     """Raise ``ModelError`` that names the missing trials.
 
     A profile of a single position needs overload only there; otherwise overload must have
@@ -114,5 +116,5 @@ def require(table: Table, regimes: Regimes, model: str, least_below: int, least_
         raise ModelError(f"the {model} model needs " + "; and ".join(missing))
 
 
-def _threshold(table: Table, rows: npt.NDArray[np.intp]) -> float:
+def _threshold(table: ObservationTable, rows: npt.NDArray[np.intp]) -> float:
     return float(np.median(table.forwarding_pps[rows])) if len(rows) else float("nan")

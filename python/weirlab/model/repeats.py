@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from weirlab.model.base import F64, Table
+from weirlab.model.base import F64, ObservationTable
 from weirlab.model.robust import MEDIAN_EFFICIENCY
 
 SAME_LOAD: Final = 0.02
@@ -22,7 +22,7 @@ _DOUBT: Final = 10.0
 Groups = list[npt.NDArray[np.intp]]
 
 
-def group(table: Table) -> Groups:
+def group(table: ObservationTable) -> Groups:
     """Row indices of the repetitions of each position, size, kind of gaps and load."""
     if not len(table):
         return []
@@ -42,16 +42,16 @@ def group(table: Table) -> Groups:
     return np.split(order, np.flatnonzero(new)[1:])
 
 
-def medians(table: Table, groups: Groups) -> Table:
+def medians(table: ObservationTable, groups: Groups) -> ObservationTable:
     """One row per group: the median of each column."""
-    columns = np.stack([getattr(table, name) for name in Table.__dataclass_fields__])
+    columns = np.stack([getattr(table, name) for name in ObservationTable.__dataclass_fields__])
     middle = np.array([np.median(columns[:, rows], axis=1) for rows in groups]).reshape(-1, len(columns)).T
     for row, column in zip(middle, columns, strict=True):
         # A trial too short for a quantity must not remove it from its repetitions.
         for i in np.flatnonzero(np.isnan(row)):
             known = column[groups[i]][np.isfinite(column[groups[i]])]
             row[i] = np.median(known) if len(known) else np.nan
-    return Table(*middle.copy())
+    return ObservationTable(*middle.copy())
 
 
 def log_scatter(values: F64, groups: Groups) -> F64:

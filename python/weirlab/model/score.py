@@ -53,7 +53,7 @@ from weirlab.base.documents import Measured
 from weirlab.base.errors import ModelError
 from weirlab.model import regimes as regime
 from weirlab.model.base import DELAYS, F64, Band, Bool, Model, Prediction
-from weirlab.model.trials import Labels, Trials, members
+from weirlab.model.trials import Labels, TrialTable, members
 from weirlab.records import Observation
 
 REPEATABILITY: Final = "repeatability"
@@ -186,7 +186,7 @@ def compare(models: Mapping[str, Model], observations: Iterable[Observation]) ->
 
 def deviations(models: Mapping[str, Model], observations: Iterable[Observation]) -> list[Deviations]:
     """What :func:`compare` summarises, trial by trial."""
-    trials = Trials.of(observations)
+    trials = TrialTable.of(observations)
     table = trials.table
     if not len(trials) or not models:
         raise ModelError(
@@ -232,7 +232,7 @@ def deviations(models: Mapping[str, Model], observations: Iterable[Observation])
     return found
 
 
-def _regimes(trials: Trials, first: Prediction) -> dict[str, Bool]:
+def _regimes(trials: TrialTable, first: Prediction) -> dict[str, Bool]:
     """Which trials a quantity is about."""
     table = trials.table
     regimes = regime.sort(table)

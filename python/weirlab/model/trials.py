@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from weirlab.model.base import F64, Table
+from weirlab.model.base import F64, ObservationTable
 from weirlab.model.repeats import SAME_LOAD
 from weirlab.records import Observation
 
@@ -20,21 +20,21 @@ _SIGMAS: Final = 3.0
 
 
 @dataclass(frozen=True)
-class Trials:
+class TrialTable:
     """Usable trials as rows of a table; labels of shape (n,) say what belongs together."""
 
     observations: tuple[Observation, ...]
-    table: Table
+    table: ObservationTable
     place: Labels
     """Trials with the same matching position, frame size and kind of traffic share a number."""
     cell: Labels
     """Trials that also have the same load share a number: repetitions of each other."""
 
     @classmethod
-    def of(cls, observations: Iterable[Observation]) -> Trials:
-        """Sort observations; those that :class:`weirlab.model.base.Table` cannot use are left out."""
-        usable = tuple(o for o in observations if len(Table.of((o,))))
-        table = Table.of(usable)
+    def of(cls, observations: Iterable[Observation]) -> TrialTable:
+        """Sort observations; leaves out what :class:`weirlab.model.base.ObservationTable` cannot use."""
+        usable = tuple(o for o in observations if len(ObservationTable.of((o,))))
+        table = ObservationTable.of(usable)
         keys = [
             (o.position, round(o.frame_bytes, 1), round(o.gap_scv, 2), o.stateful, o.cross_traffic)
             for o in usable

@@ -28,19 +28,19 @@ from weirlab.model.base import (
     Band,
     Prediction,
     Predictor,
-    Profiled,
+    ProfileRange,
     places,
     settings,
 )
-from weirlab.model.intervals.calibration import Calibration, Limits
-from weirlab.model.queueing import Queueing
+from weirlab.model.intervals.calibration import IntervalCalibration, ScoreLimits
+from weirlab.model.queueing import QueueingModel
 from weirlab.model.queueing.service import ServiceTime
 from weirlab.model.spike import NO_SPIKE
 
 NO_RULES: Final = 0.0
 
 
-def tunnelled(rules: Queueing, tunnel: Queueing, cpus: int = 1) -> Predictor:
+def tunnelled(rules: QueueingModel, tunnel: QueueingModel, cpus: int = 1) -> Predictor:
     """The model of ``rules`` with ``tunnel`` behind them, on ``cpus`` (1 or 2).
 
     Raises
@@ -118,9 +118,9 @@ class Tandem:
     The test bed's own delay is in both profiles, and so counts twice.
     """
 
-    rules: Queueing
-    tunnel: Queueing
-    profiled: Profiled
+    rules: QueueingModel
+    tunnel: QueueingModel
+    profiled: ProfileRange
 
     def predict(
         self,
@@ -188,12 +188,12 @@ def _band(name: str, value: F64, first: Prediction, second: Prediction, level: i
     return Band(np.maximum(value - below, 0.0), value + above)
 
 
-def _both(rules: Profiled, tunnel: Profiled) -> Profiled:
+def _both(rules: ProfileRange, tunnel: ProfileRange) -> ProfileRange:
     """The range that both profiles cover.
 
     A load needs to be in only one of them: the faster one was profiled with more than the slower one carries.
     """
-    common = Profiled(
+    common = ProfileRange(
         rate_min_pps=min(rules.rate_min_pps, tunnel.rate_min_pps),
         rate_max_pps=max(rules.rate_max_pps, tunnel.rate_max_pps),
         frame_min_bytes=max(rules.frame_min_bytes, tunnel.frame_min_bytes),
@@ -217,12 +217,14 @@ def _both(rules: Profiled, tunnel: Profiled) -> Profiled:
     return common
 
 
-def _span(profiled: Profiled) -> str:
+def _span(profiled: ProfileRange) -> str:
     least, most = profiled.frame_min_bytes, profiled.frame_max_bytes
     return f"{least:g} B" if least == most else f"{least:g} to {most:g} B"
 
 
-def _wider(rules: Calibration | None, tunnel: Calibration | None) -> Calibration | None:
+def _wider(
+    rules: IntervalCalibration | None, tunnel: IntervalCalibration | None
+) -> IntervalCalibration | None:
     """Limits as wide as the wider of both, relative to the model's own estimate of its error."""
     if rules is None or tunnel is None:
         return None
@@ -234,11 +236,11 @@ def _wider(rules: Calibration | None, tunnel: Calibration | None) -> Calibration
     later = max(
         (each.later for each in (rules, tunnel) if each.later), key=lambda each: each.service, default=None
     )
-    return Calibration(limits, tunnel.seen, later)
+    return IntervalCalibration(limits, tunnel.seen, later)
 
 
-def _widest(one: Limits, other: Limits) -> Limits:
-    return Limits(
+def _widest(one: ScoreLimits, other: ScoreLimits) -> ScoreLimits:
+    return ScoreLimits(
         low={level: tuple(map(min, one.low[level], other.low[level])) for level in LEVELS},
         high={level: tuple(map(max, one.high[level], other.high[level])) for level in LEVELS},
         cells=tuple(map(min, one.cells, other.cells)),

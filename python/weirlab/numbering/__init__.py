@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from weirlab.lab.finding import Finding
     from weirlab.numbering.proof.calling import OpenLab
     from weirlab.numbering.proof.findings import ProofFindings
-    from weirlab.numbering.proof.study import Bed
+    from weirlab.numbering.proof.study import ProofBed
     from weirlab.numbering.section import VoiceScenario
     from weirlab.report.story import Story
     from weirlab.store import Run, RunWriter
     from weirlab.studies.contract import Outcome
 
 
-class VoiceStudy(Study["VoiceScenario", "Ground[Bed]", "ProofFindings"]):
+class VoiceStudy(Study["VoiceScenario", "Ground[ProofBed]", "ProofFindings"]):
     """A numbering plan: commands check it and turn it into files, and calls in a lab prove it.
 
     ``open_lab`` opens the lab; by default, it has real engines in namespaces.
@@ -53,13 +53,13 @@ class VoiceStudy(Study["VoiceScenario", "Ground[Bed]", "ProofFindings"]):
 
         study.checked(asked, work.inputs)
 
-    def open(self, asked: VoiceScenario, work: Work) -> AbstractContextManager[Ground[Bed]]:
+    def open(self, asked: VoiceScenario, work: Work) -> AbstractContextManager[Ground[ProofBed]]:
         from weirlab.numbering.proof import study
 
         return study.opened(asked, work, self._open_lab)
 
     def measure(
-        self, ground: Ground[Bed], asked: VoiceScenario, writer: RunWriter, work: Work
+        self, ground: Ground[ProofBed], asked: VoiceScenario, writer: RunWriter, work: Work
     ) -> ProofFindings:
         from weirlab.numbering.proof import study
 

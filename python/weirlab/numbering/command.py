@@ -19,8 +19,8 @@ from weirlab.numbering.managing import command as managing
 from weirlab.numbering.options import DEFAULT_PLAN, DateOption, PlanOption, network_of, plural
 
 if TYPE_CHECKING:
-    from weirlab.numbering.plan import Book
-    from weirlab.numbering.routing import Way
+    from weirlab.numbering.plan import PlanDocument
+    from weirlab.numbering.routing import CallRoute
 
 VOICE = """Plan how calls are routed: SIP, H.323, MGCP and ENUM.
 
@@ -135,7 +135,7 @@ def route(
             raise typer.Exit(NotMet.exit_code)
 
 
-def _ways(book: Book, ways: list[Way]) -> list[Table]:
+def _ways(book: PlanDocument, ways: list[CallRoute]) -> list[Table]:
     """One table per way, without the steps that it shares with the previous way."""
     from weirlab.numbering.routing import words
 

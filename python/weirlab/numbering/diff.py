@@ -13,9 +13,9 @@ from itertools import islice
 from typing import Final
 
 from weirlab.base.errors import InputError
-from weirlab.numbering.ere import TAIL, NeedsDigits
+from weirlab.numbering.ere import TAIL, MissingDigits
 from weirlab.numbering.plan.numbers import MOST_DIGITS
-from weirlab.numbering.routing import Network, Way, words
+from weirlab.numbering.routing import CallRoute, PlanNetwork, words
 from weirlab.numbering.routing.calls import calls
 from weirlab.numbering.routing.names import Uri
 
@@ -27,7 +27,7 @@ MOST_WAYS: Final = 8
 
 
 @dataclass(frozen=True)
-class Course:
+class RouteDescription:
     """The ways of a call, in words that are the same for all numbers that are routed alike."""
 
     ways: tuple[str, ...]
@@ -37,7 +37,7 @@ class Course:
 
 
 @dataclass(frozen=True)
-class Change:
+class RoutingChange:
     """Numbers that are routed differently.
 
     ``itself`` is the number ``prefix``, ``longer`` the longer numbers, except those whose next digit is
@@ -48,8 +48,8 @@ class Change:
     itself: bool
     longer: bool
     but: str
-    before: Course
-    after: Course
+    before: RouteDescription
+    after: RouteDescription
 
     @property
     def numbers(self) -> str:
@@ -68,8 +68,8 @@ class Change:
 
 
 def differences(
-    before: Network, after: Network, caller: str | None = None, *, most_cells: int = MOST_CELLS
-) -> list[Change]:
+    before: PlanNetwork, after: PlanNetwork, caller: str | None = None, *, most_cells: int = MOST_CELLS
+) -> list[RoutingChange]:
     """What changes between two plans for the calls of ``caller`` to international numbers of up to 15 digits.
 
     Raises
@@ -78,18 +78,18 @@ def differences(
         The caller cannot call in one of the plans, or they distinguish more than ``most_cells`` sets of
         numbers.
     """
-    return [*_Search(before, after, caller, most_cells).below("+")]
+    return [*_RoutingDiff(before, after, caller, most_cells).below("+")]
 
 
-class _Search:
-    def __init__(self, before: Network, after: Network, caller: str | None, most_cells: int) -> None:
+class _RoutingDiff:
+    def __init__(self, before: PlanNetwork, after: PlanNetwork, caller: str | None, most_cells: int) -> None:
         self._most_cells = most_cells
         self.before = before
         self.after = after
         self.caller = caller
         self.cells = 0
 
-    def below(self, prefix: str) -> list[Change]:
+    def below(self, prefix: str) -> list[RoutingChange]:
         """Changes among the numbers that begin with ``prefix``, as few as describe them."""
         itself = self._pair(prefix) if len(prefix) > 1 else None
         if len(prefix) > MOST_DIGITS:
@@ -100,12 +100,12 @@ class _Search:
             try:
                 longer = self._pair(prefix + TAIL + "".join(sorted(told)))
                 break
-            except NeedsDigits as asked:
+            except MissingDigits as asked:
                 told |= asked.digits
         deeper = [(digit, self.below(prefix + digit)) for digit in sorted(told)]
         return _told(prefix, itself, longer, "".join(sorted(told)), deeper)
 
-    def _pair(self, number: str) -> tuple[Course, Course]:
+    def _pair(self, number: str) -> tuple[RouteDescription, RouteDescription]:
         self.cells += 1
         if self.cells > self._most_cells:
             raise InputError(
@@ -118,16 +118,16 @@ class _Search:
 
 def _told(
     prefix: str,
-    itself: tuple[Course, Course] | None,
-    longer: tuple[Course, Course] | None,
+    itself: tuple[RouteDescription, RouteDescription] | None,
+    longer: tuple[RouteDescription, RouteDescription] | None,
     told: str,
-    deeper: list[tuple[str, list[Change]]],
-) -> list[Change]:
+    deeper: list[tuple[str, list[RoutingChange]]],
+) -> list[RoutingChange]:
     """The changes below ``prefix``, with what changes alike joined into one."""
-    joined: list[Change] = []
+    joined: list[RoutingChange] = []
     changed = longer is not None and longer[0] != longer[1]
     alike: list[str] = []
-    rest: list[Change] = []
+    rest: list[RoutingChange] = []
     for digit, changes in deeper:
         whole = changes[0] if len(changes) == 1 else None
         same = (
@@ -141,19 +141,19 @@ def _told(
             rest += changes
     if changed and longer is not None:
         but = "".join(digit for digit in told if digit not in alike)
-        joined.append(Change(prefix, itself == longer, True, but, *longer))
+        joined.append(RoutingChange(prefix, itself == longer, True, but, *longer))
     if itself is not None and itself[0] != itself[1] and not (changed and itself == longer):
-        joined.insert(0, Change(prefix, True, False, "", *itself))
+        joined.insert(0, RoutingChange(prefix, True, False, "", *itself))
     return joined + rest
 
 
-def course(network: Network, number: str, caller: str | None) -> Course:
+def course(network: PlanNetwork, number: str, caller: str | None) -> RouteDescription:
     """The ways of a call to ``number``, with ``N`` in place of its digits wherever they recur."""
     ways = islice(calls(network, number, caller), MOST_WAYS)
-    return Course(tuple(_said(way, number) for way in ways))
+    return RouteDescription(tuple(_said(way, number) for way in ways))
 
 
-def _said(way: Way, number: str) -> str:
+def _said(way: CallRoute, number: str) -> str:
     parts = [way.engines[0]]
     leaving = ""
     for step in way.steps:
@@ -202,9 +202,11 @@ def _generic(found: str, number: str) -> str:
     return f"+{after[: len(after) - same]}{f'(N without {lost} digits)' if lost else 'N'}"
 
 
-def by_kind(changes: list[Change]) -> Iterator[tuple[Course, Course, list[Change]]]:
+def by_kind(
+    changes: list[RoutingChange],
+) -> Iterator[tuple[RouteDescription, RouteDescription, list[RoutingChange]]]:
     """Changes grouped by what was and what is now, in the order of their numbers."""
-    found: dict[tuple[Course, Course], list[Change]] = {}
+    found: dict[tuple[RouteDescription, RouteDescription], list[RoutingChange]] = {}
     for change in sorted(changes, key=lambda each: (each.prefix, each.longer)):
         found.setdefault((change.before, change.after), []).append(change)
     for (before, after), listed in found.items():

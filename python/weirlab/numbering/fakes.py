@@ -12,15 +12,15 @@ from typing import Final, Self
 
 from weirlab.numbering.configs.sipp import BYTES, PAYLOADS
 from weirlab.numbering.lab import engines
-from weirlab.numbering.lab.endpoints import Spoilt
+from weirlab.numbering.lab.endpoints import CallFailure
 from weirlab.numbering.lab.engines import OFF, Daemon, Fault
 from weirlab.numbering.lab.media import EARLY_SOURCE
 from weirlab.numbering.lab.seen import Frame
-from weirlab.numbering.plan.model import Entry
+from weirlab.numbering.plan.model import EnumEntry
 from weirlab.numbering.plan.numbers import owner_name
-from weirlab.numbering.routing import Network, Way
+from weirlab.numbering.routing import CallRoute, PlanNetwork
 from weirlab.numbering.routing.calls import calls
-from weirlab.numbering.through.passage import Between, Direct
+from weirlab.numbering.through.passage import CallerPassage, DirectPassage
 
 _BEGIN_NS: Final = 1_800_000_000_000_000_000
 _HOP_NS: Final = 1_000_000
@@ -47,14 +47,14 @@ class FakeLab:
 
     def __init__(
         self,
-        network: Network,
+        network: PlanNetwork,
         folder: Path,
         astray: Mapping[str, tuple[str, ...]] | None = None,
         mute: frozenset[str] = frozenset(),
         unheard: frozenset[str] = frozenset(),
-        lies: Mapping[str, Entry] | None = None,
+        lies: Mapping[str, EnumEntry] | None = None,
     ) -> None:
-        self.way: Between = Direct()
+        self.way: CallerPassage = DirectPassage()
         self.network = network
         self.folder = folder
         self.daemons: list[Daemon] = engines.daemons(network, str(folder))
@@ -66,7 +66,7 @@ class FakeLab:
         self._logs = {daemon.name: "" for daemon in self.daemons}
         self._failing: tuple[str | None, Fault] = (None, OFF)
 
-    def through(self, way: Between) -> Self:
+    def through(self, way: CallerPassage) -> Self:
         """With ``way`` between the caller and everybody else."""
         self.way = way
         self.facts = {**self.facts, **way.facts}
@@ -95,7 +95,7 @@ class FakeLab:
         """The frames of a call."""
         self.called.append(number)
         if why := self._spoilt.get(number):
-            raise Spoilt(why)
+            raise CallFailure(why)
         if number in self._spoilt:
             return []
         down, how = self._failing
@@ -127,7 +127,7 @@ class FakeLab:
     def __exit__(self, *exc: object) -> None:
         pass
 
-    def _before(self, first: Way, number: str, way: Way) -> Iterator[Frame]:
+    def _before(self, first: CallRoute, number: str, way: CallRoute) -> Iterator[Frame]:
         """The messages of engines that get the call before the one that answers."""
         down, how = self._failing
         at_ns = _BEGIN_NS + _HOP_NS // 2
@@ -148,7 +148,7 @@ class FakeLab:
                 lines = (f"SIP/2.0 {status} No", *_headers(here, "INVITE", "<sip:a@b>;tag=3", engine), "", "")
                 yield self._sip(at_ns + 1, engine, here, lines)
 
-    def _questions(self, way: Way) -> Iterator[Frame]:
+    def _questions(self, way: CallRoute) -> Iterator[Frame]:
         """A query for the tree that decides, and its answer from the server that is up."""
         servers = [daemon for daemon in self.daemons if daemon.program == "named"]
         for step in way.steps:
@@ -236,7 +236,7 @@ def _question(name: str) -> bytes:
     return struct.pack(">HHHHHH", 7, 0, 1, 0, 0, 0) + _labels(name) + struct.pack(">HH", 35, 1)
 
 
-def _answer(question: bytes, entry: Entry, network: Network) -> bytes:
+def _answer(question: bytes, entry: EnumEntry, network: PlanNetwork) -> bytes:
     """The NAPTR records of an entry (RFC 3403, 4.1)."""
     records = b""
     for each in entry.naptr:

@@ -6,14 +6,14 @@ import hashlib
 from typing import Final
 
 from weirlab.base.errors import InputError
-from weirlab.numbering.routing import Network
+from weirlab.numbering.routing import PlanNetwork
 from weirlab.store import RunWriter
 
 PLAN: Final = "plan"
 """Name under which a run keeps its plan's name, day and digest."""
 
 
-def keep_plan(writer: RunWriter, network: Network) -> None:
+def keep_plan(writer: RunWriter, network: PlanNetwork) -> None:
     """Record the plan of a run; raises ``InputError`` if the run was begun with another one."""
     says = hashlib.sha256(network.plan.model_dump_json().encode()).hexdigest()
     now = {

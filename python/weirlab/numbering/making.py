@@ -16,8 +16,8 @@ from weirlab.cli.output import Session
 from weirlab.numbering.options import DEFAULT_PLAN, DateOption, PlanOption, network_of, plural
 
 if TYPE_CHECKING:
-    from weirlab.numbering.diff import Change
-    from weirlab.numbering.zones.imported import Imported
+    from weirlab.numbering.diff import RoutingChange
+    from weirlab.numbering.zones.imported import ZoneImport
 
 ZONES = """Write the zones of a numbering plan: SOA, NS, A, SRV and NAPTR records.
 
@@ -147,7 +147,7 @@ class ZoneOptions:
         typer.Option("--server", help="Transfer the zone from this name server.", metavar="ADDRESS[:PORT]"),
     ] = None
 
-    def read(self, zone: Path) -> Imported:
+    def read(self, zone: Path) -> ZoneImport:
         """The entries of ``zone``, a file, or the name of a zone that the server has."""
         from weirlab.numbering.zones import imported
 
@@ -247,7 +247,7 @@ def diff(
         session.finish(document, conclusion, lead="\n".join(lines).rstrip("\n"))
 
 
-def _listed(change: Change) -> dict[str, object]:
+def _listed(change: RoutingChange) -> dict[str, object]:
     return {
         "prefix": change.prefix,
         "itself": change.itself,

@@ -13,7 +13,7 @@ from weirlab.base.errors import InputError
 from weirlab.cli.options import DeviceOptions
 
 if TYPE_CHECKING:
-    from weirlab.numbering.routing import Network
+    from weirlab.numbering.routing import PlanNetwork
 
 DEFAULT_PLAN = Path("plan.yaml")
 
@@ -40,7 +40,7 @@ DateOption = Annotated[
 
 
 @dataclass(frozen=True)
-class PlanOptions:
+class NumberingPlanOptions:
     """The plan and the day."""
 
     plan: PlanOption = DEFAULT_PLAN
@@ -92,12 +92,12 @@ def chosen(plan: Path, argument: Path | None) -> Path:
     return argument
 
 
-def network_of(plan: Path, day: str | None) -> Network:
+def network_of(plan: Path, day: str | None) -> PlanNetwork:
     """The network of a plan on a day."""
     from weirlab.numbering.plan import load, ready
-    from weirlab.numbering.routing import Network
+    from weirlab.numbering.routing import PlanNetwork
 
-    return Network(load(ready.find(plan)), day_of(day))
+    return PlanNetwork(load(ready.find(plan)), day_of(day))
 
 
 def day_of(text: str | None) -> date:

@@ -16,9 +16,9 @@ from weirlab.cli.output import Session
 from weirlab.numbering.options import (
     DEFAULT_PLAN,
     DateOption,
+    NumberingPlanOptions,
     PlanArgument,
     PlanOption,
-    PlanOptions,
     ThroughOptions,
     chosen,
     day_of,
@@ -80,7 +80,7 @@ _LOOK_S: Final = 0.5
 
 
 @dataclass(frozen=True)
-class CallOptions:
+class ProofOptions:
     """Which calls are made."""
 
     PANEL: ClassVar = "Calls"
@@ -189,15 +189,15 @@ def prove(
     ctx: typer.Context,
     *,
     argument: PlanArgument = None,
-    asked: PlanOptions,
-    calls: CallOptions,
+    asked: NumberingPlanOptions,
+    calls: ProofOptions,
     device: Annotated[ThroughOptions, only("dut", "rules", "stateful", "ruleset")],
     report: ReportOptions,
     result: ResultOptions,
 ) -> None:
     """Prove a plan by calls."""
     from weirlab.numbering.section import VoiceScenario
-    from weirlab.scenario import Typed
+    from weirlab.scenario import OptionValue
     from weirlab.studies.commands.scenarios import carry_out
 
     with result.session(ctx) as session:
@@ -209,7 +209,7 @@ def prove(
                 "plan": str(plan),
                 "date": None if asked.day is None else day_of(asked.day).isoformat(),
                 "fall_back": calls.fall_back,
-                "talk_s": Typed("--talk", calls.talk),
+                "talk_s": OptionValue("--talk", calls.talk),
                 "partly": calls.partly,
                 "through": device.through(),
             },

@@ -17,25 +17,25 @@ Rate = Annotated[int, Field(strict=True, ge=1, le=100_000)]
 Ratio = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
 
 
-class Through(Dut):
+class PassageSection(Dut):
     """The device under test between the caller and everybody else."""
 
     rules: Annotated[int, Field(strict=True, ge=0, le=limits.MOST_RULES)] = 0
     """Matching position: rules up to and including the one that accepts the calls; 0: no rules."""
 
 
-class OfPlan(Section):
+class PlanSection(Section):
     """The plan, the day and the device of a scenario."""
 
     plan: Path
     """The numbering plan: a file, or the name of one that comes with Weir."""
     date: datetime.date | None = None
     """Apply the plan as of this day; left out: the day of the run."""
-    through: Through | None = None
+    through: PassageSection | None = None
     """The device that the calls pass; left out: none."""
 
 
-class Proof(OfPlan):
+class ProofSection(PlanSection):
     """The calls of a proof."""
 
     fall_back: bool = True
@@ -46,7 +46,7 @@ class Proof(OfPlan):
     """Leave out calls through engines that the lab has no program for; else they count as not proved."""
 
 
-class Load(OfPlan):
+class LoadSection(PlanSection):
     """The load test."""
 
     numbers: Annotated[tuple[Dialled, ...], Field(max_length=20)] = ()
@@ -88,9 +88,9 @@ class PlanScenario(Root):
         return (place for place in found if place != (self.KEY, "plan") or not self._is_ready)
 
     @property
-    def _asked(self) -> OfPlan:
+    def _asked(self) -> PlanSection:
         asked = getattr(self, self.KEY)
-        assert isinstance(asked, OfPlan)
+        assert isinstance(asked, PlanSection)
         return asked
 
     @property
@@ -107,7 +107,7 @@ class VoiceScenario(PlanScenario):
     KEY = "voice"
     model_config = ConfigDict(title="Weir scenario: voice routing")
 
-    voice: Proof
+    voice: ProofSection
 
 
 class LoadScenario(PlanScenario):
@@ -116,4 +116,4 @@ class LoadScenario(PlanScenario):
     KEY = "voice_load"
     model_config = ConfigDict(title="Weir scenario: calls per second of a numbering plan")
 
-    voice_load: Load
+    voice_load: LoadSection

@@ -12,13 +12,13 @@ import numpy.typing as npt
 from weirlab.quality import emodel, fullband, jitterbuffer, segments, wideband
 from weirlab.quality.codecs import Band, Impairment, impairment
 from weirlab.quality.jitterbuffer import USUAL, Buffers, PlayOut
-from weirlab.quality.packets import Packets, Window, unroll
+from weirlab.quality.packets import PacketWindow, StreamPackets, unroll
 from weirlab.quality.segments import I64
 from weirlab.quality.streams import Streams, losses, measure
 from weirlab.records import CallTable, FlowTable, PacketLog
 from weirlab.traffic.calls.spec import Calls
 
-__all__ = ["Buffers", "Coded", "PlayoutQuality", "Window", "call_table", "hear", "opinion"]
+__all__ = ["Buffers", "PacketWindow", "PlayoutQuality", "StreamCoding", "call_table", "hear", "opinion"]
 
 F64 = npt.NDArray[np.float64]
 
@@ -44,7 +44,7 @@ def call_table(
     flows: FlowTable,
     calls: Calls,
     buffers: Buffers = USUAL,
-    window: Window | None = None,
+    window: PacketWindow | None = None,
 ) -> CallTable:
     """One row per call and direction that sent media, in the window or in the whole recorded time.
 
@@ -61,7 +61,7 @@ def call_table(
     call_class = of.call_class[packets.flow]
     streams = measure(packets, window)
     known = [impairment(kind.stream.codec, buffers.concealment) for kind in calls.classes]
-    coded = Coded.of(known, call_class)
+    coded = StreamCoding.of(known, call_class)
     fixed = hear(packets, window, streams, jitterbuffer.fixed(packets, buffers), coded)
     adaptive = hear(packets, window, streams, jitterbuffer.adaptive(packets, buffers), coded)
     better = np.where(np.isnan(fixed.mos) | (adaptive.mos > fixed.mos), adaptive.r, fixed.r)
@@ -109,7 +109,7 @@ def call_table(
 
 
 @dataclass(frozen=True)
-class Coded:
+class StreamCoding:
     """How each stream is coded, shapes (streams,)."""
 
     kinds: tuple[Impairment, ...]
@@ -117,7 +117,7 @@ class Coded:
     """Index into ``kinds``."""
 
     @classmethod
-    def of(cls, kinds: list[Impairment], kind: npt.NDArray[np.integer]) -> Coded:
+    def of(cls, kinds: list[Impairment], kind: npt.NDArray[np.integer]) -> StreamCoding:
         return cls(tuple(kinds), kind.astype(np.int64))
 
     def each(self, value: Callable[[Impairment], float]) -> F64:
@@ -129,11 +129,11 @@ class Coded:
 
 
 def hear(
-    packets: Packets,
-    window: Window | None,
+    packets: StreamPackets,
+    window: PacketWindow | None,
     streams: Streams,
     play: PlayOut,
-    coded: Coded,
+    coded: StreamCoding,
     network_ns: F64 | float = 0.0,
     beyond: F64 | float = 0.0,
 ) -> PlayoutQuality:
@@ -158,7 +158,7 @@ def hear(
     return PlayoutQuality(segments.total(late.astype(np.int64), packets.start), slips, delay, r, mos)
 
 
-def opinion(coded: Coded, delay_ms: F64, ppl: F64, burst_ratio: F64) -> tuple[F64, F64]:
+def opinion(coded: StreamCoding, delay_ms: F64, ppl: F64, burst_ratio: F64) -> tuple[F64, F64]:
     """R and MOS of each stream, each by the E-model of its codec's band.
 
     NaN if they cannot be known: nothing sent, or a codec without published values. If nothing at
@@ -172,7 +172,7 @@ def opinion(coded: Coded, delay_ms: F64, ppl: F64, burst_ratio: F64) -> tuple[F6
 
     narrow, wide, full = (coded.is_band(band) for band in ("narrowband", "wideband", "fullband"))
     ta = delay_ms[narrow]
-    connection = emodel.Connection(
+    connection = emodel.EmodelParameters(
         t=ta, ta=ta, tr=2 * ta, ie=ie[narrow], bpl=bpl[narrow], ppl=ppl[narrow], burst_r=burst[narrow]
     )
     rating = emodel.rate(connection)

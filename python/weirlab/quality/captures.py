@@ -17,10 +17,10 @@ import numpy.typing as npt
 
 from weirlab.base.errors import InputError
 from weirlab.quality import jitterbuffer, segments, skew
-from weirlab.quality.assess import Coded, PlayoutQuality, hear
+from weirlab.quality.assess import PlayoutQuality, StreamCoding, hear
 from weirlab.quality.codecs import Impairment, of_encoding
 from weirlab.quality.jitterbuffer import USUAL, Buffers, PlayOut
-from weirlab.quality.packets import Arrivals, Packets, place_all
+from weirlab.quality.packets import PacketArrivals, StreamPackets, place_all
 from weirlab.quality.segments import I64
 from weirlab.quality.streams import Streams, measure
 
@@ -161,7 +161,7 @@ def capture_table(
         of_encoding(name, float(payload), float(packet_ns) / 1e6, buffers.concealment)
         for name, payload, packet_ns in zip(encodings, size, placed.packet_ns, strict=True)
     )
-    coded = Coded(kinds, np.arange(len(kinds), dtype=np.int64))
+    coded = StreamCoding(kinds, np.arange(len(kinds), dtype=np.int64))
     streams = measure(level)
     timed = (clock > 0) & (number > 0)
     blank = np.full(len(clock), np.nan)
@@ -219,7 +219,7 @@ class _Media:
     stretch: I64
     """Stretches of time stamps, numbered over all streams."""
 
-    def placed(self, rate: F64) -> Packets:
+    def placed(self, rate: F64) -> StreamPackets:
         """Packets in their places by sequence number, sent at their media time.
 
         Media time is longer by ``rate`` of each stream, and is shifted so that the fastest packet of each
@@ -232,7 +232,7 @@ class _Media:
         np.minimum.at(fastest, self.stretch[self.speech], transit)
         # Without speech any time will do.
         fastest[fastest == np.iinfo(np.int64).max] = 0
-        arrivals = Arrivals(
+        arrivals = PacketArrivals(
             stream=self.stream,
             row=self.row,
             sent_ns=media_ns + fastest[self.stretch],

@@ -23,7 +23,7 @@ _SHARES: Final = (0.01, 0.05, 0.5, 0.95, 0.99)
 
 
 @dataclass(frozen=True)
-class Spread:
+class CallerPercentiles:
     """Percentiles over callers; NaN if nothing was measured."""
 
     p1: float
@@ -33,7 +33,7 @@ class Spread:
     p99: float
 
     @classmethod
-    def of(cls, values: F64) -> Spread:
+    def of(cls, values: F64) -> CallerPercentiles:
         known = values[~np.isnan(values)]
         if not known.size:
             return cls(*(float("nan") for _ in _SHARES))
@@ -41,7 +41,7 @@ class Spread:
 
 
 @dataclass(frozen=True)
-class Worst:
+class WorstCaller:
     """The caller with the lowest MOS, and of those the one with most loss."""
 
     call: int
@@ -51,7 +51,7 @@ class Worst:
 
 
 @dataclass(frozen=True)
-class Group:
+class CallerGroup:
     """A group of callers; each side of a call is one.
 
     Shares are of those with a MOS, 0-1; ``not_measured`` are the others.
@@ -59,11 +59,11 @@ class Group:
 
     callers: int
     not_measured: int
-    mos: Spread
-    delay_ns: Spread
+    mos: CallerPercentiles
+    delay_ns: CallerPercentiles
     """Of each caller's mean delay in the network."""
-    loss_ratio: Spread
-    worst: Worst | None
+    loss_ratio: CallerPercentiles
+    worst: WorstCaller | None
     below_satisfied: float
     """Share below MOS 4.0."""
     below_dissatisfied: float
@@ -71,13 +71,13 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Summary:
+class QualitySummary:
     """All callers, and those of each direction and class that has any."""
 
-    everyone: Group
-    forward: Group | None
-    back: Group | None
-    classes: dict[str, Group]
+    everyone: CallerGroup
+    forward: CallerGroup | None
+    back: CallerGroup | None
+    classes: dict[str, CallerGroup]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, NaN included."""
@@ -88,10 +88,10 @@ class Summary:
         return describe(self.everyone)
 
 
-def summarise(table: CallTable, titles: Sequence[str] = ()) -> Summary:
+def summarise(table: CallTable, titles: Sequence[str] = ()) -> QualitySummary:
     """Spread of quality over the callers; ``titles`` names the classes, in their order."""
 
-    def group(chosen: npt.NDArray[np.bool_]) -> Group | None:
+    def group(chosen: npt.NDArray[np.bool_]) -> CallerGroup | None:
         return _group(table, chosen) if chosen.any() else None
 
     classes = {}
@@ -100,7 +100,7 @@ def summarise(table: CallTable, titles: Sequence[str] = ()) -> Summary:
         if title in classes:
             title = f"{title} ({index + 1})"
         classes[title] = _group(table, table.call_class == index)
-    return Summary(
+    return QualitySummary(
         everyone=_group(table, np.ones(len(table), dtype=np.bool_)),
         forward=group(~table.back),
         back=group(table.back),
@@ -108,7 +108,7 @@ def summarise(table: CallTable, titles: Sequence[str] = ()) -> Summary:
     )
 
 
-def describe(group: Group) -> str:
+def describe(group: CallerGroup) -> str:
     """``98 of 100 callers hear MOS 4.0 or better; the worst, call 7 back, hears 2.31.``"""
     measured = group.callers - group.not_measured
     if group.worst is None:
@@ -128,7 +128,7 @@ def describe(group: Group) -> str:
     return text + "."
 
 
-def _group(table: CallTable, chosen: npt.NDArray[np.bool_]) -> Group:
+def _group(table: CallTable, chosen: npt.NDArray[np.bool_]) -> CallerGroup:
     mos = table.mos[chosen]
     known = ~np.isnan(mos)
     loss = _ratio(table.lost[chosen], table.sent[chosen])
@@ -136,13 +136,15 @@ def _group(table: CallTable, chosen: npt.NDArray[np.bool_]) -> Group:
     if known.any():
         index = int(np.lexsort((-loss, np.where(known, mos, np.inf)))[0])
         row = int(np.flatnonzero(chosen)[index])
-        worst = Worst(int(table.call[row]), bool(table.back[row]), float(mos[index]), float(loss[index]))
-    return Group(
+        worst = WorstCaller(
+            int(table.call[row]), bool(table.back[row]), float(mos[index]), float(loss[index])
+        )
+    return CallerGroup(
         callers=len(mos),
         not_measured=int(np.count_nonzero(~known)),
-        mos=Spread.of(mos),
-        delay_ns=Spread.of(table.delay_mean_ns[chosen]),
-        loss_ratio=Spread.of(loss),
+        mos=CallerPercentiles.of(mos),
+        delay_ns=CallerPercentiles.of(table.delay_mean_ns[chosen]),
+        loss_ratio=CallerPercentiles.of(loss),
         worst=worst,
         below_satisfied=_share(mos[known] < SATISFIED),
         below_dissatisfied=_share(mos[known] < DISSATISFIED),

@@ -27,7 +27,7 @@ SENSITIVITY: Final[dict[Sensitivity, tuple[float, float]]] = {
 
 
 @dataclass(frozen=True)
-class Connection:
+class EmodelParameters:
     """The E-model's parameters of a connection; defaults are those of Table 3."""
 
     slr: Values = 8.0
@@ -76,7 +76,7 @@ class Connection:
 
 
 @dataclass(frozen=True)
-class Rating:
+class NarrowbandRating:
     """R and what it is made of; ``r = ro - i_s - i_d - ie_eff + a``."""
 
     r: F64
@@ -97,7 +97,7 @@ class Rating:
         return mos_of_r(self.r)
 
 
-def rate(connection: Connection) -> Rating:
+def rate(connection: EmodelParameters) -> NarrowbandRating:
     """Transmission rating factor R of a connection (7-1)."""
     c = connection
     no = noise(c)
@@ -112,10 +112,10 @@ def rate(connection: Connection) -> Rating:
     ie_eff = effective_equipment(c.ie, c.bpl, c.ppl, c.burst_r)
     r = ro - i_s - i_d - ie_eff + c.a
     parts = np.broadcast_arrays(r, ro, i_s, i_d, ie_eff, iolr, ist, iq, idte, idle, idd)
-    return Rating(*(np.asarray(part, dtype=np.float64) for part in parts))
+    return NarrowbandRating(*(np.asarray(part, dtype=np.float64) for part in parts))
 
 
-def noise(connection: Connection) -> F64:
+def noise(connection: EmodelParameters) -> F64:
     """Sum of all noise, No in dBm0p at the 0 dBr point (7-3)."""
     c = connection
     olr = _f(c.slr) + c.rlr
@@ -127,14 +127,14 @@ def noise(connection: Connection) -> F64:
     return _db(10 ** (_f(c.nc) / 10) + 10 ** (nos / 10) + 10 ** (nor / 10) + 10 ** (nfo / 10))
 
 
-def too_loud(connection: Connection, no: F64) -> F64:
+def too_loud(connection: EmodelParameters, no: F64) -> F64:
     """Impairment by too low an overall loudness rating, Iolr (7-9)."""
     c = connection
     x = _f(c.slr) + c.rlr + 0.2 * (64 + no - c.rlr)  # (7-10)
     return np.asarray(20 * ((1 + (x / 8) ** 8) ** (1 / 8) - x / 8))
 
 
-def sidetone(connection: Connection) -> F64:
+def sidetone(connection: EmodelParameters) -> F64:
     """Impairment by sidetone that is not optimal, Ist (7-11)."""
     c = connection
     stmro = -_db(10 ** (-_f(c.stmr) / 10) + np.exp(-_f(c.t) / 4) * 10 ** (-_f(c.telr) / 10))  # (7-12)
@@ -146,7 +146,7 @@ def sidetone(connection: Connection) -> F64:
     )
 
 
-def quantizing(connection: Connection, ro: F64) -> F64:
+def quantizing(connection: EmodelParameters, ro: F64) -> F64:
     """Impairment by quantizing distortion, Iq (7-13)."""
     # Below one unit the reference implementation counts one.
     q = 37 - 15 * np.log10(np.maximum(connection.qdu, 1))  # (7-17)
@@ -164,7 +164,7 @@ def echo_loss(telr: Values, t: Values) -> F64:
     )
 
 
-def talker_echo(connection: Connection, no: F64, ist: F64) -> F64:
+def talker_echo(connection: EmodelParameters, no: F64, ist: F64) -> F64:
     """Impairment by hearing oneself late, Idte (7-19)."""
     c = connection
     # Strong sidetone masks echo: TERVs of (7-23) takes the place of TERV.
@@ -181,7 +181,7 @@ def echo_impairment(roe: Values, re: Values, t: Values) -> F64:
     return np.where(delay < 1, 0.0, impairment)
 
 
-def listener_echo(connection: Connection, ro: Values) -> F64:
+def listener_echo(connection: EmodelParameters, ro: Values) -> F64:
     """Impairment by listener echo, Idle (7-25)."""
     rle = 10.5 * (_f(connection.wepl) + 7) * (_f(connection.tr) + 1) ** -0.25  # (7-26)
     half = (_f(ro) - rle) / 2

@@ -22,7 +22,7 @@ _CEILING: Final = 132.0
 
 
 @dataclass(frozen=True)
-class Rating:
+class FullbandRating:
     """R on the scale up to 148; ``r = RO - idd - ie_eff``."""
 
     r: F64
@@ -37,12 +37,12 @@ class Rating:
 
 def rate(
     *, ta: Values = 0.0, ie: Values = 0.0, bpl: Values = 4.3, ppl: Values = 0.0, burst_r: Values = 1.0
-) -> Rating:
+) -> FullbandRating:
     """R of a fullband connection; ``ta`` in ms, ``ppl`` in percent, ``ie`` and ``bpl`` for fullband."""
     idd = _SCALE * emodel.too_long(ta)
     ie_eff = emodel.effective_equipment(ie, bpl, ppl, burst_r, ceiling=_CEILING)
     parts = np.broadcast_arrays(RO - idd - ie_eff, idd, ie_eff)
-    return Rating(*(np.asarray(part, dtype=np.float64) for part in parts))
+    return FullbandRating(*(np.asarray(part, dtype=np.float64) for part in parts))
 
 
 def mos_of_r(r: Values) -> F64:

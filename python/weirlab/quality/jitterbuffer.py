@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from weirlab.base.errors import InputError
 from weirlab.quality import segments
-from weirlab.quality.packets import BOOL, Packets
+from weirlab.quality.packets import BOOL, StreamPackets
 from weirlab.quality.segments import I64
 
 F64 = npt.NDArray[np.float64]
@@ -97,7 +97,7 @@ class PlayOut:
     """From sending to playing; NaN for packets that did not arrive, or were not played."""
 
 
-def fixed(packets: Packets, buffers: Buffers) -> PlayOut:
+def fixed(packets: StreamPackets, buffers: Buffers) -> PlayOut:
     """A buffer that plays every packet at the same delay after it was sent, until it slips.
 
     It follows the least delay of the last 100 packets, which jitter does not change and clock skew does. Once
@@ -156,7 +156,7 @@ def _slips(transit: I64, start: I64, step_ns: F64) -> tuple[F64, BOOL]:
     return shift[span], position % _SLIP_SPAN_PACKETS < np.abs(steps)[span]
 
 
-def adaptive(packets: Packets, buffers: Buffers) -> PlayOut:
+def adaptive(packets: StreamPackets, buffers: Buffers) -> PlayOut:
     """A buffer that follows the network: algorithm 4 of Ramjee et al. 1994, with delay spikes.
 
     It keeps an average of the delay and of its deviation, and plays a talk spurt at the average plus
@@ -174,7 +174,7 @@ def adaptive(packets: Packets, buffers: Buffers) -> PlayOut:
     # Streams by descending length: those that still have an n-th packet come first, and are a slice.
     order = np.argsort(-counts, kind="stable")
     heads, lengths = packets.timed_start[:-1][order], counts[order]
-    state = _State(packets.packet_ns[order].astype(np.float64))
+    state = _BufferState(packets.packet_ns[order].astype(np.float64))
     transit = packets.arrival_ns[packets.timed] - packets.sent_ns[packets.timed]
     delay = np.zeros(len(packets.timed))
     deepest = int(lengths[0]) if len(lengths) else 0
@@ -188,7 +188,7 @@ def adaptive(packets: Packets, buffers: Buffers) -> PlayOut:
     return _played(packets, transit, delay, np.zeros(len(delay), dtype=np.bool_))
 
 
-class _State:
+class _BufferState:
     """State of the adaptive buffers of all streams; the n-th packet of each is one step."""
 
     def __init__(self, packet_ns: F64) -> None:
@@ -245,7 +245,7 @@ class _State:
         self.last[:n] = transit
 
 
-def _played(packets: Packets, transit: I64, delay: F64, slipped: BOOL) -> PlayOut:
+def _played(packets: StreamPackets, transit: I64, delay: F64, slipped: BOOL) -> PlayOut:
     """What happens to packets that have these play-out delays, in the order of ``packets.timed``."""
     unplayed = slipped | (transit > delay)
     late, cost = np.zeros((2, len(packets.sent_ns)), dtype=np.bool_)

@@ -20,7 +20,7 @@ LOST: Final = -1
 
 
 @dataclass(frozen=True)
-class Window:
+class PacketWindow:
     """The packets sent from ``from_ns`` until before ``to_ns``, CLOCK_MONOTONIC."""
 
     from_ns: int
@@ -28,7 +28,7 @@ class Window:
 
 
 @dataclass(frozen=True)
-class Packets:
+class StreamPackets:
     """Packets by stream, and in the order in which they were sent within each.
 
     Shapes: (streams,), ``start`` (streams + 1,): packets of stream ``i`` are rows ``start[i]`` to
@@ -62,7 +62,7 @@ class Packets:
     def lost(self) -> BOOL:
         return np.asarray(self.arrival_ns == LOST)
 
-    def within(self, window: Window | None) -> BOOL:
+    def within(self, window: PacketWindow | None) -> BOOL:
         """Which packets were sent in the window."""
         if window is None:
             return np.ones(len(self.sent_ns), dtype=np.bool_)
@@ -74,7 +74,7 @@ def media_flows(log: PacketLog, flows: FlowTable) -> I64:
     return np.flatnonzero(log.call_flows.carries_media & (flows.sent > 0)).astype(np.int64)
 
 
-def unroll(log: PacketLog, flows: FlowTable) -> Packets:
+def unroll(log: PacketLog, flows: FlowTable) -> StreamPackets:
     """Put the arrivals of a log into the places of the sent packets.
 
     Raises
@@ -103,7 +103,7 @@ def unroll(log: PacketLog, flows: FlowTable) -> Packets:
             f"flow {int(flow[stream[wrong]])}: packet {int(log.seq[media][wrong])} is in the packet log, but "
             f"was not sent in the recorded window; the log does not belong to this flow table"
         )
-    arrivals = Arrivals(
+    arrivals = PacketArrivals(
         stream=stream,
         row=start[stream] + place,
         sent_ns=log.sent_ns[media].astype(np.int64),
@@ -113,7 +113,7 @@ def unroll(log: PacketLog, flows: FlowTable) -> Packets:
 
 
 @dataclass(frozen=True)
-class Arrivals:
+class PacketArrivals:
     """One element per packet that arrived, in order of arrival."""
 
     stream: I64
@@ -125,7 +125,7 @@ class Arrivals:
     """False if ``sent_ns`` is unknown and has to come from the neighbours; None: known everywhere."""
 
 
-def place_all(came_in: Arrivals, *, flow: I64, start: I64, packet_ns: I64) -> Packets:
+def place_all(came_in: PacketArrivals, *, flow: I64, start: I64, packet_ns: I64) -> StreamPackets:
     """Packets of streams from their arrivals.
 
     Streams are of ``flow``, begin at the rows ``start`` and have a packet every ``packet_ns``.
@@ -153,7 +153,7 @@ def place_all(came_in: Arrivals, *, flow: I64, start: I64, packet_ns: I64) -> Pa
     arrived = row[original[np.argsort(key, kind="stable")]]
     arrived_start = segments.starts(segments.total(came.astype(np.int64), start))
     tells = known[arrived]
-    return Packets(
+    return StreamPackets(
         flow=flow,
         start=start,
         packet_ns=packet_ns,

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from scipy.linalg.blas import dtbsv
 
 from weirlab.quality import segments
-from weirlab.quality.packets import BOOL, Packets, Window
+from weirlab.quality.packets import BOOL, PacketWindow, StreamPackets
 from weirlab.quality.segments import I64
 
 F64 = npt.NDArray[np.float64]
@@ -19,7 +19,7 @@ _ROUNDING: Final = 1e-12
 
 
 @dataclass(frozen=True)
-class Losses:
+class StreamLosses:
     """Lost packets and their unbroken runs, shapes (streams,)."""
 
     count: I64
@@ -38,7 +38,7 @@ class Streams:
     received: I64
     duplicated: I64
     reordered: I64
-    losses: Losses
+    losses: StreamLosses
     delay_min_ns: F64
     delay_mean_ns: F64
     delay_p50_ns: F64
@@ -52,7 +52,7 @@ class Streams:
     """Longest time between two arrivals, the later of which belongs to the window."""
 
 
-def measure(packets: Packets, window: Window | None = None) -> Streams:
+def measure(packets: StreamPackets, window: PacketWindow | None = None) -> Streams:
     """Each stream, or its part that was sent in the window.
 
     Jitter is estimated over the whole stream and then averaged over the window, so that the
@@ -95,7 +95,7 @@ def measure(packets: Packets, window: Window | None = None) -> Streams:
     )
 
 
-def losses(lost: BOOL, inside: BOOL, start: I64) -> Losses:
+def losses(lost: BOOL, inside: BOOL, start: I64) -> StreamLosses:
     """Runs of losses in the packets ``inside``, which have to be contiguous in each stream.
 
     Packets sent in a stretch of time are; a run at either end counts with its length inside.
@@ -120,7 +120,7 @@ def losses(lost: BOOL, inside: BOOL, start: I64) -> Losses:
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = count / runs * (1 - count / sent)
     some = (count > 0) & (count < sent)
-    return Losses(count, runs, longest, np.where(some, ratio, np.nan))
+    return StreamLosses(count, runs, longest, np.where(some, ratio, np.nan))
 
 
 def jitter_estimates(transit_ns: I64, start: I64) -> F64:

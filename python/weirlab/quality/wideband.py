@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from weirlab.quality import emodel
-from weirlab.quality.emodel import F64, Connection, Values
+from weirlab.quality.emodel import F64, EmodelParameters, Values
 
 RO: Final = 129.0
 """Basic signal-to-noise ratio Ro,WB (7-2)."""
@@ -26,7 +26,7 @@ _SCALE: Final = 1.29
 
 
 @dataclass(frozen=True)
-class Rating:
+class WidebandRating:
     """R on the scale up to 129; ``r = RO - i_d - ie_eff``."""
 
     r: F64
@@ -67,24 +67,24 @@ def rate(
     ppl: Values = 0.0,
     burst_r: Values = 1.0,
     path: EchoPath = ECHO,
-) -> Rating:
+) -> WidebandRating:
     """R of a wideband connection (7-1).
 
     Delays in ms, ``ppl`` in percent; ``ie`` and ``bpl`` are Ie,WB and Bpl,WB.
     """
     echo = ta if path.t is None else path.t
     loop = 2 * np.asarray(echo, dtype=np.float64) if path.tr is None else path.tr
-    connection = Connection(telr=path.telr, wepl=path.wepl, t=echo, tr=loop, nfor=NOISE_FLOOR)
+    connection = EmodelParameters(telr=path.telr, wepl=path.wepl, t=echo, tr=loop, nfor=NOISE_FLOOR)
     idte = talker_echo(connection)
     idle = emodel.listener_echo(connection, RO)  # (7-11, 7-12)
     idd = _SCALE * emodel.too_long(ta)  # (7-13, 7-14)
     i_d = idte + idle + idd  # (7-4)
     ie_eff = emodel.effective_equipment(ie, bpl, ppl, burst_r)  # (7-15): 95 stays 95
     parts = np.broadcast_arrays(RO - i_d - ie_eff, i_d, ie_eff, idte, idle, idd)
-    return Rating(*(np.asarray(part, dtype=np.float64) for part in parts))
+    return WidebandRating(*(np.asarray(part, dtype=np.float64) for part in parts))
 
 
-def talker_echo(connection: Connection) -> F64:
+def talker_echo(connection: EmodelParameters) -> F64:
     """Impairment by hearing oneself late, Idte,WB (7-5 to 7-10)."""
     c = connection
     delay = np.asarray(c.t, dtype=np.float64)

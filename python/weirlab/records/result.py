@@ -76,7 +76,7 @@ class Series:
 
 
 @dataclass(frozen=True)
-class Looks:
+class SchedulerCounters:
     """The scheduler's counters as the sender read them: at its first packet, at the first one of every
     bin, and at the end; shapes (bins + 2,) or (bins + 2, threads).
 
@@ -95,7 +95,7 @@ class Looks:
 
 
 @dataclass(frozen=True)
-class Windows:
+class BinDetails:
     """Further values of each bin of the series, so that some bins can be left out; shapes (bins,).
 
     ``delay_sum_ns`` and ``delay_min_ns`` are of its packets, the latter 0 without any; ``ipdv_sum_ns`` sums
@@ -116,7 +116,7 @@ class Windows:
     upper_ns: U64
     count: U64
     end: U64
-    looks: Looks | None
+    looks: SchedulerCounters | None
     """None if the host could not be observed."""
 
 
@@ -155,7 +155,7 @@ class Histogram:
 
 
 @dataclass(frozen=True)
-class Span:
+class BinSpan:
     """Whole bins, from the start of recording, and why they do not count."""
 
     begin_ns: int
@@ -164,7 +164,7 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Disturbed:
+class WholeTrialResult:
     """The result of a trial with the bins that were left out."""
 
     sent: int
@@ -221,8 +221,8 @@ class EngineResult:
     """All probes that arrived; ``received`` are those that departed in the recorded window."""
     packets: PacketLog | None = None
     """Only if calls were sent."""
-    windows: Windows | None = None
-    left_out: tuple[Span, ...] = ()
+    windows: BinDetails | None = None
+    left_out: tuple[BinSpan, ...] = ()
     """Bins that the host disturbed and that count only in ``series`` and ``flows``: ``sent``,
     ``received``, delays and jitter are those of the others. ``duplicated``, ``reordered``, ``stray`` and
     ``longest_gap_ns`` cannot be divided and are those of the whole trial."""

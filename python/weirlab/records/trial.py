@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weirlab.base.quantities import percent
-from weirlab.records.result import F64, U64, Disturbed, EngineResult
+from weirlab.records.result import F64, U64, EngineResult, WholeTrialResult
 from weirlab.records.spec import TrialSpec
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class CallTable:
 
 
 @dataclass(frozen=True)
-class RulesMet:
+class RuleEncounters:
     """How many of the user's own rules packets met, by the kernel's counters, beside what Weir expected."""
 
     expected: float | None
@@ -155,9 +155,9 @@ class TrialRecord:
     role: Literal["profile", "verify", "single", "calibrate", "search", "calls"] = "single"
     calls: CallTable | None = None
     """What callers heard, if calls were sent."""
-    disturbed: Disturbed | None = None
+    disturbed: WholeTrialResult | None = None
     """The result including left-out bins, if there are any."""
-    rules_met: RulesMet | None = None
+    rules_met: RuleEncounters | None = None
     """Of the user's own rules."""
     dropped_pps: float | None = None
     """Rate at which the rule dropped packets that all were to meet; None if it accepts them."""

@@ -81,7 +81,7 @@ class Chapter:
 
 
 @dataclass(frozen=True)
-class Origin:
+class PageOrigin:
     """What a page was made from, and how to make it again."""
 
     name: str
@@ -96,7 +96,7 @@ class Origin:
     """YAML."""
 
     @classmethod
-    def of_run(cls, manifest: Mapping[str, Any]) -> Origin:
+    def of_run(cls, manifest: Mapping[str, Any]) -> PageOrigin:
         """The origin of a run, from its manifest."""
         facts, scenario = manifest.get("facts") or {}, manifest.get("scenario") or {}
         run_id = str(manifest.get("run_id") or "")
@@ -148,12 +148,12 @@ class Story:
     where_note: str = ""
     assurance: str = ""
     """What supports the answer."""
-    made_from: Origin | None = None
+    made_from: PageOrigin | None = None
     """The run of ``manifest`` if None."""
 
     @cached_property
-    def origin(self) -> Origin:
-        return self.made_from or Origin.of_run(self.manifest)
+    def origin(self) -> PageOrigin:
+        return self.made_from or PageOrigin.of_run(self.manifest)
 
     @property
     def warning(self) -> str:

@@ -26,7 +26,7 @@ NO_CHAIN: Final = (
 
 
 @dataclass(frozen=True)
-class Kept:
+class FixedRule:
     """A rule that keeps its place because it depends on more than the packet, or was not understood."""
 
     chain: str
@@ -84,7 +84,7 @@ class Advice:
     """The rules in the new order: one ruleset, or one for each IP version."""
     chains: tuple[ChainAdvice, ...]
     """The chains whose order changes."""
-    kept: tuple[Kept, ...]
+    kept: tuple[FixedRule, ...]
     """Rules that keep their place, and what freeing each of them would gain."""
     notes: tuple[str, ...]
     untried: tuple[str, ...] = ()
@@ -189,7 +189,7 @@ class _Part:
         self.before = walk(ruleset)
         self.versioned = versioned
         self.stay = stay
-        self.kept: list[tuple[Kept, str]] = []
+        self.kept: list[tuple[FixedRule, str]] = []
         """Rules that keep their place, and their chains."""
         self.changed: list[ChainAdvice] = []
         self.untried: list[str] = []
@@ -200,7 +200,7 @@ class _Part:
             chain = self.ruleset.chains[name]
             shown = self._shown(name)
             whys = [self._why(name, line) for line in chain.lines]
-            self.kept += [(Kept(shown, i, why), name) for i, why in enumerate(whys, 1) if why]
+            self.kept += [(FixedRule(shown, i, why), name) for i, why in enumerate(whys, 1) if why]
             if len(chain.lines) < 2:
                 continue
             if len(chain.rules) > MAX_RULES:
@@ -271,7 +271,7 @@ def _altering(ruleset: Ruleset) -> frozenset[str]:
     return frozenset(found)
 
 
-def _freed(parts: Sequence[_Part], before: Walk, after: Walk) -> tuple[Kept, ...]:
+def _freed(parts: Sequence[_Part], before: Walk, after: Walk) -> tuple[FixedRule, ...]:
     """Every rule that keeps its place, with the mean position if it alone could move as well."""
     kept = [(part, one, name) for part in parts for one, name in part.kept]
 

@@ -12,11 +12,11 @@ from weirlab.base.errors import InputError
 from weirlab.rules.chains import Ruleset
 from weirlab.rules.matching import Match
 from weirlab.rules.naming import find, places, text, walked
-from weirlab.rules.packets import FIELDS, SIDES, Packets, between, misfit, preferred
-from weirlab.rules.passing import Doubt, Passage, Place, Walker
+from weirlab.rules.packets import FIELDS, SIDES, PacketSet, between, misfit, preferred
+from weirlab.rules.passing import Doubt, VerdictPlace, Walker, WalkResult
 from weirlab.rules.reasons import last, why
 
-Wish = tuple[Packets, Packets]
+Wish = tuple[PacketSet, PacketSet]
 """Possible packets, and the usual ones among them."""
 
 _FREED: Final = (
@@ -40,14 +40,14 @@ MAX_NAME: Final = 15
 class Aim:
     """Packets that all meet their verdict at the same rule."""
 
-    packets: Packets
-    place: Place
+    packets: PacketSet
+    place: VerdictPlace
     """Where they are accepted or dropped."""
     compared: int
     """Rules with which each packet is compared, in all base chains."""
     reason: str = ""
     """Why it is this rule, if none was named."""
-    doubts: tuple[Place, ...] = ()
+    doubts: tuple[VerdictPlace, ...] = ()
     """Rules that may or may not match, among them perhaps the rule itself."""
 
     @property
@@ -114,7 +114,7 @@ def _some(found: Iterable[Aim | None], refusal: Callable[[], str]) -> Iterator[A
         raise InputError(refusal())
 
 
-def verify(path: Sequence[Ruleset], packets: Packets, what: str, source: str) -> Packets:
+def verify(path: Sequence[Ruleset], packets: PacketSet, what: str, source: str) -> PacketSet:
     """The ``packets`` that some rule or policy accepts; raises ``InputError`` if there are none.
 
     ``what`` is their name in the message.
@@ -128,12 +128,14 @@ def verify(path: Sequence[Ruleset], packets: Packets, what: str, source: str) ->
     raise InputError(f"{source}: {what} would end at the {end} ({text(end)})")
 
 
-def _accepting(path: Sequence[Ruleset]) -> list[Place]:
+def _accepting(path: Sequence[Ruleset]) -> list[VerdictPlace]:
     """Accepting rules, those with most packets first, then in the order of walking."""
     return sorted((place for place in places(path) if place.accepts), key=lambda place: -place.packets)
 
 
-def _busiest(walker: Walker, wishes: Sequence[Wish], candidates: Sequence[Place]) -> Iterator[Aim | None]:
+def _busiest(
+    walker: Walker, wishes: Sequence[Wish], candidates: Sequence[VerdictPlace]
+) -> Iterator[Aim | None]:
     """Packets for the rules that counted most, whatever their protocol."""
     busiest = candidates[0]
     for doubt, wanted, wish in itertools.product(Doubt, candidates[:MAX_TRIED], wishes):
@@ -147,7 +149,9 @@ def _busiest(walker: Walker, wishes: Sequence[Wish], candidates: Sequence[Place]
             yield replace(found, reason=_passed_over(walker, wishes, busiest, doubt))
 
 
-def _first(walker: Walker, wishes: Sequence[Wish], candidates: Sequence[Place]) -> Iterator[Aim | None]:
+def _first(
+    walker: Walker, wishes: Sequence[Wish], candidates: Sequence[VerdictPlace]
+) -> Iterator[Aim | None]:
     """The usual packets if they are accepted; then those for the first rules that they can reach."""
     uncounted = "no rule that accepts has counted packets"
     for wish in wishes:
@@ -162,7 +166,7 @@ def _first(walker: Walker, wishes: Sequence[Wish], candidates: Sequence[Place]) 
             yield replace(found, reason=first)
 
 
-def _passed_over(walker: Walker, wishes: Sequence[Wish], busiest: Place, doubt: Doubt) -> str:
+def _passed_over(walker: Walker, wishes: Sequence[Wish], busiest: VerdictPlace, doubt: Doubt) -> str:
     """Why packets that reach another rule with ``doubt`` do not reach the busiest one."""
     uncertain = any(_reach(walker, wish, busiest, more) for more in Doubt if more > doubt for wish in wishes)
     reason = "may or may not match" if uncertain else why(walker, wishes, busiest)
@@ -178,7 +182,7 @@ def _usual(walker: Walker, wish: Wish) -> Aim | None:
     return None
 
 
-def _reach(walker: Walker, wish: Wish, wanted: Place | None, doubt: Doubt) -> Aim | None:
+def _reach(walker: Walker, wish: Wish, wanted: VerdictPlace | None, doubt: Doubt) -> Aim | None:
     """Packets that reach ``wanted``, as few of their fields as possible differing from the usual ones."""
     for rule in walker.cases(wanted):
         # What all possible packets do not reach, no part of them does.
@@ -192,7 +196,7 @@ def _reach(walker: Walker, wish: Wish, wanted: Place | None, doubt: Doubt) -> Ai
     return None
 
 
-def _start(wish: Wish, rule: Match, freed: Sequence[str], *, few: bool = False) -> Packets | None:
+def _start(wish: Wish, rule: Match, freed: Sequence[str], *, few: bool = False) -> PacketSet | None:
     """Packets that ``rule`` matches, None if it matches none; ``few``: with one name for each interface."""
     some = preferred(*wish, rule, freed)
     if misfit(some, rule):
@@ -204,12 +208,12 @@ def _start(wish: Wish, rule: Match, freed: Sequence[str], *, few: bool = False) 
     return some if some.interfaces else None
 
 
-def _walk(walker: Walker, start: Packets | None, wanted: Place | None, doubt: Doubt) -> Aim | None:
+def _walk(walker: Walker, start: PacketSet | None, wanted: VerdictPlace | None, doubt: Doubt) -> Aim | None:
     passages = () if start is None else walker.passages(start, wanted, doubt)
     return next((_aimed(passage, wanted) for passage in passages if passage.reaches(wanted)), None)
 
 
-def _aimed(passage: Passage, wanted: Place | None) -> Aim:
+def _aimed(passage: WalkResult, wanted: VerdictPlace | None) -> Aim:
     met = [end for end in passage.ends if wanted is not None and end.is_at(wanted)]
     # If several base chains accept, one that does so by a rule, not its policy, says most.
     ruled = [end for end in passage.ends if end.rule is not None]
@@ -217,7 +221,7 @@ def _aimed(passage: Passage, wanted: Place | None) -> Aim:
     return Aim(passage.packets, place, passage.compared, doubts=passage.doubts)
 
 
-def _with_names(path: Sequence[Ruleset], some: Packets) -> Packets:
+def _with_names(path: Sequence[Ruleset], some: PacketSet) -> PacketSet:
     """``some`` between interfaces with any name that the rules tell apart: those that ``some`` has, every
     name that rules mention, and one that they do not."""
     matches = [

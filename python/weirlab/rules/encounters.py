@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from weirlab.base.errors import InputError
 from weirlab.rules.chains import ChainKey, Rule, Ruleset
 from weirlab.rules.naming import walked
-from weirlab.rules.passing import Place
+from weirlab.rules.passing import VerdictPlace
 from weirlab.rules.walking import walk
 
 
@@ -21,10 +21,10 @@ class Encounters:
     """Packets that entered the base chain that most entered."""
     comparisons: float
     """With rules, in all base chains."""
-    ends: tuple[tuple[Place, float], ...]
+    ends: tuple[tuple[VerdictPlace, float], ...]
     """Packets by the rule or policy that accepted or dropped them, in any base chain; most packets first."""
 
-    def at(self, place: Place) -> float:
+    def at(self, place: VerdictPlace) -> float:
         """Packets that ``place`` accepted or dropped."""
         return sum(packets for end, packets in self.ends if end.is_at(place))
 
@@ -32,7 +32,7 @@ class Encounters:
 def from_matches(path: Sequence[Ruleset]) -> Encounters:
     """From how many packets matched each rule and met each policy, as iptables counts."""
     packets = comparisons = 0.0
-    ends: list[tuple[Place, float]] = []
+    ends: list[tuple[VerdictPlace, float]] = []
     for ruleset in path:
         with suppress(InputError):  # No packet was counted.
             found = walk(ruleset)
@@ -52,7 +52,7 @@ def from_matches(path: Sequence[Ruleset]) -> Encounters:
 def from_arrivals(path: Sequence[Ruleset], arrivals: Mapping[ChainKey, Sequence[int]]) -> Encounters:
     """From how many packets came to each rule, and to the end of each chain; by table and chain."""
     packets = comparisons = 0.0
-    ends: list[tuple[Place, float]] = []
+    ends: list[tuple[VerdictPlace, float]] = []
     for table, name, ruleset in _chains(path):
         counts = arrivals.get((table, name), ())
         lines = ruleset.chains[name].lines
@@ -100,17 +100,17 @@ def _chains(path: Sequence[Ruleset]) -> Iterator[tuple[str, str, Ruleset]]:
 
 def _decides(line: Sequence[Rule]) -> bool:
     """Whether packets that leave the chain at this rule are accepted or dropped."""
-    places = [Place("", "", rule) for rule in line if rule.jump is None]
+    places = [VerdictPlace("", "", rule) for rule in line if rule.jump is None]
     return any(place.accepts or place.drops for place in places)
 
 
-def _end(ruleset: Ruleset, chain: str, line: Sequence[Rule]) -> Place:
-    return Place(ruleset.table, chain, line[0])
+def _end(ruleset: Ruleset, chain: str, line: Sequence[Rule]) -> VerdictPlace:
+    return VerdictPlace(ruleset.table, chain, line[0])
 
 
-def _policy(ruleset: Ruleset) -> Place:
-    return Place(ruleset.table, ruleset.entry, None, ruleset.forward.policy or "accept")
+def _policy(ruleset: Ruleset) -> VerdictPlace:
+    return VerdictPlace(ruleset.table, ruleset.entry, None, ruleset.forward.policy or "accept")
 
 
-def _sorted(ends: Sequence[tuple[Place, float]]) -> tuple[tuple[Place, float], ...]:
+def _sorted(ends: Sequence[tuple[VerdictPlace, float]]) -> tuple[tuple[VerdictPlace, float], ...]:
     return tuple(sorted((end for end in ends if end[1] > 0), key=lambda end: -end[1]))

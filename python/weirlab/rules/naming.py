@@ -8,7 +8,7 @@ from typing import Final
 
 from weirlab.base.errors import InputError
 from weirlab.rules.chains import Ruleset
-from weirlab.rules.passing import Place
+from weirlab.rules.passing import VerdictPlace
 
 FORMS: Final = (
     "its place (12, or CHAIN:12 outside the chain for forwarded packets), 'handle 12', 'line 12', "
@@ -20,14 +20,14 @@ _SHOWN: Final = 3
 _COUNTERS: Final = re.compile(r"\bcounter(?: packets \d+ bytes \d+| name \S+)? ?")
 
 
-def places(path: Sequence[Ruleset]) -> list[Place]:
+def places(path: Sequence[Ruleset]) -> list[VerdictPlace]:
     """Every rule of the chains on ``path`` and those that they call, in the order of walking."""
-    found: list[Place] = []
+    found: list[VerdictPlace] = []
     for ruleset in path:
         for name in walked(ruleset):
-            at: dict[int, Place] = {}
+            at: dict[int, VerdictPlace] = {}
             for rule in ruleset.chains[name].rules:
-                place = Place(ruleset.table, name, rule)
+                place = VerdictPlace(ruleset.table, name, rule)
                 # Of the elements of a verdict map, one that accepts represents all.
                 if rule.number not in at or (place.accepts and not at[rule.number].accepts):
                     at[rule.number] = place
@@ -47,7 +47,7 @@ def walked(ruleset: Ruleset) -> list[str]:
     return found
 
 
-def find(path: Sequence[Ruleset], name: str) -> Place:
+def find(path: Sequence[Ruleset], name: str) -> VerdictPlace:
     """The one rule that ``name`` means; raises ``InputError`` if there is none, or more than one."""
     found = list(_named(path, name.strip()))
     if len(found) == 1:
@@ -59,7 +59,7 @@ def find(path: Sequence[Ruleset], name: str) -> Place:
     raise InputError(f"--match: {name!r} means several rules: {shown}{more}; give chain and place of one")
 
 
-def text(place: Place, width: int = 90) -> str:
+def text(place: VerdictPlace, width: int = 90) -> str:
     """The rule as written, without counters, shortened."""
     if place.rule is None:
         return place.policy
@@ -67,11 +67,11 @@ def text(place: Place, width: int = 90) -> str:
     return words if len(words) <= width else f"{words[: width - 3]}..."
 
 
-def _named(path: Sequence[Ruleset], name: str) -> Iterator[Place]:
+def _named(path: Sequence[Ruleset], name: str) -> Iterator[VerdictPlace]:
     rules = places(path)
     if name == "policy":
         main = _main(path)
-        yield Place(main.table, main.entry, None, main.forward.policy or "accept")
+        yield VerdictPlace(main.table, main.entry, None, main.forward.policy or "accept")
         return
     for word, attribute in (("handle", "handle"), ("line", "line")):
         if match := re.fullmatch(rf"{word}[\s:]*(\d+)", name):

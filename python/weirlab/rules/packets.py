@@ -30,7 +30,7 @@ _WHOLE: Final = {
 
 
 @dataclass(frozen=True)
-class Packets:
+class PacketSet:
     """All packets of one IP version with a value from each field, in one state of their connection."""
 
     source: Ranges
@@ -57,9 +57,9 @@ class Packets:
         )
 
 
-def reversed_packets(some: Packets, state: str) -> Packets:
+def reversed_packets(some: PacketSet, state: str) -> PacketSet:
     """The packets that answer ``some``."""
-    return Packets(
+    return PacketSet(
         source=some.destination,
         destination=some.source,
         protocol=some.protocol,
@@ -71,7 +71,7 @@ def reversed_packets(some: Packets, state: str) -> Packets:
     )
 
 
-def taken(some: Packets, rule: Match) -> Packets | None:
+def taken(some: PacketSet, rule: Match) -> PacketSet | None:
     """Those of ``some`` that ``rule`` matches; None if it matches none."""
     if misfit(some, rule):
         return None
@@ -79,7 +79,7 @@ def taken(some: Packets, rule: Match) -> Packets | None:
     return found if found.interfaces else None
 
 
-def narrowed(some: Packets, to: Match) -> Packets:
+def narrowed(some: PacketSet, to: Match) -> PacketSet:
     """``some`` restricted to the values that it shares with ``to``, which are some in each field."""
     values: dict[str, Any] = {
         name: matching.intersection(getattr(some, name), getattr(to, name)) for name in FIELDS
@@ -87,13 +87,13 @@ def narrowed(some: Packets, to: Match) -> Packets:
     return replace(between(some, to), **values)
 
 
-def between(some: Packets, to: Match) -> Packets:
+def between(some: PacketSet, to: Match) -> PacketSet:
     """``some`` restricted to the interfaces that ``to`` matches."""
     names: dict[str, Any] = {side: _matched(getattr(some, side), getattr(to, side)) for side in SIDES}
     return replace(some, **names)
 
 
-def left(some: Packets, rule: Match) -> Iterator[Packets]:
+def left(some: PacketSet, rule: Match) -> Iterator[PacketSet]:
     """Those of ``some`` that ``rule`` does not match, given that it matches some; as disjoint sets."""
     rest = some
     for name in (*SIDES, *FIELDS):
@@ -115,7 +115,7 @@ def left(some: Packets, rule: Match) -> Iterator[Packets]:
             rest = replace(rest, **{name: inside})
 
 
-def misfit(some: Packets, rule: Match) -> str:
+def misfit(some: PacketSet, rule: Match) -> str:
     """The field that keeps all packets of ``some`` from matching ``rule``; empty if some match."""
     if some.state not in rule.states:
         return "state"
@@ -132,7 +132,7 @@ def misfit(some: Packets, rule: Match) -> str:
     return ""
 
 
-def preferred(possible: Packets, usual: Packets, rule: Match, freed: Sequence[str]) -> Packets:
+def preferred(possible: PacketSet, usual: PacketSet, rule: Match, freed: Sequence[str]) -> PacketSet:
     """``possible``, but with the usual values in fields not ``freed`` if ``rule`` matches some of them."""
     chosen: dict[str, Any] = {}
     for name in FIELDS:

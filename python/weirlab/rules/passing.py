@@ -13,7 +13,7 @@ from typing import Final
 
 from weirlab.rules.chains import Rule, Ruleset
 from weirlab.rules.matching import ALL_STATES, UNTRACKED, Match
-from weirlab.rules.packets import Family, Packets, left, taken
+from weirlab.rules.packets import Family, PacketSet, left, taken
 
 MAX_STEPS: Final = 60_000
 """Comparisons of sets with rules after which a search gives up."""
@@ -36,7 +36,7 @@ class Doubt(IntEnum):
 
 
 @dataclass(frozen=True)
-class Place:
+class VerdictPlace:
     """Where a packet meets its verdict: a rule of a chain, or the policy of a base chain (rule None)."""
 
     table: str
@@ -68,7 +68,7 @@ class Place:
         """Whether packets end here and are not forwarded."""
         return self.verdict.split(" ")[0] in _DROPPED
 
-    def is_at(self, other: Place) -> bool:
+    def is_at(self, other: VerdictPlace) -> bool:
         """Whether it is the same rule (whatever the element of a verdict map), or the same policy."""
         own = None if self.rule is None else self.rule.number
         its = None if other.rule is None else other.rule.number
@@ -76,16 +76,16 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Passage:
+class WalkResult:
     """A set of packets at the end of its walk."""
 
-    packets: Packets
-    ends: tuple[Place, ...]
+    packets: PacketSet
+    ends: tuple[VerdictPlace, ...]
     """Where each base chain accepted the set; in the last chain, where it met its verdict. None if no base
     chain is for its IP version."""
     compared: int
     """Rules with which each packet is compared."""
-    doubts: tuple[Place, ...] = ()
+    doubts: tuple[VerdictPlace, ...] = ()
     """Rules that may or may not match: those on the way to the wanted rule are assumed to match, others not
     to."""
 
@@ -93,7 +93,7 @@ class Passage:
     def accepted(self) -> bool:
         return not self.ends or self.ends[-1].accepts
 
-    def reaches(self, wanted: Place | None) -> bool:
+    def reaches(self, wanted: VerdictPlace | None) -> bool:
         """Whether the packets are accepted, at ``wanted`` if that is given; or dropped there, if it drops."""
         if wanted is None:
             return self.accepted
@@ -103,14 +103,14 @@ class Passage:
 
 
 @dataclass(frozen=True)
-class _Walking:
-    packets: Packets
+class _WalkState:
+    packets: PacketSet
     path: tuple[Ruleset, ...]
     """The base chains that are left to walk, the present one first."""
     frames: tuple[tuple[str, int], ...]
     """The chains being walked and the next rule in each, from 0."""
-    ends: tuple[Place, ...] = ()
-    doubts: tuple[Place, ...] = ()
+    ends: tuple[VerdictPlace, ...] = ()
+    doubts: tuple[VerdictPlace, ...] = ()
     compared: int = 0
 
 
@@ -121,8 +121,8 @@ class Walker:
         self._path = path
 
     def passages(
-        self, packets: Packets, wanted: Place | None = None, doubt: Doubt = Doubt.NONE
-    ) -> Iterator[Passage]:
+        self, packets: PacketSet, wanted: VerdictPlace | None = None, doubt: Doubt = Doubt.NONE
+    ) -> Iterator[WalkResult]:
         """The ends of all parts of ``packets``, the likeliest to end as ``wanted`` first.
 
         Parameters
@@ -134,19 +134,19 @@ class Walker:
         """
         towards = _Goal(wanted, self._leading(wanted), doubt)
         path = self.path_of(packets.family)
-        stack: list[_Walking | Passage] = [
-            _Walking(packets, path, ((path[0].entry, 0),)) if path else Passage(packets, (), 0)
+        stack: list[_WalkState | WalkResult] = [
+            _WalkState(packets, path, ((path[0].entry, 0),)) if path else WalkResult(packets, (), 0)
         ]
         for _ in range(MAX_STEPS):
             if not stack:
                 return
             now = stack.pop()
-            if isinstance(now, Passage):
+            if isinstance(now, WalkResult):
                 yield now
             else:
                 stack += reversed(list(self._step(now, towards)))
 
-    def cases(self, wanted: Place | None) -> list[Match]:
+    def cases(self, wanted: VerdictPlace | None) -> list[Match]:
         """What packets match that reach ``wanted``: of a rule with several elements, one after the other."""
         if wanted is None or wanted.rule is None:
             return [Match()]
@@ -165,20 +165,22 @@ class Walker:
         """The base chains that packets of this IP version walk."""
         return tuple(ruleset for ruleset in self._path if family in ruleset.families)
 
-    def _step(self, now: _Walking, goal: _Goal) -> Iterator[_Walking | Passage]:
+    def _step(self, now: _WalkState, goal: _Goal) -> Iterator[_WalkState | WalkResult]:
         ruleset = now.path[0]
         name, i = now.frames[-1]
         rules = ruleset.chains[name].rules
         if i < len(rules):
-            yield from self._at_rule(now, Place(ruleset.table, name, rules[i]), rules[i], goal)
+            yield from self._at_rule(now, VerdictPlace(ruleset.table, name, rules[i]), rules[i], goal)
         elif len(now.frames) > 1:
             yield replace(now, frames=now.frames[:-1])
         else:
             # The policy is that of the base chain, whatever chain a goto led to.
             policy = ruleset.forward.policy or "accept"
-            yield self._ended(now, Place(ruleset.table, ruleset.entry, None, policy))
+            yield self._ended(now, VerdictPlace(ruleset.table, ruleset.entry, None, policy))
 
-    def _at_rule(self, now: _Walking, place: Place, rule: Rule, goal: _Goal) -> Iterator[_Walking | Passage]:
+    def _at_rule(
+        self, now: _WalkState, place: VerdictPlace, rule: Rule, goal: _Goal
+    ) -> Iterator[_WalkState | WalkResult]:
         """What happens to the packets at ``rule``, in the order in which to follow the outcomes."""
         i = now.frames[-1][1]
         rules = now.path[0].chains[place.chain].rules
@@ -208,7 +210,9 @@ class Walker:
         if goal.doubt >= Doubt.PASSED and not goal.is_at(place):
             yield doubted
 
-    def _matched(self, on: _Walking, place: Place, rule: Rule, calls: bool) -> _Walking | Passage:
+    def _matched(
+        self, on: _WalkState, place: VerdictPlace, rule: Rule, calls: bool
+    ) -> _WalkState | WalkResult:
         """Where a matching packet goes; ``on`` is where it would go otherwise."""
         if calls and rule.jump is not None:
             frames = on.frames[:-1] if rule.verdict is not None else on.frames
@@ -222,13 +226,13 @@ class Walker:
             return replace(on, frames=((place.chain, past),))
         return self._ended(on, place)
 
-    def _ended(self, now: _Walking, place: Place) -> _Walking | Passage:
+    def _ended(self, now: _WalkState, place: VerdictPlace) -> _WalkState | WalkResult:
         ends, after = (*now.ends, place), now.path[1:]
         if place.accepts and after:
             return replace(now, path=after, frames=((after[0].entry, 0),), ends=ends)
-        return Passage(now.packets, ends, now.compared, now.doubts)
+        return WalkResult(now.packets, ends, now.compared, now.doubts)
 
-    def _leading(self, wanted: Place | None) -> frozenset[str]:
+    def _leading(self, wanted: VerdictPlace | None) -> frozenset[str]:
         """The chains from which jumps lead to ``wanted``, its own included."""
         if wanted is None:
             return frozenset()
@@ -243,14 +247,14 @@ class Walker:
 
 @dataclass(frozen=True)
 class _Goal:
-    wanted: Place | None
+    wanted: VerdictPlace | None
     leading: frozenset[str]
     doubt: Doubt
 
-    def is_at(self, place: Place) -> bool:
+    def is_at(self, place: VerdictPlace) -> bool:
         return self.wanted is not None and place.is_at(self.wanted)
 
-    def likes(self, place: Place, rule: Rule, calls: bool) -> bool:
+    def likes(self, place: VerdictPlace, rule: Rule, calls: bool) -> bool:
         """Whether a packet that matches here is on its way to where it is wanted."""
         if self.wanted is None:
             return calls or place.accepts

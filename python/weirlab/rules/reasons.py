@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from weirlab.rules.packets import Packets, misfit, narrowed
-from weirlab.rules.passing import Doubt, Place, Walker
+from weirlab.rules.packets import PacketSet, misfit, narrowed
+from weirlab.rules.passing import Doubt, VerdictPlace, Walker
 
 _LOOKED_AT: Final = 20
 _SHOWN: Final = 3
@@ -24,7 +24,7 @@ _MISFITS: Final = {
 }
 
 
-def why(walker: Walker, wishes: Sequence[tuple[Packets, Packets]], wanted: Place) -> str:
+def why(walker: Walker, wishes: Sequence[tuple[PacketSet, PacketSet]], wanted: VerdictPlace) -> str:
     """Why no packets of ``wishes`` (possible and usual) end at ``wanted``, in words that follow its name."""
     if not (wanted.accepts or wanted.drops):
         jump = wanted.rule.jump if wanted.rule else None
@@ -51,12 +51,12 @@ def why(walker: Walker, wishes: Sequence[tuple[Packets, Packets]], wanted: Place
     return f"is never reached: an earlier rule decides, {', '.join(itertools.islice(ends, _SHOWN))}"
 
 
-def last(walker: Walker, packets: Packets, wanted: Place | None = None) -> Place:
+def last(walker: Walker, packets: PacketSet, wanted: VerdictPlace | None = None) -> VerdictPlace:
     """Where packets end if they do not reach ``wanted``."""
     return next(_ends(walker, packets, wanted))
 
 
-def _ends(walker: Walker, packets: Packets, wanted: Place | None) -> Iterator[Place]:
+def _ends(walker: Walker, packets: PacketSet, wanted: VerdictPlace | None) -> Iterator[VerdictPlace]:
     passages = walker.passages(packets, wanted, Doubt.ANYWHERE)
     for passage in itertools.islice(passages, _LOOKED_AT):
         if passage.ends and not passage.reaches(wanted):

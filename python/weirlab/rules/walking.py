@@ -50,7 +50,7 @@ def walk(rules: Ruleset) -> Walk:
     If a chain is called from several places, all its packets are assumed to match alike.
     Raises ``InputError`` if no packet was counted or chains call each other in a circle.
     """
-    counting = _Counting(rules)
+    counting = _ChainCounter(rules)
     names = called(rules)
     for name in reversed(names):
         counting.follow(rules.chains[name])
@@ -100,7 +100,7 @@ def _targets(rules: Ruleset, name: str) -> list[str]:
 
 
 @dataclass
-class _Counting:
+class _ChainCounter:
     """Chains as they are followed, called ones first."""
 
     rules: Ruleset

@@ -8,25 +8,25 @@ from __future__ import annotations
 
 from weirlab.scenario.calls import CallShape
 from weirlab.scenario.full import FULL, full
-from weirlab.scenario.load import Typed, checked, from_options, from_plain, section
-from weirlab.scenario.model import NO_DEVICE, Calibrate, Device, Dut, Lab, Root
-from weirlab.scenario.profile import QUICK, Adaptive, HeldOut, Profile, Scenario
+from weirlab.scenario.load import OptionValue, checked, from_options, from_plain, section
+from weirlab.scenario.model import NO_DEVICE, CalibrationSection, Dut, Lab, Root, SimDeviceSection
+from weirlab.scenario.profile import QUICK, AdaptiveSection, HeldOutSection, ProfileSection, Scenario
 
 __all__ = [
     "FULL",
     "NO_DEVICE",
     "QUICK",
-    "Adaptive",
-    "Calibrate",
+    "AdaptiveSection",
+    "CalibrationSection",
     "CallShape",
-    "Device",
     "Dut",
-    "HeldOut",
+    "HeldOutSection",
     "Lab",
-    "Profile",
+    "OptionValue",
+    "ProfileSection",
     "Root",
     "Scenario",
-    "Typed",
+    "SimDeviceSection",
     "checked",
     "from_options",
     "from_plain",

@@ -87,10 +87,10 @@ class _Yaml12(yaml.SafeLoader):
 
     def _refuse(self, problem: str) -> NoReturn:
         event = self.peek_event()  # type: ignore[no-untyped-call]
-        raise _TooMuch(problem, event.start_mark)
+        raise _YamlLimitError(problem, event.start_mark)
 
 
-class _TooMuch(yaml.MarkedYAMLError):
+class _YamlLimitError(yaml.MarkedYAMLError):
     def __init__(self, problem: str, mark: yaml.Mark) -> None:
         super().__init__(problem=problem, problem_mark=mark)
 
@@ -140,7 +140,7 @@ def parse(text: str, name: str = "<text>", most_values: int = limits.MOST_VALUES
         mark = error.problem_mark or error.context_mark
         place = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else name
         said = str(error.problem or error.context)
-        wrong = said if isinstance(error, _TooMuch) else f"not valid YAML: {said}"
+        wrong = said if isinstance(error, _YamlLimitError) else f"not valid YAML: {said}"
         raise InputError(f"{place}: {wrong}") from None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
@@ -148,11 +148,11 @@ def parse(text: str, name: str = "<text>", most_values: int = limits.MOST_VALUES
     document = Document(name, None if root is None else {})
     if root is None:
         return document
-    value = _Plain(document, most_values).convert(root, ())
+    value = _YamlConverter(document, most_values).convert(root, ())
     return Document(name, value, document.values, document.keys)
 
 
-class _Plain:
+class _YamlConverter:
     """Converts YAML nodes to plain values and records their places."""
 
     def __init__(self, document: Document, most_values: int) -> None:

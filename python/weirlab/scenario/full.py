@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from weirlab.scenario.model import NO_DEVICE
-from weirlab.scenario.profile import Profile
+from weirlab.scenario.profile import ProfileSection
 from weirlab.traffic.places import mean_position, parse_places
 
 FULL: Final[dict[str, Any]] = {
@@ -35,7 +35,7 @@ def full(dut: str, positions: Sequence[int] | None = None) -> dict[str, Any]:
     With ``positions`` other than the usual ones, mixed positions whose mean is not among them are
     left out: there would be nothing to compare them with.
     """
-    usual = Profile().positions if dut not in _WITHOUT_RULES else (0,)
+    usual = ProfileSection().positions if dut not in _WITHOUT_RULES else (0,)
     known = tuple(usual if positions is None else positions)
     settings = dict(FULL)
     mixed = tuple(text for text in FULL["mixed"] if mean_position(parse_places(text)) in known)

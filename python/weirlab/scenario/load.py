@@ -36,7 +36,7 @@ def from_plain(value: Mapping[str, Any], name: str, kind: type[Root] = Scenario)
 
 
 @dataclass(frozen=True)
-class Typed:
+class OptionValue:
     """A scenario's value from a command-line option; None: not given, so the default applies."""
 
     option: str
@@ -64,7 +64,7 @@ def _of_options(value: Mapping[str, Any]) -> Document:
     options: dict[Location, str] = {}
 
     def plain(found: Any, loc: Location) -> Any:
-        if isinstance(found, Typed):
+        if isinstance(found, OptionValue):
             options[loc] = found.option
             return plain(found.value, loc)
         if isinstance(found, Mapping):

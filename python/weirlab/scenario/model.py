@@ -22,7 +22,7 @@ from weirlab.scenario.document import Location
 from weirlab.traffic.spec import Arrivals
 
 if TYPE_CHECKING:
-    from weirlab.lab.dut.rulesets.source import Beside
+    from weirlab.lab.dut.rulesets.source import RulesetFiles
 
 NO_DEVICE: Final = "none"
 """Takes the place of a device's name: sender and receiver are connected by a cable."""
@@ -242,7 +242,7 @@ class Root(Section):
         return self
 
 
-class Device(Section):
+class SimDeviceSection(Section):
     """A simulated device: what the ``sim`` lab puts between sender and receiver."""
 
     service_fixed_ns: NotNegative = _DEVICE.service_fixed_ns
@@ -281,7 +281,7 @@ class Lab(Section):
     ``auto``: ``netns`` with root, else ``sim``."""
     backend: Literal["auto", "xdp", "af_packet"] = "auto"
     """How the netns lab sends and receives."""
-    device: Device = Device()
+    device: SimDeviceSection = SimDeviceSection()
     """The device of the ``sim`` lab."""
 
 
@@ -320,11 +320,11 @@ class Dut(Section):
         return self.ruleset or self.image
 
     @property
-    def files_beside(self) -> Beside:
+    def files_beside(self) -> RulesetFiles:
         """What belongs to the ruleset."""
-        from weirlab.lab.dut.rulesets.source import Beside
+        from weirlab.lab.dut.rulesets.source import RulesetFiles
 
-        return Beside(self.include, self.ipset)
+        return RulesetFiles(self.include, self.ipset)
 
     def beside(self, folder: Path) -> Self:
         """A copy whose file paths start from ``folder``."""
@@ -349,7 +349,7 @@ class TrafficShape(Section):
     seed: Seed = 1
 
 
-class Calibrate(Section):
+class CalibrationSection(Section):
     """Trials over a plain cable, which measure the test bed's own error."""
 
     rates: Annotated[tuple[RateText, ...], NotEmpty, AfterValidator(_no_repeats)] = (

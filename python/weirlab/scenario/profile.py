@@ -13,7 +13,7 @@ from weirlab.scenario.conflicts import OWN_RULES, Conflict, of_device
 from weirlab.scenario.document import Location
 from weirlab.scenario.model import (
     Attempts,
-    Calibrate,
+    CalibrationSection,
     Compared,
     Count,
     Dut,
@@ -41,7 +41,7 @@ from weirlab.traffic.sizes import parse_sizes, validate
 from weirlab.traffic.spec import Arrivals, Flows
 
 
-class Adaptive(Section):
+class AdaptiveSection(Section):
     """A profile in which each trial is chosen where the model is least certain.
 
     Positions give the range; loads and sizes give the choices.
@@ -55,7 +55,7 @@ class Adaptive(Section):
     """Minimum trials between two fits."""
 
 
-class Profile(Section):
+class ProfileSection(Section):
     """The plan of trials that characterises the device."""
 
     positions: Positions = (0, 50, 100, 150, 200, 280, 400, 600, 800, 1000)
@@ -80,7 +80,7 @@ class Profile(Section):
     chance explains, by the share of attempts that count."""
     seed: Seed = 1
     """Seed of the order of trials."""
-    adaptive: Adaptive | None = None
+    adaptive: AdaptiveSection | None = None
     """Left out: the whole grid of positions, sizes and loads is measured."""
     stateful: Compared = ()
     """``[false, true]``: also some loads with connection tracking; left out: always as in ``dut``."""
@@ -125,7 +125,7 @@ QUICK: Final[dict[str, Any]] = {
 """Settings of a :class:`Profile` that takes less than four minutes."""
 
 
-class HeldOut(Section):
+class HeldOutSection(Section):
     """Settings that are measured only to check predictions."""
 
     positions: Positions
@@ -172,10 +172,10 @@ class Scenario(Root):
     time_budget: TimeText | None = None
     """Wall time for all trials, e.g. ``6min``; when it is used up, the run ends with what it has. Left out:
     1.5 times the expected time, and no limit for a simulated device."""
-    calibrate: Calibrate | None = None
+    calibrate: CalibrationSection | None = None
     """Left out: the calibration in force is used."""
-    profile: Profile
-    verify: Annotated[tuple[HeldOut, ...], MayBeEmpty] = ()
+    profile: ProfileSection
+    verify: Annotated[tuple[HeldOutSection, ...], MayBeEmpty] = ()
     """Left out: the models are fitted but not checked."""
 
     def conflicts(self) -> Iterator[tuple[tuple[int | str, ...], str]]:

@@ -8,7 +8,7 @@ from weirlab.base import files
 from weirlab.base.errors import InputError
 from weirlab.base.extras import REPORT as CHARTS
 from weirlab.base.interrupts import behind
-from weirlab.jobs.progress import Interrupted, Progress
+from weirlab.jobs.progress import Progress, RunInterrupt
 from weirlab.report.export import ReportOutcome, write_figures
 from weirlab.scenario.model import ReportSection
 from weirlab.store import Run, Store, how_recent
@@ -54,7 +54,7 @@ def at_the_end(
 ) -> ReportOutcome | None:
     """Write the report of a scenario's ``run``; None if no report is requested.
 
-    Raises ``Interrupted``, which says how to get the report later.
+    Raises ``RunInterrupt``, which says how to get the report later.
     """
     if wanted is None and out is None:
         return None
@@ -70,7 +70,7 @@ def at_the_end(
             raise
         trials = run.manifest.trials
         valid = trials - (run.manifest.invalid or 0) if trials else None
-        raise Interrupted(run.run_id, valid, f"weir report {run.run_id}") from error
+        raise RunInterrupt(run.run_id, valid, f"weir report {run.run_id}") from error
 
 
 def write(run: Run, *, out: Path | None, plots: Path | None) -> ReportOutcome:

@@ -3,20 +3,20 @@
 Nothing here reads a clock or draws an unseeded random number: the same call gives the same bytes.
 """
 
-from weirlab.testing.bed import FakeBed, FakeDevice, Trouble
+from weirlab.testing.bed import FakeBed, FakeDevice, TrialDisturbance
 from weirlab.testing.capture import write_pcap
 from weirlab.testing.clock import FakeClock
 from weirlab.testing.hosts import bursts, disturbed
 from weirlab.testing.results import make_call_table, make_record, make_result, make_spec
-from weirlab.testing.tcp import Side, Talk
+from weirlab.testing.tcp import TcpConversation, TcpSide
 
 __all__ = [
     "FakeBed",
     "FakeClock",
     "FakeDevice",
-    "Side",
-    "Talk",
-    "Trouble",
+    "TcpConversation",
+    "TcpSide",
+    "TrialDisturbance",
     "bursts",
     "disturbed",
     "make_call_table",

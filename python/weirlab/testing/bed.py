@@ -59,7 +59,7 @@ class FakeDevice:
 
 
 @dataclass(frozen=True)
-class Trouble:
+class TrialDisturbance:
     """What the host does to one trial of the :class:`FakeBed`."""
 
     steal_s: Mapping[str, float] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class Trouble:
     nothing_arrives: bool = False
 
 
-Outcome = EngineResult | BaseException | Trouble | None
+Outcome = EngineResult | BaseException | TrialDisturbance | None
 
 
 class FakeBed:
@@ -149,7 +149,7 @@ class FakeBed:
         outcome = next(self._script, None)
         if isinstance(outcome, BaseException):
             raise outcome
-        trouble = outcome if isinstance(outcome, Trouble) else Trouble()
+        trouble = outcome if isinstance(outcome, TrialDisturbance) else TrialDisturbance()
         result = outcome if isinstance(outcome, EngineResult) else self._compute(traffic, trouble)
         self._account(traffic, result, trouble)
         return result
@@ -182,7 +182,7 @@ class FakeBed:
         if self._clock is not None:
             self._clock.advance(seconds)
 
-    def _compute(self, traffic: Traffic, trouble: Trouble) -> EngineResult:
+    def _compute(self, traffic: Traffic, trouble: TrialDisturbance) -> EngineResult:
         nominal = offered_pps(traffic)
         rate = min(nominal, self.device.sender_max_pps) * trouble.achieved_share
         size, position = mean_bytes(traffic.sizes), self.rules.mean_position
@@ -198,7 +198,7 @@ class FakeBed:
         )
         return _with_dead_bins(result, trouble.dead_bins)
 
-    def _account(self, traffic: Traffic, result: EngineResult, trouble: Trouble) -> None:
+    def _account(self, traffic: Traffic, result: EngineResult, trouble: TrialDisturbance) -> None:
         wall_s = traffic.warmup_s + traffic.duration_s
         self._wall_s += wall_s
         self._pass(wall_s + self._overhead_s)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from weirlab.link.recording.process import Source
-from weirlab.link.settings import Recording
+from weirlab.link.recording.process import FrameSource
+from weirlab.link.settings import RecorderSettings
 
 
 def side(
@@ -76,9 +76,9 @@ def interface(
 class FakeChild:
     """A recorder's process that reports and does what a test sets."""
 
-    recording: Recording
+    recording: RecorderSettings
     path: Path
-    source: Source
+    source: FrameSource
     pid: int = 4711
     said: list[dict[str, Any]] = field(default_factory=lambda: [{"started": True}])
     returncode: int | None = None

@@ -15,7 +15,7 @@ _TIMES = (*DELAYS, "jitter_ns")
 
 
 @dataclass(frozen=True)
-class BadHour:
+class HostNoise:
     """How the host spoils trials; a change in the device's speed changes the queueing delay as well."""
 
     scatter: float = 0.05

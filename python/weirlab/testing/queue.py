@@ -15,7 +15,7 @@ LOADS_ABOVE = (1.1, 1.3, 1.6)
 
 
 @dataclass(frozen=True)
-class Device:
+class QueueDevice:
     """A server with a finite queue; each packet takes at least ``io_ns``, or longer for the rules."""
 
     fixed_ns: float = 1200.0
@@ -34,7 +34,7 @@ class Device:
 
 
 def simulate(
-    device: Device,
+    device: QueueDevice,
     rate_pps: float,
     frame_bytes: float = 64.0,
     position: float = 0.0,
@@ -88,7 +88,7 @@ def simulate(
 
 
 def profile(
-    device: Device,
+    device: QueueDevice,
     positions: Iterable[float] = (0, 50, 100, 400, 1000),
     frames: Iterable[float] = (64.0,),
     loads: Sequence[float] = LOADS_BELOW + LOADS_ABOVE,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from weirlab.testing.queue import Device
+from weirlab.testing.queue import QueueDevice
 
 F64 = npt.NDArray[np.float64]
 
@@ -26,7 +26,7 @@ class TrafficStep:
 
 
 @dataclass(frozen=True)
-class Binned:
+class StepBins:
     """Results by departure time from the start of the first load, over all repetitions.
 
     Shapes (bins,): packets ``sent`` and ``received`` (sums), and the mean delay, NaN if
@@ -44,13 +44,13 @@ class Binned:
 
 
 def simulate_steps(
-    device: Device,
+    device: QueueDevice,
     loads: Sequence[TrafficStep],
     bin_ns: float,
     repetitions: int = 1,
     warmup_ns: float = 0.0,
     seed: int = 0,
-) -> Binned:
+) -> StepBins:
     """Send ``loads`` one after the other, ``repetitions`` times, after a warm-up under the first one.
 
     A packet's service time is that of its own load, however long it waits. One that finds
@@ -72,11 +72,11 @@ def simulate_steps(
         delay += np.bincount(which[arrived], total, minlength=bins)
     mean: F64 = np.full(bins, np.nan)
     np.divide(delay, received, out=mean, where=received > 0)
-    return Binned(np.asarray(np.arange(bins) * bin_ns, dtype=np.float64), sent, received, mean)
+    return StepBins(np.asarray(np.arange(bins) * bin_ns, dtype=np.float64), sent, received, mean)
 
 
 def _arrivals(
-    device: Device, loads: Sequence[TrafficStep], warmup_ns: float, rng: np.random.Generator
+    device: QueueDevice, loads: Sequence[TrafficStep], warmup_ns: float, rng: np.random.Generator
 ) -> tuple[F64, F64, F64]:
     """Arrival times from ``-warmup_ns`` on; each packet's service time, and its delay outside the queue."""
     times, service, outside = [], [], []

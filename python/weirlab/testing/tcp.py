@@ -44,7 +44,7 @@ class Flag(IntFlag):
 
 
 @dataclass(frozen=True)
-class Side:
+class TcpSide:
     """One end: address, port, initial sequence number, and the options of its SYN."""
 
     address: str
@@ -58,7 +58,7 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Segment:
+class TcpSegment:
     """A packet; sequence numbers do not wrap at 32 bits."""
 
     time_ns: int
@@ -85,10 +85,10 @@ class Segment:
         return bytes((self.seq + i) % 251 for i in range(self.payload_bytes))
 
 
-class End:
+class TcpEnd:
     """One end of a :class:`Talk`."""
 
-    def __init__(self, talk: Talk, name: Literal["a", "b"], side: Side) -> None:
+    def __init__(self, talk: TcpConversation, name: Literal["a", "b"], side: TcpSide) -> None:
         self.side = side
         self.window_bytes = side.window_bytes
         self.next_seq = side.isn
@@ -101,7 +101,7 @@ class End:
         self._ts_recent = 0
 
     @property
-    def peer(self) -> End:
+    def peer(self) -> TcpEnd:
         return self._talk.b if self is self._talk.a else self._talk.a
 
     @property
@@ -110,48 +110,52 @@ class End:
         mine, theirs = self.side.window_scale, self.peer.side.window_scale
         return 0 if mine is None or theirs is None else mine
 
-    def syn(self, fate: Fate = "arrives") -> Segment:
+    def syn(self, fate: Fate = "arrives") -> TcpSegment:
         """SYN, or SYN/ACK if the peer's SYN has arrived; calling it again retransmits."""
         self.next_seq = self.side.isn
         return self._emit(Flag.SYN, 0, fate)
 
-    def send(self, payload_bytes: int, fate: Fate = "arrives", *, ecn: int = 0) -> Segment:
+    def send(self, payload_bytes: int, fate: Fate = "arrives", *, ecn: int = 0) -> TcpSegment:
         """New data, one packet."""
         return self._emit(Flag.PSH, payload_bytes, fate, ecn=ecn)
 
-    def again(self, segment: Segment, fate: Fate = "arrives", *, payload_bytes: int | None = None) -> Segment:
+    def again(
+        self, segment: TcpSegment, fate: Fate = "arrives", *, payload_bytes: int | None = None
+    ) -> TcpSegment:
         """Retransmit from the start of ``segment``, as a new packet with the current acknowledgement."""
         length = segment.payload_bytes if payload_bytes is None else payload_bytes
         kind = segment.flags & (Flag.PSH | Flag.FIN | Flag.SYN)
         return self._emit(kind, length, fate, seq=segment.seq)
 
-    def ack(self, fate: Fate = "arrives", *, window_bytes: int | None = None) -> Segment:
+    def ack(self, fate: Fate = "arrives", *, window_bytes: int | None = None) -> TcpSegment:
         """An ACK of what has arrived; ``window_bytes`` is advertised from now on."""
         if window_bytes is not None:
             self.window_bytes = window_bytes
         return self._emit(Flag(0), 0, fate)
 
-    def fin(self, fate: Fate = "arrives") -> Segment:
+    def fin(self, fate: Fate = "arrives") -> TcpSegment:
         return self._emit(Flag.FIN, 0, fate)
 
-    def reset(self, fate: Fate = "arrives") -> Segment:
+    def reset(self, fate: Fate = "arrives") -> TcpSegment:
         return self._emit(Flag.RST, 0, fate)
 
-    def keep_alive(self, payload_bytes: int = 0, fate: Fate = "arrives") -> Segment:
+    def keep_alive(self, payload_bytes: int = 0, fate: Fate = "arrives") -> TcpSegment:
         """A keep-alive: the byte before the next one, or only its sequence number (RFC 9293, 3.8.4).
 
         Linux probes a closed window in the same way.
         """
         return self._emit(Flag(0), payload_bytes, fate, seq=self.next_seq - 1)
 
-    def probe(self, fate: Fate = "arrives") -> Segment:
+    def probe(self, fate: Fate = "arrives") -> TcpSegment:
         """One byte of new data into a closed window (RFC 9293, 3.8.6.1), which is not accepted."""
         return self._emit(Flag(0), 1, fate, seq=self.next_seq)
 
-    def _emit(self, kind: Flag, length: int, fate: Fate, *, seq: int | None = None, ecn: int = 0) -> Segment:
+    def _emit(
+        self, kind: Flag, length: int, fate: Fate, *, seq: int | None = None, ecn: int = 0
+    ) -> TcpSegment:
         flags = kind if self._ack is None else kind | Flag.ACK
         window = self.window_bytes >> (0 if kind & Flag.SYN else self.shift)
-        segment = Segment(
+        segment = TcpSegment(
             time_ns=self._talk.now_ns,
             sender=self._name,
             flags=flags,
@@ -197,7 +201,7 @@ class End:
         edges = [edge % _WRAP for block in blocks for edge in block]
         return struct.pack(f">BBBB{len(edges)}I", 1, 1, 5, 2 + 4 * len(edges), *edges)
 
-    def take(self, segment: Segment) -> None:
+    def take(self, segment: TcpSegment) -> None:
         """Process a packet of the peer that arrives."""
         if segment.flags & Flag.RST:
             return
@@ -226,7 +230,7 @@ class End:
             self._islands.remove(merged)
 
 
-class Talk:
+class TcpConversation:
     """A TCP conversation as captured.
 
     ``gap_ns`` passes from one packet to the next; :meth:`wait` adds to it.
@@ -234,16 +238,16 @@ class Talk:
 
     def __init__(
         self,
-        a: Side = Side("192.0.2.1", 40_000),
-        b: Side = Side("198.51.100.2", 80, isn=9_000_000),
+        a: TcpSide = TcpSide("192.0.2.1", 40_000),
+        b: TcpSide = TcpSide("198.51.100.2", 80, isn=9_000_000),
         *,
         start_ns: int = _START_NS,
         gap_ns: int = 10_000,
         vlans: Sequence[int] = (),
     ) -> None:
-        self.a, self.b = End(self, "a", a), End(self, "b", b)
+        self.a, self.b = TcpEnd(self, "a", a), TcpEnd(self, "b", b)
         self.now_ns = start_ns
-        self.segments: list[Segment] = []
+        self.segments: list[TcpSegment] = []
         """The captured packets, in order."""
         self._gap_ns, self._vlans = gap_ns, tuple(vlans)
 
@@ -259,7 +263,7 @@ class Talk:
         self.wait(rtt_ms * place)
         self.a.ack()
 
-    def record(self, segment: Segment, fate: Fate) -> None:
+    def record(self, segment: TcpSegment, fate: Fate) -> None:
         """Capture a packet and deliver it, as its ``fate`` says."""
         if fate in ("arrives", "lost"):
             self.segments.append(replace(segment, time_ns=self.now_ns))
@@ -267,7 +271,7 @@ class Talk:
         if fate in ("arrives", "unseen"):
             (self.b if segment.sender == "a" else self.a).take(segment)
 
-    def arrive(self, segment: Segment) -> None:
+    def arrive(self, segment: TcpSegment) -> None:
         """Capture and deliver a delayed packet now, as it was sent; also for a duplicate."""
         self.record(segment, "arrives")
 
@@ -279,7 +283,7 @@ class Talk:
             for ip in self._ip(segment, mtu_bytes)
         ]
 
-    def _ip(self, segment: Segment, mtu_bytes: int | None) -> Iterator[bytes]:
+    def _ip(self, segment: TcpSegment, mtu_bytes: int | None) -> Iterator[bytes]:
         me, peer = (self.a, self.b) if segment.sender == "a" else (self.b, self.a)
         src, dst = me.side.address, peer.side.address
         data_offset = (20 + len(segment.options)) // 4 << 4

@@ -17,7 +17,7 @@ from weirlab.trace.times import Window
 
 
 @dataclass(frozen=True)
-class Part:
+class ExcerptResult:
     """What was written: ``packets`` out of ``read``, and the ``bytes`` of the file; times: ns since 1970."""
 
     path: Path
@@ -52,7 +52,7 @@ def cut(
     filter: str = "",
     window: Window = Window(),  # noqa: B008  (frozen)
     option: str = "out",
-) -> Part:
+) -> ExcerptResult:
     """Write packets of captures to ``out`` as pcapng, with their interfaces, directions and losses.
 
     Parameters
@@ -77,7 +77,7 @@ def cut(
 
     check(paths, out, option)
     listed = _listed(paths)
-    found: list[Part] = []
+    found: list[ExcerptResult] = []
 
     def fill(file: BinaryIO) -> None:
         told = _engine.cut_captures(
@@ -93,7 +93,7 @@ def cut(
                 f"{option} {files.shown(out)}: none of {told['read']:,} packets was selected; not written"
             )
         found.append(
-            Part(
+            ExcerptResult(
                 path=out,
                 packets=told["written"],
                 **{

@@ -41,7 +41,7 @@ METHODS: Final = ("ack", "timestamp", "echo")
 """Names of ``method`` in the table of round trips, in the order of their numbers."""
 
 
-class Summary(TypedDict):
+class TimeSummary(TypedDict):
     """Times, summed up; in ns. None where ``count`` is 0."""
 
     count: int
@@ -104,8 +104,8 @@ class Side(TypedDict):
     zero_windows: int
     zero_window_ns: int
     window_full: int
-    rtt: Summary
-    rtt_timestamp: Summary
+    rtt: TimeSummary
+    rtt_timestamp: TimeSummary
     flight_max: int
     flight_mean: float
     idle_max_ns: int

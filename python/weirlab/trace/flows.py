@@ -12,7 +12,7 @@ from weirlab.trace.facts import Connection, Selection, Side
 
 
 @dataclass(frozen=True)
-class End:
+class FlowEnd:
     """An address, a port, both, or (empty and 0) anything."""
 
     addr: str = ""
@@ -26,8 +26,8 @@ class End:
 class Flow:
     """Two ends; it does not matter which of them opened the connection."""
 
-    one: End
-    other: End = End()
+    one: FlowEnd
+    other: FlowEnd = FlowEnd()
 
     def fits(self, connection: Connection) -> bool:
         a, b = connection["a"], connection["b"]
@@ -46,7 +46,7 @@ def parse(text: str, option: str = "--flow") -> Flow:
     try:
         if not one or (dash and not other):
             raise ValueError
-        return Flow(_end(one), _end(other) if dash else End())
+        return Flow(_end(one), _end(other) if dash else FlowEnd())
     except ValueError:
         raise InputError(
             f"{option} {quoted(text)} not understood; accepted are two ends "
@@ -61,7 +61,7 @@ def select(connections: Sequence[Connection], flows: Sequence[Flow]) -> Selectio
     return every.where(lambda one: any(flow.fits(one) for flow in flows)) if flows else every
 
 
-def _end(text: str) -> End:
+def _end(text: str) -> FlowEnd:
     if text.startswith("["):
         addr, bracket, rest = text[1:].partition("]")
         if not bracket or (rest and not rest.startswith(":")):
@@ -73,4 +73,4 @@ def _end(text: str) -> End:
         addr, rest, port = text.partition(":")
     if rest and not (port.isdecimal() and 0 < int(port) < 65536):
         raise ValueError
-    return End(str(ip_address(addr)) if addr else "", int(port or 0))
+    return FlowEnd(str(ip_address(addr)) if addr else "", int(port or 0))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from weirlab.trace import times, words
-from weirlab.trace.facts import Connection, Side, Summary, sides
+from weirlab.trace.facts import Connection, Side, TimeSummary, sides
 from weirlab.trace.quantities import NOTHING, bit_rate, count, duration, octets, percent, plural, size
 
 
@@ -141,7 +141,7 @@ def _values(connection: Connection, end: Side) -> list[str]:
     ]
 
 
-def _spread(rtt: Summary) -> tuple[str, str]:
+def _spread(rtt: TimeSummary) -> tuple[str, str]:
     if not rtt["count"]:
         return NOTHING, NOTHING
     extremes = (rtt["min_ns"], rtt["mean_ns"], rtt["max_ns"])

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from weirlab.base.errors import InputError
 from weirlab.traffic.places import Places, flow_groups
-from weirlab.traffic.spec import Endpoints, Flows
+from weirlab.traffic.spec import FlowEndpoints, Flows
 
 PROBE_BYTES: Final = 18
 """Magic, flow, sequence number and send time behind the transport header."""
@@ -68,7 +68,7 @@ def describe_headers(flows: Flows) -> str:
     return f"a {flows.l4.upper()}/IPv{flows.ip} probe"
 
 
-def table(flows: Flows, places: Places = (), endpoints: Endpoints | None = None) -> FlowAddresses:
+def table(flows: Flows, places: Places = (), endpoints: FlowEndpoints | None = None) -> FlowAddresses:
     """Addresses and ports of every flow: from the benchmarking ranges, or between ``endpoints``.
 
     ``advance`` counts the source address up and, once all 64,516 are used, the source
@@ -100,12 +100,12 @@ def table(flows: Flows, places: Places = (), endpoints: Endpoints | None = None)
     )
 
 
-def room(endpoints: Endpoints) -> int:
+def room(endpoints: FlowEndpoints) -> int:
     """How many different flows there can be between ``endpoints``."""
     return math.prod(_sizes(endpoints))
 
 
-def _sizes(endpoints: Endpoints) -> tuple[int, int, int, int]:
+def _sizes(endpoints: FlowEndpoints) -> tuple[int, int, int, int]:
     """The number of source addresses, source ports, destination addresses and destination ports."""
     (first_port, last_port), (first_to, last_to) = endpoints.source_port, endpoints.destination_port
     return (
@@ -116,7 +116,7 @@ def _sizes(endpoints: Endpoints) -> tuple[int, int, int, int]:
     )
 
 
-def _between(flows: Flows, endpoints: Endpoints) -> FlowAddresses:
+def _between(flows: Flows, endpoints: FlowEndpoints) -> FlowAddresses:
     """Flows between ``endpoints``: source addresses count up, then source ports, destinations and ports."""
     sizes = _sizes(endpoints)
     most = math.prod(sizes)
@@ -160,7 +160,7 @@ def _distinct(n: int, below: int, rng: np.random.Generator) -> npt.NDArray[np.in
 
 
 def host_addresses(
-    side: Side, host: npt.NDArray[np.int64], ip: int, endpoints: Endpoints | None = None
+    side: Side, host: npt.NDArray[np.int64], ip: int, endpoints: FlowEndpoints | None = None
 ) -> npt.NDArray[np.uint8]:
     """Host ``h`` is ``<net>.x.y`` with x and y counting from 1 to 254, or the h-th from the first of
     ``endpoints``, from 0."""

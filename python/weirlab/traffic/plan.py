@@ -15,7 +15,7 @@ from weirlab.traffic.flows import FlowAddresses
 from weirlab.traffic.spec import Traffic
 
 NEXT_FLOW: Final = 0xFFFFFFFF
-"""In ``Plan.flow``: take the next flow in turn."""
+"""In ``DeparturePlan.flow``: take the next flow in turn."""
 
 
 BIN_NS: Final = 2_000_000
@@ -123,7 +123,7 @@ LOSE: Final = 0xFF
 
 
 @dataclass(frozen=True)
-class Plan:
+class DeparturePlan:
     """A departure schedule: per phase a cyclic pattern of packets.
 
     Entry ``i`` is a packet of ``frame_bytes[i]`` (FCS included) after which the sender
@@ -154,7 +154,7 @@ class Plan:
     """Set for packets of calls: probe in the last bytes, both directions, a log of every packet."""
 
 
-def single_packets(plan: Plan, flows: npt.NDArray[np.int64]) -> Plan:
+def single_packets(plan: DeparturePlan, flows: npt.NDArray[np.int64]) -> DeparturePlan:
     """A schedule with one packet of each of ``flows``, in that order; the first one of calls.
 
     Flows of calls that send nothing are left out.

@@ -15,9 +15,9 @@ from weirlab.traffic import sizes
 from weirlab.traffic.flows import describe_headers, min_frame_bytes, table
 from weirlab.traffic.load import describe_rate, rate_pps
 from weirlab.traffic.places import Places, flow_groups, turns
-from weirlab.traffic.plan import MAX_WINDOWS, NEXT_FLOW, Plan, bin_width_ns
+from weirlab.traffic.plan import MAX_WINDOWS, NEXT_FLOW, DeparturePlan, bin_width_ns
 from weirlab.traffic.sizes import Constant
-from weirlab.traffic.spec import Arrivals, Endpoints, Rate, Traffic, stretches
+from weirlab.traffic.spec import Arrivals, FlowEndpoints, Rate, Traffic, stretches
 
 PATTERN_ENTRIES: Final = 16384
 
@@ -28,7 +28,9 @@ _FRAC: Final = 1 << 16
 _MAX_UNITS: Final = (1 << 32) * _FRAC
 
 
-def compile_plan(traffic: Traffic, places: Places = (), endpoints: Endpoints | None = None) -> Plan:
+def compile_plan(
+    traffic: Traffic, places: Places = (), endpoints: FlowEndpoints | None = None
+) -> DeparturePlan:
     """Turn ``traffic`` into a :class:`Plan`; raises ``InputError`` for what cannot be sent.
 
     The pattern is a function of ``traffic`` (its seed included), ``places`` and ``endpoints`` alone.
@@ -73,7 +75,7 @@ def compile_plan(traffic: Traffic, places: Places = (), endpoints: Endpoints | N
             "raise the rate or the duration"
         )
     units = np.concatenate(gaps)
-    return Plan(
+    return DeparturePlan(
         gap_ns=(units // _FRAC).astype(np.uint32),
         gap_frac=(units % _FRAC).astype(np.uint16),
         frame_bytes=np.concatenate(frames),
@@ -91,7 +93,7 @@ def compile_plan(traffic: Traffic, places: Places = (), endpoints: Endpoints | N
     )
 
 
-def _compile_calls(traffic: Traffic, places: Places, endpoints: Endpoints | None) -> Plan:
+def _compile_calls(traffic: Traffic, places: Places, endpoints: FlowEndpoints | None) -> DeparturePlan:
     # Imported here because that module imports this one.
     from weirlab.traffic.calls.plan import compile_calls
 

@@ -25,7 +25,7 @@ class Constant:
 
 
 @dataclass(frozen=True)
-class Weighted:
+class WeightedSizes:
     """Frames of the given sizes in proportion to their weights."""
 
     kind: Literal["weighted"] = field(default="weighted", kw_only=True, repr=False)
@@ -35,7 +35,7 @@ class Weighted:
 
 
 @dataclass(frozen=True)
-class Poisson:
+class PoissonSizes:
     """Poisson-distributed sizes between ``low_bytes`` and ``high_bytes`` (redrawn when outside)."""
 
     kind: Literal["poisson"] = field(default="poisson", kw_only=True, repr=False)
@@ -44,9 +44,9 @@ class Poisson:
     mean_bytes: float
 
 
-SizeMix = Constant | Weighted | Poisson
+SizeMix = Constant | WeightedSizes | PoissonSizes
 
-SIMPLE_IMIX: Final = Weighted(((64, 7.0), (594, 4.0), (1518, 1.0)), name="imix")
+SIMPLE_IMIX: Final = WeightedSizes(((64, 7.0), (594, 4.0), (1518, 1.0)), name="imix")
 """Simple IMIX: IP packets of 40, 576 and 1500 bytes as 7:4:1, in Ethernet frames (40 B needs padding)."""
 
 ACCEPTED: Final = "'64', 'imix', '64:7,594:4,1518:1' (size:weight), 'poisson:64-200' or 'poisson:64-200@120'"
@@ -65,10 +65,10 @@ def parse_sizes(text: str) -> SizeMix:
         mix = Constant(int(plain.removesuffix("b")))
     elif match := _POISSON.fullmatch(plain):
         low, high = int(match[1]), int(match[2])
-        mix = Poisson(low, high, float(match[3]) if match[3] else (low + high) / 2)
+        mix = PoissonSizes(low, high, float(match[3]) if match[3] else (low + high) / 2)
     elif ":" in plain and all(_PART.fullmatch(part) for part in plain.split(",")):
         pairs = (part.split(":") for part in plain.split(","))
-        mix = Weighted(tuple((int(size), float(weight)) for size, weight in pairs))
+        mix = WeightedSizes(tuple((int(size), float(weight)) for size, weight in pairs))
     else:
         raise InputError(f"frame sizes {quoted(text)} not understood; accepted are {ACCEPTED}")
     validate(mix)
@@ -80,11 +80,11 @@ def describe(mix: SizeMix) -> str:
     match mix:
         case Constant(frame_bytes):
             return str(frame_bytes)
-        case Weighted() if mix == SIMPLE_IMIX:
+        case WeightedSizes() if mix == SIMPLE_IMIX:
             return "imix"
-        case Weighted(parts):
+        case WeightedSizes(parts):
             return ",".join(f"{size}:{weight:.12g}" for size, weight in parts)
-        case Poisson(low, high, mean):
+        case PoissonSizes(low, high, mean):
             return f"poisson:{low}-{high}" + ("" if mean == (low + high) / 2 else f"@{mean:.12g}")
 
 
@@ -100,13 +100,13 @@ def validate(mix: SizeMix, min_bytes: int = MIN_FRAME_BYTES, what: str = "an Eth
                 f"{what} takes {min_bytes} to {MAX_FRAME_BYTES} B including the FCS"
             )
     match mix:
-        case Weighted(parts):
+        case WeightedSizes(parts):
             weights = [weight for _, weight in parts]
             if not all(math.isfinite(weight) and weight >= 0 for weight in weights) or sum(weights) <= 0:
                 raise InputError(
                     f"weights in '{describe(mix)}' must not be negative, and at least one must be above 0"
                 )
-        case Poisson(low, high, mean):
+        case PoissonSizes(low, high, mean):
             if low > high:
                 raise InputError(
                     f"'{describe(mix)}': the smallest size comes first, e.g. poisson:{high}-{low}"
@@ -120,9 +120,9 @@ def smallest_bytes(mix: SizeMix) -> int:
     match mix:
         case Constant(frame_bytes):
             return frame_bytes
-        case Weighted(parts):
+        case WeightedSizes(parts):
             return min((size for size, _ in parts), default=0)
-        case Poisson(low, _, _):
+        case PoissonSizes(low, _, _):
             return low
 
 
@@ -131,20 +131,20 @@ def largest_bytes(mix: SizeMix) -> int:
     match mix:
         case Constant(frame_bytes):
             return frame_bytes
-        case Weighted(parts):
+        case WeightedSizes(parts):
             return max((size for size, _ in parts), default=0)
-        case Poisson(_, high, _):
+        case PoissonSizes(_, high, _):
             return high
 
 
 def mean_bytes(mix: SizeMix) -> float:
-    """Mean frame size in bytes; for ``Poisson`` that of the truncated distribution."""
+    """Mean frame size in bytes; for ``PoissonSizes`` that of the truncated distribution."""
     match mix:
         case Constant(frame_bytes):
             return float(frame_bytes)
-        case Weighted(parts):
+        case WeightedSizes(parts):
             return sum(size * weight for size, weight in parts) / sum(weight for _, weight in parts)
-        case Poisson():
+        case PoissonSizes():
             sizes, share = _poisson_shares(mix)
             return float(sizes @ share)
 
@@ -152,13 +152,13 @@ def mean_bytes(mix: SizeMix) -> float:
 def draw(mix: SizeMix, n: int, rng: np.random.Generator) -> npt.NDArray[np.uint16]:
     """Draw ``n`` frame sizes.
 
-    A ``Weighted`` mix has exactly its proportions (largest remainder), shuffled,
+    A ``WeightedSizes`` mix has exactly its proportions (largest remainder), shuffled,
     so that a short pattern has the load that follows from its mean size.
     """
     match mix:
         case Constant(frame_bytes):
             return np.full(n, frame_bytes, dtype=np.uint16)
-        case Weighted(parts):
+        case WeightedSizes(parts):
             share = np.array([weight for _, weight in parts]) / sum(weight for _, weight in parts)
             count = np.floor(n * share).astype(np.int64)
             remainder = n * share - count
@@ -166,12 +166,12 @@ def draw(mix: SizeMix, n: int, rng: np.random.Generator) -> npt.NDArray[np.uint1
             sizes = np.repeat(np.array([size for size, _ in parts], dtype=np.uint16), count)
             rng.shuffle(sizes)
             return sizes
-        case Poisson():
+        case PoissonSizes():
             values, share = _poisson_shares(mix)
             return rng.choice(values.astype(np.uint16), size=n, p=share)
 
 
-def _poisson_shares(mix: Poisson) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def _poisson_shares(mix: PoissonSizes) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Sizes and their probabilities once draws outside the bounds are repeated."""
     sizes = np.arange(mix.low_bytes, mix.high_bytes + 1, dtype=np.float64)
     log_p = sizes * math.log(mix.mean_bytes) - np.array([math.lgamma(k + 1) for k in sizes])

@@ -35,7 +35,7 @@ class Rate:
 
 
 @dataclass(frozen=True)
-class Step:
+class LoadStep:
     """A change ``at_s`` seconds after the start of recording.
 
     ``rate`` is the load from then on, ``position`` the matching position of all packets from
@@ -65,7 +65,7 @@ class Flows:
 
 
 @dataclass(frozen=True)
-class Endpoints:
+class FlowEndpoints:
     """Where flows come from and go to, if not the benchmarking ranges: the first and the last of addresses
     (as text) and ports, both included."""
 
@@ -83,7 +83,7 @@ class Traffic:
     sizes: SizeMix = Constant(64)
     flows: Flows = Flows()
     arrivals: Arrivals = "constant"
-    steps: tuple[Step, ...] = ()
+    steps: tuple[LoadStep, ...] = ()
     warmup_s: float = 0.5
     duration_s: float = 2.0
     seed: int = 1

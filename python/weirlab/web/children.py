@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, Final
 
 from weirlab.base.errors import DiskFull, WeirError
 from weirlab.base.quantities import plural
-from weirlab.web.launching.jobs import Job
+from weirlab.web.launching.jobs import ProcessJob
 from weirlab.web.launching.launcher import Launcher, Process, piped
 
 NO_MEMORY: Final = (
@@ -31,7 +31,7 @@ _LAST: Final = 9
 """Priority of the request to end."""
 
 
-class Refusal(WeirError):
+class ChildFailure(WeirError):
     """A child could not fulfil its request, or had to be ended."""
 
 
@@ -59,7 +59,7 @@ class Children:
 
     def ask(
         self,
-        job: Job,
+        job: ProcessJob,
         request: Mapping[str, Any],
         *,
         most_s: float,
@@ -75,7 +75,7 @@ class Children:
             It cannot write what it makes.
         """
         if self._closing.is_set():
-            raise Interrupted("The service ends.")
+            raise ServiceShutdown("The service ends.")
         process, target, source = piped(self._launcher, job)
         answer: list[bytes] = []
         reader = threading.Thread(target=lambda: answer.append(source.read()))
@@ -112,11 +112,11 @@ class Children:
     def _watch(self, process: Process, until_s: float, most_s: float, unwanted: Callable[[], bool]) -> None:
         while process.poll() is None:
             if self._closing.is_set():
-                raise Interrupted("The service ends.")
+                raise ServiceShutdown("The service ends.")
             if unwanted():
-                raise Refusal("It was stopped.")
+                raise ChildFailure("It was stopped.")
             if time.monotonic() > until_s:
-                raise Refusal(
+                raise ChildFailure(
                     f"It took longer than {plural(round(most_s), 'second')}, which is the limit here."
                 )
             with suppress(subprocess.TimeoutExpired):
@@ -145,7 +145,7 @@ def write_line(target: BinaryIO, value: object) -> None:
         left = left[target.write(left) :]
 
 
-class Interrupted(Refusal):
+class ServiceShutdown(ChildFailure):
     """The service ended first; the work will be done when the service runs again."""
 
 
@@ -154,11 +154,11 @@ def _answer(code: int, text: bytes) -> Any:
         answer = json.loads(text)
         if isinstance(answer, dict) and isinstance(failure := answer.get("error"), dict):
             message = str(failure.get("message", "It failed."))
-            raise DiskFull(message) if failure.get("kind") == DiskFull.__name__ else Refusal(message)
+            raise DiskFull(message) if failure.get("kind") == DiskFull.__name__ else ChildFailure(message)
         if code == 0:
             return answer
     if code == -signal.SIGXCPU:
-        raise Refusal("It took more processor time than is allowed here.")
+        raise ChildFailure("It took more processor time than is allowed here.")
     if code in (-signal.SIGABRT, -signal.SIGKILL, -signal.SIGSEGV):
-        raise Refusal(NO_MEMORY)
-    raise Refusal(f"The process that read it ended without an answer (exit code {code}).")
+        raise ChildFailure(NO_MEMORY)
+    raise ChildFailure(f"The process that read it ended without an answer (exit code {code}).")

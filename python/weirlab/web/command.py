@@ -20,8 +20,8 @@ from weirlab.web.settings import (
     LOOPBACK,
     PORT,
     Network,
-    Settings,
     VoiceSettings,
+    WebSettings,
     bind,
     check,
     domain_name,
@@ -66,7 +66,7 @@ Examples:
 
 
 @dataclass(frozen=True)
-class ListenOptions:
+class WebListenOptions:
     """Where to listen, and to whom."""
 
     bind_to: Annotated[
@@ -210,7 +210,7 @@ class VoiceOptions:
 
 
 @dataclass(frozen=True)
-class LimitOptions:
+class WebLimitOptions:
     """What captures and TCP tests may use."""
 
     PANEL: ClassVar = "Limits"
@@ -244,13 +244,13 @@ class LimitOptions:
         ),
     ] = None
 
-    def settings(self, listen: ListenOptions, rights: RightOptions, voice: VoiceOptions) -> Settings:
+    def settings(self, listen: WebListenOptions, rights: RightOptions, voice: VoiceOptions) -> WebSettings:
         """All settings of the service, parsed."""
         from weirlab.base.amounts import parse_size, parse_time
 
         address, port = bind(listen.bind_to)
         proxies = listen.proxies()
-        return Settings(
+        return WebSettings(
             address=address,
             port=port,
             token=listen.token,
@@ -275,9 +275,9 @@ def add_to(app: typer.Typer) -> None:
 def web(
     ctx: typer.Context,
     *,
-    listen: ListenOptions,
+    listen: WebListenOptions,
     rights: RightOptions,
-    limits: LimitOptions,
+    limits: WebLimitOptions,
     voice: VoiceOptions,
     store: options.StoreOption = None,
     json: LinesOption = False,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from weirlab import __version__
-from weirlab.web.captures.desk import Desk
+from weirlab.web.captures.desk import CaptureService
 from weirlab.web.children import Children
-from weirlab.web.runs import Shelf
+from weirlab.web.runs import RunService
 from weirlab.web.scenarios.desk import Scenarios
 from weirlab.web.transfers.desk import Transfers
 
@@ -17,7 +17,9 @@ Samples = Iterable[tuple[dict[str, str], int]]
 """Samples: labels and a number each."""
 
 
-def text(shelf: Shelf, desk: Desk, children: Children, transfers: Transfers, scenarios: Scenarios) -> str:
+def text(
+    shelf: RunService, desk: CaptureService, children: Children, transfers: Transfers, scenarios: Scenarios
+) -> str:
     """The whole text."""
     tally = desk.tally
     runs = [({"kind": kind, "status": status}, number) for (kind, status), number in shelf.counts().items()]

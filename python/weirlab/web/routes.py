@@ -21,17 +21,17 @@ from weirlab.web import metrics, sending
 from weirlab.web.access import guard
 from weirlab.web.access.sessions import Sessions
 from weirlab.web.captures import arrays, child, telling
-from weirlab.web.captures.desk import Desk
+from weirlab.web.captures.desk import CaptureService
 from weirlab.web.children import Children
 from weirlab.web.http.turns import without_turn
 from weirlab.web.measurements import retention
 from weirlab.web.measurements.measurement import Kind, Measurement, Measurements
-from weirlab.web.runs import Shelf, Wanted
+from weirlab.web.runs import RunFilter, RunService
 from weirlab.web.scenarios import asking
 from weirlab.web.scenarios.desk import Scenarios
-from weirlab.web.settings import Settings
+from weirlab.web.settings import WebSettings
 from weirlab.web.transfers import rows
-from weirlab.web.transfers.asking import Asked
+from weirlab.web.transfers.asking import TransferRequest
 from weirlab.web.transfers.desk import Transfers
 
 _NS = 1_000_000_000
@@ -45,21 +45,21 @@ Number = Annotated[int, Field(ge=0, le=2**31 - 1)]
 
 
 @dataclass(frozen=True)
-class Parts:
+class ServiceParts:
     """All that answers."""
 
-    settings: Settings
+    settings: WebSettings
     sessions: Sessions
-    shelf: Shelf
+    shelf: RunService
     measurements: Measurements
     children: Children
-    desk: Desk
+    desk: CaptureService
     transfers: Transfers
     scenarios: Scenarios
     closing: Callable[[], bool]
 
 
-def add_to(app: FastAPI, parts: Parts) -> None:
+def add_to(app: FastAPI, parts: ServiceParts) -> None:
     """Add all routes to ``app``."""
     for routes in (_session, _runs, _measurements, _captures, _transfers, _scenarios):
         app.include_router(routes(parts), prefix="/api")
@@ -70,7 +70,7 @@ def add_to(app: FastAPI, parts: Parts) -> None:
         return PlainTextResponse(text, media_type=metrics.CONTENT_TYPE)
 
 
-def _session(parts: Parts) -> APIRouter:
+def _session(parts: ServiceParts) -> APIRouter:
     router = APIRouter()
     sessions = parts.sessions
 
@@ -107,7 +107,7 @@ def _session(parts: Parts) -> APIRouter:
     return router
 
 
-def _runs(parts: Parts) -> APIRouter:
+def _runs(parts: ServiceParts) -> APIRouter:
     router = APIRouter(prefix="/runs")
     shelf = parts.shelf
 
@@ -121,7 +121,7 @@ def _runs(parts: Parts) -> APIRouter:
         first: Annotated[int, Query(ge=0, le=_MOST_RUNS)] = 0,
         most: Annotated[int, Query(ge=1, le=1000)] = 100,
     ) -> dict[str, Any]:
-        return shelf.page(Wanted(tuple(text.lower().split()), kind, status, since, until, first, most))
+        return shelf.page(RunFilter(tuple(text.lower().split()), kind, status, since, until, first, most))
 
     @router.get("/{run_id}")
     def one(run_id: str) -> dict[str, Any]:
@@ -144,7 +144,7 @@ def _runs(parts: Parts) -> APIRouter:
     return router
 
 
-def _measurements(parts: Parts) -> APIRouter:
+def _measurements(parts: ServiceParts) -> APIRouter:
     router = APIRouter(prefix="/measurements")
 
     @router.get("/{data_id}")
@@ -156,7 +156,7 @@ def _measurements(parts: Parts) -> APIRouter:
     return router
 
 
-def _captures(parts: Parts) -> APIRouter:
+def _captures(parts: ServiceParts) -> APIRouter:
     router = APIRouter(prefix="/captures")
     desk = parts.desk
 
@@ -261,7 +261,7 @@ def _captures(parts: Parts) -> APIRouter:
     return router
 
 
-def _of_kind(parts: Parts, kind: Kind, refusal: str) -> Callable[[str], Measurement]:
+def _of_kind(parts: ServiceParts, kind: Kind, refusal: str) -> Callable[[str], Measurement]:
     """A function that opens a measurement by its data ID, and refuses one of another ``kind``."""
 
     def opened(data_id: str) -> Measurement:
@@ -273,14 +273,14 @@ def _of_kind(parts: Parts, kind: Kind, refusal: str) -> Callable[[str], Measurem
     return opened
 
 
-def _transfers(parts: Parts) -> APIRouter:
+def _transfers(parts: ServiceParts) -> APIRouter:
     router = APIRouter(prefix="/transfers")
     transfers = parts.transfers
 
     opened = _of_kind(parts, "transfer", "This is not a TCP test.")
 
     @router.post("")
-    def begin(asked: Asked) -> Response:
+    def begin(asked: TransferRequest) -> Response:
         return JSONResponse({"data_id": transfers.start(asked).data_id}, 201)
 
     @router.post("/{data_id}/stop")
@@ -313,7 +313,7 @@ def _transfers(parts: Parts) -> APIRouter:
     return router
 
 
-def _scenarios(parts: Parts) -> APIRouter:
+def _scenarios(parts: ServiceParts) -> APIRouter:
     router = APIRouter(prefix="/scenarios")
     scenarios = parts.scenarios
 
@@ -324,7 +324,7 @@ def _scenarios(parts: Parts) -> APIRouter:
         return {"ready": asking.offered()}
 
     @router.post("")
-    def begin(asked: asking.Asked) -> Response:
+    def begin(asked: asking.ScenarioRequest) -> Response:
         return JSONResponse({"data_id": scenarios.start(asked).data_id}, 201)
 
     @router.get("/{data_id}/events")

@@ -19,8 +19,8 @@ from weirlab.store.summary import REPORT, answer_of
 from weirlab.studies.commands import tables, wording
 from weirlab.studies.registry import study_of
 from weirlab.web.children import Children
-from weirlab.web.launching.jobs import DrawReport
-from weirlab.web.measurements.measurement import ReadOnly
+from weirlab.web.launching.jobs import ReportJob
+from weirlab.web.measurements.measurement import ReadOnlyStore
 from weirlab.web.tables import for_page
 
 _MOST_TABLE_BYTES: Final = 250_000_000
@@ -31,7 +31,7 @@ _MOST_REPORT_S: Final = 300.0
 
 
 @dataclass(frozen=True)
-class Wanted:
+class RunFilter:
     """The runs that a page of the list shows."""
 
     words: tuple[str, ...] = ()
@@ -58,7 +58,7 @@ class Wanted:
         return all(word in text for word in self.words)
 
 
-class Shelf:
+class RunService:
     """The runs of one store. A child process that draws a report may take ``memory_bytes``."""
 
     def __init__(
@@ -70,7 +70,7 @@ class Shelf:
         self._memory_bytes = memory_bytes
         self._read_only = read_only
 
-    def page(self, wanted: Wanted) -> dict[str, Any]:
+    def page(self, wanted: RunFilter) -> dict[str, Any]:
         """Lines about the ``wanted`` runs, newest first; how many there are of these, and in all."""
         runs = self._store.runs()
         found = [run for run in runs if wanted.includes(run)]
@@ -129,7 +129,7 @@ class Shelf:
             case "none":
                 raise InputError(f"There is no report about runs of the kind {run.manifest.kind}.")
             case _ if self._read_only:
-                raise ReadOnly(
+                raise ReadOnlyStore(
                     "The service may not write to its store, so it cannot keep a report there. Draw it with: "
                     f"weir report {run.run_id} --out FILE"
                 )
@@ -149,7 +149,7 @@ class Shelf:
             "memory_bytes": self._memory_bytes,
             "most_s": round(_MOST_REPORT_S),
         }
-        self._children.ask(DrawReport(run.run_id), request, most_s=_MOST_REPORT_S)
+        self._children.ask(ReportJob(run.run_id), request, most_s=_MOST_REPORT_S)
 
     def _report_state(self, run: Run) -> str:
         """``ready``, ``possible`` or ``none``."""

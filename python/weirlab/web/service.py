@@ -36,43 +36,48 @@ from weirlab.store import Store
 from weirlab.web import failures, routes
 from weirlab.web.access.forms import Forms
 from weirlab.web.access.guard import Guard, refused
-from weirlab.web.access.proxies import Forwarding, Proxies
+from weirlab.web.access.proxies import Proxies, ProxyHeaders
 from weirlab.web.access.redaction import Redaction
 from weirlab.web.access.sessions import Sessions
-from weirlab.web.access.shares import Shares
-from weirlab.web.captures.desk import Desk
-from weirlab.web.children import Children, Refusal
+from weirlab.web.access.shares import RequestLimiter
+from weirlab.web.captures.desk import CaptureService
+from weirlab.web.children import ChildFailure, Children
 from weirlab.web.http import server
 from weirlab.web.http.turns import Turns
-from weirlab.web.launching.jobs import FOLDER, Places
-from weirlab.web.launching.launcher import Direct, Launcher
-from weirlab.web.measurements.elapsed import Elapsed
-from weirlab.web.measurements.measurement import Measurements, ReadOnly, Removed, Unknown
+from weirlab.web.launching.jobs import FOLDER, ServiceFolders
+from weirlab.web.launching.launcher import DirectLauncher, Launcher
+from weirlab.web.measurements.elapsed import ElapsedTime
+from weirlab.web.measurements.measurement import (
+    Measurements,
+    ReadOnlyStore,
+    RemovedMeasurement,
+    UnknownMeasurement,
+)
 from weirlab.web.measurements.retention import Retention
 from weirlab.web.measurements.space import NoRoom, Space, TooLarge
-from weirlab.web.runs import Shelf
-from weirlab.web.scenarios.desk import Forbidden, Scenarios
-from weirlab.web.settings import Settings, VoiceSettings
-from weirlab.web.transfers.desk import Busy, Transfers
+from weirlab.web.runs import RunService
+from weirlab.web.scenarios.desk import ForbiddenError, Scenarios
+from weirlab.web.settings import VoiceSettings, WebSettings
+from weirlab.web.transfers.desk import BusyError, Transfers
 from weirlab.web.transfers.reading import Reader
-from weirlab.web.transfers.recording import Recording
+from weirlab.web.transfers.recording import TestRecorder
 
 if TYPE_CHECKING:
-    from weirlab.web.voice.desk import Desk as VoiceDesk
+    from weirlab.web.voice.desk import VoiceService as VoiceDesk
 
 STATIC: Final = Path(__file__).parent / "static"
 _STATUS: Final[tuple[tuple[type[WeirError], int], ...]] = (
-    (Unknown, 404),
-    (Removed, 410),
+    (UnknownMeasurement, 404),
+    (RemovedMeasurement, 410),
     (TooLarge, 413),
     (NoRoom, 507),
-    (ReadOnly, 403),
-    (Busy, 409),
-    (Forbidden, 403),
+    (ReadOnlyStore, 403),
+    (BusyError, 409),
+    (ForbiddenError, 403),
     (InputError, 400),
     (StoreError, 404),
     (MissingCapability, 501),
-    (Refusal, 422),
+    (ChildFailure, 422),
     (Undecided, 422),
     (NotMet, 422),
 )
@@ -82,11 +87,11 @@ _MISSING: Final = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
 
 
 @dataclass(frozen=True)
-class Service:
+class WebService:
     """The application and the parts behind it."""
 
     app: FastAPI
-    desk: Desk
+    desk: CaptureService
     transfers: Transfers
     scenarios: Scenarios
     retention: Retention
@@ -96,27 +101,27 @@ class Service:
 
 @contextmanager
 def service(
-    settings: Settings,
+    settings: WebSettings,
     store: Store,
     closing: Callable[[], bool] = lambda: False,
     launcher: Launcher | None = None,
-) -> Iterator[Service]:
+) -> Iterator[WebService]:
     """The application, ready for requests inside the block; it resumes what earlier services left undone.
 
     ``launcher`` starts its processes; None: they have the rights of this one.
     """
     if launcher is None:
-        launcher = Direct.of(Places(Path(os.path.realpath(store.root)), settings.allow_run))
+        launcher = DirectLauncher.of(ServiceFolders(Path(os.path.realpath(store.root)), settings.allow_run))
     children = Children(settings.children, launcher)
     try:
         read_only = not _may_write(store.root / FOLDER)
-        elapsed = Elapsed(store.root / FOLDER)
+        elapsed = ElapsedTime(store.root / FOLDER)
         measurements = Measurements(store.root, elapsed_s=elapsed.now_s, read_only=read_only)
         space = Space(store.root, settings.most_kept_bytes)
         sessions = Sessions(settings)
-        desk = Desk(settings, measurements, space, children)
+        desk = CaptureService(settings, measurements, space, children)
         bench = threading.Lock()
-        recording = Recording(desk.adopt, Reader(settings, children), settings.most_upload_bytes, launcher)
+        recording = TestRecorder(desk.adopt, Reader(settings, children), settings.most_upload_bytes, launcher)
         transfers = Transfers(measurements, space, settings.most_transfer_s, recording, bench)
         scenarios = Scenarios(launcher, measurements, space, settings.allow_run, bench)
         # Pages of documentation would load scripts from elsewhere.
@@ -124,14 +129,14 @@ def service(
         # The last one is the first to see a request.
         app.add_middleware(Redaction, folders=[*_folders(settings, store)])
         app.add_middleware(Forms)
-        app.add_middleware(Shares)
+        app.add_middleware(RequestLimiter)
         app.add_middleware(Guard, sessions=sessions, settings=settings, public=_public())
         app.add_middleware(Turns)
-        app.add_middleware(Forwarding, proxies=Proxies(settings.proxies))
-        shelf = Shelf(store, children, settings.memory_bytes, read_only=read_only)
+        app.add_middleware(ProxyHeaders, proxies=Proxies(settings.proxies))
+        shelf = RunService(store, children, settings.memory_bytes, read_only=read_only)
         routes.add_to(
             app,
-            routes.Parts(
+            routes.ServiceParts(
                 settings, sessions, shelf, measurements, children, desk, transfers, scenarios, closing
             ),
         )
@@ -146,7 +151,7 @@ def service(
             transfers.go_on()
             scenarios.go_on()
         try:
-            yield Service(app, desk, transfers, scenarios, retention, space, children)
+            yield WebService(app, desk, transfers, scenarios, retention, space, children)
         finally:
             retention.close()
             # A transfer waits for the child that reads its captures.
@@ -175,7 +180,7 @@ def _public() -> Iterator[str]:
             yield f"/{path.relative_to(STATIC).as_posix()}"
 
 
-def _folders(settings: Settings, store: Store) -> Iterator[Path]:
+def _folders(settings: WebSettings, store: Store) -> Iterator[Path]:
     """Where the service keeps its files."""
     yield from (store.root, store.root / FOLDER)
     if (voice := settings.voice) is not None:
@@ -184,22 +189,22 @@ def _folders(settings: Settings, store: Store) -> Iterator[Path]:
 
 def _voice(app: FastAPI, settings: VoiceSettings, port: int) -> VoiceDesk:
     """Zone management, which needs its own extra."""
-    from weirlab.web.voice import routes
-    from weirlab.web.voice.desk import Desk
+    from weirlab.web.voice import routes as voice_routes
+    from weirlab.web.voice.desk import VoiceService as VoiceDesk
 
-    desk = Desk(settings, port)
-    routes.add_to(app, desk)
+    desk = VoiceDesk(settings, port)
+    voice_routes.add_to(app, desk)
     return desk
 
 
 def run(
-    settings: Settings,
+    settings: WebSettings,
     store: Store,
     stop: Stop,
     listener: socket.socket,
     launcher: Launcher,
     listening: Callable[[], None],
-) -> Service:
+) -> WebService:
     """Serve at ``listener`` until a request to stop; ``launcher`` starts the service's processes."""
     with service(settings, store, lambda: stop.requested, launcher) as made:
         listening()

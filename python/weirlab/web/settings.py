@@ -36,7 +36,7 @@ class VoiceSettings:
 
 
 @dataclass(frozen=True)
-class Settings:
+class WebSettings:
     """Sizes in bytes, times in s. Without a ``token`` only a loopback address is allowed."""
 
     address: str = LOOPBACK
@@ -137,7 +137,7 @@ def domain_name(text: str, option: str) -> str:
     return found
 
 
-def check(settings: Settings) -> None:
+def check(settings: WebSettings) -> None:
     """Raise ``InputError`` for a service that anyone could use."""
     if settings.token and len(settings.token) < LEAST_TOKEN:
         raise InputError(

@@ -13,8 +13,8 @@ from weirlab.base import programs
 from weirlab.base.errors import MissingCapability
 from weirlab.lab import inside, machines, management
 from weirlab.link import bindings
-from weirlab.link.recording.process import RecorderProcess, Source, wait_for
-from weirlab.link.settings import Recording
+from weirlab.link.recording.process import FrameSource, RecorderProcess, wait_for
+from weirlab.link.settings import RecorderSettings
 
 MODULES = ("json", "os", "re", "runpy", "select", "signal", "socket", "subprocess", "numpy", "polars")
 
@@ -50,7 +50,9 @@ def ran(folder: Path) -> bool:
 
 
 def test_a_recorder_runs_nothing_that_lies_in_the_current_folder(hostile: Path) -> None:
-    child = RecorderProcess(Recording(Path("a")), Path("a"), Source(interface="weir-none", netns="none"), "")
+    child = RecorderProcess(
+        RecorderSettings(Path("a")), Path("a"), FrameSource(interface="weir-none", netns="none"), ""
+    )
     wait_for(child.descriptors()[1:], 60.0)
     said = child.hear()
     words = child.last_words()

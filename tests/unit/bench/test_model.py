@@ -19,7 +19,7 @@ from simulated import device
 from weirlab.base.errors import InputError
 from weirlab.jobs.profiles import to_measure
 from weirlab.measure.profile import expected
-from weirlab.model import Piecewise, Queueing
+from weirlab.model import PiecewiseModel, QueueingModel
 from weirlab.model.score import REPEATABILITY
 
 from ..conftest import remembering
@@ -49,7 +49,7 @@ def run_with(errors: dict[tuple[str, str], float], covered: float = 90.0, alarms
 
 GOOD = {
     (name, quantity): factor * error
-    for name, factor in ((Queueing.name, 1.0), (Piecewise.name, 3.0), (REPEATABILITY, 0.8))
+    for name, factor in ((QueueingModel.name, 1.0), (PiecewiseModel.name, 3.0), (REPEATABILITY, 0.8))
     for quantity, error in (
         ("threshold", 2.0), ("delay_mean_below", 6.0), ("delay_p99_below", 15.0),
         ("delay_mean_overload", 3.0), ("loss", 0.4),
@@ -66,7 +66,7 @@ def test_a_good_model_meets_every_target() -> None:
 
 
 def test_a_target_that_is_missed_says_by_how_much() -> None:
-    found = verdicts(run_with({**GOOD, (Queueing.name, "threshold"): 7.5}))
+    found = verdicts(run_with({**GOOD, (QueueingModel.name, "threshold"): 7.5}))
     assert str(found["threshold"]) == "missed by 3.50 points"
     assert found["threshold"].limit == "<= 4.00%"
     assert str(found["threshold: better than piecewise"]) == "missed by 1.50"
@@ -76,9 +76,9 @@ def test_repetitions_that_differ_raise_the_limit_of_delays_alone() -> None:
     noisy = {
         **GOOD,
         (REPEATABILITY, "delay_mean_below"): 20.0,
-        (Queueing.name, "delay_mean_below"): 29.0,
+        (QueueingModel.name, "delay_mean_below"): 29.0,
         (REPEATABILITY, "threshold"): 20.0,
-        (Queueing.name, "threshold"): 8.0,
+        (QueueingModel.name, "threshold"): 8.0,
     }
     found = verdicts(run_with(noisy))
     assert found["mean delay below"].met
@@ -102,8 +102,8 @@ def test_what_was_not_measured_is_not_met() -> None:
 
 
 def test_medians_are_over_runs_and_alarms_add_up() -> None:
-    runs = [run_with({(Queueing.name, "loss"): error}, alarms=1) for error in (0.1, 9.0, 0.3)]
-    found = medians(runs)[Queueing.name, "loss"]
+    runs = [run_with({(QueueingModel.name, "loss"): error}, alarms=1) for error in (0.1, 9.0, 0.3)]
+    found = medians(runs)[QueueingModel.name, "loss"]
     assert (found.error, found.false_alarms, found.n) == (0.3, 3, 30)
 
 

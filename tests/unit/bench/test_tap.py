@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import tap
-from weirlab.jobs.progress import Quiet
+from weirlab.jobs.progress import SilentProgress
 from weirlab.jobs.work import Work
 from weirlab.links.monitor import MonitorStudy
 from weirlab.links.monitor.bed import METHODS, RECORDING
@@ -19,7 +19,9 @@ from weirlab.studies.contract import Outcome
 @pytest.fixture(scope="module")
 def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome[MonitorFindings]:
     store = Store(tmp_path_factory.mktemp("store"))
-    return runner.run(MonitorStudy(FakeLink, clock=lambda: 0.0), tap.scenario(1, 0.1), Work(store, Quiet()))
+    return runner.run(
+        MonitorStudy(FakeLink, clock=lambda: 0.0), tap.scenario(1, 0.1), Work(store, SilentProgress())
+    )
 
 
 def test_every_method_is_measured_beside_its_bridge_alone() -> None:

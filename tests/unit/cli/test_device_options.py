@@ -10,7 +10,7 @@ import pytest
 
 from weirlab.records import RuleSetup
 from weirlab.testing import FakeBed
-from weirlab.traffic.spec import Rate, Step
+from weirlab.traffic.spec import LoadStep, Rate
 
 from ..conftest import Weir
 
@@ -30,7 +30,7 @@ def test_a_position_step_adds_a_place_that_nothing_else_uses(weir: Weir, bed: Be
     answer = weir("trial", "--rate", "10kpps", "--rules", "1", "--position-step", "1:2000", "--json")
     assert answer.code == 0
     assert beds[0].rules == RuleSetup.mixed(((1, 1.0), (2000, 0.0)))
-    assert beds[0].traffic_seen[0].steps == (Step(1.0, None, 2000),)
+    assert beds[0].traffic_seen[0].steps == (LoadStep(1.0, None, 2000),)
     assert answer.json["spec"]["rules"]["places"] == [[1, 1.0], [2000, 0.0]]
 
 
@@ -42,7 +42,7 @@ def test_steps_of_load_and_position_at_one_time_are_one_step(weir: Weir, bed: Be
     )  # fmt: skip
     assert answer.code == 0
     traffic = beds[0].traffic_seen[0]
-    assert traffic.steps == (Step(0.5, Rate(15e3)), Step(1.0, Rate(20e3), 9))
+    assert traffic.steps == (LoadStep(0.5, Rate(15e3)), LoadStep(1.0, Rate(20e3), 9))
     assert traffic.bin_ns == 500_000
 
 

@@ -11,7 +11,7 @@ import pytest
 from weirlab.calls.calls import requiring
 from weirlab.requirements import parse
 from weirlab.store import Store
-from weirlab.testing import FakeBed, Trouble, make_call_table, make_result
+from weirlab.testing import FakeBed, TrialDisturbance, make_call_table, make_result
 
 from ..calls.calls.test_sent import outcome as calls_outcome
 from ..calls.quality.captures import frames, later, pcap, talk, without
@@ -20,7 +20,7 @@ from ..conftest import Answer, Weir
 Beds = Callable[..., list[FakeBed]]
 
 TRIAL = ("trial", "--rate", "100kpps", "--duration", "0.5", "--warmup", "0")
-STOLEN = Trouble(steal_s={"dut": 1.0})
+STOLEN = TrialDisturbance(steal_s={"dut": 1.0})
 
 
 def one(answer: Answer) -> dict[str, Any]:

@@ -11,18 +11,18 @@ import pytest
 from weirlab.base.errors import InputError
 from weirlab.cli.link import screen, tables
 from weirlab.link import tap as link
-from weirlab.link.account import Account, Mirror, Recorded, Side
-from weirlab.link.session import Outcome, Rates, Snapshot
+from weirlab.link.account import FrameBalance, LinkSide, Mirror, RecorderCounts
+from weirlab.link.session import InterfaceRates, LinkOutcome, Snapshot
 from weirlab.link.settings import LogSettings, TapSettings
 from weirlab.link.verdict import verdict
 
 from ..conftest import Weir
 
-ACCOUNT = Account(
-    (Side("eth1", 10, 10, copied=9, not_copied=1, bytes=1000), Side("eth2", 5, 5, copied=5)),
+ACCOUNT = FrameBalance(
+    (LinkSide("eth1", 10, 10, copied=9, not_copied=1, bytes=1000), LinkSide("eth2", 5, 5, copied=5)),
     mirror=Mirror("eth3", sent=15),
     ring=True,
-    recorded=(Recorded("eth1", 9, written=9), Recorded("eth2", 5, written=5)),
+    recorded=(RecorderCounts("eth1", 9, written=9), RecorderCounts("eth2", 5, written=5)),
     recording=True,
 )
 SNAPSHOT = Snapshot(
@@ -30,7 +30,7 @@ SNAPSHOT = Snapshot(
     verdict(ACCOUNT),
     elapsed_s=12.0,
     left_s=48.0,
-    rates={"eth1": Rates(1200.0, 1.5e6)},
+    rates={"eth1": InterfaceRates(1200.0, 1.5e6)},
     file="link.pcapng",
     file_bytes=1_240_000,
 )
@@ -42,10 +42,10 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What the commands would have done."""
     seen: list[Any] = []
 
-    def run(wanted: Any, watcher: Any, stop: Any, *, manifest: Path | None, command: str) -> Outcome:
+    def run(wanted: Any, watcher: Any, stop: Any, *, manifest: Path | None, command: str) -> LinkOutcome:
         seen.extend([wanted, manifest, command])
         watcher.note("eth1: put up")
-        return Outcome({"kind": "tap", "gaps": [GAP], "files": [], "conclusion": "x"}, SNAPSHOT)
+        return LinkOutcome({"kind": "tap", "gaps": [GAP], "files": [], "conclusion": "x"}, SNAPSHOT)
 
     monkeypatch.setattr(link, "run_tap", run)
     monkeypatch.setattr(link, "run_log", run)
@@ -156,7 +156,7 @@ def test_a_logger_leaves_the_interface_as_it_is_unless_asked_otherwise(
 
 def test_where_there_is_no_terminal_a_line_comes_every_ten_seconds_and_notes_at_once() -> None:
     out, now = io.StringIO(), [0.0]
-    lines = screen.Lines(out, lambda: now[0])
+    lines = screen.TapLines(out, lambda: now[0])
     for now[0] in (1.0, 9.0, 10.0, 11.0, 21.0):
         lines.show(SNAPSHOT)
     lines.note("the recorder was killed")
@@ -171,7 +171,7 @@ def test_a_terminal_that_is_gone_does_not_end_a_tap() -> None:
         def write(self, text: str) -> int:
             raise OSError(5, "Input/output error")
 
-    for shown in (screen.Lines(Gone(), lambda: 0.0), screen.Screen(Gone(), lambda: 0.0)):
+    for shown in (screen.TapLines(Gone(), lambda: 0.0), screen.TapScreen(Gone(), lambda: 0.0)):
         shown.show(SNAPSHOT)
         shown.note("the recorder was killed")
 
@@ -189,6 +189,6 @@ def test_the_screen_has_the_sentence_on_top_and_rates_file_and_time_left() -> No
 
 
 def test_a_logger_has_no_table_of_a_link() -> None:
-    alone = Snapshot(Account(recorded=ACCOUNT.recorded, recording=True), "", 1.0, None)
+    alone = Snapshot(FrameBalance(recorded=ACCOUNT.recorded, recording=True), "", 1.0, None)
     assert tables.link(alone, live=False) is None
     assert tables.mirror(alone.account) is None

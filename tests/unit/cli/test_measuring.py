@@ -14,9 +14,9 @@ from weirlab.cli.program.app import app
 from weirlab.jobs import testbeds
 from weirlab.records import RuleSetup
 from weirlab.store import Store
-from weirlab.testing import FakeBed, FakeDevice, Trouble
-from weirlab.traffic.sizes import Constant, Poisson
-from weirlab.traffic.spec import Flows, Rate, Step
+from weirlab.testing import FakeBed, FakeDevice, TrialDisturbance
+from weirlab.traffic.sizes import Constant, PoissonSizes
+from weirlab.traffic.spec import Flows, LoadStep, Rate
 
 from ..conftest import Weir
 
@@ -56,10 +56,10 @@ def test_every_traffic_option_reaches_the_sender(weir: Weir, bed: Beds) -> None:
     assert answer.code in (0, 5)
     traffic = beds[0].traffic_seen[0]
     assert traffic.rate == Rate(100e3)
-    assert traffic.sizes == Poisson(100, 200, 150.0)
+    assert traffic.sizes == PoissonSizes(100, 200, 150.0)
     assert traffic.flows == Flows(5, "tcp", 6, "random", 9)
     assert traffic.arrivals == "poisson"
-    assert traffic.steps == (Step(1.0, Rate(200e3)), Step(1.5, Rate(300e3)))
+    assert traffic.steps == (LoadStep(1.0, Rate(200e3)), LoadStep(1.5, Rate(300e3)))
     assert (traffic.duration_s, traffic.warmup_s, traffic.seed) == (2.0, 0.25, 9)
     assert beds[0].rules_seen == [RuleSetup(0, stateful=True)]
 
@@ -74,7 +74,7 @@ def test_a_trial_for_people_begins_with_a_sentence(weir: Weir, bed: Beds) -> Non
 
 
 def test_a_spoiled_trial_is_shown_and_has_exit_code_5(weir: Weir, bed: Beds) -> None:
-    bed(*[Trouble(steal_s={"dut": 1.0})] * 2)
+    bed(*[TrialDisturbance(steal_s={"dut": 1.0})] * 2)
     answer = weir("trial", "--rate", "100kpps", "--attempts", "2", "--json")
     assert answer.code == 5
     assert answer.json["valid"] is False
@@ -100,21 +100,21 @@ def test_json_of_a_result_that_does_not_count_says_so(capfd: pytest.CaptureFixtu
 
 
 def test_a_profile_without_a_valid_trial_does_not_lead_to_a_fit(weir: Weir, bed: Beds) -> None:
-    bed(*[Trouble(steal_s={"dut": 1.0})] * 100)
+    bed(*[TrialDisturbance(steal_s={"dut": 1.0})] * 100)
     answer = weir(*QUICK_PROFILE, "--attempts", "1", "--json")
     assert answer.json["conclusion"].startswith("No trial had a valid attempt")
     assert "weir fit" not in answer.json["conclusion"]
 
 
 def test_a_trial_says_what_it_does_and_why_it_tries_again(weir: Weir, bed: Beds) -> None:
-    bed(Trouble(steal_s={"dut": 1.0}), None)
+    bed(TrialDisturbance(steal_s={"dut": 1.0}), None)
     said = weir("trial", "--rate", "100kpps").err
     assert "position 0, 64 B, 100kpps, through fake in the lab" in said
     assert "attempt 1 does not count: 1000 ms stolen from the dut's CPU" in said
 
 
 def test_a_device_that_forwards_nothing_names_counters_and_what_to_check(weir: Weir, bed: Beds) -> None:
-    beds = bed(*[Trouble(nothing_arrives=True)] * 4)
+    beds = bed(*[TrialDisturbance(nothing_arrives=True)] * 4)
     answer = weir("trial", "--rate", "100kpps", "--json")
     assert answer.code == 5
     assert "forwards nothing" in answer.json["error"]["message"]
@@ -125,7 +125,7 @@ def test_a_device_that_forwards_nothing_names_counters_and_what_to_check(weir: W
 def test_a_device_that_loses_all_of_one_load_and_not_of_a_lower_one_has_a_result(
     weir: Weir, bed: Beds
 ) -> None:
-    bed(*[Trouble(nothing_arrives=True)] * 2)
+    bed(*[TrialDisturbance(nothing_arrives=True)] * 2)
     answer = weir("trial", "--rate", "100kpps")
     assert answer.code == 0
     assert "forwarded nothing of 100 kpps: it lost every packet" in answer.out
@@ -319,7 +319,7 @@ def test_an_unexpected_error_is_short_unless_debugging(weir: Weir, bed: Beds) ->
 
 
 def test_a_profile_without_a_valid_trial_has_exit_code_5_and_says_why(weir: Weir, bed: Beds) -> None:
-    bed(*[Trouble(steal_s={"dut": 1.0})] * 1000)
+    bed(*[TrialDisturbance(steal_s={"dut": 1.0})] * 1000)
     answer = weir("profile", "--rules", "0,100", "--frame", "64", "--loads", "50%", "--repetitions", "1")
     assert answer.code == 5
     assert "trials have no valid attempt: … ms stolen from the dut's CPU in " in answer.err

@@ -13,8 +13,8 @@ import typer
 from weirlab.cli.program.app import app
 from weirlab.devices.planning import study
 from weirlab.lab.dut.rulesets.source import RulesetSource
-from weirlab.lab.equivalence.proof import Proof
-from weirlab.model import Device, fit_all, save_devices
+from weirlab.lab.equivalence.proof import EquivalenceProof
+from weirlab.model import DeviceModels, fit_all, save_devices
 from weirlab.rules import Advice, advise
 from weirlab.testing import FakeBed, queue
 
@@ -78,11 +78,13 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rules = "".join(f"[{n}:1] -A FORWARD -p udp -m udp --dport {n} -j ACCEPT\n" for n in range(1, 9))
     for name in ("before.rules", "after.rules"):
         Path(name).write_text(f"*filter\n:FORWARD DROP [0:0]\n{rules}COMMIT\n")
-    save_devices([Device("old", fit_all(queue.profile(queue.Device(), packets=500)))], Path("device.json"))
+    save_devices(
+        [DeviceModels("old", fit_all(queue.profile(queue.QueueDevice(), packets=500)))], Path("device.json")
+    )
     pcap(tmp_path / "calls.pcap", frames(talk(50)))
 
-    def proven(source: RulesetSource, where: str) -> tuple[Advice, Proof]:
-        return advise(source.path_of_packets(elements=False), where), Proof(1)
+    def proven(source: RulesetSource, where: str) -> tuple[Advice, EquivalenceProof]:
+        return advise(source.path_of_packets(elements=False), where), EquivalenceProof(1)
 
     monkeypatch.setattr(study, "proven_advice", proven)
 

@@ -10,7 +10,7 @@ import pytest
 
 from weirlab.cli.output import to_json
 from weirlab.cli.program import failures
-from weirlab.cli.progress import LINE_EVERY_S, Bar, Lines, reporter
+from weirlab.cli.progress import LINE_EVERY_S, Bar, ProgressLines, reporter
 from weirlab.jobs import progress
 from weirlab.testing import FakeClock
 
@@ -44,7 +44,7 @@ def test_json_has_null_for_what_is_not_finite_and_plain_types_for_the_rest() -> 
 
 def test_without_a_terminal_progress_is_a_line_now_and_then() -> None:
     stream, clock = io.StringIO(), FakeClock()
-    lines = Lines(stream, clock)
+    lines = ProgressLines(stream, clock)
     lines.stage("profiling")
     for done in range(30):
         clock.advance(1.0)
@@ -74,7 +74,7 @@ def test_on_a_terminal_progress_is_a_bar_with_the_time_left(monkeypatch: pytest.
 def test_an_interruption_after_the_run_was_finished_says_that_it_is_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    stopped = failures.Stopped(KeyboardInterrupt())
+    stopped = failures.InterruptCarrier(KeyboardInterrupt())
     monkeypatch.setattr(progress, "completed", [])
     assert failures.explain(stopped).message == "interrupted"
     monkeypatch.setattr(progress, "completed", ["20260131-120000-trial-abcd"])

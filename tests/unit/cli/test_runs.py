@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from weirlab.calls.calls.wire import KIND as CALLS
-from weirlab.lab.vm.building import Built
-from weirlab.lab.vm.image import About, Image
+from weirlab.lab.vm.building import ImageBuild
+from weirlab.lab.vm.image import Image, ImageContents
 from weirlab.measure.calibrate import KIND as CALIBRATE
 from weirlab.store import Store
-from weirlab.testing import FakeBed, Trouble
+from weirlab.testing import FakeBed, TrialDisturbance
 
 from ..conftest import Weir
 from ..measure.made import make_noise
@@ -234,10 +234,10 @@ def test_lab_clean_tells_what_it_removed(weir: Weir, monkeypatch: pytest.MonkeyP
 def test_lab_build_tells_what_there_is_and_what_is_missing(
     weir: Weir, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    built = Image(tmp_path, About("recipe", "6.1.0-56-cloud-amd64", ["nftables 1.0.6"]))
+    built = Image(tmp_path, ImageContents("recipe", "6.1.0-56-cloud-amd64", ["nftables 1.0.6"]))
     for path in (built.kernel, built.root):
         path.write_bytes(bytes(1_000_000))
-    monkeypatch.setattr("weirlab.lab.vm.building.build", lambda **_: Built(built, renewed=True))
+    monkeypatch.setattr("weirlab.lab.vm.building.build", lambda **_: ImageBuild(built, renewed=True))
     monkeypatch.setattr("weirlab.lab.vm.qemu.missing", lambda: ["QEMU is not installed"])
     answer = weir("lab", "build", "--json")
     assert answer.json["kernel"] == "6.1.0-56-cloud-amd64"
@@ -276,7 +276,7 @@ def test_every_kind_that_is_made_can_be_asked_for(weir: Weir) -> None:
 def test_a_scenario_whose_trials_are_mostly_spoiled_says_why(
     weir: Weir, bed: Beds, scenario: Path, tmp_path: Path
 ) -> None:
-    bed(*[Trouble(steal_s={"dut": 1.0})] * 1000)
+    bed(*[TrialDisturbance(steal_s={"dut": 1.0})] * 1000)
     answer = weir("run", scenario)
     assert answer.code == 5
     last = answer.err.splitlines()[-1]

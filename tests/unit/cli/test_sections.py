@@ -14,8 +14,8 @@ from weirlab.calls.capacity.section import Capacity
 from weirlab.calls.failover.command import OngoingOptions, PairOptions, SwitchOptions
 from weirlab.calls.failover.section import Failover, OngoingCalls, PairSection
 from weirlab.cli.options import DeviceOptions, FlowOptions, TrialsOptions
-from weirlab.scenario.model import Calibrate, Dut, Lab, Section, TrafficShape
-from weirlab.scenario.profile import HeldOut, Profile
+from weirlab.scenario.model import CalibrationSection, Dut, Lab, Section, TrafficShape
+from weirlab.scenario.profile import HeldOutSection, ProfileSection
 
 
 @dataclass(frozen=True)
@@ -57,9 +57,9 @@ PAIRS = [
     Pair(DeviceOptions, "backend", Lab),
     Pair(DeviceOptions, "stateful", Dut),
     *(Pair(FlowOptions, name, TrafficShape) for name in ("flows", "l4", "ip", "arrivals", "order", "seed")),
-    *(Pair(TrialsOptions, field.name, Profile) for field in dataclasses.fields(TrialsOptions)),
-    *(Pair(TrialsOptions, name, HeldOut) for name in ("repetitions", "trial_s", "warmup_s")),
-    *(Pair(TrialsOptions, name, Calibrate) for name in ("repetitions", "trial_s")),
+    *(Pair(TrialsOptions, field.name, ProfileSection) for field in dataclasses.fields(TrialsOptions)),
+    *(Pair(TrialsOptions, name, HeldOutSection) for name in ("repetitions", "trial_s", "warmup_s")),
+    *(Pair(TrialsOptions, name, CalibrationSection) for name in ("repetitions", "trial_s")),
     Pair(TrialsOptions, "max_attempts", Capacity),
     Pair(TrialsOptions, "max_attempts", Failover),
     *(Pair(PairOptions, field.name, PairSection) for field in dataclasses.fields(PairOptions)),

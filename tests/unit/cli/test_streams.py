@@ -11,7 +11,7 @@ import pytest
 
 from weirlab.base.errors import NobodyReads, OutputError
 from weirlab.base.tables import Table
-from weirlab.cli.progress import Lines
+from weirlab.cli.progress import ProgressLines
 from weirlab.cli.streams import guarded, tell
 
 from ..conftest import Weir
@@ -136,6 +136,6 @@ def test_names_that_are_not_utf_8_are_printed_as_their_bytes(weir: Weir) -> None
 
 def test_progress_and_tables_show_foreign_text_harmlessly() -> None:
     stream = io.StringIO()
-    Lines(stream).note("device \x1b[31m")
+    ProgressLines(stream).note("device \x1b[31m")
     assert stream.getvalue() == "weir: device \\x1b[31m\n"
     assert Table("\u202e", ("a",), [("\x9b",)]) == Table("\\u202e", ("a",), [("\\x9b",)])

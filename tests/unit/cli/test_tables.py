@@ -10,9 +10,9 @@ import pytest
 
 from weirlab.calls.failover import FailoverStudy
 from weirlab.calls.failover.fakes import FakePair, SwitchBehaviour, instant
-from weirlab.calls.failover.switches.event import Clocks
+from weirlab.calls.failover.switches.event import SwitchClocks
 from weirlab.calls.ipsec.endpoints import EndpointsStudy
-from weirlab.calls.ipsec.endpoints.fakes import FakeBed as FakeEndpoints
+from weirlab.calls.ipsec.endpoints.fakes import FakeEndpointBed as FakeEndpoints
 from weirlab.calls.ipsec.endpoints.fakes import opener
 from weirlab.cli.program.showing import WITHOUT_TABLES
 from weirlab.lab.finding import Finding
@@ -122,7 +122,7 @@ def test_what_calculates_and_what_reads_captures(
         lambda pair: FakePair(
             pair.protocol, SwitchBehaviour(instant(pair.protocol).outage_s), iter([]), clock
         ),
-        clocks=Clocks(lambda: round(clock() * 1e9), clock.advance),
+        clocks=SwitchClocks(lambda: round(clock() * 1e9), clock.advance),
     )
     monkeypatch.setitem(studies(), pairs.key, pairs)
     routing = VoiceStudy(lambda network, talk_s: FakeLab(network, tmp_path))

@@ -10,7 +10,7 @@ from weirlab.cli.options import DeviceOptions, TrialsOptions
 from weirlab.cli.options.groups import spelled, typed
 from weirlab.devices.prediction.command import HeldOutOptions
 from weirlab.devices.prediction.verification import _with
-from weirlab.scenario import Typed, from_options, from_plain
+from weirlab.scenario import OptionValue, from_options, from_plain
 
 MISTAKES = [
     ("calibrate --duration 0", "--duration: must be greater than 0 (found 0.0)"),
@@ -64,18 +64,18 @@ def test_held_out_settings_are_named_by_their_options() -> None:
 
 
 def test_an_option_that_is_not_given_leaves_the_default() -> None:
-    said = {"name": "t", "profile": {"repetitions": Typed("--repetitions", None)}}
+    said = {"name": "t", "profile": {"repetitions": OptionValue("--repetitions", None)}}
     assert from_options(said) == from_options({"name": "t", "profile": {}})
 
 
 def test_what_no_option_says_is_named_by_its_key() -> None:
     with pytest.raises(InputError, match=r"^the options: profile\.positions\[0\]: must be greater"):
-        from_options({"name": Typed("--name", "t"), "profile": {"positions": [-1]}})
+        from_options({"name": OptionValue("--name", "t"), "profile": {"positions": [-1]}})
     with pytest.raises(InputError, match=r"^the options: the key 'profile' is missing$"):
-        from_options({"name": Typed("--name", "t")})
+        from_options({"name": OptionValue("--name", "t")})
 
 
 def test_options_of_a_group_are_spelled_as_users_write_them() -> None:
     assert spelled(TrialsOptions)["trial_s"] == "--duration"
     assert spelled(DeviceOptions)["positions"] == "--rules"
-    assert typed(TrialsOptions(repetitions=3)) == {"repetitions": Typed("--repetitions", 3)}
+    assert typed(TrialsOptions(repetitions=3)) == {"repetitions": OptionValue("--repetitions", 3)}

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from weirlab.diagnosis.capture import Packets, Trips
-from weirlab.diagnosis.timeline import Facts
+from weirlab.diagnosis.capture import ConnectionPackets, RttSeries
+from weirlab.diagnosis.timeline import TransferFacts
 
 MSS = 1_000
 RTT_S = 0.05
@@ -64,13 +64,13 @@ class Sender:
     rate_bytes_per_s: float = 1e9
     slow_start: bool = False
     rtt_s: float = RTT_S
-    facts: Facts = field(
-        default_factory=lambda: Facts(
+    facts: TransferFacts = field(
+        default_factory=lambda: TransferFacts(
             MSS, RTT_S, 0, 0, 0, 0, 0, window_scaling=True, sack=True, timestamps=True
         )
     )
 
-    def packets(self) -> tuple[Packets, Trips, Facts]:
+    def packets(self) -> tuple[ConnectionPackets, RttSeries, TransferFacts]:
         """What a capture at the sender has, its round trips and facts."""
         events = [(at, 0, order, size) for order, (at, size) in enumerate(self.writes)]
         heapq.heapify(events)
@@ -120,13 +120,13 @@ class Sender:
         facts = replace(self.facts, data_bytes=sent, segments=sent // MSS)
         return self._captured(rows), self._trips(trips), facts
 
-    def _captured(self, rows: list[tuple[float, bool, int, int, int]]) -> Packets:
+    def _captured(self, rows: list[tuple[float, bool, int, int, int]]) -> ConnectionPackets:
         # Each a little later than the one before, as on a host.
         columns = list(zip(*rows, strict=True))
         times = np.array([round(at * 1e9) + number for number, at in enumerate(columns[0])], dtype=np.int64)
         ours = np.array(columns[1])
         count = len(rows)
-        return Packets(
+        return ConnectionPackets(
             time_ns=times,
             from_sender=ours,
             seq=np.array(columns[2], dtype=np.int64),
@@ -141,15 +141,15 @@ class Sender:
             tsval=np.where(ours, (times // MS + 2**32 - 100) % 2**32, NAN),
         )
 
-    def _trips(self, trips: list[tuple[float, float]]) -> Trips:
+    def _trips(self, trips: list[tuple[float, float]]) -> RttSeries:
         times = np.array([round(at * 1e9) for at, _ in trips], dtype=np.int64)
-        return Trips(times, np.array([round(rtt * 1e9) for _, rtt in trips], dtype=np.int64))
+        return RttSeries(times, np.array([round(rtt * 1e9) for _, rtt in trips], dtype=np.int64))
 
 
-NOWHERE = Trips(np.empty(0, np.int64), np.empty(0, np.int64))
+NOWHERE = RttSeries(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
-def at_the_receiver(packets: Packets, sender: Sender) -> tuple[Packets, Trips]:
+def at_the_receiver(packets: ConnectionPackets, sender: Sender) -> tuple[ConnectionPackets, RttSeries]:
     """The same packets as a capture at the receiver has them, and how far behind the sender it is.
 
     Data comes half a round trip after the bottleneck has transmitted it, ACKs left half a round trip before
@@ -171,4 +171,4 @@ def at_the_receiver(packets: Packets, sender: Sender) -> tuple[Packets, Trips]:
     first = np.searchsorted(left, acks + half)
     there = first < len(left)
     back = data[first[there]]
-    return Packets(**moved), Trips(back, back - acks[there]).without_pauses(data, 2 * half)
+    return ConnectionPackets(**moved), RttSeries(back, back - acks[there]).without_pauses(data, 2 * half)

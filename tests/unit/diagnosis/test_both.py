@@ -9,12 +9,12 @@ import pytest
 
 from weirlab.diagnosis import capture, causes, stored
 from weirlab.diagnosis.both import crossing, evidence, pairs, reading
-from weirlab.diagnosis.both.crossing import Leg
-from weirlab.diagnosis.both.evidence import Between, Fates
+from weirlab.diagnosis.both.crossing import CaptureLeg
+from weirlab.diagnosis.both.evidence import PathEvidence, RetransmissionCounts
 from weirlab.diagnosis.both.fates import fates
 from weirlab.diagnosis.diagnosing import diagnose
 from weirlab.diagnosis.finding import Diagnosis
-from weirlab.diagnosis.timeline import Facts, Timeline
+from weirlab.diagnosis.timeline import Timeline, TransferFacts
 
 from .legs import MS, Segment, leg
 from .made import MSS, NOWHERE, Sender
@@ -24,10 +24,10 @@ FIRST: list[Segment] = [(number, 1 + 1000 * number, 1000, 1000) for number in ra
 AGAIN: Segment = (60, 1001, 1000, 0)
 CAME: list[Segment] = [(at + 10, *rest) for at, *rest in FIRST]  # type: ignore[misc]
 COPY: Segment = (70, 1001, 1000, 0)
-FATES = Fates(0, 0, 0, 0, 0, 0.0, 0, 100, 0)
+FATES = RetransmissionCounts(0, 0, 0, 0, 0, 0.0, 0, 100, 0)
 
 
-def fate(came: list[Segment], acks: list[tuple[float, int]], apart_ms: float = 0.0) -> Fates:
+def fate(came: list[Segment], acks: list[tuple[float, int]], apart_ms: float = 0.0) -> RetransmissionCounts:
     """Of the second segment, which was sent twice; the receiver's clock is ``apart_ms`` ahead."""
     sender = leg([*FIRST, AGAIN], [(at + 10, ack) for at, ack in acks])
     receiver = leg(
@@ -68,7 +68,7 @@ def test_what_arrives_more_often_than_it_was_sent_was_duplicated() -> None:
     assert (found.acks, found.acks_lost) == (2, 1)
 
 
-def twos(gaps_ms: list[float]) -> tuple[Leg, Leg]:
+def twos(gaps_ms: list[float]) -> tuple[CaptureLeg, CaptureLeg]:
     """Two segments at once every 50 ms, and captured so far apart."""
     sent: list[Segment] = []
     came: list[Segment] = []
@@ -111,14 +111,14 @@ def test_each_way_and_the_receiver_have_their_part_of_the_round_trip() -> None:
 
 def test_what_was_kept_of_two_captures_is_read_again() -> None:
     for one in (None, replace(FATES, lost=3)):
-        between = Between(one, 0.01, None, 0.002, 20e6, 40)
+        between = PathEvidence(one, 0.01, None, 0.002, 20e6, 40)
         assert evidence.read(between.document()) == between
 
 
 # -- the rules -----------------------------------------------------------------------------------------------
 
 
-def seen(between: Between, queue_s: float = 0.0, back_s: float = 0.0) -> tuple[Timeline, Facts]:
+def seen(between: PathEvidence, queue_s: float = 0.0, back_s: float = 0.0) -> tuple[Timeline, TransferFacts]:
     """A sender behind a bottleneck of 1 MB/s, whose congestion window fills a queue."""
     made = Sender([(0.0, 6_000 * MSS)], cwnd_bytes=200 * MSS, rate_bytes_per_s=1e6)
     packets, trips, facts = made.packets()
@@ -130,7 +130,7 @@ def seen(between: Between, queue_s: float = 0.0, back_s: float = 0.0) -> tuple[T
     return timeline, replace(facts, between=between)
 
 
-def told(timeline: Timeline, facts: Facts) -> Diagnosis:
+def told(timeline: Timeline, facts: TransferFacts) -> Diagnosis:
     found = diagnose(timeline, facts)
     assert found is not None
     assert stored.read(found.document()) == found
@@ -141,7 +141,7 @@ def blind(found: Diagnosis) -> set[str]:
     return {each.what for each in found.blind}
 
 
-UNPAIRED = Between(FATES, 0.15, 0.0, 0.0, None, 0)
+UNPAIRED = PathEvidence(FATES, 0.15, 0.0, 0.0, None, 0)
 
 
 def test_a_bottleneck_whose_capacity_is_known_is_own_or_foreign() -> None:
@@ -200,7 +200,7 @@ def test_what_acks_let_out_evenly_looks_like_a_pace_to_the_receiver() -> None:
     ],
 )
 def test_what_was_sent_again_has_the_cause_of_most_of_it(
-    fates: Fates, cause: causes.Cause, said: str
+    fates: RetransmissionCounts, cause: causes.Cause, said: str
 ) -> None:
     timeline, facts = seen(replace(UNPAIRED, fates=fates))
     nothing = np.zeros(len(timeline.lasts_s), dtype=bool)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from weirlab.diagnosis import capture
-from weirlab.diagnosis.capture import Trips
+from weirlab.diagnosis.capture import RttSeries
 from weirlab.diagnosis.causes import Source
 from weirlab.diagnosis.diagnosing import diagnose
 from weirlab.diagnosis.finding import Diagnosis
@@ -126,7 +126,7 @@ def test_a_flight_that_stays_the_same_says_nothing_where_no_queue_can_be_seen() 
     packets, _, facts = sender.packets()
     packets, _ = at_the_receiver(packets, sender)
     packets = replace(packets, tsval=np.full(len(packets.seq), np.nan))
-    handshake = Trips(packets.time_ns[:1], np.array([round(RTT_S * 1e9)]))
+    handshake = RttSeries(packets.time_ns[:1], np.array([round(RTT_S * 1e9)]))
     read = capture.read(packets, "receiver", facts, handshake, handshake)
     assert read is not None
     diagnosis = diagnose(*read)
@@ -208,7 +208,7 @@ def test_a_recovery_lasts_until_what_had_been_sent_is_acknowledged() -> None:
 def test_a_single_delayed_ack_is_no_queue() -> None:
     times = np.arange(10) * 10 * MS
     rtts = np.array([50, 50, 90, 50, 50, 50, 90, 50, 50, 50]) * MS
-    assert capture.Trips(times, rtts).least(20 * MS).rtt_ns.max() == 50 * MS
+    assert capture.RttSeries(times, rtts).least(20 * MS).rtt_ns.max() == 50 * MS
     assert len(NOWHERE.least(20 * MS).time_ns) == 0
 
 
@@ -226,12 +226,12 @@ def test_segments_that_a_card_cuts_later_are_no_larger_mss(segments: int) -> Non
 def test_a_pause_of_the_sender_is_no_round_trip_and_a_queue_is_one() -> None:
     # Three segments on end, and then nothing for 40 ms, over and over; or a steady stream behind a queue.
     apart = np.cumsum([1, 1, 40] * 10) * MS
-    within = Trips(apart[3::3], np.full(9, 60 * MS)).without_pauses(apart, 25 * MS)
+    within = RttSeries(apart[3::3], np.full(9, 60 * MS)).without_pauses(apart, 25 * MS)
     assert set(within.rtt_ns) == {60 * MS}
-    paused = Trips(apart[2::3], np.full(10, 60 * MS)).without_pauses(apart, 25 * MS)
+    paused = RttSeries(apart[2::3], np.full(10, 60 * MS)).without_pauses(apart, 25 * MS)
     assert set(paused.rtt_ns) == {25 * MS}
     steady = np.arange(1, 21) * MS
-    queued = Trips(steady[5:], np.full(15, 60 * MS)).without_pauses(steady, 25 * MS)
+    queued = RttSeries(steady[5:], np.full(15, 60 * MS)).without_pauses(steady, 25 * MS)
     assert set(queued.rtt_ns) == {60 * MS}
 
 

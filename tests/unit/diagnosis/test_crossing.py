@@ -90,14 +90,14 @@ def test_the_queue_is_on_the_way_whose_delay_grows(
     there: tuple[float, float], back: tuple[float, float], said: str
 ) -> None:
     delays = [crossing.Delay(100, least * MS, mean * MS, 2 * mean * MS) for least, mean in (there, back)]
-    found = crossing.Crossing(1000, 0, 1000, 0, 0, *delays)
+    found = crossing.ConnectionCrossing(1000, 0, 1000, 0, 0, *delays)
     assert crossing.sentences(found)[1].startswith(said)
 
 
 def test_a_capture_in_between_tells_on_which_side_packets_were_lost_and_waited() -> None:
     there = [crossing.Delay(100, 5 * MS, mean * MS, 40 * MS) for mean in (5.5, 25.0)]
     before, behind = (
-        crossing.Crossing(10_000, 0, 10_000 - lost, 0, lost, delay, None)
+        crossing.ConnectionCrossing(10_000, 0, 10_000 - lost, 0, lost, delay, None)
         for lost, delay in zip((0, 2_000), there, strict=True)
     )
     assert crossing.located(before, behind) == [

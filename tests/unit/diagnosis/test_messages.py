@@ -10,23 +10,25 @@ from weirlab import trace
 from weirlab.diagnosis import tracing
 from weirlab.diagnosis.finding import Diagnosis
 from weirlab.testing.capture import write_pcap
-from weirlab.testing.tcp import Side, Talk
+from weirlab.testing.tcp import TcpConversation, TcpSide
 from weirlab.trace import words
 from weirlab.trace.facts import SideName
 
-CLIENT = Side("192.0.2.7", 41_000, isn=5_000_000)
-SERVER = Side("198.51.100.9", 8443, isn=80_000_000)
+CLIENT = TcpSide("192.0.2.7", 41_000, isn=5_000_000)
+SERVER = TcpSide("198.51.100.9", 8443, isn=80_000_000)
 MSS = 1448
 
 
-def opened(rtt_ms: float, *, place: float = 0.0, mss: int = 1460, window_bytes: int = 4_000_000) -> Talk:
-    ends = (Side(s.address, s.port, s.isn, mss, 7, window_bytes=window_bytes) for s in (CLIENT, SERVER))
-    talk = Talk(*ends)
+def opened(
+    rtt_ms: float, *, place: float = 0.0, mss: int = 1460, window_bytes: int = 4_000_000
+) -> TcpConversation:
+    ends = (TcpSide(s.address, s.port, s.isn, mss, 7, window_bytes=window_bytes) for s in (CLIENT, SERVER))
+    talk = TcpConversation(*ends)
     talk.handshake(rtt_ms=rtt_ms, place=place)
     return talk
 
 
-def diagnosed(talk: Talk, folder: Path, sender: SideName) -> Diagnosis:
+def diagnosed(talk: TcpConversation, folder: Path, sender: SideName) -> Diagnosis:
     write_pcap(folder / "made.pcap", talk.packets())
     with trace.read([folder / "made.pcap"], series=True) as read:
         found = tracing.read(read, read.facts["connections"][0], sender)
@@ -197,8 +199,8 @@ def test_a_path_that_dies_is_no_black_hole(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("lost", [1, 3])
 def test_lost_syns_are_noted_with_the_time_that_they_cost(tmp_path: Path, lost: int) -> None:
-    ends = (Side(s.address, s.port, s.isn, 1460, 7, window_bytes=4_000_000) for s in (CLIENT, SERVER))
-    talk = Talk(*ends)
+    ends = (TcpSide(s.address, s.port, s.isn, 1460, 7, window_bytes=4_000_000) for s in (CLIENT, SERVER))
+    talk = TcpConversation(*ends)
     for doubled in range(lost):
         talk.a.syn("lost")
         talk.wait(1_000 * 2**doubled)

@@ -7,18 +7,18 @@ import pytest
 from numpy.typing import NDArray
 
 from weirlab.diagnosis.packets.pacing import paced
-from weirlab.diagnosis.packets.sends import Events
+from weirlab.diagnosis.packets.sends import SenderEvents
 
 MSS = 1448
 US = 1_000
 
 
-def segments(gaps_us: NDArray[np.float64]) -> Events:
+def segments(gaps_us: NDArray[np.float64]) -> SenderEvents:
     """One by one, with these gaps; no ACKs."""
     at_ns = np.concatenate([[0], np.cumsum(gaps_us * US)]).astype(np.int64)
     count = len(at_ns)
     every = np.ones(count, dtype=bool)
-    return Events(
+    return SenderEvents(
         at_ns=at_ns.astype(np.float64),
         data=every,
         acks=~every,

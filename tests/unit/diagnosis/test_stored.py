@@ -8,23 +8,25 @@ import pytest
 
 from weirlab.base.documents import plain
 from weirlab.diagnosis import causes, stored
-from weirlab.diagnosis.finding import Blind, Diagnosis, Finding, Summary
+from weirlab.diagnosis.finding import BlindSpot, Diagnosis, DiagnosisFinding, TransferSummary
 
-SUMMARY = Summary(
+SUMMARY = TransferSummary(
     data_bytes=10_000_000, seconds=4.0, throughput_bps=20e6, segments=7000, segment_bytes=1430.0,
     retransmitted=3, loss_ratio=0.0004, duplicate_acks=None, sack_blocks=2, rtt_mean_s=0.05, rtt_min_s=0.04,
     window_max_bytes=131_072, window_allows_bps=21e6, capacity_bps=None,
 )  # fmt: skip
 FINDINGS = (
-    Finding(causes.RECEIVE_WINDOW, 0.75, 3.0, "high", "75 % of the time the window was full.", ("a", "b")),
-    Finding(causes.UNKNOWN, 0.25, 1.0, "low", "25 % cannot be told.", ()),
+    DiagnosisFinding(
+        causes.RECEIVE_WINDOW, 0.75, 3.0, "high", "75 % of the time the window was full.", ("a", "b")
+    ),
+    DiagnosisFinding(causes.UNKNOWN, 0.25, 1.0, "low", "25 % cannot be told.", ()),
 )
 DIAGNOSIS = Diagnosis(
     source="kernel",
     sentence=FINDINGS[0].sentence,
     findings=FINDINGS,
     notes=("SACK is off",),
-    blind=(Blind("the send buffer", "it was not sampled"),),
+    blind=(BlindSpot("the send buffer", "it was not sampled"),),
     summary=SUMMARY,
     counters={"application": 0.0, "receiver": 0.7, "send_buffer": 0.0, "network": 0.3},
     counters_wrong=("network: 30 % instead of 0 %; why",),

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from weirlab.diagnosis import tracing
-from weirlab.diagnosis.capture import Packets
+from weirlab.diagnosis.capture import ConnectionPackets
 
 from ..trace.made import connection, side
 
@@ -44,7 +44,7 @@ BLOCKS = pl.DataFrame(
 )
 
 
-def packets(blocks: pl.DataFrame, *, begin: str = "handshake", stamped: bool = False) -> Packets:
+def packets(blocks: pl.DataFrame, *, begin: str = "handshake", stamped: bool = False) -> ConnectionPackets:
     """Those of connection 7, which ``a`` sent."""
     tables = SimpleNamespace(scan_segments=SEGMENTS.lazy, scan_sack=blocks.lazy)
     made = connection(a=side("192.0.2.2", 40000), b=side("192.0.2.1", 443), id=7, begin=begin)

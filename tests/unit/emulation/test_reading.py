@@ -25,14 +25,14 @@ from weirlab.emulation.spec import (
     Amount,
     CoDel,
     DropTail,
-    Frames,
+    FrameListPattern,
     GilbertElliott,
     Jitter,
     PathSpec,
-    Random,
+    RandomPattern,
     Red,
     Reorder,
-    Runs,
+    RunPattern,
 )
 
 
@@ -69,14 +69,14 @@ def test_queues_are_packets_bytes_or_time(text: str, amount: Amount) -> None:
 @pytest.mark.parametrize(
     ("text", "selection"),
     [
-        ("1%", Random(0.01)),
-        ("0.25", Random(0.25)),
-        ("2%,burst=4.5", Runs(0.02, 4.5)),
+        ("1%", RandomPattern(0.01)),
+        ("0.25", RandomPattern(0.25)),
+        ("2%,burst=4.5", RunPattern(0.02, 4.5)),
         ("gemodel=1%,30%", GilbertElliott(0.01, 0.3)),
         ("gemodel=1%,30%,80%,0.1%", GilbertElliott(0.01, 0.3, 0.8, 0.001)),
         # As tc-netem: r is 1 - p where it is not given.
         ("gemodel=10%", GilbertElliott(0.1, 0.9)),
-        ("frames=5, 17,/100", Frames("5,17,/100")),
+        ("frames=5, 17,/100", FrameListPattern("5,17,/100")),
     ],
 )
 def test_frames_are_selected_by_share_model_or_number(text: str, selection: object) -> None:
@@ -97,9 +97,9 @@ def test_a_direction_in_all_its_words() -> None:
         overhead_bytes=24,
         queue=Amount(30, "packets"),
         discipline=red,
-        loss=Random(0.01),
-        reorder=Reorder(Frames("3,9"), 2_000_000),
-        duplicate=Frames("/1000"),
+        loss=RandomPattern(0.01),
+        reorder=Reorder(FrameListPattern("3,9"), 2_000_000),
+        duplicate=FrameListPattern("/1000"),
         seed=7,
     )
 
@@ -168,7 +168,7 @@ def test_a_direction_differs_in_what_is_said_of_it() -> None:
     asked = read_link({"delay": "20ms", "rate": "50Mbps"}, "rate 10Mbps queue 20pkts", "loss '1%,burst=3'")
     assert (asked.up.rate_bps, asked.up.queue) == (10_000_000, Amount(20, "packets"))
     assert asked.up.loss == PathSpec().loss
-    assert (asked.down.rate_bps, asked.down.loss) == (50_000_000, Runs(0.01, 3))
+    assert (asked.down.rate_bps, asked.down.loss) == (50_000_000, RunPattern(0.01, 3))
     assert asked.up.delay_ns == asked.down.delay_ns == 20_000_000
     assert asked.up_words == {"delay": "20ms", "rate": "10Mbps", "queue": "20pkts"}
 
@@ -207,7 +207,7 @@ def test_a_profile_is_overruled_by_options_and_names_files_beside_it(tmp_path: P
     assert (asked.up.trace.name, asked.up.trace.content) == (str(tmp_path / "lte.up"), b"1\n3\n")
     assert (asked.up.delay_ns, asked.up.queue) == (30_000_000, Amount(20, "packets"))
     assert (asked.down.rate_bps, asked.down.overhead_bytes) == (30_000_000, 24)
-    assert asked.up.loss == asked.down.loss == Random(0.02)
+    assert asked.up.loss == asked.down.loss == RandomPattern(0.02)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from weirlab.devices.search.study import RESULT
 from weirlab.jobs import profiles
 from weirlab.jobs.inventory import scenario_of
 from weirlab.jobs.profiles import profile
-from weirlab.jobs.progress import Interrupted, Quiet
+from weirlab.jobs.progress import RunInterrupt, SilentProgress
 from weirlab.jobs.work import Work
 from weirlab.scenario import Scenario
 from weirlab.scenario.model import ReportSection
@@ -73,7 +73,7 @@ def test_a_run_that_cannot_keep_its_calibration_has_failed(
     monkeypatch.setattr(profiles, "in_force", lambda *_: calibration)
     monkeypatch.setattr(Run, "put_json", no_space)
     with pytest.raises(StoreError, match="no space"):
-        profile(store, scenario, Quiet())
+        profile(store, scenario, SilentProgress())
     assert failed_and_free(store)
 
 
@@ -82,7 +82,7 @@ def test_a_verification_that_cannot_keep_its_models_has_failed(
 ) -> None:
     monkeypatch.setattr(modelling, "keep", no_space)
     with pytest.raises(StoreError, match="no space"):
-        verification._measure_anew(Work(store, Quiet()), {}, scenario)
+        verification._measure_anew(Work(store, SilentProgress()), {}, scenario)
     assert store.open("last").manifest.kind == "verify"
     assert failed_and_free(store)
 
@@ -99,8 +99,8 @@ def test_what_native_code_makes_of_a_signal_while_the_report_is_written_is_an_in
 
     monkeypatch.setattr(reports, "write", struck)
     told = f"run {writer.run_id} is complete and kept; go on with: weir report {writer.run_id}"
-    with pytest.raises(Interrupted, match=told):
-        reports.at_the_end(writer.run, ReportSection(), Quiet(), None, None)
+    with pytest.raises(RunInterrupt, match=told):
+        reports.at_the_end(writer.run, ReportSection(), SilentProgress(), None, None)
 
 
 def test_an_error_while_the_report_is_written_stays_one(
@@ -108,4 +108,4 @@ def test_an_error_while_the_report_is_written_stays_one(
 ) -> None:
     monkeypatch.setattr(reports, "write", lambda *_, **__: no_space())
     with pytest.raises(StoreError, match="no space"):
-        reports.at_the_end(writer.run, ReportSection(), Quiet(), None, None)
+        reports.at_the_end(writer.run, ReportSection(), SilentProgress(), None, None)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from weirlab.jobs import profiles, progress
-from weirlab.jobs.progress import Interrupted, Quiet
+from weirlab.jobs.progress import RunInterrupt, SilentProgress
 from weirlab.lab.sim import SimLab
 from weirlab.scenario import Scenario, from_plain
 from weirlab.store import Store, manifest, tables
@@ -48,7 +48,7 @@ def strike(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
 
 def interrupted(store: Store, small: Scenario) -> KeyboardInterrupt:
     def work() -> None:
-        profiles.profile(store, small, Quiet())
+        profiles.profile(store, small, SilentProgress())
         while True:
             signal.pause()
 
@@ -66,12 +66,12 @@ def test_a_signal_while_a_run_is_made_or_written_leaves_one_that_goes_on(
 ) -> None:
     strike(owner, name, after=after)
     error = interrupted(store, small)
-    assert isinstance(error, Interrupted)
+    assert isinstance(error, RunInterrupt)
     run = store.open(error.run_id)
     trials = run.trials()
     assert run.manifest.status == "interrupted"
     assert run.manifest.trials == trials.height == error.kept
-    outcome = profiles.resume_profile(store, error.run_id, Quiet())
+    outcome = profiles.resume_profile(store, error.run_id, SilentProgress())
     whole = outcome.run.trials()
     assert whole["index"].to_list() == list(range(outcome.outcome.trials))
     assert outcome.run.manifest.trials == whole.height
@@ -93,7 +93,7 @@ def test_a_signal_when_all_is_measured_leaves_a_complete_run_and_says_so(
     calls = strike(owner, name, after=after)
     error = interrupted(store, small)
     assert calls
-    assert not isinstance(error, Interrupted)
+    assert not isinstance(error, RunInterrupt)
     (run,) = store.runs()
     assert (run.status, run.problem, progress.completed) == ("complete", "", [run.run_id])
     assert store.open(run.run_id).trials().height == run.trials

@@ -12,14 +12,14 @@ from weirlab.base.errors import InputError, ModelError, TrialError
 from weirlab.devices.prediction.verification import verify
 from weirlab.jobs import machine, testbeds
 from weirlab.jobs.profiles import profile, resume_profile, to_measure
-from weirlab.jobs.progress import Quiet, StoppedEarly
+from weirlab.jobs.progress import EarlyStop, SilentProgress
 from weirlab.jobs.work import Work
 from weirlab.records import HostSample
 from weirlab.scenario import Lab, Scenario, from_plain
 from weirlab.store import Store
 from weirlab.studies.reports import report
 from weirlab.studies.runner import run_scenario
-from weirlab.testing import FakeBed, FakeClock, Trouble, disturbed
+from weirlab.testing import FakeBed, FakeClock, TrialDisturbance, disturbed
 from weirlab.testing.hosts import STOLEN
 
 from .conftest import DEVICE, Told
@@ -32,7 +32,7 @@ def on(monkeypatch: pytest.MonkeyPatch) -> On:
     """Let the next jobs work on a real machine that disturbs by this script, in time made up."""
     monkeypatch.setattr(testbeds, "choose", lambda *_: "netns")
 
-    def use(script: Iterable[Trouble | None] = (), **settings: object) -> FakeBed:
+    def use(script: Iterable[TrialDisturbance | None] = (), **settings: object) -> FakeBed:
         clock = FakeClock()
         monkeypatch.setattr(machine, "clock", clock)
         bed = FakeBed(DEVICE, script, clock=clock, lab="netns", overhead_s=0.2, **settings)  # type: ignore[arg-type]
@@ -58,8 +58,8 @@ def small(**changes: object) -> Scenario:
 
 
 def test_a_sender_that_is_a_little_too_slow_measures_at_its_own_load(store: Store, on: On) -> None:
-    on(itertools.repeat(Trouble(achieved_share=0.95)))
-    trials = profile(store, small(verify=[]), Quiet()).run.trials()
+    on(itertools.repeat(TrialDisturbance(achieved_share=0.95)))
+    trials = profile(store, small(verify=[]), SilentProgress()).run.trials()
     paced = trials.filter(trials["offered_pps"].is_finite())
     assert paced.height > 0
     assert paced["valid"].all()
@@ -69,13 +69,13 @@ def test_a_sender_that_is_a_little_too_slow_measures_at_its_own_load(store: Stor
 
 
 def test_a_sender_that_is_far_too_slow_spoils_a_trial(store: Store, on: On) -> None:
-    on(itertools.repeat(Trouble(achieved_share=0.85)))
-    assert profile(store, small(verify=[]), Quiet()).problem() is not None
+    on(itertools.repeat(TrialDisturbance(achieved_share=0.85)))
+    assert profile(store, small(verify=[]), SilentProgress()).problem() is not None
 
 
 def test_a_quiet_machine_is_good_and_the_models_are_judged(store: Store, on: On) -> None:
     on()
-    outcome = run_scenario(store, small(), Quiet())
+    outcome = run_scenario(store, small(), SilentProgress())
     assert outcome.problem() is None
     assert outcome.found.verdict is not None
     assert outcome.found.verdict.word == "good"
@@ -84,7 +84,7 @@ def test_a_quiet_machine_is_good_and_the_models_are_judged(store: Store, on: On)
     assert found["verification"]["machine"]["verdict"] == "good"
     # Who goes over the held-out trials again is told the same.
     run_id = outcome.found.profile.run.run_id
-    again = verify(Work(store, Quiet()), run_id, held_out={}, again=False, lab=Lab(), dut=None)
+    again = verify(Work(store, SilentProgress()), run_id, held_out={}, again=False, lab=Lab(), dut=None)
     assert again.problem() is None
     assert json.dumps(again.document()["machine"], default=str)
 
@@ -111,7 +111,7 @@ def to_measured_s(scenario: Scenario) -> float:
 
 def test_when_time_is_short_most_settings_have_a_trial_before_any_has_all(store: Store, on: On) -> None:
     on(disturbed(0.6))
-    outcome = profile(store, small(verify=[], time_budget="20s"), Quiet())
+    outcome = profile(store, small(verify=[], time_budget="20s"), SilentProgress())
     assert outcome.verdict is not None
     assert outcome.outcome.stopped == "time"
     assert outcome.verdict.coverage.without <= 1
@@ -120,9 +120,9 @@ def test_when_time_is_short_most_settings_have_a_trial_before_any_has_all(store:
 
 def test_what_the_budget_left_out_is_measured_when_resumed(store: Store, on: On) -> None:
     on(disturbed(0.6))
-    first = profile(store, small(verify=[], time_budget="20s"), Quiet())
+    first = profile(store, small(verify=[], time_budget="20s"), SilentProgress())
     bed = on()
-    again = resume_profile(store, first.run.run_id, Quiet(), time_budget="5min")
+    again = resume_profile(store, first.run.run_id, SilentProgress(), time_budget="5min")
     scouts = {n for n in first.outcome.invalid if n < 3}
     assert set(again.outcome.invalid) == scouts
     assert len(bed.traffic_seen) == len(first.outcome.invalid) - len(scouts)
@@ -130,7 +130,7 @@ def test_what_the_budget_left_out_is_measured_when_resumed(store: Store, on: On)
 
 def test_held_out_trials_have_their_share_of_the_time(store: Store, on: On) -> None:
     on(disturbed(0.6))
-    outcome = run_scenario(store, small(time_budget="40s"), Quiet())
+    outcome = run_scenario(store, small(time_budget="40s"), SilentProgress())
     trials = store.open("last").trials()
     assert outcome.found.verification is not None
     assert trials.filter(role="verify").height >= 0.15 * trials.height
@@ -141,7 +141,7 @@ def test_a_budget_that_cannot_suffice_is_refused_before_anything_is_built(store:
     with pytest.raises(
         InputError, match=r"time budget 3s: one trial of each of the 21 settings takes 7 s .* 10s"
     ):
-        profile(store, small(verify=[], time_budget="3s"), Quiet())
+        profile(store, small(verify=[], time_budget="3s"), SilentProgress())
     assert bed.traffic_seen == []
     assert store.runs() == []
 
@@ -149,8 +149,8 @@ def test_a_budget_that_cannot_suffice_is_refused_before_anything_is_built(store:
 def test_a_run_ends_early_where_almost_nothing_is_valid_and_goes_on_later(store: Store, on: On) -> None:
     bed = on(itertools.repeat(STOLEN))
     scenario = small(verify=[], time_budget="5min")
-    with pytest.raises(StoppedEarly, match=r"stopped early: only 0 of .* --machine noisy") as caught:
-        profile(store, scenario, Quiet())
+    with pytest.raises(EarlyStop, match=r"stopped early: only 0 of .* --machine noisy") as caught:
+        profile(store, scenario, SilentProgress())
     run_id = caught.value.run_id
     assert caught.value.exit_code == 5
     assert caught.value.details["resume"] == f"weir profile --resume {run_id}"
@@ -159,26 +159,26 @@ def test_a_run_ends_early_where_almost_nothing_is_valid_and_goes_on_later(store:
     assert run.trials().height == len(bed.traffic_seen)
     assert 60 < len(bed.traffic_seen) * 0.33 < 150
     on()
-    assert resume_profile(store, run_id, Quiet()).outcome.invalid == (0, 1, 2)
+    assert resume_profile(store, run_id, SilentProgress()).outcome.invalid == (0, 1, 2)
 
 
 def test_a_scenario_that_ends_early_is_gone_on_with_by_weir_run(store: Store, on: On) -> None:
     on(itertools.repeat(STOLEN))
-    with pytest.raises(StoppedEarly, match="weir run --resume") as caught:
-        run_scenario(store, small(time_budget="4min"), Quiet())
+    with pytest.raises(EarlyStop, match="weir run --resume") as caught:
+        run_scenario(store, small(time_budget="4min"), SilentProgress())
     assert caught.value.resume == f"weir run --resume {caught.value.run_id}"
 
 
 def test_on_a_simulated_device_nothing_ends_early(store: Store, scripted: On) -> None:
     scripted(*[None] * 3, *[STOLEN] * 50)
-    outcome = profile(store, small(verify=[], lab={"kind": "sim"}), Quiet())
+    outcome = profile(store, small(verify=[], lab={"kind": "sim"}), SilentProgress())
     assert outcome.outcome.stopped == ""
     assert outcome.verdict is None
 
 
 def test_held_out_trials_that_are_spoiled_give_no_verdict_on_models(store: Store, on: On) -> None:
     on(itertools.chain([None] * (3 + 54 + 3), disturbed(0.97, seed=4)))
-    outcome = run_scenario(store, small(time_budget="60s"), Quiet())
+    outcome = run_scenario(store, small(time_budget="60s"), SilentProgress())
     problem = outcome.problem()
     assert isinstance(problem, TrialError)
     assert "no verdict on the models: the machine was not usable to judge a model" in str(problem)
@@ -188,7 +188,7 @@ def test_held_out_trials_that_are_spoiled_give_no_verdict_on_models(store: Store
 def test_one_repetition_gives_no_verdict_on_models_but_blames_no_machine(store: Store, on: On) -> None:
     on()
     held_out = [{"positions": [200], "draws": 3, "repetitions": 1}]
-    outcome = run_scenario(store, small(verify=held_out), Quiet())
+    outcome = run_scenario(store, small(verify=held_out), SilentProgress())
     problem = outcome.problem()
     assert isinstance(problem, ModelError)
     assert "fewer than two valid trials" in str(problem)
@@ -219,7 +219,7 @@ def test_a_noisy_machine_is_measured_with_more_repetitions_and_said_so(
     monkeypatch.setattr(testbeds, "open_bed", lambda *_, **__: bed)
     usual, noisy = small(verify=[]), small(verify=[], machine="noisy")
     assert to_measure(noisy).repetitions == 2 * to_measure(usual).repetitions
-    spoiled = profile(store, usual, Quiet())
+    spoiled = profile(store, usual, SilentProgress())
     assert spoiled.problem() is not None
     outcome = profile(store, noisy, told)
     assert outcome.problem() is None

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from weirlab.jobs import testbeds
-from weirlab.records import RulesMet
+from weirlab.records import RuleEncounters
 from weirlab.testing import FakeBed, FakeDevice
 from weirlab.traffic.spec import Traffic
 
@@ -26,7 +26,7 @@ class OwnRules(FakeBed):
     drops = 0
     """The part of all packets that the rule drops: one of so many; 0 if it accepts."""
 
-    def __init__(self, position: int, met: RulesMet) -> None:
+    def __init__(self, position: int, met: RuleEncounters) -> None:
         super().__init__(
             FakeDevice(service_fixed_ns=1000 + 2.5 * position, service_per_rule_ns=0), dut="ruleset"
         )
@@ -36,7 +36,7 @@ class OwnRules(FakeBed):
     def as_sent(self, traffic: Traffic) -> Traffic:
         return traffic
 
-    def rules_met(self, counters: Mapping[str, int], sent: int) -> RulesMet:
+    def rules_met(self, counters: Mapping[str, int], sent: int) -> RuleEncounters:
         return self._met
 
     def dropped(self, counters: Mapping[str, int]) -> int | None:
@@ -53,8 +53,8 @@ def opened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Opened:
     path.write_text("*filter\n:FORWARD ACCEPT [0:0]\nCOMMIT\n")
     monkeypatch.setattr("weirlab.lab.dut.make", lambda *_: None)
 
-    def use(position: int, met: RulesMet | None = None) -> list[str]:
-        counted = met or RulesMet(position, position, 1.0, "device")
+    def use(position: int, met: RuleEncounters | None = None) -> list[str]:
+        counted = met or RuleEncounters(position, position, 1.0, "device")
 
         @contextmanager
         def open_bed(*_: object, **__: object) -> Iterator[FakeBed]:
@@ -101,12 +101,12 @@ def test_runs_before_and_after_a_change_of_the_rules_are_compared(weir: Any, ope
 @pytest.mark.parametrize(
     ("met", "words"),
     [
-        (RulesMet(400, 12, 1.0, "device"), "a packet met 12.0 rules, not 400"),
-        (RulesMet(400, 400, 0.25, "copy"), "25 % of the packets met the rule that all were to meet"),
+        (RuleEncounters(400, 12, 1.0, "device"), "a packet met 12.0 rules, not 400"),
+        (RuleEncounters(400, 400, 0.25, "copy"), "25 % of the packets met the rule that all were to meet"),
     ],
 )
 def test_what_counters_contradict_is_said_in_the_first_sentence(
-    weir: Any, opened: Opened, met: RulesMet, words: str
+    weir: Any, opened: Opened, met: RuleEncounters, words: str
 ) -> None:
     ruleset = opened(400, met)
     assert words in weir("trial", *ruleset, "--rate", "100kpps", "--json").json["conclusion"]
@@ -118,18 +118,18 @@ def test_what_counters_contradict_is_said_in_the_first_sentence(
 @pytest.mark.parametrize(
     "met",
     [
-        RulesMet(400, 401.5, 0.999, "device"),
-        RulesMet(2, 2.4, 1.0, "copy"),
-        RulesMet(None, 7.5, 0.4, "device"),
-        RulesMet(5, None, None, "copy"),
+        RuleEncounters(400, 401.5, 0.999, "device"),
+        RuleEncounters(2, 2.4, 1.0, "copy"),
+        RuleEncounters(None, 7.5, 0.4, "device"),
+        RuleEncounters(5, None, None, "copy"),
     ],
 )
-def test_a_few_other_packets_and_unknown_counts_are_no_contradiction(met: RulesMet) -> None:
+def test_a_few_other_packets_and_unknown_counts_are_no_contradiction(met: RuleEncounters) -> None:
     assert met.contradiction == ""
 
 
 def test_calls_of_which_none_met_the_rule_are_a_contradiction() -> None:
-    assert RulesMet(None, 3.0, 0.0, "copy").contradiction == (
+    assert RuleEncounters(None, 3.0, 0.0, "copy").contradiction == (
         "0 % of the packets met the rule that all were to meet"
     )
 

@@ -7,7 +7,7 @@ import pytest
 
 from weirlab.base.errors import InputError, StoreError
 from weirlab.jobs.profiles import profile, resume_profile, to_measure
-from weirlab.jobs.progress import Interrupted, Quiet
+from weirlab.jobs.progress import RunInterrupt, SilentProgress
 from weirlab.measure.plan.grid import Profile as Plan
 from weirlab.measure.plan.grid import quick
 from weirlab.scenario import QUICK, Scenario, from_plain
@@ -68,7 +68,7 @@ def test_a_profile_is_measured_and_its_thresholds_found(
 def test_the_manifest_holds_the_scenario_that_gives_the_same_plan(
     store: Store, beds: list[FakeBed], scenario: Scenario
 ) -> None:
-    profile(store, scenario, Quiet())
+    profile(store, scenario, SilentProgress())
     assert from_plain(store.open("last").manifest.scenario, "manifest") == scenario
 
 
@@ -76,13 +76,13 @@ def test_an_interrupted_profile_goes_on_where_it_stopped(
     store: Store, scripted: Scripted, scenario: Scenario
 ) -> None:
     scripted(*[None] * 9, KeyboardInterrupt())
-    with pytest.raises(Interrupted) as caught:
-        profile(store, scenario, Quiet())
+    with pytest.raises(RunInterrupt) as caught:
+        profile(store, scenario, SilentProgress())
     run_id = caught.value.run_id
     assert caught.value.kept == 9
     assert caught.value.resume == f"weir profile --resume {run_id}"
     bed = scripted()
-    outcome = resume_profile(store, run_id, Quiet())
+    outcome = resume_profile(store, run_id, SilentProgress())
     assert len(bed.traffic_seen) == outcome.outcome.trials - 9
     trials = store.open(run_id).trials()
     assert trials["index"].to_list() == list(range(outcome.outcome.trials))
@@ -93,25 +93,25 @@ def test_going_on_with_another_device_is_refused(
     store: Store, scripted: Scripted, scenario: Scenario
 ) -> None:
     scripted(KeyboardInterrupt())
-    with pytest.raises(Interrupted) as caught:
-        profile(store, scenario, Quiet())
+    with pytest.raises(RunInterrupt) as caught:
+        profile(store, scenario, SilentProgress())
     bed = scripted(dut="another")
     with pytest.raises(InputError, match="begun with the dut 'fake', but here it would be 'another'"):
-        resume_profile(store, caught.value.run_id, Quiet())
+        resume_profile(store, caught.value.run_id, SilentProgress())
     assert bed.closed
     assert store.open("last").manifest.status == "interrupted"
 
 
 def test_going_on_with_no_run_is_refused(store: Store, beds: list[FakeBed]) -> None:
     with pytest.raises(StoreError, match="no profile run"):
-        resume_profile(store, "last", Quiet())
+        resume_profile(store, "last", SilentProgress())
     assert beds == []
 
 
 def test_what_the_profile_sends_is_what_the_scenario_says(
     store: Store, beds: list[FakeBed], scenario: Scenario
 ) -> None:
-    profile(store, scenario, Quiet())
+    profile(store, scenario, SilentProgress())
     trials = store.open("last").trials()
     assert set(trials["position"]) == {0, 100, 1000}
     assert set(trials["sizes_text"]) == {"64", "1518"}

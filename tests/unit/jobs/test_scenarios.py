@@ -12,7 +12,7 @@ from weirlab.devices.prediction.modelling import fit, predict
 from weirlab.devices.prediction.verification import verify
 from weirlab.jobs import testbeds
 from weirlab.jobs.inventory import show
-from weirlab.jobs.progress import Interrupted, Quiet
+from weirlab.jobs.progress import RunInterrupt, SilentProgress
 from weirlab.jobs.work import Work
 from weirlab.scenario import Dut, Lab, Scenario
 from weirlab.store import Store
@@ -34,7 +34,7 @@ def finished_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     store = Store(tmp_path_factory.mktemp("finished"), now=earlier.now)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(testbeds, "open_bed", lambda *_, **__: FakeBed(DEVICE))
-        run_scenario(store, small_scenario().model_copy(update={"report": None}), Quiet())
+        run_scenario(store, small_scenario().model_copy(update={"report": None}), SilentProgress())
     return store.root
 
 
@@ -72,7 +72,7 @@ def test_a_scenario_without_report_and_verification_stops_after_the_fit(
     store: Store, beds: list[FakeBed], scenario: Scenario
 ) -> None:
     short = scenario.model_copy(update={"report": None, "verify": ()})
-    outcome = run_scenario(store, short, Quiet())
+    outcome = run_scenario(store, short, SilentProgress())
     assert outcome.report is None
     assert outcome.found.verification is None
     assert not (outcome.found.profile.run.path / "report.html").exists()
@@ -85,12 +85,12 @@ def test_an_interrupted_scenario_goes_on_where_it_stopped(
     if not reports:
         scenario = scenario.model_copy(update={"report": None})
     scripted(*[None] * trials_before, KeyboardInterrupt())
-    with pytest.raises(Interrupted) as caught:
-        run_scenario(store, scenario, Quiet())
+    with pytest.raises(RunInterrupt) as caught:
+        run_scenario(store, scenario, SilentProgress())
     run_id = caught.value.run_id
     assert caught.value.resume == f"weir run --resume {run_id}"
     bed = scripted()
-    outcome = resume_scenario(store, run_id, Quiet())
+    outcome = resume_scenario(store, run_id, SilentProgress())
     trials = store.open(run_id).trials()
     assert trials["index"].n_unique() == trials.height == len(bed.traffic_seen) + trials_before
     assert (outcome.report is not None and outcome.report.path.exists()) == reports
@@ -149,15 +149,17 @@ def test_verifying_a_fitted_run_measures_held_out_settings_into_it(
     store: Store, beds: list[FakeBed], scenario: Scenario
 ) -> None:
     short = scenario.model_copy(update={"report": None, "verify": ()})
-    run_id = run_scenario(store, short, Quiet()).found.profile.run.run_id
-    outcome = verify(Work(store, Quiet()), run_id, held_out={}, again=False, lab=Lab(), dut=None)
+    run_id = run_scenario(store, short, SilentProgress()).found.profile.run.run_id
+    outcome = verify(Work(store, SilentProgress()), run_id, held_out={}, again=False, lab=Lab(), dut=None)
     assert outcome.run.run_id == run_id
     assert set(store.open(run_id).trials()["role"]) == {"profile", "verify"}
 
 
 def test_verifying_again_makes_a_run_of_its_own(store: Store, finished: str) -> None:
     wanted = {"positions": (300,), "load_shares": (0.5,), "repetitions": 1, "trial_s": 0.05}
-    outcome = verify(Work(store, Quiet()), finished, held_out=wanted, again=True, lab=Lab(), dut=None)
+    outcome = verify(
+        Work(store, SilentProgress()), finished, held_out=wanted, again=True, lab=Lab(), dut=None
+    )
     assert outcome.run.run_id != finished
     assert outcome.run.manifest.kind == "verify"
     assert set(outcome.run.trials()["position"]) == {300}
@@ -168,7 +170,7 @@ def test_verifying_a_model_file_needs_to_know_the_device(store: Store, finished:
     file = tmp_path / "model.json"
     fit(store, finished, out=file)
     arguments = {"held_out": {}, "again": False, "lab": Lab()}
-    work = Work(store, Quiet())
+    work = Work(store, SilentProgress())
     with pytest.raises(InputError, match="give --dut"):
         verify(work, str(file), dut=None, **arguments)
     outcome = verify(work, str(file), dut=Dut(name="forward"), **arguments)

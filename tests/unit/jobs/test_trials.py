@@ -7,21 +7,21 @@ import pytest
 
 from weirlab.base.errors import InputError, TrialError
 from weirlab.devices.profile import tables
-from weirlab.jobs.progress import Interrupted, Quiet
+from weirlab.jobs.progress import RunInterrupt, SilentProgress
 from weirlab.jobs.trials import TrialOutcome, trial
 from weirlab.jobs.work import Work
 from weirlab.lab.sim import SimDevice, SimLab
-from weirlab.measure import Entry, run_trial
+from weirlab.measure import TrialEntry, run_trial
 from weirlab.scenario import Dut, Lab
 from weirlab.store import Store
-from weirlab.testing import FakeBed, Trouble, make_spec
+from weirlab.testing import FakeBed, TrialDisturbance, make_spec
 
 Scripted = Callable[..., FakeBed]
 
 
 def test_a_trial_is_kept_with_its_run(store: Store, beds: list[FakeBed]) -> None:
     spec = make_spec(2e6, position=1000)
-    outcome = trial(Work(store, Quiet(), "weir trial"), Lab(), Dut(), spec, attempts=3)
+    outcome = trial(Work(store, SilentProgress(), "weir trial"), Lab(), Dut(), spec, attempts=3)
     assert beds[0].rules_seen == [spec.rules]
     run = store.open("last")
     assert (run.run_id, run.manifest.kind, run.manifest.status) == (outcome.run_id, "trial", "complete")
@@ -30,7 +30,7 @@ def test_a_trial_is_kept_with_its_run(store: Store, beds: list[FakeBed]) -> None
 
 
 def test_the_document_holds_what_scripts_need(store: Store, beds: list[FakeBed]) -> None:
-    outcome = trial(Work(store, Quiet()), Lab(), Dut(), make_spec(2e6, position=1000), attempts=3)
+    outcome = trial(Work(store, SilentProgress()), Lab(), Dut(), make_spec(2e6, position=1000), attempts=3)
     document = outcome.document()
     delays = {f"delay_{name}_ns" for name in ("min", "mean", "max", "p50", "p90", "p99", "p999")}
     rates = {"offered_pps", "achieved_pps", "forwarding_pps", "loss_ratio", "jitter_ns"}
@@ -44,7 +44,7 @@ def test_the_document_holds_what_scripts_need(store: Store, beds: list[FakeBed])
 def test_what_the_host_disturbed_is_told_and_kept(store: Store) -> None:
     device = SimDevice(disturb_ns=400_000.0, disturb_every_ns=30_000_000.0)
     writer = store.create("trial", {}, {})
-    records = run_trial(SimLab(device), make_spec(2e5, duration_s=0.3), Entry(writer.run_id))
+    records = run_trial(SimLab(device), make_spec(2e5, duration_s=0.3), TrialEntry(writer.run_id))
     writer.add(records[-1])
     writer.finish()
     outcome = TrialOutcome(writer.run_id, None, tuple(records))
@@ -64,21 +64,21 @@ def test_what_the_host_disturbed_is_told_and_kept(store: Store) -> None:
 
 
 def test_in_overload_the_packets_in_the_device_are_its_queue(store: Store, beds: list[FakeBed]) -> None:
-    outcome = trial(Work(store, Quiet()), Lab(), Dut(), make_spec(4e6, position=1000), attempts=1)
+    outcome = trial(Work(store, SilentProgress()), Lab(), Dut(), make_spec(4e6, position=1000), attempts=1)
     assert outcome.queue_packets == pytest.approx(256, rel=0.15)
 
 
 def test_spoiled_attempts_are_kept_and_a_good_one_ends_the_trial(store: Store, scripted: Scripted) -> None:
-    scripted(Trouble(steal_s={"dut": 0.5}), None)
-    outcome = trial(Work(store, Quiet()), Lab(), Dut(), make_spec(), attempts=3)
+    scripted(TrialDisturbance(steal_s={"dut": 0.5}), None)
+    outcome = trial(Work(store, SilentProgress()), Lab(), Dut(), make_spec(), attempts=3)
     assert [record.valid for record in outcome.records] == [False, True]
     assert outcome.problem() is None
     assert store.open("last").trials()["valid"].to_list() == [False, True]
 
 
 def test_a_trial_that_stays_spoiled_is_a_problem_with_its_reason(store: Store, scripted: Scripted) -> None:
-    scripted(*[Trouble(steal_s={"dut": 0.5})] * 2)
-    outcome = trial(Work(store, Quiet()), Lab(), Dut(), make_spec(), attempts=2)
+    scripted(*[TrialDisturbance(steal_s={"dut": 0.5})] * 2)
+    outcome = trial(Work(store, SilentProgress()), Lab(), Dut(), make_spec(), attempts=2)
     problem = outcome.problem()
     assert isinstance(problem, TrialError)
     assert "stolen" in str(problem)
@@ -88,24 +88,24 @@ def test_a_trial_that_stays_spoiled_is_a_problem_with_its_reason(store: Store, s
 def test_a_device_that_forwards_nothing_is_an_error_and_the_run_failed(
     store: Store, scripted: Scripted
 ) -> None:
-    bed = scripted(*[Trouble(nothing_arrives=True)] * 4)
+    bed = scripted(*[TrialDisturbance(nothing_arrives=True)] * 4)
     with pytest.raises(TrialError, match="forwards nothing"):
-        trial(Work(store, Quiet()), Lab(), Dut(), make_spec(), attempts=3)
+        trial(Work(store, SilentProgress()), Lab(), Dut(), make_spec(), attempts=3)
     assert store.open("last").manifest.status == "failed"
     assert bed.closed
 
 
 def test_impossible_traffic_is_refused_before_anything_is_built(store: Store, beds: list[FakeBed]) -> None:
     with pytest.raises(InputError):
-        trial(Work(store, Quiet()), Lab(), Dut(), make_spec(0.1), attempts=1)
+        trial(Work(store, SilentProgress()), Lab(), Dut(), make_spec(0.1), attempts=1)
     assert beds == []
     assert store.runs() == []
 
 
 def test_an_interrupted_trial_names_its_run_and_closes_the_bed(store: Store, scripted: Scripted) -> None:
     bed = scripted(KeyboardInterrupt())
-    with pytest.raises(Interrupted) as caught:
-        trial(Work(store, Quiet()), Lab(), Dut(), make_spec(), attempts=1)
+    with pytest.raises(RunInterrupt) as caught:
+        trial(Work(store, SilentProgress()), Lab(), Dut(), make_spec(), attempts=1)
     assert caught.value.run_id in str(caught.value)
     assert caught.value.kept == 0
     assert store.open("last").manifest.status == "interrupted"

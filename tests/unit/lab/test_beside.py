@@ -9,7 +9,7 @@ import time
 import pytest
 
 from weirlab.base.errors import InputError, LabError
-from weirlab.lab.beside import Beside
+from weirlab.lab.beside import TrafficActionRunner
 
 pytestmark = pytest.mark.usefixtures("caught_signals")
 
@@ -23,7 +23,7 @@ def wait() -> None:
 def test_a_signal_as_the_thread_starts_or_is_waited_for_gives_it_up(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    beside = Beside()
+    beside = TrafficActionRunner()
     function, done = getattr(threading.Thread, name), []
 
     def during() -> None:
@@ -50,7 +50,7 @@ def test_a_signal_as_the_thread_starts_or_is_waited_for_gives_it_up(
 
 
 def test_a_trial_that_is_given_up_does_not_wait_for_what_was_to_happen() -> None:
-    beside = Beside()
+    beside = TrafficActionRunner()
     done: list[str] = []
 
     def during() -> None:
@@ -72,7 +72,7 @@ def test_what_goes_wrong_beside_a_trial_is_told_when_it_has_ended() -> None:
         raise LabError("no such device")
 
     def trial() -> None:
-        with Beside().running(during):
+        with TrafficActionRunner().running(during):
             done.append("trial")
 
     with pytest.raises(LabError, match="no such device"):
@@ -82,14 +82,14 @@ def test_what_goes_wrong_beside_a_trial_is_told_when_it_has_ended() -> None:
 
 def test_without_anything_to_happen_there_is_no_thread() -> None:
     before = threading.active_count()
-    with Beside().running(None):
+    with TrafficActionRunner().running(None):
         assert threading.active_count() == before
 
 
 def test_what_is_due_during_the_traffic_comes_even_if_it_is_noticed_afterwards(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    beside = Beside()
+    beside = TrafficActionRunner()
     came: list[bool] = []
 
     def noticed_late() -> None:
@@ -104,7 +104,7 @@ def test_what_is_due_during_the_traffic_comes_even_if_it_is_noticed_afterwards(
 
 
 def test_what_is_due_after_the_traffic_does_not_come() -> None:
-    beside = Beside()
+    beside = TrafficActionRunner()
     came: list[bool] = []
     with beside.running(lambda: came.append(beside.comes(3_600_000_000_000))):
         pass

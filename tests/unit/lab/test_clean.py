@@ -39,8 +39,8 @@ def _init(folder: Path) -> Callable[[Any, str], None]:
     return init
 
 
-def _orphan(locks: Path) -> clean.Claim:
-    claim = clean.Claim(locks)
+def _orphan(locks: Path) -> clean.LabOwnership:
+    claim = clean.LabOwnership(locks)
     assert claim._fd is not None
     os.close(claim._fd)
     claim._fd = None
@@ -48,7 +48,7 @@ def _orphan(locks: Path) -> clean.Claim:
 
 
 def test_claims_have_identifiers_of_their_own(locks: Path) -> None:
-    claims = [clean.Claim(locks) for _ in range(20)]
+    claims = [clean.LabOwnership(locks) for _ in range(20)]
     assert len({claim.identifier for claim in claims}) == 20
     assert claims[0].namespace_name("tx") == f"weir-{claims[0].identifier}-tx"
     for claim in claims:
@@ -83,11 +83,11 @@ def test_a_lab_is_told_whether_it_is_alone(locks: Path, monkeypatch: pytest.Monk
         return Isolation("refused", "by the test", "none")
 
     monkeypatch.setattr(clean.partition, "make", make)
-    first = clean.Claim(locks)
+    first = clean.LabOwnership(locks)
     first.isolate({0, 1})
     _orphan(locks)
     first.isolate({0, 1})
-    second = clean.Claim(locks)
+    second = clean.LabOwnership(locks)
     second.isolate({0, 1})
     assert alone == [True, True, False], "the dead do not count"
     assert second.isolation is not None
@@ -97,7 +97,7 @@ def test_a_lab_is_told_whether_it_is_alone(locks: Path, monkeypatch: pytest.Monk
 
 
 def test_release_removes_only_what_carries_the_identifier(locks: Path, no_real_namespaces: Path) -> None:
-    claim = clean.Claim(locks)
+    claim = clean.LabOwnership(locks)
     own, other = claim.namespace_name("rx"), "weir-00000000-rx"
     for name in (own, other, "blue"):
         (no_real_namespaces / name).touch()
@@ -107,7 +107,7 @@ def test_release_removes_only_what_carries_the_identifier(locks: Path, no_real_n
 
 
 def test_clean_takes_the_dead_and_leaves_the_living(locks: Path, no_real_namespaces: Path) -> None:
-    dead, living = _orphan(locks), clean.Claim(locks)
+    dead, living = _orphan(locks), clean.LabOwnership(locks)
     names = [claim.namespace_name(part) for claim in (dead, living) for part in ("dut", "tx")]
     for name in (*names, "blue", f"weir-{dead.identifier}", f"not-weir-{dead.identifier}-tx"):
         (no_real_namespaces / name).touch()
@@ -131,7 +131,7 @@ def test_nothing_to_clean_without_a_folder(locks: Path) -> None:
 
 
 def test_namespaces_without_a_lock_are_reported(locks: Path, no_real_namespaces: Path) -> None:
-    claim = clean.Claim(locks)
+    claim = clean.LabOwnership(locks)
     for name in (claim.namespace_name("tx"), "weir-0123abcd-tx", "blue"):
         (no_real_namespaces / name).touch()
     assert clean.leftovers(locks) == ["weir-0123abcd-tx"]
@@ -142,7 +142,7 @@ def test_folder_that_cannot_be_written_is_named_with_the_way_out(tmp_path: Path)
     blocked = tmp_path / "file"
     blocked.touch()
     with pytest.raises(MissingCapability, match="Not a directory; remove the file that is in the way"):
-        clean.Claim(blocked / "weir")
+        clean.LabOwnership(blocked / "weir")
 
 
 def test_only_one_lab_at_a_time_is_alone(locks: Path) -> None:
@@ -179,7 +179,7 @@ def test_the_scratch_folder_of_a_dead_lab_goes_with_it(locks: Path, tmp_path: Pa
     for folder in (mine, others):
         folder.mkdir()
         (folder / "record.pcapng").touch()
-    claim = clean.Claim(locks)
+    claim = clean.LabOwnership(locks)
     claim.own(mine)
     assert claim._fd is not None
     os.close(claim._fd)
@@ -197,7 +197,7 @@ def test_a_signal_while_a_lab_is_released_leaves_neither_namespace_nor_lock(
         signal.raise_signal(signal.SIGTERM)
         self.path.unlink(missing_ok=True)
 
-    claim = clean.Claim(locks)
+    claim = clean.LabOwnership(locks)
     for part in ("tx", "dut", "rx"):
         (no_real_namespaces / claim.namespace_name(part)).touch()
     monkeypatch.setattr(namespace.Namespace, "remove", struck)
@@ -207,7 +207,7 @@ def test_a_signal_while_a_lab_is_released_leaves_neither_namespace_nor_lock(
     assert list(locks.iterdir()) == []
 
 
-def release_and_wait(claim: clean.Claim) -> None:
+def release_and_wait(claim: clean.LabOwnership) -> None:
     claim.release()
     while True:
         signal.pause()

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from weirlab.lab.crossing import Ends, answers_follow, directions, ends_of
+from weirlab.lab.crossing import FourTuple, answers_follow, directions, ends_of
 from weirlab.traffic.calls.schedule import traffic_of
 from weirlab.traffic.calls.spec import parse_calls
-from weirlab.traffic.plan import Plan, single_packets
+from weirlab.traffic.plan import DeparturePlan, single_packets
 from weirlab.traffic.schedule import compile_plan
 from weirlab.traffic.spec import Flows, Rate, Traffic
 
 
-def calls(ip: int = 4) -> Plan:
+def calls(ip: int = 4) -> DeparturePlan:
     return compile_plan(traffic_of(parse_calls("3", "g711,g729/iax2", "rtp", 6 if ip == 6 else 4), 0.1, 0.1))
 
 
-def translated(ends: Ends, port: int) -> Ends:
+def translated(ends: FourTuple, port: int) -> FourTuple:
     """As a device shows the packet that hides all senders behind one address."""
     return ends._replace(src_ip=bytes(len(ends.src_ip) - 1) + b"\x09", src_port=port)
 

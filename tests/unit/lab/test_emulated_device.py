@@ -8,18 +8,18 @@ import pytest
 
 from weirlab.base.errors import InputError, LabError
 from weirlab.base.files import HOST_FILES
-from weirlab.emulation.spec import Amount, Frames
+from weirlab.emulation.spec import Amount, FrameListPattern
 from weirlab.lab import dut
 from weirlab.lab.base import Site
 from weirlab.lab.dut.emulated import carrier, device
-from weirlab.lab.dut.emulated.device import EmulatedLink
+from weirlab.lab.dut.emulated.device import EmulatedLinkDriver
 from weirlab.lab.wiring import IN0, OUT0, RX0, TX0
 from weirlab.records import RuleSetup
 
 
-def link(name: str) -> EmulatedLink:
+def link(name: str) -> EmulatedLinkDriver:
     found = dut.make(name)
-    assert isinstance(found, EmulatedLink)
+    assert isinstance(found, EmulatedLinkDriver)
     return found
 
 
@@ -36,7 +36,7 @@ def test_words_hold_for_both_directions_or_for_one() -> None:
     found = link("link:delay=25ms:up.rate=10Mbps:up.queue=50pkts:down.loss=frames=5,/100:down.delay=5ms")
     up, down = found._asked.up, found._asked.down
     assert (up.delay_ns, up.rate_bps, up.queue) == (25_000_000, 10_000_000, Amount(50, "packets"))
-    assert (down.delay_ns, down.rate_bps, down.loss) == (5_000_000, None, Frames("5,/100"))
+    assert (down.delay_ns, down.rate_bps, down.loss) == (5_000_000, None, FrameListPattern("5,/100"))
     assert up.seed != down.seed
     assert found.facts()["down"] == "delay 5ms loss frames=5,/100"
 
@@ -45,7 +45,7 @@ def test_the_process_that_carries_frames_gets_the_content_of_traces(tmp_path: Pa
     trace = tmp_path / "lte.up"
     trace.write_bytes(b"1\n3\n")
     made = dut.make(f"link:delay=1ms:up.trace={trace}:up.queue=20pkts", inputs=HOST_FILES)
-    assert isinstance(made, EmulatedLink)
+    assert isinstance(made, EmulatedLinkDriver)
     assert made.files == [trace]
     trace.unlink()
     assert carrier.requested(carrier.request(made._asked)) == made._asked

@@ -17,7 +17,7 @@ from weirlab.lab.cores import Cores
 from weirlab.lab.linux.interface import Port
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.lab.management import session
-from weirlab.lab.management.session import Session
+from weirlab.lab.management.session import ManagementSession
 
 LISTING = [sys.executable, "-c", "print('rule ' * 1000)"]
 CPU = min(os.sched_getaffinity(0))
@@ -51,8 +51,8 @@ def programs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[subprocess.Popen[
             program.kill()
 
 
-def opened(listing: list[str]) -> Session:
-    return Session(Here("dut"), Here("mgmt"), Cores(sender=-1, dut=CPU), listing)
+def opened(listing: list[str]) -> ManagementSession:
+    return ManagementSession(Here("dut"), Here("mgmt"), Cores(sender=-1, dut=CPU), listing)
 
 
 def test_a_session_works_on_the_devices_cpu_and_tells_what_that_costs(

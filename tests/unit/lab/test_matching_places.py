@@ -19,7 +19,7 @@ from weirlab.lab.sim import SimDevice, SimLab
 from weirlab.records import EngineResult, RuleSetup
 from weirlab.testing.site import SITE
 from weirlab.traffic.places import network
-from weirlab.traffic.spec import Flows, Rate, Step, Traffic
+from weirlab.traffic.spec import Flows, LoadStep, Rate, Traffic
 
 MIXED = RuleSetup.mixed(((1, 0.5), (4, 0.5)))
 EXACT = SimDevice(
@@ -117,7 +117,7 @@ def test_in_overload_mixed_positions_forward_what_their_mean_does() -> None:
 
 
 def test_a_position_step_shows_in_the_time_series() -> None:
-    steps = (Step(0.05, None, 300),)
+    steps = (LoadStep(0.05, None, 300),)
     result = send(RuleSetup.mixed(((100, 1.0), (300, 0.0))), 20_000.0, steps=steps)
     delay = result.series.delay_mean_ns
     assert len(delay) == 100

@@ -13,7 +13,7 @@ from weirlab.records import EngineResult, PacketLog
 from weirlab.traffic.calls.codecs import parse_codec
 from weirlab.traffic.calls.schedule import traffic_of
 from weirlab.traffic.calls.spec import CallClass, Calls
-from weirlab.traffic.plan import Media, Plan
+from weirlab.traffic.plan import DeparturePlan, Media
 from weirlab.traffic.schedule import compile_plan
 from weirlab.traffic.spec import Rate, Traffic
 
@@ -85,6 +85,6 @@ def test_arrays_that_do_not_belong_together_are_refused() -> None:
         engine.frames(plan, macs)
 
 
-def media_of(plan: Plan) -> Media:
+def media_of(plan: DeparturePlan) -> Media:
     assert plan.media is not None
     return plan.media

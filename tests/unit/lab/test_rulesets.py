@@ -18,9 +18,9 @@ from weirlab.base.files import HOST_FILES
 from weirlab.lab import dut
 from weirlab.lab.dut import iptables, nftables, rules, tool
 from weirlab.lab.dut.aiming import aimed
-from weirlab.lab.dut.ruleset import Ruleset
-from weirlab.lab.dut.rulesets.source import Beside, RulesetSource, sniff, variant
-from weirlab.records import RuleSetup, RulesMet
+from weirlab.lab.dut.ruleset import RulesetDriver
+from weirlab.lab.dut.rulesets.source import RulesetFiles, RulesetSource, sniff, variant
+from weirlab.records import RuleEncounters, RuleSetup
 from weirlab.rules.iptables import by_family, iptables_path
 from weirlab.testing.site import SITE
 from weirlab.traffic.spec import Flows
@@ -210,7 +210,7 @@ def test_two_dumps_in_one_file_are_those_of_ipv4_and_ipv6(texts: tuple[str, str]
     path = RulesetSource(file, HOST_FILES).path_of_packets(elements=False)
     assert [each.families for each in path] == [(4,), (6,)]
     driver = dut.make("ruleset", file, HOST_FILES)
-    assert isinstance(driver, Ruleset)
+    assert isinstance(driver, RulesetDriver)
     assert [load.command[0].split("-")[0] for load in driver._loads] == ["iptables", "ip6tables"]
     assert [_rules_of(load.text) for load in driver._loads] == [_rules_of(text) for text in texts]
 
@@ -234,7 +234,7 @@ def test_the_word_include_in_a_comment_is_no_include(tmp_path: Path) -> None:
     path = tmp_path / "office.nft"
     path.write_text('table ip t { # include "x"\n chain c { comment "we include \n"; accept }\n}\n')
     driver = dut.make("ruleset", path, HOST_FILES)
-    assert isinstance(driver, Ruleset)
+    assert isinstance(driver, RulesetDriver)
     assert driver.format == "nft"
 
 
@@ -340,21 +340,21 @@ def test_what_belongs_to_other_rules_is_refused(tmp_path: Path) -> None:
     saved.write_text("*filter\n:FORWARD ACCEPT [0:0]\nCOMMIT\n")
     nft.write_text("table ip t {\n}\n")
     with pytest.raises(InputError, match="--include is for rules of nft, and these are iptables-save"):
-        dut.make("ruleset", saved, HOST_FILES, Beside(include=(tmp_path,)))
+        dut.make("ruleset", saved, HOST_FILES, RulesetFiles(include=(tmp_path,)))
     with pytest.raises(InputError, match="--ipset is for rules of iptables, and these are nft"):
-        dut.make("ruleset", nft, HOST_FILES, Beside(ipset=saved))
+        dut.make("ruleset", nft, HOST_FILES, RulesetFiles(ipset=saved))
     with pytest.raises(InputError, match="go with a ruleset, not with the device 'nftables'"):
-        dut.make("nftables", None, HOST_FILES, Beside(ipset=saved))
+        dut.make("nftables", None, HOST_FILES, RulesetFiles(ipset=saved))
 
 
 def test_packets_of_the_hosts_themselves_do_not_count_as_test_packets_that_missed_their_rule() -> None:
     (path,) = iptables_path("*filter\n:FORWARD DROP [0:0]\n-A FORWARD -p udp -j ACCEPT\nCOMMIT\n")
-    found = replace(aimed([path], "rules", None, Flows()), checked=RulesMet(1.0, 1.0, 1.0, "copy"))
+    found = replace(aimed([path], "rules", None, Flows()), checked=RuleEncounters(1.0, 1.0, 1.0, "copy"))
     counters = {"rule_matched": 100, "in_rx_packets": 103}
-    assert found.rules_met(counters, sent=100) == RulesMet(1.0, 1.0, 1.0, "copy")
-    assert found.rules_met(counters | {"rule_matched": 50}, sent=100) == RulesMet(1.0, 1.0, 0.5, "copy")
+    assert found.rules_met(counters, sent=100) == RuleEncounters(1.0, 1.0, 1.0, "copy")
+    assert found.rules_met(counters | {"rule_matched": 50}, sent=100) == RuleEncounters(1.0, 1.0, 0.5, "copy")
     overload = {"rule_matched": 40, "in_rx_packets": 40}
-    assert found.rules_met(overload, sent=100) == RulesMet(1.0, 1.0, 1.0, "copy")
+    assert found.rules_met(overload, sent=100) == RuleEncounters(1.0, 1.0, 1.0, "copy")
 
 
 def test_icmp_alone_does_not_make_rules_those_of_ipv4() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from weirlab.traffic.calls.signalling import iax2, rtcp, sip
-from weirlab.traffic.calls.signalling.iax2 import IaxCall, Voice
+from weirlab.traffic.calls.signalling.iax2 import IaxCall, IaxVoiceFrame
 from weirlab.traffic.calls.signalling.rtcp import Report, SenderInfo
 from weirlab.traffic.calls.signalling.sip import Party, SipCall
 
@@ -77,7 +77,7 @@ def test_control_packets_decode_with_report_name_and_app(tmp_path: Path, size_by
 
 
 CALL = IaxCall(5, 9, "gsm", 33)
-VOICE = [Voice(True, 120, 120), Voice(False, 130, 130), Voice(True, 65_540, 65_540)]
+VOICE = [IaxVoiceFrame(True, 120, 120), IaxVoiceFrame(False, 130, 130), IaxVoiceFrame(True, 65_540, 65_540)]
 
 
 def test_an_iax2_call_decodes_with_its_numbers_and_codec(tmp_path: Path) -> None:

@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from weirlab.link.account import Account, Gap, Mirror, Recorded, Side, added, from_tap
+from weirlab.link.account import FrameBalance, LinkSide, Mirror, RecorderCounts, RecordGap, added, from_tap
 from weirlab.link.ringwatch import RingWatch
 from weirlab.link.verdict import verdict
 from weirlab.testing.link import FakeTap, side
 
-A = Side("eth1", received=10, forwarded=10, copied=10, bytes=1000)
-B = Side("eth2", received=5, forwarded=5, copied=5, bytes=500)
-WRITTEN = (Recorded("eth1", seen=10, written=10), Recorded("eth2", seen=5, written=5))
-GOOD = Account((A, B), ring=True, recorded=WRITTEN, recording=True)
+A = LinkSide("eth1", received=10, forwarded=10, copied=10, bytes=1000)
+B = LinkSide("eth2", received=5, forwarded=5, copied=5, bytes=500)
+WRITTEN = (RecorderCounts("eth1", seen=10, written=10), RecorderCounts("eth2", seen=5, written=5))
+GOOD = FrameBalance((A, B), ring=True, recorded=WRITTEN, recording=True)
 
 
 def test_every_sum_holds_where_nothing_was_lost() -> None:
@@ -26,29 +26,31 @@ def test_every_sum_holds_where_nothing_was_lost() -> None:
 
 
 def test_a_frame_that_no_stage_has_breaks_a_sum() -> None:
-    lacking = Account((A, B), ring=True, recorded=WRITTEN[:1], recording=True)
+    lacking = FrameBalance((A, B), ring=True, recorded=WRITTEN[:1], recording=True)
     (broken,) = [each for each in lacking.sums() if not each.holds]
     assert (broken.left, broken.right) == (15, 10)
     assert lacking.waiting == 5
 
 
 def test_frames_that_went_with_a_recorder_and_repeated_ones_settle_the_sum() -> None:
-    lost = Account((A, B), ring=True, recorded=WRITTEN[:1], recording=True, vanished=5)
+    lost = FrameBalance((A, B), ring=True, recorded=WRITTEN[:1], recording=True, vanished=5)
     assert all(each.holds for each in lost.sums())
-    again = Account((A, B), ring=True, recorded=(*WRITTEN, Recorded("x", 2, written=2)), repeated=2)
+    again = FrameBalance(
+        (A, B), ring=True, recorded=(*WRITTEN, RecorderCounts("x", 2, written=2)), repeated=2
+    )
     assert all(each.holds for each in again.sums())
 
 
 def test_what_the_mirror_took_must_be_what_came_in() -> None:
-    short = Account((A, B), mirror=Mirror("eth3", sent=12, not_sent=2))
+    short = FrameBalance((A, B), mirror=Mirror("eth3", sent=12, not_sent=2))
     assert [each.what for each in short.sums() if not each.holds] == ["received = mirrored by eth3"]
-    whole = Account((A, B), mirror=Mirror("eth3", sent=12, not_sent=2, waiting=1))
+    whole = FrameBalance((A, B), mirror=Mirror("eth3", sent=12, not_sent=2, waiting=1))
     assert all(each.holds for each in whole.sums())
 
 
 def test_recorders_one_after_the_other_are_added_by_interface() -> None:
-    total = added([WRITTEN, (Recorded("eth2", seen=3, lost=1, filtered=1, written=1, not_written=1),)])
-    assert total == (WRITTEN[0], Recorded("eth2", seen=8, lost=1, filtered=1, written=6, not_written=1))
+    total = added([WRITTEN, (RecorderCounts("eth2", seen=3, lost=1, filtered=1, written=1, not_written=1),)])
+    assert total == (WRITTEN[0], RecorderCounts("eth2", seen=8, lost=1, filtered=1, written=6, not_written=1))
 
 
 def test_the_counters_of_a_tap_get_the_names_of_its_interfaces() -> None:
@@ -67,37 +69,41 @@ def test_the_counters_of_a_tap_get_the_names_of_its_interfaces() -> None:
     [
         (GOOD, (), "The link is unharmed: 15 frames forwarded, none lost; the record is complete."),
         (
-            Account((A, B), mirror=Mirror("eth3", sent=15)),
+            FrameBalance((A, B), mirror=Mirror("eth3", sent=15)),
             (),
             "The link is unharmed: 15 frames forwarded, none lost; every copy left by eth3.",
         ),
         (
-            Account((Side("eth1", 10, 8, 2, reason="the queue of eth2 was full"), B)),
+            FrameBalance((LinkSide("eth1", 10, 8, 2, reason="the queue of eth2 was full"), B)),
             (),
             "The link loses frames: 2 of 15 were not forwarded (2 from eth1): the queue of eth2 was full.",
         ),
         (
-            Account((Side("eth1", 10, 10, copied=7, not_copied=3), B), ring=True, recording=True, vanished=4),
+            FrameBalance(
+                (LinkSide("eth1", 10, 10, copied=7, not_copied=3), B), ring=True, recording=True, vanished=4
+            ),
             ("the recorder has been silent for 3 s (process 7)",),
             "The link is unharmed: 15 frames forwarded, none lost; the record is missing 7 frames: 3 at the "
             "ring (the recorder, or its disk, was too slow or stalled), 4 with a recorder that died; the "
             "recorder has been silent for 3 s (process 7).",
         ),
         (
-            Account(recorded=(Recorded("eth0", 9, filtered=2, written=7),), recording=True),
+            FrameBalance(recorded=(RecorderCounts("eth0", 9, filtered=2, written=7),), recording=True),
             (),
             "The record is complete: 7 frames written, 2 were filtered out.",
         ),
         (
-            Account(recorded=(Recorded("eth0", 9, lost=1, written=7, not_written=2),), recording=True),
+            FrameBalance(
+                recorded=(RecorderCounts("eth0", 9, lost=1, written=7, not_written=2),), recording=True
+            ),
             (),
             "The record is missing 3 frames: 1 at the ring (the recorder, or its disk, was too slow or "
             "stalled), 2 at the disk.",
         ),
     ],
-)  # fmt: skip
+)
 def test_one_sentence_says_whether_link_and_record_are_whole(
-    account: Account, troubles: tuple[str, ...], sentence: str
+    account: FrameBalance, troubles: tuple[str, ...], sentence: str
 ) -> None:
     assert verdict(account, troubles) == sentence
 
@@ -113,7 +119,7 @@ def test_without_word_of_what_was_refused_nothing_is_said_to_be_unharmed() -> No
 
 
 DONE = replace(GOOD, finished=True)
-GAP = Gap(1, 2, "ring", 3)
+GAP = RecordGap(1, 2, "ring", 3)
 
 
 def test_a_record_is_complete_when_every_frame_of_a_finished_session_is_in_it() -> None:
@@ -130,15 +136,18 @@ def test_a_record_is_complete_when_every_frame_of_a_finished_session_is_in_it() 
         (replace(DONE, failures=("no space left",)), "may lack frames"),
         (replace(DONE, recorded=WRITTEN[:1]), "counters disagree .*: 15 and 10"),
         (replace(DONE, sides=(replace(A, cut=2), B)), "missing from the record; only the first bytes of 2"),
-        (replace(DONE, vanished=2, recorded=(Recorded("eth1", 8, written=8), WRITTEN[1])), "is missing 2"),
         (
-            replace(DONE, ring=False, unknown=True, recorded=(Recorded("eth1", 5, lost=1, written=5),)),
+            replace(DONE, vanished=2, recorded=(RecorderCounts("eth1", 8, written=8), WRITTEN[1])),
+            "is missing 2",
+        ),
+        (
+            replace(DONE, ring=False, unknown=True, recorded=(RecorderCounts("eth1", 5, lost=1, written=5),)),
             "is missing 1 frame and an unknown number more",
         ),
     ],
-)  # fmt: skip
+)
 def test_whatever_is_the_matter_keeps_a_record_from_being_called_complete(
-    account: Account, words: str
+    account: FrameBalance, words: str
 ) -> None:
     assert account.complete is False
     assert re.search(words, verdict(account, account.failures))
@@ -154,7 +163,7 @@ def test_looks_that_find_the_ring_full_in_a_row_are_one_gap() -> None:
     for at_ns, lost in enumerate([0, 0, 3, 8, 8, 9, 9]):
         watch.look(at_ns * 100, {"eth1": lost, "eth2": 0})
     first, second = watch.gaps()
-    assert first == Gap(100, 300, "ring", 8, "eth1", "the ring was full")
+    assert first == RecordGap(100, 300, "ring", 8, "eth1", "the ring was full")
     assert (second.from_ns, second.to_ns, second.frames) == (400, 500, 1)
 
 

@@ -14,9 +14,9 @@ import pytest
 from weirlab.base.errors import InputError, LabError
 from weirlab.link import bindings
 from weirlab.link.recording import child
-from weirlab.link.recording.process import RecorderProcess, Source, wait_for
+from weirlab.link.recording.process import FrameSource, RecorderProcess, wait_for
 from weirlab.link.recording.supervisor import how
-from weirlab.link.settings import Recording
+from weirlab.link.settings import RecorderSettings
 
 ORDER = {
     "recording": {"path": "a.pcapng", "filter": "udp", "keep_files": None},
@@ -142,13 +142,15 @@ def test_a_host_without_another_descriptor_is_left_without_a_process(
 
     monkeypatch.setattr("os.pidfd_open", refuse)
     with pytest.raises(OSError, match="Too many open files"):
-        RecorderProcess(Recording(tmp_path / "a.pcapng"), tmp_path / "a.pcapng", Source(), "")
+        RecorderProcess(RecorderSettings(tmp_path / "a.pcapng"), tmp_path / "a.pcapng", FrameSource(), "")
     # Waited for as well: not even its entry is left.
     assert not Path(f"/proc/{watched[0]}").exists()
 
 
 def test_a_process_that_cannot_record_says_why_and_ends(tmp_path: Any) -> None:
-    program = RecorderProcess(Recording(tmp_path / "a.pcapng"), tmp_path / "a.pcapng", Source(), "")
+    program = RecorderProcess(
+        RecorderSettings(tmp_path / "a.pcapng"), tmp_path / "a.pcapng", FrameSource(), ""
+    )
     try:
         said: list[dict[str, Any]] = []
         while program.ended() is None:

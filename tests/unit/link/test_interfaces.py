@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from weirlab.base.errors import InputError, LabError
-from weirlab.link.host.interfaces import Facts, check_end, check_mirror, choose, warnings
+from weirlab.link.host.interfaces import InterfaceFacts, check_end, check_mirror, choose, warnings
 
-PLAIN = Facts("eth1", 2)
-HERE = {"lo": Facts("lo", 1, loopback=True), "eth1": PLAIN, "eth2": Facts("eth2", 3)}
+PLAIN = InterfaceFacts("eth1", 2)
+HERE = {"lo": InterfaceFacts("lo", 1, loopback=True), "eth1": PLAIN, "eth2": InterfaceFacts("eth2", 3)}
 
 
 def test_a_missing_interface_is_answered_with_those_there_are() -> None:
@@ -30,7 +30,7 @@ def test_a_missing_interface_is_answered_with_those_there_are() -> None:
     ],
 )
 def test_an_interface_that_cannot_be_an_end_is_refused_with_the_way_out(
-    facts: Facts, kind: type[Exception], words: str
+    facts: InterfaceFacts, kind: type[Exception], words: str
 ) -> None:
     with pytest.raises(kind, match=words):
         check_end(facts, xdp=True)

@@ -18,9 +18,9 @@ from weirlab.link.host import journal, nft
 from weirlab.link.host.journal import Journal
 
 
-def by(act: Callable[[Mapping[str, Any]], object]) -> dict[str, journal._Undoing]:
+def by(act: Callable[[Mapping[str, Any]], object]) -> dict[str, journal._UndoAction]:
     """Every kind of change undone by ``act``."""
-    return dict.fromkeys(journal._UNDO, journal._Undoing(act, "it is not", "undo {name}"))
+    return dict.fromkeys(journal._UNDO, journal._UndoAction(act, "it is not", "undo {name}"))
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from weirlab.link import manifest
-from weirlab.link.recording.process import Source
-from weirlab.link.recording.supervisor import Clocks, Means, Supervisor
-from weirlab.link.session import MANIFEST_EVERY_S, Session, SessionPlan
-from weirlab.link.settings import Recording
+from weirlab.link.recording.process import FrameSource
+from weirlab.link.recording.supervisor import RecorderClocks, RecorderEnvironment, Supervisor
+from weirlab.link.session import MANIFEST_EVERY_S, LinkSession, SessionPlan
+from weirlab.link.settings import RecorderSettings
 from weirlab.testing.link import FakeChild, FakeTap, FakeWatcher, interface, side
 
 
@@ -54,23 +54,23 @@ class Scene:
         self,
         clockwork: Clockwork,
         duration_s: float | None = None,
-        source: Source | None = None,
+        source: FrameSource | None = None,
         notes: list[str] | None = None,
-    ) -> Session:
-        def launch(recording: Recording, path: Path, source: Source, comment: str) -> FakeChild:
+    ) -> LinkSession:
+        def launch(recording: RecorderSettings, path: Path, source: FrameSource, comment: str) -> FakeChild:
             self.children.append(FakeChild(recording, path, source))
             return self.children[-1]
 
-        clocks = Clocks(lambda: int(clockwork.now_s * 1e9), lambda: clockwork.now_s)
+        clocks = RecorderClocks(lambda: int(clockwork.now_s * 1e9), lambda: clockwork.now_s)
         self.recorder = Supervisor(
-            Recording(Path("link.pcapng")),
-            source or Source(ring_fds=(3,)),
+            RecorderSettings(Path("link.pcapng")),
+            source or FrameSource(ring_fds=(3,)),
             self.watcher.note,
-            means=Means(launch, self.files.get, lambda descriptors, timeout_s: None, clocks),
+            means=RecorderEnvironment(launch, self.files.get, lambda descriptors, timeout_s: None, clocks),
         )
         self.recorder.begin()
         plan = SessionPlan("tap", "weir tap ...", {"bridge": "xdp"}, duration_s, self.path, "eth1", "eth2")
-        return Session(
+        return LinkSession(
             plan,
             self.watcher,
             tap=self.tap,
@@ -218,7 +218,7 @@ def test_a_logger_whose_recorder_was_killed_never_claims_a_complete_record(scene
 
     scene.tap.fds = ()
     clockwork = Clockwork(rounds=4, at_each=act)
-    session = scene.start(clockwork, source=Source(interface="eth1"))
+    session = scene.start(clockwork, source=FrameSource(interface="eth1"))
     session.run(clockwork)
     scene.children[1].will_stop(int(1e9), interface("eth1", 4))
     outcome = session.finish()

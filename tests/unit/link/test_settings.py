@@ -8,9 +8,9 @@ import pytest
 
 from weirlab.base.errors import InputError
 from weirlab.link import settings
-from weirlab.link.settings import Recording, TapSettings
+from weirlab.link.settings import RecorderSettings, TapSettings
 
-FILE = Recording(Path("link.pcapng"))
+FILE = RecorderSettings(Path("link.pcapng"))
 MAC = b"\x02\0\0\0\0\x09"
 
 
@@ -74,7 +74,7 @@ def test_a_compressed_file_is_called_so() -> None:
 
 
 def test_files_that_exist_are_replaced_only_if_that_was_asked_for(tmp_path: Path) -> None:
-    recording = Recording(tmp_path / "a.pcapng")
+    recording = RecorderSettings(tmp_path / "a.pcapng")
     manifest = settings.manifest_path(recording.path)
     settings.check_files(recording, manifest, force=False)
     manifest.write_text("{}")
@@ -100,15 +100,15 @@ def test_what_is_no_regular_file_is_never_replaced(force: bool, tmp_path: Path) 
 
 def test_a_name_that_leaves_no_room_for_that_of_a_rotated_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / f"{'n' * 230}.pcapng"
-    settings.check_files(Recording(path), tmp_path / "a.json", force=False)
+    settings.check_files(RecorderSettings(path), tmp_path / "a.json", force=False)
     with pytest.raises(InputError, match=r"--write .*: the name is too long"):
-        settings.check_files(Recording(path, rotate_bytes=1000), tmp_path / "a.json", force=False)
+        settings.check_files(RecorderSettings(path, rotate_bytes=1000), tmp_path / "a.json", force=False)
 
 
 def test_record_and_manifest_are_two_files(tmp_path: Path) -> None:
     (tmp_path / "here").symlink_to(tmp_path)
     with pytest.raises(InputError, match="the same file"):
-        settings.check_files(Recording(tmp_path / "a"), tmp_path / "here" / "a", force=True)
+        settings.check_files(RecorderSettings(tmp_path / "a"), tmp_path / "here" / "a", force=True)
 
 
 def test_a_ring_larger_than_the_engine_makes_is_refused() -> None:
@@ -122,7 +122,7 @@ def test_a_path_in_a_message_is_printable(tmp_path: Path) -> None:
     path.touch()
     with pytest.raises(InputError, match=r"--write .*/link\\x1b\[2J\.pcapng: the file exists"):
         settings.check_file("--write", path, force=False)
-    recording = settings.Recording(path)
+    recording = settings.RecorderSettings(path)
     with pytest.raises(
         InputError, match=r"--write .*/link\\x1b\[2J\.pcapng and --manifest .* are the same file"
     ):

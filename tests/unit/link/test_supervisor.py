@@ -14,11 +14,11 @@ import pytest
 
 from weirlab.base.errors import InputError, LabError
 from weirlab.link import bindings
-from weirlab.link.account import Recorded, added
+from weirlab.link.account import RecorderCounts, added
 from weirlab.link.recording import supervisor
-from weirlab.link.recording.process import Source
-from weirlab.link.recording.supervisor import Clocks, Means, Supervisor
-from weirlab.link.settings import Recording
+from weirlab.link.recording.process import FrameSource
+from weirlab.link.recording.supervisor import RecorderClocks, RecorderEnvironment, Supervisor
+from weirlab.link.settings import RecorderSettings
 from weirlab.testing.link import FakeChild, interface
 
 END_NS = int(900e9)
@@ -40,8 +40,12 @@ class World:
     def wait(self, descriptors: Sequence[int], timeout_s: float) -> None:
         self.now_s += timeout_s
 
-    def supervisor(self, source: Source | None = None, look: supervisor.Look | None = None) -> Supervisor:
-        def launch(recording: Recording, path: Path, from_where: Source, comment: str) -> FakeChild:
+    def supervisor(
+        self, source: FrameSource | None = None, look: supervisor.Look | None = None
+    ) -> Supervisor:
+        def launch(
+            recording: RecorderSettings, path: Path, from_where: FrameSource, comment: str
+        ) -> FakeChild:
             if self.children and self.refusals:
                 raise self.refusals.pop(0)
             script = self.scripts.pop(0) if self.scripts else {}
@@ -49,19 +53,19 @@ class World:
             return self.children[-1]
 
         return Supervisor(
-            Recording(Path("link.pcapng")),
-            source or Source(ring_fds=(3,)),
+            RecorderSettings(Path("link.pcapng")),
+            source or FrameSource(ring_fds=(3,)),
             self.told.append,
-            means=Means(
+            means=RecorderEnvironment(
                 launch,
                 look or self.files.get,
                 self.wait,
-                Clocks(lambda: int(self.now_s * 1e9), lambda: self.now_s),
+                RecorderClocks(lambda: int(self.now_s * 1e9), lambda: self.now_s),
             ),
         )
 
 
-def recorded(supervisor: Supervisor) -> tuple[Recorded, ...]:
+def recorded(supervisor: Supervisor) -> tuple[RecorderCounts, ...]:
     """By interface, all recorders together."""
     return added(part.recorded for part in supervisor.parts)
 
@@ -87,12 +91,12 @@ def test_what_a_recorder_says_is_counted(world: World) -> None:
     recorder.begin()
     world.children[0].progress(5, interface("a", 10, filtered=3), size=1000)
     recorder.tick()
-    assert recorded(recorder) == (Recorded("a", seen=10, filtered=3, written=7),)
+    assert recorded(recorder) == (RecorderCounts("a", seen=10, filtered=3, written=7),)
     assert recorder.current() == ("link.pcapng", 1000)
     file = {"path": "link.pcapng", "frames": 12, "first_ns": 1, "last_ns": 8, "bytes": 9}
     world.children[0].will_stop(9, interface("a", 12), files=[file])
     recorder.finish()
-    assert recorded(recorder) == (Recorded("a", seen=12, written=12),)
+    assert recorded(recorder) == (RecorderCounts("a", seen=12, written=12),)
     assert [file["frames"] for file in recorder.files()] == [12]
     assert not recorder.interrupted
     assert recorder.gaps(None, END_NS) == ()
@@ -134,7 +138,7 @@ def test_the_gap_lies_between_the_last_frame_written_and_the_first_of_the_next_r
 
 
 def test_from_an_interface_everything_is_missing_until_the_next_recorder_listens(world: World) -> None:
-    recorder = world.supervisor(Source(interface="eth0"))
+    recorder = world.supervisor(FrameSource(interface="eth0"))
     recorder.begin()
     world.children[0].progress(5, interface("eth0", 10))
     world.files["link.pcapng"] = {"packets": 10, "first_ns": 1, "last_ns": 70, "cut_short": False}
@@ -258,7 +262,7 @@ def test_words_of_a_recorder_that_make_no_sense_do_not_end_the_bridge(world: Wor
     recorder.tick()
     world.children[0].progress(5, interface("a", 10))
     recorder.tick()
-    assert recorded(recorder) == (Recorded("a", seen=10, written=10),)
+    assert recorded(recorder) == (RecorderCounts("a", seen=10, written=10),)
     recorder.close()
 
 
@@ -285,7 +289,7 @@ def test_one_that_gets_nothing_done_at_its_end_is_killed_after_a_while(world: Wo
 def test_a_source_that_came_to_an_end_is_a_gap_until_the_end_of_the_session(world: World) -> None:
     gone = {"said": [{"error": "eth0 is gone.", "kind": "LabError"}], "returncode": 4}
     world.scripts = [{}, *[gone for _ in range(20)]]
-    recorder = world.supervisor(Source(interface="eth0"))
+    recorder = world.supervisor(FrameSource(interface="eth0"))
     recorder.begin()
     file = {"path": "link.pcapng", "frames": 4, "first_ns": 1, "last_ns": 70, "bytes": 9}
     world.children[0].will_stop(80, interface("eth0", 4), files=[file])
@@ -303,7 +307,7 @@ def test_a_source_that_came_to_an_end_is_a_gap_until_the_end_of_the_session(worl
 
 
 def test_a_source_that_ends_just_before_the_session_does_is_a_gap_too(world: World) -> None:
-    recorder = world.supervisor(Source(interface="eth0"))
+    recorder = world.supervisor(FrameSource(interface="eth0"))
     recorder.begin()
     world.children[0].will_stop(80, interface("eth0", 4), failure="eth0 is gone.", ended=True)
     recorder.finish()
@@ -312,7 +316,7 @@ def test_a_source_that_ends_just_before_the_session_does_is_a_gap_too(world: Wor
 
 
 def test_a_logger_that_was_ended_by_somebody_else_leaves_a_gap(world: World) -> None:
-    recorder = world.supervisor(Source(interface="eth0"))
+    recorder = world.supervisor(FrameSource(interface="eth0"))
     recorder.begin()
     file = {"path": "link.pcapng", "frames": 4, "first_ns": 1, "last_ns": 70, "bytes": 9}
     world.children[0].will_stop(80, interface("eth0", 4), files=[file])
@@ -387,4 +391,4 @@ def test_a_file_that_takes_too_long_to_count_does_not_hold_up_the_end(
     recorder.finish()
     counted.set()
     assert recorder.uncounted
-    assert recorded(recorder) == (Recorded("a", seen=20, written=20),)
+    assert recorded(recorder) == (RecorderCounts("a", seen=20, written=20),)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weirlab.measure.attempts import Budget, Queue, Share, setting_of
+from weirlab.measure.attempts import Budget, TrialQueue, ValidShare, setting_of
 from weirlab.measure.attempts.queue import REST, VISIT
 from weirlab.measure.attempts.share import LEAST_ATTEMPTS, attempts_per_trial
 from weirlab.measure.progress import trial_s
@@ -31,14 +31,14 @@ def plan(settings: int, repetitions: int = 3, long: int = 0) -> list[TrialSpec]:
     ]
 
 
-def share_of(*outcomes: bool) -> Share:
-    share = Share()
+def share_of(*outcomes: bool) -> ValidShare:
+    share = ValidShare()
     for valid in outcomes:
         share.add(valid)
     return share
 
 
-def order(queue: Queue, specs: list[TrialSpec], fails: set[int], visits: int) -> list[int]:
+def order(queue: TrialQueue, specs: list[TrialSpec], fails: set[int], visits: int) -> list[int]:
     """Positions of the next ``visits``; settings that are in ``fails`` fail always."""
     found = []
     for _ in range(visits):
@@ -64,7 +64,7 @@ def test_every_setting_comes_once_before_any_comes_twice() -> None:
     specs = plan(20)
     random.Random(1).shuffle(specs)
     counted: Counter[int] = Counter()
-    queue = Queue(specs, (), Share(), trial_s)
+    queue = TrialQueue(specs, (), ValidShare(), trial_s)
     while (place := queue.next()) is not None:
         assert counted[specs[place].rules.position] == min(counted[n] for n in range(20))
         counted[specs[place].rules.position] += 1
@@ -74,7 +74,7 @@ def test_every_setting_comes_once_before_any_comes_twice() -> None:
 
 def test_a_spoiled_trial_is_tried_again_after_others_and_before_second_repetitions() -> None:
     specs = plan(30, 2)
-    queue = Queue(specs, (), share_of(*[True, False] * 100), trial_s)
+    queue = TrialQueue(specs, (), share_of(*[True, False] * 100), trial_s)
     found = order(queue, specs, {4}, 31)
     assert found[:30] == list(range(30))
     assert found[30] == 4
@@ -82,7 +82,7 @@ def test_a_spoiled_trial_is_tried_again_after_others_and_before_second_repetitio
 
 def test_with_few_settings_left_a_spoiled_trial_rests_while_others_are_repeated() -> None:
     specs = plan(15, 3)
-    queue = Queue(specs, (), share_of(*[True, False] * 100), trial_s)
+    queue = TrialQueue(specs, (), share_of(*[True, False] * 100), trial_s)
     found = order(queue, specs, {14}, 60)
     at = [i for i, position in enumerate(found) if position == 14]
     gaps = [later - earlier for earlier, later in itertools.pairwise(at)]
@@ -92,7 +92,7 @@ def test_with_few_settings_left_a_spoiled_trial_rests_while_others_are_repeated(
 
 def test_a_setting_that_is_hard_in_itself_comes_last() -> None:
     specs = plan(30, 3)
-    queue = Queue(specs, (), share_of(*[True] * 100), trial_s)
+    queue = TrialQueue(specs, (), share_of(*[True] * 100), trial_s)
     found = order(queue, specs, {0}, 200)
     good = [i for i, position in enumerate(found) if position != 0]
     tried = [i for i, position in enumerate(found) if position == 0]
@@ -110,7 +110,7 @@ def test_a_trial_gets_as_many_attempts_as_chance_explains() -> None:
 @given(st.integers(1, 5))
 def test_a_stated_number_of_attempts_is_kept(most: int) -> None:
     specs = plan(1, 2)
-    queue = Queue(specs, (), Share(), trial_s, max_attempts=most)
+    queue = TrialQueue(specs, (), ValidShare(), trial_s, max_attempts=most)
     attempts: Counter[int] = Counter()
     while (place := queue.next()) is not None:
         made = queue.attempts_left(place)
@@ -121,9 +121,9 @@ def test_a_stated_number_of_attempts_is_kept(most: int) -> None:
 
 def test_short_trials_come_first_where_time_is_scarce() -> None:
     specs = plan(6, 2, long=3)
-    plenty = order(Queue(specs, (), Share(), trial_s), specs, set(), 6)
+    plenty = order(TrialQueue(specs, (), ValidShare(), trial_s), specs, set(), 6)
     assert plenty == [0, 1, 2, 3, 4, 5]
-    queue = Queue(specs, (), Share(), trial_s)
+    queue = TrialQueue(specs, (), ValidShare(), trial_s)
     found = []
     for _ in range(6):
         place = queue.next(scarce=True)
@@ -135,7 +135,7 @@ def test_short_trials_come_first_where_time_is_scarce() -> None:
 
 def test_what_was_done_before_counts() -> None:
     specs = plan(3, 2)
-    queue = Queue(specs, {0, 1, 2, 3}, Share(), trial_s)
+    queue = TrialQueue(specs, {0, 1, 2, 3}, ValidShare(), trial_s)
     assert order(queue, specs, set(), 9) == [1, 2]
 
 
@@ -149,8 +149,8 @@ def test_what_was_done_before_counts() -> None:
 def test_the_queue_ends_and_every_trial_is_valid_or_given_up(
     settings: int, repetitions: int, ratio: float, seed: int, scarce: bool
 ) -> None:
-    specs, draw, share = plan(settings, repetitions), random.Random(seed), Share()
-    queue = Queue(specs, (), share, trial_s)
+    specs, draw, share = plan(settings, repetitions), random.Random(seed), ValidShare()
+    queue = TrialQueue(specs, (), share, trial_s)
     ended: Counter[int] = Counter()
     while (place := queue.next(scarce=scarce and draw.random() < 0.5)) is not None:
         failed = 0
@@ -168,8 +168,8 @@ def test_the_queue_ends_and_every_trial_is_valid_or_given_up(
 
 
 def test_the_share_is_what_was_assumed_until_something_is_known() -> None:
-    assert Share(0.75).ratio == 0.75
-    assert Share(0.75).bounds() == (0.0, 1.0)
+    assert ValidShare(0.75).ratio == 0.75
+    assert ValidShare(0.75).bounds() == (0.0, 1.0)
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=200))
@@ -205,7 +205,7 @@ def test_a_part_of_a_budget_ends_sooner_and_leaves_the_rest() -> None:
 
 
 def hopeless(ratio: float, *, after_s: float = 120, budget_s: float = 600, **how: bool) -> bool:
-    clock, draw, share = FakeClock(), random.Random(1), Share(0.75)
+    clock, draw, share = FakeClock(), random.Random(1), ValidShare(0.75)
     budget = Budget(budget_s, clock, **how)
     for _ in range(int(after_s / 0.33)):
         clock.advance(0.33)

@@ -8,16 +8,16 @@ import pytest
 
 from weirlab.base.documents import plain, typed
 from weirlab.base.errors import TrialError
-from weirlab.measure.calibrate import USUAL_PLAN, Calibration, Plan, calibrate, current
-from weirlab.measure.progress import Progress
-from weirlab.measure.terms import SINGLE, Clocks, Terms
+from weirlab.measure.calibrate import USUAL_PLAN, Calibration, CalibrationPlan, calibrate, current
+from weirlab.measure.progress import TrialProgress
+from weirlab.measure.terms import SINGLE, TrialClocks, TrialTerms
 from weirlab.measure.trial import FailedTrial
 from weirlab.store import Store
-from weirlab.testing import FakeBed, FakeClock, FakeDevice, Trouble
+from weirlab.testing import FakeBed, FakeClock, FakeDevice, TrialDisturbance
 from weirlab.traffic.spec import Rate
 
 CABLE = FakeDevice(service_fixed_ns=100, service_per_rule_ns=0, base_delay_ns=900)
-STOLEN = Trouble(steal_s={"sender": 0.2})
+STOLEN = TrialDisturbance(steal_s={"sender": 0.2})
 
 
 @pytest.fixture
@@ -30,7 +30,9 @@ def store(tmp_path: Path, clock: FakeClock) -> Store:
     return Store(tmp_path, now=clock.now)
 
 
-def calibrated(store: Store, bed: FakeBed, plan: Plan = USUAL_PLAN, terms: Terms = SINGLE) -> Calibration:
+def calibrated(
+    store: Store, bed: FakeBed, plan: CalibrationPlan = USUAL_PLAN, terms: TrialTerms = SINGLE
+) -> Calibration:
     with store.create("calibrate", {}, bed.facts) as writer:
         return calibrate(bed, writer, plan=plan, terms=terms)
 
@@ -50,17 +52,17 @@ def test_a_calibration_measures_every_rate_and_full_speed(store: Store) -> None:
 
 
 def test_false_loss_and_pacing_error_are_told(store: Store) -> None:
-    script = [Trouble(dead_bins=1), Trouble(achieved_share=0.995)]
-    found = calibrated(store, FakeBed(CABLE, script), Plan(rates=[Rate(1e5)], repetitions=1))
+    script = [TrialDisturbance(dead_bins=1), TrialDisturbance(achieved_share=0.995)]
+    found = calibrated(store, FakeBed(CABLE, script), CalibrationPlan(rates=[Rate(1e5)], repetitions=1))
     assert found.lost == 1000
     assert found.false_loss_ratio == pytest.approx(1000 / 50_000)
-    found = calibrated(store, FakeBed(CABLE, script[1:]), Plan(rates=[Rate(1e5)], repetitions=1))
+    found = calibrated(store, FakeBed(CABLE, script[1:]), CalibrationPlan(rates=[Rate(1e5)], repetitions=1))
     assert found.pacing_error_ratio == pytest.approx(0.005)
 
 
 def test_spoiled_trials_are_counted_and_left_out(store: Store) -> None:
-    spoiled = Trouble(steal_s={"sender": 0.2}, dead_bins=9)
-    found = calibrated(store, FakeBed(CABLE, [spoiled]), Plan(rates=[Rate(1e5)], repetitions=2))
+    spoiled = TrialDisturbance(steal_s={"sender": 0.2}, dead_bins=9)
+    found = calibrated(store, FakeBed(CABLE, [spoiled]), CalibrationPlan(rates=[Rate(1e5)], repetitions=2))
     (point,) = found.points
     assert (point.valid, point.invalid, point.lost) == (2, 1, 0)
 
@@ -78,9 +80,9 @@ def test_a_rate_that_the_sender_never_reaches_is_shown_but_not_summed_up(store: 
 
 def test_the_receivers_limit_at_full_speed_is_no_reason_to_repeat(store: Store) -> None:
     narrow = FakeDevice(service_fixed_ns=250, sender_max_pps=6e6)
-    full_ring = Trouble(counters={"rx_rx_dropped": 1000})
+    full_ring = TrialDisturbance(counters={"rx_rx_dropped": 1000})
     bed = FakeBed(narrow, [None, full_ring])
-    found = calibrated(store, bed, Plan(rates=[Rate(1e5), Rate(0.0, "max")], repetitions=1))
+    found = calibrated(store, bed, CalibrationPlan(rates=[Rate(1e5), Rate(0.0, "max")], repetitions=1))
     assert len(bed.traffic_seen) == 2
     assert found.points[1].lost > 0
     assert found.lost == 0
@@ -88,7 +90,7 @@ def test_the_receivers_limit_at_full_speed_is_no_reason_to_repeat(store: Store) 
 
 def test_a_machine_without_a_quiet_moment_gets_no_calibration(store: Store) -> None:
     with pytest.raises(TrialError, match="200 ms stolen from the sender's CPU"):
-        calibrated(store, FakeBed(CABLE, [STOLEN] * 99), Plan(rates=[Rate(1e5)]))
+        calibrated(store, FakeBed(CABLE, [STOLEN] * 99), CalibrationPlan(rates=[Rate(1e5)]))
     run = store.open("last")
     assert run.manifest.status == "failed"
     assert not run.has("calibration")
@@ -96,7 +98,7 @@ def test_a_machine_without_a_quiet_moment_gets_no_calibration(store: Store) -> N
 
 def test_a_cable_that_carries_nothing_is_an_error(store: Store) -> None:
     with pytest.raises(FailedTrial, match=r"the cable .* forwards nothing"):
-        calibrated(store, FakeBed(CABLE, [Trouble(nothing_arrives=True)] * 3, dut="none"))
+        calibrated(store, FakeBed(CABLE, [TrialDisturbance(nothing_arrives=True)] * 3, dut="none"))
 
 
 def test_a_calibration_survives_the_way_through_json(store: Store) -> None:
@@ -139,9 +141,9 @@ def test_unfinished_and_damaged_calibrations_are_passed_over(store: Store, clock
 
 
 def test_progress_is_told(store: Store, clock: FakeClock) -> None:
-    told: list[Progress] = []
+    told: list[TrialProgress] = []
     bed = FakeBed(CABLE, clock=clock)
     with store.create("calibrate", {}, {}) as writer:
-        calibrate(bed, writer, told.append, terms=Terms(clocks=Clocks(clock)))
+        calibrate(bed, writer, told.append, terms=TrialTerms(clocks=TrialClocks(clock)))
     assert told[-1].done == told[-1].total == 15
     assert told[-1].left_s == 0

@@ -19,7 +19,7 @@ from weirlab.jobs.profiles import to_measure
 from weirlab.measure import profile as profiles
 from weirlab.measure.plan.grid import NO_EXTRAS, Extras, Profile, quick
 from weirlab.measure.plan.loads import nearest, threshold_pps
-from weirlab.measure.profile import Scouted, Scouting, expected, measure, plan
+from weirlab.measure.profile import ScoutPoint, ScoutResult, expected, measure, plan
 from weirlab.model.effects import effects
 from weirlab.records import RuleSetup, TrialSpec
 from weirlab.scenario import from_plain, full
@@ -44,10 +44,10 @@ ALL = Extras(
 WHOLE = replace(SMALL, extras=ALL)
 
 
-def scouted(profile: Profile) -> Scouting:
-    return Scouting(
+def scouted(profile: Profile) -> ScoutResult:
+    return ScoutResult(
         tuple(
-            Scouted(position, mix, DEVICE.threshold_pps(position, 64), 5e6)
+            ScoutPoint(position, mix, DEVICE.threshold_pps(position, 64), 5e6)
             for position in profile.positions
             for mix in profile.sizes
         )

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from weirlab.lab.base import TestBed
 from weirlab.records import RuleSetup
-from weirlab.testing import FakeBed, FakeDevice, Trouble, make_result, make_spec
+from weirlab.testing import FakeBed, FakeDevice, TrialDisturbance, make_result, make_spec
 
 
 def test_it_is_a_test_bed() -> None:
@@ -50,6 +50,6 @@ def test_overload_follows_the_law_of_the_queue() -> None:
 
 
 def test_the_same_calls_give_the_same_results() -> None:
-    results = [FakeBed(script=[Trouble(dead_bins=2)]).run(make_spec(1e5).traffic) for _ in range(2)]
+    results = [FakeBed(script=[TrialDisturbance(dead_bins=2)]).run(make_spec(1e5).traffic) for _ in range(2)]
     assert repr(results[0]) == repr(results[1])
     assert results[0].lost == 2000

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from weirlab.measure import sequence
 from weirlab.measure.attempts import Budget
-from weirlab.measure.hosts import Patience
+from weirlab.measure.hosts import RetryBudget
 from weirlab.measure.sequence import Part
-from weirlab.measure.terms import Clocks, Terms
-from weirlab.measure.validity import CAREFUL_LIMITS, Limits, judge
+from weirlab.measure.terms import TrialClocks, TrialTerms
+from weirlab.measure.validity import CAREFUL_LIMITS, ValidityLimits, judge
 from weirlab.records import HostSample
 from weirlab.store import Store
 from weirlab.testing import FakeBed, FakeClock, make_spec
@@ -28,8 +28,8 @@ class Moving(FakeBed):
         return replace(super().host(), handover_ns=66.0 if self.now() >= self.back_s else 245.0)
 
 
-def patience(clock: FakeClock, seconds: float) -> Patience:
-    return Patience(seconds, clock, clock.advance)
+def patience(clock: FakeClock, seconds: float) -> RetryBudget:
+    return RetryBudget(seconds, clock, clock.advance)
 
 
 def test_waiting_ends_when_the_host_is_back() -> None:
@@ -72,7 +72,7 @@ def test_trials_for_a_model_bear_less_waiting_than_single_ones() -> None:
 
 def test_in_overload_waiting_only_costs_throughput() -> None:
     result = make_result(loss_ratio=0.4)
-    assert result.loss_ratio > Limits().overload_loss
+    assert result.loss_ratio > ValidityLimits().overload_loss
     assert judge(result, replace(QUIET, dut_wait_s=0.0015), result.achieved_pps, CAREFUL_LIMITS) == ()
 
 
@@ -86,13 +86,13 @@ def test_a_host_that_moves_its_cpus_spoils_a_trial() -> None:
 def test_held_out_trials_of_another_state_are_made_again_within_the_budget(tmp_path: Path) -> None:
     clock = FakeClock()
     specs = [make_spec(rate_pps=rate, duration_s=0.1) for rate in (1e4, 2e4, 3e4)]
-    clocks = Clocks(clock, clock.advance)
+    clocks = TrialClocks(clock, clock.advance)
     bed = Moving(clock, back_s=0.0)
     bed._clock = clock
     with Store(tmp_path).create("profile", {}, {}) as writer:
-        sequence.run(bed, specs, writer, Part("profile", "plan"), terms=Terms(clocks=clocks))
+        sequence.run(bed, specs, writer, Part("profile", "plan"), terms=TrialTerms(clocks=clocks))
         bed.back_s = clock() + 3
-        terms = Terms(max_attempts=None, budget=Budget(60, clock), clocks=clocks)
+        terms = TrialTerms(max_attempts=None, budget=Budget(60, clock), clocks=clocks)
         outcome = sequence.run(bed, specs, writer, Part("verify", "verify-plan", 3), terms=terms)
     assert outcome.invalid == ()
     assert outcome.attempts > 3

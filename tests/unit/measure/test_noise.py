@@ -6,20 +6,20 @@ import numpy as np
 import pytest
 
 from weirlab.measure import noise
-from weirlab.measure.noise import Noise, Stretch, summarize
+from weirlab.measure.noise import CpuGaps, Noise, summarize
 
 SECOND_NS = 1_000_000_000
 
 
-def stretch(gaps_ms: dict[float, float] | None = None, *, seconds: float = 1.0) -> Stretch:
+def stretch(gaps_ms: dict[float, float] | None = None, *, seconds: float = 1.0) -> CpuGaps:
     """A stretch with gaps: when each began, and how long it was."""
     gaps = sorted((gaps_ms or {}).items())
     starts = np.array([start * 1e6 for start, _ in gaps], dtype=np.uint64)
     lengths = np.array([length * 1e6 for _, length in gaps], dtype=np.uint64)
-    return Stretch(0, round(seconds * SECOND_NS), starts, lengths)
+    return CpuGaps(0, round(seconds * SECOND_NS), starts, lengths)
 
 
-def heard(sender: Stretch, dut: Stretch) -> Noise:
+def heard(sender: CpuGaps, dut: CpuGaps) -> Noise:
     return summarize({"sender": [sender], "dut": [dut]}, {"sender": 0.0, "dut": 0.0})
 
 
@@ -80,5 +80,5 @@ def test_how_much_longer_measuring_takes_is_told() -> None:
 
 
 def test_cpus_are_compared_only_while_both_were_listened_to() -> None:
-    late = Stretch(600_000_000, SECOND_NS, np.array([], dtype=np.uint64), np.array([], dtype=np.uint64))
+    late = CpuGaps(600_000_000, SECOND_NS, np.array([], dtype=np.uint64), np.array([], dtype=np.uint64))
     assert heard(stretch({100.0: 50.0}), late).undisturbed_ratio == 1.0

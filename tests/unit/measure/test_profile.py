@@ -14,26 +14,26 @@ from weirlab.base.documents import plain, typed
 from weirlab.base.errors import InputError, StoreError
 from weirlab.measure import profile as profiles
 from weirlab.measure.plan.grid import Profile, quick
-from weirlab.measure.profile import Scouted, Scouting, loads_at, measure, plan, scout
-from weirlab.measure.progress import Progress, estimate_s
+from weirlab.measure.profile import ScoutPoint, ScoutResult, loads_at, measure, plan, scout
+from weirlab.measure.progress import TrialProgress, estimate_s
 from weirlab.measure.scouting import SCOUTING
-from weirlab.measure.terms import Clocks, Terms
+from weirlab.measure.terms import TrialClocks, TrialTerms
 from weirlab.measure.trial import FailedTrial
 from weirlab.records import RuleSetup
 from weirlab.store import Store
-from weirlab.testing import FakeBed, FakeClock, FakeDevice, Trouble
+from weirlab.testing import FakeBed, FakeClock, FakeDevice, TrialDisturbance
 from weirlab.traffic.sizes import SIMPLE_IMIX, Constant
 from weirlab.traffic.spec import Flows
 
 SMALL = Profile(positions=(0, 400), sizes=(Constant(64), Constant(1518)), load_shares=(0.1, 0.9, 1.2))
-STOLEN = Trouble(steal_s={"dut": 0.2})
+STOLEN = TrialDisturbance(steal_s={"dut": 0.2})
 DEVICE = FakeDevice()
 
 
-def scouted(profile: Profile, sender_pps: float = 5e6, set_rules_s: float = 0.0) -> Scouting:
-    return Scouting(
+def scouted(profile: Profile, sender_pps: float = 5e6, set_rules_s: float = 0.0) -> ScoutResult:
+    return ScoutResult(
         tuple(
-            Scouted(position, mix, DEVICE.threshold_pps(position, 64), sender_pps)
+            ScoutPoint(position, mix, DEVICE.threshold_pps(position, 64), sender_pps)
             for position in profile.positions
             for mix in profile.sizes
         ),
@@ -56,7 +56,7 @@ def test_scouting_finds_the_forwarding_rate_in_overload() -> None:
 def test_scouting_sets_rules_once_per_position_and_takes_the_time() -> None:
     clock = FakeClock()
     bed = FakeBed(clock=clock, set_rules_s=0.3)
-    assert scout(bed, SMALL, terms=Terms(clocks=Clocks(clock))).set_rules_s == pytest.approx(0.3)
+    assert scout(bed, SMALL, terms=TrialTerms(clocks=TrialClocks(clock))).set_rules_s == pytest.approx(0.3)
     assert bed.rules_seen == [RuleSetup(0), RuleSetup(400)]
 
 
@@ -76,7 +76,7 @@ def test_a_sender_that_cannot_overload_the_device_is_noticed() -> None:
 
 def test_a_device_that_forwards_nothing_stops_the_scouting() -> None:
     with pytest.raises(FailedTrial, match="forwards nothing"):
-        scout(FakeBed(script=[Trouble(nothing_arrives=True)] * 4), SMALL)
+        scout(FakeBed(script=[TrialDisturbance(nothing_arrives=True)] * 4), SMALL)
 
 
 def test_a_device_that_forwards_nothing_in_overload_is_scouted_with_rising_loads() -> None:
@@ -119,7 +119,7 @@ def test_a_plan_depends_on_its_arguments_alone() -> None:
     assert plan(SMALL, scouted(SMALL).points) == plan(SMALL, scouted(SMALL))
 
 
-def changes_of_position(profile: Profile, scouting: Scouting) -> int:
+def changes_of_position(profile: Profile, scouting: ScoutResult) -> int:
     positions = [spec.rules.position for spec in plan(profile, scouting)]
     return sum(a != b for a, b in itertools.pairwise(positions))
 
@@ -189,8 +189,8 @@ def test_profile_and_scouting_survive_the_way_through_json() -> None:
     profile = replace(SMALL, sizes=(SIMPLE_IMIX, Constant(64)), flows=Flows(5, ip=6), arrivals="poisson")
     assert typed(Profile, json.loads(json.dumps(plain(profile)))) == profile
     scouting = scouted(profile, set_rules_s=0.25)
-    assert typed(Scouting, json.loads(json.dumps(plain(scouting)))) == scouting
-    for kind in (Profile, Scouting):
+    assert typed(ScoutResult, json.loads(json.dumps(plain(scouting)))) == scouting
+    for kind in (Profile, ScoutResult):
         with pytest.raises(ValueError, match=r"(positions|points): "):
             typed(kind, {"positions": 3})
 
@@ -266,7 +266,7 @@ def test_a_scout_that_was_kept_before_its_point_is_not_made_again(
         measure(FakeBed(DEVICE), SMALL, writer)
     trials = store.open("last").trials()
     assert not trials["index"].is_duplicated().any()
-    kept = store.open("last").get_json(SCOUTING, Scouting)
+    kept = store.open("last").get_json(SCOUTING, ScoutResult)
     assert kept.points == scout(FakeBed(DEVICE), SMALL).points
 
 
@@ -310,9 +310,15 @@ def test_rules_are_set_only_when_they_change(store: Store) -> None:
 
 def test_progress_counts_up_and_time_left_goes_down_to_zero(store: Store) -> None:
     clock = FakeClock()
-    told: list[Progress] = []
+    told: list[TrialProgress] = []
     with store.create("profile", {}, {}) as writer:
-        measure(FakeBed(DEVICE, clock=clock), SMALL, writer, told.append, terms=Terms(clocks=Clocks(clock)))
+        measure(
+            FakeBed(DEVICE, clock=clock),
+            SMALL,
+            writer,
+            told.append,
+            terms=TrialTerms(clocks=TrialClocks(clock)),
+        )
     assert [progress.done for progress in told] == sorted(progress.done for progress in told)
     assert {progress.total for progress in told} == {40}
     assert told[-1].done == 40
@@ -330,7 +336,7 @@ def test_a_resumed_profile_counts_what_was_done_before(store: Store) -> None:
     stopped = FakeBed(DEVICE, [*[None] * 10, KeyboardInterrupt()])
     with pytest.raises(KeyboardInterrupt), store.create("profile", {}, {}) as writer:
         measure(stopped, SMALL, writer)
-    told: list[Progress] = []
+    told: list[TrialProgress] = []
     with store.resume("last") as writer:
         measure(FakeBed(DEVICE), None, writer, told.append)
     assert told[-1].done == told[-1].total == 40
@@ -349,7 +355,7 @@ def test_specs_of_ones_own_can_be_run_and_resumed(store: Store) -> None:
 
 
 def test_a_device_that_dies_half_way_stops_the_profile_and_keeps_what_was_measured(store: Store) -> None:
-    dead = Trouble(nothing_arrives=True)
+    dead = TrialDisturbance(nothing_arrives=True)
     with (
         pytest.raises(FailedTrial, match="forwards nothing"),
         store.create("profile", {}, {}) as writer,

@@ -7,8 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weirlab.measure.attempts import Budget, Queue, Share
-from weirlab.measure.progress import OVERHEAD_S, Meter, Pace, Progress, estimate_s, trial_s
+from weirlab.measure.attempts import Budget, TrialQueue, ValidShare
+from weirlab.measure.progress import (
+    OVERHEAD_S,
+    AttemptPace,
+    ProgressMeter,
+    TrialProgress,
+    estimate_s,
+    trial_s,
+)
 from weirlab.records import RuleSetup, TrialSpec
 from weirlab.testing import FakeClock, make_record, make_spec
 
@@ -23,26 +30,26 @@ def test_the_estimate_is_traffic_and_overhead() -> None:
 
 
 def test_without_experience_an_attempt_takes_what_was_expected() -> None:
-    assert Pace().attempts_s(1, 60) == 60
+    assert AttemptPace().attempts_s(1, 60) == 60
 
 
 @given(st.floats(0.3, 100), st.floats(0, 100))
 def test_what_an_attempt_takes_beside_its_traffic_is_added(expected: float, overhead: float) -> None:
-    pace = Pace()
+    pace = AttemptPace()
     pace.learn(expected, 1, expected - OVERHEAD_S + overhead)
     assert pace.attempts_s(1, 2 * expected) == pytest.approx(2 * expected - OVERHEAD_S + overhead)
 
 
 def test_a_simulation_that_is_faster_than_its_traffic_scales() -> None:
-    pace = Pace()
+    pace = AttemptPace()
     pace.learn(1.0 + OVERHEAD_S, 2, 0.2)
     assert pace.attempts_s(1, 3.0 + OVERHEAD_S) == pytest.approx(0.3)
 
 
 def test_skipped_trials_do_not_make_the_rest_look_fast() -> None:
     clock = FakeClock()
-    told: list[Progress] = []
-    meter = Meter([1.0] * 10, clock, told.append)
+    told: list[TrialProgress] = []
+    meter = ProgressMeter([1.0] * 10, clock, told.append)
     for _ in range(5):
         meter.skip()
     clock.advance(2.0)
@@ -51,16 +58,16 @@ def test_skipped_trials_do_not_make_the_rest_look_fast() -> None:
 
 
 def test_more_trials_than_expected_do_no_harm() -> None:
-    told: list[Progress] = []
-    meter = Meter([1.0], FakeClock(), told.append)
+    told: list[TrialProgress] = []
+    meter = ProgressMeter([1.0], FakeClock(), told.append)
     for _ in range(3):
         meter.count("more", make_record())
     assert told[-1].left_s == 0
 
 
 def test_a_plan_can_replace_what_was_expected() -> None:
-    told: list[Progress] = []
-    meter = Meter([1.0] * 5, FakeClock(), told.append)
+    told: list[TrialProgress] = []
+    meter = ProgressMeter([1.0] * 5, FakeClock(), told.append)
     meter.skip()
     meter.replace_rest([3.0, 3.0])
     meter.tell("planned")
@@ -74,7 +81,7 @@ SETTINGS, REPETITIONS = 250, 3
 
 def run_of(
     valid: Callable[[float], bool], *, overhead_s: float = 0.2, budget_s: float | None = None
-) -> tuple[float, list[tuple[float, Progress]]]:
+) -> tuple[float, list[tuple[float, TrialProgress]]]:
     """When a sequence of trials was over, and what was told when; ``valid`` judges by the time."""
     clock, told = FakeClock(), []
     budget = None if budget_s is None else Budget(budget_s, clock)
@@ -83,14 +90,14 @@ def run_of(
         for _ in range(REPETITIONS)
         for position in range(SETTINGS)
     ]
-    meter = Meter(
+    meter = ProgressMeter(
         map(trial_s, specs),
         clock,
         lambda progress: told.append((clock(), progress)),
-        share=Share(0.75),
+        share=ValidShare(0.75),
         budget=budget,
     )
-    queue = Queue(specs, (), meter.share, trial_s)
+    queue = TrialQueue(specs, (), meter.share, trial_s)
     record = make_record()
     while (place := queue.next()) is not None:
         if budget is not None and budget.left_s < 0.13 + overhead_s:
@@ -112,7 +119,7 @@ def drawn(share: float, seed: int) -> Callable[[float], bool]:
     return lambda now_s: draw.random() < share
 
 
-def require_right(end_s: float, told: list[tuple[float, Progress]], after_s: float = 60) -> None:
+def require_right(end_s: float, told: list[tuple[float, TrialProgress]], after_s: float = 60) -> None:
     """Nearly always the end is foretold within 20 % of the time that the run takes, and what is left as well.
 
     The last half minute is a matter of luck: each of a dozen trials may need another attempt.

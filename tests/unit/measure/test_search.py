@@ -12,22 +12,32 @@ from hypothesis import strategies as st
 from weirlab.base.errors import InputError, TrialError
 from weirlab.lab.base import TestBed
 from weirlab.lab.sim import SimDevice, SimLab
-from weirlab.measure.progress import Progress
-from weirlab.measure.search import NDR, PDR, Goal, Setting, Shape, Trials, expected_s, mlr, search_setting
+from weirlab.measure.progress import TrialProgress
+from weirlab.measure.search import (
+    NDR,
+    PDR,
+    SearchGoal,
+    SearchShape,
+    SearchTrialRunner,
+    Setting,
+    expected_s,
+    mlr,
+    search_setting,
+)
 from weirlab.measure.search.trials import TERMS
-from weirlab.measure.terms import Clocks, Terms
+from weirlab.measure.terms import TrialClocks, TrialTerms
 from weirlab.measure.trial import FailedTrial
 from weirlab.records import EngineResult, RuleSetup
 from weirlab.store import RunWriter, Store
-from weirlab.testing import FakeBed, FakeClock, FakeDevice, Trouble
+from weirlab.testing import FakeBed, FakeClock, FakeDevice, TrialDisturbance
 from weirlab.traffic.sizes import Constant
 from weirlab.traffic.spec import Rate, Traffic
 
 SHORT = Setting(Constant(64))
-SHAPE = Shape()
+SHAPE = SearchShape()
 QUEUE = 256
 
-Begin = Callable[..., Trials]
+Begin = Callable[..., SearchTrialRunner]
 
 
 @pytest.fixture
@@ -38,10 +48,10 @@ def writer(tmp_path: Path) -> Iterator[RunWriter]:
 
 @pytest.fixture
 def begin(writer: RunWriter) -> Begin:
-    def trials(bed: TestBed, max_attempts: int = 10) -> Trials:
+    def trials(bed: TestBed, max_attempts: int = 10) -> SearchTrialRunner:
         clock = FakeClock()
-        terms = Terms(max_attempts=max_attempts, clocks=Clocks(clock, clock.advance, clock.now))
-        return Trials(bed, writer, terms=terms)
+        terms = TrialTerms(max_attempts=max_attempts, clocks=TrialClocks(clock, clock.advance, clock.now))
+        return SearchTrialRunner(bed, writer, terms=terms)
 
     return trials
 
@@ -49,16 +59,16 @@ def begin(writer: RunWriter) -> Begin:
 def loss_above(threshold_pps: float, asked: list[float] | None = None) -> mlr.Measure:
     """A device without a queue."""
 
-    def measure(duration_s: float, load_pps: float) -> mlr.Measured:
+    def measure(duration_s: float, load_pps: float) -> mlr.TrialCounts:
         if asked is not None:
             asked.append(load_pps)
         sent = round(duration_s * load_pps)
-        return mlr.Measured(sent, round(sent * max(0.0, 1 - threshold_pps / load_pps)))
+        return mlr.TrialCounts(sent, round(sent * max(0.0, 1 - threshold_pps / load_pps)))
 
     return measure
 
 
-def search(measure: mlr.Measure, goals: Iterable[Goal] = (NDR, PDR)) -> tuple[mlr.Found, ...]:
+def search(measure: mlr.Measure, goals: Iterable[SearchGoal] = (NDR, PDR)) -> tuple[mlr.GoalResult, ...]:
     return mlr.search(measure, tuple(goals), min_load=1000, max_load=1.8e6)
 
 
@@ -66,7 +76,7 @@ def search(measure: mlr.Measure, goals: Iterable[Goal] = (NDR, PDR)) -> tuple[ml
 def test_the_bounds_of_every_goal_enclose_its_threshold_and_are_as_close_as_the_goal_says(
     threshold_pps: float, width: float
 ) -> None:
-    goals = [replace(goal, relative_width=width) for goal in (NDR, PDR, Goal("2 %", 0.02))]
+    goals = [replace(goal, relative_width=width) for goal in (NDR, PDR, SearchGoal("2 %", 0.02))]
     for found in search(loss_above(threshold_pps), goals):
         assert found.lower_pps is not None
         assert found.upper_pps is not None
@@ -91,9 +101,9 @@ def test_a_device_faster_than_the_sender_is_told_as_at_least() -> None:
 def test_a_device_that_always_loses_has_an_upper_bound_only() -> None:
     asked: list[float] = []
 
-    def a_tenth_is_lost(duration_s: float, load_pps: float) -> mlr.Measured:
+    def a_tenth_is_lost(duration_s: float, load_pps: float) -> mlr.TrialCounts:
         asked.append(load_pps)
-        return mlr.Measured(sent := round(duration_s * load_pps), sent // 10)
+        return mlr.TrialCounts(sent := round(duration_s * load_pps), sent // 10)
 
     for found in search(a_tenth_is_lost):
         assert found.lower_pps is None
@@ -103,15 +113,15 @@ def test_a_device_that_always_loses_has_an_upper_bound_only() -> None:
 
 
 def test_a_device_that_lets_nothing_through_has_no_throughput() -> None:
-    (found,) = search(lambda duration_s, load_pps: mlr.Measured(100, 100), [NDR])
+    (found,) = search(lambda duration_s, load_pps: mlr.TrialCounts(100, 100), [NDR])
     assert found.lower_pps is None
 
 
 def test_what_the_sender_cannot_send_bounds_the_search_but_not_the_device() -> None:
-    def sender_of_a_million(duration_s: float, load_pps: float) -> mlr.Measured:
+    def sender_of_a_million(duration_s: float, load_pps: float) -> mlr.TrialCounts:
         asked = round(duration_s * load_pps)
         sent = min(asked, round(duration_s * 1e6))
-        return mlr.Measured(sent, 0, asked - sent)
+        return mlr.TrialCounts(sent, 0, asked - sent)
 
     for found in search(sender_of_a_million):
         assert found.at_least
@@ -120,7 +130,7 @@ def test_what_the_sender_cannot_send_bounds_the_search_but_not_the_device() -> N
 
 def test_a_sender_that_keeps_up_with_no_load_is_no_answer_about_the_device() -> None:
     with pytest.raises(TrialError, match="did not keep up"):
-        search(lambda duration_s, load_pps: mlr.Measured(10, 0, 90))
+        search(lambda duration_s, load_pps: mlr.TrialCounts(10, 0, 90))
 
 
 def test_goals_that_share_a_loss_ratio_all_get_an_answer() -> None:
@@ -130,7 +140,7 @@ def test_goals_that_share_a_loss_ratio_all_get_an_answer() -> None:
 
 def test_the_rfc_2544_goal_settles_a_load_with_one_trial() -> None:
     asked: list[float] = []
-    strict = Goal("throughput", trial_s=60, duration_sum_s=60, exceed_ratio=0)
+    strict = SearchGoal("throughput", trial_s=60, duration_sum_s=60, exceed_ratio=0)
     (found,) = search(loss_above(5e5, asked), [strict])
     assert found.lower_pps == pytest.approx(5e5, rel=strict.relative_width)
     assert len(asked) == len(set(asked))
@@ -140,9 +150,9 @@ def test_the_rfc_2544_goal_settles_a_load_with_one_trial() -> None:
 def test_up_to_half_of_a_loads_trials_may_be_bad(bad_of_three: int, carried: bool) -> None:
     trials = Counter[float]()
 
-    def measure(duration_s: float, load_pps: float) -> mlr.Measured:
+    def measure(duration_s: float, load_pps: float) -> mlr.TrialCounts:
         trials[load_pps] += 1
-        return mlr.Measured(1000, int(trials[load_pps] % 3 < bad_of_three))
+        return mlr.TrialCounts(1000, int(trials[load_pps] % 3 < bad_of_three))
 
     (found,) = search(measure, [NDR])
     assert found.lower_pps == (1.8e6 if carried else None)
@@ -154,7 +164,7 @@ def test_a_search_that_takes_too_long_says_so() -> None:
 
 
 def test_an_error_of_the_trial_passes_through_the_search() -> None:
-    def broken(duration_s: float, load_pps: float) -> mlr.Measured:
+    def broken(duration_s: float, load_pps: float) -> mlr.TrialCounts:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -210,10 +220,10 @@ def test_the_throughput_of_a_known_device_is_found_within_the_width(
 
 
 def test_every_trial_of_a_search_is_kept_and_progress_ends_where_it_should(writer: RunWriter) -> None:
-    told: list[Progress] = []
+    told: list[TrialProgress] = []
     clock = FakeClock()
-    trials = Trials(
-        FakeBed(clock=clock), writer, told.append, terms=Terms(clocks=Clocks(clock, now=clock.now))
+    trials = SearchTrialRunner(
+        FakeBed(clock=clock), writer, told.append, terms=TrialTerms(clocks=TrialClocks(clock, now=clock.now))
     )
     trials.expect(expected_s(SHAPE, (NDR, PDR)))
     point = search_setting(trials, SHORT, SHAPE, (NDR, PDR))
@@ -272,7 +282,9 @@ class Weak(FakeBed):
 
     def run(self, traffic: Traffic) -> EngineResult:
         self._script = iter(
-            [Trouble(achieved_share=min(1.0, 1e6 / traffic.rate.value))] if traffic.rate.unit == "pps" else []
+            [TrialDisturbance(achieved_share=min(1.0, 1e6 / traffic.rate.value))]
+            if traffic.rate.unit == "pps"
+            else []
         )
         return super().run(traffic)
 
@@ -286,27 +298,27 @@ def test_a_load_that_the_sender_cannot_pace_after_all_counts_as_too_much(begin: 
 
 
 def test_a_sender_that_the_host_keeps_from_running_does_not_pass_for_a_slow_one(begin: Begin) -> None:
-    held_up = [Trouble(achieved_share=share) for share in (0.1, 0.4, 0.2)]
+    held_up = [TrialDisturbance(achieved_share=share) for share in (0.1, 0.4, 0.2)]
     point = search_setting(begin(FakeBed(script=[None, *held_up]), max_attempts=3), SHORT, SHAPE, (NDR,))
     assert point.found == ()
     assert "load off nominal" in point.problem
 
 
 def test_a_spoiled_trial_is_repeated_and_the_search_does_not_see_it(begin: Begin, writer: RunWriter) -> None:
-    stolen = Trouble(steal_s={"dut": 0.1}, dead_bins=5)
+    stolen = TrialDisturbance(steal_s={"dut": 0.1}, dead_bins=5)
     plain = search_setting(begin(FakeBed()), SHORT, SHAPE, (NDR,)).found
     with Store(writer.path.parent).create("search", {}, {}) as second:
-        terms = replace(TERMS, clocks=Clocks(FakeClock(), float))
-        trials = Trials(FakeBed(script=[None, stolen, None, stolen, stolen]), second, terms=terms)
+        terms = replace(TERMS, clocks=TrialClocks(FakeClock(), float))
+        trials = SearchTrialRunner(FakeBed(script=[None, stolen, None, stolen, stolen]), second, terms=terms)
         assert search_setting(trials, SHORT, SHAPE, (NDR,)).found == plain
         assert second.run.trials()["valid"].not_().sum() == 3
 
 
 def test_the_host_gets_more_time_from_one_spoiled_attempt_to_the_next(writer: RunWriter) -> None:
     waited: list[float] = []
-    stolen = Trouble(steal_s={"dut": 0.1})
-    trials = Trials(
-        FakeBed(script=[stolen] * 9), writer, terms=replace(TERMS, clocks=Clocks(sleep=waited.append))
+    stolen = TrialDisturbance(steal_s={"dut": 0.1})
+    trials = SearchTrialRunner(
+        FakeBed(script=[stolen] * 9), writer, terms=replace(TERMS, clocks=TrialClocks(sleep=waited.append))
     )
     trials.run(SHAPE.spec(SHORT, Rate(1e5), 0.2, "search"))
     assert waited == [0.25, 0.5, 1, 2, 4, 4, 4]
@@ -314,9 +326,9 @@ def test_the_host_gets_more_time_from_one_spoiled_attempt_to_the_next(writer: Ru
 
 def test_nobody_waits_for_a_host_that_is_not_in_the_way(writer: RunWriter) -> None:
     waited: list[float] = []
-    short = Trouble(achieved_share=0.5)
-    trials = Trials(
-        FakeBed(script=[short] * 10), writer, terms=replace(TERMS, clocks=Clocks(sleep=waited.append))
+    short = TrialDisturbance(achieved_share=0.5)
+    trials = SearchTrialRunner(
+        FakeBed(script=[short] * 10), writer, terms=replace(TERMS, clocks=TrialClocks(sleep=waited.append))
     )
     with pytest.raises(FailedTrial):
         trials.run(SHAPE.spec(SHORT, Rate(1e5), 0.2, "search"))
@@ -324,7 +336,7 @@ def test_nobody_waits_for_a_host_that_is_not_in_the_way(writer: RunWriter) -> No
 
 
 def test_a_trial_that_stays_spoiled_ends_the_search_with_the_reason(begin: Begin) -> None:
-    stolen = Trouble(steal_s={"dut": 0.1})
+    stolen = TrialDisturbance(steal_s={"dut": 0.1})
     trials = begin(FakeBed(script=[None, None, stolen, stolen]), max_attempts=2)
     point = search_setting(trials, SHORT, SHAPE, (NDR,))
     assert point.found == ()
@@ -335,7 +347,7 @@ def test_a_trial_that_stays_spoiled_ends_the_search_with_the_reason(begin: Begin
 
 
 def test_a_device_that_forwards_nothing_at_all_is_an_error(begin: Begin) -> None:
-    bed = FakeBed(script=[Trouble(nothing_arrives=True)] * 4)
+    bed = FakeBed(script=[TrialDisturbance(nothing_arrives=True)] * 4)
     with pytest.raises(FailedTrial, match="forwards nothing"):
         search_setting(begin(bed, max_attempts=3), SHORT, SHAPE, (NDR,))
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from weirlab.measure.validity import Limits, judge, stalls
+from weirlab.measure.validity import ValidityLimits, judge, stalls
 from weirlab.records import EngineResult, HostSample
 from weirlab.testing import make_result
 
@@ -169,7 +169,7 @@ def test_every_reason_is_given() -> None:
 
 
 def test_limits_can_be_widened() -> None:
-    wide = Limits(steal_ratio=0.5, late_ratio=0.5, pacing_ratio=0.5, receiver_drops=10)
+    wide = ValidityLimits(steal_ratio=0.5, late_ratio=0.5, pacing_ratio=0.5, receiver_drops=10)
     spoiled = make_result(0.9e5, loss_ratio=0.1, slipped_ns=10**8)
     assert judge(spoiled, host(dut=0.1, softnet_dropped=1), 1e5, wide) == ()
 

@@ -10,9 +10,9 @@ import pytest
 from weirlab.measure import verify
 from weirlab.measure.plan.grid import Profile
 from weirlab.measure.profile import measure
-from weirlab.measure.terms import Terms
-from weirlab.measure.verdict import Verdict, of_run, rising, undecided, word
-from weirlab.measure.verify import Verification
+from weirlab.measure.terms import TrialTerms
+from weirlab.measure.verdict import MachineVerdict, of_run, rising, undecided, word
+from weirlab.measure.verify import VerificationPlan
 from weirlab.store import Run, Store
 from weirlab.testing import FakeBed, FakeDevice, disturbed
 from weirlab.testing.hosts import STOLEN
@@ -20,7 +20,7 @@ from weirlab.traffic.sizes import Constant
 
 DEVICE = FakeDevice()
 GRID = Profile(positions=(0, 400), sizes=(Constant(64),), load_shares=(0.1, 0.5, 0.9, 1.2))
-HELD_OUT = Verification(positions=(200,), sizes=(Constant(64),), draws=4)
+HELD_OUT = VerificationPlan(positions=(200,), sizes=(Constant(64),), draws=4)
 
 
 class Cheating(FakeDevice):
@@ -47,17 +47,17 @@ def measured(tmp_path: Path) -> Measured:
         emulated: bool = False,
     ) -> Run:
         bed = FakeBed(device, script, lab=lab)  # type: ignore[arg-type]
-        held_out = Verification(positions=(200,), sizes=(Constant(64),), draws=4, repetitions=repetitions)
+        held_out = VerificationPlan(positions=(200,), sizes=(Constant(64),), draws=4, repetitions=repetitions)
         with Store(tmp_path).create("profile", {}, {"lab": lab, "dut_emulated": emulated}) as writer:
-            measure(bed, GRID, writer, terms=Terms(max_attempts=attempts))
+            measure(bed, GRID, writer, terms=TrialTerms(max_attempts=attempts))
             specs = verify.plan(held_out, DEVICE.threshold_pps)
-            verify.run(bed, specs, writer, terms=Terms(max_attempts=attempts))
+            verify.run(bed, specs, writer, terms=TrialTerms(max_attempts=attempts))
         return writer.run
 
     return run
 
 
-def judged(run: Run) -> Verdict:
+def judged(run: Run) -> MachineVerdict:
     found = of_run(run)
     assert found is not None
     return found

@@ -9,14 +9,14 @@ import pytest
 
 from weirlab.base.errors import InputError
 from weirlab.measure import profile, verify
-from weirlab.measure.scouting import Scouted
-from weirlab.measure.verify import Verification, drawn_positions, plan, thresholds
+from weirlab.measure.scouting import ScoutPoint
+from weirlab.measure.verify import VerificationPlan, drawn_positions, plan, thresholds
 from weirlab.store import Store
 from weirlab.testing import FakeBed, FakeDevice, make_record, make_result, make_spec
 from weirlab.traffic.sizes import Constant
 
 DEVICE = FakeDevice()
-HELD_OUT = Verification(positions=(0, 200), sizes=(Constant(64), Constant(1518)))
+HELD_OUT = VerificationPlan(positions=(0, 200), sizes=(Constant(64), Constant(1518)))
 
 
 def shares(specs: list, position: int) -> list[float]:
@@ -105,7 +105,7 @@ def test_a_verification_that_makes_no_sense_is_refused(change: dict[str, object]
 
 def test_profiled_settings_are_measured_again_at_three_positions_below_and_beyond_the_threshold() -> None:
     points = [
-        Scouted(position, Constant(size), DEVICE.threshold_pps(position, size), 1e9)
+        ScoutPoint(position, Constant(size), DEVICE.threshold_pps(position, size), 1e9)
         for position in (0, 50, 100, 400, 1000)
         for size in (64, 1518)
     ]

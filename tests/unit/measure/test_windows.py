@@ -11,7 +11,7 @@ import pytest
 from weirlab.lab.sim import SimDevice, SimLab
 from weirlab.measure import windows
 from weirlab.measure.terms import SINGLE
-from weirlab.measure.trial import Entry, run_trial
+from weirlab.measure.trial import TrialEntry, run_trial
 from weirlab.measure.validity import sift
 from weirlab.records import EngineResult, HostSample, RuleSetup, TrialRecord, TrialSpec
 from weirlab.testing.results import make_result
@@ -118,7 +118,10 @@ def test_a_trial_that_is_disturbed_most_of_the_time_is_invalid_and_kept_whole() 
 def trial(device: SimDevice, share: float) -> list[TrialRecord]:
     traffic = Traffic(Rate(share * CAPACITY_PPS), warmup_s=0.02, duration_s=0.3)
     return run_trial(
-        SimLab(device), TrialSpec(traffic, RuleSetup()), Entry("r"), terms=replace(SINGLE, max_attempts=2)
+        SimLab(device),
+        TrialSpec(traffic, RuleSetup()),
+        TrialEntry("r"),
+        terms=replace(SINGLE, max_attempts=2),
     )
 
 

@@ -2,24 +2,24 @@ from __future__ import annotations
 
 import pytest
 
-from weirlab.model import Queueing
+from weirlab.model import QueueingModel
 from weirlab.records import Observation
-from weirlab.testing.queue import Device, profile
+from weirlab.testing.queue import QueueDevice, profile
 
 
 @pytest.fixture(scope="session")
 def regular() -> list[Observation]:
     """Profile of the default device under constant gaps (D/D/1/K)."""
-    return profile(Device())
+    return profile(QueueDevice())
 
 
 @pytest.fixture(scope="session")
 def random() -> list[Observation]:
     """Profile of the default device under Poisson arrivals (M/D/1/K)."""
-    return profile(Device(), poisson=True, packets=6000)
+    return profile(QueueDevice(), poisson=True, packets=6000)
 
 
 @pytest.fixture(scope="session")
-def fitted(random: list[Observation]) -> Queueing:
+def fitted(random: list[Observation]) -> QueueingModel:
     """The queueing model of the default device under Poisson arrivals."""
-    return Queueing.fit(random)
+    return QueueingModel.fit(random)

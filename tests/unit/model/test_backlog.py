@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from weirlab.model import Queueing
-from weirlab.model.backlog import Backlog, Queue, backlog
+from weirlab.model import QueueingModel
+from weirlab.model.backlog import Backlog, DeviceQueue, backlog
 from weirlab.model.io import load, save
-from weirlab.model.piecewise import Piecewise
+from weirlab.model.piecewise import PiecewiseModel
 from weirlab.model.tunnelled import tunnelled
 from weirlab.records import Observation
 from weirlab.testing import queue
 
-SHALLOW = queue.Device(fixed_ns=2000.0, per_rule_ns=20.0)
-DEEP = queue.Device(fixed_ns=20_000.0, per_rule_ns=0.0, queue_packets=3000)
+SHALLOW = queue.QueueDevice(fixed_ns=2000.0, per_rule_ns=20.0)
+DEEP = queue.QueueDevice(fixed_ns=20_000.0, per_rule_ns=0.0, queue_packets=3000)
 FRAME = 64.0
 THRESHOLD_PPS = 50_000
 
@@ -27,8 +27,8 @@ def profiled() -> list[Observation]:
 
 
 @pytest.fixture(scope="module")
-def deep(profiled: list[Observation]) -> Queueing:
-    return Queueing.fit(profiled)
+def deep(profiled: list[Observation]) -> QueueingModel:
+    return QueueingModel.fit(profiled)
 
 
 @pytest.fixture(scope="module")
@@ -37,11 +37,11 @@ def ordinary() -> list[Observation]:
 
 
 @pytest.fixture(scope="module")
-def shallow(ordinary: list[Observation]) -> Queueing:
-    return Queueing.fit(ordinary)
+def shallow(ordinary: list[Observation]) -> QueueingModel:
+    return QueueingModel.fit(ordinary)
 
 
-def test_what_passes_without_loss_depends_on_the_length_of_a_trial(deep: Queueing) -> None:
+def test_what_passes_without_loss_depends_on_the_length_of_a_trial(deep: QueueingModel) -> None:
     found = backlog(deep, 0, FRAME)
     assert found is not None
     (one,) = found.queues
@@ -59,7 +59,7 @@ def test_a_queue_that_was_never_full_holds_more_than_was_seen(
     profiled: list[Observation], tmp_path: Path
 ) -> None:
     never_lost = [replace(one, loss_ratio=0.0) for one in profiled]
-    model = Queueing.fit(never_lost)
+    model = QueueingModel.fit(never_lost)
     save({"queueing": model}, tmp_path / "model.json")
     found = backlog(load(tmp_path / "model.json")["queueing"], 0, FRAME)
     assert found is not None
@@ -73,20 +73,22 @@ def test_a_flood_that_loses_packets_before_the_queue_does_not_say_how_much_it_ho
     most_pps = max(one.rate_pps for one in profiled)
     flooded = [one if one.rate_pps == most_pps else replace(one, loss_ratio=0.0) for one in profiled]
     assert any(one.loss_ratio > 0.1 for one in flooded)
-    found = backlog(Queueing.fit(flooded), 0, FRAME)
+    found = backlog(QueueingModel.fit(flooded), 0, FRAME)
     assert found is not None
     assert found.first(1.0).endless
     # However long a trial is: that queue takes in what is too much.
     assert found.is_deep(1000.0)
 
 
-def test_an_ordinary_queue_is_not_deep(shallow: Queueing) -> None:
+def test_an_ordinary_queue_is_not_deep(shallow: QueueingModel) -> None:
     found = backlog(shallow, 0, FRAME)
     assert found is not None
     assert not found.is_deep(1.0)
 
 
-def test_of_queues_in_tandem_the_one_counts_that_loses_first(shallow: Queueing, deep: Queueing) -> None:
+def test_of_queues_in_tandem_the_one_counts_that_loses_first(
+    shallow: QueueingModel, deep: QueueingModel
+) -> None:
     for position, threshold_pps in ((0, THRESHOLD_PPS), (1000, 1e9 / SHALLOW.service_ns(1000))):
         found = backlog(tunnelled(shallow, deep, cpus=2), position, FRAME)
         assert found is not None
@@ -99,7 +101,7 @@ def test_of_queues_in_tandem_the_one_counts_that_loses_first(shallow: Queueing, 
 
 
 def test_which_queue_of_a_tandem_loses_first_depends_on_the_length_of_a_trial() -> None:
-    rules, tunnel = Queue(5000, 60_000, endless=False), Queue(20_000, 50_000, endless=False)
+    rules, tunnel = DeviceQueue(5000, 60_000, endless=False), DeviceQueue(20_000, 50_000, endless=False)
     both = Backlog((rules, tunnel))
     assert [both.lossless_pps(lasts_s) for lasts_s in (1.0, 10.0)] == [65_000, 52_000]
     assert [both.first(lasts_s) for lasts_s in (1.0, 10.0)] == [rules, tunnel]
@@ -108,7 +110,7 @@ def test_which_queue_of_a_tandem_loses_first_depends_on_the_length_of_a_trial() 
 
 
 def test_a_deep_queue_behind_a_shallow_one_that_is_faster_counts() -> None:
-    both = Backlog((Queue(256, 57_000, endless=False), Queue(9_000, 50_000, endless=False)))
+    both = Backlog((DeviceQueue(256, 57_000, endless=False), DeviceQueue(9_000, 50_000, endless=False)))
     assert both.lossless_pps(1.0) == 57_256
     assert both.threshold_pps == 50_000
     assert both.is_deep(1.0)
@@ -116,4 +118,4 @@ def test_a_deep_queue_behind_a_shallow_one_that_is_faster_counts() -> None:
 
 
 def test_a_model_without_a_queue_has_no_backlog(ordinary: list[Observation]) -> None:
-    assert backlog(Piecewise.fit(ordinary), 0, FRAME) is None
+    assert backlog(PiecewiseModel.fit(ordinary), 0, FRAME) is None

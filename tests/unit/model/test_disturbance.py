@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from weirlab.model.queueing.disturbance import Disturbance, fit_disturbance, joined
+from weirlab.model.queueing.disturbance import DisturbanceLaw, fit_disturbance, joined
 
-HOST = Disturbance(share=0.02, scale_ns=40_000.0, tail=2.5)
+HOST = DisturbanceLaw(share=0.02, scale_ns=40_000.0, tail=2.5)
 RHO = np.linspace(0.02, 0.85, 30)
 NOTHING = np.zeros_like(RHO)
 PATH = np.full_like(RHO, 5_000.0)

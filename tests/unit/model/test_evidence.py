@@ -7,15 +7,15 @@ import pytest
 
 from weirlab.model.evidence import evidence
 from weirlab.records import Observation
-from weirlab.testing.noise import BadHour
-from weirlab.testing.queue import Device, profile
+from weirlab.testing.noise import HostNoise
+from weirlab.testing.queue import QueueDevice, profile
 
-QUIET = BadHour(scatter=0.01, outliers=0.0, drift=0.0, single=0.0)
+QUIET = HostNoise(scatter=0.01, outliers=0.0, drift=0.0, single=0.0)
 
 
 @pytest.fixture(scope="module")
 def truths() -> list[Observation]:
-    return profile(Device(), loads=(0.1, 0.4, 0.8, 1.2, 1.5), packets=300)
+    return profile(QueueDevice(), loads=(0.1, 0.4, 0.8, 1.2, 1.5), packets=300)
 
 
 def test_a_quiet_profile_with_repetitions_is_enough(truths: list[Observation]) -> None:
@@ -31,8 +31,8 @@ def test_single_trials_are_too_little_however_quiet(truths: list[Observation]) -
 
 
 def test_a_forwarding_rate_that_rises_within_the_scatter_is_no_evidence(truths: list[Observation]) -> None:
-    flat = profile(Device(per_rule_ns=0.0), loads=(0.4, 1.5), packets=300)
-    found = evidence(replace(BadHour(), scatter=0.15, single=0.0).trials(flat, 1))
+    flat = profile(QueueDevice(per_rule_ns=0.0), loads=(0.4, 1.5), packets=300)
+    found = evidence(replace(HostNoise(), scatter=0.15, single=0.0).trials(flat, 1))
     assert any("seems to forward more at matching position" in reason for reason in found.too_little)
 
 

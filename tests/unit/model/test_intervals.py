@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from weirlab.base.documents import plain, typed
-from weirlab.model import Piecewise, Queueing, fit_all, regimes
+from weirlab.model import PiecewiseModel, QueueingModel, fit_all, regimes
 from weirlab.model.base import DELAYS, F64, LEVELS, QUANTITIES
 from weirlab.model.comparing.scatter import LATER_FREEDOM
-from weirlab.model.intervals import Calibration, calibrate
-from weirlab.model.intervals.calibration import Later
+from weirlab.model.intervals import IntervalCalibration, calibrate
+from weirlab.model.intervals.calibration import HostDrift
 from weirlab.model.intervals.folds import folds
-from weirlab.model.trials import Trials
+from weirlab.model.trials import TrialTable
 from weirlab.records import Observation
-from weirlab.testing.queue import LOADS_ABOVE, Device, profile, simulate
+from weirlab.testing.queue import LOADS_ABOVE, QueueDevice, profile, simulate
 
 # Just beyond the threshold the simulated queue would take longer to fill than these trials last.
 LOADS = (0.03, 0.15, 0.3, 0.45, 0.6, 0.75, 0.85, 0.92, 1.1, 1.2, 1.4)
@@ -39,22 +39,22 @@ def noisy(truth: Observation, rng: np.random.Generator, repetitions: int) -> Ite
         )
 
 
-def profiled(device: Device, rng: np.random.Generator) -> list[Observation]:
+def profiled(device: QueueDevice, rng: np.random.Generator) -> list[Observation]:
     truths = profile(device, frames=(64.0, 1518.0), loads=LOADS, poisson=True, packets=800)
     return [trial for truth in truths for trial in noisy(truth, rng, 3)]
 
 
 @pytest.fixture(scope="module")
 def seen() -> list[Observation]:
-    return profiled(Device(), np.random.default_rng(5))
+    return profiled(QueueDevice(), np.random.default_rng(5))
 
 
 @pytest.fixture(scope="module")
-def calibrated(seen: list[Observation]) -> Piecewise:
-    return Piecewise.fit(seen).with_calibration(calibrate(Piecewise, seen))
+def calibrated(seen: list[Observation]) -> PiecewiseModel:
+    return PiecewiseModel.fit(seen).with_calibration(calibrate(PiecewiseModel, seen))
 
 
-def measured(quantity: str, trials: Trials) -> F64:
+def measured(quantity: str, trials: TrialTable) -> F64:
     if quantity == "threshold_pps":
         overload = regimes.sort(trials.table).overload
         return np.where(overload, trials.table.forwarding_pps, np.nan)
@@ -67,10 +67,10 @@ def held() -> dict[tuple[str, int], F64]:
     found: dict[tuple[str, int], list[F64]] = {}
     for seed in SEEDS:
         rng = np.random.default_rng(seed)
-        device = Device(fixed_ns=rng.uniform(600, 2000), per_rule_ns=rng.uniform(1, 8))
+        device = QueueDevice(fixed_ns=rng.uniform(600, 2000), per_rule_ns=rng.uniform(1, 8))
         rows = profiled(device, rng)
-        model = Queueing.fit(rows)
-        model = model.with_calibration(calibrate(Queueing, rows, model))
+        model = QueueingModel.fit(rows)
+        model = model.with_calibration(calibrate(QueueingModel, rows, model))
         settings = [
             (n, rng.uniform(*ends)) for n in (25, 75, 150, 250, 550, 800) for ends in (*DRAWN, *DRAWN)
         ]
@@ -78,7 +78,7 @@ def held() -> dict[tuple[str, int], F64]:
             simulate(device, share * 1e9 / device.service_ns(n), 64.0, n, True, 800, seed=i)
             for i, (n, share) in enumerate(settings)
         ]
-        new = Trials.of(trial for truth in truths for trial in noisy(truth, rng, 2))
+        new = TrialTable.of(trial for truth in truths for trial in noisy(truth, rng, 2))
         table = new.table
         predicted = model.predict(table.rate_pps, table.frame_bytes, table.position, table.gap_scv)
         for quantity, levels in predicted.intervals.items():
@@ -106,7 +106,7 @@ def test_no_quantity_is_far_from_its_level(held: dict[tuple[str, int], F64]) -> 
         assert held[quantity, 99].mean() >= 0.93, quantity
 
 
-def test_intervals_enclose_the_prediction_and_each_other(calibrated: Piecewise) -> None:
+def test_intervals_enclose_the_prediction_and_each_other(calibrated: PiecewiseModel) -> None:
     rates = np.geomspace(1e4, 2e6, 50)
     found = calibrated.predict(rates, 64, 200)
     for quantity in QUANTITIES:
@@ -119,29 +119,29 @@ def test_intervals_enclose_the_prediction_and_each_other(calibrated: Piecewise) 
             assert (bands[inner].high <= bands[outer].high).all()
 
 
-def test_where_no_trial_lost_anything_no_loss_is_within_the_intervals(calibrated: Piecewise) -> None:
+def test_where_no_trial_lost_anything_no_loss_is_within_the_intervals(calibrated: PiecewiseModel) -> None:
     found = calibrated.predict([2e4, 1e5], 64, [0, 1000])
     for level in LEVELS:
         band = found.intervals["loss_ratio"][level]
         assert band.low.tolist() == band.high.tolist() == [0.0, 0.0]
 
 
-def test_loss_stays_a_ratio(calibrated: Piecewise) -> None:
+def test_loss_stays_a_ratio(calibrated: PiecewiseModel) -> None:
     band = calibrated.predict(np.geomspace(1e4, 1e8, 40), 64, 0).intervals["loss_ratio"][99]
     assert (band.low >= 0).all()
     assert (band.high <= 1).all()
 
 
-def test_intervals_have_the_shape_of_the_prediction(calibrated: Piecewise) -> None:
+def test_intervals_have_the_shape_of_the_prediction(calibrated: PiecewiseModel) -> None:
     found = calibrated.predict(np.full((2, 3), 1e5), 64, 100)
     assert found.intervals["delay_p99_ns"][90].high.shape == (2, 3)
     assert calibrated.predict(1e5, 64, 100).intervals["delay_p99_ns"][90].high.shape == ()
 
 
-def test_a_calibration_survives_json(calibrated: Piecewise) -> None:
+def test_a_calibration_survives_json(calibrated: PiecewiseModel) -> None:
     calibration = calibrated.calibration
     assert calibration is not None
-    assert typed(Calibration, json.loads(json.dumps(plain(calibration)))) == calibration
+    assert typed(IntervalCalibration, json.loads(json.dumps(plain(calibration)))) == calibration
 
 
 def test_fitting_all_models_calibrates_them_unless_told_otherwise(seen: list[Observation]) -> None:
@@ -150,18 +150,18 @@ def test_fitting_all_models_calibrates_them_unless_told_otherwise(seen: list[Obs
 
 
 def test_a_profile_too_small_to_leave_anything_out_gets_no_intervals() -> None:
-    few = profile(Device(), positions=(0, 400), loads=(0.1, 0.4, 0.7, *LOADS_ABOVE[:1]), packets=500)
-    model = Piecewise.fit(few).with_calibration(calibrate(Piecewise, few))
+    few = profile(QueueDevice(), positions=(0, 400), loads=(0.1, 0.4, 0.7, *LOADS_ABOVE[:1]), packets=500)
+    model = PiecewiseModel.fit(few).with_calibration(calibrate(PiecewiseModel, few))
     assert model.predict(1e5, 64, 100).intervals == {}
 
 
 def test_a_quantity_never_measured_gets_no_interval(seen: list[Observation]) -> None:
     silent = [replace(o, jitter_ns=float("nan")) for o in seen]
-    assert "jitter_ns" not in calibrate(Piecewise, silent).limits
+    assert "jitter_ns" not in calibrate(PiecewiseModel, silent).limits
 
 
 def test_ends_are_never_left_out_and_repetitions_never_torn_apart(seen: list[Observation]) -> None:
-    trials = Trials.of(seen)
+    trials = TrialTable.of(seen)
     masks = folds(trials)
     position = trials.table.position
     whole = [set(position[mask]) for mask in masks if len(set(position[mask])) == 1]
@@ -174,21 +174,21 @@ def test_ends_are_never_left_out_and_repetitions_never_torn_apart(seen: list[Obs
 
 def test_of_a_profile_with_many_positions_the_ends_are_not_judged_at_all() -> None:
     """Intervals are promised between the profiled positions."""
-    trials = Trials.of(profile(Device(), positions=(0, 50, 100, 200, 400, 1000), packets=100))
+    trials = TrialTable.of(profile(QueueDevice(), positions=(0, 50, 100, 200, 400, 1000), packets=100))
     judged = np.any(folds(trials), axis=0)
     assert set(trials.table.position[judged]) == {50.0, 100.0, 200.0, 400.0}
 
 
 def test_intervals_for_another_hour_hold_trials_of_hosts_in_other_states() -> None:
     rng = np.random.default_rng(11)
-    device = Device()
+    device = QueueDevice()
     rows = profiled(device, rng)
-    model = Queueing.fit(rows)
-    same = model.with_calibration(calibrate(Queueing, rows, model))
-    later = same.with_calibration(replace(same.calibration, later=Later.published()))
+    model = QueueingModel.fit(rows)
+    same = model.with_calibration(calibrate(QueueingModel, rows, model))
+    later = same.with_calibration(replace(same.calibration, later=HostDrift.published()))
     inside: dict[str, list[bool]] = {"same": [], "later": []}
     for i in range(60):
-        slower = float(np.exp(rng.standard_t(LATER_FREEDOM) * Later.published().service))
+        slower = float(np.exp(rng.standard_t(LATER_FREEDOM) * HostDrift.published().service))
         other = replace(device, fixed_ns=device.fixed_ns * slower, per_rule_ns=device.per_rule_ns * slower)
         for share in (0.3, 1.3):
             position = float(rng.choice([25, 75, 250, 550]))
@@ -206,29 +206,31 @@ def test_intervals_for_another_hour_hold_trials_of_hosts_in_other_states() -> No
     assert 0.87 <= np.mean(inside["later"]) <= 0.99
 
 
-def test_intervals_for_another_hour_enclose_those_of_the_same_and_survive_json(calibrated: Piecewise) -> None:
+def test_intervals_for_another_hour_enclose_those_of_the_same_and_survive_json(
+    calibrated: PiecewiseModel,
+) -> None:
     calibration = calibrated.calibration
     assert calibration is not None
-    later = calibrated.with_calibration(replace(calibration, later=Later.published()))
+    later = calibrated.with_calibration(replace(calibration, later=HostDrift.published()))
     rates = np.geomspace(1e4, 2e6, 30)
     own, wider = (each.predict(rates, 64, 200).intervals for each in (calibrated, later))
     for quantity in QUANTITIES:
         for level in LEVELS:
             assert (wider[quantity][level].low <= own[quantity][level].low).all()
             assert (wider[quantity][level].high >= own[quantity][level].high).all()
-    assert typed(Calibration, json.loads(json.dumps(plain(later.calibration)))) == later.calibration
+    assert typed(IntervalCalibration, json.loads(json.dumps(plain(later.calibration)))) == later.calibration
 
 
 def test_a_drift_within_the_profile_widens_what_other_hours_may_bring() -> None:
-    usual, drifted = Later.published(), Later.published(drift=0.2)
+    usual, drifted = HostDrift.published(), HostDrift.published(drift=0.2)
     assert drifted.service > 2 * usual.service
-    assert Later.published(drift=0.01) == usual
+    assert HostDrift.published(drift=0.01) == usual
 
 
 def quick(rng: np.random.Generator, host_loss: float) -> list[Observation]:
     """As a quick profile, of a device whose threshold scatters; one light trial lost ``host_loss``."""
     rows = []
-    truths = profile(Device(), (0, 400), (64.0,), (0.02, 0.15, 0.4, 0.95, 1.1, 1.4), packets=800)
+    truths = profile(QueueDevice(), (0, 400), (64.0,), (0.02, 0.15, 0.4, 0.95, 1.1, 1.4), packets=800)
     for truth in truths:
         for trial in noisy(truth, rng, 3):
             lost = min(max(trial.loss_ratio + (0.05 * rng.random() if truth.loss_ratio else 0.0), 0.0), 1.0)
@@ -243,17 +245,17 @@ def test_surely_below_the_threshold_only_what_the_host_loses_is_within_the_bound
 ) -> None:
     def bound(host_loss: float, rate_pps: float) -> float:
         rows = quick(np.random.default_rng(seed), host_loss)
-        model = Queueing.fit(rows)
-        model = model.with_calibration(calibrate(Queueing, rows, model))
+        model = QueueingModel.fit(rows)
+        model = model.with_calibration(calibrate(QueueingModel, rows, model))
         return float(model.predict(rate_pps, 64, 400).intervals["loss_ratio"][90].high)
 
-    light, heavy = 0.05e9 / Device().service_ns(400), 0.95e9 / Device().service_ns(400)
+    light, heavy = 0.05e9 / QueueDevice().service_ns(400), 0.95e9 / QueueDevice().service_ns(400)
     assert bound(0.0, light) == 0.0
     assert bound(0.0, heavy) > 0.0
     assert bound(0.03, light) >= 0.01
 
 
 def test_the_loss_of_the_host_survives_json() -> None:
-    found = calibrate(Queueing, quick(np.random.default_rng(1), 0.03))
+    found = calibrate(QueueingModel, quick(np.random.default_rng(1), 0.03))
     assert set(found.host_loss) == set(LEVELS)
-    assert typed(Calibration, json.loads(json.dumps(plain(found)))) == found
+    assert typed(IntervalCalibration, json.loads(json.dumps(plain(found)))) == found

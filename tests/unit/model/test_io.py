@@ -7,7 +7,16 @@ from pathlib import Path
 import pytest
 
 from weirlab.base.errors import InputError, ModelError, StoreError
-from weirlab.model import Device, Piecewise, Queueing, fit_all, load, load_devices, save, save_devices
+from weirlab.model import (
+    DeviceModels,
+    PiecewiseModel,
+    QueueingModel,
+    fit_all,
+    load,
+    load_devices,
+    save,
+    save_devices,
+)
 from weirlab.model.base import Model
 from weirlab.model.io import pick, to_document
 from weirlab.records import Observation
@@ -20,13 +29,13 @@ def models(random: list[Observation]) -> dict[str, Model]:
 
 def plain(models: dict[str, Model]) -> object:
     """What there is to compare: models hold arrays."""
-    return to_document([Device("any", models)])
+    return to_document([DeviceModels("any", models)])
 
 
 def test_every_model_is_fitted(models: dict[str, Model]) -> None:
     assert {name: type(model) for name, model in models.items()} == {
-        "queueing": Queueing,
-        "piecewise": Piecewise,
+        "queueing": QueueingModel,
+        "piecewise": PiecewiseModel,
     }
 
 
@@ -46,8 +55,10 @@ def test_the_file_names_format_and_version(models: dict[str, Model], tmp_path: P
 def test_several_devices_keep_names_facts_and_models(models: dict[str, Model], tmp_path: Path) -> None:
     path = tmp_path / "devices.json"
     devices = [
-        Device("iptables-legacy", models, {"kernel": "6.1", "positions": [0, 100], "calibration": None}),
-        Device("nftables", {"queueing": models["queueing"]}),
+        DeviceModels(
+            "iptables-legacy", models, {"kernel": "6.1", "positions": [0, 100], "calibration": None}
+        ),
+        DeviceModels("nftables", {"queueing": models["queueing"]}),
     ]
     save_devices(devices, path)
     assert to_document(load_devices(path)) == to_document(devices)
@@ -62,13 +73,13 @@ def test_a_file_of_version_1_is_one_device_named_after_the_file(
     path.write_text(
         json.dumps({"format": "weir-model", "version": 1, "models": data["devices"][0]["models"]})
     )
-    assert to_document(load_devices(path)) == to_document([Device("old", models)])
+    assert to_document(load_devices(path)) == to_document([DeviceModels("old", models)])
     assert plain(load(path)) == plain(models)
 
 
 def test_of_several_devices_one_must_be_named(models: dict[str, Model], tmp_path: Path) -> None:
     path = tmp_path / "devices.json"
-    save_devices([Device("a", models), Device("b", models)], path)
+    save_devices([DeviceModels("a", models), DeviceModels("b", models)], path)
     with pytest.raises(ModelError, match=r"devices\.json holds 2 devices; choose one with --device: a, b"):
         load(path)
     with pytest.raises(ModelError, match="no device 'c'; there is a, b"):
@@ -78,7 +89,7 @@ def test_of_several_devices_one_must_be_named(models: dict[str, Model], tmp_path
 
 def test_two_devices_of_one_name_are_refused(models: dict[str, Model], tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="several devices called a"):
-        save_devices([Device("a", models), Device("a", models)], tmp_path / "devices.json")
+        save_devices([DeviceModels("a", models), DeviceModels("a", models)], tmp_path / "devices.json")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -143,7 +154,7 @@ def test_a_list_or_mapping_in_place_of_a_number_is_refused_when_read(
     kind: str, models: dict[str, Model], tmp_path: Path
 ) -> None:
     path = tmp_path / "model.json"
-    document = to_document([Device("any", {kind: models[kind]})])
+    document = to_document([DeviceModels("any", {kind: models[kind]})])
     fields = document["devices"][0]["models"][kind]
     numbers = [name for name, value in fields.items() if isinstance(value, float)]
     assert numbers

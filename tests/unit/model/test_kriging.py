@@ -4,16 +4,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weirlab.base.documents import plain, typed
-from weirlab.model.queueing.kriging import Field, Kriging
+from weirlab.model.queueing.kriging import Kriging, ResidualField
 
 LENGTHS = ((0.3,), (1.0,))
 
 
-def field(value: np.ndarray, noise: float) -> Field:
-    return Field(value, np.full(len(value), noise), np.full(len(value), 2 * noise))
+def field(value: np.ndarray, noise: float) -> ResidualField:
+    return ResidualField(value, np.full(len(value), noise), np.full(len(value), 2 * noise))
 
 
-def wave(noise: float = 0.02, n: int = 40, seed: int = 1) -> tuple[np.ndarray, Field]:
+def wave(noise: float = 0.02, n: int = 40, seed: int = 1) -> tuple[np.ndarray, ResidualField]:
     x = np.linspace(0, 3, n)
     value = 0.3 * np.sin(2 * x) + np.random.default_rng(seed).normal(0, noise, n)
     return x[:, None], field(value, noise)
@@ -55,7 +55,7 @@ def test_points_where_a_quantity_was_not_measured_do_not_count() -> None:
     x, points = wave()
     value = points.value.copy()
     value[::2] = np.nan
-    gappy = Kriging.fit(x, {"a": Field(value, points.noise, points.single)}, LENGTHS)
+    gappy = Kriging.fit(x, {"a": ResidualField(value, points.noise, points.single)}, LENGTHS)
     half = Kriging.fit(x[1::2], {"a": field(value[1::2], 0.02)}, LENGTHS)
     at = np.array([[0.5], [2.2]])
     assert gappy.at(at)["a"].mean == pytest.approx(half.at(at)["a"].mean)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from weirlab.base.errors import ModelError
-from weirlab.model import Piecewise, Queueing
+from weirlab.model import PiecewiseModel, QueueingModel
 from weirlab.records import Observation
-from weirlab.testing.queue import Device, profile
+from weirlab.testing.queue import QueueDevice, profile
 
 
 def thesis_device(rate: float, position: float, frame: float = 64.0) -> Observation:
@@ -37,7 +37,7 @@ def own() -> list[Observation]:
 
 
 def test_the_five_curves_are_recovered(own: list[Observation]) -> None:
-    model = Piecewise.fit(own)
+    model = PiecewiseModel.fit(own)
     assert (model.g.a, model.g.b, model.g.c) == pytest.approx((0.5, 4, 0.1), rel=0.01)
     assert (model.loss.b, model.loss.a, model.loss.c) == pytest.approx((0.6, 0.5, 0.3), rel=0.03)
     assert model.loss.q == pytest.approx(0.6, rel=0.05)
@@ -53,7 +53,7 @@ def test_settings_not_profiled_follow_the_curves(
     own: list[Observation], rate: float, position: float, frame: float
 ) -> None:
     expected = thesis_device(rate, position, frame)
-    found = Piecewise.fit(own).predict(rate, frame, position)
+    found = PiecewiseModel.fit(own).predict(rate, frame, position)
     assert float(found.delay_mean_ns) == pytest.approx(expected.delay_mean_ns, rel=0.02)
     assert float(found.delay_p99_ns) == pytest.approx(expected.delay_p99_ns, rel=0.02)
     assert float(found.loss_ratio) == pytest.approx(expected.loss_ratio, abs=0.01)
@@ -61,7 +61,7 @@ def test_settings_not_profiled_follow_the_curves(
 
 
 def test_delay_jumps_and_loss_begins_at_the_threshold(own: list[Observation]) -> None:
-    model = Piecewise.fit(own)
+    model = PiecewiseModel.fit(own)
     threshold = float(model.threshold_pps(100, 64))
     found = model.predict([0.999 * threshold, 1.001 * threshold], 64, 100)
     assert found.delay_mean_ns[1] > 5 * found.delay_mean_ns[0]
@@ -71,17 +71,17 @@ def test_delay_jumps_and_loss_begins_at_the_threshold(own: list[Observation]) ->
 
 def test_an_exponential_cannot_follow_the_hyperbola_of_a_queue() -> None:
     """Why the queueing model exists: between profiled positions the thesis' threshold is off."""
-    device = Device(fixed_ns=1820, per_rule_ns=12.0)
+    device = QueueDevice(fixed_ns=1820, per_rule_ns=12.0)
     seen = profile(device, positions=(0, 50, 400, 1000), packets=1000)
     true = 1e9 / device.service_ns(700)
-    assert abs(float(Piecewise.fit(seen).threshold_pps(700, 64)) / true - 1) > 0.05
-    assert float(Queueing.fit(seen).threshold_pps(700, 64)) == pytest.approx(true, rel=0.01)
+    assert abs(float(PiecewiseModel.fit(seen).threshold_pps(700, 64)) / true - 1) > 0.05
+    assert float(QueueingModel.fit(seen).threshold_pps(700, 64)) == pytest.approx(true, rel=0.01)
 
 
 @pytest.mark.parametrize("positions", [(0,), (0, 400), (0, 100, 400)])
 def test_few_positions_leave_terms_out(positions: tuple[float, ...]) -> None:
-    device = Device()
-    model = Piecewise.fit(profile(device, positions=positions, packets=1000))
+    device = QueueDevice()
+    model = PiecewiseModel.fit(profile(device, positions=positions, packets=1000))
     for n in positions:
         assert float(model.threshold_pps(n, 64)) == pytest.approx(1e9 / device.service_ns(n), rel=0.02)
         found = model.predict(1.3e9 / device.service_ns(n), 64, n)
@@ -90,10 +90,10 @@ def test_few_positions_leave_terms_out(positions: tuple[float, ...]) -> None:
 
 def test_missing_regimes_are_named(own: list[Observation]) -> None:
     with pytest.raises(ModelError, match="piecewise model needs overload"):
-        Piecewise.fit([o for o in own if o.loss_ratio == 0])
+        PiecewiseModel.fit([o for o in own if o.loss_ratio == 0])
 
 
 def test_extrapolation_is_flagged(own: list[Observation]) -> None:
-    found = Piecewise.fit(own).predict([1e5, 2e6], 64, 100)
+    found = PiecewiseModel.fit(own).predict([1e5, 2e6], 64, 100)
     assert found.extrapolated.tolist() == [False, True]
     assert found.why

@@ -5,14 +5,14 @@ import json
 
 import pytest
 
-from weirlab.model import Queueing
+from weirlab.model import QueueingModel
 from weirlab.model.base import Reason, refusal
-from weirlab.testing.queue import Device, profile
+from weirlab.testing.queue import QueueDevice, profile
 
 
 @pytest.fixture(scope="module")
-def constant() -> Queueing:
-    return Queueing.fit(profile(Device(), packets=500))
+def constant() -> QueueingModel:
+    return QueueingModel.fit(profile(QueueDevice(), packets=500))
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ def constant() -> Queueing:
     ],
 )
 def test_who_would_extrapolate_is_told_which_option_helps(
-    constant: Queueing, setting: tuple[float, ...], helps: str
+    constant: QueueingModel, setting: tuple[float, ...], helps: str
 ) -> None:
     message = str(refusal("plan", constant.predict(*setting).why))
     assert helps in message

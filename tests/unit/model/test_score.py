@@ -10,11 +10,11 @@ import pytest
 
 from weirlab.base.documents import plain, typed
 from weirlab.base.errors import ModelError
-from weirlab.model import ErrorRow, Queueing, compare
+from weirlab.model import ErrorRow, QueueingModel, compare
 from weirlab.model.base import Band, Prediction
 from weirlab.model.score import REPEATABILITY, deviations, statistics
 from weirlab.records import Observation
-from weirlab.testing.queue import Device, profile
+from weirlab.testing.queue import QueueDevice, profile
 
 THRESHOLD_PPS = 4e5
 
@@ -230,9 +230,9 @@ def test_nothing_to_compare_with_is_an_error(models: dict[str, Any]) -> None:
         compare(models, [])
 
 
-def test_the_queueing_model_meets_its_targets_on_positions_held_out(fitted: Queueing) -> None:
+def test_the_queueing_model_meets_its_targets_on_positions_held_out(fitted: QueueingModel) -> None:
     loads = (0.05, 0.3, 0.6, 0.8, 0.96, 1.2, 1.5)
-    new = profile(Device(), positions=(200, 700), loads=loads, poisson=True, packets=5000)
+    new = profile(QueueDevice(), positions=(200, 700), loads=loads, poisson=True, packets=5000)
     rows = compare({"queueing": fitted}, new)
     assert row(rows, "threshold", "queueing").mape_percent < 10
     assert row(rows, "delay_mean_below", "queueing").mape_percent < 15

@@ -8,15 +8,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from weirlab.model import Queueing
+from weirlab.model import QueueingModel
 from weirlab.model.shift import shifts
 from weirlab.records import Observation
-from weirlab.testing.queue import Device, profile
+from weirlab.testing.queue import QueueDevice, profile
 
 FRAMES = (64.0,)
 
 
-def measured(device: Device, positions: tuple[int, ...], seed: int) -> list[Observation]:
+def measured(device: QueueDevice, positions: tuple[int, ...], seed: int) -> list[Observation]:
     """Two trials of every setting, with 1 % of scatter."""
     draw = np.random.default_rng(seed)
     found = []
@@ -33,12 +33,13 @@ def measured(device: Device, positions: tuple[int, ...], seed: int) -> list[Obse
 
 @pytest.mark.parametrize("slower", [1.0, 1.12])
 def test_an_error_that_is_the_host_s_is_told_from_the_model_s(slower: float) -> None:
-    device = Device()
+    device = QueueDevice()
     then = replace(device, fixed_ns=device.fixed_ns * slower, per_rule_ns=device.per_rule_ns * slower)
     before = measured(device, (0, 100, 400, 1000), 1)
     again, held_out = measured(then, (0, 100, 1000), 2), measured(then, (200, 700), 3)
     found = {
-        each.quantity: each for each in shifts(before, again, {"queueing": Queueing.fit(before)}, held_out)
+        each.quantity: each
+        for each in shifts(before, again, {"queueing": QueueingModel.fit(before)}, held_out)
     }
     threshold = found["threshold"]
     assert threshold.low <= 1 / slower - 1 <= threshold.high
@@ -51,6 +52,9 @@ def test_an_error_that_is_the_host_s_is_told_from_the_model_s(slower: float) -> 
 
 
 def test_without_common_settings_nothing_is_told() -> None:
-    before = measured(Device(), (0, 100, 400, 1000), 1)
-    held_out = measured(Device(), (200,), 2)
-    assert shifts(before, measured(Device(), (50,), 3), {"queueing": Queueing.fit(before)}, held_out) == ()
+    before = measured(QueueDevice(), (0, 100, 400, 1000), 1)
+    held_out = measured(QueueDevice(), (200,), 2)
+    assert (
+        shifts(before, measured(QueueDevice(), (50,), 3), {"queueing": QueueingModel.fit(before)}, held_out)
+        == ()
+    )

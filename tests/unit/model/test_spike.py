@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from weirlab.base.documents import plain, typed
 from weirlab.base.errors import InputError
-from weirlab.model import Piecewise, Queueing
+from weirlab.model import PiecewiseModel, QueueingModel
 from weirlab.model.spike import NO_SPIKE, Spike, fit_spike
-from weirlab.model.transient import Binned, Phase, Seen, binned, with_spike
+from weirlab.model.transient import DelayBins, LoadPhase, StepObservation, binned, with_spike
 from weirlab.records import Observation
 
 BIN_NS = 1e6
@@ -60,21 +60,22 @@ def test_there_is_no_spike_before_a_step_nor_after_a_step_down() -> None:
     assert not spike.ns([0.0, 1e6], -1e5).any()
 
 
-@pytest.mark.parametrize("kind", [Queueing, Piecewise])
+@pytest.mark.parametrize("kind", [QueueingModel, PiecewiseModel])
 def test_models_learn_spikes_below_the_threshold_and_keep_them(
-    kind: type[Queueing] | type[Piecewise], regular: list[Observation]
+    kind: type[QueueingModel] | type[PiecewiseModel], regular: list[Observation]
 ) -> None:
     model, truth = kind.fit(regular), Spike(0.05, 4e6)
     edges = np.arange(201) * BIN_NS
-    up = [Phase(1e8, 1e5, 64, 0), Phase(1e8, 4e5, 64, 0)]
-    position = [Phase(1e8, 1e5, 64, 0), Phase(1e8, 2e5, 64, 1000)]
-    overload = [Phase(1e8, 1e5, 64, 0), Phase(1e8, 2e6, 64, 0)]
+    up = [LoadPhase(1e8, 1e5, 64, 0), LoadPhase(1e8, 4e5, 64, 0)]
+    position = [LoadPhase(1e8, 1e5, 64, 0), LoadPhase(1e8, 2e5, 64, 1000)]
+    overload = [LoadPhase(1e8, 1e5, 64, 0), LoadPhase(1e8, 2e6, 64, 0)]
     seen = [
-        Seen(load, edges, binned(model.with_spike(truth), load, edges)) for load in (up, position, overload)
+        StepObservation(load, edges, binned(model.with_spike(truth), load, edges))
+        for load in (up, position, overload)
     ]
     # Nothing but the step up below the threshold counts, whatever the others show.
-    wild = Binned(seen[1].measured.delay_mean_ns * 3, seen[1].measured.loss_ratio)
-    learned, spike = with_spike(model, [seen[0], Seen(position, edges, wild)])
+    wild = DelayBins(seen[1].measured.delay_mean_ns * 3, seen[1].measured.loss_ratio)
+    learned, spike = with_spike(model, [seen[0], StepObservation(position, edges, wild)])
     assert spike.ns_per_pps == pytest.approx(0.05, rel=0.05)
     assert spike.decay_ns == pytest.approx(4e6, rel=0.05)
     assert typed(kind, plain(learned)).spike == spike

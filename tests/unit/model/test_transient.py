@@ -8,15 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weirlab.base.errors import InputError
-from weirlab.model import Piecewise, Queueing
+from weirlab.model import PiecewiseModel, QueueingModel
 from weirlab.model.spike import Spike
-from weirlab.model.transient import Binned, Phase, binned, over_time, phases_of, step_errors
+from weirlab.model.transient import DelayBins, LoadPhase, binned, over_time, phases_of, step_errors
 from weirlab.records import Observation
-from weirlab.testing.queue import Device, profile
+from weirlab.testing.queue import QueueDevice, profile
 from weirlab.testing.steps import TrafficStep, simulate_steps
-from weirlab.traffic.spec import Rate, Step, Traffic
+from weirlab.traffic.spec import LoadStep, Rate, Traffic
 
-DEVICE: Final = Device()
+DEVICE: Final = QueueDevice()
 CAPACITY_PPS: Final = 1e9 / DEVICE.service_ns(0)
 MS: Final = 1e6
 RULES: Final = 1000.0
@@ -26,34 +26,34 @@ OVER: Final = 1.3 * CAPACITY_PPS
 
 
 @pytest.fixture(scope="session")
-def constant(regular: list[Observation]) -> Queueing:
+def constant(regular: list[Observation]) -> QueueingModel:
     """The queueing model of the default device under constant gaps."""
-    return Queueing.fit(regular)
+    return QueueingModel.fit(regular)
 
 
 @pytest.fixture(scope="session")
-def poisson() -> Queueing:
+def poisson() -> QueueingModel:
     """The queueing model of the default device under Poisson arrivals."""
-    return Queueing.fit(profile(DEVICE, poisson=True, packets=6000))
+    return QueueingModel.fit(profile(DEVICE, poisson=True, packets=6000))
 
 
-def phases(*loads: TrafficStep) -> list[Phase]:
+def phases(*loads: TrafficStep) -> list[LoadPhase]:
     return [
-        Phase(load.duration_ns, load.rate_pps, load.frame_bytes, load.position, float(load.poisson))
+        LoadPhase(load.duration_ns, load.rate_pps, load.frame_bytes, load.position, float(load.poisson))
         for load in loads
     ]
 
 
 def compared(
-    model: Queueing, loads: list[TrafficStep], bin_ns: float, repetitions: int, warmup_ns: float = 3 * MS
-) -> tuple[Binned, Binned]:
+    model: QueueingModel, loads: list[TrafficStep], bin_ns: float, repetitions: int, warmup_ns: float = 3 * MS
+) -> tuple[DelayBins, DelayBins]:
     """Simulated and predicted bins."""
     seen = simulate_steps(DEVICE, loads, bin_ns, repetitions, warmup_ns)
     edges = np.append(seen.start_ns, sum(load.duration_ns for load in loads))
-    return Binned(seen.delay_mean_ns, seen.loss_ratio), binned(model, phases(*loads), edges)
+    return DelayBins(seen.delay_mean_ns, seen.loss_ratio), binned(model, phases(*loads), edges)
 
 
-def mean_error(seen: Binned, said: Binned) -> float:
+def mean_error(seen: DelayBins, said: DelayBins) -> float:
     return float(np.mean(np.abs(said.delay_mean_ns / seen.delay_mean_ns - 1)))
 
 
@@ -70,7 +70,9 @@ SCENARIOS: Final = {
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_delay_per_bin_under_poisson_arrivals_follows_the_simulation(name: str, poisson: Queueing) -> None:
+def test_delay_per_bin_under_poisson_arrivals_follows_the_simulation(
+    name: str, poisson: QueueingModel
+) -> None:
     steps, bin_ns, repetitions, limit = SCENARIOS[name]
     loads = [TrafficStep(ms * MS, share * CAPACITY_PPS, place, poisson=True) for share, place, ms in steps]
     seen, said = compared(poisson, loads, bin_ns, repetitions)
@@ -79,7 +81,7 @@ def test_delay_per_bin_under_poisson_arrivals_follows_the_simulation(name: str, 
 
 
 def test_delay_per_bin_under_constant_gaps_follows_the_simulation_within_two_percent(
-    constant: Queueing,
+    constant: QueueingModel,
 ) -> None:
     loads = [
         TrafficStep(0.5 * MS, 0.6 * CAPACITY_PPS),
@@ -92,7 +94,7 @@ def test_delay_per_bin_under_constant_gaps_follows_the_simulation_within_two_per
     assert np.mean(np.abs(seen.loss_ratio - said.loss_ratio)) < 0.01
 
 
-def test_loss_begins_when_the_queue_is_full(constant: Queueing) -> None:
+def test_loss_begins_when_the_queue_is_full(constant: QueueingModel) -> None:
     fills_ns = constant.queue_packets / (OVER - CAPACITY_PPS) * 1e9
     load = phases(TrafficStep(MS, BELOW), TrafficStep(5 * MS, OVER))
     before = over_time(constant, load, MS + fills_ns * np.array([0.0, 0.5, 0.9]))
@@ -101,7 +103,7 @@ def test_loss_begins_when_the_queue_is_full(constant: Queueing) -> None:
     assert after.loss_ratio == pytest.approx(1 - 1 / 1.3, rel=0.02)
 
 
-def test_a_full_queue_drains_at_the_difference_of_the_rates(constant: Queueing) -> None:
+def test_a_full_queue_drains_at_the_difference_of_the_rates(constant: QueueingModel) -> None:
     drains_ns = constant.queue_packets / (CAPACITY_PPS - BELOW) * 1e9
     load = phases(TrafficStep(MS, OVER), TrafficStep(5 * MS, BELOW))
     course = over_time(constant, load, [0.0, MS + drains_ns / 2, MS + 1.1 * drains_ns, 6 * MS])
@@ -110,7 +112,7 @@ def test_a_full_queue_drains_at_the_difference_of_the_rates(constant: Queueing) 
     assert empty == pytest.approx(end, rel=0.02)
 
 
-def test_packets_inside_keep_their_service_time_after_a_position_step(constant: Queueing) -> None:
+def test_packets_inside_keep_their_service_time_after_a_position_step(constant: QueueingModel) -> None:
     load = phases(TrafficStep(MS, OVER), TrafficStep(10 * MS, OVER, RULES))
     old_ns = float(over_time(constant, load, [0.5 * MS]).delay_mean_ns[0])
     just_after = float(over_time(constant, load, [MS + 1.0]).delay_mean_ns[0])
@@ -122,11 +124,11 @@ def test_packets_inside_keep_their_service_time_after_a_position_step(constant: 
     ("rate_pps", "position", "gap_scv"), [(BELOW, 0.0, 0.0), (OVER, 0.0, 1.0), (200_000.0, RULES, 1.0)]
 )
 def test_a_long_phase_ends_where_predict_is(
-    rate_pps: float, position: float, gap_scv: float, poisson: Queueing
+    rate_pps: float, position: float, gap_scv: float, poisson: QueueingModel
 ) -> None:
     load = [
-        Phase(MS, 0.3 * CAPACITY_PPS, 64.0, 100.0, gap_scv),
-        Phase(1e9, rate_pps, 64.0, position, gap_scv),
+        LoadPhase(MS, 0.3 * CAPACITY_PPS, 64.0, 100.0, gap_scv),
+        LoadPhase(1e9, rate_pps, 64.0, position, gap_scv),
     ]
     course = over_time(poisson, load, [0.0, MS + 1e9])
     for i, phase in enumerate(load):
@@ -136,7 +138,7 @@ def test_a_long_phase_ends_where_predict_is(
         assert course.loss_ratio[i] == pytest.approx(float(expected.loss_ratio), abs=1e-4)
 
 
-def test_a_step_that_changes_nothing_changes_nothing(poisson: Queueing) -> None:
+def test_a_step_that_changes_nothing_changes_nothing(poisson: QueueingModel) -> None:
     load = phases(TrafficStep(MS, BELOW, poisson=True), TrafficStep(MS, BELOW, poisson=True))
     course = over_time(poisson, load, np.linspace(0, 2 * MS, 50))
     assert np.ptp(course.delay_mean_ns) < 1e-3 * course.delay_mean_ns[0]
@@ -148,7 +150,7 @@ shares = st.floats(0.02, 2.0)
 @given(steps=st.lists(st.tuples(shares, st.floats(0.01, 5.0)), min_size=1, max_size=4), random=st.booleans())
 @settings(max_examples=25, deadline=None)
 def test_after_rate_steps_the_delay_stays_between_the_phases_own_delays(
-    constant: Queueing, poisson: Queueing, steps: list[tuple[float, float]], random: bool
+    constant: QueueingModel, poisson: QueueingModel, steps: list[tuple[float, float]], random: bool
 ) -> None:
     model = poisson if random else constant
     load = phases(*(TrafficStep(ms * MS, share * CAPACITY_PPS, poisson=random) for share, ms in steps))
@@ -164,7 +166,7 @@ def test_after_rate_steps_the_delay_stays_between_the_phases_own_delays(
 @given(steps=st.lists(st.tuples(shares, st.floats(0, 1000), st.floats(0.01, 5.0)), min_size=1, max_size=4))
 @settings(max_examples=25, deadline=None)
 def test_whatever_steps_the_delay_lies_between_an_idle_device_and_the_slowest_full_queue(
-    constant: Queueing, steps: list[tuple[float, float, float]]
+    constant: QueueingModel, steps: list[tuple[float, float, float]]
 ) -> None:
     model = constant
     load = phases(*(TrafficStep(ms * MS, share * CAPACITY_PPS, position) for share, position, ms in steps))
@@ -177,7 +179,7 @@ def test_whatever_steps_the_delay_lies_between_an_idle_device_and_the_slowest_fu
 
 
 def test_the_published_curves_jump_with_the_rate_and_spike(regular: list[Observation]) -> None:
-    model = Piecewise.fit(regular)
+    model = PiecewiseModel.fit(regular)
     load = phases(
         TrafficStep(MS, 0.3 * CAPACITY_PPS),
         TrafficStep(MS, 0.5 * CAPACITY_PPS),
@@ -191,7 +193,7 @@ def test_the_published_curves_jump_with_the_rate_and_spike(regular: list[Observa
     assert spiked - plain == pytest.approx([0, 0.1 * step_pps, 0.1 * step_pps * np.exp(-1), 0], abs=1)
 
 
-def test_settling_is_timed_from_the_step_and_peaks_are_compared(constant: Queueing) -> None:
+def test_settling_is_timed_from_the_step_and_peaks_are_compared(constant: QueueingModel) -> None:
     loads = [TrafficStep(MS, BELOW), TrafficStep(4 * MS, OVER)]
     seen, said = compared(constant, loads, 1e5, 2)
     (error,) = step_errors(phases(*loads), np.arange(50) * 1e5, 1e5, seen, said)
@@ -208,12 +210,15 @@ def test_settling_is_timed_from_the_step_and_peaks_are_compared(constant: Queuei
 
 def test_phases_follow_the_steps_of_the_traffic() -> None:
     traffic = Traffic(
-        Rate(1e5), steps=(Step(0.5, Rate(2e5)), Step(0.75, position=9)), duration_s=1.0, arrivals="poisson"
+        Rate(1e5),
+        steps=(LoadStep(0.5, Rate(2e5)), LoadStep(0.75, position=9)),
+        duration_s=1.0,
+        arrivals="poisson",
     )
     assert phases_of(traffic, 3.0) == [
-        Phase(0.5e9, 1e5, 64.0, 3.0, 1.0),
-        Phase(0.25e9, 2e5, 64.0, 3.0, 1.0),
-        Phase(0.25e9, 2e5, 64.0, 9.0, 1.0),
+        LoadPhase(0.5e9, 1e5, 64.0, 3.0, 1.0),
+        LoadPhase(0.25e9, 2e5, 64.0, 3.0, 1.0),
+        LoadPhase(0.25e9, 2e5, 64.0, 9.0, 1.0),
     ]
 
 
@@ -221,13 +226,13 @@ def test_phases_follow_the_steps_of_the_traffic() -> None:
     ("load", "at", "message"),
     [
         ([], [0.0], "at least one phase"),
-        ([Phase(0.0, 1e5, 64, 0)], [0.0], "phase 1 lasts 0 ns"),
-        ([Phase(1e6, 1e5, 64, 0)], [2e6], "between 0 and the end"),
-        ([Phase(1e6, -1.0, 64, 0)], [0.0], "rate_pps"),
+        ([LoadPhase(0.0, 1e5, 64, 0)], [0.0], "phase 1 lasts 0 ns"),
+        ([LoadPhase(1e6, 1e5, 64, 0)], [2e6], "between 0 and the end"),
+        ([LoadPhase(1e6, -1.0, 64, 0)], [0.0], "rate_pps"),
     ],
 )
 def test_impossible_questions_say_what_is_wrong(
-    load: list[Phase], at: list[float], message: str, constant: Queueing
+    load: list[LoadPhase], at: list[float], message: str, constant: QueueingModel
 ) -> None:
     with pytest.raises(InputError, match=message):
         over_time(constant, load, at)

@@ -5,14 +5,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from weirlab.model.trials import Trials, members
+from weirlab.model.trials import TrialTable, members
 from weirlab.records import Observation
 
 TRIAL = Observation(1e5, 64.0, 100.0, 1e5, 0.0, 1e4, 1e4, 1.2e4, 2e4, 100.0, packets=10_000)
 
 
 def labels(*changes: dict[str, float | bool]) -> tuple[list[int], list[int]]:
-    trials = Trials.of(replace(TRIAL, **change) for change in changes)
+    trials = TrialTable.of(replace(TRIAL, **change) for change in changes)
     return trials.place.tolist(), trials.cell.tolist()
 
 
@@ -45,10 +45,10 @@ def test_poisson_arrivals_may_achieve_loads_further_apart() -> None:
 
 
 def test_trials_without_a_delay_are_left_out() -> None:
-    trials = Trials.of([TRIAL, replace(TRIAL, delay_mean_ns=float("nan")), TRIAL])
+    trials = TrialTable.of([TRIAL, replace(TRIAL, delay_mean_ns=float("nan")), TRIAL])
     assert len(trials) == len(trials.table) == len(trials.cell) == 2
 
 
 def test_no_trials_have_no_members() -> None:
-    assert members(Trials.of([]).cell) == []
+    assert members(TrialTable.of([]).cell) == []
     assert [rows.tolist() for rows in members(np.array([2, 0, 2, 1]))] == [[1], [3], [0, 2]]

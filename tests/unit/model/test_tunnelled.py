@@ -8,45 +8,45 @@ import numpy as np
 import pytest
 
 from weirlab.base.errors import ModelError
-from weirlab.model import Queueing
+from weirlab.model import QueueingModel
 from weirlab.model.base import LEVELS
 from weirlab.model.intervals import calibrate
 from weirlab.model.tunnelled import Tandem, tunnelled
 from weirlab.testing import queue
 
-RULES = queue.Device(fixed_ns=1200.0, per_rule_ns=25.0)
-TUNNEL = queue.Device(fixed_ns=14_000.0, per_byte_ns=5.0, base_ns=30_000.0)
-BOTH = queue.Device(fixed_ns=14_000.0, per_byte_ns=5.0, base_ns=30_000.0, per_rule_ns=25.0)
+RULES = queue.QueueDevice(fixed_ns=1200.0, per_rule_ns=25.0)
+TUNNEL = queue.QueueDevice(fixed_ns=14_000.0, per_byte_ns=5.0, base_ns=30_000.0)
+BOTH = queue.QueueDevice(fixed_ns=14_000.0, per_byte_ns=5.0, base_ns=30_000.0, per_rule_ns=25.0)
 FRAME = 218.0
 POSITIONS = np.array([0.0, 100.0, 400.0])
 
 
 @pytest.fixture(scope="module")
-def rules() -> Queueing:
+def rules() -> QueueingModel:
     return fitted(RULES, (0, 100, 200, 400))
 
 
 @pytest.fixture(scope="module")
-def tunnel() -> Queueing:
+def tunnel() -> QueueingModel:
     return fitted(TUNNEL, (0,))
 
 
 def fitted(
-    device: queue.Device, positions: tuple[float, ...], frames: tuple[float, ...] = (FRAME,)
-) -> Queueing:
+    device: queue.QueueDevice, positions: tuple[float, ...], frames: tuple[float, ...] = (FRAME,)
+) -> QueueingModel:
     rows = queue.profile(device, positions, frames, packets=1000)
-    model = Queueing.fit(rows)
-    return model.with_calibration(calibrate(Queueing, rows, model))
+    model = QueueingModel.fit(rows)
+    return model.with_calibration(calibrate(QueueingModel, rows, model))
 
 
-def test_on_one_cpu_service_times_add(rules: Queueing, tunnel: Queueing) -> None:
+def test_on_one_cpu_service_times_add(rules: QueueingModel, tunnel: QueueingModel) -> None:
     found = tunnelled(rules, tunnel).threshold_pps(POSITIONS, FRAME)
     truth = [1e9 / BOTH.service_ns(position, FRAME) for position in POSITIONS]
     np.testing.assert_allclose(found, truth, rtol=0.02)
 
 
-def test_with_a_cpu_each_the_slower_one_limits_the_load(rules: Queueing, tunnel: Queueing) -> None:
-    steep = fitted(queue.Device(fixed_ns=1200.0, per_rule_ns=100.0), (0, 100, 200, 400))
+def test_with_a_cpu_each_the_slower_one_limits_the_load(rules: QueueingModel, tunnel: QueueingModel) -> None:
+    steep = fitted(queue.QueueDevice(fixed_ns=1200.0, per_rule_ns=100.0), (0, 100, 200, 400))
     found = tunnelled(steep, tunnel, cpus=2).threshold_pps(POSITIONS, FRAME)
     service_ns = [max(1200.0 + 100.0 * position, TUNNEL.service_ns(0, FRAME)) for position in POSITIONS]
     np.testing.assert_allclose(found, 1e9 / np.array(service_ns), rtol=0.02)
@@ -54,7 +54,7 @@ def test_with_a_cpu_each_the_slower_one_limits_the_load(rules: Queueing, tunnel:
 
 @pytest.mark.parametrize("share", [0.3, 0.7, 1.3])
 def test_delay_and_loss_on_one_cpu_are_those_of_a_device_that_does_both(
-    rules: Queueing, tunnel: Queueing, share: float
+    rules: QueueingModel, tunnel: QueueingModel, share: float
 ) -> None:
     rate = share * 1e9 / BOTH.service_ns(400, FRAME)
     truth = queue.simulate(BOTH, rate, FRAME, 400, packets=4000)
@@ -65,7 +65,7 @@ def test_delay_and_loss_on_one_cpu_are_those_of_a_device_that_does_both(
     assert not found.extrapolated.any()
 
 
-def test_delays_of_a_tandem_add_and_losses_multiply(rules: Queueing, tunnel: Queueing) -> None:
+def test_delays_of_a_tandem_add_and_losses_multiply(rules: QueueingModel, tunnel: QueueingModel) -> None:
     both = tunnelled(rules, tunnel, cpus=2)
     assert isinstance(both, Tandem)
     rate = 0.5 * float(both.threshold_pps(400.0, FRAME))
@@ -81,7 +81,7 @@ def test_delays_of_a_tandem_add_and_losses_multiply(rules: Queueing, tunnel: Que
 
 @pytest.mark.parametrize("cpus", [1, 2])
 def test_intervals_enclose_the_prediction_and_widen_with_their_level(
-    rules: Queueing, tunnel: Queueing, cpus: int
+    rules: QueueingModel, tunnel: QueueingModel, cpus: int
 ) -> None:
     both = tunnelled(rules, tunnel, cpus)
     rates = np.array([0.4, 0.8, 0.99]) * float(both.threshold_pps(400.0, FRAME))
@@ -97,7 +97,9 @@ def test_intervals_enclose_the_prediction_and_widen_with_their_level(
         assert (np.diff(widths, axis=0) >= 0).all(), quantity
 
 
-def test_rules_make_the_threshold_less_certain_by_their_own_error(rules: Queueing, tunnel: Queueing) -> None:
+def test_rules_make_the_threshold_less_certain_by_their_own_error(
+    rules: QueueingModel, tunnel: QueueingModel
+) -> None:
     unsure = replace(rules, service=replace(rules.service, scatter=0.2))
     spreads = []
     for model in (rules, unsure):
@@ -108,14 +110,16 @@ def test_rules_make_the_threshold_less_certain_by_their_own_error(rules: Queuein
     assert (wide[1:] > 2 * calm[1:]).all()
 
 
-def test_without_intervals_of_both_there_are_none(rules: Queueing, tunnel: Queueing) -> None:
+def test_without_intervals_of_both_there_are_none(rules: QueueingModel, tunnel: QueueingModel) -> None:
     bare = replace(rules, calibration=None)
     for cpus in (1, 2):
         assert tunnelled(bare, tunnel, cpus).predict(10_000.0, FRAME, 0.0).intervals == {}
 
 
 @pytest.mark.parametrize("cpus", [1, 2])
-def test_what_neither_profile_says_is_extrapolated(rules: Queueing, tunnel: Queueing, cpus: int) -> None:
+def test_what_neither_profile_says_is_extrapolated(
+    rules: QueueingModel, tunnel: QueueingModel, cpus: int
+) -> None:
     both = tunnelled(rules, tunnel, cpus)
     for rate, frame, position, why in (
         (10_000.0, 512.0, 100.0, "frame size 512"),
@@ -127,7 +131,7 @@ def test_what_neither_profile_says_is_extrapolated(rules: Queueing, tunnel: Queu
         assert why in found.why[0]
 
 
-def test_profiles_that_do_not_fit_together_are_refused(rules: Queueing, tunnel: Queueing) -> None:
+def test_profiles_that_do_not_fit_together_are_refused(rules: QueueingModel, tunnel: QueueingModel) -> None:
     behind = replace(tunnel, profiled=replace(tunnel.profiled, position_min=50.0, position_max=50.0))
     with pytest.raises(ModelError, match=r"profile of the tunnel begins at position 50.*--rules 0"):
         tunnelled(rules, behind)

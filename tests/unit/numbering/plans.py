@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import date
 
-from weirlab.numbering.plan import Book, load, loads, ready
-from weirlab.numbering.routing import Network
+from weirlab.numbering.plan import PlanDocument, load, loads, ready
+from weirlab.numbering.routing import PlanNetwork
 
 DAY = date(2026, 11, 22)
 
@@ -61,13 +61,13 @@ def changed(*replacements: tuple[str, str]) -> str:
     return text
 
 
-def book(*replacements: tuple[str, str]) -> Book:
+def book(*replacements: tuple[str, str]) -> PlanDocument:
     return loads(changed(*replacements), "plan.yaml")
 
 
-def network(*replacements: tuple[str, str]) -> Network:
-    return Network(book(*replacements), DAY)
+def network(*replacements: tuple[str, str]) -> PlanNetwork:
+    return PlanNetwork(book(*replacements), DAY)
 
 
-def ready_network(name: str) -> Network:
-    return Network(load(ready.FOLDER / f"{name}.yaml"), DAY)
+def ready_network(name: str) -> PlanNetwork:
+    return PlanNetwork(load(ready.FOLDER / f"{name}.yaml"), DAY)

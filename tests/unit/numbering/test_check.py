@@ -5,10 +5,10 @@ from contextlib import suppress
 import pytest
 
 from weirlab.base.errors import InputError
-from weirlab.numbering.checking import Finding, check
+from weirlab.numbering.checking import PlanFinding, check
 from weirlab.numbering.configs import configs
 from weirlab.numbering.plan import loads
-from weirlab.numbering.routing import Network
+from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.routing.calls import calls
 from weirlab.numbering.zones import zones
 
@@ -16,8 +16,8 @@ from .mistakes import PLANTED, PUBLIC, ROUTE, Planted
 from .plans import BASE, DAY, changed, ready_network
 
 
-def found(text: str) -> list[Finding]:
-    return check(Network(loads(text, "plan.yaml"), DAY))
+def found(text: str) -> list[PlanFinding]:
+    return check(PlanNetwork(loads(text, "plan.yaml"), DAY))
 
 
 def planted(mistake: Planted) -> str:
@@ -132,7 +132,7 @@ def test_a_route_that_holds_later_is_no_duplicate() -> None:
 
 def test_what_is_made_of_a_wrong_plan_is_made_or_refused_in_words() -> None:
     for mistake in PLANTED:
-        network = Network(loads(planted(mistake), "plan.yaml"), DAY)
+        network = PlanNetwork(loads(planted(mistake), "plan.yaml"), DAY)
         for make in (zones, lambda network: configs(network, "/etc/voice"), lambda n: [*calls(n, "+420222")]):
             with suppress(InputError):
                 make(network)

@@ -17,7 +17,7 @@ import pytest
 from weirlab.base.errors import InputError
 from weirlab.numbering.checking import check
 from weirlab.numbering.configs import configs, put
-from weirlab.numbering.routing import Network
+from weirlab.numbering.routing import PlanNetwork
 
 from .plans import network, ready_network
 
@@ -33,7 +33,7 @@ def regexp(text: str) -> str:
     return f"service: E2U+sip, regexp: '{text}'}}]"
 
 
-def made(net: Network) -> dict[str, str]:
+def made(net: PlanNetwork) -> dict[str, str]:
     return configs(net, "/etc/voice")
 
 

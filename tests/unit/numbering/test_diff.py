@@ -5,15 +5,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weirlab.base.errors import InputError
-from weirlab.numbering.diff import Change, course, differences
-from weirlab.numbering.routing import Network
+from weirlab.numbering.diff import RoutingChange, course, differences
+from weirlab.numbering.routing import PlanNetwork
 
 from .plans import network, ready_network
 
 ROUTE = '  - {at: core, prefix: "+420222", to: [desk, gw]}\n'
 
 
-def told(changes: list[Change]) -> list[tuple[str, str, str]]:
+def told(changes: list[RoutingChange]) -> list[tuple[str, str, str]]:
     return [(each.numbers, str(each.before), str(each.after)) for each in changes]
 
 
@@ -79,7 +79,7 @@ ROUTES = st.lists(st.tuples(PREFIXES, TARGETS), max_size=4)
 ENTRIES = st.lists(st.tuples(st.sampled_from(["number", "prefix"]), PREFIXES), max_size=4)
 
 
-def random_network(routes: list[tuple[str, str]], entries: list[tuple[str, str]]) -> Network:
+def random_network(routes: list[tuple[str, str]], entries: list[tuple[str, str]]) -> PlanNetwork:
     lines = "".join(f'  - {{at: core, prefix: "{prefix}", to: {to}}}\n' for prefix, to in routes)
     listed = "".join(
         f"  - "

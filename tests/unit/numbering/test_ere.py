@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from weirlab.numbering.ere import TAIL, BadExpression, NeedsDigits, Pattern, Substitution
+from weirlab.numbering.ere import TAIL, BadExpression, MissingDigits, Pattern, Substitution
 from weirlab.numbering.ere.syntax import Atom
 
 _REG_EXTENDED = 1
@@ -121,7 +121,7 @@ def test_an_expression_that_can_match_in_many_ways_takes_bounded_work(pattern: s
     number = "+" + "1" * 26
     made = Counting(pattern)
     assert made.match(number) is None
-    with contextlib.suppress(NeedsDigits):
+    with contextlib.suppress(MissingDigits):
         made.match(f"{number}{TAIL}")
     # Written out, an expression has at most 255 characters; each may be compared once at each place.
     assert compared <= 12 * 255 * len(number)
@@ -136,7 +136,7 @@ def answer(pattern: Pattern, text: str) -> tuple[tuple[str | None, ...] | None, 
     """What is said of ``text``, or which digits must be known first."""
     try:
         return pattern.match(text), None
-    except NeedsDigits as asked:
+    except MissingDigits as asked:
         return None, asked.digits
 
 
@@ -231,7 +231,7 @@ def test_the_usual_expression_takes_an_unknown_rest_along() -> None:
 
 
 def test_an_expression_that_looks_further_asks_for_the_digits_that_matter() -> None:
-    with pytest.raises(NeedsDigits) as asked:
+    with pytest.raises(MissingDigits) as asked:
         Pattern(r"^\+4201(.*)$").match(f"+420{TAIL}")
     assert asked.value.digits == {"1"}
 

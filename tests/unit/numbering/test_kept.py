@@ -10,14 +10,14 @@ import pytest
 from weirlab.base.errors import InputError
 from weirlab.numbering.kept import PLAN, keep_plan
 from weirlab.numbering.plan import load, ready
-from weirlab.numbering.routing import Network
+from weirlab.numbering.routing import PlanNetwork
 from weirlab.store import RunWriter, Store
 
 DAY = date(2026, 1, 31)
 
 
-def network(name: str, day: date = DAY) -> Network:
-    return Network(load(ready.FOLDER / f"{name}.yaml"), day)
+def network(name: str, day: date = DAY) -> PlanNetwork:
+    return PlanNetwork(load(ready.FOLDER / f"{name}.yaml"), day)
 
 
 @pytest.fixture

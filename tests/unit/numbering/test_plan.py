@@ -11,7 +11,7 @@ from weirlab.base.errors import InputError
 from weirlab.numbering.checking import check
 from weirlab.numbering.plan import load, loads
 from weirlab.numbering.plan.numbers import digits_below, owner_name
-from weirlab.numbering.routing import Network
+from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.routing.calls import calls
 
 from .plans import BASE, DAY, changed
@@ -80,7 +80,7 @@ def with_table(tmp_path: Path) -> Path:
 
 def test_a_table_adds_ranges_routes_and_entries_with_their_lines(with_table: Path) -> None:
     book = load(with_table / "plan.yaml")
-    network = Network(book, DAY)
+    network = PlanNetwork(book, DAY)
     assert check(network) == []
     assert [way.engines[-1] for way in calls(network, "+420555000000")] == ["desk", "pbx"]
     assert [way.engines[-1] for way in calls(network, "+420111000009")] == ["desk", "pbx"]

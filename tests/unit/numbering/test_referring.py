@@ -10,7 +10,7 @@ from weirlab.numbering.checking.ways import planned
 from weirlab.numbering.configs import configs, sipp
 from weirlab.numbering.diff import differences
 from weirlab.numbering.plan import loads
-from weirlab.numbering.routing import Network, words
+from weirlab.numbering.routing import PlanNetwork, words
 from weirlab.numbering.routing.calls import calls
 from weirlab.numbering.zones import written, zones
 
@@ -33,7 +33,7 @@ PREFIX = 'prefix: "+420111000"\n    naptr:\n' + REFER
 TO_GATEWAY = ('prefix: "+420222", to: [desk, gw]', 'prefix: "+420222", to: gw')
 
 
-def referring(*more: tuple[str, str]) -> Network:
+def referring(*more: tuple[str, str]) -> PlanNetwork:
     return network((PUBLIC, INNER), (ENTRY, REFERRED), (SIP, REFER + SIP), *more)
 
 
@@ -87,7 +87,9 @@ def test_a_record_behind_one_that_can_be_used_is_not_followed() -> None:
 )
 def test_a_record_that_leads_nowhere_is_found(old: str, new: str, reason: str) -> None:
     text = changed((PUBLIC, INNER), (ENTRY, REFERRED), (SIP, REFER + SIP)).replace(old, new)
-    assert reason in [finding.reason for finding in check(Network(loads(text, "plan.yaml"), network().day))]
+    assert reason in [
+        finding.reason for finding in check(PlanNetwork(loads(text, "plan.yaml"), network().day))
+    ]
 
 
 @pytest.mark.parametrize(

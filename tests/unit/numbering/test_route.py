@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from weirlab.base.errors import InputError
 from weirlab.numbering.checking.ways import planned
 from weirlab.numbering.plan import loads
-from weirlab.numbering.routing import Network, words
+from weirlab.numbering.routing import PlanNetwork, words
 from weirlab.numbering.routing.calls import calls
 from weirlab.numbering.routing.prefixes import Prefixes
 
@@ -107,8 +107,8 @@ def test_a_prefix_of_a_tree_answers_for_numbers_that_continue_it_only() -> None:
 
 def test_what_does_not_hold_on_the_day_is_not_there() -> None:
     late = BASE.replace("to: [desk, gw]}", "to: [desk, gw], valid_from: 2027-01-01}")
-    assert planned(Network(loads(late), DAY), "+420222000000").end.kind == "no route"
-    assert planned(Network(loads(late), DAY.replace(year=2027)), "+420222000000").end.good
+    assert planned(PlanNetwork(loads(late), DAY), "+420222000000").end.kind == "no route"
+    assert planned(PlanNetwork(loads(late), DAY.replace(year=2027)), "+420222000000").end.good
 
 
 def test_strip_and_prepend_change_the_number_that_leaves() -> None:
@@ -137,7 +137,7 @@ H323_PHONE = (
 GK_ASKS = ("host: gk.example.net}", "host: gk.example.net, trees: [public]}")
 
 
-def tel(uri: str) -> Network:
+def tel(uri: str) -> PlanNetwork:
     """A gatekeeper that asks a tree, whose record for +4201112... is a tel URI."""
     return network(
         H323_PHONE,

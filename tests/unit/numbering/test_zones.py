@@ -16,7 +16,7 @@ from weirlab.base.errors import InputError, MissingCapability
 from weirlab.base.files import HOST_FILES
 from weirlab.numbering.ere import Substitution
 from weirlab.numbering.plan import loads
-from weirlab.numbering.routing import Network
+from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.routing.calls import in_order
 from weirlab.numbering.zones import imported, put, written, zones
 
@@ -37,7 +37,7 @@ enum:
 DIGITS = st.text("012", max_size=5).map(lambda rest: f"420{rest}")
 
 
-def plan(prefixes: set[str], numbers: set[str], fill: bool) -> Network:
+def plan(prefixes: set[str], numbers: set[str], fill: bool) -> PlanNetwork:
     entries = [
         f"  - "
         f"{{tree: t, {key}: '+{digits}', naptr: [{{service: E2U+sip, uri: 'sip:\\1@{key}-{digits}.net'}}]}}"
@@ -45,10 +45,10 @@ def plan(prefixes: set[str], numbers: set[str], fill: bool) -> Network:
         for digits in sorted(listed)
     ]
     text = HEAD.replace("FILL", str(fill).lower()) + ("\n".join(entries) if entries else "  []")
-    return Network(loads(text), DAY)
+    return PlanNetwork(loads(text), DAY)
 
 
-def planned_answer(net: Network, tree: str, number: str) -> list[tuple[int, int, str, str]]:
+def planned_answer(net: PlanNetwork, tree: str, number: str) -> list[tuple[int, int, str, str]]:
     """What the plan says a tree answers."""
     index = net.trees[tree].lookup(number[1:])
     if index is None:
@@ -208,7 +208,7 @@ def test_an_imported_zone_gives_the_plan_it_came_from(tmp_path: Path) -> None:
     start = changed(
         ('tree: public\n    number: "+420111000001"', 'tree: public\n    number: "+420999000001"')
     )
-    again = Network(loads(start + "tables: [public.csv]\n", "plan.yaml", tmp_path, HOST_FILES), DAY)
+    again = PlanNetwork(loads(start + "tables: [public.csv]\n", "plan.yaml", tmp_path, HOST_FILES), DAY)
     for number in (
         "+420224355289",
         "+420950051777",
@@ -273,7 +273,7 @@ def test_an_import_without_dnspython_says_how_to_get_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(extras, "find_spec", lambda name: None)
-    with pytest.raises(MissingCapability, match=r"imports of zones, need dnspython.*weirlab\[voice\]"):
+    with pytest.raises(MissingCapability, match=r"imports of zones, need dnspython.*pip install 'dnspython"):
         imported.read(tmp_path / "any.zone", "public", "e164.arpa")
 
 

@@ -7,9 +7,9 @@ import pytest
 
 from weirlab.quality import emodel
 from weirlab.quality.assess import call_table
-from weirlab.quality.emodel import Connection
+from weirlab.quality.emodel import EmodelParameters
 from weirlab.quality.jitterbuffer import Buffers
-from weirlab.quality.packets import Window
+from weirlab.quality.packets import PacketWindow
 from weirlab.records import CallTable
 from weirlab.traffic.calls.codecs import parse_codec
 from weirlab.traffic.calls.spec import CallClass, Calls
@@ -29,7 +29,7 @@ def test_a_perfect_call_loses_only_what_its_delay_costs() -> None:
     table = table_of(set(), delay=2 * MS)
     # 20 ms of packet, 2 ms of network, 60 ms of buffer.
     assert table.playout_fixed_ns[0] == pytest.approx(82 * MS)
-    expected = emodel.rate(Connection(t=82.0, ta=82.0, tr=164.0))
+    expected = emodel.rate(EmodelParameters(t=82.0, ta=82.0, tr=164.0))
     assert table.mos_fixed[0] == pytest.approx(float(expected.mos))
     # The adaptive buffer is shallower, so the call is better through it.
     assert table.mos[0] == table.mos_adaptive[0] > table.mos_fixed[0]
@@ -42,7 +42,7 @@ def test_loss_and_its_burst_ratio_reach_the_e_model() -> None:
     assert (table.lost[0], table.loss_runs[0], table.longest_run[0]) == (20, 10, 2)
     assert table.burst_ratio[0] == pytest.approx(2 * 0.96)
     delay = table.playout_fixed_ns[0] / MS
-    expected = emodel.rate(Connection(t=delay, ta=delay, tr=2 * delay, bpl=25.1, ppl=4.0, burst_r=1.92))
+    expected = emodel.rate(EmodelParameters(t=delay, ta=delay, tr=2 * delay, bpl=25.1, ppl=4.0, burst_r=1.92))
     assert table.mos_fixed[0] == pytest.approx(float(expected.mos))
 
 
@@ -52,14 +52,14 @@ def test_late_packets_count_as_lost_for_the_listener() -> None:
     assert (table.lost[0], table.late_fixed[0]) == (0, 20)
     # The late packet comes after the four behind it; each jump in delay is 99 ms.
     delay = table.playout_fixed_ns[0] / MS
-    expected = emodel.rate(Connection(t=delay, ta=delay, tr=2 * delay, bpl=25.1, ppl=4.0))
+    expected = emodel.rate(EmodelParameters(t=delay, ta=delay, tr=2 * delay, bpl=25.1, ppl=4.0))
     assert table.mos_fixed[0] == pytest.approx(float(expected.mos))
 
 
 def test_the_codec_brings_its_own_delay_and_impairment() -> None:
     table = table_of(set(), calls=Calls((CallClass(parse_codec("g729")),), 1), delay=MS)
     assert table.playout_fixed_ns[0] == pytest.approx(86 * MS), "5 ms of look-ahead"
-    expected = emodel.rate(Connection(t=86.0, ta=86.0, tr=172.0, ie=11.0))
+    expected = emodel.rate(EmodelParameters(t=86.0, ta=86.0, tr=172.0, ie=11.0))
     assert table.mos_fixed[0] == pytest.approx(float(expected.mos))
 
 
@@ -98,7 +98,7 @@ def test_flows_that_sent_nothing_and_signalling_have_no_rows() -> None:
 def test_a_gap_costs_the_ten_seconds_around_it_more_than_the_whole_call() -> None:
     n, gap = 3000, set(range(1500, 1600))
     log = make_log([(0, i, MS) for i in range(n) if i not in gap], 1)
-    window = Window(sent_at(0, 1300), sent_at(0, 1800))
+    window = PacketWindow(sent_at(0, 1300), sent_at(0, 1800))
     whole = call_table(log, make_flows([n]), G711)
     around = call_table(log, make_flows([n]), G711, window=window)
     assert (around.sent[0], around.lost[0]) == (500, 100)
@@ -117,5 +117,5 @@ def test_without_concealment_g711_bears_less_loss() -> None:
 
 def test_g726_that_loses_nothing_is_rated_by_itu_values_alone() -> None:
     table = table_of(set(), calls=Calls((CallClass(parse_codec("g726-32")),), 1))
-    expected = emodel.rate(Connection(t=81.0, ta=81.0, tr=162.0, ie=7.0))
+    expected = emodel.rate(EmodelParameters(t=81.0, ta=81.0, tr=162.0, ie=7.0))
     assert table.mos_fixed[0] == pytest.approx(float(expected.mos))

@@ -18,11 +18,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weirlab.quality import emodel
-from weirlab.quality.emodel import Connection, Sensitivity, rate
+from weirlab.quality.emodel import EmodelParameters, Sensitivity, rate
 
 
 def test_the_defaults_give_the_rating_that_the_recommendation_states() -> None:
-    rating = rate(Connection())
+    rating = rate(EmodelParameters())
     assert round(float(rating.r), 1) == 93.2
     assert round(float(rating.mos), 2) == 4.41
 
@@ -74,7 +74,7 @@ def test_working_points_of_another_implementation_agree(
     point: tuple[float, float, float, float], expected: tuple[float, ...]
 ) -> None:
     delay, ie, bpl, ppl = point
-    rating = rate(Connection(t=delay, ta=delay, tr=2 * delay, ie=ie, bpl=bpl, ppl=ppl))
+    rating = rate(EmodelParameters(t=delay, ta=delay, tr=2 * delay, ie=ie, bpl=bpl, ppl=ppl))
     found = (rating.idte, rating.idle, rating.idd, rating.ie_eff, rating.r, rating.mos)
     assert [float(value) for value in found] == pytest.approx(expected, abs=1e-5)
     assert float(rating.ro) == pytest.approx(94.768822, abs=1e-6)
@@ -83,7 +83,7 @@ def test_working_points_of_another_implementation_agree(
 
 def test_the_parts_add_up_to_the_rating() -> None:
     delays = np.linspace(0, 500, 26)
-    rating = rate(Connection(t=delays, ta=delays, tr=2 * delays, ppl=3.0, a=5.0, stmr=25.0))
+    rating = rate(EmodelParameters(t=delays, ta=delays, tr=2 * delays, ppl=3.0, a=5.0, stmr=25.0))
     assert rating.r == pytest.approx(rating.ro - rating.i_s - rating.i_d - rating.ie_eff + 5.0)
 
 
@@ -111,30 +111,30 @@ def test_users_who_mind_delay_less_rate_it_higher() -> None:
 
 
 def test_strong_sidetone_masks_echo_and_weak_sidetone_adds_to_it() -> None:
-    def echoing(stmr: float) -> emodel.Rating:
-        return rate(Connection(t=100.0, ta=100.0, tr=200.0, telr=40.0, stmr=stmr))
+    def echoing(stmr: float) -> emodel.NarrowbandRating:
+        return rate(EmodelParameters(t=100.0, ta=100.0, tr=200.0, telr=40.0, stmr=stmr))
 
     weak, strong = echoing(25.0), echoing(7.0)
     # (7-24): the talker's part is the root of the sum of squares with Ist.
     assert float(weak.i_d) == pytest.approx(float(np.hypot(weak.idte, weak.ist) + weak.idle + weak.idd))
     # (7-23): TERV grows by Ist / 2, Re by 2.5 times as much; the echo costs less for it.
     assert float(strong.ist) > 0
-    no = emodel.noise(Connection(stmr=7.0))
+    no = emodel.noise(EmodelParameters(stmr=7.0))
     re = 80 + 2.5 * (float(emodel.echo_loss(40.0, 100.0)) + float(strong.ist) / 2 - 14)
     assert float(strong.idte) == pytest.approx(float(emodel.echo_impairment(-1.5 * (no - 2), re, 100.0)))
 
 
 def test_what_is_not_known_stays_unknown() -> None:
-    rating = rate(Connection(ta=np.array([np.nan, 50.0]), ppl=1.0, bpl=np.array([4.3, np.nan])))
+    rating = rate(EmodelParameters(ta=np.array([np.nan, 50.0]), ppl=1.0, bpl=np.array([4.3, np.nan])))
     assert np.isnan(rating.r).all()
     assert np.isnan(rating.mos).all()
 
 
 def test_arrays_of_connections_are_rated_as_each_alone() -> None:
     losses, delays = np.array([0.0, 1.0, 10.0]), np.array([0.0, 150.0, 400.0])
-    together = rate(Connection(t=delays, ta=delays, tr=2 * delays, ppl=losses)).r
+    together = rate(EmodelParameters(t=delays, ta=delays, tr=2 * delays, ppl=losses)).r
     alone = [
-        float(rate(Connection(t=float(d), ta=float(d), tr=2 * float(d), ppl=float(p))).r)
+        float(rate(EmodelParameters(t=float(d), ta=float(d), tr=2 * float(d), ppl=float(p))).r)
         for d, p in zip(delays, losses, strict=True)
     ]
     assert together == pytest.approx(alone)

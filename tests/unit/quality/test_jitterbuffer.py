@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from weirlab.base.errors import InputError
 from weirlab.quality import jitterbuffer
 from weirlab.quality.jitterbuffer import Buffers
-from weirlab.quality.packets import Packets, unroll
+from weirlab.quality.packets import StreamPackets, unroll
 
 from .made_log import PACKET_NS, make_flows, make_log, sent_at
 
 MS = 1_000_000
 
 
-def stream(delays: list[int | None]) -> Packets:
+def stream(delays: list[int | None]) -> StreamPackets:
     """One stream whose packets take these times; None is lost."""
     arrivals = [(0, i, delay) for i, delay in enumerate(delays) if delay is not None]
     return unroll(make_log(arrivals, 1), make_flows([len(delays)]))
@@ -153,7 +153,7 @@ def test_buffers_that_cannot_be_are_refused(bad: dict[str, float]) -> None:
         Buffers(**bad)  # type: ignore[arg-type]
 
 
-def drifting(ppm: float, packets: int, jitter_ms: float = 0.0) -> Packets:
+def drifting(ppm: float, packets: int, jitter_ms: float = 0.0) -> StreamPackets:
     """A stream of a sender whose clock is slow by ``ppm``."""
     late = np.random.default_rng(3).exponential(1.0, packets) * jitter_ms * MS
     delay = np.round(np.arange(packets) * PACKET_NS * ppm * 1e-6 + late) + 100 * MS

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weirlab.base.errors import TrialError
-from weirlab.quality.packets import Packets, Window, unroll
+from weirlab.quality.packets import PacketWindow, StreamPackets, unroll
 from weirlab.quality.streams import Streams, jitter_estimates, measure
 from weirlab.records import PacketLog
 
@@ -121,7 +121,7 @@ def test_any_pattern_of_loss_copies_and_displacement_is_told_exactly(
         assert_as_told(found, flow, tell(log, flow, first_seq[flow], sent[flow]))
 
 
-def simple(lost: set[int], n: int = 100, delay: int = MS) -> Packets:
+def simple(lost: set[int], n: int = 100, delay: int = MS) -> StreamPackets:
     return unroll(make_log([(0, i, delay) for i in range(n) if i not in lost], 1), make_flows([n]))
 
 
@@ -158,7 +158,7 @@ def test_sent_times_of_lost_packets_come_from_their_neighbours() -> None:
 def test_a_window_has_what_was_sent_in_it_and_not_what_arrived() -> None:
     lost = set(range(40, 60)) | {90}
     packets = simple(lost, 100)
-    window = Window(sent_at(0, 45), sent_at(0, 75))
+    window = PacketWindow(sent_at(0, 45), sent_at(0, 75))
     found = measure(packets, window)
     assert (found.sent[0], found.losses.count[0], found.losses.runs[0]) == (30, 15, 1)
     assert found.losses.longest[0] == 15
@@ -169,8 +169,8 @@ def test_jitter_in_a_window_goes_on_from_before_it() -> None:
     arrivals = [(0, i, MS + (8 * MS if i % 2 and i < 50 else 0)) for i in range(100)]
     packets = unroll(make_log(arrivals, 1), make_flows([100]))
     whole = measure(packets)
-    rough = measure(packets, Window(sent_at(0, 20), sent_at(0, 50)))
-    calm = measure(packets, Window(sent_at(0, 50), sent_at(0, 100)))
+    rough = measure(packets, PacketWindow(sent_at(0, 20), sent_at(0, 50)))
+    calm = measure(packets, PacketWindow(sent_at(0, 50), sent_at(0, 100)))
     assert rough.jitter_ns[0] > whole.jitter_ns[0] > calm.jitter_ns[0] > 0
     # After the last change (one more, into the window) the estimate decays by 15/16 a packet.
     assert calm.jitter_max_ns[0] == pytest.approx(8 * MS, rel=0.06)

@@ -24,19 +24,19 @@ from typer.testing import CliRunner
 from weirlab.calls.failover import FailoverStudy
 from weirlab.calls.failover.fakes import FakePair, SwitchBehaviour, instant
 from weirlab.calls.failover.section import FailoverScenario
-from weirlab.calls.failover.switches import Pair
-from weirlab.calls.failover.switches.event import Clocks
+from weirlab.calls.failover.switches import PairSpec
+from weirlab.calls.failover.switches.event import SwitchClocks
 from weirlab.calls.ipsec.endpoints import EndpointsStudy
-from weirlab.calls.ipsec.endpoints.fakes import FakeBed as FakeEndpoints
+from weirlab.calls.ipsec.endpoints.fakes import FakeEndpointBed as FakeEndpoints
 from weirlab.calls.ipsec.endpoints.fakes import opener as open_endpoints
 from weirlab.calls.ipsec.endpoints.section import EndpointScenario
 from weirlab.cli.program.app import app
 from weirlab.jobs import testbeds
-from weirlab.jobs.progress import Quiet
+from weirlab.jobs.progress import SilentProgress
 from weirlab.jobs.work import Work
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.links.monitor import MonitorStudy
-from weirlab.links.monitor.bed import Settings
+from weirlab.links.monitor.bed import MonitorSettings
 from weirlab.links.monitor.fakes import FakeLink
 from weirlab.links.monitor.section import MonitorScenario
 from weirlab.numbering import VoiceStudy
@@ -50,7 +50,7 @@ from weirlab.studies import runner
 from weirlab.studies.contract import Study
 from weirlab.testing import FakeBed, FakeClock, FakeDevice
 from weirlab.transfers.parallel import ParallelStudy
-from weirlab.transfers.parallel.fakes import FakeBed as FakePaths
+from weirlab.transfers.parallel.fakes import FakeParallelBed as FakePaths
 from weirlab.transfers.parallel.fakes import opener
 from weirlab.transfers.parallel.section import ParallelScenario
 
@@ -235,14 +235,14 @@ def _runs(folder: Path) -> None:
     clock = FakeClock()
     store = Store(folder / "store")
 
-    def open_pair(pair: Pair) -> FakePair:
+    def open_pair(pair: PairSpec) -> FakePair:
         manner = SwitchBehaviour(instant(pair.protocol).outage_s, shares_states=pair.sharing != "off")
         return FakePair(pair.protocol, manner, iter(()), clock)
 
-    failover = FailoverStudy(open_pair, clocks=Clocks(lambda: round(clock() * 1e9), clock.advance))
+    failover = FailoverStudy(open_pair, clocks=SwitchClocks(lambda: round(clock() * 1e9), clock.advance))
     _run(failover, store, from_plain(FAILOVER_SCENARIO, "here", FailoverScenario))
 
-    def open_link(settings: Settings) -> FakeLink:
+    def open_link(settings: MonitorSettings) -> FakeLink:
         return FakeLink(settings)
 
     monitor = MonitorStudy(open_link, clock=lambda: 0.0)
@@ -252,7 +252,7 @@ def _runs(folder: Path) -> None:
 
 
 def _run(study: Study[Any, Any, Any], store: Store, scenario: Any) -> None:
-    outcome = runner.run(study, scenario, Work(store, Quiet(), "weir run small.yaml"))
+    outcome = runner.run(study, scenario, Work(store, SilentProgress(), "weir run small.yaml"))
     assert outcome.problem() is None, outcome.problem()
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from weirlab.calls.capacity.page import tell as tell_capacity
-from weirlab.calls.capacity.predicted import Foretold
+from weirlab.calls.capacity.predicted import CapacityPrediction
 from weirlab.calls.failover.page import tell as tell_failover
-from weirlab.calls.ipsec.endpoints.fakes import FakeBed as FakeEndpoints
+from weirlab.calls.ipsec.endpoints.fakes import FakeEndpointBed as FakeEndpoints
 from weirlab.calls.ipsec.endpoints.study import page as page_of_endpoints
 from weirlab.calls.quality.page import tell as tell_quality
 from weirlab.calls.quality.study import capture_quality
@@ -20,7 +20,7 @@ from weirlab.devices.profile.page import gather
 from weirlab.devices.profile.page import tell as tell_profile
 from weirlab.devices.search.page import tell as tell_search
 from weirlab.devices.search.page import tell_rfc2544
-from weirlab.jobs.progress import Quiet
+from weirlab.jobs.progress import SilentProgress
 from weirlab.jobs.work import Work
 from weirlab.links.monitor.page import tell as tell_monitor
 from weirlab.numbering.fakes import FakeLab
@@ -33,14 +33,14 @@ from weirlab.numbering.proof.calling import made as proof_of
 from weirlab.numbering.proof.findings import ProofFindings
 from weirlab.numbering.proof.page import tell as tell_voice
 from weirlab.numbering.proof.planned import planned
-from weirlab.numbering.routing import Network
+from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.section import LoadScenario
 from weirlab.report.story import Story
 from weirlab.scenario.load import from_plain
 from weirlab.store import Store
 from weirlab.studies import runner
 from weirlab.trace import Trace
-from weirlab.transfers.parallel.fakes import FakeBed
+from weirlab.transfers.parallel.fakes import FakeParallelBed
 from weirlab.transfers.parallel.study import page as page_of_parallel
 from weirlab.transfers.trace.page import tell as tell_trace
 
@@ -71,7 +71,7 @@ def stories(small_run: Any, models: Any, folder: Path) -> dict[str, Callable[[],
         rows = [
             trial(i, 100 * i, loss=max(0.0, (i - 5) / 20), position=p) for p in (0, 400) for i in range(1, 9)
         ]
-        predicted = Foretold(test_capacity_page.GOAL, 400, 2625, 262_500.0, 264_000.0, 218.0)
+        predicted = CapacityPrediction(test_capacity_page.GOAL, 400, 2625, 262_500.0, 264_000.0, 218.0)
         found = test_capacity_page.findings(rows, search=(searched(500),), predicted=(predicted,))
         return tell_capacity(replace(found, manifest={**found.manifest, **dated}))
 
@@ -124,7 +124,7 @@ def stories(small_run: Any, models: Any, folder: Path) -> dict[str, Callable[[],
         return replace(told, made_from=replace(told.made_from, date=DATE))
 
     def voice() -> Story:
-        network = Network(load_plan(ready.find(Path("campus"))), date.fromisoformat(DATE))
+        network = PlanNetwork(load_plan(ready.find(Path("campus"))), date.fromisoformat(DATE))
         lab = FakeLab(network, folder, unheard=frozenset({"office"}))
         proved = [proof_of(lab, call) for call in planned(network, fall_back=True)]
         found = ProofFindings("campus", tuple(row for row, _ in proved), partly=False)
@@ -138,7 +138,7 @@ def stories(small_run: Any, models: Any, folder: Path) -> dict[str, Callable[[],
 
     def parallel() -> Story:
         run = test_parallel_study.run(
-            Store(folder / "parallel"), FakeBed(), test_parallel_study.scenario(repetitions=1)
+            Store(folder / "parallel"), FakeParallelBed(), test_parallel_study.scenario(repetitions=1)
         ).run
         return replace(page_of_parallel(run), manifest={**vars(run.manifest), **dated})
 
@@ -146,7 +146,7 @@ def stories(small_run: Any, models: Any, folder: Path) -> dict[str, Callable[[],
         scenario = {"plan": "campus", "trial_s": 1.0, "trials": 1, "width": 0.3, "media_calls": 1}
         study = VoiceLoadStudy(lambda network, talk_s: FakeLoadLab(network, folder))
         asked = from_plain({"name": "here", "voice_load": scenario, "report": None}, "here", LoadScenario)
-        outcome = runner.run(study, asked, Work(Store(folder / "load"), Quiet()))
+        outcome = runner.run(study, asked, Work(Store(folder / "load"), SilentProgress()))
         return tell_load(outcome.found, {**vars(outcome.run.manifest), **dated})
 
     def endpoints() -> Story:

@@ -26,7 +26,7 @@ def streams(many: int, lossy: int = 0, payload_type: int = 0) -> list[Rtp]:
     return [packet for i, sent in enumerate(each) for packet in (without(sent, lost) if i < lossy else sent)]
 
 
-def told(path: Path, packets: list[tuple[int, bytes]]) -> story.Assessed:
+def told(path: Path, packets: list[tuple[int, bytes]]) -> story.StreamAssessment:
     return assessed(capture_quality(pcap(path / "calls.pcap", packets)))
 
 

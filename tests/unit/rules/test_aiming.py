@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import pytest
 
 from weirlab.base.errors import InputError
-from weirlab.lab.dut.aiming import Aimed, aimed
+from weirlab.lab.dut.aiming import RuleTraffic, aimed
 from weirlab.rules import Ruleset, as_written, iptables_path
 from weirlab.rules.nft import written_places
 from weirlab.traffic.calls.spec import parse_calls
@@ -75,12 +75,12 @@ table ip late { # handle 2
 """
 
 
-def office(match: str | None, flows: Flows = USUAL) -> Aimed:
+def office(match: str | None, flows: Flows = USUAL) -> RuleTraffic:
     return aimed(iptables_path(OFFICE), "office.save", match, flows)
 
 
 @pytest.fixture
-def branch(nft: NftPath) -> Callable[[str | None], Aimed]:
+def branch(nft: NftPath) -> Callable[[str | None], RuleTraffic]:
     path = as_written(nft(BRANCH), written_places(BRANCH))
     return lambda match: aimed(path, "branch.nft", match, USUAL)
 
@@ -109,7 +109,7 @@ def test_a_rule_is_named_by_place_words_or_line(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "rule"), [("handle 9", 3), ("500-600", 3), ("forward:3", 3), ("more 2", 2)])
 def test_a_rule_of_nft_is_named_by_handle_comment_or_chain(
-    name: str, rule: int, branch: Callable[[str | None], Aimed]
+    name: str, rule: int, branch: Callable[[str | None], RuleTraffic]
 ) -> None:
     assert f"rule {rule} of table inet filter" in branch(name).rule
 
@@ -119,7 +119,7 @@ def test_a_comment_counts_before_words_of_other_rules() -> None:
 
 
 def test_what_earlier_rules_and_other_base_chains_drop_is_left_out(
-    branch: Callable[[str | None], Aimed],
+    branch: Callable[[str | None], RuleTraffic],
 ) -> None:
     """Half of the sources are blocked, and the second table drops one of the two ports."""
     found = branch("handle 9")
@@ -130,7 +130,7 @@ def test_what_earlier_rules_and_other_base_chains_drop_is_left_out(
 
 
 def test_protocol_and_ip_version_follow_the_rule_where_it_takes_no_other(
-    branch: Callable[[str | None], Aimed],
+    branch: Callable[[str | None], RuleTraffic],
 ) -> None:
     found = branch("more 1")
     assert (found.l4, found.ip) == ("tcp", 6)
@@ -185,7 +185,7 @@ def test_a_rule_that_may_or_may_not_match_is_told() -> None:
     assert "whether it also matches FORWARD rule 1 is not known" in found.doubt
 
 
-def test_flows_keep_to_the_rule_and_are_all_different(branch: Callable[[str | None], Aimed]) -> None:
+def test_flows_keep_to_the_rule_and_are_all_different(branch: Callable[[str | None], RuleTraffic]) -> None:
     endpoints = branch("handle 9").endpoints
     assert endpoints is not None
     for order in ("advance", "random"):
@@ -261,7 +261,7 @@ def forward(*lines: str, table: str = "inet filter", policy: str = "drop") -> st
     return "\n".join([f"table {table} {{", "chain forward {", base, *lines, "}", "}", ""])
 
 
-def target(path: list[Ruleset], match: str | None = None, flows: Flows = USUAL) -> Aimed:
+def target(path: list[Ruleset], match: str | None = None, flows: Flows = USUAL) -> RuleTraffic:
     return aimed(path, "my.rules", match, flows)
 
 

@@ -15,7 +15,7 @@ from weirlab.rules.matching import Interface, Match, both, is_exact, named
 from weirlab.rules.probing.boundaries import Probes, names_of
 from weirlab.rules.probing.covering import Cover
 from weirlab.rules.probing.probe import Probe
-from weirlab.rules.probing.trace import Reading, Step
+from weirlab.rules.probing.trace import ChainReading, TraceStep
 
 
 def probe(family: int = 4, **fields: Any) -> Probe:
@@ -137,8 +137,8 @@ WEB = rules(
 )
 
 
-def step(chain: str, number: int, verdict: str) -> Step:
-    return Step("ip filter", chain, number, verdict)
+def step(chain: str, number: int, verdict: str) -> TraceStep:
+    return TraceStep("ip filter", chain, number, verdict)
 
 
 @pytest.mark.parametrize(
@@ -167,12 +167,12 @@ def step(chain: str, number: int, verdict: str) -> Step:
     ],
 )
 def test_what_the_kernel_does_is_compared_with_what_was_read(
-    some: Probe, steps: list[Step], wrong: str
+    some: Probe, steps: list[TraceStep], wrong: str
 ) -> None:
     known = {
         ("ip filter", name, line[0].number) for name, chain in WEB.chains.items() for line in chain.lines
     }
-    found = Reading(WEB, known).contradiction(some, "NEW", steps)
+    found = ChainReading(WEB, known).contradiction(some, "NEW", steps)
     assert wrong in found
     assert bool(wrong) == bool(found)
 

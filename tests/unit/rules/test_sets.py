@@ -7,7 +7,7 @@ import ipaddress
 import pytest
 
 from weirlab.base.errors import InputError
-from weirlab.lab.dut.aiming import Aimed, aimed
+from weirlab.lab.dut.aiming import RuleTraffic, aimed
 from weirlab.rules import iptables_path, matching
 from weirlab.rules.iptables import parse_sets, with_sets
 from weirlab.traffic.spec import Flows
@@ -40,7 +40,7 @@ create empty hash:ip family inet
 """
 
 
-def case_of(rule: str, match: str | None = "1") -> Aimed:
+def case_of(rule: str, match: str | None = "1") -> RuleTraffic:
     """Traffic for the first of two rules, of which the second accepts everything."""
     text = f"*filter\n:FORWARD DROP [0:0]\n-A FORWARD {rule}\n-A FORWARD -j ACCEPT\nCOMMIT\n"
     return aimed(with_sets(iptables_path(text), parse_sets(SETS)), "my.save", match, Flows())

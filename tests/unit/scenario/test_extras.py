@@ -67,10 +67,10 @@ def test_mistakes_are_told_with_their_place(text: str, told: str) -> None:
 
 
 def test_the_full_profiles_scenario_says_what_the_command_does() -> None:
-    from weirlab.scenario import Profile, full
+    from weirlab.scenario import ProfileSection, full
 
     scenario = load(ready.paths()["full-profile"])
-    assert scenario.profile == Profile(**{**full("iptables"), "positions": Profile().positions})
+    assert scenario.profile == ProfileSection(**{**full("iptables"), "positions": ProfileSection().positions})
 
 
 def test_with_cross_traffic_throughout_held_out_trials_have_it_too() -> None:

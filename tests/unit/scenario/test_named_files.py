@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from weirlab.base.errors import InputError, WeirError
 from weirlab.base.files import HOST_FILES, NO_FILES, Inputs
 from weirlab.emulation.reading import READERS
-from weirlab.jobs.progress import Quiet
+from weirlab.jobs.progress import SilentProgress
 from weirlab.lab.dut import WITH_VARIETIES, drivers, files_of, make
 from weirlab.numbering import plan as plans
 from weirlab.numbering.plan import ready
@@ -26,7 +26,7 @@ from weirlab.scenario.document import Document
 from weirlab.scenario.model import Root
 from weirlab.store import Store
 from weirlab.studies import runner, scenarios
-from weirlab.web.scenarios.asking import Asked, understood
+from weirlab.web.scenarios.asking import ScenarioRequest, understood
 
 SECRET: Final = "root:$6$c0ffee:19000:0:99999:7:::\nWEIR_WEB_TOKEN=deadbeefdeadbeef\n"
 FRAGMENTS: Final = ("root:", "c0ffee", "19000", "WEIR_WEB_TOKEN", "deadbeef")
@@ -178,10 +178,10 @@ def test_without_the_right_no_study_opens_a_file_whatever_was_checked_before(
     asked = scenarios.check(naming({**INPUTS[key], **in_namespaces(INPUTS[key])}, secret))
     refused = Inputs("nothing is opened here")
     with refusing(refused.refusal):
-        runner.run_scenario(store, asked, Quiet(), inputs=refused)
+        runner.run_scenario(store, asked, SilentProgress(), inputs=refused)
     monkeypatch.setattr(runner, "refuse_files", lambda asked, inputs: None)
     with refusing(refused.refusal):
-        runner.run_scenario(store, asked, Quiet(), inputs=refused)
+        runner.run_scenario(store, asked, SilentProgress(), inputs=refused)
     assert watch.opened() == 0
     assert not [*store.runs()]
 
@@ -193,7 +193,7 @@ def test_with_the_right_what_is_wrong_with_a_file_is_told_without_its_content(
 ) -> None:
     asked = scenarios.check(naming({**INPUTS[key], **in_namespaces(INPUTS[key])}, secret))
     with refusing(str(secret)) if "trace" not in str(INPUTS[key]) else refusing("line 1"):
-        runner.run_scenario(store, asked, Quiet(), inputs=HOST_FILES)
+        runner.run_scenario(store, asked, SilentProgress(), inputs=HOST_FILES)
     assert watch.opened()
 
 
@@ -287,7 +287,7 @@ def test_the_page_refuses_every_such_key(key: str, secret: Path, watch: Watch) -
     text = json.dumps(naming({**INPUTS, **OUTPUTS}[key], secret).value)
     place = key.partition(" ")[0]
     with refusing(f"{place}: a scenario from the page may name no file of this host"):
-        understood(Asked(text=text, name="mine.yaml"))
+        understood(ScenarioRequest(text=text, name="mine.yaml"))
     assert watch.opened() == 0
 
 
@@ -295,7 +295,7 @@ def test_the_page_refuses_every_such_key(key: str, secret: Path, watch: Watch) -
 def test_the_page_does_not_tell_whether_a_file_exists(path: str) -> None:
     text = f"name: n\ndut: {{name: 'link:trace={path}'}}\nprofile: {{}}\n"
     with pytest.raises(InputError) as caught:
-        understood(Asked(text=text, name="mine.yaml"))
+        understood(ScenarioRequest(text=text, name="mine.yaml"))
     assert str(caught.value).startswith("mine.yaml:2:13: dut.name: a scenario from the page may name no file")
 
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from weirlab.base.errors import StoreError
 from weirlab.records import RuleSetup, TrialSpec
 from weirlab.store.codec import spec_from_json, spec_to_json
-from weirlab.traffic.sizes import SIMPLE_IMIX, Constant, Poisson, Weighted
-from weirlab.traffic.spec import Flows, Rate, Step, Traffic
+from weirlab.traffic.sizes import SIMPLE_IMIX, Constant, PoissonSizes, WeightedSizes
+from weirlab.traffic.spec import Flows, LoadStep, Rate, Traffic
 
 positive = st.floats(min_value=1e-3, max_value=1e12)
 rates = st.one_of(
@@ -21,8 +21,8 @@ rates = st.one_of(
 frame = st.integers(64, 2048)
 mixes = st.one_of(
     st.builds(Constant, frame),
-    st.builds(Weighted, st.lists(st.tuples(frame, positive), min_size=1).map(tuple), st.text()),
-    st.builds(Poisson, frame, frame, positive),
+    st.builds(WeightedSizes, st.lists(st.tuples(frame, positive), min_size=1).map(tuple), st.text()),
+    st.builds(PoissonSizes, frame, frame, positive),
 )
 flows = st.builds(
     Flows,
@@ -38,9 +38,9 @@ traffics = st.builds(
     mixes,
     flows,
     st.sampled_from(["constant", "poisson"]),
-    st.lists(st.builds(Step, positive, st.none() | rates, st.none() | st.integers(1, 10**6)), max_size=4).map(
-        tuple
-    ),
+    st.lists(
+        st.builds(LoadStep, positive, st.none() | rates, st.none() | st.integers(1, 10**6)), max_size=4
+    ).map(tuple),
     positive,
     positive,
     st.integers(0, 2**32),
@@ -73,7 +73,7 @@ def test_the_form_is_what_people_expect_to_read() -> None:
 
 
 def test_specs_of_before_places_cross_traffic_and_position_steps_are_read() -> None:
-    traffic = Traffic(Rate(1000.0), steps=(Step(1.0, Rate(2000.0)),))
+    traffic = Traffic(Rate(1000.0), steps=(LoadStep(1.0, Rate(2000.0)),))
     value = spec_to_json(TrialSpec(traffic, RuleSetup(7, stateful=True), "old"))
     del value["cross_traffic"], value["traffic"]["bin_ns"], value["traffic"]["steps"][0]["position"]
     assert spec_from_json(value) == TrialSpec(traffic, RuleSetup(7, stateful=True), "old")

@@ -17,14 +17,14 @@ from weirlab.calls.capacity.trials.columns import CapacityRow, InsideRow
 from weirlab.calls.failover.switches.rows import SwitchRow
 from weirlab.calls.ipsec.endpoints import rows as endpoints
 from weirlab.links.monitor.trials.rows import MonitorRow
-from weirlab.numbering.load.rows import LIMITS, TRIALS, WORK, LimitRow, TrialRow, WorkRow
-from weirlab.numbering.proof.rows import CALLS, LOGS, MESSAGES, CallRow, LogRow, MessageRow
+from weirlab.numbering.load.rows import LIMITS, TRIALS, WORK, LoadLimitRow, LoadTrialRow, WorkRow
+from weirlab.numbering.proof.rows import CALLS, LOGS, MESSAGES, LogRow, MessageRow, ProofCallRow
 from weirlab.numbering.through.rows import DEVICE, DeviceRow
 from weirlab.records import PacketLog
 from weirlab.store import rows
 from weirlab.store.frames import schema_of
 from weirlab.trace.schema import FILES
-from weirlab.transfers.parallel.rows import AttemptRow, PathRow, SeriesRow
+from weirlab.transfers.parallel.rows import ParallelAttemptRow, PathRow, ThroughputRow
 from weirlab.transfers.tcp.study.columns import (
     AgreementRow,
     CaptureRow,
@@ -78,24 +78,24 @@ def test_tables_hold_the_columns_that_are_described(documented: Mapping[str, typ
         "inside": list(schema_of(InsideRow)),
         "switches": list(schema_of(SwitchRow)),
         "monitor": list(schema_of(MonitorRow)),
-        "parallel": list(schema_of(AttemptRow)),
+        "parallel": list(schema_of(ParallelAttemptRow)),
         "parallel_paths": list(schema_of(PathRow)),
-        "parallel_series": list(schema_of(SeriesRow)),
+        "parallel_series": list(schema_of(ThroughputRow)),
         **{
             name: list(schema_of(row))
             for name, row in {
-                endpoints.ATTEMPTS: endpoints.AttemptRow,
+                endpoints.ATTEMPTS: endpoints.EndpointAttemptRow,
                 endpoints.DISTRIBUTIONS: endpoints.DistributionRow,
-                endpoints.LIMITS: endpoints.LimitRow,
+                endpoints.LIMITS: endpoints.EndpointLimitRow,
             }.items()
         },
-        CALLS: list(schema_of(CallRow)),
+        CALLS: list(schema_of(ProofCallRow)),
         MESSAGES: list(schema_of(MessageRow)),
         LOGS: list(schema_of(LogRow)),
         DEVICE: list(schema_of(DeviceRow)),
-        TRIALS: list(schema_of(TrialRow)),
+        TRIALS: list(schema_of(LoadTrialRow)),
         WORK: list(schema_of(WorkRow)),
-        LIMITS: list(schema_of(LimitRow)),
+        LIMITS: list(schema_of(LoadLimitRow)),
         "transfers": list(schema_of(TransferRow)),
         "directions": list(schema_of(DirectionRow)),
         "connections": list(schema_of(ConnectionRow)),

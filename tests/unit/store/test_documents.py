@@ -17,88 +17,95 @@ import pytest
 
 from weirlab.base.documents import SPARSE, Array, Measured, Unlimited, plain, typed
 from weirlab.base.errors import InputError
-from weirlab.calls.capacity.trials.losses import Loss as CallLoss
-from weirlab.calls.capacity.trials.search import CallGoal, Carried
+from weirlab.calls.capacity.trials.losses import CallLoss as CallLoss
+from weirlab.calls.capacity.trials.search import CallCapacity, CallGoal
 from weirlab.calls.failover.bed import Conntrackd, Keepalived, Ucarp
-from weirlab.calls.failover.switches.compare import Group as Switches
+from weirlab.calls.failover.switches.compare import SwitchGroup as Switches
 from weirlab.calls.failover.switches.load import CommonLoad
-from weirlab.calls.failover.switches.pair import Pair
-from weirlab.devices.search.rfc2544.bursts import Bursts
-from weirlab.devices.search.rfc2544.latency import Latency
+from weirlab.calls.failover.switches.pair import PairSpec
+from weirlab.devices.search.rfc2544.bursts import BackToBackResult
+from weirlab.devices.search.rfc2544.latency import LatencyResult
 from weirlab.devices.search.rfc2544.loss import LossCurve, LossPoint
-from weirlab.devices.search.rfc2544.suite import Result, Suite
-from weirlab.links.monitor.trials.compare import Cost, Group, StallEffect
-from weirlab.links.monitor.trials.search import Found as Recorded
-from weirlab.measure.adaptive.design import Adaptive
+from weirlab.devices.search.rfc2544.suite import Result, Rfc2544Suite
+from weirlab.links.monitor.trials.compare import Cost, MonitorGroup, StallEffect
+from weirlab.links.monitor.trials.search import MonitorLimit as Recorded
+from weirlab.measure.adaptive.design import AdaptivePlan
 from weirlab.measure.calibrate import Calibration, CalibrationPoint
 from weirlab.measure.plan.grid import Extras, quick
-from weirlab.measure.scouting import Scouted, Scouting
-from weirlab.measure.search import Found, Goal, Point, Setting
+from weirlab.measure.scouting import ScoutPoint, ScoutResult
+from weirlab.measure.search import GoalResult, Point, SearchGoal, Setting
 from weirlab.measure.spread import Spread
-from weirlab.model.base import DELAYS, Profiled
-from weirlab.model.intervals.calibration import Calibration as Intervals
-from weirlab.model.intervals.calibration import Limits, Seen
+from weirlab.model.base import DELAYS, ProfileRange
+from weirlab.model.intervals.calibration import DelayRange, ScoreLimits
+from weirlab.model.intervals.calibration import IntervalCalibration as Intervals
 from weirlab.model.io import from_document
-from weirlab.model.piecewise import QUANTITIES, Above, Below, Exponential, Loss, Piecewise
-from weirlab.model.queueing import Queueing
+from weirlab.model.piecewise import (
+    QUANTITIES,
+    OverloadDelay,
+    OverloadLoss,
+    PiecewiseModel,
+    ThresholdCurve,
+    UnderloadDelay,
+)
+from weirlab.model.queueing import QueueingModel
 from weirlab.model.queueing.delay import DelayCurve
-from weirlab.model.queueing.disturbance import Disturbance
+from weirlab.model.queueing.disturbance import DisturbanceLaw
 from weirlab.model.queueing.jitter import JitterCurve
-from weirlab.model.queueing.kriging import Field, Kriging
-from weirlab.model.queueing.leftover import Leftover
+from weirlab.model.queueing.kriging import Kriging, ResidualField
+from weirlab.model.queueing.leftover import ResidualModel
 from weirlab.model.queueing.service import ServiceTime
 from weirlab.model.score import ErrorRow, Statistics
 from weirlab.model.spike import Spike
 from weirlab.records import RuleSetup, TrialSpec
 from weirlab.traffic.calls.spec import parse_calls
-from weirlab.traffic.sizes import SIMPLE_IMIX, Constant, Poisson
-from weirlab.traffic.spec import Flows, Rate, Step, Traffic
+from weirlab.traffic.sizes import SIMPLE_IMIX, Constant, PoissonSizes
+from weirlab.traffic.spec import Flows, LoadStep, Rate, Traffic
 
 nan: Final = math.nan
 STORED: Final[dict[str, Any]] = json.loads((Path(__file__).parent / "documents.json").read_text())
 
 PLACES = ((1, 0.25), (99, 0.75))
 GRID = quick(
-    sizes=(SIMPLE_IMIX, Constant(64), Poisson(64, 200, 120.5)),
+    sizes=(SIMPLE_IMIX, Constant(64), PoissonSizes(64, 200, 120.5)),
     flows=Flows(5, "tcp", 6, "random", 7),
     extras=Extras(7, True, True, (PLACES,), ("poisson",), (0.5, 1.5), (1, 1000)),
 )
 SETTING = Setting(SIMPLE_IMIX, RuleSetup(400, stateful=True))
-FOUND = Found(Goal(), 7e5, 6.9e5, None, 0.0, at_least=True)
-POINT = Point(SETTING, 1.5e6, (FOUND, replace(FOUND, goal=Goal("PDR", 0.005))), 12, 3.5, "spoiled")
+FOUND = GoalResult(SearchGoal(), 7e5, 6.9e5, None, 0.0, at_least=True)
+POINT = Point(SETTING, 1.5e6, (FOUND, replace(FOUND, goal=SearchGoal("PDR", 0.005))), 12, 3.5, "spoiled")
 STATISTICS = Statistics(1.0, -0.5, nan, nan, 2.0, -3.0)
 RESIDUALS = Kriging(
     np.array([[1.0, 2.0], [3.0, 4.5]]),
     np.array([1.0, 0.5]),
-    {"service": Field(np.array([0.1, nan]), np.array([0.01, 0.02]), np.array([0.0, 0.5]), 0.2)},
+    {"service": ResidualField(np.array([0.1, nan]), np.array([0.01, 0.02]), np.array([0.0, 0.5]), 0.2)},
 )
-PROFILED = Profiled(1e3, 1e6, 64.0, 1518.0, 0.0, 1000.0, 1.4, 0.0, 1.0)
+PROFILED = ProfileRange(1e3, 1e6, 64.0, 1518.0, 0.0, 1000.0, 1.4, 0.0, 1.0)
 INTERVALS = Intervals(
     {
-        "loss_ratio": Limits(
+        "loss_ratio": ScoreLimits(
             {50: (-0.1, 0.0, -0.2), 90: (-1.0, -2.0, -3.0)}, {50: (0.1,) * 3}, (4, 5, 6), False
         )
     },
-    {"jitter_ns": Seen(10.0, 1e6, 0.0)},
+    {"jitter_ns": DelayRange(10.0, 1e6, 0.0)},
 )
-QUEUEING = Queueing(
+QUEUEING = QueueingModel(
     service=ServiceTime(500.0, 1.5, stderr={"fixed_ns": 2.0}, deviation=RESIDUALS, settings=3),
     queue_packets=256.5,
     queue_stderr=nan,
     delays={name: DelayCurve(None if "mean" in name else 0.5, 1e4) for name in DELAYS},
-    host=Disturbance(0.1, 2e5, 1.5, {"share": 0.01}),
+    host=DisturbanceLaw(0.1, 2e5, 1.5, {"share": 0.01}),
     jitter=JitterCurve(nan, nan, nan, nan, nan, nan),
-    leftover=Leftover(700.0, Kriging.none(4, ("loss_ratio",)), RESIDUALS),
+    leftover=ResidualModel(700.0, Kriging.none(4, ("loss_ratio",)), RESIDUALS),
     profiled=PROFILED,
 )
-PIECEWISE = Piecewise(
+PIECEWISE = PiecewiseModel(
     unit_position=1000.0,
-    g=Exponential(1.0, 2.0, 3.0),
-    loss=Loss(1.0, 2.0, 3.0, 4.0),
+    g=ThresholdCurve(1.0, 2.0, 3.0),
+    loss=OverloadLoss(1.0, 2.0, 3.0, 4.0),
     highest=((0.0, 1e6), (400.0, 5e5)),
-    small=dict.fromkeys(QUANTITIES, Below(1.0, 2.0, 3.0, 4.0)),
-    large=dict.fromkeys(QUANTITIES, Below(1.0, nan, 3.0, 4.0)),
-    above=dict.fromkeys(QUANTITIES, Above(1.0, 2.0, 3.0)),
+    small=dict.fromkeys(QUANTITIES, UnderloadDelay(1.0, 2.0, 3.0, 4.0)),
+    large=dict.fromkeys(QUANTITIES, UnderloadDelay(1.0, nan, 3.0, 4.0)),
+    above=dict.fromkeys(QUANTITIES, OverloadDelay(1.0, 2.0, 3.0)),
     profiled=PROFILED,
     calibration=INTERVALS,
     spike=Spike(0.05, 4e6, 0.001, 3),
@@ -112,10 +119,10 @@ VALUES: Final[dict[str, Any]] = {
     "spec": TrialSpec(
         Traffic(
             Rate(40.0, "percent", 1e10),
-            Poisson(64, 200, 120.5),
+            PoissonSizes(64, 200, 120.5),
             Flows(5, "tcp", 6, "random", 7),
             "poisson",
-            (Step(0.5, Rate(2e5)), Step(1.0, position=7)),
+            (LoadStep(0.5, Rate(2e5)), LoadStep(1.0, position=7)),
             bin_ns=1_000_000,
         ),
         RuleSetup.mixed(PLACES, stateful=True),
@@ -127,32 +134,32 @@ VALUES: Final[dict[str, Any]] = {
         RuleSetup(400, both_ways=True),
     ),
     "profile": GRID,
-    "adaptive": Adaptive(replace(GRID, extras=Extras()), 700, 0.1),
-    "scouting": Scouting(
-        (Scouted(0, Constant(64), 1e6, 2e6), Scouted(400, SIMPLE_IMIX, 1e5, 2e6)), set_rules_s=0.25
+    "adaptive": AdaptivePlan(replace(GRID, extras=Extras()), 700, 0.1),
+    "scouting": ScoutResult(
+        (ScoutPoint(0, Constant(64), 1e6, 2e6), ScoutPoint(400, SIMPLE_IMIX, 1e5, 2e6)), set_rules_s=0.25
     ),
     "calibration": Calibration("id", "2026-01-01", "host", "6.1", "netns", "xdp", POINTS),
     "point": POINT,
-    "suite": Suite(),
+    "suite": Rfc2544Suite(),
     "rfc2544": Result(
         SETTING,
         1.5e6,
         POINT,
-        Latency(SETTING, 5e5, False, 2, 1e4, 9e3, 1.1e4, nan, 2e4, 0.0),
+        LatencyResult(SETTING, 5e5, False, 2, 1e4, 9e3, 1.1e4, nan, 2e4, 0.0),
         LossCurve(SETTING, 1.5e6, (LossPoint(1.0, 1.5e6, 1000, 900), LossPoint(0.9, 1.35e6, 900, 900))),
-        Bursts(SETTING, 1e6, 7e5, (100,), True),
+        BackToBackResult(SETTING, 1e6, 7e5, (100,), True),
         ("trial 7: spoiled",),
     ),
-    "carried": Carried(CallGoal("quality", 0.05, 3.6), 400, 50, None, at_least=True, pps=5e3),
+    "carried": CallCapacity(CallGoal("quality", 0.05, 3.6), 400, 50, None, at_least=True, pps=5e3),
     "losses of calls": CallLoss(400, 50, 3, 1000, 0, None, None),
     "load": CommonLoad(110, 90, 9e3, limited_by="ucarp 1 s", why="3 packets lost", carried=100),
-    "pair": Pair(Keepalived(advert_s=0.1), nat=True),
-    "another pair": Pair(Ucarp(), Conntrackd(mode="off"), name="slow"),
+    "pair": PairSpec(Keepalived(advert_s=0.1), nat=True),
+    "another pair": PairSpec(Ucarp(), Conntrackd(mode="off"), name="slow"),
     "switches": Switches(
         "keepalived 0.1 s", "keepalived", 0.1, "direct", False, "hard", True, 2, 1, (0.26, 0.36),
         {name: Spread(3e8, 2e8, 4e8) for name in ("resumed_ns", "lost", "streams", "alive")},
     ),
-    "monitored": Group(
+    "monitored": MonitorGroup(
         "tap-ring", 10, 60, "max", 3, 0, 1e6, 9e5, None, 1.6e4, 0.1, nan, 0.0, (nan, 0.2), 0.9, {"ring": 0.1}
     ),
     "cost": Cost("tap-ring", 10, 3, 9e5, 1e6, 0.9, 1.0, 0.0, True),
@@ -190,7 +197,7 @@ def test_models_of_before_are_read() -> None:
     file = {"format": "weir-model", "version": 2, "devices": [{"name": "any", "models": models}]}
     (device,) = from_document(file, "the test")
     assert plain(device.models) == models
-    assert isinstance(device.models["queueing"], Queueing)
+    assert isinstance(device.models["queueing"], QueueingModel)
     assert device.models["queueing"].leftover.below.points.shape == (0, 4)
 
 

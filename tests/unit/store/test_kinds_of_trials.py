@@ -12,13 +12,13 @@ from weirlab.records import RuleSetup
 from weirlab.store import Run, Store
 from weirlab.store.rows import rate_text
 from weirlab.testing.results import make_record, make_spec
-from weirlab.traffic.spec import Rate, Step, Traffic
+from weirlab.traffic.spec import LoadStep, Rate, Traffic
 
 PLAIN = make_spec(position=50)
 MIXED = replace(PLAIN, rules=RuleSetup.mixed(((1, 0.5), (99, 0.5))))
 STATEFUL = make_spec(position=50, stateful=True)
 MANAGED = replace(PLAIN, cross_traffic=True)
-STEPPED = replace(MIXED, traffic=replace(PLAIN.traffic, steps=(Step(0.5, None, 99),)))
+STEPPED = replace(MIXED, traffic=replace(PLAIN.traffic, steps=(LoadStep(0.5, None, 99),)))
 
 
 @pytest.fixture
@@ -73,6 +73,6 @@ def test_runs_of_before_these_columns_are_read(tmp_path: Path, compacted: bool) 
 
 
 def test_a_position_step_is_told_beside_the_load() -> None:
-    steps = (Step(0.5, Rate(2000.0)), Step(1.0, None, 9), Step(1.5, Rate(500.0), 1))
+    steps = (LoadStep(0.5, Rate(2000.0)), LoadStep(1.0, None, 9), LoadStep(1.5, Rate(500.0), 1))
     told = rate_text(Traffic(Rate(1000.0), steps=steps))
     assert told == "1kpps, 2kpps from 0.5 s, position 9 from 1 s, 500pps at position 1 from 1.5 s"

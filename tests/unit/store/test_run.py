@@ -15,7 +15,7 @@ from weirlab.store import Run, Store, rows
 from weirlab.store.codec import spec_from_json
 from weirlab.testing import make_record, make_result, make_spec
 from weirlab.traffic.sizes import SIMPLE_IMIX
-from weirlab.traffic.spec import Rate, Step
+from weirlab.traffic.spec import LoadStep, Rate
 
 
 def run_of(tmp_path: Path, *records: TrialRecord) -> Run:
@@ -97,14 +97,14 @@ def test_as_fast_as_possible_has_an_infinite_offered_load(tmp_path: Path) -> Non
 
 def test_load_steps_stand_in_the_rate(tmp_path: Path) -> None:
     spec = make_spec(1000)
-    spec = replace(spec, traffic=replace(spec.traffic, steps=(Step(0.5, Rate(2000)),)))
+    spec = replace(spec, traffic=replace(spec.traffic, steps=(LoadStep(0.5, Rate(2000)),)))
     run = run_of(tmp_path, make_record(make_result(1500), spec))
     assert run.trials()["rate_text"].to_list() == ["1kpps, 2kpps from 0.5 s"]
 
 
 def test_observations_are_what_a_model_may_believe(tmp_path: Path) -> None:
     steady = make_spec(1000, position=50)
-    stepped = replace(steady, traffic=replace(steady.traffic, steps=(Step(0.5, Rate(2000)),)))
+    stepped = replace(steady, traffic=replace(steady.traffic, steps=(LoadStep(0.5, Rate(2000)),)))
     run = run_of(
         tmp_path,
         make_record(make_result(1000, delay_mean_ns=9000), steady),

@@ -7,21 +7,21 @@ import numpy as np
 import pytest
 
 from weirlab.lab.sim import SimLab
-from weirlab.measure import Entry, run_trial
+from weirlab.measure import TrialEntry, run_trial
 from weirlab.records import RuleSetup, TrialRecord, TrialSpec
 from weirlab.store import Store
 from weirlab.store.codec import spec_from_json, spec_to_json
 from weirlab.store.steps import StepSeries, step_series
-from weirlab.traffic.spec import Rate, Step, Traffic
+from weirlab.traffic.spec import LoadStep, Rate, Traffic
 
 STEADY = Traffic(Rate(2e5), warmup_s=0.01, duration_s=0.0255)
-STEPPED = replace(STEADY, steps=(Step(0.01, Rate(4e5)),))
+STEPPED = replace(STEADY, steps=(LoadStep(0.01, Rate(4e5)),))
 
 
 def records(*traffics: Traffic) -> list[TrialRecord]:
     with SimLab() as bed:
         return [
-            run_trial(bed, TrialSpec(traffic, RuleSetup(100), f"trial {i}"), Entry("run", index=i))[-1]
+            run_trial(bed, TrialSpec(traffic, RuleSetup(100), f"trial {i}"), TrialEntry("run", index=i))[-1]
             for i, traffic in enumerate(traffics)
         ]
 
@@ -66,7 +66,7 @@ def test_bins_end_where_the_trial_does(store: Store) -> None:
 
 
 def test_different_steps_stay_apart_and_steady_trials_are_left_out(store: Store) -> None:
-    other = replace(STEPPED, steps=(Step(0.01, Rate(5e5)),))
+    other = replace(STEPPED, steps=(LoadStep(0.01, Rate(5e5)),))
     found = read(store, records(STEADY, STEPPED, other))
     assert [series.spec.traffic.steps for series in found] == [STEPPED.steps, other.steps]
 

@@ -18,7 +18,7 @@ from weirlab.trace.facts import (
     EspFlow,
     Side,
     Stream,
-    Summary,
+    TimeSummary,
 )
 from weirlab.trace.schema import FILES
 
@@ -28,7 +28,7 @@ START_NS = 1_769_860_800_000_000_000
 MSS = 1448
 
 
-def summary(count: int = 0, mean_ns: float = 0.0, max_ns: int = 0) -> Summary:
+def summary(count: int = 0, mean_ns: float = 0.0, max_ns: int = 0) -> TimeSummary:
     if count == 0:
         return {"count": 0, "min_ns": None, "max_ns": None, "mean_ns": None, "sd_ns": None}
     return {"count": count, "min_ns": int(mean_ns / 2), "max_ns": max_ns, "mean_ns": mean_ns, "sd_ns": 1e6}

@@ -6,14 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from weirlab.testing.capture import write_pcap
-from weirlab.testing.tcp import Side, Talk
+from weirlab.testing.tcp import TcpConversation, TcpSide
 
-RECEIVER = Side("198.51.100.1", 80)
+RECEIVER = TcpSide("198.51.100.1", 80)
 
 
 def window_limited(path: Path, place: float) -> Path:
     """Five segments of 1448 B fill a window of 8 kB in each of 30 round trips; ``place`` 0: at the sender."""
-    talk = Talk(b=replace(RECEIVER, window_bytes=8_192))
+    talk = TcpConversation(b=replace(RECEIVER, window_bytes=8_192))
     talk.handshake(rtt_ms=20, place=place)
     for _ in range(30):
         for _ in range(5):
@@ -26,7 +26,7 @@ def window_limited(path: Path, place: float) -> Path:
 
 def five(path: Path) -> Path:
     """A transfer of five segments, of which the first is lost and sent again after three duplicate ACKs."""
-    talk = Talk()
+    talk = TcpConversation()
     talk.handshake(rtt_ms=10)
     first = talk.a.send(1000, "lost")
     for _ in range(4):
@@ -43,7 +43,7 @@ def five(path: Path) -> Path:
 
 def sixty(path: Path) -> Path:
     """A transfer in which 60 segments are lost and sent again after duplicate ACKs."""
-    talk = Talk()
+    talk = TcpConversation()
     talk.handshake(rtt_ms=10)
     for _ in range(60):
         lost = talk.a.send(1000, "lost")

@@ -12,14 +12,14 @@ from typer.testing import CliRunner
 from weirlab import trace
 from weirlab.base.errors import InputError
 from weirlab.cli.program.app import app
-from weirlab.testing import Talk, write_pcap
+from weirlab.testing import TcpConversation, write_pcap
 from weirlab.trace import cutting, times
 
 
 @pytest.fixture
 def capture(tmp_path: Path) -> Path:
     """A handshake, then ten segments 10 ms apart, each acknowledged."""
-    talk = Talk()
+    talk = TcpConversation()
     talk.handshake()
     for _ in range(10):
         talk.wait(10)

@@ -29,7 +29,7 @@ def test_facts_have_the_documented_names(file: Path) -> None:
         (facts.File, found["capture"]["files"][0]),
         (facts.Connection, one),
         (facts.Side, one["a"]),
-        (facts.Summary, one["a"]["rtt"]),
+        (facts.TimeSummary, one["a"]["rtt"]),
         (facts.Retransmissions, one["a"]["retransmissions"]),
         (facts.SynOptions, one["a"]["options"]),
     ):

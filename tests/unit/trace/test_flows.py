@@ -4,7 +4,7 @@ import pytest
 
 from weirlab.base.errors import InputError
 from weirlab.trace import flows
-from weirlab.trace.flows import End, Flow
+from weirlab.trace.flows import Flow, FlowEnd
 
 from . import made
 
@@ -12,11 +12,11 @@ from . import made
 @pytest.mark.parametrize(
     ("text", "flow"),
     [
-        ("10.0.0.1:40000-192.0.2.1:443", Flow(End("10.0.0.1", 40000), End("192.0.2.1", 443))),
-        ("10.0.0.1", Flow(End("10.0.0.1"))),
-        (":443", Flow(End("", 443))),
-        ("[2001:db8::1]:443-2001:DB8::2", Flow(End("2001:db8::1", 443), End("2001:db8::2"))),
-        ("[2001:db8::1]", Flow(End("2001:db8::1"))),
+        ("10.0.0.1:40000-192.0.2.1:443", Flow(FlowEnd("10.0.0.1", 40000), FlowEnd("192.0.2.1", 443))),
+        ("10.0.0.1", Flow(FlowEnd("10.0.0.1"))),
+        (":443", Flow(FlowEnd("", 443))),
+        ("[2001:db8::1]:443-2001:DB8::2", Flow(FlowEnd("2001:db8::1", 443), FlowEnd("2001:db8::2"))),
+        ("[2001:db8::1]", Flow(FlowEnd("2001:db8::1"))),
     ],
 )
 def test_flows_are_read(text: str, flow: Flow) -> None:

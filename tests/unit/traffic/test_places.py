@@ -24,7 +24,7 @@ from weirlab.traffic.places import (
 from weirlab.traffic.plan import BIN_NS, NEXT_FLOW, STEP_BIN_NS
 from weirlab.traffic.schedule import compile_plan
 from weirlab.traffic.sizes import SIMPLE_IMIX
-from weirlab.traffic.spec import Flows, Rate, Step, Traffic, stretches
+from weirlab.traffic.spec import Flows, LoadStep, Rate, Traffic, stretches
 
 HALF: Places = ((1, 0.5), (99, 0.5))
 STEADY = Traffic(Rate(1e5), warmup_s=0.0, duration_s=1.0)
@@ -130,7 +130,7 @@ def test_sizes_gaps_and_flows_of_a_pattern_have_one_length() -> None:
 
 
 def test_a_position_step_goes_over_to_the_flows_of_the_other_place() -> None:
-    traffic = replace(STEADY, steps=(Step(0.4, None, 2000),))
+    traffic = replace(STEADY, steps=(LoadStep(0.4, None, 2000),))
     plan = compile_plan(traffic, ((1, 1.0), (2000, 0.0)))
     assert [end for end, _, _ in plan.phases] == [400_000_000, 1_000_000_000]
     before, after = (plan.flow[first : first + n] for _, first, n in plan.phases)
@@ -140,23 +140,25 @@ def test_a_position_step_goes_over_to_the_flows_of_the_other_place() -> None:
 
 
 def test_what_a_step_leaves_alone_stays_through_later_steps() -> None:
-    traffic = replace(STEADY, steps=(Step(0.2, None, 9), Step(0.4, Rate(2e5)), Step(0.6, Rate(1e5), 1)))
+    traffic = replace(
+        STEADY, steps=(LoadStep(0.2, None, 9), LoadStep(0.4, Rate(2e5)), LoadStep(0.6, Rate(1e5), 1))
+    )
     assert stretches(traffic) == [(Rate(1e5), None), (Rate(1e5), 9), (Rate(2e5), 9), (Rate(1e5), 1)]
 
 
 def test_a_position_step_works_at_full_speed() -> None:
-    traffic = replace(STEADY, rate=Rate(0.0, "max"), steps=(Step(0.4, None, 2),))
+    traffic = replace(STEADY, rate=Rate(0.0, "max"), steps=(LoadStep(0.4, None, 2),))
     assert len(compile_plan(traffic, ((1, 1.0), (2, 0.0))).phases) == 2
 
 
 @pytest.mark.parametrize(
     ("step", "words"),
     [
-        (Step(0.4, None, 5), "no rule accepts there"),
-        (Step(0.4), "changes neither load nor matching position"),
+        (LoadStep(0.4, None, 5), "no rule accepts there"),
+        (LoadStep(0.4), "changes neither load nor matching position"),
     ],
 )
-def test_steps_that_make_no_sense_are_refused(step: Step, words: str) -> None:
+def test_steps_that_make_no_sense_are_refused(step: LoadStep, words: str) -> None:
     for places in ((), HALF):
         with pytest.raises(InputError, match=words):
             compile_plan(replace(STEADY, steps=(step,)), places)
@@ -164,7 +166,7 @@ def test_steps_that_make_no_sense_are_refused(step: Step, words: str) -> None:
 
 def test_bins_are_finer_where_something_happens_on_the_way() -> None:
     assert compile_plan(STEADY).bin_ns == BIN_NS
-    assert compile_plan(replace(STEADY, steps=(Step(0.5, Rate(2e5)),))).bin_ns == STEP_BIN_NS
+    assert compile_plan(replace(STEADY, steps=(LoadStep(0.5, Rate(2e5)),))).bin_ns == STEP_BIN_NS
     assert compile_plan(replace(STEADY, bin_ns=250_000)).bin_ns == 250_000
 
 

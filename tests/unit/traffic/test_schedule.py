@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weirlab.base.errors import InputError
-from weirlab.traffic.plan import NEXT_FLOW, Plan
+from weirlab.traffic.plan import NEXT_FLOW, DeparturePlan
 from weirlab.traffic.schedule import PATTERN_ENTRIES, compile_plan
-from weirlab.traffic.sizes import SIMPLE_IMIX, Constant, Poisson
-from weirlab.traffic.spec import Flows, Rate, Step, Traffic
+from weirlab.traffic.sizes import SIMPLE_IMIX, Constant, PoissonSizes
+from weirlab.traffic.spec import Flows, LoadStep, Rate, Traffic
 
 
-def gaps_ns(plan: Plan, phase: int = 0) -> npt.NDArray[np.float64]:
+def gaps_ns(plan: DeparturePlan, phase: int = 0) -> npt.NDArray[np.float64]:
     _, first, n = plan.phases[phase]
     return (plan.gap_ns.astype(np.float64) + plan.gap_frac / 65536)[first : first + n]
 
@@ -68,7 +68,7 @@ def test_unpaced_load_has_no_nominal_rate() -> None:
 
 def test_each_step_is_a_phase_and_the_warmup_belongs_to_the_first_load() -> None:
     traffic = Traffic(
-        Rate(1e5), steps=(Step(0.5, Rate(2e5)), Step(1.5, Rate(4e5))), warmup_s=1.0, duration_s=2.0
+        Rate(1e5), steps=(LoadStep(0.5, Rate(2e5)), LoadStep(1.5, Rate(4e5))), warmup_s=1.0, duration_s=2.0
     )
     plan = compile_plan(traffic)
     assert plan.phases == [(1_500_000_000, 0, 1), (2_500_000_000, 1, 1), (3_000_000_000, 2, 1)]
@@ -77,19 +77,19 @@ def test_each_step_is_a_phase_and_the_warmup_belongs_to_the_first_load() -> None
 
 
 def test_a_step_at_the_start_of_recording_leaves_the_warmup_alone() -> None:
-    plan = compile_plan(Traffic(Rate(1e5), steps=(Step(0.0, Rate(2e5)),), warmup_s=0.5, duration_s=1.0))
+    plan = compile_plan(Traffic(Rate(1e5), steps=(LoadStep(0.0, Rate(2e5)),), warmup_s=0.5, duration_s=1.0))
     assert plan.phases == [(500_000_000, 0, 1), (1_500_000_000, 1, 1)]
     assert plan.nominal_pps == pytest.approx(2e5)
 
 
 def test_without_warmup_a_step_at_zero_replaces_the_first_load() -> None:
-    plan = compile_plan(Traffic(Rate(1e5), steps=(Step(0.0, Rate(2e5)),), warmup_s=0.0, duration_s=1.0))
+    plan = compile_plan(Traffic(Rate(1e5), steps=(LoadStep(0.0, Rate(2e5)),), warmup_s=0.0, duration_s=1.0))
     assert plan.phases == [(1_000_000_000, 0, 1)]
     assert plan.gap_ns.tolist() == [5_000]
 
 
 def test_the_seed_alone_decides_a_random_pattern() -> None:
-    traffic = Traffic(Rate(1e5), sizes=Poisson(64, 200, 132.0), arrivals="poisson")
+    traffic = Traffic(Rate(1e5), sizes=PoissonSizes(64, 200, 132.0), arrivals="poisson")
     first, again = compile_plan(traffic), compile_plan(traffic)
     other = compile_plan(replace(traffic, seed=2))
     assert (first.gap_ns == again.gap_ns).all()
@@ -115,10 +115,10 @@ def test_frames_too_small_for_the_probe_are_refused(flows: Flows, named: str) ->
         (Traffic(Rate(1e3), duration_s=0.0), "duration"),
         (Traffic(Rate(1e3), duration_s=math.nan), "duration"),
         (Traffic(Rate(1e3), warmup_s=-1.0), "warm-up"),
-        (Traffic(Rate(1e3), steps=(Step(2.0, Rate(1e4)),)), "step at 2 s"),
-        (Traffic(Rate(1e3), steps=(Step(1.0, Rate(1e4)), Step(0.5, Rate(1e4)))), "ascending order"),
-        (Traffic(Rate(0.0, "max"), steps=(Step(1.0, Rate(1e4)),)), "'max' cannot be paced"),
-        (Traffic(Rate(1e3), steps=(Step(1.0, Rate(-1.0)),)), "-1pps"),
+        (Traffic(Rate(1e3), steps=(LoadStep(2.0, Rate(1e4)),)), "step at 2 s"),
+        (Traffic(Rate(1e3), steps=(LoadStep(1.0, Rate(1e4)), LoadStep(0.5, Rate(1e4)))), "ascending order"),
+        (Traffic(Rate(0.0, "max"), steps=(LoadStep(1.0, Rate(1e4)),)), "'max' cannot be paced"),
+        (Traffic(Rate(1e3), steps=(LoadStep(1.0, Rate(-1.0)),)), "-1pps"),
     ],
 )
 def test_traffic_that_cannot_be_sent_is_refused(traffic: Traffic, named: str) -> None:

@@ -9,9 +9,9 @@ from weirlab.base.errors import InputError
 from weirlab.traffic.sizes import (
     SIMPLE_IMIX,
     Constant,
-    Poisson,
+    PoissonSizes,
     SizeMix,
-    Weighted,
+    WeightedSizes,
     describe,
     draw,
     mean_bytes,
@@ -23,11 +23,11 @@ SIZES = st.integers(64, 2048)
 MIXES = st.one_of(
     st.builds(Constant, SIZES),
     st.builds(
-        Weighted,
+        WeightedSizes,
         st.lists(st.tuples(SIZES, st.integers(1, 1000).map(float)), min_size=1, max_size=6).map(tuple),
     ),
     st.tuples(SIZES, SIZES, st.floats(0, 1)).map(
-        lambda t: Poisson(min(t[:2]), max(t[:2]), min(t[:2]) + float(f"{t[2]:.3f}") * abs(t[0] - t[1]))
+        lambda t: PoissonSizes(min(t[:2]), max(t[:2]), min(t[:2]) + float(f"{t[2]:.3f}") * abs(t[0] - t[1]))
     ),
 )
 
@@ -39,9 +39,9 @@ MIXES = st.one_of(
         (" 1518 B ", Constant(1518)),
         ("imix", SIMPLE_IMIX),
         ("IMIX", SIMPLE_IMIX),
-        ("64:1, 128:2.5", Weighted(((64, 1.0), (128, 2.5)))),
-        ("poisson:64-200", Poisson(64, 200, 132.0)),
-        ("poisson:64-200@120", Poisson(64, 200, 120.0)),
+        ("64:1, 128:2.5", WeightedSizes(((64, 1.0), (128, 2.5)))),
+        ("poisson:64-200", PoissonSizes(64, 200, 132.0)),
+        ("poisson:64-200@120", PoissonSizes(64, 200, 120.0)),
     ],
 )
 def test_accepted_forms_are_understood(text: str, mix: SizeMix) -> None:
@@ -69,7 +69,7 @@ def test_a_mix_needs_a_weight_above_zero(text: str) -> None:
 
 
 def test_negative_weights_and_empty_mixes_are_refused() -> None:
-    for mix in (Weighted(((64, -1.0), (128, 2.0))), Weighted(())):
+    for mix in (WeightedSizes(((64, -1.0), (128, 2.0))), WeightedSizes(())):
         with pytest.raises(InputError):
             validate(mix)
 
@@ -95,9 +95,9 @@ def test_drawn_sizes_lie_within_the_mix(mix: SizeMix, n: int, seed: int) -> None
     match mix:
         case Constant(frame_bytes):
             assert set(drawn.tolist()) == {frame_bytes}
-        case Weighted(parts):
+        case WeightedSizes(parts):
             assert set(drawn.tolist()) <= {size for size, _ in parts}
-        case Poisson(low, high, _):
+        case PoissonSizes(low, high, _):
             assert low <= drawn.min() <= drawn.max() <= high
 
 
@@ -119,8 +119,8 @@ def test_mean_of_simple_imix() -> None:
 
 
 def test_mean_of_poisson_counts_the_truncation() -> None:
-    assert mean_bytes(Poisson(64, 2000, 500.0)) == pytest.approx(500.0, abs=1e-6)
-    near_edge = Poisson(64, 2000, 66.0)
+    assert mean_bytes(PoissonSizes(64, 2000, 500.0)) == pytest.approx(500.0, abs=1e-6)
+    near_edge = PoissonSizes(64, 2000, 66.0)
     drawn = draw(near_edge, 200_000, np.random.default_rng(1))
     assert mean_bytes(near_edge) > 66.5
     assert mean_bytes(near_edge) == pytest.approx(drawn.mean(), rel=2e-3)

@@ -14,8 +14,8 @@ from anyio.from_thread import start_blocking_portal
 from fastapi.testclient import TestClient
 
 from weirlab.store import Store
-from weirlab.web.service import Service, service
-from weirlab.web.settings import Settings
+from weirlab.web.service import WebService, service
+from weirlab.web.settings import WebSettings
 
 from ..trace import slow
 
@@ -23,7 +23,7 @@ ORIGIN = "http://127.0.0.1:29180"
 DEADLINE_S = 60.0
 """How long something that is sure to happen may take on a busy machine."""
 
-Serve = Callable[..., tuple[TestClient, Service]]
+Serve = Callable[..., tuple[TestClient, WebService]]
 
 
 @pytest.fixture
@@ -36,8 +36,8 @@ def serve(store: Store) -> Iterator[Serve]:
     """Begins a service with these settings; all end with the test."""
     with ExitStack() as stack:
 
-        def begin(**changes: Any) -> tuple[TestClient, Service]:
-            made = stack.enter_context(service(replace(Settings(), **changes), store))
+        def begin(**changes: Any) -> tuple[TestClient, WebService]:
+            made = stack.enter_context(service(replace(WebSettings(), **changes), store))
             client = TestClient(made.app, base_url=ORIGIN)
             # One event loop for all requests, as in the server.
             client.portal = stack.enter_context(start_blocking_portal())

@@ -16,7 +16,7 @@ from weirlab.base.errors import InputError
 from weirlab.store import Store
 from weirlab.testing import make_record, make_result, make_spec
 from weirlab.web.access.sessions import Sessions
-from weirlab.web.settings import Settings, bind, check
+from weirlab.web.settings import WebSettings, bind, check
 
 from .conftest import ORIGIN, Serve
 
@@ -24,13 +24,13 @@ TOKEN = "correct horse battery"
 
 
 def test_without_a_token_only_loopback_is_served() -> None:
-    check(Settings(address="127.0.0.1"))
-    check(Settings(address="::1"))
-    check(Settings(address="0.0.0.0", token=TOKEN))
+    check(WebSettings(address="127.0.0.1"))
+    check(WebSettings(address="::1"))
+    check(WebSettings(address="0.0.0.0", token=TOKEN))
     with pytest.raises(InputError, match="a token is needed"):
-        check(Settings(address="0.0.0.0"))
+        check(WebSettings(address="0.0.0.0"))
     with pytest.raises(InputError, match="can be guessed") as refused:
-        check(Settings(address="0.0.0.0", token="secret"))
+        check(WebSettings(address="0.0.0.0", token="secret"))
     assert "secret" not in str(refused.value)
 
 
@@ -99,7 +99,7 @@ def test_every_browser_has_a_session_of_its_own_which_logging_out_ends(serve: Se
 
 
 def test_the_sessions_of_a_service_are_limited_and_the_oldest_goes_first() -> None:
-    sessions = Sessions(Settings(token=TOKEN))
+    sessions = Sessions(WebSettings(token=TOKEN))
     first, *_, last = (begun(sessions) for _ in range(1001))
     assert not sessions.holds(first)
     assert sessions.holds(last)

@@ -11,7 +11,7 @@ import pytest
 
 from weirlab.numbering.managing.accounts import NotSignedIn
 from weirlab.web.voice import attempts
-from weirlab.web.voice.attempts import MOST_OF_CLIENT, MOST_QUEUED, WINDOW_S, Attempts, Throttled
+from weirlab.web.voice.attempts import MOST_OF_CLIENT, MOST_QUEUED, WINDOW_S, Attempts, TooManyAttempts
 
 RIGHT, WRONG = "right", "wrong"
 
@@ -39,7 +39,7 @@ class Door:
             await self.attempts.make(name, address, attempt)
         except NotSignedIn:
             return "out"
-        except Throttled:
+        except TooManyAttempts:
             return "throttled"
         return "in"
 
@@ -163,7 +163,7 @@ def test_sixty_at_once_are_refused_at_once_but_for_a_few() -> None:
         await settle()
         refused = [task for task in tasks if task.done()]
         assert len(refused) == 60 - MOST_QUEUED
-        assert all(isinstance(task.exception(), Throttled) for task in refused)
+        assert all(isinstance(task.exception(), TooManyAttempts) for task in refused)
         # One password is checked at a time.
         assert begun.acquire()
         assert not begun.acquire(blocking=False)

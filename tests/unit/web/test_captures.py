@@ -19,7 +19,7 @@ from weirlab import trace
 from weirlab.store import Store
 from weirlab.web.access.shares import MOST_OF_CLIENT
 from weirlab.web.service import service
-from weirlab.web.settings import Settings
+from weirlab.web.settings import WebSettings
 
 from ..trace.slow import window_limited
 from .conftest import ORIGIN, Serve, send, settled
@@ -28,7 +28,7 @@ from .conftest import ORIGIN, Serve, send, settled
 @pytest.fixture(scope="module")
 def analysed(tmp_path_factory: pytest.TempPathFactory, capture: bytes) -> Iterator[tuple[TestClient, str]]:
     """A service and the data ID of a capture that it has analysed, for tests that only look at it."""
-    with service(Settings(), Store(tmp_path_factory.mktemp("store"))) as made:
+    with service(WebSettings(), Store(tmp_path_factory.mktemp("store"))) as made:
         client = TestClient(made.app, base_url=ORIGIN)
         data_id = send(client, gzip.compress(capture), "made.pcap.gz")
         assert settled(client, data_id)["stage"] == "ready"
@@ -115,12 +115,12 @@ def test_a_data_id_cannot_be_guessed_and_others_are_unknown(client: TestClient, 
 
 
 def test_what_was_queued_is_analysed_by_the_next_service(store: Store, capture: bytes) -> None:
-    with service(Settings(), store) as made:
+    with service(WebSettings(), store) as made:
         made.children.close()
         client = TestClient(made.app, base_url=ORIGIN)
         data_id = send(client, capture)
         assert client.get(f"/api/measurements/{data_id}").json()["stage"] == "queued"
-    with service(Settings(), store) as made:
+    with service(WebSettings(), store) as made:
         assert settled(TestClient(made.app, base_url=ORIGIN), data_id)["stage"] == "ready"
 
 

@@ -13,9 +13,9 @@ from typing import Any, Final
 import pytest
 
 from weirlab.base import confinement, programs
-from weirlab.web.children import NO_MEMORY, Children, Refusal
-from weirlab.web.launching.jobs import Job, Places, ReadCapture
-from weirlab.web.launching.launcher import Direct
+from weirlab.web.children import NO_MEMORY, ChildFailure, Children
+from weirlab.web.launching.jobs import CaptureJob, ProcessJob, ServiceFolders
+from weirlab.web.launching.launcher import DirectLauncher
 
 DATA_ID: Final = "0123456789abcdef" * 2
 
@@ -180,12 +180,12 @@ def ask(folder: Path, tmp_path: Path) -> Iterator[Any]:
     script.write_text(CHILD)
     host_file.write_text("a secret")
 
-    def start(job: Job, stdin: int, stdout: int) -> programs.Program[Any]:
-        places = Places(tmp_path)
+    def start(job: ProcessJob, stdin: int, stdout: int) -> programs.Program[Any]:
+        places = ServiceFolders(tmp_path)
         command = [sys.executable, str(script), job.command(places, 0)[-1]]
         return programs.start(command, env=job.environment(places), stdin=stdin, stdout=stdout)
 
-    children = Children(1, Direct(start))
+    children = Children(1, DirectLauncher(start))
 
     def asked(deed: str) -> Any:
         request = {
@@ -195,7 +195,7 @@ def ask(folder: Path, tmp_path: Path) -> Iterator[Any]:
             "memory_bytes": MEMORY_BYTES,
             "most_s": 60,
         }
-        return children.ask(ReadCapture(DATA_ID), request, most_s=60)
+        return children.ask(CaptureJob(DATA_ID), request, most_s=60)
 
     yield asked
     children.close()
@@ -251,13 +251,13 @@ def test_a_child_does_its_work(ask: Any, folder: Path) -> None:
 
 
 def test_a_child_takes_no_more_memory_than_it_may(ask: Any) -> None:
-    with pytest.raises(Refusal, match="It needed more memory than is allowed here") as caught:
+    with pytest.raises(ChildFailure, match="It needed more memory than is allowed here") as caught:
         ask("fill")
     assert str(caught.value) == NO_MEMORY
 
 
 def test_a_child_that_aborts_is_reported(ask: Any) -> None:
-    with pytest.raises(Refusal):
+    with pytest.raises(ChildFailure):
         ask("abort")
 
 
@@ -276,7 +276,7 @@ def test_a_link_in_the_place_of_its_folder_leads_a_child_nowhere(ask: Any, folde
     (folder / "capture").unlink()
     folder.rmdir()
     folder.symlink_to("other")
-    with pytest.raises(Refusal):
+    with pytest.raises(ChildFailure):
         ask("work")
     assert os.listdir(folder.parent / "other") == ["capture"]
 

@@ -19,8 +19,8 @@ from uvicorn.server import ServerState
 
 from weirlab.link.stopping import Stop
 from weirlab.web.http import listening, server
-from weirlab.web.http.connections import KNOWN, LOST, Connection, Connections, Limits
-from weirlab.web.settings import Settings
+from weirlab.web.http.connections import KNOWN, LOST, ConnectionLimits, HttpConnection, HttpConnectionTable
+from weirlab.web.settings import WebSettings
 
 from .conftest import DEADLINE_S
 
@@ -29,7 +29,7 @@ POST = b"POST /take HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\
 REFUSED = POST.replace(b"/take", b"/refuse")
 TIMED_OUT = b"HTTP/1.1 408 Request Timeout"
 FULL = b"HTTP/1.1 503 Service Unavailable"
-LIMITS = Limits(most=4, most_of_client=3, header_s=10, body_s=10, least_rate=500, rest_s=5)
+LIMITS = ConnectionLimits(most=4, most_of_client=3, header_s=10, body_s=10, least_rate=500, rest_s=5)
 
 
 class Wire(asyncio.Transport):
@@ -62,9 +62,9 @@ class Wire(asyncio.Transport):
 class Bench:
     """Connections to an application that takes the bodies for /take, and answers at once elsewhere."""
 
-    def __init__(self, limits: Limits = LIMITS, exempt: str = "") -> None:
+    def __init__(self, limits: ConnectionLimits = LIMITS, exempt: str = "") -> None:
         self.now = 0.0
-        self.connections = Connections(limits, lambda address: address == exempt, lambda: self.now)
+        self.connections = HttpConnectionTable(limits, lambda address: address == exempt, lambda: self.now)
         self._config = uvicorn.Config(
             self._answer, interface="asgi3", ws="none", lifespan="off", log_config=None, proxy_headers=False
         )
@@ -80,9 +80,9 @@ class Bench:
             await request.body()
         await PlainTextResponse("done")(scope, receive, send)
 
-    def connect(self, address: str = "192.0.2.1") -> tuple[Connection, Wire]:
+    def connect(self, address: str = "192.0.2.1") -> tuple[HttpConnection, Wire]:
         wire = Wire(address)
-        made = Connection(self._config, self._state, {}, connections=self.connections)
+        made = HttpConnection(self._config, self._state, {}, connections=self.connections)
         made.connection_made(wire)
         return made, wire
 
@@ -303,7 +303,7 @@ def test_a_connection_that_has_ended_makes_room() -> None:
 
 
 @contextmanager
-def served(limits: Limits) -> Iterator[str]:
+def served(limits: ConnectionLimits) -> Iterator[str]:
     """A server on loopback."""
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -311,7 +311,7 @@ def served(limits: Limits) -> Iterator[str]:
         await PlainTextResponse(f"{len(body)} bytes")(scope, receive, send)
 
     stop = Stop()
-    with listening.listen(Settings(port=0)) as listener:
+    with listening.listen(WebSettings(port=0)) as listener:
         thread = threading.Thread(target=server.serve, args=(app, listener, stop), kwargs={"limits": limits})
         thread.start()
         try:
@@ -322,7 +322,7 @@ def served(limits: Limits) -> Iterator[str]:
 
 
 def test_half_requests_and_slow_bodies_keep_nobody_out() -> None:
-    with served(Limits(most=30, most_of_client=20)) as url:
+    with served(ConnectionLimits(most=30, most_of_client=20)) as url:
         port = int(url.rpartition(":")[2].strip("/"))
         hostile = []
         for number in range(100):

@@ -20,11 +20,11 @@ from weirlab.base.errors import DiskFull, StoreError
 from weirlab.store import Store
 from weirlab.web import child, failures
 from weirlab.web.children import Children
-from weirlab.web.launching.jobs import Job, ReadCapture
-from weirlab.web.launching.launcher import Direct
+from weirlab.web.launching.jobs import CaptureJob, ProcessJob
+from weirlab.web.launching.launcher import DirectLauncher
 from weirlab.web.measurements import measurement
 from weirlab.web.measurements.measurement import Measurement, Measurements
-from weirlab.web.service import Service
+from weirlab.web.service import WebService
 
 from .conftest import Serve, send, settled
 
@@ -173,12 +173,12 @@ def test_a_child_process_tells_that_the_disk_is_full(tmp_path: Path) -> None:
 
     told = child.answer({"draw": deed}, {"do": "draw", "folder": str(tmp_path), "name": "one"}, "capture")
 
-    def start(job: Job, stdin: int, stdout: int) -> programs.Program[Any]:
+    def start(job: ProcessJob, stdin: int, stdout: int) -> programs.Program[Any]:
         command = [sys.executable, "-c", f"print({json.dumps(told)!r})"]
         return programs.start(command, stdin=stdin, stdout=stdout)
 
-    with closing(Children(1, Direct(start))) as children, pytest.raises(DiskFull):
-        children.ask(ReadCapture("0" * 32), {}, most_s=60)
+    with closing(Children(1, DirectLauncher(start))) as children, pytest.raises(DiskFull):
+        children.ask(CaptureJob("0" * 32), {}, most_s=60)
 
 
 def test_a_discarded_measurement_is_unknown(tmp_path: Path) -> None:
@@ -199,7 +199,7 @@ def test_a_capture_whose_analysis_fails_keeps_nothing_of_it(
 ) -> None:
     client, made = serve()
 
-    def ask(job: ReadCapture, request: dict[str, Any], **_: Any) -> None:
+    def ask(job: CaptureJob, request: dict[str, Any], **_: Any) -> None:
         series = store.root / "web" / job.data_id / "series"
         series.mkdir()
         (series / "segments.parquet").write_bytes(bytes(1000))
@@ -243,7 +243,7 @@ def state(store: Store) -> dict[str, tuple[int, int]]:
 
 
 def test_a_store_that_may_not_be_written_is_shown_as_it_is(
-    read_only: tuple[tuple[TestClient, Service], str], store: Store
+    read_only: tuple[tuple[TestClient, WebService], str], store: Store
 ) -> None:
     (client, _), data_id = read_only
     before = state(store)
@@ -265,7 +265,7 @@ def test_a_store_that_may_not_be_written_is_shown_as_it_is(
 
 
 def test_a_store_that_may_not_be_written_takes_nothing_and_says_so(
-    read_only: tuple[tuple[TestClient, Service], str], store: Store
+    read_only: tuple[tuple[TestClient, WebService], str], store: Store
 ) -> None:
     (client, _), data_id = read_only
     before = state(store)

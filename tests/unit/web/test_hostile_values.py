@@ -20,7 +20,7 @@ from weirlab.store import Store
 from weirlab.web.access import forms
 from weirlab.web.scenarios import asking
 from weirlab.web.service import service
-from weirlab.web.settings import Settings, VoiceSettings
+from weirlab.web.settings import VoiceSettings, WebSettings
 
 from .conftest import ORIGIN, send, settled
 from .test_access import trial
@@ -136,7 +136,7 @@ def everything(tmp_path_factory: pytest.TempPathFactory, capture: bytes) -> Iter
         str(make_database(folder / "plan.db")), str(folder / "zones"), user_header="X-Remote-User"
     )
     store = Store(folder / "store")
-    settings = Settings(allow_run=True, voice=voice, proxies=(ip_network("192.0.2.1"),))
+    settings = WebSettings(allow_run=True, voice=voice, proxies=(ip_network("192.0.2.1"),))
     with service(settings, store) as made, start_blocking_portal() as portal:
         desk = made.app.state.voice
         desk.accounts = Accounts(desk.register, CHEAP)
@@ -267,7 +267,7 @@ def test_extreme_values_in_every_place_of_the_scenarios_that_come_with_weir() ->
                 json.dumps(changed(document, place, value)).replace("NaN", ".nan").replace("Infinity", ".inf")
             )
             try:
-                asking.understood(asking.Asked(text=text))
+                asking.understood(asking.ScenarioRequest(text=text))
             except InputError as error:
                 str(error).encode()
                 refused += 1

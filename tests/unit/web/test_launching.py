@@ -17,27 +17,35 @@ import pytest
 
 from weirlab.base import programs
 from weirlab.base.errors import InputError, LabError, MissingCapability
-from weirlab.link.settings import Recording
+from weirlab.link.settings import RecorderSettings
 from weirlab.web.launching import helper, jobs, separation
 from weirlab.web.launching.helper import Helper
-from weirlab.web.launching.jobs import CarryOut, DrawReport, Job, Places, ReadCapture, ReadTest, Record
-from weirlab.web.launching.launcher import Direct, Launcher, piped
-from weirlab.web.launching.remote import Remote
-from weirlab.web.settings import Settings, VoiceSettings
+from weirlab.web.launching.jobs import (
+    CaptureJob,
+    ProcessJob,
+    RecordingJob,
+    ReportJob,
+    ScenarioRunJob,
+    ServiceFolders,
+    TestReadingJob,
+)
+from weirlab.web.launching.launcher import DirectLauncher, Launcher, piped
+from weirlab.web.launching.remote import RemoteLauncher
+from weirlab.web.settings import VoiceSettings, WebSettings
 from weirlab.web.transfers import recorder
-from weirlab.web.transfers.recorder_process import RecorderProcess
+from weirlab.web.transfers.recorder_process import WebRecorderProcess
 
 from .conftest import DEADLINE_S
 
 DATA_ID: Final = "0123456789abcdef" * 2
 RUN_ID: Final = "20260102-030405-profile-0a1b"
-PLACES: Final = Places(Path("/srv/weir"), may_run=True)
+PLACES: Final = ServiceFolders(Path("/srv/weir"), may_run=True)
 ALL: Final = [
-    ReadCapture(DATA_ID),
-    ReadTest(DATA_ID, "tapes-x_1"),
-    DrawReport(RUN_ID),
-    Record(DATA_ID, "tapes-1", "eth0", 29100, 1_000_000),
-    CarryOut(),
+    CaptureJob(DATA_ID),
+    TestReadingJob(DATA_ID, "tapes-x_1"),
+    ReportJob(RUN_ID),
+    RecordingJob(DATA_ID, "tapes-1", "eth0", 29100, 1_000_000),
+    ScenarioRunJob(),
 ]
 CHILD: Final = """
 import signal, sys
@@ -55,19 +63,19 @@ Begin = Callable[[], Launcher]
 def launcher(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Launcher]:
     """Starts a process that says what kind of job it is, and repeats lines backwards."""
 
-    def start(job: Job, stdin: int, stdout: int) -> programs.Program[Any]:
+    def start(job: ProcessJob, stdin: int, stdout: int) -> programs.Program[Any]:
         job.command(PLACES, 0)
         command = [sys.executable, "-c", CHILD, job.KIND]
         return programs.start(command, stdin=stdin, stdout=stdout)
 
     if request.param == "direct":
-        yield Direct(start)
+        yield DirectLauncher(start)
         return
     monkeypatch.setattr(helper, "program", lambda places, user, *rest: start(*rest))
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     thread = threading.Thread(target=Helper(theirs, PLACES, os.getpid()).serve)
     thread.start()
-    with theirs, Remote(ours, thread.join) as remote:
+    with theirs, RemoteLauncher(ours, thread.join) as remote:
         yield remote
 
 
@@ -75,7 +83,7 @@ def launcher(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 def channel() -> Iterator[socket.socket]:
     """To a helper that may not carry out scenarios."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    thread = threading.Thread(target=Helper(theirs, Places(Path("/srv/weir")), os.getpid()).serve)
+    thread = threading.Thread(target=Helper(theirs, ServiceFolders(Path("/srv/weir")), os.getpid()).serve)
     thread.start()
     ours.settimeout(DEADLINE_S)
     yield ours
@@ -85,7 +93,7 @@ def channel() -> Iterator[socket.socket]:
 
 
 @pytest.mark.parametrize("job", ALL, ids=lambda job: job.KIND)
-def test_a_process_has_its_job_its_streams_and_an_exit_code(launcher: Launcher, job: Job) -> None:
+def test_a_process_has_its_job_its_streams_and_an_exit_code(launcher: Launcher, job: ProcessJob) -> None:
     process, to, source = piped(launcher, job)
     with source:
         assert source.readline() == f"{job.KIND}\n".encode()
@@ -101,7 +109,7 @@ def test_a_process_has_its_job_its_streams_and_an_exit_code(launcher: Launcher, 
 
 def test_a_process_is_interrupted_or_killed(launcher: Launcher) -> None:
     for name, code in (("interrupt", 7), ("kill", -9)):
-        process, to, source = piped(launcher, ReadCapture(DATA_ID))
+        process, to, source = piped(launcher, CaptureJob(DATA_ID))
         with to, source:
             source.readline()
             getattr(process, name)()
@@ -112,14 +120,14 @@ def test_a_process_is_interrupted_or_killed(launcher: Launcher) -> None:
 
 def test_processes_of_a_helper_that_is_gone_have_ended() -> None:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with Remote(ours, lambda: None) as remote:
+    with RemoteLauncher(ours, lambda: None) as remote:
         theirs.close()
         with pytest.raises(LabError, match="the helper process"):
-            piped(remote, ReadCapture(DATA_ID))
+            piped(remote, CaptureJob(DATA_ID))
 
 
 @pytest.mark.parametrize("job", ALL, ids=lambda job: job.KIND)
-def test_a_job_survives_being_written_down(job: Job) -> None:
+def test_a_job_survives_being_written_down(job: ProcessJob) -> None:
     assert jobs.job(**json.loads(json.dumps(jobs.document(job)))) == job
 
 
@@ -144,40 +152,40 @@ def test_what_is_no_job_is_refused(document: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "job",
     [
-        ReadCapture("../../etc"),
-        ReadCapture(DATA_ID + "\n"),
-        ReadCapture(DATA_ID.upper()),
-        ReadTest(DATA_ID, ".."),
-        ReadTest(DATA_ID, "tapes-../x"),
-        ReadTest("..", "tapes-1"),
-        DrawReport("../web"),
-        DrawReport(RUN_ID + "/.."),
-        Record(DATA_ID, "", "eth0", 29100, 1),
-        Record(DATA_ID, "tapes-1", "../eth0", 29100, 1),
-        Record(DATA_ID, "tapes-1", "--help", 29100, 1),
-        Record(DATA_ID, "tapes-1", "eth0", 0, 1),
-        Record(DATA_ID, "tapes-1", "eth0", 65536, 1),
-        Record(DATA_ID, "tapes-1", "eth0", 29100, -1),
+        CaptureJob("../../etc"),
+        CaptureJob(DATA_ID + "\n"),
+        CaptureJob(DATA_ID.upper()),
+        TestReadingJob(DATA_ID, ".."),
+        TestReadingJob(DATA_ID, "tapes-../x"),
+        TestReadingJob("..", "tapes-1"),
+        ReportJob("../web"),
+        ReportJob(RUN_ID + "/.."),
+        RecordingJob(DATA_ID, "", "eth0", 29100, 1),
+        RecordingJob(DATA_ID, "tapes-1", "../eth0", 29100, 1),
+        RecordingJob(DATA_ID, "tapes-1", "--help", 29100, 1),
+        RecordingJob(DATA_ID, "tapes-1", "eth0", 0, 1),
+        RecordingJob(DATA_ID, "tapes-1", "eth0", 65536, 1),
+        RecordingJob(DATA_ID, "tapes-1", "eth0", 29100, -1),
     ],
 )
-def test_a_job_names_nothing_outside_of_its_place(job: Job) -> None:
+def test_a_job_names_nothing_outside_of_its_place(job: ProcessJob) -> None:
     with pytest.raises(ValueError, match=r"this is no (data ID|run ID|folder|interface)|out of range"):
         job.command(PLACES, 0)
 
 
 def test_a_job_has_the_folder_that_it_names_and_no_other() -> None:
     folder = f"/srv/weir/web/{DATA_ID}"
-    assert ReadCapture(DATA_ID).command(PLACES, 0)[-1:] == [folder]
-    assert ReadTest(DATA_ID, "tapes-x").command(PLACES, 0)[-1:] == [f"{folder}/tapes-x"]
-    assert DrawReport(RUN_ID).command(PLACES, 0)[-2:] == [f"/srv/weir/{RUN_ID}", "/srv/weir"]
-    recording = Record(DATA_ID, "tapes-x", "eth0.7", 80, 9).command(PLACES, 1234)
+    assert CaptureJob(DATA_ID).command(PLACES, 0)[-1:] == [folder]
+    assert TestReadingJob(DATA_ID, "tapes-x").command(PLACES, 0)[-1:] == [f"{folder}/tapes-x"]
+    assert ReportJob(RUN_ID).command(PLACES, 0)[-2:] == [f"/srv/weir/{RUN_ID}", "/srv/weir"]
+    recording = RecordingJob(DATA_ID, "tapes-x", "eth0.7", 80, 9).command(PLACES, 1234)
     assert recording[-5:] == [f"{folder}/tapes-x", "eth0.7", "80", "9", "1234"]
-    assert CarryOut().command(PLACES, 0)[-1:] == ["/srv/weir"]
+    assert ScenarioRunJob().command(PLACES, 0)[-1:] == ["/srv/weir"]
 
 
 def test_scenarios_need_permission() -> None:
     with pytest.raises(ValueError, match="may not start scenarios"):
-        CarryOut().command(Places(Path("/srv/weir")), 0)
+        ScenarioRunJob().command(ServiceFolders(Path("/srv/weir")), 0)
 
 
 def test_no_process_knows_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,7 +210,7 @@ def test_no_process_knows_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_the_helper_ignores_what_is_no_request(channel: socket.socket, message: bytes) -> None:
     channel.send(message)
-    channel.send(json.dumps({"start": 5, **jobs.document(CarryOut())}).encode())
+    channel.send(json.dumps({"start": 5, **jobs.document(ScenarioRunJob())}).encode())
     assert json.loads(channel.recv(1000))["refused"] == 5
 
 
@@ -210,12 +218,12 @@ def test_the_helper_says_what_it_refuses_and_keeps_no_descriptor(channel: socket
     read, write = os.pipe()
     for request, said in (
         ({"kind": "shell", "about": {}}, "there is no job of this kind"),
-        (jobs.document(CarryOut()), "this service may not start scenarios"),
-        (jobs.document(ReadCapture("../..")), "this is no data ID"),
+        (jobs.document(ScenarioRunJob()), "this service may not start scenarios"),
+        (jobs.document(CaptureJob("../..")), "this is no data ID"),
     ):
         socket.send_fds(channel, [json.dumps({"start": 1, **request}).encode()], [read, write])
         assert json.loads(channel.recv(1000)) == {"refused": 1, "message": said}
-    channel.send(json.dumps({"start": 2, **jobs.document(ReadCapture(DATA_ID))}).encode())
+    channel.send(json.dumps({"start": 2, **jobs.document(CaptureJob(DATA_ID))}).encode())
     assert json.loads(channel.recv(1000))["message"] == "a process needs two streams"
     os.close(write)
     # Otherwise, this would wait for the helper's copies.
@@ -253,21 +261,21 @@ def test_connections_of_a_user_are_read_from_the_tables_of_the_kernel() -> None:
 def test_a_recorder_that_may_not_record_says_why(tmp_path: Path) -> None:
     said = json.dumps({"error": {"kind": "MissingCapability", "message": "needs CAP_NET_RAW"}})
 
-    def start(job: Job, stdin: int, stdout: int) -> programs.Program[Any]:
+    def start(job: ProcessJob, stdin: int, stdout: int) -> programs.Program[Any]:
         return programs.start([sys.executable, "-c", f"print({said!r})"], stdin=stdin, stdout=stdout)
 
-    settings = Recording(tmp_path / DATA_ID / "tapes-1" / "c", tcp_port=1, most_bytes=1)
+    settings = RecorderSettings(tmp_path / DATA_ID / "tapes-1" / "c", tcp_port=1, most_bytes=1)
     with pytest.raises(MissingCapability, match="needs CAP_NET_RAW"):
-        RecorderProcess(Direct(start), settings, "lo")
+        WebRecorderProcess(DirectLauncher(start), settings, "lo")
 
 
 def test_a_recorder_that_dies_is_an_error_of_the_lab(tmp_path: Path) -> None:
-    def start(job: Job, stdin: int, stdout: int) -> programs.Program[Any]:
+    def start(job: ProcessJob, stdin: int, stdout: int) -> programs.Program[Any]:
         return programs.start([sys.executable, "-c", ""], stdin=stdin, stdout=stdout)
 
-    settings = Recording(tmp_path / DATA_ID / "tapes-1" / "c", tcp_port=1, most_bytes=1)
+    settings = RecorderSettings(tmp_path / DATA_ID / "tapes-1" / "c", tcp_port=1, most_bytes=1)
     with pytest.raises(LabError, match="has ended"):
-        RecorderProcess(Direct(start), settings, "lo")
+        WebRecorderProcess(DirectLauncher(start), settings, "lo")
 
 
 def test_as_root_a_plan_needs_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -277,7 +285,7 @@ def test_as_root_a_plan_needs_a_folder_of_its_own(tmp_path: Path, monkeypatch: p
         (tmp_path / "plans" / name).touch()
     (tmp_path / ".ssh").mkdir()
     voice = VoiceSettings(str(tmp_path / "plans" / "plan.db"))
-    places = Places(tmp_path / "store")
+    places = ServiceFolders(tmp_path / "store")
     assert [*separation._written(places, voice)] == [places.measurements, tmp_path / "plans"]
     with pytest.raises(InputError, match=r"a folder of its own.*also has '\.ssh'"):
         [*separation._written(places, VoiceSettings(str(tmp_path / "plan.db")))]
@@ -295,7 +303,7 @@ def test_the_service_reads_the_secrets_that_zone_management_needs(
         configuration,
         Path("/etc/bind/rndc.key"),
     ]
-    assert [*separation._written(Places(tmp_path), voice)] == [tmp_path / "web"]
+    assert [*separation._written(ServiceFolders(tmp_path), voice)] == [tmp_path / "web"]
 
 
 @pytest.mark.parametrize(("name", "said"), [("root", "name another user"), ("no-such-user", "no such user")])
@@ -312,7 +320,7 @@ def test_the_service_becomes_a_user_that_is_not_root(
 def test_only_root_becomes_another_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 65_534)
     with pytest.raises(InputError, match="only root can become another user"):
-        separation.separate(Settings(), tmp_path, "root")
+        separation.separate(WebSettings(), tmp_path, "root")
     assert separation._wanted("nobody") is None
     assert [*tmp_path.iterdir()] == []
 
@@ -325,12 +333,14 @@ def test_a_user_that_was_named_is_had_or_the_service_does_not_start(
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(separation.confinement, "enter", lambda kept, user: refused)
     ours, theirs = socket.socketpair()
-    monkeypatch.setattr(separation.Remote, "started", lambda places: Remote(ours, lambda: None))
+    monkeypatch.setattr(
+        separation.RemoteLauncher, "started", lambda places: RemoteLauncher(ours, lambda: None)
+    )
     with ours, theirs:
         if name is None:
-            _, root, separated = separation.separate(Settings(), tmp_path, name)
+            _, root, separated = separation.separate(WebSettings(), tmp_path, name)
             assert root == tmp_path
             assert "not a user of its own (user 9 could not" in separated.lacking()
             return
         with pytest.raises(MissingCapability, match=r"--user 'nobody': user 9 could not .*; run weir web as"):
-            separation.separate(Settings(), tmp_path, name)
+            separation.separate(WebSettings(), tmp_path, name)

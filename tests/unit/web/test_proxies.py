@@ -10,8 +10,8 @@ from starlette.datastructures import Headers
 
 from weirlab.base.errors import InputError
 from weirlab.web.access.proxies import Proxies
-from weirlab.web.command import ListenOptions
-from weirlab.web.settings import Settings, check
+from weirlab.web.command import WebListenOptions
+from weirlab.web.settings import WebSettings, check
 
 from .conftest import ORIGIN, Serve
 
@@ -90,11 +90,11 @@ def test_nobody_but_a_trusted_proxy_is_believed_about_addresses(serve: Serve) ->
 
 
 def test_a_proxy_is_an_address_or_a_network_and_needs_a_token() -> None:
-    proxies = ListenOptions(proxy=["127.0.0.1", "2001:db8::/64"]).proxies()
+    proxies = WebListenOptions(proxy=["127.0.0.1", "2001:db8::/64"]).proxies()
     assert [str(each) for each in proxies] == ["127.0.0.1/32", "2001:db8::/64"]
     for wrong in ("proxy", "192.0.2.1/24", "192.0.2.0/33", ""):
         with pytest.raises(InputError, match=r"--proxy .*give an IP address or a network"):
-            ListenOptions(proxy=[wrong]).proxies()
+            WebListenOptions(proxy=[wrong]).proxies()
     with pytest.raises(InputError, match="--proxy lets other hosts in, so a token is needed"):
-        check(Settings(proxies=proxies))
-    check(Settings(proxies=proxies, token=TOKEN))
+        check(WebSettings(proxies=proxies))
+    check(WebSettings(proxies=proxies, token=TOKEN))

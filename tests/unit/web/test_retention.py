@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weirlab.store import Store
-from weirlab.web.measurements.elapsed import FILE, Elapsed, boot_id, boot_s
-from weirlab.web.measurements.measurement import FOLDER, Measurement, Measurements, Removed
+from weirlab.web.measurements.elapsed import FILE, ElapsedTime, boot_id, boot_s
+from weirlab.web.measurements.measurement import FOLDER, Measurement, Measurements, RemovedMeasurement
 from weirlab.web.measurements.retention import Retention, told
 from weirlab.web.measurements.space import Space
-from weirlab.web.settings import Settings
+from weirlab.web.settings import WebSettings
 
 from .conftest import Serve, send, settled
 
@@ -40,7 +40,7 @@ class Machine:
 
     def begin(self) -> None:
         """Begin the next service."""
-        self.elapsed = Elapsed(self.root / FOLDER, f"boot {self.boot}", lambda: self.up_s)
+        self.elapsed = ElapsedTime(self.root / FOLDER, f"boot {self.boot}", lambda: self.up_s)
         self.measurements = Measurements(self.root, lambda: self.clock, self.elapsed.now_s)
 
     def restart(self) -> None:
@@ -62,7 +62,7 @@ class Machine:
         return one
 
     def sweep(self, **limits: int) -> Retention:
-        settings = Settings(**limits)
+        settings = WebSettings(**limits)
         space = Space(self.root, settings.most_kept_bytes)
         retention = Retention(settings, self.measurements, space, self.elapsed, now=lambda: self.clock)
         retention.sweep()
@@ -88,7 +88,7 @@ def test_what_is_too_old_is_removed_and_its_id_says_why(machine: Machine) -> Non
     assert machine.sweep(most_days=30).removed == 1
     assert stages(old, young) == ["removed", "ready"]
     assert [path.name for path in old.path.iterdir()] == ["measurement.json"]
-    with pytest.raises(Removed, match=f"removed on {removed_on}: data is kept for 30 days here"):
+    with pytest.raises(RemovedMeasurement, match=f"removed on {removed_on}: data is kept for 30 days here"):
         Measurements(machine.root).open(old.data_id)
     assert machine.sweep(most_days=30).removed == 0
 
@@ -263,9 +263,9 @@ def test_the_kernel_tells_the_boot_and_the_time_since_then() -> None:
     ],
 )
 def test_the_limits_are_told(limits: dict[str, Any], sentence: str, serve: Serve) -> None:
-    assert sentence in told(Settings(**limits))
+    assert sentence in told(WebSettings(**limits))
     client, _ = serve(**limits)
-    assert client.get("/api/session").json()["kept"] == told(Settings(**limits))
+    assert client.get("/api/session").json()["kept"] == told(WebSettings(**limits))
 
 
 def test_the_service_removes_and_answers_gone(serve: Serve, store: Store, capture: bytes) -> None:

@@ -14,9 +14,9 @@ from weirlab.report.story import Story
 from weirlab.store import Store
 from weirlab.testing import make_record, make_result, make_spec
 from weirlab.web.children import Children
-from weirlab.web.launching.jobs import DrawReport, Job, Places
-from weirlab.web.launching.launcher import Direct
-from weirlab.web.runs import Shelf
+from weirlab.web.launching.jobs import ProcessJob, ReportJob, ServiceFolders
+from weirlab.web.launching.launcher import DirectLauncher
+from weirlab.web.runs import RunService
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 
@@ -127,14 +127,14 @@ def test_what_cannot_be_compared_is_told(client: TestClient, store: Store) -> No
 
 def test_a_report_is_drawn_when_it_is_asked_for(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     run_id = trials(store, 20_000.0)
-    asked: list[tuple[Job, dict[str, Any]]] = []
-    children = Children(1, Direct.of(Places(store.root)))
+    asked: list[tuple[ProcessJob, dict[str, Any]]] = []
+    children = Children(1, DirectLauncher.of(ServiceFolders(store.root)))
     monkeypatch.setattr(children, "ask", lambda job, request, **__: asked.append((job, request)))
-    monkeypatch.setattr(Shelf, "_report_state", lambda *_: "possible")
-    Shelf(store, children, 1_000_000).prepare(run_id).result()
+    monkeypatch.setattr(RunService, "_report_state", lambda *_: "possible")
+    RunService(store, children, 1_000_000).prepare(run_id).result()
     children.close()
     ((job, request),) = asked
-    assert job == DrawReport(run_id)
+    assert job == ReportJob(run_id)
     assert request["memory_bytes"] == 1_000_000
 
 

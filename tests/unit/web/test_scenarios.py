@@ -16,12 +16,12 @@ from fastapi.testclient import TestClient
 from weirlab.base import programs
 from weirlab.base.errors import InputError
 from weirlab.store import Store
-from weirlab.web.launching.jobs import CarryOut, Job
-from weirlab.web.launching.launcher import Direct
+from weirlab.web.launching.jobs import ProcessJob, ScenarioRunJob
+from weirlab.web.launching.launcher import DirectLauncher
 from weirlab.web.measurements.measurement import Measurement, Measurements
 from weirlab.web.measurements.space import Space
 from weirlab.web.scenarios import child
-from weirlab.web.scenarios.asking import Asked, understood
+from weirlab.web.scenarios.asking import ScenarioRequest, understood
 from weirlab.web.scenarios.desk import Scenarios
 
 from .conftest import DEADLINE_S, Serve, settled
@@ -69,13 +69,13 @@ def make(tmp_path: Path) -> Iterator[Make]:
     (tmp_path / "talking.py").write_text(TALKING)
     made: list[Scenarios] = []
 
-    def talk(job: Job, stdin: int, stdout: int) -> programs.Program[Any]:
-        assert isinstance(job, CarryOut)
+    def talk(job: ProcessJob, stdin: int, stdout: int) -> programs.Program[Any]:
+        assert isinstance(job, ScenarioRunJob)
         return programs.start(programs.script(tmp_path / "talking.py"), stdin=stdin, stdout=stdout)
 
     def begin(*, allowed: bool = True, bench: threading.Lock | None = None) -> Scenarios:
         scenarios = Scenarios(
-            Direct(talk),
+            DirectLauncher(talk),
             Measurements(tmp_path / "store"),
             Space(tmp_path / "store"),
             allowed,
@@ -89,8 +89,8 @@ def make(tmp_path: Path) -> Iterator[Make]:
         each.close()
 
 
-def named(name: str) -> Asked:
-    return Asked(text=SMALL.replace("A small profile", name))
+def named(name: str) -> ScenarioRequest:
+    return ScenarioRequest(text=SMALL.replace("A small profile", name))
 
 
 def waited(
@@ -185,7 +185,7 @@ def test_a_scenario_from_the_page_that_names_a_file_of_the_host_is_refused(
 
 
 def test_the_lab_is_chosen_beside_the_scenario() -> None:
-    assert understood(Asked(text=SMALL, lab="netns")).lab.kind == "netns"  # type: ignore[attr-defined]
+    assert understood(ScenarioRequest(text=SMALL, lab="netns")).lab.kind == "netns"  # type: ignore[attr-defined]
 
 
 def test_the_ready_made_scenarios_are_offered_with_their_text(serve: Serve) -> None:
@@ -193,7 +193,7 @@ def test_the_ready_made_scenarios_are_offered_with_their_text(serve: Serve) -> N
     ready = {each["name"]: each for each in client.get("/api/scenarios").json()["ready"]}
     assert "firewall-rules" in ready
     for each in ready.values():
-        understood(Asked(text=each["text"]))
+        understood(ScenarioRequest(text=each["text"]))
         assert each["about"]
 
 

@@ -6,7 +6,7 @@ import asyncio
 
 from starlette.types import Message, Receive, Scope, Send
 
-from weirlab.web.access.shares import MOST_OF_CLIENT, Shares
+from weirlab.web.access.shares import MOST_OF_CLIENT, RequestLimiter
 
 
 def test_a_client_with_too_many_requests_is_refused_at_once_and_others_are_not() -> None:
@@ -17,7 +17,7 @@ def test_a_client_with_too_many_requests_is_refused_at_once_and_others_are_not()
         await send({"type": "http.response.start", "status": 200, "headers": []})
 
     async def test() -> None:
-        shares = Shares(app)
+        shares = RequestLimiter(app)
         statuses: list[tuple[int, dict[bytes, bytes]]] = []
 
         async def send(message: Message) -> None:

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from weirlab.store import Store
-from weirlab.web.measurements.elapsed import Elapsed
+from weirlab.web.measurements.elapsed import ElapsedTime
 from weirlab.web.measurements.measurement import Measurement, Measurements
 from weirlab.web.measurements.retention import Retention
 from weirlab.web.measurements.space import NOTE_BYTES, Growth, NoRoom, Space, TooLarge
-from weirlab.web.settings import Settings
+from weirlab.web.settings import WebSettings
 
 from .conftest import Serve, send, settled
 
@@ -45,10 +45,10 @@ class Places:
         self.space = Space(root, limit, disk=lambda folder: self.disk, now_s=lambda: self.now_s)
         self.measurements = Measurements(root, elapsed_s=lambda: self.now_s)
         self.retention = Retention(
-            Settings(most_kept_bytes=limit, most_days=30),
+            WebSettings(most_kept_bytes=limit, most_days=30),
             self.measurements,
             self.space,
-            Elapsed(root / "web", "boot", lambda: self.now_s),
+            ElapsedTime(root / "web", "boot", lambda: self.now_s),
         )
 
     def sweep(self) -> None:

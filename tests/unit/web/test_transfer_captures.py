@@ -12,17 +12,17 @@ import polars as pl
 import pytest
 
 from weirlab.testing.capture import Packet, write_pcap
-from weirlab.testing.tcp import Talk
-from weirlab.transfers.tcp.measure.capturing import Capture, End
-from weirlab.transfers.tcp.measure.measuring import Measured
+from weirlab.testing.tcp import TcpConversation
+from weirlab.transfers.tcp.measure.capturing import End, TransferCapture
+from weirlab.transfers.tcp.measure.measuring import TransferMeasurement
 from weirlab.transfers.tcp.measure.samples import Start
-from weirlab.transfers.tcp.sending import Outcome
-from weirlab.web.children import Children, Refusal
-from weirlab.web.launching.jobs import Places
-from weirlab.web.launching.launcher import Direct
-from weirlab.web.settings import Settings
+from weirlab.transfers.tcp.sending import TransferOutcome
+from weirlab.web.children import ChildFailure, Children
+from weirlab.web.launching.jobs import ServiceFolders
+from weirlab.web.launching.launcher import DirectLauncher
+from weirlab.web.settings import WebSettings
 from weirlab.web.transfers import explaining
-from weirlab.web.transfers.desk import Transfer
+from weirlab.web.transfers.desk import WebTransfer
 from weirlab.web.transfers.reading import Reader
 
 WAY_NS = 5_000_000
@@ -32,9 +32,9 @@ AHEAD_NS = 3_000_000_000
 SAMPLES = {"time_ns": pl.Int64, "end": pl.String, "connection": pl.Int64, "role": pl.String}
 
 
-def talked() -> Talk:
+def talked() -> TcpConversation:
     """A client that sends, and waits for 200 ms before each of its small messages, with a path of 10 ms."""
-    talk = Talk()
+    talk = TcpConversation()
     talk.handshake(rtt_ms=10)
     for _ in range(20):
         talk.a.send(1000)
@@ -46,7 +46,7 @@ def talked() -> Talk:
     return talk
 
 
-def at_server(talk: Talk) -> list[Packet]:
+def at_server(talk: TcpConversation) -> list[Packet]:
     """What is captured there: data later, ACKs earlier, all by another clock."""
     moved = [
         replace(each, time_ns=each.time_ns + AHEAD_NS + (WAY_NS if each.sender == "a" else -WAY_NS))
@@ -66,26 +66,30 @@ def tapes(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def reader(tapes: Path) -> Iterator[Reader]:
-    children = Children(1, Direct.of(Places(tapes.parents[2])))
-    yield Reader(Settings(), children)
+    children = Children(1, DirectLauncher.of(ServiceFolders(tapes.parents[2])))
+    yield Reader(WebSettings(), children)
     children.close()
 
 
 @pytest.fixture
-def measured() -> Measured:
+def measured() -> TransferMeasurement:
     one = {"up": True, "local": ["192.0.2.1", 40_000], "remote": ["198.51.100.2", 80], "congestion": "cubic"}
     none = pl.DataFrame(schema=SAMPLES)
-    return Measured(Outcome([], [], {"connections": [one]}), none, Start(0, 0, 0), None, same_clock=False)
+    return TransferMeasurement(
+        TransferOutcome([], [], {"connections": [one]}), none, Start(0, 0, 0), None, same_clock=False
+    )
 
 
-def captures(folder: Path) -> dict[End, Capture]:
+def captures(folder: Path) -> dict[End, TransferCapture]:
     talk = talked()
     client = write_pcap(folder / "capture.pcapng", talk.packets())
     server = write_pcap(folder / "server-capture.pcapng", at_server(talk))
-    return {"client": Capture(client), "server": Capture(server, shift_ns=-AHEAD_NS)}
+    return {"client": TransferCapture(client), "server": TransferCapture(server, shift_ns=-AHEAD_NS)}
 
 
-def test_each_capture_and_both_together_say_why(reader: Reader, measured: Measured, tapes: Path) -> None:
+def test_each_capture_and_both_together_say_why(
+    reader: Reader, measured: TransferMeasurement, tapes: Path
+) -> None:
     (seen,) = reader.read(measured, captures(tapes), tapes, 0.1).connections
     assert list(seen.diagnoses) == ["both", "sender", "receiver"]
     assert {each.main.key for each in seen.diagnoses.values()} == {"application_write"}
@@ -94,7 +98,7 @@ def test_each_capture_and_both_together_say_why(reader: Reader, measured: Measur
 
 
 def test_all_places_are_compared_and_each_one_is_told(
-    reader: Reader, measured: Measured, tapes: Path
+    reader: Reader, measured: TransferMeasurement, tapes: Path
 ) -> None:
     seen = reader.read(measured, captures(tapes), tapes, 0.1).connections
     (told,) = explaining.why(measured, seen)
@@ -106,7 +110,9 @@ def test_all_places_are_compared_and_each_one_is_told(
     assert explaining.why(measured) == []
 
 
-def test_kernels_and_captures_lie_on_one_axis(reader: Reader, measured: Measured, tapes: Path) -> None:
+def test_kernels_and_captures_lie_on_one_axis(
+    reader: Reader, measured: TransferMeasurement, tapes: Path
+) -> None:
     start_ns = talked().segments[0].time_ns
     rows = [
         (start_ns + at * 1_000_000, end, 0, role, 100 * at, 70_000 if role == "sender" else None)
@@ -116,7 +122,9 @@ def test_kernels_and_captures_lie_on_one_axis(reader: Reader, measured: Measured
     schema = {**SAMPLES, "app_bytes": pl.Int64, "snd_wnd_bytes": pl.Int64}
     started = {"connections": measured.outcome.started["connections"]}
     samples = pl.DataFrame(rows, schema=schema, orient="row")
-    told = Measured(Outcome([], [], started), samples, Start(0, 0, start_ns), None, same_clock=False)
+    told = TransferMeasurement(
+        TransferOutcome([], [], started), samples, Start(0, 0, start_ns), None, same_clock=False
+    )
     found = reader.read(told, captures(tapes), tapes, 0.5).axis
     assert found is not None
     charts = {
@@ -132,30 +140,30 @@ def test_kernels_and_captures_lie_on_one_axis(reader: Reader, measured: Measured
     assert min(len(rtts), len(delays)) > 5
 
 
-def test_one_capture_alone_is_read_too(reader: Reader, measured: Measured, tapes: Path) -> None:
-    made = {**captures(tapes), "server": Capture(None, why_not="it was not wanted")}
+def test_one_capture_alone_is_read_too(reader: Reader, measured: TransferMeasurement, tapes: Path) -> None:
+    made = {**captures(tapes), "server": TransferCapture(None, why_not="it was not wanted")}
     (seen,) = reader.read(measured, made, tapes, 0.1).connections
     assert list(seen.diagnoses) == ["sender"]
 
 
 @pytest.mark.parametrize("content", [b"", b"GIF89a" * 100])
 def test_what_is_no_capture_is_refused_without_the_folders_of_this_host(
-    reader: Reader, measured: Measured, tapes: Path, content: bytes
+    reader: Reader, measured: TransferMeasurement, tapes: Path, content: bytes
 ) -> None:
     made = captures(tapes)
     path: Any = made["server"].path
     path.write_bytes(content)
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(ChildFailure) as refused:
         reader.read(measured, made, tapes, 0.1)
     assert str(tapes) not in str(refused.value)
 
 
 def test_whoever_stops_the_test_while_captures_are_read_ends_that(
-    reader: Reader, measured: Measured, tapes: Path
+    reader: Reader, measured: TransferMeasurement, tapes: Path
 ) -> None:
     settings: Any = SimpleNamespace(interval_s=1.0)
     nobodys: Any = None
-    transfer = Transfer(nobodys, settings, nobodys)
+    transfer = WebTransfer(nobodys, settings, nobodys)
     assert transfer.ask_to_end()
     transfer.has_sent()
     made = captures(tapes)
@@ -163,14 +171,14 @@ def test_whoever_stops_the_test_while_captures_are_read_ends_that(
     transfer.end_sending()
     assert not transfer.unread
     assert transfer.ask_to_end()
-    with pytest.raises(Refusal, match="It was stopped"):
+    with pytest.raises(ChildFailure, match="It was stopped"):
         reader.read(measured, made, tapes, 0.1, lambda: transfer.unread)
     transfer.close()
     assert not transfer.ask_to_end()
 
 
-def test_a_service_that_ends_waits_for_no_capture(measured: Measured, tapes: Path) -> None:
-    children = Children(1, Direct.of(Places(tapes.parents[2])))
+def test_a_service_that_ends_waits_for_no_capture(measured: TransferMeasurement, tapes: Path) -> None:
+    children = Children(1, DirectLauncher.of(ServiceFolders(tapes.parents[2])))
     children.close()
-    with pytest.raises(Refusal, match="The service ends"):
-        Reader(Settings(), children).read(measured, captures(tapes), tapes, 0.1)
+    with pytest.raises(ChildFailure, match="The service ends"):
+        Reader(WebSettings(), children).read(measured, captures(tapes), tapes, 0.1)

@@ -18,7 +18,7 @@ from weirlab._engine import TcpServer
 from weirlab.base.errors import MissingCapability
 from weirlab.store import Store
 from weirlab.transfers.tcp import sending
-from weirlab.transfers.tcp.measure.coarser import Coarser
+from weirlab.transfers.tcp.measure.coarser import IntervalMerger
 from weirlab.transfers.tcp.results import Interval
 from weirlab.web.transfers import explaining, recording, rows
 
@@ -152,7 +152,7 @@ def test_the_address_of_the_browser_is_told_where_it_is_another_host(serve: Serv
 
 
 def test_what_would_be_too_much_to_keep_is_not_explained() -> None:
-    few = sending.Settings("h", up=1, lasts_s=10, interval_s=0.1)
+    few = sending.TransferSettings("h", up=1, lasts_s=10, interval_s=0.1)
     assert explaining.period_s(few, 300) == 0.01
     assert explaining.period_s(replace(few, up=32, down=32), 300) == pytest.approx(0.064)
     many = replace(few, up=32, down=32)
@@ -178,7 +178,7 @@ def interval(from_s: float, to_s: float, received: int) -> Interval:
 
 
 def test_frequent_reports_become_the_intervals_that_are_drawn() -> None:
-    coarser = Coarser(0.1)
+    coarser = IntervalMerger(0.1)
     reports = [interval(n / 100, (n + 1) / 100 + 1e-4, n) for n in range(25)]
     drawn = [each for one in reports for each in coarser.take(one)]
     drawn += coarser.rest()

@@ -14,7 +14,7 @@ from weirlab.calls.calls.faults import FaultOptions, impairments
 from weirlab.cli.options import (
     DeviceOptions,
     IpVersion,
-    JudgedOptions,
+    JudgementOptions,
     PacketTimeOption,
     grouped,
     without,
@@ -177,7 +177,7 @@ class ActionOptions:
 
 
 @dataclass(frozen=True)
-class SendOptions:
+class CallSendOptions:
     """How calls are made and assessed."""
 
     PANEL: ClassVar = "With --send"
@@ -209,8 +209,8 @@ def calls(
     which: CallOptions,
     action: ActionOptions,
     device: Annotated[DeviceOptions, without("positions", "places", "cross_traffic")],
-    sending: SendOptions,
-    result: JudgedOptions,
+    sending: CallSendOptions,
+    result: JudgementOptions,
 ) -> None:
     """Calculate, write or make calls."""
     from weirlab.base.amounts import parse_line
@@ -245,17 +245,17 @@ def _send(
     wanted: Calls,
     action: ActionOptions,
     device: DeviceOptions,
-    sending: SendOptions,
-    result: JudgedOptions,
+    sending: CallSendOptions,
+    result: JudgementOptions,
 ) -> None:
     from weirlab.calls.calls import heard, requiring
-    from weirlab.calls.calls.study import Course, make_calls
+    from weirlab.calls.calls.study import CallTrialPlan, make_calls
     from weirlab.cli.results import gates
 
     dut = device.device()
     kind, buffers = read_jitter_buffer(sending.jitter_buffer)
     demands = gates.demands(result.require, requiring.CALLS)
-    course = Course(
+    course = CallTrialPlan(
         duration_s=action.duration_s,
         warmup_s=action.warmup_s,
         rules=device.rule_setup(),
@@ -275,7 +275,9 @@ def _send(
     )
 
 
-def _refuse_what_goes_with_send(device: DeviceOptions, sending: SendOptions, result: JudgedOptions) -> None:
+def _refuse_what_goes_with_send(
+    device: DeviceOptions, sending: CallSendOptions, result: JudgementOptions
+) -> None:
     given = {
         "--lab": device.lab != "auto",
         "--dut": device.dut is not None,

@@ -18,7 +18,7 @@ from weirlab.traffic.calls.spec import describe
 
 if TYPE_CHECKING:
     from weirlab.calls.calls.study import CallsOutcome
-    from weirlab.quality.distribution import Group, Spread
+    from weirlab.quality.distribution import CallerGroup, CallerPercentiles
     from weirlab.store import Run
 
 _WORST = 5
@@ -100,7 +100,7 @@ def _trial(outcome: CallsOutcome) -> Table:
 def _percentiles(outcome: CallsOutcome) -> Table:
     everyone, more = outcome.quality.everyone, outcome.spreads
     columns = ("Over callers", "1 %", "5 %", "Median", "95 %", "99 %")
-    quantities: list[tuple[str, Spread, Callable[[float], str]]] = [
+    quantities: list[tuple[str, CallerPercentiles, Callable[[float], str]]] = [
         ("MOS", everyone.mos, _mos),
         ("loss", everyone.loss_ratio, percent),
         ("mean delay", everyone.delay_ns, duration),
@@ -119,7 +119,7 @@ def _percentiles(outcome: CallsOutcome) -> Table:
 def _groups(outcome: CallsOutcome) -> Table:
     quality = outcome.quality
     columns = ("Callers", "Number", "Median MOS", "Worst MOS", "Below 4.0", "Below 3.6", "Not measured")
-    groups: dict[str, Group | None] = {
+    groups: dict[str, CallerGroup | None] = {
         "all": quality.everyone,
         "hear the sender's side (forward)": quality.forward,
         "hear the receiver's side (back)": quality.back,

@@ -10,7 +10,7 @@ from weirlab.requirements import (
     GAP,
     MOS,
     Demand,
-    Judgement,
+    DemandJudgement,
     judge,
 )
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 CALLS: Final = (*HEARD, *TRIAL)
 
 
-def of_calls(demands: Sequence[Demand], outcome: CallsOutcome) -> tuple[Judgement, ...]:
+def of_calls(demands: Sequence[Demand], outcome: CallsOutcome) -> tuple[DemandJudgement, ...]:
     """Judge quantities of the trial by all packets, and quantities that are heard by every caller."""
     record = outcome.record
     if not record.valid:

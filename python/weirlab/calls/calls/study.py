@@ -20,11 +20,11 @@ from weirlab.jobs.calibrations import in_force
 from weirlab.jobs.progress import attempts_told, kept
 from weirlab.jobs.work import Work
 from weirlab.lab import capture
-from weirlab.lab.capture import Captured
-from weirlab.measure.calls import Hearing, run_calls
+from weirlab.lab.capture import CaptureFile
+from weirlab.measure.calls import CallAssessment, run_calls
 from weirlab.measure.terms import SINGLE
-from weirlab.measure.trial import Entry, Hooks
-from weirlab.quality.distribution import Spread, Summary, summarise
+from weirlab.measure.trial import Hooks, TrialEntry
+from weirlab.quality.distribution import CallerPercentiles, QualitySummary, summarise
 from weirlab.quality.jitterbuffer import USUAL, BufferChoice, Buffers
 from weirlab.records import CallTable, RuleSetup, TrialRecord, TrialSpec, device_in_words
 from weirlab.scenario import Dut, Lab
@@ -32,7 +32,7 @@ from weirlab.store import Run
 from weirlab.store.codec import spec_to_json
 from weirlab.store.frames import schema_of
 from weirlab.store.rows import trial_row
-from weirlab.traffic.calls.impairments import Arrivals, Impairments
+from weirlab.traffic.calls.impairments import FrameArrivals, Impairments
 from weirlab.traffic.calls.schedule import traffic_of
 from weirlab.traffic.calls.spec import Calls, describe
 from weirlab.traffic.calls.transport import TITLES
@@ -49,12 +49,12 @@ class CaptureOutcome:
     """Calls written to a capture file."""
 
     calls: Calls
-    captured: Captured
+    captured: CaptureFile
     flows: int
     warmup_s: float
     """Time at its beginning in which calls are set up."""
     faults: Impairments | None = None
-    arrivals: Arrivals | None = None
+    arrivals: FrameArrivals | None = None
     """What the faults did; None without faults."""
 
     @property
@@ -138,16 +138,16 @@ class CallsOutcome:
         return replace(table, mos=mos, r_factor=np.full_like(mos, np.nan))
 
     @property
-    def quality(self) -> Summary:
+    def quality(self) -> QualitySummary:
         """Spread over the callers; each side of a call is one."""
         return summarise(self.table, class_titles(self.calls))
 
     @property
-    def spreads(self) -> dict[str, Spread]:
+    def spreads(self) -> dict[str, CallerPercentiles]:
         """Percentiles over the callers of what :attr:`quality` does not have."""
         table = self.table
         return {
-            name: Spread.of(getattr(table, name))
+            name: CallerPercentiles.of(getattr(table, name))
             for name in ("r_factor", "jitter_ns", "jitter_max_ns", "longest_gap_ns", "burst_ratio")
         }
 
@@ -180,7 +180,7 @@ class CallsOutcome:
 
 
 @dataclass(frozen=True)
-class Course:
+class CallTrialPlan:
     """How calls are made, and the jitter buffers of the telephones."""
 
     duration_s: float
@@ -192,7 +192,7 @@ class Course:
     keep_packets: bool = False
 
 
-def make_calls(work: Work, lab: Lab, dut: Dut, calls: Calls, course: Course) -> CallsOutcome:
+def make_calls(work: Work, lab: Lab, dut: Dut, calls: Calls, course: CallTrialPlan) -> CallsOutcome:
     """Make ``calls`` through a device and assess what was heard; repeated while the host spoils them.
 
     Raises
@@ -231,8 +231,8 @@ def make_calls(work: Work, lab: Lab, dut: Dut, calls: Calls, course: Course) -> 
             records = run_calls(
                 bed,
                 spec,
-                Entry(writer.run_id),
-                Hearing(buffers, course.keep_packets),
+                TrialEntry(writer.run_id),
+                CallAssessment(buffers, course.keep_packets),
                 terms=replace(SINGLE, max_attempts=course.attempts),
                 hooks=Hooks(on_attempt=attempts_told(progress, spec, course.attempts), on_record=keep),
                 set_rules=False,

@@ -64,7 +64,7 @@ class ClassSheet:
     """Per direction."""
     control: WireLoad
     """RTCP per direction; zero without RTCP."""
-    line: lines.Line
+    line: lines.LineCapacity
     published: lines.PublishedLine
 
     def document(self, duration_s: float) -> dict[str, Any]:

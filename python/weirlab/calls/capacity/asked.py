@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from weirlab.calls.capacity.section import CapacityScenario
-from weirlab.calls.capacity.trials import CallGoal, CallTraffic, Carried, Search, Sweep, around
-from weirlab.scenario import QUICK, Profile, Scenario
+from weirlab.calls.capacity.trials import CallCapacity, CallGoal, CallSweep, CallTraffic, Search, around
+from weirlab.scenario import QUICK, ProfileSection, Scenario
 from weirlab.scenario.model import TrafficShape
 from weirlab.traffic.sizes import mean_bytes
 
@@ -27,11 +27,11 @@ def goals_of(scenario: CapacityScenario) -> tuple[CallGoal, ...]:
     return lossless, CallGoal(name, round(1 - what.good_share, 9), what.mos)
 
 
-def to_sweep(scenario: CapacityScenario, counts: Mapping[int, tuple[int, ...]]) -> Sweep:
+def to_sweep(scenario: CapacityScenario, counts: Mapping[int, tuple[int, ...]]) -> CallSweep:
     """The sweep of ``scenario`` over ``counts`` calls by position, in the terms of ``weirlab.measure``."""
     what = scenario.capacity.sweep
     assert what is not None
-    return Sweep(counts, what.repetitions, what.trial_s, what.warmup_s, scenario.capacity.seed)
+    return CallSweep(counts, what.repetitions, what.trial_s, what.warmup_s, scenario.capacity.seed)
 
 
 def fixed_counts(scenario: CapacityScenario) -> dict[int, tuple[int, ...]]:
@@ -40,7 +40,7 @@ def fixed_counts(scenario: CapacityScenario) -> dict[int, tuple[int, ...]]:
     return {} if what is None or not what.fixed else dict.fromkeys(wanted.positions, tuple(what.fixed))
 
 
-def found_counts(scenario: CapacityScenario, carried: Sequence[Carried]) -> dict[int, tuple[int, ...]]:
+def found_counts(scenario: CapacityScenario, carried: Sequence[CallCapacity]) -> dict[int, tuple[int, ...]]:
     """By position the numbers of calls around what was found there."""
     what = scenario.capacity.sweep
     assert what is not None
@@ -88,11 +88,11 @@ def _flows(scenario: CapacityScenario) -> int:
     return most * CallTraffic(scenario.calls.calls(1)).streams
 
 
-def _quick(scenario: CapacityScenario) -> Profile:
+def _quick(scenario: CapacityScenario) -> ProfileSection:
     """The calls' frame size at the positions asked for and some around them."""
     positions = {0, *scenario.capacity.positions}
     if top := max(positions):
         positions |= {top // 2, top + top // 2}
     setting = CallTraffic(scenario.calls.calls(1000))
     frame = round(mean_bytes(setting.spec(0, 1000, trial_s=1.0, warmup_s=0.0).traffic.sizes))
-    return Profile(**{**QUICK, "positions": tuple(sorted(positions)), "sizes": (str(frame),)})
+    return ProfileSection(**{**QUICK, "positions": tuple(sorted(positions)), "sizes": (str(frame),)})

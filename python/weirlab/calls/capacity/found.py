@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from weirlab.base.documents import document_of
-from weirlab.calls.capacity.predicted import Foretold
-from weirlab.calls.capacity.trials import CallGoal, Carried, Dropping, Loss
+from weirlab.calls.capacity.predicted import CapacityPrediction
+from weirlab.calls.capacity.trials import CallCapacity, CallGoal, CallLoss, DropThreshold
 
 
 @dataclass(frozen=True)
-class Counters:
+class CounterAgreement:
     """In how many valid trials the device's own counters could be compared with Weir's, and agreed."""
 
     compared: int = 0
@@ -19,19 +19,19 @@ class Counters:
 
 
 @dataclass(frozen=True)
-class Found:
+class CapacityConclusions:
     """How many calls are carried, by sweep, search and model; each empty if not requested."""
 
-    sweep: tuple[Dropping, ...] = ()
+    sweep: tuple[DropThreshold, ...] = ()
     """Where the sweep showed loss, per position."""
-    search: tuple[Carried, ...] = ()
+    search: tuple[CallCapacity, ...] = ()
     """What the search found, per position and goal."""
     model: str = ""
     """Where the model came from."""
-    predicted: tuple[Foretold, ...] = ()
+    predicted: tuple[CapacityPrediction, ...] = ()
     """What the model says, per position and goal."""
-    counters: Counters = Counters()
-    losses: tuple[Loss, ...] = ()
+    counters: CounterAgreement = CounterAgreement()
+    losses: tuple[CallLoss, ...] = ()
     """Packets sent and lost per position and number of calls, and how many while the host disturbed."""
 
     def measured(self, position: int, goal: CallGoal) -> int | None:
@@ -46,7 +46,7 @@ class Found:
         return swept[0] if swept else None
 
     @property
-    def first_losses(self) -> tuple[Loss, ...]:
+    def first_losses(self) -> tuple[CallLoss, ...]:
         """The losses that bound "without loss": at the fewest calls that were too many, per position."""
         bounds = {(one.position, one.too_many) for one in self.search if one.goal.mos is None}
         bounds |= {

@@ -10,10 +10,10 @@ from typing import Final
 
 import numpy as np
 
-from weirlab.quality.assess import Coded, hear
+from weirlab.quality.assess import StreamCoding, hear
 from weirlab.quality.codecs import impairment
 from weirlab.quality.jitterbuffer import USUAL, Buffers, adaptive, fixed
-from weirlab.quality.packets import Arrivals, place_all
+from weirlab.quality.packets import PacketArrivals, place_all
 from weirlab.quality.streams import measure
 from weirlab.traffic.calls.codecs import VoiceStream
 from weirlab.traffic.calls.spec import Calls
@@ -43,12 +43,12 @@ def mos_of(stream: VoiceStream, delay_ms: float, growth: float, trial_s: float, 
     sent_ns = np.arange(count) * stream.packet_ns
     arrival_ns = np.int64(delay_ms * 1e6) + np.round(sent_ns * (1 + growth)).astype(np.int64)
     packets = place_all(
-        Arrivals(np.zeros(count, np.int64), np.arange(count), sent_ns, arrival_ns),
+        PacketArrivals(np.zeros(count, np.int64), np.arange(count), sent_ns, arrival_ns),
         flow=np.zeros(1, np.int64),
         start=np.array([0, count]),
         packet_ns=np.array([stream.packet_ns]),
     )
-    coded = Coded((impairment(stream.codec, buffers.concealment),), np.zeros(1, np.int64))
+    coded = StreamCoding((impairment(stream.codec, buffers.concealment),), np.zeros(1, np.int64))
     streams = measure(packets)
     heard = (hear(packets, None, streams, play(packets, buffers), coded) for play in (fixed, adaptive))
     return float(np.fmax(*(each.mos[0] for each in heard)))

@@ -17,7 +17,7 @@ from weirlab.calls.capacity.trials import CallGoal, CallTraffic
 from weirlab.model.backlog import Backlog, backlog
 from weirlab.model.base import TOLD_LEVEL, Prediction, Predictor
 from weirlab.model.planning.requirements import NO_LOSS
-from weirlab.quality.assess import Coded, opinion
+from weirlab.quality.assess import StreamCoding, opinion
 from weirlab.quality.codecs import impairment
 from weirlab.traffic.calls.codecs import VoiceStream
 from weirlab.traffic.calls.spec import Calls
@@ -31,7 +31,7 @@ _TRIED: Final = 1000
 
 
 @dataclass(frozen=True)
-class Foretold:
+class CapacityPrediction:
     """What the model says about one goal at one position.
 
     ``calls`` is None if not even one call meets the goal.
@@ -70,7 +70,7 @@ def foretell(
     positions: Sequence[int],
     trial_s: float,
     warmup_s: float = 0.0,
-) -> list[Foretold]:
+) -> list[CapacityPrediction]:
     """The most calls that meet each goal at each position.
 
     Calls are streams of packets of one size, in the model's terms: a call adds its packets of speech in
@@ -115,7 +115,7 @@ def foretell(
             unknown = lasting is not None and goal.mos is None and endless
             ends = (None, None) if not calls or unknown else _ends(there, reached / call_pps)
             found.append(
-                Foretold(
+                CapacityPrediction(
                     goal,
                     position,
                     calls or None,
@@ -191,5 +191,5 @@ def mos_of(stream: VoiceStream, delay_ms: float, loss_percent: F64) -> F64:
     kind = impairment(stream.codec)
     n = len(loss_percent)
     whole = np.full(n, stream.packet_ms + kind.lookahead_ms + delay_ms)
-    _, mos = opinion(Coded((kind,), np.zeros(n, np.int64)), whole, loss_percent, np.ones(n))
+    _, mos = opinion(StreamCoding((kind,), np.zeros(n, np.int64)), whole, loss_percent, np.ones(n))
     return mos

@@ -11,14 +11,14 @@ from typing import Annotated, Final, Self
 import numpy as np
 from pydantic import ConfigDict, Field
 
-from weirlab.quality.assess import Coded, opinion
+from weirlab.quality.assess import StreamCoding, opinion
 from weirlab.quality.codecs import impairment
 from weirlab.scenario.calls import CallShape
 from weirlab.scenario.conflicts import Conflict, of_device
 from weirlab.scenario.model import (
     NO_DEVICE,
     Attempts,
-    Calibrate,
+    CalibrationSection,
     Count,
     Dut,
     Lab,
@@ -31,7 +31,7 @@ from weirlab.scenario.model import (
     Shares,
     WarmUp,
 )
-from weirlab.scenario.profile import Profile
+from weirlab.scenario.profile import ProfileSection
 from weirlab.traffic.calls.codecs import parse_codec
 
 _RUN: Final = re.compile(r"last(~\d+)?|\d{8}-[0-9a-z_-]*")
@@ -41,7 +41,7 @@ Mos = Annotated[float, Field(ge=1, le=5, allow_inf_nan=False)]
 Ratio = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
 
 
-class Sweep(Section):
+class SweepSection(Section):
     """Numbers of calls to try in random order, whatever the results."""
 
     around: Shares = (0.25, 0.5, 0.7, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.4)
@@ -93,7 +93,7 @@ class CallSearch(Section):
     """Most calls to try; left out: as many as the sender can make."""
 
 
-class Prediction(Section):
+class PredictionSection(Section):
     """What the queueing model of a profile says about the same device."""
 
     model: str | None = None
@@ -102,7 +102,7 @@ class Prediction(Section):
     tunnel: str | None = None
     """A run with a fitted profile of a tunnel without rules, or a model file. ``model`` is then that of the
     rules without a tunnel. The prediction is for the tunnel behind the rules, on one CPU."""
-    profile: Profile | None = None
+    profile: ProfileSection | None = None
     """The profile to measure; left out: a quick one around the positions, with the calls' frame size."""
     flows: Count | None = None
     """Flows of that profile; left out: as many as the voice streams of the most calls of a sweep with fixed
@@ -114,11 +114,11 @@ class Capacity(Section):
 
     positions: Positions = (0, 400)
     """Matching positions; 0: no rules."""
-    sweep: Sweep | None = Sweep()
+    sweep: SweepSection | None = SweepSection()
     """``null``: no sweep."""
     search: CallSearch | None = CallSearch()
     """``null``: no search."""
-    predict: Prediction | None = Prediction()
+    predict: PredictionSection | None = PredictionSection()
     """``null``: no prediction."""
     inside: bool = True
     """Observe the device from inside while calls are in progress."""
@@ -137,7 +137,7 @@ class CapacityScenario(Root):
     lab: Lab = Lab()
     dut: Dut = Dut()
     calls: CallShape = CallShape()
-    calibrate: Calibrate | None = None
+    calibrate: CalibrationSection | None = None
     """Left out: the calibration in force is used."""
     capacity: Capacity
 
@@ -201,7 +201,7 @@ class CapacityScenario(Root):
                 yield "capacity", "predict", name
 
 
-def _of_sweep(sweep: Sweep, *, searched: bool) -> Iterator[Conflict]:
+def _of_sweep(sweep: SweepSection, *, searched: bool) -> Iterator[Conflict]:
     where = ("capacity", "sweep")
     if (sweep.first is None) != (sweep.last is None):
         missing = "first" if sweep.first is None else "last"
@@ -216,7 +216,7 @@ def best_mos(codec: str) -> float:
     """MOS of a call that loses nothing and meets no delay but its packets'; NaN where nobody knows."""
     stream = parse_codec(codec)
     kind = impairment(stream.codec)
-    coded = Coded((kind,), np.zeros(1, np.int64))
+    coded = StreamCoding((kind,), np.zeros(1, np.int64))
     _, mos = opinion(coded, np.array([stream.packet_ms + kind.lookahead_ms]), np.zeros(1), np.ones(1))
     return float(mos[0])
 

@@ -18,16 +18,16 @@ from weirlab.calls.capacity.asked import (
     to_search,
     to_sweep,
 )
-from weirlab.calls.capacity.found import Counters, Found
-from weirlab.calls.capacity.predicted import Foretold, foretell
+from weirlab.calls.capacity.found import CapacityConclusions, CounterAgreement
+from weirlab.calls.capacity.predicted import CapacityPrediction, foretell
 from weirlab.calls.capacity.section import CapacityScenario
 from weirlab.calls.capacity.trials import (
     CAPACITY,
     SWEEP,
+    CallCapacity,
     CallRecorder,
+    CallSweep,
     CallTraffic,
-    Carried,
-    Sweep,
     dropping,
     losses,
     search_calls,
@@ -39,15 +39,15 @@ from weirlab.jobs import profiles, testbeds
 from weirlab.jobs.calibrations import CalibrationOutcome
 from weirlab.jobs.progress import RESUME, Progress, passed_on
 from weirlab.jobs.work import Work
-from weirlab.lab.base import TestBed, Watchable
+from weirlab.lab.base import TestBed, WatchableBed
 from weirlab.measure import profile as measuring
 from weirlab.measure.calls import ROLE
-from weirlab.measure.search import Trials
+from weirlab.measure.search import SearchTrialRunner
 from weirlab.measure.search.trials import MAX_ATTEMPTS
 from weirlab.measure.sequence import next_index
-from weirlab.measure.terms import Terms
-from weirlab.measure.trial import Entry
-from weirlab.model import Queueing
+from weirlab.measure.terms import TrialTerms
+from weirlab.measure.trial import TrialEntry
+from weirlab.model import QueueingModel
 from weirlab.model.base import Predictor
 from weirlab.model.tunnelled import tunnelled
 from weirlab.records import device_in_words
@@ -58,7 +58,7 @@ from weirlab.studies.beds import DeviceGround
 from weirlab.traffic.schedule import compile_plan
 
 if TYPE_CHECKING:
-    from weirlab.calls.capacity.page import Findings
+    from weirlab.calls.capacity.page import CapacityEvidence
     from weirlab.report.story import Story
 
 AROUND: Final = "sweep_around"
@@ -75,7 +75,7 @@ class CapacityFindings:
     """What a run about capacity found."""
 
     calibration: CalibrationOutcome | None
-    results: Found
+    results: CapacityConclusions
 
     def document(self) -> dict[str, Any]:
         """For ``--json``."""
@@ -113,7 +113,7 @@ def measured(
     wanted = scenario.capacity
     good_mos = wanted.search.mos if wanted.search and wanted.search.mos else 4.0
     keeper = CallRecorder(bed, writer, good_mos=good_mos)
-    carried: tuple[Carried, ...] = ()
+    carried: tuple[CallCapacity, ...] = ()
     with _watched(bed, wanted.inside, progress):
         if fixed := fixed_counts(scenario):
             _sweep(bed, to_sweep(scenario, fixed), scenario, setting, writer, keeper, progress)
@@ -124,18 +124,18 @@ def measured(
             _sweep(bed, swept, scenario, setting, writer, keeper, progress)
     rows = _still_valid(writer, keeper)
     counted = [row.counters_agree for row in rows if row.counters_agree is not None]
-    foretold: tuple[Foretold, ...] = ()
+    foretold: tuple[CapacityPrediction, ...] = ()
     if model is not None:
         trials = wanted.search or wanted.sweep
         trial_s, warmup_s = (trials.trial_s, trials.warmup_s) if trials else (1.0, 0.0)
         goals = goals_of(scenario)
         foretold = tuple(foretell(model, setting, goals, wanted.positions, trial_s, warmup_s))
-    found = Found(
+    found = CapacityConclusions(
         sweep=tuple(dropping(rows, wanted.search.loss_ratio if wanted.search else 0.0)),
         search=carried,
         model=source,
         predicted=foretold,
-        counters=Counters(len(counted), sum(counted)),
+        counters=CounterAgreement(len(counted), sum(counted)),
         losses=tuple(losses(rows)),
     )
     writer.put_json(RESULT, found)
@@ -154,31 +154,31 @@ def page(run: Run) -> Story:
     return tell(findings(run, found(run)))
 
 
-def found(run: Run) -> Found:
+def found(run: Run) -> CapacityConclusions:
     """What ``run`` found so far."""
-    return run.get_json(RESULT, Found) if run.has(RESULT) else Found()
+    return run.get_json(RESULT, CapacityConclusions) if run.has(RESULT) else CapacityConclusions()
 
 
-def findings(run: Run, found: Found) -> Findings:
+def findings(run: Run, found: CapacityConclusions) -> CapacityEvidence:
     """The findings that page and tables are made from."""
-    from weirlab.calls.capacity.page import Findings
+    from weirlab.calls.capacity.page import CapacityEvidence
 
     inside = completed(InsideRow, run.table("inside")) if run.has_table("inside") else pl.DataFrame()
-    return Findings(vars(run.manifest), completed(CapacityRow, run.table(CAPACITY)), inside, found)
+    return CapacityEvidence(vars(run.manifest), completed(CapacityRow, run.table(CAPACITY)), inside, found)
 
 
 @contextmanager
 def _watched(bed: TestBed, wanted: bool, progress: Progress) -> Iterator[None]:
     """Run the device's own monitoring during the block, if the device has any."""
-    inside = wanted and isinstance(bed, Watchable)
+    inside = wanted and isinstance(bed, WatchableBed)
     if wanted and not inside:
         progress.note(f"the device of the lab {bed.lab} cannot be monitored: CPU and states are not measured")
-    with bed.watch_inside() if inside and isinstance(bed, Watchable) else nullcontext():
+    with bed.watch_inside() if inside and isinstance(bed, WatchableBed) else nullcontext():
         yield
 
 
 def _around(
-    scenario: CapacityScenario, carried: tuple[Carried, ...], writer: RunWriter
+    scenario: CapacityScenario, carried: tuple[CallCapacity, ...], writer: RunWriter
 ) -> dict[int, tuple[int, ...]]:
     """The numbers of calls of the sweep; a resumed run keeps its own, whatever a new search finds."""
     if not writer.has(AROUND):
@@ -192,7 +192,7 @@ def _counts(content: Mapping[str, Sequence[int]]) -> dict[int, tuple[int, ...]]:
 
 def _sweep(
     bed: TestBed,
-    what: Sweep,
+    what: CallSweep,
     scenario: CapacityScenario,
     setting: CallTraffic,
     writer: RunWriter,
@@ -203,7 +203,7 @@ def _sweep(
         progress.note("nothing to sweep around: the search found no number of calls")
         return
     progress.stage(f"sweep of {device_in_words(bed.dut)} in the lab {bed.lab}, run {writer.run_id}")
-    terms = Terms(max_attempts=scenario.capacity.max_attempts)
+    terms = TrialTerms(max_attempts=scenario.capacity.max_attempts)
     sweep(bed, what, setting, writer, keeper, passed_on(progress), terms=terms)
 
 
@@ -214,7 +214,7 @@ def _search(
     writer: RunWriter,
     keeper: CallRecorder,
     progress: Progress,
-) -> tuple[Carried, ...]:
+) -> tuple[CallCapacity, ...]:
     wanted = scenario.capacity
     what = to_search(scenario)
     assert wanted.search is not None
@@ -224,15 +224,15 @@ def _search(
     before = sweep is not None and bool(sweep.fixed)
     if before and sweep is not None and (sweep.trial_s, sweep.warmup_s) == (what.trial_s, what.warmup_s):
         phases.add("sweep")
-    trials = Trials(
+    trials = SearchTrialRunner(
         bed,
         writer,
         passed_on(progress),
-        terms=Terms(max_attempts=max(wanted.max_attempts, MAX_ATTEMPTS)),
-        first=Entry(writer.run_id, next_index(writer, measuring.PLAN, SWEEP), ROLE),
+        terms=TrialTerms(max_attempts=max(wanted.max_attempts, MAX_ATTEMPTS)),
+        first=TrialEntry(writer.run_id, next_index(writer, measuring.PLAN, SWEEP), ROLE),
         completed=lambda record: keeper.complete(record, "search", None),
     )
-    carried: list[Carried] = []
+    carried: list[CallCapacity] = []
     for i, position in enumerate(wanted.positions):
         trials.expect(what.expected_s() * (len(wanted.positions) - i))
         known = [row for row in keeper.valid_rows if row.position == position and row.phase in phases]
@@ -261,14 +261,14 @@ def _model(
         tunnel, behind = _named(work, predict.tunnel)
         return tunnelled(rules, tunnel), f"{source} with {behind} behind it"
     profiles.measured(bed, profile_of(scenario), writer, work.progress)
-    return modelling.fit_run(writer.run, work.progress)[Queueing.name], writer.run_id
+    return modelling.fit_run(writer.run, work.progress)[QueueingModel.name], writer.run_id
 
 
-def _named(work: Work, source: str) -> tuple[Queueing, str]:
+def _named(work: Work, source: str) -> tuple[QueueingModel, str]:
     """The queueing model of a file or a run, and what it came from."""
     models, run = modelling.find(work.store, source, inputs=work.inputs)
-    model = models[Queueing.name]
-    assert isinstance(model, Queueing)
+    model = models[QueueingModel.name]
+    assert isinstance(model, QueueingModel)
     return model, source if run is None else run.run_id
 
 

@@ -9,17 +9,17 @@ from typing import Any
 import polars as pl
 
 from weirlab.base.tables import Table
-from weirlab.calls.capacity.page.source import Findings, Verdict, verdicts
+from weirlab.calls.capacity.page.source import CapacityEvidence, CapacityVerdict, verdicts
 from weirlab.report.numbers import NOTHING, count, duration, percent, rate, rules
 
 
-def of(findings: Findings) -> list[Table]:
+def of(findings: CapacityEvidence) -> list[Table]:
     """All of them; the trials are details."""
     most = verdicts(findings)
     return [*([found(most)] if most else ()), *losses(findings), *trials(findings)]
 
 
-def found(most: Sequence[Verdict]) -> Table:
+def found(most: Sequence[CapacityVerdict]) -> Table:
     """A row per number of rules and goal."""
     return Table(
         "Most calls, measured and predicted",
@@ -40,7 +40,7 @@ def found(most: Sequence[Verdict]) -> Table:
     )
 
 
-def trials(findings: Findings) -> Iterator[Table]:
+def trials(findings: CapacityEvidence) -> Iterator[Table]:
     """A row per number of rules and calls: medians over the trials; none without trials."""
     rows = findings.valid
     if not rows.height:
@@ -84,7 +84,7 @@ def trials(findings: Findings) -> Iterator[Table]:
     )  # fmt: skip
 
 
-def losses(findings: Findings) -> Iterator[Table]:
+def losses(findings: CapacityEvidence) -> Iterator[Table]:
     """A row per number of rules and calls with loss, divided by what the host did; none without loss."""
     rows = [one for one in findings.found.losses if one.lost]
     if not rows:
@@ -118,7 +118,7 @@ def losses(findings: Findings) -> Iterator[Table]:
     )
 
 
-def _predicted(one: Verdict) -> str:
+def _predicted(one: CapacityVerdict) -> str:
     if one.predicted is None:
         return NOTHING
     if one.between is None:

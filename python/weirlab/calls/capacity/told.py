@@ -10,9 +10,9 @@ from weirlab.cli.quantities import NOTHING, count, duration, percent, plural, ra
 from weirlab.records import device_in_words
 
 if TYPE_CHECKING:
-    from weirlab.calls.capacity.found import Found
+    from weirlab.calls.capacity.found import CapacityConclusions
     from weirlab.calls.capacity.study import CapacityFindings
-    from weirlab.calls.capacity.trials import Carried, Dropping
+    from weirlab.calls.capacity.trials import CallCapacity, DropThreshold
     from weirlab.store import Run
     from weirlab.studies.contract import Outcome
 
@@ -25,7 +25,7 @@ def conclusion(outcome: Outcome[CapacityFindings]) -> str:
     return "\n".join([*lines, f"Run {outcome.run.run_id} is complete."])
 
 
-def said(run: Run, found: Found) -> list[str]:
+def said(run: Run, found: CapacityConclusions) -> list[str]:
     """What was found, a sentence each."""
     lines = [
         *_carried_lines(run, found),
@@ -42,9 +42,9 @@ def said(run: Run, found: Found) -> list[str]:
     return lines
 
 
-def _carried_lines(run: Run, found: Found) -> Iterator[str]:
+def _carried_lines(run: Run, found: CapacityConclusions) -> Iterator[str]:
     device = device_in_words(str(run.manifest.facts.get("dut", "the device")), first=True)
-    by_position: dict[int, list[Carried]] = {}
+    by_position: dict[int, list[CallCapacity]] = {}
     for one in found.search:
         by_position.setdefault(one.position, []).append(one)
     for position, ones in by_position.items():
@@ -54,7 +54,7 @@ def _carried_lines(run: Run, found: Found) -> Iterator[str]:
             yield f"{device}, {rules(swept.position)}: {_swept(swept)}."
 
 
-def _host_lines(found: Found) -> Iterator[str]:
+def _host_lines(found: CapacityConclusions) -> Iterator[str]:
     """How many of the packets in the first losses may be the host's fault."""
     for one in found.first_losses:
         where = f"{plural(one.calls, 'call')} ({rules(one.position)})"
@@ -68,7 +68,7 @@ def _host_lines(found: Found) -> Iterator[str]:
         )
 
 
-def _carried(one: Carried) -> str:
+def _carried(one: CallCapacity) -> str:
     if one.problem and one.calls is None:
         return f"{one.goal.name} was not found ({one.problem})"
     if one.calls is None:
@@ -77,14 +77,14 @@ def _carried(one: Carried) -> str:
     return f"{'at least ' if one.at_least else ''}{count(one.calls)} calls{load} {one.goal.name}"
 
 
-def _swept(one: Dropping) -> str:
+def _swept(one: DropThreshold) -> str:
     if one.dropped is None:
         return f"carries all {count(one.most)} calls without loss, the most that were tried"
     begins = f"drops from {count(one.dropped)} calls on ({rate(one.dropped_pps or math.nan)})"
     return begins if one.carried is None else f"carries {count(one.carried)} calls without loss, {begins}"
 
 
-def _predicted_lines(found: Found) -> Iterator[str]:
+def _predicted_lines(found: CapacityConclusions) -> Iterator[str]:
     told = []
     for one in found.predicted:
         ratio = one.ratio(found.measured(one.position, one.goal))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from weirlab.calls.failover.section import FailoverScenario
     from weirlab.calls.failover.study import FailoverFindings, Pairs
     from weirlab.calls.failover.switches import OpenPair
-    from weirlab.calls.failover.switches.event import Clocks
+    from weirlab.calls.failover.switches.event import SwitchClocks
     from weirlab.lab.finding import Finding
     from weirlab.report.story import Story
     from weirlab.store import Run, RunWriter
@@ -28,7 +28,7 @@ class FailoverStudy(Study["FailoverScenario", "Ground[Pairs]", "FailoverFindings
     commands = {"weirlab.calls.failover.command": ("failover",)}
     ready = {"failover": "redundant pairs: protocols, timers and states compared"}
 
-    def __init__(self, open_pair: OpenPair | None = None, *, clocks: Clocks | None = None) -> None:
+    def __init__(self, open_pair: OpenPair | None = None, *, clocks: SwitchClocks | None = None) -> None:
         self._open_pair, self._clocks = open_pair, clocks
 
     def scenario(self) -> type[FailoverScenario]:

@@ -177,7 +177,7 @@ def failover(
 ) -> None:
     """Measure the failover of one pair."""
     from weirlab.calls.failover.section import FailoverScenario
-    from weirlab.scenario import Typed
+    from weirlab.scenario import OptionValue
     from weirlab.studies.commands.scenarios import carry_out
 
     with result.session(ctx) as session:
@@ -186,6 +186,6 @@ def failover(
             "name": f"failover of {pair.protocol}",
             "lab": {"backend": bed.backend},
             "calls": {**typed(calls), "seed": switches.seed},
-            "failover": {"pairs": [Typed("--protocol", typed(pair))], **switches.section()},
+            "failover": {"pairs": [OptionValue("--protocol", typed(pair))], **switches.section()},
         }
         carry_out(session, content, FailoverScenario, report)

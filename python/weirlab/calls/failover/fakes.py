@@ -10,8 +10,16 @@ import numpy as np
 import numpy.typing as npt
 
 from weirlab.base.units import NS_PER_S
-from weirlab.calls.failover.bed import SIDES, Event, EventKind, Firewall, Keepalived, Transition, Ucarp
-from weirlab.records import EngineResult, FlowTable, HostSample, Looks, PacketLog, Series, Windows
+from weirlab.calls.failover.bed import SIDES, EventKind, Firewall, Keepalived, PairEvent, Transition, Ucarp
+from weirlab.records import (
+    BinDetails,
+    EngineResult,
+    FlowTable,
+    HostSample,
+    PacketLog,
+    SchedulerCounters,
+    Series,
+)
 from weirlab.testing.clock import FakeClock
 from weirlab.testing.results import make_result
 from weirlab.traffic.calls.spec import Calls
@@ -87,7 +95,7 @@ class FakePair:
         self.clock = clock or FakeClock()
         self.closed = 0
         self.admits = True
-        self.events: list[Event] = []
+        self.events: list[PairEvent] = []
         self.transitions: list[Transition] = []
         self._mishaps = iter(mishaps)
         self._mishap = SwitchFault()
@@ -131,13 +139,13 @@ class FakePair:
         self._closed_with = self._known[self._master]
         return self._closed_with
 
-    def step_down(self) -> Event:
+    def step_down(self) -> PairEvent:
         return self._switch("soft")
 
-    def cut(self) -> Event:
+    def cut(self) -> PairEvent:
         return self._switch("hard")
 
-    def restore(self) -> Event:
+    def restore(self) -> PairEvent:
         return self._switch("return")
 
     def master(self) -> Firewall | Literal["both"] | None:
@@ -188,9 +196,9 @@ class FakePair:
         self._steal_s += self._mishap.steal_s
         return self._result(traffic, begin_ns, end_ns, event)
 
-    def _switch(self, kind: EventKind) -> Event:
+    def _switch(self, kind: EventKind) -> PairEvent:
         took_ns = self._mishap.took_ns if self._mishap.took_ns is not None else self.manner.took_ns
-        event = Event(kind, self._master, self.now_ns(), took_ns, {"links_down_ns": took_ns})
+        event = PairEvent(kind, self._master, self.now_ns(), took_ns, {"links_down_ns": took_ns})
         self.events.append(event)
         if self._mishap.stays:
             return event
@@ -202,7 +210,7 @@ class FakePair:
         self._master = new
         return event
 
-    def _result(self, traffic: Traffic, begin_ns: int, end_ns: int, event: Event | None) -> EngineResult:
+    def _result(self, traffic: Traffic, begin_ns: int, end_ns: int, event: PairEvent | None) -> EngineResult:
         assert traffic.calls is not None
         flows = _flows(traffic.calls)
         streams = len(flows.back)
@@ -257,7 +265,7 @@ class FakePair:
             windows=None if event is None else self._seen(event, begin_ns, bins),
         )
 
-    def _seen(self, event: Event, begin_ns: int, bins: int) -> Windows | None:
+    def _seen(self, event: PairEvent, begin_ns: int, bins: int) -> BinDetails | None:
         """What a watcher sees of the stolen time."""
         after_s, none = self._mishap.steal_after_s, np.zeros(bins, np.uint64)
         if after_s is None:
@@ -266,10 +274,10 @@ class FakePair:
         later = at_ns > event.began_ns + round(after_s * NS_PER_S)
         stolen_ns = later * np.uint64(round(self._mishap.steal_s * NS_PER_S))
         threads = np.zeros((bins + 1, 1), np.uint64)
-        looks = Looks(at_ns, stolen_ns, 0 * stolen_ns, at_ns, threads, threads)
-        return Windows(none, none, none, none, none, none, none, none, none, none, none, looks)
+        looks = SchedulerCounters(at_ns, stolen_ns, 0 * stolen_ns, at_ns, threads, threads)
+        return BinDetails(none, none, none, none, none, none, none, none, none, none, none, looks)
 
-    def _over_ns(self, event: Event) -> int:
+    def _over_ns(self, event: PairEvent) -> int:
         outage_s = 0.0 if self._mishap.stays else self.manner.outage_s[event.kind]
         return event.began_ns + round(outage_s * NS_PER_S)
 
@@ -280,7 +288,7 @@ class FakePair:
         flow: npt.NDArray[np.int64],
         seq: npt.NDArray[np.int64],
         sent_ns: npt.NDArray[np.int64],
-        event: Event | None,
+        event: PairEvent | None,
     ) -> npt.NDArray[np.bool_]:
         lost = np.zeros(len(sent_ns), np.bool_)
         if calls.count > self.manner.carries_calls:

@@ -21,16 +21,16 @@ from weirlab.calls.failover.switches import (
     CALLS,
     SERIES,
     SWITCHES,
+    CallDemand,
     CommonLoad,
-    Conditions,
-    Group,
+    FailoverPlan,
     OpenPair,
-    Pair,
-    Planned,
+    PairSpec,
+    SwitchConditions,
+    SwitchGroup,
     SwitchLimits,
     SwitchRow,
     Timing,
-    Wanted,
     compare,
     conclusions,
     estimate_s,
@@ -38,7 +38,7 @@ from weirlab.calls.failover.switches import (
     measure,
     plan,
 )
-from weirlab.calls.failover.switches.event import CLOCKS, Clocks
+from weirlab.calls.failover.switches.event import CLOCKS, SwitchClocks
 from weirlab.calls.failover.switches.load import USUAL_SHARE
 from weirlab.jobs import spoiled, testbeds
 from weirlab.jobs.progress import RESUME, Progress, passed_on
@@ -71,7 +71,7 @@ class FailoverFindings:
     planned: int
     rows: tuple[SwitchRow, ...]
     """Every attempt."""
-    groups: tuple[Group, ...]
+    groups: tuple[SwitchGroup, ...]
     missing: tuple[str, ...]
     """Switches without a valid attempt."""
     elapsed_s: float
@@ -108,7 +108,7 @@ class FailoverFindings:
 class Pairs:
     """What is switched, and with which traffic."""
 
-    pairs: tuple[Pair, ...]
+    pairs: tuple[PairSpec, ...]
     traffic: Callable[[int, float], Traffic]
     opener: OpenPair
 
@@ -134,7 +134,7 @@ def measured(
     asked: FailoverScenario,
     writer: RunWriter,
     progress: Progress,
-    clocks: Clocks | None = None,
+    clocks: SwitchClocks | None = None,
 ) -> FailoverFindings:
     """Find the load that all pairs carry, then make every switch that the run does not have yet."""
     what, timing = asked.failover, timing_of(asked)
@@ -150,7 +150,7 @@ def measured(
     )
     load = _load(writer, asked, ground.bed, progress)
     of_switches = traffic(load.calls, timing.duration_s)
-    conditions = Conditions(
+    conditions = SwitchConditions(
         calls=asked.calls.calls(load.calls),
         traffic=of_switches,
         connections=_connections(of_switches),
@@ -203,7 +203,7 @@ def _load(writer: RunWriter, scenario: FailoverScenario, bed: Pairs, progress: P
 
     wanted = MOST_CALLS if count is None else count
     share = USUAL_SHARE if count is None else None
-    asked = Wanted(wanted, lambda calls: bed.traffic(calls, what.load_s), share)
+    asked = CallDemand(wanted, lambda calls: bed.traffic(calls, what.load_s), share)
     if not what.find_load:
         load = CommonLoad(wanted, wanted, asked.offered_pps(wanted), searched=False)
     else:
@@ -241,13 +241,13 @@ def load_text(load: CommonLoad) -> str:
     return f"load: {rate}{beyond}, which every pair carries without loss"
 
 
-def _plan(scenario: FailoverScenario, pairs: tuple[Pair, ...]) -> tuple[Planned, ...]:
+def _plan(scenario: FailoverScenario, pairs: tuple[PairSpec, ...]) -> tuple[FailoverPlan, ...]:
     what = scenario.failover
     return plan(pairs, what.kinds, what.repetitions, what.seed)
 
 
 def _concluded(
-    load: CommonLoad, switches: tuple[Planned, ...], rows: tuple[SwitchRow, ...], elapsed_s: float
+    load: CommonLoad, switches: tuple[FailoverPlan, ...], rows: tuple[SwitchRow, ...], elapsed_s: float
 ) -> FailoverFindings:
     valid = {row.index for row in rows if row.valid}
     missing = tuple(planned.text for planned in switches if planned.index not in valid)
@@ -265,7 +265,7 @@ def _of_one_pair(fact: str) -> bool:
     return fact == "nat" or fact.startswith(("protocol_", "states_"))
 
 
-def _tools(pairs: tuple[Pair, ...]) -> dict[str, str]:
+def _tools(pairs: tuple[PairSpec, ...]) -> dict[str, str]:
     """Versions of the daemons, by their names."""
     found = {pair.protocol.name: pair.protocol.facts() for pair in pairs}
     if on := [pair.states for pair in pairs if pair.sharing != "off"]:
@@ -273,14 +273,14 @@ def _tools(pairs: tuple[Pair, ...]) -> dict[str, str]:
     return {name: str(facts["tool"]) for name, facts in found.items()}
 
 
-def _pairs(scenario: FailoverScenario) -> tuple[Pair, ...]:
+def _pairs(scenario: FailoverScenario) -> tuple[PairSpec, ...]:
     return tuple(
-        Pair(section.addresses(), section.sharing(), section.nat, section.name or "")
+        PairSpec(section.addresses(), section.sharing(), section.nat, section.name or "")
         for section in scenario.failover.pairs
     )
 
 
-def checked(scenario: FailoverScenario) -> tuple[tuple[Pair, ...], Callable[[int, float], Traffic]]:
+def checked(scenario: FailoverScenario) -> tuple[tuple[PairSpec, ...], Callable[[int, float], Traffic]]:
     """Pairs and traffic; raises, before anything is built, if they are impossible."""
     from weirlab.traffic.calls.schedule import traffic_of
 
@@ -312,7 +312,7 @@ def _connections(traffic: Traffic) -> int:
     return len(np.unique(media.flows.call[media.flows.carries_media]))
 
 
-def _opener(scenario: FailoverScenario, pairs: tuple[Pair, ...]) -> OpenPair:
+def _opener(scenario: FailoverScenario, pairs: tuple[PairSpec, ...]) -> OpenPair:
     """Builds pairs in network namespaces; raises ``MissingCapability`` naming what is missing."""
     from weirlab.calls.failover.bed import RedundantLab
     from weirlab.lab.doctor import need_namespaces
@@ -322,7 +322,7 @@ def _opener(scenario: FailoverScenario, pairs: tuple[Pair, ...]) -> OpenPair:
     if lacking:
         raise MissingCapability("; ".join(dict.fromkeys(lacking)))
 
-    def open_pair(pair: Pair) -> AbstractContextManager[RedundantLab]:
+    def open_pair(pair: PairSpec) -> AbstractContextManager[RedundantLab]:
         return owned(lambda: RedundantLab(pair.protocol, pair.states, pair.nat, scenario.lab.backend))
 
     return open_pair

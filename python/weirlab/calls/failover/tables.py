@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from weirlab.base.tables import Table
-from weirlab.calls.failover.switches.compare import Group
+from weirlab.calls.failover.switches.compare import SwitchGroup
 from weirlab.calls.failover.switches.pair import named_event
 from weirlab.calls.failover.switches.rows import SwitchRow
 from weirlab.measure.spread import Spread
@@ -18,13 +18,13 @@ Shown = Callable[[float], str]
 _WHERE: Final = "Pair and event"
 
 
-def compared(groups: Sequence[Group]) -> list[Table]:
+def compared(groups: Sequence[SwitchGroup]) -> list[Table]:
     """A row per pair and event: how long nothing arrived, what was lost, what callers heard."""
     named = [(named_event(one.pair, one.kind), one) for one in groups if one.runs]
     return [_outages(named), _losses(named), _heard(named)] if named else []
 
 
-Named = Sequence[tuple[str, Group]]
+Named = Sequence[tuple[str, SwitchGroup]]
 
 
 def _outages(named: Named) -> Table:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from weirlab.traffic.calls.codecs import VoiceStream
     from weirlab.traffic.encapsulation.encapsulations import Kind
     from weirlab.traffic.encapsulation.packets import IpVersion as IpNumber
-    from weirlab.traffic.encapsulation.suites import Suite
+    from weirlab.traffic.encapsulation.suites import CipherSuite
 
 BYTES = """Calculate what IPsec and other tunnels add to calls on the wire. Nothing is sent.
 
@@ -46,7 +46,7 @@ _USUAL_OVER = "clear,esp-transport,esp-tunnel,wireguard,openvpn,srtp,dtls,gre,vx
 
 
 @dataclass(frozen=True)
-class CallOptions:
+class IpsecCallOptions:
     """The calls."""
 
     PANEL: ClassVar = "Calls"
@@ -119,7 +119,7 @@ def add_to(app: typer.Typer) -> None:
 def bytes_(
     ctx: typer.Context,
     *,
-    calls: CallOptions,
+    calls: IpsecCallOptions,
     inside: EncapsulationOptions,
     on: LineOptions,
     json: JsonOption = False,
@@ -127,14 +127,14 @@ def bytes_(
     """Calculate bytes on the wire."""
     from weirlab.base.amounts import parse_line
     from weirlab.calls.ipsec import tables
-    from weirlab.calls.ipsec.sheet import Question, sheet
+    from weirlab.calls.ipsec.sheet import IpsecQuestion, sheet
 
     with Session(ctx, as_json=json) as session:
         version: IpNumber = 4 if calls.ip == "4" else 6
         outer = inside.outer_ip
         kinds = _kinds(inside.over, natt=inside.natt)
         _need_esp(kinds, inside)
-        question = Question(
+        question = IpsecQuestion(
             streams=_streams(calls.codec, calls.packet_time, version),
             kinds=kinds,
             suites=_suites(inside.suite),
@@ -191,7 +191,7 @@ def _need_esp(kinds: Sequence[Kind], inside: EncapsulationOptions) -> None:
         )
 
 
-def _suites(text: str | None) -> tuple[Suite, ...]:
+def _suites(text: str | None) -> tuple[CipherSuite, ...]:
     from weirlab.traffic.encapsulation.suites import SUITES, suite
 
     if text is None:

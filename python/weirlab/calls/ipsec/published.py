@@ -14,7 +14,7 @@ from weirlab.base.units import bps_from_pps
 from weirlab.traffic.calls.codecs import VoiceStream, parse_codec
 from weirlab.traffic.encapsulation import packets
 from weirlab.traffic.encapsulation.frames import frame_bytes
-from weirlab.traffic.encapsulation.packets import Voice
+from weirlab.traffic.encapsulation.packets import VoicePacket
 from weirlab.traffic.encapsulation.suites import suite
 
 PACKET_TIMES_MS: Final = (10, 20, 30, 40, 50, 60)
@@ -46,7 +46,7 @@ def cells() -> tuple[Cell, ...]:
     made = []
     for packet_ms in PACKET_TIMES_MS:
         stream = parse_codec(f"g711:{packet_ms}ms")
-        voice = Voice(stream.payload_bytes)
+        voice = VoicePacket(stream.payload_bytes)
         made.append(_cell(packet_ms, "clear", "", packets.clear(voice), stream))
         for mode, formula in (("transport", packets.esp_transport), ("tunnel", packets.esp_tunnel)):
             for name, each in SUITES.items():

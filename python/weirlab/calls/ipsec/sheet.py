@@ -13,8 +13,8 @@ from weirlab.calls.ipsec import published
 from weirlab.traffic.calls.codecs import VoiceStream, describe_codec
 from weirlab.traffic.encapsulation import frames
 from weirlab.traffic.encapsulation.encapsulations import ENCAPSULATIONS, Encapsulation, Kind, chosen
-from weirlab.traffic.encapsulation.packets import IpVersion, Parts, Voice, total
-from weirlab.traffic.encapsulation.suites import SUITES, Suite
+from weirlab.traffic.encapsulation.packets import IpVersion, Parts, VoicePacket, total
+from weirlab.traffic.encapsulation.suites import SUITES, CipherSuite
 
 KIND: Final = "ipsec-bytes"
 
@@ -22,7 +22,7 @@ _CLEAR: Final = ENCAPSULATIONS[0]
 
 
 @dataclass(frozen=True)
-class Question:
+class IpsecQuestion:
     """Which calls, through what, over which line.
 
     ``outer_ip``: between the gateways of a tunnel. ``esn``: extended sequence numbers, which change no
@@ -31,7 +31,7 @@ class Question:
 
     streams: tuple[VoiceStream, ...]
     kinds: tuple[Kind, ...]
-    suites: tuple[Suite, ...] = SUITES
+    suites: tuple[CipherSuite, ...] = SUITES
     outer_ip: IpVersion = 4
     natt: bool = False
     esn: bool = False
@@ -114,7 +114,7 @@ class StreamSheet:
 class Sheet:
     """The answer."""
 
-    question: Question
+    question: IpsecQuestion
     streams: tuple[StreamSheet, ...]
     published: tuple[published.Cell, ...]
     """The published table; empty unless requested."""
@@ -161,7 +161,7 @@ class Sheet:
         }
 
 
-def sheet(question: Question) -> Sheet:
+def sheet(question: IpsecQuestion) -> Sheet:
     """Compute the sheet of ``question``.
 
     Raises
@@ -180,7 +180,7 @@ def sheet(question: Question) -> Sheet:
     return Sheet(question, tuple(made), published.cells() if question.with_published else ())
 
 
-def _check(question: Question) -> None:
+def _check(question: IpsecQuestion) -> None:
     used = {stream.ip for stream in question.streams} | {question.outer_ip}
     for ip in sorted(used):
         if question.mtu < frames.LEAST_MTU[ip]:
@@ -193,8 +193,8 @@ def _check(question: Question) -> None:
         )
 
 
-def _row(encapsulation: Encapsulation, stream: VoiceStream, question: Question) -> Row:
-    voice = Voice(stream.payload_bytes, stream.ip, question.outer_ip, question.natt)
+def _row(encapsulation: Encapsulation, stream: VoiceStream, question: IpsecQuestion) -> Row:
+    voice = VoicePacket(stream.payload_bytes, stream.ip, question.outer_ip, question.natt)
     parts = frames.outer_parts(encapsulation, voice, question.mtu)
     ip_bytes = total(parts)
     pieces = frames.fragments(ip_bytes, encapsulation.ip(voice), question.mtu)

@@ -7,7 +7,7 @@ from ipaddress import ip_address, ip_network
 from typing import Any, Final
 
 from weirlab.base.quoting import quoted
-from weirlab.calls.quality.streams import VoiceStream, end
+from weirlab.calls.quality.streams import CaptureStream, end
 from weirlab.trace.quantities import duration, plural
 
 _LEAST_NS: Final = 2_000_000_000
@@ -19,7 +19,7 @@ Ports = frozenset[tuple[str, int]]
 
 
 def one_way(
-    calls: Sequence[Mapping[str, Any]], streams: Sequence[VoiceStream], start_ns: int, last_ns: int
+    calls: Sequence[Mapping[str, Any]], streams: Sequence[CaptureStream], start_ns: int, last_ns: int
 ) -> Iterator[tuple[tuple[int, ...], str]]:
     """Calls that were to go both ways and went one way: numbers of the streams there are, and a sentence."""
     listed = list(_one_way(calls, streams, start_ns, last_ns))
@@ -30,7 +30,7 @@ def one_way(
 
 
 def _one_way(
-    calls: Sequence[Mapping[str, Any]], streams: Sequence[VoiceStream], start_ns: int, last_ns: int
+    calls: Sequence[Mapping[str, Any]], streams: Sequence[CaptureStream], start_ns: int, last_ns: int
 ) -> Iterator[tuple[tuple[int, ...], str]]:
     for call in calls:
         answered_ns, ended_ns = call["answered_ns"], call["ended_ns"] or last_ns
@@ -52,7 +52,7 @@ def _one_way(
 
 
 def addresses(
-    calls: Sequence[Mapping[str, Any]], streams: Sequence[VoiceStream]
+    calls: Sequence[Mapping[str, Any]], streams: Sequence[CaptureStream]
 ) -> Iterator[tuple[tuple[int, ...], str]]:
     """Streams that come from elsewhere than SIP said: their numbers, and a sentence."""
     told: set[int] = set()
@@ -82,7 +82,7 @@ def _ports(party: Mapping[str, Any]) -> Ports:
     return frozenset((address, port) for address, port in party["media"])
 
 
-def _between(streams: Sequence[VoiceStream], source: Ports, target: Ports) -> list[VoiceStream]:
+def _between(streams: Sequence[CaptureStream], source: Ports, target: Ports) -> list[CaptureStream]:
     """Streams from or to the announced ports of a direction; the other end may be translated."""
     return [
         each for each in streams if (each.dst, each.dst_port) in target or (each.src, each.src_port) in source

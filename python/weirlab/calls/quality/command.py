@@ -14,7 +14,7 @@ from weirlab.base.errors import InputError
 from weirlab.base.extras import REPORT as CHARTS
 from weirlab.base.files import standard_input
 from weirlab.base.quoting import quoted
-from weirlab.cli.options import JudgedOptions, grouped, without
+from weirlab.cli.options import JudgementOptions, grouped, without
 from weirlab.cli.options.buffers import jitter_buffer as read_jitter_buffer
 from weirlab.trace.analysis import refuse_inputs
 
@@ -124,7 +124,7 @@ def quality(
         Path | None,
         typer.Option("--report", help="Write an HTML page with graphs of all streams.", metavar="FILE.html"),
     ] = None,
-    result: Annotated[JudgedOptions, without("store")],
+    result: Annotated[JudgementOptions, without("store")],
 ) -> None:
     """Assess a capture."""
     from weirlab.calls.quality import requiring, tables, told

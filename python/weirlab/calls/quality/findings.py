@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from weirlab.calls.quality import calls as calls_of
-from weirlab.calls.quality.streams import VoiceStream
+from weirlab.calls.quality.streams import CaptureStream
 from weirlab.quality.captures import CaptureTable
 from weirlab.trace.quantities import duration, percent, plural
 
@@ -38,7 +38,7 @@ _MANY_COPIES: Final = 0.3
 
 
 @dataclass(frozen=True)
-class Finding:
+class StreamFinding:
     """Something that a reader has to know about streams."""
 
     kind: Kind
@@ -48,18 +48,18 @@ class Finding:
 
 
 def of(
-    streams: Sequence[VoiceStream],
+    streams: Sequence[CaptureStream],
     table: CaptureTable,
     calls: Sequence[Mapping[str, Any]],
     capture: Mapping[str, Any],
-) -> Iterator[Finding]:
+) -> Iterator[StreamFinding]:
     """All findings, those that callers complain about first."""
     start_ns, last_ns = capture["first_ns"], capture["last_ns"]
     for numbers, text in calls_of.one_way(calls, streams, start_ns, last_ns):
-        yield Finding("one-way audio", numbers, text)
+        yield StreamFinding("one-way audio", numbers, text)
     yield from _far_end(streams, table)
     for numbers, text in calls_of.addresses(calls, streams):
-        yield Finding("another address", numbers, text)
+        yield StreamFinding("another address", numbers, text)
     yield from _shortened(_pauses(streams), "other streams paused, too")
     yield from _shortened(_codec_changes(streams, start_ns), "other streams change their codecs, too")
     yield from _shortened(_clock_rates(streams), "the time stamps of other streams do so, too")
@@ -69,19 +69,19 @@ def of(
     yield from _packets(streams, table)
 
 
-def _shortened(found: Iterable[Finding], others: str) -> Iterator[Finding]:
+def _shortened(found: Iterable[StreamFinding], others: str) -> Iterator[StreamFinding]:
     """The first findings of a kind, and how many more there are."""
     listed = list(found)
     yield from listed[:_MOST]
     if rest := listed[_MOST:]:
         numbers = tuple(number for finding in rest for number in finding.streams)
-        yield Finding(rest[0].kind, numbers, f"{_sentence(others)} ({listed_streams(numbers)}).")
+        yield StreamFinding(rest[0].kind, numbers, f"{_sentence(others)} ({listed_streams(numbers)}).")
 
 
-def _far_end(streams: Sequence[VoiceStream], table: CaptureTable) -> Iterator[Finding]:
+def _far_end(streams: Sequence[CaptureStream], table: CaptureTable) -> Iterator[StreamFinding]:
     reported = [(i, stream, stream.far_end) for i, stream in enumerate(streams) if stream.far_end]
     losing = [
-        Finding(
+        StreamFinding(
             "far-end loss",
             (stream.number,),
             f"Stream {stream.number}: its receiver reports {percent(far['loss_ratio'])} lost (RTCP). "
@@ -92,7 +92,7 @@ def _far_end(streams: Sequence[VoiceStream], table: CaptureTable) -> Iterator[Fi
     ]
     yield from _shortened(losing, "receivers of other streams report losses, too")
     trips = [
-        Finding(
+        StreamFinding(
             "round trip",
             (stream.number,),
             f"Stream {stream.number}: a round trip between capture and receiver takes "
@@ -106,21 +106,21 @@ def _far_end(streams: Sequence[VoiceStream], table: CaptureTable) -> Iterator[Fi
     yield from _shortened(claims, "receivers of other streams say what they heard, too")
 
 
-def _claim(number: int, claim: Mapping[str, Any]) -> Finding:
+def _claim(number: int, claim: Mapping[str, Any]) -> StreamFinding:
     names = (("R", "r"), ("MOS-LQ", "mos_lq"), ("MOS-CQ", "mos_cq"))
     rated = "".join(f"; {name} {claim[key]:g}" for name, key in names if claim[key] is not None)
     text = (
         f"Stream {number}: its receiver says (RTCP XR) that {percent(claim['loss_ratio'])} were lost, and "
         f"that its jitter buffer discarded {percent(claim['discard_ratio'])}{rated}."
     )
-    return Finding("far-end claim", (number,), text)
+    return StreamFinding("far-end claim", (number,), text)
 
 
-def _pauses(streams: Sequence[VoiceStream]) -> Iterator[Finding]:
+def _pauses(streams: Sequence[CaptureStream]) -> Iterator[StreamFinding]:
     for stream in streams:
         if stream.pauses:
             often = "" if stream.pauses == 1 else f" in {stream.pauses:,} pauses"
-            yield Finding(
+            yield StreamFinding(
                 "pause",
                 (stream.number,),
                 f"Stream {stream.number} paused for {duration(stream.pauses_ns)}{often}, while another "
@@ -129,14 +129,14 @@ def _pauses(streams: Sequence[VoiceStream]) -> Iterator[Finding]:
             )
 
 
-def _codec_changes(streams: Sequence[VoiceStream], start_ns: int) -> Iterator[Finding]:
-    before: dict[tuple[object, ...], VoiceStream] = {}
+def _codec_changes(streams: Sequence[CaptureStream], start_ns: int) -> Iterator[StreamFinding]:
+    before: dict[tuple[object, ...], CaptureStream] = {}
     for stream in streams:
         ends = (stream.src, stream.src_port, stream.dst, stream.dst_port)
         key = (*ends, stream.ssrc, stream.vlan, stream.interface)
         old = before.get(key)
         if stream.begins == "codec" and old is not None:
-            yield Finding(
+            yield StreamFinding(
                 "codec change",
                 (old.number, stream.number),
                 f"Stream {old.number} changes its codec from {old.codec_title} to {stream.codec_title} after "
@@ -145,10 +145,10 @@ def _codec_changes(streams: Sequence[VoiceStream], start_ns: int) -> Iterator[Fi
         before[key] = stream
 
 
-def _clock_rates(streams: Sequence[VoiceStream]) -> Iterator[Finding]:
+def _clock_rates(streams: Sequence[CaptureStream]) -> Iterator[StreamFinding]:
     for stream in streams:
         if stream.nominal_hz and stream.clock_hz != stream.nominal_hz:
-            yield Finding(
+            yield StreamFinding(
                 "clock rate",
                 (stream.number,),
                 f"Stream {stream.number}: its time stamps count {stream.clock_hz:,} a second, but those of "
@@ -157,12 +157,12 @@ def _clock_rates(streams: Sequence[VoiceStream]) -> Iterator[Finding]:
             )
 
 
-def _skews(streams: Sequence[VoiceStream], table: CaptureTable) -> Iterator[Finding]:
+def _skews(streams: Sequence[CaptureStream], table: CaptureTable) -> Iterator[StreamFinding]:
     rate = np.nan_to_num(table.skew)
     most_first = [int(i) for i in np.argsort(-np.abs(rate), kind="stable") if rate[i]]
     for i in most_first[:_MOST]:
         every = duration(float(table.packet_ns[i] / abs(rate[i])))
-        yield Finding(
+        yield StreamFinding(
             "clock skew",
             (streams[i].number,),
             f"Stream {streams[i].number}: the sender's clock is {abs(rate[i]) * 1e6:.0f} ppm "
@@ -171,13 +171,13 @@ def _skews(streams: Sequence[VoiceStream], table: CaptureTable) -> Iterator[Find
         )
     if more := most_first[_MOST:]:
         numbers = tuple(streams[i].number for i in sorted(more))
-        yield Finding("clock skew", numbers, f"A clock skew shows in {listed_streams(numbers)}, too.")
+        yield StreamFinding("clock skew", numbers, f"A clock skew shows in {listed_streams(numbers)}, too.")
 
 
-def _standing(streams: Sequence[VoiceStream]) -> Iterator[Finding]:
+def _standing(streams: Sequence[CaptureStream]) -> Iterator[StreamFinding]:
     for stream in streams:
         if stream.still:
-            yield Finding(
+            yield StreamFinding(
                 "standing time stamps",
                 (stream.number,),
                 f"Stream {stream.number}: its time stamps stood still in {plural(stream.still, 'silence')}, "
@@ -186,7 +186,7 @@ def _standing(streams: Sequence[VoiceStream]) -> Iterator[Finding]:
             )
 
 
-def _contents(streams: Sequence[VoiceStream]) -> Iterator[Finding]:
+def _contents(streams: Sequence[CaptureStream]) -> Iterator[StreamFinding]:
     others = tuple(each.number for each in streams if not (each.is_voice or each.has_only_events))
     if others:
         be = "is" if len(others) == 1 else "are"
@@ -194,7 +194,7 @@ def _contents(streams: Sequence[VoiceStream]) -> Iterator[Finding]:
             f"{_sentence(listed_streams(others))} {be} not voice, but pictures, a transport stream, or "
             "sound of more than 520 kbit/s: no MOS."
         )
-        yield Finding("not voice", others, text)
+        yield StreamFinding("not voice", others, text)
     events = [stream for stream in streams if stream.has_only_events]
     if events:
         numbers = tuple(stream.number for stream in events)
@@ -202,10 +202,10 @@ def _contents(streams: Sequence[VoiceStream]) -> Iterator[Finding]:
         text = f"{_sentence(listed_streams(numbers))} {have} nothing but telephone events (DTMF)."
         if not all(stream.loss_known for stream in events):
             text += " The numbers between them are of speech that is not in the capture: loss is not known."
-        yield Finding("telephone events", numbers, text)
+        yield StreamFinding("telephone events", numbers, text)
     if repeats := sum(stream.repeats for stream in streams):
         numbers = tuple(stream.number for stream in streams if stream.repeats)
-        yield Finding(
+        yield StreamFinding(
             "telephone events",
             numbers,
             f"{plural(repeats, 'packet')} of telephone events {_be(repeats)} sent again with one number, "
@@ -213,7 +213,7 @@ def _contents(streams: Sequence[VoiceStream]) -> Iterator[Finding]:
         )
     guessed = tuple(stream.number for stream in streams if stream.known_by == "webrtc")
     if guessed:
-        yield Finding(
+        yield StreamFinding(
             "guessed codec",
             guessed,
             f"The codec of {listed_streams(guessed)} is a guess: STUN or DTLS on these ports shows WebRTC, "
@@ -221,10 +221,10 @@ def _contents(streams: Sequence[VoiceStream]) -> Iterator[Finding]:
         )
 
 
-def _packets(streams: Sequence[VoiceStream], table: CaptureTable) -> Iterator[Finding]:
+def _packets(streams: Sequence[CaptureStream], table: CaptureTable) -> Iterator[StreamFinding]:
     estimated = tuple(stream.number for stream in streams if stream.loss_estimated)
     if estimated:
-        yield Finding(
+        yield StreamFinding(
             "estimated loss",
             estimated,
             "IAX2 has no sequence numbers: loss is estimated from gaps in the time stamps, and speech that "
@@ -233,7 +233,7 @@ def _packets(streams: Sequence[VoiceStream], table: CaptureTable) -> Iterator[Fi
     duplicated = table.streams.duplicated >= _MANY_COPIES * table.streams.received
     if duplicated.any():
         numbers = tuple(streams[int(i)].number for i in np.flatnonzero(duplicated))
-        yield Finding(
+        yield StreamFinding(
             "copies",
             numbers,
             f"{plural(len(numbers), 'stream')} came with copies of many packets: the capture saw "
@@ -246,7 +246,7 @@ def _packets(streams: Sequence[VoiceStream], table: CaptureTable) -> Iterator[Fi
             f"{plural(strays, 'packet')} {belong} nowhere in the sequence of a stream and {_be(strays)} "
             "left out."
         )
-        yield Finding("strays", numbers, text)
+        yield StreamFinding("strays", numbers, text)
 
 
 def _be(number: int) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from weirlab.calls.quality.findings import listed_streams
-from weirlab.calls.quality.streams import VoiceStream
+from weirlab.calls.quality.streams import CaptureStream
 from weirlab.quality.captures import CaptureTable
 from weirlab.trace import passed
 from weirlab.trace.quantities import plural
@@ -63,7 +63,7 @@ def sentence(text: str) -> str:
 
 
 def without_mos(
-    streams: Sequence[VoiceStream], table: CaptureTable, mos: npt.NDArray[np.float64]
+    streams: Sequence[CaptureStream], table: CaptureTable, mos: npt.NDArray[np.float64]
 ) -> Iterable[str]:
     """Why streams of voice have no MOS."""
     reasons: dict[str, list[int]] = {}

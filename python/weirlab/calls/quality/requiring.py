@@ -13,7 +13,7 @@ from weirlab.requirements import (
     LOSS,
     MOS,
     Demand,
-    Judgement,
+    DemandJudgement,
     judge,
 )
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 CAPTURE: Final = (*HEARD, LOSS, JITTER)
 
 
-def of_capture(demands: Sequence[Demand], outcome: QualityOutcome) -> tuple[Judgement, ...]:
+def of_capture(demands: Sequence[Demand], outcome: QualityOutcome) -> tuple[DemandJudgement, ...]:
     """Judge every demand by every stream."""
     measured = outcome.table.streams
     heard = {

@@ -18,7 +18,7 @@ _LARGE_BYTES: Final = 500
 
 
 @dataclass(frozen=True)
-class VoiceStream:
+class CaptureStream:
     """One stream as the capture has it."""
 
     number: int
@@ -123,10 +123,10 @@ class VoiceStream:
         )
 
 
-def voice_stream(number: int, found: Mapping[str, Any]) -> VoiceStream:
-    known = {field.name: found[field.name] for field in fields(VoiceStream) if field.name in found}
+def voice_stream(number: int, found: Mapping[str, Any]) -> CaptureStream:
+    known = {field.name: found[field.name] for field in fields(CaptureStream) if field.name in found}
     types = tuple(tuple(one) for one in found["payload_types"])
-    return VoiceStream(
+    return CaptureStream(
         **known | {"number": number, "payload_types": types, "loss_known": found["lost"] is not None}
     )
 

@@ -15,10 +15,10 @@ from weirlab import _engine
 from weirlab.base.errors import InputError
 from weirlab.base.quoting import quoted
 from weirlab.calls.quality import findings, notes
-from weirlab.calls.quality.findings import Finding
-from weirlab.calls.quality.streams import VoiceStream, voice_stream
+from weirlab.calls.quality.findings import StreamFinding
+from weirlab.calls.quality.streams import CaptureStream, voice_stream
 from weirlab.quality.captures import LONGEST_STREAM, CaptureTable, FarEnd, VoicePackets, capture_table
-from weirlab.quality.distribution import DISSATISFIED, SATISFIED, Spread
+from weirlab.quality.distribution import DISSATISFIED, SATISFIED, CallerPercentiles
 from weirlab.quality.jitterbuffer import USUAL, BufferChoice, Buffers
 from weirlab.quality.streams import Streams
 
@@ -48,7 +48,7 @@ class QualityOutcome:
     path: Path
     capture: Mapping[str, Any]
     """What was read and what was passed over; see ``weirlab._engine.rtp_packets``."""
-    streams: tuple[VoiceStream, ...]
+    streams: tuple[CaptureStream, ...]
     found: int
     """Streams in the capture, including those that were not chosen."""
     calls: tuple[Mapping[str, Any], ...]
@@ -91,7 +91,7 @@ class QualityOutcome:
         ]
 
     @cached_property
-    def findings(self) -> tuple[Finding, ...]:
+    def findings(self) -> tuple[StreamFinding, ...]:
         """What is wrong, or could be mistaken."""
         return tuple(findings.of(self.streams, self.table, self.calls, self.capture))
 
@@ -127,11 +127,11 @@ class QualityOutcome:
             "summary": {
                 "streams": len(self.streams),
                 "without_mos": int(np.isnan(self.mos).sum()),
-                "mos": asdict(Spread.of(self.mos)),
+                "mos": asdict(CallerPercentiles.of(self.mos)),
                 "below_satisfied": float(np.mean(mos < SATISFIED)) if mos.size else None,
                 "below_dissatisfied": float(np.mean(mos < DISSATISFIED)) if mos.size else None,
-                "loss_ratio": asdict(Spread.of(self.loss_ratio)),
-                "jitter_ns": asdict(Spread.of(self.table.streams.jitter_ns)),
+                "loss_ratio": asdict(CallerPercentiles.of(self.loss_ratio)),
+                "jitter_ns": asdict(CallerPercentiles.of(self.table.streams.jitter_ns)),
             },
             "streams": [self._row(i) for i in range(len(self.streams))],
         }
@@ -215,7 +215,7 @@ def capture_quality(
     return QualityOutcome(path, read["capture"], tuple(chosen), len(streams), calls, table, heard, buffers)
 
 
-def _far_end(chosen: Sequence[VoiceStream], streams: Sequence[VoiceStream]) -> FarEnd:
+def _far_end(chosen: Sequence[CaptureStream], streams: Sequence[CaptureStream]) -> FarEnd:
     """What receivers reported.
 
     The round trip between sender and receiver is that from the capture to the receiver, and to the receiver
@@ -226,7 +226,7 @@ def _far_end(chosen: Sequence[VoiceStream], streams: Sequence[VoiceStream]) -> F
         for each in streams
     }
 
-    def between(stream: VoiceStream) -> float:
+    def between(stream: CaptureStream) -> float:
         back = trips.get((stream.dst, stream.dst_port, stream.src, stream.src_port), np.nan)
         both = np.array([_reported(stream, "round_trip_mean_ns"), back])
         if np.isfinite(both).any():
@@ -240,7 +240,7 @@ def _far_end(chosen: Sequence[VoiceStream], streams: Sequence[VoiceStream]) -> F
     )
 
 
-def _reported(stream: VoiceStream, name: str) -> float:
+def _reported(stream: CaptureStream, name: str) -> float:
     value = (stream.far_end or {}).get(name)
     return float("nan") if value is None else float(value)
 

@@ -10,7 +10,7 @@ import numpy as np
 from weirlab.cli.quantities import clock, count, duration, percent, plural
 
 if TYPE_CHECKING:
-    from weirlab.calls.quality.streams import VoiceStream
+    from weirlab.calls.quality.streams import CaptureStream
     from weirlab.calls.quality.study import QualityOutcome
 
 
@@ -37,7 +37,7 @@ def sentence(outcome: QualityOutcome) -> str:
     return f"{said}; {many} (stream {streams[worst].number}, {lost}); {_delay(outcome)}."
 
 
-def _streams(streams: Sequence[VoiceStream]) -> str:
+def _streams(streams: Sequence[CaptureStream]) -> str:
     """``3 voice streams and 2 others``."""
     voice = sum(stream.is_voice for stream in streams)
     others = len(streams) - voice

@@ -17,12 +17,12 @@ def quality_page(outcome: QualityOutcome, out: Path, *, command: str) -> Path:
     return page.build(assessed(outcome), out, command=command)
 
 
-def assessed(outcome: QualityOutcome) -> page.Assessed:
+def assessed(outcome: QualityOutcome) -> page.StreamAssessment:
     """What the page shows."""
     assumption, *notes = outcome.notes_on_streams()
     capture = outcome.capture
     lasted_ns = capture["last_ns"] - capture["first_ns"]
-    return page.Assessed(
+    return page.StreamAssessment(
         name=outcome.path.name,
         date=utc_date(capture["first_ns"]),
         streams=pl.DataFrame(tables.rows(outcome), schema=_SCHEMA),

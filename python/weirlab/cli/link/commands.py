@@ -15,7 +15,7 @@ from weirlab.cli.options import JsonOption, grouped
 from weirlab.cli.output import Session
 
 if TYPE_CHECKING:
-    from weirlab.link.session import Outcome
+    from weirlab.link.session import LinkOutcome
 
 TAP = """Record a link without touching it.
 
@@ -159,7 +159,7 @@ def log(
         _finish(session, outcome)
 
 
-def _finish(session: Session, outcome: Outcome) -> None:
+def _finish(session: Session, outcome: LinkOutcome) -> None:
     from weirlab.cli.link import tables
 
     document = {key: value for key, value in outcome.document.items() if key != "conclusion"}

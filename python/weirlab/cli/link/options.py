@@ -11,7 +11,7 @@ import typer
 from weirlab.base.errors import InputError
 
 if TYPE_CHECKING:
-    from weirlab.link.settings import Recording
+    from weirlab.link.settings import RecorderSettings
 
 LINK: Final = "Link"
 """Help panel for what is recorded."""
@@ -30,7 +30,7 @@ DurationOption = Annotated[
 class Files:
     """Where the record and its manifest go."""
 
-    recording: Recording | None
+    recording: RecorderSettings | None
     manifest: Path | None
     ring_bytes: int | None = None
 
@@ -111,7 +111,7 @@ class RecordOptions:
         }
         return [option for option, value in given.items() if value]
 
-    def _recording(self, write: Path, ring_bytes: int | None) -> Recording:
+    def _recording(self, write: Path, ring_bytes: int | None) -> RecorderSettings:
         from weirlab.base.amounts import parse_size, parse_time
         from weirlab.link import settings
 
@@ -119,7 +119,7 @@ class RecordOptions:
         if self.keep is not None and size is None and time is None:
             raise InputError("--keep: there is one file only without --rotate-size or --rotate-time")
         path, compressed = settings.with_compression(write, self.zstd)
-        return settings.Recording(
+        return settings.RecorderSettings(
             path=path,
             filter=self.filter,
             snap_bytes=min(self.snap or settings.SNAP_BYTES, settings.SNAP_BYTES),

@@ -16,25 +16,25 @@ from weirlab.cli.link import tables
 from weirlab.cli.quantities import clock, rate
 
 if TYPE_CHECKING:
-    from weirlab.link.session import Snapshot, Watcher
+    from weirlab.link.session import LinkWatcher, Snapshot
 
 SHOW_EVERY_S = 0.25
 
 
 @contextmanager
-def screen(stream: TextIO) -> Iterator[Watcher]:
+def screen(stream: TextIO) -> Iterator[LinkWatcher]:
     """The display that suits ``stream``, while the tap runs."""
     if not stream.isatty():
-        yield Lines(stream)
+        yield TapLines(stream)
         return
-    drawing = Screen(stream)
+    drawing = TapScreen(stream)
     try:
         yield drawing
     finally:
         drawing.close()
 
 
-class Screen(live.Screen):
+class TapScreen(live.LiveScreen):
     """A screen that is redrawn four times a second."""
 
     def __init__(self, stream: TextIO, now_s: Callable[[], float] = time.monotonic) -> None:
@@ -44,7 +44,7 @@ class Screen(live.Screen):
         self.draw(lambda columns: drawn(snapshot, columns))
 
 
-class Lines(live.Lines):
+class TapLines(live.LiveLines):
     """Plain lines with the rates and the sentence."""
 
     def show(self, snapshot: Snapshot) -> None:

@@ -10,14 +10,14 @@ from weirlab.base.tables import Table
 from weirlab.cli.quantities import NOTHING, count, rate
 
 if TYPE_CHECKING:
-    from weirlab.link.account import Account
-    from weirlab.link.session import Outcome, Rates, Snapshot
+    from weirlab.link.account import FrameBalance
+    from weirlab.link.session import InterfaceRates, LinkOutcome, Snapshot
 
 _MOST_GAPS: Final = 20
 _BYTES = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
 
 
-def of(outcome: Outcome) -> list[Table]:
+def of(outcome: LinkOutcome) -> list[Table]:
     """The tables that are shown at the end."""
     shown = [
         table
@@ -75,7 +75,7 @@ def link(snapshot: Snapshot, *, live: bool) -> Table | None:
     return Table("Link", columns, rows)
 
 
-def mirror(account: Account) -> Table | None:
+def mirror(account: FrameBalance) -> Table | None:
     """The counters of the copies to the logger."""
     if account.mirror is None:
         return None
@@ -87,7 +87,7 @@ def mirror(account: Account) -> Table | None:
     return Table("Mirror", columns, [row])
 
 
-def record(account: Account) -> Table | None:
+def record(account: FrameBalance) -> Table | None:
     """What happened to frames in the recorder."""
     if not account.recorded:
         return None
@@ -110,7 +110,7 @@ def clock_time(at_ns: int) -> str:
     return f"{moment:%H:%M:%S}.{at_ns // 1_000_000 % 1000:03d}"
 
 
-def _rates(rates: Rates | None) -> list[str]:
+def _rates(rates: InterfaceRates | None) -> list[str]:
     if rates is None:
         return [NOTHING, NOTHING]
     return [rate(rates.frames_per_s), bit_rate(rates.bits_per_s)]

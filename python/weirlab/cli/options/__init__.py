@@ -13,7 +13,7 @@ from weirlab.cli.options.reading import listed, share
 from weirlab.cli.options.results import (
     DeviceOption,
     JsonOption,
-    JudgedOptions,
+    JudgementOptions,
     OutOption,
     PlotsOption,
     ReportOptions,
@@ -48,7 +48,7 @@ __all__ = [
     "IncludeOption",
     "IpVersion",
     "JsonOption",
-    "JudgedOptions",
+    "JudgementOptions",
     "LabKind",
     "LoadsOption",
     "MachineKind",

@@ -26,10 +26,10 @@ def quicken(parameters: Iterable[Any]) -> None:
     for parameter in parameters:
         # Typer creates it on first use. A version of Typer without this attribute ignores it.
         if getattr(parameter, "_runtime_param", parameter) is None:
-            parameter._runtime_param = _Short()
+            parameter._runtime_param = _FastRuntimeParam()
 
 
-class _Short:
+class _FastRuntimeParam:
     """Replaces Typer's ``RuntimeParam``."""
 
     def coerce(self, value: Any, param: Any, ctx: typer.Context) -> Any:

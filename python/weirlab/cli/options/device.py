@@ -16,7 +16,7 @@ from weirlab.cli.options import reading
 if TYPE_CHECKING:
     from weirlab.records import RuleSetup
     from weirlab.scenario import Dut, Lab
-    from weirlab.traffic.spec import Step
+    from weirlab.traffic.spec import LoadStep
 
 LabKind = Literal["auto", "netns", "sim"]
 BackendChoice = Literal["auto", "xdp", "af_packet"]
@@ -129,7 +129,7 @@ class DeviceOptions:
         """
         from weirlab.base.files import HOST_FILES
         from weirlab.lab.dut import make
-        from weirlab.lab.dut.rulesets.source import Beside
+        from weirlab.lab.dut.rulesets.source import RulesetFiles
         from weirlab.scenario import NO_DEVICE, Dut
 
         of_rules = {"--match": self.match, "--include": self.include, "--ipset": self.ipset}
@@ -144,7 +144,7 @@ class DeviceOptions:
         if "image" in names and chosen != "image":
             raise InputError(f"--image goes with the device 'image', not with {chosen!r}")
         if chosen != NO_DEVICE:
-            beside = Beside(tuple(self.include or ()), self.ipset)
+            beside = RulesetFiles(tuple(self.include or ()), self.ipset)
             make(chosen, given[names[0]] if names else None, HOST_FILES, beside)
         found = Dut(
             name=chosen,
@@ -161,7 +161,7 @@ class DeviceOptions:
             raise InputError("--stateful does not go with --image: your disk image has its own rules")
         return found
 
-    def rule_setup(self, steps: Sequence[Step] = ()) -> RuleSetup:
+    def rule_setup(self, steps: Sequence[LoadStep] = ()) -> RuleSetup:
         """The setup that ``--rules`` or ``--places`` gives, with a rule at each position of a step."""
         return reading.rule_setup(self.rules, self.places, steps, self.stateful)
 

@@ -72,12 +72,13 @@ def typed(said: Any, **options: str) -> dict[str, Any]:
     ``options`` gives the options of a mapping's keys; a group's fields define theirs. The result is for
     ``weirlab.scenario.from_options``.
     """
-    from weirlab.scenario import Typed
+    from weirlab.scenario import OptionValue
 
     if not isinstance(said, Mapping):
         options = spelled(type(said))
     return {
-        name: Typed(options[name], value) if name in options else value for name, value in given(said).items()
+        name: OptionValue(options[name], value) if name in options else value
+        for name, value in given(said).items()
     }
 
 
@@ -103,10 +104,10 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
     The options are built when the signature is read. ``inspect.signature`` then raises ``TypeError`` if a
     selected option is not in its group, and ``ValueError`` if two options have the same name.
     """
-    return _Grouped(command)
+    return _GroupCommand(command)
 
 
-class _Grouped:
+class _GroupCommand:
     """Calls ``command`` with its groups; builds their options lazily, as the overview does not need them."""
 
     def __init__(self, command: Callable[..., None]) -> None:

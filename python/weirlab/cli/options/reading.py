@@ -13,7 +13,7 @@ from weirlab.base.quoting import quoted
 if TYPE_CHECKING:
     from weirlab.records import RuleSetup
     from weirlab.traffic.sizes import SizeMix
-    from weirlab.traffic.spec import Step
+    from weirlab.traffic.spec import LoadStep
 
 T = TypeVar("T")
 
@@ -43,10 +43,10 @@ def share(text: str) -> float:
     return float(text[:-1]) / 100 if text.endswith("%") else float(text)
 
 
-def step(text: str) -> Step:
+def step(text: str) -> LoadStep:
     """A load step ``AT:RATE`` such as ``1:200kpps``; AT in seconds after recording began."""
     from weirlab.traffic.load import parse_rate
-    from weirlab.traffic.spec import Step
+    from weirlab.traffic.spec import LoadStep
 
     at, separator, rate = text.partition(":")
     try:
@@ -57,12 +57,12 @@ def step(text: str) -> Step:
         raise InputError(
             f"--step: {quoted(text)} not understood; give seconds and rate, e.g. --step 1:200kpps"
         )
-    return Step(at_s, parse_rate(rate))
+    return LoadStep(at_s, parse_rate(rate))
 
 
-def position_step(text: str) -> Step:
+def position_step(text: str) -> LoadStep:
     """A step ``AT:POSITION`` to another matching position, such as ``1:2000``."""
-    from weirlab.traffic.spec import Step
+    from weirlab.traffic.spec import LoadStep
 
     at, separator, position = text.partition(":")
     try:
@@ -74,12 +74,12 @@ def position_step(text: str) -> Step:
             f"--position-step: {quoted(text)} not understood; give seconds and a position from 1 up, "
             "e.g. --position-step 1:2000"
         )
-    return Step(at_s, None, n)
+    return LoadStep(at_s, None, n)
 
 
-def steps(loads: list[str], positions: list[str]) -> tuple[Step, ...]:
+def steps(loads: list[str], positions: list[str]) -> tuple[LoadStep, ...]:
     """All ``--step`` and ``--position-step`` in order of time; those at the same time are merged."""
-    found: dict[float, Step] = {}
+    found: dict[float, LoadStep] = {}
     for each in (*map(step, loads), *map(position_step, positions)):
         other = found.get(each.at_s, each)
         found[each.at_s] = replace(
@@ -88,7 +88,7 @@ def steps(loads: list[str], positions: list[str]) -> tuple[Step, ...]:
     return tuple(found[at_s] for at_s in sorted(found))
 
 
-def rule_setup(rules: int | None, places: str | None, steps: Sequence[Step], stateful: bool) -> RuleSetup:
+def rule_setup(rules: int | None, places: str | None, steps: Sequence[LoadStep], stateful: bool) -> RuleSetup:
     """The setup that ``--rules`` or ``--places`` gives, with a rule at each position of a step.
 
     Raises

@@ -59,7 +59,7 @@ class ResultOptions:
 
 
 @dataclass(frozen=True)
-class JudgedOptions(ResultOptions):
+class JudgementOptions(ResultOptions):
     """The same for results that can be checked against requirements."""
 
     require: RequireOption = None

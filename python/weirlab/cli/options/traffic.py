@@ -13,7 +13,7 @@ from weirlab.cli.options.groups import typed
 
 if TYPE_CHECKING:
     from weirlab.traffic.sizes import SizeMix
-    from weirlab.traffic.spec import Flows, Step
+    from weirlab.traffic.spec import Flows, LoadStep
 
 Layer4 = Literal["udp", "tcp"]
 IpVersion = Literal["4", "6"]
@@ -145,6 +145,6 @@ class StepOptions:
         ),
     ] = None
 
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> tuple[LoadStep, ...]:
         """All steps in order of time."""
         return reading.steps(self.step or [], self.position_step or [])

@@ -123,14 +123,14 @@ class Weir(TyperGroup):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as interrupt:
-            raise failures.Stopped(interrupt) from interrupt
+            raise failures.InterruptCarrier(interrupt) from interrupt
         except BaseException as error:
             if isinstance(error, typer.Exit | TyperException | SystemExit):
                 raise
             if interrupts.behind(error):
-                raise failures.Stopped(KeyboardInterrupt()) from error
+                raise failures.InterruptCarrier(KeyboardInterrupt()) from error
             if isinstance(error, OSError):
-                raise failures.Broken(error) from error
+                raise failures.OsErrorCarrier(error) from error
             raise
 
     def main(

@@ -34,14 +34,14 @@ EXIT_CODES: Final = {
 }
 
 
-class Stopped(Exception):
+class InterruptCarrier(Exception):
     """Carries a ``KeyboardInterrupt`` past Typer, which would swallow it."""
 
     def __init__(self, interrupt: KeyboardInterrupt) -> None:
         self.interrupt = interrupt
 
 
-class Broken(Exception):
+class OsErrorCarrier(Exception):
     """Carries an ``OSError`` past Typer, which exits silently with 1 for any broken pipe."""
 
     def __init__(self, error: OSError) -> None:
@@ -69,9 +69,9 @@ class Failure:
 def explain(error: BaseException) -> Failure:
     """Kind, message and exit code of ``error``."""
     match error:
-        case Stopped(interrupt=interrupt):
+        case InterruptCarrier(interrupt=interrupt):
             return _interrupted(interrupt)
-        case Broken(error=inner):
+        case OsErrorCarrier(error=inner):
             return explain(inner)
         case WeirError():
             details = getattr(error, "details", {})
@@ -96,7 +96,7 @@ def _interrupted(interrupt: KeyboardInterrupt) -> Failure:
     # A command that has not yet imported the jobs has not begun anything.
     if (progress := sys.modules.get("weirlab.jobs.progress")) is None:
         return Failure("Interrupted", "interrupted", code)
-    if isinstance(interrupt, progress.Interrupted):
+    if isinstance(interrupt, progress.RunInterrupt):
         details = {"run_id": interrupt.run_id, "resume": interrupt.resume}
         return Failure("Interrupted", str(interrupt), code, details)
     if not progress.completed:

@@ -9,8 +9,8 @@ from weirlab.base.tables import Table
 from weirlab.trace.quantities import NOTHING, bit_rate, count, duration, octets, percent, plural, size
 
 if TYPE_CHECKING:
-    from weirlab.diagnosis.both.evidence import Between, Fates
-    from weirlab.diagnosis.finding import Diagnosis, Summary
+    from weirlab.diagnosis.both.evidence import PathEvidence, RetransmissionCounts
+    from weirlab.diagnosis.finding import Diagnosis, TransferSummary
 
 _COUNTERS: Final = {
     "application": "nothing to send",
@@ -59,7 +59,7 @@ def remarks(found: Diagnosis) -> list[str]:
 
 
 def _summary(found: Diagnosis) -> list[tuple[str, str]]:
-    one: Summary = found.summary
+    one: TransferSummary = found.summary
     rows = [
         ("payload", f"{octets(one.data_bytes)} in {duration(one.seconds * 1e9)}"),
         ("throughput", bit_rate(one.throughput_bps)),
@@ -81,7 +81,7 @@ def between(found: Diagnosis) -> list[Table]:
     return [Table("Between the captures at both ends", ("", ""), _fates(found.between))]
 
 
-def _fates(one: Between) -> list[tuple[str, str]]:
+def _fates(one: PathEvidence) -> list[tuple[str, str]]:
     pairs = f"{bit_rate(one.capacity_bps or 0.0)}, by {plural(one.pairs, 'pair')} of segments"
     rows = [
         ("data waited in queues", _time(one.there_s)),
@@ -103,7 +103,7 @@ def _fates(one: Between) -> list[tuple[str, str]]:
     ]
 
 
-def _late(fates: Fates) -> str:
+def _late(fates: RetransmissionCounts) -> str:
     late = f", by up to {duration(fates.overtaken_s * 1e9)}" if fates.overtaken else ""
     return f"{count(fates.overtaken)}{late}"
 
@@ -114,7 +114,7 @@ def _counters(found: Diagnosis) -> Table:
     return Table("The kernel's own counters", ("Held up by", "Share"), rows)
 
 
-def _window(one: Summary) -> str:
+def _window(one: TransferSummary) -> str:
     if one.window_max_bytes is None:
         return NOTHING
     allows = "" if one.window_allows_bps is None else f", allows {bit_rate(one.window_allows_bps)}"

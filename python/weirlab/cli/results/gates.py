@@ -11,7 +11,7 @@ from weirlab.cli.output import Session
 from weirlab.cli.quantities import NOTHING
 
 if TYPE_CHECKING:
-    from weirlab.requirements import Demand, Judgement, Quantity
+    from weirlab.requirements import Demand, DemandJudgement, Quantity
 
 
 def demands(texts: Sequence[str] | None, known: Sequence[Quantity]) -> tuple[Demand, ...]:
@@ -26,7 +26,7 @@ def finish(
     document: Mapping[str, Any],
     conclusion: str,
     tables: Iterable[Table],
-    judged: Sequence[Judgement],
+    judged: Sequence[DemandJudgement],
     problem: WeirError | None = None,
 ) -> None:
     """Print the result and the verdicts on the requirements, and exit with the resulting code.
@@ -41,13 +41,13 @@ def finish(
     session.complain(worse(failure(judged), problem))
 
 
-def table(judged: Sequence[Judgement], how: str = "Measured") -> Table:
+def table(judged: Sequence[DemandJudgement], how: str = "Measured") -> Table:
     """One row per requirement; ``how`` its values came to be known."""
     rows = [(one.demand.text, one.verdict, one.measured, one.because) for one in judged]
     return Table("Requirements", ("Requirement", "Verdict", how, "Remark"), rows)
 
 
-def failure(judged: Sequence[Judgement]) -> WeirError | None:
+def failure(judged: Sequence[DemandJudgement]) -> WeirError | None:
     """The error if not every requirement is met, else None."""
     if missed := [one for one in judged if one.verdict == "not met"]:
         return NotMet(f"not met: {_told(missed)}")
@@ -61,7 +61,7 @@ def worse(verdict: WeirError | None, problem: WeirError | None) -> WeirError | N
     return verdict if isinstance(verdict, NotMet) else problem or verdict
 
 
-def _told(judged: Sequence[Judgement]) -> str:
+def _told(judged: Sequence[DemandJudgement]) -> str:
     """The requirements and their measured values: ``p99<1ms (1.30 ms)``."""
     parts = []
     for one in judged:

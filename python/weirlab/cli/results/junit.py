@@ -14,7 +14,7 @@ Outcome = Literal["passed", "failure", "error"]
 
 
 @dataclass(frozen=True)
-class Case:
+class JunitCase:
     """One verdict. A failure is a definite no; an error means that it could not be decided."""
 
     name: str
@@ -28,7 +28,7 @@ def check(path: Path | None) -> None:
         files.check_output(path, "--junit")
 
 
-def write(path: Path, suite: str, cases: Sequence[Case], properties: dict[str, str]) -> None:
+def write(path: Path, suite: str, cases: Sequence[JunitCase], properties: dict[str, str]) -> None:
     """Write ``cases`` as one test suite."""
     from xml.etree import ElementTree
 

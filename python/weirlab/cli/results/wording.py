@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from weirlab.measure.verdict import Verdict
+    from weirlab.measure.verdict import MachineVerdict
 
 
 def of_device(simulated: bool, said: str) -> str:
@@ -13,6 +13,6 @@ def of_device(simulated: bool, said: str) -> str:
     return f"Simulated, not measured: {said}" if simulated else said
 
 
-def machine(verdict: Verdict | None) -> str:
+def machine(verdict: MachineVerdict | None) -> str:
     """The verdict on the machine as a sentence; empty for a simulated device."""
     return "" if verdict is None else verdict.sentence

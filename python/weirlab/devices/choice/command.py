@@ -12,7 +12,7 @@ from weirlab.base import limits
 from weirlab.base.errors import InputError
 from weirlab.base.quoting import quoted
 from weirlab.cli.options import (
-    JudgedOptions,
+    JudgementOptions,
     LabKind,
     MachineKind,
     PacketTimeOption,
@@ -198,7 +198,7 @@ def add_to(app: typer.Typer) -> None:
     app.command("choose", help=CHOOSE, rich_help_panel="Model")(grouped(choose))
 
 
-def choose(ctx: typer.Context, options: ChoiceOptions, result: JudgedOptions) -> None:
+def choose(ctx: typer.Context, options: ChoiceOptions, result: JudgementOptions) -> None:
     """Choose."""
     from weirlab.base import files
     from weirlab.cli.results import gates

@@ -9,7 +9,7 @@ from typing import Final
 from weirlab.devices.prediction import modelling
 from weirlab.jobs.progress import Progress
 from weirlab.jobs.quick import QuickProfile, profile_in_turn
-from weirlab.model import Device
+from weirlab.model import DeviceModels
 from weirlab.records import SIMULATION
 from weirlab.store import Run, Store
 from weirlab.store.manifest import host, kernel
@@ -89,7 +89,7 @@ def measured(store: Store, needed: Sequence[ProfileNeed], progress: Progress) ->
         yield outcome.run
 
 
-def fitted(run: Run, name: str, progress: Progress) -> Device:
+def fitted(run: Run, name: str, progress: Progress) -> DeviceModels:
     """The device of ``run`` with its models, which are fitted if they are not yet, as ``name``."""
     models = modelling.models_of(run) or modelling.fit_run(run, progress)
     return replace(modelling.described(run, models), name=name)

@@ -15,7 +15,7 @@ from weirlab.devices.planning.outcome import PlanOutcome, PlanRequest
 from weirlab.devices.planning.study import plan
 from weirlab.jobs.progress import Progress
 from weirlab.jobs.quick import QuickProfile
-from weirlab.model import Device
+from weirlab.model import DeviceModels
 from weirlab.model.planning import Answer, Conclusion
 from weirlab.store import Store
 from weirlab.traffic.calls.mix import VoiceMix
@@ -185,8 +185,8 @@ def choose(store: Store, request: ChoiceRequest, progress: Progress) -> ChoiceOu
         A profile does not determine a model, or every device would have to extrapolate.
     """
     runs: list[tuple[str, str, bool]] = []
-    sources: Sequence[str | Device]
-    tunnels: Sequence[str | Device]
+    sources: Sequence[str | DeviceModels]
+    tunnels: Sequence[str | DeviceModels]
     if request.profiles:
         if request.devices:
             raise InputError("--profiles chooses among profiles: leave the devices out")
@@ -197,7 +197,7 @@ def choose(store: Store, request: ChoiceRequest, progress: Progress) -> ChoiceOu
         filters, behind = wanted_profiles(store, request)
         needed = (*filters, *behind)
         progress.note(estimate(needed))
-        found: list[Device] = []
+        found: list[DeviceModels] = []
         for each, run in zip(needed, measured(store, needed, progress), strict=True):
             found.append(fitted(run, each.name, progress))
             runs.append((each.name, run.run_id, each.run is None))

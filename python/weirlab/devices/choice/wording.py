@@ -14,7 +14,7 @@ from weirlab.devices.choice.study import ChoiceCase, ChoiceOutcome, ChoiceRow
 from weirlab.devices.planning import told as plans
 from weirlab.devices.planning.outcome import PlanOutcome
 from weirlab.model.planning import Answer, Conclusion
-from weirlab.report.story import Chapter, Origin, Story
+from weirlab.report.story import Chapter, PageOrigin, Story
 from weirlab.report.tables import Tile
 
 _VERDICTS: Final[dict[Conclusion, str]] = {
@@ -127,7 +127,7 @@ def write_page(outcome: ChoiceOutcome, rows: list[ChoiceRow], out: Path, command
             ),
         ),
         terms=_TERMS,
-        made_from=Origin(
+        made_from=PageOrigin(
             name="choice",
             source=words([run_id for _, run_id, _ in outcome.runs]) or "the given profiles",
             again=(("This chooses again, from stored profiles where they serve.", command),),

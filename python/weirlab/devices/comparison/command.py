@@ -31,7 +31,7 @@ from weirlab.cli.results import junit as xml
 if TYPE_CHECKING:
     from weirlab.devices.comparison.measuring import TurnsPlan
     from weirlab.devices.comparison.study import ComparisonOutcome
-    from weirlab.model.comparing import Compared, Finding, Terms
+    from weirlab.model.comparing import Compared, ComparisonFinding, ComparisonTerms
 
 COMPARE = """Compare a run after a change with one before: did the device become slower?
 
@@ -182,9 +182,9 @@ class TermsOptions:
         ),
     ] = "98%"
 
-    def terms(self) -> Terms:
+    def terms(self) -> ComparisonTerms:
         """The options as terms; raises ``InputError`` naming an option that is invalid."""
-        from weirlab.model.comparing import Terms
+        from weirlab.model.comparing import ComparisonTerms
         from weirlab.model.comparing.verdicts import MARGINS
 
         sure = _share("--certainty", self.certainty)
@@ -192,7 +192,7 @@ class TermsOptions:
             raise InputError(f"--certainty {quoted(self.certainty)}: it must be from 50% to 99.9%")
         relative: tuple[Compared, ...] = ("rate", "mean", "p99")
         margins = {**MARGINS, **_named("--margin", self.margin or [], relative, ("loss",))}
-        return Terms(margins, sure, _named("--scatter", self.scatter or [], relative))
+        return ComparisonTerms(margins, sure, _named("--scatter", self.scatter or [], relative))
 
 
 def add_to(app: typer.Typer) -> None:
@@ -332,7 +332,7 @@ def sentence(outcome: ComparisonOutcome) -> str:
     return f"Simulated, not measured: {said}" if outcome.simulated else said
 
 
-def _ways_out(undecided: Sequence[Finding]) -> list[str]:
+def _ways_out(undecided: Sequence[ComparisonFinding]) -> list[str]:
     """What would decide, a sentence or two for all that have the same reason."""
     from weirlab.model.comparing.verdicts import WIDE
 
@@ -345,7 +345,7 @@ def _ways_out(undecided: Sequence[Finding]) -> list[str]:
     return found
 
 
-def _runs_needed(one: Finding) -> str:
+def _runs_needed(one: ComparisonFinding) -> str:
     provable, margin = (change(one, value).lstrip("+") for value in (one.provable, one.margin))
     return (
         f"These runs can only prove {one.title} unchanged within {provable}; "
@@ -366,7 +366,7 @@ def assumptions(outcome: ComparisonOutcome) -> list[str]:
     ]
 
 
-def change(one: Finding, value: float) -> str:
+def change(one: ComparisonFinding, value: float) -> str:
     """``+3.1 %``; of loss, in percentage points."""
     if not math.isfinite(value):
         return NOTHING
@@ -375,17 +375,17 @@ def change(one: Finding, value: float) -> str:
     return f"{number if number.strip('+-0.') else '0'} {unit}"
 
 
-def interval(one: Finding) -> str:
+def interval(one: ComparisonFinding) -> str:
     """``[-12.0 %, -4.1 %]``."""
     if not (math.isfinite(one.low) and math.isfinite(one.high)):
         return "[unknown]"
     return f"[{change(one, one.low)}, {change(one, one.high)}]"
 
 
-def _cases(outcome: ComparisonOutcome) -> list[xml.Case]:
+def _cases(outcome: ComparisonOutcome) -> list[xml.JunitCase]:
     kinds: dict[str, xml.Outcome] = {"worse": "failure", "cannot tell": "error"}
     return [
-        xml.Case(
+        xml.JunitCase(
             one.title,
             kinds.get(one.verdict, "passed"),
             f"{one.verdict}: {change(one, one.change)} {interval(one)}, margin {change(one, one.margin)}"

@@ -8,7 +8,7 @@ from weirlab.base.errors import InputError
 from weirlab.cli.quantities import duration, percent, plural, words
 from weirlab.jobs.progress import Progress
 from weirlab.jobs.quick import QuickProfile, profile_in_turn
-from weirlab.model.comparing import Terms
+from weirlab.model.comparing import ComparisonTerms
 from weirlab.model.comparing.power import power
 from weirlab.store import Store
 
@@ -26,7 +26,7 @@ class TurnsPlan:
         """Which is measured when, True for the one after the change: ABBA, ABBA, ..."""
         return ((False, True, True, False) * self.pairs)[: 2 * self.pairs]
 
-    def forecast(self, terms: Terms) -> str:
+    def forecast(self, terms: ComparisonTerms) -> str:
         """What these profiles can find, and how long they take."""
         settings = min(self.before.settings, self.after.settings)
         foreseen = power(settings, self.pairs, terms)

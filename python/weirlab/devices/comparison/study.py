@@ -8,8 +8,16 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from weirlab.base.errors import InputError, NotMet, Undecided, WeirError
-from weirlab.model.comparing import Finding, Place, Terms, Verdict, compare, digest, overall
-from weirlab.model.comparing.matching import LOAD, OWN_RULES, SETTING, Measured
+from weirlab.model.comparing import (
+    ComparisonFinding,
+    ComparisonSetting,
+    ComparisonTerms,
+    Verdict,
+    compare,
+    digest,
+    overall,
+)
+from weirlab.model.comparing.matching import LOAD, OWN_RULES, SETTING, SettingMeasurement
 from weirlab.model.comparing.verdicts import GOOD
 from weirlab.records import Observation, device_in_words
 from weirlab.scenario.conflicts import OWN_RULES as OWN_DEVICES
@@ -32,8 +40,8 @@ class ComparisonOutcome:
     before: tuple[Run, ...]
     after: tuple[Run, ...]
     kind: str
-    terms: Terms
-    findings: tuple[Finding, ...]
+    terms: ComparisonTerms
+    findings: tuple[ComparisonFinding, ...]
     notes: tuple[str, ...]
     """What the reader must know: what differs besides the results, what was left out."""
     simulated: bool
@@ -70,7 +78,7 @@ class ComparisonOutcome:
 
 
 def compare_runs(
-    store: Store, before: Sequence[str], after: Sequence[str], terms: Terms
+    store: Store, before: Sequence[str], after: Sequence[str], terms: ComparisonTerms
 ) -> ComparisonOutcome:
     """Compare the runs ``after`` a change with those ``before`` it.
 
@@ -163,13 +171,13 @@ def _other_state(runs: Sequence[Run]) -> str | None:
     )
 
 
-def _settings(lead: str, digests: Sequence[dict[Place, Measured]]) -> str:
+def _settings(lead: str, digests: Sequence[dict[ComparisonSetting, SettingMeasurement]]) -> str:
     texts = list(dict.fromkeys(place.text for found in digests for place in sorted(found, key=_order)))
     more = f" and {len(texts) - _MOST_NAMED} more" if len(texts) > _MOST_NAMED else ""
     return f"{lead}: {'; '.join(texts[:_MOST_NAMED])}{more}"
 
 
-def _order(place: Place) -> tuple[float, float]:
+def _order(place: ComparisonSetting) -> tuple[float, float]:
     return place.position, place.frame_bytes
 
 
@@ -192,7 +200,10 @@ def _differences(manifests: Sequence[Manifest]) -> Iterator[str]:
             yield f"{what[0].upper()}{what[1:]} is not the same in all runs: {', '.join(different)}."
 
 
-def _left_out(one: Sequence[dict[Place, Measured]], other: Sequence[dict[Place, Measured]]) -> Iterator[str]:
+def _left_out(
+    one: Sequence[dict[ComparisonSetting, SettingMeasurement]],
+    other: Sequence[dict[ComparisonSetting, SettingMeasurement]],
+) -> Iterator[str]:
     first, second = ({place for found in side for place in found} for side in (one, other))
     for name, alone in (("before", first - second), ("after", second - first)):
         if alone:

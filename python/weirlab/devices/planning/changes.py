@@ -11,7 +11,7 @@ from weirlab.base import files
 from weirlab.base.errors import NotMet
 from weirlab.base.quantities import NOTHING, count, percent, plural, significant, words
 from weirlab.base.tables import Table
-from weirlab.lab.dut.rulesets.source import Beside, RulesetSource
+from weirlab.lab.dut.rulesets.source import RulesetFiles, RulesetSource
 from weirlab.rules import RulesetChange, ruleset_change
 
 MARGIN: Final = 0.08
@@ -113,7 +113,7 @@ def compare_rulesets(
 ) -> RulesetChangeOutcome:
     """Read both files and compare them; raises ``InputError`` as :func:`weirlab.rules.ruleset_change`."""
     old, new = (
-        RulesetSource(each, files.HOST_FILES, Beside(tuple(include))).path_of_packets(elements=False)
+        RulesetSource(each, files.HOST_FILES, RulesetFiles(tuple(include))).path_of_packets(elements=False)
         for each in (before, after)
     )
     change = ruleset_change(old, new, (str(before), str(after)))

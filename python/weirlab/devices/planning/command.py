@@ -124,7 +124,7 @@ class QuestionOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LoadOptions:
+class PlanLoadOptions:
     """The load, unless it is to be found."""
 
     PANEL: ClassVar = "Traffic"
@@ -164,7 +164,7 @@ class LoadOptions:
 
 
 @dataclass(frozen=True)
-class WantedOptions:
+class RequirementOptions:
     """What the device must keep to."""
 
     PANEL: ClassVar = "Requirement"
@@ -220,13 +220,13 @@ class RulesetOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlanOptions:
+class PlanningOptions:
     """All options of a plan."""
 
     asked: ModelOptions
     question: QuestionOptions
-    load: LoadOptions
-    wanted: WantedOptions
+    load: PlanLoadOptions
+    wanted: RequirementOptions
     rules: RulesetOptions
 
     def request(self) -> PlanRequest:
@@ -282,7 +282,7 @@ def add_to(app: typer.Typer) -> None:
     app.command("plan", help=PLAN, rich_help_panel="Model")(grouped(plan))
 
 
-def plan(ctx: typer.Context, options: PlanOptions, result: ResultOptions) -> None:
+def plan(ctx: typer.Context, options: PlanningOptions, result: ResultOptions) -> None:
     """Plan."""
     from weirlab.cli.results import gates
     from weirlab.devices.planning import told as plans
@@ -324,7 +324,7 @@ def merged(given: Sequence[str], values: dict[str, Any]) -> dict[str, Any]:
 
 
 def requirements(
-    demands: Sequence[Demand], wanted: WantedOptions, stream: VoiceMix | None
+    demands: Sequence[Demand], wanted: RequirementOptions, stream: VoiceMix | None
 ) -> tuple[Requirement, ...]:
     """All requirements, each with its name and derivation."""
     from weirlab.devices.planning.requiring import GIVEN

@@ -13,11 +13,11 @@ from weirlab.base.quantities import count, duration, plural, rate, words
 from weirlab.devices.planning import requiring as required_plans
 from weirlab.devices.planning.changes import MARGIN, RulesetChangeOutcome
 from weirlab.devices.planning.requiring import MOST_RULES
-from weirlab.lab.equivalence.proof import Proof
-from weirlab.model import Device, Queueing
-from weirlab.model.backlog import Backlog, Queue
-from weirlab.model.planning import Answer, Conclusion, Find, Outlook, Question, Requirement, best
-from weirlab.requirements import Demand, Judgement
+from weirlab.lab.equivalence.proof import EquivalenceProof
+from weirlab.model import DeviceModels, QueueingModel
+from weirlab.model.backlog import Backlog, DeviceQueue
+from weirlab.model.planning import Answer, Conclusion, Find, PlanForecast, PlanningQuestion, Requirement, best
+from weirlab.requirements import Demand, DemandJudgement
 from weirlab.rules import Advice, Walk
 from weirlab.traffic.calls.mix import VoiceMix
 from weirlab.traffic.sizes import SizeMix
@@ -31,9 +31,9 @@ TRIALS_S: Final = (1.0, 10.0)
 class PlanRequest:
     """What the user gives; None for what is not given."""
 
-    sources: tuple[str | Device, ...]
+    sources: tuple[str | DeviceModels, ...]
     """Model files and runs, or devices that are loaded already."""
-    tunnels: tuple[str | Device, ...] = ()
+    tunnels: tuple[str | DeviceModels, ...] = ()
     """The same of tunnels, which come after the rules of ``sources``."""
     cpus: int = 1
     """How many CPUs rules and tunnel have: 1 for both, or 2 for one each."""
@@ -59,7 +59,7 @@ class PlanRequest:
     """Growth of the mean matching position that is accepted, as a ratio."""
     reordered: Path | None = None
     """Where to write the ruleset in its better order."""
-    model: str = Queueing.name
+    model: str = QueueingModel.name
     demands: tuple[Demand, ...] = ()
     """The values of ``--require``; their limits are among the requirements as well."""
 
@@ -81,8 +81,8 @@ class RulesetGain:
     device: str
     threshold_before_pps: float
     threshold_after_pps: float
-    before: Outlook | None
-    after: Outlook | None
+    before: PlanForecast | None
+    after: PlanForecast | None
     why_extrapolated: tuple[str, ...]
     freed: tuple[FreedGain, ...] = ()
     """For each rule that keeps its place and would gain something."""
@@ -95,7 +95,7 @@ class RulesetOutcome:
     path: Path
     advice: Advice
     """With an order only if that is proven."""
-    proof: Proof
+    proof: EquivalenceProof
     unproven_mean_position: float | None
     """What a better order would bring that is not given, because it is not proven."""
     gains: tuple[RulesetGain, ...]
@@ -135,7 +135,7 @@ class RulesetOutcome:
 class PlanOutcome:
     """Every device's answer, and advice on the ruleset if one was given."""
 
-    question: Question | None
+    question: PlanningQuestion | None
     """None if the plan is about a ruleset only."""
     requirements: tuple[Requirement, ...]
     answers: tuple[Answer, ...]
@@ -172,17 +172,17 @@ class PlanOutcome:
         return min((one.verdict for one in self.answers), key=order.index, default=None)
 
     @property
-    def judged(self) -> tuple[Judgement, ...]:
+    def judged(self) -> tuple[DemandJudgement, ...]:
         """How each requirement is met: on rules by the given ones, else by the best device."""
         answer = self.best or next((one for one in self.answers if one.verdict == self.verdict), None)
         return self._judged([] if answer is None else [answer])
 
     @property
-    def judged_devices(self) -> tuple[Judgement, ...]:
+    def judged_devices(self) -> tuple[DemandJudgement, ...]:
         """The same by every device."""
         return self._judged(self.answers)
 
-    def _judged(self, answers: Sequence[Answer]) -> tuple[Judgement, ...]:
+    def _judged(self, answers: Sequence[Answer]) -> tuple[DemandJudgement, ...]:
         question = self.question
         rules = None if question is not None and question.find == "rules" else self._rules_walk()
         of_rules = [each for each in self.demands if rules is not None and each.quantity is MOST_RULES]
@@ -297,5 +297,5 @@ class PlanOutcome:
         }
 
 
-def _least(queue: Queue) -> str:
+def _least(queue: DeviceQueue) -> str:
     return "at least " if queue.endless else ""

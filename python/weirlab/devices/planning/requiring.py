@@ -9,9 +9,9 @@ from typing import Final
 from weirlab.base.errors import InputError
 from weirlab.base.quantities import count
 from weirlab.base.quoting import quoted
-from weirlab.model.planning import Answer, Find, Limit, Reach, Requirement
+from weirlab.model.planning import Answer, Find, QuantityLimit, Reach, Requirement
 from weirlab.model.planning.requirements import LIMITED, NO_LOSS
-from weirlab.requirements import LOSS, Case, Demand, Judgement, Quantity, Unit, Verdict, judge
+from weirlab.requirements import LOSS, Demand, DemandCase, DemandJudgement, Quantity, Unit, Verdict, judge
 from weirlab.rules import Walk
 
 MOST_RATE: Final = Quantity("rate", "load", "rate", ("load",))
@@ -54,11 +54,11 @@ def check_without_models(demands: Sequence[Demand], requirements: Sequence[Requi
         )
 
 
-def judged_rules(demand: Demand, rules: Walk) -> Judgement:
+def judged_rules(demand: Demand, rules: Walk) -> DemandJudgement:
     """A demand on the mean number of rules that a packet is compared with."""
     left_out = f", without those that {', '.join(rules.uncounted)} decided about" if rules.uncounted else ""
     note = f"rules per packet, of {count(rules.packets)} packets{left_out}"
-    return judge(demand, [Case(rules.mean_position, note=note)])
+    return judge(demand, [DemandCase(rules.mean_position, note=note)])
 
 
 def judged(
@@ -66,7 +66,7 @@ def judged(
     requirements: Sequence[Requirement],
     answer: Answer,
     call_pps: float | None = None,
-) -> tuple[Judgement, ...]:
+) -> tuple[DemandJudgement, ...]:
     """Every demand on the device that answers best, and every limit that follows from calls or classes."""
     found = [
         judge(demand, [_reached(demand, answer, call_pps)])
@@ -87,16 +87,16 @@ GIVEN: Final = "given"
 """Name of the requirement that is made of ``--require``."""
 
 
-def _demand(limit: Limit, source: str) -> tuple[Demand, str]:
+def _demand(limit: QuantityLimit, source: str) -> tuple[Demand, str]:
     unit: Unit = "ratio" if limit.quantity == "loss_ratio" else "ns"
     return Demand(limit.text, _OF[limit.quantity], "<=", limit.at_most, unit), source
 
 
-def _limit(demand: Demand, source: str, answer: Answer) -> Judgement:
+def _limit(demand: Demand, source: str, answer: Answer) -> DemandJudgement:
     look = answer.outlook
     if look is None:
-        case = Case.unknown("; ".join(answer.refused) or "no setting was found", answer.device)
-        return Judgement(demand, "undecided", case, 1, 0)
+        case = DemandCase.unknown("; ".join(answer.refused) or "no setting was found", answer.device)
+        return DemandJudgement(demand, "undecided", case, 1, 0)
     field = LIMITED[demand.quantity]
     predicted, bound = look.predicted[field], look.bounds[field]
     at_most = max(demand.value, NO_LOSS) if demand.quantity is LOSS else demand.value
@@ -104,16 +104,16 @@ def _limit(demand: Demand, source: str, answer: Answer) -> Judgement:
     verdict: Verdict = "met" if bound <= at_most else missed
     why = "the trials of the profile scatter too much: profile again with more repetitions"
     high = bound if math.isfinite(bound) else math.inf
-    case = Case(predicted, min(predicted, high), max(predicted, high), answer.device, source, why)
-    return Judgement(demand, verdict, case, 1, int(verdict == "not met"))
+    case = DemandCase(predicted, min(predicted, high), max(predicted, high), answer.device, source, why)
+    return DemandJudgement(demand, verdict, case, 1, int(verdict == "not met"))
 
 
-def _reached(demand: Demand, answer: Answer, call_pps: float | None) -> Case:
+def _reached(demand: Demand, answer: Answer, call_pps: float | None) -> DemandCase:
     """From the most that is sure to the most that is predicted; unbounded where the profile ends."""
     reach = answer.headroom.reach if answer.headroom is not None else answer.reach
     look = answer.outlook
     if answer.refused or reach is None or look is None:
-        return Case.unknown("; ".join(answer.refused) or "nothing was found", answer.device)
+        return DemandCase.unknown("; ".join(answer.refused) or "nothing was found", answer.device)
     sure = reach.value or 0.0
     foreseen = max(_most(reach), _most(answer.foreseen or reach))
     why = (
@@ -124,7 +124,7 @@ def _reached(demand: Demand, answer: Answer, call_pps: float | None) -> Case:
     if demand.quantity is MOST_CALLS and call_pps is not None:
         sure = float(answer.calls or 0)
         foreseen = foreseen if math.isinf(foreseen) else max(sure, foreseen // call_pps)
-    return Case(sure, sure, foreseen, answer.device, why=why, frame_bytes=look.frame_bytes)
+    return DemandCase(sure, sure, foreseen, answer.device, why=why, frame_bytes=look.frame_bytes)
 
 
 def _most(reach: Reach) -> float:

@@ -10,7 +10,7 @@ from weirlab.records import device_in_words
 
 if TYPE_CHECKING:
     from weirlab.devices.planning.outcome import RulesetOutcome
-    from weirlab.rules.advice import Advice, Kept
+    from weirlab.rules.advice import Advice, FixedRule
 
 MOST_MOVES: Final = 20
 """Moves shown; --json has all."""
@@ -52,7 +52,7 @@ def advice_tables(found: RulesetOutcome) -> list[Table]:
     return result
 
 
-def _freed(one: Kept, found: RulesetOutcome) -> str:
+def _freed(one: FixedRule, found: RulesetOutcome) -> str:
     """What a kept rule would gain on top of the new order if it could move."""
     position, now = one.freed_mean_position, found.advice.after.mean_position
     if position is None:

@@ -23,9 +23,9 @@ from weirlab.devices.planning.outcome import (
     RulesetOutcome,
 )
 from weirlab.devices.prediction import modelling
-from weirlab.lab.dut.rulesets.source import Beside, RulesetSource
-from weirlab.lab.equivalence.proof import Proof, proven_advice
-from weirlab.model import Device, Model, Queueing
+from weirlab.lab.dut.rulesets.source import RulesetFiles, RulesetSource
+from weirlab.lab.equivalence.proof import EquivalenceProof, proven_advice
+from weirlab.model import DeviceModels, Model, QueueingModel
 from weirlab.model.backlog import Backlog, backlog
 from weirlab.model.base import Predictor, Reason, refusal
 from weirlab.model.planning import (
@@ -33,13 +33,13 @@ from weirlab.model.planning import (
     Answer,
     Find,
     OfferedLoad,
-    Outlook,
-    Question,
+    PlanForecast,
+    PlanningQuestion,
     Requirement,
     answer,
     limits,
 )
-from weirlab.model.planning.judge import Judge, Settings
+from weirlab.model.planning.judge import Judge, OperatingPoints
 from weirlab.model.planning.planner import outlook
 from weirlab.model.tunnelled import tunnelled
 from weirlab.records import stand_in
@@ -51,13 +51,13 @@ from weirlab.traffic.spec import GAP_SCV
 
 
 @dataclass(frozen=True)
-class Asked:
+class PlanDevice:
     """A device, or rules with a tunnel behind them."""
 
     name: str
     model: Predictor
     simulated: bool
-    profiled: tuple[Device, ...]
+    profiled: tuple[DeviceModels, ...]
     """The devices that were profiled: one, or the rules and the tunnel."""
 
 
@@ -71,14 +71,14 @@ def plan(store: Store, request: PlanRequest) -> PlanOutcome:
     ModelError
         A source has no models, or every device would have to extrapolate.
     """
-    advice, source, proof, unproven = None, None, Proof(), None
+    advice, source, proof, unproven = None, None, EquivalenceProof(), None
     change = None
     if request.ruleset is not None and request.before is not None:
         if request.reordered is not None:
             raise InputError("--before compares rules and looks for no order: leave --reordered out")
         change = compare_rulesets(request.before, request.ruleset, request.include, request.margin)
     elif request.ruleset is not None:
-        source = RulesetSource(request.ruleset, files.HOST_FILES, Beside(request.include))
+        source = RulesetSource(request.ruleset, files.HOST_FILES, RulesetFiles(request.include))
         if request.reordered is not None and request.reordered.resolve() == request.ruleset.resolve():
             raise InputError(f"--reordered would overwrite {request.ruleset}; give another file")
         if request.reordered is not None:
@@ -137,7 +137,7 @@ def plan(store: Store, request: PlanRequest) -> PlanOutcome:
     )
 
 
-def _deep_queues(devices: Sequence[Asked], answers: Sequence[Answer]) -> dict[str, Backlog]:
+def _deep_queues(devices: Sequence[PlanDevice], answers: Sequence[Answer]) -> dict[str, Backlog]:
     """Backlogs, by device, so deep that the load without loss depends on the length of a trial."""
     found = {}
     for device, one in zip(devices, answers, strict=True):
@@ -148,7 +148,7 @@ def _deep_queues(devices: Sequence[Asked], answers: Sequence[Answer]) -> dict[st
     return found
 
 
-def _stand_ins(devices: Sequence[Asked]) -> dict[str, str]:
+def _stand_ins(devices: Sequence[PlanDevice]) -> dict[str, str]:
     """By device, the part of a kernel that a program in user space stands in for."""
     parts = {
         device.name: [stand_in(str(one.facts.get("dut", one.name))) for one in device.profiled]
@@ -157,7 +157,7 @@ def _stand_ins(devices: Sequence[Asked]) -> dict[str, str]:
     return {name: words([*filter(None, found)]) for name, found in parts.items() if any(found)}
 
 
-def _more_trials(store: Store, devices: Sequence[Asked], answers: Sequence[Answer]) -> dict[str, str]:
+def _more_trials(store: Store, devices: Sequence[PlanDevice], answers: Sequence[Answer]) -> dict[str, str]:
     """By device that is undecided, how to profile it again with more trials."""
     return {
         device.name: words(
@@ -172,12 +172,13 @@ def _named(device: str, reason: str) -> Reason:
     return Reason(f"{device}: {reason}", reason.remedy if isinstance(reason, Reason) else "")
 
 
-def _asked(store: Store, request: PlanRequest) -> list[Asked]:
+def _asked(store: Store, request: PlanRequest) -> list[PlanDevice]:
     """Every device; with tunnels, every device with every tunnel behind it."""
     devices = _devices(store, request)
     if not request.tunnels:
         return [
-            Asked(device.name, _model(device, request), device.simulated, (device,)) for device in devices
+            PlanDevice(device.name, _model(device, request), device.simulated, (device,))
+            for device in devices
         ]
     if not devices:
         raise InputError(
@@ -186,7 +187,7 @@ def _asked(store: Store, request: PlanRequest) -> list[Asked]:
     tunnels = _loaded(store, request.tunnels)
     _require_distinct(tunnels)
     return [
-        Asked(
+        PlanDevice(
             f"{device.name} + {tunnel.name}",
             tunnelled(_queueing(device, request), _queueing(tunnel, request), request.cpus),
             device.simulated or tunnel.simulated,
@@ -197,19 +198,19 @@ def _asked(store: Store, request: PlanRequest) -> list[Asked]:
     ]
 
 
-def _queueing(device: Device, request: PlanRequest) -> Queueing:
+def _queueing(device: DeviceModels, request: PlanRequest) -> QueueingModel:
     model = _model(device, request)
-    if not isinstance(model, Queueing):
-        raise InputError(f"a tunnel behind rules needs the model {Queueing.name}: leave --using out")
+    if not isinstance(model, QueueingModel):
+        raise InputError(f"a tunnel behind rules needs the model {QueueingModel.name}: leave --using out")
     return model
 
 
-def _loaded(store: Store, sources: Sequence[str | Device]) -> list[Device]:
-    found = ([each] if isinstance(each, Device) else modelling.devices(store, each) for each in sources)
+def _loaded(store: Store, sources: Sequence[str | DeviceModels]) -> list[DeviceModels]:
+    found = ([each] if isinstance(each, DeviceModels) else modelling.devices(store, each) for each in sources)
     return [device for devices in found for device in devices]
 
 
-def _devices(store: Store, request: PlanRequest) -> list[Device]:
+def _devices(store: Store, request: PlanRequest) -> list[DeviceModels]:
     devices = _loaded(store, request.sources)
     if request.device is not None:
         chosen = [device for device in devices if device.name == request.device]
@@ -223,7 +224,7 @@ def _devices(store: Store, request: PlanRequest) -> list[Device]:
     return devices
 
 
-def _require_distinct(devices: Sequence[Device]) -> None:
+def _require_distinct(devices: Sequence[DeviceModels]) -> None:
     names = [device.name for device in devices]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -233,7 +234,7 @@ def _require_distinct(devices: Sequence[Device]) -> None:
         )
 
 
-def _model(device: Device, request: PlanRequest) -> Model:
+def _model(device: DeviceModels, request: PlanRequest) -> Model:
     if request.model not in device.models:
         raise InputError(
             f"device '{device.name}' has no model {quoted(request.model)}; it has {', '.join(device.models)}"
@@ -241,7 +242,7 @@ def _model(device: Device, request: PlanRequest) -> Model:
     return device.models[request.model]
 
 
-def _question(request: PlanRequest, found: float | None) -> tuple[Question, tuple[Requirement, ...]]:
+def _question(request: PlanRequest, found: float | None) -> tuple[PlanningQuestion, tuple[Requirement, ...]]:
     """The question in the model's terms; ``found`` is the mean position of the given ruleset."""
     stream = request.stream
     if request.calls is not None and stream is None:
@@ -271,7 +272,7 @@ def _question(request: PlanRequest, found: float | None) -> tuple[Question, tupl
         requirements = (*requirements, NOTHING_LOST)
     # The packets of many independent calls come like those of a Poisson process (Palm, Khintchine).
     arrivals = request.arrivals or ("poisson" if stream is not None else "constant")
-    question = Question(
+    question = PlanningQuestion(
         find=find,
         limits=limits(requirements),
         load=load,
@@ -309,7 +310,7 @@ def _sought(load: OfferedLoad | None, position: float | None, stream: VoiceMix |
     raise InputError("give a load (--rate, or --calls with --codec) or rules (--rules, --ruleset), or --find")
 
 
-def _gain(device: Asked, question: Question, advice: Advice) -> RulesetGain:
+def _gain(device: PlanDevice, question: PlanningQuestion, advice: Advice) -> RulesetGain:
     model = device.model
     frame = question.frame_bytes if question.frame_bytes is not None else 64.0
     places = (advice.before.mean_position, advice.after.mean_position)
@@ -317,7 +318,7 @@ def _gain(device: Asked, question: Question, advice: Advice) -> RulesetGain:
     judge = Judge(model, question.limits, question.certainty, question.gap_scv, extrapolate=True)
     load = question.load
     rate = _pps(load, frame) if load is not None else before / 2
-    looks: Sequence[Outlook] = [outlook(judge, Settings(rate, frame, place)) for place in places]
+    looks: Sequence[PlanForecast] = [outlook(judge, OperatingPoints(rate, frame, place)) for place in places]
     why = tuple(dict.fromkeys(reason for look in looks for reason in look.why_extrapolated))
     told = looks if load is not None else (None, None)
     freed = []

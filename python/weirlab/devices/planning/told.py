@@ -26,7 +26,15 @@ from weirlab.records import device_in_words
 
 if TYPE_CHECKING:
     from weirlab.devices.planning.outcome import PlanOutcome
-    from weirlab.model.planning import Answer, Conclusion, Headroom, Limit, Outlook, Question, Reach
+    from weirlab.model.planning import (
+        Answer,
+        Conclusion,
+        Headroom,
+        PlanForecast,
+        PlanningQuestion,
+        QuantityLimit,
+        Reach,
+    )
     from weirlab.traffic.calls.mix import VoiceMix
 
 _MEETS: Final[dict[Conclusion, str]] = {
@@ -122,7 +130,7 @@ def _outlooks(outcome: PlanOutcome) -> list[Table]:
     return [Table(caption, columns, rows, details=True)]
 
 
-def _with_bound(look: Outlook, name: str) -> str:
+def _with_bound(look: PlanForecast, name: str) -> str:
     """``12.2 µs (≤ 12.3 µs)``."""
     shows: dict[str, Callable[[float], str]] = {"loss_ratio": percent, "threshold_pps": rate}
     show = shows.get(name, duration)
@@ -145,7 +153,7 @@ def _value(one: Answer) -> str:
     return f"{least}{count(reach.value) if one.find == 'rules' else rate(reach.value)}"
 
 
-def because(one: Answer, question: Question) -> str:
+def because(one: Answer, question: PlanningQuestion) -> str:
     if one.refused:
         return "; ".join(one.refused)
     if one.verdict == "undecided":
@@ -171,7 +179,7 @@ def rules_text(position: float) -> str:
     return whole_rules(float(f"{position:.4g}"))
 
 
-def _missed(limit: Limit) -> str:
+def _missed(limit: QuantityLimit) -> str:
     if limit.quantity == "loss_ratio":
         return "packets are lost" if limit.text == "no loss" else f"loss above {percent(limit.at_most)}"
     return f"{limit.label} above {duration(limit.at_most)}"
@@ -270,7 +278,7 @@ def more_trials(outcome: PlanOutcome) -> str:
     return f"To settle it, {ways}; a lower certainty (--certainty 75%) needs fewer trials."
 
 
-def unsure(one: Answer, question: Question) -> str:
+def unsure(one: Answer, question: PlanningQuestion) -> str:
     """Of an undecided answer: which bounds miss their limits although the predictions do not."""
     look = one.outlook
     assert look is not None
@@ -285,7 +293,7 @@ def unsure(one: Answer, question: Question) -> str:
     )
 
 
-def _limit(limit: Limit) -> str:
+def _limit(limit: QuantityLimit) -> str:
     return "0" if limit.text == "no loss" else _shown(limit, {limit.quantity: limit.at_most})
 
 
@@ -297,7 +305,7 @@ def _room(room: Headroom) -> str:
     return f"{significant(room.ratio)} × headroom, beyond it {missed}"
 
 
-def _undecided(one: Answer, outcome: PlanOutcome, question: Question) -> str:
+def _undecided(one: Answer, outcome: PlanOutcome, question: PlanningQuestion) -> str:
     """Why a device is undecided, for the load in question."""
     look = one.outlook
     assert look is not None
@@ -306,7 +314,7 @@ def _undecided(one: Answer, outcome: PlanOutcome, question: Question) -> str:
     return f"Undecided: {name}, for {where}: {unsure(one, question)}{_foreseen(one, question)}."
 
 
-def _foreseen(one: Answer, question: Question) -> str:
+def _foreseen(one: Answer, question: PlanningQuestion) -> str:
     """How far the prediction alone reaches, if that is further."""
     if one.foreseen is None or one.foreseen.value is None:
         return ""
@@ -315,7 +323,7 @@ def _foreseen(one: Answer, question: Question) -> str:
     return "" if most == sure else f" ({most} by the prediction alone)"
 
 
-def _amount(one: Answer, value: float, question: Question) -> str:
+def _amount(one: Answer, value: float, question: PlanningQuestion) -> str:
     if one.find == "rules":
         return f"{count(value)} rules"
     if one.find == "calls" and question.call_pps is not None:
@@ -323,16 +331,16 @@ def _amount(one: Answer, value: float, question: Question) -> str:
     return rate(value)
 
 
-def _shown(limit: Limit, values: Mapping[str, float]) -> str:
+def _shown(limit: QuantityLimit, values: Mapping[str, float]) -> str:
     value = values[limit.quantity]
     return percent(value) if limit.quantity == "loss_ratio" else duration(value)
 
 
-def _where(look: Outlook, outcome: PlanOutcome) -> str:
+def _where(look: PlanForecast, outcome: PlanOutcome) -> str:
     return f"{_load(look, outcome)} behind {rules_text(look.position)}"
 
 
-def _load(look: Outlook, outcome: PlanOutcome) -> str:
+def _load(look: PlanForecast, outcome: PlanOutcome) -> str:
     """The load, in calls if the question is about calls, else in packets."""
     if outcome.calls is not None and outcome.stream is not None:
         return f"{count(outcome.calls)} {_calls(outcome, outcome.stream)}"

@@ -92,7 +92,7 @@ Examples:
 
 
 @dataclass(frozen=True)
-class LoadOptions:
+class PredictionLoadOptions:
     """The load that a prediction is about."""
 
     rate: Annotated[str, typer.Option("--rate", help="Offered load: 300kpps, 40%@1Gbit/s, ...")]
@@ -210,7 +210,7 @@ def predict(
         str,
         typer.Argument(help="Model file, run ID or 'last'.", metavar="MODEL", autocompletion=completing.runs),
     ],
-    load: LoadOptions,
+    load: PredictionLoadOptions,
     device: DeviceOption = None,
     extrapolate: Annotated[
         bool, typer.Option("--extrapolate", help="Also answer outside the profiled range.")
@@ -221,14 +221,14 @@ def predict(
     """Predict."""
     from weirlab.devices.prediction import tables, wording
     from weirlab.devices.prediction.modelling import predict
-    from weirlab.devices.prediction.transients import Course, predict_steps
+    from weirlab.devices.prediction.transients import LoadSchedule, predict_steps
     from weirlab.traffic.load import parse_rate
 
     with result.session(ctx) as session:
         mix = reading.size_mix(load.frame, load.sizes)
         if later.step or later.position_step:
             rate = parse_rate(load.rate)
-            asked = Course(rate, mix, load.rules, later.steps(), load.arrivals, later.duration)
+            asked = LoadSchedule(rate, mix, load.rules, later.steps(), load.arrivals, later.duration)
             course = predict_steps(session.store, model, asked, device=device)
             _tell_outside(session, course.outside, extrapolate)
             session.finish(

@@ -15,14 +15,14 @@ from weirlab.base.files import HOST_FILES, Inputs
 from weirlab.devices.prediction.spikes import learn_spikes
 from weirlab.jobs import spoiled
 from weirlab.jobs.profiles import named
-from weirlab.jobs.progress import Progress, Quiet
+from weirlab.jobs.progress import Progress, SilentProgress
 from weirlab.jobs.repetition import more_trials, profiled_run
-from weirlab.model import Device, Model, Queueing, fit_all, load_devices, save_devices
-from weirlab.model.base import DELAYS, QUANTITIES, TOLD_LEVEL, Profiled
+from weirlab.model import DeviceModels, Model, QueueingModel, fit_all, load_devices, save_devices
+from weirlab.model.base import DELAYS, QUANTITIES, TOLD_LEVEL, ProfileRange
 from weirlab.model.drift import Drift, drifts
 from weirlab.model.effects import Effect, effects
-from weirlab.model.evidence import Evidence, evidence
-from weirlab.model.intervals.calibration import NEAR, Later
+from weirlab.model.evidence import ModelEvidence, evidence
+from weirlab.model.intervals.calibration import NEAR, HostDrift
 from weirlab.model.io import from_document, pick, require_distinct, to_document
 from weirlab.model.planning.requirements import NO_LOSS
 from weirlab.store import Run, Store
@@ -33,7 +33,7 @@ from weirlab.traffic.spec import GAP_SCV, Arrivals, Rate
 MODEL: Final = "model"
 """Name under which a run keeps its fitted models."""
 
-QUIET: Final = Quiet()
+QUIET: Final = SilentProgress()
 
 _MAGNITUDE: Final = 10.0
 
@@ -50,10 +50,10 @@ class FitOutcome:
     """The model file."""
 
     @property
-    def queueing(self) -> Queueing | None:
+    def queueing(self) -> QueueingModel | None:
         """The model with physical parameters."""
-        model = self.models.get(Queueing.name)
-        return model if isinstance(model, Queueing) else None
+        model = self.models.get(QueueingModel.name)
+        return model if isinstance(model, QueueingModel) else None
 
     @property
     def effects(self) -> tuple[Effect, ...]:
@@ -61,7 +61,7 @@ class FitOutcome:
         return effects(self.run.observations("profile"))
 
     @property
-    def evidence(self) -> Evidence:
+    def evidence(self) -> ModelEvidence:
         """Whether the profile says enough for its models to be judged."""
         return evidence(self.run.observations("profile", plain=True))
 
@@ -168,7 +168,7 @@ def fit_devices(
     return DevicesOutcome(fits, chosen, out)
 
 
-def described(run: Run, models: Models) -> Device:
+def described(run: Run, models: Models) -> DeviceModels:
     """The device of ``run`` with ``models``: what the run calls it and how it was measured."""
     manifest = run.manifest
     facts = {name: value for name, value in manifest.facts.items() if name != "command"}
@@ -180,7 +180,7 @@ def described(run: Run, models: Models) -> Device:
         "weirlab": manifest.versions.get("weirlab", "unknown"),
         "calibration": manifest.calibration,
     }
-    return Device(str(manifest.facts.get("dut", run.run_id)), models, {**conditions, **facts})
+    return DeviceModels(str(manifest.facts.get("dut", run.run_id)), models, {**conditions, **facts})
 
 
 def fit_run(run: Run, progress: Progress = QUIET) -> Models:
@@ -203,7 +203,7 @@ def fit_run(run: Run, progress: Progress = QUIET) -> Models:
         later = None
         if not run.simulated:
             drift = max((each.std for each in drifts(observations) if each.proven), default=0.0)
-            later = Later.published(drift)
+            later = HostDrift.published(drift)
         models = learn_spikes(fit_all(observations, later=later, told=progress.advance), run)
     except ModelError as error:
         # Other loads do not help if the host spoils the trials.
@@ -243,7 +243,7 @@ def find(
 
 def find_device(
     store: Store, source: str, device: str | None = None, inputs: Inputs = HOST_FILES
-) -> tuple[Device, Run | None]:
+) -> tuple[DeviceModels, Run | None]:
     """The device called ``device`` in the file ``source``, or that of the run ``source`` with the run.
 
     ``inputs`` opens the file.
@@ -260,18 +260,18 @@ def find_device(
     return pick([_fitted(run)], device, f"run {run.run_id}"), run
 
 
-def more_trials_of(store: Store, device: Device) -> str:
+def more_trials_of(store: Store, device: DeviceModels) -> str:
     """How to profile ``device`` again with more trials, by the run that it comes from."""
     run_id = str(device.facts.get("run_id", ""))
     return more_trials(profiled_run(store, run_id) if run_id else None, run_id)
 
 
-def devices(store: Store, source: str) -> list[Device]:
+def devices(store: Store, source: str) -> list[DeviceModels]:
     """All devices in the file ``source``, or that of the run ``source``; ``ModelError`` if it has none."""
     return load_devices(Path(source)) if is_file(source) else [_fitted(named(store, source))]
 
 
-def _fitted(run: Run) -> Device:
+def _fitted(run: Run) -> DeviceModels:
     models = models_of(run)
     if not models:
         raise ModelError(f"run {run.run_id} has no fitted models; make them with: weir fit {run.run_id}")
@@ -342,7 +342,7 @@ class PredictionOutcome:
 def usual_position(models: Mapping[str, Model]) -> int:
     """The matching position that the models know if that is only one, as of the user's own rules; else 0."""
     ranges = (getattr(model, "profiled", None) for model in models.values())
-    found = next((profiled for profiled in ranges if isinstance(profiled, Profiled)), None)
+    found = next((profiled for profiled in ranges if isinstance(profiled, ProfileRange)), None)
     if found is None or found.position_min != found.position_max:
         return 0
     return round(found.position_min)

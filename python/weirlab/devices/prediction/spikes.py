@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from weirlab.model import Model
-from weirlab.model.transient import Binned, Seen, phases_of, with_spike
+from weirlab.model.transient import DelayBins, StepObservation, phases_of, with_spike
 from weirlab.store import Run
 from weirlab.store.steps import StepSeries, step_series
 
@@ -13,10 +13,10 @@ def series_of(run: Run) -> list[StepSeries]:
     return step_series(run.trials(), run.series())
 
 
-def seen_in(series: StepSeries) -> Seen:
+def seen_in(series: StepSeries) -> StepObservation:
     """``series`` as models take it."""
     phases = phases_of(series.spec.traffic, series.spec.rules.mean_position)
-    return Seen(phases, series.edges_ns, Binned(series.delay_mean_ns, series.loss_ratio))
+    return StepObservation(phases, series.edges_ns, DelayBins(series.delay_mean_ns, series.loss_ratio))
 
 
 def learn_spikes(models: dict[str, Model], run: Run) -> dict[str, Model]:

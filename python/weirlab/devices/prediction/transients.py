@@ -16,10 +16,10 @@ from weirlab.devices.prediction.spikes import learn_spikes, seen_in, series_of
 from weirlab.jobs.profiles import named
 from weirlab.model.spike import NO_SPIKE, Spike
 from weirlab.model.transient import (
-    Binned,
-    OverTime,
-    Phase,
+    DelayBins,
+    LoadPhase,
     StepError,
+    TransientPrediction,
     binned,
     phases_of,
     step_errors,
@@ -29,7 +29,7 @@ from weirlab.store import Store
 from weirlab.store.rows import rate_text
 from weirlab.store.steps import StepSeries
 from weirlab.traffic.sizes import SizeMix, describe
-from weirlab.traffic.spec import Arrivals, Rate, Step, Traffic
+from weirlab.traffic.spec import Arrivals, LoadStep, Rate, Traffic
 
 LONGEST_SHOWN_S: Final = 1.0
 """How long to predict after the last step by default."""
@@ -44,8 +44,8 @@ class StepComparison:
     """Load over time as text: ``100kpps, 200kpps from 1 s``."""
     setup: str
     series: StepSeries
-    phases: tuple[Phase, ...]
-    predicted: Mapping[str, Binned]
+    phases: tuple[LoadPhase, ...]
+    predicted: Mapping[str, DelayBins]
     errors: Mapping[str, tuple[StepError, ...]]
 
     def document(self) -> dict[str, Any]:
@@ -143,8 +143,8 @@ class OverTimeOutcome:
 
     rate_text: str
     sizes_text: str
-    phases: tuple[Phase, ...]
-    predictions: Mapping[str, OverTime]
+    phases: tuple[LoadPhase, ...]
+    predictions: Mapping[str, TransientPrediction]
     outside: tuple[str, ...]
     """Why this extrapolates; empty inside the profiled range."""
     device: str = ""
@@ -186,14 +186,14 @@ class OverTimeOutcome:
 
 
 @dataclass(frozen=True)
-class Course:
+class LoadSchedule:
     """A load that changes by ``steps``; before the first one the device has long been under ``rate``."""
 
     rate: Rate
     sizes: SizeMix
     position: int | None
     """Before the first step; None: see :func:`weirlab.devices.prediction.modelling.usual_position`."""
-    steps: tuple[Step, ...]
+    steps: tuple[LoadStep, ...]
     arrivals: Arrivals = "constant"
     duration_s: float | None = None
     """The end; by default a second after the last step."""
@@ -209,7 +209,9 @@ class Course:
         return Traffic(self.rate, self.sizes, arrivals=self.arrivals, steps=steps, duration_s=end_s)
 
 
-def predict_steps(store: Store, source: str, course: Course, *, device: str | None = None) -> OverTimeOutcome:
+def predict_steps(
+    store: Store, source: str, course: LoadSchedule, *, device: str | None = None
+) -> OverTimeOutcome:
     """What the models of ``source`` (file or run) say while the load changes.
 
     Raises
@@ -241,6 +243,6 @@ def predict_steps(store: Store, source: str, course: Course, *, device: str | No
     )
 
 
-def _at(course: OverTime, instant_ns: float) -> dict[str, float]:
+def _at(course: TransientPrediction, instant_ns: float) -> dict[str, float]:
     names = ("delay_mean_ns", "delay_p50_ns", "delay_p99_ns", "loss_ratio")
     return {name: float(np.interp(instant_ns, course.at_ns, getattr(course, name))) for name in names}

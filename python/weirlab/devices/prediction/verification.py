@@ -24,14 +24,14 @@ from weirlab.measure import verdict
 from weirlab.measure import verify as measuring
 from weirlab.measure.attempts import Budget
 from weirlab.measure.profile import PLAN
-from weirlab.measure.scouting import SCOUTING, Scouting
+from weirlab.measure.scouting import SCOUTING, ScoutResult
 from weirlab.measure.sequence import kept_plan
-from weirlab.measure.verdict import Verdict
-from weirlab.model import ErrorRow, Queueing, compare
-from weirlab.model.base import Profiled
+from weirlab.measure.verdict import MachineVerdict
+from weirlab.model import ErrorRow, QueueingModel, compare
+from weirlab.model.base import ProfileRange
 from weirlab.model.shift import Shift, shifts
 from weirlab.records import TrialSpec, device_in_words
-from weirlab.scenario import Dut, HeldOut, Lab, Profile, Scenario, Typed, from_options
+from weirlab.scenario import Dut, HeldOutSection, Lab, OptionValue, ProfileSection, Scenario, from_options
 from weirlab.store import Run, RunWriter
 from weirlab.traffic.sizes import parse_sizes
 
@@ -59,7 +59,7 @@ class VerificationOutcome:
     """Of every model and of the repeatability, see :mod:`weirlab.model.score`."""
     trials: int
     """Valid held-out trials."""
-    verdict: Verdict | None = None
+    verdict: MachineVerdict | None = None
     """The verdict on the machine; None for a simulated device."""
     undecided: str = ""
     """Why no model is judged; empty if they are judged."""
@@ -181,14 +181,14 @@ def _budget(bed: TestBed, scenario: Scenario) -> Budget | None:
 
 def plan(models: Models, scenario: Scenario, sender_pps: float) -> list[TrialSpec]:
     """The held-out trials of ``scenario``; the models' thresholds place the loads."""
-    model = models.get(Queueing.name) or next(iter(models.values()))
+    model = models.get(QueueingModel.name) or next(iter(models.values()))
 
     def threshold_pps(position: float, frame_bytes: float) -> float:
         return float(model.threshold_pps(position, frame_bytes))
 
     specs: list[TrialSpec] = []
     for held_out in scenario.verify or (default(scenario),):
-        settings = measuring.Verification(
+        settings = measuring.VerificationPlan(
             positions=held_out.positions,
             sizes=tuple(parse_sizes(text) for text in held_out.sizes),
             load_shares=held_out.load_shares,
@@ -249,14 +249,14 @@ def _errors(content: Mapping[str, Any]) -> tuple[ErrorRow, ...]:
     return typed(tuple[ErrorRow, ...], content["errors"])
 
 
-def default(scenario: Scenario, seed: int = _SEED) -> HeldOut:
+def default(scenario: Scenario, seed: int = _SEED) -> HeldOutSection:
     """What to measure by default: drawn positions and loads, all frame sizes of the profile.
 
     The user's own device has no positions to choose from.
     """
     profiled = scenario.profile.positions
     own = scenario.dut.file is not None
-    return HeldOut(
+    return HeldOutSection(
         positions=profiled if own else measuring.drawn_positions(profiled, seed),
         sizes=scenario.profile.sizes,
         draws=_DRAWS,
@@ -287,21 +287,21 @@ def _with(scenario: Scenario, held_out: dict[str, Any]) -> Scenario:
     if not held_out:
         return scenario
     seed = held_out.get("seed", _SEED)
-    drawn = default(scenario, seed.value if isinstance(seed, Typed) else seed)
+    drawn = default(scenario, seed.value if isinstance(seed, OptionValue) else seed)
     wanted = {**drawn.model_dump(mode="json"), **held_out}
     return from_options({**scenario.model_dump(mode="json"), "verify": [wanted]})
 
 
-def _profile_of(models: Models) -> Profile:
+def _profile_of(models: Models) -> ProfileSection:
     """A profile over the range that ``models`` were fitted to; the default one if they do not record it."""
     ranges = (getattr(model, "profiled", None) for model in models.values())
-    found = next((profiled for profiled in ranges if isinstance(profiled, Profiled)), None)
+    found = next((profiled for profiled in ranges if isinstance(profiled, ProfileRange)), None)
     if found is None:
-        return Profile()
+        return ProfileSection()
     positions = np.linspace(found.position_min, found.position_max, _MODEL_POSITIONS).round().astype(int)
     frames = np.linspace(found.frame_min_bytes, found.frame_max_bytes, 3)
     sizes = np.clip(frames, MIN_FRAME_BYTES, MAX_FRAME_BYTES).round().astype(int)
-    return Profile(
+    return ProfileSection(
         positions=tuple(dict.fromkeys(positions.tolist())),
         sizes=tuple(str(size) for size in dict.fromkeys(sizes.tolist())),
     )
@@ -320,5 +320,5 @@ def _sender_pps(writer: RunWriter) -> float:
     """The most that the sender got out while scouting; infinite if that is not known."""
     if not writer.has(SCOUTING):
         return float("inf")
-    points = writer.run.get_json(SCOUTING, Scouting).points
+    points = writer.run.get_json(SCOUTING, ScoutResult).points
     return max((point.sender_pps for point in points), default=float("inf"))

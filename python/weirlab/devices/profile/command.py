@@ -8,7 +8,7 @@ import typer
 
 from weirlab.cli.options import (
     DeviceOptions,
-    JudgedOptions,
+    JudgementOptions,
     ResultOptions,
     ResumeOption,
     TrialsOptions,
@@ -22,7 +22,7 @@ from weirlab.cli.options import (
     without,
     work_of,
 )
-from weirlab.devices.profile.options import ProfilePlan, ProfileTraffic, TrialPlan, TrialTraffic
+from weirlab.devices.profile.options import ProfilePlan, ProfileTraffic, TrialPlanOptions, TrialTraffic
 
 if TYPE_CHECKING:
     from weirlab.scenario import Dut, Scenario
@@ -119,11 +119,11 @@ def calibrate(
     """Calibrate the test bed."""
     from weirlab.devices.profile import tables, wording
     from weirlab.jobs.calibrations import calibrate
-    from weirlab.scenario import Calibrate, section
+    from weirlab.scenario import CalibrationSection, section
 
     with result.session(ctx) as session:
         wanted = {} if rates is None else {"rates": listed(rates, str, "--rates", "1kpps,1Mpps")}
-        plan = section(Calibrate, {**typed(wanted, rates="--rates"), **typed(trials)})
+        plan = section(CalibrationSection, {**typed(wanted, rates="--rates"), **typed(trials)})
         outcome = calibrate(session.store, device.where(), plan, session.progress, command=session.command)
         shown = [tables.calibration(map(vars, outcome.calibration.points))]
         session.finish(outcome.document(), wording.calibration(outcome.calibration), shown)
@@ -133,8 +133,8 @@ def trial(
     ctx: typer.Context,
     traffic: TrialTraffic,
     device: Annotated[DeviceOptions, without("positions")],
-    plan: Annotated[TrialPlan, only("bin_ms", "trial_s", "warmup_s", "max_attempts", "repetitions")],
-    result: JudgedOptions,
+    plan: Annotated[TrialPlanOptions, only("bin_ms", "trial_s", "warmup_s", "max_attempts", "repetitions")],
+    result: JudgementOptions,
 ) -> None:
     """Run one trial."""
     from weirlab.cli.results import gates
@@ -166,7 +166,7 @@ def trial(
         )
 
 
-def _traffic(options: TrialTraffic, plan: TrialPlan) -> Traffic:
+def _traffic(options: TrialTraffic, plan: TrialPlanOptions) -> Traffic:
     from weirlab.traffic.load import parse_rate
     from weirlab.traffic.spec import Traffic
 
@@ -252,13 +252,13 @@ def _profile_section(
     dut: Dut, device: DeviceOptions, traffic: ProfileTraffic, plan: ProfilePlan
 ) -> dict[str, Any]:
     """The section ``profile`` of a scenario."""
-    from weirlab.scenario import QUICK, Typed, full
+    from weirlab.scenario import QUICK, OptionValue, full
     from weirlab.scenario.conflicts import OWN_RULES
 
     adaptive = plan.choice.section()
     frames = reading.frames(traffic.sizes.frame) or ()
-    sizes = [Typed("--frame", str(each)) for each in frames]
-    sizes += [Typed("--sizes", each) for each in traffic.sizes.sizes or ()]
+    sizes = [OptionValue("--frame", str(each)) for each in frames]
+    sizes += [OptionValue("--sizes", each) for each in traffic.sizes.sizes or ()]
     positions = device.listed_positions()
     loads = reading.loads(plan.loads)
     said = {
@@ -281,5 +281,5 @@ def _profile_section(
         "seed": "--seed",
         **spelled(TrialsOptions),
     }
-    defaults = {name: Typed(option, None) for name, option in options.items()}
+    defaults = {name: OptionValue(option, None) for name, option in options.items()}
     return {**defaults, **typed({**usual, **given(said)}, **options)}

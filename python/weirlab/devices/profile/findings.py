@@ -11,7 +11,7 @@ from weirlab.devices.prediction.modelling import FitOutcome
 from weirlab.devices.prediction.verification import VerificationOutcome
 from weirlab.jobs.calibrations import CalibrationOutcome
 from weirlab.jobs.profiles import ProfileOutcome
-from weirlab.measure.verdict import Verdict
+from weirlab.measure.verdict import MachineVerdict
 from weirlab.store import Run
 
 
@@ -25,7 +25,7 @@ class ProfileFindings:
     verification: VerificationOutcome | None = None
 
     @property
-    def verdict(self) -> Verdict | None:
+    def verdict(self) -> MachineVerdict | None:
         """The verdict on the machine, by all trials; None for a simulated device."""
         return self.profile.verdict if self.verification is None else self.verification.verdict
 

@@ -45,7 +45,7 @@ class TrialTraffic:
 
 
 @dataclass(frozen=True)
-class TrialPlan(TrialsOptions):
+class TrialPlanOptions(TrialsOptions):
     """The course of one trial, and its repetitions."""
 
     bin_ms: Annotated[

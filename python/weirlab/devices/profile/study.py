@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from weirlab.devices.prediction import modelling, verification
 from weirlab.devices.prediction.modelling import FitOutcome
 from weirlab.devices.profile.findings import ProfileFindings
-from weirlab.devices.profile.page import Judgement, Verification, gather, tell
+from weirlab.devices.profile.page import RunJudgement, VerificationEvidence, gather, tell
 from weirlab.jobs import machine, profiles
 from weirlab.jobs.progress import RESUME, Progress
 from weirlab.jobs.work import Work
@@ -45,9 +45,9 @@ def page(run: Run) -> Story:
     """The page about the trials and models of ``run``, of any kind."""
     models = modelling.models_of(run)
     heldout = run.trials().filter(HELD_OUT)
-    verified = Verification(heldout, tuple(verification.errors_of(run))) if heldout.height else None
+    verified = VerificationEvidence(heldout, tuple(verification.errors_of(run))) if heldout.height else None
     found = machine.judged(run) if run.manifest.kind in (profiles.KIND, "verify") else None
-    judgement = Judgement(
+    judgement = RunJudgement(
         machine=found.sentence if found else "",
         good=found is None or found.word == "good",
         undecided=undecided(run) if heldout.height else "",

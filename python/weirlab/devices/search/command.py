@@ -14,7 +14,7 @@ from weirlab.base.quoting import quoted
 from weirlab.cli.options import (
     DeviceOptions,
     FlowOptions,
-    JudgedOptions,
+    JudgementOptions,
     ResultOptions,
     SeveralSizesOptions,
     TrialsOptions,
@@ -28,8 +28,8 @@ from weirlab.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from weirlab.devices.search.rfc2544 import Suite
-    from weirlab.measure.search import Setting, Shape
+    from weirlab.devices.search.rfc2544 import Rfc2544Suite
+    from weirlab.measure.search import SearchShape, Setting
     from weirlab.scenario import Dut
 
 SEARCH = """Find the loads that a device carries, with the search of RFC 9971 (MLRsearch).
@@ -73,7 +73,7 @@ OutOption = Annotated[
 
 
 @dataclass(frozen=True)
-class RateOptions:
+class SearchRateOptions:
     """The loads between which to search."""
 
     PANEL: ClassVar = "Traffic"
@@ -95,11 +95,11 @@ class SearchTraffic:
 
     sizes: SeveralSizesOptions
     flows: FlowOptions
-    rates: RateOptions
+    rates: SearchRateOptions
 
-    def shape(self, warmup_s: float | None) -> Shape:
+    def shape(self, warmup_s: float | None) -> SearchShape:
         """What all trials have in common."""
-        from weirlab.measure.search import Shape
+        from weirlab.measure.search import SearchShape
         from weirlab.traffic.load import parse_rate
 
         low, high = self.rates.min_rate, self.rates.max_rate
@@ -107,7 +107,7 @@ class SearchTraffic:
         if lowest.unit != "pps":
             raise InputError(f"--min-rate {low}: give packets per second, e.g. --min-rate 1kpps")
         highest = None if high is None or high.strip().lower() == "max" else parse_rate(high)
-        return Shape(
+        return SearchShape(
             flows=self.flows.chosen(),
             arrivals=self.flows.arrivals,
             max_rate=highest,
@@ -200,11 +200,11 @@ class SuiteOptions:
     ] = None
     trials: Annotated[TrialsOptions, only("warmup_s", "max_attempts")]
 
-    def suite(self, goal: GoalOptions) -> Suite:
+    def suite(self, goal: GoalOptions) -> Rfc2544Suite:
         """The tests with what the options change in them."""
-        from weirlab.devices.search.rfc2544 import STRICT, Suite
+        from weirlab.devices.search.rfc2544 import STRICT, Rfc2544Suite
 
-        suite = STRICT if self.strict else Suite()
+        suite = STRICT if self.strict else Rfc2544Suite()
         trial_s = self.duration.trial_s
         of_goal = goal.changes(trial_s, suite.goal.trials)
         changes: dict[str, Any] = {
@@ -233,14 +233,14 @@ def search(
     goal: GoalOptions,
     trials: Annotated[TrialsOptions, only("trial_s", "warmup_s", "max_attempts")],
     out: OutOption = None,
-    result: JudgedOptions,
+    result: JudgementOptions,
 ) -> None:
     """Search the throughput."""
     from weirlab.cli.results import documents, gates
     from weirlab.devices.search import requiring
     from weirlab.devices.search import told as searched
-    from weirlab.devices.search.study import Asked, search
-    from weirlab.measure.search import NDR, PDR, Goal
+    from weirlab.devices.search.study import SearchPlan, search
+    from weirlab.measure.search import NDR, PDR, SearchGoal
 
     with result.session(ctx) as session:
         documents.check(out)
@@ -249,9 +249,9 @@ def search(
         changes = goal.changes(trials.trial_s)
         usual = (NDR.loss_ratio, PDR.loss_ratio)
         ratios = usual if goal.loss is None else listed(goal.loss, share, "--loss", "0,0.5%")
-        goals = tuple(Goal(_goal_name(ratio), ratio, **changes) for ratio in dict.fromkeys(ratios))
+        goals = tuple(SearchGoal(_goal_name(ratio), ratio, **changes) for ratio in dict.fromkeys(ratios))
         demands = gates.demands(result.require, requiring.search_quantities(goals))
-        asked = Asked(device.where(), dut, _settings(dut, device, traffic, (64,)), shape)
+        asked = SearchPlan(device.where(), dut, _settings(dut, device, traffic, (64,)), shape)
         outcome = search(work_of(session), asked, goals, **_attempts(trials))
         tables, conclusion = searched.search_tables(outcome), searched.search_sentence(outcome)
         if out is not None:
@@ -277,14 +277,14 @@ def rfc2544(
     from weirlab.cli.results import documents
     from weirlab.devices.search import told as searched
     from weirlab.devices.search.rfc2544 import FRAME_BYTES
-    from weirlab.devices.search.study import Asked, rfc2544
+    from weirlab.devices.search.study import SearchPlan, rfc2544
 
     with result.session(ctx) as session:
         documents.check(out)
         dut = device.device()
         suite = tests.suite(goal)
         settings = _settings(dut, device, traffic, FRAME_BYTES)
-        asked = Asked(device.where(), dut, settings, traffic.shape(tests.trials.warmup_s))
+        asked = SearchPlan(device.where(), dut, settings, traffic.shape(tests.trials.warmup_s))
         outcome = rfc2544(work_of(session), asked, suite, **_attempts(tests.trials))
         tables, conclusion = searched.rfc2544_tables(outcome), searched.rfc2544_sentence(outcome)
         if out is not None:

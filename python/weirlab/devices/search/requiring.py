@@ -6,19 +6,19 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from weirlab.requirements import Case, Demand, Judgement, Quantity, judge
+from weirlab.requirements import Demand, DemandCase, DemandJudgement, Quantity, judge
 
 if TYPE_CHECKING:
     from weirlab.devices.search.study import SearchOutcome
-    from weirlab.measure.search import Goal
+    from weirlab.measure.search import SearchGoal
 
 
-def search_quantities(goals: Sequence[Goal]) -> tuple[Quantity, ...]:
+def search_quantities(goals: Sequence[SearchGoal]) -> tuple[Quantity, ...]:
     """The throughput at each goal's loss: ``ndr``, ``pdr``, ``throughput@1%``."""
     return tuple(_throughput(goal) for goal in goals)
 
 
-def _throughput(goal: Goal) -> Quantity:
+def _throughput(goal: SearchGoal) -> Quantity:
     name = f"throughput@{goal.loss_ratio * 100:g}%"
     if goal.loss_ratio == 0:
         return Quantity("ndr", "NDR", "rate", ("throughput", name))
@@ -27,7 +27,7 @@ def _throughput(goal: Goal) -> Quantity:
     return Quantity(name, f"throughput at {goal.loss_ratio * 100:g} % loss", "rate")
 
 
-def of_search(demands: Sequence[Demand], outcome: SearchOutcome) -> tuple[Judgement, ...]:
+def of_search(demands: Sequence[Demand], outcome: SearchOutcome) -> tuple[DemandJudgement, ...]:
     """Judge ``demands`` by the bounds that were found; a requirement must be met in every setting."""
     judged = []
     for demand in demands:
@@ -36,12 +36,12 @@ def of_search(demands: Sequence[Demand], outcome: SearchOutcome) -> tuple[Judgem
     return tuple(judged)
 
 
-def _search_case(quantity: Quantity, outcome: SearchOutcome, number: int) -> Case:
+def _search_case(quantity: Quantity, outcome: SearchOutcome, number: int) -> DemandCase:
     point = outcome.points[number]
     where = point.setting.text
     found = next((each for each in point.found if _throughput(each.goal) == quantity), None)
     if found is None:
-        return Case.unknown(f"{point.problem or 'nothing was found'}: search again", where)
+        return DemandCase.unknown(f"{point.problem or 'nothing was found'}: search again", where)
     # Without a lower bound even the lowest load was too much, without an upper one the highest was not.
     carries = found.conditional_throughput_pps
     low = 0.0 if carries is None else carries
@@ -51,4 +51,4 @@ def _search_case(quantity: Quantity, outcome: SearchOutcome, number: int) -> Cas
         if math.isinf(high)
         else "the bounds of the search lie on both sides of it: narrow them with --width"
     )
-    return Case(low, low, high, where, why=why, frame_bytes=point.setting.frame_bytes)
+    return DemandCase(low, low, high, where, why=why, frame_bytes=point.setting.frame_bytes)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from weirlab.base.documents import document_of, plain, typed
 from weirlab.base.errors import InputError
-from weirlab.devices.search.rfc2544 import Result, Suite
+from weirlab.devices.search.rfc2544 import Result, Rfc2544Suite
 from weirlab.devices.search.study import RESULT, RFC2544, SEARCH
-from weirlab.measure.search import Goal, Point, Setting, Shape
+from weirlab.measure.search import Point, SearchGoal, SearchShape, Setting
 from weirlab.records import RuleSetup
 from weirlab.store import Run
 from weirlab.traffic.sizes import parse_sizes
@@ -23,19 +23,21 @@ T = TypeVar("T")
 
 def search_page(run: Run) -> Story:
     """The page about a search."""
-    from weirlab.devices.search.page import Searched, tell
+    from weirlab.devices.search.page import ThroughputEvidence, tell
 
-    goals = typed(tuple[Goal, ...], _asked(run, SEARCH).get("goals", []))
-    return tell(Searched(vars(run.manifest), run.trials(), _shape(run, SEARCH), _found(run, points), goals))
+    goals = typed(tuple[SearchGoal, ...], _asked(run, SEARCH).get("goals", []))
+    return tell(
+        ThroughputEvidence(vars(run.manifest), run.trials(), _shape(run, SEARCH), _found(run, points), goals)
+    )
 
 
 def rfc2544_page(run: Run) -> Story:
     """The page about the tests of RFC 2544."""
-    from weirlab.devices.search.page import Tested, tell_rfc2544
+    from weirlab.devices.search.page import Rfc2544Evidence, tell_rfc2544
 
-    suite = _of(Suite, _asked(run, RFC2544))
+    suite = _of(Rfc2544Suite, _asked(run, RFC2544))
     return tell_rfc2544(
-        Tested(vars(run.manifest), run.trials(), _shape(run, RFC2544), _found(run, results), suite)
+        Rfc2544Evidence(vars(run.manifest), run.trials(), _shape(run, RFC2544), _found(run, results), suite)
     )
 
 
@@ -82,8 +84,8 @@ def _unfolded(kept: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**kept, "setting": plain(document_of(setting))}
 
 
-def _shape(run: Run, kind: str) -> Shape:
-    return _of(Shape, _asked(run, kind))
+def _shape(run: Run, kind: str) -> SearchShape:
+    return _of(SearchShape, _asked(run, kind))
 
 
 def _of(kind: type[T], content: Mapping[str, Any]) -> T:

@@ -8,15 +8,23 @@ from typing import Any, Final
 
 from weirlab.base.documents import document_of, plain
 from weirlab.base.errors import TrialError
-from weirlab.devices.search.rfc2544 import Result, Suite, run_suite
+from weirlab.devices.search.rfc2544 import Result, Rfc2544Suite, run_suite
 from weirlab.jobs import testbeds
 from weirlab.jobs.calibrations import in_force
 from weirlab.jobs.progress import kept, passed_on
 from weirlab.jobs.work import Work
-from weirlab.measure.search import Goal, Point, Setting, Shape, Trials, expected_s, search_setting
+from weirlab.measure.search import (
+    Point,
+    SearchGoal,
+    SearchShape,
+    SearchTrialRunner,
+    Setting,
+    expected_s,
+    search_setting,
+)
 from weirlab.measure.search.throughput import whole
 from weirlab.measure.search.trials import MAX_ATTEMPTS
-from weirlab.measure.terms import Terms
+from weirlab.measure.terms import TrialTerms
 from weirlab.records import device_in_words
 from weirlab.scenario import Dut, Lab
 from weirlab.store import Run
@@ -29,7 +37,7 @@ RESULT: Final = "result"
 
 
 @dataclass(frozen=True)
-class Conditions:
+class SearchConditions:
     """What a result was measured with."""
 
     lab: str
@@ -43,9 +51,9 @@ class SearchOutcome:
     """What a search found in each setting."""
 
     run: Run
-    conditions: Conditions
-    shape: Shape
-    goals: tuple[Goal, ...]
+    conditions: SearchConditions
+    shape: SearchShape
+    goals: tuple[SearchGoal, ...]
     points: tuple[Point, ...]
     trials: int
     elapsed_s: float
@@ -67,9 +75,9 @@ class Rfc2544Outcome:
     """What the tests of RFC 2544 found in each setting."""
 
     run: Run
-    conditions: Conditions
-    shape: Shape
-    suite: Suite
+    conditions: SearchConditions
+    shape: SearchShape
+    suite: Rfc2544Suite
     results: tuple[Result, ...]
     trials: int
     elapsed_s: float
@@ -87,16 +95,18 @@ class Rfc2544Outcome:
 
 
 @dataclass(frozen=True)
-class Asked:
+class SearchPlan:
     """What is measured: the device, its lab, the settings, and what all trials have in common."""
 
     lab: Lab
     dut: Dut
     settings: Sequence[Setting]
-    shape: Shape
+    shape: SearchShape
 
 
-def search(work: Work, asked: Asked, goals: Sequence[Goal], *, attempts: int = MAX_ATTEMPTS) -> SearchOutcome:
+def search(
+    work: Work, asked: SearchPlan, goals: Sequence[SearchGoal], *, attempts: int = MAX_ATTEMPTS
+) -> SearchOutcome:
     """Search ``goals`` in each setting; every trial and the result are kept in a run.
 
     A setting whose search the host spoiled is searched once more after all the others.
@@ -110,7 +120,9 @@ def search(work: Work, asked: Asked, goals: Sequence[Goal], *, attempts: int = M
     _check(asked, [goal.trial_s for goal in goals])
     points: list[Point] = []
 
-    def measure(settings: Sequence[Setting], trials: Trials, keep: Callable[[Any], object]) -> None:
+    def measure(
+        settings: Sequence[Setting], trials: SearchTrialRunner, keep: Callable[[Any], object]
+    ) -> None:
         each_s = expected_s(shape, goals)
         for i, setting in enumerate(settings):
             trials.expect(each_s * (len(settings) - i))
@@ -124,11 +136,13 @@ def search(work: Work, asked: Asked, goals: Sequence[Goal], *, attempts: int = M
             keep(points)
 
     what = {"goals": goals}
-    done = _carry_out(work, asked, _What(SEARCH, what, measure), attempts)
+    done = _carry_out(work, asked, _SearchKind(SEARCH, what, measure), attempts)
     return SearchOutcome(done.run, done.conditions, shape, tuple(goals), tuple(points), done.trials, done.s)
 
 
-def rfc2544(work: Work, asked: Asked, suite: Suite, *, attempts: int = MAX_ATTEMPTS) -> Rfc2544Outcome:
+def rfc2544(
+    work: Work, asked: SearchPlan, suite: Rfc2544Suite, *, attempts: int = MAX_ATTEMPTS
+) -> Rfc2544Outcome:
     """Do the tests of ``suite`` in each setting; every trial and the result are kept in a run.
 
     Raises
@@ -140,33 +154,35 @@ def rfc2544(work: Work, asked: Asked, suite: Suite, *, attempts: int = MAX_ATTEM
     _check(asked, [suite.goal.trial_s, suite.latency_s, suite.loss_s])
     results: list[Result] = []
 
-    def measure(settings: Sequence[Setting], trials: Trials, keep: Callable[[Any], object]) -> None:
+    def measure(
+        settings: Sequence[Setting], trials: SearchTrialRunner, keep: Callable[[Any], object]
+    ) -> None:
         for result in run_suite(trials, settings, shape, suite):
             results.append(result)
             keep(results)
 
-    done = _carry_out(work, asked, _What(RFC2544, document_of(suite), measure), attempts)
+    done = _carry_out(work, asked, _SearchKind(RFC2544, document_of(suite), measure), attempts)
     return Rfc2544Outcome(done.run, done.conditions, shape, suite, tuple(results), done.trials, done.s)
 
 
 @dataclass(frozen=True)
-class _What:
+class _SearchKind:
     """The kind of the run, what its manifest says about the goals, and the function that makes the trials."""
 
     kind: str
     goals: Mapping[str, Any]
-    measure: Callable[[Sequence[Setting], Trials, Callable[[Any], object]], None]
+    measure: Callable[[Sequence[Setting], SearchTrialRunner, Callable[[Any], object]], None]
 
 
 @dataclass(frozen=True)
-class _Done:
+class _SearchRun:
     run: Run
-    conditions: Conditions
+    conditions: SearchConditions
     trials: int
     s: float
 
 
-def _carry_out(work: Work, asked: Asked, what: _What, attempts: int) -> _Done:
+def _carry_out(work: Work, asked: SearchPlan, what: _SearchKind, attempts: int) -> _SearchRun:
     """Build the bed, begin a run, let ``what`` make the trials, and report what the host did meanwhile."""
     store, progress, kind = work.store, work.progress, what.kind
     settings = list(asked.settings)
@@ -176,7 +192,7 @@ def _carry_out(work: Work, asked: Asked, what: _What, attempts: int) -> _Done:
         settings = [replace(each, rules=testbeds.rule_setup(bed, each.rules)) for each in settings]
         bed.set_rules(settings[0].rules)  # If it refuses them, there is nothing to keep.
         calibration = in_force(store, bed)
-        conditions = Conditions(bed.lab, bed.dut, bed.backend, calibration.id if calibration else None)
+        conditions = SearchConditions(bed.lab, bed.dut, bed.backend, calibration.id if calibration else None)
         scenario = {
             "name": f"{'RFC 2544 tests' if kind == RFC2544 else 'search'} of {device_in_words(bed.dut)}",
             "lab": asked.lab.model_dump(mode="json"),
@@ -187,7 +203,9 @@ def _carry_out(work: Work, asked: Asked, what: _What, attempts: int) -> _Done:
         with kept(lambda: store.create(kind, scenario, facts, calibration=conditions.calibration)) as writer:
             device = device_in_words(bed.dut)
             progress.stage(f"{_TITLES[kind]} of {device} in the lab {bed.lab}, run {writer.run_id}")
-            trials = Trials(bed, writer, passed_on(progress), terms=Terms(max_attempts=attempts))
+            trials = SearchTrialRunner(
+                bed, writer, passed_on(progress), terms=TrialTerms(max_attempts=attempts)
+            )
             what.measure(settings, trials, lambda found: writer.put_json(RESULT, found))
     apart = len(writer.done) - int(writer.run.trials()["valid"].sum())
     if apart > 0:
@@ -195,13 +213,13 @@ def _carry_out(work: Work, asked: Asked, what: _What, attempts: int) -> _Done:
             f"the host was in another state during {apart} of {trials.done} trials (see weir show): bounds "
             "found meanwhile may belong to that state; search again if it matters"
         )
-    return _Done(writer.run, conditions, trials.done, trials.elapsed_s)
+    return _SearchRun(writer.run, conditions, trials.done, trials.elapsed_s)
 
 
 _TITLES: Final = {SEARCH: "searching the throughput", RFC2544: "RFC 2544 tests"}
 
 
-def _check(asked: Asked, durations_s: Sequence[float]) -> None:
+def _check(asked: SearchPlan, durations_s: Sequence[float]) -> None:
     """Refuse impossible traffic before anything is built."""
     shape = asked.shape
     for setting in asked.settings:

@@ -8,7 +8,7 @@ from typing import Final
 from weirlab.base.tables import Table
 from weirlab.base.units import NS_PER_S, bps_from_pps
 from weirlab.devices.search.rfc2544 import Result
-from weirlab.measure.search import Found, Point, Setting
+from weirlab.measure.search import GoalResult, Point, Setting
 from weirlab.report.numbers import NOTHING, count, duration, percent, rules, significant
 
 _WHERE = ("Rules", "Frame, B")
@@ -123,7 +123,7 @@ def _where(setting: Setting) -> tuple[str, str]:
     return f"{count(setting.rules.position)}{stateful}", setting.sizes_text
 
 
-def _throughput(point: Point, found: Found) -> tuple[str, str]:
+def _throughput(point: Point, found: GoalResult) -> tuple[str, str]:
     """In packets/s and Mbit/s."""
     pps = found.conditional_throughput_pps
     if pps is None:

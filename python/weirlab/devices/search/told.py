@@ -13,7 +13,7 @@ from weirlab.records import device_in_words
 if TYPE_CHECKING:
     from weirlab.devices.search.rfc2544 import Result
     from weirlab.devices.search.study import Rfc2544Outcome, SearchOutcome
-    from weirlab.measure.search import Found, Goal, Point, Setting
+    from weirlab.measure.search import GoalResult, Point, SearchGoal, Setting
 
 
 def device(outcome: SearchOutcome | Rfc2544Outcome) -> str:
@@ -170,7 +170,7 @@ def _where_row(setting: Setting) -> dict[str, Any]:
     }
 
 
-def _found_row(found: Found) -> dict[str, Any]:
+def _found_row(found: GoalResult) -> dict[str, Any]:
     values = {name: value for name, value in vars(found).items() if name != "goal"}
     return {**{f"goal_{name}": value for name, value in vars(found.goal).items()}, **values}
 
@@ -181,7 +181,7 @@ def _told(setting: Setting, dut: str) -> str:
     return frames if dut in ("ruleset", "none") else f"{rules(setting.rules.position)}, {frames}"
 
 
-def _carried(found: Found) -> str:
+def _carried(found: GoalResult) -> str:
     throughput = found.conditional_throughput_pps
     if throughput is None:
         return f"more lost than {found.goal.name} allows even at the lowest load"
@@ -189,7 +189,7 @@ def _carried(found: Found) -> str:
     return f"{found.goal.name} {'at least ' if found.at_least else ''}{rate(throughput)}{limit}"
 
 
-def goal_in_words(goal: Goal) -> str:
+def goal_in_words(goal: SearchGoal) -> str:
     """How a goal judges trials and loads."""
     return (
         f"{goal.name}: trials of {goal.trial_s:g} s with at most {percent(goal.loss_ratio)} lost; a load "

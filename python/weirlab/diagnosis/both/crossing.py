@@ -25,7 +25,7 @@ PLAINLY: Final = 3.0
 
 
 @dataclass(frozen=True)
-class Leg:
+class CaptureLeg:
     """A connection in one capture, in capture order; times in ns, by the same clock for both captures.
 
     ``seq``, ``payload_bytes`` and ``new_bytes`` (not seen before) describe each segment with data, at
@@ -74,7 +74,7 @@ class Delay:
 
 
 @dataclass(frozen=True)
-class Crossing:
+class ConnectionCrossing:
     """A whole connection. Bytes are payload; ``lost_bytes`` is None if packets are missing from a capture."""
 
     sent_bytes: int
@@ -106,12 +106,12 @@ class Delays:
         return Delay(len(found), float(found.min()), float(found.mean()), float(found.max()))
 
 
-def cross(sender: Leg, receiver: Leg) -> tuple[Crossing, Delays, Delays]:
+def cross(sender: CaptureLeg, receiver: CaptureLeg) -> tuple[ConnectionCrossing, Delays, Delays]:
     """What happened between the two, and the delays of data (at the receiver) and ACKs (at the sender)."""
     there, back = _there(sender, receiver), _back(sender, receiver)
     sent, arrived = int(sender.payload_bytes.sum()), int(receiver.payload_bytes.sum())
     whole = sender.whole and receiver.whole
-    found = Crossing(
+    found = ConnectionCrossing(
         sent_bytes=sent,
         again_bytes=sent - int(sender.new_bytes.sum()),
         arrived_bytes=arrived,
@@ -123,7 +123,7 @@ def cross(sender: Leg, receiver: Leg) -> tuple[Crossing, Delays, Delays]:
     return found, there, back
 
 
-def sentences(found: Crossing) -> list[str]:
+def sentences(found: ConnectionCrossing) -> list[str]:
     """Sentences on what the two captures show together, but neither shows alone."""
     said = [_fate(found)]
     if found.there is not None and found.back is not None:
@@ -131,7 +131,7 @@ def sentences(found: Crossing) -> list[str]:
     return [each for each in said if each]
 
 
-def located(before: Crossing, behind: Crossing) -> list[str]:
+def located(before: ConnectionCrossing, behind: ConnectionCrossing) -> list[str]:
     """Sentences on which side of a capture in between packets were lost, and where they waited."""
     said = []
     lost = before.lost_bytes, behind.lost_bytes
@@ -147,7 +147,7 @@ def located(before: Crossing, behind: Crossing) -> list[str]:
     return said
 
 
-def _fate(found: Crossing) -> str:
+def _fate(found: ConnectionCrossing) -> str:
     if found.lost_bytes is None:
         return "The loss between the captures is not known: packets are missing from one of them."
     if found.lost_bytes:
@@ -186,7 +186,7 @@ def _ways(there: Delay, back: Delay) -> str:
     )
 
 
-def _there(sender: Leg, receiver: Leg) -> Delays:
+def _there(sender: CaptureLeg, receiver: CaptureLeg) -> Delays:
     """Delays of data that continued the stream and was sent only once."""
     sent, came = _fronts(sender), _fronts(receiver)
     if len(sent) == 0 or len(came) == 0:
@@ -199,7 +199,7 @@ def _there(sender: Leg, receiver: Leg) -> Delays:
     return Delays(times, times - sender.data_ns[sent][left[known]])
 
 
-def _back(sender: Leg, receiver: Leg) -> Delays:
+def _back(sender: CaptureLeg, receiver: CaptureLeg) -> Delays:
     """Delays of ACKs of new data that arrived."""
     left, came = _risen(receiver.ack), _risen(sender.ack)
     if len(left) == 0 or len(came) == 0:
@@ -212,7 +212,7 @@ def _back(sender: Leg, receiver: Leg) -> Delays:
     return Delays(times, times - receiver.ack_ns[left][at[known]])
 
 
-def _fronts(leg: Leg) -> Ints:
+def _fronts(leg: CaptureLeg) -> Ints:
     """Segments that end beyond all earlier ones and carry only new bytes."""
     rises = _risen(leg.ends)
     return np.asarray(rises[leg.new_bytes[rises] == leg.payload_bytes[rises]])
@@ -226,7 +226,7 @@ def _risen(values: Ints) -> Ints:
     return np.flatnonzero(values > before)
 
 
-def _sent_again(leg: Leg, byte: Ints) -> NDArray[np.bool_]:
+def _sent_again(leg: CaptureLeg, byte: Ints) -> NDArray[np.bool_]:
     """Whether each byte is in a retransmitted segment."""
     again = np.flatnonzero(leg.new_bytes < leg.payload_bytes)
     if len(again) == 0:

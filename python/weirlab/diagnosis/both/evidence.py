@@ -8,7 +8,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Fates:
+class RetransmissionCounts:
     """Counts of segments in the sender's capture. The first four add up to all retransmissions."""
 
     lost: int
@@ -37,10 +37,10 @@ class Fates:
 
 
 @dataclass(frozen=True)
-class Between:
+class PathEvidence:
     """All of the evidence; times in s, None if they are not known."""
 
-    fates: Fates | None
+    fates: RetransmissionCounts | None
     """None if packets are missing from a capture."""
     there_s: float | None
     """How long data waited on its way to the receiver, on average, beyond the least delay."""
@@ -58,7 +58,7 @@ class Between:
         return {**vars(self), "fates": None if self.fates is None else vars(self.fates)}
 
 
-def read(document: Mapping[str, Any]) -> Between:
+def read(document: Mapping[str, Any]) -> PathEvidence:
     """The inverse of :meth:`Between.document`; raises ``LookupError`` or ``TypeError`` for something else."""
     fates = document["fates"]
-    return Between(**{**document, "fates": None if fates is None else Fates(**fates)})
+    return PathEvidence(**{**document, "fates": None if fates is None else RetransmissionCounts(**fates)})

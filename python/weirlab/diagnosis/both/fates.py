@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from weirlab.diagnosis.both.evidence import Fates
+from weirlab.diagnosis.both.evidence import RetransmissionCounts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from weirlab.diagnosis.both.crossing import Ints, Leg
+    from weirlab.diagnosis.both.crossing import CaptureLeg, Ints
 
     Bools = NDArray[np.bool_]
 
@@ -31,7 +31,7 @@ ANSWERED_BY: Final = 2
 _NEVER: Final = np.iinfo(np.int64).max
 
 
-def fates(sender: Leg, receiver: Leg, there_ns: float, back_ns: float) -> Fates:
+def fates(sender: CaptureLeg, receiver: CaptureLeg, there_ns: float, back_ns: float) -> RetransmissionCounts:
     """What happened to all segments; both captures must be whole.
 
     ``there_ns``, ``back_ns``: the least delay from the sender's capture to the receiver's, by their clocks,
@@ -41,7 +41,7 @@ def fates(sender: Leg, receiver: Leg, there_ns: float, back_ns: float) -> Fates:
     least_ns = there_ns - SLACK * (there_ns + back_ns) - SLACK_NS
     again = np.flatnonzero(sender.new_bytes < sender.payload_bytes)
     if len(receiver.seq) == 0:
-        return Fates(len(again), 0, 0, 0, 0, 0.0, 0, len(receiver.ack), len(receiver.ack))
+        return RetransmissionCounts(len(again), 0, 0, 0, 0, 0.0, 0, len(receiver.ack), len(receiver.ack))
     byte = sender.seq[again]
     sent, came = _copies(sender, byte), _copies(receiver, byte)
     arrived = came.count > 0
@@ -55,7 +55,7 @@ def fates(sender: Leg, receiver: Leg, there_ns: float, back_ns: float) -> Fates:
     late = _followed(late, earlier & ~dropped, sender.data_ns[again], near_ns)
     overtaken, overtaken_ns = _late(sender, receiver, least_ns)
     acks, acks_came = len(receiver.ack), len(sender.ack)
-    return Fates(
+    return RetransmissionCounts(
         lost=int((~earlier).sum()),
         late=int(late.sum()),
         dropped=int(dropped.sum()),
@@ -82,7 +82,7 @@ class _Copies:
     second_ns: Ints
 
 
-def _copies(leg: Leg, byte: Ints) -> _Copies:
+def _copies(leg: CaptureLeg, byte: Ints) -> _Copies:
     count = np.zeros(len(byte), dtype=np.int64)
     first, second = (np.full(len(byte), _NEVER) for _ in range(2))
     if len(leg.seq):
@@ -101,7 +101,7 @@ def _copies(leg: Leg, byte: Ints) -> _Copies:
     return _Copies(count, *_when(leg, first), *_when(leg, second))
 
 
-def _when(leg: Leg, number: Ints) -> tuple[Ints, Ints]:
+def _when(leg: CaptureLeg, number: Ints) -> tuple[Ints, Ints]:
     there = number < _NEVER
     known = np.where(there, number, 0)
     return known, np.where(there, leg.data_ns[known], _NEVER)
@@ -112,12 +112,12 @@ def _arrives(sent_ns: Ints, least_ns: float) -> NDArray[np.float64]:
     return np.asarray(sent_ns + least_ns, dtype=np.float64)
 
 
-def _overtaken(leg: Leg) -> Bools:
+def _overtaken(leg: CaptureLeg) -> Bools:
     """By segment: whether one that ends after it arrived before it."""
     return np.asarray(leg.ends < np.maximum.accumulate(leg.ends))
 
 
-def _late(sender: Leg, receiver: Leg, least_ns: float) -> tuple[int, int]:
+def _late(sender: CaptureLeg, receiver: CaptureLeg, least_ns: float) -> tuple[int, int]:
     """How many segments were overtaken, and the longest time by which one was late, ns."""
     at = np.flatnonzero(_overtaken(receiver) & (receiver.new_bytes > 0))
     if len(at) == 0:
@@ -132,7 +132,7 @@ def _late(sender: Leg, receiver: Leg, least_ns: float) -> tuple[int, int]:
     return len(at), int((receiver.data_ns[at] - receiver.data_ns[overtook]).max())
 
 
-def _ignored(leg: Leg, byte: Ints, came: _Copies) -> Bools:
+def _ignored(leg: CaptureLeg, byte: Ints, came: _Copies) -> Bools:
     """Whether the receiver's host acknowledged bytes only after their second copy, although nothing before
     them was missing and enough came after them.
     """
@@ -156,7 +156,7 @@ def _followed(late: Bools, needless: Bools, sent_ns: Ints, near_ns: float) -> Bo
     return found
 
 
-def _duplicated(sender: Leg, receiver: Leg) -> int:
+def _duplicated(sender: CaptureLeg, receiver: CaptureLeg) -> int:
     """The number of segments without new bytes of which more copies arrived than were sent."""
     byte = receiver.seq[receiver.new_bytes < receiver.payload_bytes]
     return int((_copies(receiver, byte).count > _copies(sender, byte).count).sum())

@@ -15,7 +15,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from weirlab.diagnosis.both.crossing import Leg
+    from weirlab.diagnosis.both.crossing import CaptureLeg
 
     Floats = NDArray[np.float64]
 
@@ -28,7 +28,7 @@ ALIKE: Final = 0.3
 """Share of the pairs that must be this near to it; a busy host scatters arrivals."""
 
 
-def capacity(sender: Leg, receiver: Leg) -> tuple[float | None, int]:
+def capacity(sender: CaptureLeg, receiver: CaptureLeg) -> tuple[float | None, int]:
     """Payload in bytes per second, and the number of pairs that show it; None if they do not."""
     gaps, payload = _gaps(sender, receiver)
     if len(gaps) < LEAST_PAIRS:
@@ -40,7 +40,7 @@ def capacity(sender: Leg, receiver: Leg) -> tuple[float | None, int]:
     return payload / float(np.median(gaps[near])) * 1e9, int(near.sum())
 
 
-def _gaps(sender: Leg, receiver: Leg) -> tuple[Floats, int]:
+def _gaps(sender: CaptureLeg, receiver: CaptureLeg) -> tuple[Floats, int]:
     """Gaps in ns between arrivals of two full segments that were sent once, one right after the other."""
     none = np.empty(0)
     if len(receiver.seq) < 2 or len(sender.seq) == 0:

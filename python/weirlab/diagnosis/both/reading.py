@@ -14,11 +14,11 @@ import numpy as np
 
 from weirlab.diagnosis import tracing
 from weirlab.diagnosis.both import crossing, pairs
-from weirlab.diagnosis.both.crossing import Delays, Leg
-from weirlab.diagnosis.both.evidence import Between
+from weirlab.diagnosis.both.crossing import CaptureLeg, Delays
+from weirlab.diagnosis.both.evidence import PathEvidence
 from weirlab.diagnosis.both.fates import fates
 from weirlab.diagnosis.diagnosing import diagnose
-from weirlab.diagnosis.finding import Blind
+from weirlab.diagnosis.finding import BlindSpot
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-_PARTLY: Final = Blind(
+_PARTLY: Final = BlindSpot(
     "what was lost between the captures, and what only came late",
     "packets are missing from one of them",
 )
 
 
 @dataclass(frozen=True)
-class Look:
+class EndTrace:
     """A connection in a capture at one of its ends, with the series of its trace."""
 
     trace: Trace
@@ -47,7 +47,7 @@ class Look:
     whole: bool = True
     """No packets are missing from it."""
 
-    def leg(self) -> Leg:
+    def leg(self) -> CaptureLeg:
         """The columns for comparisons."""
         import polars as pl
 
@@ -64,7 +64,7 @@ class Look:
         )
         data = rows.filter(pl.col("ours"), pl.col("payload_bytes") > 0)
         acks = rows.filter(~pl.col("ours"), pl.col("ack").is_not_null())
-        return Leg(
+        return CaptureLeg(
             data_ns=data["time_ns"].to_numpy(),
             seq=data["seq"].to_numpy(),
             payload_bytes=data["payload_bytes"].to_numpy(),
@@ -76,7 +76,11 @@ class Look:
 
 
 def read(
-    sender: Look, receiver: Look, legs: tuple[Leg, Leg] | None = None, *, target_bps: float | None = None
+    sender: EndTrace,
+    receiver: EndTrace,
+    legs: tuple[CaptureLeg, CaptureLeg] | None = None,
+    *,
+    target_bps: float | None = None,
 ) -> Diagnosis | None:
     """Why a connection that was captured at both ends, from its beginning, was not faster.
 
@@ -108,12 +112,12 @@ def read(
     return replace(diagnosis, blind=(*diagnosis.blind, *seen.blind, *partly))
 
 
-def found(sender: Leg, receiver: Leg, there: Delays, back: Delays) -> Between:
+def found(sender: CaptureLeg, receiver: CaptureLeg, there: Delays, back: Delays) -> PathEvidence:
     """What two captures show together; the delays are those between them."""
     data, acks = there.summed(), back.summed()
     known = sender.whole and receiver.whole and data is not None and acks is not None
     capacity, number = pairs.capacity(sender, receiver)
-    return Between(
+    return PathEvidence(
         fates=fates(sender, receiver, data.least, acks.least) if known and data and acks else None,
         there_s=None if data is None else data.waited / 1e9,
         answer_s=_answer_s(receiver),
@@ -133,7 +137,7 @@ def waits(at_s: Floats, known_s: Floats, delays: Delays) -> Floats:
     return np.where(last >= 0, np.maximum(waited[before] - (at_s - known_s[before]), 0.0), 0.0)
 
 
-def _answer_s(leg: Leg) -> float | None:
+def _answer_s(leg: CaptureLeg) -> float | None:
     """How long the receiver's host held ACKs of new data back after the data was complete, on average."""
     if len(leg.ack) == 0 or len(leg.seq) == 0:
         return None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 if TYPE_CHECKING:
-    from weirlab.diagnosis.packets.sends import Events
+    from weirlab.diagnosis.packets.sends import SenderEvents
     from weirlab.diagnosis.timeline import Bools, Floats
 
 APART_S: Final = 0.0002
@@ -38,7 +38,7 @@ MOST_CHANCE: Final = 0.75
 """Share of the time near ACKs above which they come too often to show anything."""
 
 
-def paced(events: Events, mss: int, waited_s: Floats | None) -> Bools:
+def paced(events: SenderEvents, mss: int, waited_s: Floats | None) -> Bools:
     """By event: whether the sender paced itself.
 
     Parameters

@@ -58,7 +58,7 @@ free (``sk_stream_is_writeable``), while a congestion window is filled again by 
 
 
 @dataclass(frozen=True)
-class Events:
+class SenderEvents:
     """Packets in the order of the sender, with one value each per column.
 
     ``at_ns``; data, or ACK; ``payload_bytes``; sent and acknowledged so far; ``anew``: past data in flight no
@@ -75,7 +75,7 @@ class Events:
 
 
 @dataclass(frozen=True)
-class Sight:
+class SenderVisibility:
     """How well a place sees the sender: what follows an ACK within ``close_s`` was released by it.
 
     ``least_s``: the least round trip. ``timed`` (by event): whether it is known when ACKs reach the sender.
@@ -87,7 +87,7 @@ class Sight:
 
 
 @dataclass(frozen=True)
-class Bursts:
+class SendGaps:
     """For all new data but the first: ``one`` is the event of the data before, ``other`` its own."""
 
     one: Ints
@@ -122,22 +122,22 @@ class Bursts:
 
 
 @dataclass(frozen=True)
-class Sends:
+class SendStates:
     """By event: there was nothing to send until the next new data, or less than a segment waited."""
 
     idle: Bools
     held: Bools
-    bursts: Bursts | None
+    bursts: SendGaps | None
 
 
-def sends(events: Events, mss: int, sight: Sight) -> Sends:
+def sends(events: SenderEvents, mss: int, sight: SenderVisibility) -> SendStates:
     """What was there to send at each event."""
     at, sent, acked = events.at_ns, events.sent, events.acked
     rises = np.concatenate([[True], sent[1:] > sent[:-1]])
     new = np.flatnonzero(events.data & rises)
     idle, held = np.zeros(len(at), dtype=bool), np.zeros(len(at), dtype=bool)
     if len(new) < 2:
-        return Sends(idle, held, None)
+        return SendStates(idle, held, None)
     # No capture has more packets than 32-bit numbers.
     last_ack = last_known(np.where(events.acks, np.arange(len(at), dtype=np.int32), np.int32(-1)))
     bursts = _bursts(events, new, last_ack, mss, sight.close_s)
@@ -160,10 +160,10 @@ def sends(events: Events, mss: int, sight: Sight) -> Sends:
     held[begun] = np.append(waited, False)[after[begun]]
     idle |= _unused(events, bursts, mss, sight) & sight.timed
     idle = _whole(at, bursts, idle & ~held) & ~held
-    return Sends(idle, held, bursts)
+    return SendStates(idle, held, bursts)
 
 
-def clocked(events: Events, bursts: Bursts | None, stretch: Bools, mss: int) -> Bools:
+def clocked(events: SenderEvents, bursts: SendGaps | None, stretch: Bools, mss: int) -> Bools:
     """``stretch`` (by event) where ACKs released the data, though the host may have been late to answer them.
 
     An application that is woken by the ACK that makes room in its send buffer sends a moment later, and fills
@@ -195,14 +195,14 @@ def last_known(values: Ints) -> Ints:
     return np.where(at >= 0, values[np.maximum(at, 0)], values.dtype.type(-1))
 
 
-def _bursts(events: Events, new: Ints, last_ack: Ints, mss: int, close_s: float) -> Bursts:
+def _bursts(events: SenderEvents, new: Ints, last_ack: Ints, mss: int, close_s: float) -> SendGaps:
     one, other = new[:-1], new[1:]
     at, ack = events.at_ns, last_ack[other]
     there = np.maximum(ack, 0)
     gap_s = (at[other] - at[one]) / 1e9
     alone = (gap_s > close_s) & np.append(gap_s[1:] > close_s, True)
     peak = np.maximum(events.sent[one] - events.acked[one], 1)
-    return Bursts(
+    return SendGaps(
         one=one,
         other=other,
         gap_s=gap_s,
@@ -216,13 +216,13 @@ def _bursts(events: Events, new: Ints, last_ack: Ints, mss: int, close_s: float)
     )
 
 
-def _may_be_let_out(bursts: Bursts, mine: Bools) -> bool:
+def _may_be_let_out(bursts: SendGaps, mine: Bools) -> bool:
     # Bursts that end with less than a segment end where the application's data does.
     emptied = float(np.median(bursts.left[mine])) <= EMPTIED
     return emptied and float(bursts.short[mine].mean()) <= MOSTLY
 
 
-def _fills_up(events: Events, begin: Ints, behind: int, mss: int) -> bool:
+def _fills_up(events: SenderEvents, begin: Ints, behind: int, mss: int) -> bool:
     """Whether bursts, which begin at these events, are as large as what ACKs have freed: however much they
     vary, the flight reaches one mark, or never exceeds the usual one.
     """
@@ -232,13 +232,13 @@ def _fills_up(events: Events, begin: Ints, behind: int, mss: int) -> bool:
     return _scatter(sizes) >= mss and float(peaks.max() - np.median(peaks)) <= mss
 
 
-def _comes_back(events: Events, begin: Ints, behind: int, mss: int) -> bool:
+def _comes_back(events: SenderEvents, begin: Ints, behind: int, mss: int) -> bool:
     """Whether the flight reaches about the same mark each time."""
     sizes, peaks = _sizes_and_peaks(events, begin, behind)
     return _scatter(peaks) <= max(REFILLS * _scatter(sizes), mss)
 
 
-def _starts_anew(events: Events, begin: Ints, mss: int) -> bool:
+def _starts_anew(events: SenderEvents, begin: Ints, mss: int) -> bool:
     """Whether bursts begin when the flight has fallen to one mark.
 
     An application that writes in large pieces overfills its buffer by varying amounts, but always sleeps
@@ -252,7 +252,7 @@ def _starts_anew(events: Events, begin: Ints, mss: int) -> bool:
     return mark >= FEW_SEGMENTS * mss and reached >= MOSTLY and beyond <= BEYOND
 
 
-def _sizes_and_peaks(events: Events, begin: Ints, behind: int) -> tuple[Ints, Ints]:
+def _sizes_and_peaks(events: SenderEvents, begin: Ints, behind: int) -> tuple[Ints, Ints]:
     """The size of each burst, and the most data in flight until the next one, in bytes."""
     peaks = np.maximum.reduceat((events.sent - events.acked)[:behind], begin)
     sizes = np.diff(np.append(events.sent[np.maximum(begin - 1, 0)], events.sent[behind - 1]))
@@ -265,7 +265,7 @@ def _scatter(values: Ints) -> float:
     return float(high - low)
 
 
-def _is_clocked(events: Events, bursts: Bursts, mine: Bools, stretch: slice) -> bool:
+def _is_clocked(events: SenderEvents, bursts: SendGaps, mine: Bools, stretch: slice) -> bool:
     soon_s = max(bursts.close_s, SOON * float(np.median(bursts.gap_s[mine])))
     followed = float((bursts.fresh[mine] & (bursts.since_ack_s[mine] <= soon_s)).mean())
     at = events.at_ns[stretch]
@@ -275,7 +275,7 @@ def _is_clocked(events: Events, bursts: Bursts, mine: Bools, stretch: slice) -> 
     return followed >= max(CLOCKED, BEYOND_CHANCE * by_chance)
 
 
-def _by_chance(bursts: Bursts) -> Bools:
+def _by_chance(bursts: SendGaps) -> Bools:
     """Bursts after an ACK, most of whose neighbours began without one: they would have begun anyway."""
     found = np.zeros(len(bursts.one), dtype=bool)
     at = np.flatnonzero(bursts.begins & ~bursts.tail)
@@ -288,7 +288,7 @@ def _by_chance(bursts: Bursts) -> Bools:
     return found
 
 
-def _unused(events: Events, bursts: Bursts, mss: int, sight: Sight) -> Bools:
+def _unused(events: SenderEvents, bursts: SendGaps, mss: int, sight: SenderVisibility) -> Bools:
     """By event: the congestion window has room that a sender with data would use.
 
     It allows what was in flight within the last round trips, unless something was lost since (``anew``). This
@@ -332,7 +332,7 @@ def _greatest(values: Ints, epochs: Ints) -> Ints:
     return np.asarray(found)
 
 
-def _whole(at: Floats, bursts: Bursts, idle: Bools) -> Bools:
+def _whole(at: Floats, bursts: SendGaps, idle: Bools) -> Bools:
     """``idle``, and all of the time from a burst to the next one if it is idle for most of that.
 
     The burst belongs to it: it left at once, and only the bottleneck may have spread it.

@@ -54,7 +54,7 @@ class Timeouts:
 
 
 @dataclass(frozen=True)
-class Sent:
+class SenderPackets:
     """Packets in the sender's order, a value per packet. ``sent`` and ``acked`` are the greatest so far."""
 
     at_ns: Floats
@@ -71,7 +71,7 @@ class Sent:
     """Retransmitted after a time-out, or in the course of its repair, by the count of ACKs."""
 
 
-def timeouts(events: Sent, least_rtt_s: float) -> tuple[Bools, Timeouts | None]:
+def timeouts(events: SenderPackets, least_rtt_s: float) -> tuple[Bools, Timeouts | None]:
     """Where the sender waited for a time-out, by packet until the next one; and what is known of these waits.
 
     A wait begins with the last packet that changed what the sender could expect: data that it sent, or an
@@ -114,7 +114,7 @@ def _last(mask: Bools, before: Ints) -> Ints:
     return np.where(at >= 0, there[np.maximum(at, 0)], -1) if len(there) else np.full(len(before), -1)
 
 
-def _black_hole(events: Sent, expired: Ints) -> BlackHole | None:
+def _black_hole(events: SenderPackets, expired: Ints) -> BlackHole | None:
     """Whether only segments up to some size arrive (RFC 2923, 2.1)."""
     data = np.flatnonzero(events.data)
     seq, sizes, end = (

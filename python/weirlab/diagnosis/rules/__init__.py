@@ -12,9 +12,9 @@ from weirlab.diagnosis.rules.ends import (
     WINDOW_RULES,
 )
 from weirlab.diagnosis.rules.network import GROWTH_RULES, LOSS_RULES, MARK_RULES, PATH_RULES, TIMEOUT_RULES
-from weirlab.diagnosis.rules.rule import Rule
+from weirlab.diagnosis.rules.rule import DiagnosisRule
 
-RULES: Final[tuple[Rule, ...]] = (
+RULES: Final[tuple[DiagnosisRule, ...]] = (
     *TIMEOUT_RULES,
     *APPLICATION_RULES,
     *WINDOW_RULES,
@@ -27,4 +27,4 @@ RULES: Final[tuple[Rule, ...]] = (
     *GROWTH_RULES,
 )
 
-__all__ = ["RULES", "Rule"]
+__all__ = ["RULES", "DiagnosisRule"]

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from weirlab.diagnosis import causes
-from weirlab.diagnosis.rules.rule import Rule
+from weirlab.diagnosis.rules.rule import DiagnosisRule
 from weirlab.diagnosis.timeline import DELAYED_S, weighted_quantile
-from weirlab.diagnosis.view import View
+from weirlab.diagnosis.view import TimelineView
 from weirlab.trace.quantities import bit_rate, duration, percent, plural, size
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def at_rtt(bps: float, rtt_s: float) -> str:
     return f"{bit_rate(bps)} at an RTT of {seconds(rtt_s)}" if rtt_s > 0 else _UNTIMED
 
 
-def _window(view: View, part: Floats) -> tuple[float, float, float]:
+def _window(view: TimelineView, part: Floats) -> tuple[float, float, float]:
     """The usual window, the usual round trip, and the throughput in bit/s that both allow."""
     t = view.timeline
     window = view.usual(t.window_bytes, part)
@@ -49,7 +49,7 @@ def _window(view: View, part: Floats) -> tuple[float, float, float]:
     return window, rtt, window * 8 / rtt if rtt > 0 else float("nan")
 
 
-def wanted(view: View, allowed_bps: float) -> float | None:
+def wanted(view: TimelineView, allowed_bps: float) -> float | None:
     """The target throughput, else the path's capacity, in bit/s; None if it is not above ``allowed_bps``."""
     target = view.target_bps
     if target is None and view.capacity is not None and view.capacity * 8 > 1.2 * allowed_bps:
@@ -57,7 +57,7 @@ def wanted(view: View, allowed_bps: float) -> float | None:
     return target if target is not None and target > allowed_bps else None
 
 
-def needed(view: View, allowed_bps: float, rtt_s: float, what: str) -> str:
+def needed(view: TimelineView, allowed_bps: float, rtt_s: float, what: str) -> str:
     """A phrase: what a faster transfer would need."""
     target = wanted(view, allowed_bps)
     if target is None:
@@ -65,7 +65,7 @@ def needed(view: View, allowed_bps: float, rtt_s: float, what: str) -> str:
     return f"{size(target * rtt_s / 8, 2)} would be needed for {bit_rate(target)}"
 
 
-def got_through(view: View, part: Floats) -> tuple[float, float | None]:
+def got_through(view: TimelineView, part: Floats) -> tuple[float, float | None]:
     """The mean bit/s in a part of the time; and the usual rate in the rest, if that is long and faster."""
     t = view.timeline
     inside = float((part * t.lasts_s).sum())
@@ -79,12 +79,12 @@ def got_through(view: View, part: Floats) -> tuple[float, float | None]:
 # -- the sending application ---------------------------------------------------------------------------------
 
 
-def _blocked(view: View) -> Bools:
+def _blocked(view: TimelineView) -> Bools:
     t = view.timeline
     return np.asarray(view.idle & (t.buffer_fill >= BUFFER_FULL))
 
 
-def _buffer(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
+def _buffer(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
     t = view.timeline
     flight = view.usual(t.flight_bytes, part, 0.9)
     rtt = view.usual(t.rtt_s, part)
@@ -105,11 +105,11 @@ def _buffer(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
     )
 
 
-def _unwritten(view: View) -> Bools:
+def _unwritten(view: TimelineView) -> Bools:
     return view.idle
 
 
-def _writing(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
+def _writing(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
     t = view.timeline
     empty = view.share(part * (t.flight_bytes <= 0))
     evidence = [f"{percent(empty)} of the time no data was in flight"]
@@ -128,11 +128,11 @@ def _writing(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
     return why, tuple(evidence)
 
 
-def _nagle(view: View) -> Bools:
+def _nagle(view: TimelineView) -> Bools:
     return view.timeline.held_small
 
 
-def _held(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
+def _held(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
     t = view.timeline
     # Each wait begins with a piece in which data had just been sent.
     inside = part > 0.5
@@ -154,13 +154,13 @@ _BUFFER: Final = (
 )
 
 APPLICATION_RULES: Final = (
-    Rule(
+    DiagnosisRule(
         causes.NAGLE,
         _nagle,
         _held,
         {"kernel": "high", "sender": "medium", "receiver": "medium"},
     ),
-    Rule(
+    DiagnosisRule(
         causes.SEND_BUFFER,
         _blocked,
         _buffer,
@@ -172,7 +172,7 @@ APPLICATION_RULES: Final = (
         },
         (causes.APPLICATION_WRITE.key, causes.PACING.key, causes.UNKNOWN.key),
     ),
-    Rule(
+    DiagnosisRule(
         causes.APPLICATION_WRITE,
         _unwritten,
         _writing,
@@ -184,19 +184,19 @@ APPLICATION_RULES: Final = (
 # -- the receiver --------------------------------------------------------------------------------------------
 
 
-def _limited(view: View) -> Bools:
+def _limited(view: TimelineView) -> Bools:
     # If the bottleneck is busy anyway, a larger window would only make the queue longer. But while the window
     # is closed, nothing waits in a queue, however long the last round trip was.
     opened = view.window_full & (view.timeline.window_bytes >= view.facts.mss_bytes)
     return view.window_full & ~view.behind_queue(opened)
 
 
-def _most_window(view: View) -> Floats:
+def _most_window(view: TimelineView) -> Floats:
     window = view.timeline.window_bytes
     return np.asarray(np.fmax.accumulate(window)) if len(window) else window
 
 
-def _unread(view: View) -> Bools:
+def _unread(view: TimelineView) -> Bools:
     """The missing part of the window is unread data in the buffer."""
     t = view.timeline
     shrunk = t.window_bytes < SHRUNK * _most_window(view)
@@ -204,17 +204,17 @@ def _unread(view: View) -> Bools:
     return np.asarray(_limited(view) & (shrunk | unread))
 
 
-def _starved(view: View) -> Bools:
+def _starved(view: TimelineView) -> Bools:
     return _unread(view) & np.asarray(view.timeline.cpu_wait >= STARVED)
 
 
-def _waiting(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
+def _waiting(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
     waited = view.usual(view.timeline.cpu_wait, part)
     why = f"it was ready to run but had no CPU for {percent(waited)} of that time, while its buffer was full"
     return why, ("the kernel's scheduler counted the wait (schedstat)", *_reading(view, part)[1])
 
 
-def _reading(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
+def _reading(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
     t = view.timeline
     window, most = view.usual(t.window_bytes, part), float(np.nanmax(t.window_bytes))
     closed = view.share(part * (t.window_bytes < view.facts.mss_bytes))
@@ -231,12 +231,12 @@ def _reading(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
     return why, tuple(evidence)
 
 
-def _unscaled(view: View) -> Bools:
+def _unscaled(view: TimelineView) -> Bools:
     off = view.facts.window_scaling is False
     return _limited(view) & (view.timeline.window_bytes <= UNSCALED) & off
 
 
-def _full(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
+def _full(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
     t = view.timeline
     window, rtt, allowed = _window(view, part)
     why = (
@@ -249,7 +249,7 @@ def _full(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
     )
 
 
-def _scaling(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
+def _scaling(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
     _, evidence = _full(view, part)
     _, rtt, allowed = _window(view, part)
     target = wanted(view, allowed)
@@ -265,7 +265,7 @@ _READER: Final = (
 )
 
 WINDOW_RULES: Final = (
-    Rule(
+    DiagnosisRule(
         causes.RECEIVER_HOST,
         _starved,
         _waiting,
@@ -273,19 +273,19 @@ WINDOW_RULES: Final = (
         {"sender": _READER, "between": _READER, "receiver": _READER},
         (causes.APPLICATION_READ.key,),
     ),
-    Rule(
+    DiagnosisRule(
         causes.APPLICATION_READ,
         _unread,
         _reading,
         {"kernel": "high", "sender": "high", "between": "high", "receiver": "high"},
     ),
-    Rule(
+    DiagnosisRule(
         causes.WINDOW_SCALING,
         _unscaled,
         _scaling,
         {"kernel": "high", "sender": "high", "between": "high", "receiver": "high"},
     ),
-    Rule(
+    DiagnosisRule(
         causes.RECEIVE_WINDOW,
         _limited,
         _full,
@@ -297,17 +297,17 @@ WINDOW_RULES: Final = (
 # -- the sender's host ---------------------------------------------------------------------------------------
 
 
-def _at_limit(view: View) -> Bools:
+def _at_limit(view: TimelineView) -> Bools:
     return view.has_room & view.at_limit
 
 
-def _paced(view: View) -> Bools:
+def _paced(view: TimelineView) -> Bools:
     t = view.timeline
     kept = view.rate >= KEEPS_PACE * t.pacing_bytes_per_s
     return t.paced | (view.has_room & kept & (view.facts.pacing is not None))
 
 
-def _pacing(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
+def _pacing(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
     t, limit = view.timeline, view.facts.pacing_limit_bytes_per_s
     rate, _ = got_through(view, part)
     if t.source != "kernel":
@@ -329,18 +329,18 @@ def _pacing(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
     return why, (room, f"{bit_rate(rate)} was delivered meanwhile")
 
 
-def _late(view: View) -> Bools:
+def _late(view: TimelineView) -> Bools:
     return view.has_room
 
 
-def _hosting(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
+def _hosting(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
     waited = view.usual(view.timeline.unsent_bytes, part)
     return f"{size(waited)} waited although both windows had room", (
         "no window, pacing or recovery held the data back: the CPU, interface or queues of the host did",
     )
 
 
-def _flat(view: View) -> Bools:
+def _flat(view: TimelineView) -> Bools:
     flat = view.timeline.flat
     others = view.shared & (view.paired is not None)
     return flat & ~view.behind_queue(flat) & ~view.acks_queued & ~others
@@ -350,10 +350,10 @@ _PACE: Final = "a sender that paces and an application that writes evenly look a
 _HOST: Final = "a host without a CPU looks like an application that does not write"
 _WRITES: Final = (causes.APPLICATION_WRITE.key, causes.SEND_BUFFER.key, causes.UNKNOWN.key)
 
-FLAT_RULES: Final = (Rule(causes.SEND_BUFFER, _flat, _buffer),)
-LIMIT_RULES: Final = (Rule(causes.PACING, _at_limit, _pacing, {"kernel": "high"}),)
+FLAT_RULES: Final = (DiagnosisRule(causes.SEND_BUFFER, _flat, _buffer),)
+LIMIT_RULES: Final = (DiagnosisRule(causes.PACING, _at_limit, _pacing, {"kernel": "high"}),)
 HOST_RULES: Final = (
-    Rule(
+    DiagnosisRule(
         causes.PACING,
         _paced,
         _pacing,
@@ -361,7 +361,7 @@ HOST_RULES: Final = (
         {"sender": _PACE, "between": _PACE, "receiver": _PACE},
         _WRITES,
     ),
-    Rule(
+    DiagnosisRule(
         causes.SENDER_HOST,
         _late,
         _hosting,

@@ -9,12 +9,12 @@ import numpy as np
 
 from weirlab.diagnosis import causes
 from weirlab.diagnosis.rules.ends import at_rtt, seconds, wanted
-from weirlab.diagnosis.rules.rule import Rule
-from weirlab.diagnosis.view import View
+from weirlab.diagnosis.rules.rule import DiagnosisRule
+from weirlab.diagnosis.view import TimelineView
 from weirlab.trace.quantities import bit_rate, count, octets, percent, plural, size
 
 if TYPE_CHECKING:
-    from weirlab.diagnosis.both.evidence import Fates
+    from weirlab.diagnosis.both.evidence import RetransmissionCounts
     from weirlab.diagnosis.causes import Source
     from weirlab.diagnosis.packets.timeouts import BlackHole
     from weirlab.diagnosis.timeline import Bools, Floats
@@ -27,11 +27,11 @@ MATHIS: Final = 1.22
 """Mathis et al., ACM CCR 27(3), 1997: throughput is at most ``1.22 MSS / (RTT sqrt(p))``."""
 
 
-def _growing(view: View) -> Bools:
+def _growing(view: TimelineView) -> Bools:
     return view.timeline.starting & ~view.saturated & ~view.lossy
 
 
-def _growth(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
+def _growth(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
     t = view.timeline
     rtt = view.usual(t.rtt_s, part)
     lasted = view.share(part) * t.seconds
@@ -41,15 +41,15 @@ def _growth(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
     )
 
 
-def _shared(view: View) -> Bools:
+def _shared(view: TimelineView) -> Bools:
     return view.shared
 
 
-def _shared_by_pairs(view: View) -> Bools:
+def _shared_by_pairs(view: TimelineView) -> Bools:
     return view.shared & (view.paired is not None)
 
 
-def _sharing(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
+def _sharing(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
     rate, rtt = view.usual(view.rate, part), view.usual(view.timeline.rtt_s, part)
     capacity = bit_rate((view.capacity or float("nan")) * 8)
     stood = f"there was a standing queue: the minimum RTT was {seconds(view.facts.min_rtt_s)}"
@@ -59,7 +59,7 @@ def _sharing(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
     )
 
 
-def _by_pairs(view: View) -> str:
+def _by_pairs(view: TimelineView) -> str:
     between = view.facts.between
     assert between is not None
     return (
@@ -68,14 +68,14 @@ def _by_pairs(view: View) -> str:
     )
 
 
-def _waited(view: View, part: Floats) -> str:
+def _waited(view: TimelineView, part: Floats) -> str:
     """How long data waited between the two captures."""
     t = view.timeline
     assert t.queue_s is not None
     return f"between the captures data waited {seconds(view.usual(t.queue_s, part))} in a queue"
 
 
-def _saturated(view: View) -> Floats:
+def _saturated(view: TimelineView) -> Floats:
     """All of the time with a standing queue; otherwise the share of the capacity that is used."""
     if view.capacity is None:
         return np.zeros(len(view.rate))
@@ -83,7 +83,7 @@ def _saturated(view: View) -> Floats:
     return np.where(view.saturated, 1.0, used)
 
 
-def _saturation(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
+def _saturation(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
     capacity = (view.capacity or float("nan")) * 8
     rtt = view.usual(view.timeline.rtt_s, part * view.queued)
     least = view.facts.min_rtt_s
@@ -108,20 +108,20 @@ def _saturation(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
     return f"it carries {bit_rate(capacity)}, of which this transfer used {percent(used)}", tuple(evidence)
 
 
-def _timing_out(view: View) -> Bools:
+def _timing_out(view: TimelineView) -> Bools:
     return view.timeline.timing_out
 
 
-def _black_hole(view: View) -> BlackHole | None:
+def _black_hole(view: TimelineView) -> BlackHole | None:
     known = view.facts.timeouts
     return None if known is None else known.black_hole
 
 
-def _swallowed(view: View) -> Bools:
+def _swallowed(view: TimelineView) -> Bools:
     return _timing_out(view) & (_black_hole(view) is not None)
 
 
-def _swallowing(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
+def _swallowing(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
     hole, known = _black_hole(view), view.facts.timeouts
     assert hole is not None
     assert known is not None
@@ -137,7 +137,7 @@ def _swallowing(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
     )
 
 
-def _expiring(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
+def _expiring(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
     known = view.facts.timeouts
     assert known is not None
     waited = view.share(part) * view.timeline.seconds
@@ -158,11 +158,11 @@ def _expiring(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
     return why, tuple(evidence) or ("the ACKs that would have reported the loss earlier did not come",)
 
 
-def _acks_wait(view: View) -> Bools:
+def _acks_wait(view: TimelineView) -> Bools:
     return view.acks_queued
 
 
-def _ways_are_told(view: View) -> bool:
+def _ways_are_told(view: TimelineView) -> bool:
     """Whether no cause that was found could be a queue on the way back."""
     t = view.timeline
     if t.back_s is not None:
@@ -171,7 +171,7 @@ def _ways_are_told(view: View) -> bool:
     return not t.paced.any() if t.source == "receiver" else view.capacity is None
 
 
-def _ack_queue(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
+def _ack_queue(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
     t = view.timeline
     assert t.back_s is not None
     waited, rtt = view.usual(t.back_s, part), view.usual(t.rtt_s, part)
@@ -184,22 +184,22 @@ def _ack_queue(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
     return f"for {seconds(waited)}, at an RTT of {seconds(rtt)}", tuple(evidence)
 
 
-def _fates(view: View) -> Fates | None:
+def _fates(view: TimelineView) -> RetransmissionCounts | None:
     between = view.facts.between
     return None if between is None else between.fates
 
 
-def _knows_fates(view: View) -> bool:
+def _knows_fates(view: TimelineView) -> bool:
     return _fates(view) is not None
 
 
-def _most_are(view: View, name: str) -> bool:
+def _most_are(view: TimelineView, name: str) -> bool:
     """Whether most retransmitted segments have this fate."""
     fates = _fates(view)
     return fates is not None and fates.again > 0 and getattr(fates, name) >= NEEDLESS * fates.again
 
 
-def _fated(view: View) -> list[str]:
+def _fated(view: TimelineView) -> list[str]:
     """What captures at both ends show about the retransmissions."""
     fates = _fates(view)
     if fates is None:
@@ -217,11 +217,11 @@ def _fated(view: View) -> list[str]:
     return [f"of {plural(fates.again, 'retransmitted segment')}, {'; '.join(said)}"] if said else []
 
 
-def _dropped(view: View) -> Bools:
+def _dropped(view: TimelineView) -> Bools:
     return _reduced(view) & _most_are(view, "dropped")
 
 
-def _dropping(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
+def _dropping(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
     fates = _fates(view)
     assert fates is not None
     why = (
@@ -235,7 +235,7 @@ def _dropping(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
     )
 
 
-def _spurious(view: View) -> bool:
+def _spurious(view: TimelineView) -> bool:
     if _knows_fates(view):
         return _most_are(view, "late")
     again, needless, fast = view.facts.retransmitted, view.facts.spurious, view.facts.fast
@@ -246,12 +246,12 @@ def _spurious(view: View) -> bool:
     return again > 0 and needless >= NEEDLESS * again
 
 
-def _marked(view: View) -> Bools:
+def _marked(view: TimelineView) -> Bools:
     # Marks of a queue that is seen are the bottleneck's.
     return view.marked & ~view.lossy & (view.capacity is None)
 
 
-def _marking(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
+def _marking(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
     t = view.timeline
     assert t.marks is not None
     flight, rtt = view.usual(t.flight_bytes, part), view.usual(t.rtt_s, part)
@@ -263,11 +263,11 @@ def _marking(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
     )
 
 
-def _disordered(view: View) -> Bools:
+def _disordered(view: TimelineView) -> Bools:
     return view.lossy & _spurious(view)
 
 
-def _disorder(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
+def _disorder(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
     facts, fates = view.facts, _fates(view)
     if fates is not None:
         return f"{count(fates.late)} of {plural(fates.again, 'retransmitted segment')} had not been lost", (
@@ -283,7 +283,7 @@ def _disorder(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
     return why, tuple(evidence)
 
 
-def _reduced(view: View) -> Bools:
+def _reduced(view: TimelineView) -> Bools:
     facts = view.facts
     if facts.fast is None or _knows_fates(view):
         lost = True
@@ -294,7 +294,7 @@ def _reduced(view: View) -> Bools:
     return (view.lossy | view.timeline.recovery) & lost
 
 
-def _reduction(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
+def _reduction(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
     t, facts = view.timeline, view.facts
     real = max(facts.retransmitted - facts.spurious, 1)
     ratio = real / max(facts.segments, 1)
@@ -318,7 +318,7 @@ def _reduction(view: View, part: Floats) -> tuple[str, tuple[str, ...]]:
     return why, tuple(evidence)
 
 
-def _bearable(view: View, allowed_bps: float, rtt_s: float) -> str:
+def _bearable(view: TimelineView, allowed_bps: float, rtt_s: float) -> str:
     """The loss that would allow the wanted throughput, by the same formula."""
     target = wanted(view, allowed_bps)
     if target is None:
@@ -327,7 +327,7 @@ def _bearable(view: View, allowed_bps: float, rtt_s: float) -> str:
     return f"; {bit_rate(target)} would need a loss below {percent(ratio)}"
 
 
-def _before(view: View) -> str:
+def _before(view: TimelineView) -> str:
     """Whether a queue had filled up when packets were lost."""
     ratio = view.before_losses
     if math.isnan(ratio):
@@ -336,7 +336,7 @@ def _before(view: View) -> str:
     return f"before losses the RTT was {ratio:.2f} times the minimum: {full}"
 
 
-def _unfilled(view: View) -> Bools:
+def _unfilled(view: TimelineView) -> Bools:
     """The congestion window is the limit, no loss has reduced it, and it still grows."""
     t = view.timeline
     cwnd = np.nan_to_num(t.cwnd_room_bytes) + t.flight_bytes
@@ -354,13 +354,13 @@ _OTHERS: Final = (
 _ONE_PLACE: Final[tuple[Source, ...]] = ("kernel", "sender", "between", "receiver")
 
 PATH_RULES: Final = (
-    Rule(
+    DiagnosisRule(
         causes.SLOW_START,
         _growing,
         _growth,
         {"kernel": "high", "sender": "medium", "between": "medium", "receiver": "medium"},
     ),
-    Rule(
+    DiagnosisRule(
         causes.ACK_QUEUE,
         _acks_wait,
         _ack_queue,
@@ -373,13 +373,13 @@ PATH_RULES: Final = (
         (causes.BOTTLENECK.key, causes.FOREIGN.key, causes.PACING.key),
         _ways_are_told,
     ),
-    Rule(
+    DiagnosisRule(
         causes.FOREIGN,
         _shared_by_pairs,
         _sharing,
         {"both": "high"},
     ),
-    Rule(
+    DiagnosisRule(
         causes.FOREIGN,
         _shared,
         _sharing,
@@ -389,7 +389,7 @@ PATH_RULES: Final = (
         # Loss without a full queue before it is not congestion.
         lambda view: view.paired is not None or not (view.capacity is not None or view.overflowed),
     ),
-    Rule(
+    DiagnosisRule(
         causes.BOTTLENECK,
         _saturated,
         _saturation,
@@ -397,13 +397,13 @@ PATH_RULES: Final = (
     ),
 )
 TIMEOUT_RULES: Final = (
-    Rule(
+    DiagnosisRule(
         causes.BLACK_HOLE,
         _swallowed,
         _swallowing,
         dict.fromkeys(("sender", "between"), "medium"),
     ),
-    Rule(
+    DiagnosisRule(
         causes.TIMEOUT,
         _timing_out,
         _expiring,
@@ -411,7 +411,7 @@ TIMEOUT_RULES: Final = (
     ),
 )
 MARK_RULES: Final = (
-    Rule(
+    DiagnosisRule(
         causes.MARKS,
         _marked,
         _marking,
@@ -419,7 +419,7 @@ MARK_RULES: Final = (
     ),
 )
 LOSS_RULES: Final = (
-    Rule(
+    DiagnosisRule(
         causes.RECEIVER_DROPS,
         _dropped,
         _dropping,
@@ -431,7 +431,7 @@ LOSS_RULES: Final = (
         (causes.LOSS.key,),
         _knows_fates,
     ),
-    Rule(
+    DiagnosisRule(
         causes.REORDERING,
         _disordered,
         _disorder,
@@ -440,11 +440,11 @@ LOSS_RULES: Final = (
         (causes.LOSS.key,),
         lambda view: _knows_fates(view) or view.facts.sack is not False,
     ),
-    Rule(
+    DiagnosisRule(
         causes.LOSS,
         _reduced,
         _reduction,
         {"kernel": "high", "sender": "high", "between": "medium", "receiver": "medium"},
     ),
 )
-GROWTH_RULES: Final = (Rule(causes.SLOW_START, _unfilled, _growth, {"kernel": "medium"}),)
+GROWTH_RULES: Final = (DiagnosisRule(causes.SLOW_START, _unfilled, _growth, {"kernel": "medium"}),)

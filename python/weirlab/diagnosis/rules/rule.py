@@ -7,19 +7,19 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from weirlab.diagnosis.causes import Cause, Confidence, Source
-from weirlab.diagnosis.view import View
+from weirlab.diagnosis.view import TimelineView
 
 if TYPE_CHECKING:
     from weirlab.diagnosis.timeline import Bools, Floats
 
-Holds = Callable[[View], "Bools | Floats"]
+Holds = Callable[[TimelineView], "Bools | Floats"]
 """By piece of time: whether the cause applies, or to what degree (0 to 1)."""
-Explains = Callable[[View, "Floats"], tuple[str, tuple[str, ...]]]
+Explains = Callable[[TimelineView, "Floats"], tuple[str, tuple[str, ...]]]
 """For the share of each piece that the rule got: why, as the end of a sentence; and the evidence."""
 
 
 @dataclass(frozen=True)
-class Rule:
+class DiagnosisRule:
     """A cause: when it applies, how it is explained, how sure that is, and where it cannot be seen."""
 
     cause: Cause
@@ -31,7 +31,7 @@ class Rule:
     """By source: why the cause cannot be told from there."""
     looks_like: tuple[str, ...] = ()
     """Causes that it would be mistaken for. If none of them is found, it is not listed as blind."""
-    told: Callable[[View], bool] = lambda view: False
+    told: Callable[[TimelineView], bool] = lambda view: False
     """Whether the cause can be told nevertheless."""
 
     def sure(self, source: Source) -> Confidence:
@@ -39,7 +39,7 @@ class Rule:
         usual = self.confidence.get("sender", "medium") if source == "both" else "medium"
         return self.confidence.get(source, usual)
 
-    def unseen(self, view: View) -> str | None:
+    def unseen(self, view: TimelineView) -> str | None:
         """Why the cause cannot be told, or None. Captures at both ends are as blind as one at the sender."""
         source = view.timeline.source
         why = self.blind.get("sender" if source == "both" else source)

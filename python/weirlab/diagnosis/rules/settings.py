@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from weirlab.diagnosis.rules.ends import UNSCALED, at_rtt, seconds
-from weirlab.diagnosis.view import View
+from weirlab.diagnosis.view import TimelineView
 from weirlab.trace.quantities import count, octets, percent, plural
 
 SMALL_MSS: Final = 1_200
@@ -17,15 +17,15 @@ MANY: Final = 100
 HEADERS: Final = 40
 """Bytes of IPv4 and TCP headers without options."""
 
-Check = Callable[[View], str | None]
+Check = Callable[[TimelineView], str | None]
 
 
-def _by(view: View, option: str) -> str:
+def _by(view: TimelineView, option: str) -> str:
     who = view.facts.refused.get(option)
     return "" if who is None else f" ({who} does not offer it)"
 
 
-def _scaling(view: View) -> str | None:
+def _scaling(view: TimelineView) -> str | None:
     if view.facts.window_scaling is not False:
         return None
     least = view.facts.min_rtt_s
@@ -33,13 +33,13 @@ def _scaling(view: View) -> str | None:
     return f"window scaling is off{_by(view, 'window_scale')}: no window exceeds 65.5 kB{allows} (RFC 7323)"
 
 
-def _sack(view: View) -> str | None:
+def _sack(view: TimelineView) -> str | None:
     if view.facts.sack is not False:
         return None
     return f"SACK is off{_by(view, 'sack')}: only one loss is repaired per round trip (RFC 2018)"
 
 
-def _misplaced_sacks(view: View) -> str | None:
+def _misplaced_sacks(view: TimelineView) -> str | None:
     number = view.facts.misplaced_sacks
     if not number:
         return None
@@ -49,21 +49,21 @@ def _misplaced_sacks(view: View) -> str | None:
     )
 
 
-def _timestamps(view: View) -> str | None:
+def _timestamps(view: TimelineView) -> str | None:
     if view.facts.timestamps is not False:
         return None
     off = f"time stamps are off{_by(view, 'timestamps')}"
     return f"{off}: spurious retransmissions are detected late (RFC 7323, RFC 3522)"
 
 
-def _mss(view: View) -> str | None:
+def _mss(view: TimelineView) -> str | None:
     mss = view.facts.offered_mss_bytes or view.facts.mss_bytes
     if not 0 < mss < SMALL_MSS:
         return None
     return f"the MSS is {octets(mss)}: at least {percent(HEADERS / (mss + HEADERS))} of all bytes are headers"
 
 
-def _small(view: View) -> str | None:
+def _small(view: TimelineView) -> str | None:
     facts = view.facts
     if facts.segments < MANY:
         return None
@@ -76,7 +76,7 @@ def _small(view: View) -> str | None:
     )
 
 
-def _opening(view: View) -> str | None:
+def _opening(view: TimelineView) -> str | None:
     facts = view.facts
     if facts.opening_s is None:
         return None
@@ -89,6 +89,6 @@ def _opening(view: View) -> str | None:
 _CHECKS: Final[tuple[Check, ...]] = (_opening, _scaling, _sack, _misplaced_sacks, _timestamps, _mss, _small)
 
 
-def notes(view: View) -> list[str]:
+def notes(view: TimelineView) -> list[str]:
     """Settings that should be changed."""
     return [said for check in _CHECKS if (said := check(view)) is not None]

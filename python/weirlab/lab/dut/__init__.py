@@ -17,16 +17,16 @@ from weirlab.base.files import NO_FILES, Inputs
 from weirlab.base.quoting import quoted
 from weirlab.lab.base import Driver, DutDriver
 from weirlab.lab.dut import iptables
-from weirlab.lab.dut.emulated.device import EmulatedLink
+from weirlab.lab.dut.emulated.device import EmulatedLinkDriver
 from weirlab.lab.dut.forward import Forward
 from weirlab.lab.dut.iptables import Iptables
 from weirlab.lab.dut.nftables import Nftables
-from weirlab.lab.dut.ruleset import Ruleset
-from weirlab.lab.dut.rulesets.source import NOTHING, Beside
+from weirlab.lab.dut.ruleset import RulesetDriver
+from weirlab.lab.dut.rulesets.source import NOTHING, RulesetFiles
 from weirlab.lab.dut.tunnels import strongswan, wireguard
 from weirlab.lab.dut.tunnels.esp import Esp, EspInUdp
 from weirlab.lab.dut.tunnels.openvpn import OpenVpn
-from weirlab.lab.dut.tunnels.tunnel import Encapsulating
+from weirlab.lab.dut.tunnels.tunnel import EncapsulationDriver
 from weirlab.lab.dut.vm.appliance import Appliance
 from weirlab.lab.dut.vm.esp import VirtualEsp
 from weirlab.lab.dut.vm.filters import VirtualFilter
@@ -40,7 +40,7 @@ GROUP: Final = "weirlab.devices"
 
 Factory = Callable[[Path | None], DutDriver]
 
-TUNNELS: Final[dict[str, Callable[[str | None], Encapsulating]]] = {
+TUNNELS: Final[dict[str, Callable[[str | None], EncapsulationDriver]]] = {
     "esp": Esp,
     "esp-udp": EspInUdp,
     "openvpn": OpenVpn,
@@ -77,7 +77,7 @@ def _pair(name: str, asked: str | None) -> DutDriver:
 
 WITH_VARIETIES: Final[dict[str, Callable[[str | None], DutDriver]]] = {
     **TUNNELS,
-    "link": EmulatedLink,
+    "link": EmulatedLinkDriver,
     **{name: partial(_pair, name) for name in ("keepalived", "ucarp")},
     "vm": VirtualFilter,
 }
@@ -133,7 +133,7 @@ def exists(name: str) -> bool:
 
 
 def make(
-    name: str, file: Path | None = None, inputs: Inputs = NO_FILES, beside: Beside = NOTHING
+    name: str, file: Path | None = None, inputs: Inputs = NO_FILES, beside: RulesetFiles = NOTHING
 ) -> DutDriver:
     """The driver called ``name``; some need the user's ``file`` and what is ``beside`` it, which ``inputs``
     opens.
@@ -145,9 +145,9 @@ def make(
     that cannot be used or may not be opened.
     """
     driver = _made(name, file)
-    if beside and not isinstance(driver, Ruleset):
+    if beside and not isinstance(driver, RulesetDriver):
         raise InputError(f"--include and --ipset go with a ruleset, not with the device {quoted(name)}")
-    if isinstance(driver, Ruleset):
+    if isinstance(driver, RulesetDriver):
         driver.beside = beside
     driver.open_files(inputs)
     return driver
@@ -241,7 +241,7 @@ def _without_file(name: str, factory: Callable[[], DutDriver]) -> Factory:
 def _ruleset(ruleset: Path | None) -> DutDriver:
     if ruleset is None:
         raise InputError("the device 'ruleset' needs a file with rules: --ruleset FILE")
-    return Ruleset(ruleset)
+    return RulesetDriver(ruleset)
 
 
 def _image(path: Path | None) -> DutDriver:

@@ -10,18 +10,18 @@ from typing import Any, Final, Literal
 from weirlab.base.errors import InputError
 from weirlab.lab import wiring
 from weirlab.lab.dut.rules import FAMILIES
-from weirlab.records import RulesMet
+from weirlab.records import RuleEncounters
 from weirlab.rules import Aim, Ruleset, aim, aims, matching, verify
 from weirlab.rules.advice import NO_CHAIN
 from weirlab.rules.matching import Range, Ranges
 from weirlab.rules.naming import text
-from weirlab.rules.packets import FIELDS, Packets, reversed_packets
-from weirlab.rules.passing import Place
+from weirlab.rules.packets import FIELDS, PacketSet, reversed_packets
+from weirlab.rules.passing import VerdictPlace
 from weirlab.traffic.calls.addresses import FIRST_RTP_PORT, LAST_RTP_PORT
 from weirlab.traffic.calls.signalling import iax2, sip
 from weirlab.traffic.calls.spec import Calls
 from weirlab.traffic.flows import DESTINATION_PORT, FIRST_SOURCE_PORT, HOSTS
-from weirlab.traffic.spec import Endpoints, Flows
+from weirlab.traffic.spec import FlowEndpoints, Flows
 
 Layer4 = Literal["udp", "tcp"]
 Ip = Literal[4, 6]
@@ -54,10 +54,10 @@ _AS_NETWORK: Final = 4
 
 
 @dataclass(frozen=True)
-class Aimed:
+class RuleTraffic:
     """Test traffic that meets its verdict at one of the user's rules."""
 
-    place: Place
+    place: VerdictPlace
     """The rule that accepts or drops it."""
     sentence: str
     """What is sent, to which rule, and why."""
@@ -65,7 +65,7 @@ class Aimed:
     """What is not certain about it, as further clauses of the sentence."""
     l4: Layer4
     ip: Ip
-    endpoints: Endpoints | None
+    endpoints: FlowEndpoints | None
     """None for the default ones."""
     inward: str
     """Name of the device's interface towards the sender, and of the one towards the receiver."""
@@ -74,7 +74,7 @@ class Aimed:
     """Rules with which each packet is compared, in all base chains on its way; of calls, the speech of the
     callers."""
     calls: bool = False
-    checked: RulesMet | None = None
+    checked: RuleEncounters | None = None
     """What a few such packets met in a copy of the rules."""
 
     @property
@@ -107,11 +107,11 @@ class Aimed:
         ratio = None if self.checked is None else self.checked.matched_ratio
         return round(counters["in_rx_packets"] * (1.0 if ratio is None else ratio))
 
-    def rules_met(self, counters: Mapping[str, int], sent: int) -> RulesMet | None:
+    def rules_met(self, counters: Mapping[str, int], sent: int) -> RuleEncounters | None:
         """What the packets met, so many of which were sent, by which the device's counters changed so."""
         matched = counters.get(MATCHED)
         if packets := counters.get(PACKETS, 0):
-            return RulesMet(
+            return RuleEncounters(
                 self.expected, counters[COMPARED] / packets, (matched or 0) / packets, counted_in="device"
             )
         if self.checked is None or matched is None:
@@ -126,14 +126,14 @@ class Aimed:
 
 def aimed(
     path: Sequence[Ruleset], source: str, match: str | None, flows: Flows, calls: Calls | None = None
-) -> Aimed:
+) -> RuleTraffic:
     """The first of :func:`candidates`."""
     return next(candidates(path, source, match, flows, calls))
 
 
 def candidates(
     path: Sequence[Ruleset], source: str, match: str | None, flows: Flows, calls: Calls | None = None
-) -> Iterator[Aimed]:
+) -> Iterator[RuleTraffic]:
     """Traffic that meets its verdict at the rule of ``path`` that ``match`` names, as close to ``flows`` as
     possible, and of an IP version that the rules are for; the best first.
 
@@ -159,7 +159,7 @@ def candidates(
     yield from (_described(found, remark) for found in aims(path, wishes, match, source))
 
 
-def networks(endpoints: Endpoints | None, *, translates: bool) -> tuple[Sequence[str], Sequence[str]]:
+def networks(endpoints: FlowEndpoints | None, *, translates: bool) -> tuple[Sequence[str], Sequence[str]]:
     """The networks behind the device's two ports, for traffic between ``endpoints``."""
     senders: Sequence[str] = wiring.SENDERS
     receivers: Sequence[str] = wiring.RECEIVERS
@@ -183,7 +183,7 @@ def families_of(path: Sequence[Ruleset]) -> tuple[Ip, ...]:
 
 def _for_calls(
     path: Sequence[Ruleset], source: str, match: str | None, calls: Calls, families: Sequence[Ip]
-) -> Aimed:
+) -> RuleTraffic:
     ip = calls.classes[0].stream.ip
     if ip not in families:
         raise InputError(
@@ -226,7 +226,7 @@ def _call_ports(calls: Calls) -> list[tuple[str, Range]]:
     return found
 
 
-def _described(found: Aim, remark: str = "") -> Aimed:
+def _described(found: Aim, remark: str = "") -> RuleTraffic:
     packets = found.packets
     sources, destinations = _apart(packets.source, packets.destination)
     from_ports, to_ports = _widest(packets.source_port), _widest(packets.destination_port)
@@ -234,7 +234,7 @@ def _described(found: Aim, remark: str = "") -> Aimed:
     ip = packets.family
     usual = _usual(l4, ip)
     as_usual = all(getattr(packets, name) == getattr(usual, name) for name in FIELDS)
-    endpoints = Endpoints(_addresses(sources), _addresses(destinations), from_ports, to_ports)
+    endpoints = FlowEndpoints(_addresses(sources), _addresses(destinations), from_ports, to_ports)
     inward, outward = found.interfaces
     does = "is dropped by" if found.place.drops else "is made to match"
     sentence = (
@@ -247,7 +247,7 @@ def _described(found: Aim, remark: str = "") -> Aimed:
         )
     for words in (found.reason, remark):
         sentence += f"; {words}" if words else ""
-    return Aimed(
+    return RuleTraffic(
         found.place,
         sentence,
         _doubt(found),
@@ -269,23 +269,25 @@ def _doubt(found: Aim) -> str:
     return words
 
 
-def _possible(l4: Layer4, ip: Ip) -> Packets:
+def _possible(l4: Layer4, ip: Ip) -> PacketSet:
     own = _ranges(_LAB[ip])
     addresses = matching.intersection(_ranges(_UNICAST[ip]), matching.complement(own, matching.ADDRESSES[ip]))
     assert addresses is not None
     return _packets(l4, addresses, addresses, _ANY_PORT, _ANY_PORT)
 
 
-def _usual(l4: Layer4, ip: Ip) -> Packets:
+def _usual(l4: Layer4, ip: Ip) -> PacketSet:
     source, destination = (_ranges((text,)) for text in _USUAL[ip])
     return _packets(
         l4, source, destination, (FIRST_SOURCE_PORT, _ANY_PORT[1]), (DESTINATION_PORT, DESTINATION_PORT)
     )
 
 
-def _packets(l4: Layer4, source: Ranges, destination: Ranges, from_ports: Range, to_ports: Range) -> Packets:
+def _packets(
+    l4: Layer4, source: Ranges, destination: Ranges, from_ports: Range, to_ports: Range
+) -> PacketSet:
     number = _PROTOCOLS[l4]
-    return Packets(
+    return PacketSet(
         source=source,
         destination=destination,
         protocol=((number, number),),
@@ -298,7 +300,7 @@ def _packets(l4: Layer4, source: Ranges, destination: Ranges, from_ports: Range,
     )
 
 
-def _with_ports(packets: Packets, ports: Range) -> Packets:
+def _with_ports(packets: PacketSet, ports: Range) -> PacketSet:
     """``packets`` with these ports; both sides of a call use the same ones."""
     return replace(packets, source_port=(ports,), destination_port=(ports,))
 

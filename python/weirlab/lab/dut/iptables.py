@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 from weirlab.lab.base import Driver, Site
 from weirlab.lab.dut import tool
-from weirlab.lab.dut.rules import FAMILIES, Family, Match, chain, check
+from weirlab.lab.dut.rules import FAMILIES, AddressMatch, Family, chain, check
 from weirlab.records import RuleSetup
 
 Variant = Literal["legacy", "nft"]
@@ -73,7 +73,7 @@ def _lines(family: Family, rules: RuleSetup) -> Iterator[str]:
     yield "COMMIT"
 
 
-def _words(match: Match) -> str:
+def _words(match: AddressMatch) -> str:
     words = f"-s {match.source} -d {match.destination}"
     if match.protocol is not None:
         words += f" -p {match.protocol} --dport {match.port}"

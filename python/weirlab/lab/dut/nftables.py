@@ -7,7 +7,16 @@ from typing import Final, Literal
 
 from weirlab.lab.base import Driver, Site
 from weirlab.lab.dut import tool
-from weirlab.lab.dut.rules import FAMILIES, Family, Match, accepted, chain, check, check_single, fillers
+from weirlab.lab.dut.rules import (
+    FAMILIES,
+    AddressMatch,
+    Family,
+    accepted,
+    chain,
+    check,
+    check_single,
+    fillers,
+)
 from weirlab.records import RuleSetup
 
 Layout = Literal["linear", "set", "vmap"]
@@ -97,7 +106,7 @@ def _collection(family: Family, rules: RuleSetup, layout: Layout) -> Iterator[st
     yield "  }"
 
 
-def _words(family_word: str, match: Match) -> str:
+def _words(family_word: str, match: AddressMatch) -> str:
     words = f"{family_word} saddr {match.source} {family_word} daddr {match.destination}"
     if match.protocol is not None:
         words += f" {match.protocol} dport {match.port}"

@@ -18,7 +18,7 @@ from weirlab.base.quoting import quoted
 from weirlab.base.units import NS_PER_S
 from weirlab.lab import wiring as single
 from weirlab.lab.base import Driver, Site
-from weirlab.lab.beside import Beside
+from weirlab.lab.beside import TrafficActionRunner
 from weirlab.lab.isolation.aside import threads_of
 from weirlab.lab.linux import slices
 from weirlab.lab.linux.namespace import Namespace
@@ -26,7 +26,7 @@ from weirlab.lab.redundant import wiring
 from weirlab.lab.redundant.base import AddressProtocol
 from weirlab.lab.redundant.conntrackd import Conntrackd
 from weirlab.lab.redundant.keepalived import Keepalived
-from weirlab.lab.redundant.pair import Pair, Policy
+from weirlab.lab.redundant.pair import FirewallPair, Policy
 from weirlab.lab.redundant.terms import FIREWALLS, Firewall, Side
 from weirlab.lab.redundant.ucarp import Ucarp
 from weirlab.records import RuleSetup
@@ -47,7 +47,7 @@ _STATES: Final[dict[str, Conntrackd]] = {
 
 
 @dataclass(frozen=True)
-class Switch:
+class PairSwitch:
     """How the master leaves, and how long after traffic begins."""
 
     kind: Kind
@@ -55,17 +55,17 @@ class Switch:
 
 
 @dataclass(frozen=True)
-class Asked:
+class PairDutSettings:
     """The settings after the name of a pair and a colon."""
 
     advert_s: float | None = None
     states: str = "direct"
-    switch: Switch | None = None
+    switch: PairSwitch | None = None
 
 
-def understood(name: str, text: str | None) -> Asked:
+def understood(name: str, text: str | None) -> PairDutSettings:
     """Parse the settings of the pair called ``name``; raises ``InputError`` for what is not understood."""
-    found = Asked()
+    found = PairDutSettings()
     given = set()
     for word in (text or "").split(":") if text is not None else ():
         match = _WORD.fullmatch(word)
@@ -85,7 +85,7 @@ def understood(name: str, text: str | None) -> Asked:
             found = replace(found, states=match[2])
         else:
             kind: Kind = "soft" if match[1] == "soft" else "hard"
-            found = replace(found, switch=Switch(kind, parse_time(match[2], match[1])))
+            found = replace(found, switch=PairSwitch(kind, parse_time(match[2], match[1])))
     return found
 
 
@@ -119,9 +119,9 @@ class RedundantPair(Driver):
         self._states = _STATES[wanted.states]
         self.switch = wanted.switch
         self.name = f"{self.name}:{asked}" if asked else self.name
-        self._beside = Beside()
+        self._beside = TrafficActionRunner()
         self._firewalls: dict[Firewall, Namespace] = {}
-        self._pair: Pair | None = None
+        self._pair: FirewallPair | None = None
         self._takeovers_ns: list[int] = []
         """For each switch, the time from its beginning until the other firewall had both addresses."""
 
@@ -143,7 +143,7 @@ class RedundantPair(Driver):
         # The switches are named like the cable that joins the gateways of other devices.
         wiring.build(edges, self._firewalls, behind, single.NEAR.name, _MTU_BYTES)
         policy = Policy(admits=("lan", "wan"))
-        self._pair = Pair(self._firewalls, self._protocol, self._states, site.cpu, behind, policy)
+        self._pair = FirewallPair(self._firewalls, self._protocol, self._states, site.cpu, behind, policy)
         self._pair.settle()
         return self._pair.processes
 
@@ -200,7 +200,7 @@ class RedundantPair(Driver):
             **switch,
         }
 
-    def _switch_over(self, switch: Switch) -> None:
+    def _switch_over(self, switch: PairSwitch) -> None:
         """Have the master leave when it is time, and wait until the other firewall has the addresses."""
         pair = self._pair
         assert pair is not None

@@ -21,7 +21,7 @@ _PORTS: Final = (22, 25, 53, 80, 123, 143, 161, 389, 443, 445, 993, 3306, 3389, 
 
 
 @dataclass(frozen=True)
-class Match:
+class AddressMatch:
     """Source and destination of a rule; ``protocol`` and ``port`` (destination) None for any."""
 
     source: str
@@ -30,30 +30,30 @@ class Match:
     port: int | None = None
 
 
-_TEST_TRAFFIC: Final[dict[Family, Match]] = {
-    4: Match("198.18.0.0/16", "198.19.0.0/16"),
-    6: Match("2001:2:0:1::/64", "2001:2:0:2::/64"),
+_TEST_TRAFFIC: Final[dict[Family, AddressMatch]] = {
+    4: AddressMatch("198.18.0.0/16", "198.19.0.0/16"),
+    6: AddressMatch("2001:2:0:1::/64", "2001:2:0:2::/64"),
 }
-_BOTH_WAYS: Final[dict[Family, Match]] = {
-    4: Match("198.18.0.0/15", "198.18.0.0/15"),
-    6: Match("2001:2::/48", "2001:2::/48"),
+_BOTH_WAYS: Final[dict[Family, AddressMatch]] = {
+    4: AddressMatch("198.18.0.0/15", "198.18.0.0/15"),
+    6: AddressMatch("2001:2::/48", "2001:2::/48"),
 }
 
 
-def test_traffic(family: Family) -> Match:
+def test_traffic(family: Family) -> AddressMatch:
     """What all test traffic matches: the benchmarking ranges of RFC 2544 and RFC 5180, any protocol."""
     return _TEST_TRAFFIC[family]
 
 
-def accepted(family: Family, rules: RuleSetup) -> Match:
+def accepted(family: Family, rules: RuleSetup) -> AddressMatch:
     """What the accepting rule matches: test traffic of one side or both, or networks given in its place."""
     for each in rules.networks:
         if (":" in each) == (family == 6):
-            return Match(each, each)
+            return AddressMatch(each, each)
     return (_BOTH_WAYS if rules.both_ways else _TEST_TRAFFIC)[family]
 
 
-def chain(family: Family, rules: RuleSetup) -> Iterator[Match]:
+def chain(family: Family, rules: RuleSetup) -> Iterator[AddressMatch]:
     """The matches of a linear ruleset in order, the last one at the matching position.
 
     With several places, each accepting rule only matches the flows of its own place, which
@@ -64,19 +64,19 @@ def chain(family: Family, rules: RuleSetup) -> Iterator[Match]:
     accepting = dict.fromkeys(rules.accepting, accepted(family, rules))
     if len(accepting) > 1:
         source = test_traffic(family).source
-        accepting = {n: Match(source, network(family, i)) for i, n in enumerate(accepting)}
+        accepting = {n: AddressMatch(source, network(family, i)) for i, n in enumerate(accepting)}
     others = fillers(family, rules.position)
     for n in range(1, rules.position + 1):
         yield accepting[n] if n in accepting else next(others)
 
 
-def fillers(family: Family, count: int) -> Iterator[Match]:
+def fillers(family: Family, count: int) -> Iterator[AddressMatch]:
     """``count`` matches, all different, that no test traffic can match.
 
     They resemble a company's rules: a private subnet may reach a server at a well-known port.
     """
     for i in range(count):
-        yield Match(
+        yield AddressMatch(
             source=_subnet(family, i),
             destination=_server(family, i),
             protocol="udp" if i % 4 == 3 else "tcp",

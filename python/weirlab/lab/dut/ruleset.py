@@ -12,10 +12,10 @@ from weirlab.base.errors import InputError
 from weirlab.base.files import Inputs
 from weirlab.lab.base import Driver, Site
 from weirlab.lab.dut import nftables, tool
-from weirlab.lab.dut.aiming import COMPARED, MATCHED, PACKETS, Aimed, candidates
+from weirlab.lab.dut.aiming import COMPARED, MATCHED, PACKETS, RuleTraffic, candidates
 from weirlab.lab.dut.iptables import restore_command
 from weirlab.lab.dut.rules import Family, check_single
-from weirlab.lab.dut.rulesets.dryrun import Copy, aim_checked
+from weirlab.lab.dut.rulesets.dryrun import RulesetCopy, aim_checked
 from weirlab.lab.dut.rulesets.source import (
     NOTHING,
     RESTORE_SETS,
@@ -23,7 +23,7 @@ from weirlab.lab.dut.rulesets.source import (
     save_command,
     variant,
 )
-from weirlab.lab.dut.tool import Load
+from weirlab.lab.dut.tool import LoadCommand
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.lab.replica import make_placeholders
 from weirlab.records import RuleSetup
@@ -31,7 +31,7 @@ from weirlab.rules import Ruleset as Rules
 from weirlab.rules import iptables_path
 from weirlab.rules.encounters import Encounters, from_arrivals, from_matches
 from weirlab.rules.nft import arrivals, counting, interfaces, rule_counters
-from weirlab.rules.passing import Place
+from weirlab.rules.passing import VerdictPlace
 from weirlab.traffic.calls.spec import Calls
 from weirlab.traffic.spec import Flows
 
@@ -46,7 +46,7 @@ _PROBE_FLOWTABLE: Final = (
 )
 
 
-class Ruleset(Driver):
+class RulesetDriver(Driver):
     """Loads the file unchanged. The file alone decides what happens to the test traffic, so the matching
     position and statefulness of a trial are ignored.
 
@@ -78,7 +78,7 @@ class Ruleset(Driver):
         self._ip: Family | None = None
         """The IP version of test traffic, once that is known."""
         self.translates = _TRANSLATION.search(self.text) is not None
-        self._place: Place | None = None
+        self._place: VerdictPlace | None = None
         """The rule that test traffic meets."""
         self._netns: str | None = None
         """The device's namespace, as soon as it has the rules."""
@@ -113,7 +113,7 @@ class Ruleset(Driver):
             )
         self._netns = site.netns
 
-    def aim(self, match: str | None, flows: Flows, calls: Calls | None = None) -> Aimed | None:
+    def aim(self, match: str | None, flows: Flows, calls: Calls | None = None) -> RuleTraffic | None:
         """Find test traffic that the rules accept, from the rules alone, before anything is sent.
 
         ``match`` names the rule in the user's words (:mod:`weirlab.rules.naming`); without it, see
@@ -140,7 +140,7 @@ class Ruleset(Driver):
             return {}
         return Namespace(self._netns).call(lambda: self._counters(place))
 
-    def _counters(self, place: Place) -> dict[str, int]:
+    def _counters(self, place: VerdictPlace) -> dict[str, int]:
         """What the rules have counted in the calling thread's namespace since they were loaded."""
         if self.format == "nft":
             if place.rule is None:
@@ -168,18 +168,18 @@ class Ruleset(Driver):
             path += iptables_path(done.stdout, str(self.path))
         return from_matches([each for each in path if self._ip is None or self._ip in each.families])
 
-    def _copy(self, path: Sequence[Rules]) -> Copy:
+    def _copy(self, path: Sequence[Rules]) -> RulesetCopy:
         """How to load the rules once more and see which of them packets meet."""
         if self.format == "iptables-save":
             sets = [] if self.source.ipset is None else [self.source.ipset]
-            return Copy([*sets, *self._loads], (), self._encounters, translates=self.translates)
+            return RulesetCopy([*sets, *self._loads], (), self._encounters, translates=self.translates)
 
         def read() -> Encounters | None:
             done = tool.run(("nft", "-j", "list", "ruleset"), "")
             return from_arrivals(path, arrivals(done.stdout)) if done.returncode == 0 else None
 
-        return Copy(
-            [Load(nftables.COMMAND, counting(self.source.listing.text))],
+        return RulesetCopy(
+            [LoadCommand(nftables.COMMAND, counting(self.source.listing.text))],
             interfaces(self.text),
             read,
             translates=self.translates,
@@ -210,11 +210,11 @@ class Ruleset(Driver):
             found["ruleset_ipset_sha256"] = hashlib.sha256(sets.text.encode()).hexdigest()
         return found
 
-    def _choose_loads(self) -> list[Load]:
+    def _choose_loads(self) -> list[LoadCommand]:
         if self.format == "nft":
-            return [Load(nftables.COMMAND, self.text, str(self.path))]
+            return [LoadCommand(nftables.COMMAND, self.text, str(self.path))]
         chosen = variant(self.text)
         return [
-            Load(restore_command(family, chosen), text, str(self.path))
+            LoadCommand(restore_command(family, chosen), text, str(self.path))
             for family, text in self.source.by_family.items()
         ]

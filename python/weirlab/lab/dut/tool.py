@@ -24,7 +24,7 @@ _SHOWN_CHARACTERS: Final = 200
 
 
 @dataclass(frozen=True)
-class Load:
+class LoadCommand:
     """A command and its standard input, which loads rules or what they need."""
 
     command: Sequence[str]
@@ -33,7 +33,7 @@ class Load:
     """What the text is called in messages."""
 
 
-class Origin(Protocol):
+class RulesetOrigin(Protocol):
     """What a ruleset was made of."""
 
     written: str
@@ -60,7 +60,7 @@ def load(
     source: str,
     prefix: str = "",
     refused: type[WeirError] = LabError,
-    origin: Origin | None = None,
+    origin: RulesetOrigin | None = None,
 ) -> None:
     """Feed the ruleset ``text`` to ``command`` inside the namespace ``netns``.
 
@@ -79,7 +79,7 @@ def load(
         raise refused(refusal(command[0], message, text, source))
 
 
-def relisted(loads: Sequence[Load], listing: Sequence[str]) -> str | None:
+def relisted(loads: Sequence[LoadCommand], listing: Sequence[str]) -> str | None:
     """What ``listing`` prints after ``loads``, with host names and short forms resolved.
 
     Loads it in a temporary namespace. None if a tool refuses the rules or cannot be tried; the actual

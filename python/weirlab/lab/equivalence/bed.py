@@ -14,13 +14,13 @@ from typing import Any, Final, TypeVar
 from weirlab.base import programs
 from weirlab.base.errors import InputError, LabError
 from weirlab.base.interrupts import shielded
-from weirlab.lab.equivalence.connections import Connections
+from weirlab.lab.equivalence.connections import ConntrackTable
 from weirlab.lab.equivalence.tracing import open_trace, read_trace
 from weirlab.lab.linux import syscalls
 from weirlab.lab.linux.namespace import in_thread, write_sysctls
 from weirlab.rules.chains import ChainKey
 from weirlab.rules.probing.probe import DEVICE_MAC, Probe
-from weirlab.rules.probing.trace import Step
+from weirlab.rules.probing.trace import TraceStep
 
 _TUNSETIFF: Final = 0x400454CA
 _TUNSETPERSIST: Final = 0x400454CB
@@ -119,7 +119,7 @@ class FilterBed:
                 found[f"{each['family']} {each['table']}", f"{kind} {each['name']}"] = values
         return found
 
-    def send(self, probe: Probe) -> tuple[str | None, list[Step]]:
+    def send(self, probe: Probe) -> tuple[str | None, list[TraceStep]]:
         """Send ``probe``; returns the state of its connection (None if nobody tracks) and its trace."""
         if self._route != probe.outward:
             self._inside(lambda: self._set_route(probe.outward))
@@ -131,12 +131,12 @@ class FilterBed:
         with suppress(OSError):
             os.write(self._taps[probe.inward], probe.frame(self._marks[probe.mark]))
         state: str | None = None
-        steps: list[Step] = []
+        steps: list[TraceStep] = []
         found = read_trace(self._trace)
         for traced in (each for each in found if each.packet == found[0].packet):
             chain, number = self._numbers.get((traced.table, traced.handle or 0), (traced.chain, 0))
             if traced.table != OWN_TABLE:
-                steps.append(Step(traced.table, chain, number, traced.verdict, traced.mark))
+                steps.append(TraceStep(traced.table, chain, number, traced.verdict, traced.mark))
             elif chain == "states" and number:
                 state = _STATES[number - 1].upper()
         return state, steps
@@ -162,7 +162,7 @@ class FilterBed:
             write_sysctls(_TRACKED_SYSCTLS)
         self._trace = open_trace()
         self._opened.callback(self._trace.close)
-        self._connections = Connections() if self._stateful else None
+        self._connections = ConntrackTable() if self._stateful else None
         if self._connections is not None:
             self._opened.callback(self._connections.close)
         self._number()

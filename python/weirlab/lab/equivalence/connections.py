@@ -24,7 +24,7 @@ _ECHO_REPLY: Final = {8: 0, 13: 14, 15: 16, 17: 18, 128: 129}
 """ICMP requests of which the kernel tracks the answer."""
 
 
-class Connections:
+class ConntrackTable:
     """The table of connections of the namespace in which this object was made."""
 
     def __init__(self) -> None:

@@ -35,7 +35,7 @@ from weirlab.rules.ordering import plain_verdict
 from weirlab.rules.packets import Family
 from weirlab.rules.probing.boundaries import Probes, names_of
 from weirlab.rules.probing.probe import Probe
-from weirlab.rules.probing.trace import Place, Reading, Step, traced_table
+from weirlab.rules.probing.trace import ChainReading, Place, TraceStep, traced_table
 
 MOST_PAIRS: Final = 3000
 """Most pairs of exchanged rules between which packets are tried."""
@@ -60,7 +60,7 @@ BLOCK: Final = 500
 
 
 @dataclass(frozen=True)
-class Proof:
+class EquivalenceProof:
     """What packets showed about two orders."""
 
     packets: int = 0
@@ -71,7 +71,7 @@ class Proof:
     """Why the orders are not proven to mean the same; empty if they are."""
 
 
-def proven_advice(source: RulesetSource, where: str) -> tuple[Advice, Proof]:
+def proven_advice(source: RulesetSource, where: str) -> tuple[Advice, EquivalenceProof]:
     """The best order that packets prove; the second value says how, or why there is none.
 
     Rules that no packet meets keep their place. If nothing is proven, the advice is the unproven one.
@@ -83,7 +83,7 @@ def proven_advice(source: RulesetSource, where: str) -> tuple[Advice, Proof]:
     for _ in range(ROUNDS):
         advice = advise(path, where, stay)
         if not advice.chains:
-            return advice, Proof()
+            return advice, EquivalenceProof()
         proof = prove(source, advice)
         unmet = {_key(chain, move.place) for chain in advice.chains for move in chain.moves} - proof.rules_met
         if proof.failure or not unmet:
@@ -92,17 +92,17 @@ def proven_advice(source: RulesetSource, where: str) -> tuple[Advice, Proof]:
     return advice, replace(proof, failure="no test packet met some of the rules to move")
 
 
-def prove(source: RulesetSource, advice: Advice) -> Proof:
+def prove(source: RulesetSource, advice: Advice) -> EquivalenceProof:
     """Compare the present order with the advised one."""
-    found = Proof()
+    found = EquivalenceProof()
     for load in _loads(source, advice):
         try:
             part = _compare(load)
         except OSError as error:
-            return Proof(failure=f"{error.strerror or error}; {way_out(error)}")
+            return EquivalenceProof(failure=f"{error.strerror or error}; {way_out(error)}")
         except (InputError, LabError, MissingCapability) as error:
-            return Proof(failure=str(error))
-        found = Proof(
+            return EquivalenceProof(failure=str(error))
+        found = EquivalenceProof(
             found.packets + part.packets,
             found.rules_met | part.rules_met,
             found.undetermined + part.undetermined,
@@ -152,7 +152,7 @@ def _loads(source: RulesetSource, advice: Advice) -> Iterator[_Load]:
         yield _Load(command, *texts, chains, own, (), None)
 
 
-def _compare(load: _Load) -> Proof:
+def _compare(load: _Load) -> EquivalenceProof:
     if not load.after:
         raise InputError("nft cannot load this listing")
     rules = [rule for each in load.rulesets for chain in each.chains.values() for rule in chain.rules]
@@ -168,7 +168,7 @@ def _compare(load: _Load) -> Proof:
             for text, orders in ((load.before, {}), (load.after, load.orders))
         )
         if failure := _other_rules(load, before, after):
-            return Proof(failure=failure)
+            return EquivalenceProof(failure=failure)
         with _one_cpu():
             return _Comparison(load, before, after).run(*probes)
 
@@ -283,9 +283,9 @@ class _Comparison:
                     if (verdict := plain_verdict(line)) is not None:
                         self.plain[place] = verdict
 
-    def run(self, first: Sequence[Probe], more: Sequence[Probe]) -> Proof:
+    def run(self, first: Sequence[Probe], more: Sequence[Probe]) -> EquivalenceProof:
         """Send all of ``first``, and of ``more`` what the time allows."""
-        readings = [Reading(ruleset, self.unaltered) for ruleset in self.load.rulesets]
+        readings = [ChainReading(ruleset, self.unaltered) for ruleset in self.load.rulesets]
         met: set[RuleKey] = set()
         undetermined = sent = 0
         end_s = time.monotonic() + TIME_S
@@ -303,24 +303,26 @@ class _Comparison:
                 continue
             if at is not None:
                 words = f"{probe}: {_words(now)}; in the new order: {_words(then)}"
-                return Proof(sent, failure=f"a test packet was treated differently ({words})")
+                return EquivalenceProof(sent, failure=f"a test packet was treated differently ({words})")
             for reading in readings:
                 if wrong := reading.contradiction(probe, state, now):
-                    return Proof(sent, failure=f"the kernel contradicts what was read: {wrong} ({probe})")
+                    return EquivalenceProof(
+                        sent, failure=f"the kernel contradicts what was read: {wrong} ({probe})"
+                    )
                 reading.note(probe, state)
             met |= {self.keys[place] for step in (*now, *then) if (place := step.place) in self.keys}
         for reading in readings:
             met |= {self.keys[reading.table, *place] for place in reading.tried()}
         failure = "" if undetermined else self._counters()
-        return Proof(sent, frozenset(met), undetermined, failure)
+        return EquivalenceProof(sent, frozenset(met), undetermined, failure)
 
-    def _first_difference(self, now: Sequence[Step], then: Sequence[Step]) -> int | None:
+    def _first_difference(self, now: Sequence[TraceStep], then: Sequence[TraceStep]) -> int | None:
         if now == then:
             return None
         pairs = itertools.zip_longest(map(self._essence, now), map(self._essence, then))
         return next((i for i, (one, other) in enumerate(pairs) if one != other), None)
 
-    def _essence(self, step: Step) -> tuple[Any, ...]:
+    def _essence(self, step: TraceStep) -> tuple[Any, ...]:
         """What of a step must be the same: of a rule that only decides, its verdict."""
         plain = self.plain.get(step.place)
         if plain is not None:
@@ -336,7 +338,7 @@ class _Comparison:
         return difference(before, after)
 
 
-def _words(steps: Sequence[Step]) -> str:
+def _words(steps: Sequence[TraceStep]) -> str:
     shown = (
         f"{step.chain} {f'rule {step.number}' if step.number else 'end'} {step.verdict}"
         for step in steps

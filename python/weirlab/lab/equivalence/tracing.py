@@ -41,7 +41,7 @@ _VERDICTS: Final = {
 
 
 @dataclass(frozen=True)
-class Traced:
+class TraceMessage:
     """One message; ``handle`` is None at the end of a chain."""
 
     table: str
@@ -67,9 +67,9 @@ def open_trace() -> socket.socket:
     return found
 
 
-def read_trace(trace: socket.socket) -> list[Traced]:
+def read_trace(trace: socket.socket) -> list[TraceMessage]:
     """All messages that have arrived."""
-    found: list[Traced] = []
+    found: list[TraceMessage] = []
     while True:
         try:
             data = trace.recv(1 << 16)
@@ -78,7 +78,7 @@ def read_trace(trace: socket.socket) -> list[Traced]:
         found += _messages(data)
 
 
-def _messages(data: bytes) -> Iterator[Traced]:
+def _messages(data: bytes) -> Iterator[TraceMessage]:
     at = 0
     while at + _HEADERS_BYTES <= len(data):
         length, kind = _NETLINK_HEADER.unpack_from(data, at)
@@ -87,7 +87,7 @@ def _messages(data: bytes) -> Iterator[Traced]:
         at += max((length + 3) & ~3, _HEADERS_BYTES)
 
 
-def _message(family: str, data: bytes, start: int, end: int) -> Traced:
+def _message(family: str, data: bytes, start: int, end: int) -> TraceMessage:
     fields = attributes(data, start, end)
     kind = _number(fields, _TYPE)
     handle = struct.unpack("!Q", fields[_HANDLE])[0] if _HANDLE in fields else None
@@ -98,7 +98,7 @@ def _message(family: str, data: bytes, start: int, end: int) -> Traced:
     else:
         verdict = _verdict(fields.get(_VERDICT, b""))
     table = f"{family} {_text(fields.get(_TABLE, b''))}"
-    return Traced(
+    return TraceMessage(
         table, _text(fields.get(_CHAIN, b"")), handle, verdict, _number(fields, _MARK), _number(fields, _ID)
     )
 

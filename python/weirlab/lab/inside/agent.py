@@ -21,7 +21,7 @@ COUNTERS = (1, 3, 9, 11)
 """Columns of /proc/net/dev: packets received and dropped there, packets transmitted and dropped there."""
 
 
-class Eyes:
+class KernelFiles:
     """Kernel files, kept open: files opened inside report on this namespace."""
 
     def __init__(self, cpu: int, interfaces: tuple[str, ...]) -> None:
@@ -62,7 +62,7 @@ def main(cpu: str, period_ns: str, *interfaces: str) -> int:
     # The parent may have another nice value; a monitoring agent has the default.
     os.setpriority(os.PRIO_PROCESS, 0, 0)
     gc.disable()
-    eyes, period = Eyes(int(cpu), interfaces), int(period_ns)
+    eyes, period = KernelFiles(int(cpu), interfaces), int(period_ns)
     print("ready", flush=True)
     samples: list[tuple[int, int, tuple[bytes, bytes, bytes]]] = []
     due_ns: int | None = None

@@ -25,7 +25,7 @@ _IS_KERNEL_THREAD: Final = 0x0020_0000
 """PF_KTHREAD of the kernel's sched.h, in the ninth field of /proc/PID/stat."""
 
 
-class Refused(Exception):
+class IsolationError(Exception):
     """CPUs cannot be isolated here: why, and what to do about it."""
 
     def __init__(self, why: str, remedy: str) -> None:
@@ -35,7 +35,7 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True)
-class Groups:
+class CgroupHierarchy:
     """A hierarchy of control groups at ``mount``.
 
     ``home`` is the group of this process in it, such as ``/user.slice``; ``/`` is the root.
@@ -100,35 +100,35 @@ class Groups:
         return [int(line) for line in self.read(group, file).split()]
 
 
-def find(proc: Path = PROC) -> Groups:
-    """The hierarchy that has the cpuset controller; raises ``Refused`` if there is none."""
+def find(proc: Path = PROC) -> CgroupHierarchy:
+    """The hierarchy that has the cpuset controller; raises ``IsolationError`` if there is none."""
     homes = _homes((proc / "self/cgroup").read_text())
     unified: Path | None = None
     for line in (proc / "self/mounts").read_text().splitlines():
         _, mount, kind, options, *_ = line.split()
         if kind == "cgroup" and "cpuset" in options.split(","):
-            return Groups(Path(mount), 1, homes.get("cpuset", "/"))
+            return CgroupHierarchy(Path(mount), 1, homes.get("cpuset", "/"))
         if kind == "cgroup2" and unified is None:
             unified = Path(mount)
     if unified is None:
-        raise Refused("no control groups are mounted", "mount -t cgroup2 none /sys/fs/cgroup")
-    found = Groups(unified, 2, homes.get("", "/"))
+        raise IsolationError("no control groups are mounted", "mount -t cgroup2 none /sys/fs/cgroup")
+    found = CgroupHierarchy(unified, 2, homes.get("", "/"))
     if "cpuset" not in found.read("/", "cgroup.controllers").split():
-        raise Refused(
+        raise IsolationError(
             f"the control groups at {unified} do not have the cpuset controller",
             "in a container: share the host's control groups (--cgroupns=host), and delegate cpuset to it",
         )
     return found
 
 
-def unified(proc: Path = PROC) -> Groups:
-    """The hierarchy of version 2, whatever controllers it has; raises ``Refused`` if there is none."""
+def unified(proc: Path = PROC) -> CgroupHierarchy:
+    """The hierarchy of version 2, whatever controllers it has; raises ``IsolationError`` if there is none."""
     homes = _homes((proc / "self/cgroup").read_text())
     for line in (proc / "self/mounts").read_text().splitlines():
         _, mount, kind, *_ = line.split()
         if kind == "cgroup2":
-            return Groups(Path(mount), 2, homes.get("", "/"))
-    raise Refused(
+            return CgroupHierarchy(Path(mount), 2, homes.get("", "/"))
+    raise IsolationError(
         "no control groups of version 2 are mounted",
         "ip netns exec hides them: use nsenter --net=/run/netns/NAME; otherwise mount -t cgroup2 none "
         "/sys/fs/cgroup (or a folder in it)",
@@ -150,7 +150,7 @@ def is_kernel_thread(number: int, proc: Path = PROC) -> bool:
     return bool(int(fields[6]) & _IS_KERNEL_THREAD)
 
 
-def refusal(error: OSError) -> Refused:
+def refusal(error: OSError) -> IsolationError:
     """Explain the kernel's refusal."""
     where = f"{error.filename}: " if error.filename else ""
     if error.errno == errno.EROFS:
@@ -161,7 +161,7 @@ def refusal(error: OSError) -> Refused:
         remedy = "see which control group has these CPUs to itself (cpuset.cpus.exclusive), and remove that"
     else:
         remedy = way_out(error)
-    return Refused(f"{where}{error.strerror}", remedy)
+    return IsolationError(f"{where}{error.strerror}", remedy)
 
 
 def _homes(text: str) -> dict[str, str]:

@@ -23,14 +23,14 @@ from typing import Any, Final
 
 from weirlab.lab.cores import parse_list
 from weirlab.lab.isolation.aside import descendants, threads_of
-from weirlab.lab.isolation.groups import KTHREADD, PROC, Groups, Refused, cpu_list
+from weirlab.lab.isolation.groups import KTHREADD, PROC, CgroupHierarchy, IsolationError, cpu_list
 
 _ROUNDS: Final = 20
 """Tasks that are being moved may start others."""
 
 
 @dataclass(frozen=True)
-class Legacy:
+class LegacyGroup:
     """The groups that are made; kept in the journal."""
 
     group: str
@@ -43,19 +43,19 @@ class Legacy:
         return {"version": 1, **vars(self)}
 
 
-def plan(groups: Groups, group: str) -> Legacy:
-    """Plan what :func:`make` will do; raises ``Refused`` if it must not be done."""
+def plan(groups: CgroupHierarchy, group: str) -> LegacyGroup:
+    """Plan what :func:`make` will do; raises ``IsolationError`` if it must not be done."""
     if groups.home != "/":
-        raise Refused(
+        raise IsolationError(
             f"this process is in the cpuset {groups.home}, and only the root's members can be moved",
             "run it outside of that group",
         )
-    return Legacy(group)
+    return LegacyGroup(group)
 
 
 def make(
-    groups: Groups,
-    what: Legacy,
+    groups: CgroupHierarchy,
+    what: LegacyGroup,
     cpus: frozenset[int],
     *,
     affinity: Callable[[int], set[int]] = os.sched_getaffinity,
@@ -63,7 +63,7 @@ def make(
 ) -> str:
     """Keep ``cpus`` free of everything that can be moved; returns the kind of isolation.
 
-    Raises ``Refused`` or ``OSError``; :func:`undo` then removes what was made.
+    Raises ``IsolationError`` or ``OSError``; :func:`undo` then removes what was made.
     """
     everything = parse_list(groups.read("/", "cpuset.cpus"))
     for group, own in ((what.group, cpus), (what.rest, everything - cpus)):
@@ -73,7 +73,7 @@ def make(
     try:
         groups.write(what.group, "cpuset.cpu_exclusive", 1)
     except OSError as error:
-        raise Refused(
+        raise IsolationError(
             f"other control groups have CPUs {cpu_list(cpus)} too ({', '.join(_others(groups, what))})",
             "remove these groups, or give them other CPUs",
         ) from error
@@ -84,7 +84,7 @@ def make(
     return "exclusive"
 
 
-def undo(groups: Groups, what: Legacy) -> bool:
+def undo(groups: CgroupHierarchy, what: LegacyGroup) -> bool:
     """Give everything back; False if members remain, so that it has to be tried again."""
     for _ in range(_ROUNDS):
         if not groups.exists(what.rest):
@@ -101,8 +101,8 @@ def undo(groups: Groups, what: Legacy) -> bool:
 
 
 def _move(
-    groups: Groups,
-    what: Legacy,
+    groups: CgroupHierarchy,
+    what: LegacyGroup,
     everything: frozenset[int],
     affinity: Callable[[int], set[int]],
     proc: Path,
@@ -121,5 +121,5 @@ def _move(
     return moved
 
 
-def _others(groups: Groups, what: Legacy) -> list[str]:
+def _others(groups: CgroupHierarchy, what: LegacyGroup) -> list[str]:
     return [name for name in groups.children("/") if name not in (what.group, what.rest)]

@@ -20,9 +20,9 @@ from weirlab.base.files import write
 from weirlab.base.interrupts import shielded
 from weirlab.lab.isolation import groups as control_groups
 from weirlab.lab.isolation import legacy, unified
-from weirlab.lab.isolation.groups import Groups, Refused, cpu_list, refusal
-from weirlab.lab.isolation.legacy import Legacy
-from weirlab.lab.isolation.unified import Unified
+from weirlab.lab.isolation.groups import CgroupHierarchy, IsolationError, cpu_list, refusal
+from weirlab.lab.isolation.legacy import LegacyGroup
+from weirlab.lab.isolation.unified import UnifiedGroup
 
 JOURNAL: Final = ".cpuset"
 """Suffix of the journal, whose name is otherwise that of the lab's lock."""
@@ -45,15 +45,15 @@ class Isolation:
 
 
 @dataclass(frozen=True)
-class _Held:
+class _Partition:
     """The partition of this process, and how to give it back."""
 
     journal: Path
-    groups: Groups
-    what: Unified
+    groups: CgroupHierarchy
+    what: UnifiedGroup
 
 
-_held: _Held | None = None
+_held: _Partition | None = None
 """A process can have one partition of version 2 at a time."""
 
 
@@ -64,7 +64,7 @@ def make(
     *,
     alone: bool = True,
     spared: Iterable[int] = (),
-    find: Callable[[], Groups] = control_groups.find,
+    find: Callable[[], CgroupHierarchy] = control_groups.find,
     allowed: Iterable[int] | None = None,
 ) -> Isolation:
     """Isolate ``cpus``, if at least one CPU remains for everything else; does not raise if that is refused.
@@ -94,7 +94,7 @@ def make(
             kind = _make(groups, journal, wanted)
         except OSError as error:
             raise refusal(error) from error
-    except Refused as error:
+    except IsolationError as error:
         give_back(journal, find)
         return Isolation("refused", error.why, error.remedy)
     how = {
@@ -106,7 +106,7 @@ def make(
 
 
 @shielded
-def give_back(journal: Path, find: Callable[[], Groups] = control_groups.find) -> bool:
+def give_back(journal: Path, find: Callable[[], CgroupHierarchy] = control_groups.find) -> bool:
     """Undo what ``journal`` records; True if nothing of it is left. May be called again."""
     global _held
     if _held is not None and _held.journal == journal:
@@ -122,7 +122,7 @@ def give_back(journal: Path, find: Callable[[], Groups] = control_groups.find) -
     try:
         groups = find()
         done = _undo(groups, noted)
-    except (Refused, OSError):
+    except (IsolationError, OSError):
         return False
     if done:
         journal.unlink(missing_ok=True)
@@ -177,7 +177,7 @@ def as_it_stands(isolation: Isolation, journal: Path) -> Isolation:
     )
 
 
-def _make(groups: Groups, journal: Path, cpus: frozenset[int]) -> str:
+def _make(groups: CgroupHierarchy, journal: Path, cpus: frozenset[int]) -> str:
     global _held
     group = f"weir-{journal.stem}"
     if groups.version == 1:
@@ -187,22 +187,22 @@ def _make(groups: Groups, journal: Path, cpus: frozenset[int]) -> str:
     what = unified.plan(groups, group)
     _note(journal, what.to_json())
     kind = unified.make(groups, what, cpus)
-    _held = _Held(journal, groups, what)
+    _held = _Partition(journal, groups, what)
     return kind
 
 
-def _undo(groups: Groups, noted: dict[str, Any]) -> bool:
+def _undo(groups: CgroupHierarchy, noted: dict[str, Any]) -> bool:
     kept = {name: value for name, value in noted.items() if name != "version"}
     if noted["version"] != groups.version:
         # The hierarchy is gone, with everything in it.
         return True
     if groups.version == 1:
-        return legacy.undo(groups, Legacy(**kept))
-    return unified.undo(groups, Unified(**kept))
+        return legacy.undo(groups, LegacyGroup(**kept))
+    return unified.undo(groups, UnifiedGroup(**kept))
 
 
 def _note(journal: Path, content: dict[str, Any]) -> None:
     try:
         write(journal, lambda file: file.write(json.dumps(content).encode()))
     except StoreError as error:
-        raise Refused(str(error), "make room there") from error
+        raise IsolationError(str(error), "make room there") from error

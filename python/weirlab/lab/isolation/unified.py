@@ -26,7 +26,7 @@ from typing import Any, Final
 
 from weirlab.lab.cores import parse_list
 from weirlab.lab.isolation.bound import Bound, bind_again, bound_threads
-from weirlab.lab.isolation.groups import Groups, Refused, cpu_list, is_kernel_thread
+from weirlab.lab.isolation.groups import CgroupHierarchy, IsolationError, cpu_list, is_kernel_thread
 
 MEASURING: Final = "measuring"
 
@@ -38,7 +38,7 @@ _LOOK_EVERY_S: Final = 0.01
 
 
 @dataclass(frozen=True)
-class Unified:
+class UnifiedGroup:
     """What is made, and the state before; kept in the journal."""
 
     group: str
@@ -52,28 +52,28 @@ class Unified:
         return {"version": 2, **vars(self)}
 
 
-def plan(groups: Groups, group: str) -> Unified:
-    """Plan what :func:`make` will do; raises ``Refused`` if it must not be done."""
+def plan(groups: CgroupHierarchy, group: str) -> UnifiedGroup:
+    """Plan what :func:`make` will do; raises ``IsolationError`` if it must not be done."""
     if groups.home.startswith("/.."):
-        raise Refused(
+        raise IsolationError(
             "this process is in a control group that it cannot see",
             "share the host's control groups (--cgroupns=host)",
         )
     for file, where in _limits(groups):
-        raise Refused(
+        raise IsolationError(
             f"this process runs under a limit ({file} of the control group {where}), which it would leave",
             "run it outside of that group, or lift the limit",
         )
     enabled = "cpuset" not in groups.read("/", "cgroup.subtree_control").split()
     everything = parse_list(groups.read("/", "cpuset.cpus.effective"))
-    return Unified(group, groups.home, enabled, tuple(bound_threads(everything)))
+    return UnifiedGroup(group, groups.home, enabled, tuple(bound_threads(everything)))
 
 
-def make(groups: Groups, what: Unified, cpus: frozenset[int]) -> str:
+def make(groups: CgroupHierarchy, what: UnifiedGroup, cpus: frozenset[int]) -> str:
     """Isolate ``cpus`` and move this process to the group outside the partition.
 
     Returns ``isolated``, or ``root`` if the kernel can only make a partition with load balancing. Raises
-    ``Refused`` or ``OSError``; :func:`undo` then removes what was made.
+    ``IsolationError`` or ``OSError``; :func:`undo` then removes what was made.
     """
     inner = f"{what.group}/{MEASURING}"
     if what.enabled:
@@ -83,7 +83,7 @@ def make(groups: Groups, what: Unified, cpus: frozenset[int]) -> str:
     groups.write(inner, "cgroup.type", "threaded")
     groups.write(what.group, "cgroup.subtree_control", "+cpuset")
     if not groups.path(inner, "cpuset.cpus.exclusive").exists():
-        raise Refused("this kernel has no remote partitions", "use Linux 6.7 or newer")
+        raise IsolationError("this kernel has no remote partitions", "use Linux 6.7 or newer")
     # Before Linux 6.11 a group can only pass on CPUs in its cpuset.cpus.
     groups.write(what.group, "cpuset.cpus", groups.read("/", "cpuset.cpus.effective"))
     groups.write(inner, "cpuset.cpus", cpu_list(cpus))
@@ -96,7 +96,7 @@ def make(groups: Groups, what: Unified, cpus: frozenset[int]) -> str:
     return kind
 
 
-def undo(groups: Groups, what: Unified) -> bool:
+def undo(groups: CgroupHierarchy, what: UnifiedGroup) -> bool:
     """Give everything back; False if members remain, so that it has to be tried again.
 
     May be called again, and after :func:`make` has failed.
@@ -120,12 +120,12 @@ def undo(groups: Groups, what: Unified) -> bool:
     return True
 
 
-def enter(groups: Groups, what: Unified) -> None:
+def enter(groups: CgroupHierarchy, what: UnifiedGroup) -> None:
     """Have the calling thread, and all that it starts from now on, join the partition; raises ``OSError``."""
     groups.write(f"{what.group}/{MEASURING}", "cgroup.threads", threading.get_native_id())
 
 
-def admit(groups: Groups, what: Unified, kernel_thread: int) -> None:
+def admit(groups: CgroupHierarchy, what: UnifiedGroup, kernel_thread: int) -> None:
     """Have a kernel thread join the partition; raises ``OSError``.
 
     Threads that may be bound to a CPU may be moved (``cgroup_procs_write_start`` in kernel/cgroup/cgroup.c).
@@ -134,7 +134,7 @@ def admit(groups: Groups, what: Unified, kernel_thread: int) -> None:
     groups.write(f"{what.group}/{MEASURING}", "cgroup.threads", kernel_thread)
 
 
-def _partition(groups: Groups, inner: str) -> str:
+def _partition(groups: CgroupHierarchy, inner: str) -> str:
     said = ""
     for kind in ("isolated", "root"):
         try:
@@ -147,13 +147,13 @@ def _partition(groups: Groups, inner: str) -> str:
             return kind
         # As in "isolated invalid (Cpu list in cpuset.cpus not exclusive)".
         said = said or state.partition("(")[2].rstrip(")") or state
-    raise Refused(
+    raise IsolationError(
         f"the kernel cannot make a partition of these CPUs: {said}",
         "see which control group has them in cpuset.cpus.exclusive, or choose other CPUs",
     )
 
 
-def _is_removed(groups: Groups, group: str, inner: str, home: str) -> bool:
+def _is_removed(groups: CgroupHierarchy, group: str, inner: str, home: str) -> bool:
     with suppress(OSError):
         for number in groups.members(group, "cgroup.procs"):
             with suppress(OSError):
@@ -165,7 +165,7 @@ def _is_removed(groups: Groups, group: str, inner: str, home: str) -> bool:
     return not groups.exists(group)
 
 
-def _is_used(groups: Groups, child: str) -> bool:
+def _is_used(groups: CgroupHierarchy, child: str) -> bool:
     """Whether ``child`` binds its members to CPUs or memory."""
     for file in ("cpuset.cpus", "cpuset.mems", "cpuset.cpus.exclusive"):
         with suppress(OSError):
@@ -174,7 +174,7 @@ def _is_used(groups: Groups, child: str) -> bool:
     return False
 
 
-def _limits(groups: Groups) -> Iterator[tuple[str, str]]:
+def _limits(groups: CgroupHierarchy) -> Iterator[tuple[str, str]]:
     """The limits on this process, as file and group."""
     group = groups.home.rstrip("/")
     while group:

@@ -23,7 +23,7 @@ _IP: Final = {
 _SNMP_BYTES: Final = 16384
 
 
-class Counters:
+class InterfaceCounters:
     """Reads the counters of the given interfaces, without entering the namespace again.
 
     Parameters

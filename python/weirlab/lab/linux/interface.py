@@ -42,7 +42,7 @@ class Port:
 
 
 @dataclass(frozen=True)
-class Route:
+class IpRoute:
     """``network`` lies behind ``gateway`` (MAC address ``gateway_mac``), out of the interface ``name``."""
 
     network: str
@@ -96,7 +96,7 @@ def create_probe_pair() -> int:
         return index_of(netlink, PROBE)
 
 
-def bring_up(ports: Iterable[Port], routes: Iterable[Route]) -> None:
+def bring_up(ports: Iterable[Port], routes: Iterable[IpRoute]) -> None:
     """Give the ports their addresses, if any, set them up, and add routes with permanent neighbours."""
     with IPRoute() as netlink:
         netlink.link("set", index=1, state="up")

@@ -69,7 +69,7 @@ def main(cpu: str, *networks: str) -> int:
         # Its death stands for the machine's loss of power, which must not wait for a time slice.
         os.setpriority(os.PRIO_PROCESS, 0, -20)
         mount_private()
-        First(inside).serve()
+        InitProcess(inside).serve()
         os._exit(0)
     # Only the first process keeps the pipes: their closing shows the owner when it is gone.
     print(json.dumps({"first": first}), flush=True)
@@ -87,7 +87,7 @@ def mount_private() -> None:
     os.mkfifo(NEWS)
 
 
-class First:
+class InitProcess:
     """Starts, watches and reaps everything else in the machine."""
 
     def __init__(self, networks: dict[str, int]) -> None:

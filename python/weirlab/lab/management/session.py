@@ -30,7 +30,7 @@ _PATIENCE_S: Final = 30.0
 _HERE: Final = Path(__file__).parent
 
 
-class Session:
+class ManagementSession:
     """A management session, from construction to :meth:`close`.
 
     Parameters

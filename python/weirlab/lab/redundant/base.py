@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from weirlab.lab.redundant.machine import Machine
+    from weirlab.lab.redundant.machine import FirewallMachine
 from weirlab.lab.redundant.terms import EventKind, Firewall, Role, Side
 
 
 @dataclass(frozen=True)
-class Event:
+class PairEvent:
     """Something that was done to the pair; times are CLOCK_MONOTONIC."""
 
     kind: EventKind
@@ -74,13 +74,13 @@ class AddressProtocol(Protocol):
     def facts(self) -> Mapping[str, object]:
         """Version and settings."""
 
-    def start(self, machine: Machine, scripts: Mapping[Role, str]) -> None:
+    def start(self, machine: FirewallMachine, scripts: Mapping[Role, str]) -> None:
         """Start the daemons; ``scripts`` run when the firewall takes their role."""
 
-    def lower(self, machine: Machine) -> str:
+    def lower(self, machine: FirewallMachine) -> str:
         """Have the master step down; returns how."""
 
-    def raise_again(self, machine: Machine, other: Machine) -> str:
+    def raise_again(self, machine: FirewallMachine, other: FirewallMachine) -> str:
         """Undo :meth:`lower`; returns how."""
 
     def role(self, news: str) -> tuple[Side, Role] | None:

@@ -10,7 +10,7 @@ from weirlab.base import programs
 from weirlab.base.errors import InputError, LabError
 from weirlab.lab.dut import tool
 from weirlab.lab.redundant import wiring
-from weirlab.lab.redundant.machine import Machine
+from weirlab.lab.redundant.machine import FirewallMachine
 from weirlab.lab.redundant.terms import ROLES, Firewall, Role
 
 _DAEMON: Final = "conntrackd"
@@ -57,7 +57,7 @@ class Conntrackd:
     def facts(self) -> Mapping[str, object]:
         return {**({"tool": tool.version(_DAEMON, "-v")} if self.on else {}), **asdict(self)}
 
-    def start(self, machine: Machine) -> Mapping[Role, str]:
+    def start(self, machine: FirewallMachine) -> Mapping[Role, str]:
         """Start the daemon; returns the scripts to run when the firewall becomes master or backup."""
         if not self.on:
             return {}
@@ -70,11 +70,11 @@ class Conntrackd:
                 machine.write(scripts[role], text, executable=True)
         return scripts
 
-    def answers(self, machine: Machine) -> bool:
+    def answers(self, machine: FirewallMachine) -> bool:
         """Whether the daemon accepts commands."""
         return not self.on or machine.succeeds([_DAEMON, "-C", _CONFIG, "-s"])
 
-    def prepare_return(self, machine: Machine) -> None:
+    def prepare_return(self, machine: FirewallMachine) -> None:
         """Have all states ready before the other firewall boots and requests them.
 
         Without an external cache the daemon does not keep the states that the other one sent, which went
@@ -86,7 +86,7 @@ class Conntrackd:
                 f"{' | '.join(self.words(machine)) or 'no reason given'}"
             )
 
-    def words(self, machine: Machine) -> list[str]:
+    def words(self, machine: FirewallMachine) -> list[str]:
         """What the daemon logged last."""
         return machine.read(_LOG) if self.on else []
 

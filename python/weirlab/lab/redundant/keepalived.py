@@ -12,7 +12,7 @@ from weirlab.base.errors import InputError
 from weirlab.lab.dut import tool
 from weirlab.lab.machines.machine import CRITICAL, NEWS
 from weirlab.lab.redundant import wiring
-from weirlab.lab.redundant.machine import Machine
+from weirlab.lab.redundant.machine import FirewallMachine
 from weirlab.lab.redundant.terms import FIREWALLS, SIDES, Firewall, Role, Side
 
 _DAEMON: Final = "keepalived"
@@ -145,13 +145,13 @@ class Keepalived:
         settings["step_down"] = self._way_down
         return {"tool": tool.version(_DAEMON), **settings}
 
-    def start(self, machine: Machine, scripts: Mapping[Role, str]) -> None:
+    def start(self, machine: FirewallMachine, scripts: Mapping[Role, str]) -> None:
         """Start the daemon; ``scripts`` run when the firewall takes their role."""
         machine.write(_STAND_DOWN, "0\n")
         machine.write(_CONFIG, config(self, machine.firewall, scripts))
         self._launch(machine)
 
-    def lower(self, machine: Machine) -> str:
+    def lower(self, machine: FirewallMachine) -> str:
         """Have the master step down; returns how."""
         if self.ends_to_step_down:
             machine.stop(_DAEMON)
@@ -159,7 +159,7 @@ class Keepalived:
         machine.write(_STAND_DOWN, f"{_LOWEST}\n")
         return f"priority lowered by {-_LOWEST}"
 
-    def raise_again(self, machine: Machine, other: Machine) -> str:
+    def raise_again(self, machine: FirewallMachine, other: FirewallMachine) -> str:
         """Undo :meth:`lower`."""
         if self.ends_to_step_down:
             self._launch(machine)
@@ -178,7 +178,7 @@ class Keepalived:
     def _way_down(self) -> Literal["priority", "stop"]:
         return self.step_down or ("priority" if self.preempt else "stop")
 
-    def _launch(self, machine: Machine) -> None:
+    def _launch(self, machine: FirewallMachine) -> None:
         command = [_DAEMON, "--dont-fork", "--log-console", "--log-detail", "--vrrp", "--use-file", _CONFIG]
         command += ["--pid=/run/keepalived.pid", "--vrrp_pid=/run/keepalived-vrrp.pid"]
         machine.start(_DAEMON, command, nice=CRITICAL)

@@ -19,7 +19,7 @@ _ANSWER: Final = struct.Struct("=IHHIIi")
 _BUFFER_BYTES: Final = 1 << 12
 
 
-class Plugs:
+class InterfaceGroup:
     """Sets a group of interfaces down with one command, so under a single hold of the kernel's lock.
 
     A request for interface 0 that names a group applies to all of it (``rtnl_group_changelink`` in

@@ -9,7 +9,7 @@ from weirlab.lab.machines import machine
 from weirlab.lab.redundant.terms import Firewall
 
 
-class Machine(machine.Machine):
+class FirewallMachine(machine.Machine):
     """The programs of one firewall; ``firewall`` says which one."""
 
     def __init__(

@@ -18,10 +18,10 @@ from weirlab.lab.linux.conntrack import forget_connections
 from weirlab.lab.linux.namespace import Namespace, write_sysctls
 from weirlab.lab.redundant import filter as rules
 from weirlab.lab.redundant import wiring
-from weirlab.lab.redundant.base import AddressProtocol, Event, Transition
+from weirlab.lab.redundant.base import AddressProtocol, PairEvent, Transition
 from weirlab.lab.redundant.conntrackd import Conntrackd
-from weirlab.lab.redundant.links import Plugs
-from weirlab.lab.redundant.machine import Machine
+from weirlab.lab.redundant.links import InterfaceGroup
+from weirlab.lab.redundant.machine import FirewallMachine
 from weirlab.lab.redundant.terms import FIREWALLS, SIDES, EventKind, Firewall, Role, Side
 from weirlab.lab.redundant.watch import AddressWatch
 
@@ -44,7 +44,7 @@ class Policy:
     """The sides on which they may begin."""
 
 
-class Pair:
+class FirewallPair:
     """Two firewalls in namespaces that are already connected.
 
     Parameters
@@ -77,11 +77,11 @@ class Pair:
         self._states = states
         self._cpu = cpu
         self._behind = behind
-        self._machines: dict[Firewall, Machine] = {}
+        self._machines: dict[Firewall, FirewallMachine] = {}
         self._roles: dict[tuple[Firewall, Side], Role] = {}
         self._changed_ns = time.monotonic_ns()
         self._lock = threading.Lock()
-        self._events: list[Event] = []
+        self._events: list[PairEvent] = []
         self._lowered: Firewall | None = None
         self._dead: Firewall | None = None
         self._ongoing: int | None = None
@@ -92,9 +92,9 @@ class Pair:
             self._opened.callback(self._watch.close)
             translated = behind["lan"][0] if policy.nat else None
             text = nftables.FLUSH + rules.ruleset(protocol, translated, policy.admits) + rules.OPEN
-            self._plugs: dict[Firewall, Plugs] = {}
+            self._plugs: dict[Firewall, InterfaceGroup] = {}
             for firewall in FIREWALLS:
-                self._plugs[firewall] = plugs = Plugs(netns[firewall], wiring.LINK_GROUP)
+                self._plugs[firewall] = plugs = InterfaceGroup(netns[firewall], wiring.LINK_GROUP)
                 self._opened.callback(plugs.close)
                 self._load(firewall, text)
                 netns[firewall].call(partial(write_sysctls, rules.SYSCTLS))
@@ -112,7 +112,7 @@ class Pair:
         return self._watch.transitions
 
     @property
-    def events(self) -> list[Event]:
+    def events(self) -> list[PairEvent]:
         """Everything done to the pair so far, in order."""
         return [*self._events]
 
@@ -167,18 +167,18 @@ class Pair:
                 raise LabError(f"no master and backup within {deadline_s:.0f} s: {self.describe()}")
             time.sleep(_LOOK_S)
 
-    def step_down(self) -> Event:
+    def step_down(self) -> PairEvent:
         """Have the master step down by its protocol's administrative means."""
         master = self._only_master()
         self._lowered = master
         return self._do("soft", master, lambda: {"how": self._protocol.lower(self._machines[master])})
 
-    def cut(self) -> Event:
+    def cut(self) -> PairEvent:
         """Cut the master's power: its daemons stop, its links go down, then its daemons are killed."""
         master = self._only_master()
         return self._do("hard", master, partial(self._cut, master))
 
-    def restore(self) -> Event:
+    def restore(self) -> PairEvent:
         """Undo the last ``step_down``, or boot the firewall that was cut."""
         if (dead := self._dead) is not None:
             return self._do("return", dead, partial(self._boot, dead))
@@ -225,7 +225,7 @@ class Pair:
     @shielded
     def _power_on(self, firewall: Firewall) -> None:
         self._forget_roles(firewall)
-        machine = Machine(firewall, self._netns[firewall], self._cpu, partial(self._hear, firewall))
+        machine = FirewallMachine(firewall, self._netns[firewall], self._cpu, partial(self._hear, firewall))
         self._machines[firewall] = machine
         scripts = self._states.start(machine)
         self._wait(machine, lambda: self._states.answers(machine), "conntrackd does not answer")
@@ -269,10 +269,10 @@ class Pair:
         self._dead = None
         return {"how": "links up, daemons started, no states of its own"}
 
-    def _do(self, kind: EventKind, firewall: Firewall, action: Callable[[], _Detail]) -> Event:
+    def _do(self, kind: EventKind, firewall: Firewall, action: Callable[[], _Detail]) -> PairEvent:
         began_ns = time.monotonic_ns()
         detail = action()
-        event = Event(kind, firewall, began_ns, time.monotonic_ns() - began_ns, detail)
+        event = PairEvent(kind, firewall, began_ns, time.monotonic_ns() - began_ns, detail)
         self._events.append(event)
         return event
 
@@ -310,7 +310,7 @@ class Pair:
             for side in SIDES:
                 self._roles.pop((firewall, side), None)
 
-    def _wait_for_roles(self, machine: Machine) -> None:
+    def _wait_for_roles(self, machine: FirewallMachine) -> None:
         self._wait(
             machine,
             lambda: all((machine.firewall, side) in self._roles for side in SIDES),
@@ -318,7 +318,7 @@ class Pair:
         )
 
     @interruptible
-    def _wait(self, machine: Machine, condition: Callable[[], bool], otherwise: str) -> None:
+    def _wait(self, machine: FirewallMachine, condition: Callable[[], bool], otherwise: str) -> None:
         end_s = time.monotonic() + _PATIENCE_S
         while not condition():
             machine.check()
@@ -337,7 +337,7 @@ class Pair:
         words = "; ".join(self._words(machine) for machine in self._machines.values())
         return f"addresses are held: {held}; {words}"
 
-    def _words(self, machine: Machine) -> str:
+    def _words(self, machine: FirewallMachine) -> str:
         said = [f"{name}: {' | '.join(machine.said(name)[-4:])}" for name in sorted(machine.running)]
         said += [f"conntrackd: {line}" for line in self._states.words(machine)[-2:]]
         return f"firewall {machine.firewall} says: {'; '.join(said) or 'nothing'}"

@@ -14,7 +14,7 @@ from weirlab.base.errors import InputError
 from weirlab.lab.dut import tool
 from weirlab.lab.machines.machine import CRITICAL, NEWS
 from weirlab.lab.redundant import wiring
-from weirlab.lab.redundant.machine import Machine
+from weirlab.lab.redundant.machine import FirewallMachine
 from weirlab.lab.redundant.terms import FIREWALLS, ROLES, SIDES, Firewall, Role, Side
 
 _DAEMON: Final = "ucarp"
@@ -113,7 +113,7 @@ class Ucarp:
     def facts(self) -> Mapping[str, object]:
         return {"tool": tool.version(_DAEMON, "-h"), **asdict(self), "step_down": self._way_down}
 
-    def start(self, machine: Machine, scripts: Mapping[Role, str]) -> None:
+    def start(self, machine: FirewallMachine, scripts: Mapping[Role, str]) -> None:
         """Start a daemon per side; ``scripts`` run when the firewall takes their role."""
         for side in SIDES:
             for role in ROLES:
@@ -122,7 +122,7 @@ class Ucarp:
                 machine.write(_script(side, role), change(side, role, script), executable=True)
         self._launch(machine)
 
-    def lower(self, machine: Machine) -> str:
+    def lower(self, machine: FirewallMachine) -> str:
         """Have the master step down; returns how."""
         if self.ends_to_step_down:
             for side in SIDES:
@@ -132,7 +132,7 @@ class Ucarp:
             machine.signal(_daemon(side), signal.SIGUSR2)
         return "SIGUSR2: master to backup"
 
-    def raise_again(self, machine: Machine, other: Machine) -> str:
+    def raise_again(self, machine: FirewallMachine, other: FirewallMachine) -> str:
         """Undo :meth:`lower`."""
         if self.ends_to_step_down:
             self._launch(machine)
@@ -154,7 +154,7 @@ class Ucarp:
     def _way_down(self) -> Literal["demote", "stop"]:
         return self.step_down or ("stop" if self._comes_back else "demote")
 
-    def _launch(self, machine: Machine) -> None:
+    def _launch(self, machine: FirewallMachine) -> None:
         for side in SIDES:
             machine.start(_daemon(side), command(self, machine.firewall, side), nice=CRITICAL)
 

@@ -54,7 +54,7 @@ IPV4_ROUTER: Final = {**single.ROUTER, **single.WITHOUT_IPV6}
 
 
 @dataclass(frozen=True)
-class Network:
+class EdgeNetwork:
     """The network between an edge router and the pair."""
 
     side: Side
@@ -78,7 +78,7 @@ class Network:
         return f"{_PREFIX[self.side]}.{_HOST[firewall]}"
 
 
-NETWORKS: Final[dict[Side, Network]] = {side: Network(side) for side in SIDES}
+NETWORKS: Final[dict[Side, EdgeNetwork]] = {side: EdgeNetwork(side) for side in SIDES}
 
 LINKS: Final = (*(network.link for network in NETWORKS.values()), SYNC_LINK)
 """Interfaces of each firewall."""

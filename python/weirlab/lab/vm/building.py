@@ -14,7 +14,7 @@ from typing import Final
 from weirlab.base import files
 from weirlab.base.errors import MissingCapability
 from weirlab.lab.vm import image, packages, recipe, root
-from weirlab.lab.vm.image import About, Image
+from weirlab.lab.vm.image import Image, ImageContents
 from weirlab.lab.vm.packages import Package
 
 _UNPACKED: Final = "unpacked-"
@@ -22,7 +22,7 @@ _DOWNLOADED: Final = "packages"
 
 
 @dataclass(frozen=True)
-class Built:
+class ImageBuild:
     """The result. ``downloaded`` is empty if the image already existed."""
 
     image: Image
@@ -32,7 +32,7 @@ class Built:
 
 def build(
     folder: Path | None = None, *, again: bool = False, tell: Callable[[str], None] = lambda _: None
-) -> Built:
+) -> ImageBuild:
     """Build an image in ``folder``: download, unpack, assemble. Continues where an earlier attempt ended.
 
     Parameters
@@ -58,7 +58,7 @@ def build(
     with _alone(folder):
         if not again:
             try:
-                return Built(image.find(folder))
+                return ImageBuild(image.find(folder))
             except MissingCapability:
                 pass
         packages.check()
@@ -75,7 +75,7 @@ def build(
         for path in store.iterdir():
             if path.name not in kept:
                 path.unlink(missing_ok=True)
-        return Built(Image(folder, about), missing, renewed=True)
+        return ImageBuild(Image(folder, about), missing, renewed=True)
 
 
 def described(found: Sequence[Package]) -> str:
@@ -84,7 +84,9 @@ def described(found: Sequence[Package]) -> str:
     return f"{len(found)} package{'' if len(found) == 1 else 's'} ({size / 1e6:.1f} MB)"
 
 
-def _assemble(wanted: Sequence[Package], store: Path, folder: Path, tell: Callable[[str], None]) -> About:
+def _assemble(
+    wanted: Sequence[Package], store: Path, folder: Path, tell: Callable[[str], None]
+) -> ImageContents:
     for left in folder.glob(f"{_UNPACKED}*"):
         shutil.rmtree(left, ignore_errors=True)
     with (
@@ -96,7 +98,9 @@ def _assemble(wanted: Sequence[Package], store: Path, folder: Path, tell: Callab
         packages.unpack(wanted, store, unpacked)
         tell("assembling kernel and root")
         archive = root.assemble(unpacked)
-        about = About(recipe.digest(), root.released(unpacked), [f"{p.name} {p.version}" for p in wanted])
+        about = ImageContents(
+            recipe.digest(), root.released(unpacked), [f"{p.name} {p.version}" for p in wanted]
+        )
         # Until everything is there, there is no image.
         image.about_path(folder).unlink(missing_ok=True)
         content = root.kernel(unpacked).read_bytes()

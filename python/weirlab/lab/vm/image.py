@@ -21,7 +21,7 @@ _ABOUT: Final = "image.json"
 
 
 @dataclass(frozen=True)
-class About:
+class ImageContents:
     """What an image was made of."""
 
     recipe: str
@@ -36,7 +36,7 @@ class Image:
     """A kernel and a root that QEMU starts."""
 
     folder: Path
-    about: About
+    about: ImageContents
 
     @property
     def kernel(self) -> Path:
@@ -65,7 +65,7 @@ def find(folder: Path | None = None) -> Image:
     """
     folder = folder or default_folder()
     try:
-        about = About(**json.loads((folder / _ABOUT).read_text()))
+        about = ImageContents(**json.loads((folder / _ABOUT).read_text()))
     except (OSError, ValueError, TypeError):
         raise MissingCapability(f"no virtual machine has been built yet: {BUILD}") from None
     if about.recipe != recipe.digest():
@@ -88,6 +88,6 @@ def about_path(folder: Path) -> Path:
     return folder / _ABOUT
 
 
-def about_bytes(about: About) -> bytes:
+def about_bytes(about: ImageContents) -> bytes:
     """The content of the file that says what an image was made of."""
     return json.dumps(asdict(about), indent=2).encode() + b"\n"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from weirlab.lab import wiring
-from weirlab.lab.linux.interface import Port, Route
+from weirlab.lab.linux.interface import IpRoute, Port
 
 PRELUDE: Final = 'ip() { /usr/bin/ip "$@"; }\ntc() { /usr/bin/tc "$@"; }\n'
 """Goes in front of every script: BusyBox's shell prefers its own programs to others of the same name."""
@@ -16,7 +16,7 @@ _END: Final = "end of what weir writes"
 
 
 @dataclass(frozen=True)
-class Side:
+class GuestPort:
     """A port of the guest, its neighbour, and the networks reached through that neighbour."""
 
     port: Port
@@ -25,7 +25,7 @@ class Side:
     mtu_bytes: int = wiring.MTU_BYTES
 
 
-def network(sides: Sequence[Side]) -> str:
+def network(sides: Sequence[GuestPort]) -> str:
     """Make the guest forward between its ports; all neighbour entries are permanent."""
     return "\n".join(_network(sides)) + "\n"
 
@@ -55,7 +55,7 @@ def port_counters(ports: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _network(sides: Sequence[Side]) -> Iterator[str]:
+def _network(sides: Sequence[GuestPort]) -> Iterator[str]:
     yield "set -e"
     for key, value in wiring.ROUTER.items():
         yield f"[ ! -e /proc/sys/{key} ] || echo {value} >/proc/sys/{key}"
@@ -80,5 +80,5 @@ def _known(address: str, mac: str, name: str) -> str:
     return f"ip neighbour replace {address} lladdr {mac} dev {name} nud permanent"
 
 
-def _routed(route: Route) -> str:
+def _routed(route: IpRoute) -> str:
     return f"ip route add {route.network} via {route.gateway} dev {route.name} onlink"

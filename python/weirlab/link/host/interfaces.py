@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Facts:
+class InterfaceFacts:
     """One interface."""
 
     name: str
@@ -68,12 +68,12 @@ def inside(netns: str | None, action: Callable[[], T]) -> T:
         ) from error
 
 
-def look(netns: str | None = None) -> dict[str, Facts]:
+def look(netns: str | None = None) -> dict[str, InterfaceFacts]:
     """Every interface of the namespace, by name."""
     return inside(netns, _look)
 
 
-def _look() -> dict[str, Facts]:
+def _look() -> dict[str, InterfaceFacts]:
     with IPRoute() as netlink:
         links = list(netlink.get_links())
         addresses: dict[int, list[str]] = {}
@@ -94,11 +94,13 @@ def _look() -> dict[str, Facts]:
             os.close(sysfs)
 
 
-def _facts(link: Any, names: Mapping[int, str], addresses: tuple[str, ...], sysfs: int | None) -> Facts:
+def _facts(
+    link: Any, names: Mapping[int, str], addresses: tuple[str, ...], sysfs: int | None
+) -> InterfaceFacts:
     name = names[link["index"]]
     info, xdp = link.get_attr("IFLA_LINKINFO"), link.get_attr("IFLA_XDP")
     kind = str(info.get_attr("IFLA_INFO_KIND") or "") if info is not None else ""
-    return Facts(
+    return InterfaceFacts(
         name=name,
         index=link["index"],
         mac=str(link.get_attr("IFLA_ADDRESS") or ""),
@@ -115,7 +117,9 @@ def _facts(link: Any, names: Mapping[int, str], addresses: tuple[str, ...], sysf
     )
 
 
-def choose(found: Mapping[str, Facts], names: Sequence[str], where: str) -> tuple[Facts, ...]:
+def choose(
+    found: Mapping[str, InterfaceFacts], names: Sequence[str], where: str
+) -> tuple[InterfaceFacts, ...]:
     """The interfaces called ``names``; raises ``InputError`` listing those that exist if one is missing."""
     for name in names:
         if name not in found:
@@ -124,7 +128,7 @@ def choose(found: Mapping[str, Facts], names: Sequence[str], where: str) -> tupl
     return tuple(found[name] for name in names)
 
 
-def check_end(facts: Facts, *, xdp: bool) -> None:
+def check_end(facts: InterfaceFacts, *, xdp: bool) -> None:
     """Raise if the interface cannot be an end of the link; ``xdp``: whether it will use XDP."""
     name = facts.name
     if facts.loopback:
@@ -149,13 +153,13 @@ def check_end(facts: Facts, *, xdp: bool) -> None:
         )
 
 
-def check_mirror(facts: Facts) -> None:
+def check_mirror(facts: InterfaceFacts) -> None:
     """Raise if copies cannot leave through this interface."""
     if facts.loopback or not facts.ethernet:
         raise InputError(f"--mirror {facts.name}: copies need an Ethernet interface that leads to the logger")
 
 
-def warnings(ends: Sequence[Facts], what: str = "the tap") -> tuple[str, ...]:
+def warnings(ends: Sequence[InterfaceFacts], what: str = "the tap") -> tuple[str, ...]:
     """What the user should know before ``what`` takes the link."""
     return tuple(
         f"{facts.name} has the address {', '.join(facts.addresses)}: while {what} runs, this host's own "
@@ -173,7 +177,7 @@ class Peer:
     netns: str | None
 
 
-def peers(ends: Sequence[Facts], netns: str | None) -> dict[str, Peer]:
+def peers(ends: Sequence[InterfaceFacts], netns: str | None) -> dict[str, Peer]:
     """The peers of those ``ends`` that are veth, if they are in this namespace or in one with a name."""
     found: dict[str, Peer] = {}
     wanted = [facts for facts in ends if facts.peer_index]

@@ -23,7 +23,7 @@ from pyroute2.netlink.exceptions import NetlinkError
 from weirlab.base.errors import InputError, LabError, MissingCapability, WeirError
 from weirlab.base.files import shown
 from weirlab.lab import clean as lab_clean
-from weirlab.lab.isolation.groups import Groups
+from weirlab.lab.isolation.groups import CgroupHierarchy
 from weirlab.lab.linux import namespace
 from weirlab.lab.linux.privilege import way_out
 from weirlab.link.host import offloads
@@ -161,7 +161,7 @@ def clean(tell: Callable[[str], None], directory: Path = DIRECTORY) -> list[str]
 
 def dissolve_group(path: str) -> None:
     """Remove a control group; processes left in it move to its parent."""
-    Groups(Path(path).parent, 2, "/").dissolve(Path(path).name)
+    CgroupHierarchy(Path(path).parent, 2, "/").dissolve(Path(path).name)
 
 
 def set_up(name: str, *, up: bool) -> None:
@@ -181,7 +181,7 @@ def delete_link(name: str) -> None:
 
 
 @dataclass(frozen=True)
-class _Undoing:
+class _UndoAction:
     """How one kind of change is undone."""
 
     act: Callable[[Change], object]
@@ -200,57 +200,57 @@ def _switch_back(change: Change) -> None:
         raise LabError(f"the driver keeps {', '.join(left)}")
 
 
-_UNDO: Final[Mapping[str, _Undoing]] = {
-    "features": _Undoing(
+_UNDO: Final[Mapping[str, _UndoAction]] = {
+    "features": _UndoAction(
         _switch_back, "its offloads are still set as the tap needed them", "ethtool -K {name} {features}"
     ),
-    "up": _Undoing(
+    "up": _UndoAction(
         lambda change: set_up(change["name"], up=False), "it is still up", "ip link set dev {name} down"
     ),
-    "ipv6": _Undoing(
+    "ipv6": _UndoAction(
         lambda change: namespace.write_sysctls({f"net/ipv6/conf/{change['name']}/disable_ipv6": 0}),
         "IPv6 of this host is still switched off on it",
         "sysctl net/ipv6/conf/{name}/disable_ipv6=0",
     ),
-    "bridge": _Undoing(
+    "bridge": _UndoAction(
         lambda change: delete_link(change["name"]), "the bridge may still be there", "ip link delete {name}"
     ),
-    "table": _Undoing(
+    "table": _UndoAction(
         lambda change: delete_table(change["name"]),
         "the nftables table may still be there and go on copying the link's traffic",
         f"nft delete table {FAMILY} {{name}}",
     ),
-    "netem": _Undoing(
+    "netem": _UndoAction(
         lambda change: delete_root(change["name"]),
         "netem may still delay and drop what leaves through it",
         "tc qdisc del dev {name} root",
     ),
-    "ingress": _Undoing(
+    "ingress": _UndoAction(
         lambda change: delete_ingress(change["name"]),
         "what arrives on it may still leave through the other end of the link",
         "tc qdisc del dev {name} ingress",
     ),
-    "group": _Undoing(
+    "group": _UndoAction(
         lambda change: dissolve_group(change["name"]),
         "the control group may still be there",
         "rmdir {name}",
     ),
-    "output": _Undoing(lambda change: None, ""),
-    "end": _Undoing(lambda change: None, ""),
+    "output": _UndoAction(lambda change: None, ""),
+    "end": _UndoAction(lambda change: None, ""),
 }
 
 
 @dataclass(frozen=True)
-class _Failed:
+class _UndoFailure:
     """A change that could not be undone."""
 
     change: Change
     problem: str
 
 
-def _undo(changes: Sequence[Change]) -> list[_Failed]:
+def _undo(changes: Sequence[Change]) -> list[_UndoFailure]:
     """Undo changes; returns those that could not be undone, in the order in which they were made."""
-    failed: list[_Failed] = []
+    failed: list[_UndoFailure] = []
     for change in reversed(changes):
         netns = change["netns"]
         if netns is not None and not (namespace.DIRECTORY / netns).exists():
@@ -262,7 +262,7 @@ def _undo(changes: Sequence[Change]) -> list[_Failed]:
             continue
         # Errors of pyroute2 are not OSErrors.
         except (OSError, NetlinkError, EthtoolError, WeirError) as error:
-            failed.insert(0, _Failed(change, _in_words(change, error)))
+            failed.insert(0, _UndoFailure(change, _in_words(change, error)))
     return failed
 
 
@@ -310,7 +310,7 @@ def _folder(path: Path) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
-def _keep(path: Path, failed: Sequence[_Failed]) -> None:
+def _keep(path: Path, failed: Sequence[_UndoFailure]) -> None:
     """Keep in the file what could not be undone; remove the file if that is nothing."""
     if not failed:
         path.unlink(missing_ok=True)

@@ -12,7 +12,7 @@ from pyroute2.ethtool.ioctl import EthtoolError
 
 from weirlab.lab.linux.namespace import write_sysctls
 from weirlab.link.host import offloads
-from weirlab.link.host.interfaces import Facts, Peer, inside
+from weirlab.link.host.interfaces import InterfaceFacts, Peer, inside
 from weirlab.link.host.journal import Journal, set_up
 
 _SOL_PACKET: Final = 263
@@ -28,7 +28,7 @@ _RECEIVE_OFF: Final = (
 _VLAN_INSERT: Final = ("tx-vlan-hw-insert", "tx-vlan-stag-hw-insert")
 
 
-class Promiscuous:
+class PromiscuousMode:
     """Makes interfaces receive frames for every address until :meth:`close`, or until this process is gone.
 
     The kernel counts such requests, so ending this one leaves those of others in place.
@@ -45,7 +45,7 @@ class Promiscuous:
         self._socket.close()
 
 
-def ends(journal: Journal, netns: str | None, interfaces: Sequence[Facts]) -> list[str]:
+def ends(journal: Journal, netns: str | None, interfaces: Sequence[InterfaceFacts]) -> list[str]:
     """Prepare the ends of the link; returns what was changed, in words."""
     said: list[str] = []
     for facts in interfaces:
@@ -69,7 +69,7 @@ def merging(netns: str | None, name: str) -> list[str]:
     return sorted({_kind(feature) for feature in on})
 
 
-def silence(journal: Journal, netns: str | None, interfaces: Sequence[Facts]) -> list[str]:
+def silence(journal: Journal, netns: str | None, interfaces: Sequence[InterfaceFacts]) -> list[str]:
     """Keep the host's own IPv6 (router solicitations, group reports) off the link; returns what was changed.
 
     IPv6 stays on if the interface was given an IPv6 address, which would be lost.
@@ -93,7 +93,7 @@ def _is_set(key: str) -> bool:
         return True
 
 
-def up(journal: Journal, netns: str | None, facts: Facts) -> list[str]:
+def up(journal: Journal, netns: str | None, facts: InterfaceFacts) -> list[str]:
     """Bring the interface up if it is down; returns what was changed, in words."""
     if facts.up:
         return []

@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from weirlab.base.errors import LabError, WeirError
 from weirlab.link import bindings
-from weirlab.link.settings import Recording
+from weirlab.link.settings import RecorderSettings
 
 PERIOD_S: Final = 0.25
 
@@ -39,7 +39,7 @@ def main(order: str) -> int:
         os.write(tell_end, b"x")
 
     signal.signal(signal.SIGTERM, finish)
-    say = _Speaker()
+    say = _ReportWriter()
     try:
         run(json.loads(order), say, lambda: _told_to_stop(ends))
     except WeirError as error:
@@ -53,7 +53,7 @@ def main(order: str) -> int:
 
 def run(order: Mapping[str, Any], say: Callable[[Mapping[str, Any]], None], stop: Callable[[], bool]) -> None:
     """Record as ``order`` says until ``stop``, which waits for a moment, returns true."""
-    recording = Recording(**{**order["recording"], "path": Path(order["recording"]["path"])})
+    recording = RecorderSettings(**{**order["recording"], "path": Path(order["recording"]["path"])})
     recorder = bindings.open_recorder(
         recording,
         path=order["path"],
@@ -94,7 +94,7 @@ def _stopped(recorder: bindings.Recorder, say: Callable[[Mapping[str, Any]], Non
         return stopping.result()
 
 
-class _Speaker:
+class _ReportWriter:
     """Writes lines until the reader is gone; recording goes on regardless."""
 
     def __init__(self) -> None:

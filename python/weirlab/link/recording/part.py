@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from weirlab.link.account import Gap, Recorded
+from weirlab.link.account import RecorderCounts, RecordGap
 from weirlab.link.settings import bare_name
 
 
 @dataclass
-class Part:
+class RecorderRun:
     """One recorder, the ``number``-th of its session from 0."""
 
     number: int
@@ -30,7 +30,7 @@ class Part:
     uncounted: bool = False
     """It died, and its files could not be counted."""
     last_report_ns: int = 0
-    recorded: tuple[Recorded, ...] = ()
+    recorded: tuple[RecorderCounts, ...] = ()
     failure: str = ""
     """What it currently reports as failing, e.g. a full disk."""
     complaint: str = ""
@@ -40,14 +40,14 @@ class Part:
     names: list[str] = field(default_factory=list)
     """Files it was seen to write."""
     files: tuple[dict[str, Any], ...] = ()
-    gaps: tuple[Gap, ...] = ()
+    gaps: tuple[RecordGap, ...] = ()
     first_frame_ns: int | None = None
     last_frame_ns: int | None = None
 
     def hear(self, at_ns: int, values: Mapping[str, Any]) -> None:
         """Take in a recorder's ``progress``, or what its ``stop`` returned."""
         self.last_report_ns = at_ns
-        self.recorded = tuple(Recorded.of(each) for each in values["interfaces"])
+        self.recorded = tuple(RecorderCounts.of(each) for each in values["interfaces"])
         self.failure = str(values["failure"]).rstrip(".")
         self.complaint = self.failure or self.complaint
         self.early = self.early or bool(values.get("ended"))
@@ -57,7 +57,7 @@ class Part:
             self.names.append(self.file)
         if "files" in values:
             self.files = tuple(dict(each) for each in values["files"])
-            self.gaps = tuple(Gap.of(each) for each in values["gaps"])
+            self.gaps = tuple(RecordGap.of(each) for each in values["gaps"])
             with_frames = [each for each in self.files if each["frames"]]
             if with_frames:
                 self.first_frame_ns = int(with_frames[0]["first_ns"])
@@ -85,7 +85,7 @@ class Part:
         )
         self.recorded = (
             *left,
-            Recorded(f"part {self.number + 1}, whose recorder died", seen=frames, written=frames),
+            RecorderCounts(f"part {self.number + 1}, whose recorder died", seen=frames, written=frames),
         )
         self.files = tuple(
             {
@@ -117,7 +117,9 @@ class Part:
         }
 
 
-def gap_behind(part: Part, following: Part | None, frames: int | None, *, ring: bool, end_ns: int) -> Gap:
+def gap_behind(
+    part: RecorderRun, following: RecorderRun | None, frames: int | None, *, ring: bool, end_ns: int
+) -> RecordGap:
     """The gap left by the recorder of ``part``, which ended before the session did, at ``end_ns``.
 
     With a ring, the next recorder continues where this one stopped reading, so nothing that came after its
@@ -134,7 +136,7 @@ def gap_behind(part: Part, following: Part | None, frames: int | None, *, ring: 
         to_ns = ended_ns
     from_ns = part.last_frame_ns or part.started_ns
     ended = part.died or "ended before its time" + (f": {part.complaint}" if part.complaint else "")
-    return Gap(
+    return RecordGap(
         from_ns=min(from_ns, to_ns),
         to_ns=to_ns,
         stage="recorder",

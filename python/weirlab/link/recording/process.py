@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import IO, Any, Final, Protocol
 
 from weirlab.base import programs
-from weirlab.link.settings import Recording
+from weirlab.link.settings import RecorderSettings
 
 _READ_BYTES: Final = 1 << 16
 
 
 @dataclass(frozen=True)
-class Source:
+class FrameSource:
     """Where the recorder's frames come from: the tap's ring, or an interface."""
 
     ring_fds: tuple[int, ...] = ()
@@ -64,7 +64,7 @@ class RecorderProcess:
     Raises ``OSError`` if the host has no process or descriptor left for it.
     """
 
-    def __init__(self, recording: Recording, path: Path, source: Source, comment: str) -> None:
+    def __init__(self, recording: RecorderSettings, path: Path, source: FrameSource, comment: str) -> None:
         order = {
             "recording": {**asdict(recording), "path": str(recording.path)},
             "path": str(path),

@@ -13,10 +13,10 @@ from typing import Any, Final
 
 from weirlab.base.errors import InputError, LabError, MissingCapability, StoreError, WeirError
 from weirlab.link import bindings
-from weirlab.link.account import Gap
-from weirlab.link.recording.part import Part, gap_behind
-from weirlab.link.recording.process import Child, RecorderProcess, Source, wait_for
-from weirlab.link.settings import Recording, part_path
+from weirlab.link.account import RecordGap
+from weirlab.link.recording.part import RecorderRun, gap_behind
+from weirlab.link.recording.process import Child, FrameSource, RecorderProcess, wait_for
+from weirlab.link.settings import RecorderSettings, part_path
 
 TRIES: Final = 5
 """Restarts in a row after recorders that died young, before giving up."""
@@ -28,7 +28,7 @@ PATIENCE_S: Final = 60.0
 """How long to wait for a recorder that does not begin, or makes no progress in finishing."""
 PERIOD_S: Final = 0.25
 
-Launch = Callable[[Recording, Path, Source, str], Child]
+Launch = Callable[[RecorderSettings, Path, FrameSource, str], Child]
 Look = Callable[[str], Mapping[str, Any] | None]
 Wait = Callable[[Sequence[int], float], None]
 Found = list[tuple[str, Mapping[str, Any] | None]]
@@ -39,7 +39,7 @@ _KINDS: Final[Mapping[str, type[WeirError]]] = {
 
 
 @dataclass(frozen=True)
-class Clocks:
+class RecorderClocks:
     """The time of day in ns and a monotonic clock in s; tests bring their own."""
 
     now_ns: Callable[[], int] = time.time_ns
@@ -47,17 +47,17 @@ class Clocks:
 
 
 @dataclass(frozen=True)
-class Means:
+class RecorderEnvironment:
     """How recorders are started, files counted, and events waited for; tests bring their own."""
 
     launch: Launch = RecorderProcess
     look: Look = bindings.recorded
     wait: Wait = wait_for
-    clocks: Clocks = Clocks()
+    clocks: RecorderClocks = RecorderClocks()
 
 
-CLOCKS: Final = Clocks()
-MEANS: Final = Means()
+CLOCKS: Final = RecorderClocks()
+MEANS: Final = RecorderEnvironment()
 
 
 class Supervisor:
@@ -73,18 +73,18 @@ class Supervisor:
 
     def __init__(
         self,
-        recording: Recording,
-        source: Source,
+        recording: RecorderSettings,
+        source: FrameSource,
         tell: Callable[[str], None],
         *,
         comment: str = "",
-        means: Means = MEANS,
+        means: RecorderEnvironment = MEANS,
     ) -> None:
         self._launch, self._look, self._wait = means.launch, means.look, means.wait
         self._now_ns, self._clock_s = means.clocks.now_ns, means.clocks.clock_s
         self._recording, self._source, self._tell, self._comment = recording, source, tell, comment
         self._child: Child | None = None
-        self._parts: list[Part] = []
+        self._parts: list[RecorderRun] = []
         self._young_deaths = 0
         self._retry_at_s: float | None = None
         self._launched_s = self._heard_s = 0.0
@@ -93,10 +93,10 @@ class Supervisor:
         self._skipped = 0
         """Names of later parts that files of an earlier session already have."""
         self._salvagers = ThreadPoolExecutor(1, "weir-salvage")
-        self._salvaged: list[tuple[Part, Future[Found]]] = []
+        self._salvaged: list[tuple[RecorderRun, Future[Found]]] = []
 
     @property
-    def parts(self) -> Sequence[Part]:
+    def parts(self) -> Sequence[RecorderRun]:
         """Every recorder so far."""
         return self._parts
 
@@ -217,14 +217,14 @@ class Supervisor:
         """The last failure of each, if it was still failing at its end."""
         return tuple(dict.fromkeys(part.failure for part in self._parts if part.failure))
 
-    def gaps(self, vanished: int | None, end_ns: int) -> tuple[Gap, ...]:
+    def gaps(self, vanished: int | None, end_ns: int) -> tuple[RecordGap, ...]:
         """Where the record lacks frames until ``end_ns``.
 
         ``vanished`` went with recorders that died (None: not known).
         """
         ring = bool(self._source.ring_fds)
         found = [gap for part in self._parts for gap in part.gaps]
-        broken: list[tuple[Part, Part | None]] = []
+        broken: list[tuple[RecorderRun, RecorderRun | None]] = []
         for n, part in enumerate(self._parts):
             following = next((each for each in self._parts[n + 1 :] if each.started), None)
             # The next recorder gets what one that ended in order left in the ring.
@@ -266,7 +266,7 @@ class Supervisor:
             path = part_path(self._recording.path, number + self._skipped)
         self._child = self._launch(self._recording, path, self._source, self._comment)
         now_ns = self._now_ns()
-        self._parts.append(Part(number, path, now_ns, now_ns))
+        self._parts.append(RecorderRun(number, path, now_ns, now_ns))
 
     def _hear(self, child: Child) -> str:
         """Take in all messages; returns why it gives up, if it gives a reason."""
@@ -332,7 +332,7 @@ class Supervisor:
             self._retry_at_s = self._clock_s() + pause_s
             self._tell(f"{said}; another is started in {pause_s:g} s")
 
-    def _count(self, part: Part) -> Found:
+    def _count(self, part: RecorderRun) -> Found:
         """What is in its files, also in those that came and went between two of its reports."""
         names = set(part.names)
         with suppress(OSError):

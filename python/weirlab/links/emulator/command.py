@@ -18,9 +18,9 @@ from weirlab.cli.output import Session
 if TYPE_CHECKING:
     from weirlab.base.errors import WeirError
     from weirlab.base.tables import Table
-    from weirlab.emulation.reading import Asked
-    from weirlab.links.emulator.running import End, How, Tell
-    from weirlab.links.emulator.tables import Screen, Shown
+    from weirlab.emulation.reading import LinkSpec
+    from weirlab.links.emulator.running import EmulatorSettings, LinkEnd, Tell
+    from weirlab.links.emulator.tables import LinkDisplay, LinkSnapshot
 
 HELP = """Emulate a link between two interfaces: delay, rate, queue, loss and reordering.
 
@@ -133,7 +133,7 @@ class LinkOptions:
         ),
     ] = None
 
-    def asked(self, draw_seed: Callable[[], int] | None) -> Asked:
+    def asked(self, draw_seed: Callable[[], int] | None) -> LinkSpec:
         """Both directions, understood; ``draw_seed`` as for ``reading.read_link``."""
         from weirlab.emulation import reading
 
@@ -171,13 +171,13 @@ class RunOptions:
         ),
     ] = True
 
-    def how(self) -> How:
+    def how(self) -> EmulatorSettings:
         """The same for the emulator."""
         from weirlab.base.amounts import parse_time
         from weirlab.base.errors import InputError
         from weirlab.emulation.reading import read_time_ns
         from weirlab.emulation.spec import MOST_SLACK_S
-        from weirlab.links.emulator.running import How
+        from weirlab.links.emulator.running import EmulatorSettings
 
         if self.by == "netem":
             of_weir = {
@@ -198,7 +198,7 @@ class RunOptions:
             )
         if self.busy and slack_s:
             raise InputError("--slack saves CPU time and --busy spends it: leave one out")
-        return How(for_s, self.cpu, self.busy, slack_s, self.real_time)
+        return EmulatorSettings(for_s, self.cpu, self.busy, slack_s, self.real_time)
 
 
 def add_to(app: typer.Typer) -> None:
@@ -217,7 +217,7 @@ def link(
 ) -> None:
     """Emulate a link."""
     from weirlab.links.emulator import tables
-    from weirlab.links.emulator.running import End
+    from weirlab.links.emulator.running import LinkEnd
 
     carry = _by_netem if running.by == "netem" else _by_weir
     with Session(ctx, as_json=json) as session:
@@ -235,7 +235,7 @@ def link(
                 tell(
                     f"random choices have the seed {asked.drawn_seed}: --seed {asked.drawn_seed} repeats them"
                 )
-            done = carry((End(a, running.netns), End(b, running.netns)), asked, how, shown, tell)
+            done = carry((LinkEnd(a, running.netns), LinkEnd(b, running.netns)), asked, how, shown, tell)
         document = {
             "by": running.by,
             "up": {"asked": dict(asked.up_words), **done.up},
@@ -253,7 +253,7 @@ def _seed() -> int:
 
 
 @dataclass(frozen=True)
-class _Done:
+class _LinkResult:
     """What became of the frames of a link, for JSON and for people."""
 
     up: dict[str, Any]
@@ -264,10 +264,10 @@ class _Done:
     problem: WeirError | None = None
 
 
-A = TypeVar("A", bound="Shown", covariant=True)
+A = TypeVar("A", bound="LinkSnapshot", covariant=True)
 
 
-class _Carrying(Protocol[A]):
+class _RunningLink(Protocol[A]):
     """A link that carries frames."""
 
     def account(self) -> A: ...
@@ -275,7 +275,9 @@ class _Carrying(Protocol[A]):
     def stop(self) -> A: ...
 
 
-def _by_weir(ends: tuple[End, End], asked: Asked, how: How, shown: Screen, tell: Tell) -> _Done:
+def _by_weir(
+    ends: tuple[LinkEnd, LinkEnd], asked: LinkSpec, how: EmulatorSettings, shown: LinkDisplay, tell: Tell
+) -> _LinkResult:
     from weirlab.emulation import account
     from weirlab.links.emulator import running, tables
 
@@ -291,10 +293,12 @@ def _by_weir(ends: tuple[End, End], asked: Asked, how: How, shown: Screen, tell:
         "complaints": complaints,
     }
     conclusion, problem = tables.conclusion(last, complaints), account.problem(last)
-    return _Done(last.up.document(), last.down.document(), more, conclusion, tables.of(last), problem)
+    return _LinkResult(last.up.document(), last.down.document(), more, conclusion, tables.of(last), problem)
 
 
-def _by_netem(ends: tuple[End, End], asked: Asked, how: How, shown: Screen, tell: Tell) -> _Done:
+def _by_netem(
+    ends: tuple[LinkEnd, LinkEnd], asked: LinkSpec, how: EmulatorSettings, shown: LinkDisplay, tell: Tell
+) -> _LinkResult:
     from weirlab.links.emulator import kernel, netem, tables
 
     for note in dict.fromkeys((*netem.notes(asked.up), *netem.notes(asked.down))):
@@ -303,10 +307,16 @@ def _by_netem(ends: tuple[End, End], asked: Asked, how: How, shown: Screen, tell
     link = kernel.netem_link((a, b), ends[0].netns, asked, tell, for_s=how.for_s)
     last = _watched(link, f"{ends[0]} and {ends[1]} are linked by netem", how, shown, tell)
     more, conclusion = {"elapsed_s": last.elapsed_s}, tables.netem_conclusion(last)
-    return _Done(last.up.document(), last.down.document(), more, conclusion, [tables.of_netem(last)])
+    return _LinkResult(last.up.document(), last.down.document(), more, conclusion, [tables.of_netem(last)])
 
 
-def _watched(link: AbstractContextManager[_Carrying[A]], what: str, how: How, shown: Screen, tell: Tell) -> A:
+def _watched(
+    link: AbstractContextManager[_RunningLink[A]],
+    what: str,
+    how: EmulatorSettings,
+    shown: LinkDisplay,
+    tell: Tell,
+) -> A:
     """Show what becomes of frames until Ctrl-C or the end of the time; the last account."""
     from weirlab.link.stopping import Stop
     from weirlab.links.emulator.tables import SHOW_EVERY_S

@@ -23,7 +23,7 @@ from weirlab.lab.linux.interface import Port
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.lab.linux.privilege import explained
 from weirlab.lab.wiring import descriptor, quiet
-from weirlab.links.emulator.running import End
+from weirlab.links.emulator.running import LinkEnd
 
 MTU_BYTES: Final = 1500
 
@@ -36,9 +36,9 @@ class Hosts:
     link: Namespace
     server: Namespace
 
-    def ends(self, path: int = 0) -> tuple[End, End]:
+    def ends(self, path: int = 0) -> tuple[LinkEnd, LinkEnd]:
         """The ends of the link of a path: the client's, then the server's."""
-        return End(_near(path).name, self.link.name), End(_far(path).name, self.link.name)
+        return LinkEnd(_near(path).name, self.link.name), LinkEnd(_far(path).name, self.link.name)
 
 
 def client_port(path: int = 0) -> Port:

@@ -11,7 +11,7 @@ from typing import Final
 
 from weirlab.base.errors import InputError, LabError, MissingCapability
 from weirlab.base.interrupts import shielded
-from weirlab.emulation.reading import Asked
+from weirlab.emulation.reading import LinkSpec
 from weirlab.link.host import interfaces, journal, prepare
 from weirlab.link.host.nft import first_line
 from weirlab.link.host.tc import occupied, qdiscs, tc
@@ -24,17 +24,17 @@ _UNKNOWN: Final = ("qdisc kind is unknown", "qdisc not found", "No such file or 
 
 
 @dataclass(frozen=True)
-class NetemAccount:
+class NetemCounters:
     """Both directions at one moment."""
 
-    up: netem.Carried
-    down: netem.Carried
+    up: netem.NetemDirection
+    down: netem.NetemDirection
     elapsed_s: float
     ended: bool
     """Its time is over."""
 
     @property
-    def directions(self) -> tuple[netem.Carried, netem.Carried]:
+    def directions(self) -> tuple[netem.NetemDirection, netem.NetemDirection]:
         """Up first."""
         return self.up, self.down
 
@@ -42,16 +42,18 @@ class NetemAccount:
 class NetemLink:
     """A link that the kernel carries; for ``for_s``, if that is given."""
 
-    def __init__(self, ends: tuple[str, str], netns: str | None, asked: Asked, for_s: float | None) -> None:
+    def __init__(
+        self, ends: tuple[str, str], netns: str | None, asked: LinkSpec, for_s: float | None
+    ) -> None:
         self._ends, self._netns, self._asked, self._for_s = ends, netns, asked, for_s
         self._began_s = time.monotonic()
 
-    def account(self) -> NetemAccount:
+    def account(self) -> NetemCounters:
         """What netem has counted so far. Raises ``LabError`` if netem has been removed."""
         told = interfaces.inside(self._netns, qdiscs)
         a, b = self._ends
         elapsed_s = time.monotonic() - self._began_s
-        return NetemAccount(
+        return NetemCounters(
             netem.read_carried(told, a, b, self._asked.up),
             netem.read_carried(told, b, a, self._asked.down),
             elapsed_s,
@@ -64,7 +66,7 @@ class NetemLink:
 @contextmanager
 @shielded
 def netem_link(
-    ends: tuple[str, str], netns: str | None, asked: Asked, tell: Tell, for_s: float | None = None
+    ends: tuple[str, str], netns: str | None, asked: LinkSpec, tell: Tell, for_s: float | None = None
 ) -> Iterator[NetemLink]:
     """Let the kernel carry frames between both ``ends`` in the namespace ``netns`` (None: this one).
 
@@ -91,7 +93,7 @@ def netem_link(
                 journal.clean(tell)
                 changes = journal.Journal()
                 indices = _put_up(changes, ends, netns, asked, tell)
-                stack.callback(prepare.Promiscuous(netns, indices).close)
+                stack.callback(prepare.PromiscuousMode(netns, indices).close)
             yield NetemLink(ends, netns, asked, for_s)
         finally:
             for problem in changes.undo() if changes is not None else ():
@@ -99,7 +101,7 @@ def netem_link(
 
 
 def _put_up(
-    changes: journal.Journal, ends: tuple[str, str], netns: str | None, asked: Asked, tell: Tell
+    changes: journal.Journal, ends: tuple[str, str], netns: str | None, asked: LinkSpec, tell: Tell
 ) -> list[int]:
     """Make the link, and return the indices of its interfaces."""
     where = f"in namespace {netns}" if netns else "here"

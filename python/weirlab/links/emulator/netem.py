@@ -12,15 +12,15 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from weirlab.base.errors import InputError, LabError
-from weirlab.emulation.reading import Asked
+from weirlab.emulation.reading import LinkSpec
 from weirlab.emulation.spec import (
     DropTail,
-    Frames,
+    FrameListPattern,
     GilbertElliott,
-    Never,
+    NoPattern,
     PathSpec,
-    Random,
-    Runs,
+    RandomPattern,
+    RunPattern,
     Selection,
 )
 from weirlab.link.host.tc import INGRESS, ROOT
@@ -39,7 +39,7 @@ _MOST_JITTER_NS: Final = 2**31 - 1
 """netem silently cuts off more (``sch_netem.c``, ``tabledist``)."""
 
 
-def check(asked: Asked) -> None:
+def check(asked: LinkSpec) -> None:
     """Raise ``InputError`` for what netem cannot do, or does differently from ``weir link``."""
     for words, path in ((asked.up_words, asked.up), (asked.down_words, asked.down)):
         if "seed" in words:
@@ -50,7 +50,7 @@ def check(asked: Asked) -> None:
 
 def notes(path: PathSpec) -> list[str]:
     """How netem differs from Weir's own emulator on ``path``, in sentences."""
-    if path.rate_bps is None or path.loss == Never():
+    if path.rate_bps is None or path.loss == NoPattern():
         return []
     return ["netem loses frames before its queue: lost frames use none of the rate"]
 
@@ -64,7 +64,7 @@ def netems(path: PathSpec) -> list[list[str]]:
         way += [_time(jitter.ns), *(["distribution", "normal"] if jitter.distribution == "normal" else [])]
         way += _IN_ORDER if jitter.keeps_order else ()
     way += _loss(path.loss)
-    if isinstance(path.duplicate, Random):
+    if isinstance(path.duplicate, RandomPattern):
         way += ["duplicate", _percent(path.duplicate.ratio)]
     delaying = ["limit", str(MOST_FRAMES), *way]
     if path.rate_bps is None:
@@ -96,7 +96,7 @@ def redirect(source: str, target: str) -> list[list[str]]:
 
 
 @dataclass(frozen=True)
-class Carried:
+class NetemDirection:
     """What netem counted of the frames that came in by ``source`` and were to leave by ``target``."""
 
     source: str
@@ -125,7 +125,9 @@ class Carried:
         return {"from": found.pop("source"), "to": found.pop("target"), **found}
 
 
-def read_carried(told: Sequence[Mapping[str, Any]], source: str, target: str, path: PathSpec) -> Carried:
+def read_carried(
+    told: Sequence[Mapping[str, Any]], source: str, target: str, path: PathSpec
+) -> NetemDirection:
     """The counts in the output of ``tc -s -j`` for all qdiscs. Raises ``LabError`` if netem is gone."""
     found = {each["handle"]: each for each in told if each["dev"] == target and each["kind"] == "netem"}
     root, queue = found.get(ROOT), found.get(QUEUE)
@@ -135,7 +137,7 @@ def read_carried(told: Sequence[Mapping[str, Any]], source: str, target: str, pa
         queue = root
     # The root counts what the netem below it drops, too.
     full = queue["drops"] if queue is not None else 0
-    return Carried(
+    return NetemDirection(
         source,
         target,
         sent=root["packets"],
@@ -148,7 +150,7 @@ def read_carried(told: Sequence[Mapping[str, Any]], source: str, target: str, pa
 
 def _lacking(path: PathSpec) -> Iterator[tuple[str, str]]:
     """Options, and why netem cannot do what they say."""
-    duplicates = path.duplicate != Never()
+    duplicates = path.duplicate != NoPattern()
     if path.trace is not None:
         yield "trace", "it has no traces"
     if path.discipline != DropTail():
@@ -159,11 +161,11 @@ def _lacking(path: PathSpec) -> Iterator[tuple[str, str]]:
         yield "overhead", f"short frames would cost it less than nothing below -{_HEADER_BYTES}"
     if path.reorder is not None:
         yield "reorder", "it sends such frames at once, although they should leave later"
-    if isinstance(path.loss, Frames):
+    if isinstance(path.loss, FrameListPattern):
         yield "loss", "it does not count frames"
-    if duplicates and not isinstance(path.duplicate, Random):
+    if duplicates and not isinstance(path.duplicate, RandomPattern):
         yield "duplicate", "it duplicates each frame independently"
-    if duplicates and (path.rate_bps or path.loss != Never() or path.jitter):
+    if duplicates and (path.rate_bps or path.loss != NoPattern() or path.jitter):
         yield "duplicate", "it duplicates frames first, so both copies meet --loss, --jitter and --rate"
     if path.jitter is not None and path.rate_bps is not None:
         yield "jitter", "it delays frames before its queue, so --rate takes jitter away"
@@ -177,9 +179,9 @@ def _refusal(option: str, why: str) -> InputError:
 
 def _loss(loss: Selection) -> list[str]:
     match loss:
-        case Random(ratio):
+        case RandomPattern(ratio):
             return ["loss", "random", _percent(ratio)]
-        case Runs(ratio, mean_run):
+        case RunPattern(ratio, mean_run):
             return _loss(GilbertElliott(ratio / mean_run / (1 - ratio), 1 / mean_run))
         case GilbertElliott(to_bad, to_good, in_bad, in_good):
             return ["loss", "gemodel", *map(_percent, (to_bad, to_good, in_bad, in_good))]

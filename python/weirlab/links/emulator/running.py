@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from weirlab.base.errors import InputError, MissingCapability
 from weirlab.base.extras import engine_needed
 from weirlab.base.interrupts import shielded
-from weirlab.emulation.account import Account, read_account
+from weirlab.emulation.account import EmulationCounters, read_account
 from weirlab.emulation.spec import PathSpec
 from weirlab.link.host import interfaces, journal, prepare
 from weirlab.link.host.nft import FAMILY, first_line, nft
@@ -25,7 +25,7 @@ _NUMBERS: Final = {"up": 0, "down": 1}
 
 
 @dataclass(frozen=True)
-class End:
+class LinkEnd:
     """An interface, in the network namespace ``netns`` (None: this one)."""
 
     interface: str
@@ -36,7 +36,7 @@ class End:
 
 
 @dataclass(frozen=True)
-class How:
+class EmulatorSettings:
     """How the emulator works."""
 
     for_s: float | None = None
@@ -51,19 +51,19 @@ class How:
     """If it sleeps, it has priority over all ordinary work of this host when it wakes, if permitted."""
 
 
-USUAL: Final = How()
+USUAL: Final = EmulatorSettings()
 
 
 class EmulatedLink:
     """A link that carries frames."""
 
-    def __init__(self, engine: Emulator, ends: tuple[End, End], up: PathSpec, down: PathSpec) -> None:
+    def __init__(self, engine: Emulator, ends: tuple[LinkEnd, LinkEnd], up: PathSpec, down: PathSpec) -> None:
         self._engine, self._paths = engine, [up, down]
         a, b = (end.interface for end in ends)
         # Interfaces of two namespaces may have one name.
         self._names = (a, b) if a != b else (str(ends[0]), str(ends[1]))
 
-    def account(self) -> Account:
+    def account(self) -> EmulationCounters:
         """What became of frames, at most a tenth of a second ago."""
         return read_account(self._engine.progress(), self._names, self._rates_bps())
 
@@ -76,7 +76,7 @@ class EmulatedLink:
         self._engine.change(number, path.plain())
         self._paths[number] = path
 
-    def stop(self) -> Account:
+    def stop(self) -> EmulationCounters:
         """End it, and return what became of all frames. May be called twice."""
         return read_account(self._engine.stop(), self._names, self._rates_bps())
 
@@ -87,12 +87,12 @@ class EmulatedLink:
 @contextmanager
 @shielded
 def emulated_link(
-    a: End,
-    b: End,
+    a: LinkEnd,
+    b: LinkEnd,
     up: PathSpec,
     down: PathSpec | None = None,
     *,
-    how: How = USUAL,
+    how: EmulatorSettings = USUAL,
     tell: Tell = lambda message: None,
 ) -> Iterator[EmulatedLink]:
     """Carry frames between ``a`` and ``b``: from ``a`` as ``up``, from ``b`` as ``down``.
@@ -137,7 +137,7 @@ def emulated_link(
             tell(problem)
 
 
-def _facts(end: End) -> interfaces.Facts:
+def _facts(end: LinkEnd) -> interfaces.InterfaceFacts:
     """The interface, which can be an end."""
     where = f"in namespace {end.netns}" if end.netns else "here"
     (facts,) = interfaces.choose(interfaces.look(end.netns), [end.interface], where)
@@ -145,7 +145,7 @@ def _facts(end: End) -> interfaces.Facts:
     return facts
 
 
-def _prepare(changes: journal.Journal, end: End, facts: interfaces.Facts, tell: Tell) -> None:
+def _prepare(changes: journal.Journal, end: LinkEnd, facts: interfaces.InterfaceFacts, tell: Tell) -> None:
     """Prepare an interface to be an end."""
     chosen = (facts,)
     for warning in interfaces.warnings(chosen, "the emulated link"):
@@ -160,7 +160,7 @@ def _prepare(changes: journal.Journal, end: End, facts: interfaces.Facts, tell: 
         tell(change)
 
 
-def shield(changes: journal.Journal, end: End, tell: Tell) -> None:
+def shield(changes: journal.Journal, end: LinkEnd, tell: Tell) -> None:
     """Keep frames that come in by ``end`` from this host's own stack, which would answer or route them.
 
     Packet sockets see a frame before nftables drops it.
@@ -184,12 +184,12 @@ table {FAMILY} {table} {{
         )
 
 
-def _chain(end: End) -> str:
+def _chain(end: LinkEnd) -> str:
     """Two ends of one namespace share a table."""
     return "from_" + "".join(c if c.isascii() and c.isalnum() else f"_{ord(c):x}_" for c in end.interface)
 
 
-def _started(a: End, b: End, up: PathSpec, down: PathSpec, how: How) -> Emulator:
+def _started(a: LinkEnd, b: LinkEnd, up: PathSpec, down: PathSpec, how: EmulatorSettings) -> Emulator:
     with engine_needed():
         from weirlab._engine import Emulator as EngineEmulator
     return EngineEmulator(

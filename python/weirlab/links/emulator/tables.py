@@ -14,15 +14,15 @@ from weirlab.base.quoting import printable
 from weirlab.base.tables import Table
 from weirlab.cli import live
 from weirlab.cli.quantities import NOTHING, clock, count, duration, percent, rate
-from weirlab.emulation.account import Account
+from weirlab.emulation.account import EmulationCounters
 
 if TYPE_CHECKING:
-    from weirlab.links.emulator.kernel import NetemAccount
+    from weirlab.links.emulator.kernel import NetemCounters
 
 SHOW_EVERY_S = 0.5
 
 
-class Way(Protocol):
+class LinkDirection(Protocol):
     """A direction, carried by Weir's emulator or by netem."""
 
     @property
@@ -41,30 +41,30 @@ class Way(Protocol):
     def gone(self) -> int: ...
 
 
-class Shown(Protocol):
+class LinkSnapshot(Protocol):
     """Both directions at one moment."""
 
     @property
-    def directions(self) -> tuple[Way, Way]: ...
+    def directions(self) -> tuple[LinkDirection, LinkDirection]: ...
     @property
     def elapsed_s(self) -> float: ...
     @property
     def ended(self) -> bool: ...
 
 
-class Screen(Protocol):
+class LinkDisplay(Protocol):
     """The display of a running link."""
 
-    def show(self, account: Shown, left_s: float | None) -> None: ...
+    def show(self, account: LinkSnapshot, left_s: float | None) -> None: ...
 
     def note(self, message: str) -> None: ...
 
 
 @contextmanager
-def screen(stream: TextIO) -> Iterator[Screen]:
+def screen(stream: TextIO) -> Iterator[LinkDisplay]:
     """The display that suits ``stream``, for as long as the link runs."""
     if not stream.isatty():
-        yield _Lines(stream)
+        yield _LinkLines(stream)
         return
     drawing = _Screen(stream)
     try:
@@ -73,14 +73,14 @@ def screen(stream: TextIO) -> Iterator[Screen]:
         drawing.close()
 
 
-class Rates:
+class LinkRates:
     """What left in each direction since the last look."""
 
     def __init__(self) -> None:
-        self._before: Shown | None = None
+        self._before: LinkSnapshot | None = None
         self._said = ("", "")
 
-    def look(self, account: Shown) -> tuple[str, str]:
+    def look(self, account: LinkSnapshot) -> tuple[str, str]:
         """``8,110 pps, 98.2 Mbit/s`` for each direction; the last one if no time has passed."""
         before, elapsed_s = self._before, account.elapsed_s
         passed_s = elapsed_s - before.elapsed_s if before is not None else elapsed_s
@@ -91,55 +91,55 @@ class Rates:
         return self._said
 
 
-def _rate(now: Way, then: Way | None, passed_s: float) -> str:
+def _rate(now: LinkDirection, then: LinkDirection | None, passed_s: float) -> str:
     frames = now.sent - (then.sent if then is not None else 0)
     sent_bytes = now.sent_bytes - (then.sent_bytes if then is not None else 0)
     return f"{rate(frames / passed_s)}, {bit_rate(sent_bytes * 8 / passed_s)}"
 
 
-def line(account: Shown, rates: tuple[str, str], left_s: float | None) -> str:
+def line(account: LinkSnapshot, rates: tuple[str, str], left_s: float | None) -> str:
     """The state of the link in one line."""
     left = "" if left_s is None else f", {clock(left_s)} left"
     ways = [
         f"{way.source} to {way.target} {now}, {way.queued:,} queued, {_gone(way)}"
         for way, now in zip(account.directions, rates, strict=True)
     ]
-    own = _own(account) if isinstance(account, Account) else ""
+    own = _own(account) if isinstance(account, EmulationCounters) else ""
     return f"{clock(account.elapsed_s)} so far{left}: {'; '.join(ways)}{own}"
 
 
-def _own(account: Account) -> str:
+def _own(account: EmulationCounters) -> str:
     """How well the emulator keeps up."""
     late_ns = max((way.late_ns(0.99) for way in account.directions if way.sent), default=math.nan)
     kept = f"; {account.not_kept:,} NOT KEPT" if account.not_kept else ""
     return f"; p99 late {duration(late_ns)}{kept}"
 
 
-def _gone(way: Way) -> str:
+def _gone(way: LinkDirection) -> str:
     return f"{percent(way.gone / way.arrived)} lost or dropped" if way.arrived else "nothing yet"
 
 
-class _Screen(live.Screen):
+class _Screen(live.LiveScreen):
     def __init__(self, stream: TextIO) -> None:
         super().__init__(stream, SHOW_EVERY_S)
-        self._rates = Rates()
+        self._rates = LinkRates()
 
-    def show(self, account: Shown, left_s: float | None) -> None:
+    def show(self, account: LinkSnapshot, left_s: float | None) -> None:
         self.draw(
             lambda _: Text(f"{printable(line(account, self._rates.look(account), left_s))}; Ctrl-C ends it")
         )
 
 
-class _Lines(live.Lines):
+class _LinkLines(live.LiveLines):
     def __init__(self, stream: TextIO) -> None:
         super().__init__(stream)
-        self._rates = Rates()
+        self._rates = LinkRates()
 
-    def show(self, account: Shown, left_s: float | None) -> None:
+    def show(self, account: LinkSnapshot, left_s: float | None) -> None:
         self.line(lambda: line(account, self._rates.look(account), left_s))
 
 
-def of(account: Account) -> list[Table]:
+def of(account: EmulationCounters) -> list[Table]:
     """What is shown at the end: what became of frames, and how well the emulator did."""
     columns = [
         "From", "To", "Received", "Sent", "Lost", "Queue full", "AQM", "Duplicated", "Reordered",
@@ -172,7 +172,7 @@ def of(account: Account) -> list[Table]:
     return [fates, timing]
 
 
-def conclusion(account: Account, complaints: list[str]) -> str:
+def conclusion(account: EmulationCounters, complaints: list[str]) -> str:
     """The result in a sentence."""
     if complaints:
         return f"NOT as configured: {'; '.join(complaints)}"
@@ -187,7 +187,7 @@ def conclusion(account: Account, complaints: list[str]) -> str:
     )
 
 
-def of_netem(account: NetemAccount) -> Table:
+def of_netem(account: NetemCounters) -> Table:
     """What netem counted."""
     columns = ["From", "To", "Sent", "Lost", "Queue full", "Queued"]
     rows = [
@@ -197,7 +197,7 @@ def of_netem(account: NetemAccount) -> Table:
     return Table("Frames", columns, rows)
 
 
-def netem_conclusion(account: NetemAccount) -> str:
+def netem_conclusion(account: NetemCounters) -> str:
     """The result in a sentence."""
     ways = account.directions
     gone = sum(way.gone for way in ways)

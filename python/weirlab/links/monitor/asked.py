@@ -5,23 +5,25 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from weirlab.links.monitor.bed import BARE, Method, Settings, Stall
+from weirlab.links.monitor.bed import BARE, Method, MonitorSettings, Stall
 from weirlab.links.monitor.section import Monitor, MonitorScenario
-from weirlab.links.monitor.trials import CUT_BYTES, Planned, Shape, frame_bytes, plan
+from weirlab.links.monitor.trials import CUT_BYTES, MonitorPlan, MonitorTrialShape, frame_bytes, plan
 from weirlab.traffic.schedule import compile_plan
 
 MEMORY: Final = Path("/dev/shm")
 """A folder whose files are in memory."""
 
 
-def shapes_of(what: Monitor) -> tuple[Shape, ...]:
+def shapes_of(what: Monitor) -> tuple[MonitorTrialShape, ...]:
     """The planned parts; searches are not planned, because each rate follows from the last."""
     parts = [
-        Shape("validation", what.methods, what.payloads, what.loads, what.runs, what.trial_s, what.ring_bytes)
+        MonitorTrialShape(
+            "validation", what.methods, what.payloads, what.loads, what.runs, what.trial_s, what.ring_bytes
+        )
     ]
     if (copy := what.copy_cost) is not None:
         parts.append(
-            Shape(
+            MonitorTrialShape(
                 "copy", _with_bare(copy.methods), copy.payloads, ("max",), copy.repetitions, copy.trial_s,
                 copy.ring_bytes,
             )
@@ -31,14 +33,14 @@ def shapes_of(what: Monitor) -> tuple[Shape, ...]:
         large = tuple(payload for payload in copy.payloads if frame_bytes(payload) > CUT_BYTES)
         if copy.whole and taps and large:
             parts.append(
-                Shape(
+                MonitorTrialShape(
                     "whole", _with_bare(taps), large, ("max",), copy.repetitions, copy.trial_s,
                     copy.ring_bytes,
                 )
             )  # fmt: skip
     if (stall := what.stall) is not None:
         parts.append(
-            Shape(
+            MonitorTrialShape(
                 "stall",
                 stall.methods,
                 (stall.payload,),
@@ -52,11 +54,11 @@ def shapes_of(what: Monitor) -> tuple[Shape, ...]:
     return tuple(parts)
 
 
-def common_settings(scenario: MonitorScenario) -> Settings:
+def common_settings(scenario: MonitorScenario) -> MonitorSettings:
     """What all links of a run have in common."""
     what = scenario.monitor
     folder = what.keep or (MEMORY if what.records == "memory" else None)
-    return Settings(
+    return MonitorSettings(
         method=what.methods[0],
         backend=scenario.lab.backend,
         recorder=scenario.lab.recorder,
@@ -79,7 +81,7 @@ def methods_of(what: Monitor) -> tuple[Method, ...]:
     return tuple(dict.fromkeys([*wanted, *(what.search.methods if what.search else ())]))
 
 
-def checked(scenario: MonitorScenario) -> tuple[Planned, ...]:
+def checked(scenario: MonitorScenario) -> tuple[MonitorPlan, ...]:
     """The plan; raises, before anything is built, if its traffic cannot be sent."""
     trials = plan(shapes_of(scenario.monitor))
     for planned in {(one.payload_bytes, one.load, one.duration_s): one for one in trials}.values():

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from weirlab.links.monitor.bed import RECORDING, Gap, Recorded, Settings, Stages
+from weirlab.links.monitor.bed import RECORDING, MonitorGap, MonitorSettings, RecorderReport, Stages
 from weirlab.records import EngineResult, HostSample
 from weirlab.testing.results import make_result
 from weirlab.traffic.load import offered_pps
@@ -19,7 +19,7 @@ _EPOCH_NS: Final = 1_700_000_000_000_000_000
 
 
 @dataclass(frozen=True)
-class Powers:
+class LinkCapacity:
     """What a :class:`FakeLink` can carry, in frames per second."""
 
     link_pps: float = 1_000_000
@@ -56,7 +56,10 @@ class FakeLink:
     backend = "xdp"
 
     def __init__(
-        self, settings: Settings, powers: Powers = Powers(), mishaps: Iterable[TrialFault | None] = ()
+        self,
+        settings: MonitorSettings,
+        powers: LinkCapacity = LinkCapacity(),
+        mishaps: Iterable[TrialFault | None] = (),
     ) -> None:
         self.settings, self._powers = settings, powers
         self._mishaps: Iterator[TrialFault | None] = iter(mishaps)
@@ -116,7 +119,7 @@ class FakeLink:
         at_receiver = method == "tcpdump-receiver"
         passed = stages.received if at_receiver else stages.entered
         logged = min(passed, round(self._powers.record_pps[method] * duration_s))
-        gaps: tuple[Gap, ...] = ()
+        gaps: tuple[MonitorGap, ...] = ()
         self.stalled_ns = None
         if (stall := settings.stall) is not None:
             away = round(passed * stall.pause_s / duration_s)
@@ -124,13 +127,13 @@ class FakeLink:
             logged = min(logged, passed - missing)
             self.stalled_ns = _EPOCH_NS, _EPOCH_NS + round(stall.pause_s * 1e9)
             if missing and method.startswith("tap-"):
-                gaps = (Gap(*self.stalled_ns, missing, "ring"),)
+                gaps = (MonitorGap(*self.stalled_ns, missing, "ring"),)
         lost = passed - logged
         if method == "tap-ring":
-            recorded = Recorded(logged, seen=logged, lost=lost, not_written=0, gaps=gaps)
+            recorded = RecorderReport(logged, seen=logged, lost=lost, not_written=0, gaps=gaps)
             return replace(stages, copied=logged, not_copied=lost, recorded=recorded)
         if method == "tap-mirror":
-            recorded = Recorded(logged, seen=logged, lost=lost, not_written=0, gaps=gaps)
+            recorded = RecorderReport(logged, seen=logged, lost=lost, not_written=0, gaps=gaps)
             return replace(stages, mirrored=passed, not_mirrored=0, recorded=recorded)
-        recorded = Recorded(logged, lost=lost, not_written=0)
+        recorded = RecorderReport(logged, lost=lost, not_written=0)
         return replace(stages, recorded=recorded, at_receiver=at_receiver)

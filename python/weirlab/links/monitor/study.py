@@ -14,20 +14,20 @@ from weirlab.jobs import spoiled, testbeds
 from weirlab.jobs.progress import RESUME, Progress, passed_on
 from weirlab.jobs.work import Work
 from weirlab.links.monitor.asked import checked, common_settings, methods_of
-from weirlab.links.monitor.bed import Method, Settings
+from weirlab.links.monitor.bed import Method, MonitorSettings
 from weirlab.links.monitor.section import Monitor, MonitorScenario
 from weirlab.links.monitor.trials import (
     TRIALS,
-    Carrier,
     Cost,
-    Found,
-    Goal,
-    Group,
+    MonitorGoal,
+    MonitorGroup,
+    MonitorLimit,
+    MonitorPlan,
     MonitorRow,
+    MonitorTables,
+    MonitorTrialRunner,
     OpenLab,
-    Planned,
     StallEffect,
-    Tables,
     compare,
     conclusions,
     costs,
@@ -59,8 +59,8 @@ class MonitorFindings:
     planned: int
     rows: tuple[MonitorRow, ...]
     """Every attempt."""
-    groups: tuple[Group, ...]
-    found: tuple[Found, ...]
+    groups: tuple[MonitorGroup, ...]
+    found: tuple[MonitorLimit, ...]
     costs: tuple[Cost, ...]
     stalls: tuple[StallEffect, ...]
     missing: tuple[str, ...]
@@ -137,8 +137,8 @@ def measured(
     begun_s = clock()
     trials, opener = checked(asked), ground.bed
     common, what = common_settings(asked), asked.monitor
-    tables = Tables(writer)
-    carrier = Carrier(writer, tables, what.max_attempts)
+    tables = MonitorTables(writer)
+    carrier = MonitorTrialRunner(writer, tables, what.max_attempts)
     expected_s = estimate_s(planned for planned in trials if planned.index not in writer.done)
     expected_s += _search_s(what, writer)
     progress.stage(
@@ -169,7 +169,7 @@ def measured(
 
 def page(run: Run) -> Story:
     """The page about ``run``."""
-    from weirlab.links.monitor.page import Evidence, tell
+    from weirlab.links.monitor.page import MonitorEvidence, tell
 
     if not run.has_table(TRIALS):
         raise InputError(
@@ -177,7 +177,7 @@ def page(run: Run) -> Story:
         )
     rows = _rows(run)
     return tell(
-        Evidence(
+        MonitorEvidence(
             manifest=vars(run.manifest),
             rows=rows,
             groups=compare(rows),
@@ -198,24 +198,24 @@ def _rows(run: Run) -> list[MonitorRow]:
     return rows_of(MonitorRow, completed(MonitorRow, run.table(TRIALS))) if run.has_table(TRIALS) else []
 
 
-def _found(run: Run) -> tuple[Found, ...]:
+def _found(run: Run) -> tuple[MonitorLimit, ...]:
     return run.get_json(SEARCH, _searches) if run.has(SEARCH) else ()
 
 
 def _searched(
     writer: RunWriter,
     what: Monitor,
-    common: Settings,
-    carrier: Carrier,
+    common: MonitorSettings,
+    carrier: MonitorTrialRunner,
     opener: OpenLab,
     progress: Progress,
     planned: int,
-) -> tuple[Found, ...]:
+) -> tuple[MonitorLimit, ...]:
     """What the searches found, those of an earlier session included."""
     known = [*_found(writer.run)]
     if (wanted := what.search) is None:
         return tuple(known)
-    goal = Goal(
+    goal = MonitorGoal(
         wanted.min_pps,
         wanted.max_pps,
         wanted.precision,
@@ -234,7 +234,7 @@ def _searched(
     for number, (method, frame) in enumerate(todo):
         with opener(replace(common, method=method)) as lab:
 
-            def attempt(one: Planned, lab: Any = lab, number: int = number) -> MonitorRow:
+            def attempt(one: MonitorPlan, lab: Any = lab, number: int = number) -> MonitorRow:
                 progress.advance(number, len(todo), one.text)
                 return carrier.carry(lab, one)[1]
 
@@ -245,8 +245,8 @@ def _searched(
     return tuple(known)
 
 
-def _searches(kept: list[Any]) -> tuple[Found, ...]:
-    return typed(tuple[Found, ...], kept)
+def _searches(kept: list[Any]) -> tuple[MonitorLimit, ...]:
+    return typed(tuple[MonitorLimit, ...], kept)
 
 
 def _search_s(what: Monitor, writer: RunWriter) -> float:

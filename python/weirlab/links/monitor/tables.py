@@ -6,12 +6,12 @@ import math
 from collections.abc import Sequence
 
 from weirlab.base.tables import Table
-from weirlab.links.monitor.page.source import METHODS, PLACES, PUBLISHED, Evidence
-from weirlab.links.monitor.trials import Group
+from weirlab.links.monitor.page.source import METHODS, PLACES, PUBLISHED, MonitorEvidence
+from weirlab.links.monitor.trials import MonitorGroup
 from weirlab.report.numbers import NOTHING, count, percent, rate, significant
 
 
-def groups(found: Sequence[Group]) -> list[Table]:
+def groups(found: Sequence[MonitorGroup]) -> list[Table]:
     """A table per load, with a row per method and payload."""
     order = list(METHODS)
     ordered = sorted(found, key=lambda group: (order.index(group.method), group.payload_bytes))
@@ -19,7 +19,7 @@ def groups(found: Sequence[Group]) -> list[Table]:
     return [_groups([one for one in ordered if one.load == load], load) for load in loads]
 
 
-def _groups(found: Sequence[Group], load: str) -> Table:
+def _groups(found: Sequence[MonitorGroup], load: str) -> Table:
     rows = [
         (
             METHODS[group.method],
@@ -72,7 +72,7 @@ def published() -> Table:
     )
 
 
-def found(evidence: Evidence) -> Table:
+def found(evidence: MonitorEvidence) -> Table:
     """Greatest rates at which nothing was lost."""
     rows = [
         (
@@ -110,7 +110,7 @@ def _loss_at(greatest_pps: float | None, lossy_pps: float | None) -> str:
     return rate(lossy_pps) if lossy_pps > (greatest_pps or 0) else "the sender's limit"
 
 
-def stalls(evidence: Evidence) -> Table:
+def stalls(evidence: MonitorEvidence) -> Table:
     """What a stalled recorder does to link and record."""
     rows = [
         (
@@ -145,7 +145,7 @@ def stalls(evidence: Evidence) -> Table:
     )
 
 
-def left_out(evidence: Evidence) -> Table | None:
+def left_out(evidence: MonitorEvidence) -> Table | None:
     """Attempts that the host spoiled, and those whose counters do not agree; None if there are none."""
     rows = [
         (
@@ -178,7 +178,7 @@ def share(ratio: float | None) -> str:
     return "0" if ratio == 0 else percent(ratio)
 
 
-def _worst_places(group: Group) -> str:
+def _worst_places(group: MonitorGroup) -> str:
     lost = {place: value for place, value in group.lost_at.items() if value}
     worst = sorted(lost, key=lambda place: -lost[place])[:2]
     return ", ".join(f"{PLACES[place]} {percent(lost[place])}" for place in worst) or "nowhere"

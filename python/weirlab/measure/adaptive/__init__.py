@@ -12,13 +12,13 @@ from weirlab.measure.adaptive.acquisition import (
     spread,
     step_doubt,
 )
-from weirlab.measure.adaptive.design import Adaptive, Candidate, Candidates
+from weirlab.measure.adaptive.design import AdaptivePlan, Candidate, Candidates
 from weirlab.measure.adaptive.rounds import ADAPTIVE, AdaptiveOutcome, Round, kept_rounds, measure, sure
 
 __all__ = [
     "ADAPTIVE",
-    "Adaptive",
     "AdaptiveOutcome",
+    "AdaptivePlan",
     "Candidate",
     "Candidates",
     "Round",

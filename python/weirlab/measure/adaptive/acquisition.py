@@ -12,7 +12,7 @@ import numpy as np
 
 from weirlab.base.errors import ModelError
 from weirlab.measure.adaptive.design import F64, Candidates
-from weirlab.model.queueing import Queueing
+from weirlab.model.queueing import QueueingModel
 from weirlab.records import Observation
 
 MEMBERS: Final = 8
@@ -35,13 +35,13 @@ _LOAD_STEP: Final = 1.0
 _OVERLOAD_STEP: Final = 0.15
 _OVERLOAD_FROM: Final = 6.0
 
-Uncertainty = Callable[[Queueing, Sequence[Observation], Candidates], F64]
+Uncertainty = Callable[[QueueingModel, Sequence[Observation], Candidates], F64]
 """Takes a model, the trials that it was fitted to and settings. Returns, for each setting, the standard
 deviation of ln(measured / predicted) that another trial there could remove."""
 
 
 def committee(
-    model: Queueing,
+    model: QueueingModel,
     observations: Sequence[Observation],
     settings: Candidates,
     *,
@@ -62,7 +62,7 @@ def committee(
         if len(delays) == members:
             break
         try:
-            member = Queueing.fit(resample, like=model)
+            member = QueueingModel.fit(resample, like=model)
         except ModelError:
             continue
         found = member.predict(rate_pps, settings.frame_bytes, settings.position)
@@ -76,7 +76,7 @@ def committee(
     return np.asarray(np.minimum(np.hypot(shown, doubt), LARGEST))
 
 
-def spread(model: Queueing, observations: Sequence[Observation], settings: Candidates) -> F64:
+def spread(model: QueueingModel, observations: Sequence[Observation], settings: Candidates) -> F64:
     """Uncertainty as the model itself states it: its spread in excess of the noise of a trial.
 
     The spread of threshold (in overload) and mean delay. Noise depends mainly on the load, so
@@ -97,13 +97,15 @@ def spread(model: Queueing, observations: Sequence[Observation], settings: Candi
     return np.asarray(np.minimum(shown, LARGEST))
 
 
-def committee_and_spread(model: Queueing, observations: Sequence[Observation], settings: Candidates) -> F64:
+def committee_and_spread(
+    model: QueueingModel, observations: Sequence[Observation], settings: Candidates
+) -> F64:
     """The larger of :func:`committee`, which knows what the trials do not settle, and
     :func:`spread`, which knows what lies far from any trial."""
     return np.maximum(committee(model, observations, settings), spread(model, observations, settings))
 
 
-def step_doubt(model: Queueing, observations: Sequence[Observation], settings: Candidates) -> F64:
+def step_doubt(model: QueueingModel, observations: Sequence[Observation], settings: Candidates) -> F64:
     """Doubt about the threshold between positions that were measured in overload.
 
     It is zero at such positions. Between two of them it peaks at ``STEP_DOUBT`` of the logarithmic
@@ -154,7 +156,7 @@ def choose(
     return chosen
 
 
-def measured_settings(model: Queueing, observations: Sequence[Observation]) -> Candidates:
+def measured_settings(model: QueueingModel, observations: Sequence[Observation]) -> Candidates:
     """The settings of past trials, with loads relative to the model's threshold."""
     columns = np.array([[o.position, o.frame_bytes, o.rate_pps] for o in observations]).reshape(-1, 3)
     position, frame_bytes, rate_pps = columns.T

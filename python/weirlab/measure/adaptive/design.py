@@ -15,7 +15,7 @@ from weirlab.base.errors import InputError
 from weirlab.measure.plan import NO_EXTRAS, SENDER_RESERVE, load_or_max
 from weirlab.measure.plan.grid import Profile
 from weirlab.measure.profile import FAST_RULES_S, expected
-from weirlab.measure.scouting import Scouting, scout_specs
+from weirlab.measure.scouting import ScoutResult, scout_specs
 from weirlab.records import RuleSetup, TrialSpec
 from weirlab.traffic.sizes import SizeMix, mean_bytes
 from weirlab.traffic.spec import Traffic
@@ -70,7 +70,7 @@ class Candidates:
 
 
 @dataclass(frozen=True)
-class Adaptive:
+class AdaptivePlan:
     """A profile that chooses its trials while it measures, where the model knows least.
 
     ``grid`` is the profile whose accuracy is the target: its positions give the range, its
@@ -129,14 +129,14 @@ class Adaptive:
         return replace(self.grid, positions=ends)
 
 
-def positions(adaptive: Adaptive) -> tuple[int, ...]:
+def positions(adaptive: AdaptivePlan) -> tuple[int, ...]:
     """Positions to choose from: those of the grid, and geometric steps between the outermost."""
     low, high = min(adaptive.grid.positions), max(adaptive.grid.positions)
     steps = np.exp(np.linspace(math.log1p(low), math.log1p(high), POSITIONS)) - 1
     return tuple(sorted({*adaptive.grid.positions, *(round(step) for step in steps)}))
 
 
-def candidates(adaptive: Adaptive) -> list[Candidate]:
+def candidates(adaptive: AdaptivePlan) -> list[Candidate]:
     """All settings that may be measured."""
     grid = adaptive.grid
     return [
@@ -147,7 +147,7 @@ def candidates(adaptive: Adaptive) -> list[Candidate]:
     ]
 
 
-def reference(adaptive: Adaptive) -> Candidates:
+def reference(adaptive: AdaptivePlan) -> Candidates:
     """Settings at which the model has to be sure: positions evenly over the range and over its steps."""
     low, high = min(adaptive.grid.positions), max(adaptive.grid.positions)
     places = sorted({*positions(adaptive), *(round(n) for n in np.linspace(low, high, 9))})
@@ -159,7 +159,7 @@ def reference(adaptive: Adaptive) -> Candidates:
     )
 
 
-def first(adaptive: Adaptive) -> list[Candidate]:
+def first(adaptive: AdaptivePlan) -> list[Candidate]:
     """The settings measured after scouting: all sizes at both ends of the range, one size in the middle."""
     places = positions(adaptive)
     low, high = places[0], places[-1]
@@ -174,7 +174,7 @@ def first(adaptive: Adaptive) -> list[Candidate]:
 
 
 def specs(
-    adaptive: Adaptive, chosen: Sequence[tuple[Candidate, float]], scouting: Scouting, first_index: int
+    adaptive: AdaptivePlan, chosen: Sequence[tuple[Candidate, float]], scouting: ScoutResult, first_index: int
 ) -> list[TrialSpec]:
     """The trials for settings and the thresholds (pps) that their loads refer to, shuffled.
 

@@ -20,7 +20,7 @@ from weirlab.measure.adaptive.acquisition import (
     measured_settings,
 )
 from weirlab.measure.adaptive.design import (
-    Adaptive,
+    AdaptivePlan,
     Candidate,
     Candidates,
     candidates,
@@ -29,11 +29,11 @@ from weirlab.measure.adaptive.design import (
     specs,
 )
 from weirlab.measure.profile import PLAN, PROFILE, settled, usual_share
-from weirlab.measure.progress import OVERHEAD_S, Meter, OnProgress, trial_s
-from weirlab.measure.scouting import Scouting, scout_into, scout_specs
-from weirlab.measure.sequence import Outcome, Part, Stopped, kept_plan
-from weirlab.measure.terms import USUAL, Terms
-from weirlab.model.queueing import Queueing
+from weirlab.measure.progress import OVERHEAD_S, OnProgress, ProgressMeter, trial_s
+from weirlab.measure.scouting import ScoutResult, scout_into, scout_specs
+from weirlab.measure.sequence import Part, SequenceOutcome, Stopped, kept_plan
+from weirlab.measure.terms import USUAL, TrialTerms
+from weirlab.model.queueing import QueueingModel
 from weirlab.records import TrialSpec
 from weirlab.store import Run, RunWriter
 
@@ -73,7 +73,7 @@ class Round:
 class AdaptiveOutcome:
     """The outcome of an adaptive profile."""
 
-    outcome: Outcome
+    outcome: SequenceOutcome
     rounds: tuple[Round, ...]
     grid_trials: int
     """Trials of the grid whose accuracy was the target."""
@@ -87,12 +87,12 @@ class AdaptiveOutcome:
 
 def measure(
     bed: TestBed,
-    adaptive: Adaptive | None,
+    adaptive: AdaptivePlan | None,
     writer: RunWriter,
     on_progress: OnProgress | None = None,
     *,
     uncertainty: Uncertainty = committee_and_spread,
-    terms: Terms = USUAL,
+    terms: TrialTerms = USUAL,
 ) -> AdaptiveOutcome:
     """Scout the ends of the range, measure the first settings, then where ``uncertainty`` is largest.
 
@@ -105,13 +105,13 @@ def measure(
     clock = terms.clocks.seconds
     begun_s = clock()
     before = sum(writer.attempts.values())
-    adaptive = settled(ADAPTIVE, Adaptive, adaptive, writer, "adaptive profile")
+    adaptive = settled(ADAPTIVE, AdaptivePlan, adaptive, writer, "adaptive profile")
     if not writer.has(PROFILE):
         writer.put_json(PROFILE, adaptive.grid)
     scouts = scout_specs(adaptive.scouted)
     each_s = adaptive.grid.warmup_s + adaptive.grid.trial_s + OVERHEAD_S
     rest = adaptive.budget - len(scouts)
-    meter = Meter(
+    meter = ProgressMeter(
         [*map(trial_s, scouts), *([each_s] * rest)],
         clock,
         on_progress,
@@ -124,8 +124,13 @@ def measure(
     rounds = list(kept_rounds(writer.run))
 
     def run(
-        name: str, first_index: int, todo: Sequence[TrialSpec] | None, meter: Meter, *, last: bool = False
-    ) -> Outcome:
+        name: str,
+        first_index: int,
+        todo: Sequence[TrialSpec] | None,
+        meter: ProgressMeter,
+        *,
+        last: bool = False,
+    ) -> SequenceOutcome:
         part = Part("profile", name, first_index, settle=last)
         return sequence.run(bed, todo, writer, part, meter, terms=terms)
 
@@ -156,14 +161,16 @@ def measure(
         planned = list(kept_plan(writer, PLAN).specs)
     if stopped == "noise":
         # Without the plan the run goes on choosing when it is resumed.
-        everything = Outcome(len(planned), 0, (), 0.0, stopped)
+        everything = SequenceOutcome(len(planned), 0, (), 0.0, stopped)
     else:
-        again = Meter(map(trial_s, planned), clock, on_progress, share=meter.share, budget=terms.budget)
+        again = ProgressMeter(
+            map(trial_s, planned), clock, on_progress, share=meter.share, budget=terms.budget
+        )
         everything = run(PLAN, len(scouts), planned, again, last=True)
     made = sum(writer.attempts.values()) - before
     invalid = tuple(index for index in range(len(scouts)) if index not in writer.done) + everything.invalid
     ended = stopped or everything.stopped
-    outcome = Outcome(len(scouts) + len(planned), made, invalid, clock() - begun_s, ended)
+    outcome = SequenceOutcome(len(scouts) + len(planned), made, invalid, clock() - begun_s, ended)
     return AdaptiveOutcome(outcome, tuple(rounds), adaptive.grid_trials, adaptive.target_ratio)
 
 
@@ -187,9 +194,9 @@ def sure(rounds: Sequence[Round], target_ratio: float) -> bool:
 
 
 def _look(
-    adaptive: Adaptive,
+    adaptive: AdaptivePlan,
     run: Run,
-    scouting: Scouting,
+    scouting: ScoutResult,
     trials: int,
     uncertainty: Uncertainty,
     known: Round | None,
@@ -204,7 +211,7 @@ def _look(
     settings, looked_at = Candidates.of(options), reference(adaptive)
     observations = run.observations("profile")
     try:
-        model = Queueing.fit(observations)
+        model = QueueingModel.fit(observations)
     except ModelError as error:
         nan = float("nan")
         found = Round(trials, nan, nan, nan, str(error))
@@ -235,7 +242,7 @@ def _summary(trials: int, settings: Candidates, values: np.ndarray[Any, np.dtype
     return Round(trials, median, most, float(values[worst]), where)
 
 
-def _told(found: Round, adaptive: Adaptive) -> str:
+def _told(found: Round, adaptive: AdaptivePlan) -> str:
     if np.isnan(found.most):
         return f"after {found.trials} trials no model can be fitted yet: {found.where}"
     return (
@@ -245,7 +252,9 @@ def _told(found: Round, adaptive: Adaptive) -> str:
     )
 
 
-def _placed_by_scouting(settings: Sequence[Candidate], scouting: Scouting) -> list[tuple[Candidate, float]]:
+def _placed_by_scouting(
+    settings: Sequence[Candidate], scouting: ScoutResult
+) -> list[tuple[Candidate, float]]:
     """Settings with thresholds from scouting; between its positions the service time is interpolated."""
     placed = []
     for setting in settings:

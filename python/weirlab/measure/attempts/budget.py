@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Final
 
-from weirlab.measure.attempts.share import Share
+from weirlab.measure.attempts.share import ValidShare
 
 RATIO: Final = 1.5
 """The usual budget, relative to the time that is expected."""
@@ -55,7 +55,7 @@ class Budget:
         """The first part of this budget; what it does not use remains for the rest."""
         return Budget(ratio * self.total_s, self._clock, gives_up=self.gives_up, begun_s=self._begun_s)
 
-    def hopeless(self, share: Share, settings: int, without_valid: int, attempt_s: float) -> bool:
+    def hopeless(self, share: ValidShare, settings: int, without_valid: int, attempt_s: float) -> bool:
         """Whether even a lucky rest would leave most ``settings`` without a valid trial.
 
         The share of valid attempts is taken at its upper 99 % bound.

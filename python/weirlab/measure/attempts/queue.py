@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from weirlab.measure.attempts.share import Share
+from weirlab.measure.attempts.share import ValidShare
 from weirlab.records import TrialSpec
 
 VISIT: Final = 2
@@ -30,7 +30,7 @@ def setting_of(spec: TrialSpec) -> TrialSpec:
 
 
 @dataclass
-class _Setting:
+class _QueueSetting:
     todo: deque[int] = field(default_factory=deque)
     """Places in the plan of the trials left."""
     valid: int = 0
@@ -43,7 +43,7 @@ class _Setting:
     seconds: float = 0.0
 
 
-class Queue:
+class TrialQueue:
     """The trials of a plan that are left, and their order.
 
     Parameters
@@ -62,19 +62,19 @@ class Queue:
         self,
         specs: Sequence[TrialSpec],
         done: Collection[int],
-        share: Share,
+        share: ValidShare,
         seconds: Callable[[TrialSpec], float],
         max_attempts: int | None = None,
     ) -> None:
         self._share = share
         self._max_attempts = max_attempts
-        self._settings: list[_Setting] = []
+        self._settings: list[_QueueSetting] = []
         self._of: list[int] = []
         known: dict[TrialSpec, int] = {}
         for place, spec in enumerate(specs):
             number = known.setdefault(setting_of(spec), len(known))
             if number == len(self._settings):
-                self._settings.append(_Setting(seconds=seconds(spec)))
+                self._settings.append(_QueueSetting(seconds=seconds(spec)))
             self._of.append(number)
             if place in done:
                 self._settings[number].valid += 1

@@ -21,7 +21,7 @@ _RARE: Final = 0.01
 """An event that is less likely than this by chance has another reason."""
 
 
-class Share:
+class ValidShare:
     """Valid share of attempts; recent ones weigh more. ``usual`` is assumed at the beginning."""
 
     def __init__(self, usual: float = 1.0) -> None:

@@ -8,16 +8,16 @@ from typing import Final
 
 from weirlab.measure.plan.grid import Extras, Profile
 from weirlab.measure.plan.loads import SENDER_RESERVE, load_or_max, nearest, rounded, threshold_pps
-from weirlab.measure.scouting import Scouted, Scouting
+from weirlab.measure.scouting import ScoutPoint, ScoutResult
 from weirlab.records import RuleSetup, TrialSpec
-from weirlab.traffic.spec import Rate, Step, Traffic
+from weirlab.traffic.spec import LoadStep, Rate, Traffic
 
 STEP_LOAD: Final = 0.5
 """Load of a trial with a position step, as a share of the lower one of the two thresholds: below both,
 so that the step alone makes the difference."""
 
 
-def extra_specs(profile: Profile, scouting: Scouting, repetition: int) -> list[TrialSpec]:
+def extra_specs(profile: Profile, scouting: ScoutResult, repetition: int) -> list[TrialSpec]:
     """The trials besides the grid of ``profile`` in one of its repetitions."""
     extras, mix = profile.extras, profile.sizes[0]
     points = [point for point in scouting.points if point.sizes == mix]
@@ -47,7 +47,7 @@ class _Grid:
     """Traffic and loads as in the grid, for one frame size and repetition."""
 
     profile: Profile
-    points: list[Scouted]
+    points: list[ScoutPoint]
     repetition: int
 
     def at(self, rules: RuleSetup, label: str) -> list[TrialSpec]:
@@ -78,7 +78,7 @@ class _Grid:
 
 
 def _steps(grid: _Grid, extras: Extras, plain: RuleSetup) -> Iterator[TrialSpec]:
-    def stepped(rate: Rate, step: Step, rules: RuleSetup, label: str) -> TrialSpec:
+    def stepped(rate: Rate, step: LoadStep, rules: RuleSetup, label: str) -> TrialSpec:
         traffic = replace(grid.traffic(rate), steps=(step,), duration_s=extras.step_s)
         return TrialSpec(traffic, rules, label)
 
@@ -87,11 +87,11 @@ def _steps(grid: _Grid, extras: Extras, plain: RuleSetup) -> Iterator[TrialSpec]
         threshold = threshold_pps(grid.points, plain.position)
         limit_pps = grid.limit_pps
         before, after = (Rate(rounded(min(share * threshold, limit_pps))) for share in extras.rate_step)
-        yield stepped(before, Step(at_s, after), plain, "rate step")
+        yield stepped(before, LoadStep(at_s, after), plain, "rate step")
     if extras.position_step is not None:
         first, then = extras.position_step
         lower = min(threshold_pps(grid.points, n) for n in extras.position_step)
         places = tuple(sorted(((first, 1.0), (then, 0.0))))
         rules = RuleSetup.mixed(places, plain.stateful)
         load = Rate(rounded(min(STEP_LOAD * lower, grid.limit_pps)))
-        yield stepped(load, Step(at_s, None, then), rules, "position step")
+        yield stepped(load, LoadStep(at_s, None, then), rules, "position step")

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from typing import Final
 
-from weirlab.measure.scouting import MAX_RATE, Scouted
+from weirlab.measure.scouting import MAX_RATE, ScoutPoint
 from weirlab.traffic.spec import Rate
 
 SENDER_RESERVE: Final = 0.95
@@ -45,7 +45,7 @@ def nearest(wanted: Iterable[float], there: Iterable[float]) -> tuple[float, ...
     return tuple(sorted({min(known, key=lambda value: abs(value - share)) for share in wanted}))
 
 
-def threshold_pps(points: Iterable[Scouted], position: float) -> float:
+def threshold_pps(points: Iterable[ScoutPoint], position: float) -> float:
     """Forwarding rate in overload at any position, from ``points`` of one frame size.
 
     The time per packet is taken as linear between two scouted positions and beyond them; it

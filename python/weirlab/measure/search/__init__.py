@@ -5,19 +5,26 @@ module that uses the package MLRsearch), ``trials`` carries out and keeps trials
 number is not known beforehand, ``throughput`` searches one setting of a device.
 """
 
-from weirlab.measure.search.goal import NDR, PDR, Found, Goal
-from weirlab.measure.search.throughput import Point, Setting, Shape, expected_s, search_setting, sender_pps
-from weirlab.measure.search.trials import Trials
+from weirlab.measure.search.goal import NDR, PDR, GoalResult, SearchGoal
+from weirlab.measure.search.throughput import (
+    Point,
+    SearchShape,
+    Setting,
+    expected_s,
+    search_setting,
+    sender_pps,
+)
+from weirlab.measure.search.trials import SearchTrialRunner
 
 __all__ = [
     "NDR",
     "PDR",
-    "Found",
-    "Goal",
+    "GoalResult",
     "Point",
+    "SearchGoal",
+    "SearchShape",
+    "SearchTrialRunner",
     "Setting",
-    "Shape",
-    "Trials",
     "expected_s",
     "search_setting",
     "sender_pps",

@@ -10,7 +10,7 @@ from weirlab.base.errors import InputError
 
 
 @dataclass(frozen=True)
-class Goal:
+class SearchGoal:
     """A search goal (RFC 9971): which trials count as good, and how many decide about a load.
 
     A trial is *good* when its loss ratio is at most ``loss_ratio``. A load is a *lower
@@ -56,22 +56,22 @@ class Goal:
         return math.ceil(self.duration_sum_s / self.trial_s - 1e-9)
 
 
-NDR: Final = Goal()
+NDR: Final = SearchGoal()
 """Non-drop rate: no loss."""
 
-PDR: Final = Goal("PDR", 0.005)
+PDR: Final = SearchGoal("PDR", 0.005)
 """Partial drop rate: at most 0.5 % lost."""
 
 
 @dataclass(frozen=True)
-class Found:
+class GoalResult:
     """The result for one goal in one setting of the device; loads in packets/s.
 
     Without a ``lower_pps`` even the lowest load was too much; without an ``upper_pps`` the
     highest load was not too much.
     """
 
-    goal: Goal
+    goal: SearchGoal
     conditional_throughput_pps: float | None
     """Forwarding rate at the relevant lower bound: the load less the loss that the goal let pass."""
     lower_pps: float | None

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from types import FrameType
 
 from weirlab.base.errors import InputError, TrialError
-from weirlab.measure.search.goal import Found, Goal
+from weirlab.measure.search.goal import GoalResult, SearchGoal
 
 
 @contextmanager
@@ -47,7 +47,7 @@ with _bare_frames():
 
 
 @dataclass(frozen=True)
-class Measured:
+class TrialCounts:
     """What one trial counted.
 
     ``unsent`` is how many of the requested packets the sender failed to send: they make the
@@ -65,7 +65,7 @@ class Measured:
         return (self.lost + self.unsent) / asked if asked else 0.0
 
 
-Measure = Callable[[float, float], Measured]
+Measure = Callable[[float, float], TrialCounts]
 """Measures a trial; the arguments are its recorded seconds and its load in packets/s."""
 
 
@@ -91,13 +91,13 @@ class _Measurer(mlr.AbstractMeasurer):  # type: ignore[misc]
 
 def search(
     measure: Measure,
-    goals: Sequence[Goal],
+    goals: Sequence[SearchGoal],
     *,
     min_load: float,
     max_load: float,
     unit: str = "pps",
     longest_s: float = 24 * 3600.0,
-) -> tuple[Found, ...]:
+) -> tuple[GoalResult, ...]:
     """Search ``goals`` between two loads, all of them together; the results are in their order.
 
     Parameters
@@ -151,7 +151,7 @@ def search(
     )
 
 
-def _search_goal(goal: Goal) -> mlr.SearchGoal:
+def _search_goal(goal: SearchGoal) -> mlr.SearchGoal:
     return mlr.SearchGoal(
         loss_ratio=goal.loss_ratio,
         exceed_ratio=goal.exceed_ratio,
@@ -164,14 +164,14 @@ def _search_goal(goal: Goal) -> mlr.SearchGoal:
     )
 
 
-def _found(goal: Goal, result: mlr.GoalResult, beyond_sender: set[float]) -> Found:
+def _found(goal: SearchGoal, result: mlr.GoalResult, beyond_sender: set[float]) -> GoalResult:
     lower, upper = result.relevant_lower_bound, result.relevant_upper_bound
     upper_pps = None if upper is None else float(upper)
     at_least = lower is not None and (upper_pps is None or upper_pps in beyond_sender)
     if lower is None:
-        return Found(goal, None, None, upper_pps, None)
+        return GoalResult(goal, None, None, upper_pps, None)
     (stat,) = lower.target_to_stat.values()
-    return Found(
+    return GoalResult(
         goal,
         float(result.conditional_throughput),
         float(lower),

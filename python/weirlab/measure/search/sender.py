@@ -6,14 +6,14 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-from weirlab.measure.validity import Limits
+from weirlab.measure.validity import ValidityLimits
 from weirlab.records import TrialRecord
 
 SENDER_SPREAD: Final = 0.05
 """Attempts at a load beyond the sender's reach achieve the same within this share."""
 
 
-def senders_limit(records: Sequence[TrialRecord], limits: Limits) -> bool:
+def senders_limit(records: Sequence[TrialRecord], limits: ValidityLimits) -> bool:
     """Whether the load itself was too high for the sender in all of these attempts.
 
     It then sends at about the same rate each time. The rate of a sender that the host keeps
@@ -25,7 +25,7 @@ def senders_limit(records: Sequence[TrialRecord], limits: Limits) -> bool:
     return min(achieved) >= (1 - SENDER_SPREAD) * max(achieved) > 0
 
 
-def _fell_short(record: TrialRecord, limits: Limits) -> bool:
+def _fell_short(record: TrialRecord, limits: ValidityLimits) -> bool:
     if not math.isfinite(record.offered_pps):
         return False
     asked = record.offered_pps * record.result.record_s

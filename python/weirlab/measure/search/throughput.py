@@ -14,9 +14,9 @@ from weirlab.measure.profile import SENDER_RESERVE
 from weirlab.measure.progress import OVERHEAD_S
 from weirlab.measure.scouting import MAX_RATE
 from weirlab.measure.search import mlr
-from weirlab.measure.search.goal import Found, Goal
+from weirlab.measure.search.goal import GoalResult, SearchGoal
 from weirlab.measure.search.sender import senders_limit, unsent
-from weirlab.measure.search.trials import Trials
+from weirlab.measure.search.trials import SearchTrialRunner
 from weirlab.measure.trial import FailedTrial
 from weirlab.records import RuleSetup, TrialRecord, TrialSpec
 from weirlab.traffic.load import rate_pps
@@ -72,7 +72,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Shape:
+class SearchShape:
     """What all trials of a search have in common."""
 
     flows: Flows = _ONE_FLOW
@@ -106,7 +106,7 @@ class Point:
     setting: Setting
     max_load_pps: Measured
     """The highest load that could be offered."""
-    found: tuple[Found, ...]
+    found: tuple[GoalResult, ...]
     """In the order of the goals; empty when the search failed."""
     trials: int
     elapsed_s: float
@@ -128,7 +128,7 @@ class Point:
         }
 
 
-def expected_s(shape: Shape, goals: Sequence[Goal]) -> list[float]:
+def expected_s(shape: SearchShape, goals: Sequence[SearchGoal]) -> list[float]:
     """Expected wall times in s of the trials of one search, the sender's own first."""
     # Neighbouring goals share a bound; half of a load's trials settle it if they agree.
     settling = (len(goals) + 1) * (max(goal.trials for goal in goals) // 2 + 1)
@@ -140,7 +140,7 @@ def expected_s(shape: Shape, goals: Sequence[Goal]) -> list[float]:
     ]
 
 
-def sender_pps(trials: Trials, setting: Setting, shape: Shape, recorded_s: float) -> float:
+def sender_pps(trials: SearchTrialRunner, setting: Setting, shape: SearchShape, recorded_s: float) -> float:
     """The highest load in packets/s that can be offered in ``setting``: the sender's and the user's limit.
 
     One trial as fast as possible shows the sender's best with these frames. What it can
@@ -164,7 +164,9 @@ def sender_pps(trials: Trials, setting: Setting, shape: Shape, recorded_s: float
         load_pps = min(2 * load_pps, limit_pps)
 
 
-def search_setting(trials: Trials, setting: Setting, shape: Shape, goals: Sequence[Goal]) -> Point:
+def search_setting(
+    trials: SearchTrialRunner, setting: Setting, shape: SearchShape, goals: Sequence[SearchGoal]
+) -> Point:
     """Search ``goals`` in ``setting``.
 
     A trial that the host spoils in every attempt ends the search without a result;
@@ -182,12 +184,12 @@ def search_setting(trials: Trials, setting: Setting, shape: Shape, goals: Sequen
         raise InputError("a search without a goal finds nothing; give at least one")
     begun_s, before = trials.elapsed_s, trials.done
     max_load_pps = float("nan")
-    found: tuple[Found, ...] = ()
+    found: tuple[GoalResult, ...] = ()
     problem = ""
 
     seen: list[tuple[float, float]] = []
 
-    def measure(duration_s: float, load_pps: float) -> mlr.Measured:
+    def measure(duration_s: float, load_pps: float) -> mlr.TrialCounts:
         one = measure_load(trials, shape.spec(setting, whole(load_pps), duration_s, SEARCH))
         seen.append((load_pps, one.bad_ratio))
         return one
@@ -202,7 +204,7 @@ def search_setting(trials: Trials, setting: Setting, shape: Shape, goals: Sequen
     return Point(setting, max_load_pps, found, trials.done - before, trials.elapsed_s - begun_s, problem)
 
 
-def measure_load(trials: Trials, spec: TrialSpec) -> mlr.Measured:
+def measure_load(trials: SearchTrialRunner, spec: TrialSpec) -> mlr.TrialCounts:
     """One trial, with the counts that the search needs.
 
     Raises ``FailedTrial`` if it was spoiled by something other than a sender that is too slow.
@@ -213,12 +215,12 @@ def measure_load(trials: Trials, spec: TrialSpec) -> mlr.Measured:
         if not senders_limit(error.records, trials.limits):
             raise
         record = max(error.records, key=lambda record: record.result.sent)
-        return mlr.Measured(record.result.sent, max(record.result.lost, 0), unsent(record))
+        return mlr.TrialCounts(record.result.sent, max(record.result.lost, 0), unsent(record))
     # A frame more received than sent would be a duplicate, and is counted as such.
-    return mlr.Measured(result.sent, max(result.lost, 0))
+    return mlr.TrialCounts(result.sent, max(result.lost, 0))
 
 
-def _so_far(goal: Goal, seen: Sequence[tuple[float, float]]) -> str:
+def _so_far(goal: SearchGoal, seen: Sequence[tuple[float, float]]) -> str:
     """What single trials showed before the search broke off, for the message; ``seen`` has load and loss."""
     bad = [load for load, ratio in seen if ratio > goal.loss_ratio]
     good = [load for load, ratio in seen if ratio <= goal.loss_ratio and load < min(bad, default=math.inf)]

@@ -8,12 +8,12 @@ from typing import Final
 
 from weirlab.base.interrupts import interruptible
 from weirlab.lab.base import TestBed
-from weirlab.measure.progress import Meter, OnProgress, trial_s
+from weirlab.measure.progress import OnProgress, ProgressMeter, trial_s
 from weirlab.measure.search.sender import senders_limit
 from weirlab.measure.sequence import again, describe_spec
-from weirlab.measure.terms import Terms
-from weirlab.measure.trial import Entry, FailedTrial, Hooks, run_trial
-from weirlab.measure.validity import Limits
+from weirlab.measure.terms import TrialTerms
+from weirlab.measure.trial import FailedTrial, Hooks, TrialEntry, run_trial
+from weirlab.measure.validity import ValidityLimits
 from weirlab.records import RuleSetup, TrialRecord, TrialSpec
 from weirlab.store import RunWriter
 
@@ -24,10 +24,10 @@ seconds, longer than a few attempts in a row take."""
 MAX_ATTEMPTS: Final = 10
 """A search cannot leave a trial out, so it is worth more attempts than a trial of a profile."""
 
-TERMS: Final = Terms(max_attempts=MAX_ATTEMPTS)
+TERMS: Final = TrialTerms(max_attempts=MAX_ATTEMPTS)
 
 
-class Trials:
+class SearchTrialRunner:
     """Carries out one trial after the other in ``bed`` and keeps each attempt in ``writer``'s run.
 
     ``elapsed_s`` and ``done`` count what has been measured so far. If the run also has other trials,
@@ -41,24 +41,24 @@ class Trials:
         writer: RunWriter,
         on_progress: OnProgress | None = None,
         *,
-        terms: Terms = TERMS,
-        first: Entry | None = None,
+        terms: TrialTerms = TERMS,
+        first: TrialEntry | None = None,
         completed: Callable[[TrialRecord], TrialRecord] | None = None,
     ) -> None:
         self._bed = bed
         self._writer = writer
         self._terms = terms
-        self._first = first or Entry(writer.run_id, role="search")
+        self._first = first or TrialEntry(writer.run_id, role="search")
         self._completed = completed
         self._clock = terms.clocks.seconds
-        self._meter = Meter((), self._clock, on_progress)
+        self._meter = ProgressMeter((), self._clock, on_progress)
         self._begun_s = self._clock()
         self._rules: RuleSetup | None = None
         self._ahead_s: list[float] = []
         self.done = 0
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> ValidityLimits:
         """The limits beyond which the host has spoiled an attempt."""
         return self._terms.limits
 

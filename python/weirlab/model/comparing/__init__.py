@@ -7,19 +7,26 @@
 
 from __future__ import annotations
 
-from weirlab.model.comparing.matching import QUANTITIES, Compared, Match, Place, contrast, digest
+from weirlab.model.comparing.matching import (
+    QUANTITIES,
+    Compared,
+    ComparisonSetting,
+    SettingDifference,
+    contrast,
+    digest,
+)
 from weirlab.model.comparing.scatter import Scatter, Source
-from weirlab.model.comparing.verdicts import Finding, Terms, Verdict, compare, overall
+from weirlab.model.comparing.verdicts import ComparisonFinding, ComparisonTerms, Verdict, compare, overall
 
 __all__ = [
     "QUANTITIES",
     "Compared",
-    "Finding",
-    "Match",
-    "Place",
+    "ComparisonFinding",
+    "ComparisonSetting",
+    "ComparisonTerms",
     "Scatter",
+    "SettingDifference",
     "Source",
-    "Terms",
     "Verdict",
     "compare",
     "contrast",

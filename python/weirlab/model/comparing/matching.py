@@ -38,7 +38,7 @@ OWN_RULES: Final = -1.0
 
 
 @dataclass(frozen=True, order=True)
-class Place:
+class ComparisonSetting:
     """A setting of the device and the traffic, including the load if that was specified."""
 
     position: float
@@ -51,7 +51,7 @@ class Place:
     rest: Hashable = ""
 
     @classmethod
-    def of(cls, seen: Observation) -> Place:
+    def of(cls, seen: Observation) -> ComparisonSetting:
         return cls(
             seen.position,
             round(seen.frame_bytes, 1),
@@ -78,7 +78,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Measured:
+class SettingMeasurement:
     """What one run measured at one place; arrays have an element per trial."""
 
     log_rate: F64
@@ -92,21 +92,23 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Match:
+class SettingDifference:
     """How one quantity differs at one place: the logarithm of second over first.
 
     ``variances`` are those of both sides' means, from their repetitions; NaN without repetitions.
     ``singles`` are the differences at single loads, both ways round, if loads had to be matched.
     """
 
-    place: Place
+    place: ComparisonSetting
     difference: float
     variances: tuple[float, float] = (np.nan, np.nan)
     freedom: tuple[int, int] = (0, 0)
     singles: tuple[float, ...] = ()
 
 
-def digest(observations: Sequence[Observation], *, same_load: bool) -> dict[Place, Measured]:
+def digest(
+    observations: Sequence[Observation], *, same_load: bool
+) -> dict[ComparisonSetting, SettingMeasurement]:
     """The trials of one run by place.
 
     Parameters
@@ -115,13 +117,13 @@ def digest(observations: Sequence[Observation], *, same_load: bool) -> dict[Plac
         All trials of a place have the same specified load, as in a run of single trials. Otherwise, as in a
         profile, those in overload give the forwarding rate, and those below 90 % of it the rest.
     """
-    groups: dict[Place, list[Observation]] = defaultdict(list)
+    groups: dict[ComparisonSetting, list[Observation]] = defaultdict(list)
     for seen in observations:
-        groups[Place.of(seen)].append(seen)
+        groups[ComparisonSetting.of(seen)].append(seen)
     return {place: _measured(trials, same_load) for place, trials in groups.items()}
 
 
-def _measured(trials: Sequence[Observation], same_load: bool) -> Measured:
+def _measured(trials: Sequence[Observation], same_load: bool) -> SettingMeasurement:
     loss = np.array([seen.loss_ratio for seen in trials])
     log_rate = np.log([max(seen.forwarding_pps, 1e-9) for seen in trials])
     load = np.log([seen.rate_pps for seen in trials])
@@ -137,16 +139,16 @@ def _measured(trials: Sequence[Observation], same_load: bool) -> Measured:
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = {name: np.log(values[rest]) for name, values in delays.items()}
     curves = {} if same_load else {name: _curve(load[rest], values) for name, values in logs.items()}
-    return Measured(log_rate, logs, loss[rest], curves)
+    return SettingMeasurement(log_rate, logs, loss[rest], curves)
 
 
 def contrast(
-    before: Mapping[Place, Measured],
-    after: Mapping[Place, Measured],
+    before: Mapping[ComparisonSetting, SettingMeasurement],
+    after: Mapping[ComparisonSetting, SettingMeasurement],
     quantity: Compared,
     *,
     same_load: bool,
-) -> list[Match]:
+) -> list[SettingDifference]:
     """How ``quantity`` differs at every place that both have; not for loss, which has no logarithm."""
     found = []
     for place in sorted(before.keys() & after.keys(), key=lambda place: (place.position, place.text)):
@@ -163,27 +165,31 @@ def contrast(
     return found
 
 
-def losses(runs: Sequence[Mapping[Place, Measured]], places: Sequence[Place]) -> F64:
+def losses(
+    runs: Sequence[Mapping[ComparisonSetting, SettingMeasurement]], places: Sequence[ComparisonSetting]
+) -> F64:
     """Loss ratios of all trials at ``places``, below the threshold unless all have the same load."""
     known = [run[place].loss for run in runs for place in places if place in run]
     return np.concatenate(known) if known else np.empty(0)
 
 
-def _values(measured: Measured, quantity: Compared) -> F64:
+def _values(measured: SettingMeasurement, quantity: Compared) -> F64:
     values = measured.log_rate if quantity == "rate" else measured.log_delay[quantity]
     return values[np.isfinite(values)]
 
 
-def _repeated(place: Place, first: F64, second: F64) -> Match | None:
+def _repeated(place: ComparisonSetting, first: F64, second: F64) -> SettingDifference | None:
     """The difference of repeated trials on either side: medians, and the variance of a mean."""
     if not len(first) or not len(second):
         return None
     difference = _median(second) - _median(first)
     variances = tuple(float(np.var(v, ddof=1)) / len(v) if len(v) > 1 else np.nan for v in (first, second))
-    return Match(place, difference, variances, (len(first) - 1, len(second) - 1))  # type: ignore[arg-type]
+    return SettingDifference(place, difference, variances, (len(first) - 1, len(second) - 1))  # type: ignore[arg-type]
 
 
-def _interpolated(place: Place, first: Measured, second: Measured, quantity: Compared) -> Match | None:
+def _interpolated(
+    place: ComparisonSetting, first: SettingMeasurement, second: SettingMeasurement, quantity: Compared
+) -> SettingDifference | None:
     """Delays at the same load, each run's own against the other's interpolated.
 
     Both ways round, so that the error of interpolating a curve by chords cancels.
@@ -194,7 +200,7 @@ def _interpolated(place: Place, first: Measured, second: Measured, quantity: Com
     singles = np.concatenate([_against(one, other), -_against(other, one)])
     if not len(singles):
         return None
-    return Match(place, _median(singles), singles=tuple(singles.tolist()))
+    return SettingDifference(place, _median(singles), singles=tuple(singles.tolist()))
 
 
 def _curve(load: F64, value: F64) -> tuple[F64, F64]:

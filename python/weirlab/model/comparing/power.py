@@ -9,7 +9,7 @@ from scipy.special import ndtri
 
 from weirlab.model.comparing.matching import QUANTITIES, Compared
 from weirlab.model.comparing.scatter import NONE, PUBLISHED, Scatter
-from weirlab.model.comparing.verdicts import EQUIVALENCE, POWER, Terms
+from weirlab.model.comparing.verdicts import EQUIVALENCE, POWER, ComparisonTerms
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Power:
         return QUANTITIES[self.quantity]
 
 
-def power(settings: int, runs: int, terms: Terms) -> tuple[Power, ...]:
+def power(settings: int, runs: int, terms: ComparisonTerms) -> tuple[Power, ...]:
     """The power of ``runs`` profiles of each of two devices, with ``settings`` each.
 
     The scatter from run to run is what ``terms`` give, or that of published runs. Trials are taken to be
@@ -46,7 +46,7 @@ def power(settings: int, runs: int, terms: Terms) -> tuple[Power, ...]:
     return tuple(found)
 
 
-def _scatter(quantity: Compared, terms: Terms) -> Scatter:
+def _scatter(quantity: Compared, terms: ComparisonTerms) -> Scatter:
     if quantity in terms.given:
         return Scatter(terms.given[quantity], 0.0, "given")
     return NONE if terms.simulated else PUBLISHED[quantity]

@@ -16,7 +16,13 @@ from typing import Final, Literal
 import numpy as np
 
 from weirlab.model.base import F64
-from weirlab.model.comparing.matching import Compared, Match, Measured, Place, contrast
+from weirlab.model.comparing.matching import (
+    Compared,
+    ComparisonSetting,
+    SettingDifference,
+    SettingMeasurement,
+    contrast,
+)
 
 Source = Literal["given", "these runs", "published runs", "simulated"]
 
@@ -83,7 +89,7 @@ class Estimate:
     """Whether the standard error includes the scatter over places; otherwise only that of repetitions."""
 
 
-def estimate(matches: Sequence[Match], counts: tuple[int, int] = (1, 1)) -> Estimate | None:
+def estimate(matches: Sequence[SettingDifference], counts: tuple[int, int] = (1, 1)) -> Estimate | None:
     """The common difference of ``matches``; ``counts`` are the runs averaged on each side.
 
     Over five places or more it is their trimmed mean, with the standard error of winsorised values
@@ -130,14 +136,14 @@ def trimmed_mean(values: F64) -> tuple[float, float, int]:
     return float(core.mean()), stderr, len(core) - 1
 
 
-def averaged(pairs: Sequence[Sequence[Match]]) -> list[Match]:
+def averaged(pairs: Sequence[Sequence[SettingDifference]]) -> list[SettingDifference]:
     """Per place the mean over pairs of runs; a place counts if every pair has it."""
-    by_place: dict[Place, list[Match]] = {}
+    by_place: dict[ComparisonSetting, list[SettingDifference]] = {}
     for matches in pairs:
         for match in matches:
             by_place.setdefault(match.place, []).append(match)
     return [
-        Match(
+        SettingDifference(
             place,
             float(np.mean([one.difference for one in found])),
             (
@@ -153,7 +159,10 @@ def averaged(pairs: Sequence[Sequence[Match]]) -> list[Match]:
 
 
 def between(
-    sides: Sequence[Sequence[Mapping[Place, Measured]]], quantity: Compared, *, same_load: bool
+    sides: Sequence[Sequence[Mapping[ComparisonSetting, SettingMeasurement]]],
+    quantity: Compared,
+    *,
+    same_load: bool,
 ) -> tuple[float, int]:
     """Variance of one run's level among runs of the same side, sampling included, and its freedom."""
     total, freedom = 0.0, 0
@@ -170,7 +179,9 @@ def between(
     return (total / freedom if freedom else math.nan), freedom
 
 
-def published(sides: Sequence[Sequence[Mapping[Place, Measured]]], quantity: Compared) -> tuple[Scatter, int]:
+def published(
+    sides: Sequence[Sequence[Mapping[ComparisonSetting, SettingMeasurement]]], quantity: Compared
+) -> tuple[Scatter, int]:
     """The scatter among the runs of each side, which are of one device, and its degrees of freedom.
 
     So :data:`PUBLISHED` and :data:`LATER` were computed.

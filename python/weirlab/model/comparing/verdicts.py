@@ -13,9 +13,9 @@ from scipy.special import chdtri, ndtri, stdtrit
 from weirlab.model.comparing.matching import (
     QUANTITIES,
     Compared,
-    Match,
-    Measured,
-    Place,
+    ComparisonSetting,
+    SettingDifference,
+    SettingMeasurement,
     contrast,
     losses,
 )
@@ -36,7 +36,7 @@ Verdict = Literal["worse", "better", "unchanged", "not worse", "cannot tell"]
 """``not worse``: unchanged or better, without saying which."""
 
 GOOD: Final[tuple[Verdict, ...]] = ("unchanged", "better", "not worse")
-Runs = Sequence[Mapping[Place, Measured]]
+Runs = Sequence[Mapping[ComparisonSetting, SettingMeasurement]]
 
 MARGINS: Final[Mapping[Compared, float]] = {"rate": 0.08, "mean": 0.08, "p99": 0.2, "loss": 0.002}
 """Changes up to which a device counts as unchanged: what one run of each can just about prove, with the
@@ -60,7 +60,7 @@ _ONE_LOAD: Final = (
 
 
 @dataclass(frozen=True)
-class Terms:
+class ComparisonTerms:
     """Margins, certainty and scatter of a comparison."""
 
     margins: Mapping[Compared, float] = field(default_factory=lambda: dict(MARGINS))
@@ -71,7 +71,7 @@ class Terms:
 
 
 @dataclass(frozen=True)
-class Finding:
+class ComparisonFinding:
     """The verdict on one quantity. Changes are relative (-0.1: a tenth less), for loss absolute."""
 
     quantity: Compared
@@ -93,7 +93,7 @@ class Finding:
     """The smallest margin within which these runs would prove it unchanged."""
     runs_needed: int | None = None
     """Number of runs of each with which the margin can be proved, if nothing changed."""
-    matches: tuple[Match, ...] = ()
+    matches: tuple[SettingDifference, ...] = ()
 
     @property
     def title(self) -> str:
@@ -121,11 +121,11 @@ class _Level:
     per_run: float
     """Variance of one run's level, which more runs would divide."""
     why: str = ""
-    matches: tuple[Match, ...] = ()
+    matches: tuple[SettingDifference, ...] = ()
 
 
 @dataclass(frozen=True)
-class _Scattered:
+class _ChangeCertainty:
     """How certain a change is, and from which scatter that is known; see :class:`_Level`."""
 
     stderr: float
@@ -135,7 +135,7 @@ class _Scattered:
     per_run: float
 
 
-def compare(before: Runs, after: Runs, terms: Terms, *, same_load: bool) -> list[Finding]:
+def compare(before: Runs, after: Runs, terms: ComparisonTerms, *, same_load: bool) -> list[ComparisonFinding]:
     """A finding for every quantity that both sides have; empty if they have nothing in common."""
     levels: dict[Compared, _Level] = {}
     for quantity in QUANTITIES:
@@ -149,13 +149,15 @@ def compare(before: Runs, after: Runs, terms: Terms, *, same_load: bool) -> list
     return [_finding(quantity, level, terms, len(levels)) for quantity, level in levels.items()]
 
 
-def overall(findings: Sequence[Finding]) -> Verdict:
+def overall(findings: Sequence[ComparisonFinding]) -> Verdict:
     """The verdict over all findings: one change for the worse is enough; unchanged means all unchanged."""
     order: tuple[Verdict, ...] = ("worse", "cannot tell", "better", "not worse", "unchanged")
     return next((verdict for verdict in order for one in findings if one.verdict == verdict), "cannot tell")
 
 
-def _logs(before: Runs, after: Runs, quantity: Compared, terms: Terms, *, same_load: bool) -> _Level | None:
+def _logs(
+    before: Runs, after: Runs, quantity: Compared, terms: ComparisonTerms, *, same_load: bool
+) -> _Level | None:
     pairs = [contrast(one, other, quantity, same_load=same_load) for one in before for other in after]
     matches = averaged(pairs)
     counts = (len(before), len(after))
@@ -168,11 +170,11 @@ def _logs(before: Runs, after: Runs, quantity: Compared, terms: Terms, *, same_l
     alone = math.isnan(found.stderr)
     if freedom >= (1 if alone else ENOUGH_FREEDOM) and scatter.source != "given":
         stderr = math.sqrt(seen * share)
-        by = _Scattered(stderr, freedom, math.sqrt(seen), "these runs", seen)
+        by = _ChangeCertainty(stderr, freedom, math.sqrt(seen), "these runs", seen)
         return _level(found, matches, by)
     if alone:
         why = _SINGLE if same_load or quantity == "rate" else _ONE_LOAD
-        by = _Scattered(math.nan, math.inf, scatter.run, scatter.source, math.nan)
+        by = _ChangeCertainty(math.nan, math.inf, scatter.run, scatter.source, math.nan)
         return _level(found, matches, by, why)
     # The scatter over places already includes what single settings add, if there are enough of them.
     known = scatter.run**2 + (0.0 if found.by_places else scatter.place**2 / found.places)
@@ -187,10 +189,12 @@ def _logs(before: Runs, after: Runs, quantity: Compared, terms: Terms, *, same_l
         per_run, source = seen, "these runs"
         variance = per_run * share
     told = math.sqrt(per_run if source == "these runs" else known)
-    return _level(found, matches, _Scattered(math.sqrt(variance), limited, told, source, per_run))
+    return _level(found, matches, _ChangeCertainty(math.sqrt(variance), limited, told, source, per_run))
 
 
-def _level(found: Estimate, matches: Sequence[Match], by: _Scattered, why: str = "") -> _Level:
+def _level(
+    found: Estimate, matches: Sequence[SettingDifference], by: _ChangeCertainty, why: str = ""
+) -> _Level:
     return _Level(
         value=found.difference,
         stderr=by.stderr,
@@ -204,7 +208,7 @@ def _level(found: Estimate, matches: Sequence[Match], by: _Scattered, why: str =
     )
 
 
-def _assumed(quantity: Compared, terms: Terms) -> Scatter:
+def _assumed(quantity: Compared, terms: ComparisonTerms) -> Scatter:
     if quantity in terms.given:
         return Scatter(terms.given[quantity], 0.0, "given")
     return NONE if terms.simulated else PUBLISHED[quantity]
@@ -238,7 +242,7 @@ def _loss(before: Runs, after: Runs) -> _Level | None:
     )
 
 
-def _finding(quantity: Compared, level: _Level, terms: Terms, compared: int) -> Finding:
+def _finding(quantity: Compared, level: _Level, terms: ComparisonTerms, compared: int) -> ComparisonFinding:
     linear = quantity == "loss"
     margin = terms.margins[quantity]
     # Bonferroni: every quantity has its share of the risk.
@@ -261,7 +265,7 @@ def _finding(quantity: Compared, level: _Level, terms: Terms, compared: int) -> 
         verdict = "cannot tell"
         why = why or WIDE
     provable = max(abs(shown(end)) for end in narrow)
-    return Finding(
+    return ComparisonFinding(
         quantity,
         verdict,
         shown(level.value),

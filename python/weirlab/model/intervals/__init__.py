@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weirlab.model.intervals.calibration import Calibration
+from weirlab.model.intervals.calibration import IntervalCalibration
 from weirlab.model.intervals.cross_validation import calibrate
 
-__all__ = ["Calibration", "calibrate"]
+__all__ = ["IntervalCalibration", "calibrate"]

@@ -53,7 +53,7 @@ repetitions of a profile are few, but its overloads have filled the queue."""
 
 
 @dataclass(frozen=True)
-class Seen:
+class DelayRange:
     """What a profile has seen of one delay, or of jitter: a new trial will not lie far from that."""
 
     least_ns: float
@@ -73,7 +73,7 @@ Laws = Callable[[float], Mapping[str, F64]]
 
 
 @dataclass(frozen=True)
-class Later:
+class HostDrift:
     """How much the state of the host at the hour of a new trial may differ from that of the profile.
 
     Standard deviations of logarithms, each of the difference of two runs at one setting.
@@ -123,7 +123,7 @@ class Later:
 
 
 @dataclass(frozen=True)
-class Limits:
+class ScoreLimits:
     """The scores between which one new trial lies, per regime (in the order of ``REGIMES``).
 
     A regime about which the profile says too little has the limits of all regimes together. Limits
@@ -140,17 +140,17 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Calibration:
+class IntervalCalibration:
     """How far single trials are from a model's predictions at settings that the model has not seen.
 
     Made by :func:`weirlab.model.intervals.calibrate`.
     """
 
-    limits: dict[str, Limits]
+    limits: dict[str, ScoreLimits]
     """By quantity; those never measured are missing."""
-    seen: dict[str, Seen] = field(default_factory=dict)
+    seen: dict[str, DelayRange] = field(default_factory=dict)
     """By delay, and for jitter; empty in the models of older versions."""
-    later: Later | None = None
+    later: HostDrift | None = None
     """How the host's state differs at another hour; None if it never does, or in models of older versions."""
     host_loss: dict[int, float] = field(default_factory=dict)
     """By level: how much more than predicted a trial loses at most whose load is surely below the threshold.
@@ -218,12 +218,12 @@ class Calibration:
         return no_info_plain_validator_function(cls._read)
 
     @classmethod
-    def _read(cls, document: dict[str, Any]) -> Calibration:
+    def _read(cls, document: dict[str, Any]) -> IntervalCalibration:
         limits = {quantity: found for quantity, found in document.items() if quantity in QUANTITIES}
-        later = typed(Later, document[_LATER]) if _LATER in document else None
-        seen = typed(dict[str, Seen], document.get(_SEEN, {}))
+        later = typed(HostDrift, document[_LATER]) if _LATER in document else None
+        seen = typed(dict[str, DelayRange], document.get(_SEEN, {}))
         host_loss = typed(dict[int, float], document.get(_HOST_LOSS, {}))
-        return cls(typed(dict[str, Limits], limits), seen, later, host_loss)
+        return cls(typed(dict[str, ScoreLimits], limits), seen, later, host_loss)
 
 
 def regime_of(rate_pps: F64, threshold_pps: F64) -> Labels:
@@ -256,7 +256,7 @@ def score(quantity: str, measured: F64, predicted: F64, spread: F64 | None) -> F
 def band_of(
     quantity: str,
     prediction: Prediction,
-    limits: Limits,
+    limits: ScoreLimits,
     level: int,
     regime: Labels | int = 0,
     shift: tuple[F64, F64] | None = None,

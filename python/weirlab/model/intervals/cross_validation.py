@@ -10,12 +10,12 @@ import numpy as np
 from weirlab.base.errors import ModelError
 from weirlab.base.units import NS_PER_S
 from weirlab.model import regimes
-from weirlab.model.base import DELAYS, F64, LEVELS, QUANTITIES, Bool, Model, Prediction, Table
+from weirlab.model.base import DELAYS, F64, LEVELS, QUANTITIES, Bool, Model, ObservationTable, Prediction
 from weirlab.model.intervals.calibration import (
     REGIMES,
-    Calibration,
-    Limits,
-    Seen,
+    DelayRange,
+    IntervalCalibration,
+    ScoreLimits,
     band_of,
     regime_of,
     score,
@@ -23,7 +23,7 @@ from weirlab.model.intervals.calibration import (
 )
 from weirlab.model.intervals.conformal import between, upper_quantile
 from weirlab.model.intervals.folds import folds
-from weirlab.model.trials import Labels, Trials
+from weirlab.model.trials import Labels, TrialTable
 from weirlab.records import Observation
 
 LEAST_CELLS: Final = 8
@@ -33,13 +33,15 @@ TIMES: Final = (*DELAYS, "jitter_ns")
 """Quantities bounded by what a profile has seen."""
 
 
-class Kind(Protocol):
+class ModelClass(Protocol):
     """A class of models; ``like`` is one of them, or None."""
 
     def fit(self, observations: Iterable[Observation], like: Any = None) -> Model: ...
 
 
-def calibrate(kind: Kind, observations: Iterable[Observation], like: Model | None = None) -> Calibration:
+def calibrate(
+    kind: ModelClass, observations: Iterable[Observation], like: Model | None = None
+) -> IntervalCalibration:
     """Learn from a profile how far single trials are from what ``kind`` predicts without them.
 
     Every trial is predicted by models that have not seen its position, or its load at this
@@ -49,7 +51,7 @@ def calibrate(kind: Kind, observations: Iterable[Observation], like: Model | Non
     too little to fit is skipped; the calibration of a profile too small for any fold is empty.
     ``like`` is the model fitted to the whole profile, if there is one; it makes refits quicker.
     """
-    trials = Trials.of(observations)
+    trials = TrialTable.of(observations)
     table = trials.table
     overload = regimes.sort(table).overload
     predicted = [
@@ -58,7 +60,7 @@ def calibrate(kind: Kind, observations: Iterable[Observation], like: Model | Non
         if (found := _without(kind, trials, out, like)) is not None
     ]
     if not predicted:
-        return Calibration({})
+        return IntervalCalibration({})
     # One row per trial and fold that left it out.
     row = np.concatenate([rows for rows, _ in predicted])
     regime = np.concatenate([regime_of(table.rate_pps[r], found.threshold_pps) for r, found in predicted])
@@ -79,7 +81,7 @@ def calibrate(kind: Kind, observations: Iterable[Observation], like: Model | Non
         parts = None if quantity == "threshold_pps" else regime
         units = trials.place if quantity == "threshold_pps" else trials.cell
         limits[quantity] = _limits(np.concatenate(scores), parts, units[row], quantity in scaled)
-    return Calibration(
+    return IntervalCalibration(
         {quantity: found for quantity, found in limits.items() if found is not None},
         {quantity: seen for quantity in TIMES if (seen := _seen(table, quantity)) is not None},
         host_loss=_host_loss(trials, predicted, limits["threshold_pps"]),
@@ -87,7 +89,7 @@ def calibrate(kind: Kind, observations: Iterable[Observation], like: Model | Non
 
 
 def _host_loss(
-    trials: Trials, predicted: Sequence[tuple[Labels, Prediction]], threshold: Limits | None
+    trials: TrialTable, predicted: Sequence[tuple[Labels, Prediction]], threshold: ScoreLimits | None
 ) -> dict[int, float]:
     """By level: how much more than predicted a trial surely below the threshold loses at most."""
     table = trials.table
@@ -106,24 +108,24 @@ def _host_loss(
     return found
 
 
-def _seen(table: Table, quantity: str) -> Seen | None:
+def _seen(table: ObservationTable, quantity: str) -> DelayRange | None:
     """The extremes of a delay, or of jitter, over all trials; None if it was never measured."""
     measured = getattr(table, quantity)
     known = np.isfinite(measured)
     if not known.any():
         return None
     held = measured * table.forwarding_pps / NS_PER_S if quantity in DELAYS else np.zeros_like(measured)
-    return Seen(float(measured[known].min()), float(measured[known].max()), float(held[known].max()))
+    return DelayRange(float(measured[known].min()), float(measured[known].max()), float(held[known].max()))
 
 
-def _measured(trials: Trials, quantity: str, overload: Bool) -> F64:
+def _measured(trials: TrialTable, quantity: str, overload: Bool) -> F64:
     """What each trial says about ``quantity``: NaN if nothing."""
     if quantity == "threshold_pps":
         return np.where(overload, trials.table.forwarding_pps, np.nan)
     return np.asarray(getattr(trials.table, quantity))
 
 
-def _without(kind: Kind, trials: Trials, out: Bool, like: Model | None) -> Prediction | None:
+def _without(kind: ModelClass, trials: TrialTable, out: Bool, like: Model | None) -> Prediction | None:
     """What a model fitted to the other trials predicts for those in ``out``; None if it cannot be fitted."""
     kept = (o for o, left_out in zip(trials.observations, out, strict=True) if not left_out)
     try:
@@ -134,7 +136,7 @@ def _without(kind: Kind, trials: Trials, out: Bool, like: Model | None) -> Predi
     return model.predict(rows.rate_pps, rows.frame_bytes, rows.position, rows.gap_scv)
 
 
-def _limits(scores: F64, regime: Labels | None, cell: Labels, scaled: bool) -> Limits | None:
+def _limits(scores: F64, regime: Labels | None, cell: Labels, scaled: bool) -> ScoreLimits | None:
     """Quantiles per regime, or the same for each without ``regime``; None without enough scores."""
     known = np.isfinite(scores)
     if len(np.unique(cell[known])) < LEAST_CELLS:
@@ -151,4 +153,4 @@ def _limits(scores: F64, regime: Labels | None, cell: Labels, scaled: bool) -> L
             least, most = between(scores[chosen], cell[chosen], level / 100)
             low[level] += (min(least, 0.0),)
             high[level] += (max(most, 0.0),)
-    return Limits(low, high, cells, scaled)
+    return ScoreLimits(low, high, cells, scaled)

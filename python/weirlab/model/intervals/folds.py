@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from weirlab.model.base import Bool
-from weirlab.model.trials import Trials
+from weirlab.model.trials import TrialTable
 
 LEAST_POSITIONS: Final = 4
 """With fewer, a model without one of the positions between the ends is no longer the same model."""
@@ -15,7 +15,7 @@ POSITION_FOLDS: Final = 4
 LOAD_FOLDS: Final = 3
 
 
-def folds(trials: Trials) -> list[Bool]:
+def folds(trials: TrialTable) -> list[Bool]:
     """Masks of shape (n,): six of them for a profile of five positions, at most seven.
 
     Half of them leave out whole positions, with all their sizes and loads, but never an end,

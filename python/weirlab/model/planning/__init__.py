@@ -1,6 +1,6 @@
 """Planning with fitted models: which device, up to which load, with how many rules, for which traffic.
 
-Pure. A :class:`~weirlab.model.planning.planner.Question` says what is given and what to find;
+Pure. A :class:`~weirlab.model.planning.planner.PlanningQuestion` says what is given and what to find;
 :func:`~weirlab.model.planning.planner.answer` answers it with one model.
 """
 
@@ -13,14 +13,14 @@ from weirlab.model.planning.planner import (
     Find,
     Headroom,
     OfferedLoad,
-    Outlook,
-    Question,
+    PlanForecast,
+    PlanningQuestion,
     answer,
     best,
 )
 from weirlab.model.planning.requirements import (
     NOTHING_LOST,
-    Limit,
+    QuantityLimit,
     Requirement,
     for_calls,
     for_class,
@@ -36,10 +36,10 @@ __all__ = [
     "Conclusion",
     "Find",
     "Headroom",
-    "Limit",
     "OfferedLoad",
-    "Outlook",
-    "Question",
+    "PlanForecast",
+    "PlanningQuestion",
+    "QuantityLimit",
     "Reach",
     "Requirement",
     "answer",

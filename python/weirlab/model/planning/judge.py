@@ -11,7 +11,7 @@ import numpy.typing as npt
 from weirlab.model.base import DELAYS, F64, Bool, Prediction, Predictor
 from weirlab.model.intervals.calibration import NEAR
 from weirlab.model.planning import certainty as intervals
-from weirlab.model.planning.requirements import Limit
+from weirlab.model.planning.requirements import QuantityLimit
 
 BOUNDED = (*DELAYS, "jitter_ns", "loss_ratio")
 """Quantities that can be limited."""
@@ -28,7 +28,7 @@ _HIGHER = {name: DELAYS[i + 1 :] for i, name in enumerate(DELAYS) if name != "de
 
 
 @dataclass(frozen=True)
-class Settings:
+class OperatingPoints:
     """Settings at which a device is judged; arrays of one shape, or numbers."""
 
     rate_pps: npt.ArrayLike
@@ -37,7 +37,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class DeviceVerdict:
     """What a device does at :class:`Settings`; arrays of their shape."""
 
     prediction: Prediction
@@ -60,12 +60,12 @@ class Judge:
     """
 
     model: Predictor
-    limits: tuple[Limit, ...]
+    limits: tuple[QuantityLimit, ...]
     certainty: float = intervals.DEFAULT
     gap_scv: float = 0.0
     extrapolate: bool = False
 
-    def at(self, settings: Settings) -> Verdict:
+    def at(self, settings: OperatingPoints) -> DeviceVerdict:
         """Judge every setting; raises ``InputError`` for settings without meaning."""
         rate, frame, place = np.broadcast_arrays(
             np.asarray(settings.rate_pps, dtype=np.float64),
@@ -78,7 +78,7 @@ class Judge:
         used = np.stack(
             [np.nan_to_num(bounds[limit.quantity] / limit.at_most, nan=np.inf) for limit in self.limits]
         )
-        return Verdict(
+        return DeviceVerdict(
             prediction=found,
             bounds=bounds,
             met=np.asarray((used <= 1.0).all(axis=0)),
@@ -97,7 +97,7 @@ class Judge:
                 bound = np.minimum(bound, intervals.at_most(found, higher, self.certainty))
         return bound
 
-    def decide(self, settings: Settings) -> Decision:
+    def decide(self, settings: OperatingPoints) -> Decision:
         """The decision on a single setting with the requested certainty.
 
         ``undecided`` is due to the profile: by the prediction the limits hold here and still do at a
@@ -118,14 +118,14 @@ class Judge:
         )
         return "undecided" if wide else "misses"
 
-    def uncertain(self, settings: Settings) -> tuple[str, ...]:
+    def uncertain(self, settings: OperatingPoints) -> tuple[str, ...]:
         """Limited quantities for which the model has no interval although one is requested."""
         if self.certainty == 0.5:
             return ()
         found = self.model.predict(settings.rate_pps, settings.frame_bytes, settings.position, self.gap_scv)
         return tuple(limit.quantity for limit in self.limits if not intervals.known(found, limit.quantity))
 
-    def reasons(self, settings: Settings) -> list[str]:
+    def reasons(self, settings: OperatingPoints) -> list[str]:
         """Why a single setting lies outside the profiled range; empty inside."""
         return self.model.predict(
             settings.rate_pps, settings.frame_bytes, settings.position, self.gap_scv

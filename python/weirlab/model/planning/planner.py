@@ -13,8 +13,8 @@ from weirlab.base.errors import InputError
 from weirlab.base.units import WIRE_OVERHEAD_BYTES
 from weirlab.model.base import F64, QUANTITIES, Predictor
 from weirlab.model.planning import certainty as intervals
-from weirlab.model.planning.judge import BOUNDED, ROOM, Decision, Judge, Settings
-from weirlab.model.planning.requirements import Limit
+from weirlab.model.planning.judge import BOUNDED, ROOM, Decision, Judge, OperatingPoints
+from weirlab.model.planning.requirements import QuantityLimit
 from weirlab.model.planning.search import (
     FRAMES_BYTES,
     POSITIONS,
@@ -46,11 +46,11 @@ class OfferedLoad:
 
 
 @dataclass(frozen=True)
-class Question:
+class PlanningQuestion:
     """What is given, and what to find, which must be None; raises ``InputError`` if it is not."""
 
     find: Find
-    limits: tuple[Limit, ...]
+    limits: tuple[QuantityLimit, ...]
     load: OfferedLoad | None = None
     frame_bytes: float | None = None
     """Frame size, or the mean of a mix."""
@@ -78,7 +78,7 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Outlook:
+class PlanForecast:
     """What a device does at one setting."""
 
     rate_pps: float
@@ -89,7 +89,7 @@ class Outlook:
     bounds: dict[str, float]
     """Bounds with the certainty: delays, jitter and loss stay below, the threshold above."""
     decision: Decision
-    binding: Limit
+    binding: QuantityLimit
     """The limit that is closest, or exceeded most."""
     used: float
     """Bound of that quantity relative to its limit: above 1 it is missed."""
@@ -118,7 +118,7 @@ class Answer:
 
     device: str
     find: Find
-    outlook: Outlook | None
+    outlook: PlanForecast | None
     """At the value found, or at the given setting; None if there is none."""
     reach: Reach | None = None
     """For rate, calls and rules."""
@@ -157,7 +157,7 @@ class Answer:
         return self.headroom.ratio if self.headroom else 0.0
 
 
-def answer(device: str, model: Predictor, question: Question) -> Answer:
+def answer(device: str, model: Predictor, question: PlanningQuestion) -> Answer:
     """The answer of ``model`` to ``question``; ``refused`` instead of extrapolating unless allowed."""
     judge = Judge(model, question.limits, question.certainty, question.gap_scv, question.extrapolate)
     if question.find in ("rate", "calls"):
@@ -175,12 +175,12 @@ def best(answers: list[Answer]) -> Answer | None:
     return chosen if chosen is not None and chosen.met else None
 
 
-def _load(device: str, judge: Judge, question: Question) -> Answer:
+def _load(device: str, judge: Judge, question: PlanningQuestion) -> Answer:
     frame, position = _number(question.frame_bytes), _number(question.position)
-    found, foreseen = _reaches(judge, RATES_PPS, lambda rate: Settings(rate, frame, position))
+    found, foreseen = _reaches(judge, RATES_PPS, lambda rate: OperatingPoints(rate, frame, position))
     if found.lowest is None:
         return Answer(device, question.find, None, found, refused=found.why)
-    setting = Settings(found.lowest if found.value is None else found.value, frame, position)
+    setting = OperatingPoints(found.lowest if found.value is None else found.value, frame, position)
     calls = None
     if question.call_pps is not None:
         calls = math.floor(found.value / question.call_pps) if found.value is not None else 0
@@ -188,21 +188,23 @@ def _load(device: str, judge: Judge, question: Question) -> Answer:
     return replace(said, reach=found, calls=calls, foreseen=foreseen)
 
 
-def _rules(device: str, judge: Judge, question: Question) -> Answer:
+def _rules(device: str, judge: Judge, question: PlanningQuestion) -> Answer:
     frame, rate = _number(question.frame_bytes), _given_pps(question)
-    found, foreseen = _reaches(judge, POSITIONS, lambda rules: Settings(rate, frame, rules), whole=True)
+    found, foreseen = _reaches(
+        judge, POSITIONS, lambda rules: OperatingPoints(rate, frame, rules), whole=True
+    )
     if found.lowest is None:
         return Answer(device, question.find, None, found, refused=found.why)
-    setting = Settings(rate, frame, found.lowest if found.value is None else found.value)
+    setting = OperatingPoints(rate, frame, found.lowest if found.value is None else found.value)
     return replace(_told(device, judge, question, setting), reach=found, foreseen=foreseen)
 
 
-def _frames(device: str, judge: Judge, question: Question) -> Answer:
+def _frames(device: str, judge: Judge, question: PlanningQuestion) -> Answer:
     load, position = question.load, _number(question.position)
     assert load is not None
 
-    def place(frame: F64) -> Settings:
-        return Settings(load.pps(frame), frame, position)
+    def place(frame: F64) -> OperatingPoints:
+        return OperatingPoints(load.pps(frame), frame, position)
 
     verdict = judge.at(place(FRAMES_BYTES))
     inside = ~verdict.outside | judge.extrapolate
@@ -213,17 +215,17 @@ def _frames(device: str, judge: Judge, question: Question) -> Answer:
     # Without a size that will do, the first profiled one shows what is missing.
     shown = found[0][0] if found else float(FRAMES_BYTES[int(np.argmax(inside))])
     frame = np.array([shown])
-    setting = Settings(float(load.pps(frame)[0]), shown, position)
+    setting = OperatingPoints(float(load.pps(frame)[0]), shown, position)
     return replace(_told(device, judge, question, setting), frames=sizes)
 
 
-def _given(device: str, judge: Judge, question: Question) -> Answer:
+def _given(device: str, judge: Judge, question: PlanningQuestion) -> Answer:
     frame, position, rate = _number(question.frame_bytes), _number(question.position), _given_pps(question)
-    setting = Settings(rate, frame, position)
+    setting = OperatingPoints(rate, frame, position)
     why = tuple(judge.reasons(setting))
 
-    def place(rates: F64) -> Settings:
-        return Settings(rates, frame, position)
+    def place(rates: F64) -> OperatingPoints:
+        return OperatingPoints(rates, frame, position)
 
     if why and not (question.extrapolate or _exceeded(judge, place, rate)):
         return Answer(device, question.find, None, refused=why)
@@ -233,13 +235,13 @@ def _given(device: str, judge: Judge, question: Question) -> Answer:
     return replace(_told(device, judge, question, setting), headroom=headroom)
 
 
-def _told(device: str, judge: Judge, question: Question, setting: Settings) -> Answer:
+def _told(device: str, judge: Judge, question: PlanningQuestion, setting: OperatingPoints) -> Answer:
     """What ``device`` does at one setting."""
     uncertain = judge.uncertain(setting)
     return Answer(device, question.find, outlook(judge, setting), uncertain=uncertain)
 
 
-def outlook(judge: Judge, setting: Settings) -> Outlook:
+def outlook(judge: Judge, setting: OperatingPoints) -> PlanForecast:
     """What the judged device does at one setting."""
     verdict = judge.at(setting)
     found = verdict.prediction
@@ -247,7 +249,7 @@ def outlook(judge: Judge, setting: Settings) -> Outlook:
     bounds = {name: float(judge.bound(found, name, rate)) for name in BOUNDED}
     bounds["threshold_pps"] = float(intervals.at_least(found, "threshold_pps", judge.certainty))
     binding = judge.limits[int(verdict.binding)]
-    return Outlook(
+    return PlanForecast(
         rate_pps=float(rate),
         frame_bytes=float(np.asarray(setting.frame_bytes)),
         position=float(np.asarray(setting.position)),
@@ -261,18 +263,18 @@ def outlook(judge: Judge, setting: Settings) -> Outlook:
 
 
 def _reaches(
-    judge: Judge, grid: F64, place: Callable[[F64], Settings], *, whole: bool = False
+    judge: Judge, grid: F64, place: Callable[[F64], OperatingPoints], *, whole: bool = False
 ) -> tuple[Reach, Reach]:
     """How far the limits hold with the requested certainty, and by the prediction alone."""
     foreseen = replace(judge, certainty=0.5)
     return reach(judge, grid, place, whole=whole), reach(foreseen, grid, place, whole=whole)
 
 
-def _reasons_inside(judge: Judge, place: Callable[[F64], Settings]) -> tuple[str, ...]:
+def _reasons_inside(judge: Judge, place: Callable[[F64], OperatingPoints]) -> tuple[str, ...]:
     return tuple(judge.reasons(place(FRAMES_BYTES[:1])))
 
 
-def _exceeded(judge: Judge, place: Callable[[F64], Settings], rate_pps: float) -> bool:
+def _exceeded(judge: Judge, place: Callable[[F64], OperatingPoints], rate_pps: float) -> bool:
     """Whether a load is too much although it was not profiled: by the prediction, a lower one is already."""
     foreseen = reach(replace(judge, certainty=0.5), RATES_PPS, place)
     if foreseen.ended != "limit" or foreseen.lowest is None:
@@ -280,7 +282,7 @@ def _exceeded(judge: Judge, place: Callable[[F64], Settings], rate_pps: float) -
     return rate_pps > ROOM * (foreseen.lowest if foreseen.value is None else foreseen.value)
 
 
-def _given_pps(question: Question) -> float:
+def _given_pps(question: PlanningQuestion) -> float:
     assert question.load is not None
     return float(question.load.pps(np.array([_number(question.frame_bytes)]))[0])
 

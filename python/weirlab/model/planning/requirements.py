@@ -60,7 +60,7 @@ _LABELS: Final = {field: quantity.title for quantity, field in LIMITED.items()}
 
 
 @dataclass(frozen=True)
-class Limit:
+class QuantityLimit:
     """``quantity`` (a field of ``Prediction``) must be at most ``at_most``, in the field's unit."""
 
     quantity: str
@@ -85,11 +85,11 @@ class Requirement:
     """All limits hold together; ``derivation`` says where they come from, empty for those given."""
 
     name: str
-    limits: tuple[Limit, ...]
+    limits: tuple[QuantityLimit, ...]
     derivation: str = ""
 
 
-NOTHING_LOST: Final = Requirement("no loss", (Limit("loss_ratio", NO_LOSS, "default"),))
+NOTHING_LOST: Final = Requirement("no loss", (QuantityLimit("loss_ratio", NO_LOSS, "default"),))
 """The requirement if nothing is said about loss."""
 
 
@@ -98,7 +98,7 @@ def label(quantity: str) -> str:
     return _LABELS[quantity]
 
 
-def parse_limit(text: str) -> Limit:
+def parse_limit(text: str) -> QuantityLimit:
     """Read a limit such as ``p99<1ms``; raises ``InputError`` naming the accepted forms.
 
     ``<`` and ``<=`` mean the same: at most.
@@ -106,7 +106,7 @@ def parse_limit(text: str) -> Limit:
     return limit_of(parse(text, tuple(LIMITED)))
 
 
-def limit_of(demand: Demand) -> Limit:
+def limit_of(demand: Demand) -> QuantityLimit:
     """``demand`` as a limit; raises ``InputError`` for one from below."""
     name, of_loss = demand.quantity.name, demand.quantity is LOSS
     if demand.comparison in (">", ">=") or (demand.comparison == "=" and demand.value > 0):
@@ -114,7 +114,7 @@ def limit_of(demand: Demand) -> Limit:
             f"requirement {quoted(demand.text)}: a plan can only limit {name}; accepted are {name}<... and "
             f"{name}<=...{', and loss=0' if of_loss else ''}"
         )
-    return Limit(LIMITED[demand.quantity], max(demand.value, NO_LOSS) if of_loss else demand.value)
+    return QuantityLimit(LIMITED[demand.quantity], max(demand.value, NO_LOSS) if of_loss else demand.value)
 
 
 def for_class(name: TrafficClass, cycle_ms: float | None = None, share: float = CYCLE_SHARE) -> Requirement:
@@ -131,7 +131,7 @@ def for_class(name: TrafficClass, cycle_ms: float | None = None, share: float = 
     """
     if not 0 < share <= 1:
         raise InputError(f"the device's share of the cycle is {share:g}; it must be above 0 and at most 1")
-    lossless = Limit("loss_ratio", NO_LOSS, f"{name} traffic (IEC/IEEE 60802)")
+    lossless = QuantityLimit("loss_ratio", NO_LOSS, f"{name} traffic (IEC/IEEE 60802)")
     if name == "acyclic":
         if cycle_ms is not None:
             raise InputError("acyclic traffic has no cycle; bound its delay with --require p99<...")
@@ -145,7 +145,7 @@ def for_class(name: TrafficClass, cycle_ms: float | None = None, share: float = 
         raise InputError(f"a cycle of {cycle_ms:g} ms is not {name}: {span} (IEC/IEEE 60802)")
     return Requirement(
         f"{name} traffic, cycle {cycle_ms:g} ms",
-        (Limit("delay_p999_ns", cycle_ms * share * 1e6, lossless.source), lossless),
+        (QuantityLimit("delay_p999_ns", cycle_ms * share * 1e6, lossless.source), lossless),
         f"no loss, and p99.9 delay within {share * 100:.3g} % of the cycle of {cycle_ms:g} ms "
         "(IEC/IEEE 60802: delivered within one cycle end to end; the share is the planner's)",
     )
@@ -175,8 +175,8 @@ def for_calls(packet_ms: float, share: float = VOICE_SHARE) -> Requirement:
     return Requirement(
         f"calls in packets of {packet_ms:g} ms",
         (
-            Limit("delay_p99_ns", network_ms * share * 1e6, "calls (ITU-T G.114)"),
-            Limit("loss_ratio", VOICE_LOSS, "calls (ITU-T Y.1541 class 0)"),
+            QuantityLimit("delay_p99_ns", network_ms * share * 1e6, "calls (ITU-T G.114)"),
+            QuantityLimit("loss_ratio", VOICE_LOSS, "calls (ITU-T Y.1541 class 0)"),
         ),
         f"p99 delay within {share * 100:.3g} % of the network's {network_ms:g} ms (ITU-T G.114: "
         f"{VOICE_ONE_WAY_MS:g} ms less {terminals_ms:g} ms for terminals; the share is the planner's), "
@@ -184,9 +184,9 @@ def for_calls(packet_ms: float, share: float = VOICE_SHARE) -> Requirement:
     )
 
 
-def limits(requirements: tuple[Requirement, ...]) -> tuple[Limit, ...]:
+def limits(requirements: tuple[Requirement, ...]) -> tuple[QuantityLimit, ...]:
     """The tightest limit per quantity, delays first."""
-    tightest: dict[str, Limit] = {}
+    tightest: dict[str, QuantityLimit] = {}
     for limit in (limit for requirement in requirements for limit in requirement.limits):
         held = tightest.get(limit.quantity)
         if held is None or limit.at_most < held.at_most:

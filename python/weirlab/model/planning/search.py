@@ -14,8 +14,8 @@ import numpy as np
 
 from weirlab.base.units import MAX_FRAME_BYTES, MIN_FRAME_BYTES
 from weirlab.model.base import F64
-from weirlab.model.planning.judge import Judge, Settings, Verdict
-from weirlab.model.planning.requirements import Limit
+from weirlab.model.planning.judge import DeviceVerdict, Judge, OperatingPoints
+from weirlab.model.planning.requirements import QuantityLimit
 
 RATES_PPS: Final[F64] = np.geomspace(10.0, 1e8, 1401)
 """Loads tried, 200 per factor of ten."""
@@ -38,7 +38,7 @@ class Reach:
 
     value: float | None
     ended: Ended
-    binding: Limit | None
+    binding: QuantityLimit | None
     """The limit that is missed just beyond ``value`` (or at the lowest setting); None if there is none."""
     lowest: float | None
     """The lowest setting inside the profiled range; None if there is none."""
@@ -46,7 +46,7 @@ class Reach:
     """For ``profile``: in which way the profile ends there."""
 
 
-def reach(judge: Judge, grid: F64, place: Callable[[F64], Settings], *, whole: bool = False) -> Reach:
+def reach(judge: Judge, grid: F64, place: Callable[[F64], OperatingPoints], *, whole: bool = False) -> Reach:
     """How far along ``grid`` the limits hold.
 
     Parameters
@@ -86,7 +86,7 @@ def reach(judge: Judge, grid: F64, place: Callable[[F64], Settings], *, whole: b
     return _ended(judge, at_bad, good, lowest, place(np.array([bad])))
 
 
-def stretches(judge: Judge, grid: F64, place: Callable[[F64], Settings]) -> list[tuple[float, float]]:
+def stretches(judge: Judge, grid: F64, place: Callable[[F64], OperatingPoints]) -> list[tuple[float, float]]:
     """First and last value of every unbroken stretch of ``grid`` that meets the limits."""
     verdict = judge.at(place(grid))
     good = np.concatenate([[False], verdict.met & (~verdict.outside | judge.extrapolate), [False]])
@@ -102,13 +102,13 @@ def _between(good: float, bad: float, whole: bool) -> F64:
     return np.asarray(steps)
 
 
-def _ended(judge: Judge, at_bad: Verdict, good: float, lowest: float, bad: Settings) -> Reach:
+def _ended(judge: Judge, at_bad: DeviceVerdict, good: float, lowest: float, bad: OperatingPoints) -> Reach:
     if not at_bad.met[0]:
         return Reach(good, "limit", judge.limits[int(at_bad.binding[0])], lowest)
     return Reach(good, "profile", None, lowest, tuple(judge.reasons(bad)))
 
 
-def _common_reasons(judge: Judge, grid: F64, place: Callable[[F64], Settings]) -> tuple[str, ...]:
+def _common_reasons(judge: Judge, grid: F64, place: Callable[[F64], OperatingPoints]) -> tuple[str, ...]:
     """Reasons that hold all along the grid; if there is none, those at its middle."""
     probes = [judge.reasons(place(np.array([grid[i]]))) for i in (0, len(grid) // 2, len(grid) - 1)]
     common = tuple(reason for reason in probes[0] if all(reason in other for other in probes[1:]))

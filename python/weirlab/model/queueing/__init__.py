@@ -7,6 +7,6 @@ residuals; ``explain`` puts the numbers into words.
 
 from __future__ import annotations
 
-from weirlab.model.queueing.model import Queueing
+from weirlab.model.queueing.model import QueueingModel
 
-__all__ = ["Queueing"]
+__all__ = ["QueueingModel"]

@@ -33,7 +33,7 @@ _OUTLIER: Final = 0.3
 
 
 @dataclass(frozen=True)
-class Disturbance:
+class DisturbanceLaw:
     """``T(x) = share * (1 + x / scale)^-tail``, a Pareto tail; ``share`` 0 means an undisturbed host."""
 
     share: float = 0.0
@@ -65,8 +65,8 @@ def fit_disturbance(
     undisturbed_ns: F64,
     waiting_ns: Sequence[F64],
     delays_ns: Sequence[F64],
-    like: Disturbance | None = None,
-) -> Disturbance:
+    like: DisturbanceLaw | None = None,
+) -> DisturbanceLaw:
     """Fit to tail quantiles of trials below the threshold.
 
     Parameters
@@ -80,10 +80,10 @@ def fit_disturbance(
         not measured); shape (n,) each.
     """
     if like is not None and like.share == 0:
-        return Disturbance()
+        return DisturbanceLaw()
     known = [np.isfinite(delay) for delay in delays_ns]
     if sum(int(mask.sum()) for mask in known) < 4:
-        return Disturbance()
+        return DisturbanceLaw()
 
     def residual(values: F64) -> F64:
         share, scale, tail = robust.each(values)
@@ -112,8 +112,8 @@ def fit_disturbance(
     ]
     none = robust.still(np.concatenate(undisturbed), _OUTLIER)
     if like is None and none.bic(_RESOLUTION) <= found.bic(_RESOLUTION):
-        return Disturbance()
+        return DisturbanceLaw()
     share, scale, tail = math.exp(found.values[0]), math.exp(found.values[1]), float(found.values[2])
     errors = found.stderr * np.array([share, scale, 1.0])
     names = ("share", "scale_ns", "tail")
-    return Disturbance(share, scale, tail, dict(zip(names, map(float, errors), strict=True)))
+    return DisturbanceLaw(share, scale, tail, dict(zip(names, map(float, errors), strict=True)))

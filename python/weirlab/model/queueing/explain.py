@@ -8,9 +8,9 @@ import numpy as np
 
 from weirlab.base.quantities import percent
 from weirlab.model import words
-from weirlab.model.base import Parameter, Profiled
+from weirlab.model.base import Parameter, ProfileRange
 from weirlab.model.queueing.delay import MIN_SCV, DelayCurve
-from weirlab.model.queueing.disturbance import Disturbance
+from weirlab.model.queueing.disturbance import DisturbanceLaw
 from weirlab.model.queueing.service import ServiceTime
 
 
@@ -19,8 +19,8 @@ def parameters(
     delays: dict[str, DelayCurve],
     queue_packets: float,
     queue_stderr: float,
-    host: Disturbance,
-    profiled: Profiled,
+    host: DisturbanceLaw,
+    profiled: ProfileRange,
 ) -> list[Parameter]:
     """The fitted numbers; those that the data did not support are left out."""
     rules = " in the rule stage" if service.stages == 2 else ""
@@ -66,7 +66,7 @@ def parameters(
     ]
 
 
-def _of_host(host: Disturbance) -> tuple[Parameter, ...]:
+def _of_host(host: DisturbanceLaw) -> tuple[Parameter, ...]:
     told = (
         ("host_share", "share", "1", "share of packets that the host holds up at an idle device"),
         ("host_scale_ns", "scale_ns", "ns", "delay from which their number falls as a power"),
@@ -83,8 +83,8 @@ def in_words(
     delays: dict[str, DelayCurve],
     queue_packets: float,
     queue_stderr: float,
-    host: Disturbance,
-    profiled: Profiled,
+    host: DisturbanceLaw,
+    profiled: ProfileRange,
 ) -> list[str]:
     """What the numbers mean, one sentence each."""
     frame, near, far = profiled.frame_min_bytes, profiled.position_min, profiled.position_max
@@ -121,7 +121,7 @@ def in_words(
     return [*said, *_below(delays["delay_mean_ns"]), *_by_host(host)]
 
 
-def _by_host(host: Disturbance) -> list[str]:
+def _by_host(host: DisturbanceLaw) -> list[str]:
     if host.share <= 0:
         return []
     idle = np.zeros(())

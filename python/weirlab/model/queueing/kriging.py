@@ -35,7 +35,7 @@ _WORTH: Final = 3.0
 
 
 @dataclass(frozen=True, eq=False)
-class Field:
+class ResidualField:
     """Residuals ``ln(measured / law)`` of one quantity, and the standard deviation ``noise`` of each.
 
     All arrays have shape (n,). A point where the quantity was not measured has the value NaN.
@@ -67,7 +67,7 @@ class Kriging:
 
     points: Array
     lengths: Array
-    fields: dict[str, Field]
+    fields: dict[str, ResidualField]
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for residuals that do not belong to the points."""
@@ -81,7 +81,7 @@ class Kriging:
     def fit(
         cls,
         coordinates: F64,
-        residuals: Mapping[str, Field],
+        residuals: Mapping[str, ResidualField],
         lengths: Sequence[Sequence[float]],
         like: Self | None = None,
         most: float = AMPLITUDES[-1],
@@ -114,7 +114,7 @@ class Kriging:
     @classmethod
     def none(cls, dimensions: int, quantities: Sequence[str]) -> Self:
         """No residuals at all."""
-        nothing = Field(np.empty(0), np.empty(0), np.empty(0))
+        nothing = ResidualField(np.empty(0), np.empty(0), np.empty(0))
         return cls(np.empty((0, dimensions)), np.ones(dimensions), dict.fromkeys(quantities, nothing))
 
     def flat(self) -> Self:
@@ -171,14 +171,16 @@ def _kernel(a: F64, b: F64) -> F64:
     return np.asarray((1.0 + distance + distance**2 / 3.0) * np.exp(-distance))
 
 
-def _solve(kernel: F64, field: Field, known: Bool) -> tuple[F64, F64]:
+def _solve(kernel: F64, field: ResidualField, known: Bool) -> tuple[F64, F64]:
     covariance = field.amplitude**2 * kernel + np.diag(field.noise[known] ** 2)
     factor, _ = cho_factor(covariance, lower=True)
     weights = cho_solve((factor, True), field.value[known])
     return np.tril(factor), np.asarray(weights)
 
 
-def _most_likely(kernel: F64, field: Field, amplitudes: Sequence[float], most: float) -> tuple[float, float]:
+def _most_likely(
+    kernel: F64, field: ResidualField, amplitudes: Sequence[float], most: float
+) -> tuple[float, float]:
     """Log marginal likelihood and amplitude: the best of ``amplitudes`` up to ``most``."""
     known = np.isfinite(field.value)
     if known.sum() < _LEAST_POINTS:

@@ -18,10 +18,10 @@ from typing import Final, Self
 import numpy as np
 
 from weirlab.model import repeats
-from weirlab.model.base import DELAYS, F64, Table
+from weirlab.model.base import DELAYS, F64, ObservationTable
 from weirlab.model.queueing.delay import DelayInput
 from weirlab.model.queueing.jitter import RESOLUTION_NS
-from weirlab.model.queueing.kriging import AMPLITUDES, Field, Kriging, Residual
+from weirlab.model.queueing.kriging import AMPLITUDES, Kriging, Residual, ResidualField
 
 QUANTITIES: Final = (*DELAYS, "jitter_ns")
 
@@ -45,11 +45,11 @@ _MOST_SCATTER: Final = 1.0
 _UNREPEATED: Final = 0.1
 """The same if nothing was repeated."""
 
-Law = Callable[[Table], tuple[DelayInput, Mapping[str, F64]]]
+Law = Callable[[ObservationTable], tuple[DelayInput, Mapping[str, F64]]]
 
 
 @dataclass(frozen=True)
-class Leftover:
+class ResidualModel:
     """``cycle_ns`` is the time that the device needs around one service: wake up, hand over, look again."""
 
     cycle_ns: float
@@ -57,7 +57,14 @@ class Leftover:
     over: Kriging
 
     @classmethod
-    def fit(cls, cycle_ns: float, below: Table, over: Table, law: Law, like: Self | None = None) -> Self:
+    def fit(
+        cls,
+        cycle_ns: float,
+        below: ObservationTable,
+        over: ObservationTable,
+        law: Law,
+        like: Self | None = None,
+    ) -> Self:
         """Fit to trials below the threshold and beyond it, whose delays and jitter ``law`` predicts."""
         empty = cls(cycle_ns, Kriging.none(4, QUANTITIES), Kriging.none(4, QUANTITIES))
         return cls(
@@ -103,7 +110,7 @@ def _place(load: DelayInput) -> tuple[F64, F64]:
 
 
 def _fit(
-    rows: Table,
+    rows: ObservationTable,
     law: Law,
     coordinates: Callable[[DelayInput], F64],
     lengths: tuple[tuple[float, ...], ...],
@@ -132,7 +139,7 @@ def _fit(
         single = _smooth(places, scatter, np.maximum(typical.packets[keep], 1.0))
         repeated = int((counts[known] - 1).sum())
         noise = np.sqrt(repeats.trial_variance(single**2, repeated, value)) * repeats.median_error(counts)
-        fields[name] = Field(value, np.maximum(noise, _LEAST_NOISE), single)
+        fields[name] = ResidualField(value, np.maximum(noise, _LEAST_NOISE), single)
     return Kriging.fit(places, fields, lengths, like, _MOST_OVER if over else AMPLITUDES[-1])
 
 

@@ -17,21 +17,21 @@ from weirlab.model import repeats, robust
 from weirlab.model.base import (
     DELAYS,
     F64,
+    ObservationTable,
     Parameter,
     Prediction,
-    Profiled,
-    Table,
+    ProfileRange,
     places,
     require_all,
     settings,
 )
-from weirlab.model.intervals import Calibration
+from weirlab.model.intervals import IntervalCalibration
 from weirlab.model.queueing import explain, waiting
 from weirlab.model.queueing.delay import MIN_SCV, DelayCurve, DelayInput, fit_delay
-from weirlab.model.queueing.disturbance import Disturbance, fit_disturbance, joined
+from weirlab.model.queueing.disturbance import DisturbanceLaw, fit_disturbance, joined
 from weirlab.model.queueing.jitter import RESOLUTION_NS, JitterCurve, fit_jitter
 from weirlab.model.queueing.kriging import Kriging
-from weirlab.model.queueing.leftover import QUANTITIES, Leftover
+from weirlab.model.queueing.leftover import QUANTITIES, ResidualModel
 from weirlab.model.queueing.service import ServiceTime, fit_service
 from weirlab.model.spike import NO_SPIKE, Spike
 from weirlab.records import Observation
@@ -55,7 +55,7 @@ _MAX_LOSS_VARIABILITY: Final = 0.003
 
 
 @dataclass(frozen=True)
-class Queueing:
+class QueueingModel:
     """A server with service time ``s(n, L)`` behind a queue of K packets.
 
     Threshold ``1/s``; loss above it ``1 - 1/(lambda s)``; median delay there ``K s`` plus
@@ -71,11 +71,11 @@ class Queueing:
     queue_stderr: float
     delays: dict[str, DelayCurve]
     """By the names in ``base.DELAYS``."""
-    host: Disturbance
+    host: DisturbanceLaw
     jitter: JitterCurve
-    leftover: Leftover
-    profiled: Profiled
-    calibration: Calibration | None = field(default=None, metadata=SPARSE)
+    leftover: ResidualModel
+    profiled: ProfileRange
+    calibration: IntervalCalibration | None = field(default=None, metadata=SPARSE)
     spike: Spike = field(default=NO_SPIKE, metadata=SPARSE)
     """What a rate step adds for a while, see :mod:`weirlab.model.transient`."""
     endless: bool = field(default=False, metadata=SPARSE)
@@ -94,7 +94,7 @@ class Queueing:
         ``like`` is a fit to similar trials: its choice of form is taken over, which is
         several times faster.
         """
-        table = Table.of(observations)
+        table = ObservationTable.of(observations)
         regimes = regime.sort(table)
         regime.require(table, regimes, cls.name, LEAST_LOADS_BELOW, LEAST_POSITIONS)
         over, below = table.where(regimes.overload), table.where(regimes.below)
@@ -132,12 +132,12 @@ class Queueing:
             jitter=fit_jitter(
                 load_both, both.jitter_ns, delays["delay_mean_ns"].waiting_at(load_both)[0], total
             ),
-            leftover=Leftover(1.0, Kriging.none(4, QUANTITIES), Kriging.none(4, QUANTITIES)),
-            profiled=Profiled.of(table, 1e9 / service.ns(table.position, table.frame_bytes)),
+            leftover=ResidualModel(1.0, Kriging.none(4, QUANTITIES), Kriging.none(4, QUANTITIES)),
+            profiled=ProfileRange.of(table, 1e9 / service.ns(table.position, table.frame_bytes)),
             # In a flood, packets are lost before they reach a queue that is never full.
             endless=bool(np.median(over.loss_ratio) <= regime.OVERLOAD_LOSS),
         )
-        leftover = Leftover.fit(
+        leftover = ResidualModel.fit(
             like.leftover.cycle_ns if like else _cycle_ns(delays["delay_mean_ns"], typical, load),
             below,
             over,
@@ -197,7 +197,7 @@ class Queueing:
         place, frame = places(position, frame_bytes)
         return np.asarray(1e9 / self.service.ns(place, frame))
 
-    def with_calibration(self, calibration: Calibration) -> Self:
+    def with_calibration(self, calibration: IntervalCalibration) -> Self:
         """The same model with intervals."""
         return replace(self, calibration=calibration)
 
@@ -254,12 +254,12 @@ class Queueing:
         return np.asarray(arrivals + np.maximum(fitted, 0.0))
 
 
-def _load(service: ServiceTime, rows: Table) -> DelayInput:
+def _load(service: ServiceTime, rows: ObservationTable) -> DelayInput:
     service_ns = service.ns(rows.position, rows.frame_bytes)
     return DelayInput(rows.rate_pps, rows.frame_bytes, rows.position, rows.gap_scv, service_ns)
 
 
-def _cycle_ns(mean: DelayCurve, rows: Table, load: DelayInput) -> float:
+def _cycle_ns(mean: DelayCurve, rows: ObservationTable, load: DelayInput) -> float:
     """Time around one service of a device that was idle: its delay without waiting, less the service.
 
     The lower tenth over all settings, since frames of all sizes share one coordinate; a
@@ -291,10 +291,10 @@ def _undisturbed(
 def _fit_host(
     delays: Mapping[str, DelayCurve],
     load: DelayInput,
-    typical: Table,
+    typical: ObservationTable,
     queue_packets: float,
-    like: Disturbance | None,
-) -> Disturbance:
+    like: DisturbanceLaw | None,
+) -> DisturbanceLaw:
     """The heavy tail, from p99 and p99.9 of the trials that are clearly below the threshold."""
     clear = load.rho < regime.NEAR
     calm = load.where(clear)
@@ -311,7 +311,7 @@ def _fit_host(
     )
 
 
-def _full_queues(over: Table, delays: dict[str, DelayCurve]) -> dict[str, F64]:
+def _full_queues(over: ObservationTable, delays: dict[str, DelayCurve]) -> dict[str, F64]:
     """Packets in the full queue, per delay and trial: delay less path, times the trial's own rate.
 
     Just above the threshold the queue is not always full, so only clear overloads count, or each

@@ -13,7 +13,7 @@ from scipy.special import expit, ndtr
 
 from weirlab.model import repeats, robust
 from weirlab.model.base import F64
-from weirlab.model.queueing.kriging import Field, Kriging
+from weirlab.model.queueing.kriging import Kriging, ResidualField
 
 FIELDS: Final = (
     "fixed_ns",
@@ -169,7 +169,7 @@ def _with_deviation(
     inner = float(((left - value[inverse.ravel()]) ** 2).sum()) / max(degrees, 1)
     scatter = math.sqrt(repeats.trial_variance(inner, degrees, value))
     noise = np.maximum(scatter * repeats.median_error(counts), _LEAST_NOISE)
-    points = Field(value, noise, np.full(len(groups), scatter))
+    points = ResidualField(value, noise, np.full(len(groups), scatter))
     deviation = Kriging.fit(
         _coordinates(*keys), {_DEVIATION: points}, _LENGTHS, like.deviation if like else None
     )

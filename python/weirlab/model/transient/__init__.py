@@ -6,18 +6,18 @@
 
 from __future__ import annotations
 
-from weirlab.model.transient.compare import Binned, StepError, binned, binned_along, step_errors
+from weirlab.model.transient.compare import DelayBins, StepError, binned, binned_along, step_errors
 from weirlab.model.transient.course import Trajectory, over_time, trajectory
-from weirlab.model.transient.phases import OverTime, Phase, phases_of
-from weirlab.model.transient.spiking import Seen, with_spike
+from weirlab.model.transient.phases import LoadPhase, TransientPrediction, phases_of
+from weirlab.model.transient.spiking import StepObservation, with_spike
 
 __all__ = [
-    "Binned",
-    "OverTime",
-    "Phase",
-    "Seen",
+    "DelayBins",
+    "LoadPhase",
     "StepError",
+    "StepObservation",
     "Trajectory",
+    "TransientPrediction",
     "binned",
     "binned_along",
     "over_time",

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from weirlab.model.base import F64, Model
 from weirlab.model.transient.course import Trajectory, trajectory
-from weirlab.model.transient.phases import Phase, index_of, starts_ns
+from weirlab.model.transient.phases import LoadPhase, index_of, starts_ns
 
 _SETTLED_WITHIN: Final = 0.1
 """Relative distance from the final level that counts as settled ..."""
@@ -25,7 +25,7 @@ _ROUNDING: Final = 1e-9
 
 
 @dataclass(frozen=True)
-class Binned:
+class DelayBins:
     """Mean delay of received packets and loss ratio per bin of departure time; shapes (bins,)."""
 
     delay_mean_ns: F64
@@ -59,7 +59,7 @@ class StepError:
         return self.predicted_peak_ns / self.peak_ns - 1.0
 
 
-def binned(model: Model, phases: Sequence[Phase], edges_ns: npt.ArrayLike) -> Binned:
+def binned(model: Model, phases: Sequence[LoadPhase], edges_ns: npt.ArrayLike) -> DelayBins:
     """The prediction of ``model`` in the bins between ``edges_ns``, counted as in a trial's time series.
 
     ``edges_ns`` (bins + 1,) ascend and lie within the phases. Delay is averaged over the packets that
@@ -68,7 +68,7 @@ def binned(model: Model, phases: Sequence[Phase], edges_ns: npt.ArrayLike) -> Bi
     return binned_along(trajectory(model, phases), edges_ns)
 
 
-def binned_along(course: Trajectory, edges_ns: npt.ArrayLike) -> Binned:
+def binned_along(course: Trajectory, edges_ns: npt.ArrayLike) -> DelayBins:
     """As :func:`binned`, for a given trajectory."""
     edges = np.asarray(edges_ns, dtype=np.float64)
     # Both ends of every jump, and the bins' own edges.
@@ -86,11 +86,11 @@ def binned_along(course: Trajectory, edges_ns: npt.ArrayLike) -> Binned:
     delay = np.full(len(arrived), np.nan)
     np.divide(total(received * found.delay_mean_ns), arrived, out=delay, where=arrived > 0)
     loss = np.clip(1.0 - arrived / departed, 0.0, 1.0)
-    return Binned(delay, np.where(loss < _ROUNDING, 0.0, loss))
+    return DelayBins(delay, np.where(loss < _ROUNDING, 0.0, loss))
 
 
 def step_errors(
-    phases: Sequence[Phase], start_ns: F64, bin_ns: float, measured: Binned, predicted: Binned
+    phases: Sequence[LoadPhase], start_ns: F64, bin_ns: float, measured: DelayBins, predicted: DelayBins
 ) -> list[StepError]:
     """One entry per step between ``phases`` that is followed by three bins or more.
 

@@ -10,11 +10,19 @@ import numpy as np
 import numpy.typing as npt
 
 from weirlab.model.base import F64, Model
-from weirlab.model.queueing import Queueing
+from weirlab.model.queueing import QueueingModel
 from weirlab.model.queueing.delay import DelayInput
 from weirlab.model.spike import NO_SPIKE, Spike
-from weirlab.model.transient.phases import DELAYS, OverTime, Phase, index_of, spikes, starts_ns, times
-from weirlab.model.transient.queue import Course, Stretch, courses
+from weirlab.model.transient.phases import (
+    DELAYS,
+    LoadPhase,
+    TransientPrediction,
+    index_of,
+    spikes,
+    starts_ns,
+    times,
+)
+from weirlab.model.transient.queue import QueuePhase, QueueTransient, courses
 
 QUANTITIES: Final = (*DELAYS, "loss_ratio")
 
@@ -29,13 +37,13 @@ _SPIKE_DECAYS: Final = 7.0
 class Trajectory:
     """One model while ``phases`` follow each other; made by :func:`trajectory`."""
 
-    phases: tuple[Phase, ...]
+    phases: tuple[LoadPhase, ...]
     spike: Spike
     _parts: tuple[dict[str, Callable[[F64], F64]], ...]
     """Per phase and quantity, the value at times after the phase's start."""
     _inner_ns: F64
 
-    def at(self, at_ns: npt.ArrayLike) -> OverTime:
+    def at(self, at_ns: npt.ArrayLike) -> TransientPrediction:
         """Delay and loss of packets that depart at ``at_ns``, see :func:`over_time`."""
         at = times(self.phases, at_ns)
         index, starts = index_of(self.phases, at), starts_ns(self.phases)
@@ -47,7 +55,7 @@ class Trajectory:
         extra = spikes(self.spike, self.phases, at)
         loss = np.where(found["loss_ratio"] < _NO_LOSS, 0.0, np.minimum(found["loss_ratio"], 1.0))
         delays = {name: found[name] + extra for name in DELAYS}
-        return OverTime(at_ns=at, **delays, loss_ratio=loss)
+        return TransientPrediction(at_ns=at, **delays, loss_ratio=loss)
 
     @property
     def instants_ns(self) -> F64:
@@ -62,7 +70,7 @@ class Trajectory:
         return np.asarray(instants[instants <= starts[-1]])
 
 
-def over_time(model: Model, phases: Sequence[Phase], at_ns: npt.ArrayLike) -> OverTime:
+def over_time(model: Model, phases: Sequence[LoadPhase], at_ns: npt.ArrayLike) -> TransientPrediction:
     """Delay and loss of packets that depart at ``at_ns``, while ``phases`` follow each other.
 
     A queueing model lets its queue fill and drain; any other one jumps with the phase from
@@ -83,14 +91,14 @@ def over_time(model: Model, phases: Sequence[Phase], at_ns: npt.ArrayLike) -> Ov
     return trajectory(model, phases).at(at_ns)
 
 
-def trajectory(model: Model, phases: Sequence[Phase]) -> Trajectory:
+def trajectory(model: Model, phases: Sequence[LoadPhase]) -> Trajectory:
     """The source of :func:`over_time`'s values, for several evaluations of the same phases."""
     times(phases, 0.0)
     rate, frame_bytes, position, gap_scv = _columns(phases)
     predicted = model.predict(rate, frame_bytes, position, gap_scv)
     stationary = {name: np.asarray(getattr(predicted, name), dtype=np.float64) for name in QUANTITIES}
     spike = getattr(model, "spike", NO_SPIKE)
-    if not isinstance(model, Queueing):
+    if not isinstance(model, QueueingModel):
         parts = tuple(
             {name: _constant(float(values[i])) for name, values in stationary.items()}
             for i in range(len(phases))
@@ -104,7 +112,7 @@ def trajectory(model: Model, phases: Sequence[Phase]) -> Trajectory:
 
 
 def _joined(
-    stretches: Sequence[Stretch], parts: Sequence[Course], stationary: dict[str, F64]
+    stretches: Sequence[QueuePhase], parts: Sequence[QueueTransient], stationary: dict[str, F64]
 ) -> list[dict[str, Callable[[F64], F64]]]:
     """Queue and rest together, so that every phase tends to its stationary value.
 
@@ -127,7 +135,7 @@ def _joined(
     return joined
 
 
-def _blend(part: Course, name: str, before: float, after: float) -> Callable[[F64], F64]:
+def _blend(part: QueueTransient, name: str, before: float, after: float) -> Callable[[F64], F64]:
     """The course plus a rest that goes from ``before`` to ``after`` as the queue goes to its new state."""
     begin, end = float(part.values[name][0]), part.settled[name]
     distance = end - begin
@@ -146,7 +154,7 @@ def _constant(value: float) -> Callable[[F64], F64]:
     return lambda since_ns: np.full_like(since_ns, value)
 
 
-def _columns(phases: Sequence[Phase]) -> tuple[F64, F64, F64, F64]:
+def _columns(phases: Sequence[LoadPhase]) -> tuple[F64, F64, F64, F64]:
     rate, frame_bytes, position, gap_scv = np.array(
         [(phase.rate_pps, phase.frame_bytes, phase.position, phase.gap_scv) for phase in phases],
         dtype=np.float64,
@@ -154,13 +162,13 @@ def _columns(phases: Sequence[Phase]) -> tuple[F64, F64, F64, F64]:
     return rate, frame_bytes, position, gap_scv
 
 
-def _stretches(model: Queueing, phases: Sequence[Phase]) -> list[Stretch]:
+def _stretches(model: QueueingModel, phases: Sequence[LoadPhase]) -> list[QueuePhase]:
     """The phases as the queue of ``model`` sees them."""
     rate, frame_bytes, position, gap_scv = _columns(phases)
     service_ns = model.service.ns(position, frame_bytes)
     load = DelayInput(rate, frame_bytes, position, gap_scv, service_ns)
     variability, rarity = model.delays["delay_mean_ns"].waiting_at(load)
     return [
-        Stretch(phase.duration_ns, phase.rate_pps, float(service), float(v), float(rare))
+        QueuePhase(phase.duration_ns, phase.rate_pps, float(service), float(v), float(rare))
         for phase, service, v, rare in zip(phases, service_ns, variability, rarity, strict=True)
     ]

@@ -126,7 +126,7 @@ class Diffusion:
         step = min(longest, max(layer / 4, 0.02), duration / 20)
         up, down = self._flows()
         leave_up, leave_down = up / self.grid.width[:-1], down / self.grid.width[1:]
-        solve = _Fitted(leave_down, leave_up, step)
+        solve = _TrBdf2Step(leave_down, leave_up, step)
         times, states = [0.0], [mass]
         while times[-1] < duration and len(times) < _MOST_STEPS:
             if len(times) % _STEPS_PER_DOUBLING == 0:
@@ -134,7 +134,7 @@ class Diffusion:
                     break
                 if step < longest:
                     step = min(2 * step, longest)
-                    solve = _Fitted(leave_down, leave_up, step)
+                    solve = _TrBdf2Step(leave_down, leave_up, step)
             mass = solve(mass)
             times.append(times[-1] + step)
             states.append(mass)
@@ -189,7 +189,7 @@ class _Tridiagonal:
         return np.asarray(after)
 
 
-class _Fitted:
+class _TrBdf2Step:
     """One step of TR-BDF2 with the rates ``down`` and ``up`` of a chain of nodes."""
 
     def __init__(self, down: F64, up: F64, step: float) -> None:

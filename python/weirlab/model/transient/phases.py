@@ -23,7 +23,7 @@ DELAYS: Final = ("delay_mean_ns", "delay_p50_ns", "delay_p99_ns")
 
 
 @dataclass(frozen=True)
-class Phase:
+class LoadPhase:
     """A stretch of constant traffic; the next one begins where it ends.
 
     ``position`` is the mean matching position, ``gap_scv`` as for ``Model.predict``. The
@@ -38,7 +38,7 @@ class Phase:
 
 
 @dataclass(frozen=True)
-class OverTime:
+class TransientPrediction:
     """Delay and loss of packets that depart at ``at_ns`` after the start of the first phase.
 
     All arrays have one shape, ``(len(at_ns),)``. The quantiles are those over many
@@ -52,18 +52,18 @@ class OverTime:
     loss_ratio: F64
 
 
-def starts_ns(phases: Sequence[Phase]) -> F64:
+def starts_ns(phases: Sequence[LoadPhase]) -> F64:
     """When each phase begins; the last element is the end of the last one, so shape (n + 1,)."""
     return np.concatenate([[0.0], np.cumsum([phase.duration_ns for phase in phases])])
 
 
-def index_of(phases: Sequence[Phase], at_ns: F64) -> npt.NDArray[np.intp]:
+def index_of(phases: Sequence[LoadPhase], at_ns: F64) -> npt.NDArray[np.intp]:
     """The phase that each time belongs to; the end of the last phase still belongs to it."""
     index = np.searchsorted(starts_ns(phases), at_ns, side="right") - 1
     return np.clip(index, 0, len(phases) - 1)
 
 
-def times(phases: Sequence[Phase], at_ns: npt.ArrayLike) -> F64:
+def times(phases: Sequence[LoadPhase], at_ns: npt.ArrayLike) -> F64:
     """``at_ns`` as an array.
 
     Raises
@@ -85,7 +85,7 @@ def times(phases: Sequence[Phase], at_ns: npt.ArrayLike) -> F64:
     return at
 
 
-def spikes(spike: Spike, phases: Sequence[Phase], at_ns: F64) -> F64:
+def spikes(spike: Spike, phases: Sequence[LoadPhase], at_ns: F64) -> F64:
     """What the steps in the rate between ``phases`` add to the delay at ``at_ns``, in ns."""
     total = np.zeros_like(at_ns)
     if spike:
@@ -94,7 +94,7 @@ def spikes(spike: Spike, phases: Sequence[Phase], at_ns: F64) -> F64:
     return total
 
 
-def phases_of(traffic: Traffic, position: float) -> list[Phase]:
+def phases_of(traffic: Traffic, position: float) -> list[LoadPhase]:
     """The phases of a trial's recorded part; ``position`` is the mean matching position before any step.
 
     Raises
@@ -110,7 +110,7 @@ def phases_of(traffic: Traffic, position: float) -> list[Phase]:
             raise InputError("a prediction over time needs loads in numbers, not 'max'; e.g. 300kpps")
         if end > begin:
             found.append(
-                Phase(
+                LoadPhase(
                     duration_ns=end - begin,
                     rate_pps=pps,
                     frame_bytes=mean_bytes(traffic.sizes),

@@ -30,7 +30,7 @@ _LEAST_OLD: Final = 0.05
 
 
 @dataclass(frozen=True)
-class Stretch:
+class QueuePhase:
     """Constant traffic at the queue; ``rarity`` as in :mod:`weirlab.model.queueing.waiting`."""
 
     duration_ns: float
@@ -45,7 +45,7 @@ class Stretch:
 
 
 @dataclass(frozen=True)
-class Course:
+class QueueTransient:
     """Waiting (mean and quantiles, ns) and loss ratio over one stretch, and the values they tend to.
 
     ``times_ns`` counts from the start of the stretch; all arrays have shape (t,), the values
@@ -60,13 +60,13 @@ class Course:
         return np.asarray(np.interp(since_ns, self.times_ns, self.values[name]))
 
 
-def courses(stretches: Sequence[Stretch], places: float) -> list[Course]:
+def courses(stretches: Sequence[QueuePhase], places: float) -> list[QueueTransient]:
     """The queue of ``places`` packets under ``stretches``, settled at the start of the first."""
     grid = Grid.over(places)
-    found: list[Course] = []
+    found: list[QueueTransient] = []
     first = stretches[0]
     mass = _process(grid, first.service_ns, first).stationary()
-    inside = _Inside(0.0, first.service_ns)
+    inside = _OldPackets(0.0, first.service_ns)
     for stretch in stretches:
         course, mass, inside = _course(grid, stretch, mass, inside)
         found.append(course)
@@ -74,7 +74,7 @@ def courses(stretches: Sequence[Stretch], places: float) -> list[Course]:
 
 
 @dataclass(frozen=True)
-class _Inside:
+class _OldPackets:
     """The first ``old`` packets in the queue need ``old_ns`` each."""
 
     old: float
@@ -86,12 +86,14 @@ class _Inside:
         return np.asarray(old * self.old_ns + (content - old) * new_ns)
 
 
-def _course(grid: Grid, stretch: Stretch, mass: F64, inside: _Inside) -> tuple[Course, F64, _Inside]:
+def _course(
+    grid: Grid, stretch: QueuePhase, mass: F64, inside: _OldPackets
+) -> tuple[QueueTransient, F64, _OldPackets]:
     """One stretch; also the state at its end, and the packets then inside."""
     after = _process(grid, stretch.service_ns, stretch)
     content = float(mass @ grid.x)
     changed = content * abs(inside.old_ns - stretch.service_ns) > 0
-    old = _Inside(content, inside.old_ns) if changed else _Inside(0.0, stretch.service_ns)
+    old = _OldPackets(content, inside.old_ns) if changed else _OldPackets(0.0, stretch.service_ns)
     left_ns = stretch.duration_ns
     times: list[F64] = []
     rows: list[dict[str, F64]] = []
@@ -102,7 +104,7 @@ def _course(grid: Grid, stretch: Stretch, mass: F64, inside: _Inside) -> tuple[C
         states = before.evolve(mass, lasts_ns / old.old_ns)
         stage_ns = np.append(states.times[states.times * old.old_ns < lasts_ns] * old.old_ns, lasts_ns)
         masses = _at(states.times * old.old_ns, states.mass, stage_ns)
-        remaining = [_Inside(max(old.old - t / old.old_ns, 0.0), old.old_ns) for t in stage_ns]
+        remaining = [_OldPackets(max(old.old - t / old.old_ns, 0.0), old.old_ns) for t in stage_ns]
         work = np.stack([r.work_ns(grid.x, stretch.service_ns) for r in remaining])
         times.append(stage_ns)
         rows.append(_seen(before, masses, work, stretch.rarity))
@@ -117,10 +119,10 @@ def _course(grid: Grid, stretch: Stretch, mass: F64, inside: _Inside) -> tuple[C
         work = np.broadcast_to(grid.x * stretch.service_ns, masses.shape)
         times.append(begin_ns + stage_ns)
         rows.append(_seen(after, masses, work, stretch.rarity))
-        mass, old = masses[-1], _Inside(0.0, stretch.service_ns)
+        mass, old = masses[-1], _OldPackets(0.0, stretch.service_ns)
     end = after.stationary()
     settled = _seen(after, end[None, :], (grid.x * stretch.service_ns)[None, :], stretch.rarity)
-    course = Course(
+    course = QueueTransient(
         times_ns=np.concatenate(times),
         values={name: np.concatenate([row[name] for row in rows]) for name in settled},
         settled={name: float(value[0]) for name, value in settled.items()},
@@ -128,11 +130,11 @@ def _course(grid: Grid, stretch: Stretch, mass: F64, inside: _Inside) -> tuple[C
     return course, mass, _mixed(mass, grid, old, stretch.service_ns)
 
 
-def _mixed(mass: F64, grid: Grid, inside: _Inside, service_ns: float) -> _Inside:
+def _mixed(mass: F64, grid: Grid, inside: _OldPackets, service_ns: float) -> _OldPackets:
     """The packets inside at the end of a stretch, as packets of one kind with the same total work."""
     content = float(mass @ grid.x)
     work_ns = float(mass @ inside.work_ns(grid.x, service_ns))
-    return _Inside(0.0, work_ns / content if inside.old > 0 and content > 0 else service_ns)
+    return _OldPackets(0.0, work_ns / content if inside.old > 0 and content > 0 else service_ns)
 
 
 def _seen(process: Diffusion, masses: F64, work_ns: F64, rarity: float) -> dict[str, F64]:
@@ -165,6 +167,6 @@ def _at(times: F64, values: F64, wanted: F64) -> F64:
     return np.asarray((1.0 - share) * values[right - 1] + share * values[right])
 
 
-def _process(grid: Grid, service_ns: float, stretch: Stretch) -> Diffusion:
+def _process(grid: Grid, service_ns: float, stretch: QueuePhase) -> Diffusion:
     """Arrivals of ``stretch`` at a server that takes ``service_ns`` for each packet."""
     return Diffusion(grid, stretch.rate_pps * service_ns / 1e9, max(stretch.variability, _LEAST_VARIABILITY))

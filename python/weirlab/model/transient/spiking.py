@@ -10,32 +10,32 @@ from typing import Final
 import numpy as np
 
 from weirlab.model.base import F64, Model
-from weirlab.model.piecewise import Piecewise
-from weirlab.model.queueing import Queueing
+from weirlab.model.piecewise import PiecewiseModel
+from weirlab.model.queueing import QueueingModel
 from weirlab.model.spike import NO_SPIKE, Spike, fit_spike
-from weirlab.model.transient.compare import Binned, binned
-from weirlab.model.transient.phases import Phase, starts_ns
+from weirlab.model.transient.compare import DelayBins, binned
+from weirlab.model.transient.phases import LoadPhase, starts_ns
 
 _LOSSLESS: Final = 1e-3
 """Loss ratio up to which a phase shows spikes: in overload the queue hides them."""
 
 
 @dataclass(frozen=True)
-class Seen:
+class StepObservation:
     """What a trial with steps recorded in the bins between ``edges_ns`` (bins + 1,)."""
 
-    phases: Sequence[Phase]
+    phases: Sequence[LoadPhase]
     edges_ns: F64
-    measured: Binned
+    measured: DelayBins
 
 
-def with_spike(model: Model, trials: Iterable[Seen]) -> tuple[Model, Spike]:
+def with_spike(model: Model, trials: Iterable[StepObservation]) -> tuple[Model, Spike]:
     """``model`` with the spike that its predictions lack after steps up of the rate, and that spike.
 
     Steps that also change position or frame size are left out (the thesis finds no spike
     after a step of the position), and so are those from or into overload.
     """
-    if not isinstance(model, Queueing | Piecewise):
+    if not isinstance(model, QueueingModel | PiecewiseModel):
         return model, NO_SPIKE
     plain = model.with_spike(NO_SPIKE)
     columns: list[F64] = []
@@ -52,7 +52,9 @@ def with_spike(model: Model, trials: Iterable[Seen]) -> tuple[Model, Spike]:
     return plain.with_spike(spike), spike
 
 
-def _steps_up(model: Model, trial: Seen) -> Iterable[tuple[int, np.ndarray[tuple[int], np.dtype[np.intp]]]]:
+def _steps_up(
+    model: Model, trial: StepObservation
+) -> Iterable[tuple[int, np.ndarray[tuple[int], np.dtype[np.intp]]]]:
     """Number of the phase after each usable step, and the bins that lie in it entirely."""
     starts = starts_ns(trial.phases)
     for i, (before, after) in enumerate(itertools.pairwise(trial.phases), start=1):

@@ -19,12 +19,12 @@ from weirlab.numbering.checking import (
     routes,
     ways,
 )
-from weirlab.numbering.checking.findings import Finding, Severity, limited
-from weirlab.numbering.routing import Network
+from weirlab.numbering.checking.findings import PlanFinding, Severity, limited
+from weirlab.numbering.routing import PlanNetwork
 
-__all__ = ["CHECKS", "Finding", "Severity", "check"]
+__all__ = ["CHECKS", "PlanFinding", "Severity", "check"]
 
-CHECKS: Final[tuple[Callable[[Network], Iterator[Finding]], ...]] = (
+CHECKS: Final[tuple[Callable[[PlanNetwork], Iterator[PlanFinding]], ...]] = (
     numbering.too_long,
     numbering.lengths,
     numbering.owners,
@@ -65,7 +65,7 @@ CHECKS: Final[tuple[Callable[[Network], Iterator[Finding]], ...]] = (
 )
 
 
-def check(network: Network) -> list[Finding]:
+def check(network: PlanNetwork) -> list[PlanFinding]:
     """All findings in the order of their places, with a limited number of each kind."""
     found = [finding for each in CHECKS for finding in each(network)]
-    return sorted(limited(found), key=Finding.key)
+    return sorted(limited(found), key=PlanFinding.key)

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
-from weirlab.numbering.checking.findings import Finding, warning
+from weirlab.numbering.checking.findings import PlanFinding, warning
 from weirlab.numbering.checking.ways import can_walk, example
 from weirlab.numbering.plan.model import Engine
-from weirlab.numbering.routing import Network, Way
+from weirlab.numbering.routing import CallRoute, PlanNetwork
 from weirlab.numbering.routing.calls import calls
 
 _MOST_NUMBERS: Final = 200
@@ -17,7 +17,7 @@ _MOST_NUMBERS: Final = 200
 _MOST_WAYS: Final = 8
 
 
-def unenforced(network: Network) -> Iterator[Finding]:
+def unenforced(network: PlanNetwork) -> Iterator[PlanFinding]:
     """Engines know callers by the source address of a call, which may be that of another engine."""
     if all(each.admits is None for each in network.plan.organisations.values()):
         return
@@ -38,7 +38,7 @@ def unenforced(network: Network) -> Iterator[Finding]:
                     yield _unseen(network, name, *about, number)
 
 
-def _callers(network: Network) -> list[str]:
+def _callers(network: PlanNetwork) -> list[str]:
     """One endpoint of each organisation for each home and protocol."""
     found: dict[tuple[object, ...], str] = {}
     for name, engine in network.plan.engines.items():
@@ -47,7 +47,7 @@ def _callers(network: Network) -> list[str]:
     return [*found.values()]
 
 
-def _numbers(network: Network) -> Iterator[str]:
+def _numbers(network: PlanNetwork) -> Iterator[str]:
     """The test numbers, then one for each route."""
     yield from dict.fromkeys(test.number for test in network.plan.tests)
     for prefixes in network.routes.values():
@@ -56,7 +56,7 @@ def _numbers(network: Network) -> Iterator[str]:
                 yield number
 
 
-def _refuses(network: Network, caller: Engine, way: Way) -> bool:
+def _refuses(network: PlanNetwork, caller: Engine, way: CallRoute) -> bool:
     """Does the engine that must refuse a call know whose call it is?
 
     It knows its own callers. Gatekeepers tell each other which telephone asks, and the telephone then
@@ -70,7 +70,9 @@ def _refuses(network: Network, caller: Engine, way: Way) -> bool:
     return not between or asked
 
 
-def _unseen(network: Network, caller: str, organisation: str, here: str, there: str, number: str) -> Finding:
+def _unseen(
+    network: PlanNetwork, caller: str, organisation: str, here: str, there: str, number: str
+) -> PlanFinding:
     by = network.plan.engines[there].organisation or ""
     if network.plan.engines[there].kind == "endpoint":
         reason = f"{there} is an endpoint and accepts every call"

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from weirlab.numbering.checking.findings import Finding, error, named
+from weirlab.numbering.checking.findings import PlanFinding, error, named
 from weirlab.numbering.configs import telephone
 from weirlab.numbering.ere import BadExpression, Substitution
 from weirlab.numbering.plan.values import Protocol
-from weirlab.numbering.routing import Network
+from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.routing.words import PROTOCOLS
 
 
-def addresses(network: Network) -> Iterator[Finding]:
+def addresses(network: PlanNetwork) -> Iterator[PlanFinding]:
     """Every engine has an address, and no two engines share a socket."""
     plan, at = network.plan, network.book.at
     sockets: dict[tuple[str, int, bool], tuple[str, Protocol]] = {}
@@ -37,7 +37,7 @@ def addresses(network: Network) -> Iterator[Finding]:
                 )
 
 
-def hand_over(network: Network) -> Iterator[Finding]:
+def hand_over(network: PlanNetwork) -> Iterator[PlanFinding]:
     """A gateway that takes calls for a foreign protocol speaks it, and a protocol of the engine."""
     plan, at = network.plan, network.book.at
     for name, engine in plan.engines.items():
@@ -69,7 +69,7 @@ def hand_over(network: Network) -> Iterator[Finding]:
                 )
 
 
-def homes(network: Network) -> Iterator[Finding]:
+def homes(network: PlanNetwork) -> Iterator[PlanFinding]:
     """Every caller has a home that routes."""
     plan, at = network.plan, network.book.at
     callers = {plan.caller: at("caller")}
@@ -105,7 +105,7 @@ def homes(network: Network) -> Iterator[Finding]:
             )
 
 
-def registrations(network: Network) -> Iterator[Finding]:
+def registrations(network: PlanNetwork) -> Iterator[PlanFinding]:
     """A gateway or telephone that speaks H.323 registers with a single gatekeeper."""
     for name, engine in network.plan.engines.items():
         keepers = network.gatekeepers[name]
@@ -119,7 +119,7 @@ def registrations(network: Network) -> Iterator[Finding]:
             )
 
 
-def rewrites(network: Network) -> Iterator[Finding]:
+def rewrites(network: PlanNetwork) -> Iterator[PlanFinding]:
     """Every rewrite rule is a valid expression and gives a number that can be routed."""
     for name, engine in network.plan.engines.items():
         for i, rule in enumerate(engine.rewrite):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from weirlab.numbering.checking.findings import Finding, error, line, named, warning
+from weirlab.numbering.checking.findings import PlanFinding, error, line, named, warning
 from weirlab.numbering.plan.numbers import digits_below
-from weirlab.numbering.routing import Network
+from weirlab.numbering.routing import PlanNetwork
 
 
-def duplicates(network: Network) -> Iterator[Finding]:
+def duplicates(network: PlanNetwork) -> Iterator[PlanFinding]:
     """A name in a tree has at most one entry on any day."""
     plan, at = network.plan, network.book.at
     seen: dict[tuple[str, str, str], list[int]] = {}
@@ -28,7 +28,7 @@ def duplicates(network: Network) -> Iterator[Finding]:
         same.append(i)
 
 
-def outside_zone(network: Network) -> Iterator[Finding]:
+def outside_zone(network: PlanNetwork) -> Iterator[PlanFinding]:
     """Every entry lies in the zone of its tree."""
     plan, at = network.plan, network.book.at
     for name, tree in plan.trees.items():
@@ -51,7 +51,7 @@ def outside_zone(network: Network) -> Iterator[Finding]:
                 )
 
 
-def hidden_by_routes(network: Network) -> Iterator[Finding]:
+def hidden_by_routes(network: PlanNetwork) -> Iterator[PlanFinding]:
     """An entry is used only if an engine that queries its tree has no route for its numbers."""
     plan, at = network.plan, network.book.at
     asking: dict[str, list[str]] = {name: [] for name in plan.trees}
@@ -78,7 +78,7 @@ def hidden_by_routes(network: Network) -> Iterator[Finding]:
             )
 
 
-def holes(network: Network) -> Iterator[Finding]:
+def holes(network: PlanNetwork) -> Iterator[PlanFinding]:
     """A longer name below a wildcard hides numbers for which nothing then answers (RFC 4592, 2.2.2)."""
     plan, at = network.plan, network.book.at
     if network.scope is not None and not network.scope.get("enum"):

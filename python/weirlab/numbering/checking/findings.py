@@ -14,7 +14,7 @@ MOST_OF_A_KIND: Final = 20
 
 
 @dataclass(frozen=True)
-class Finding:
+class PlanFinding:
     """A mistake, or something that looks like one."""
 
     severity: Severity
@@ -31,17 +31,17 @@ class Finding:
         return file, int(line), self.code
 
 
-def error(code: str, place: str, reason: str, proposal: str) -> Finding:
+def error(code: str, place: str, reason: str, proposal: str) -> PlanFinding:
     """A finding about something that keeps calls from going where the plan says."""
-    return Finding("error", code, place, reason, proposal)
+    return PlanFinding("error", code, place, reason, proposal)
 
 
-def warning(code: str, place: str, reason: str, proposal: str) -> Finding:
+def warning(code: str, place: str, reason: str, proposal: str) -> PlanFinding:
     """A finding about something that works, but probably not as intended."""
-    return Finding("warning", code, place, reason, proposal)
+    return PlanFinding("warning", code, place, reason, proposal)
 
 
-def limited(found: Iterable[Finding]) -> Iterator[Finding]:
+def limited(found: Iterable[PlanFinding]) -> Iterator[PlanFinding]:
     """``found`` without repetitions, and at most :data:`MOST_OF_A_KIND` of a code."""
     listed = [*dict.fromkeys(found)]
     total = Counter(finding.code for finding in listed)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from weirlab.numbering.checking.findings import Finding, error, line, warning
-from weirlab.numbering.ere import BadExpression, NeedsDigits, Substitution
-from weirlab.numbering.plan.model import Domain, Engine, Service
+from weirlab.numbering.checking.findings import PlanFinding, error, line, warning
+from weirlab.numbering.ere import BadExpression, MissingDigits, Substitution
+from weirlab.numbering.plan.model import Domain, Engine, ServicePoint
 from weirlab.numbering.plan.values import Protocol, is_address
-from weirlab.numbering.routing import Network
+from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.routing.names import SCHEMES, Uri, serves
 from weirlab.numbering.routing.words import PROTOCOLS
 
 
-def zones(network: Network) -> Iterator[Finding]:
+def zones(network: PlanNetwork) -> Iterator[PlanFinding]:
     """There is a dns section if there are zones, and each zone is defined once."""
     plan, at = network.plan, network.book.at
     if plan.dns is None and (plan.trees or plan.domains):
@@ -46,7 +46,7 @@ def zones(network: Network) -> Iterator[Finding]:
                 )
 
 
-def name_servers(network: Network) -> Iterator[Finding]:
+def name_servers(network: PlanNetwork) -> Iterator[PlanFinding]:
     """A name server within the plan's zones has an address."""
     plan, at = network.plan, network.book.at
     if plan.dns is None:
@@ -63,7 +63,7 @@ def name_servers(network: Network) -> Iterator[Finding]:
             )
 
 
-def service_points(network: Network) -> Iterator[Finding]:
+def service_points(network: PlanNetwork) -> Iterator[PlanFinding]:
     """An SRV record leads to a host with an address, where something listens."""
     plan, at, names = network.plan, network.book.at, network.names
     for name, domain in plan.domains.items():
@@ -109,7 +109,7 @@ def service_points(network: Network) -> Iterator[Finding]:
                 )
 
 
-def _takes(engine: Engine, service: Service, domain: Domain) -> bool:
+def _takes(engine: Engine, service: ServicePoint, domain: Domain) -> bool:
     """Does a call that follows a service point reach the engine? Proxies prefer UDP if both are offered."""
     if engine.kind != "endpoint" or engine.transport == service.transport:
         return True
@@ -119,7 +119,7 @@ def _takes(engine: Engine, service: Service, domain: Domain) -> bool:
     )
 
 
-def uris(network: Network) -> Iterator[Finding]:
+def uris(network: PlanNetwork) -> Iterator[PlanFinding]:
     """The host in the URI of a record can be resolved."""
     plan, at, names = network.plan, network.book.at, network.names
     told: set[tuple[str, str]] = set()
@@ -127,7 +127,7 @@ def uris(network: Network) -> Iterator[Finding]:
         for j, record in enumerate(entry.naptr):
             try:
                 text = Substitution.parse(record.expression).apply(f"+{entry.digits}")
-            except (BadExpression, NeedsDigits):
+            except (BadExpression, MissingDigits):
                 continue
             uri = Uri.parse(text) if text else None
             if uri is None or not uri.host or (uri.scheme, uri.host) in told or is_address(uri.host):
@@ -164,7 +164,7 @@ def uris(network: Network) -> Iterator[Finding]:
                 )
 
 
-def engine_names(network: Network) -> Iterator[Finding]:
+def engine_names(network: PlanNetwork) -> Iterator[PlanFinding]:
     """Hosts of engines lie in zones of the plan, and each has one address."""
     plan, at, names = network.plan, network.book.at, network.names
     for name, engine in plan.engines.items():

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from weirlab.numbering.checking.findings import Finding, error, named
+from weirlab.numbering.checking.findings import PlanFinding, error, named
 from weirlab.numbering.configs import parts, sipp
 from weirlab.numbering.ere import BadExpression, Substitution
 from weirlab.numbering.plan.model import Engine
-from weirlab.numbering.routing import Network, profiles
+from weirlab.numbering.routing import PlanNetwork, profiles
 
 _CODE = "engine cannot"
 
 
-def rewrites(network: Network) -> Iterator[Finding]:
+def rewrites(network: PlanNetwork) -> Iterator[PlanFinding]:
     """Every engine can apply its rules."""
     for name, engine in network.plan.engines.items():
         for i, rule in enumerate(engine.rewrite):
@@ -26,7 +26,7 @@ def rewrites(network: Network) -> Iterator[Finding]:
             )
 
 
-def records(network: Network) -> Iterator[Finding]:
+def records(network: PlanNetwork) -> Iterator[PlanFinding]:
     """The engines that ask a tree can follow its records."""
     engines = network.plan.engines
     for i, entry in network.each_entry():
@@ -37,20 +37,20 @@ def records(network: Network) -> Iterator[Finding]:
                     break
 
 
-def trees(network: Network) -> Iterator[Finding]:
+def trees(network: PlanNetwork) -> Iterator[PlanFinding]:
     """Engines that name trees can ask them."""
     for name, engine in network.plan.engines.items():
         yield from _limited(network, name, ("engines", name, "trees"), profiles.tree_limit(engine))
 
 
-def changes(network: Network) -> Iterator[Finding]:
+def changes(network: PlanNetwork) -> Iterator[PlanFinding]:
     """Engines can change numbers as routes say."""
     for i, route in network.each_route():
         engine = network.plan.engines[route.at]
         yield from _limited(network, route.at, ("routes", i, "strip"), profiles.strip_limit(engine, route))
 
 
-def codecs(network: Network) -> Iterator[Finding]:
+def codecs(network: PlanNetwork) -> Iterator[PlanFinding]:
     """Endpoints speak codecs that calls for a proof can use."""
     for name, engine in network.plan.engines.items():
         if engine.kind != "endpoint" or not {"sip", "h323"} & {*engine.speaks}:
@@ -61,7 +61,7 @@ def codecs(network: Network) -> Iterator[Finding]:
                 yield from _limited(network, name, ("engines", name, "codecs", rank), spoken)
 
 
-def call_agents(network: Network) -> Iterator[Finding]:
+def call_agents(network: PlanNetwork) -> Iterator[PlanFinding]:
     """An MGCP endpoint obeys one call agent (RFC 3435, 2.1.4)."""
     for name in network.plan.engines:
         if len(found := parts.call_agents(network, name)) > 1:
@@ -73,7 +73,9 @@ def call_agents(network: Network) -> Iterator[Finding]:
             )
 
 
-def _limited(network: Network, name: str, location: tuple[str | int, ...], limit: str) -> Iterator[Finding]:
+def _limited(
+    network: PlanNetwork, name: str, location: tuple[str | int, ...], limit: str
+) -> Iterator[PlanFinding]:
     if limit:
         reason, _, proposal = limit.partition("; ")
         yield error(

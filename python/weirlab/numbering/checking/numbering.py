@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from weirlab.numbering.checking.findings import Finding, error, line, warning
-from weirlab.numbering.plan.model import Limited
+from weirlab.numbering.checking.findings import PlanFinding, error, line, warning
+from weirlab.numbering.plan.model import ValidityPeriod
 from weirlab.numbering.plan.numbers import MOST_DIGITS
-from weirlab.numbering.routing import Network
+from weirlab.numbering.routing import PlanNetwork
 from weirlab.scenario.document import Location
 
 
-def too_long(network: Network) -> Iterator[Finding]:
+def too_long(network: PlanNetwork) -> Iterator[PlanFinding]:
     """International numbers have at most 15 digits (E.164, 6.1)."""
     at = network.book.at
     for text, location in _numbers(network):
@@ -33,7 +33,7 @@ def too_long(network: Network) -> Iterator[Finding]:
             )
 
 
-def _numbers(network: Network) -> Iterator[tuple[str, Location]]:
+def _numbers(network: PlanNetwork) -> Iterator[tuple[str, Location]]:
     """All numbers and prefixes of the plan, with their locations."""
     plan = network.plan
     for i, numbers in network.each_range():
@@ -51,7 +51,7 @@ def _numbers(network: Network) -> Iterator[tuple[str, Location]]:
                 yield contact.phone, ("organisations", name, "contacts", i, "phone")
 
 
-def lengths(network: Network) -> Iterator[Finding]:
+def lengths(network: PlanNetwork) -> Iterator[PlanFinding]:
     """Numbers are as long as their range says, and prefixes are shorter than numbers."""
     plan, at = network.plan, network.book.at
     for i, entry in network.each_entry():
@@ -81,7 +81,7 @@ def lengths(network: Network) -> Iterator[Finding]:
             )
 
 
-def owners(network: Network) -> Iterator[Finding]:
+def owners(network: PlanNetwork) -> Iterator[PlanFinding]:
     """A number has one owner; a part of a range may be delegated."""
     plan, at = network.plan, network.book.at
     first: dict[str, list[int]] = {}
@@ -121,7 +121,7 @@ def owners(network: Network) -> Iterator[Finding]:
             )
 
 
-def foreign_entries(network: Network) -> Iterator[Finding]:
+def foreign_entries(network: PlanNetwork) -> Iterator[PlanFinding]:
     """An entry's owner is that of its range."""
     for i, entry in network.each_entry():
         owner = network.owner(entry.digits)
@@ -134,7 +134,7 @@ def foreign_entries(network: Network) -> Iterator[Finding]:
             )
 
 
-def unowned(network: Network) -> Iterator[Finding]:
+def unowned(network: PlanNetwork) -> Iterator[PlanFinding]:
     """If the plan has ranges, every number lies in one of them, and every prefix in or around one."""
     plan, at = network.plan, network.book.at
     if not plan.ranges:
@@ -153,10 +153,10 @@ def unowned(network: Network) -> Iterator[Finding]:
             )
 
 
-def validity(network: Network) -> Iterator[Finding]:
+def validity(network: PlanNetwork) -> Iterator[PlanFinding]:
     """Nothing has expired, or has dates that exclude every day."""
     at, day = network.book.at, network.day
-    sections: tuple[tuple[str, str, Iterator[tuple[int, Limited]]], ...] = (
+    sections: tuple[tuple[str, str, Iterator[tuple[int, ValidityPeriod]]], ...] = (
         ("ranges", "range", network.each_range()),
         ("enum", "entry", network.each_entry()),
         ("routes", "route", network.each_route()),

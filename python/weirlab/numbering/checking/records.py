@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from weirlab.numbering.checking.findings import Finding, error, named, warning
-from weirlab.numbering.ere import TAIL, BadExpression, NeedsDigits, Substitution
-from weirlab.numbering.plan.model import Entry, Naptr
-from weirlab.numbering.routing import Network
+from weirlab.numbering.checking.findings import PlanFinding, error, named, warning
+from weirlab.numbering.ere import TAIL, BadExpression, MissingDigits, Substitution
+from weirlab.numbering.plan.model import EnumEntry, Naptr
+from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.routing.names import SCHEMES, Uri, enumservices, leads_to
 
 
-def expressions(network: Network) -> Iterator[Finding]:
+def expressions(network: PlanNetwork) -> Iterator[PlanFinding]:
     """Every regexp is valid, matches its numbers, and gives a URI of its service with the number in it."""
     for i, entry in network.each_entry():
         for j, record in enumerate(entry.naptr):
@@ -42,7 +42,7 @@ def expressions(network: Network) -> Iterator[Finding]:
             yield from _result(entry, record, substitution, place)
 
 
-def _referral(network: Network, entry: Entry, tree: str, place: str) -> Iterator[Finding]:
+def _referral(network: PlanNetwork, entry: EnumEntry, tree: str, place: str) -> Iterator[PlanFinding]:
     found = network.trees[tree].lookup(entry.digits)
     if found is None:
         yield error(
@@ -61,7 +61,7 @@ def _referral(network: Network, entry: Entry, tree: str, place: str) -> Iterator
         )
 
 
-def _service(record: Naptr, place: str) -> Iterator[Finding]:
+def _service(record: Naptr, place: str) -> Iterator[PlanFinding]:
     named_services = enumservices(record.service)
     if named_services is None:
         yield error(
@@ -79,11 +79,11 @@ def _service(record: Naptr, place: str) -> Iterator[Finding]:
         )
 
 
-def _result(entry: Entry, record: Naptr, substitution: Substitution, place: str) -> Iterator[Finding]:
+def _result(entry: EnumEntry, record: Naptr, substitution: Substitution, place: str) -> Iterator[PlanFinding]:
     number = f"+{entry.digits}" if entry.number is not None else f"+{entry.digits}{TAIL}"
     try:
         text = substitution.apply(number)
-    except NeedsDigits as asked:
+    except MissingDigits as asked:
         digits = ", ".join(sorted(asked.digits))
         yield warning(
             "matches some",
@@ -139,7 +139,7 @@ def _scheme(wanted: str) -> str:
     return next(scheme for scheme, what in SCHEMES.items() if what == wanted)
 
 
-def order(network: Network) -> Iterator[Finding]:
+def order(network: PlanNetwork) -> Iterator[PlanFinding]:
     """Order and preference leave no ambiguity, and every client tries the fall-backs."""
     for i, entry in network.each_entry():
         if len(entry.naptr) == 1:

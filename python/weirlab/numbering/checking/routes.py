@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from weirlab.numbering.checking.findings import Finding, error, line, named, warning
+from weirlab.numbering.checking.findings import PlanFinding, error, line, named, warning
 from weirlab.numbering.configs import parts
-from weirlab.numbering.routing import Network
+from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.routing.words import PROTOCOLS
 
 
-def duplicates(network: Network) -> Iterator[Finding]:
+def duplicates(network: PlanNetwork) -> Iterator[PlanFinding]:
     """At most one route per engine, protocol and prefix on any day, and each target once."""
     plan, at = network.plan, network.book.at
     seen: dict[tuple[str, str | None, str], list[int]] = {}
@@ -37,7 +37,7 @@ def duplicates(network: Network) -> Iterator[Finding]:
                 )
 
 
-def shadowed(network: Network) -> Iterator[Finding]:
+def shadowed(network: PlanNetwork) -> Iterator[PlanFinding]:
     """Longer prefixes do not cover all numbers of a prefix, which would then never be used."""
     for table, prefix, index in network.deciding():
         if network.routes[table].is_hidden(prefix):
@@ -50,7 +50,7 @@ def shadowed(network: Network) -> Iterator[Finding]:
             )
 
 
-def redundant(network: Network) -> Iterator[Finding]:
+def redundant(network: PlanNetwork) -> Iterator[PlanFinding]:
     """A longer prefix does not lead where the shorter one leads, which would make it redundant."""
     plan, at = network.plan, network.book.at
     for table, prefix, index in network.deciding():
@@ -68,7 +68,7 @@ def redundant(network: Network) -> Iterator[Finding]:
             )
 
 
-def trees_never_asked(network: Network) -> Iterator[Finding]:
+def trees_never_asked(network: PlanNetwork) -> Iterator[PlanFinding]:
     """No route takes every number of an engine that queries trees; some engine queries each private tree."""
     plan, at = network.plan, network.book.at
     asked = {*network.referred}
@@ -91,7 +91,7 @@ def trees_never_asked(network: Network) -> Iterator[Finding]:
             )
 
 
-def misplaced(network: Network) -> Iterator[Finding]:
+def misplaced(network: PlanNetwork) -> Iterator[PlanFinding]:
     """Routes belong to engines that route, for protocols that these engines speak."""
     plan, at = network.plan, network.book.at
     for i, route in network.each_route():
@@ -115,7 +115,7 @@ def misplaced(network: Network) -> Iterator[Finding]:
                 )
 
 
-def past_gatekeepers(network: Network) -> Iterator[Finding]:
+def past_gatekeepers(network: PlanNetwork) -> Iterator[PlanFinding]:
     """A gateway that registers with a gatekeeper sends all its H.323 calls through that gatekeeper."""
     plan, at = network.plan, network.book.at
     for (name, _), _, index in network.deciding():

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from itertools import islice
 
 from weirlab.base.errors import InputError
-from weirlab.numbering.checking.findings import Finding, error, named, warning
-from weirlab.numbering.plan.model import Entry
-from weirlab.numbering.routing import End, Network, Way, words
+from weirlab.numbering.checking.findings import PlanFinding, error, named, warning
+from weirlab.numbering.plan.model import EnumEntry
+from weirlab.numbering.routing import CallRoute, PlanNetwork, RouteEnd, words
 from weirlab.numbering.routing.calls import Arrival, arrivals, calls
 from weirlab.numbering.routing.names import leads_to
 from weirlab.scenario.document import Location
@@ -25,7 +25,7 @@ _PROPOSALS = {
 _MOST_WAYS = 8
 
 
-def ways(network: Network) -> Iterator[Finding]:
+def ways(network: PlanNetwork) -> Iterator[PlanFinding]:
     """No call loops, ends nowhere, or reaches an engine that cannot take it; calls reach every engine."""
     if not can_walk(network):
         return
@@ -81,7 +81,7 @@ def ways(network: Network) -> Iterator[Finding]:
             )
 
 
-def _demanded(network: Network) -> set[tuple[str, str]]:
+def _demanded(network: PlanNetwork) -> set[tuple[str, str]]:
     """How and where test calls end that the plan wants refused, which is not a mistake."""
     ends: set[tuple[str, str]] = set()
     for test in network.plan.tests:
@@ -92,7 +92,7 @@ def _demanded(network: Network) -> set[tuple[str, str]]:
     return ends
 
 
-def _reached(network: Network, legs: set[tuple[str, str]]) -> set[str]:
+def _reached(network: PlanNetwork, legs: set[tuple[str, str]]) -> set[str]:
     """Engines that calls from the homes of endpoints can reach."""
     engines = network.plan.engines
     reached = {engine.home for engine in engines.values() if engine.home is not None}
@@ -105,26 +105,26 @@ def _reached(network: Network, legs: set[tuple[str, str]]) -> set[str]:
     return reached
 
 
-def _left(way: Way) -> bool:
+def _left(way: CallRoute) -> bool:
     """Did the call leave the engine where it began?"""
     return any(step.what == "leg" for step in way.steps)
 
 
-def _must_go_on(network: Network, way: Way, place: Location) -> bool:
+def _must_go_on(network: PlanNetwork, way: CallRoute, place: Location) -> bool:
     """Is a missing onward route a mistake? Not for a route that takes all numbers, even wrong ones."""
     if place[0] == "routes":
         return len(network.plan.routes[int(place[1])].prefix) > 1
     return _left(way)
 
 
-def _bad_end(network: Network, arrival: Arrival, end: End, place: Location) -> Finding:
+def _bad_end(network: PlanNetwork, arrival: Arrival, end: RouteEnd, place: Location) -> PlanFinding:
     number = f"a call to {arrival.number} at {arrival.engine}"
     reason = f"{number} {words.end(end)}" if end.kind == "loop" else f"{number}: {words.end(end)}"
     code = "dead end" if end.kind == "no route" else end.kind
     return error(code, network.book.at(*(end.place or place)), reason, _PROPOSALS[end.kind])
 
 
-def can_walk(network: Network) -> bool:
+def can_walk(network: PlanNetwork) -> bool:
     """Can calls be traced?"""
     try:
         return network.rewrites is not None
@@ -132,7 +132,7 @@ def can_walk(network: Network) -> bool:
         return False  # The check of rewrites reports this.
 
 
-def _begins(network: Network) -> Iterator[tuple[Arrival | None, Location]]:
+def _begins(network: PlanNetwork) -> Iterator[tuple[Arrival | None, Location]]:
     """A call for every route and entry, at each engine that uses it; None if the engine cannot use it."""
     plan = network.plan
     offers_at = {name: _offers(network, name) for name in plan.engines}
@@ -164,16 +164,16 @@ def _begins(network: Network) -> Iterator[tuple[Arrival | None, Location]]:
                             yield Arrival(name, number, protocol, offer, None), ("enum", index)
 
 
-def _answering(network: Network) -> dict[str, list[tuple[int, Entry]]]:
+def _answering(network: PlanNetwork) -> dict[str, list[tuple[int, EnumEntry]]]:
     """The entries that answer, by tree: those of numbers before those of prefixes."""
-    listed: dict[str, list[tuple[int, Entry]]] = {tree: [] for tree in network.trees}
+    listed: dict[str, list[tuple[int, EnumEntry]]] = {tree: [] for tree in network.trees}
     for index, entry in network.each_entry():
         if network.trees[entry.tree].counts(index, entry):
             listed[entry.tree].append((index, entry))
     return {tree: sorted(each, key=lambda one: one[1].number is None) for tree, each in listed.items()}
 
 
-def example(network: Network, prefix: str, continuation: str | None) -> str | None:
+def example(network: PlanNetwork, prefix: str, continuation: str | None) -> str | None:
     """A number of usual length that begins with ``prefix`` and matches no longer prefix."""
     if continuation is None:
         return None
@@ -183,7 +183,7 @@ def example(network: Network, prefix: str, continuation: str | None) -> str | No
     return "+" + digits.ljust(min(wanted or 12, 15), "0")
 
 
-def _offers(network: Network, name: str) -> list[tuple[str, ...] | None]:
+def _offers(network: PlanNetwork, name: str) -> list[tuple[str, ...] | None]:
     """Codecs that calls may offer: those of the endpoints whose home this is; None if unknown."""
     engine = network.plan.engines[name]
     if engine.kind == "gateway" and engine.transcodes and engine.codecs:
@@ -192,7 +192,7 @@ def _offers(network: Network, name: str) -> list[tuple[str, ...] | None]:
     return [*sorted(homely)] or [None]
 
 
-def tests(network: Network) -> Iterator[Finding]:
+def tests(network: PlanNetwork) -> Iterator[PlanFinding]:
     """Calls to test numbers go where the plan expects."""
     if not can_walk(network):
         return
@@ -217,9 +217,9 @@ def tests(network: Network) -> Iterator[Finding]:
             )
 
 
-def planned(network: Network, dialled: str, caller: str | None = None, meanwhile: int = 0) -> Way:
+def planned(network: PlanNetwork, dialled: str, caller: str | None = None, meanwhile: int = 0) -> CallRoute:
     """The first way that leads somewhere, otherwise the first way."""
-    first: Way | None = None
+    first: CallRoute | None = None
     for way in islice(calls(network, dialled, caller, meanwhile), _MOST_WAYS):
         if way.end.good:
             return way

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from weirlab.base.errors import InputError
 from weirlab.numbering.configs import asterisk, gatekeeper, kamailio, named, sipp, telephone
 from weirlab.numbering.configs.folder import put
-from weirlab.numbering.routing import Network
+from weirlab.numbering.routing import PlanNetwork
 
 __all__ = ["configs", "put"]
 
 
-def configs(network: Network, root: str) -> dict[str, str]:
+def configs(network: PlanNetwork, root: str) -> dict[str, str]:
     """All files. ``root`` is their folder when the engines run, as some formats need absolute paths.
 
     Raises
@@ -24,7 +24,7 @@ def configs(network: Network, root: str) -> dict[str, str]:
         raise InputError(
             "--root: engines cannot read a path with quotes, semicolons or line breaks; choose another"
         )
-    makers: dict[str, Callable[[Network, str, str], dict[str, str]]] = {
+    makers: dict[str, Callable[[PlanNetwork, str, str], dict[str, str]]] = {
         "proxy": kamailio.files,
         "gateway": asterisk.files,
         "gatekeeper": gatekeeper.files,

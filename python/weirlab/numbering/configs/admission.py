@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from weirlab.numbering.configs import parts
 from weirlab.numbering.plan.model import Engine
 from weirlab.numbering.plan.values import Protocol
-from weirlab.numbering.routing import Network
+from weirlab.numbering.routing import PlanNetwork
 
 REFUSED = "refused"
 """The dial-plan context of callers that are not admitted."""
@@ -28,7 +28,7 @@ def patterns(begin: str, arriving: Protocol) -> list[str]:
     return [begin, f"{begin}."] if arriving == "mgcp" else [f"{begin}!"]
 
 
-def permissions(network: Network, name: str, caller: Engine) -> dict[str, bool]:
+def permissions(network: PlanNetwork, name: str, caller: Engine) -> dict[str, bool]:
     """May an endpoint call numbers, by prefix without +? Only its home asks; empty means yes."""
     if caller.home != name or caller.organisation is None:
         return {}
@@ -36,12 +36,12 @@ def permissions(network: Network, name: str, caller: Engine) -> dict[str, bool]:
     return {} if [*found] == [""] else {prefix: bool(found.get(prefix)) for prefix in found}
 
 
-def most_calls(network: Network, name: str, caller: Engine) -> int | None:
+def most_calls(network: PlanNetwork, name: str, caller: Engine) -> int | None:
     """Calls that an endpoint's organisation may have at once at the engine, if that is its home."""
     return network.most_calls(caller.organisation) if caller.home == name else None
 
 
-def context(network: Network, name: str, other: str, protocol: Protocol) -> str:
+def context(network: PlanNetwork, name: str, other: str, protocol: Protocol) -> str:
     """Where a call from ``other`` begins in the dial plan of the gateway ``name``."""
     caller = network.plan.engines[other]
     if caller.kind == "endpoint":
@@ -52,7 +52,7 @@ def context(network: Network, name: str, other: str, protocol: Protocol) -> str:
     return f"from-{protocol}"
 
 
-def direct(network: Network, name: str) -> list[str]:
+def direct(network: PlanNetwork, name: str) -> list[str]:
     """H.323 endpoints that a gateway must refuse, but whose calls a gatekeeper sends to it directly."""
     engines = network.plan.engines
     return [
@@ -71,14 +71,14 @@ MODULES = ("func_groupcount", "func_dialplan")
 """Modules that the contexts of organisations need."""
 
 
-def has_rules(network: Network, name: str) -> bool:
+def has_rules(network: PlanNetwork, name: str) -> bool:
     """Are there contexts of organisations at the gateway?"""
     callers = network.plan.engines.values()
     return any(permissions(network, name, each) or most_calls(network, name, each) for each in callers)
 
 
 def contexts(
-    network: Network, name: str, arriving: Protocol, plus: str, rewriting: list[str]
+    network: PlanNetwork, name: str, arriving: Protocol, plus: str, rewriting: list[str]
 ) -> Iterator[str]:
     """The contexts of organisations with rules, for calls that arrive by a protocol.
 
@@ -113,7 +113,7 @@ def contexts(
 
 
 def _passing(
-    network: Network, name: str, caller: Engine, pattern: str, onward: str, waits: list[str]
+    network: PlanNetwork, name: str, caller: Engine, pattern: str, onward: str, waits: list[str]
 ) -> Iterator[str]:
     """Lines for a call that is allowed unless there are too many."""
     most, who = most_calls(network, name, caller), caller.organisation

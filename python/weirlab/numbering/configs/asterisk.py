@@ -7,9 +7,9 @@ from typing import Final
 
 from weirlab.numbering.configs import admission, parts
 from weirlab.numbering.configs.admission import patterns
-from weirlab.numbering.plan.model import Engine, Route
+from weirlab.numbering.plan.model import Engine, PlanRoute
 from weirlab.numbering.plan.values import Protocol
-from weirlab.numbering.routing import Network, profiles
+from weirlab.numbering.routing import PlanNetwork, profiles
 
 MODULES = (
     "res_timing_timerfd", "res_sorcery_config", "res_sorcery_memory", "res_sorcery_astdb", "res_pjproject",
@@ -32,7 +32,7 @@ _NEEDS: dict[str, Protocol] = {"chan_ooh323": "h323", "chan_mgcp": "mgcp"}
 _FAILED = '$["${DIALSTATUS}" != "CHANUNAVAIL" & "${DIALSTATUS}" != "CONGESTION"]'
 
 
-def files(network: Network, name: str, root: str) -> dict[str, str]:
+def files(network: PlanNetwork, name: str, root: str) -> dict[str, str]:
     """The files of one instance, whose folder is ``root``."""
     engine = network.plan.engines[name]
     if limit := profiles.tree_limit(engine):
@@ -80,7 +80,7 @@ def _codecs(engine: Engine) -> list[str]:
     return ["disallow=all", *(f"allow={codec}" for codec in engine.codecs or ("alaw",))]
 
 
-def _pjsip(network: Network, name: str) -> Iterator[str]:
+def _pjsip(network: PlanNetwork, name: str) -> Iterator[str]:
     engine = network.plan.engines[name]
     # A target that does not answer is given up after 6.4 s, 64 times T1, and the next one is tried.
     yield "[system]\ntype=system\ntimer_t1=100\ntimer_b=6400"
@@ -97,7 +97,7 @@ def _pjsip(network: Network, name: str) -> Iterator[str]:
         yield f"[{other}]\ntype=identify\nendpoint={other}\nmatch={parts.address(network, other)}"
 
 
-def _ooh323(network: Network, name: str, root: str) -> Iterator[str]:
+def _ooh323(network: PlanNetwork, name: str, root: str) -> Iterator[str]:
     engine = network.plan.engines[name]
     keeper = parts.gatekeeper(network, name)
     yield f"[general]\nbindaddr={parts.address(network, name)}\nport={engine.port('h323')}"
@@ -122,7 +122,7 @@ def _ooh323(network: Network, name: str, root: str) -> Iterator[str]:
             yield from _codecs(engine)
 
 
-def _mgcp(network: Network, name: str) -> Iterator[str]:
+def _mgcp(network: PlanNetwork, name: str) -> Iterator[str]:
     yield f"[general]\nport={CALL_AGENT_PORT}\nbindaddr={parts.address(network, name)}"
     yield from _codecs(network.plan.engines[name])
     near = {*parts.feeders(network, name), *parts.targets(network, name)}
@@ -135,7 +135,7 @@ def _mgcp(network: Network, name: str) -> Iterator[str]:
             yield f"wcardep={peer.line.rpartition('/')[0]}/*\ncanreinvite=no\nline => {peer.line}"
 
 
-def _dial_plan(network: Network, name: str) -> Iterator[str]:
+def _dial_plan(network: PlanNetwork, name: str) -> Iterator[str]:
     engine = network.plan.engines[name]
     for arriving in ("sip", "h323", "mgcp"):
         if arriving not in engine.speaks:
@@ -164,14 +164,14 @@ def _dial_plan(network: Network, name: str) -> Iterator[str]:
         yield from admission.refusing()
 
 
-def _incomplete(route: Route, plus: int) -> Iterator[str]:
+def _incomplete(route: PlanRoute, plus: int) -> Iterator[str]:
     """Lines that end a call of which stripping leaves no digits."""
     if route.strip and not route.prepend.removeprefix("+"):
         yield f' same => n,GotoIf($["${{EXTEN:{plus + route.strip}}}" != ""]?left)'
         yield f" same => n,Hangup({_INCOMPLETE})"
 
 
-def _dial(network: Network, engine: Engine, target: str, route: Route, plus: int, index: int) -> str:
+def _dial(network: PlanNetwork, engine: Engine, target: str, route: PlanRoute, plus: int, index: int) -> str:
     """The application that sends a call to ``target``; ``plus`` characters of the number are no digits."""
     peer = network.plan.engines[target]
     strip = plus + route.strip
@@ -190,7 +190,7 @@ def _dial(network: Network, engine: Engine, target: str, route: Route, plus: int
             raise parts.refuse(network, ("routes", index), what)
 
 
-def _rewriting(network: Network, name: str, plus: str, arriving: Protocol) -> Iterator[str]:
+def _rewriting(network: PlanNetwork, name: str, plus: str, arriving: Protocol) -> Iterator[str]:
     for i, rule in enumerate(network.plan.engines[name].rewrite):
         location = ("engines", name, "rewrite", i)
         shape = profiles.simple(rule)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from weirlab.numbering.configs import admission, parts
-from weirlab.numbering.routing import Network
+from weirlab.numbering.routing import PlanNetwork
 
 CALL = "  route(COUNT);\n"
 """Counts a call that the caller may make, before it is routed."""
@@ -25,7 +25,7 @@ _COUNT = """\
 """
 
 
-def counts(network: Network, name: str) -> bool:
+def counts(network: PlanNetwork, name: str) -> bool:
     """Does the proxy have to count calls?"""
     return any(True for _ in _callers(network, name))
 
@@ -36,7 +36,7 @@ def modules() -> Iterator[str]:
     yield 'modparam("dialog", "profiles_with_value", "calls")'
 
 
-def route(network: Network, name: str) -> Iterator[str]:
+def route(network: PlanNetwork, name: str) -> Iterator[str]:
     """The part of the script that counts."""
     yield "# Calls of organisations that may have so many at once, each with its own count."
     yield "route[COUNT] {"
@@ -48,7 +48,7 @@ def route(network: Network, name: str) -> Iterator[str]:
     yield _COUNT
 
 
-def _callers(network: Network, name: str) -> Iterator[tuple[str, str, str, int]]:
+def _callers(network: PlanNetwork, name: str) -> Iterator[tuple[str, str, str, int]]:
     """Endpoints of organisations with a limit whose home is the proxy: name, address, organisation, limit."""
     for other, caller in network.plan.engines.items():
         most = admission.most_calls(network, name, caller)

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from typing import Final
 
 from weirlab.numbering.configs import admission, parts
-from weirlab.numbering.routing import Network, profiles
+from weirlab.numbering.routing import PlanNetwork, profiles
 
 RAS_PORT: Final = 1719
 """Port for requests to gatekeepers (H.225.0, Appendix IV)."""
 
 
-def files(network: Network, name: str, root: str) -> dict[str, str]:
+def files(network: PlanNetwork, name: str, root: str) -> dict[str, str]:
     """``gatekeeper.json`` and ``gnugk.ini``."""
     engine = network.plan.engines[name]
     for i, rule in enumerate(engine.rewrite):
@@ -25,7 +25,7 @@ def files(network: Network, name: str, root: str) -> dict[str, str]:
     }
 
 
-def _table(network: Network, name: str) -> dict[str, object]:
+def _table(network: PlanNetwork, name: str) -> dict[str, object]:
     """Prefixes without +, each with its targets in the order of preference."""
     plan = network.plan
     engine = plan.engines[name]
@@ -55,7 +55,7 @@ def _table(network: Network, name: str) -> dict[str, object]:
     }
 
 
-def _callers(network: Network, name: str) -> dict[str, object]:
+def _callers(network: PlanNetwork, name: str) -> dict[str, object]:
     """Endpoints with admission rules, by address."""
     found: dict[str, object] = {}
     for other, caller in network.plan.engines.items():
@@ -77,7 +77,7 @@ def _callers(network: Network, name: str) -> dict[str, object]:
     return found
 
 
-def _target(network: Network, name: str) -> dict[str, object]:
+def _target(network: PlanNetwork, name: str) -> dict[str, object]:
     engine = network.plan.engines[name]
     found: dict[str, object] = {"engine": name, "address": parts.address(network, name)}
     if engine.kind == "gatekeeper":
@@ -85,7 +85,7 @@ def _target(network: Network, name: str) -> dict[str, object]:
     return {**found, "port": engine.port("h323")}
 
 
-def _gnugk(network: Network, name: str) -> Iterator[str]:
+def _gnugk(network: PlanNetwork, name: str) -> Iterator[str]:
     plan = network.plan
     engine = plan.engines[name]
     where = parts.place(network, "engines", name)
@@ -132,7 +132,7 @@ def _gnugk(network: Network, name: str) -> Iterator[str]:
             yield f"{target}={';'.join(rules)}"
 
 
-def _neighbours(network: Network, names: list[str], prefixes: dict[str, list[str]]) -> Iterator[str]:
+def _neighbours(network: PlanNetwork, names: list[str], prefixes: dict[str, list[str]]) -> Iterator[str]:
     """The neighbours: gatekeepers that are asked for the numbers that routes send them, and may ask."""
     if names:
         yield "[RasSrv::Neighbors]"

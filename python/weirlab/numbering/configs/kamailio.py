@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from weirlab.numbering.configs import counting, parts
-from weirlab.numbering.routing import Network, profiles
+from weirlab.numbering.routing import PlanNetwork, profiles
 
 MODULES = (
     "tm", "tmx", "sl", "rr", "pv", "maxfwd", "textops", "siputils", "xlog", "enum", "ipops", "db_text",
@@ -196,7 +196,7 @@ route[RELAY] {
 """
 
 
-def files(network: Network, name: str, root: str) -> dict[str, str]:
+def files(network: PlanNetwork, name: str, root: str) -> dict[str, str]:
     """``kamailio.cfg`` and the tables of prefixes."""
     found = {"kamailio.cfg": "\n".join(_lines(network, name, root)) + "\n"}
     if [*parts.routes(network, name, "sip")]:
@@ -205,7 +205,7 @@ def files(network: Network, name: str, root: str) -> dict[str, str]:
     return found
 
 
-def _table(network: Network, name: str) -> Iterator[str]:
+def _table(network: PlanNetwork, name: str) -> Iterator[str]:
     """strip,prepend,targets by prefix. A colon separates columns, so those within are escaped."""
     yield "id(int,auto) tprefix(string) tvalue(string)"
     for count, (_, route) in enumerate(parts.routes(network, name, "sip"), 1):
@@ -215,7 +215,7 @@ def _table(network: Network, name: str) -> Iterator[str]:
         yield f"{count}:{route.prefix}:{escaped}"
 
 
-def _lines(network: Network, name: str, root: str) -> Iterator[str]:
+def _lines(network: PlanNetwork, name: str, root: str) -> Iterator[str]:
     plan = network.plan
     engine = plan.engines[name]
     prefixes = bool([*parts.routes(network, name, "sip")])
@@ -268,7 +268,7 @@ def _lines(network: Network, name: str, root: str) -> Iterator[str]:
     yield RELAY.rstrip("\n")
 
 
-def _admission(network: Network, name: str) -> Iterator[str]:
+def _admission(network: PlanNetwork, name: str) -> Iterator[str]:
     plan = network.plan
     engine = plan.engines[name]
     yield "# Callers whose organisation is not admitted here."
@@ -281,7 +281,7 @@ def _admission(network: Network, name: str) -> Iterator[str]:
     yield "  return;\n}\n"
 
 
-def _rewriting(network: Network, name: str) -> Iterator[str]:
+def _rewriting(network: PlanNetwork, name: str) -> Iterator[str]:
     yield "# Numbers as they are dialled to international ones; the first rule that matches."
     yield "route[REWRITE] {"
     # Invalid rules are refused with their place.
@@ -303,7 +303,7 @@ def _rewriting(network: Network, name: str) -> Iterator[str]:
     yield "  return;\n}\n"
 
 
-def _permissions(network: Network, name: str) -> Iterator[str]:
+def _permissions(network: PlanNetwork, name: str) -> Iterator[str]:
     yield "# What callers may not call; the longest prefix decides."
     yield "route[BARRED] {"
     for other, caller in network.plan.engines.items():
@@ -323,7 +323,7 @@ def _permissions(network: Network, name: str) -> Iterator[str]:
     yield "  return;\n}\n"
 
 
-def _trees(network: Network, name: str, forwarded: str) -> Iterator[str]:
+def _trees(network: PlanNetwork, name: str, forwarded: str) -> Iterator[str]:
     plan = network.plan
     engine = plan.engines[name]
     for i, entry in enumerate(plan.enum):

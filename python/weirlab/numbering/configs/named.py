@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from weirlab.numbering.plan.model import NumberingPlan
-from weirlab.numbering.routing import Network
+from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.zones import written, zones
 
 
 @dataclass(frozen=True)
-class Server:
+class NameServer:
     """A name server of the plan."""
 
     name: str
@@ -20,19 +20,19 @@ class Server:
     address: str | None
 
 
-def servers(network: Network) -> list[Server]:
+def servers(network: PlanNetwork) -> list[NameServer]:
     """The primary, then the secondaries that have an address in the plan; Weir does not run others."""
     dns, addresses = network.plan.dns, network.names.addresses
     if dns is None:
         return []
     secondaries = [host for host in dns.secondaries if host in addresses]
-    found = [Server("named", dns.primary, addresses.get(dns.primary))]
+    found = [NameServer("named", dns.primary, addresses.get(dns.primary))]
     return found + [
-        Server(f"named-{rank}", host, addresses[host]) for rank, host in enumerate(secondaries, 2)
+        NameServer(f"named-{rank}", host, addresses[host]) for rank, host in enumerate(secondaries, 2)
     ]
 
 
-def files(network: Network, server: Server, root: str) -> dict[str, str]:
+def files(network: PlanNetwork, server: NameServer, root: str) -> dict[str, str]:
     """``named.conf``, and for the primary the zones, which secondaries transfer (RFC 5936)."""
     primary, *others = servers(network)
     if server != primary:
@@ -41,7 +41,7 @@ def files(network: Network, server: Server, root: str) -> dict[str, str]:
     return {"named.conf": "\n".join(_primary(network, primary, others, root)) + "\n", **found}
 
 
-def _primary(network: Network, server: Server, others: list[Server], root: str) -> Iterator[str]:
+def _primary(network: PlanNetwork, server: NameServer, others: list[NameServer], root: str) -> Iterator[str]:
     plan = network.plan
     transfer = " ".join(f"{each.address};" for each in others) or "none;"
     yield from _options(network, server, root, f"allow-transfer {{ {transfer} }};")
@@ -60,7 +60,7 @@ def statements(plan: NumberingPlan, folder: str = "") -> Iterator[str]:
         yield f'zone "{origin}" {{ type master; file "{folder}{origin}.zone"; }};'
 
 
-def _secondary(network: Network, server: Server, primary: Server, root: str) -> Iterator[str]:
+def _secondary(network: PlanNetwork, server: NameServer, primary: NameServer, root: str) -> Iterator[str]:
     plan = network.plan
     yield from _options(network, server, root, "allow-transfer { none; };")
     kept = "masterfile-format text;"
@@ -69,7 +69,7 @@ def _secondary(network: Network, server: Server, primary: Server, root: str) -> 
         yield f'zone "{origin}" {{ type slave; {masters} file "{origin}.zone"; {kept} }};'
 
 
-def _options(network: Network, server: Server, root: str, transfer: str) -> Iterator[str]:
+def _options(network: PlanNetwork, server: NameServer, root: str, transfer: str) -> Iterator[str]:
     what = "Name server" if server.name == "named" else f"Secondary name server {server.host}"
     yield f"// {what} of plan {network.plan.plan}, made by weir voice configs: change the plan instead."
     yield "options {"

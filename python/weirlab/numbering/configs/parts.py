@@ -6,23 +6,23 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from weirlab.base.errors import InputError
-from weirlab.numbering.plan.model import Engine, Route
+from weirlab.numbering.plan.model import Engine, PlanRoute
 from weirlab.numbering.plan.values import Protocol
-from weirlab.numbering.routing import Network
+from weirlab.numbering.routing import PlanNetwork
 from weirlab.scenario.document import Location
 
 
-def place(network: Network, *location: int | str) -> str:
+def place(network: PlanNetwork, *location: int | str) -> str:
     """``file:line`` without the file's folder."""
     return Path(network.book.at(*location)).name
 
 
-def refuse(network: Network, location: Location, what: str) -> InputError:
+def refuse(network: PlanNetwork, location: Location, what: str) -> InputError:
     """The error about something that an engine cannot do."""
     return InputError(f"{network.book.at(*location)}: {what}")
 
 
-def address(network: Network, name: str) -> str:
+def address(network: PlanNetwork, name: str) -> str:
     """An engine's address; ``InputError`` if it has none."""
     found = network.plan.engines[name].address
     if found is None:
@@ -30,7 +30,9 @@ def address(network: Network, name: str) -> str:
     return found
 
 
-def routes(network: Network, name: str, arriving: Protocol | None = None) -> Iterator[tuple[int, Route]]:
+def routes(
+    network: PlanNetwork, name: str, arriving: Protocol | None = None
+) -> Iterator[tuple[int, PlanRoute]]:
     """Valid routes of an engine, by prefix: those for all protocols and for ``arriving``."""
     found: dict[str, int] = {}
     for table in ((name, None), (name, arriving)):
@@ -43,13 +45,13 @@ def routes(network: Network, name: str, arriving: Protocol | None = None) -> Ite
         yield found[prefix], network.plan.routes[found[prefix]]
 
 
-def leaving(engine: Engine, target: Engine, route: Route) -> Protocol | None:
+def leaving(engine: Engine, target: Engine, route: PlanRoute) -> Protocol | None:
     """The outgoing protocol of a route."""
     common = [each for each in target.speaks if each in engine.speaks and route.by in (None, each)]
     return common[0] if common else None
 
 
-def sip_uri(network: Network, name: str) -> str:
+def sip_uri(network: PlanNetwork, name: str) -> str:
     """The SIP URI of an engine."""
     host = address(network, name)
     shown = f"[{host}]" if ":" in host else host
@@ -58,22 +60,22 @@ def sip_uri(network: Network, name: str) -> str:
     return f"sip:{shown}:{engine.port('sip')}{transport}"
 
 
-def uses_tcp(network: Network) -> bool:
+def uses_tcp(network: PlanNetwork) -> bool:
     """Is there an endpoint that speaks SIP over TCP?"""
     return any(engine.transport == "tcp" for engine in network.plan.engines.values())
 
 
-def refers(network: Network) -> bool:
+def refers(network: PlanNetwork) -> bool:
     """Is there a record that refers to another tree?"""
     return any(record.refer for entry in network.plan.enum for record in entry.naptr)
 
 
-def forwards(network: Network) -> bool:
+def forwards(network: PlanNetwork) -> bool:
     """Is there an endpoint that forwards its calls?"""
     return any(engine.forwards_to for engine in network.plan.engines.values())
 
 
-def feeders(network: Network, name: str) -> list[str]:
+def feeders(network: PlanNetwork, name: str) -> list[str]:
     """Engines that may send calls to ``name``, in the order of the plan."""
     found = {route.at for route in network.plan.routes if name in route.to and route.holds(network.day)}
     for other, engine in network.plan.engines.items():
@@ -82,7 +84,7 @@ def feeders(network: Network, name: str) -> list[str]:
     return [other for other in network.plan.engines if other in found]
 
 
-def targets(network: Network, name: str) -> list[str]:
+def targets(network: PlanNetwork, name: str) -> list[str]:
     """Engines to which the routes of ``name`` lead, in the order of the plan."""
     found = {
         each
@@ -95,7 +97,7 @@ def targets(network: Network, name: str) -> list[str]:
     return [other for other in network.plan.engines if other in found]
 
 
-def call_agent(network: Network, name: str) -> str | None:
+def call_agent(network: PlanNetwork, name: str) -> str | None:
     """The gateway that controls an MGCP endpoint: its home, or the one with routes to it; None for others.
 
     Raises ``InputError`` if there are several.
@@ -107,7 +109,7 @@ def call_agent(network: Network, name: str) -> str | None:
     return found[0] if found else None
 
 
-def call_agents(network: Network, name: str) -> list[str]:
+def call_agents(network: PlanNetwork, name: str) -> list[str]:
     """Gateways that would control an MGCP endpoint, which obeys only one (RFC 3435, 2.1.4)."""
     engine = network.plan.engines[name]
     if engine.kind != "endpoint" or "mgcp" not in engine.speaks:
@@ -116,7 +118,7 @@ def call_agents(network: Network, name: str) -> list[str]:
     return [other for other in near if "mgcp" in network.plan.engines[other].speaks]
 
 
-def gatekeeper(network: Network, name: str) -> str | None:
+def gatekeeper(network: PlanNetwork, name: str) -> str | None:
     """The gatekeeper at which an engine registers: one that it sends calls to, or gets them from.
 
     Raises ``InputError`` if there are several.
@@ -128,7 +130,7 @@ def gatekeeper(network: Network, name: str) -> str | None:
     return found[0] if found else None
 
 
-def past_gatekeeper(network: Network, route: Route, target: str) -> tuple[str, str] | None:
+def past_gatekeeper(network: PlanNetwork, route: PlanRoute, target: str) -> tuple[str, str] | None:
     """Why a route of a gateway cannot lead to ``target`` by H.323, and what to do; None if it can."""
     plan = network.plan
     peer = plan.engines[target]

@@ -8,7 +8,7 @@ from typing import Final
 
 from weirlab.numbering.configs import parts
 from weirlab.numbering.plan.model import Engine
-from weirlab.numbering.routing import Network
+from weirlab.numbering.routing import PlanNetwork
 
 PAYLOADS: Final = {
     "ulaw": (0, "PCMU/8000"), "gsm": (3, "GSM/8000"), "alaw": (8, "PCMA/8000"), "g722": (9, "G722/8000"),
@@ -192,7 +192,7 @@ CALLEE_END: Final = """\
 """
 
 
-def files(network: Network) -> dict[str, str]:
+def files(network: PlanNetwork) -> dict[str, str]:
     """Scenarios, and ``commands.txt`` with a line per test number that a SIP endpoint can call."""
     plan = network.plan
     found: dict[str, str] = {}
@@ -212,7 +212,7 @@ def files(network: Network) -> dict[str, str]:
     return {**found, "commands.txt": "\n".join(commands) + "\n"} if found else {}
 
 
-def callee(network: Network, name: str, status: int | None = None) -> str:
+def callee(network: PlanNetwork, name: str, status: int | None = None) -> str:
     """The scenario of a callee; with ``status``, it refuses every call with that."""
     engine = network.plan.engines[name]
     if status is None and engine.forwards_to is not None:
@@ -249,7 +249,7 @@ def over(engine: Engine) -> tuple[str, ...]:
     return ("-t", "t1") if engine.transport == "tcp" else ()
 
 
-def caller(network: Network, name: str, answer: int) -> str:
+def caller(network: PlanNetwork, name: str, answer: int) -> str:
     """The scenario of an endpoint that calls, and expects ``answer``."""
     body = INVITE.replace("SDP\n", _sdp(network, name, "[auto_media_port]"))
     body += ANSWERED if answer == 200 else REFUSED.replace("CODE", str(answer))
@@ -258,13 +258,13 @@ def caller(network: Network, name: str, answer: int) -> str:
     return head + body.replace("USER", name).replace("TRANSPORT", transport) + CALLER_END
 
 
-def _head(network: Network, name: str, title: str) -> str:
+def _head(network: PlanNetwork, name: str, title: str) -> str:
     # Two hyphens would end the comment.
     where = parts.place(network, "engines", name).replace("--", "-")
     return HEAD.replace("PLACE", where).replace("NAME", title)
 
 
-def _sdp(network: Network, name: str, port: str) -> str:
+def _sdp(network: PlanNetwork, name: str, port: str) -> str:
     """The session description with the engine's codecs in their order."""
     codecs = _codecs(network, name)
     numbers = " ".join(str(PAYLOADS[codec][0]) for codec in codecs)
@@ -282,7 +282,7 @@ def _sdp(network: Network, name: str, port: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _codecs(network: Network, name: str) -> tuple[str, ...]:
+def _codecs(network: PlanNetwork, name: str) -> tuple[str, ...]:
     codecs = network.plan.engines[name].codecs or ("alaw",)
     for rank, codec in enumerate(codecs):
         if codec not in PAYLOADS:
@@ -291,7 +291,7 @@ def _codecs(network: Network, name: str) -> tuple[str, ...]:
     return codecs
 
 
-def _command(network: Network, file: str, name: str, caller: Engine, number: str) -> Iterator[str]:
+def _command(network: PlanNetwork, file: str, name: str, caller: Engine, number: str) -> Iterator[str]:
     assert caller.home is not None
     host = parts.address(network, name)
     home = parts.sip_uri(network, caller.home).removeprefix("sip:")

@@ -7,7 +7,7 @@ import json
 from weirlab.numbering.configs import parts, sipp
 from weirlab.numbering.configs.gatekeeper import RAS_PORT
 from weirlab.numbering.plan.model import Engine
-from weirlab.numbering.routing import Network
+from weirlab.numbering.routing import PlanNetwork
 
 ORDERS = "orders"
 """The Unix socket at which a telephone takes orders, in its folder."""
@@ -18,7 +18,7 @@ def is_one(engine: Engine) -> bool:
     return engine.kind == "endpoint" and "h323" in engine.speaks and "sip" not in engine.speaks
 
 
-def files(network: Network, name: str, root: str) -> dict[str, str]:
+def files(network: PlanNetwork, name: str, root: str) -> dict[str, str]:
     """``telephone.json``; the telephone's folder is ``root``."""
     engine = network.plan.engines[name]
     keeper = parts.gatekeeper(network, name)
@@ -36,12 +36,12 @@ def files(network: Network, name: str, root: str) -> dict[str, str]:
     return {"telephone.json": json.dumps(document, indent=2) + "\n"}
 
 
-def _place(network: Network, name: str, port: int | None = None) -> dict[str, object]:
+def _place(network: PlanNetwork, name: str, port: int | None = None) -> dict[str, object]:
     at = network.plan.engines[name].port("h323") if port is None else port
     return {"engine": name, "address": parts.address(network, name), "port": at}
 
 
-def _codec(network: Network, name: str, codec: str) -> dict[str, object]:
+def _codec(network: PlanNetwork, name: str, codec: str) -> dict[str, object]:
     if codec not in sipp.PAYLOADS:
         what = f"telephones speak {', '.join(sipp.PAYLOADS)}, and not {codec}"
         raise parts.refuse(network, ("engines", name, "codecs"), what)

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Final
 
-from weirlab.numbering.ere.program import Program
-from weirlab.numbering.ere.syntax import DIGITS, Alternatives, Anchor, Atom, Group, Node, Repeat, parse
+from weirlab.numbering.ere.program import RegexProgram
+from weirlab.numbering.ere.syntax import DIGITS, Alternatives, Anchor, Atom, Node, RegexGroup, Repeat, parse
 
 TAIL: Final = "…"
 """One or more unknown digits; digits after this sign are those that do not come next."""
@@ -24,7 +24,7 @@ _MOST_KNOWN: Final = 4096
 _ASCII: Final = tuple(map(chr, range(128)))
 
 
-class NeedsDigits(Exception):
+class MissingDigits(Exception):
     """The answer depends on the first digit of the tail: on whether it is one of ``digits``."""
 
     def __init__(self, digits: frozenset[str]) -> None:
@@ -45,7 +45,7 @@ class Pattern:
         self._plain = _plain(self._tree)
         self.anchored = _is_anchored(self._tree)
         self._starts = all(_starts(branch) for branch in self._tree.branches)
-        self._known: dict[str, tuple[str | None, ...] | NeedsDigits | None] = {}
+        self._known: dict[str, tuple[str | None, ...] | MissingDigits | None] = {}
 
     @cached_property
     def optional_groups(self) -> frozenset[int]:
@@ -53,8 +53,8 @@ class Pattern:
         return frozenset(_optional(self._tree, optional=False))
 
     @cached_property
-    def _program(self) -> Program:
-        return Program(self._tree, self.groups, self._accepts)
+    def _program(self) -> RegexProgram:
+        return RegexProgram(self._tree, self.groups, self._accepts)
 
     def match(self, text: str) -> tuple[str | None, ...] | None:
         """The match and its groups (None if unused), or None; a text that is too long does not match.
@@ -74,16 +74,16 @@ class Pattern:
                 self._known.clear()
             self._known[text] = self._found(text)
         found = self._known[text]
-        if isinstance(found, NeedsDigits):
-            raise NeedsDigits(found.digits)
+        if isinstance(found, MissingDigits):
+            raise MissingDigits(found.digits)
         return found
 
-    def _found(self, text: str) -> tuple[str | None, ...] | NeedsDigits | None:
+    def _found(self, text: str) -> tuple[str | None, ...] | MissingDigits | None:
         if TAIL in text:
             return self._match_open(text)
         return self._program.match(text, range(1) if self._starts else range(len(text) + 1))
 
-    def _match_plain(self, plain: _Plain, known: str, tail: str = "") -> tuple[str | None, ...] | None:
+    def _match_plain(self, plain: _PlainPattern, known: str, tail: str = "") -> tuple[str | None, ...] | None:
         """The match in ``known``, which a ``tail`` may follow that only the repetition takes."""
         end = len(plain.atoms)
         if len(known) < end or not all(map(self._accepts, plain.atoms, known)):
@@ -101,14 +101,14 @@ class Pattern:
         text = known[:end] + taken
         return (text, *(text[low:high] for low, high in plain.groups))
 
-    def _match_open(self, text: str) -> tuple[str | None, ...] | NeedsDigits | None:
+    def _match_open(self, text: str) -> tuple[str | None, ...] | MissingDigits | None:
         known, sign, others = text.partition(TAIL)
         if not self._begins(known):
             return None
         if self._plain is not None and (found := self._match_plain(self._plain, known, sign + others)):
             return found
         possible = frozenset(digit for digit in DIGITS if digit not in others and self._begins(known + digit))
-        return NeedsDigits(possible) if possible else None
+        return MissingDigits(possible) if possible else None
 
     def _begins(self, known: str) -> bool:
         """Could a text that begins with ``known`` match?"""
@@ -131,7 +131,7 @@ def compiled(text: str, ignore_case: bool) -> Pattern:
 
 
 @dataclass(frozen=True)
-class _Plain:
+class _PlainPattern:
     """An expression of the commonest kind, which needs no tables: ``^``, characters one by one, then perhaps
     an endless repetition of one that matches every digit, then perhaps ``$``.
     """
@@ -146,7 +146,7 @@ class _Plain:
     """Where each group begins and ends in the match; None for the end of the match."""
 
 
-def _plain(tree: Alternatives) -> _Plain | None:
+def _plain(tree: Alternatives) -> _PlainPattern | None:
     """``tree`` as a plain expression; None if it is none."""
     if len(tree.branches) != 1 or not _starts(tree.branches[0]):
         return None
@@ -165,9 +165,9 @@ class _PlainReader:
         """Take the nodes; False if they are not plain."""
         return all(map(self._take, nodes))
 
-    def result(self) -> _Plain:
+    def result(self) -> _PlainPattern:
         repeat = self._repeat
-        return _Plain(
+        return _PlainPattern(
             tuple(self._atoms),
             repeat.inner if repeat is not None and isinstance(repeat.inner, Atom) else None,
             repeat is not None and repeat.low > 0,
@@ -183,7 +183,7 @@ class _PlainReader:
             return self._closed
         if self._repeat is not None:
             return False
-        if isinstance(node, Group):
+        if isinstance(node, RegexGroup):
             begin = len(self._atoms)
             if len(node.inner.branches) != 1 or not self.read(node.inner.branches[0]):
                 return False
@@ -207,7 +207,7 @@ def _optional(tree: Alternatives, *, optional: bool) -> Iterator[int]:
     for node in (each for branch in tree.branches for each in branch):
         repeat = node if isinstance(node, Repeat) else None
         group = node if repeat is None else repeat.inner
-        if isinstance(group, Group):
+        if isinstance(group, RegexGroup):
             may_lack = optional or (repeat is not None and repeat.low == 0)
             yield from [group.number] if may_lack else []
             yield from _optional(group.inner, optional=may_lack)

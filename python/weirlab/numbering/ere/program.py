@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
-from weirlab.numbering.ere.syntax import Alternatives, Anchor, Atom, Group, Node, Repeat
+from weirlab.numbering.ere.syntax import Alternatives, Anchor, Atom, Node, RegexGroup, Repeat
 
 _NOWHERE: Final = -1
 
@@ -51,7 +51,7 @@ class _Instruction:
     """Does it close a group in an optional repetition?"""
 
 
-class Program:
+class RegexProgram:
     """A compiled expression with ``groups`` groups; ``accepts`` says whether an atom matches a character."""
 
     def __init__(self, tree: Alternatives, groups: int, accepts: Callable[[Atom, str], bool]) -> None:
@@ -167,7 +167,7 @@ class Program:
                 return self._add(_Instruction(_Kind.CHARACTER, after, atom=node))
             case Anchor():
                 return self._add(_Instruction(_Kind.START if node.sign == "^" else _Kind.FINISH, after))
-            case Group():
+            case RegexGroup():
                 close = self._add(_Instruction(_Kind.CLOSE, after, node.number, optional=optional))
                 begin = self._alternatives(node.inner, close, copied=copied)
                 return self._add(_Instruction(_Kind.OPEN, begin, node.number))

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Final
 
 from weirlab.base.quoting import quoted
-from weirlab.numbering.ere.patterns import NeedsDigits, Pattern, compiled
+from weirlab.numbering.ere.patterns import MissingDigits, Pattern, compiled
 from weirlab.numbering.ere.syntax import BadExpression
 
 _FORBIDDEN: Final = "0123456789i\\"
@@ -53,12 +53,12 @@ class Substitution:
         """
         try:
             parts = self.pattern.match(text)
-        except NeedsDigits:
+        except MissingDigits:
             return [each for each in self.references if each in self.pattern.optional_groups]
         return [] if parts is None else [each for each in self.references if parts[each] is None]
 
     def apply(self, text: str) -> str | None:
-        """What ``text`` becomes, or None if it does not match; ``NeedsDigits`` as in ``Pattern.match``."""
+        """What ``text`` becomes, or None if it does not match; ``MissingDigits`` as in ``Pattern.match``."""
         parts = self.pattern.match(text)
         if parts is None:
             return None

@@ -55,7 +55,7 @@ class Anchor:
 
 
 @dataclass(frozen=True)
-class Group:
+class RegexGroup:
     """``(...)``; ``number`` counts opening parentheses from 1."""
 
     number: int
@@ -66,12 +66,12 @@ class Group:
 class Repeat:
     """``*``, ``+``, ``?`` and ``{m,n}``; ``high`` is None for no limit."""
 
-    inner: Atom | Group
+    inner: Atom | RegexGroup
     low: int
     high: int | None
 
 
-Node = Atom | Anchor | Group | Repeat
+Node = Atom | Anchor | RegexGroup | Repeat
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def is_nullable(node: Node) -> bool:
             return False
         case Anchor():
             return True
-        case Group():
+        case RegexGroup():
             return any(all(map(is_nullable, branch)) for branch in node.inner.branches)
         case Repeat():
             return node.low == 0 or is_nullable(node.inner)
@@ -122,7 +122,7 @@ def _size(tree: Alternatives) -> int:
 
 def _node_size(node: Node) -> int:
     match node:
-        case Group():
+        case RegexGroup():
             return _size(node.inner)
         case Repeat():
             return _node_size(node.inner) * max(node.low, node.high or 1, 1)
@@ -158,15 +158,15 @@ class _Reader:
             self.fail("nothing is here; POSIX leaves an empty expression undefined")
         return tuple(nodes)
 
-    def _repeated(self, node: Atom | Anchor | Group) -> Node:
+    def _repeated(self, node: Atom | Anchor | RegexGroup) -> Node:
         sign = self._next()
         if sign not in ("*", "+", "?", "{") or sign == "":
             return node
         if isinstance(node, Anchor):
             self.fail(f"{sign} cannot repeat {node.sign}")
-        if isinstance(node, Group) and _repeats(node):
+        if isinstance(node, RegexGroup) and _repeats(node):
             self.fail(f"{sign} repeats a repetition inside the group; matching may take very long")
-        if isinstance(node, Group) and sign in "*+" and is_nullable(node):
+        if isinstance(node, RegexGroup) and sign in "*+" and is_nullable(node):
             self.fail(f"{sign} repeats a group that may be empty; matching may take very long")
         low, high = {"*": (0, None), "+": (1, None), "?": (0, 1)}.get(sign) or self._bounds()
         if sign != "{":
@@ -186,7 +186,7 @@ class _Reader:
         self.at = match.end()
         return low, high
 
-    def _atom(self) -> Atom | Anchor | Group:
+    def _atom(self) -> Atom | Anchor | RegexGroup:
         sign = self._next()
         if sign == "(":
             return self._group()
@@ -201,7 +201,7 @@ class _Reader:
             return Anchor(sign)
         return Atom((), negated=True) if sign == "." else Atom((2 * sign,))
 
-    def _group(self) -> Group:
+    def _group(self) -> RegexGroup:
         self.at += 1
         if self._next() == "?":
             self.fail("(? is Perl syntax; POSIX has only plain groups")
@@ -215,7 +215,7 @@ class _Reader:
             self.fail("a ( without a )")
         self.at += 1
         self.depth -= 1
-        return Group(number, inner)
+        return RegexGroup(number, inner)
 
     def _escaped(self) -> Atom:
         sign = self.text[self.at + 1 : self.at + 2]
@@ -263,10 +263,10 @@ class _Reader:
         return low + high
 
 
-def _repeats(group: Group) -> bool:
+def _repeats(group: RegexGroup) -> bool:
     """Is there a repetition without limit inside?"""
     return any(
-        (isinstance(node, Repeat) and node.high is None) or (isinstance(node, Group) and _repeats(node))
+        (isinstance(node, Repeat) and node.high is None) or (isinstance(node, RegexGroup) and _repeats(node))
         for branch in group.inner.branches
         for node in branch
     )

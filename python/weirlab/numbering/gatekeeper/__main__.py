@@ -21,7 +21,7 @@ from weirlab.numbering.gatekeeper.answering import Gatekeeper
 from weirlab.numbering.gatekeeper.enum import Resolver
 from weirlab.numbering.gatekeeper.ras import Address
 from weirlab.numbering.gatekeeper.registrations import same_host
-from weirlab.numbering.gatekeeper.table import Table
+from weirlab.numbering.gatekeeper.table import GatekeeperTable
 
 _PATIENCE_S: Final = 1.0
 """Time limit for a neighbour's answer; after that, it is asked once more."""
@@ -31,10 +31,10 @@ MOST_OF_HOST: Final = 100
 """Requests that are answered at once, of all hosts and of one; a gateway has one per call that begins."""
 
 
-class Service(asyncio.DatagramProtocol):
+class GatekeeperService(asyncio.DatagramProtocol):
     """The gatekeeper's socket: requests, answers, and requests to neighbours."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: GatekeeperTable) -> None:
         resolver = Resolver()
         self.gatekeeper = Gatekeeper(table, resolver.records, resolver.places, self.ask, _tell)
         self._numbers = itertools.cycle(range(1, 65536))
@@ -68,7 +68,7 @@ class Service(asyncio.DatagramProtocol):
         self._tasks.add(task)
         task.add_done_callback(lambda done: self._done(done, source.host))
 
-    async def _answer(self, message: ras.Message, source: Address) -> None:
+    async def _answer(self, message: ras.RasMessage, source: Address) -> None:
         answer = await self.gatekeeper.answer(message, source.host, time.monotonic())
         if answer is None:
             return
@@ -100,7 +100,7 @@ class Service(asyncio.DatagramProtocol):
         return None
 
 
-def reply_place(message: ras.Message, source: Address) -> Address:
+def reply_place(message: ras.RasMessage, source: Address) -> Address:
     """Where the answer to a message from ``source`` goes: another port of the same host, if it says so.
 
     To no other host: it may not have asked.
@@ -114,9 +114,11 @@ def _tell(line: str) -> None:
     print(line, flush=True)
 
 
-async def _serve(table: Table) -> None:
+async def _serve(table: GatekeeperTable) -> None:
     loop = asyncio.get_running_loop()
-    await loop.create_datagram_endpoint(lambda: Service(table), local_addr=(table.address, table.ras_port))
+    await loop.create_datagram_endpoint(
+        lambda: GatekeeperService(table), local_addr=(table.address, table.ras_port)
+    )
     _tell(f"gatekeeper {table.gatekeeper} of plan {table.plan} at {table.address}, port {table.ras_port}")
     await loop.create_future()
 
@@ -126,7 +128,7 @@ def main(path: Path) -> int:
     try:
         text = files.read_text(path, "a gatekeeper's table", limits.MOST_PLAN_BYTES)
         try:
-            table = Table.of(json.loads(text))
+            table = GatekeeperTable.of(json.loads(text))
         except ValueError as error:
             raise InputError(f"{files.shown(path)}: not the table of a gatekeeper: {error}") from None
         asyncio.run(_serve(table))

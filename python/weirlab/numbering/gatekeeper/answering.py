@@ -7,15 +7,15 @@ from typing import Final, NamedTuple
 
 from weirlab.numbering.ere import BadExpression, Substitution
 from weirlab.numbering.gatekeeper import ras
-from weirlab.numbering.gatekeeper.ras import Address, Message
+from weirlab.numbering.gatekeeper.ras import Address, RasMessage
 from weirlab.numbering.gatekeeper.registrations import Registrations
-from weirlab.numbering.gatekeeper.table import Caller, Record, Table, Target
+from weirlab.numbering.gatekeeper.table import Caller, GatekeeperTable, GatekeeperTarget, NaptrRecord
 from weirlab.numbering.routing.names import SCHEMES, Uri, leads_to
 
 MOST_HOPS: Final = 8
 """Most neighbours to which a location request is passed on."""
 
-Records = Callable[[str, str], Awaitable[Sequence[Record]]]
+Records = Callable[[str, str], Awaitable[Sequence[NaptrRecord]]]
 """The NAPTR records of a number, digits, in the tree with a suffix."""
 Places = Callable[[str, int | None], Awaitable[Sequence[Address]]]
 """The places where calls for a host and a port, if the URI has one, go; the preferred one first."""
@@ -32,7 +32,7 @@ FULL: Final = "resourceUnavailable"
 NOWHERE: Final = "calledPartyNotRegistered"
 
 
-class Found(NamedTuple):
+class CallDestination(NamedTuple):
     """Where a number leads."""
 
     place: Address
@@ -43,7 +43,7 @@ class Gatekeeper:
     """One gatekeeper, of ``table``; ``tell`` is called with a line about every decision."""
 
     def __init__(
-        self, table: Table, records: Records, places: Places, ask: Ask, tell: Callable[[str], None]
+        self, table: GatekeeperTable, records: Records, places: Places, ask: Ask, tell: Callable[[str], None]
     ) -> None:
         self.table = table
         self.registrations = Registrations(table.gatekeeper)
@@ -57,7 +57,7 @@ class Gatekeeper:
         self._records, self._places, self._ask = records, places, ask
         self._tell = tell
 
-    async def answer(self, asked: Message, source: str, now_s: float) -> Message | None:
+    async def answer(self, asked: RasMessage, source: str, now_s: float) -> RasMessage | None:
         """The answer to a message from the address ``source``; None if it is not a request."""
         match asked:
             case ras.GatekeeperRequest():
@@ -96,7 +96,7 @@ class Gatekeeper:
                 return self._informed(asked, source, now_s)
         return None
 
-    def _informed(self, asked: ras.InfoRequestResponse, source: str, now_s: float) -> Message | None:
+    def _informed(self, asked: ras.InfoRequestResponse, source: str, now_s: float) -> RasMessage | None:
         """The answer to a call's status, if the endpoint waits for one (H.225.0, 7.15.2)."""
         if not asked.needs_response:
             return None
@@ -104,7 +104,7 @@ class Gatekeeper:
             return ras.InfoRequestNak(asked.number, "notRegistered")
         return ras.InfoRequestAck(asked.number)
 
-    async def _admitted(self, asked: ras.AdmissionRequest, source: str, now_s: float) -> Message:
+    async def _admitted(self, asked: ras.AdmissionRequest, source: str, now_s: float) -> RasMessage:
         known = self.registrations.known(asked.endpoint, source, now_s)
         if known is None:
             return ras.AdmissionReject(asked.number, "invalidEndpointIdentifier")
@@ -156,7 +156,7 @@ class Gatekeeper:
         self._tell(f"REJECTED {caller.organisation} has {caller.most_calls} calls ({caller.place})")
         return FULL
 
-    async def _located(self, asked: ras.LocationRequest, source: str, now_s: float) -> Message:
+    async def _located(self, asked: ras.LocationRequest, source: str, now_s: float) -> RasMessage:
         if source not in self.table.neighbours:
             self._tell(f"{source} is no neighbour")
             return ras.LocationReject(asked.number, "requestDenied")
@@ -178,7 +178,7 @@ class Gatekeeper:
 
     async def _find(
         self, digits: str, hops: int, callers: tuple[str, ...], now_s: float, *, dipped: bool = False
-    ) -> Found | str:
+    ) -> CallDestination | str:
         """Resolve a number by a route, otherwise by the trees; neighbours may ask ``hops`` more.
 
         A number that a tree gave as that of a ported one is not asked for again (``dipped``, RFC 4694, 4.2).
@@ -198,7 +198,7 @@ class Gatekeeper:
                 if target.neighbour:
                     place = await self._ask(target.place, leaving, hops, callers) if hops > 0 else None
                 if isinstance(place, Address):
-                    return Found(place, leaving)
+                    return CallDestination(place, leaving)
                 why = BARRED if place == BARRED else why
             return why
         for tree in () if dipped else self.table.trees:
@@ -212,11 +212,11 @@ class Gatekeeper:
                 reached = await self._reached(uri)
                 if reached is not None:
                     self._tell(f"ROUTE num={digits} via={tree.tree} target={uri.text}")
-                    return Found(reached, digits if uri.scheme != "h323" else _digits(uri, digits))
+                    return CallDestination(reached, digits if uri.scheme != "h323" else _digits(uri, digits))
         self._tell(f"ROUTE num={digits} via=none")
         return NOWHERE
 
-    def _preferred(self, targets: Sequence[Target], now_s: float) -> list[Target]:
+    def _preferred(self, targets: Sequence[GatekeeperTarget], now_s: float) -> list[GatekeeperTarget]:
         """``targets`` with those that have registered before those that have not."""
         there = [each for each in targets if each.neighbour or self.registrations.is_at(each.place, now_s)]
         return [*there, *(each for each in targets if each not in there)]
@@ -228,7 +228,9 @@ class Gatekeeper:
         return next(iter(await self._places(uri.host, uri.port)), None)
 
 
-def usable(records: Sequence[Record], digits: str, hand_over: Mapping[str, Target]) -> list[Uri]:
+def usable(
+    records: Sequence[NaptrRecord], digits: str, hand_over: Mapping[str, GatekeeperTarget]
+) -> list[Uri]:
     """The URIs of records for H.323, for protocols of gateways, or of other numbers, in their order."""
     found = []
     spoken = {"h323", "tel", *hand_over}

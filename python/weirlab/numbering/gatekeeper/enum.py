@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from weirlab.base import extras
 from weirlab.numbering.gatekeeper.ras import Address
-from weirlab.numbering.gatekeeper.table import Record
+from weirlab.numbering.gatekeeper.table import NaptrRecord
 from weirlab.numbering.plan.numbers import owner_name
 from weirlab.numbering.plan.values import is_address
 
@@ -30,10 +30,10 @@ class Resolver:
         found.search = []
         return found
 
-    async def records(self, digits: str, suffix: str) -> Sequence[Record]:
+    async def records(self, digits: str, suffix: str) -> Sequence[NaptrRecord]:
         """The NAPTR records of a number; none if there are none, or there is no answer."""
         return [
-            Record(
+            NaptrRecord(
                 each.order,
                 each.preference,
                 each.service.decode("ascii", "replace"),

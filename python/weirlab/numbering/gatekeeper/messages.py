@@ -18,7 +18,7 @@ class Address(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Message:
+class RasMessage:
     """What all messages have in common."""
 
     NAME: ClassVar[str]
@@ -29,14 +29,14 @@ class Message:
 
 
 @dataclass(frozen=True)
-class GatekeeperRequest(Message):
+class GatekeeperRequest(RasMessage):
     """GRQ: asks for a gatekeeper."""
 
     NAME = "gatekeeperRequest"
 
 
 @dataclass(frozen=True)
-class GatekeeperConfirm(Message):
+class GatekeeperConfirm(RasMessage):
     """GCF: names the gatekeeper."""
 
     NAME = "gatekeeperConfirm"
@@ -46,7 +46,7 @@ class GatekeeperConfirm(Message):
 
 
 @dataclass(frozen=True)
-class RegistrationRequest(Message):
+class RegistrationRequest(RasMessage):
     """RRQ: registers an endpoint, or renews its registration."""
 
     NAME = "registrationRequest"
@@ -64,7 +64,7 @@ class RegistrationRequest(Message):
 
 
 @dataclass(frozen=True)
-class RegistrationConfirm(Message):
+class RegistrationConfirm(RasMessage):
     """RCF: the endpoint is registered."""
 
     NAME = "registrationConfirm"
@@ -76,7 +76,7 @@ class RegistrationConfirm(Message):
 
 
 @dataclass(frozen=True)
-class RegistrationReject(Message):
+class RegistrationReject(RasMessage):
     """RRJ: the endpoint is not registered."""
 
     NAME = "registrationReject"
@@ -85,7 +85,7 @@ class RegistrationReject(Message):
 
 
 @dataclass(frozen=True)
-class UnregistrationRequest(Message):
+class UnregistrationRequest(RasMessage):
     """URQ: ends a registration."""
 
     NAME = "unregistrationRequest"
@@ -95,14 +95,14 @@ class UnregistrationRequest(Message):
 
 
 @dataclass(frozen=True)
-class UnregistrationConfirm(Message):
+class UnregistrationConfirm(RasMessage):
     """Noted."""
 
     NAME = "unregistrationConfirm"
 
 
 @dataclass(frozen=True)
-class AdmissionRequest(Message):
+class AdmissionRequest(RasMessage):
     """ARQ: asks for permission to call a number, or to take a call."""
 
     NAME = "admissionRequest"
@@ -126,7 +126,7 @@ class AdmissionRequest(Message):
 
 
 @dataclass(frozen=True)
-class AdmissionConfirm(Message):
+class AdmissionConfirm(RasMessage):
     """ACF: permission, with the address to call."""
 
     NAME = "admissionConfirm"
@@ -138,7 +138,7 @@ class AdmissionConfirm(Message):
 
 
 @dataclass(frozen=True)
-class AdmissionReject(Message):
+class AdmissionReject(RasMessage):
     """ARJ: no permission."""
 
     NAME = "admissionReject"
@@ -147,7 +147,7 @@ class AdmissionReject(Message):
 
 
 @dataclass(frozen=True)
-class DisengageRequest(Message):
+class DisengageRequest(RasMessage):
     """DRQ: the call is over."""
 
     NAME = "disengageRequest"
@@ -159,14 +159,14 @@ class DisengageRequest(Message):
 
 
 @dataclass(frozen=True)
-class DisengageConfirm(Message):
+class DisengageConfirm(RasMessage):
     """Noted."""
 
     NAME = "disengageConfirm"
 
 
 @dataclass(frozen=True)
-class BandwidthRequest(Message):
+class BandwidthRequest(RasMessage):
     """BRQ: asks for bandwidth."""
 
     NAME = "bandwidthRequest"
@@ -175,7 +175,7 @@ class BandwidthRequest(Message):
 
 
 @dataclass(frozen=True)
-class BandwidthConfirm(Message):
+class BandwidthConfirm(RasMessage):
     """BCF: the bandwidth is granted."""
 
     NAME = "bandwidthConfirm"
@@ -184,7 +184,7 @@ class BandwidthConfirm(Message):
 
 
 @dataclass(frozen=True)
-class LocationRequest(Message):
+class LocationRequest(RasMessage):
     """LRQ: a gatekeeper asks its neighbour for the location of a number."""
 
     NAME = "locationRequest"
@@ -199,7 +199,7 @@ class LocationRequest(Message):
 
 
 @dataclass(frozen=True)
-class LocationConfirm(Message):
+class LocationConfirm(RasMessage):
     """LCF: the location."""
 
     NAME = "locationConfirm"
@@ -209,7 +209,7 @@ class LocationConfirm(Message):
 
 
 @dataclass(frozen=True)
-class LocationReject(Message):
+class LocationReject(RasMessage):
     """LRJ: there is no location."""
 
     NAME = "locationReject"
@@ -218,7 +218,7 @@ class LocationReject(Message):
 
 
 @dataclass(frozen=True)
-class InfoRequestResponse(Message):
+class InfoRequestResponse(RasMessage):
     """IRR: the status of a call, which an endpoint also sends unsolicited."""
 
     NAME = "infoRequestResponse"
@@ -229,14 +229,14 @@ class InfoRequestResponse(Message):
 
 
 @dataclass(frozen=True)
-class InfoRequestAck(Message):
+class InfoRequestAck(RasMessage):
     """Noted."""
 
     NAME = "infoRequestAck"
 
 
 @dataclass(frozen=True)
-class InfoRequestNak(Message):
+class InfoRequestNak(RasMessage):
     """It cannot be taken."""
 
     NAME = "infoRequestNak"
@@ -244,7 +244,7 @@ class InfoRequestNak(Message):
     reason: str
 
 
-KINDS: Final[tuple[type[Message], ...]] = (
+KINDS: Final[tuple[type[RasMessage], ...]] = (
     GatekeeperRequest, GatekeeperConfirm, RegistrationRequest, RegistrationConfirm, RegistrationReject,
     UnregistrationRequest, UnregistrationConfirm, AdmissionRequest, AdmissionConfirm, AdmissionReject,
     DisengageRequest, DisengageConfirm, BandwidthRequest, BandwidthConfirm, LocationRequest, LocationConfirm,

@@ -26,8 +26,8 @@ from weirlab.numbering.gatekeeper.messages import (
     LocationConfirm,
     LocationReject,
     LocationRequest,
-    Message,
     NoMessage,
+    RasMessage,
     RegistrationConfirm,
     RegistrationReject,
     RegistrationRequest,
@@ -55,8 +55,8 @@ __all__ = [
     "LocationConfirm",
     "LocationReject",
     "LocationRequest",
-    "Message",
     "NoMessage",
+    "RasMessage",
     "RegistrationConfirm",
     "RegistrationReject",
     "RegistrationRequest",
@@ -97,7 +97,7 @@ _FALSE: Final = b"\0"
 _BY_NAME: Final = {kind.NAME: kind for kind in KINDS}
 
 
-def read(datagram: bytes) -> Message:
+def read(datagram: bytes) -> RasMessage:
     """The message of a datagram.
 
     Raises
@@ -117,14 +117,14 @@ def read(datagram: bytes) -> Message:
     kind = _BY_NAME.get(name)
     if kind is None:
         raise NoMessage(f"{name} is not known here")
-    make: Callable[..., Message] = kind
+    make: Callable[..., RasMessage] = kind
     try:
         return make(**{field.name: _READ[field.name](found) for field in fields(kind)})
     except (KeyError, ValueError, TypeError) as error:
         raise NoMessage(f"{name} without what it needs: {error}") from None
 
 
-def written(message: Message) -> bytes:
+def written(message: RasMessage) -> bytes:
     """The datagram of a message."""
     schema = _h225.H323_MESSAGES.RasMessage
     schema.set_val((message.NAME, {"requestSeqNum": message.number, **_fields(message)}))
@@ -159,7 +159,7 @@ def _extended(root: bytes, bits: int, added: Mapping[int, bytes]) -> bytes:
     return (number << pad).to_bytes((size + pad) // 8) + b"".join(values)
 
 
-def _fields(message: Message) -> dict[str, Any]:
+def _fields(message: RasMessage) -> dict[str, Any]:
     match message:
         case GatekeeperConfirm():
             known = {"gatekeeperIdentifier": message.gatekeeper, "rasAddress": packed(message.ras)}
@@ -205,7 +205,7 @@ def _fields(message: Message) -> dict[str, Any]:
             return _asked(message)
 
 
-def _asked(message: Message) -> dict[str, Any]:
+def _asked(message: RasMessage) -> dict[str, Any]:
     """What a telephone asks."""
     match message:
         case RegistrationRequest():

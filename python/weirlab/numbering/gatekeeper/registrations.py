@@ -23,7 +23,7 @@ LIVE_S: Final = 60
 
 
 @dataclass(frozen=True)
-class Registered:
+class EndpointRegistration:
     """A registered endpoint."""
 
     signalling: Address
@@ -39,7 +39,7 @@ class Registrations:
 
     def __init__(self, gatekeeper: str) -> None:
         self._gatekeeper = gatekeeper
-        self._known: dict[str, Registered] = {}
+        self._known: dict[str, EndpointRegistration] = {}
 
     def register(
         self, request: RegistrationRequest, source: str, now_s: float
@@ -60,7 +60,7 @@ class Registrations:
             full = len(hosts) >= MOST or hosts.count(signalling.host) >= MOST_OF_HOST
             if full and identifier not in self._known:
                 return RegistrationReject(request.number, "resourceUnavailable")
-        self._known[identifier] = Registered(signalling, aliases, now_s + LIVE_S)
+        self._known[identifier] = EndpointRegistration(signalling, aliases, now_s + LIVE_S)
         return RegistrationConfirm(request.number, self._gatekeeper, identifier, LIVE_S)
 
     def unregister(self, request: UnregistrationRequest, source: str) -> None:
@@ -72,7 +72,7 @@ class Registrations:
             or (identifier != request.endpoint and each.signalling != request.signalling)
         }
 
-    def known(self, endpoint: str, source: str, now_s: float) -> Registered | None:
+    def known(self, endpoint: str, source: str, now_s: float) -> EndpointRegistration | None:
         """An endpoint by its identifier; None if it is not registered there, or no longer."""
         found = self._known.get(endpoint)
         if found is None or now_s >= found.until_s or not same_host(found.signalling.host, source):

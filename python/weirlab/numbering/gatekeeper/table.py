@@ -12,7 +12,7 @@ from weirlab.numbering.routing.prefixes import Prefixes
 
 
 @dataclass(frozen=True)
-class Target:
+class GatekeeperTarget:
     """Where calls can go."""
 
     engine: str
@@ -35,7 +35,7 @@ class Prefix:
     """Digits."""
     strip: int
     prepend: str
-    targets: tuple[Target, ...]
+    targets: tuple[GatekeeperTarget, ...]
     """In the order of preference."""
     place: str
     """The line of the plan."""
@@ -46,7 +46,7 @@ class Prefix:
 
 
 @dataclass(frozen=True)
-class Tree:
+class GatekeeperTree:
     """A tree of ENUM."""
 
     tree: str
@@ -80,15 +80,15 @@ class Caller:
 
 
 @dataclass(frozen=True)
-class Table:
+class GatekeeperTable:
     """The whole of it."""
 
     gatekeeper: str
     plan: str
     address: str
     ras_port: int
-    trees: tuple[Tree, ...]
-    hand_over: Mapping[str, Target]
+    trees: tuple[GatekeeperTree, ...]
+    hand_over: Mapping[str, GatekeeperTarget]
     """Gateways by the protocol of a record that this gatekeeper does not speak."""
     neighbours: Mapping[str, str]
     """Gatekeepers that may ask, by address."""
@@ -97,7 +97,7 @@ class Table:
     """Endpoints with rules, by address."""
 
     @classmethod
-    def of(cls, document: object) -> Table:
+    def of(cls, document: object) -> GatekeeperTable:
         """Read a document; raises ``ValueError`` if it is something else."""
         return typed(cls, document)
 
@@ -120,7 +120,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Record:
+class NaptrRecord:
     """A NAPTR record of ENUM (RFC 6116, 3.4)."""
 
     order: int

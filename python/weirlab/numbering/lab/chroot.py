@@ -46,7 +46,7 @@ _MB: Final = 1_000_000
 
 
 @dataclass(frozen=True)
-class Installed:
+class ChrootContents:
     """What is installed in the folder."""
 
     version: str
@@ -63,11 +63,11 @@ def root(folder: Path | None = None) -> Path:
     return (folder or FOLDER) / "root"
 
 
-def installed(folder: Path | None = None) -> Installed | None:
+def installed(folder: Path | None = None) -> ChrootContents | None:
     """What is installed; None for nothing."""
     try:
         text = ((folder or FOLDER) / _MANIFEST).read_text()
-        return Installed(**json.loads(text))
+        return ChrootContents(**json.loads(text))
     except (OSError, ValueError, TypeError):
         return None
 
@@ -87,7 +87,7 @@ def remove(folder: Path | None = None) -> bool:
     return True
 
 
-def install(progress: Progress, mirror: str | None = None, folder: Path | None = None) -> Installed:
+def install(progress: Progress, mirror: str | None = None, folder: Path | None = None) -> ChrootContents:
     """Fetch, check and unpack the packages.
 
     Raises
@@ -133,7 +133,7 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 @interruptible
-def _made(scratch: Path, mirror: str, progress: Progress) -> Installed:
+def _made(scratch: Path, mirror: str, progress: Progress) -> ChrootContents:
     apt = _Apt(scratch / "apt", mirror)
     progress.stage(f"the list of packages of Debian's release {SUITE}")
     apt.update()
@@ -159,7 +159,7 @@ def _made(scratch: Path, mirror: str, progress: Progress) -> Installed:
     said = _checked(["chroot", str(target), PROGRAM, "-V"], "Asterisk does not start")
     version = said.removeprefix("Asterisk").split()[0]
     size = sum(path.lstat().st_size for path in target.rglob("*") if not path.is_dir())
-    made = Installed(version, SUITE, versions, size)
+    made = ChrootContents(version, SUITE, versions, size)
     (scratch / _MANIFEST).write_text(json.dumps(asdict(made), indent=2) + "\n")
     return made
 

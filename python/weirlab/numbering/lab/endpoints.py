@@ -17,7 +17,7 @@ from weirlab.numbering.configs import asterisk, sipp, telephone
 from weirlab.numbering.configs.parts import address, call_agent, refuse
 from weirlab.numbering.lab import asking, engines, media, wire
 from weirlab.numbering.lab.asking import bracketed
-from weirlab.numbering.routing import Network
+from weirlab.numbering.routing import PlanNetwork
 
 _CAUSES: Final = {486: 17, 503: 34}
 """Causes (Q.850) with which an H.323 telephone refuses calls, by the SIP answers they stand for."""
@@ -32,14 +32,14 @@ _HELD: Final = "weir-held-"
 """Prefix of their Call-IDs; a number follows."""
 
 
-class Spoilt(LabError):
+class CallFailure(LabError):
     """A call could not be made or did not end, although all engines run; the message is a phrase."""
 
 
 class Programs(Protocol):
     """What endpoints need from the lab."""
 
-    network: Network
+    network: PlanNetwork
     folder: Path
     patience_s: float
 
@@ -63,11 +63,11 @@ class Programs(Protocol):
     def within(self, seconds: float, done: Callable[[], bool]) -> bool: ...
 
 
-class Endpoints:
+class LabEndpoints:
     """The endpoints of ``lab``; caller and callee talk for ``talk_s``."""
 
     def __init__(self, lab: Programs, talk_s: float) -> None:
-        self.network: Network = lab.network
+        self.network: PlanNetwork = lab.network
         self.talk_s = talk_s
         self.refusing: dict[str, int] = {}
         """The answers with which endpoints refuse every call."""
@@ -145,7 +145,7 @@ class Endpoints:
     def holding(self, name: str, number: str, times: int) -> Iterator[None]:
         """Within the context, an endpoint holds ``times`` calls to ``number``.
 
-        Raises ``Spoilt`` if they are not answered, or do not end by BYE.
+        Raises ``CallFailure`` if they are not answered, or do not end by BYE.
         """
         if times == 0:
             yield
@@ -177,7 +177,7 @@ class Endpoints:
             self._lab.at(name).call(partial(asking.told, host, _HOLDING_PORT, ends))
             patience_s = self._lab.patience_s
             if not self._lab.within(patience_s, lambda: title not in self._lab.running):
-                raise Spoilt(
+                raise CallFailure(
                     f"the {plural(times, 'call')} up meanwhile did not end by BYE within {patience_s:g} s, "
                     "and engines may still count them"
                 )
@@ -202,12 +202,12 @@ class Endpoints:
                     self._lab.stop(title, by=signal.SIGKILL)
 
     def _await_held(self, title: str, up: Callable[[], bool], times: int) -> None:
-        """Wait until calls are up; raises ``Spoilt`` if their program gives up, or on timeout."""
+        """Wait until calls are up; raises ``CallFailure`` if their program gives up, or on timeout."""
         patience_s = self._lab.patience_s
         self._lab.within(patience_s, lambda: up() or title not in self._lab.running)
         if not up():
             which = "the call" if times == 1 else f"not all of the {times} calls"
-            raise Spoilt(f"{which} to be up meanwhile {'was not' if times == 1 else 'were'} answered")
+            raise CallFailure(f"{which} to be up meanwhile {'was not' if times == 1 else 'were'} answered")
 
     def _answered(self, log: str, before: int, count: int) -> bool:
         return self._lab.said(log)[before:].splitlines().count("answered") >= count
@@ -301,7 +301,7 @@ class Endpoints:
         return str(path)
 
 
-def program(network: Network, name: str) -> str:
+def program(network: PlanNetwork, name: str) -> str:
     """The program of an endpoint in the lab: ``sipp``, ``line`` or ``telephone``."""
     engine = network.plan.engines[name]
     if "sip" in engine.speaks:
@@ -309,7 +309,7 @@ def program(network: Network, name: str) -> str:
     return "telephone" if telephone.is_one(engine) else "line"
 
 
-def one_call(network: Network, name: str) -> str:
+def one_call(network: PlanNetwork, name: str) -> str:
     """Why an endpoint of the lab cannot have several calls at once; empty if it can."""
     match program(network, name):
         case "line":

@@ -13,7 +13,7 @@ from weirlab.base import extras, programs
 from weirlab.numbering.configs import asterisk, gatekeeper, named, telephone
 from weirlab.numbering.lab import chroot
 from weirlab.numbering.plan.model import Engine
-from weirlab.numbering.routing import Network
+from weirlab.numbering.routing import PlanNetwork
 
 if TYPE_CHECKING:
     from weirlab.lab.finding import Finding
@@ -63,7 +63,7 @@ WITH_ORDERS: Final = "telephone"
 """The program of endpoints that run as long as the lab and get orders to call."""
 
 
-def daemons(network: Network, root: str) -> list[Daemon]:
+def daemons(network: PlanNetwork, root: str) -> list[Daemon]:
     """The programs that run as long as the lab: name servers, then engines by :data:`_KINDS`."""
     plan = network.plan
     found = []

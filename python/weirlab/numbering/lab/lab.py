@@ -23,15 +23,15 @@ from weirlab.numbering.configs import configs
 from weirlab.numbering.configs.named import servers
 from weirlab.numbering.configs.parts import address, gatekeeper, refuse
 from weirlab.numbering.lab import chroot, engines, wire
-from weirlab.numbering.lab.endpoints import Endpoints, Spoilt
+from weirlab.numbering.lab.endpoints import CallFailure, LabEndpoints
 from weirlab.numbering.lab.engines import OFF, Fault
 from weirlab.numbering.lab.readiness import Readiness, quoted
-from weirlab.numbering.lab.seen import Frame, Watcher
-from weirlab.numbering.routing import Network
+from weirlab.numbering.lab.seen import Frame, LabSwitchRecorder
+from weirlab.numbering.routing import PlanNetwork
 
 if TYPE_CHECKING:
-    from weirlab.numbering.through.asked import Device
-    from weirlab.numbering.through.passage import Between
+    from weirlab.numbering.through.asked import PassageDevice
+    from weirlab.numbering.through.passage import CallerPassage
 
 PATIENCE_S: Final = 30.0
 """Time limit for what a program surely does if it works."""
@@ -79,7 +79,7 @@ class VoiceLab:
     lab = "netns"
     patience_s = PATIENCE_S
 
-    def __init__(self, network: Network, talk_s: float, device: Device | None = None) -> None:
+    def __init__(self, network: PlanNetwork, talk_s: float, device: PassageDevice | None = None) -> None:
         self.network = network
         self.talk_s = talk_s
         self._addresses = _addresses(network)
@@ -88,14 +88,14 @@ class VoiceLab:
         clean.clean()
         self._opened = ExitStack()
         self._machine: Host | None = None
-        self._claim = clean.Claim()
+        self._claim = clean.LabOwnership()
         try:
             self.folder = Path(tempfile.mkdtemp(prefix="weir-"))
             self._claim.own(self.folder)
             self._opened.callback(shutil.rmtree, self.folder, ignore_errors=True)
             self._root = str(_BIND if _BIND.is_dir() else _ELSE)
             self.daemons = engines.daemons(network, self._root)
-            self._endpoints = Endpoints(self, talk_s)
+            self._endpoints = LabEndpoints(self, talk_s)
             self._write()
             with explained("the voice lab"):
                 self._wire()
@@ -208,7 +208,7 @@ class VoiceLab:
             # Packets that passed a device are counted for a spoilt call, too.
             try:
                 frames = self._called(name, number, answer, codecs, meanwhile)
-            except Spoilt as error:
+            except CallFailure as error:
                 spoilt = error
         self.check()
         if spoilt is not None:
@@ -228,10 +228,10 @@ class VoiceLab:
                     self.stop(title, by=signal.SIGKILL)
             # Events of the device end only now.
             if not has_ended:
-                raise Spoilt(f"the call did not end within {longest_s:g} s")
+                raise CallFailure(f"the call did not end within {longest_s:g} s")
             return self._watcher.end()
 
-    def speech_only(self) -> AbstractContextManager[Watcher]:
+    def speech_only(self) -> AbstractContextManager[LabSwitchRecorder]:
         """Within the context, only RTP is recorded."""
         return self._watcher.speech_only()
 
@@ -324,14 +324,18 @@ class VoiceLab:
         }
         wire.build(self._switch, self._hosts)
         ports = {wire.port(number): where for number, where in enumerate(self._hosts)}
-        self._watcher = Watcher(self._switch, ports)
+        self._watcher = LabSwitchRecorder(self._switch, ports)
         self._opened.callback(self._watcher.close)
         self._machine = Host("the voice lab", self._switch, others=[*self._hosts.values()])
 
-    def _between(self, device: Device | None) -> Between:
-        from weirlab.numbering.through.passage import Direct, Passage
+    def _between(self, device: PassageDevice | None) -> CallerPassage:
+        from weirlab.numbering.through.passage import DevicePassage, DirectPassage
 
-        return Direct() if device is None else Passage(device, self._claim, self._switch, self._hosts)
+        return (
+            DirectPassage()
+            if device is None
+            else DevicePassage(device, self._claim, self._switch, self._hosts)
+        )
 
     @property
     def _ready(self) -> Readiness:
@@ -363,7 +367,7 @@ class VoiceLab:
                 self._ready.wait(daemon)
 
 
-def _addresses(network: Network) -> list[str]:
+def _addresses(network: PlanNetwork) -> list[str]:
     """All addresses in the lab, each once."""
     plan = network.plan
     found = []

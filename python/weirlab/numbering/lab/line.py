@@ -51,7 +51,7 @@ _TROUBLE = re.compile(r"\b(?:bz|cg|ro)\b")
 
 
 @dataclass
-class Sent:
+class OutstandingCommand:
     """A command that has not been answered yet."""
 
     text: str
@@ -59,7 +59,7 @@ class Sent:
     times: int
 
 
-class Line:
+class MgcpEndpoint:
     """The line as a state machine. ``now_s`` is an argument; datagrams to be sent are in ``out``.
 
     Parameters
@@ -88,7 +88,7 @@ class Line:
         self.ready = False
         self._number = random.randrange(1, 1 << 20)
         self._request = "0"
-        self._waiting: dict[int, Sent] = {}
+        self._waiting: dict[int, OutstandingCommand] = {}
         self._answers: dict[int, str] = {}
         """To commands of the call agent, which may come again (RFC 3435, 3.5.1)."""
         self._todo = list(dials)
@@ -236,7 +236,7 @@ class Line:
     def _command(self, verb: str, lines: str, now_s: float) -> int:
         self._number += 1
         text = f"{verb} {self._number} {self.name} MGCP 1.0\r\n{lines}"
-        self._waiting[self._number] = Sent(text, now_s + FIRST_S, 1)
+        self._waiting[self._number] = OutstandingCommand(text, now_s + FIRST_S, 1)
         self.out.append(text)
         return self._number
 
@@ -266,7 +266,7 @@ def described(host: str, payload: int) -> str:
     )
 
 
-class Voice:
+class RtpSpeech:
     """Speech as RTP packets (RFC 3550), one every 20 ms."""
 
     def __init__(self, payload: int, size: int) -> None:
@@ -300,13 +300,15 @@ def main(settings: dict[str, Any]) -> int:
     """Run the line until its own call has ended, or for ever."""
     host, payload = settings["host"], settings["payload"]
     name = f"{settings['line']}@{settings['name']}"
-    line = Line(name, described(host, payload), settings.get("dials", ""), settings.get("hold_s", 0.0))
+    line = MgcpEndpoint(
+        name, described(host, payload), settings.get("dials", ""), settings.get("hold_s", 0.0)
+    )
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     control, media = (socket.socket(family, socket.SOCK_DGRAM) for _ in range(2))
     control.bind((host, settings["port"]))
     media.bind((host, MEDIA_PORT))
     agent = tuple(settings["agent"])
-    voice = Voice(payload, settings["bytes"])
+    voice = RtpSpeech(payload, settings["bytes"])
     begun_s = time.monotonic()
     limit_s = begun_s + settings["longest_s"] if line.calls else math.inf
     line.begin(begun_s)
@@ -346,7 +348,7 @@ def main(settings: dict[str, Any]) -> int:
     return 0
 
 
-def send(line: Line, control: socket.socket, agent: tuple[Any, ...]) -> None:
+def send(line: MgcpEndpoint, control: socket.socket, agent: tuple[Any, ...]) -> None:
     """Send what is to be sent."""
     for text in line.out:
         print(">>", text.replace("\r\n", " | "), flush=True)

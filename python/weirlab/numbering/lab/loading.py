@@ -41,7 +41,7 @@ _REST_S: Final = 5.0
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadResult:
     """The results of a trial."""
 
     statistics: str
@@ -53,7 +53,7 @@ class Loaded:
 
 
 @dataclass(frozen=True)
-class Offered:
+class CallLoad:
     """The calls of a trial: ``caller`` calls ``number``, ``callee`` answers."""
 
     caller: str
@@ -67,11 +67,11 @@ class Offered:
     """Upper ends of the classes of set-up times."""
 
 
-class LoadingLab(VoiceLab):
+class LoadTestLab(VoiceLab):
     """The lab in which many calls are made at once."""
 
     @interruptible
-    def load(self, offered: Offered) -> Loaded:
+    def load(self, offered: CallLoad) -> LoadResult:
         """Make the calls of a trial; raises ``LabError`` if an engine ended."""
         left = _loaded(self, offered)
         gateways = [daemon for daemon in self.daemons if daemon.program == "asterisk"]
@@ -100,7 +100,7 @@ class LoadingLab(VoiceLab):
             self.until(partial(self._ready.registered, daemon), what, daemon.name)
 
 
-def _loaded(lab: VoiceLab, offered: Offered) -> Loaded:
+def _loaded(lab: VoiceLab, offered: CallLoad) -> LoadResult:
     seconds = offered.seconds
     statistics = lab.folder / "load.csv"
     statistics.unlink(missing_ok=True)
@@ -127,7 +127,7 @@ def _loaded(lab: VoiceLab, offered: Offered) -> Loaded:
                 lab.stop(each, by=signal.SIGKILL)
         frames = watcher.end()
     lab.check()
-    return Loaded(files.read_text(statistics, "statistics of SIPp", 1 << 24), frames, share)
+    return LoadResult(files.read_text(statistics, "statistics of SIPp", 1 << 24), frames, share)
 
 
 def _until_over(lab: VoiceLab, titles: list[str], longest_s: float) -> None:
@@ -159,7 +159,7 @@ def _answering(lab: VoiceLab, name: str) -> Iterator[None]:
             lab.stop(title, by=signal.SIGKILL)
 
 
-def _call(lab: VoiceLab, offered: Offered, statistics: Path) -> str:
+def _call(lab: VoiceLab, offered: CallLoad, statistics: Path) -> str:
     """Start the calls; returns the title of the program."""
     name, rate_per_s = offered.caller, offered.rate_per_s
     text = sipp.caller(lab.network, name, 200).replace(media.PAUSE, f'<pause milliseconds="{_HOLD_MS}"/>')
@@ -177,7 +177,7 @@ def _call(lab: VoiceLab, offered: Offered, statistics: Path) -> str:
     return _start(lab, f"sipp loading from {name}", name, [*command, *more])
 
 
-def _talk(lab: VoiceLab, offered: Offered) -> str:
+def _talk(lab: VoiceLab, offered: CallLoad) -> str:
     """Start the calls with speech; returns the title of the program."""
     name, calls = offered.caller, str(offered.speaking)
     codec = (lab.network.plan.engines[name].codecs or ("alaw",))[0]
@@ -191,7 +191,7 @@ def _talk(lab: VoiceLab, offered: Offered) -> str:
     return _start(lab, f"sipp talking from {name}", name, [*command, *more])
 
 
-def _command(lab: VoiceLab, offered: Offered, path: Path, port: int, longest_s: float) -> list[str]:
+def _command(lab: VoiceLab, offered: CallLoad, path: Path, port: int, longest_s: float) -> list[str]:
     """The command with which SIPp calls from ``port`` by the scenario at ``path``."""
     plan = lab.network.plan
     engine = plan.engines[offered.caller]

@@ -16,7 +16,7 @@ from weirlab.lab.machines.machine import Machine
 from weirlab.numbering.configs.parts import gatekeeper
 from weirlab.numbering.lab import asking, dns, engines, wire
 from weirlab.numbering.lab.engines import Daemon
-from weirlab.numbering.routing import Network
+from weirlab.numbering.routing import PlanNetwork
 
 _SHOWN_LINES: Final = 6
 
@@ -37,7 +37,7 @@ class Readiness:
         Waits until something is done; on timeout it raises with this message and the engine's last output.
     """
 
-    network: Network
+    network: PlanNetwork
     daemons: Sequence[Daemon]
     folder: Path
     machine: Machine

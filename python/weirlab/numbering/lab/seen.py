@@ -45,7 +45,7 @@ class Frame(NamedTuple):
     """True: out of the switch, to its destination; False: into the switch."""
 
 
-class Watcher:
+class LabSwitchRecorder:
     """Records what enters and leaves the switch between :meth:`begin` and :meth:`end`.
 
     ``hosts`` are the addresses behind the switch's ports, by their names.
@@ -75,7 +75,7 @@ class Watcher:
         return sorted(found, key=lambda frame: frame.at_ns)
 
     @contextmanager
-    def speech_only(self) -> Iterator[Watcher]:
+    def speech_only(self) -> Iterator[LabSwitchRecorder]:
         """Within the context, a filter in the kernel passes only RTP packets to the recording."""
         with self._lock:
             _attach(self._socket)

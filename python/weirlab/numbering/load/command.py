@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 import typer
 
 from weirlab.cli.options import ReportOptions, ResultOptions, grouped, only
-from weirlab.numbering.options import PlanOptions, ThroughOptions, day_of
+from weirlab.numbering.options import NumberingPlanOptions, ThroughOptions, day_of
 
 LOAD = """Find how many calls per second the engines of a plan set up.
 
@@ -35,7 +35,7 @@ Examples:
 
 
 @dataclass(frozen=True)
-class RateOptions:
+class LoadRateOptions:
     """Which rates are tried, and when one is too high."""
 
     PANEL: ClassVar = "Rates"
@@ -94,15 +94,15 @@ def add_to(voice: typer.Typer) -> None:
 def load(
     ctx: typer.Context,
     *,
-    asked: PlanOptions,
-    rates: RateOptions,
+    asked: NumberingPlanOptions,
+    rates: LoadRateOptions,
     device: Annotated[ThroughOptions, only("dut", "rules", "stateful", "ruleset")],
     report: ReportOptions,
     result: ResultOptions,
 ) -> None:
     """Find the limit of a plan's engines."""
     from weirlab.numbering.section import LoadScenario
-    from weirlab.scenario import Typed
+    from weirlab.scenario import OptionValue
     from weirlab.studies.commands.scenarios import carry_out
 
     with result.session(ctx) as session:
@@ -112,15 +112,15 @@ def load(
             "voice_load": {
                 "plan": str(asked.plan),
                 "date": None if asked.day is None else day_of(asked.day).isoformat(),
-                "numbers": Typed("--number", rates.number or []),
-                "setup_limit_ms": Typed("--setup-limit", rates.setup_limit),
-                "bad_share": Typed("--bad", rates.bad / 100),
-                "trial_s": Typed("--trial", rates.trial),
-                "trials": Typed("--trials", rates.trials),
-                "lowest": Typed("--lowest", rates.lowest),
-                "highest": Typed("--highest", rates.highest),
-                "width": Typed("--width", rates.width / 100),
-                "media_calls": Typed("--media-calls", rates.media_calls),
+                "numbers": OptionValue("--number", rates.number or []),
+                "setup_limit_ms": OptionValue("--setup-limit", rates.setup_limit),
+                "bad_share": OptionValue("--bad", rates.bad / 100),
+                "trial_s": OptionValue("--trial", rates.trial),
+                "trials": OptionValue("--trials", rates.trials),
+                "lowest": OptionValue("--lowest", rates.lowest),
+                "highest": OptionValue("--highest", rates.highest),
+                "width": OptionValue("--width", rates.width / 100),
+                "media_calls": OptionValue("--media-calls", rates.media_calls),
                 "through": device.through(),
             },
         }

@@ -24,7 +24,7 @@ def edges(limit_ms: int) -> list[int]:
 
 
 @dataclass(frozen=True)
-class Counted:
+class SippCounts:
     """The counts of a caller in a trial."""
 
     calls: int
@@ -48,7 +48,7 @@ class Counted:
         return math.nan
 
 
-def counted(text: str, rate_per_s: float, calls: int, limit_ms: int) -> Counted:
+def counted(text: str, rate_per_s: float, calls: int, limit_ms: int) -> SippCounts:
     """The last row of a statistics file, and how late the caller was.
 
     Parameters
@@ -75,7 +75,7 @@ def counted(text: str, rate_per_s: float, calls: int, limit_ms: int) -> Counted:
     }
     longer = sum(int(value) for name, value in last.items() if name.startswith(f"{_CLASS}>") and value)
     begun = int(last["OutgoingCall(C)"])
-    return Counted(
+    return SippCounts(
         calls=begun,
         unsent=max(calls - begun, _late(listed, rate_per_s, calls)),
         failed=int(last["FailedCall(C)"]),

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from weirlab.numbering.fakes import FakeLab
-from weirlab.numbering.lab.loading import Loaded, Offered
+from weirlab.numbering.lab.loading import CallLoad, LoadResult
 from weirlab.numbering.lab.seen import Frame
-from weirlab.numbering.routing import Network
+from weirlab.numbering.routing import PlanNetwork
 
 
 class FakeLoadLab(FakeLab):
@@ -26,7 +26,7 @@ class FakeLoadLab(FakeLab):
 
     def __init__(
         self,
-        network: Network,
+        network: PlanNetwork,
         folder: Path,
         capacity_per_s: float = 640,
         caller_per_s: float = 5000,
@@ -37,7 +37,7 @@ class FakeLoadLab(FakeLab):
         self._slow_from = slow_from_per_s
         self.rates: list[int] = []
 
-    def load(self, offered: Offered) -> Loaded:
+    def load(self, offered: CallLoad) -> LoadResult:
         rate_per_s, seconds = offered.rate_per_s, offered.seconds
         caller, callee, edges_ms = offered.caller, offered.callee, offered.edges_ms
         self.rates.append(rate_per_s)
@@ -48,7 +48,7 @@ class FakeLoadLab(FakeLab):
         if offered.speaking:
             frames = [*self._speech(caller, callee, {}, 0), *self._speech(callee, caller, {}, 0)]
         text = statistics(calls, failed, {setup_ms: calls - failed}, edges_ms, seconds)
-        return Loaded(text, frames, self._work(rate_per_s))
+        return LoadResult(text, frames, self._work(rate_per_s))
 
     def _work(self, rate_per_s: float) -> Mapping[str, float]:
         return {**{daemon.name: rate_per_s / 2000 for daemon in self.daemons}, "sipp": rate_per_s / 3000}

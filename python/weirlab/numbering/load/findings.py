@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from weirlab.base.errors import NotMet, Undecided
 from weirlab.base.quantities import count, words
-from weirlab.numbering.load.rows import LimitRow, TrialRow, WorkRow
+from weirlab.numbering.load.rows import LoadLimitRow, LoadTrialRow, WorkRow
 from weirlab.numbering.through.rows import DeviceRow, silent
 
 if TYPE_CHECKING:
@@ -20,9 +20,9 @@ class LoadFindings:
     """Every trial of a run, and the results."""
 
     plan: str
-    trials: tuple[TrialRow, ...]
+    trials: tuple[LoadTrialRow, ...]
     work: tuple[WorkRow, ...]
-    limits: tuple[LimitRow, ...]
+    limits: tuple[LoadLimitRow, ...]
     device: str = ""
     """The device that the calls passed; empty for none."""
     passed: tuple[DeviceRow, ...] = ()
@@ -40,15 +40,15 @@ class LoadFindings:
         through = f"Through {self.device}{silent(self.passed, 'trial')}, " if self.device else ""
         return through + "; ".join(told) + "."
 
-    def at_limit(self, limit: LimitRow) -> list[TrialRow]:
+    def at_limit(self, limit: LoadLimitRow) -> list[LoadTrialRow]:
         """The trials of a number at the highest rate that met the goal."""
         return [row for row in self.of(limit) if row.rate_per_s == limit.carried_per_s]
 
-    def of(self, limit: LimitRow) -> list[TrialRow]:
+    def of(self, limit: LoadLimitRow) -> list[LoadTrialRow]:
         """All trials of a number."""
         return [row for row in self.trials if row.number == limit.number]
 
-    def work_of(self, trial: TrialRow) -> list[WorkRow]:
+    def work_of(self, trial: LoadTrialRow) -> list[WorkRow]:
         """The work of the engines in a trial."""
         return [row for row in self.work if row.index == trial.index]
 
@@ -70,7 +70,7 @@ class LoadFindings:
         return Undecided(message) if all(limit.problem for limit in without) else NotMet(message)
 
 
-def said(limit: LimitRow) -> str:
+def said(limit: LoadLimitRow) -> str:
     """The result for a number: ``+420111222001 (core: public): 640 calls/s``."""
     told = ", ".join(filter(None, (limit.translation, limit.decided)))
     by = f" ({told})" if told else ""

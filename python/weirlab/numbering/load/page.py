@@ -11,7 +11,7 @@ import polars as pl
 from weirlab.base.quantities import count, plural
 from weirlab.numbering.load import tables
 from weirlab.numbering.load.findings import LoadFindings
-from weirlab.numbering.load.rows import LimitRow
+from weirlab.numbering.load.rows import LoadLimitRow
 from weirlab.numbering.proof.tables import decimals
 from weirlab.report import axes, palette
 from weirlab.report.figure import Figure
@@ -89,7 +89,7 @@ def _tiles(found: LoadFindings) -> Iterator[Tile]:
         yield Tile("Lowest MOS", decimals(min(opinions)), f"in {plural(len(opinions), 'trial')}")
 
 
-def _figure(found: LoadFindings, limit: LimitRow, bad_share: float) -> Figure:
+def _figure(found: LoadFindings, limit: LoadLimitRow, bad_share: float) -> Figure:
     data = trial_rows(found, limit, bad_share)
     said = f"{tables.per_s(limit.carried_per_s)} calls/s are set up"
     if limit.at_least:
@@ -108,7 +108,7 @@ def _figure(found: LoadFindings, limit: LimitRow, bad_share: float) -> Figure:
     )
 
 
-def trial_rows(found: LoadFindings, limit: LimitRow, bad_share: float) -> pl.DataFrame:
+def trial_rows(found: LoadFindings, limit: LoadLimitRow, bad_share: float) -> pl.DataFrame:
     """A row per trial and known quantity."""
     rows = [
         {

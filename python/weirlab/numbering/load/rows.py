@@ -12,7 +12,7 @@ LIMITS: Final = "voice_limits"
 
 
 @dataclass(frozen=True)
-class TrialRow:
+class LoadTrialRow:
     """A trial: calls to one number at one rate."""
 
     index: int
@@ -65,7 +65,7 @@ class WorkRow:
 
 
 @dataclass(frozen=True)
-class LimitRow:
+class LoadLimitRow:
     """What the search found for a number."""
 
     number: str

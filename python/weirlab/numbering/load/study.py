@@ -19,22 +19,22 @@ from weirlab.jobs.work import Work
 from weirlab.numbering.configs.parts import address
 from weirlab.numbering.kept import PLAN, keep_plan
 from weirlab.numbering.lab.engines import Daemon
-from weirlab.numbering.lab.loading import Loaded, LoadingLab, Offered
+from weirlab.numbering.lab.loading import CallLoad, LoadResult, LoadTestLab
 from weirlab.numbering.lab.seen import Frame
 from weirlab.numbering.load import targets
-from weirlab.numbering.load.counted import Counted, counted, edges
+from weirlab.numbering.load.counted import SippCounts, counted, edges
 from weirlab.numbering.load.findings import LoadFindings, said
-from weirlab.numbering.load.rows import LIMITS, TRIALS, WORK, LimitRow, TrialRow, WorkRow
-from weirlab.numbering.load.targets import Target
+from weirlab.numbering.load.rows import LIMITS, TRIALS, WORK, LoadLimitRow, LoadTrialRow, WorkRow
+from weirlab.numbering.load.targets import LoadTarget
 from weirlab.numbering.load.trials import left_out, searched
 from weirlab.numbering.plan import of_scenario
-from weirlab.numbering.proof.planned import NO_TESTS, Planned, planned
+from weirlab.numbering.proof.planned import NO_TESTS, ProofCall, planned
 from weirlab.numbering.proof.study import check_namespaces
 from weirlab.numbering.proof.wire import heard, silence
-from weirlab.numbering.routing import Network
-from weirlab.numbering.section import Load, LoadScenario
-from weirlab.numbering.through.asked import Device, device
-from weirlab.numbering.through.passage import Between
+from weirlab.numbering.routing import PlanNetwork
+from weirlab.numbering.section import LoadScenario, LoadSection
+from weirlab.numbering.through.asked import PassageDevice, device
+from weirlab.numbering.through.passage import CallerPassage
 from weirlab.numbering.through.rows import DEVICE, DeviceRow, bypassing
 from weirlab.store import Run, RunWriter
 from weirlab.store.frames import frame_of
@@ -53,18 +53,18 @@ class LoadLab(Protocol):
     """The part of :class:`weirlab.numbering.lab.VoiceLab` that is used here."""
 
     lab: str
-    network: Network
+    network: PlanNetwork
     folder: Path
     daemons: list[Daemon]
-    way: Between
+    way: CallerPassage
 
     @property
     def facts(self) -> Mapping[str, object]: ...
 
-    def load(self, offered: Offered) -> Loaded: ...
+    def load(self, offered: CallLoad) -> LoadResult: ...
 
 
-OpenLoadLab = Callable[[Network, float], AbstractContextManager[LoadLab]]
+OpenLoadLab = Callable[[PlanNetwork, float], AbstractContextManager[LoadLab]]
 
 
 @dataclass(frozen=True)
@@ -72,10 +72,10 @@ class LoadBed:
     """The lab, and the numbers to call in it."""
 
     lab: LoadLab
-    numbers: tuple[Target, ...]
+    numbers: tuple[LoadTarget, ...]
 
 
-def checked(asked: LoadScenario, inputs: Inputs) -> tuple[Network, tuple[Target, ...]]:
+def checked(asked: LoadScenario, inputs: Inputs) -> tuple[PlanNetwork, tuple[LoadTarget, ...]]:
     """The plan, and the numbers to call.
 
     Raises
@@ -88,7 +88,7 @@ def checked(asked: LoadScenario, inputs: Inputs) -> tuple[Network, tuple[Target,
         raise InputError(
             f"a search from {what.lowest} to {what.highest} calls/s is empty: highest must be above lowest"
         )
-    network = Network(of_scenario(what.plan, inputs), what.date or date.today())
+    network = PlanNetwork(of_scenario(what.plan, inputs), what.date or date.today())
     device(what.through, network, inputs)
     calls = planned(network, fall_back=False)
     if not calls:
@@ -99,9 +99,9 @@ def checked(asked: LoadScenario, inputs: Inputs) -> tuple[Network, tuple[Target,
     return network, tuple(targets.named(network, calls, number) for number in dict.fromkeys(what.numbers))
 
 
-def _in_namespaces(network: Network, talk_s: float, device: Device | None) -> LoadingLab:
+def _in_namespaces(network: PlanNetwork, talk_s: float, device: PassageDevice | None) -> LoadTestLab:
     check_namespaces()
-    return LoadingLab(network, talk_s, device)
+    return LoadTestLab(network, talk_s, device)
 
 
 @contextmanager
@@ -136,12 +136,12 @@ def measured(
             continue
         if each.no_load:
             limits.append(left_out(each))
-            writer.put_table(LIMITS, frame_of(LimitRow, limits))
+            writer.put_table(LIMITS, frame_of(LoadLimitRow, limits))
             progress.note(said(limits[-1]))
             continue
         progress.stage(f"calls to {number}, run {writer.run_id}")
 
-        def measure(rate: int, each: Target = each, number: str = number) -> TrialRow:
+        def measure(rate: int, each: LoadTarget = each, number: str = number) -> LoadTrialRow:
             done = sum(row.number == number for row in trials)
             progress.advance(done, done + 1, f"{number} at {rate} calls/s")
             row, more, passed = trial(lab, each.planned, what, len(trials), rate)
@@ -151,14 +151,14 @@ def measured(
             if lab.way.title:
                 writer.put_table(DEVICE, frame_of(DeviceRow, through))
             writer.put_table(WORK, frame_of(WorkRow, work))
-            writer.put_table(TRIALS, frame_of(TrialRow, trials))
+            writer.put_table(TRIALS, frame_of(LoadTrialRow, trials))
             writer.finished_beside = len(trials)
             return row
 
         known = [row for row in begun.trials if row.number == number]
         limit = searched(what, each, measure, known)
         limits.append(limit)
-        writer.put_table(LIMITS, frame_of(LimitRow, limits))
+        writer.put_table(LIMITS, frame_of(LoadLimitRow, limits))
         progress.note(said(limit))
     return LoadFindings(plan, tuple(trials), tuple(work), tuple(limits), lab.way.title, tuple(through))
 
@@ -172,12 +172,12 @@ def _passed(lab: LoadLab, index: int, frames: Sequence[Frame], caller: str) -> l
 
 
 def trial(
-    lab: LoadLab, planned: Planned, asked: Load, index: int, rate: int
-) -> tuple[TrialRow, list[WorkRow], list[DeviceRow]]:
+    lab: LoadLab, planned: ProofCall, asked: LoadSection, index: int, rate: int
+) -> tuple[LoadTrialRow, list[WorkRow], list[DeviceRow]]:
     """Make a trial."""
     caller, callee, number = planned.caller, planned.way.end.engine, planned.test.number
     seconds, limit_ms = asked.trial_s, asked.setup_limit_ms
-    left = lab.load(Offered(caller, callee, number, rate, seconds, asked.media_calls, edges(limit_ms)))
+    left = lab.load(CallLoad(caller, callee, number, rate, seconds, asked.media_calls, edges(limit_ms)))
     try:
         counts = counted(left.statistics, rate, round(rate * seconds), limit_ms)
     except (ValueError, KeyError) as error:
@@ -193,11 +193,13 @@ def trial(
     return row, work, _passed(lab, index, left.frames, caller)
 
 
-def _row(index: int, number: str, rate: int, counts: Counted, streams: Sequence[heard.Heard]) -> TrialRow:
+def _row(
+    index: int, number: str, rate: int, counts: SippCounts, streams: Sequence[heard.StreamReception]
+) -> LoadTrialRow:
     expected = sum(each.expected for each in streams)
     opinions = [each.mos for each in streams if not math.isnan(each.mos)]
     jitters = [each.jitter_ns / _MS for each in streams if not math.isnan(each.jitter_ns)]
-    return TrialRow(
+    return LoadTrialRow(
         index=index,
         number=number,
         rate_per_s=rate,
@@ -220,9 +222,9 @@ def stored(run: Run) -> LoadFindings:
     kept: Mapping[str, Any] = run.get_json(PLAN, dict) if run.has(PLAN) else {}
     return LoadFindings(
         str(kept.get("plan", "the plan")),
-        tuple(run.rows(TrialRow, TRIALS)),
+        tuple(run.rows(LoadTrialRow, TRIALS)),
         tuple(run.rows(WorkRow, WORK)),
-        tuple(run.rows(LimitRow, LIMITS)),
+        tuple(run.rows(LoadLimitRow, LIMITS)),
         str(run.manifest.facts.get("device", "")),
         tuple(run.rows(DeviceRow, DEVICE)),
     )

@@ -8,7 +8,7 @@ from typing import Final
 from weirlab.base.quantities import NOTHING, count, duration, percent
 from weirlab.base.tables import Table
 from weirlab.numbering.load.findings import LoadFindings
-from weirlab.numbering.load.rows import LimitRow, TrialRow
+from weirlab.numbering.load.rows import LoadLimitRow, LoadTrialRow
 from weirlab.numbering.proof.tables import decimals
 from weirlab.numbering.through.tables import packets
 
@@ -44,7 +44,7 @@ def not_loaded(found: LoadFindings) -> Table | None:
     return Table("Not loaded", ("Number", "Translation", "Reason"), cells) if cells else None
 
 
-def carried(limit: LimitRow) -> str:
+def carried(limit: LoadLimitRow) -> str:
     """``at least 640``."""
     return f"{'at least ' if limit.at_least else ''}{per_s(limit.carried_per_s)}"
 
@@ -53,7 +53,7 @@ def per_s(rate: float) -> str:
     return NOTHING if math.isnan(rate) else count(rate)
 
 
-def _at_limit(found: LoadFindings, limit: LimitRow) -> tuple[str, ...]:
+def _at_limit(found: LoadFindings, limit: LoadLimitRow) -> tuple[str, ...]:
     """Median and 99th percentile of the set-up time, loss, jitter, MOS, work: of the last good trial."""
     last = next((row for row in reversed(found.at_limit(limit)) if not row.unsent), None)
     if last is None:
@@ -64,7 +64,7 @@ def _at_limit(found: LoadFindings, limit: LimitRow) -> tuple[str, ...]:
     return classed(last.setup_p50_ms), classed(last.setup_p99_ms), *_media(last), work or NOTHING
 
 
-def _media(row: TrialRow) -> tuple[str, str, str]:
+def _media(row: LoadTrialRow) -> tuple[str, str, str]:
     """Loss, jitter and MOS of the calls with speech."""
     lost = NOTHING if math.isnan(row.media_lost_ratio) else percent(row.media_lost_ratio)
     jitter = NOTHING if math.isnan(row.media_jitter_ms) else duration(row.media_jitter_ms * 1e6)
@@ -92,7 +92,7 @@ def through(found: LoadFindings) -> Table | None:
     return packets(found.passed, "Trial", titles, found.device)
 
 
-def _trial(row: TrialRow) -> tuple[str, ...]:
+def _trial(row: LoadTrialRow) -> tuple[str, ...]:
     counts = (row.rate_per_s, row.calls, row.unsent, row.failed, row.slow)
     return (
         row.number,
@@ -103,7 +103,7 @@ def _trial(row: TrialRow) -> tuple[str, ...]:
     )
 
 
-def _cores(found: LoadFindings, trial: TrialRow) -> str:
+def _cores(found: LoadFindings, trial: LoadTrialRow) -> str:
     """CPU time of all engines, without SIPp."""
     used = sum(row.cpu_share for row in found.work_of(trial) if row.program != "sipp")
     return percent(used, 2)

@@ -8,18 +8,18 @@ from typing import Final
 
 from weirlab.base.errors import InputError
 from weirlab.base.quantities import words
-from weirlab.numbering.proof.planned import Planned
-from weirlab.numbering.routing import Network
+from weirlab.numbering.proof.planned import ProofCall
+from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.routing.words import PROTOCOLS
 
 _FIRST: Final = ("route", "tree")
 
 
 @dataclass(frozen=True)
-class Target:
+class LoadTarget:
     """A number to call."""
 
-    planned: Planned
+    planned: ProofCall
     translation: str
     """The translation by gateways on the way: ``SIP to H.323 to SIP``; empty without a gateway."""
     no_load: str
@@ -30,7 +30,7 @@ class Target:
         return self.planned.test.number
 
 
-def chosen(network: Network, calls: Sequence[Planned]) -> tuple[Target, ...]:
+def chosen(network: PlanNetwork, calls: Sequence[ProofCall]) -> tuple[LoadTarget, ...]:
     """The first number that a route decides, the first that a tree decides, and one for each translation.
 
     A translation that no call can load is represented by its first number, with the reason.
@@ -48,7 +48,7 @@ def chosen(network: Network, calls: Sequence[Planned]) -> tuple[Target, ...]:
         raise InputError(
             f"{network.book.name}: none of its test numbers can be called many times: {'; '.join(reasons)}"
         )
-    found: dict[str, Target] = {}
+    found: dict[str, LoadTarget] = {}
     for target in targets:
         if target.no_load and not target.translation:
             continue
@@ -64,7 +64,7 @@ def _order(key: str) -> int:
     return _FIRST.index(key) if key in _FIRST else len(_FIRST)
 
 
-def named(network: Network, calls: Sequence[Planned], number: str) -> Target:
+def named(network: PlanNetwork, calls: Sequence[ProofCall], number: str) -> LoadTarget:
     """The target with this number.
 
     Raises
@@ -83,18 +83,18 @@ def named(network: Network, calls: Sequence[Planned], number: str) -> Target:
     return target
 
 
-def _target(network: Network, call: Planned) -> Target:
-    return Target(call, _translation(network, call), _no_load(network, call))
+def _target(network: PlanNetwork, call: ProofCall) -> LoadTarget:
+    return LoadTarget(call, _translation(network, call), _no_load(network, call))
 
 
-def _translation(network: Network, call: Planned) -> str:
+def _translation(network: PlanNetwork, call: ProofCall) -> str:
     """The protocols between which gateways translate, or pass calls on."""
     legs = [step for step in call.way.steps if step.what == "leg"]
     onward = [step for step in legs[1:] if network.plan.engines[step.engine].kind == "gateway"]
     return " to ".join(PROTOCOLS[step.facts["protocol"]] for step in (legs[0], *onward)) if onward else ""
 
 
-def _no_load(network: Network, call: Planned) -> str:
+def _no_load(network: PlanNetwork, call: ProofCall) -> str:
     for name in (call.caller, call.way.end.engine):
         speaks = network.plan.engines[name].speaks
         if "sip" in speaks:

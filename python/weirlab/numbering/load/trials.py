@@ -8,18 +8,21 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from weirlab.base.errors import TrialError
-from weirlab.measure.search import Goal, mlr
-from weirlab.numbering.load.rows import LimitRow, TrialRow
-from weirlab.numbering.load.targets import Target
+from weirlab.measure.search import SearchGoal, mlr
+from weirlab.numbering.load.rows import LoadLimitRow, LoadTrialRow
+from weirlab.numbering.load.targets import LoadTarget
 from weirlab.numbering.proof.calling import decisions
-from weirlab.numbering.section import Load
+from weirlab.numbering.section import LoadSection
 
 _NAME: Final = "set-up"
 
 
 def searched(
-    asked: Load, target: Target, measure: Callable[[int], TrialRow], known: Iterable[TrialRow] = ()
-) -> LimitRow:
+    asked: LoadSection,
+    target: LoadTarget,
+    measure: Callable[[int], LoadTrialRow],
+    known: Iterable[LoadTrialRow] = (),
+) -> LoadLimitRow:
     """Search the highest rate for one number.
 
     Parameters
@@ -29,16 +32,16 @@ def searched(
     known:
         Trials of this number that an interrupted run already has; each is used once.
     """
-    waiting: defaultdict[int, list[TrialRow]] = defaultdict(list)
+    waiting: defaultdict[int, list[LoadTrialRow]] = defaultdict(list)
     for row in known:
         waiting[row.rate_per_s].append(row)
 
-    def one(_: float, load: float) -> mlr.Measured:
+    def one(_: float, load: float) -> mlr.TrialCounts:
         rate = round(load)
         row = waiting[rate].pop(0) if waiting[rate] else measure(rate)
-        return mlr.Measured(row.calls, min(row.bad, row.calls), row.unsent)
+        return mlr.TrialCounts(row.calls, min(row.bad, row.calls), row.unsent)
 
-    goal = Goal(
+    goal = SearchGoal(
         _NAME,
         loss_ratio=asked.bad_share,
         trial_s=asked.trial_s,
@@ -58,16 +61,16 @@ def searched(
     return _row(target, carried, too_many, at_least=at_least, problem=problem)
 
 
-def left_out(target: Target) -> LimitRow:
+def left_out(target: LoadTarget) -> LoadLimitRow:
     """The row of a number that cannot be called many times."""
     return _row(target, math.nan, math.nan)
 
 
 def _row(
-    target: Target, carried: float, too_many: float, *, at_least: bool = False, problem: str = ""
-) -> LimitRow:
+    target: LoadTarget, carried: float, too_many: float, *, at_least: bool = False, problem: str = ""
+) -> LoadLimitRow:
     planned = target.planned
-    return LimitRow(
+    return LoadLimitRow(
         number=target.number,
         way=" > ".join(planned.way.engines),
         decided=decisions(planned.decisions),

@@ -14,8 +14,8 @@ from typing import Final
 
 from weirlab.base.errors import InputError
 from weirlab.base.quoting import quoted
-from weirlab.numbering.managing.register import Gone, Register, instant
-from weirlab.numbering.managing.transaction import Account
+from weirlab.numbering.managing.register import MissingPiece, Register, instant
+from weirlab.numbering.managing.transaction import UserAccount
 
 LEAST_PASSWORD: Final = 12
 """Least number of characters of a password."""
@@ -75,10 +75,10 @@ def is_name(text: str) -> bool:
 
 
 @dataclass(frozen=True)
-class SignedIn:
+class UserSession:
     """A user who is signed in: the account, and the key of forms."""
 
-    account: Account
+    account: UserAccount
     form_key: str
     """Requests that change something carry it, as pages of other sites cannot know it."""
 
@@ -105,7 +105,7 @@ class Accounts:
         *,
         publishes: bool = False,
         replace: bool = False,
-    ) -> Account:
+    ) -> UserAccount:
         """Add an account, or with ``replace`` change it.
 
         Parameters
@@ -129,7 +129,7 @@ class Accounts:
         if organisation is not None and organisation not in known:
             there = f"; there are {', '.join(known)}" if known else ""
             raise InputError(f"the plan has no organisation {quoted(organisation)}{there}")
-        account = Account(name, kept, organisation, publishes)
+        account = UserAccount(name, kept, organisation, publishes)
         with self._register.database.writing() as on:
             there_already = on.account(name) is not None
             if there_already and not replace:
@@ -144,7 +144,7 @@ class Accounts:
         """Remove an account and end its sessions; what it changed stays under its name."""
         with self._register.database.writing() as on:
             if on.account(name) is None:
-                raise Gone(f"there is no account {quoted(name)}")
+                raise MissingPiece(f"there is no account {quoted(name)}")
             on.drop_account(name)
             on.record(instant(self._register.now()), who, "removed account", name)
 
@@ -206,7 +206,7 @@ class Accounts:
             on.put_password(name, kept, _digest(key))
             on.record(instant(register.now()), name, "changed password", f"from {address}")
 
-    def _proved(self, name: str, password: str) -> Account | None:
+    def _proved(self, name: str, password: str) -> UserAccount | None:
         """The account with this name and password; None if there is none."""
         with self._register.database.reading() as on:
             account = on.account(name) if is_name(name) else None
@@ -230,15 +230,15 @@ class Accounts:
             if account is not None:
                 on.record(instant(self._register.now()), account.name, "signed out", "")
 
-    def signed_in(self, key: str) -> SignedIn | None:
+    def signed_in(self, key: str) -> UserSession | None:
         """The user whose session has this key; None if there is no such session."""
         if not key:
             return None
         with self._register.database.reading() as on:
             account = on.session(_digest(key), instant(self._register.now()))
-        return None if account is None else SignedIn(account, _form_key(key.encode(), account.name))
+        return None if account is None else UserSession(account, _form_key(key.encode(), account.name))
 
-    def vouched_for(self, name: str) -> SignedIn:
+    def vouched_for(self, name: str) -> UserSession:
         """The user whom a proxy has authenticated.
 
         Raises
@@ -253,7 +253,7 @@ class Accounts:
             raise NotSignedIn(
                 f"{quoted(name)} has no account here; weir voice manage add-user {wanted} adds one"
             )
-        return SignedIn(account, _form_key(self._secret, name))
+        return UserSession(account, _form_key(self._secret, name))
 
 
 def checked(password: str) -> str:

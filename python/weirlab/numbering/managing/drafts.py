@@ -9,7 +9,7 @@ from typing import Final
 
 from weirlab.numbering.managing.parts import PARTS, Content, Item, pieces
 from weirlab.numbering.managing.rights import Owners, refusal
-from weirlab.numbering.managing.state import Problem, Refused, State, more_problems
+from weirlab.numbering.managing.state import ChangeRefusal, PlanState, Problem, more_problems
 from weirlab.numbering.plan.model import NumberingPlan
 
 _KEPT: Final = ("organisations", "ranges")
@@ -25,14 +25,14 @@ _IDENTITY: Final[Mapping[str, tuple[str, ...]]] = {
 class Draft:
     """What would be published."""
 
-    state: State
+    state: PlanState
     held: Mapping[str, tuple[Problem, ...]]
     """By organisation whose changes are held back: the errors that are the reason."""
     errors: tuple[Problem, ...]
     """Errors that keep everything from being published: nobody's changes can be held back for them."""
 
 
-def draft(current: State, published: NumberingPlan | None) -> Draft:
+def draft(current: PlanState, published: NumberingPlan | None) -> Draft:
     """The part of ``current`` that can be published.
 
     An organisation is held back if there are errors in pieces that its users may change: in place of these,
@@ -53,22 +53,22 @@ def draft(current: State, published: NumberingPlan | None) -> Draft:
         held.update(new)
         try:
             state = _state(_without(current, published, before, [*held]), current)
-        except Refused as refused:
+        except ChangeRefusal as refused:
             # What others have changed needs the changes that are held back.
             return Draft(current, held, refused.problems)
         wrong = _errors(state)
     return Draft(state, held, ())
 
 
-def _state(items: Iterable[Item], current: State) -> State:
-    return State(items, current.name, current.day)
+def _state(items: Iterable[Item], current: PlanState) -> PlanState:
+    return PlanState(items, current.name, current.day)
 
 
-def _errors(state: State) -> list[Problem]:
+def _errors(state: PlanState) -> list[Problem]:
     return [each for each in state.complete() if each.severity == "error"]
 
 
-def _by_organisation(state: State, problems: Iterable[Problem]) -> dict[str, tuple[Problem, ...]]:
+def _by_organisation(state: PlanState, problems: Iterable[Problem]) -> dict[str, tuple[Problem, ...]]:
     """Errors by the organisations that may change the pieces."""
     found: dict[str, tuple[Problem, ...]] = {}
     for each in problems:
@@ -84,7 +84,7 @@ def _may_change(organisation: str, item: Item, plan: NumberingPlan, owners: Owne
 
 
 def _without(
-    current: State, published: NumberingPlan | None, before: Sequence[Item], held: Sequence[str]
+    current: PlanState, published: NumberingPlan | None, before: Sequence[Item], held: Sequence[str]
 ) -> Iterator[Item]:
     """The pieces of ``current``, those of organisations that are ``held`` as they were ``before``."""
 

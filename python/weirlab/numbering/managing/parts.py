@@ -13,14 +13,14 @@ from weirlab.numbering.plan.model import (
     Dns,
     Domain,
     Engine,
-    Entry,
+    EnumEntry,
     NumberingPlan,
     Organisation,
+    PlanElement,
+    PlanRoute,
+    PlanTree,
     Range,
-    Route,
-    Section,
     Test,
-    Tree,
 )
 from weirlab.numbering.plan.values import Host, Name, Serial
 
@@ -49,7 +49,7 @@ class NamedEngine(Engine):
     """Short name, by which routes refer to it."""
 
 
-class NamedTree(Tree):
+class NamedTree(PlanTree):
     """A tree with its name."""
 
     name: Name
@@ -63,7 +63,7 @@ class NamedDomain(Domain):
     """The domain."""
 
 
-class General(Section):
+class GeneralSettings(PlanElement):
     """Settings of the plan as a whole."""
 
     plan: Name
@@ -83,7 +83,7 @@ _LAST: Final = ("valid_from", "valid_until")
 
 
 @dataclass(frozen=True)
-class Part:
+class PieceKind:
     """A kind of piece."""
 
     key: str
@@ -122,19 +122,26 @@ GENERAL: Final = "general"
 PARTS: Final = {
     part.key: part
     for part in (
-        Part("organisations", "Organisations", "organisation", NamedOrganisation, ("name", "title"), True,
-             ("contacts",)),
-        Part("contacts", "Contacts", "contact", OwnedContact, ("name", "organisation")),
-        Part("ranges", "Number ranges", "range", Range, ("prefix", "owner")),
-        Part("engines", "Engines and gateways", "engine", NamedEngine, ("name", "kind"), True),
-        Part("enum", "ENUM entries", "entry", Entry, ("number", "prefix", "tree")),
-        Part("routes", "Routes", "route", Route, ("prefix", "at", "to")),
-        Part("tests", "Test numbers", "test number", Test, ("number", "note")),
-        Part("trees", "ENUM trees", "tree", NamedTree, ("name", "suffix"), True),
-        Part("domains", "Domains", "domain", NamedDomain, ("name",), True),
-        Part(GENERAL, "The plan", "plan", General, ("plan",)),
+        PieceKind(
+            "organisations",
+            "Organisations",
+            "organisation",
+            NamedOrganisation,
+            ("name", "title"),
+            True,
+            ("contacts",),
+        ),
+        PieceKind("contacts", "Contacts", "contact", OwnedContact, ("name", "organisation")),
+        PieceKind("ranges", "Number ranges", "range", Range, ("prefix", "owner")),
+        PieceKind("engines", "Engines and gateways", "engine", NamedEngine, ("name", "kind"), True),
+        PieceKind("enum", "ENUM entries", "entry", EnumEntry, ("number", "prefix", "tree")),
+        PieceKind("routes", "Routes", "route", PlanRoute, ("prefix", "at", "to")),
+        PieceKind("tests", "Test numbers", "test number", Test, ("number", "note")),
+        PieceKind("trees", "ENUM trees", "tree", NamedTree, ("name", "suffix"), True),
+        PieceKind("domains", "Domains", "domain", NamedDomain, ("name",), True),
+        PieceKind(GENERAL, "The plan", "plan", GeneralSettings, ("plan",)),
     )
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)

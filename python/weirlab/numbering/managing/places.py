@@ -18,7 +18,7 @@ _NEVER: Final = re.compile("[\ufffe\uffff]")
 """Characters that YAML allows only escaped."""
 
 
-class Places(Mapping[Location, str]):
+class PieceLocations(Mapping[Location, str]):
     """A place such as ``plan.yaml:7`` for every requested location; no text has these lines."""
 
     def __init__(self, name: str) -> None:

@@ -17,15 +17,15 @@ from weirlab.base.errors import InputError, LabError, WeirError
 from weirlab.base.quantities import plural, words
 from weirlab.base.quoting import printable, shortened
 from weirlab.numbering.configs.named import statements
-from weirlab.numbering.diff import Change, differences
+from weirlab.numbering.diff import RoutingChange, differences
 from weirlab.numbering.lab import dns
 from weirlab.numbering.managing.drafts import Draft, draft
 from weirlab.numbering.managing.parts import GENERAL
 from weirlab.numbering.managing.register import NAME, Register, conflict
-from weirlab.numbering.managing.state import Problem, Refused, State
-from weirlab.numbering.managing.transaction import Account, Publication
+from weirlab.numbering.managing.state import ChangeRefusal, PlanState, Problem
+from weirlab.numbering.managing.transaction import Publication, UserAccount
 from weirlab.numbering.plan import loads
-from weirlab.numbering.routing import Network
+from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.zones import put, zones
 from weirlab.numbering.zones.catalog import catalog
 from weirlab.numbering.zones.made import Zone
@@ -43,7 +43,7 @@ _SIGNING: Final = 10
 
 
 @dataclass(frozen=True)
-class Server:
+class PublicationServer:
     """A name server that is to have the zones."""
 
     address: str
@@ -55,25 +55,25 @@ class Server:
 
 
 @dataclass(frozen=True)
-class Target:
+class PublicationTarget:
     """Where zones are published."""
 
     folder: Path
     """Where zone files and :data:`LIST` are written."""
     rndc: Path | None = None
     """The configuration of rndc (``rndc.conf``), which reloads BIND; None: BIND is not reloaded."""
-    servers: tuple[Server, ...] = ()
+    servers: tuple[PublicationServer, ...] = ()
     """Name servers to query for their serials: the primary, then secondaries."""
     catalog: str = ""
     """Name of the zone that lists all others (RFC 9432); empty for none."""
 
-    def origins(self, state: State) -> list[str]:
+    def origins(self, state: PlanState) -> list[str]:
         """The names of all zones that are published."""
         return [*origins(state), *filter(None, (self.catalog,))]
 
 
 @dataclass(frozen=True)
-class Published:
+class PublicationResult:
     """What a publication did."""
 
     serial: int
@@ -83,7 +83,7 @@ class Published:
 
 
 @dataclass(frozen=True)
-class Pending:
+class PublicationPreview:
     """What publishing would change."""
 
     head: int
@@ -91,7 +91,7 @@ class Pending:
     draft: Draft
     """What would be published."""
     before: Publication | None
-    changes: tuple[Change, ...]
+    changes: tuple[RoutingChange, ...]
     """Numbers that are routed differently; none if nothing has been published yet."""
     untold: str
     """Why the changes cannot be determined; empty if they can."""
@@ -103,15 +103,15 @@ _SPARE_CELLS: Final = 2_000
 Rules that test late digits of a number distinguish millions."""
 
 
-class Outlook:
+class PublicationPlanner:
     """What publishing would change; determined once for every change, publication and day."""
 
     def __init__(self, register: Register) -> None:
         self.register = register
         self._lock = threading.Lock()
-        self._last: tuple[tuple[int, int, date], Pending] | None = None
+        self._last: tuple[tuple[int, int, date], PublicationPreview] | None = None
 
-    def pending(self) -> Pending:
+    def pending(self) -> PublicationPreview:
         """What has changed since the last publication."""
         with self.register.database.reading() as on:
             state, head, before = self.register.state_in(on), on.changed(), on.publication()
@@ -122,24 +122,26 @@ class Outlook:
             return self._last[1]
 
 
-def _pending(state: State, head: int, before: Publication | None) -> Pending:
+def _pending(state: PlanState, head: int, before: Publication | None) -> PublicationPreview:
     if before is None:
-        return Pending(head, draft(state, None), None, (), "")
+        return PublicationPreview(head, draft(state, None), None, (), "")
     book = loads(before.text, NAME)
     made = draft(state, book.plan)
-    changes: tuple[Change, ...] = ()
+    changes: tuple[RoutingChange, ...] = ()
     untold = ""
     if head != before.event or made.held:
         most_cells = _SPARE_CELLS + _CELLS_PER_PIECE * len(state.items)
         try:
-            earlier = Network(book, state.network.day)
+            earlier = PlanNetwork(book, state.network.day)
             changes = tuple(differences(earlier, made.state.network, most_cells=most_cells))
         except InputError as error:
             untold = str(error)
-    return Pending(head, made, before, changes, untold)
+    return PublicationPreview(head, made, before, changes, untold)
 
 
-def publish(outlook: Outlook, who: Account, head: int, target: Target) -> Published:
+def publish(
+    outlook: PublicationPlanner, who: UserAccount, head: int, target: PublicationTarget
+) -> PublicationResult:
     """Publish the plan as somebody saw it at ``head``, without the changes of who is held back.
 
     The new serial is stored first, so that no serial is ever used for two states of a zone.
@@ -156,13 +158,13 @@ def publish(outlook: Outlook, who: Account, head: int, target: Target) -> Publis
     """
     if not who.may_publish:
         reason, advice = f"{who.name} may not publish", "ask an administrator to publish"
-        raise Refused([Problem("error", "rights", GENERAL, None, "", "plan", reason, advice)])
+        raise ChangeRefusal([Problem("error", "rights", GENERAL, None, "", "plan", reason, advice)])
     # All of this before the transaction, which makes everybody else wait: a large plan takes long.
     register, found = outlook.register, outlook.pending()
     if found.head != head:
-        raise Refused([conflict("the plan has changed meanwhile", "look at the changes again")])
+        raise ChangeRefusal([conflict("the plan has changed meanwhile", "look at the changes again")])
     if found.draft.errors:
-        raise Refused(found.draft.errors)
+        raise ChangeRefusal(found.draft.errors)
     state = found.draft.state
     kept = 0 if found.before is None else found.before.serial
     known = [state.plan.serial, kept, *_served(state, target)]
@@ -183,10 +185,10 @@ def publish(outlook: Outlook, who: Account, head: int, target: Target) -> Publis
     except WeirError as error:
         register.record(who.name, "publishing failed", str(error))
         raise
-    return Published(serial, tuple(zone.origin for zone in made), tuple(found.draft.held))
+    return PublicationResult(serial, tuple(zone.origin for zone in made), tuple(found.draft.held))
 
 
-def _catalog(state: State, target: Target, made: list[Zone]) -> list[Zone]:
+def _catalog(state: PlanState, target: PublicationTarget, made: list[Zone]) -> list[Zone]:
     """The catalog of ``made``, if there is to be one."""
     if not target.catalog or not made:
         return []
@@ -195,7 +197,7 @@ def _catalog(state: State, target: Target, made: list[Zone]) -> list[Zone]:
     return [catalog(target.catalog, made)]
 
 
-def _list(state: State, target: Target, listed: Sequence[Zone]) -> str:
+def _list(state: PlanState, target: PublicationTarget, listed: Sequence[Zone]) -> str:
     folder = target.folder
     path = str(folder.absolute())
     if any(each in path for each in '"\\\n'):
@@ -208,7 +210,7 @@ def _list(state: State, target: Target, listed: Sequence[Zone]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _served(state: State, target: Target) -> list[int]:
+def _served(state: PlanState, target: PublicationTarget) -> list[int]:
     """Serials that the new one must exceed, as a zone may have had another primary before.
 
     If BIND signs a zone, it raises the serial with every signing step. A serial well above shows that a
@@ -222,12 +224,12 @@ def _served(state: State, target: Target) -> list[int]:
     ]
 
 
-def signed_zones(state: State) -> set[str]:
+def signed_zones(state: PlanState) -> set[str]:
     """Zones that BIND signs."""
     return {tree.origin for tree in state.plan.trees.values() if tree.visibility == "public"}
 
 
-def origins(state: State) -> list[str]:
+def origins(state: PlanState) -> list[str]:
     """The names of all zones."""
     return [*(tree.origin for tree in state.plan.trees.values()), *state.plan.domains]
 
@@ -245,7 +247,9 @@ def next_serial(last: int, day: date) -> int:
     return (last + 1) % _SERIALS or 1
 
 
-def serials(servers: Sequence[Server], names: Sequence[str]) -> Iterator[tuple[Server, str, int | None]]:
+def serials(
+    servers: Sequence[PublicationServer], names: Sequence[str]
+) -> Iterator[tuple[PublicationServer, str, int | None]]:
     """The serial of each zone at each server; None if the server does not answer for the zone."""
     for server in servers:
         silent = False
@@ -259,7 +263,7 @@ def serials(servers: Sequence[Server], names: Sequence[str]) -> Iterator[tuple[S
 _SILENT: Final = -1
 
 
-def _serial(server: Server, origin: str) -> int | None:
+def _serial(server: PublicationServer, origin: str) -> int | None:
     family = socket.AF_INET6 if ":" in server.address else socket.AF_INET
     number = 1
     try:

@@ -13,13 +13,13 @@ from weirlab.base.quoting import quoted
 from weirlab.numbering.managing.database import Database
 from weirlab.numbering.managing.parts import GENERAL, PARTS, Content, Item, pieces
 from weirlab.numbering.managing.rights import refusal
-from weirlab.numbering.managing.state import SMALL, Problem, Refused, State, form
+from weirlab.numbering.managing.state import SMALL, ChangeRefusal, PlanState, Problem, form
 from weirlab.numbering.managing.transaction import (
-    Account,
-    Changed,
-    Event,
+    PieceChange,
+    PlanEvent,
     Publication,
     Transaction,
+    UserAccount,
 )
 from weirlab.numbering.managing.whole import with_serial
 from weirlab.numbering.plan.model import NumberingPlan
@@ -33,7 +33,7 @@ _MOST_TRIES: Final = 5
 Clock = Callable[[], datetime]
 
 
-class Gone(InputError):
+class MissingPiece(InputError):
     """There is no such piece, or no such event."""
 
 
@@ -48,10 +48,10 @@ def instant(now: datetime) -> str:
 
 
 @dataclass(frozen=True)
-class Done:
+class ChangeResult:
     """A change that was made."""
 
-    event: Event
+    event: PlanEvent
     problems: tuple[Problem, ...]
     """Findings of the checks about the piece now."""
 
@@ -77,11 +77,11 @@ class _Change:
 
 
 @dataclass(frozen=True)
-class _Wish:
+class _ChangeProposal:
     """A change that a user wants; ``undoes`` is the event that it undoes."""
 
     change: _Change
-    undoes: Event | None = None
+    undoes: PlanEvent | None = None
 
 
 class Register:
@@ -99,16 +99,16 @@ class Register:
         now: Clock = utc,
         *,
         small: int = SMALL,
-        large: Callable[[State], None] = lambda state: None,
+        large: Callable[[PlanState], None] = lambda state: None,
     ) -> None:
         self.database = database
         self.now = now
         self._small, self._large = small, large
-        self._last: tuple[tuple[int, str], State] | None = None
+        self._last: tuple[tuple[int, str], PlanState] | None = None
         self._lock = threading.Lock()
         self._one_change = threading.Lock()
 
-    def state(self) -> State:
+    def state(self) -> PlanState:
         """The current plan.
 
         Raises
@@ -119,7 +119,7 @@ class Register:
         with self.database.reading() as on:
             return self.state_in(on)
 
-    def state_in(self, on: Transaction) -> State:
+    def state_in(self, on: Transaction) -> PlanState:
         """The current plan in a transaction; checked once for every change and day."""
         today = self.now().date()
         key = (on.changed(), today.isoformat())
@@ -129,11 +129,11 @@ class Register:
         items = on.items()
         if not items:
             raise InputError(f"{self.database.shown}: it has no plan yet; weir voice manage import adds one")
-        state = State(items, NAME, today, small=self._small)
+        state = PlanState(items, NAME, today, small=self._small)
         self._remember(key, state)
         return state
 
-    def _remember(self, key: tuple[int, str], state: State) -> None:
+    def _remember(self, key: tuple[int, str], state: PlanState) -> None:
         with self._lock:
             self._last = (key, state)
         if not state.is_checked:
@@ -151,7 +151,7 @@ class Register:
         """
         # Before the transaction, as anything that takes long.
         listed = [*pieces(plan)]
-        State([Item(rank, *each, 0) for rank, each in enumerate(listed)], NAME, self.now().date())
+        PlanState([Item(rank, *each, 0) for rank, each in enumerate(listed)], NAME, self.now().date())
         with self.database.writing() as on:
             if on.items():
                 raise InputError(
@@ -163,7 +163,7 @@ class Register:
             on.put_all([Item(first + rank, *each, number) for rank, each in enumerate(listed)])
             return len(listed)
 
-    def add(self, who: Account, part: str, content: Content, *, accept: bool = False) -> Done:
+    def add(self, who: UserAccount, part: str, content: Content, *, accept: bool = False) -> ChangeResult:
         """Add a piece.
 
         Parameters
@@ -177,40 +177,40 @@ class Register:
             The piece is not added; has the reasons.
         """
         if part not in PARTS or part == GENERAL:
-            raise Gone(f"a plan has no {quoted(part)} to add to")
+            raise MissingPiece(f"a plan has no {quoted(part)} to add to")
         content = _normal(part, None, content)
 
-        def wish(on: Transaction) -> _Wish:
-            return _Wish(_Change(None, Item(on.next_item(), part, content, 0)))
+        def wish(on: Transaction) -> _ChangeProposal:
+            return _ChangeProposal(_Change(None, Item(on.next_item(), part, content, 0)))
 
         return self._change(who, wish, accept=accept)
 
     def change(
-        self, who: Account, number: int, revision: int, content: Content, *, accept: bool = False
-    ) -> Done:
+        self, who: UserAccount, number: int, revision: int, content: Content, *, accept: bool = False
+    ) -> ChangeResult:
         """Change a piece that was read at ``revision``; see :meth:`add`."""
 
-        def wish(on: Transaction) -> _Wish:
+        def wish(on: Transaction) -> _ChangeProposal:
             before = self._current(on, number, revision)
             # Only publishing raises the serial.
             serial = {"serial": before.content.get("serial", 1)} if before.part == GENERAL else {}
             new = _normal(before.part, number, {**content, **serial})
-            return _Wish(_Change(before, Item(number, before.part, new, 0)))
+            return _ChangeProposal(_Change(before, Item(number, before.part, new, 0)))
 
         return self._change(who, wish, accept=accept)
 
-    def remove(self, who: Account, number: int, revision: int, *, accept: bool = False) -> Done:
+    def remove(self, who: UserAccount, number: int, revision: int, *, accept: bool = False) -> ChangeResult:
         """Remove a piece that was read at ``revision``; see :meth:`add`."""
 
-        def wish(on: Transaction) -> _Wish:
+        def wish(on: Transaction) -> _ChangeProposal:
             before = self._current(on, number, revision)
             if before.part == GENERAL:
                 raise InputError("the plan itself cannot be removed")
-            return _Wish(_Change(before, None))
+            return _ChangeProposal(_Change(before, None))
 
         return self._change(who, wish, accept=accept)
 
-    def undo(self, who: Account, number: int, *, accept: bool = False) -> Done:
+    def undo(self, who: UserAccount, number: int, *, accept: bool = False) -> ChangeResult:
         """Make the inverse of a change, which is itself a change that can be undone.
 
         Raises
@@ -219,10 +219,10 @@ class Register:
             The piece has changed since, or the inverse change is not allowed.
         """
 
-        def wish(on: Transaction) -> _Wish:
+        def wish(on: Transaction) -> _ChangeProposal:
             event = on.event(number)
             if event is None or not event.is_change or event.part is None or event.item is None:
-                raise Gone(f"event {number} is not a change that can be undone")
+                raise MissingPiece(f"event {number} is not a change that can be undone")
             now = self.state_in(on).item(event.item)
             if event.part == GENERAL and now is not None and event.before is not None:
                 serial = now.content.get("serial", 1)
@@ -233,7 +233,7 @@ class Register:
             if (now.content if now else {}) != event_after:
                 label = PARTS[event.part].label(event.after or event.before or {})
                 later = on.events(most=1, item=event.item)[0]
-                raise Refused(
+                raise ChangeRefusal(
                     [
                         Problem(
                             "error",
@@ -248,15 +248,15 @@ class Register:
                     ]
                 )
             after = None if back is None else Item(event.item, event.part, back, 0)
-            return _Wish(_Change(now, after), event)
+            return _ChangeProposal(_Change(now, after), event)
 
         return self._change(who, wish, accept=accept)
 
-    def with_serial(self, state: State, serial: int) -> State:
+    def with_serial(self, state: PlanState, serial: int) -> PlanState:
         """``state`` with another serial."""
-        return State(with_serial(state.items, serial), NAME, state.day, small=self._small)
+        return PlanState(with_serial(state.items, serial), NAME, state.day, small=self._small)
 
-    def store_publication(self, who: str, head: int, published: State, told: str) -> None:
+    def store_publication(self, who: str, head: int, published: PlanState, told: str) -> None:
         """Store that ``published``, made of the plan as it was at ``head``, is published, and its serial.
 
         Raises
@@ -268,7 +268,7 @@ class Register:
         text = published.text
         with self.database.writing() as on:
             if on.changed() != head:
-                raise Refused([conflict("the plan has changed meanwhile", "look at the changes again")])
+                raise ChangeRefusal([conflict("the plan has changed meanwhile", "look at the changes again")])
             event = on.record(instant(self.now()), who, "published", told)
             for item in with_serial((each for each in on.items() if each.part == GENERAL), serial):
                 on.put(replace(item, revision=event))
@@ -282,11 +282,11 @@ class Register:
     def _current(self, on: Transaction, number: int, revision: int) -> Item:
         item = self.state_in(on).item(number)
         if item is None:
-            raise Gone("it has been removed meanwhile; see the history")
+            raise MissingPiece("it has been removed meanwhile; see the history")
         if item.revision != revision:
             event = on.event(item.revision)
             by = f" by {event.who}" if event is not None else ""
-            raise Refused(
+            raise ChangeRefusal(
                 [
                     Problem(
                         "error", "conflict", item.part, number, "", item.label,
@@ -296,7 +296,9 @@ class Register:
             )  # fmt: skip
         return item
 
-    def _change(self, who: Account, wish: Callable[[Transaction], _Wish], *, accept: bool) -> Done:
+    def _change(
+        self, who: UserAccount, wish: Callable[[Transaction], _ChangeProposal], *, accept: bool
+    ) -> ChangeResult:
         """Check what a user wishes, and make the change.
 
         The checks depend on what users have entered, and take their time outside of transactions: meanwhile
@@ -316,9 +318,11 @@ class Register:
                 if done.event.id == number:
                     self._remember((number, after.day.isoformat()), after)
                 return done
-        raise Refused([conflict("the plan is being changed by others", "try again")])
+        raise ChangeRefusal([conflict("the plan is being changed by others", "try again")])
 
-    def _store(self, on: Transaction, who: Account, wanted: _Wish, after: State) -> Done:
+    def _store(
+        self, on: Transaction, who: UserAccount, wanted: _ChangeProposal, after: PlanState
+    ) -> ChangeResult:
         change, undoes = wanted.change, wanted.undoes
         item = change.item
         was, becomes = (each.content if each else None for each in (change.before, change.after))
@@ -327,7 +331,7 @@ class Register:
             who.name,
             change.action if undoes is None else "undone",
             item.label if undoes is None else f"event {undoes.id}: {undoes.action} {undoes.told}",
-            Changed(item.part, item.id, was, becomes, None if undoes is None else undoes.id),
+            PieceChange(item.part, item.id, was, becomes, None if undoes is None else undoes.id),
         )
         if change.after is None:
             on.drop(item.id)
@@ -335,11 +339,11 @@ class Register:
             on.put(replace(change.after, revision=number))
         made = on.event(number)
         assert made is not None
-        return Done(made, tuple(each for each in after.problems if each.item == item.id))
+        return ChangeResult(made, tuple(each for each in after.problems if each.item == item.id))
 
 
-def _checked(before: State, who: Account, change: _Change, number: int, *, accept: bool) -> State:
-    """The plan after ``change``, which is event ``number``; raises ``Refused``."""
+def _checked(before: PlanState, who: UserAccount, change: _Change, number: int, *, accept: bool) -> PlanState:
+    """The plan after ``change``, which is event ``number``; raises ``ChangeRefusal``."""
     item = change.item
     was, becomes = (each.content if each else None for each in (change.before, change.after))
     refused = refusal(who.organisation, before.plan, item.part, was, becomes, before.owners)
@@ -347,7 +351,7 @@ def _checked(before: State, who: Account, change: _Change, number: int, *, accep
     if refused is not None:
         label, field = item.label, refused.field
         place = f"{label}, {field}" if field else label
-        raise Refused(
+        raise ChangeRefusal(
             [Problem("error", "rights", item.part, stored, field, place, refused.reason, refused.proposal)]
         )
     _check_names(before, change)
@@ -355,10 +359,10 @@ def _checked(before: State, who: Account, change: _Change, number: int, *, accep
     try:
         after = before.after(item.part, item.id, kept)
         if (new := after.new_errors(before)) and not accept:
-            raise Refused(new)
-    except Refused as wrong:
+            raise ChangeRefusal(new)
+    except ChangeRefusal as wrong:
         # A new piece has no number yet.
-        raise Refused(
+        raise ChangeRefusal(
             [replace(each, item=stored) if each.item == item.id else each for each in wrong.problems]
         ) from None
     return after
@@ -370,22 +374,22 @@ def conflict(reason: str, proposal: str) -> Problem:
 
 
 def _normal(part: str, number: int | None, content: Content) -> Content:
-    """``content`` as in a plan's document; raises ``Refused`` if it is not a valid piece."""
+    """``content`` as in a plan's document; raises ``ChangeRefusal`` if it is not a valid piece."""
     if found := form(part, number, content):
-        raise Refused(found)
+        raise ChangeRefusal(found)
     read = PARTS[part].model.model_validate(content)
     return PARTS[part].in_order(read.model_dump(mode="json", exclude_defaults=True))
 
 
-def _check_names(before: State, change: _Change) -> None:
-    """Raise ``Refused`` if another piece of a mapping has the same name."""
+def _check_names(before: PlanState, change: _Change) -> None:
+    """Raise ``ChangeRefusal`` if another piece of a mapping has the same name."""
     part = PARTS[change.item.part]
     if change.after is None or not part.named:
         return
     name = change.after.content["name"]
     for other in before.of(part.key):
         if other.id != change.item.id and other.content["name"] == name:
-            raise Refused(
+            raise ChangeRefusal(
                 [
                     Problem(
                         "error", "name", part.key, None, "name", f"{part.one} {name}, name",

@@ -23,7 +23,7 @@ _ASK: Final = "ask an administrator"
 
 
 @dataclass(frozen=True)
-class Refusal:
+class RightsRefusal:
     """Why a user may not make a change."""
 
     field: str
@@ -58,7 +58,7 @@ def refusal(
     before: Mapping[str, Any] | None,
     after: Mapping[str, Any] | None,
     owners: Owners,
-) -> Refusal | None:
+) -> RightsRefusal | None:
     """Why users of ``organisation`` may not change a piece from ``before`` to ``after``; None if they may.
 
     Parameters
@@ -76,17 +76,19 @@ def refusal(
         return None
     if part == "organisations" and (before is None or after is None):
         what = "added" if before is None else "removed"
-        return Refusal("name", f"organisations are {what} only by administrators", _ASK)
+        return RightsRefusal("name", f"organisations are {what} only by administrators", _ASK)
     renamed = before is not None and after is not None and before.get("name") != after.get("name")
     if part == "organisations" and renamed:
-        return Refusal("name", "other parts of the plan refer to this name", f"keep it, or {_ASK}")
+        return RightsRefusal("name", "other parts of the plan refer to this name", f"keep it, or {_ASK}")
     if part == "organisations" and before is not None and after is not None:
         for field in LIMITS:
             if (before.get(field) or None) != (after.get(field) or None):
-                return Refusal(field, "this limit is set by administrators", f"leave it as it is, or {_ASK}")
+                return RightsRefusal(
+                    field, "this limit is set by administrators", f"leave it as it is, or {_ASK}"
+                )
     rule = _RULES.get(part)
     if rule is None:
-        return Refusal("", "only administrators may change this part of the plan", _ASK)
+        return RightsRefusal("", "only administrators may change this part of the plan", _ASK)
     for content in (before, after):
         if content is not None and (found := rule(organisation, plan, owners, content)) is not None:
             return found
@@ -95,13 +97,13 @@ def refusal(
     return None
 
 
-def _new_name(plan: NumberingPlan, before: str | None, after: str | None) -> Refusal | None:
+def _new_name(plan: NumberingPlan, before: str | None, after: str | None) -> RightsRefusal | None:
     """Refuse new host names in domains, which belong to administrators."""
     if after is None or after == before:
         return None
     for domain in plan.domains:
         if after == domain or after.endswith(f".{domain}"):
-            return Refusal(
+            return RightsRefusal(
                 "host",
                 f"only administrators may give names in {domain}",
                 f"leave this name out, or {_ASK}",
@@ -111,25 +113,25 @@ def _new_name(plan: NumberingPlan, before: str | None, after: str | None) -> Ref
 
 def _own_organisation(
     organisation: str, plan: NumberingPlan, owners: Owners, content: Mapping[str, Any]
-) -> Refusal | None:
+) -> RightsRefusal | None:
     return _owned_by(organisation, str(content["name"]), "name", "this organisation")
 
 
 def _own_contact(
     organisation: str, plan: NumberingPlan, owners: Owners, content: Mapping[str, Any]
-) -> Refusal | None:
+) -> RightsRefusal | None:
     return _owned_by(organisation, str(content["organisation"]), "organisation", "this contact")
 
 
 def _own_engine(
     organisation: str, plan: NumberingPlan, owners: Owners, content: Mapping[str, Any]
-) -> Refusal | None:
+) -> RightsRefusal | None:
     return _owned_by(organisation, content.get("organisation"), "organisation", f"engine {content['name']}")
 
 
 def _own_route(
     organisation: str, plan: NumberingPlan, owners: Owners, content: Mapping[str, Any]
-) -> Refusal | None:
+) -> RightsRefusal | None:
     engine = plan.engines.get(content["at"])
     owner = None if engine is None else engine.organisation
     return _owned_by(organisation, owner, "at", f"engine {content['at']}")
@@ -137,13 +139,13 @@ def _own_route(
 
 def _own_range(
     organisation: str, plan: NumberingPlan, owners: Owners, content: Mapping[str, Any]
-) -> Refusal | None:
+) -> RightsRefusal | None:
     found = owners.of(content["prefix"][1:], around=True)
     if organisation in found:
         return None
     if found:
         return _foreign(organisation, owners, content["prefix"], "prefix", found)
-    return Refusal(
+    return RightsRefusal(
         "prefix",
         f"{content['prefix']} lies in no other range, and only administrators may add such ranges",
         f"{_own(organisation, owners)}, or {_ASK}",
@@ -152,14 +154,14 @@ def _own_range(
 
 def _own_entry(
     organisation: str, plan: NumberingPlan, owners: Owners, content: Mapping[str, Any]
-) -> Refusal | None:
+) -> RightsRefusal | None:
     field = "number" if content.get("number") else "prefix"
     number = content[field]
     found = owners.of(number[1:])
     if organisation not in found:
         return _foreign(organisation, owners, number, field, found)
     if content.get("owner") not in (None, organisation):
-        return Refusal(
+        return RightsRefusal(
             "owner", f"you act for {organisation}, not for {content['owner']}", f"enter {organisation} here"
         )
     return None
@@ -167,7 +169,7 @@ def _own_entry(
 
 def _own_test(
     organisation: str, plan: NumberingPlan, owners: Owners, content: Mapping[str, Any]
-) -> Refusal | None:
+) -> RightsRefusal | None:
     number = content["number"]
     found = owners.of(number[1:]) if is_number(number) else set()
     caller = plan.engines.get(content.get("caller") or plan.caller)
@@ -175,24 +177,28 @@ def _own_test(
         return None
     if found:
         return _foreign(organisation, owners, number, "number", found)
-    return Refusal(
+    return RightsRefusal(
         "caller",
         f"neither {number} nor the engine that calls belongs to {organisation}",
         f"name one of {organisation}'s own engines as the caller, or {_ASK}",
     )
 
 
-def _owned_by(organisation: str, owner: str | None, field: str, what: str) -> Refusal | None:
+def _owned_by(organisation: str, owner: str | None, field: str, what: str) -> RightsRefusal | None:
     if owner == organisation:
         return None
     belongs = f"belongs to {owner}" if owner else "belongs to no organisation"
-    return Refusal(field, f"{what} {belongs}, but you act for {organisation}", f"enter your own, or {_ASK}")
+    return RightsRefusal(
+        field, f"{what} {belongs}, but you act for {organisation}", f"enter your own, or {_ASK}"
+    )
 
 
-def _foreign(organisation: str, owners: Owners, number: str, field: str, found: Iterable[str]) -> Refusal:
+def _foreign(
+    organisation: str, owners: Owners, number: str, field: str, found: Iterable[str]
+) -> RightsRefusal:
     names = words(sorted(found))
     belongs = f"belongs to {names}" if names else "lies in no range: nobody owns it"
-    return Refusal(
+    return RightsRefusal(
         field,
         f"{number} {belongs}, but you act for {organisation}",
         f"{_own(organisation, owners)}, or {_ASK}",
@@ -208,7 +214,9 @@ def _own(organisation: str, owners: Owners) -> str:
     return f"enter numbers of {organisation}: {', '.join(prefixes[:_MOST_NAMED])}{more}"
 
 
-_RULES: Final[Mapping[str, Callable[[str, NumberingPlan, Owners, Mapping[str, Any]], Refusal | None]]] = {
+_RULES: Final[
+    Mapping[str, Callable[[str, NumberingPlan, Owners, Mapping[str, Any]], RightsRefusal | None]]
+] = {
     "organisations": _own_organisation,
     "contacts": _own_contact,
     "ranges": _own_range,

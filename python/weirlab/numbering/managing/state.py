@@ -16,13 +16,13 @@ from weirlab.base.errors import InputError
 from weirlab.base.quoting import quoted
 from weirlab.numbering.checking import Severity, check
 from weirlab.numbering.managing.parts import PARTS, Content, Item
-from weirlab.numbering.managing.places import Places, written
+from weirlab.numbering.managing.places import PieceLocations, written
 from weirlab.numbering.managing.rights import Owners
-from weirlab.numbering.managing.whole import LISTS, NoPlan, Whole, whole
-from weirlab.numbering.plan import Book
+from weirlab.numbering.managing.whole import LISTS, InvalidPlan, PlanAssembly, whole
+from weirlab.numbering.plan import PlanDocument
 from weirlab.numbering.plan.load import Scope, unknown_names
 from weirlab.numbering.plan.model import NumberingPlan
-from weirlab.numbering.routing import Network
+from weirlab.numbering.routing import PlanNetwork
 from weirlab.scenario import load as scenario
 from weirlab.scenario.document import Document, Location
 
@@ -63,7 +63,7 @@ class Problem:
         return self.severity, self.code, self.item, self.field
 
 
-class Refused(InputError):
+class ChangeRefusal(InputError):
     """A change was refused; ``problems`` say where and why."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
@@ -86,7 +86,7 @@ def said(problem: Problem) -> str:
     return f"{problem.place}: {problem.reason}{advice}"
 
 
-class State:
+class PlanState:
     """The plan made of ``items``, on ``day``.
 
     A small plan is checked as a whole. A large one is checked around each change, at once, and as a whole
@@ -107,21 +107,21 @@ class State:
         self._begin(whole(items), name, day, small)
         try:
             self.book = _book(self._whole.plan, self._places)
-        except NoPlan as wrong:
+        except InvalidPlan as wrong:
             raise self._refused("form", wrong.problems) from None
         self._check_names(None)
-        self.network = Network(self.book, day)
+        self.network = PlanNetwork(self.book, day)
 
-    def _begin(self, made: Whole, name: str, day: date, small: int) -> None:
+    def _begin(self, made: PlanAssembly, name: str, day: date, small: int) -> None:
         self.name = name
         self._whole, self._day, self._small = made, day, small
-        self._places = Places(name)
+        self._places = PieceLocations(name)
         self._lock = threading.Lock()
         self._complete: tuple[Problem, ...] | None = None
         self._known: tuple[Problem, ...] = ()
         self._new: list[Problem] = []
 
-    def after(self, part: str, number: int, piece: Item | None) -> State:
+    def after(self, part: str, number: int, piece: Item | None) -> PlanState:
         """The plan with the piece ``number`` added, replaced, or, with None, removed.
 
         Raises
@@ -129,10 +129,10 @@ class State:
         Refused
             The result is not a valid plan.
         """
-        made = State.__new__(State)
+        made = PlanState.__new__(PlanState)
         try:
             changed = self._whole.changed(part, number, piece)
-        except NoPlan as wrong:
+        except InvalidPlan as wrong:
             # The places of the problems come from the pieces as they would be.
             others = [each for each in self.items if each.id != number]
             made._begin(
@@ -142,7 +142,7 @@ class State:
         made._begin(changed, self.name, self._day, self._small)
         made.book = _book(changed.plan, made._places)
         made._check_names(self._whose_names(made, part, number))
-        made.network = Network(made.book, self._day)
+        made.network = PlanNetwork(made.book, self._day)
         made.network.follow(self.network, part)
         if part != "ranges" and "owners" in self.__dict__:
             made.__dict__["owners"] = self.owners
@@ -177,9 +177,9 @@ class State:
         return Owners(self.plan, self._day)
 
     @cached_property
-    def exported(self) -> Network:
+    def exported(self) -> PlanNetwork:
         """The plan as a document, whose places are lines of :attr:`text`."""
-        found = Network(Book(self.plan, self._written[1]), self._day)
+        found = PlanNetwork(PlanDocument(self.plan, self._written[1]), self._day)
         found.follow(self.network)
         return found
 
@@ -221,11 +221,11 @@ class State:
         """Known errors, which keep the plan from being published."""
         return [each for each in self.problems if each.severity == "error"]
 
-    def new_errors(self, before: State) -> list[Problem]:
+    def new_errors(self, before: PlanState) -> list[Problem]:
         """Errors that the change from ``before`` to this plan has added."""
         return more_problems(self.errors, before.errors) if self.is_small else self._new
 
-    def _look_around(self, before: State, part: str, number: int) -> None:
+    def _look_around(self, before: PlanState, part: str, number: int) -> None:
         """Check everything that a change of one piece can affect, before and after it."""
         both = (before, self)
         pieces = [each.item(number) for each in both]
@@ -252,7 +252,7 @@ class State:
     def _order(self, problem: Problem) -> tuple[int, int, str]:
         return [*PARTS].index(problem.part), problem.item or 0, problem.field
 
-    def _found(self, network: Network) -> tuple[Problem, ...]:
+    def _found(self, network: PlanNetwork) -> tuple[Problem, ...]:
         """Findings of the checks in ``network``, which is this plan, in the plan's order."""
         try:
             found = check(network)
@@ -265,7 +265,7 @@ class State:
             for where, each in sorted(located, key=lambda one: (self._whole.rank(one[0]), one[1].code))
         )
 
-    def _whose_names(self, after: State, part: str, number: int) -> Scope | None:
+    def _whose_names(self, after: PlanState, part: str, number: int) -> Scope | None:
         """The pieces whose references a change can break; None for all."""
         if part in LISTS:
             rank = next((i for i, each in enumerate(after.of(part)) if each.id == number), None)
@@ -290,10 +290,10 @@ class State:
             for where, what in unknown_names(self.book, None if lost else scope)
         ]
         if lost or wrong:
-            raise Refused([*lost, *wrong])
+            raise ChangeRefusal([*lost, *wrong])
 
-    def _refused(self, code: str, problems: Iterable[tuple[Location, str]]) -> Refused:
-        return Refused([self._problem(code, where, what) for where, what in problems])
+    def _refused(self, code: str, problems: Iterable[tuple[Location, str]]) -> ChangeRefusal:
+        return ChangeRefusal([self._problem(code, where, what) for where, what in problems])
 
     def _problem(
         self, code: str, where: Location, reason: str, proposal: str = "", severity: Severity = "error"
@@ -320,8 +320,8 @@ class State:
         return _LINE.sub(named, reason)
 
 
-def _book(plan: NumberingPlan, places: Places) -> Book:
-    return Book(plan, Document(places.name, {}), places)
+def _book(plan: NumberingPlan, places: PieceLocations) -> PlanDocument:
+    return PlanDocument(plan, Document(places.name, {}), places)
 
 
 def _errors(problems: Iterable[Problem]) -> list[Problem]:

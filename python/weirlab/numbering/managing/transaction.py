@@ -62,7 +62,7 @@ _PUBLICATIONS: Final = sql.Table(
 
 
 @dataclass(frozen=True)
-class Changed:
+class PieceChange:
     """What an event did to a piece: its part, its number, its content; ``undoes`` is an earlier event."""
 
     part: str | None = None
@@ -72,11 +72,11 @@ class Changed:
     undoes: int | None = None
 
 
-NO_CHANGE: Final = Changed()
+NO_CHANGE: Final = PieceChange()
 
 
 @dataclass(frozen=True)
-class Event:
+class PlanEvent:
     """An action of a user; a change of a piece if it has a ``part``."""
 
     id: int
@@ -104,7 +104,7 @@ class Event:
 
 
 @dataclass(frozen=True)
-class Account:
+class UserAccount:
     """A user who may sign in, for an organisation or for the whole plan."""
 
     name: str
@@ -192,7 +192,7 @@ class Transaction:
         who: str,
         action: str,
         told: str,
-        changed: Changed = NO_CHANGE,
+        changed: PieceChange = NO_CHANGE,
     ) -> int:
         """Add an event; returns its number."""
 
@@ -218,7 +218,7 @@ class Transaction:
 
     def events(
         self, *, most: int, below: int | None = None, item: int | None = None, changes: bool = False
-    ) -> list[Event]:
+    ) -> list[PlanEvent]:
         """Up to ``most`` events, the latest first: before event ``below``, of one piece, or only changes."""
         query = sql.select(_EVENTS).order_by(_EVENTS.c.id.desc()).limit(most)
         if below is not None:
@@ -235,21 +235,21 @@ class Transaction:
         last = {*self._on.execute(latest.group_by(_EVENTS.c.item)).scalars()}
         return [_event(row, undone=row.id in undone, latest=row.id in last) for row in rows]
 
-    def event(self, number: int) -> Event | None:
+    def event(self, number: int) -> PlanEvent | None:
         """One event."""
         found = self.events(most=1, below=number + 1)
         return found[0] if found and found[0].id == number else None
 
-    def accounts(self) -> list[Account]:
+    def accounts(self) -> list[UserAccount]:
         """All of them, by name."""
         return [_account(row) for row in self._on.execute(sql.select(_ACCOUNTS).order_by(_ACCOUNTS.c.name))]
 
-    def account(self, name: str) -> Account | None:
+    def account(self, name: str) -> UserAccount | None:
         """One account."""
         row = self._on.execute(sql.select(_ACCOUNTS).where(_ACCOUNTS.c.name == name)).first()
         return None if row is None else _account(row)
 
-    def put_account(self, account: Account) -> None:
+    def put_account(self, account: UserAccount) -> None:
         """Store an account, replacing the earlier one; its sessions end."""
         self.drop_account(account.name)
         self._on.execute(
@@ -277,7 +277,7 @@ class Transaction:
         self._on.execute(sql.delete(_SESSIONS).where(_SESSIONS.c.ends <= now))
         self._on.execute(sql.insert(_SESSIONS).values(digest=digest, account=account, ends=ends))
 
-    def session(self, digest: str, now: str) -> Account | None:
+    def session(self, digest: str, now: str) -> UserAccount | None:
         """The account of a session; None if the session has ended."""
         query = sql.select(_SESSIONS.c.account).where(_SESSIONS.c.digest == digest, _SESSIONS.c.ends > now)
         name = self._on.execute(query).scalar()
@@ -300,8 +300,8 @@ class Transaction:
         )
 
 
-def _event(row: Any, *, undone: bool, latest: bool) -> Event:
-    return Event(
+def _event(row: Any, *, undone: bool, latest: bool) -> PlanEvent:
+    return PlanEvent(
         id=row.id,
         at=row.at,
         who=row.who,
@@ -317,5 +317,5 @@ def _event(row: Any, *, undone: bool, latest: bool) -> Event:
     )
 
 
-def _account(row: Any) -> Account:
-    return Account(row.name, row.password, row.organisation, row.publishes)
+def _account(row: Any) -> UserAccount:
+    return UserAccount(row.name, row.password, row.organisation, row.publishes)

@@ -16,11 +16,16 @@ from typing import Any, Final, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from weirlab.numbering.managing.parts import GENERAL, PARTS, Content, Item
-from weirlab.numbering.plan.model import Entry, NumberingPlan, Range, Route, Test
+from weirlab.numbering.plan.model import EnumEntry, NumberingPlan, PlanRoute, Range, Test
 from weirlab.scenario import load as scenario
 from weirlab.scenario.document import Location
 
-LISTS: Final[Mapping[str, type[BaseModel]]] = {"ranges": Range, "enum": Entry, "routes": Route, "tests": Test}
+LISTS: Final[Mapping[str, type[BaseModel]]] = {
+    "ranges": Range,
+    "enum": EnumEntry,
+    "routes": PlanRoute,
+    "tests": Test,
+}
 """Parts that are lists in the plan, and the model of their pieces."""
 
 _ORDER: Final = ("organisations", "ranges", "engines", "trees", "enum", "routes", "domains", "tests")
@@ -31,7 +36,7 @@ _NUMBER: Final = attrgetter("id")
 T = TypeVar("T")
 
 
-class NoPlan(Exception):
+class InvalidPlan(Exception):
     """Pieces do not make a valid plan; ``problems`` say where and why."""
 
     def __init__(self, problems: list[tuple[Location, str]]) -> None:
@@ -40,7 +45,7 @@ class NoPlan(Exception):
 
 
 @dataclass(frozen=True)
-class Whole:
+class PlanAssembly:
     """The plan made of pieces, and where each piece is in it."""
 
     items: tuple[Item, ...]
@@ -64,7 +69,7 @@ class Whole:
         rank = _rank(self.items, number)
         return self.items[rank] if rank < len(self.items) and self.items[rank].id == number else None
 
-    def changed(self, part: str, number: int, after: Item | None) -> Whole:
+    def changed(self, part: str, number: int, after: Item | None) -> PlanAssembly:
         """The same with the piece ``number`` of ``part`` added, replaced, or, with None, removed.
 
         Raises
@@ -73,11 +78,11 @@ class Whole:
             The result is not a valid plan.
         """
         listed = _with(self.parts[part], number, after)
-        made = Whole(_with(self.items, number, after), {**self.parts, part: listed})
+        made = PlanAssembly(_with(self.items, number, after), {**self.parts, part: listed})
         made.__dict__["plan"] = self._plan_with(part, number, after, made)
         return made
 
-    def _plan_with(self, part: str, number: int, after: Item | None, made: Whole) -> NumberingPlan:
+    def _plan_with(self, part: str, number: int, after: Item | None, made: PlanAssembly) -> NumberingPlan:
         """The plan of ``made``, which differs from this one in one piece."""
         if part not in LISTS:
             lists = {name: getattr(self.plan, name) for name in LISTS}
@@ -149,20 +154,20 @@ class Whole:
         return (general[0] if general else None), location
 
 
-def whole(items: Iterable[Item]) -> Whole:
+def whole(items: Iterable[Item]) -> PlanAssembly:
     """The plan made of ``items``."""
     listed = tuple(sorted(items, key=_NUMBER))
     parts: dict[str, list[Item]] = {key: [] for key in PARTS}
     for item in listed:
         parts[item.part].append(item)
-    return Whole(listed, {key: tuple(each) for key, each in parts.items()})
+    return PlanAssembly(listed, {key: tuple(each) for key, each in parts.items()})
 
 
 def _validated(value: Content) -> NumberingPlan:
     try:
         return NumberingPlan.model_validate(value)
     except ValidationError:
-        raise NoPlan(scenario.problems(value, NumberingPlan)) from None
+        raise InvalidPlan(scenario.problems(value, NumberingPlan)) from None
 
 
 def _rank(items: Sequence[Item], number: int) -> int:

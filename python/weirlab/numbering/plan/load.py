@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Book:
+class PlanDocument:
     """A plan and the places of its parts."""
 
     plan: NumberingPlan
@@ -47,7 +47,7 @@ class Book:
         return f"{self.name}:{self.document.where(location, key=key).line}"
 
 
-def of_scenario(wanted: Path, inputs: Inputs) -> Book:
+def of_scenario(wanted: Path, inputs: Inputs) -> PlanDocument:
     """The plan that a scenario names, a file or one that comes with Weir; ``inputs`` opens the file.
 
     Raises
@@ -61,7 +61,7 @@ def of_scenario(wanted: Path, inputs: Inputs) -> Book:
     return load(ready.FOLDER / f"{wanted}.yaml") if str(wanted) in ready.names() else load(wanted, inputs)
 
 
-def load(path: Path, inputs: Inputs = HOST_FILES) -> Book:
+def load(path: Path, inputs: Inputs = HOST_FILES) -> PlanDocument:
     """Read the plan at ``path`` and its tables.
 
     Raises
@@ -73,13 +73,13 @@ def load(path: Path, inputs: Inputs = HOST_FILES) -> Book:
     return loads(text, str(path), path.parent, inputs)
 
 
-def loads(text: str, name: str = "<text>", folder: Path = Path(), inputs: Inputs = NO_FILES) -> Book:
+def loads(text: str, name: str = "<text>", folder: Path = Path(), inputs: Inputs = NO_FILES) -> PlanDocument:
     """As :func:`load`, from text; ``inputs`` opens its tables, which are in ``folder``."""
     document = parse(text, name, limits.MOST_PLAN_VALUES)
     if not isinstance(document.value, dict):
         raise InputError(f"{name}:1: a numbering plan consists of keys such as 'engines:' and 'routes:'")
     plan = validated(document, NumberingPlan)
-    book = Book(plan, document)
+    book = PlanDocument(plan, document)
     if plan.tables:
         book = _with_tables(book, folder, inputs)
     if problems := [*unknown_names(book)]:
@@ -94,7 +94,7 @@ def json_schema() -> dict[str, Any]:
     return {"$schema": SCHEMA_ID, **NumberingPlan.model_json_schema(), "title": "Weir numbering plan"}
 
 
-def _with_tables(book: Book, folder: Path, inputs: Inputs) -> Book:
+def _with_tables(book: PlanDocument, folder: Path, inputs: Inputs) -> PlanDocument:
     plan = book.plan
     added: dict[str, list[Any]] = {"ranges": [*plan.ranges], "routes": [*plan.routes], "enum": [*plan.enum]}
     rows: dict[Location, str] = {}
@@ -102,10 +102,10 @@ def _with_tables(book: Book, folder: Path, inputs: Inputs) -> Book:
         if Path(name).is_absolute() or ".." in Path(name).parts:
             raise InputError(f"{book.at('tables', i)}: tables[{i}]: must lie beside the plan or below it")
         tables.read(folder / name, added, rows, inputs)
-    return Book(plan.model_copy(update={k: tuple(v) for k, v in added.items()}), book.document, rows)
+    return PlanDocument(plan.model_copy(update={k: tuple(v) for k, v in added.items()}), book.document, rows)
 
 
-def unknown_names(book: Book, scope: Scope | None = None) -> Iterator[tuple[Location, str]]:
+def unknown_names(book: PlanDocument, scope: Scope | None = None) -> Iterator[tuple[Location, str]]:
     """References to undefined names: where, and what is wrong.
 
     With a ``scope``, only the ranges, entries, routes and tests in it are examined.

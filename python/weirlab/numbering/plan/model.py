@@ -39,13 +39,13 @@ from weirlab.numbering.plan.values import (
 )
 
 
-class Section(BaseModel):
+class PlanElement(BaseModel):
     """A section, which refuses unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
-class Limited(Section):
+class ValidityPeriod(PlanElement):
     """A piece of a plan that is valid from one day until another."""
 
     valid_from: Day | None = None
@@ -61,13 +61,13 @@ class Limited(Section):
         """Is ``day`` after the last one?"""
         return self.valid_until is not None and self.valid_until < day
 
-    def meets(self, other: Limited) -> bool:
+    def meets(self, other: ValidityPeriod) -> bool:
         """Is there a day on which both are valid?"""
         start = max(self.valid_from or date.min, other.valid_from or date.min)
         return start <= min(self.valid_until or date.max, other.valid_until or date.max)
 
 
-class Contact(Section):
+class Contact(PlanElement):
     """Whom to contact."""
 
     name: Line
@@ -80,7 +80,7 @@ class Contact(Section):
     """Telephone number."""
 
 
-class Organisation(Section):
+class Organisation(PlanElement):
     """An operator, university or company that owns numbers and runs engines."""
 
     title: Line = ""
@@ -97,7 +97,7 @@ class Organisation(Section):
     """Most calls that its callers may have at once at each home engine; without it, there is no limit."""
 
 
-class Range(Limited):
+class Range(ValidityPeriod):
     """Numbers and who owns them."""
 
     prefix: Prefix
@@ -110,7 +110,7 @@ class Range(Limited):
     """The organisation whose larger range contains these numbers."""
 
 
-class Rewrite(Section):
+class Rewrite(PlanElement):
     """A rule that changes a number on arrival at an engine."""
 
     match: Line
@@ -122,7 +122,7 @@ class Rewrite(Section):
 _SPEAKS: dict[Kind, tuple[Protocol, ...]] = {"proxy": ("sip",), "gatekeeper": ("h323",)}
 
 
-class Engine(Section):
+class Engine(PlanElement):
     """Something that handles calls: a proxy, gateway or gatekeeper, or an endpoint of calls."""
 
     kind: Kind
@@ -186,7 +186,7 @@ class Engine(Section):
         return self.ports.get(protocol, usual[protocol])
 
 
-class Tree(Section):
+class PlanTree(PlanElement):
     """An ENUM tree: numbers as names below a domain."""
 
     suffix: Host
@@ -206,7 +206,7 @@ class Tree(Section):
         return self.zone or self.suffix
 
 
-class Naptr(Section):
+class Naptr(PlanElement):
     """A NAPTR record of ENUM (RFC 6116): one that gives a URI, or one that refers to another tree."""
 
     order: Short = 100
@@ -242,7 +242,7 @@ class Naptr(Section):
         return self.regexp if self.regexp is not None else rf"!^\+(.*)$!{self.uri}!"
 
 
-class Entry(Limited):
+class EnumEntry(ValidityPeriod):
     """What a tree answers for a number, or for longer numbers that begin with a prefix."""
 
     tree: Name
@@ -276,7 +276,7 @@ class Entry(Limited):
         return "number" if self.number is not None else "prefix"
 
 
-class Route(Limited):
+class PlanRoute(ValidityPeriod):
     """Where an engine sends numbers that begin with a prefix; routes take precedence over trees."""
 
     at: Name
@@ -295,7 +295,7 @@ class Route(Limited):
     """Digits to put in front after stripping."""
 
 
-class Service(Section):
+class ServicePoint(PlanElement):
     """A service point: an SRV record (RFC 2782)."""
 
     service: Literal["sip", "sips", "h323cs", "h323ls", "h323rs"] = "sip"
@@ -312,18 +312,18 @@ class Service(Section):
     """Name of the host."""
 
 
-class Domain(Section):
+class Domain(PlanElement):
     """A zone of names, with its hosts and service points; hosts of engines are added."""
 
     hosts: dict[Host, Address] = {}
     """Further hosts: whole names and their addresses."""
-    services: tuple[Service, ...] = ()
+    services: tuple[ServicePoint, ...] = ()
     """Service points."""
     ttl: Seconds | None = None
     """Time to live, in s; without it, that of dns."""
 
 
-class Dns(Section):
+class Dns(PlanElement):
     """What every zone begins with (RFC 1035)."""
 
     primary: Host
@@ -344,7 +344,7 @@ class Dns(Section):
     """How long an answer "no such number" may be kept, in s (RFC 2308)."""
 
 
-class Test(Section):
+class Test(PlanElement):
     """A test number and the expected result of a call to it."""
 
     number: Dialled
@@ -363,7 +363,7 @@ class Test(Section):
     """What is tested."""
 
 
-class NumberingPlan(Section):
+class NumberingPlan(PlanElement):
     """A numbering plan."""
 
     plan: Name
@@ -380,11 +380,11 @@ class NumberingPlan(Section):
     """Numbers and who owns them."""
     engines: dict[Name, Engine]
     """Engines that handle calls."""
-    trees: dict[Name, Tree] = {}
+    trees: dict[Name, PlanTree] = {}
     """ENUM trees."""
-    enum: tuple[Entry, ...] = ()
+    enum: tuple[EnumEntry, ...] = ()
     """What the trees answer."""
-    routes: tuple[Route, ...] = ()
+    routes: tuple[PlanRoute, ...] = ()
     """Where engines send calls by prefix."""
     domains: dict[Host, Domain] = {}
     """Zones of names."""

@@ -17,7 +17,7 @@ from typing import Any, Final
 from weirlab.base import files, limits
 from weirlab.base.errors import InputError
 from weirlab.base.files import Inputs
-from weirlab.numbering.plan.model import Entry, Limited, Range, Route
+from weirlab.numbering.plan.model import EnumEntry, PlanRoute, Range, ValidityPeriod
 from weirlab.scenario.document import Document, Location, Mark
 from weirlab.scenario.load import validated
 
@@ -50,7 +50,7 @@ def read(
     def close() -> None:
         if open_entry:
             index = len(added["enum"])
-            added["enum"].append(_checked(Entry, dict(open_entry), path, opened))
+            added["enum"].append(_checked(EnumEntry, dict(open_entry), path, opened))
             rows["enum", index] = naptr_rows[0]
             for j, place in enumerate(naptr_rows):
                 rows["enum", index, "naptr", j] = place
@@ -81,7 +81,7 @@ def read(
             rows["routes", len(added["routes"])] = place
             found = {key: row[key] for key in ROUTE if key in row}
             found["to"] = str(row.get("to", "")).split()
-            added["routes"].append(_checked(Route, found, path, line))
+            added["routes"].append(_checked(PlanRoute, found, path, line))
         if not meant:
             raise InputError(f"{place}: the line gives neither owner, nor at and to, nor tree")
     close()
@@ -122,7 +122,7 @@ def _lines(path: Path, text: str) -> Iterator[tuple[int, dict[str, Any]]]:
         raise InputError(f"{shown}:{reader.line_num}: not CSV: {error}") from None
 
 
-def _checked(kind: type[Limited], found: dict[str, Any], path: Path, line: int) -> Limited:
+def _checked(kind: type[ValidityPeriod], found: dict[str, Any], path: Path, line: int) -> ValidityPeriod:
     # Validated once more for its message: a place costs more than all the rest.
     try:
         return kind.model_validate(found)

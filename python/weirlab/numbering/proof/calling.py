@@ -13,21 +13,21 @@ from weirlab.base.errors import LabError
 from weirlab.base.quantities import plural
 from weirlab.numbering.configs.parts import address
 from weirlab.numbering.lab import endpoints
-from weirlab.numbering.lab.endpoints import Spoilt
+from weirlab.numbering.lab.endpoints import CallFailure
 from weirlab.numbering.lab.engines import DECIDING, OFF, WITH_ORDERS, Daemon, Fault
 from weirlab.numbering.lab.media import EARLY_SOURCE
 from weirlab.numbering.lab.seen import Frame
 from weirlab.numbering.proof import kinds, ways
-from weirlab.numbering.proof.planned import Planned
-from weirlab.numbering.proof.rows import AS_PLANNED, NOT_AS_PLANNED, NOT_TRIED, CallRow, MessageRow
-from weirlab.numbering.proof.ways import Taken
+from weirlab.numbering.proof.planned import ProofCall
+from weirlab.numbering.proof.rows import AS_PLANNED, NOT_AS_PLANNED, NOT_TRIED, MessageRow, ProofCallRow
+from weirlab.numbering.proof.ways import CallHistory
 from weirlab.numbering.proof.wire import calls, heard, packets, questions, signalling, silence
-from weirlab.numbering.proof.wire.heard import Heard
-from weirlab.numbering.proof.wire.questions import Question
-from weirlab.numbering.proof.wire.signalling import Message, Told
+from weirlab.numbering.proof.wire.heard import StreamReception
+from weirlab.numbering.proof.wire.questions import DnsQuery
+from weirlab.numbering.proof.wire.signalling import LadderMessage, SipMessage
 from weirlab.numbering.proof.wire.silence import Silence
-from weirlab.numbering.routing import Network
-from weirlab.numbering.through.passage import Between
+from weirlab.numbering.routing import PlanNetwork
+from weirlab.numbering.through.passage import CallerPassage
 from weirlab.numbering.through.rows import DeviceRow, bypassing
 
 _MS: Final = 1e6
@@ -40,10 +40,10 @@ class CallLab(Protocol):
     """The part of :class:`weirlab.numbering.lab.VoiceLab` that is used here."""
 
     lab: str
-    network: Network
+    network: PlanNetwork
     folder: Path
     daemons: list[Daemon]
-    way: Between
+    way: CallerPassage
 
     @property
     def facts(self) -> Mapping[str, object]: ...
@@ -59,7 +59,7 @@ class CallLab(Protocol):
     ) -> list[Frame]: ...
 
 
-OpenLab = Callable[[Network, float], AbstractContextManager[CallLab]]
+OpenLab = Callable[[PlanNetwork, float], AbstractContextManager[CallLab]]
 
 
 MAX_ATTEMPTS: Final = 3
@@ -70,15 +70,15 @@ MAX_ATTEMPTS: Final = 3
 class _Attempt:
     """What happened in one attempt at a call."""
 
-    found: Taken
-    messages: Sequence[Told]
-    there: Heard | None
-    back: Heard | None
+    found: CallHistory
+    messages: Sequence[LadderMessage]
+    there: StreamReception | None
+    back: StreamReception | None
     mute: tuple[str, ...]
     """Endpoints that sent no speech although the call was up."""
     early: bool
     """Did the caller receive speech before the answer, as announced by a 183?"""
-    asked: Sequence[Question]
+    asked: Sequence[DnsQuery]
     """Queries to the name servers."""
     passed: Sequence[DeviceRow] = ()
     """Packets that passed the device, if there is one."""
@@ -88,15 +88,17 @@ class _Attempt:
     """Why the call could not be made; empty if it was."""
 
 
-def made(lab: CallLab, planned: Planned, others: Sequence[Planned] = ()) -> tuple[CallRow, list[MessageRow]]:
+def made(
+    lab: CallLab, planned: ProofCall, others: Sequence[ProofCall] = ()
+) -> tuple[ProofCallRow, list[MessageRow]]:
     """:func:`carried` without the packets that passed the device."""
     row, messages, _ = carried(lab, planned, others)
     return row, messages
 
 
 def carried(
-    lab: CallLab, planned: Planned, others: Sequence[Planned] = ()
-) -> tuple[CallRow, list[MessageRow], Sequence[DeviceRow]]:
+    lab: CallLab, planned: ProofCall, others: Sequence[ProofCall] = ()
+) -> tuple[ProofCallRow, list[MessageRow], Sequence[DeviceRow]]:
     """Make a call and judge it. A call in which SIPp sent no speech is repeated.
 
     ``others`` are all calls of the proof.
@@ -138,7 +140,7 @@ def carried(
     return row, _rows(lab.network, planned.index, attempt.messages), attempt.passed
 
 
-def _attempted(lab: CallLab, planned: Planned) -> _Attempt:
+def _attempted(lab: CallLab, planned: ProofCall) -> _Attempt:
     network = lab.network
     deciding = [daemon.name for daemon in lab.daemons if daemon.program in DECIDING]
     before = {name: len(lab.said(name)) for name in deciding}
@@ -146,7 +148,7 @@ def _attempted(lab: CallLab, planned: Planned) -> _Attempt:
         test = planned.test
         try:
             frames = lab.call(planned.caller, test.number, planned.answer, _codecs(planned), test.meanwhile)
-        except Spoilt as spoilt:
+        except CallFailure as spoilt:
             return _spoilt((), lab.way.passed(planned.index), str(spoilt))
     passed = lab.way.passed(planned.index)
     logs = {name: lab.said(name)[before[name] :] for name in deciding}
@@ -154,7 +156,7 @@ def _attempted(lab: CallLab, planned: Planned) -> _Attempt:
     legs, told, listed = calls.seen(packets.as_it_reached(frames, caller) if passed else frames)
     try:
         found = ways.taken(network, planned, legs, logs)
-    except ways.Nothing:
+    except ways.MissingCall:
         program = endpoints.program(network, planned.caller)
         # An H.323 telephone has its own log.
         log = planned.caller if program == WITH_ORDERS else f"{program}-{planned.caller}"
@@ -178,12 +180,14 @@ def _attempted(lab: CallLab, planned: Planned) -> _Attempt:
     return _Attempt(found, told, there, back, tuple(mute), early, asked, passed, quiet)
 
 
-def _spoilt(told: Sequence[Told], passed: Sequence[DeviceRow], why: str) -> _Attempt:
+def _spoilt(told: Sequence[LadderMessage], passed: Sequence[DeviceRow], why: str) -> _Attempt:
     """A call that could not be made."""
-    return _Attempt(Taken((), (), {}, 0, None, None), told, None, None, (), False, (), passed, spoilt=why)
+    return _Attempt(
+        CallHistory((), (), {}, 0, None, None), told, None, None, (), False, (), passed, spoilt=why
+    )
 
 
-def _differences(lab: CallLab, planned: Planned, attempt: _Attempt) -> list[str]:
+def _differences(lab: CallLab, planned: ProofCall, attempt: _Attempt) -> list[str]:
     """The differences between a call and the plan, as phrases."""
     if attempt.spoilt:
         differs = [attempt.spoilt]
@@ -208,9 +212,9 @@ def _dropped(passed: Sequence[DeviceRow], title: str) -> list[str]:
     return [f"{title} let through {' and '.join(ways)}"] if ways else []
 
 
-def not_tried(network: Network, planned: Planned, others: Sequence[Planned] = ()) -> CallRow:
+def not_tried(network: PlanNetwork, planned: ProofCall, others: Sequence[ProofCall] = ()) -> ProofCallRow:
     """The row of a call that cannot be made here."""
-    return CallRow(
+    return ProofCallRow(
         index=planned.index,
         number=planned.test.number,
         caller=planned.caller,
@@ -245,7 +249,7 @@ def decisions(found: Mapping[str, str]) -> str:
     return "; ".join(f"{name}: {by}" for name, by in found.items())
 
 
-def _codecs(planned: Planned) -> dict[str, str]:
+def _codecs(planned: ProofCall) -> dict[str, str]:
     """The codecs of caller and callee, as far as the plan determines them."""
     ends = ((planned.caller, planned.codecs[:1]), (planned.way.engines[-1], planned.codecs[-1:]))
     return {name: codec for name, known in ends for codec in known if codec is not None}
@@ -269,7 +273,7 @@ def _falling_silent(silences: Sequence[Silence | None]) -> list[str]:
     ]
 
 
-def _early(frames: Sequence[Frame], listed: Sequence[Message], caller: str) -> bool:
+def _early(frames: Sequence[Frame], listed: Sequence[SipMessage], caller: str) -> bool:
     """Did speech reach the caller between a 183 with a codec and the answer?"""
     to_caller = [each for each in listed if each.target.address == caller and each.method == "INVITE"]
     told = next((each.at_ns for each in to_caller if each.status == 183 and each.codecs), None)
@@ -285,7 +289,7 @@ def _early(frames: Sequence[Frame], listed: Sequence[Message], caller: str) -> b
     )
 
 
-def _not_early(network: Network, planned: Planned, attempt: _Attempt) -> list[str]:
+def _not_early(network: PlanNetwork, planned: ProofCall, attempt: _Attempt) -> list[str]:
     if attempt.found.end is None or not planned.answered or attempt.early:
         return []
     engine = network.plan.engines[planned.way.end.engine]
@@ -296,7 +300,7 @@ def _servers(lab: CallLab) -> list[Daemon]:
     return [daemon for daemon in lab.daemons if daemon.program == "named"]
 
 
-def _name_servers(lab: CallLab, planned: Planned, asked: Sequence[Question]) -> list[str]:
+def _name_servers(lab: CallLab, planned: ProofCall, asked: Sequence[DnsQuery]) -> list[str]:
     """Differences between the plan and what the name servers did."""
     servers = _servers(lab)
     found = [*questions.untrue(lab.network, asked, servers)]
@@ -307,7 +311,7 @@ def _name_servers(lab: CallLab, planned: Planned, asked: Sequence[Question]) -> 
     return found
 
 
-def _rows(network: Network, index: int, listed: Sequence[Told]) -> list[MessageRow]:
+def _rows(network: PlanNetwork, index: int, listed: Sequence[LadderMessage]) -> list[MessageRow]:
     return [
         MessageRow(
             index,

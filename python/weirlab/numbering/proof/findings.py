@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from weirlab.base.errors import NotMet
 from weirlab.base.quantities import plural
 from weirlab.numbering.proof import kinds
-from weirlab.numbering.proof.rows import NOT_AS_PLANNED, NOT_TRIED, CallRow, titled
+from weirlab.numbering.proof.rows import NOT_AS_PLANNED, NOT_TRIED, ProofCallRow, titled
 from weirlab.numbering.through.rows import DeviceRow, silent
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ class ProofFindings:
     """Every call of a run."""
 
     plan: str
-    rows: tuple[CallRow, ...]
+    rows: tuple[ProofCallRow, ...]
     partly: bool
     """Do calls that could not be tried not count?"""
     device: str = ""
@@ -29,22 +29,22 @@ class ProofFindings:
     """Packets that passed the device."""
 
     @property
-    def failed(self) -> list[CallRow]:
+    def failed(self) -> list[ProofCallRow]:
         """Calls that did not go as planned."""
         return [row for row in self.rows if row.verdict == NOT_AS_PLANNED]
 
     @property
-    def left_out(self) -> list[CallRow]:
+    def left_out(self) -> list[ProofCallRow]:
         """Calls that were not tried."""
         return [row for row in self.rows if row.verdict == NOT_TRIED]
 
     @property
-    def proved(self) -> list[CallRow]:
+    def proved(self) -> list[ProofCallRow]:
         """Calls that went as planned."""
         return [row for row in self.rows if row.proved]
 
     @property
-    def kinds(self) -> list[kinds.Kind]:
+    def kinds(self) -> list[kinds.RouteKind]:
         """Kinds of routes that the calls are examples of; those of calls left out do not count."""
         return kinds.listed([row for row in self.rows if not (self.partly and row.verdict == NOT_TRIED)])
 

@@ -9,10 +9,10 @@ from ipaddress import ip_address
 from itertools import pairwise
 from typing import Final
 
-from weirlab.numbering.plan.model import Entry, Naptr, Route
-from weirlab.numbering.proof.planned import Planned
-from weirlab.numbering.proof.rows import CallRow, titled
-from weirlab.numbering.routing import Network, Step
+from weirlab.numbering.plan.model import EnumEntry, Naptr, PlanRoute
+from weirlab.numbering.proof.planned import ProofCall
+from weirlab.numbering.proof.rows import ProofCallRow, titled
+from weirlab.numbering.routing import PlanNetwork, RouteStep
 from weirlab.numbering.routing.enum import EnumTree
 from weirlab.numbering.routing.names import serves
 from weirlab.numbering.routing.words import PROTOCOLS
@@ -41,7 +41,7 @@ _RULES: Final = ("not admitted", "barred", "too many calls")
 
 
 @dataclass(frozen=True)
-class Kind:
+class RouteKind:
     """A kind of route, and its calls."""
 
     name: str
@@ -55,17 +55,17 @@ class Kind:
         return bool(self.proved) and not self.failed
 
 
-def kinds(network: Network, planned: Planned, others: Sequence[Planned] = ()) -> tuple[str, ...]:
+def kinds(network: PlanNetwork, planned: ProofCall, others: Sequence[ProofCall] = ()) -> tuple[str, ...]:
     """The kinds of which a call is an example; ``others`` are all calls of the proof."""
     return tuple(dict.fromkeys(_all(network, planned, others)))
 
 
-def listed(rows: Sequence[CallRow]) -> list[Kind]:
+def listed(rows: Sequence[ProofCallRow]) -> list[RouteKind]:
     """The kinds of ``rows`` in the order in which they appear."""
     names = dict.fromkeys(name for row in rows for name in row.kinds.split("; ") if name)
     of = {name: [row for row in rows if name in row.kinds.split("; ")] for name in names}
     return [
-        Kind(
+        RouteKind(
             name,
             tuple(titled(row) for row in of[name] if row.proved),
             tuple(titled(row) for row in of[name] if not row.proved),
@@ -74,7 +74,7 @@ def listed(rows: Sequence[CallRow]) -> list[Kind]:
     ]
 
 
-def _all(network: Network, planned: Planned, others: Sequence[Planned]) -> Iterator[str]:
+def _all(network: PlanNetwork, planned: ProofCall, others: Sequence[ProofCall]) -> Iterator[str]:
     if planned.down is not None:
         yield from _failing(network, planned)
         return
@@ -100,7 +100,7 @@ def _all(network: Network, planned: Planned, others: Sequence[Planned]) -> Itera
             yield "gatekeeper in direct mode"
 
 
-def _of_gateways(network: Network, planned: Planned) -> Iterator[str]:
+def _of_gateways(network: PlanNetwork, planned: ProofCall) -> Iterator[str]:
     """What gateways do to the call: translate it, or pass it on."""
     legs = [step for step in planned.way.steps if step.what == "leg"]
     for before, after in pairwise(legs):
@@ -109,7 +109,7 @@ def _of_gateways(network: Network, planned: Planned) -> Iterator[str]:
             yield f"{come} to {goes} through a gateway"
 
 
-def _failing(network: Network, planned: Planned) -> Iterator[str]:
+def _failing(network: PlanNetwork, planned: ProofCall) -> Iterator[str]:
     """The kinds of a call with a failure; the call without one shows all others."""
     assert planned.down is not None
     if planned.down not in network.plan.engines:
@@ -125,7 +125,7 @@ def _failing(network: Network, planned: Planned) -> Iterator[str]:
     yield f"fall-back to the next {target}: " + ("503" if planned.fault == "503" else "no answer")
 
 
-def _of_step(network: Network, step: Step) -> Iterator[str]:
+def _of_step(network: PlanNetwork, step: RouteStep) -> Iterator[str]:
     match step.what:
         case "rewritten":
             yield _dialled(str(step.facts["before"]))
@@ -160,7 +160,7 @@ def _dialled(number: str) -> str:
     return "national number"
 
 
-def _of_route(network: Network, route: Route, step: Step) -> Iterator[str]:
+def _of_route(network: PlanNetwork, route: PlanRoute, step: RouteStep) -> Iterator[str]:
     yield "route by prefix"
     digits = step.number[1:]
     also = [
@@ -176,7 +176,7 @@ def _of_route(network: Network, route: Route, step: Step) -> Iterator[str]:
         yield "digits put in front"
 
 
-def _of_tree(network: Network, step: Step) -> Iterator[str]:
+def _of_tree(network: PlanNetwork, step: RouteStep) -> Iterator[str]:
     plan, name = network.plan, str(step.facts["tree"])
     digits = step.number[1:]
     yield f"{plan.trees[name].visibility} ENUM tree"
@@ -196,7 +196,7 @@ def _of_tree(network: Network, step: Step) -> Iterator[str]:
         yield "hole below a wildcard, closed (RFC 4592)"
 
 
-def _of_record(network: Network, entry: Entry, record: Naptr) -> Iterator[str]:
+def _of_record(network: PlanNetwork, entry: EnumEntry, record: Naptr) -> Iterator[str]:
     others = [each for each in entry.naptr if each is not record]
     if any(each.order > record.order for each in others):
         yield "NAPTR order"
@@ -207,7 +207,7 @@ def _of_record(network: Network, entry: Entry, record: Naptr) -> Iterator[str]:
     yield f"regexp {'with' if _GROUP.search(replacement) else 'without'} back-reference"
 
 
-def _of_name(network: Network, step: Step) -> Iterator[str]:
+def _of_name(network: PlanNetwork, step: RouteStep) -> Iterator[str]:
     by = step.facts["by"]
     if by == "SRV":
         _, host, _, index = step.place
@@ -224,7 +224,7 @@ def _of_name(network: Network, step: Step) -> Iterator[str]:
         yield "address in a URI"
 
 
-def _of_ends(network: Network, planned: Planned) -> Iterator[str]:
+def _of_ends(network: PlanNetwork, planned: ProofCall) -> Iterator[str]:
     engines = network.plan.engines
     caller, callee = engines[planned.caller], engines[planned.way.end.engine]
     codec = next(iter(planned.codecs[-1:]), None)

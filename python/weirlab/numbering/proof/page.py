@@ -11,7 +11,7 @@ import polars as pl
 from weirlab.base.quantities import duration
 from weirlab.numbering.proof import tables
 from weirlab.numbering.proof.map.drawing import drawn
-from weirlab.numbering.proof.rows import AS_PLANNED, NOT_AS_PLANNED, CallRow, MessageRow, titled
+from weirlab.numbering.proof.rows import AS_PLANNED, NOT_AS_PLANNED, MessageRow, ProofCallRow, titled
 from weirlab.report import axes, palette
 from weirlab.report.figure import Figure
 from weirlab.report.story import Chapter, Story, place
@@ -138,7 +138,7 @@ def _chapters(found: ProofFindings, messages: Sequence[MessageRow], chart: Chart
     )
 
 
-def _setups(rows: Sequence[CallRow]) -> Iterator[Figure]:
+def _setups(rows: Sequence[ProofCallRow]) -> Iterator[Figure]:
     """A figure of the set-up times; none if no call was answered."""
     data = setup_rows(rows)
     if data.is_empty():
@@ -156,7 +156,7 @@ def _setups(rows: Sequence[CallRow]) -> Iterator[Figure]:
     )
 
 
-def setup_rows(rows: Sequence[CallRow]) -> pl.DataFrame:
+def setup_rows(rows: Sequence[ProofCallRow]) -> pl.DataFrame:
     """A row per answered call."""
     answered = [row for row in rows if not math.isnan(row.setup_ms)]
     listed = [{"row": titled(row), "setup_ms": row.setup_ms, "verdict": row.verdict} for row in answered]
@@ -186,7 +186,7 @@ def setups(data: pl.DataFrame) -> alt.LayerChart:
     return alt.LayerChart(layer=[points, axes.row_names(base, y)], **axes.framed(axes.ROW * len(names)))
 
 
-def _figure(row: CallRow, messages: Sequence[MessageRow]) -> Figure:
+def _figure(row: ProofCallRow, messages: Sequence[MessageRow]) -> Figure:
     data = ladder_rows(messages)
     return Figure(
         key=f"ladder-{row.index}",

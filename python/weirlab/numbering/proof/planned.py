@@ -11,18 +11,18 @@ from weirlab.numbering.configs.named import servers
 from weirlab.numbering.lab.endpoints import one_call
 from weirlab.numbering.lab.engines import OFF, Fault, impossible
 from weirlab.numbering.plan.model import Test
-from weirlab.numbering.routing import Network, Way
+from weirlab.numbering.routing import CallRoute, PlanNetwork
 from weirlab.numbering.routing.calls import MOST_WAYS, calls
 
 
 @dataclass(frozen=True)
-class Planned:
+class ProofCall:
     """A call, and what the plan expects of it."""
 
     index: int
     test: Test
     caller: str
-    way: Way
+    way: CallRoute
     down: str | None = None
     """The engine or name server that fails during the call."""
     fault: Fault = OFF
@@ -60,9 +60,9 @@ class Planned:
 NO_TESTS: Final = "the plan has no test numbers; list some under tests: with the result expected of each call"
 
 
-def planned(network: Network, *, fall_back: bool) -> list[Planned]:
+def planned(network: PlanNetwork, *, fall_back: bool) -> list[ProofCall]:
     """The calls in order; calls with a failure follow the same call without one."""
-    found: list[Planned] = []
+    found: list[ProofCall] = []
     for test in network.plan.tests:
         caller = test.caller or network.plan.caller
         ways = [*islice(calls(network, test.number, caller, test.meanwhile), MOST_WAYS)]
@@ -76,7 +76,9 @@ def planned(network: Network, *, fall_back: bool) -> list[Planned]:
     return found
 
 
-def _failing(network: Network, first: Way, ways: list[Way]) -> Iterator[tuple[str, Fault, Way]]:
+def _failing(
+    network: PlanNetwork, first: CallRoute, ways: list[CallRoute]
+) -> Iterator[tuple[str, Fault, CallRoute]]:
     """Engines of the planned way that the next way avoids: name, fault, and the way during that fault."""
     for way in ways[ways.index(first) + 1 :]:
         if way.end.good:
@@ -92,7 +94,7 @@ def _failing(network: Network, first: Way, ways: list[Way]) -> Iterator[tuple[st
             return
 
 
-def _without_primary(network: Network, found: list[Planned]) -> Iterator[Planned]:
+def _without_primary(network: PlanNetwork, found: list[ProofCall]) -> Iterator[ProofCall]:
     """The first call that a tree decides, while only the secondary name servers are up."""
     primary, *others = servers(network) or (None,)
     if primary is None or not others:
@@ -109,14 +111,14 @@ def _without_primary(network: Network, found: list[Planned]) -> Iterator[Planned
 
 
 def _planned(
-    network: Network,
+    network: PlanNetwork,
     index: int,
     test: Test,
     caller: str,
-    way: Way,
+    way: CallRoute,
     down: str | None = None,
     fault: Fault = OFF,
-) -> Planned:
+) -> ProofCall:
     why = ""
     if way.end.kind == "external":
         why = f"it leaves the plan ({way.end.facts['uri']}), where nothing answers"
@@ -128,10 +130,10 @@ def _planned(
         if lacking := impossible(network.plan.engines[name]):
             why = f"the lab has no program for {name}: {lacking}"
             break
-    return Planned(index, test, caller, way, down, fault, why, tuple(_tried(network, way, down, fault)))
+    return ProofCall(index, test, caller, way, down, fault, why, tuple(_tried(network, way, down, fault)))
 
 
-def _tried(network: Network, way: Way, down: str | None, fault: Fault) -> Iterator[tuple[str, str]]:
+def _tried(network: PlanNetwork, way: CallRoute, down: str | None, fault: Fault) -> Iterator[tuple[str, str]]:
     yield from ((step.engine, "302") for step in way.steps if step.what == "forwarded")
     failing = network.plan.engines.get(down or "")
     # A busy callee has answered; without a connection, no message is sent.

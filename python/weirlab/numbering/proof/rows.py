@@ -12,7 +12,7 @@ LOGS: Final = "voice_logs"
 
 
 @dataclass(frozen=True)
-class CallRow:
+class ProofCallRow:
     """A call to a test number: what the plan says, and what happened."""
 
     index: int
@@ -75,14 +75,14 @@ class CallRow:
         return self.verdict == AS_PLANNED
 
 
-def titled(row: CallRow) -> str:
+def titled(row: ProofCallRow) -> str:
     """``+420224355289``, ``+420224355289 without cyrus``, ``+420224355289, cyrus answers 503``."""
     if row.fault in ("", "off"):
         return f"{row.number} without {row.down}" if row.down else row.number
     return f"{row.number}, {row.down} answers {row.fault}"
 
 
-def failing(row: CallRow) -> str:
+def failing(row: ProofCallRow) -> str:
     """What fails during the call: ``cyrus``, ``cyrus: 503``; empty for nothing."""
     return row.down if row.fault in ("", "off") else f"{row.down}: {row.fault}"
 

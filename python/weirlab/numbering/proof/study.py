@@ -21,19 +21,19 @@ from weirlab.numbering.plan import of_scenario
 from weirlab.numbering.proof.calling import CallLab, OpenLab, carried, not_tried
 from weirlab.numbering.proof.findings import ProofFindings
 from weirlab.numbering.proof.map.chart import MAP, Chart, charted
-from weirlab.numbering.proof.planned import NO_TESTS, Planned, planned
+from weirlab.numbering.proof.planned import NO_TESTS, ProofCall, planned
 from weirlab.numbering.proof.rows import (
     CALLS,
     LOGS,
     MESSAGES,
-    CallRow,
     LogRow,
     MessageRow,
+    ProofCallRow,
     titled,
 )
-from weirlab.numbering.routing import Network
+from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.section import VoiceScenario
-from weirlab.numbering.through.asked import Device, device
+from weirlab.numbering.through.asked import PassageDevice, device
 from weirlab.numbering.through.rows import DEVICE, DeviceRow
 from weirlab.store import Run, RunWriter
 from weirlab.store.frames import frame_of, rows_of
@@ -44,14 +44,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Bed:
+class ProofBed:
     """The lab, and the calls to make in it."""
 
     lab: CallLab
-    calls: tuple[Planned, ...]
+    calls: tuple[ProofCall, ...]
 
 
-def checked(asked: VoiceScenario, inputs: Inputs) -> tuple[Network, tuple[Planned, ...]]:
+def checked(asked: VoiceScenario, inputs: Inputs) -> tuple[PlanNetwork, tuple[ProofCall, ...]]:
     """The plan and its calls.
 
     Raises
@@ -60,7 +60,7 @@ def checked(asked: VoiceScenario, inputs: Inputs) -> tuple[Network, tuple[Planne
         The plan cannot be read, or has no call that the lab and the device can carry.
     """
     what = asked.voice
-    network = Network(of_scenario(what.plan, inputs), what.date or date.today())
+    network = PlanNetwork(of_scenario(what.plan, inputs), what.date or date.today())
     calls = tuple(planned(network, fall_back=what.fall_back))
     if not calls:
         raise InputError(f"{network.book.name}: {NO_TESTS}")
@@ -71,7 +71,7 @@ def checked(asked: VoiceScenario, inputs: Inputs) -> tuple[Network, tuple[Planne
     return network, calls
 
 
-def open_lab(network: Network, talk_s: float, device: Device | None = None) -> VoiceLab:
+def open_lab(network: PlanNetwork, talk_s: float, device: PassageDevice | None = None) -> VoiceLab:
     """The lab of a plan; raises ``MissingCapability`` with what is missing."""
     check_namespaces()
     return VoiceLab(network, talk_s, device)
@@ -86,22 +86,22 @@ def check_namespaces() -> None:
 
 @contextmanager
 @shielded
-def opened(asked: VoiceScenario, work: Work, opener: OpenLab | None) -> Iterator[Ground[Bed]]:
+def opened(asked: VoiceScenario, work: Work, opener: OpenLab | None) -> Iterator[Ground[ProofBed]]:
     """Open the lab for ``asked``: by ``opener``, or else in network namespaces."""
     network, calls = checked(asked, work.inputs)
     begin = opener or partial(open_lab, device=device(asked.voice.through, network, work.inputs))
     with owned(lambda: begin(network, asked.voice.talk_s)) as lab:
         facts = {"lab": lab.lab, "dut": "voice routing", "backend": "engines", **lab.facts}
-        yield Ground(Bed(lab, calls), facts)
+        yield Ground(ProofBed(lab, calls), facts)
 
 
 def measured(
-    ground: Ground[Bed], asked: VoiceScenario, writer: RunWriter, progress: Progress
+    ground: Ground[ProofBed], asked: VoiceScenario, writer: RunWriter, progress: Progress
 ) -> ProofFindings:
     """Make every call that the run does not have yet; each is stored before the next one."""
     lab, calls = ground.bed.lab, ground.bed.calls
     run = writer.run
-    rows = run.rows(CallRow, CALLS)
+    rows = run.rows(ProofCallRow, CALLS)
     messages = run.rows(MessageRow, MESSAGES)
     through = run.rows(DeviceRow, DEVICE)
     keep_plan(writer, lab.network)
@@ -126,7 +126,7 @@ def measured(
             writer.put_table(MESSAGES, frame_of(MessageRow, messages))
             if lab.way.title:
                 writer.put_table(DEVICE, frame_of(DeviceRow, through))
-            writer.put_table(CALLS, frame_of(CallRow, rows))
+            writer.put_table(CALLS, frame_of(ProofCallRow, rows))
             writer.finished_beside = len(rows)
     finally:
         writer.put_table(LOGS, frame_of(LogRow, _said(lab)))
@@ -144,7 +144,7 @@ def stored(run: Run) -> ProofFindings:
     """The findings of a stored run."""
     from weirlab.jobs.inventory import scenario_of
 
-    rows = run.rows(CallRow, CALLS)
+    rows = run.rows(ProofCallRow, CALLS)
     kept: Mapping[str, Any] = run.get_json(PLAN, dict) if run.has(PLAN) else {}
     partly = scenario_of(run, VoiceScenario).voice.partly
     title = str(run.manifest.facts.get("device", ""))

@@ -8,8 +8,8 @@ from typing import Final
 
 from weirlab.base.quantities import NOTHING, duration
 from weirlab.base.tables import Table
-from weirlab.numbering.proof.kinds import Kind
-from weirlab.numbering.proof.rows import CallRow, failing, titled
+from weirlab.numbering.proof.kinds import RouteKind
+from weirlab.numbering.proof.rows import ProofCallRow, failing, titled
 from weirlab.numbering.through import tables
 from weirlab.numbering.through.rows import DeviceRow
 
@@ -21,7 +21,7 @@ _SPARE: Final = ("DNS", "Codec", "Decided", "Back", "There", "Set-up")
 _MEDIA: Final = ("Number", "Direction", "Packets", "Lost", "Jitter", "MOS")
 
 
-def acceptance(rows: Sequence[CallRow]) -> Table:
+def acceptance(rows: Sequence[ProofCallRow]) -> Table:
     """A row per call."""
     cells = [
         (
@@ -42,7 +42,7 @@ def acceptance(rows: Sequence[CallRow]) -> Table:
     return Table("Calls; There and Back: MOS at callee and caller", _COLUMNS, cells, _SPARE)
 
 
-def kinds(listed: Sequence[Kind]) -> Table:
+def kinds(listed: Sequence[RouteKind]) -> Table:
     """A row per kind of route."""
     cells = [
         (
@@ -60,7 +60,7 @@ def _some(titles: Sequence[str]) -> str:
     return f"{titles[0]}, ..." if len(titles) > 1 else titles[0]
 
 
-def media(rows: Sequence[CallRow]) -> Table:
+def media(rows: Sequence[ProofCallRow]) -> Table:
     """Two rows per answered call: what arrived at the callee and at the caller."""
     cells = []
     for row in rows:
@@ -82,12 +82,12 @@ def media(rows: Sequence[CallRow]) -> Table:
     return Table("Speech", _MEDIA, cells, details=True)
 
 
-def through(rows: Sequence[CallRow], passed: Sequence[DeviceRow], device: str) -> Table | None:
+def through(rows: Sequence[ProofCallRow], passed: Sequence[DeviceRow], device: str) -> Table | None:
     """Two rows per call: the packets that passed the device; None if there is none."""
     return tables.packets(passed, "Call", {row.index: titled(row) for row in rows}, device)
 
 
-def differing(rows: Sequence[CallRow]) -> Table | None:
+def differing(rows: Sequence[ProofCallRow]) -> Table | None:
     """Calls that did not go as planned or were not tried, with the reason; None if there are none."""
     cells = [
         (row.number, failing(row) or NOTHING, row.verdict, row.why, row.tried or NOTHING)

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from weirlab.numbering.proof.planned import Planned
+from weirlab.numbering.proof.planned import ProofCall
 from weirlab.numbering.proof.wire import mgcp
-from weirlab.numbering.proof.wire.packets import Place
-from weirlab.numbering.proof.wire.signalling import Leg
-from weirlab.numbering.routing import Network
+from weirlab.numbering.proof.wire.packets import TransportAddress
+from weirlab.numbering.proof.wire.signalling import CallLeg
+from weirlab.numbering.routing import PlanNetwork
 
 _ROUTE: Final = re.compile(r"\bROUTE num=(?P<number>\S*) via=(?P<via>\S+)(?: target=(?P<target>\S+))?")
 
@@ -21,7 +21,7 @@ _FORBIDDEN: Final = 403
 
 
 @dataclass(frozen=True)
-class Taken:
+class CallHistory:
     """How a call went."""
 
     engines: tuple[str, ...]
@@ -47,11 +47,13 @@ class Taken:
         return self.engines[-1] if self.answer == 200 else None
 
 
-class Nothing(ValueError):
+class MissingCall(ValueError):
     """The caller made no call."""
 
 
-def taken(network: Network, planned: Planned, found: Sequence[Leg], logs: Mapping[str, str]) -> Taken:
+def taken(
+    network: PlanNetwork, planned: ProofCall, found: Sequence[CallLeg], logs: Mapping[str, str]
+) -> CallHistory:
     """How a call went, by the legs ``found`` on the wire and the ``logs`` of engines.
 
     Raises
@@ -62,7 +64,7 @@ def taken(network: Network, planned: Planned, found: Sequence[Leg], logs: Mappin
     names = {leg: (named(network, leg.source), named(network, leg.target)) for leg in found}
     begun = next((leg for leg in found if names[leg][0] == planned.caller), None)
     if begun is None:
-        raise Nothing
+        raise MissingCall
     chain = [begun]
     while True:
         further = _onward(found, names, chain[-1])
@@ -74,7 +76,7 @@ def taken(network: Network, planned: Planned, found: Sequence[Leg], logs: Mappin
     engines = (planned.caller, *(names[leg][1] for leg in chain))
     tried = [leg for leg in found if leg not in chain]
     by_tone = begun.call_id.startswith(mgcp.CALL) and begun.answer == mgcp.NO_REASON
-    return Taken(
+    return CallHistory(
         engines=engines,
         tried=tuple(f"{' > '.join(names[leg])}: {leg.answer or 'no answer'}" for leg in tried),
         # Logs also have the other calls, and do not say which line belongs to which call.
@@ -92,7 +94,9 @@ def _says_forbidden(log: str) -> bool:
     return _REJECTED.search(log) is not None
 
 
-def _onward(found: Sequence[Leg], names: Mapping[Leg, tuple[str, str]], arrived: Leg) -> list[Leg]:
+def _onward(
+    found: Sequence[CallLeg], names: Mapping[CallLeg, tuple[str, str]], arrived: CallLeg
+) -> list[CallLeg]:
     """The legs by which the call went on from where ``arrived`` brought it.
 
     It may have come there several times, with other numbers (a spiral, RFC 3261, 16.3). A leg belongs to the
@@ -114,7 +118,7 @@ def _onward(found: Sequence[Leg], names: Mapping[Leg, tuple[str, str]], arrived:
     return onward
 
 
-def named(network: Network, place: Place) -> str:
+def named(network: PlanNetwork, place: TransportAddress) -> str:
     """The engine at a place, or the address if there is none."""
     here = [name for name, engine in network.plan.engines.items() if engine.address == place.address]
     listening = [name for name in here if network.plan.engines[name].port("sip") == place.port]
@@ -135,7 +139,7 @@ def _decisions(logs: Mapping[str, str], engines: Sequence[str]) -> dict[str, str
     return {name: by for name, by in found if by is not None}
 
 
-def differences(planned: Planned, found: Taken) -> list[str]:
+def differences(planned: ProofCall, found: CallHistory) -> list[str]:
     """The differences between a call and the plan, as phrases."""
     test, way = planned.test, planned.way
     differs = []
@@ -174,7 +178,7 @@ def named_codecs(accepted: Sequence[str]) -> str:
     return f"{', '.join(accepted)}, which was not offered,"
 
 
-def _not_tried(planned: Planned, found: Taken) -> list[str]:
+def _not_tried(planned: ProofCall, found: CallHistory) -> list[str]:
     """Engines that should have been tried before the one that answered."""
     return [
         f"{name} was not tried before (expected: {answer})"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weirlab.numbering.routing.network import Network
-from weirlab.numbering.routing.way import End, Step, Way
+from weirlab.numbering.routing.network import PlanNetwork
+from weirlab.numbering.routing.way import CallRoute, RouteEnd, RouteStep
 
-__all__ = ["End", "Network", "Step", "Way"]
+__all__ = ["CallRoute", "PlanNetwork", "RouteEnd", "RouteStep"]

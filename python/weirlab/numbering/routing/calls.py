@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from typing import Final, Literal, NamedTuple
 
 from weirlab.base.errors import InputError
-from weirlab.numbering.ere import TAIL, BadExpression, NeedsDigits, Substitution
-from weirlab.numbering.plan.model import Engine, Entry, Naptr, Route
+from weirlab.numbering.ere import TAIL, BadExpression, MissingDigits, Substitution
+from weirlab.numbering.plan.model import Engine, EnumEntry, Naptr, PlanRoute
 from weirlab.numbering.plan.numbers import owner_name
 from weirlab.numbering.plan.values import Protocol
 from weirlab.numbering.routing import profiles
 from weirlab.numbering.routing.names import SCHEMES, Uri, leads_to
-from weirlab.numbering.routing.network import Network
-from weirlab.numbering.routing.way import End, EndKind, Step, Way, What
+from weirlab.numbering.routing.network import PlanNetwork
+from weirlab.numbering.routing.way import CallRoute, EndKind, RouteEnd, RouteStep, What
 from weirlab.scenario.document import Location
 
 MOST_HOPS: Final = 10
@@ -32,7 +32,7 @@ class Arrival(NamedTuple):
     """Codecs offered, the preferred one first; None if unknown."""
     organisation: str | None
     """The organisation of the caller."""
-    steps: tuple[Step, ...] = ()
+    steps: tuple[RouteStep, ...] = ()
     been: tuple[tuple[str, str, str], ...] = ()
     """Engine, number and protocol of the earlier arrivals."""
     offered: tuple[str, ...] | None = None
@@ -42,18 +42,20 @@ class Arrival(NamedTuple):
     dipped: bool = False
     """Has a tree said where a ported number is routed? Then no tree is asked again."""
 
-    def then(self, *steps: Step) -> Arrival:
+    def then(self, *steps: RouteStep) -> Arrival:
         """With further steps."""
         return self._replace(steps=(*self.steps, *steps))
 
-    def step(self, what: What, place: Location = (), **facts: object) -> Step:
-        return Step(what, self.engine, self.number, place, facts)
+    def step(self, what: What, place: Location = (), **facts: object) -> RouteStep:
+        return RouteStep(what, self.engine, self.number, place, facts)
 
-    def end(self, kind: EndKind, place: Location = (), **facts: object) -> Way:
-        return Way(self.steps, End(kind, self.engine, facts, place))
+    def end(self, kind: EndKind, place: Location = (), **facts: object) -> CallRoute:
+        return CallRoute(self.steps, RouteEnd(kind, self.engine, facts, place))
 
 
-def calls(network: Network, dialled: str, caller: str | None = None, meanwhile: int = 0) -> Iterator[Way]:
+def calls(
+    network: PlanNetwork, dialled: str, caller: str | None = None, meanwhile: int = 0
+) -> Iterator[CallRoute]:
     """Every way of a call to ``dialled`` by the endpoint ``caller``, the planned one first.
 
     ``meanwhile`` is how many calls the caller already has.
@@ -77,7 +79,7 @@ def calls(network: Network, dialled: str, caller: str | None = None, meanwhile: 
     yield from _leg(network, begin, endpoint.home, dialled, None, ("engines", name, "home"))
 
 
-def arrivals(network: Network, arrival: Arrival) -> Iterator[Way]:
+def arrivals(network: PlanNetwork, arrival: Arrival) -> Iterator[CallRoute]:
     """Every way of a call after its arrival at an engine."""
     engine = network.plan.engines[arrival.engine]
     here = (arrival.engine, arrival.number, arrival.arriving)
@@ -112,7 +114,7 @@ def arrivals(network: Network, arrival: Arrival) -> Iterator[Way]:
     yield from _decided(network, arrival, engine)
 
 
-def _forwarded(network: Network, arrival: Arrival, number: str) -> Iterator[Way]:
+def _forwarded(network: PlanNetwork, arrival: Arrival, number: str) -> Iterator[CallRoute]:
     """The previous engine routes the call again, to the number to which the endpoint forwards."""
     by, _, arriving = arrival.been[-2]
     place: Location = ("engines", arrival.engine, "forwards_to")
@@ -125,7 +127,7 @@ def _forwarded(network: Network, arrival: Arrival, number: str) -> Iterator[Way]
     yield from _decided(network, again, network.plan.engines[by])
 
 
-def _rewritten(network: Network, arrival: Arrival) -> Arrival:
+def _rewritten(network: PlanNetwork, arrival: Arrival) -> Arrival:
     engine = network.plan.engines[arrival.engine]
     for index, rule in enumerate(network.rewrites[arrival.engine]):
         after = rule.apply(arrival.number)
@@ -142,7 +144,7 @@ def _rewritten(network: Network, arrival: Arrival) -> Arrival:
     return arrival
 
 
-def _decided(network: Network, arrival: Arrival, engine: Engine) -> Iterator[Way]:
+def _decided(network: PlanNetwork, arrival: Arrival, engine: Engine) -> Iterator[CallRoute]:
     """The ways by a route, otherwise by the trees in their order."""
     digits = arrival.number[1:]
     found = network.route(arrival.engine, arrival.arriving, digits)
@@ -176,22 +178,22 @@ def _decided(network: Network, arrival: Arrival, engine: Engine) -> Iterator[Way
     yield arrival.end("no route", trees=trees)
 
 
-def _changed(number: str, route: Route) -> str:
+def _changed(number: str, route: PlanRoute) -> str:
     """``number`` after the route's ``strip`` and ``prepend``."""
     if not route.strip and not route.prepend:
         return number
     known, tail, rest = number[1:].partition(TAIL)
     if tail and len(known) < route.strip:
         # Which digits are stripped is known only once there are enough of them.
-        raise NeedsDigits(frozenset("0123456789").difference(rest))
+        raise MissingDigits(frozenset("0123456789").difference(rest))
     return f"+{route.prepend.removeprefix('+')}{known[route.strip :]}{tail}{rest}"
 
 
 def _by_records(
-    network: Network, arrival: Arrival, engine: Engine, index: int, entry: Entry
-) -> tuple[list[Iterator[Way]], Arrival]:
+    network: PlanNetwork, arrival: Arrival, engine: Engine, index: int, entry: EnumEntry
+) -> tuple[list[Iterator[CallRoute]], Arrival]:
     """The ways by the usable records of an entry, and the arrival with the steps of the others."""
-    ways: list[Iterator[Way]] = []
+    ways: list[Iterator[CallRoute]] = []
     seen = arrival
     for rank, record in in_order(entry):
         place: Location = ("enum", index, "naptr", rank)
@@ -230,14 +232,14 @@ def _by_records(
     return ways, seen
 
 
-def in_order(entry: Entry) -> list[tuple[int, Naptr]]:
+def in_order(entry: EnumEntry) -> list[tuple[int, Naptr]]:
     """Records by order, then preference, as one sort key (RFC 5483, 3), with their places in the list."""
     if len(entry.naptr) == 1:
         return [(0, entry.naptr[0])]
     return sorted(enumerate(entry.naptr), key=lambda each: (each[1].order, each[1].preference))
 
 
-def _unusable(engine: Engine, entry: Entry, record: Naptr, text: str | None, uri: Uri | None) -> str:
+def _unusable(engine: Engine, entry: EnumEntry, record: Naptr, text: str | None, uri: Uri | None) -> str:
     """Why ``engine`` cannot use a record; empty if it can."""
     if text is None:
         return "its regexp does not match the number"
@@ -253,7 +255,9 @@ def _unusable(engine: Engine, entry: Entry, record: Naptr, text: str | None, uri
     return ""
 
 
-def _follow(network: Network, arrival: Arrival, engine: Engine, uri: Uri, place: Location) -> Iterator[Way]:
+def _follow(
+    network: PlanNetwork, arrival: Arrival, engine: Engine, uri: Uri, place: Location
+) -> Iterator[CallRoute]:
     """The ways to the URI of a record."""
     wanted: Protocol | Literal["tel"] = SCHEMES[uri.scheme]
     if wanted == "tel":
@@ -289,8 +293,8 @@ def _follow(network: Network, arrival: Arrival, engine: Engine, uri: Uri, place:
 
 
 def _leg(
-    network: Network, arrival: Arrival, name: str, number: str, by: Protocol | None, place: Location
-) -> Iterator[Way]:
+    network: PlanNetwork, arrival: Arrival, name: str, number: str, by: Protocol | None, place: Location
+) -> Iterator[CallRoute]:
     """The leg from one engine to the next, if they share a protocol and a codec."""
     engine, target = network.plan.engines[arrival.engine], network.plan.engines[name]
     through = (arrival.arriving,) if engine.kind == "proxy" else engine.speaks

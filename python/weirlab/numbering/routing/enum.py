@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from weirlab.numbering.ere import TAIL, NeedsDigits
-from weirlab.numbering.plan.model import Entry, Tree
+from weirlab.numbering.ere import TAIL, MissingDigits
+from weirlab.numbering.plan.model import EnumEntry, PlanTree
 from weirlab.numbering.routing.prefixes import Prefixes, continued
 
 
 @dataclass(frozen=True)
-class Hole:
+class EnumHole:
     """Numbers for which a prefix should answer, but the zone does not (RFC 4592, 2.2.2 and 3.3.1).
 
     A name below the wildcard exists, ``cause``; so the wildcard no longer stands for ``digits``, nor for
@@ -25,7 +25,7 @@ class Hole:
 
 
 @dataclass(frozen=True)
-class Filled:
+class EnumName:
     """A name of the zone: its digits, or the wildcard below them, and the entry that it answers with."""
 
     digits: str
@@ -41,7 +41,7 @@ class EnumTree:
     A prefix answers for longer numbers that begin with it, a number only for itself.
     """
 
-    def __init__(self, tree: Tree, entries: Iterable[tuple[int, Entry]]) -> None:
+    def __init__(self, tree: PlanTree, entries: Iterable[tuple[int, EnumEntry]]) -> None:
         self.tree = tree
         listed = [*entries]
         self.numbers: dict[str, int] = {}
@@ -61,7 +61,7 @@ class EnumTree:
         if TAIL in digits:
             known, _, others = digits.partition(TAIL)
             if following := self._nodes.get(known, set()).difference(others):
-                raise NeedsDigits(frozenset(following))
+                raise MissingDigits(frozenset(following))
             # The shortest continuation, by a digit that leads to no other name.
             free = next(digit for digit in "0123456789" if digit not in others)
             return self.lookup(known + free)
@@ -72,31 +72,31 @@ class EnumTree:
             return None if found is None else found[1]
         return self._as_it_stands(digits)
 
-    def counts(self, index: int, entry: Entry) -> bool:
+    def counts(self, index: int, entry: EnumEntry) -> bool:
         """Does this entry answer for its number or prefix? Another entry may have the same one."""
         return (self.numbers if entry.number is not None else self.prefixes).get(entry.digits) == index
 
-    def names(self) -> Iterator[Filled]:
+    def names(self) -> Iterator[EnumName]:
         """The names of the zone that give the answers of :meth:`lookup`, in no order.
 
         If holes are filled, every name that exists below a prefix gets the prefix's records, and
         its own wildcard, because it would otherwise hide the prefix's wildcard.
         """
         for digits, index in self.numbers.items():
-            yield Filled(digits, False, index, False)
+            yield EnumName(digits, False, index, False)
         for digits, index in self._wildcards():
-            yield Filled(digits, True, index, False)
+            yield EnumName(digits, True, index, False)
         if not self.tree.fill_holes:
             return
         for digits in dict.fromkeys((*self._nodes, *self.numbers)):
             if (found := self.prefixes.covering(digits)) is None:
                 continue
             if digits not in self.numbers:
-                yield Filled(digits, False, found[1], True)
+                yield EnumName(digits, False, found[1], True)
             if digits not in self.prefixes:
-                yield Filled(digits, True, found[1], True)
+                yield EnumName(digits, True, found[1], True)
 
-    def holes(self) -> Iterator[Hole]:
+    def holes(self) -> Iterator[EnumHole]:
         """Names for which a zone without filled holes has no answer although a prefix covers them."""
         causes: dict[str, int] = {}
         for digits, index in (*self.numbers.items(), *self._wildcards()):
@@ -106,7 +106,7 @@ class EnumTree:
         for digits, cause in causes.items():
             found = self.prefixes.covering(digits)
             if found is not None and digits not in self.prefixes:
-                yield Hole(digits, found[1], cause)
+                yield EnumHole(digits, found[1], cause)
 
     def _wildcards(self) -> Iterator[tuple[str, int]]:
         for digits in self.prefixes:

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Final, Literal
 
 from weirlab.numbering.ere import TAIL
-from weirlab.numbering.plan.model import NumberingPlan, Service
+from weirlab.numbering.plan.model import NumberingPlan, ServicePoint
 from weirlab.numbering.plan.values import Protocol, Transport, is_address
 from weirlab.scenario.document import Location
 
@@ -102,7 +102,7 @@ def leads_to(service: str) -> Protocol | Literal["tel"] | None:
 
 
 @dataclass(frozen=True)
-class Target:
+class HostTarget:
     """Where a host name leads: an engine, or None for a host that is not an engine."""
 
     by: Literal["SRV", "A", "address"]
@@ -122,7 +122,7 @@ class Names:
         self.addresses: dict[str, str] = {}
         for domain in plan.domains.values():
             self.addresses.update(domain.hosts)
-        self._resolved: dict[tuple[str, Protocol, int | None, Transport | None], list[Target]] = {}
+        self._resolved: dict[tuple[str, Protocol, int | None, Transport | None], list[HostTarget]] = {}
         self._engines: dict[str, list[str]] = {}
         for name, engine in plan.engines.items():
             if engine.address is not None:
@@ -144,7 +144,7 @@ class Names:
 
     def resolve(
         self, host: str, protocol: Protocol, port: int | None, transport: Transport | None = None
-    ) -> list[Target]:
+    ) -> list[HostTarget]:
         """Where ``host`` leads, the preferred target first; empty if the plan has no address for it.
 
         SRV records are used only if the URI names no port (RFC 3263, 4.2): those of the ``transport`` that it
@@ -157,15 +157,15 @@ class Names:
 
     def _resolve(
         self, host: str, protocol: Protocol, port: int | None, transport: Transport | None
-    ) -> list[Target]:
+    ) -> list[HostTarget]:
         if is_address(host):
-            return [Target("address", host, host, port, self._engine(host, protocol, port))]
+            return [HostTarget("address", host, host, port, self._engine(host, protocol, port))]
         found = [*self._by_srv(host, protocol, transport)] if port is None else []
         if not found and (address := self.addresses.get(host)) is not None:
-            found = [Target("A", host, address, port, self._engine(address, protocol, port, host))]
+            found = [HostTarget("A", host, address, port, self._engine(address, protocol, port, host))]
         return found
 
-    def _by_srv(self, host: str, protocol: Protocol, transport: Transport | None) -> Iterator[Target]:
+    def _by_srv(self, host: str, protocol: Protocol, transport: Transport | None) -> Iterator[HostTarget]:
         domain = self.plan.domains.get(host)
         listed = [*enumerate(domain.services)] if domain else []
         fitting = [(i, service) for i, service in listed if serves(service, protocol)]
@@ -178,7 +178,7 @@ class Names:
             if address is not None:
                 engine = self._engine(address, protocol, service.port, service.target)
                 place: Location = ("domains", host, "services", i)
-                yield Target("SRV", service.target, address, service.port, engine, place)
+                yield HostTarget("SRV", service.target, address, service.port, engine, place)
 
     def _engine(self, address: str, protocol: Protocol, port: int | None, host: str = "") -> str | None:
         """The engine at an address: by name, otherwise by port if several share it, otherwise the first."""
@@ -189,6 +189,6 @@ class Names:
         return next(iter((*by_host, *by_port, *here, *self._engines.get(address, []))), None)
 
 
-def serves(service: Service, protocol: Protocol) -> bool:
+def serves(service: ServicePoint, protocol: Protocol) -> bool:
     """Is this a service point for calls by ``protocol``?"""
     return service.service in {"sip": ("sip", "sips"), "h323": ("h323cs", "h323ls"), "mgcp": ()}[protocol]

@@ -10,8 +10,8 @@ from typing import Final, TypeVar
 from weirlab.base.errors import InputError
 from weirlab.base.quoting import quoted
 from weirlab.numbering.ere import BadExpression, Substitution
-from weirlab.numbering.plan.load import Book, Scope
-from weirlab.numbering.plan.model import Engine, Entry, Range, Route
+from weirlab.numbering.plan.load import PlanDocument, Scope
+from weirlab.numbering.plan.model import Engine, EnumEntry, PlanRoute, Range
 from weirlab.numbering.plan.values import Protocol
 from weirlab.numbering.routing.enum import EnumTree
 from weirlab.numbering.routing.names import Names
@@ -35,7 +35,7 @@ _MADE_OF: Final = {
 T = TypeVar("T")
 
 
-class Network:
+class PlanNetwork:
     """What engines, trees and name servers of a plan know on ``day``.
 
     Parameters
@@ -44,22 +44,22 @@ class Network:
         Ranges, entries and routes that checks examine; None for all. Calls always use all of them.
     """
 
-    def __init__(self, book: Book, day: date, scope: Scope | None = None) -> None:
+    def __init__(self, book: PlanDocument, day: date, scope: Scope | None = None) -> None:
         self.book = book
         self.plan = book.plan
         self.day = day
         self.scope = scope
         self.names = Names(self.plan)
 
-    def follow(self, other: Network, changed: str = "") -> None:
+    def follow(self, other: PlanNetwork, changed: str = "") -> None:
         """Take over the indexes of ``other``, a plan that differs only in the part ``changed``."""
         for name, parts in _MADE_OF.items():
             if changed not in parts and name in other.__dict__:
                 self.__dict__[name] = other.__dict__[name]
 
-    def limited(self, scope: Scope) -> Network:
+    def limited(self, scope: Scope) -> PlanNetwork:
         """The same network, of which checks examine only ``scope``."""
-        found = Network(self.book, self.day, scope)
+        found = PlanNetwork(self.book, self.day, scope)
         for name in _MADE_OF:
             found.__dict__[name] = getattr(self, name)
         return found
@@ -68,11 +68,11 @@ class Network:
         """Index and range of each range in the scope."""
         return self._each("ranges", self.plan.ranges)
 
-    def each_entry(self) -> Iterator[tuple[int, Entry]]:
+    def each_entry(self) -> Iterator[tuple[int, EnumEntry]]:
         """Index and entry of each ENUM entry in the scope."""
         return self._each("enum", self.plan.enum)
 
-    def each_route(self) -> Iterator[tuple[int, Route]]:
+    def each_route(self) -> Iterator[tuple[int, PlanRoute]]:
         """Index and route of each route in the scope."""
         return self._each("routes", self.plan.routes)
 
@@ -127,7 +127,7 @@ class Network:
     @cached_property
     def trees(self) -> dict[str, EnumTree]:
         """The trees by name."""
-        listed: dict[str, list[tuple[int, Entry]]] = {name: [] for name in self.plan.trees}
+        listed: dict[str, list[tuple[int, EnumEntry]]] = {name: [] for name in self.plan.trees}
         for index, entry in enumerate(self.plan.enum):
             if entry.holds(self.day):
                 listed[entry.tree].append((index, entry))

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Generic, TypeVar
 
-from weirlab.numbering.ere import TAIL, NeedsDigits
+from weirlab.numbering.ere import TAIL, MissingDigits
 
 V = TypeVar("V")
 
@@ -48,7 +48,7 @@ class Prefixes(Generic[V]):
             number, _, others = number.partition(TAIL)
             proper = False
             if following := self._continued.get(number, set()).difference(others):
-                raise NeedsDigits(frozenset(following))
+                raise MissingDigits(frozenset(following))
         most = len(number) - proper
         values = self._values
         for length in self._lengths:

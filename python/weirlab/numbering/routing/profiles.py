@@ -9,7 +9,7 @@ import re
 from typing import Final
 
 from weirlab.numbering.ere import TAIL, BadExpression, Substitution
-from weirlab.numbering.plan.model import Engine, Entry, Naptr, Rewrite, Route
+from weirlab.numbering.plan.model import Engine, EnumEntry, Naptr, PlanRoute, Rewrite
 from weirlab.numbering.plan.numbers import MOST_DIGITS
 from weirlab.numbering.routing.names import leads_to
 
@@ -49,7 +49,7 @@ def rewrite_limit(engine: Engine, rule: Rewrite) -> str:
     return ""
 
 
-def record_limit(engine: Engine, entry: Entry, record: Naptr) -> str:
+def record_limit(engine: Engine, entry: EnumEntry, record: Naptr) -> str:
     """What keeps ``engine`` from following a valid record of ``entry``; empty if nothing does."""
     if engine.kind != "proxy" or record.refer is not None or leads_to(record.service) is None:
         return ""
@@ -98,7 +98,7 @@ def asks_trees(engine: Engine, digits: str) -> bool:
     return not tree_limit(engine)
 
 
-def strip_limit(engine: Engine, route: Route) -> str:
+def strip_limit(engine: Engine, route: PlanRoute) -> str:
     """What keeps ``engine`` from changing numbers as a route says; empty if nothing does."""
     if engine.kind == "gatekeeper" and route.strip > len(route.prefix) - 1:
         return "GNU Gatekeeper rewrites prefixes: it cannot strip more digits than the prefix has"

@@ -30,7 +30,7 @@ ANSWERS: Final[Mapping[EndKind, int]] = {
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
-class Step(NamedTuple):
+class RouteStep(NamedTuple):
     """One thing that an engine does."""
 
     what: What
@@ -42,7 +42,7 @@ class Step(NamedTuple):
     facts: Mapping[str, Any] = _NOTHING
 
 
-class End(NamedTuple):
+class RouteEnd(NamedTuple):
     """How a way ends."""
 
     kind: EndKind
@@ -57,11 +57,11 @@ class End(NamedTuple):
         return self.kind in ("answered", "external")
 
 
-class Way(NamedTuple):
+class CallRoute(NamedTuple):
     """One way of a call from its beginning to its end; if it fails, the next way is taken."""
 
-    steps: tuple[Step, ...]
-    end: End
+    steps: tuple[RouteStep, ...]
+    end: RouteEnd
 
     @property
     def engines(self) -> tuple[str, ...]:

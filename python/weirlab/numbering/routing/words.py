@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from weirlab.numbering.plan.load import Book
-from weirlab.numbering.routing.way import End, Step, Way
+from weirlab.numbering.plan.load import PlanDocument
+from weirlab.numbering.routing.way import CallRoute, RouteEnd, RouteStep
 from weirlab.scenario.document import Location
 
 PROTOCOLS = {"sip": "SIP", "h323": "H.323", "mgcp": "MGCP"}
 
 
-def step(each: Step) -> str:
+def step(each: RouteStep) -> str:
     """What an engine does, and why."""
     facts = each.facts
     match each.what:
@@ -76,7 +76,7 @@ def _resolved(facts: Any) -> str:
             return f"{facts['address']}{port} is an address already"
 
 
-def end(each: End) -> str:
+def end(each: RouteEnd) -> str:
     """How a way ends."""
     facts = each.facts
     match each.kind:
@@ -120,7 +120,7 @@ def _protocols(names: Any) -> str:
     return " or ".join(PROTOCOLS[name] for name in names)
 
 
-def shared_steps(way: Way, other: Way) -> int:
+def shared_steps(way: CallRoute, other: CallRoute) -> int:
     """How many steps both begin with."""
     for index, (one, two) in enumerate(zip(way.steps, other.steps, strict=False)):
         if one != two:
@@ -128,12 +128,12 @@ def shared_steps(way: Way, other: Way) -> int:
     return min(len(way.steps), len(other.steps))
 
 
-def place(book: Book, location: Location) -> str:
+def place(book: PlanDocument, location: Location) -> str:
     """``file:line`` of a location; empty for none."""
     return book.at(*location) if location else ""
 
 
-def document(book: Book, way: Way) -> dict[str, Any]:
+def document(book: PlanDocument, way: CallRoute) -> dict[str, Any]:
     """A way for JSON."""
     return {
         "engines": way.engines,

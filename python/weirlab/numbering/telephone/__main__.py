@@ -15,15 +15,15 @@ from weirlab.base import files, limits
 from weirlab.base.errors import InputError, WeirError
 from weirlab.base.quoting import printable
 from weirlab.numbering.telephone.serving import Telephone
-from weirlab.numbering.telephone.settings import Settings
+from weirlab.numbering.telephone.settings import TelephoneSettings
 
 
-class _Ended(Exception):
+class _SignalExit(Exception):
     """By a signal."""
 
 
 def _end(number: int, frame: FrameType | None) -> None:
-    raise _Ended
+    raise _SignalExit
 
 
 def _tell(line: str) -> None:
@@ -35,7 +35,7 @@ def main(path: Path) -> int:
     try:
         text = files.read_text(path, "the settings of a telephone", limits.MOST_PLAN_BYTES)
         try:
-            settings = Settings.of(json.loads(text))
+            settings = TelephoneSettings.of(json.loads(text))
         except ValueError as error:
             raise InputError(f"{files.shown(path)}: not the settings of a telephone: {error}") from None
         telephone = Telephone(settings, _tell)
@@ -43,7 +43,7 @@ def main(path: Path) -> int:
         signal.signal(signal.SIGTERM, _end)
         try:
             telephone.run()
-        except _Ended:
+        except _SignalExit:
             telephone.close()
             return 0
     except (WeirError, OSError) as error:

@@ -9,7 +9,7 @@ from typing import Final
 
 from weirlab.numbering.gatekeeper.ras import Address
 from weirlab.numbering.telephone import h245, q931
-from weirlab.numbering.telephone.h225 import Signal
+from weirlab.numbering.telephone.h225 import H225Message
 from weirlab.numbering.telephone.h245 import Channel
 
 ANSWER_S: Final = 0.1
@@ -25,7 +25,7 @@ _NUMBERS: Final = 1 << 24
 
 
 @dataclass(frozen=True)
-class Own:
+class TelephoneIdentity:
     """What is the same for all calls of a telephone."""
 
     name: str
@@ -51,11 +51,17 @@ class Call:
     """
 
     def __init__(
-        self, own: Own, media: Address, control: Address, identifier: str, reference: int, number: str
+        self,
+        own: TelephoneIdentity,
+        media: Address,
+        control: Address,
+        identifier: str,
+        reference: int,
+        number: str,
     ) -> None:
         self.own, self.media = own, media
         self.identifier, self.reference, self.number = identifier, reference, number
-        self.out: list[Signal] = []
+        self.out: list[H225Message] = []
         self.controls: list[h245.Message] = []
         self.connects_to: Address | None = None
         """Where it wants a connection of H.245."""
@@ -90,7 +96,7 @@ class Call:
     def begin(self, now_s: float) -> None:
         """Call: propose channels in each codec, the preferred one first."""
         self._proposed = tuple(self._proposals())
-        setup = Signal(
+        setup = H225Message(
             q931.SETUP, self.reference, False, self.identifier, self.number, channels=self._proposed,
             source=self.own.signalling, alias=self.own.name,
         )  # fmt: skip
@@ -109,7 +115,7 @@ class Call:
     # The callee.
 
     @classmethod
-    def taken(cls, own: Own, media: Address, control: Address, setup: Signal) -> Call:
+    def taken(cls, own: TelephoneIdentity, media: Address, control: Address, setup: H225Message) -> Call:
         """A call that ``setup`` begins; it rings once it is :meth:`admitted`."""
         call = cls(own, media, control, setup.call, setup.reference, setup.number)
         call._calls = False
@@ -144,7 +150,7 @@ class Call:
 
     # Both.
 
-    def signalled(self, signal: Signal, now_s: float) -> None:
+    def signalled(self, signal: H225Message, now_s: float) -> None:
         """A message of call signalling arrived."""
         if self.over or (signal.kind != q931.RELEASE and not self._calls):
             return
@@ -184,15 +190,15 @@ class Call:
                     self._determined = True
                     self.controls.append(h245.DeterminationAck(not you_are_master))
                 self._master = you_are_master
-            case h245.Open(channel):
+            case h245.OpenChannel(channel):
                 self._open(channel)
-            case h245.OpenAck(_, media) if media is not None:
+            case h245.OpenChannelAck(_, media) if media is not None:
                 self.speaks_to = media
                 self._unlimited()
-            case h245.OpenReject():
+            case h245.OpenChannelReject():
                 self.hang_up(q931.NO_CODEC, f"the other end does not take {self.codec}")
-            case h245.Close(number):
-                self.controls.append(h245.CloseAck(number))
+            case h245.CloseChannel(number):
+                self.controls.append(h245.CloseChannelAck(number))
             case h245.RoundTrip(number):
                 self.controls.append(h245.RoundTripAnswer(number))
         if self._theirs is not None and self._understood and self._master is not None and not self._opened:
@@ -242,10 +248,10 @@ class Call:
 
     def _open(self, channel: Channel) -> None:
         if not self._known(channel):
-            self.controls.append(h245.OpenReject(channel.number))
+            self.controls.append(h245.OpenChannelReject(channel.number))
             return
         control = self.media._replace(port=self.media.port + 1)
-        self.controls.append(h245.OpenAck(channel.number, self.media, control))
+        self.controls.append(h245.OpenChannelAck(channel.number, self.media, control))
 
     def _open_own(self) -> None:
         codec = next((each for each in self.own.codecs if each in (self._theirs or ())), None)
@@ -257,12 +263,12 @@ class Call:
             return
         self.codec = codec
         control = self.media._replace(port=self.media.port + 1)
-        self.controls.append(h245.Open(Channel(1, codec, control=control)))
+        self.controls.append(h245.OpenChannel(Channel(1, codec, control=control)))
 
     def _say(
         self, kind: int, cause: int = 0, control: Address | None = None, channels: tuple[Channel, ...] = ()
     ) -> None:
-        told = Signal(
+        told = H225Message(
             kind, self.reference, not self._calls, self.identifier, cause=cause, control=control,
             channels=channels,
         )  # fmt: skip

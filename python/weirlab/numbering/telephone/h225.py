@@ -32,7 +32,7 @@ _EXTENSIONS: Final = {"multipleCalls": False, "maintainConnection": False}
 
 
 @dataclass(frozen=True)
-class Signal:
+class H225Message:
     """A message between the two ends of a call."""
 
     kind: int
@@ -60,7 +60,7 @@ class Signal:
         return f"{q931.TITLES[self.kind]} {more}".rstrip()
 
 
-def read(content: bytes) -> Signal:
+def read(content: bytes) -> H225Message:
     """The message of a TPKT; raises ``NoMessage``."""
     message = q931.read(content)
     found = _body(message.user) if message.user else {}
@@ -69,7 +69,7 @@ def read(content: bytes) -> Signal:
     call = identifier(found) or bytes(found.get("conferenceID", b"")).hex()
     if message.kind == q931.SETUP and not call:
         raise NoMessage("a Setup that does not identify its call")
-    return Signal(
+    return H225Message(
         message.kind,
         message.reference,
         message.from_callee,
@@ -83,7 +83,7 @@ def read(content: bytes) -> Signal:
     )
 
 
-def written(signal: Signal) -> bytes:
+def written(signal: H225Message) -> bytes:
     """The content of its TPKT."""
     schema = _asn1.H323_MESSAGES.H323_UserInformation
     body = (_BODIES[signal.kind], _fields(signal))
@@ -91,7 +91,7 @@ def written(signal: Signal) -> bytes:
     user: bytes = schema.to_aper()
     called = signal.number if signal.kind == q931.SETUP else ""
     return q931.written(
-        q931.Message(signal.kind, signal.reference, signal.from_callee, called, signal.cause, user)
+        q931.Q931Message(signal.kind, signal.reference, signal.from_callee, called, signal.cause, user)
     )
 
 
@@ -106,7 +106,7 @@ def _body(user: bytes) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _fields(signal: Signal) -> dict[str, Any]:
+def _fields(signal: H225Message) -> dict[str, Any]:
     known: dict[str, Any] = {"protocolIdentifier": PROTOCOL}
     if signal.call:
         known["callIdentifier"] = {"guid": bytes.fromhex(signal.call)}

@@ -96,14 +96,14 @@ class DeterminationAck:
 
 
 @dataclass(frozen=True)
-class Open:
+class OpenChannel:
     """A channel is to be opened from the sender."""
 
     channel: Channel
 
 
 @dataclass(frozen=True)
-class OpenAck:
+class OpenChannelAck:
     """It is open."""
 
     number: int
@@ -112,21 +112,21 @@ class OpenAck:
 
 
 @dataclass(frozen=True)
-class OpenReject:
+class OpenChannelReject:
     """It is not."""
 
     number: int
 
 
 @dataclass(frozen=True)
-class Close:
+class CloseChannel:
     """A channel ends."""
 
     number: int
 
 
 @dataclass(frozen=True)
-class CloseAck:
+class CloseChannelAck:
     """It has ended."""
 
     number: int
@@ -152,22 +152,42 @@ class EndSession:
 
 
 @dataclass(frozen=True)
-class Other:
+class UnknownControl:
     """A message that a telephone needs not understand."""
 
     name: str
 
 
 Message = (
-    Capabilities | CapabilitiesAck | Determination | DeterminationAck | Open | OpenAck | OpenReject
-    | Close | CloseAck | RoundTrip | RoundTripAnswer | EndSession | Other
-)  # fmt: skip
+    Capabilities
+    | CapabilitiesAck
+    | Determination
+    | DeterminationAck
+    | OpenChannel
+    | OpenChannelAck
+    | OpenChannelReject
+    | CloseChannel
+    | CloseChannelAck
+    | RoundTrip
+    | RoundTripAnswer
+    | EndSession
+    | UnknownControl
+)
 
 TITLES: Final[Mapping[type[Message], str]] = {
-    Capabilities: "TCS", CapabilitiesAck: "TCS Ack", Determination: "MSD", DeterminationAck: "MSD Ack",
-    Open: "OLC", OpenAck: "OLC Ack", OpenReject: "OLC Reject", Close: "CLC", CloseAck: "CLC Ack",
-    RoundTrip: "RTDR", RoundTripAnswer: "RTDR Ack", EndSession: "End Session",
-}  # fmt: skip
+    Capabilities: "TCS",
+    CapabilitiesAck: "TCS Ack",
+    Determination: "MSD",
+    DeterminationAck: "MSD Ack",
+    OpenChannel: "OLC",
+    OpenChannelAck: "OLC Ack",
+    OpenChannelReject: "OLC Reject",
+    CloseChannel: "CLC",
+    CloseChannelAck: "CLC Ack",
+    RoundTrip: "RTDR",
+    RoundTripAnswer: "RTDR Ack",
+    EndSession: "End Session",
+}
 
 
 def read(content: bytes) -> Message:
@@ -181,7 +201,7 @@ def read(content: bytes) -> Message:
         raise NoMessage(f"no message of H.245: {type(error).__name__}") from None
     if not isinstance(chosen, tuple):
         # A kind of later versions of H.245, in bytes.
-        return Other(kind)
+        return UnknownControl(kind)
     name, found = chosen
     try:
         return _meant(name, found)
@@ -200,11 +220,11 @@ def written(message: Message) -> bytes:
 def title(message: Message) -> str:
     """``OLC alaw``, ``TCS alaw ulaw``."""
     match message:
-        case Other(name):
+        case UnknownControl(name):
             return name
         case Capabilities(_, codecs):
             more = " ".join(codecs)
-        case Open(channel):
+        case OpenChannel(channel):
             more = channel.codec
         case _:
             more = ""
@@ -241,26 +261,26 @@ def _meant(name: str, found: Any) -> Message:
         case "masterSlaveDeterminationAck":
             return DeterminationAck(found["decision"][0] == "master")
         case "openLogicalChannel":
-            return Open(_channel(found))
+            return OpenChannel(_channel(found))
         case "openLogicalChannelAck":
             match found.get("forwardMultiplexAckParameters"):
                 case ("h2250LogicalChannelAckParameters", dict() as more):
                     media, control = more.get("mediaChannel"), more.get("mediaControlChannel")
-                    return OpenAck(number, _unpacked(media), _unpacked(control))
-            return OpenAck(number, None)
+                    return OpenChannelAck(number, _unpacked(media), _unpacked(control))
+            return OpenChannelAck(number, None)
         case "openLogicalChannelReject":
-            return OpenReject(number)
+            return OpenChannelReject(number)
         case "closeLogicalChannel":
-            return Close(number)
+            return CloseChannel(number)
         case "closeLogicalChannelAck":
-            return CloseAck(number)
+            return CloseChannelAck(number)
         case "roundTripDelayRequest":
             return RoundTrip(found["sequenceNumber"])
         case "roundTripDelayResponse":
             return RoundTripAnswer(found["sequenceNumber"])
         case "endSessionCommand":
             return EndSession()
-    return Other(name)
+    return UnknownControl(name)
 
 
 def _said(message: Message) -> tuple[str, tuple[str, Any]]:
@@ -275,17 +295,17 @@ def _said(message: Message) -> tuple[str, tuple[str, Any]]:
         case DeterminationAck(you_are_master):
             decision = {"decision": ("master" if you_are_master else "slave", 0)}
             return "response", ("masterSlaveDeterminationAck", decision)
-        case Open(channel):
+        case OpenChannel(channel):
             return "request", ("openLogicalChannel", _opened(channel))
-        case OpenAck():
+        case OpenChannelAck():
             return "response", ("openLogicalChannelAck", _acknowledged(message))
-        case OpenReject(number):
+        case OpenChannelReject(number):
             refused = {"forwardLogicalChannelNumber": number, "cause": ("dataTypeNotSupported", 0)}
             return "response", ("openLogicalChannelReject", refused)
-        case Close(number):
+        case CloseChannel(number):
             closed = {"forwardLogicalChannelNumber": number, "source": ("lcse", 0)}
             return "request", ("closeLogicalChannel", closed)
-        case CloseAck(number):
+        case CloseChannelAck(number):
             return "response", ("closeLogicalChannelAck", {"forwardLogicalChannelNumber": number})
         case RoundTrip(number):
             return "request", ("roundTripDelayRequest", {"sequenceNumber": number})
@@ -293,7 +313,7 @@ def _said(message: Message) -> tuple[str, tuple[str, Any]]:
             return "response", ("roundTripDelayResponse", {"sequenceNumber": number})
         case EndSession():
             return "command", ("endSessionCommand", ("disconnect", 0))
-        case Other(name):
+        case UnknownControl(name):
             raise TypeError(f"a telephone does not send {name}")
 
 
@@ -357,7 +377,7 @@ def _channel(found: Mapping[str, Any]) -> Channel:
     return Channel(found["forwardLogicalChannelNumber"], codec, reverse is not None, media, control)
 
 
-def _acknowledged(message: OpenAck) -> dict[str, Any]:
+def _acknowledged(message: OpenChannelAck) -> dict[str, Any]:
     parameters: dict[str, Any] = {"sessionID": _SESSION}
     if message.media is not None:
         parameters["mediaChannel"] = _packed(message.media)

@@ -40,7 +40,7 @@ _PER: Final = 0x05
 
 
 @dataclass(frozen=True)
-class Message:
+class Q931Message:
     """A message of call signalling without the meaning of its user information."""
 
     kind: int
@@ -56,7 +56,7 @@ class Message:
     """What H.225.0 adds, in PER; empty for nothing."""
 
 
-def read(content: bytes) -> Message:
+def read(content: bytes) -> Q931Message:
     """The message of a TPKT; raises ``NoMessage`` for anything else."""
     head = bytes((_DISCRIMINATOR, _REFERENCE_BYTES))
     if content[:2] != head or len(content) < 5 or content[4] not in TITLES:
@@ -72,10 +72,10 @@ def read(content: bytes) -> Message:
             cause = value[at] & 0x7F if at < len(value) else 0
         elif kind == _USER:
             user = value[1:]
-    return Message(content[4], number & ~_FROM_CALLEE, bool(number & _FROM_CALLEE), called, cause, user)
+    return Q931Message(content[4], number & ~_FROM_CALLEE, bool(number & _FROM_CALLEE), called, cause, user)
 
 
-def written(message: Message) -> bytes:
+def written(message: Q931Message) -> bytes:
     """The content of its TPKT."""
     number = message.reference | (_FROM_CALLEE if message.from_callee else 0)
     parts = [struct.pack(">BBHB", _DISCRIMINATOR, _REFERENCE_BYTES, number, message.kind)]
@@ -109,7 +109,7 @@ def _elements(content: bytes) -> Iterator[tuple[int, bytes]]:
         at += size
 
 
-class Packets:
+class TpktReader:
     """TPKTs (RFC 1006, 6) out of the bytes of a connection."""
 
     _HEAD: Final = 4

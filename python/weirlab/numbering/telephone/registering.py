@@ -9,7 +9,7 @@ from typing import Final
 
 from weirlab.base.quoting import printable, shortened
 from weirlab.numbering.gatekeeper import ras
-from weirlab.numbering.gatekeeper.ras import Address, Message
+from weirlab.numbering.gatekeeper.ras import Address, RasMessage
 from weirlab.numbering.telephone.call import Call
 
 AGAIN_S: Final = 1.0
@@ -19,12 +19,12 @@ MOST_SENT: Final = 3
 _BANDWIDTH: Final = 1280
 """128 kbit/s in units of 100 bit/s: 64 kbit/s each way."""
 
-Done = Callable[[Message | None], None]
+Done = Callable[[RasMessage | None], None]
 """Called with an answer, or with None if there is none."""
 
 
 @dataclass
-class _Asked:
+class _OutstandingRequest:
     """A request that has not been answered yet."""
 
     content: bytes
@@ -45,7 +45,7 @@ class Registration:
         self._about = ras.RegistrationRequest(1, signalling, (name,), "", False, here)
         self._name = name
         self._numbers = itertools.cycle(range(1, 65536))
-        self._asked: dict[int, _Asked] = {}
+        self._asked: dict[int, _OutstandingRequest] = {}
         self._next_s: float | None = 0.0
         self._now_s = 0.0
         self._silent = False
@@ -109,7 +109,7 @@ class Registration:
         """``line`` for the log: a gatekeeper's words must not begin another one, nor be of any length."""
         self.news.append(shortened(printable(line).replace("\n", "\\n")))
 
-    def _registered(self, answer: Message | None) -> None:
+    def _registered(self, answer: RasMessage | None) -> None:
         match answer:
             case ras.RegistrationConfirm():
                 if not self.endpoint:
@@ -126,8 +126,8 @@ class Registration:
         # A gatekeeper that has been restarted has no registrations.
         self.endpoint, self._next_s = "", self._now_s + AGAIN_S
 
-    def _ask(self, message: Message, done: Done) -> None:
+    def _ask(self, message: RasMessage, done: Done) -> None:
         number = next(self._numbers)
         content = ras.written(replace(message, number=number))
-        self._asked[number] = _Asked(content, self._now_s + AGAIN_S, 1, done)
+        self._asked[number] = _OutstandingRequest(content, self._now_s + AGAIN_S, 1, done)
         self.out.append(content)

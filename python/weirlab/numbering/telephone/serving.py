@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import Final
 
 from weirlab.numbering.gatekeeper import ras
-from weirlab.numbering.gatekeeper.ras import Address, Message
+from weirlab.numbering.gatekeeper.ras import Address, RasMessage
 from weirlab.numbering.telephone import q931
 from weirlab.numbering.telephone.call import Call
-from weirlab.numbering.telephone.h225 import Signal
+from weirlab.numbering.telephone.h225 import H225Message
 from weirlab.numbering.telephone.orders import Client, Order
 from weirlab.numbering.telephone.registering import Registration
-from weirlab.numbering.telephone.session import Session, Tell
-from weirlab.numbering.telephone.settings import Settings
-from weirlab.numbering.telephone.wires import Connection, Gone, datagrams, listening
+from weirlab.numbering.telephone.session import CallSession, Tell
+from weirlab.numbering.telephone.settings import TelephoneSettings
+from weirlab.numbering.telephone.wires import ConnectionLoss, TpktConnection, datagrams, listening
 
 _BUSY_S: Final = 0.005
 _IDLE_S: Final = 0.1
@@ -48,10 +48,10 @@ CAUSES: Final = {
 
 
 @dataclass
-class _Talk:
+class _ActiveCall:
     """A call in progress, and the client that ordered it."""
 
-    session: Session
+    session: CallSession
     client: Client | None
     """The client that ordered it; for an incoming call, the client that has calls taken."""
     begun_s: float
@@ -64,7 +64,7 @@ class _Talk:
 class Telephone:
     """The program, but for its loop; ``tell`` takes lines for the log."""
 
-    def __init__(self, settings: Settings, tell: Tell) -> None:
+    def __init__(self, settings: TelephoneSettings, tell: Tell) -> None:
         self.settings, self._tell = settings, tell
         self._listener = listening(Address(settings.address, settings.port))
         here = Address(settings.address, self._listener.getsockname()[1])
@@ -77,7 +77,7 @@ class Telephone:
             self._registration = Registration(settings.gatekeeper.at, settings.telephone, here, own)
         self._now_s = 0.0
         self._clients: list[Client] = []
-        self._talks: list[_Talk] = []
+        self._talks: list[_ActiveCall] = []
         self._wanting: list[tuple[Client, Order, float]] = []
         """Orders that wait for the registration, and their deadlines."""
 
@@ -188,7 +188,7 @@ class Telephone:
             except OSError:
                 # Nobody is waiting, or has gone meanwhile.
                 break
-            self._called(Connection(connected, Address(*peer[:2])), now_s)
+            self._called(TpktConnection(connected, Address(*peer[:2])), now_s)
 
     def _obey(self, client: Client, order: Order, now_s: float) -> None:
         limit_s = float("inf") if order.takes else now_s + order.longest_s
@@ -196,10 +196,10 @@ class Telephone:
 
     # Calls.
 
-    def _session(self) -> Session:
-        return Session(self.settings.address, self.settings.speech, self._tell)
+    def _session(self) -> CallSession:
+        return CallSession(self.settings.address, self.settings.speech, self._tell)
 
-    def _called(self, connection: Connection, now_s: float) -> None:
+    def _called(self, connection: TpktConnection, now_s: float) -> None:
         """Accept a connection, if there is room for another call."""
         strangers = [each for each in self._talks if each.session.call is None]
         if len(strangers) >= MOST_STRANGERS:
@@ -217,11 +217,11 @@ class Telephone:
         # The last one, because earlier ones may have gone unnoticed.
         takers = (each for each in reversed(self._clients) if each.order is not None and each.order.takes)
         taking = next(takers, None)
-        talk = _Talk(session, taking, now_s, now_s + _SETUP_S)
+        talk = _ActiveCall(session, taking, now_s, now_s + _SETUP_S)
         session.on_setup = lambda setup: self._taken(talk, setup)
         self._talks.append(talk)
 
-    def _taken(self, talk: _Talk, setup: Signal) -> None:
+    def _taken(self, talk: _ActiveCall, setup: H225Message) -> None:
         order = None if talk.client is None else talk.client.order
         session = talk.session
         call = Call.taken(self._own, session.media, session.control, setup)
@@ -240,7 +240,7 @@ class Telephone:
         reference, identifier = random.randrange(1, 1 << 15), secrets.token_hex(16)
         call = Call(self._own, session.media, session.control, identifier, reference, order.calls)
         session.call = call
-        talk = _Talk(session, client, now_s, now_s + order.longest_s, order.hold_s)
+        talk = _ActiveCall(session, client, now_s, now_s + order.longest_s, order.hold_s)
         self._talks.append(talk)
         home = self.settings.home
         if home is not None:
@@ -250,10 +250,12 @@ class Telephone:
                 talk, call, answers=False, then=lambda place, number: self._begin(talk, call, place, number)
             )
 
-    def _ask(self, talk: _Talk, call: Call, *, answers: bool, then: Callable[[Address, str], None]) -> None:
+    def _ask(
+        self, talk: _ActiveCall, call: Call, *, answers: bool, then: Callable[[Address, str], None]
+    ) -> None:
         """Ask the gatekeeper about a call; without one, taking calls needs no permission."""
 
-        def done(answer: Message | None) -> None:
+        def done(answer: RasMessage | None) -> None:
             if call.over:
                 if isinstance(answer, ras.AdmissionConfirm) and self._registration is not None:
                     self._registration.over(call)
@@ -277,16 +279,16 @@ class Telephone:
         else:
             call.hang_up(q931.NO_CIRCUIT, "there is neither a gatekeeper nor a gateway for its calls")
 
-    def _begin(self, talk: _Talk, call: Call, place: Address, number: str) -> None:
+    def _begin(self, talk: _ActiveCall, call: Call, place: Address, number: str) -> None:
         call.number = number
         try:
-            talk.session.signalling = Connection.to(place)
-        except Gone as gone:
+            talk.session.signalling = TpktConnection.to(place)
+        except ConnectionLoss as gone:
             call.closed(str(gone))
             return
         call.begin(self._now_s)
 
-    def _turn(self, talk: _Talk, now_s: float) -> None:
+    def _turn(self, talk: _ActiveCall, now_s: float) -> None:
         session = talk.session
         session.turn(now_s)
         call = session.call
@@ -309,7 +311,7 @@ class Telephone:
         if call.over:
             self._end(talk)
 
-    def _end(self, talk: _Talk) -> None:
+    def _end(self, talk: _ActiveCall) -> None:
         if talk not in self._talks:
             return
         self._talks.remove(talk)

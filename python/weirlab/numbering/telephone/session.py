@@ -8,11 +8,11 @@ from contextlib import suppress
 from typing import Final
 
 from weirlab.numbering.gatekeeper.ras import Address, NoMessage
-from weirlab.numbering.lab.line import Voice
+from weirlab.numbering.lab.line import RtpSpeech
 from weirlab.numbering.telephone import h225, h245, q931
 from weirlab.numbering.telephone.call import Call
-from weirlab.numbering.telephone.h225 import Signal
-from weirlab.numbering.telephone.wires import Connection, Gone, datagrams, listening
+from weirlab.numbering.telephone.h225 import H225Message
+from weirlab.numbering.telephone.wires import ConnectionLoss, TpktConnection, datagrams, listening
 
 MEDIA_PORTS: Final = range(6200, 7000, 2)
 """Ports for speech: ones that the lab takes for RTP, and that SIPp and MGCP lines do not use."""
@@ -27,7 +27,7 @@ Speech = Mapping[str, tuple[int, int]]
 """RTP payload type, and bytes in a packet of 20 ms, by codec."""
 
 
-class Session:
+class CallSession:
     """A call, and how it reaches the other end.
 
     Parameters
@@ -40,7 +40,7 @@ class Session:
 
     def __init__(self, host: str, speech: Speech, tell: Tell) -> None:
         self.call: Call | None = None
-        self.signalling: Connection | None = None
+        self.signalling: TpktConnection | None = None
         self._speech, self._tell = speech, tell
         self._media = _free(host)
         self._listener: socket.socket | None = None
@@ -51,10 +51,10 @@ class Session:
             raise
         self.media = Address(host, self._media.getsockname()[1])
         self.control = Address(host, self._listener.getsockname()[1])
-        self._controlling: Connection | None = None
+        self._controlling: TpktConnection | None = None
         self._open = False
-        self._voice: Voice | None = None
-        self.on_setup: Callable[[Signal], None] | None = None
+        self._voice: RtpSpeech | None = None
+        self.on_setup: Callable[[H225Message], None] | None = None
         """Called with the Setup of an incoming call."""
 
     @property
@@ -115,7 +115,7 @@ class Session:
                     self.on_setup(signal)
                 elif self.call is not None and signal.reference == self.call.reference:
                     self.call.signalled(signal, now_s)
-        except Gone as gone:
+        except ConnectionLoss as gone:
             self._lost(str(gone))
         except NoMessage as error:
             what = f"{connection.peer.host} sent {error}"
@@ -137,11 +137,11 @@ class Session:
         """Open or accept the H.245 connection, and handle its messages."""
         try:
             if self._controlling is None and call.connects_to is not None:
-                self._controlling = Connection.to(call.connects_to)
+                self._controlling = TpktConnection.to(call.connects_to)
             if self._controlling is None and self._listener is not None:
                 with suppress(BlockingIOError):
                     taken, peer = self._listener.accept()
-                    self._controlling = Connection(taken, Address(*peer[:2]))
+                    self._controlling = TpktConnection(taken, Address(*peer[:2]))
             if self._controlling is None:
                 return
             for content in self._controlling.pump():
@@ -152,7 +152,7 @@ class Session:
                 self._open = True
                 self._no_listener()
                 call.opened()
-        except Gone as gone:
+        except ConnectionLoss as gone:
             self._uncontrolled()
             if call.speaks_to is None:
                 call.hang_up(q931.FAILURE, f"{gone}, that of H.245")
@@ -189,7 +189,7 @@ class Session:
         if listener is None or not call.connected or call.codec not in self._speech:
             return
         if self._voice is None:
-            self._voice = Voice(*self._speech[call.codec])
+            self._voice = RtpSpeech(*self._speech[call.codec])
             self._tell(f"speaks {call.codec} to {listener.host}:{listener.port}")
         for packet in self._voice.due(now_s):
             with suppress(OSError):

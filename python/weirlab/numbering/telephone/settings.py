@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from weirlab.base.documents import typed
 from weirlab.numbering.gatekeeper.ras import Address
-from weirlab.numbering.telephone.call import Own
+from weirlab.numbering.telephone.call import TelephoneIdentity
 
 
 @dataclass(frozen=True)
-class Place:
+class EngineAddress:
     """Where a gatekeeper or a gateway is."""
 
     engine: str
@@ -23,7 +23,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Codec:
+class TelephoneCodec:
     """A codec and how it is sent: RTP payload type, and bytes in a packet of 20 ms."""
 
     codec: str
@@ -32,7 +32,7 @@ class Codec:
 
 
 @dataclass(frozen=True)
-class Settings:
+class TelephoneSettings:
     """The whole URI."""
 
     telephone: str
@@ -40,24 +40,24 @@ class Settings:
     address: str
     port: int
     """Where it takes calls (H.225.0)."""
-    gatekeeper: Place | None
+    gatekeeper: EngineAddress | None
     """The gatekeeper with which it registers; None for none."""
-    home: Place | None
+    home: EngineAddress | None
     """The gateway to which it sends its calls; None if it asks its gatekeeper."""
-    codecs: tuple[Codec, ...]
+    codecs: tuple[TelephoneCodec, ...]
     """The preferred one first."""
     orders: str
     """The Unix socket at which it takes orders."""
 
     @classmethod
-    def of(cls, document: object) -> Settings:
+    def of(cls, document: object) -> TelephoneSettings:
         """Read a document; raises ``ValueError`` if it is something else."""
         return typed(cls, document)
 
     @property
-    def own(self) -> Own:
+    def own(self) -> TelephoneIdentity:
         here = Address(self.address, self.port)
-        return Own(self.telephone, here, tuple(each.codec for each in self.codecs))
+        return TelephoneIdentity(self.telephone, here, tuple(each.codec for each in self.codecs))
 
     @property
     def speech(self) -> dict[str, tuple[int, int]]:

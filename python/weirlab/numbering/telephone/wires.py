@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Final
 
 from weirlab.numbering.gatekeeper.ras import Address
-from weirlab.numbering.telephone.q931 import Packets, packed
+from weirlab.numbering.telephone.q931 import TpktReader, packed
 
 _MOST_WAITING: Final = 1 << 16
 _READS: Final = 16
@@ -18,11 +18,11 @@ _READS: Final = 16
 """Most bytes that the other end has not accepted; a call has far fewer."""
 
 
-class Gone(Exception):
+class ConnectionLoss(Exception):
     """The connection is no longer usable; the message says why."""
 
 
-class Connection:
+class TpktConnection:
     """One of them, to ``peer``."""
 
     def __init__(self, connected: socket.socket, peer: Address, *, waits: bool = False) -> None:
@@ -30,20 +30,20 @@ class Connection:
         self.socket = connected
         self.waits = waits
         """The connection is still being made."""
-        self._packets = Packets()
+        self._packets = TpktReader()
         self._out = bytearray()
         connected.setblocking(False)
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     @classmethod
-    def to(cls, peer: Address) -> Connection:
+    def to(cls, peer: Address) -> TpktConnection:
         """A connection that is being made; raises :class:`Gone` if it cannot."""
         made = socket.socket(family(peer.host), socket.SOCK_STREAM)
         connection = cls(made, peer, waits=True)
         refused = made.connect_ex(peer)
         if refused not in (0, errno.EINPROGRESS):
             made.close()
-            raise Gone(f"no connection to {peer.host}, port {peer.port}: {os.strerror(refused)}")
+            raise ConnectionLoss(f"no connection to {peer.host}, port {peer.port}: {os.strerror(refused)}")
         return connection
 
     @property
@@ -67,15 +67,15 @@ class Connection:
             except (BlockingIOError, InterruptedError):
                 return
             except OSError as error:
-                raise Gone(f"the connection to {self.peer.host} broke: {error.strerror}") from None
+                raise ConnectionLoss(f"the connection to {self.peer.host} broke: {error.strerror}") from None
             if not content:
-                raise Gone(f"{self.peer.host} closed the connection")
+                raise ConnectionLoss(f"{self.peer.host} closed the connection")
             yield from self._packets.take(content)
 
     def close(self) -> None:
         """Send what can be sent at once, and close the connection."""
         if not self.waits:
-            with suppress(Gone, OSError):
+            with suppress(ConnectionLoss, OSError):
                 self._send()
                 self.socket.shutdown(socket.SHUT_WR)
                 # Unread data resets a connection when it is closed, and the other end gets nothing.
@@ -91,7 +91,9 @@ class Connection:
             wrong = self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             if wrong or error.errno != errno.ENOTCONN:
                 why = os.strerror(wrong or error.errno or 0)
-                raise Gone(f"no connection to {self.peer.host}, port {self.peer.port}: {why}") from None
+                raise ConnectionLoss(
+                    f"no connection to {self.peer.host}, port {self.peer.port}: {why}"
+                ) from None
             return False
         self.waits = False
         return True
@@ -103,10 +105,10 @@ class Connection:
             except (BlockingIOError, InterruptedError):
                 break
             except OSError as error:
-                raise Gone(f"the connection to {self.peer.host} broke: {error.strerror}") from None
+                raise ConnectionLoss(f"the connection to {self.peer.host} broke: {error.strerror}") from None
             del self._out[:sent]
         if len(self._out) > _MOST_WAITING:
-            raise Gone(f"{self.peer.host} does not accept what is sent")
+            raise ConnectionLoss(f"{self.peer.host} does not accept what is sent")
 
 
 def family(host: str) -> socket.AddressFamily:

@@ -17,11 +17,11 @@ from weirlab.lab.dut import make
 from weirlab.lab.dut.forward import Forward
 from weirlab.lab.dut.pair import RedundantPair
 from weirlab.lab.dut.rules import FAMILIES, Family, fillers
-from weirlab.lab.dut.ruleset import Ruleset
+from weirlab.lab.dut.ruleset import RulesetDriver
 from weirlab.lab.redundant import wiring as redundant
 from weirlab.numbering.configs.named import servers
-from weirlab.numbering.routing import Network
-from weirlab.numbering.section import Through
+from weirlab.numbering.routing import PlanNetwork
+from weirlab.numbering.section import PassageSection
 from weirlab.records import RuleSetup
 from weirlab.scenario import NO_DEVICE
 
@@ -29,7 +29,7 @@ _PORTS: Final = (wiring.IN0, wiring.OUT0, wiring.NEAR, wiring.FAR)
 
 
 @dataclass(frozen=True)
-class Device:
+class PassageDevice:
     """A device, and the rules in it."""
 
     driver: DutDriver
@@ -48,7 +48,7 @@ def titled(name: str, position: int, *, stateful: bool) -> str:
     return f"{name} with {in_words(position)}" if position else name
 
 
-def device(asked: Through | None, network: Network, inputs: Inputs) -> Device | None:
+def device(asked: PassageSection | None, network: PlanNetwork, inputs: Inputs) -> PassageDevice | None:
     """The device that ``asked`` names; None without one. ``inputs`` opens the files that it needs.
 
     Raises
@@ -80,9 +80,9 @@ def device(asked: Through | None, network: Network, inputs: Inputs) -> Device | 
         raise InputError(
             f"{network.book.name}: {own[0]} is an address of the device itself; give the engine another"
         )
-    if isinstance(driver, Ruleset):
+    if isinstance(driver, RulesetDriver):
         _check_ruleset(driver, asked, hosts)
-        return Device(driver, RuleSetup())
+        return PassageDevice(driver, RuleSetup())
     if isinstance(driver, Forward | RedundantPair) and (asked.rules or asked.stateful):
         why = "has no rules" if isinstance(driver, Forward) else "has rules of its own"
         raise InputError(f"the device {quoted(driver.name)} {why}: give none, or choose e.g. nftables")
@@ -90,10 +90,10 @@ def device(asked: Through | None, network: Network, inputs: Inputs) -> Device | 
     if asked.rules:
         _check_fillers(network, hosts, asked.rules)
         rules = replace(rules, networks=tuple(covering(hosts)))
-    return Device(driver, rules)
+    return PassageDevice(driver, rules)
 
 
-def addresses(network: Network) -> list[str]:
+def addresses(network: PlanNetwork) -> list[str]:
     """The addresses of all engines and name servers of a plan, each once."""
     plan = network.plan
     found = [*(each.address for each in servers(network)), *(each.address for each in plan.engines.values())]
@@ -123,7 +123,7 @@ def _own_addresses(driver: DutDriver) -> set[str]:
     return found | redundant.ADDRESSES if isinstance(driver, RedundantPair) else found
 
 
-def _check_ruleset(driver: Ruleset, asked: Through, hosts: Iterable[str]) -> None:
+def _check_ruleset(driver: RulesetDriver, asked: PassageSection, hosts: Iterable[str]) -> None:
     if asked.rules or asked.stateful:
         raise InputError("your ruleset has its own rules: leave out the number of rules and 'stateful'")
     if driver.format != "iptables-save":
@@ -137,7 +137,7 @@ def _check_ruleset(driver: Ruleset, asked: Through, hosts: Iterable[str]) -> Non
         )
 
 
-def _check_fillers(network: Network, hosts: Sequence[str], position: int) -> None:
+def _check_fillers(network: PlanNetwork, hosts: Sequence[str], position: int) -> None:
     """Rules before the accepting one must not match calls, because they would accept them earlier."""
     known = {*hosts}
     for version in FAMILIES:

@@ -77,7 +77,7 @@ def bring_up(port: interface.Port, hosts: Mapping[str, str]) -> None:
     """Set up the device's port, behind which are ``hosts``: MAC address by address."""
     interface.set_offloads(port.name, gro=False)
     routes = [
-        interface.Route(f"{address}/{128 if ':' in address else 32}", address, mac, port.name)
+        interface.IpRoute(f"{address}/{128 if ':' in address else 32}", address, mac, port.name)
         for address, mac in hosts.items()
     ]
     interface.bring_up([port], routes)

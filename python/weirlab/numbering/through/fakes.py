@@ -9,7 +9,7 @@ from weirlab.numbering.through.rows import DeviceRow, Total, passed
 
 
 class FakePassage:
-    """A fake :class:`~weirlab.numbering.through.passage.Passage`.
+    """A fake :class:`~weirlab.numbering.through.passage.DevicePassage`.
 
     Parameters
     ----------

@@ -13,14 +13,14 @@ from weirlab.base.errors import MissingCapability
 from weirlab.base.interrupts import shielded
 from weirlab.lab import wiring
 from weirlab.lab.base import Site
-from weirlab.lab.clean import Claim
-from weirlab.lab.linux.counters import Counters
+from weirlab.lab.clean import LabOwnership
+from weirlab.lab.linux.counters import InterfaceCounters
 from weirlab.lab.linux.interface import Port
 from weirlab.lab.linux.namespace import Namespace, write_sysctls
 from weirlab.lab.linux.privilege import explained
 from weirlab.numbering.lab import wire
 from weirlab.numbering.through import cables
-from weirlab.numbering.through.asked import Device
+from weirlab.numbering.through.asked import PassageDevice
 from weirlab.numbering.through.rows import DeviceRow, Total, passed, total
 
 _PATIENCE_S: Final = 5.0
@@ -28,7 +28,7 @@ _PATIENCE_S: Final = 5.0
 _LOOK_S: Final = 0.01
 
 
-class Between(Protocol):
+class CallerPassage(Protocol):
     """What is between the caller and everybody else."""
 
     @property
@@ -46,7 +46,7 @@ class Between(Protocol):
     def close(self) -> None: ...
 
 
-class Direct:
+class DirectPassage:
     """Nothing but the switch."""
 
     title = ""
@@ -68,7 +68,7 @@ class Direct:
         pass
 
 
-class Passage:
+class DevicePassage:
     """A device between one host of the lab, the caller, and all others.
 
     Endpoints may talk to each other directly: a device between all endpoints and all engines would miss that
@@ -87,7 +87,7 @@ class Passage:
     """
 
     def __init__(
-        self, device: Device, claim: Claim, switch: Namespace, hosts: Mapping[str, Namespace]
+        self, device: PassageDevice, claim: LabOwnership, switch: Namespace, hosts: Mapping[str, Namespace]
     ) -> None:
         if missing := device.driver.check():
             raise MissingCapability(f"device {device.driver.name}: {'; '.join(missing)}")
@@ -180,8 +180,11 @@ class Passage:
         return near, far
 
     def _meter(self, number: int, near: Namespace, far: Namespace) -> None:
-        self._caller = Counters(self._switch, {"caller": wire.port(number), "near": cables.NEAR})
-        self._ports = [Counters(near, {"in": wiring.IN0.name}), Counters(far, {"out": wiring.OUT0.name})]
+        self._caller = InterfaceCounters(self._switch, {"caller": wire.port(number), "near": cables.NEAR})
+        self._ports = [
+            InterfaceCounters(near, {"in": wiring.IN0.name}),
+            InterfaceCounters(far, {"out": wiring.OUT0.name}),
+        ]
         for each in (self._caller, *self._ports):
             self._built.callback(each.close)
 

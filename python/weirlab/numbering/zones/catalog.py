@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from typing import Final
 
-from weirlab.numbering.zones.made import Record, Zone
+from weirlab.numbering.zones.made import Zone, ZoneRecord
 
 _VERSION: Final = "2"
 """Version of the schema (RFC 9432, 4.2.1)."""
@@ -15,13 +15,13 @@ _VERSION: Final = "2"
 def catalog(name: str, zones: Sequence[Zone]) -> Zone:
     """The zone ``name`` that lists ``zones``, of which there is at least one, with their serial."""
     listed = (
-        Record(f"{_label(zone.origin)}.zones.{name}.", "PTR", f"{zone.origin}.")
+        ZoneRecord(f"{_label(zone.origin)}.zones.{name}.", "PTR", f"{zone.origin}.")
         for zone in sorted(zones, key=lambda each: each.origin)
     )
     head = (
         # Its name servers are never queried (RFC 9432, 4).
-        Record(f"{name}.", "NS", "invalid."),
-        Record(f"version.{name}.", "TXT", f'"{_VERSION}"'),
+        ZoneRecord(f"{name}.", "NS", "invalid."),
+        ZoneRecord(f"version.{name}.", "TXT", f'"{_VERSION}"'),
     )
     return Zone(name, 0, zones[0].dns, zones[0].serial, (*head, *listed))
 

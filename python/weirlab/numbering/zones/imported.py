@@ -14,7 +14,7 @@ from weirlab.base import extras, files, limits
 from weirlab.base.errors import InputError
 from weirlab.base.quoting import printable, quoted
 from weirlab.numbering.ere import BadExpression, Substitution
-from weirlab.numbering.plan.model import Entry, Naptr, Tree
+from weirlab.numbering.plan.model import EnumEntry, Naptr, PlanTree
 from weirlab.numbering.plan.numbers import digits_below
 from weirlab.numbering.routing.enum import EnumTree
 
@@ -26,10 +26,10 @@ COLUMNS = ("tree", "number", "prefix", "order", "preference", "service", "regexp
 
 
 @dataclass(frozen=True)
-class Imported:
+class ZoneImport:
     """A zone in the terms of a plan."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[EnumEntry, ...]
     left_out: tuple[str, ...]
     """Names that cannot be entries, and why."""
     holes: int
@@ -48,7 +48,7 @@ class Imported:
         return text.getvalue()
 
 
-def read(path: Path, tree: str, suffix: str, origin: str | None = None) -> Imported:
+def read(path: Path, tree: str, suffix: str, origin: str | None = None) -> ZoneImport:
     """Read the NAPTR records of the zone file at ``path``.
 
     Parameters
@@ -93,7 +93,7 @@ def _single_backslash(text: str) -> int | None:
     return None
 
 
-def transferred(server: str, port: int, origin: str, tree: str, suffix: str) -> Imported:
+def transferred(server: str, port: int, origin: str, tree: str, suffix: str) -> ZoneImport:
     """Read the NAPTR records of the zone ``origin`` by transfer from its server (AXFR, RFC 5936).
 
     Raises
@@ -125,8 +125,8 @@ def transferred(server: str, port: int, origin: str, tree: str, suffix: str) -> 
     return _imported(zone, tree, suffix)
 
 
-def _imported(zone: Any, tree: str, suffix: str) -> Imported:
-    entries: list[Entry] = []
+def _imported(zone: Any, tree: str, suffix: str) -> ZoneImport:
+    entries: list[EnumEntry] = []
     left_out: list[str] = []
     for name, rdata in sorted(_naptr(zone), key=lambda each: each[0]):
         found = _entry(name, rdata, tree, suffix)
@@ -135,8 +135,8 @@ def _imported(zone: Any, tree: str, suffix: str) -> Imported:
         else:
             entries.append(found)
     left_out += _others(zone)
-    index = EnumTree(Tree(suffix=suffix, fill_holes=False), enumerate(entries))
-    return Imported(tuple(entries), tuple(left_out), len([*index.holes()]))
+    index = EnumTree(PlanTree(suffix=suffix, fill_holes=False), enumerate(entries))
+    return ZoneImport(tuple(entries), tuple(left_out), len([*index.holes()]))
 
 
 _USUAL = ("SOA", "DNSKEY", "RRSIG", "NSEC", "NSEC3", "NSEC3PARAM", "CDS", "CDNSKEY", "ZONEMD")
@@ -170,7 +170,7 @@ def _naptr(zone: Any) -> Iterator[tuple[str, Any]]:
         yield name.to_text(omit_final_dot=True), rdataset
 
 
-def _entry(name: str, rdataset: Any, tree: str, suffix: str) -> Entry | str:
+def _entry(name: str, rdataset: Any, tree: str, suffix: str) -> EnumEntry | str:
     """The entry for a name, or the reason why there is none."""
     wildcard = name.startswith("*.")
     digits = digits_below(name.removeprefix("*."), suffix)
@@ -192,4 +192,4 @@ def _entry(name: str, rdataset: Any, tree: str, suffix: str) -> Entry | str:
             Naptr(order=record.order, preference=record.preference, service=service, regexp=regexp)
         )
     key = {"prefix": f"+{digits}"} if wildcard else {"number": f"+{digits}"}
-    return Entry(tree=tree, naptr=tuple(records), **key)
+    return EnumEntry(tree=tree, naptr=tuple(records), **key)

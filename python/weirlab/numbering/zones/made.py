@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from weirlab.base.errors import InputError
-from weirlab.numbering.plan.model import Dns, Tree
+from weirlab.numbering.plan.model import Dns, PlanTree
 from weirlab.numbering.plan.numbers import digits_below, owner_name
-from weirlab.numbering.routing import Network
+from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.routing.calls import in_order
 from weirlab.scenario.document import Location
 
@@ -19,7 +19,7 @@ _MOST_TEXT = 255
 
 
 @dataclass(frozen=True)
-class Record:
+class ZoneRecord:
     """A record: absolute name, type, data as in a zone file, and the remark above it."""
 
     name: str
@@ -36,10 +36,10 @@ class Zone:
     ttl: int
     dns: Dns
     serial: int
-    records: tuple[Record, ...]
+    records: tuple[ZoneRecord, ...]
 
 
-def zones(network: Network) -> list[Zone]:
+def zones(network: PlanNetwork) -> list[Zone]:
     """All zones of a plan, those of trees first.
 
     Raises
@@ -65,25 +65,25 @@ def zones(network: Network) -> list[Zone]:
     return found
 
 
-def remark(network: Network, location: Location, what: str) -> str:
+def remark(network: PlanNetwork, location: Location, what: str) -> str:
     """A comment that names the file and line of the plan, without the folder, so that it is reproducible."""
     place = network.book.at(*location)
     return f"{Path(place).name} {what}"
 
 
-def _servers(dns: Dns, origin: str, origins: list[str]) -> Iterator[Record]:
+def _servers(dns: Dns, origin: str, origins: list[str]) -> Iterator[ZoneRecord]:
     """NS records of the zone, and of the zones delegated from it."""
     for server in (dns.primary, *dns.secondaries):
-        yield Record(f"{origin}.", "NS", f"{server}.")
+        yield ZoneRecord(f"{origin}.", "NS", f"{server}.")
     below = [other for other in origins if other.endswith(f".{origin}")]
     for other in sorted(below):
         # A zone within a zone within this one is delegated by the middle one.
         if not any(other.endswith(f".{middle}") for middle in below):
             for server in (dns.primary, *dns.secondaries):
-                yield Record(f"{other}.", "NS", f"{server}.", "a zone of its own")
+                yield ZoneRecord(f"{other}.", "NS", f"{server}.", "a zone of its own")
 
 
-def _numbers(network: Network, name: str, tree: Tree) -> Iterator[Record]:
+def _numbers(network: PlanNetwork, name: str, tree: PlanTree) -> Iterator[ZoneRecord]:
     top = digits_below(tree.origin, tree.suffix)
     if top is None:
         place = network.book.at("trees", name, "zone")
@@ -113,7 +113,7 @@ def _numbers(network: Network, name: str, tree: Tree) -> Iterator[Record]:
                     f'{record.order} {record.preference} "u" {_text(network, record.service, location)} '
                     f"{_text(network, record.expression, location)} ."
                 )
-            yield Record(
+            yield ZoneRecord(
                 owner,
                 "NAPTR",
                 data,
@@ -121,7 +121,7 @@ def _numbers(network: Network, name: str, tree: Tree) -> Iterator[Record]:
             )
 
 
-def _text(network: Network, text: str, location: Location) -> str:
+def _text(network: PlanNetwork, text: str, location: Location) -> str:
     """A quoted character string, with quotes and backslashes escaped."""
     if len(text.encode()) > _MOST_TEXT:
         raise InputError(
@@ -135,7 +135,7 @@ def _text(network: Network, text: str, location: Location) -> str:
     return f'"{escaped}"'
 
 
-def _hosts(network: Network, origin: str) -> Iterator[Record]:
+def _hosts(network: PlanNetwork, origin: str) -> Iterator[ZoneRecord]:
     plan, names = network.plan, network.names
     found: dict[str, tuple[str, Location]] = {
         host: (address, ("domains", origin, "hosts", host))
@@ -148,15 +148,15 @@ def _hosts(network: Network, origin: str) -> Iterator[Record]:
         address, location = found[host]
         kind = "A" if ipaddress.ip_address(address).version == 4 else "AAAA"
         what = f"engine {location[1]}" if location[0] == "engines" else "host"
-        yield Record(f"{host}.", kind, address, remark(network, location, what))
+        yield ZoneRecord(f"{host}.", kind, address, remark(network, location, what))
 
 
-def _services(network: Network, origin: str) -> Iterator[Record]:
+def _services(network: PlanNetwork, origin: str) -> Iterator[ZoneRecord]:
     listed = enumerate(network.plan.domains[origin].services)
     for i, service in sorted(
         listed, key=lambda each: (each[1].service, each[1].transport, each[1].priority, each[0])
     ):
-        yield Record(
+        yield ZoneRecord(
             f"_{service.service}._{service.transport}.{origin}.",
             "SRV",
             f"{service.priority} {service.weight} {service.port} {service.target}.",

@@ -62,7 +62,7 @@ _OTHER: Final[dict[Family, Family]] = {4: 6, 6: 4}
 
 
 @dataclass
-class _Block:
+class _TableBlock:
     """The lines of a table, from its name to COMMIT; counted from 1."""
 
     table: str
@@ -134,9 +134,9 @@ def reordered(text: str, moved: Sequence[tuple[Sequence[Rule], Sequence[int]]]) 
     return "".join(result)
 
 
-def _families(text: str) -> Iterator[tuple[Family, _Block]]:
+def _families(text: str) -> Iterator[tuple[Family, _TableBlock]]:
     """The blocks of ``text`` and their IP versions, which only a comment states, if anything."""
-    dumps: list[list[_Block]] = []
+    dumps: list[list[_TableBlock]] = []
     for block in _blocks(text):
         # A dump has each table once.
         again = not dumps or any(block.table == other.table for other in dumps[-1])
@@ -154,7 +154,7 @@ def _families(text: str) -> Iterator[tuple[Family, _Block]]:
             yield version or 4, block
 
 
-def _family(dump: Sequence[_Block]) -> Family | None:
+def _family(dump: Sequence[_TableBlock]) -> Family | None:
     """The IP version that a dump states, or that its rules show; None if neither."""
     if dump[0].stated is not None:
         return dump[0].stated
@@ -166,9 +166,9 @@ def _family(dump: Sequence[_Block]) -> Family | None:
     return None
 
 
-def _blocks(text: str) -> Iterator[_Block]:
+def _blocks(text: str) -> Iterator[_TableBlock]:
     stated: Family | None = None
-    block: _Block | None = None
+    block: _TableBlock | None = None
     for number, line in enumerate(text.splitlines(), 1):
         plain = line.strip()
         if header := _GENERATED_BY.match(plain):
@@ -176,7 +176,7 @@ def _blocks(text: str) -> Iterator[_Block]:
         if plain.startswith("*"):
             if block is not None:
                 yield block
-            block = _Block(plain[1:].strip(), [], stated)
+            block = _TableBlock(plain[1:].strip(), [], stated)
         if block is not None:
             block.lines.append((number, plain))
         if plain == "COMMIT" and block is not None:
@@ -186,7 +186,7 @@ def _blocks(text: str) -> Iterator[_Block]:
         yield block
 
 
-def _chains(block: _Block, where: str) -> dict[str, Chain]:
+def _chains(block: _TableBlock, where: str) -> dict[str, Chain]:
     declared = {match["name"] for _, plain in block.lines if (match := _CHAIN.match(plain))}
     # The table has this chain, whether it is mentioned or not.
     given = [_FORWARD] if block.table == "filter" else []

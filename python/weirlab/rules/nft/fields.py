@@ -57,12 +57,12 @@ _BOTH_VERSIONS: Final = ((4, 4), (6, 6))
 ANY: Final = Match()
 
 
-class Unreadable(ValueError):
+class UnreadableExpression(ValueError):
     """An expression that is not known, or whose value depends on earlier packets."""
 
 
 @dataclass(frozen=True)
-class Field:
+class NftField:
     """What stands on the left of a comparison."""
 
     words: str
@@ -94,16 +94,16 @@ def version_match(version: int) -> Match:
     return Match(source=whole, destination=whole)
 
 
-def field_of(left: Any) -> Field:
+def field_of(left: Any) -> NftField:
     match left:
         case {"meta": {"key": str(key), **rest}} if len(left) == 1 and not rest and key in _META:
             return _meta(key)
         case {"payload": dict(payload)} if len(left) == 1:
             return _payload(payload)
         case {"ct": {"key": "state", **rest}} if len(left) == 1 and not rest:
-            return Field("ct state", name="states", bits=STATE_BITS, universe=tuple(STATE_BITS.values()))
+            return NftField("ct state", name="states", bits=STATE_BITS, universe=tuple(STATE_BITS.values()))
         case {"ct": {"key": str(key), **rest}} if len(left) == 1 and set(rest) <= {"dir"} and key in _CT:
-            return Field(" ".join(["ct", *map(str, rest.values()), key]))
+            return NftField(" ".join(["ct", *map(str, rest.values()), key]))
         case {"&": [inner, mask]} if len(left) == 1:
             field = field_of(inner)
             if (
@@ -113,48 +113,48 @@ def field_of(left: Any) -> Field:
             ):
                 return replace(field, mask=bits)
             refuse_unknown(mask)
-            return Field(field.words, field.implied)
+            return NftField(field.words, field.implied)
         case dict() if len(left) == 1:
             return _other(*next(iter(left.items())))
-    raise Unreadable(shown(left))
+    raise UnreadableExpression(shown(left))
 
 
-def _other(kind: str, inside: Any) -> Field:
+def _other(kind: str, inside: Any) -> NftField:
     if kind in _COMPUTED and isinstance(inside, list):
         fields = [field_of(part) for part in inside if not isinstance(part, int | str)]
-        return Field(" ".join(each.words for each in fields))
+        return NftField(" ".join(each.words for each in fields))
     if kind in _PURE and isinstance(inside, dict):
         plain = [value for value in inside.values() if isinstance(value, str)]
-        return Field(" ".join([kind, *plain]))
+        return NftField(" ".join([kind, *plain]))
     # Without a seed, the kernel takes one at random.
     if kind == "jhash" and isinstance(inside, dict) and "expr" in inside and "seed" in inside:
         parts = inside["expr"]
         listed = parts["concat"] if isinstance(parts, dict) and "concat" in parts else [parts]
-        return Field(" . ".join(["jhash", *(field_of(part).words for part in listed)]))
-    raise Unreadable(shown({kind: inside}))
+        return NftField(" . ".join(["jhash", *(field_of(part).words for part in listed)]))
+    raise UnreadableExpression(shown({kind: inside}))
 
 
-def _meta(key: str) -> Field:
+def _meta(key: str) -> NftField:
     words = f"meta {key}"
     match key:
         case "l4proto":
-            return Field(words, name="protocol", read=_protocol, whole=(matching.PROTOCOLS,))
+            return NftField(words, name="protocol", read=_protocol, whole=(matching.PROTOCOLS,))
         case "iif" | "iifname":
-            return Field(key, name="inward")
+            return NftField(key, name="inward")
         case "oif" | "oifname":
-            return Field(key, name="outward")
+            return NftField(key, name="outward")
         case "nfproto":
-            return Field(words, name="version", read=_nfproto, whole=_BOTH_VERSIONS)
+            return NftField(words, name="version", read=_nfproto, whole=_BOTH_VERSIONS)
         case "protocol":
-            return Field(words, name="version", read=_ethernet_type, whole=_BOTH_VERSIONS)
-    return Field(words)
+            return NftField(words, name="version", read=_ethernet_type, whole=_BOTH_VERSIONS)
+    return NftField(words)
 
 
-def _payload(payload: dict[str, Any]) -> Field:
+def _payload(payload: dict[str, Any]) -> NftField:
     if set(payload) == {"base", "offset", "len"}:
-        return Field(f"@{payload['base']},{payload['offset']},{payload['len']}")
+        return NftField(f"@{payload['base']},{payload['offset']},{payload['len']}")
     if set(payload) != {"protocol", "field"}:
-        raise Unreadable(shown({"payload": payload}))
+        raise UnreadableExpression(shown({"payload": payload}))
     protocol, field = str(payload["protocol"]), str(payload["field"])
     words = f"{protocol} {field}"
     if protocol in _VERSIONS:
@@ -162,21 +162,21 @@ def _payload(payload: dict[str, Any]) -> Field:
         implied = version_match(version)
         if field in _ADDRESSES:
             whole = (matching.ADDRESSES[version],)
-            return Field(words, implied, _ADDRESSES[field], read_address, whole)
+            return NftField(words, implied, _ADDRESSES[field], read_address, whole)
         # The first next header of IPv6 may be that of an extension.
         if words == "ip protocol":
-            return Field(words, implied, "protocol", _protocol, (matching.PROTOCOLS,))
-        return Field(words, implied)
+            return NftField(words, implied, "protocol", _protocol, (matching.PROTOCOLS,))
+        return NftField(words, implied)
     number = _PROTOCOLS.get(protocol)
     implied = Match() if number is None else Match(protocol=((number, number),))
     if field in _PORTS and (protocol == "th" or protocol in ("tcp", "udp", "udplite", "sctp", "dccp")):
-        return Field(words, implied, _PORTS[field], _port, (matching.PORTS,))
+        return NftField(words, implied, _PORTS[field], _port, (matching.PORTS,))
     if protocol in ("icmp", "icmpv6") and field == "type":
         # Mostly, nft also compares the IP version.
-        return Field(words, implied, "icmp_type", _number, (matching.OCTET,), vague=True)
+        return NftField(words, implied, "icmp_type", _number, (matching.OCTET,), vague=True)
     if words == "tcp flags":
-        return Field(words, implied, "tcp_flags", bits=_FLAG_BITS, universe=tuple(range(256)))
-    return Field(words, implied)
+        return NftField(words, implied, "tcp_flags", bits=_FLAG_BITS, universe=tuple(range(256)))
+    return NftField(words, implied)
 
 
 def bits_of(value: Any, names: Mapping[str, int]) -> int | None:
@@ -195,7 +195,7 @@ def bits_of(value: Any, names: Mapping[str, int]) -> int | None:
 
 
 def refuse_unknown(value: Any) -> None:
-    """Raise ``Unreadable`` unless ``value`` consists of constants."""
+    """Raise ``UnreadableExpression`` unless ``value`` consists of constants."""
     match value:
         case None | bool() | int() | str():
             return
@@ -209,7 +209,7 @@ def refuse_unknown(value: Any) -> None:
             for part in value if isinstance(value, list) else next(iter(value.values())):
                 refuse_unknown(part)
             return
-    raise Unreadable(shown(value))
+    raise UnreadableExpression(shown(value))
 
 
 def read_address(value: Any) -> Range:

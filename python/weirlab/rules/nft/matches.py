@@ -2,7 +2,7 @@
 
 A comparison is read into the matches of which one must hold, and a condition: what it compares beyond them.
 A condition only depends on the packet and on what the kernel knows of it, so that it does no harm if nobody
-knows when it holds. Whatever is not listed here raises ``Unreadable``.
+knows when it holds. Whatever is not listed here raises ``UnreadableExpression``.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from weirlab.rules.matching import Match, Range, Ranges, both, is_exact
 from weirlab.rules.nft.fields import (
     ANY,
     STATE_BITS,
-    Field,
-    Unreadable,
+    NftField,
+    UnreadableExpression,
     bits_of,
     constants,
     field_of,
@@ -35,7 +35,7 @@ MOST_CASES: Final = 64
 
 
 @dataclass(frozen=True)
-class Comparison:
+class NftComparison:
     """The packets for which a comparison holds: those of any of ``cases`` that meet the ``condition``."""
 
     cases: tuple[Match, ...] = (ANY,)
@@ -50,8 +50,8 @@ Elements = Mapping[str, Sequence[Any]]
 _SIGNS: Final = frozenset({"==", "!=", "<", ">", "<=", ">=", "in", "!"})
 
 
-def compare(left: Any, sign: str, right: Any, elements: Elements) -> Comparison:
-    """The packets for which ``left sign right`` holds; raises ``Unreadable``."""
+def compare(left: Any, sign: str, right: Any, elements: Elements) -> NftComparison:
+    """The packets for which ``left sign right`` holds; raises ``UnreadableExpression``."""
     found = _compare(left, sign, right, elements)
     return replace(found, edges=_edges(left, right)) if found.condition else found
 
@@ -67,9 +67,9 @@ def _edges(left: Any, right: Any) -> tuple[tuple[str, int], ...]:
     return tuple((name, value) for name in names for value in values)
 
 
-def _compare(left: Any, sign: str, right: Any, elements: Elements) -> Comparison:
+def _compare(left: Any, sign: str, right: Any, elements: Elements) -> NftComparison:
     if sign not in _SIGNS:
-        raise Unreadable(f"operator {sign}")
+        raise UnreadableExpression(f"operator {sign}")
     if isinstance(left, dict) and set(left) == {"concat"} and isinstance(left["concat"], list):
         fields = [field_of(part) for part in left["concat"]]
     else:
@@ -80,19 +80,19 @@ def _compare(left: Any, sign: str, right: Any, elements: Elements) -> Comparison
     words = " . ".join(each.words for each in fields)
     known = list(_values(right, elements))
     if any(value is None for value in known):
-        return Comparison((implied,), words)
+        return NftComparison((implied,), words)
     if len(fields) > 1:
         return _concatenated(fields, sign, known, implied, words)
     if fields[0].bits is not None:
         return _bitwise(fields[0], sign, known)
     if not fields[0].name:
-        return Comparison((implied,), words)
+        return NftComparison((implied,), words)
     if fields[0].read is None:
         return _interfaces(fields[0], sign, known, words)
     return _ranged(fields[0], sign, known, words)
 
 
-def lookup(key: Any, value: Any, elements: Elements) -> Comparison:
+def lookup(key: Any, value: Any, elements: Elements) -> NftComparison:
     """The packets that a map finds under ``value``."""
     return compare(key, "==", {"set": [value]}, elements)
 
@@ -119,11 +119,11 @@ def _bare(element: Any) -> Any:
         case {"elem": {"val": value, **rest}} if not set(rest) - {"comment", "timeout", "expires", "counter"}:
             return value
         case {"elem": _}:
-            raise Unreadable(shown(element))
+            raise UnreadableExpression(shown(element))
     return element
 
 
-def _ranged(field: Field, sign: str, values: Sequence[Any], words: str) -> Comparison:
+def _ranged(field: NftField, sign: str, values: Sequence[Any], words: str) -> NftComparison:
     """A field that consists of ranges; values with unknown names are left to the condition."""
     implied = field.implied
     try:
@@ -131,16 +131,16 @@ def _ranged(field: Field, sign: str, values: Sequence[Any], words: str) -> Compa
             part for value in values for part in ([*field.whole] if value == "*" else [_range(field, value)])
         )
     except (ValueError, TypeError, KeyError):
-        return Comparison((implied,), words)
+        return NftComparison((implied,), words)
     match sign:
         case "!=":
             found = _outside(found, field.whole)
         case "<" | ">" | "<=" | ">=":
             found = matching.intersection(_beyond(sign, found), field.whole) or ()
         case "in" | "!":
-            return Comparison((implied,), words)
+            return NftComparison((implied,), words)
     cases = [both(implied, each) for each in _with(field.name, found)]
-    return Comparison(tuple(cases), words if field.vague else "")
+    return NftComparison(tuple(cases), words if field.vague else "")
 
 
 def _with(name: str, found: Ranges) -> list[Match]:
@@ -151,7 +151,7 @@ def _with(name: str, found: Ranges) -> list[Match]:
     return [Match(**ranges)]
 
 
-def _range(field: Field, value: Any) -> Range:
+def _range(field: NftField, value: Any) -> Range:
     assert field.read is not None
     match value:
         case {"range": [low, high]}:
@@ -173,14 +173,14 @@ def _outside(found: Ranges, whole: Ranges) -> Ranges:
 
 def _beyond(sign: str, found: Ranges) -> Ranges:
     if len(found) != 1 or found[0][0] != found[0][1]:
-        raise Unreadable(f"{sign} several values")
+        raise UnreadableExpression(f"{sign} several values")
     value = found[0][0]
     ends = {"<": (0, value - 1), "<=": (0, value), ">": (value + 1, 2**160), ">=": (value, 2**160)}
     low, high = ends[sign]
     return ((low, high),) if low <= high else ()
 
 
-def _bitwise(field: Field, sign: str, values: Sequence[Any]) -> Comparison:
+def _bitwise(field: NftField, sign: str, values: Sequence[Any]) -> NftComparison:
     """A field that consists of bits: every value that it can have is tried."""
     assert field.bits is not None
     wanted = [bits_of(value, field.bits) for value in values]
@@ -192,54 +192,54 @@ def _bitwise(field: Field, sign: str, values: Sequence[Any]) -> Comparison:
         "!": lambda value: not value & bits[0],
     }
     if sign not in holds or None in wanted or (sign in ("in", "!") and len(wanted) != 1):
-        return Comparison((field.implied,), field.words)
+        return NftComparison((field.implied,), field.words)
     found = [value for value in field.universe if holds[sign](value & field.mask)]
     if field.name == "states":
         states = frozenset(name.upper() for name, bit in STATE_BITS.items() if bit in found)
-        return Comparison((replace(field.implied, states=states),))
-    return Comparison((both(field.implied, Match(tcp_flags=matching.values(found))),))
+        return NftComparison((replace(field.implied, states=states),))
+    return NftComparison((both(field.implied, Match(tcp_flags=matching.values(found))),))
 
 
-def _interfaces(field: Field, sign: str, values: Sequence[Any], words: str) -> Comparison:
+def _interfaces(field: NftField, sign: str, values: Sequence[Any], words: str) -> NftComparison:
     names = [value for value in values if isinstance(value, str) and value and "\\" not in value]
     if sign not in ("==", "!=") or len(names) != len(values):
-        return Comparison((field.implied,), words)
+        return NftComparison((field.implied,), words)
     found = matching.interface(names, "*", inverted=sign == "!=")
-    return Comparison((Match(inward=found) if field.name == "inward" else Match(outward=found),))
+    return NftComparison((Match(inward=found) if field.name == "inward" else Match(outward=found),))
 
 
 def _concatenated(
-    fields: Sequence[Field], sign: str, values: Sequence[Any], implied: Match, words: str
-) -> Comparison:
+    fields: Sequence[NftField], sign: str, values: Sequence[Any], implied: Match, words: str
+) -> NftComparison:
     """Several fields at once: a case, or several, for each combination of values."""
     if sign != "==" or not 0 < len(values) <= MOST_CASES:
-        return Comparison((implied,), words)
+        return NftComparison((implied,), words)
     found: list[Match] = []
     conditions: dict[str, None] = {}
     for value in values:
         if value == "*":
-            return Comparison((implied,), words)
+            return NftComparison((implied,), words)
         if not isinstance(value, dict) or len(value.get("concat", ())) != len(fields):
-            raise Unreadable(shown(value))
+            raise UnreadableExpression(shown(value))
         cases = [implied]
         for field, part in zip(fields, value["concat"], strict=True):
             one = _single(field, part)
             conditions |= {one.condition: None} if one.condition else {}
             pairs = list(itertools.product(cases, one.cases))
             if not all(is_exact(a, b) for a, b in pairs):
-                return Comparison((implied,), words)
+                return NftComparison((implied,), words)
             cases = [both(a, b) for a, b in pairs]
         found += cases
     if len(found) > MOST_CASES:
-        return Comparison((implied,), words)
-    return Comparison(tuple(found), " ".join(conditions))
+        return NftComparison((implied,), words)
+    return NftComparison(tuple(found), " ".join(conditions))
 
 
-def _single(field: Field, value: Any) -> Comparison:
+def _single(field: NftField, value: Any) -> NftComparison:
     if field.bits is not None:
         return _bitwise(field, "==", [value])
     if not field.name:
-        return Comparison((field.implied,), field.words)
+        return NftComparison((field.implied,), field.words)
     if field.read is None:
         return _interfaces(field, "==", [value], field.words)
     return _ranged(field, "==", [value], field.words)

@@ -9,11 +9,11 @@ from typing import Any, Final
 
 from weirlab.rules.chains import Rule
 from weirlab.rules.matching import Match, both, is_exact
-from weirlab.rules.nft.fields import Unreadable, shown, version_match
+from weirlab.rules.nft.fields import UnreadableExpression, shown, version_match
 from weirlab.rules.nft.matches import (
     MOST_CASES,
-    Comparison,
     Elements,
+    NftComparison,
     compare,
     lookup,
 )
@@ -49,9 +49,9 @@ class Objects:
 
 
 @dataclass
-class _Reading:
+class _StatementReader:
     cases: list[Match] = field(default_factory=lambda: [Match()])
-    outcomes: list[tuple[Comparison, str | None, str | None]] = field(default_factory=list)
+    outcomes: list[tuple[NftComparison, str | None, str | None]] = field(default_factory=list)
     """Verdict and jump, and the packets for which a map has them."""
     conditions: dict[str, None] = field(default_factory=dict)
     edges: dict[tuple[str, int], None] = field(default_factory=dict)
@@ -70,7 +70,7 @@ def rules(expressions: Sequence[Any], objects: Objects, condition: str = "", **a
     ``condition`` is a comparison that is not among the statements; ``about`` are further fields of
     :class:`Rule`.
     """
-    reading = _Reading(conditions={condition: None} if condition else {})
+    reading = _StatementReader(conditions={condition: None} if condition else {})
     for statement in expressions:
         if not isinstance(statement, dict) or len(statement) != 1:
             reading.unclear[f"'{shown(statement)}' is not understood"] = None
@@ -79,16 +79,16 @@ def rules(expressions: Sequence[Any], objects: Objects, condition: str = "", **a
         kind, inside = next(iter(statement.items()))
         try:
             _take(reading, kind, inside, objects)
-        except (Unreadable, ValueError, TypeError, KeyError, AttributeError) as error:
-            about_it = str(error) if isinstance(error, Unreadable) else shown(statement)
+        except (UnreadableExpression, ValueError, TypeError, KeyError, AttributeError) as error:
+            about_it = str(error) if isinstance(error, UnreadableExpression) else shown(statement)
             reading.unclear[f"'{about_it}' is not understood"] = None
             # A comparison changes nothing.
             reading.alters |= kind not in ("match", "vmap")
     return list(_rules(reading, about))
 
 
-def _rules(reading: _Reading, about: Mapping[str, Any]) -> Iterator[Rule]:
-    for comparison, verdict, jump in reading.outcomes or [(Comparison(), None, None)]:
+def _rules(reading: _StatementReader, about: Mapping[str, Any]) -> Iterator[Rule]:
+    for comparison, verdict, jump in reading.outcomes or [(NftComparison(), None, None)]:
         conditions = dict(reading.conditions)
         pairs = list(itertools.product(reading.cases, comparison.cases))
         cases = [both(a, b) for a, b in pairs]
@@ -113,7 +113,7 @@ def _rules(reading: _Reading, about: Mapping[str, Any]) -> Iterator[Rule]:
             )
 
 
-def _take(reading: _Reading, kind: str, inside: Any, objects: Objects) -> None:
+def _take(reading: _StatementReader, kind: str, inside: Any, objects: Objects) -> None:
     match kind:
         case "match":
             _after_effects(reading)
@@ -165,13 +165,13 @@ def _take(reading: _Reading, kind: str, inside: Any, objects: Objects) -> None:
         case _ if kind in _STATEFUL:
             reading.unclear[f"'{kind}' depends on earlier packets"] = None
         case _:
-            raise Unreadable(shown({kind: inside}))
+            raise UnreadableExpression(shown({kind: inside}))
 
 
-def _decide(reading: _Reading, verdict: str | None, jump: str | None) -> None:
+def _decide(reading: _StatementReader, verdict: str | None, jump: str | None) -> None:
     if reading.outcomes:
-        raise Unreadable("a verdict after another")
-    reading.outcomes.append((Comparison(), verdict, jump))
+        raise UnreadableExpression("a verdict after another")
+    reading.outcomes.append((NftComparison(), verdict, jump))
 
 
 def _outcome(kind: str, inside: Any) -> tuple[str | None, str | None]:
@@ -180,10 +180,10 @@ def _outcome(kind: str, inside: Any) -> tuple[str | None, str | None]:
         return ("GOTO" if kind == "goto" else None), str(inside["target"])
     if kind in ("accept", "drop", "return", "continue"):
         return (None if kind == "continue" else kind), None
-    raise Unreadable(kind)
+    raise UnreadableExpression(kind)
 
 
-def _narrow(reading: _Reading, found: Comparison) -> None:
+def _narrow(reading: _StatementReader, found: NftComparison) -> None:
     pairs = list(itertools.product(reading.cases, found.cases))
     if found.condition:
         reading.conditions[found.condition] = None
@@ -196,12 +196,12 @@ def _narrow(reading: _Reading, found: Comparison) -> None:
         reading.cases = [both(a, b) for a, b in pairs]
 
 
-def _now(reading: _Reading, found: Comparison) -> Comparison:
+def _now(reading: _StatementReader, found: NftComparison) -> NftComparison:
     """A comparison by what packets were; of a rule that has rewritten them, nothing is known of that."""
-    return Comparison(condition="what it has rewritten") if reading.alters else found
+    return NftComparison(condition="what it has rewritten") if reading.alters else found
 
 
-def _map(reading: _Reading, inside: Any, objects: Objects) -> None:
+def _map(reading: _StatementReader, inside: Any, objects: Objects) -> None:
     """A verdict map: as many outcomes as it has elements, the wildcard last."""
     key, data = inside["key"], inside["data"]
     if isinstance(data, str):
@@ -213,7 +213,7 @@ def _map(reading: _Reading, inside: Any, objects: Objects) -> None:
     else:
         listed = data["set"]
     if reading.outcomes:
-        raise Unreadable("a verdict after another")
+        raise UnreadableExpression("a verdict after another")
     found = []
     for value, outcome in listed:
         kind, target = next(iter(outcome.items()))
@@ -225,7 +225,7 @@ def _map(reading: _Reading, inside: Any, objects: Objects) -> None:
     reading.outcomes += [outcome for _, outcome in sorted(found, key=lambda each: each[0])]
 
 
-def _count(reading: _Reading, inside: Any, objects: Objects) -> None:
+def _count(reading: _StatementReader, inside: Any, objects: Objects) -> None:
     reading.counted = "counter"
     match inside:
         case {"packets": packets} if is_count(packets):
@@ -246,7 +246,7 @@ def is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**64
 
 
-def _after_effects(reading: _Reading) -> None:
+def _after_effects(reading: _StatementReader) -> None:
     """Note that what follows is not compared before the statements so far take effect."""
     if reading.counted:
         reading.packets = None
@@ -254,7 +254,7 @@ def _after_effects(reading: _Reading) -> None:
         reading.pinned[f"'{before}' stands before a comparison, so it also affects other packets"] = None
 
 
-def _look_up(reading: _Reading, right: Any, objects: Objects) -> None:
+def _look_up(reading: _StatementReader, right: Any, objects: Objects) -> None:
     """What looking up a named set does to that set."""
     if not isinstance(right, str) or not right.startswith("@"):
         return

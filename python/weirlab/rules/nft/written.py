@@ -40,7 +40,7 @@ class _Statement:
 
 
 @dataclass
-class _Block:
+class _BraceBlock:
     """An open brace."""
 
     words: list[str]
@@ -153,7 +153,7 @@ def _nameless(text: str, statement: _Statement) -> tuple[int, int] | None:
 
 def _statements(text: str) -> Iterator[_Statement]:
     """The rules in the chains of ``text``."""
-    blocks: list[_Block] = []
+    blocks: list[_BraceBlock] = []
     words: list[str] = []
     start, line, first_line, end, comment_end = 0, 1, 1, 0, 0
     handle: int | None = None
@@ -178,7 +178,7 @@ def _statements(text: str) -> Iterator[_Statement]:
                 )
             words, handle, comment_end = [], None, 0
         if word == "{":
-            blocks.append(_Block([] if inside else words, start))
+            blocks.append(_BraceBlock([] if inside else words, start))
             if inside:
                 end = token.end()
             else:
@@ -200,7 +200,7 @@ def _statements(text: str) -> Iterator[_Statement]:
         line += word.count("\n")
 
 
-def _place(blocks: list[_Block]) -> tuple[str, str] | None:
+def _place(blocks: list[_BraceBlock]) -> tuple[str, str] | None:
     """Table and chain that are open."""
     if len(blocks) != 2:
         return None

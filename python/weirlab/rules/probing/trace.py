@@ -19,7 +19,7 @@ Place = tuple[str, str, int]
 
 
 @dataclass(frozen=True)
-class Step:
+class TraceStep:
     """A rule that matched, the end of a chain, or the policy of a base chain (rule 0)."""
 
     table: str
@@ -37,7 +37,7 @@ class Step:
         return self.table, self.chain, self.number
 
 
-class Reading:
+class ChainReading:
     """One base chain as it was read, to be compared with what the kernel does."""
 
     def __init__(self, ruleset: Ruleset, unaltered: Container[Place]) -> None:
@@ -63,7 +63,7 @@ class Reading:
             for number in self._covers[name].numbers(cases)
         ]
 
-    def contradiction(self, probe: Probe, state: str | None, steps: Sequence[Step]) -> str:
+    def contradiction(self, probe: Probe, state: str | None, steps: Sequence[TraceStep]) -> str:
         """What the kernel does with ``probe`` that was read otherwise; empty if nothing.
 
         ``steps`` is the whole trace of the packet in the present order.
@@ -132,7 +132,7 @@ class Reading:
         number = cover.certain(cover.covering(probe, state), at, upto)
         return "" if number is None else f"{name} rule {number} does not match a packet that it should match"
 
-    def _wrong(self, step: Step, probe: Probe, state: str | None) -> str:
+    def _wrong(self, step: TraceStep, probe: Probe, state: str | None) -> str:
         """What is wrong with a rule that matched."""
         cover = self._covers[step.chain]
         cases = cover.cases(step.number, cover.covering(probe, state))

@@ -11,7 +11,7 @@ from weirlab.cli.quantities import count, plural, words
 if TYPE_CHECKING:
     from weirlab.jobs.inventory import RunOutcome
     from weirlab.lab.finding import Finding
-    from weirlab.lab.vm.building import Built
+    from weirlab.lab.vm.building import ImageBuild
     from weirlab.report.export import ReportOutcome
     from weirlab.store import RunSummary
 
@@ -85,7 +85,7 @@ def clean(
     return " ".join(said) or "Nothing was left behind."
 
 
-def build(built: Built, missing: Sequence[str] = ()) -> str:
+def build(built: ImageBuild, missing: Sequence[str] = ()) -> str:
     """What the virtual machine consists of now, and what else it needs."""
     image = built.image
     done = "Built" if built.renewed else "There is already"

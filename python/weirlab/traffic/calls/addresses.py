@@ -20,7 +20,7 @@ from weirlab.traffic.calls.signalling import iax2, sip
 from weirlab.traffic.calls.spec import Calls
 from weirlab.traffic.flows import HOSTS, MAX_FLOWS, FlowAddresses, host_addresses
 from weirlab.traffic.plan import CallFlows
-from weirlab.traffic.spec import Endpoints
+from weirlab.traffic.spec import FlowEndpoints
 
 I64 = npt.NDArray[np.int64]
 
@@ -50,7 +50,7 @@ class FlowMap:
     pair: I64
     port: I64
     ip: Literal[4, 6]
-    endpoints: Endpoints | None = None
+    endpoints: FlowEndpoints | None = None
     """The source of the hosts' addresses, if not the default ranges."""
 
     def hosts(self, unit: int) -> tuple[str, str]:
@@ -65,7 +65,7 @@ class FlowMap:
         return first, second
 
 
-def flow_map(calls: Calls, units: Units, endpoints: Endpoints | None = None) -> FlowMap:
+def flow_map(calls: Calls, units: Units, endpoints: FlowEndpoints | None = None) -> FlowMap:
     """Flows of all ``units``: speech first, by unit and direction, then control packets, then signalling.
 
     Raises

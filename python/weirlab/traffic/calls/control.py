@@ -69,7 +69,7 @@ def waits(shape: tuple[int, ...], rng: np.random.Generator) -> F64:
 
 
 @dataclass(frozen=True)
-class Reports:
+class ControlPackets:
     """Control packets; shapes (packets,). ``side`` is the row in the arguments of :func:`departures`."""
 
     side: I64
@@ -83,7 +83,7 @@ def departures(
     begins: npt.NDArray[np.bool_],
     horizon_ns: int,
     rng: np.random.Generator,
-) -> Reports:
+) -> ControlPackets:
     """When control packets leave, before ``horizon_ns``; arguments have shape (sides,).
 
     A side that ``begins`` a call sends its first one after half the usual time (section 6.3.2); when the
@@ -91,7 +91,7 @@ def departures(
     """
     n = len(begin_ns)
     if n == 0:
-        return Reports(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
+        return ControlPackets(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
     # Long enough ago that the times between packets no longer depend on their start.
     lead = np.where(begins, 0.0, 4 + rng.random(n))
     stop_ns = np.minimum(end_ns, horizon_ns)
@@ -105,11 +105,11 @@ def departures(
     due = np.rint((np.cumsum(spans, axis=1) - lead[:, None]) * mean_ns[:, None]).astype(np.int64)
     due += begin_ns[:, None]
     side, packet = np.nonzero((due >= begin_ns[:, None]) & (due < stop_ns[:, None]))
-    return Reports(side, due[side, packet])
+    return ControlPackets(side, due[side, packet])
 
 
 def payloads(
-    reports: Reports,
+    reports: ControlPackets,
     ssrc: npt.NDArray[np.uint32],
     cnames: list[str],
     stamp: I64,

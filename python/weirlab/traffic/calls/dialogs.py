@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from weirlab.traffic.calls.addresses import FlowMap
 from weirlab.traffic.calls.arrivals import SET_UP_NS, Units, backs
-from weirlab.traffic.calls.signalling import Message, iax2, sip
+from weirlab.traffic.calls.signalling import SignallingMessage, iax2, sip
 from weirlab.traffic.calls.spec import CallClass, Calls
 
 I64 = npt.NDArray[np.int64]
@@ -23,7 +23,7 @@ _NS_PER_MS = 1_000_000
 
 
 @dataclass
-class Mail:
+class MessageLog:
     """Messages collected so far, each with its departure, flow and bytes behind UDP."""
 
     due_ns: list[int] = field(default_factory=list)
@@ -49,7 +49,9 @@ class VoiceFrames:
         return len(self.unit)
 
 
-def post_sip(calls: Calls, units: Units, flows: FlowMap, start_ns: int, end_ns: int, mail: Mail) -> None:
+def post_sip(
+    calls: Calls, units: Units, flows: FlowMap, start_ns: int, end_ns: int, mail: MessageLog
+) -> None:
     """Post the set-up and tear-down of the RTP calls from ``start_ns`` to just before ``end_ns``."""
     sides = backs(calls.directions)
     for unit in np.flatnonzero(_talkative(units, start_ns, end_ns)).tolist():
@@ -69,7 +71,7 @@ def post_sip(calls: Calls, units: Units, flows: FlowMap, start_ns: int, end_ns: 
             seed=calls.seed,
         )
         dialled_ns = int(units.dialled_ns[unit])
-        messages: list[Message] = []
+        messages: list[SignallingMessage] = []
         if units.announced[unit] and dialled_ns + SET_UP_NS > start_ns:
             messages += sip.set_up(call)
         if units.end_ns[unit] < end_ns:
@@ -88,7 +90,7 @@ def post_iax2(
     voice: VoiceFrames,
     start_ns: int,
     end_ns: int,
-    mail: Mail,
+    mail: MessageLog,
 ) -> list[bytes]:
     """Make the full frames of the IAX2 calls.
 
@@ -162,14 +164,14 @@ def _talkative(units: Units, start_ns: int, end_ns: int) -> npt.NDArray[np.bool_
     return setting_up | hanging_up
 
 
-def _voice(voice: VoiceFrames, i: int, sides: tuple[bool, ...], dialled_ns: int) -> iax2.Voice:
+def _voice(voice: VoiceFrames, i: int, sides: tuple[bool, ...], dialled_ns: int) -> iax2.IaxVoiceFrame:
     at_ms = (int(voice.due_ns[i]) - dialled_ns) / _NS_PER_MS
-    return iax2.Voice(not sides[int(voice.way[i])], at_ms, int(voice.stamp_ms[i]))
+    return iax2.IaxVoiceFrame(not sides[int(voice.way[i])], at_ms, int(voice.stamp_ms[i]))
 
 
-def _before_trunk(due_ns: int, from_caller: bool, dialled_ns: int) -> iax2.Voice:
+def _before_trunk(due_ns: int, from_caller: bool, dialled_ns: int) -> iax2.IaxVoiceFrame:
     at_ms = (due_ns - dialled_ns) / _NS_PER_MS
-    return iax2.Voice(from_caller, at_ms, int(at_ms))
+    return iax2.IaxVoiceFrame(from_caller, at_ms, int(at_ms))
 
 
 def _frames_of(voice: VoiceFrames, mine: range, way: int) -> Iterator[int]:

@@ -91,7 +91,7 @@ class Impairments:
 
 
 @dataclass(frozen=True)
-class Arrivals:
+class FrameArrivals:
     """The arrivals of a series of frames.
 
     ``frame`` is the number of each frame that arrives, in the order of arrival, shape (arrivals,), and
@@ -105,7 +105,7 @@ class Arrivals:
     duplicated: I64
 
 
-def impair(due_ns: I64, flow: I64, speech: Bool, flows: int, wanted: Impairments) -> Arrivals:
+def impair(due_ns: I64, flow: I64, speech: Bool, flows: int, wanted: Impairments) -> FrameArrivals:
     """Send frames through a network with the faults ``wanted``.
 
     Parameters
@@ -141,7 +141,7 @@ def impair(due_ns: I64, flow: I64, speech: Bool, flows: int, wanted: Impairments
     frame = np.concatenate([rest, own[kept], own[twice]])
     arrival = np.concatenate([due_ns[rest], at_ns[kept], at_ns[twice]])
     order = np.lexsort((frame, arrival))
-    return Arrivals(
+    return FrameArrivals(
         frame[order],
         arrival[order],
         np.bincount(of[lost], minlength=flows),

@@ -25,7 +25,7 @@ LINES: Final[tuple[str, ...]] = ("10Mbit/s", "100Mbit/s", "1Gbit/s", "10Gbit/s",
 
 
 @dataclass(frozen=True)
-class Line:
+class LineCapacity:
     """What a line carries of one kind of call.
 
     A two-way call has one stream in each direction, and a full-duplex link has the line rate in each:
@@ -52,7 +52,7 @@ class PublishedLine:
     calls: int
 
 
-def line(kind: CallClass, line_bps: float, *, rtcp: bool = True, rtcp_min_s: float = 5.0) -> Line:
+def line(kind: CallClass, line_bps: float, *, rtcp: bool = True, rtcp_min_s: float = 5.0) -> LineCapacity:
     """What an Ethernet line of ``line_bps`` carries of calls like ``kind``."""
     per_packet = calls_per_packet(kind.stream, kind.transport, kind.trunk_calls)
     size = frame_bytes(kind.stream, kind.transport, per_packet)
@@ -60,7 +60,7 @@ def line(kind: CallClass, line_bps: float, *, rtcp: bool = True, rtcp_min_s: flo
     calls = _whole(max_pps / kind.stream.rate_pps) * per_packet
     control_bps = _control_bps(kind, rtcp_min_s) if rtcp else 0.0
     call_bps = bps_from_pps(kind.stream.rate_pps, size) + control_bps
-    return Line(
+    return LineCapacity(
         line_bps=line_bps,
         frame_bytes=size,
         max_pps=max_pps,

@@ -12,13 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from weirlab.traffic.calls.arrivals import Units
-from weirlab.traffic.calls.spurts import Talk
+from weirlab.traffic.calls.spurts import TalkSpurts
 
 I64 = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Runs:
+class PacketRuns:
     """Runs of packets, ordered by stream and time; shapes (runs,).
 
     ``stream`` is ``unit * directions + direction``; packet ``i`` of a run leaves at
@@ -40,7 +40,7 @@ class Runs:
         return int(self.packets.sum())
 
 
-def runs_of(units: Units, packet_ns: I64, horizon_ns: int, talk: Talk | None) -> Runs:
+def runs_of(units: Units, packet_ns: I64, horizon_ns: int, talk: TalkSpurts | None) -> PacketRuns:
     """All speech of ``units`` before ``horizon_ns``; ``talk`` counts from when each call begins."""
     ways = units.first_ns.shape[1]
     if talk is None:
@@ -53,10 +53,12 @@ def runs_of(units: Units, packet_ns: I64, horizon_ns: int, talk: Talk | None) ->
     first, period = units.first_ns[unit, way], packet_ns[unit]
     slot = np.maximum(-((first - from_ns) // period), 0)
     beyond = np.maximum(-((first - np.minimum(to_ns, horizon_ns)) // period), 0)
-    return _some(Runs(unit * ways + way, first + slot * period, slot, np.maximum(beyond - slot, 0), period))
+    return _some(
+        PacketRuns(unit * ways + way, first + slot * period, slot, np.maximum(beyond - slot, 0), period)
+    )
 
 
-def within(runs: Runs, start_ns: int, end_ns: int) -> Runs:
+def within(runs: PacketRuns, start_ns: int, end_ns: int) -> PacketRuns:
     """Only the packets that depart from ``start_ns`` to just before ``end_ns``."""
     skipped = np.clip(-((runs.start_ns - start_ns) // runs.packet_ns), 0, runs.packets)
     beyond = np.clip(-((runs.start_ns - end_ns) // runs.packet_ns), 0, runs.packets)
@@ -70,14 +72,14 @@ def within(runs: Runs, start_ns: int, end_ns: int) -> Runs:
     )
 
 
-def moved(runs: Runs, stream: I64, by_ns: int) -> Runs:
+def moved(runs: PacketRuns, stream: I64, by_ns: int) -> PacketRuns:
     """``runs`` moved ``by_ns`` later and renumbered: ``stream`` has each stream's new number, negative to
     leave it out."""
     kept = replace(runs, stream=stream[runs.stream], start_ns=runs.start_ns + by_ns)
     return _where(kept, kept.stream >= 0)
 
 
-def sent_before(runs: Runs, stream: I64, at_ns: I64) -> I64:
+def sent_before(runs: PacketRuns, stream: I64, at_ns: I64) -> I64:
     """How many packets of ``stream`` depart before ``at_ns``; both shape (n,)."""
     n = len(runs)
     # Both sorted by time, with a query before the packet that departs at the same instant.
@@ -99,7 +101,7 @@ def sent_before(runs: Runs, stream: I64, at_ns: I64) -> I64:
 
 
 @dataclass(frozen=True)
-class Packets:
+class MediaPackets:
     """Every packet of some runs, one run after the other; shapes (packets,)."""
 
     due_ns: I64
@@ -107,7 +109,7 @@ class Packets:
     slot: I64
 
 
-def packets_of(runs: Runs) -> Packets:
+def packets_of(runs: PacketRuns) -> MediaPackets:
     """One row per packet."""
     run = np.repeat(np.arange(len(runs), dtype=np.uint32), runs.packets)
     first = np.cumsum(runs.packets) - runs.packets
@@ -116,10 +118,10 @@ def packets_of(runs: Runs) -> Packets:
     due_ns = index * runs.packet_ns[run]
     due_ns += runs.start_ns[run]
     index += runs.slot[run]
-    return Packets(due_ns, run, index)
+    return MediaPackets(due_ns, run, index)
 
 
-def begins_spurt(runs: Runs) -> npt.NDArray[np.bool_]:
+def begins_spurt(runs: PacketRuns) -> npt.NDArray[np.bool_]:
     """Which runs begin after a silence, or begin the stream."""
     begins = np.ones(len(runs), dtype=np.bool_)
     same = runs.stream[1:] == runs.stream[:-1]
@@ -127,7 +129,7 @@ def begins_spurt(runs: Runs) -> npt.NDArray[np.bool_]:
     return begins
 
 
-def wraps(runs: Runs, stamp: I64, step: I64, modulus: int) -> tuple[I64, I64]:
+def wraps(runs: PacketRuns, stamp: I64, step: I64, modulus: int) -> tuple[I64, I64]:
     """Packets whose time stamp has wrapped since the stream's last one, and first packets of streams.
 
     ``stamp`` is that of each run's first packet and ``step`` from packet to packet, shapes (runs,);
@@ -148,11 +150,11 @@ def wraps(runs: Runs, stamp: I64, step: I64, modulus: int) -> tuple[I64, I64]:
     return run, index
 
 
-def _some(runs: Runs) -> Runs:
+def _some(runs: PacketRuns) -> PacketRuns:
     return _where(runs, runs.packets > 0)
 
 
-def _where(runs: Runs, keep: npt.NDArray[np.bool_]) -> Runs:
-    return Runs(
+def _where(runs: PacketRuns, keep: npt.NDArray[np.bool_]) -> PacketRuns:
+    return PacketRuns(
         runs.stream[keep], runs.start_ns[keep], runs.slot[keep], runs.packets[keep], runs.packet_ns[keep]
     )

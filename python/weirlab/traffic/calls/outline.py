@@ -20,7 +20,7 @@ from weirlab.traffic.calls.addresses import FlowMap, flow_map
 from weirlab.traffic.calls.arrivals import FIRST_ANSWER_NS, FOREVER_NS, SET_UP_NS, Units, backs, draw_units
 from weirlab.traffic.calls.spec import Calls, validate
 from weirlab.traffic.calls.transport import calls_per_packet, check_sendable
-from weirlab.traffic.spec import Endpoints
+from weirlab.traffic.spec import FlowEndpoints
 
 I64 = npt.NDArray[np.int64]
 
@@ -46,13 +46,13 @@ class Outline:
     calls: Calls
     units: Units
     flows: FlowMap
-    runs: media.Runs
+    runs: media.PacketRuns
     stamp: I64
     step: I64
     full_run: I64
     full_index: I64
     full_payload: list[bytes]
-    mail: dialogs.Mail
+    mail: dialogs.MessageLog
     ssrc: npt.NDArray[np.uint32]
     """Of each stream of RTP; shape (streams,)."""
     first_stamp: I64
@@ -63,7 +63,7 @@ def outline(
     calls: Calls,
     warmup_ns: int,
     duration_ns: int,
-    endpoints: Endpoints | None = None,
+    endpoints: FlowEndpoints | None = None,
     *,
     mail_from_ns: int = 0,
 ) -> Outline:
@@ -103,7 +103,7 @@ def outline(
     first_stamp = named.integers(1 << 32, size=streams, dtype=np.int64)
     stamp, step = _stamps(calls, units, runs, ways)
     full_run, full_index = _full_frames(calls, units, runs, stamp, step, ways)
-    mail = dialogs.Mail()
+    mail = dialogs.MessageLog()
     if calls.signalling:
         dialogs.post_sip(calls, units, flows, mail_from_ns, total_ns, mail)
     voice = dialogs.VoiceFrames(
@@ -165,7 +165,7 @@ def _check_amount(calls: Calls, warmup_ns: int, duration_ns: int, packets: float
     )
 
 
-def _first_packet_ns(calls: Calls, units: Units, runs: media.Runs) -> int:
+def _first_packet_ns(calls: Calls, units: Units, runs: media.PacketRuns) -> int:
     """The first packet of speech, or of the set-up of a call if that lies completely within the trial."""
     found = [int(runs.start_ns.min(initial=FOREVER_NS))]
     if calls.signalling:
@@ -176,8 +176,8 @@ def _first_packet_ns(calls: Calls, units: Units, runs: media.Runs) -> int:
 
 
 def _shifted(
-    units: Units, runs: media.Runs, ways: int, zero_ns: int, total_ns: int, signalling: bool
-) -> tuple[Units, media.Runs]:
+    units: Units, runs: media.PacketRuns, ways: int, zero_ns: int, total_ns: int, signalling: bool
+) -> tuple[Units, media.PacketRuns]:
     """``units`` and ``runs`` shifted by ``zero_ns``, without those over by then or not begun at the end."""
     appears_ns = units.dialled_ns if signalling else units.begin_ns
     appears_ns = np.where(units.announced, appears_ns, units.begin_ns)
@@ -199,7 +199,7 @@ def _shifted(
     return moved, media.within(media.moved(runs, stream, -zero_ns), 0, total_ns)
 
 
-def _stamps(calls: Calls, units: Units, runs: media.Runs, ways: int) -> tuple[I64, I64]:
+def _stamps(calls: Calls, units: Units, runs: media.PacketRuns, ways: int) -> tuple[I64, I64]:
     """RTP: clock units since the stream's first packet time; IAX2: ms since the call began."""
     unit, way = np.divmod(runs.stream, ways)
     call_class = units.call_class[unit]
@@ -216,12 +216,12 @@ def _stamps(calls: Calls, units: Units, runs: media.Runs, ways: int) -> tuple[I6
 
 
 def _full_frames(
-    calls: Calls, units: Units, runs: media.Runs, stamp: I64, step: I64, ways: int
+    calls: Calls, units: Units, runs: media.PacketRuns, stamp: I64, step: I64, ways: int
 ) -> tuple[I64, I64]:
     """Run and index of the voice frames that have to be full frames."""
     mini = np.array([kind.transport == "iax2" for kind in calls.classes])[units.call_class]
     mine = np.flatnonzero(mini[runs.stream // ways])
-    some = media.Runs(
+    some = media.PacketRuns(
         runs.stream[mine], runs.start_ns[mine], runs.slot[mine], runs.packets[mine], runs.packet_ns[mine]
     )
     run, index = media.wraps(some, stamp[mine], step[mine], _WRAP_MS)
@@ -235,13 +235,13 @@ class _Streams:
     calls: Calls
     units: Units
     flows: FlowMap
-    runs: media.Runs
+    runs: media.PacketRuns
     ssrc: npt.NDArray[np.uint32]
     first_stamp: I64
 
 
 def _post_rtcp(
-    streams: _Streams, start_ns: int, end_ns: int, rng: np.random.Generator, mail: dialogs.Mail
+    streams: _Streams, start_ns: int, end_ns: int, rng: np.random.Generator, mail: dialogs.MessageLog
 ) -> None:
     calls, units, flows = streams.calls, streams.units, streams.flows
     ways = flows.ways
@@ -263,7 +263,7 @@ def _post_rtcp(
         rng,
     )
     late = reports.due_ns >= start_ns
-    reports = control.Reports(reports.side[late], reports.due_ns[late])
+    reports = control.ControlPackets(reports.side[late], reports.due_ns[late])
     side = reports.side
     stream = unit * ways + way
     sent = media.sent_before(streams.runs, stream[side], reports.due_ns)

@@ -8,11 +8,11 @@ from weirlab.base.errors import InputError
 from weirlab.base.units import NS_PER_S
 from weirlab.traffic.calls.outline import MAX_GAP_NS
 from weirlab.traffic.calls.schedule import schedule
-from weirlab.traffic.plan import MAX_WINDOWS, Media, Plan, bin_width_ns
-from weirlab.traffic.spec import Endpoints, Traffic
+from weirlab.traffic.plan import MAX_WINDOWS, DeparturePlan, Media, bin_width_ns
+from weirlab.traffic.spec import FlowEndpoints, Traffic
 
 
-def compile_calls(traffic: Traffic, endpoints: Endpoints | None = None) -> Plan:
+def compile_calls(traffic: Traffic, endpoints: FlowEndpoints | None = None) -> DeparturePlan:
     """The calls of ``traffic``, with every packet as an entry that is played once; between ``endpoints``
     if given, with the sender's side as the source.
 
@@ -38,7 +38,7 @@ def compile_calls(traffic: Traffic, endpoints: Endpoints | None = None) -> Plan:
             f"nobody speaks for {longest_ns / NS_PER_S:.3g} s; up to {MAX_GAP_NS / NS_PER_S:.2f} s is "
             "possible; make more calls, or let them talk all the time"
         )
-    return Plan(
+    return DeparturePlan(
         gap_ns=gap_ns.astype(np.uint32),
         gap_frac=np.zeros(len(gap_ns), dtype=np.uint16),
         frame_bytes=calls.frame_bytes,

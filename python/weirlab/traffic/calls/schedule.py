@@ -23,8 +23,8 @@ from weirlab.traffic.calls.spec import CallClass, Calls
 from weirlab.traffic.calls.transport import frame_bytes, framed_bytes
 from weirlab.traffic.flows import FlowAddresses
 from weirlab.traffic.plan import PACKET_KINDS, CallFlows
-from weirlab.traffic.sizes import Constant, SizeMix, Weighted
-from weirlab.traffic.spec import Endpoints, Flows, Rate, Traffic
+from weirlab.traffic.sizes import Constant, SizeMix, WeightedSizes
+from weirlab.traffic.spec import FlowEndpoints, Flows, Rate, Traffic
 
 I64 = npt.NDArray[np.int64]
 
@@ -74,7 +74,7 @@ class Schedule:
 
 
 def schedule(
-    calls: Calls, duration_s: float, warmup_s: float = 0.0, endpoints: Endpoints | None = None
+    calls: Calls, duration_s: float, warmup_s: float = 0.0, endpoints: FlowEndpoints | None = None
 ) -> Schedule:
     """Every packet of ``calls`` in a trial of ``duration_s`` after a warm-up of ``warmup_s``.
 
@@ -201,7 +201,7 @@ def traffic_of(calls: Calls, duration_s: float, warmup_s: float = 0.5) -> Traffi
 
 def _mix(counts: dict[int, int]) -> SizeMix:
     parts = tuple((size, float(n)) for size, n in sorted(counts.items()) if n)
-    return Constant(parts[0][0]) if len(parts) == 1 else Weighted(parts, name="calls")
+    return Constant(parts[0][0]) if len(parts) == 1 else WeightedSizes(parts, name="calls")
 
 
 def _window(duration_s: float, warmup_s: float) -> tuple[int, int]:

@@ -44,7 +44,7 @@ MONOLOGUE_ACTIVITY: Final = TALK_SPURT_S / (TALK_SPURT_S + PAUSE_S)
 
 
 @dataclass(frozen=True)
-class Talk:
+class TalkSpurts:
     """Stretches of speech, ordered by call, direction and time; shapes (stretches,).
 
     From ``start_ns`` to just before ``end_ns``; one may begin where another ends.
@@ -57,7 +57,7 @@ class Talk:
     end_ns: I64
 
 
-def conversations(n: int, ways: int, length_ns: int, rng: np.random.Generator) -> Talk:
+def conversations(n: int, ways: int, length_ns: int, rng: np.random.Generator) -> TalkSpurts:
     """Who talks in ``n`` calls of ``length_ns``, in the steady state from the start.
 
     ``ways`` is 2 for both directions of a call and 1 for one alone.
@@ -65,7 +65,7 @@ def conversations(n: int, ways: int, length_ns: int, rng: np.random.Generator) -
     return _dialogues(n, length_ns, rng) if ways == 2 else _monologues(n, length_ns, rng)
 
 
-def _dialogues(n: int, length_ns: int, rng: np.random.Generator) -> Talk:
+def _dialogues(n: int, length_ns: int, rng: np.random.Generator) -> TalkSpurts:
     """Single talk and something else take turns: even and odd columns below."""
 
     def draw(turns: int) -> tuple[F64, npt.NDArray[np.bool_]]:
@@ -86,7 +86,7 @@ def _dialogues(n: int, length_ns: int, rng: np.random.Generator) -> Talk:
     return _stretches(draw, length_ns, _CYCLE_S)
 
 
-def _monologues(n: int, length_ns: int, rng: np.random.Generator) -> Talk:
+def _monologues(n: int, length_ns: int, rng: np.random.Generator) -> TalkSpurts:
     def draw(turns: int) -> tuple[F64, npt.NDArray[np.bool_]]:
         spans = np.empty((n, 2 * turns))
         spans[:, ::2] = rng.exponential(TALK_SPURT_S, (n, turns))
@@ -101,7 +101,7 @@ def _monologues(n: int, length_ns: int, rng: np.random.Generator) -> Talk:
 
 def _stretches(
     draw: Callable[[int], tuple[F64, npt.NDArray[np.bool_]]], length_ns: int, cycle_s: float
-) -> Talk:
+) -> TalkSpurts:
     """``draw`` gives durations in s, shape (calls, 2 turns), and who talks, (calls, ways, 2 turns)."""
     cycles = length_ns / NS_PER_S / cycle_s
     turns = math.ceil(cycles + 6 * math.sqrt(cycles)) + 8
@@ -113,4 +113,4 @@ def _stretches(
     starts = np.zeros_like(ends)
     starts[:, 1:] = ends[:, :-1]
     unit, way, span = np.nonzero(talks & (ends > starts)[:, None, :])
-    return Talk(unit, way, starts[unit, span], ends[unit, span])
+    return TalkSpurts(unit, way, starts[unit, span], ends[unit, span])

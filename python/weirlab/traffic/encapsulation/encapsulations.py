@@ -8,8 +8,8 @@ from functools import partial
 from typing import Final, Literal
 
 from weirlab.traffic.encapsulation import packets
-from weirlab.traffic.encapsulation.packets import IpVersion, Parts, Voice
-from weirlab.traffic.encapsulation.suites import AUTHENTICATORS, SUITES, Suite
+from weirlab.traffic.encapsulation.packets import IpVersion, Parts, VoicePacket
+from weirlab.traffic.encapsulation.suites import AUTHENTICATORS, SUITES, CipherSuite
 
 Kind = Literal[
     "clear", "esp-transport", "esp-rtp", "esp-tunnel", "ah-transport", "ah-tunnel", "gre-in-esp",
@@ -35,7 +35,7 @@ class Encapsulation:
     name: str
     kind: Kind
     title: str
-    formula: Callable[[Voice], Parts]
+    formula: Callable[[VoicePacket], Parts]
     source: str
     suite: str = ""
     historic: str = ""
@@ -47,16 +47,18 @@ class Encapsulation:
     def is_tunnel(self) -> bool:
         return self.kind in TUNNELS
 
-    def ip(self, voice: Voice) -> IpVersion:
+    def ip(self, voice: VoicePacket) -> IpVersion:
         """Version of the outermost IP header."""
         return voice.outer_ip if self.is_tunnel else voice.ip
 
-    def packet_bytes(self, voice: Voice) -> int:
+    def packet_bytes(self, voice: VoicePacket) -> int:
         """The outermost IP packet, before any fragmentation."""
         return packets.total(self.formula(voice))
 
 
-def _with(kind: Kind, title: str, formula: Callable[[Voice, Suite], Parts]) -> list[Encapsulation]:
+def _with(
+    kind: Kind, title: str, formula: Callable[[VoicePacket, CipherSuite], Parts]
+) -> list[Encapsulation]:
     return [
         Encapsulation(
             name=f"{kind}/{suite.name}",
@@ -71,7 +73,9 @@ def _with(kind: Kind, title: str, formula: Callable[[Voice, Suite], Parts]) -> l
     ]
 
 
-def _behind(formula: Callable[[Voice, Suite], Parts], suite: Suite, voice: Voice) -> Parts:
+def _behind(
+    formula: Callable[[VoicePacket, CipherSuite], Parts], suite: CipherSuite, voice: VoicePacket
+) -> Parts:
     return formula(voice, suite)
 
 
@@ -159,7 +163,7 @@ ENCAPSULATIONS: Final[tuple[Encapsulation, ...]] = (
 """All encapsulations, in the order in which they are shown."""
 
 
-def chosen(kinds: Sequence[Kind], suites: Sequence[Suite]) -> list[Encapsulation]:
+def chosen(kinds: Sequence[Kind], suites: Sequence[CipherSuite]) -> list[Encapsulation]:
     """The encapsulations of these kinds, with these suites if the kind has one; in their order."""
     names = {suite.name for suite in suites}
     return [each for each in ENCAPSULATIONS if each.kind in kinds and (not each.suite or each.suite in names)]

@@ -7,7 +7,7 @@ from typing import Final
 from weirlab.base.units import FCS_BYTES, MIN_FRAME_BYTES
 from weirlab.traffic.calls.codecs import ETHERNET_BYTES, IP_BYTES
 from weirlab.traffic.encapsulation.encapsulations import Encapsulation
-from weirlab.traffic.encapsulation.packets import IpVersion, Parts, Voice, total
+from weirlab.traffic.encapsulation.packets import IpVersion, Parts, VoicePacket, total
 
 LEAST_MTU: Final[dict[IpVersion, int]] = {4: 68, 6: 1280}
 """Packet size that every link carries unfragmented (RFC 791, 3.2; RFC 8200, 5)."""
@@ -40,7 +40,7 @@ def frame_bytes(packet_bytes: int) -> int:
     return max(ETHERNET_BYTES + packet_bytes + FCS_BYTES, MIN_FRAME_BYTES)
 
 
-def outer_parts(encapsulation: Encapsulation, voice: Voice, mtu: int) -> Parts:
+def outer_parts(encapsulation: Encapsulation, voice: VoicePacket, mtu: int) -> Parts:
     """Parts of the outermost IP packet of a tunnel whose own MTU is :func:`inner_mtu`."""
     parts = encapsulation.formula(voice)
     beyond = total(parts) - mtu
@@ -49,14 +49,14 @@ def outer_parts(encapsulation: Encapsulation, voice: Voice, mtu: int) -> Parts:
     return parts
 
 
-def inner_mtu(encapsulation: Encapsulation, voice: Voice, mtu: int) -> int:
+def inner_mtu(encapsulation: Encapsulation, voice: VoicePacket, mtu: int) -> int:
     """The longest IP packet in the clear that still fits into ``mtu``; 0 if none does.
 
     Never longer than ``mtu`` itself, as speech has to reach the gateway first.
     """
     headers = voice.packet_bytes - voice.payload_bytes
     for payload in range(mtu - headers, -1, -1):
-        longest = Voice(payload, voice.ip, voice.outer_ip, voice.natt)
+        longest = VoicePacket(payload, voice.ip, voice.outer_ip, voice.natt)
         if total(outer_parts(encapsulation, longest, mtu)) <= mtu:
             return longest.packet_bytes
     return 0

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from weirlab.traffic.calls.codecs import ETHERNET_BYTES, IP_BYTES, RTP_BYTES, UDP_BYTES
-from weirlab.traffic.encapsulation.suites import Authenticator, Suite
+from weirlab.traffic.encapsulation.suites import Authenticator, CipherSuite
 
 IpVersion = Literal[4, 6]
 Parts = Mapping[str, int]
@@ -28,7 +28,7 @@ _AH_BYTES: Final = 12
 
 
 @dataclass(frozen=True)
-class Voice:
+class VoicePacket:
     """An IP packet of speech in the clear, and how it travels.
 
     ``outer_ip`` is the version between the gateways of a tunnel; ``natt`` puts ESP into UDP (RFC 3948).
@@ -49,34 +49,34 @@ class Voice:
         return IP_BYTES[self.ip] + UDP_BYTES + self.rtp_bytes
 
 
-def clear(voice: Voice) -> Parts:
+def clear(voice: VoicePacket) -> Parts:
     """RTP over UDP (RFC 3550, RFC 768)."""
     return {"IP": IP_BYTES[voice.ip], "UDP": UDP_BYTES, "RTP": RTP_BYTES, "speech": voice.payload_bytes}
 
 
-def esp_transport(voice: Voice, suite: Suite) -> Parts:
+def esp_transport(voice: VoicePacket, suite: CipherSuite) -> Parts:
     """ESP between IP and UDP (RFC 4303, 3.1.1)."""
     inner = {"UDP": UDP_BYTES, "RTP": RTP_BYTES, "speech": voice.payload_bytes}
     return _esp(inner, suite, voice.ip, voice.natt)
 
 
-def esp_rtp(voice: Voice, suite: Suite) -> Parts:
+def esp_rtp(voice: VoicePacket, suite: CipherSuite) -> Parts:
     """As :func:`esp_transport`, but without UDP: RTP has no IP protocol number, so an experimental one."""
     return _esp({"RTP": RTP_BYTES, "speech": voice.payload_bytes}, suite, voice.ip, voice.natt)
 
 
-def esp_tunnel(voice: Voice, suite: Suite) -> Parts:
+def esp_tunnel(voice: VoicePacket, suite: CipherSuite) -> Parts:
     """The whole packet in ESP between two gateways (RFC 4303, 3.1.2)."""
     return _esp({"inner packet": voice.packet_bytes}, suite, voice.outer_ip, voice.natt)
 
 
-def ah_transport(voice: Voice, authenticator: Authenticator) -> Parts:
+def ah_transport(voice: VoicePacket, authenticator: Authenticator) -> Parts:
     """AH between IP and UDP (RFC 4302, 3.1.1)."""
     inner = {"UDP": UDP_BYTES, "RTP": RTP_BYTES, "speech": voice.payload_bytes}
     return {"IP": IP_BYTES[voice.ip], **_ah(authenticator, voice.ip), **inner}
 
 
-def ah_tunnel(voice: Voice, authenticator: Authenticator) -> Parts:
+def ah_tunnel(voice: VoicePacket, authenticator: Authenticator) -> Parts:
     """The whole packet behind AH between two gateways (RFC 4302, 3.1.2)."""
     return {
         "outer IP": IP_BYTES[voice.outer_ip],
@@ -85,7 +85,7 @@ def ah_tunnel(voice: Voice, authenticator: Authenticator) -> Parts:
     }
 
 
-def wireguard(voice: Voice) -> Parts:
+def wireguard(voice: VoicePacket) -> Parts:
     """WireGuard's transport data message: header 16, the packet padded to 16, tag 16 (whitepaper, 5.4.6).
 
     The specification, Linux and wireguard-go pad; boringtun does not.
@@ -99,12 +99,12 @@ def wireguard(voice: Voice) -> Parts:
     }
 
 
-def openvpn_gcm(voice: Voice) -> Parts:
+def openvpn_gcm(voice: VoicePacket) -> Parts:
     """OpenVPN's P_DATA_V2 with an AEAD and no compression: operation and peer 4, packet ID 4, tag 16."""
     return {**_outer_udp(voice.outer_ip), **_openvpn_gcm(voice)}
 
 
-def openvpn_gcm_tcp(voice: Voice) -> Parts:
+def openvpn_gcm_tcp(voice: VoicePacket) -> Parts:
     """The same over TCP, one message per segment, with a length field of 2 bytes in front."""
     return {
         "outer IP": IP_BYTES[voice.outer_ip],
@@ -115,7 +115,7 @@ def openvpn_gcm_tcp(voice: Voice) -> Parts:
     }
 
 
-def openvpn_cbc(voice: Voice) -> Parts:
+def openvpn_cbc(voice: VoicePacket) -> Parts:
     """P_DATA_V2 with AES-CBC and HMAC-SHA1: 4, HMAC 20, IV 16, and packet ID and packet padded by PKCS #7."""
     return {
         **_outer_udp(voice.outer_ip),
@@ -129,42 +129,42 @@ def openvpn_cbc(voice: Voice) -> Parts:
     }
 
 
-def srtp(voice: Voice, tag_bytes: int) -> Parts:
+def srtp(voice: VoicePacket, tag_bytes: int) -> Parts:
     """SRTP without master key identifier (RFC 3711, 3.1): only a tag is added, AES-GCM's of 16 (RFC 7714)."""
     return {**clear(voice), "tag": tag_bytes}
 
 
-def dtls12_gcm(voice: Voice) -> Parts:
+def dtls12_gcm(voice: VoicePacket) -> Parts:
     """RTP as application data of DTLS 1.2: record 13 (RFC 6347, 4.1), explicit nonce 8, tag 16 (RFC 5288)."""
     return {**_udp(voice.ip), "DTLS": 13, "nonce": 8, **_rtp(voice), "tag": 16}
 
 
-def dtls12_chacha(voice: Voice) -> Parts:
+def dtls12_chacha(voice: VoicePacket) -> Parts:
     """The same with ChaCha20-Poly1305, whose nonce is not sent (RFC 7905)."""
     return {**_udp(voice.ip), "DTLS": 13, **_rtp(voice), "tag": 16}
 
 
-def dtls13(voice: Voice) -> Parts:
+def dtls13(voice: VoicePacket) -> Parts:
     """RTP in DTLS 1.3 (RFC 9147, 4): unified header with 16 bits of number and length, no connection ID."""
     return {**_udp(voice.ip), "DTLS": 5, **_rtp(voice), "content type": 1, "tag": 16}
 
 
-def gre(voice: Voice) -> Parts:
+def gre(voice: VoicePacket) -> Parts:
     """GRE without options (RFC 2784)."""
     return {"outer IP": IP_BYTES[voice.outer_ip], "GRE": 4, "inner packet": voice.packet_bytes}
 
 
-def gre_key(voice: Voice) -> Parts:
+def gre_key(voice: VoicePacket) -> Parts:
     """GRE with a key, 4 bytes more (RFC 2890)."""
     return {"outer IP": IP_BYTES[voice.outer_ip], "GRE": 4, "key": 4, "inner packet": voice.packet_bytes}
 
 
-def gre_in_esp(voice: Voice, suite: Suite) -> Parts:
+def gre_in_esp(voice: VoicePacket, suite: CipherSuite) -> Parts:
     """GRE protected by ESP in transport mode, as routers do it."""
     return _esp({"GRE": 4, "inner packet": voice.packet_bytes}, suite, voice.outer_ip, voice.natt)
 
 
-def vxlan(voice: Voice) -> Parts:
+def vxlan(voice: VoicePacket) -> Parts:
     """VXLAN (RFC 7348): the Ethernet frame, without FCS, behind UDP and 8 bytes."""
     return {
         **_outer_udp(voice.outer_ip),
@@ -179,7 +179,7 @@ def total(parts: Parts) -> int:
     return sum(parts.values())
 
 
-def _esp(inner: Parts, suite: Suite, ip: IpVersion, natt: bool) -> Parts:
+def _esp(inner: Parts, suite: CipherSuite, ip: IpVersion, natt: bool) -> Parts:
     protected = sum(inner.values()) + _ESP_TRAILER_BYTES
     parts = {
         "outer IP" if "inner packet" in inner else "IP": IP_BYTES[ip],
@@ -200,7 +200,7 @@ def _ah(authenticator: Authenticator, ip: IpVersion) -> Parts:
     return {"AH": _AH_BYTES, "ICV": authenticator.icv_bytes, "AH padding": padding}
 
 
-def _openvpn_gcm(voice: Voice) -> Parts:
+def _openvpn_gcm(voice: VoicePacket) -> Parts:
     return {"OpenVPN": 4, "packet ID": 4, "tag": 16, "inner packet": voice.packet_bytes}
 
 
@@ -212,7 +212,7 @@ def _udp(ip: IpVersion) -> Parts:
     return {"IP": IP_BYTES[ip], "UDP": UDP_BYTES}
 
 
-def _rtp(voice: Voice) -> Parts:
+def _rtp(voice: VoicePacket) -> Parts:
     return {"RTP": RTP_BYTES, "speech": voice.payload_bytes}
 
 

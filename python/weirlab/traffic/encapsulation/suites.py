@@ -13,7 +13,7 @@ _MUST_NOT_MD5: Final = "HMAC-MD5, which RFC 8221 forbids"
 
 
 @dataclass(frozen=True)
-class Suite:
+class CipherSuite:
     """Encryption and authentication of an ESP security association."""
 
     name: str
@@ -28,18 +28,20 @@ class Suite:
     """Why it should no longer be used; empty for current suites."""
 
 
-SUITES: Final[tuple[Suite, ...]] = (
-    Suite("aes-cbc", "AES-CBC", 16, 16, 0, "RFC 3602", _MUST_NOT_CBC),
-    Suite("aes-cbc-hmac-md5-96", "AES-CBC, HMAC-MD5-96", 16, 16, 12, "RFC 3602, RFC 2403", _MUST_NOT_MD5),
-    Suite("aes-cbc-hmac-sha1-96", "AES-CBC, HMAC-SHA1-96", 16, 16, 12, "RFC 3602, RFC 2404"),
-    Suite("aes-cbc-hmac-sha256-128", "AES-CBC, HMAC-SHA256-128", 16, 16, 16, "RFC 3602, RFC 4868"),
-    Suite("aes-gcm-16", "AES-GCM-16", 8, 4, 16, "RFC 4106"),
-    Suite("aes-gcm-16-iiv", "AES-GCM-16, implicit IV", 0, 4, 16, "RFC 4106, RFC 8750"),
-    Suite("chacha20-poly1305", "ChaCha20-Poly1305", 8, 4, 16, "RFC 7634"),
-    Suite("chacha20-poly1305-iiv", "ChaCha20-Poly1305, implicit IV", 0, 4, 16, "RFC 7634, RFC 8750"),
-    Suite("null-hmac-md5-96", "NULL, HMAC-MD5-96", 0, 4, 12, "RFC 2410, RFC 2403", _MUST_NOT_MD5),
-    Suite("null-hmac-sha1-96", "NULL, HMAC-SHA1-96", 0, 4, 12, "RFC 2410, RFC 2404"),
-    Suite("null-hmac-sha256-128", "NULL, HMAC-SHA256-128", 0, 4, 16, "RFC 2410, RFC 4868"),
+SUITES: Final[tuple[CipherSuite, ...]] = (
+    CipherSuite("aes-cbc", "AES-CBC", 16, 16, 0, "RFC 3602", _MUST_NOT_CBC),
+    CipherSuite(
+        "aes-cbc-hmac-md5-96", "AES-CBC, HMAC-MD5-96", 16, 16, 12, "RFC 3602, RFC 2403", _MUST_NOT_MD5
+    ),
+    CipherSuite("aes-cbc-hmac-sha1-96", "AES-CBC, HMAC-SHA1-96", 16, 16, 12, "RFC 3602, RFC 2404"),
+    CipherSuite("aes-cbc-hmac-sha256-128", "AES-CBC, HMAC-SHA256-128", 16, 16, 16, "RFC 3602, RFC 4868"),
+    CipherSuite("aes-gcm-16", "AES-GCM-16", 8, 4, 16, "RFC 4106"),
+    CipherSuite("aes-gcm-16-iiv", "AES-GCM-16, implicit IV", 0, 4, 16, "RFC 4106, RFC 8750"),
+    CipherSuite("chacha20-poly1305", "ChaCha20-Poly1305", 8, 4, 16, "RFC 7634"),
+    CipherSuite("chacha20-poly1305-iiv", "ChaCha20-Poly1305, implicit IV", 0, 4, 16, "RFC 7634, RFC 8750"),
+    CipherSuite("null-hmac-md5-96", "NULL, HMAC-MD5-96", 0, 4, 12, "RFC 2410, RFC 2403", _MUST_NOT_MD5),
+    CipherSuite("null-hmac-sha1-96", "NULL, HMAC-SHA1-96", 0, 4, 12, "RFC 2410, RFC 2404"),
+    CipherSuite("null-hmac-sha256-128", "NULL, HMAC-SHA256-128", 0, 4, 16, "RFC 2410, RFC 4868"),
 )
 """Every suite; the key length (128 or 256 bits) does not change packets."""
 
@@ -62,7 +64,7 @@ AUTHENTICATORS: Final[tuple[Authenticator, ...]] = (
 )
 
 
-def suite(name: str) -> Suite:
+def suite(name: str) -> CipherSuite:
     """The suite of this name.
 
     Raises

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from weirlab.report.story import Story
     from weirlab.store import Run, RunWriter
     from weirlab.studies.contract import Outcome
-    from weirlab.transfers.parallel.bed import Bed, OpenBed
+    from weirlab.transfers.parallel.bed import OpenBed, ParallelBed
     from weirlab.transfers.parallel.findings import ParallelFindings
     from weirlab.transfers.parallel.section import ParallelScenario
 
 
-class ParallelStudy(Study["ParallelScenario", "Ground[Bed]", "ParallelFindings"]):
+class ParallelStudy(Study["ParallelScenario", "Ground[ParallelBed]", "ParallelFindings"]):
     """Transfers by every method over every set of paths; ``open_bed`` opens a bed of another kind."""
 
     key = "parallel"
@@ -62,13 +62,13 @@ class ParallelStudy(Study["ParallelScenario", "Ground[Bed]", "ParallelFindings"]
         found = study.stored(run)
         return found.sentences() if any(row.valid for row in found.rows) else ()
 
-    def open(self, asked: ParallelScenario, work: Work) -> AbstractContextManager[Ground[Bed]]:
+    def open(self, asked: ParallelScenario, work: Work) -> AbstractContextManager[Ground[ParallelBed]]:
         from weirlab.transfers.parallel import study
 
         return study.opened(asked, work, self._open_bed)
 
     def measure(
-        self, ground: Ground[Bed], asked: ParallelScenario, writer: RunWriter, work: Work
+        self, ground: Ground[ParallelBed], asked: ParallelScenario, writer: RunWriter, work: Work
     ) -> ParallelFindings:
         from weirlab.transfers.parallel import study
 

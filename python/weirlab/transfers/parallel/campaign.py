@@ -10,32 +10,34 @@ from typing import TYPE_CHECKING
 from weirlab.base.files import NO_FILES, Inputs
 from weirlab.base.limits import HIGHEST_SEED
 from weirlab.measure.attempts import until_valid
-from weirlab.measure.progress import Meter, OnProgress
-from weirlab.measure.terms import Clocks
+from weirlab.measure.progress import OnProgress, ProgressMeter
+from weirlab.measure.terms import TrialClocks
 from weirlab.records import TrialRecord
 from weirlab.store.frames import rows_of
-from weirlab.transfers.parallel.bed.base import Bed, Course, PathPair, Span
-from weirlab.transfers.parallel.plan import Planned, expected_s, timing
-from weirlab.transfers.parallel.recording import Entry, reasons, record
-from weirlab.transfers.parallel.rows import ATTEMPTS, AttemptRow
-from weirlab.transfers.parallel.section import MOST_PATHS, CasePath, Comparison, share_of
+from weirlab.transfers.parallel.bed.base import ParallelAttempt, ParallelBed, PathPair, PathSpan
+from weirlab.transfers.parallel.plan import ParallelPlan, expected_s, timing
+from weirlab.transfers.parallel.recording import AttemptEntry, reasons, record
+from weirlab.transfers.parallel.rows import ATTEMPTS, ParallelAttemptRow
+from weirlab.transfers.parallel.section import MOST_PATHS, CasePath, ParallelSection, share_of
 
 if TYPE_CHECKING:
     from weirlab.store import Run, RunWriter
-    from weirlab.transfers.psock.copying import How
+    from weirlab.transfers.psock.copying import SessionSettings
 
 
-def rows(run: Run) -> list[AttemptRow]:
+def rows(run: Run) -> list[ParallelAttemptRow]:
     """Every attempt that ``run`` stores, in the order in which they were made."""
-    return rows_of(AttemptRow, run.table(ATTEMPTS).sort("start_ns")) if run.has_table(ATTEMPTS) else []
+    return (
+        rows_of(ParallelAttemptRow, run.table(ATTEMPTS).sort("start_ns")) if run.has_table(ATTEMPTS) else []
+    )
 
 
-def course(planned: Planned, asked: Comparison, inputs: Inputs = NO_FILES) -> Course:
+def course(planned: ParallelPlan, asked: ParallelSection, inputs: Inputs = NO_FILES) -> ParallelAttempt:
     """The course of an attempt; ``inputs`` opens the traces of its paths."""
     warmup_s, lasts_s = timing(planned.case, asked)
     every = dict(enumerate(planned.case.every_path(), 1))
     used = planned.used
-    return Course(
+    return ParallelAttempt(
         method=planned.method,
         paths={number: _pair(every[number], number, planned.repetition, inputs) for number in used},
         congestion=asked.congestion,
@@ -46,12 +48,12 @@ def course(planned: Planned, asked: Comparison, inputs: Inputs = NO_FILES) -> Co
         every_s=asked.every_s,
         slack_s=asked.slack_ms / 1e3,
         outages=tuple(
-            Span(each.path, each.from_s, each.from_s + each.lasts_s)
+            PathSpan(each.path, each.from_s, each.from_s + each.lasts_s)
             for each in planned.case.outages
             if each.path in used
         ),
         competitors=tuple(
-            Span(each.path, each.from_s, lasts_s if each.lasts_s is None else each.from_s + each.lasts_s)
+            PathSpan(each.path, each.from_s, lasts_s if each.lasts_s is None else each.from_s + each.lasts_s)
             for each in planned.case.competitors
             if each.path in used
         ),
@@ -67,7 +69,7 @@ def _pair(path: CasePath, number: int, repetition: int, inputs: Inputs) -> PathP
     )
 
 
-def how(asked: Comparison) -> How:
+def how(asked: ParallelSection) -> SessionSettings:
     """How sessions are carried; the scheduler is the method's."""
     from weirlab.transfers.psock.options import SessionOptions, StreamOptions
 
@@ -76,16 +78,16 @@ def how(asked: Comparison) -> How:
 
 
 @dataclass(frozen=True)
-class Campaign:
+class ParallelCampaign:
     """All attempts of a run."""
 
-    bed: Bed
-    asked: Comparison
+    bed: ParallelBed
+    asked: ParallelSection
     writer: RunWriter
-    clocks: Clocks
+    clocks: TrialClocks
     inputs: Inputs = NO_FILES
 
-    def measure(self, planned: Sequence[Planned], on_progress: OnProgress | None = None) -> None:
+    def measure(self, planned: Sequence[ParallelPlan], on_progress: OnProgress | None = None) -> None:
         """Make those without a valid attempt in the run; spoiled attempts are stored and repeated.
 
         Raises
@@ -94,7 +96,7 @@ class Campaign:
             Paths or connections could not be made in any attempt; what was finished is kept.
         """
         wall_s = (expected_s(each, self.asked) for each in planned)
-        meter = Meter(wall_s, self.clocks.seconds, on_progress, max_attempts=self.asked.max_attempts)
+        meter = ProgressMeter(wall_s, self.clocks.seconds, on_progress, max_attempts=self.asked.max_attempts)
         for each in planned:
             if each.index in self.writer.done:
                 meter.skip()
@@ -103,11 +105,11 @@ class Campaign:
             attempt = partial(self._attempt, each)
             meter.count(each.text, until_valid(each.text, self.asked.max_attempts, attempt, meter.tell))
 
-    def _attempt(self, planned: Planned) -> TrialRecord:
+    def _attempt(self, planned: ParallelPlan) -> TrialRecord:
         what = course(planned, self.asked, self.inputs)
         started_at, begun_s = self.clocks.now().isoformat(timespec="milliseconds"), self.clocks.seconds()
         seen = self.bed.carry(what)
-        entry = Entry(
+        entry = AttemptEntry(
             run_id=self.writer.run_id,
             attempt=self.writer.attempts.get(planned.index, 0) + 1,
             started_at=started_at,

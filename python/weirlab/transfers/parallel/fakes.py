@@ -9,11 +9,11 @@ from typing import Final
 
 import numpy as np
 
-from weirlab.emulation.account import COUNTED, Account, Direction
+from weirlab.emulation.account import COUNTED, Direction, EmulationCounters
 from weirlab.records import Histogram
-from weirlab.transfers.parallel.bed.base import F64, Course, PathSeen, Seen
+from weirlab.transfers.parallel.bed.base import F64, AttemptObservation, ParallelAttempt, PathObservation
 from weirlab.transfers.parallel.plan import INDEPENDENT, MPTCP, TCP
-from weirlab.transfers.parallel.section import Comparison
+from weirlab.transfers.parallel.section import ParallelSection
 
 HEADERS: Final = 1448 / 1514
 """Share of a frame that is data, with Ethernet, IPv4, TCP and its time stamps."""
@@ -23,7 +23,7 @@ _UNLIMITED_BPS: Final = 1e9
 
 
 @dataclass(frozen=True)
-class Fault:
+class ParallelFault:
     """What goes wrong in an attempt."""
 
     late_ns: int = 20_000
@@ -34,22 +34,22 @@ class Fault:
     failure: str = ""
 
 
-USUAL: Final = Fault()
+USUAL: Final = ParallelFault()
 
 
 @dataclass
-class FakeBed:
+class FakeParallelBed:
     """Every path carries its rate, round-robin twice the slowest, and a competitor gets half of its path."""
 
-    faults: Iterator[Fault | None] = field(default_factory=lambda: iter(()))
+    faults: Iterator[ParallelFault | None] = field(default_factory=lambda: iter(()))
     """One per attempt; None, or nothing after the last one: nothing goes wrong."""
     lacking: Mapping[str, str] = field(default_factory=dict)
     waited_s: float = 0.01
     """Time that threads wait for a CPU in every attempt."""
     lab: str = "netns"
-    carried: list[Course] = field(default_factory=list)
+    carried: list[ParallelAttempt] = field(default_factory=list)
 
-    def carry(self, course: Course) -> Seen:
+    def carry(self, course: ParallelAttempt) -> AttemptObservation:
         """See :meth:`weirlab.transfers.parallel.bed.Bed.carry`."""
         self.carried.append(course)
         fault = next(self.faults, None) or USUAL
@@ -69,11 +69,13 @@ class FakeBed:
         read = np.asarray(sum(shares.values()), np.float64)
         steps = np.arange(-course.warmup_s, course.lasts_s, _READ_EVERY_S)
         session = course.method not in (TCP, INDEPENDENT, MPTCP)
-        return Seen(
+        return AttemptObservation(
             read=read,
             reads_s=steps,
             paths={
-                number: PathSeen(self._account(course, number, total[-1], fault), total, course.streams, 3)
+                number: PathObservation(
+                    self._account(course, number, total[-1], fault), total, course.streams, 3
+                )
                 for number, total in shares.items()
             },
             competitors=tuple(
@@ -90,7 +92,7 @@ class FakeBed:
         )
 
     @staticmethod
-    def _share(course: Course, number: int) -> Callable[[F64], F64]:
+    def _share(course: ParallelAttempt, number: int) -> Callable[[F64], F64]:
         """The share of a path's rate that the method has at a time."""
 
         def share(times: F64) -> F64:
@@ -115,7 +117,9 @@ class FakeBed:
         return np.concatenate(([0.0], np.cumsum(grown)))
 
     @staticmethod
-    def _account(course: Course, number: int, total: float, fault: Fault) -> Account:
+    def _account(
+        course: ParallelAttempt, number: int, total: float, fault: ParallelFault
+    ) -> EmulationCounters:
         frames, long_s = round(total / HEADERS / _FRAME_BYTES), course.warmup_s + course.lasts_s
         nothing = np.empty(0, np.uint64)
         late = np.array([fault.late_ns], np.uint64)
@@ -143,14 +147,14 @@ class FakeBed:
         rate_bps = course.paths[number].up.rate_bps
         near, far = f"near{number - 1}", f"far{number - 1}"
         up, down = way(near, far, frames, rate_bps), way(far, near, frames // 2, None)
-        return Account(up, down, long_s, 0.1, "", ended=True, failure="")
+        return EmulationCounters(up, down, long_s, 0.1, "", ended=True, failure="")
 
 
-def opener(bed: FakeBed) -> Callable[[Comparison], object]:
+def opener(bed: FakeParallelBed) -> Callable[[ParallelSection], object]:
     """Opens ``bed``."""
 
     @contextmanager
-    def open_bed(asked: Comparison) -> Iterator[FakeBed]:
+    def open_bed(asked: ParallelSection) -> Iterator[FakeParallelBed]:
         yield bed
 
     return open_bed

@@ -13,7 +13,7 @@ from weirlab.base.quantities import bit_rate, duration, percent, plural, signifi
 from weirlab.measure.spread import Spread
 from weirlab.trace.quantities import size
 from weirlab.transfers.parallel.plan import INDEPENDENT, MPTCP, TCP, named
-from weirlab.transfers.parallel.rows import AttemptRow
+from weirlab.transfers.parallel.rows import ParallelAttemptRow
 
 if TYPE_CHECKING:
     from weirlab.store import Run
@@ -28,7 +28,7 @@ BUSY: Final = 0.25
 
 
 @dataclass(frozen=True)
-class Group:
+class MethodGroup:
     """All valid attempts by one method in one case."""
 
     case: str
@@ -68,9 +68,11 @@ class Group:
         }
 
 
-def compare(rows: Sequence[AttemptRow], methods: Sequence[str], cases: Sequence[str]) -> tuple[Group, ...]:
+def compare(
+    rows: Sequence[ParallelAttemptRow], methods: Sequence[str], cases: Sequence[str]
+) -> tuple[MethodGroup, ...]:
     """One group per case, method and path, in the order of ``cases`` and ``methods``."""
-    found: list[Group] = []
+    found: list[MethodGroup] = []
     for case in cases:
         mine = [row for row in rows if row.case == case]
         reference = Spread.of(
@@ -83,10 +85,10 @@ def compare(rows: Sequence[AttemptRow], methods: Sequence[str], cases: Sequence[
     return tuple(found)
 
 
-def _group(rows: Sequence[AttemptRow], reference: float) -> Group:
+def _group(rows: Sequence[ParallelAttemptRow], reference: float) -> MethodGroup:
     valid, first = [row for row in rows if row.valid], rows[0]
     spread = {name: Spread.of([getattr(row, name) for row in valid]) for name in _SPREADS}
-    return Group(
+    return MethodGroup(
         case=first.case,
         first_share=first.first_share,
         method=first.method,
@@ -105,7 +107,7 @@ def _group(rows: Sequence[AttemptRow], reference: float) -> Group:
 class ParallelFindings:
     """Every attempt of a run, and what they show."""
 
-    rows: tuple[AttemptRow, ...]
+    rows: tuple[ParallelAttemptRow, ...]
     methods: tuple[str, ...]
     cases: tuple[str, ...]
     planned: int
@@ -115,7 +117,7 @@ class ParallelFindings:
     """Methods that could not be tried, and why."""
 
     @cached_property
-    def groups(self) -> tuple[Group, ...]:
+    def groups(self) -> tuple[MethodGroup, ...]:
         return compare(self.rows, self.methods, self.cases)
 
     @cached_property
@@ -158,7 +160,7 @@ class ParallelFindings:
             f"that counts: {words(self.missing[:3])}{' and others' if len(self.missing) > 3 else ''}"
         )
 
-    def of(self, case: str) -> list[Group]:
+    def of(self, case: str) -> list[MethodGroup]:
         """The groups of a case that have valid attempts."""
         return [each for each in self.groups if each.case == case and each.attempts]
 
@@ -186,7 +188,7 @@ class ParallelFindings:
 
 def overall(found: ParallelFindings) -> Iterator[str]:
     """The least share of the independent sum that each session and MPTCP have in any case."""
-    least: dict[str, Group] = {}
+    least: dict[str, MethodGroup] = {}
     for each in found.groups:
         if each.method in (TCP, INDEPENDENT) or not each.share.known:
             continue
@@ -205,7 +207,7 @@ def overall(found: ParallelFindings) -> Iterator[str]:
         yield f"Of what independent streams carry together in {len(cases)} cases, {said}."
 
 
-def sentence(case: str, groups: Sequence[Group]) -> str:
+def sentence(case: str, groups: Sequence[MethodGroup]) -> str:
     """What a case shows: goodput of all methods, then what else differs. Empty without a valid attempt."""
     if not groups:
         return ""
@@ -223,18 +225,18 @@ def sentence(case: str, groups: Sequence[Group]) -> str:
     return f"{case[:1].upper()}{case[1:]}: {'; '.join([said, *extra])}."
 
 
-def _carried(group: Group) -> str:
+def _carried(group: MethodGroup) -> str:
     return (group.share.text(percent)) if group.share.known else group.goodput.text(bit_rate)
 
 
-def _memory(groups: Sequence[Group]) -> Iterator[str]:
+def _memory(groups: Sequence[MethodGroup]) -> Iterator[str]:
     known = [each for each in groups if each.spread["reorder_peak_bytes"].known]
     if known:
         said = [f"{each.name} {size(each.spread['reorder_peak_bytes'].high)}" for each in known]
         yield f"reorder memory at most: {words(said)}"
 
 
-def _outage(groups: Sequence[Group]) -> Iterator[str]:
+def _outage(groups: Sequence[MethodGroup]) -> Iterator[str]:
     hit = [each for each in groups if each.spread["outage_bps"].known and each.path == 0]
     if hit:
         said = [f"{each.name} {each.spread['outage_bps'].text(bit_rate)}" for each in hit]
@@ -245,7 +247,7 @@ def _outage(groups: Sequence[Group]) -> Iterator[str]:
         yield f"the path is in use again after: {words(said)}"
 
 
-def _rivalry(groups: Sequence[Group]) -> Iterator[str]:
+def _rivalry(groups: Sequence[MethodGroup]) -> Iterator[str]:
     met = [each for each in groups if each.spread["competitor_bps"].known]
     if met:
         said = [
@@ -256,6 +258,6 @@ def _rivalry(groups: Sequence[Group]) -> Iterator[str]:
         yield f"the competitor carries {words(said)}"
 
 
-def _share_of_path(group: Group) -> str:
+def _share_of_path(group: MethodGroup) -> str:
     share = group.spread["path_share"]
     return f", which has {percent(share.median)}" if share.known else ""

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from weirlab.transfers.parallel.section import Case, Comparison
+from weirlab.transfers.parallel.section import ParallelCase, ParallelSection
 
 TCP: Final = "tcp"
 INDEPENDENT: Final = "independent"
@@ -28,11 +28,11 @@ NAMES: Final = {
 
 
 @dataclass(frozen=True)
-class Planned:
+class ParallelPlan:
     """One attempt to make; ``repetition`` counts from 1."""
 
     index: int
-    case: Case
+    case: ParallelCase
     method: str
     repetition: int
     path: int = 0
@@ -59,7 +59,7 @@ def named(method: str, path: int = 0) -> str:
     return f"{name}, path {path}" if path else name
 
 
-def plan(asked: Comparison, lacking: Collection[str] = ()) -> tuple[Planned, ...]:
+def plan(asked: ParallelSection, lacking: Collection[str] = ()) -> tuple[ParallelPlan, ...]:
     """Every method but those ``lacking`` in every case.
 
     Round by round, so that slow changes of the host affect all alike. Within a round the methods of a case
@@ -67,18 +67,18 @@ def plan(asked: Comparison, lacking: Collection[str] = ()) -> tuple[Planned, ...
     """
     rng = np.random.default_rng(asked.seed)
     cases = asked.every_case()
-    found: list[Planned] = []
+    found: list[ParallelPlan] = []
     for repetition in range(1, asked.repetitions + 1):
         for number in rng.permutation(len(cases)):
             case = cases[number]
             ways = [way for method in asked.methods if method not in lacking for way in _ways(case, method)]
             for place in rng.permutation(len(ways)):
                 method, path = ways[place]
-                found.append(Planned(len(found), case, method, repetition, path))
+                found.append(ParallelPlan(len(found), case, method, repetition, path))
     return tuple(found)
 
 
-def _ways(case: Case, method: str) -> Iterator[tuple[str, int]]:
+def _ways(case: ParallelCase, method: str) -> Iterator[tuple[str, int]]:
     if method != TCP:
         yield method, 0
         return
@@ -95,13 +95,13 @@ def _ways(case: Case, method: str) -> Iterator[tuple[str, int]]:
             yield method, number
 
 
-def expected_s(planned: Planned, asked: Comparison) -> float:
+def expected_s(planned: ParallelPlan, asked: ParallelSection) -> float:
     """Expected wall time of an undisturbed attempt."""
     warmup_s, lasts_s = timing(planned.case, asked)
     return warmup_s + lasts_s + BUILD_S
 
 
-def timing(case: Case, asked: Comparison) -> tuple[float, float]:
+def timing(case: ParallelCase, asked: ParallelSection) -> tuple[float, float]:
     """Warm-up and recorded time of an attempt in s."""
     return (
         asked.warmup_s if case.warmup_s is None else case.warmup_s,
@@ -109,6 +109,6 @@ def timing(case: Case, asked: Comparison) -> tuple[float, float]:
     )
 
 
-def estimate_s(planned: Sequence[Planned], asked: Comparison) -> float:
+def estimate_s(planned: Sequence[ParallelPlan], asked: ParallelSection) -> float:
     """Expected wall time of all if none has to be repeated."""
     return sum(expected_s(each, asked) for each in planned)

@@ -17,7 +17,7 @@ from weirlab.store.frames import frame_of
 from weirlab.traffic.load import offered_pps
 from weirlab.traffic.sizes import Constant
 from weirlab.traffic.spec import Flows, Rate, Traffic
-from weirlab.transfers.parallel.plan import Planned
+from weirlab.transfers.parallel.plan import ParallelPlan
 from weirlab.transfers.parallel.rows import (
     APPLICATION,
     ATTEMPTS,
@@ -25,16 +25,22 @@ from weirlab.transfers.parallel.rows import (
     PATH,
     PATHS,
     SERIES,
-    AttemptRow,
+    ParallelAttemptRow,
     PathRow,
-    SeriesRow,
+    ThroughputRow,
 )
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from weirlab.emulation.account import Account
-    from weirlab.transfers.parallel.bed.base import F64, Course, PathSeen, Seen, Span
+    from weirlab.emulation.account import EmulationCounters
+    from weirlab.transfers.parallel.bed.base import (
+        F64,
+        AttemptObservation,
+        ParallelAttempt,
+        PathObservation,
+        PathSpan,
+    )
 
 RATE_ERROR: Final = 0.005
 """How far an emulated path may miss its rate."""
@@ -47,7 +53,7 @@ _LEAST_FRAME_BYTES: Final = 64
 
 
 @dataclass(frozen=True)
-class Entry:
+class AttemptEntry:
     """The place of an attempt in its run."""
 
     run_id: str
@@ -57,11 +63,11 @@ class Entry:
     lab: str
     first_share: float | None = None
 
-    def trial_id(self, planned: Planned) -> str:
+    def trial_id(self, planned: ParallelPlan) -> str:
         return f"{self.run_id}-{planned.index:04d}-{self.attempt}"
 
 
-def reasons(seen: Seen, late_ns: float) -> tuple[str, ...]:
+def reasons(seen: AttemptObservation, late_ns: float) -> tuple[str, ...]:
     """Why an attempt does not count: what the emulated paths report about themselves."""
     found: list[str] = []
     for number, path in seen.paths.items():
@@ -79,7 +85,11 @@ def reasons(seen: Seen, late_ns: float) -> tuple[str, ...]:
 
 
 def record(
-    planned: Planned, course: Course, seen: Seen, entry: Entry, invalid: tuple[str, ...]
+    planned: ParallelPlan,
+    course: ParallelAttempt,
+    seen: AttemptObservation,
+    entry: AttemptEntry,
+    invalid: tuple[str, ...],
 ) -> TrialRecord:
     """The record with the study's rows. Its packets are the frames that went up the paths, a flow each."""
     trial_id = entry.trial_id(planned)
@@ -119,22 +129,24 @@ def record(
     )
 
 
-def _tables(course: Course, seen: Seen, trial_id: str, row: AttemptRow) -> Mapping[str, pl.DataFrame]:
+def _tables(
+    course: ParallelAttempt, seen: AttemptObservation, trial_id: str, row: ParallelAttemptRow
+) -> Mapping[str, pl.DataFrame]:
     return {
-        ATTEMPTS: frame_of(AttemptRow, [row]),
+        ATTEMPTS: frame_of(ParallelAttemptRow, [row]),
         PATHS: frame_of(PathRow, [_path_row(course, n, each, trial_id) for n, each in seen.paths.items()]),
-        SERIES: frame_of(SeriesRow, _series(course, seen, trial_id)),
+        SERIES: frame_of(ThroughputRow, _series(course, seen, trial_id)),
     }
 
 
 def attempt_row(
-    planned: Planned,
-    course: Course,
-    seen: Seen,
+    planned: ParallelPlan,
+    course: ParallelAttempt,
+    seen: AttemptObservation,
     trial_id: str,
     invalid: tuple[str, ...],
     first_share: float | None,
-) -> AttemptRow:
+) -> ParallelAttemptRow:
     """The attempt in one row."""
     edges = course.edges_s()
     again = [path.retransmissions for path in seen.paths.values() if path.retransmissions is not None]
@@ -143,7 +155,7 @@ def attempt_row(
     met = [(mine, rate) for rate, mine in rivals if not math.isnan(jain(mine, rate))]
     mine, rate = min(met, key=lambda pair: jain(*pair), default=(math.nan, math.nan))
     gigabytes = seen.total_bytes / 1e9
-    return AttemptRow(
+    return ParallelAttemptRow(
         trial_id=trial_id,
         case=planned.case.name,
         first_share=math.nan if first_share is None else first_share,
@@ -177,7 +189,7 @@ def attempt_row(
     )
 
 
-def _path_row(course: Course, number: int, seen: PathSeen, trial_id: str) -> PathRow:
+def _path_row(course: ParallelAttempt, number: int, seen: PathObservation, trial_id: str) -> PathRow:
     account, path = seen.account, course.paths[number]
     return PathRow(
         trial_id=trial_id,
@@ -196,7 +208,7 @@ def _path_row(course: Course, number: int, seen: PathSeen, trial_id: str) -> Pat
     )
 
 
-def _series(course: Course, seen: Seen, trial_id: str) -> Iterator[SeriesRow]:
+def _series(course: ParallelAttempt, seen: AttemptObservation, trial_id: str) -> Iterator[ThroughputRow]:
     edges = course.edges_s()
     parts = [
         (APPLICATION, 0, seen.read),
@@ -208,7 +220,7 @@ def _series(course: Course, seen: Seen, trial_id: str) -> Iterator[SeriesRow]:
         for start_s, width_s, grown in zip(edges[:-1], widths, np.diff(total), strict=True):
             # A warm-up that is not a whole number of bins leaves one without width.
             if width_s > 0:
-                yield SeriesRow(trial_id, what, number, float(start_s), float(grown * 8 / width_s))
+                yield ThroughputRow(trial_id, what, number, float(start_s), float(grown * 8 / width_s))
 
 
 def stall_s(reads_s: F64, lasts_s: float) -> float:
@@ -229,7 +241,7 @@ def _between(edges: F64, total: F64, from_s: float, to_s: float) -> float:
     return float((last - first) * 8 / (to_s - from_s)) if to_s > from_s else math.nan
 
 
-def _rival(course: Course, seen: Seen, number: int) -> tuple[float, float]:
+def _rival(course: ParallelAttempt, seen: AttemptObservation, number: int) -> tuple[float, float]:
     """Goodput of a competitor while it was there, and what the method carried over its path meanwhile."""
     span, edges = course.competitors[number], course.edges_s()
     rate = _between(edges, seen.competitors[number], span.from_s, span.to_s)
@@ -237,7 +249,7 @@ def _rival(course: Course, seen: Seen, number: int) -> tuple[float, float]:
     return rate, math.nan if path is None else _between(edges, path.received, span.from_s, span.to_s)
 
 
-def _in_outages(course: Course, seen: Seen) -> float:
+def _in_outages(course: ParallelAttempt, seen: AttemptObservation) -> float:
     edges = course.edges_s()
     long_s = sum(span.to_s - span.from_s for span in course.outages)
     if not long_s:
@@ -249,12 +261,12 @@ def _in_outages(course: Course, seen: Seen) -> float:
     return sum(rates) / long_s
 
 
-def _back_s(course: Course, seen: Seen) -> float:
+def _back_s(course: ParallelAttempt, seen: AttemptObservation) -> float:
     found = [_back_of(course, seen, span) for span in course.outages if span.path in seen.paths]
     return max(found) if found and not any(map(math.isnan, found)) else math.nan
 
 
-def _back_of(course: Course, seen: Seen, span: Span) -> float:
+def _back_of(course: ParallelAttempt, seen: AttemptObservation, span: PathSpan) -> float:
     edges, received = course.edges_s(), seen.paths[span.path].received
     before = _between(edges, received, max(0.0, span.from_s - 1.0), span.from_s)
     rates, starts = np.diff(received) * 8 / np.maximum(np.diff(edges), 1e-9), edges[:-1]
@@ -262,11 +274,11 @@ def _back_of(course: Course, seen: Seen, span: Span) -> float:
     return float(edges[again[0] + 1] - span.to_s) if len(again) and before > 0 else math.nan
 
 
-def _late_p99_ns(account: Account) -> float:
+def _late_p99_ns(account: EmulationCounters) -> float:
     known = [late for way in account.directions if not math.isnan(late := way.late_ns(0.99))]
     return max(known, default=math.nan)
 
 
-def _rate_error(account: Account) -> float:
+def _rate_error(account: EmulationCounters) -> float:
     """Of the direction that carries data; the ACKs seldom wait."""
     return account.up.rate_error

@@ -16,7 +16,7 @@ COMPETITOR: Final = "competitor"
 
 
 @dataclass(frozen=True)
-class AttemptRow:
+class ParallelAttemptRow:
     """A transfer by one method in one case."""
 
     trial_id: str
@@ -119,7 +119,7 @@ class PathRow:
 
 
 @dataclass(frozen=True)
-class SeriesRow:
+class ThroughputRow:
     """Throughput in a bin of time."""
 
     trial_id: str

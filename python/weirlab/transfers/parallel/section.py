@@ -56,7 +56,7 @@ class CasePath(PathSection):
     """Number of such paths."""
 
 
-class Outage(Section):
+class PathOutage(Section):
     """A path that carries nothing for a while: every frame on it is lost."""
 
     path: PathNumber
@@ -66,7 +66,7 @@ class Outage(Section):
     lasts_s: Seconds
     """How long, in s."""
 
-    def overlaps(self, other: Outage) -> bool:
+    def overlaps(self, other: PathOutage) -> bool:
         """Whether both last at the same time."""
         return self.from_s < other.from_s + other.lasts_s and other.from_s < self.from_s + self.lasts_s
 
@@ -82,13 +82,13 @@ class Competitor(Section):
     """How long, in s; left out: to the end."""
 
 
-class Case(Section):
+class ParallelCase(Section):
     """One set of paths, and what happens on them."""
 
     name: Name
     """Name of the case in results."""
     paths: Annotated[tuple[CasePath, ...], Field(min_length=1, max_length=MOST_PATHS)]
-    outages: Annotated[tuple[Outage, ...], MayBeEmpty] = ()
+    outages: Annotated[tuple[PathOutage, ...], MayBeEmpty] = ()
     competitors: Annotated[tuple[Competitor, ...], Field(max_length=MOST_PATHS)] = ()
     warmup_s: WarmUp | None = None
     """Time of traffic before recording, in s; left out: as in the section."""
@@ -116,11 +116,11 @@ class Split(Section):
         yield from traces(self.both, "both")
 
 
-class Comparison(Section):
+class ParallelSection(Section):
     """Cases, and the methods that are compared in each."""
 
     split: Split | None = None
-    cases: Annotated[tuple[Case, ...], MayBeEmpty] = ()
+    cases: Annotated[tuple[ParallelCase, ...], MayBeEmpty] = ()
     methods: Annotated[tuple[MethodName, ...], NotEmpty, AfterValidator(_no_repeats)] = (
         "tcp", "independent", "mptcp", "round-robin", "poll-all", "ecf", "blest", "earliest",
     )  # fmt: skip
@@ -156,7 +156,7 @@ class Comparison(Section):
     seed: Seed = 1
     """Seed of the order of attempts."""
 
-    def every_case(self) -> list[Case]:
+    def every_case(self) -> list[ParallelCase]:
         """Those of ``split`` first."""
         return (
             [*(_of(self.split, share) for share in self.split.shares), *self.cases]
@@ -170,10 +170,10 @@ def share_of(split: Split, name: str) -> float | None:
     return next((share for share in split.shares if _named(split, share) == name), None)
 
 
-def _of(split: Split, share: float) -> Case:
+def _of(split: Split, share: float) -> ParallelCase:
     rates = _rates_bps(split, share)
     paths = tuple(CasePath(both={**split.both, "rate": f"{rate}bps"}) for rate in rates)
-    return Case(name=_named(split, share), paths=paths)
+    return ParallelCase(name=_named(split, share), paths=paths)
 
 
 def _rates_bps(split: Split, share: float) -> tuple[int, int]:
@@ -194,7 +194,7 @@ class ParallelScenario(Root):
     KEY = "parallel"
     model_config = ConfigDict(title="Weir scenario: parallel sockets")
 
-    parallel: Comparison
+    parallel: ParallelSection
 
     def trials(self) -> Iterator[tuple[tuple[int | str, ...], int]]:
         """See :meth:`Root.trials`."""
@@ -241,7 +241,9 @@ def _conflicts_of_split(split: Split) -> Iterator[Conflict]:
                 return
 
 
-def _conflicts_of_case(what: Comparison, case: Case, place: tuple[Any, ...]) -> Iterator[Conflict]:
+def _conflicts_of_case(
+    what: ParallelSection, case: ParallelCase, place: tuple[Any, ...]
+) -> Iterator[Conflict]:
     paths = len(case.every_path())
     if paths > MOST_PATHS:
         yield (*place, "paths"), f"{paths} paths: at most {MOST_PATHS} are possible"
@@ -249,7 +251,7 @@ def _conflicts_of_case(what: Comparison, case: Case, place: tuple[Any, ...]) -> 
         for side, why in path.conflicts():
             yield (*place, "paths", number, side), why
     lasts_s = case.lasts_s or what.lasts_s
-    events: list[tuple[str, int, Outage | Competitor]] = [
+    events: list[tuple[str, int, PathOutage | Competitor]] = [
         *(("outages", number, each) for number, each in enumerate(case.outages)),
         *(("competitors", number, each) for number, each in enumerate(case.competitors)),
     ]

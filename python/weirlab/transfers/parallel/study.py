@@ -12,13 +12,13 @@ from weirlab.base.quantities import plural, words
 from weirlab.jobs.inventory import scenario_of
 from weirlab.jobs.progress import RESUME, passed_on
 from weirlab.jobs.work import Work
-from weirlab.measure.terms import Clocks
+from weirlab.measure.terms import TrialClocks
 from weirlab.store import Run, RunWriter
 from weirlab.studies.contract import Ground
 from weirlab.transfers.parallel import campaign, plan
-from weirlab.transfers.parallel.bed import Bed, OpenBed
+from weirlab.transfers.parallel.bed import OpenBed, ParallelBed
 from weirlab.transfers.parallel.findings import ParallelFindings
-from weirlab.transfers.parallel.section import Comparison, ParallelScenario
+from weirlab.transfers.parallel.section import ParallelScenario, ParallelSection
 
 if TYPE_CHECKING:
     from weirlab.report.story import Story
@@ -29,7 +29,7 @@ LACKING: Final = "lacking"
 
 @contextmanager
 @shielded
-def opened(asked: ParallelScenario, work: Work, open_bed: OpenBed | None) -> Iterator[Ground[Bed]]:
+def opened(asked: ParallelScenario, work: Work, open_bed: OpenBed | None) -> Iterator[Ground[ParallelBed]]:
     """The bed: what ``open_bed`` opens, or two hosts in network namespaces."""
     what = asked.parallel
     with owned(lambda: (open_bed or _in_namespaces)(what)) as bed:
@@ -40,7 +40,7 @@ def opened(asked: ParallelScenario, work: Work, open_bed: OpenBed | None) -> Ite
         yield Ground(bed, facts)
 
 
-def _in_namespaces(asked: Comparison) -> Any:
+def _in_namespaces(asked: ParallelSection) -> Any:
     from weirlab.lab.doctor import need_namespaces
     from weirlab.transfers.parallel.bed import namespaces
 
@@ -49,11 +49,11 @@ def _in_namespaces(asked: Comparison) -> Any:
 
 
 def measured(
-    ground: Ground[Bed],
+    ground: Ground[ParallelBed],
     asked: ParallelScenario,
     writer: RunWriter,
     work: Work,
-    clocks: Clocks | None = None,
+    clocks: TrialClocks | None = None,
 ) -> ParallelFindings:
     """Make every attempt that the run does not have yet."""
     progress = work.progress
@@ -69,7 +69,7 @@ def measured(
         progress.note(f"{plan.named(method)} is left out: {why}")
     planned = plan.plan(what, lacking)
     progress.stage(f"{plural(len(planned), 'transfer')}, run {writer.run_id}")
-    attempts = campaign.Campaign(ground.bed, what, writer, clocks or Clocks(), work.inputs)
+    attempts = campaign.ParallelCampaign(ground.bed, what, writer, clocks or TrialClocks(), work.inputs)
     attempts.measure(planned, passed_on(progress))
     return stored(writer.run)
 

@@ -10,9 +10,9 @@ from weirlab.base.quantities import NOTHING, bit_rate, count, duration, percent,
 from weirlab.base.tables import Table
 from weirlab.measure.spread import Spread
 from weirlab.trace.quantities import size
-from weirlab.transfers.parallel.findings import Group, ParallelFindings
+from weirlab.transfers.parallel.findings import MethodGroup, ParallelFindings
 from weirlab.transfers.parallel.plan import named
-from weirlab.transfers.parallel.rows import AttemptRow, PathRow
+from weirlab.transfers.parallel.rows import ParallelAttemptRow, PathRow
 
 
 def told(found: ParallelFindings) -> list[Table]:
@@ -21,7 +21,7 @@ def told(found: ParallelFindings) -> list[Table]:
     return [*made, attempts(found.rows)] if found.rows else made
 
 
-def compared(case: str, groups: Sequence[Group]) -> Table:
+def compared(case: str, groups: Sequence[MethodGroup]) -> Table:
     """The methods of a case, with what matters in it; JSON and the run have everything."""
     columns = [*_ALWAYS, *next((more for name, more in _WITH if _known(groups, name)), _ELSE)]
     names = [name for name, _ in columns]
@@ -35,11 +35,11 @@ def compared(case: str, groups: Sequence[Group]) -> Table:
     )
 
 
-def _known(groups: Sequence[Group], name: str) -> bool:
+def _known(groups: Sequence[MethodGroup], name: str) -> bool:
     return any(each.spread[name].known for each in groups)
 
 
-def attempts(rows: Sequence[AttemptRow]) -> Table:
+def attempts(rows: Sequence[ParallelAttemptRow]) -> Table:
     """Every attempt; those that do not count have the reason."""
     cells = [
         (
@@ -63,7 +63,7 @@ def attempts(rows: Sequence[AttemptRow]) -> Table:
     return Table("Every attempt", columns, cells, spare, details=True)
 
 
-def paths(rows: Sequence[tuple[AttemptRow, PathRow]]) -> Table:
+def paths(rows: Sequence[tuple[ParallelAttemptRow, PathRow]]) -> Table:
     """What each path carried in each attempt that counts."""
     cells = [
         (
@@ -99,11 +99,11 @@ def _spread(found: Spread, shown: Callable[[float], str]) -> str:
     return NOTHING if math.isnan(found.median) else found.text(shown)
 
 
-def _column(name: str, shown: Callable[[float], str]) -> Callable[[Group], str]:
+def _column(name: str, shown: Callable[[float], str]) -> Callable[[MethodGroup], str]:
     return lambda each: _spread(each.spread[name], shown)
 
 
-Column = tuple[str, Callable[[Group], str]]
+Column = tuple[str, Callable[[MethodGroup], str]]
 
 _ALWAYS: Final[Sequence[Column]] = (
     ("Method", lambda each: each.name),

@@ -21,8 +21,8 @@ from weirlab.transfers.psock.options import (
     BindOption,
     EndOptions,
     ListenPortOption,
+    PsockSourceOptions,
     SessionOptions,
-    SourceOptions,
     StreamOptions,
     ends,
 )
@@ -104,7 +104,7 @@ def add_to(app: typer.Typer) -> None:
 def send(
     ctx: typer.Context,
     *,
-    what: SourceOptions,
+    what: PsockSourceOptions,
     streams: StreamOptions,
     session_options: SessionOptions,
     json: JsonOption = False,

@@ -31,7 +31,7 @@ Route = tuple[str | None, str, int]
 
 
 @dataclass(frozen=True)
-class How:
+class SessionSettings:
     """How a session is carried. ``memory_bytes`` is for each direction.
 
     ``fair``: all streams together take no more of a shared bottleneck than one TCP connection.
@@ -67,7 +67,7 @@ class How:
 
 
 @dataclass(frozen=True)
-class Account:
+class ReceiverReport:
     """The receiver's report on a session that has arrived completely."""
 
     received_bytes: int
@@ -77,7 +77,7 @@ class Account:
 
 
 @dataclass(frozen=True)
-class Copied:
+class CopyResult:
     """A session at its end. ``account`` is None if the other end is not ``weir psock serve``."""
 
     peer: str
@@ -85,7 +85,7 @@ class Copied:
     seconds: float
     report: Mapping[str, Any] = field(default_factory=dict)
     sha256: str = ""
-    account: Account | None = None
+    account: ReceiverReport | None = None
     failure: str = ""
 
     @property
@@ -121,7 +121,7 @@ def routes(host: str, port: int, paths: Sequence[tuple[str, str]], streams: int)
     return [[found[at] for start in range(streams) for at in range(start, len(found), streams)]]
 
 
-def connect(tries: Sequence[Sequence[Route]], how: How) -> ParallelSocket:
+def connect(tries: Sequence[Sequence[Route]], how: SessionSettings) -> ParallelSocket:
     """Open a session over the first set of routes of which one works.
 
     Raises
@@ -142,14 +142,14 @@ def connect(tries: Sequence[Sequence[Route]], how: How) -> ParallelSocket:
     raise problem or LabError("there is no address to connect to")
 
 
-class Listening(Protocol):
+class SessionListener(Protocol):
     """A listener that accepts sessions."""
 
     def stranger(self) -> tuple[tuple[str, int], str] | None:
         """The next peer whose connection was rejected, and why."""
 
 
-def strangers(listener: Listening, tell: Callable[[str], None]) -> int:
+def strangers(listener: SessionListener, tell: Callable[[str], None]) -> int:
     """Report the peers rejected since the last call, and return their number."""
     count = 0
     while (stranger := listener.stranger()) is not None:
@@ -158,7 +158,7 @@ def strangers(listener: Listening, tell: Callable[[str], None]) -> int:
     return count
 
 
-def send(made: ParallelSocket, source: Iterator[bytes], peer: str) -> Copied:
+def send(made: ParallelSocket, source: Iterator[bytes], peer: str) -> CopyResult:
     """Send everything from ``source``, and wait until the receiver has it.
 
     Raises
@@ -178,7 +178,7 @@ def send(made: ParallelSocket, source: Iterator[bytes], peer: str) -> Copied:
     report = made.report()
     if report["plain"]:
         # The answer of a plain TCP peer is not an account.
-        return Copied(peer, total, seconds, report, digest.hexdigest())
+        return CopyResult(peer, total, seconds, report, digest.hexdigest())
     account = _account(made)
     report = made.report()
     made.close(_FAREWELL_S)
@@ -188,10 +188,10 @@ def send(made: ParallelSocket, source: Iterator[bytes], peer: str) -> Copied:
             f"{peer} says that it received {account.received_bytes} bytes with the SHA-256 {account.sha256}, "
             f"but {total} with {sent} were sent"
         )
-    return Copied(peer, total, seconds, report, sent, account)
+    return CopyResult(peer, total, seconds, report, sent, account)
 
 
-def _account(made: ParallelSocket) -> Account | None:
+def _account(made: ParallelSocket) -> ReceiverReport | None:
     """The receiver's account; None if its answer is not one."""
     answer = b""
     while data := made.read(_MOST_ACCOUNT_BYTES):
@@ -200,7 +200,7 @@ def _account(made: ParallelSocket) -> Account | None:
             raise TrialError("the receiver sent something other than its account")
     try:
         document = json.loads(answer)
-        found = Account(
+        found = ReceiverReport(
             received_bytes=document["received_bytes"],
             reorder_peak_bytes=document["reorder_peak_bytes"],
             duplicate_bytes=document["duplicate_bytes"],
@@ -212,7 +212,7 @@ def _account(made: ParallelSocket) -> Account | None:
     return found if all(type(each) is int for each in numbers) and isinstance(digest, str) else None
 
 
-def receive(made: ParallelSocket, sink: Callable[[bytes], object], peer: str, stop: Stop) -> Copied:
+def receive(made: ParallelSocket, sink: Callable[[bytes], object], peer: str, stop: Stop) -> CopyResult:
     """Receive everything, and tell the sender what has arrived.
 
     Raises
@@ -233,10 +233,12 @@ def receive(made: ParallelSocket, sink: Callable[[bytes], object], peer: str, st
         total += len(data)
     seconds = time.monotonic() - begun
     report = made.report()
-    account = Account(total, report["reorder_peak_bytes"], report["duplicate_bytes"], digest.hexdigest())
+    account = ReceiverReport(
+        total, report["reorder_peak_bytes"], report["duplicate_bytes"], digest.hexdigest()
+    )
     made.write_all(json.dumps(vars(account)).encode())
     made.close(_FAREWELL_S)
-    return Copied(peer, total, seconds, report, account.sha256, account)
+    return CopyResult(peer, total, seconds, report, account.sha256, account)
 
 
 def made_up(total: int) -> Iterator[bytes]:
@@ -256,16 +258,16 @@ def read_from(file: BinaryIO) -> Iterator[bytes]:
 
 
 @dataclass
-class Served:
+class ReceiverTotals:
     """What a receiver did; ``sessions`` are the last hundred."""
 
     transfers: int = 0
     broken_off: int = 0
     strangers: int = 0
     received_bytes: int = 0
-    sessions: list[Copied] = field(default_factory=list)
+    sessions: list[CopyResult] = field(default_factory=list)
 
-    def take(self, copied: Copied) -> None:
+    def take(self, copied: CopyResult) -> None:
         """Count a session that has ended."""
         self.transfers += 1
         self.broken_off += bool(copied.failure)
@@ -279,12 +281,12 @@ def serve(
     transfers: int | None,
     into: Callable[[Callable[[Callable[[bytes], object]], None]], None],
     tell: Callable[[str], None],
-) -> Served:
+) -> ReceiverTotals:
     """Receive one session after the other until a request to stop, or until ``transfers`` have ended.
 
     ``into`` calls its argument with the function that takes the data.
     """
-    served = Served()
+    served = ReceiverTotals()
     while not stop.requested and (transfers is None or served.transfers < transfers):
         served.strangers += strangers(listener, tell)
         accepted = listener.accept(_WAIT_S)
@@ -303,12 +305,12 @@ def _received(
     address: tuple[str, int],
     into: Callable[[Callable[[Callable[[bytes], object]], None]], None],
     stop: Stop,
-) -> Copied:
+) -> CopyResult:
     peer = shown(address)
-    done: list[Copied] = []
+    done: list[CopyResult] = []
     try:
         into(lambda sink: done.append(receive(made, sink, peer, stop)))
     except TrialError as error:
         report = made.report()
-        return Copied(peer, report["received_bytes"], 0.0, report, failure=str(error))
+        return CopyResult(peer, report["received_bytes"], 0.0, report, failure=str(error))
     return done[0]

@@ -23,7 +23,7 @@ _LOOK_S: Final = 0.1
 
 
 @dataclass(frozen=True)
-class Exchanged:
+class ExchangeResult:
     """A session at its end: bytes of each direction, and their SHA-256."""
 
     peer: str
@@ -48,7 +48,7 @@ class Exchanged:
 
 def exchange(
     made: ParallelSocket, peer: str, source: int, put: Callable[[bytes], object], stop: Stop
-) -> Exchanged:
+) -> ExchangeResult:
     """Send what the descriptor ``source`` gives and pass on what arrives, until both directions have ended.
 
     Raises
@@ -84,7 +84,7 @@ def exchange(
     while not made.close(_LOOK_S):
         if stop.requested:
             raise TrialError("interrupted before the other end had everything")
-    return Exchanged(
+    return ExchangeResult(
         peer,
         sent_bytes,
         sent.hexdigest(),

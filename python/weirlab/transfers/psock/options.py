@@ -14,7 +14,7 @@ from weirlab.base.quoting import quoted
 from weirlab.cli.options.sockets import parse_address, parse_option
 
 if TYPE_CHECKING:
-    from weirlab.transfers.psock.copying import How
+    from weirlab.transfers.psock.copying import SessionSettings
 
 PORT: Final = 29101
 """TCP port of ``weir psock serve`` (``weir_psock::io::PORT``)."""
@@ -43,7 +43,7 @@ ListenPortOption = Annotated[
 
 
 @dataclass(frozen=True)
-class SourceOptions:
+class PsockSourceOptions:
     """What is sent, and where."""
 
     host: Annotated[str, typer.Argument(help="Name or address of the receiver.", metavar="HOST")]
@@ -119,17 +119,17 @@ class SessionOptions:
         ),
     ] = None
 
-    def how(self, streams: StreamOptions | None = None) -> How:
+    def how(self, streams: StreamOptions | None = None) -> SessionSettings:
         """The options as the engine takes them, with those of the streams."""
         from weirlab.base.amounts import parse_size, parse_time
-        from weirlab.transfers.psock.copying import How
+        from weirlab.transfers.psock.copying import SessionSettings
 
         streams = streams or StreamOptions()
         block, unsent = streams.block, streams.unsent
         options = [parse_option(text) for text in self.option or ()]
         if self.congestion:
             options.insert(0, ("TCP_CONGESTION", self.congestion))
-        return How(
+        return SessionSettings(
             token=self.token,
             scheduler=streams.scheduler,
             block_bytes=_within(parse_size(block, "--block"), f"--block {block}", 1, 64 << 10),

@@ -9,10 +9,10 @@ from weirlab.base.quantities import NOTHING
 from weirlab.base.tables import Table
 from weirlab.cli.options.sockets import shown
 from weirlab.trace.quantities import bit_rate, count, duration, percent, plural, size, words
-from weirlab.transfers.psock.copying import Copied, Served
+from weirlab.transfers.psock.copying import CopyResult, ReceiverTotals
 
 
-def sent(copied: Copied) -> str:
+def sent(copied: CopyResult) -> str:
     """The result of ``weir psock send``."""
     streams = copied.report["streams"]
     if copied.report["plain"]:
@@ -36,7 +36,7 @@ def sent(copied: Copied) -> str:
     return f"{text} Reorder memory at the receiver: {size(peak) if peak else 'none'}."
 
 
-def streams(copied: Copied) -> Table:
+def streams(copied: CopyResult) -> Table:
     """The streams of a session."""
     total = sum(stream["sent_bytes"] for stream in copied.report["streams"])
     columns = ("Local", "Remote", "Sent", "Share", "Sent again", "Retransmitted", "RTT", "State")
@@ -56,7 +56,7 @@ def streams(copied: Copied) -> Table:
     return Table("Streams", columns, rows, ("Remote", "Sent again", "RTT", "Share", "State"))
 
 
-def served(account: Served) -> str:
+def served(account: ReceiverTotals) -> str:
     """The result of ``weir psock serve``."""
     parts = [f"{plural(account.transfers, 'session')}, {size(account.received_bytes)} received"]
     if account.broken_off:
@@ -66,7 +66,7 @@ def served(account: Served) -> str:
     return f"{words(parts)}."
 
 
-def document(copied: Copied) -> dict[str, Any]:
+def document(copied: CopyResult) -> dict[str, Any]:
     """A session for JSON."""
     account = copied.account
     return {
@@ -81,7 +81,7 @@ def document(copied: Copied) -> dict[str, Any]:
     }
 
 
-def served_document(account: Served) -> dict[str, Any]:
+def served_document(account: ReceiverTotals) -> dict[str, Any]:
     """The result of ``weir psock serve`` for JSON."""
     return {"kind": "psock serve", **vars(account), "sessions": list(map(document, account.sessions))}
 

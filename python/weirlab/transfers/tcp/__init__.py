@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from weirlab.store import Run, RunWriter
     from weirlab.studies.contract import Outcome
     from weirlab.transfers.tcp.study.findings import TcpFindings
-    from weirlab.transfers.tcp.study.running import Begun, Live
+    from weirlab.transfers.tcp.study.running import TransferDisplay, TransferRun
     from weirlab.transfers.tcp.study.section import TcpScenario
 
 
-class TcpStudy(Study["TcpScenario", "Ground[Begun | None]", "TcpFindings"]):
+class TcpStudy(Study["TcpScenario", "Ground[TransferRun | None]", "TcpFindings"]):
     """A transfer measured from all sides; ``live`` is what a command does during it."""
 
     key = "tcp"
@@ -26,7 +26,7 @@ class TcpStudy(Study["TcpScenario", "Ground[Begun | None]", "TcpFindings"]):
     commands = {"weirlab.transfers.tcp.command": ("tcp",)}
     ready = {"slow-transfer": "why a TCP transfer over a long path is slow"}
 
-    def __init__(self, live: Live | None = None) -> None:
+    def __init__(self, live: TransferDisplay | None = None) -> None:
         self._live = live
 
     def scenario(self) -> type[TcpScenario]:
@@ -34,17 +34,17 @@ class TcpStudy(Study["TcpScenario", "Ground[Begun | None]", "TcpFindings"]):
 
         return TcpScenario
 
-    def open(self, asked: TcpScenario, work: Work) -> AbstractContextManager[Ground[Begun | None]]:
+    def open(self, asked: TcpScenario, work: Work) -> AbstractContextManager[Ground[TransferRun | None]]:
         from weirlab.transfers.tcp.study import running
 
-        return running.opened(asked, work, self._live or running.Live())
+        return running.opened(asked, work, self._live or running.TransferDisplay())
 
     def measure(
-        self, ground: Ground[Begun | None], asked: TcpScenario, writer: RunWriter, work: Work
+        self, ground: Ground[TransferRun | None], asked: TcpScenario, writer: RunWriter, work: Work
     ) -> TcpFindings:
         from weirlab.transfers.tcp.study import running
 
-        return running.measured(ground, asked, writer, self._live or running.Live())
+        return running.measured(ground, asked, writer, self._live or running.TransferDisplay())
 
     def told(self, outcome: Outcome[TcpFindings]) -> Told:
         found = outcome.found

@@ -16,11 +16,11 @@ from weirlab.cli.output import Session
 from weirlab.cli.streams import tell
 from weirlab.transfers.tcp import sending, serving
 from weirlab.transfers.tcp.options import (
-    LimitOptions,
-    ListenOptions,
     OptionOption,
     ReadOptions,
-    SendOptions,
+    TcpLimitOptions,
+    TcpListenOptions,
+    TcpSendOptions,
 )
 
 if TYPE_CHECKING:
@@ -82,14 +82,14 @@ def add_to(app: typer.Typer) -> None:
     app.command("serve", help=SERVE)(grouped(serve))
 
 
-def send(ctx: typer.Context, *, options: SendOptions, json: LinesOption = False) -> None:
+def send(ctx: typer.Context, *, options: TcpSendOptions, json: LinesOption = False) -> None:
     """Send."""
     from weirlab.link.stopping import Stop
     from weirlab.transfers.tcp.show import tables
 
     with Session(ctx, as_json=json) as session:
         settings = options.settings(as_json=json)
-        live = _Stream(settings) if json else _Lines()
+        live = _BulkStream(settings) if json else _BulkLines()
         with Stop() as stop:
             outcome = sending.send(settings, live, stop)
         problem = outcome.problem()
@@ -108,8 +108,8 @@ def send(ctx: typer.Context, *, options: SendOptions, json: LinesOption = False)
 def serve(
     ctx: typer.Context,
     *,
-    listen: ListenOptions,
-    limits: LimitOptions,
+    listen: TcpListenOptions,
+    limits: TcpLimitOptions,
     receiver: ReadOptions,
     option: OptionOption = None,
     json: LinesOption = False,
@@ -120,7 +120,7 @@ def serve(
     from weirlab.transfers.tcp.show import tables
 
     with Session(ctx, as_json=json) as session:
-        settings = serving.Settings(
+        settings = serving.ServerSettings(
             address=parse_address(listen.bind),
             port=listen.port,
             token=listen.token,
@@ -156,7 +156,7 @@ def serve(
             session.finish(document, conclusion)
 
 
-class _Lines:
+class _BulkLines:
     """A line per interval and direction on stderr."""
 
     def started(self, event: Mapping[str, Any]) -> None:
@@ -173,10 +173,10 @@ class _Lines:
         pass
 
 
-class _Stream:
+class _BulkStream:
     """A JSON document per interval on stdout."""
 
-    def __init__(self, settings: sending.Settings) -> None:
+    def __init__(self, settings: sending.TransferSettings) -> None:
         self._names = settings.names
 
     def started(self, event: Mapping[str, Any]) -> None:

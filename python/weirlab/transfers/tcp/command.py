@@ -18,9 +18,9 @@ from weirlab.transfers.tcp import bulk
 from weirlab.transfers.tcp.measure import command as measuring
 
 if TYPE_CHECKING:
-    from weirlab.transfers.tcp.connections import Connection
-    from weirlab.transfers.tcp.events import SentAgain
-    from weirlab.transfers.tcp.watching import Outcome, Settings
+    from weirlab.transfers.tcp.connections import TcpSocket
+    from weirlab.transfers.tcp.events import RetransmissionLog
+    from weirlab.transfers.tcp.watching import WatchOutcome, WatchSettings
 
 DEFAULT_EVERY = "100ms"
 
@@ -200,9 +200,9 @@ def watch(
     """Watch connections."""
     from weirlab.transfers.tcp import connections
     from weirlab.transfers.tcp import fields as names
-    from weirlab.transfers.tcp.events import SentAgain
+    from weirlab.transfers.tcp.events import RetransmissionLog
     from weirlab.transfers.tcp.show import tables
-    from weirlab.transfers.tcp.watching import Settings
+    from weirlab.transfers.tcp.watching import WatchSettings
 
     fields, out = shown.fields, shown.out
     with Session(ctx, as_json=json) as session:
@@ -213,7 +213,7 @@ def watch(
             return
         if connection is None:
             raise InputError("CONNECTION is missing: two ends, one end, a process or a program")
-        settings = Settings(
+        settings = WatchSettings(
             target=connections.parse(connection),
             period_ns=samples.period_ns(),
             names=names.chosen(fields, events=samples.events),
@@ -222,7 +222,7 @@ def watch(
             by=samples.way(),
             insists=fields not in (None, names.ALL),
         )
-        again = SentAgain()
+        again = RetransmissionLog()
         outcome = _watched(session, settings, out, again, chosen=fields is not None)
         document = tables.watch_document(outcome, settings, connection, out)
         conclusion = tables.watch_conclusion(outcome, settings)
@@ -241,8 +241,8 @@ def watch(
 
 
 def _watched(
-    session: Session, settings: Settings, out: Path | None, again: SentAgain, *, chosen: bool
-) -> Outcome:
+    session: Session, settings: WatchSettings, out: Path | None, again: RetransmissionLog, *, chosen: bool
+) -> WatchOutcome:
     from weirlab.link.stopping import Stop
     from weirlab.transfers.tcp import watching
     from weirlab.transfers.tcp.keeping import SampleFile
@@ -265,7 +265,7 @@ def _watched(
     return outcome
 
 
-def _plain(connection: Connection) -> dict[str, Any]:
+def _plain(connection: TcpSocket) -> dict[str, Any]:
     names = ("local", "remote", "state", "pid", "process", "uid", "inode", "congestion", "fields")
     return {name: getattr(connection, name) for name in names}
 

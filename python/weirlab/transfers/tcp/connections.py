@@ -20,7 +20,7 @@ _HIGHEST_PID: Final = 1 << 22
 
 
 @dataclass(frozen=True)
-class Connection:
+class TcpSocket:
     """One socket; ``pid`` and ``process`` are None if this user may not see the owner."""
 
     local: tuple[str, int]
@@ -36,14 +36,14 @@ class Connection:
 
 
 @dataclass(frozen=True)
-class Target:
+class ConnectionFilter:
     """What to match connections by: their ends, in any order, and their process."""
 
-    ends: tuple[flows.End, flows.End] = (flows.End(), flows.End())
+    ends: tuple[flows.FlowEnd, flows.FlowEnd] = (flows.FlowEnd(), flows.FlowEnd())
     pid: int | None = None
     program: str | None = None
 
-    def fits(self, connection: Connection) -> bool:
+    def fits(self, connection: TcpSocket) -> bool:
         """Whether ``connection`` matches everything that is given."""
         return (
             self._ends_fit(connection)
@@ -51,13 +51,13 @@ class Target:
             and self.program in (None, connection.process)
         )
 
-    def _ends_fit(self, connection: Connection) -> bool:
+    def _ends_fit(self, connection: TcpSocket) -> bool:
         one, other = self.ends
         here, there = connection.local, connection.remote
         return (_fits(one, here) and _fits(other, there)) or (_fits(one, there) and _fits(other, here))
 
 
-def parse(text: str, option: str = "CONNECTION") -> Target:
+def parse(text: str, option: str = "CONNECTION") -> ConnectionFilter:
     """Read ``10.0.0.1:40000-192.0.2.1:443``, ``:443``, ``192.0.2.1``, ``4711`` (PID), ``firefox`` (program).
 
     Raises
@@ -67,11 +67,11 @@ def parse(text: str, option: str = "CONNECTION") -> Target:
     """
     plain = text.strip()
     if re.fullmatch(r"[0-9]{1,9}", plain):
-        return Target(pid=_pid(int(plain), option))
+        return ConnectionFilter(pid=_pid(int(plain), option))
     if plain and ":" not in plain and re.search(r"[^\W\d_]", plain):
-        return Target(program=plain[:MOST_NAME])
+        return ConnectionFilter(program=plain[:MOST_NAME])
     flow = flows.parse(plain, option)
-    return Target(ends=(flow.one, flow.other))
+    return ConnectionFilter(ends=(flow.one, flow.other))
 
 
 def target(
@@ -79,7 +79,7 @@ def target(
     port: int | None = None,
     address: str | None = None,
     process: str | None = None,
-) -> Target:
+) -> ConnectionFilter:
     """The target that the filters of ``weir tcp list`` describe.
 
     Raises
@@ -87,15 +87,15 @@ def target(
     InputError
         ``address`` is not an IP address.
     """
-    end = flows.End("" if address is None else parse_address(address, "--address"), port or 0)
+    end = flows.FlowEnd("" if address is None else parse_address(address, "--address"), port or 0)
     if process is None:
-        return Target(ends=(end, flows.End()))
+        return ConnectionFilter(ends=(end, flows.FlowEnd()))
     if re.fullmatch(r"[0-9]{1,9}", process):
-        return Target(ends=(end, flows.End()), pid=_pid(int(process), "--process"))
-    return Target(ends=(end, flows.End()), program=process[:MOST_NAME])
+        return ConnectionFilter(ends=(end, flows.FlowEnd()), pid=_pid(int(process), "--process"))
+    return ConnectionFilter(ends=(end, flows.FlowEnd()), program=process[:MOST_NAME])
 
 
-def listed() -> list[Connection]:
+def listed() -> list[TcpSocket]:
     """Every TCP socket of this network namespace, listeners included, in the order of their ends.
 
     Raises
@@ -105,11 +105,13 @@ def listed() -> list[Connection]:
     """
     from weirlab._engine import tcp_connections
 
-    found = [Connection(**each) for each in tcp_connections()]
+    found = [TcpSocket(**each) for each in tcp_connections()]
     return sorted(found, key=lambda each: (each.local, each.remote, each.cookie))
 
 
-def select(connections: Sequence[Connection], wanted: Target, states: Sequence[str] = ()) -> list[Connection]:
+def select(
+    connections: Sequence[TcpSocket], wanted: ConnectionFilter, states: Sequence[str] = ()
+) -> list[TcpSocket]:
     """The connections that match ``wanted`` and are in one of ``states``; without any, all but :data:`IDLE`.
 
     Raises
@@ -130,7 +132,7 @@ def select(connections: Sequence[Connection], wanted: Target, states: Sequence[s
     ]
 
 
-def _fits(wanted: flows.End, end: tuple[str, int]) -> bool:
+def _fits(wanted: flows.FlowEnd, end: tuple[str, int]) -> bool:
     return wanted.addr in ("", end[0]) and wanted.port in (0, end[1])
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from weirlab.cli.options.sockets import shown
-from weirlab.transfers.tcp.watching import EVENTS_NEEDED, Samples, Tally
+from weirlab.transfers.tcp.watching import EVENTS_NEEDED, ConnectionTally, Samples
 
 MOST_KEPT: Final = 20
 RETRANSMITTED: Final = "retransmitted"
@@ -19,7 +19,7 @@ _SPACE: Final = 1 << 32
 
 
 @dataclass(frozen=True)
-class Segment:
+class Retransmission:
     """A retransmitted segment; ``at_s`` counts from the first event of all."""
 
     at_s: float
@@ -33,17 +33,19 @@ class Segment:
 
 
 @dataclass
-class SentAgain:
+class RetransmissionLog:
     """Counts the retransmitted segments, and keeps the first of them."""
 
     count: int = 0
-    kept: list[Segment] = field(default_factory=list)
+    kept: list[Retransmission] = field(default_factory=list)
     _first_ns: int = 0
 
     def waiting(self) -> None:
         """Nothing has been sent yet."""
 
-    def samples(self, samples: Samples, progress: Mapping[str, Any], tallies: Sequence[Tally]) -> None:
+    def samples(
+        self, samples: Samples, progress: Mapping[str, Any], tallies: Sequence[ConnectionTally]
+    ) -> None:
         """Take the retransmissions among these events."""
         if not len(samples):
             return
@@ -55,12 +57,12 @@ class SentAgain:
             if len(self.kept) < MOST_KEPT:
                 self.kept.append(self._segment(samples, row, progress))
 
-    def _segment(self, samples: Samples, row: int, progress: Mapping[str, Any]) -> Segment:
+    def _segment(self, samples: Samples, row: int, progress: Mapping[str, Any]) -> Retransmission:
         seq, end_seq, state, cwnd, rtt_us = (
             int(samples.fields[name][0][row]) for name in (*EVENTS_NEEDED, "snd_cwnd", "rtt_us")
         )
         one = progress["connections"][samples.connection[row]]
-        return Segment(
+        return Retransmission(
             at_s=(int(samples.time_ns[row]) - self._first_ns) / 1e9,
             connection=f"{shown(one['local'])} to {shown(one['remote'])}",
             seq=seq,

@@ -29,7 +29,7 @@ ALL: Final = "all"
 
 
 @dataclass(frozen=True)
-class Field:
+class TcpInfoField:
     """A quantity; ``since`` is the first kernel that has it, ``source`` the kernel's structure."""
 
     name: str
@@ -43,19 +43,19 @@ class Field:
 
 
 @cache
-def fields() -> tuple[Field, ...]:
+def fields() -> tuple[TcpInfoField, ...]:
     """All fields, in the kernel's order."""
     from weirlab._engine import tcp_fields
 
-    return tuple(Field(**each) for each in tcp_fields())
+    return tuple(TcpInfoField(**each) for each in tcp_fields())
 
 
 @cache
-def event_fields() -> tuple[Field, ...]:
+def event_fields() -> tuple[TcpInfoField, ...]:
     """The fields of events: some exist only there, others are in :func:`fields`."""
     from weirlab._engine import tcp_event_fields
 
-    return tuple(Field(**each) for each in tcp_event_fields())
+    return tuple(TcpInfoField(**each) for each in tcp_event_fields())
 
 
 def chosen(text: str | None, option: str = "--fields", *, events: bool = False) -> tuple[str, ...]:

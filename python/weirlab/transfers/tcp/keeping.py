@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 from weirlab.base import files
 from weirlab.base.errors import InputError
 from weirlab.cli.options.sockets import shown
-from weirlab.transfers.tcp.watching import Samples, Tally
+from weirlab.transfers.tcp.watching import ConnectionTally, Samples
 
 if TYPE_CHECKING:
     import polars as pl
@@ -44,7 +44,9 @@ class SampleFile:
         """Load now what would take time from the connections later; there is nothing to keep yet."""
         import polars as pl  # noqa: F401
 
-    def samples(self, samples: Samples, progress: Mapping[str, Any], tallies: Sequence[Tally]) -> None:
+    def samples(
+        self, samples: Samples, progress: Mapping[str, Any], tallies: Sequence[ConnectionTally]
+    ) -> None:
         """Add these samples."""
         if len(samples) == 0 and (self._fresh or self._parts):
             return

@@ -62,11 +62,11 @@ class FarOptions:
         typer.Option(help="Client token.", envvar="WEIR_TCP_CLIENT_TOKEN", metavar="TEXT"),
     ] = ""
 
-    def via(self) -> sending.Via | None:
+    def via(self) -> sending.RemoteClient | None:
         """The host, if there is one."""
         if self.client is None:
             return None
-        return sending.Via(self.client.strip("[]"), self.client_port, self.client_token)
+        return sending.RemoteClient(self.client.strip("[]"), self.client_port, self.client_token)
 
 
 @dataclass(frozen=True)
@@ -221,7 +221,7 @@ class ReadOptions:
 
 
 @dataclass(frozen=True)
-class SendOptions:
+class TcpSendOptions:
     """A requested transfer."""
 
     server: ServerOptions
@@ -231,7 +231,7 @@ class SendOptions:
     far: FarOptions = FarOptions()
     receiver: ReadOptions = ReadOptions()
 
-    def settings(self, *, as_json: bool) -> sending.Settings:
+    def settings(self, *, as_json: bool) -> sending.TransferSettings:
         """The parsed settings."""
         from weirlab.base.amounts import parse_line, parse_size
         from weirlab.transfers.tcp import fields as names
@@ -250,7 +250,7 @@ class SendOptions:
                 "--read-rate and --read-pause are for what this end receives: give --reverse or --bidir, or "
                 "give them to weir tcp serve"
             )
-        return sending.Settings(
+        return sending.TransferSettings(
             host=server.host.strip("[]"),
             port=server.port,
             token=server.token,
@@ -291,7 +291,7 @@ class SendOptions:
 
 
 @dataclass(frozen=True)
-class ListenOptions:
+class TcpListenOptions:
     """Where to listen."""
 
     bind: Annotated[str, typer.Option(help="Address to listen on.", metavar="ADDRESS")] = serving.LOOPBACK
@@ -302,7 +302,7 @@ class ListenOptions:
 
 
 @dataclass(frozen=True)
-class LimitOptions:
+class TcpLimitOptions:
     """What clients may use."""
 
     PANEL: ClassVar = "Limits"

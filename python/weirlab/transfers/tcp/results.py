@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from weirlab.transfers.tcp import shares
-from weirlab.transfers.tcp.shares import Shares
+from weirlab.transfers.tcp.shares import TimeShares
 
 Direction = Literal["up", "down"]
 View = Mapping[str, Any]
@@ -19,7 +19,7 @@ View = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Latency:
+class BlockLatency:
     """One-way block latency: from before the block was written until its last byte was read, in ns.
 
     ``p50_ns`` and ``p99_ns`` are the greatest of any connection and report.
@@ -45,7 +45,7 @@ class Interval:
     retransmissions: int | None
     rtt_us: float | None
     cwnd_bytes: int | None
-    latency: Latency | None
+    latency: BlockLatency | None
     connections: tuple[dict[str, Any], ...] = ()
     """By connection: ``connection``, ``received_bytes``, and the requested fields of the sender."""
 
@@ -56,7 +56,7 @@ class Interval:
 
 
 @dataclass(frozen=True)
-class Summary:
+class DirectionSummary:
     """One direction, or one connection of it, from start to end.
 
     ``seconds`` is from the start to the last byte, at the end where it is longer. ``rtt_us`` and
@@ -72,8 +72,8 @@ class Summary:
     retransmitted_bytes: int | None
     rtt_us: tuple[float, float, float] | None
     cwnd_bytes: tuple[float, float, float] | None
-    latency: Latency | None
-    shares: Shares | None
+    latency: BlockLatency | None
+    shares: TimeShares | None
     failure: str = ""
 
     @property
@@ -82,7 +82,7 @@ class Summary:
 
 
 @dataclass(frozen=True)
-class _Half:
+class _EndReport:
     """A report of one end, or several merged."""
 
     at_ns: int
@@ -90,7 +90,7 @@ class _Half:
     latencies: Sequence[Sequence[Mapping[str, int] | None]]
     """By connection."""
 
-    def after(self, before: _Half | None) -> _Half:
+    def after(self, before: _EndReport | None) -> _EndReport:
         """This report, merged with earlier ones that are not in an interval yet."""
         if before is None:
             return self
@@ -107,14 +107,14 @@ class Merger:
 
     ups: Sequence[bool]
     names: Sequence[str] = ()
-    _fresh: dict[bool, _Half] = field(default_factory=dict)
-    _told: dict[bool, _Half] = field(default_factory=dict)
+    _fresh: dict[bool, _EndReport] = field(default_factory=dict)
+    _told: dict[bool, _EndReport] = field(default_factory=dict)
     _samples: list[list[Mapping[str, int]]] = field(default_factory=list)
 
     def take(self, event: Mapping[str, Any]) -> Iterator[Interval]:
         """Take an event ``interval`` of the client; yield the intervals that are complete now."""
         end, flows = bool(event["of_server"]), event["flows"]
-        report = _Half(event["at_ns"], flows, [[flow["latency"]] for flow in flows])
+        report = _EndReport(event["at_ns"], flows, [[flow["latency"]] for flow in flows])
         self._fresh[end] = report.after(self._fresh.get(end))
         if len(self._fresh) == 2:
             yield from self._tell(self._fresh[False], self._fresh[True])
@@ -125,16 +125,16 @@ class Merger:
         if self._fresh and len(ends) == 2:
             yield from self._tell(ends[False], ends[True])
 
-    def summary(self, done: Mapping[str, Any]) -> tuple[list[Summary], list[Summary]]:
+    def summary(self, done: Mapping[str, Any]) -> tuple[list[DirectionSummary], list[DirectionSummary]]:
         """The summaries of each direction and of each connection, from an event ``done``."""
         each = [self._connection(number, up, done) for number, up in enumerate(self.ups)]
         return [_together(d, [one for one in each if one.direction == d]) for d in directions(self.ups)], each
 
-    def _silent(self) -> dict[bool, _Half]:
+    def _silent(self) -> dict[bool, _EndReport]:
         """The last state of both ends, without anything new."""
         return {end: replace(half, latencies=[() for _ in self.ups]) for end, half in self._told.items()}
 
-    def _tell(self, client: _Half, server: _Half) -> Iterator[Interval]:
+    def _tell(self, client: _EndReport, server: _EndReport) -> Iterator[Interval]:
         if not self._samples:
             self._samples = [[] for _ in self.ups]
         for number, up in enumerate(self.ups):
@@ -143,7 +143,7 @@ class Merger:
             yield self._interval(direction, client, server)
         self._told, self._fresh = {False: client, True: server}, {}
 
-    def _interval(self, direction: Direction, client: _Half, server: _Half) -> Interval:
+    def _interval(self, direction: Direction, client: _EndReport, server: _EndReport) -> Interval:
         up = direction == "up"
         sender, receiver = (client, server) if up else (server, client)
         sent_before, received_before = self._told.get(not up), self._told.get(up)
@@ -178,7 +178,7 @@ class Merger:
             connections=tuple(rows),
         )
 
-    def _connection(self, number: int, up: bool, done: Mapping[str, Any]) -> Summary:
+    def _connection(self, number: int, up: bool, done: Mapping[str, Any]) -> DirectionSummary:
         sender, receiver = ("client", "server") if up else ("server", "client")
         sent, received = done[sender][number], done[receiver][number]
         fields: Mapping[str, int] = sent["fields"]
@@ -188,7 +188,7 @@ class Merger:
         windows = [cwnd for each in samples if (cwnd := _cwnd_bytes(each))]
         written_ns, read_ns = sent["last_ns"] or 0, received["last_ns"] or 0
         failures = [f"{end}: {view['failure']}" for end, view in ((sender, sent), (receiver, received))]
-        return Summary(
+        return DirectionSummary(
             direction="up" if up else "down",
             received_bytes=received["bytes"],
             sent_bytes=sent["bytes"],
@@ -213,7 +213,7 @@ def directions(ups: Sequence[bool]) -> list[Direction]:
     return found
 
 
-def _together(direction: Direction, parts: Sequence[Summary]) -> Summary:
+def _together(direction: Direction, parts: Sequence[DirectionSummary]) -> DirectionSummary:
     """All connections of a direction."""
     rtts = [each.rtt_us for each in parts if each.rtt_us]
     windows = [each.cwnd_bytes for each in parts if each.cwnd_bytes]
@@ -248,7 +248,7 @@ def _together(direction: Direction, parts: Sequence[Summary]) -> Summary:
     )
 
 
-def _grown(now: _Half, before: _Half | None, number: int) -> int:
+def _grown(now: _EndReport, before: _EndReport | None, number: int) -> int:
     return int(now.flows[number]["bytes"]) - (int(before.flows[number]["bytes"]) if before else 0)
 
 
@@ -262,16 +262,16 @@ def _mean(values: Sequence[float]) -> float | None:
     return sum(values) / len(values) if values else None
 
 
-def _latency(told: Sequence[Mapping[str, int] | None]) -> Latency | None:
-    return joined_latency([Latency(**each) for each in told if each is not None and each["blocks"]])
+def _latency(told: Sequence[Mapping[str, int] | None]) -> BlockLatency | None:
+    return joined_latency([BlockLatency(**each) for each in told if each is not None and each["blocks"]])
 
 
-def joined_latency(parts: Sequence[Latency]) -> Latency | None:
+def joined_latency(parts: Sequence[BlockLatency]) -> BlockLatency | None:
     """The latency of all blocks; None if there are none."""
     if not parts:
         return None
     blocks = sum(each.blocks for each in parts)
-    return Latency(
+    return BlockLatency(
         blocks=blocks,
         min_ns=min(each.min_ns for each in parts),
         mean_ns=sum(each.mean_ns * each.blocks for each in parts) / blocks,

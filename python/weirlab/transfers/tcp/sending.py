@@ -12,7 +12,7 @@ from weirlab.link.stopping import Stop
 
 if TYPE_CHECKING:
     from weirlab._engine import TcpClient
-    from weirlab.transfers.tcp.results import Interval, Summary
+    from weirlab.transfers.tcp.results import DirectionSummary, Interval
 
 Tell = Callable[[Mapping[str, Any]], None]
 Inside = Callable[[Callable[[], Any]], Any]
@@ -31,7 +31,7 @@ _NS: Final = 1_000_000_000
 
 
 @dataclass(frozen=True)
-class Via:
+class RemoteClient:
     """A server that acts as the client."""
 
     host: str
@@ -40,7 +40,7 @@ class Via:
 
 
 @dataclass(frozen=True)
-class Fetch:
+class CaptureFetch:
     """A capture that another host is to make, and the new file to write it to.
 
     ``must``: without it there is no transfer. ``most_bytes``: the largest capture that is accepted.
@@ -66,7 +66,7 @@ AT_ONCE: Final = Reading()
 
 
 @dataclass(frozen=True)
-class Settings:
+class TransferSettings:
     """A transfer. If ``lasts_s`` and ``total_bytes`` (per direction) are None, it lasts until Ctrl-C."""
 
     host: str
@@ -88,11 +88,11 @@ class Settings:
     """Fields of the kernel that intervals and blocks report."""
     reading: Reading = AT_ONCE
     """How this end reads what the server sends."""
-    via: Via | None = None
+    via: RemoteClient | None = None
     """The client; None: this host."""
-    fetch: Fetch | None = None
+    fetch: CaptureFetch | None = None
     """The server's capture."""
-    fetch_via: Fetch | None = None
+    fetch_via: CaptureFetch | None = None
     """The capture of ``via``."""
 
     @property
@@ -100,7 +100,7 @@ class Settings:
         return self.lasts_s is None and self.total_bytes is None
 
 
-class Observer(Protocol):
+class TransferObserver(Protocol):
     """Receives reports during the transfer."""
 
     def started(self, event: Mapping[str, Any]) -> None: ...
@@ -111,11 +111,11 @@ class Observer(Protocol):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TransferOutcome:
     """The result of a transfer: each direction, and each connection."""
 
-    directions: list[Summary]
-    connections: list[Summary]
+    directions: list[DirectionSummary]
+    connections: list[DirectionSummary]
     started: Mapping[str, Any] = field(default_factory=dict)
     absent: tuple[str, ...] = ()
     """Requested fields that the sender's kernel does not report."""
@@ -135,11 +135,11 @@ class Outcome:
 
 
 def send(
-    settings: Settings,
-    observer: Observer,
+    settings: TransferSettings,
+    observer: TransferObserver,
     stop: Stop,
     tell: Tell | None = None,
-) -> Outcome:
+) -> TransferOutcome:
     """Carry out a transfer; a request to stop ends it cleanly.
 
     ``tell`` gets every event of the engine unchanged; with it, the engine also reports clock exchanges.
@@ -160,13 +160,13 @@ def send(
 class Transfer:
     """A transfer that has begun; made by :func:`begin`. Dropping it breaks the transfer off."""
 
-    settings: Settings
+    settings: TransferSettings
     started: Mapping[str, Any]
     """The event that all connections are established."""
     _client: TcpClient
     _tell: Tell | None
 
-    def carry(self, observer: Observer, stop: Stop) -> Outcome:
+    def carry(self, observer: TransferObserver, stop: Stop) -> TransferOutcome:
         """Wait for the end; raises the errors of :func:`send`."""
         from weirlab.transfers.tcp.results import Merger
 
@@ -193,7 +193,7 @@ class Transfer:
                     directions, connections = merger.summary(event)
                     sent = [event["client" if up else "server"][n] for n, up in enumerate(merger.ups)]
                     told = {name for each in sent for name in each["fields"]}
-                    return Outcome(
+                    return TransferOutcome(
                         directions,
                         connections,
                         self.started,
@@ -205,7 +205,7 @@ class Transfer:
 
 
 def begin(
-    settings: Settings, stop: Stop, tell: Tell | None = None, inside: Inside = lambda make: make()
+    settings: TransferSettings, stop: Stop, tell: Tell | None = None, inside: Inside = lambda make: make()
 ) -> Transfer:
     """Begin a transfer, and return when data flows; raises the errors of :func:`send`.
 
@@ -247,7 +247,7 @@ def begin(
             return Transfer(settings, event, client, tell)
 
 
-def _fetching(fetch: Fetch | None) -> tuple[str, bool, int] | None:
+def _fetching(fetch: CaptureFetch | None) -> tuple[str, bool, int] | None:
     return None if fetch is None else (str(fetch.file), fetch.must, fetch.most_bytes)
 
 

@@ -43,7 +43,7 @@ class Captures:
 
 
 @dataclass(frozen=True)
-class Settings:
+class ServerSettings:
     """A server; None means no limit. Without ``token`` only a loopback address is allowed."""
 
     address: str = LOOPBACK
@@ -64,7 +64,7 @@ class Settings:
 
 
 @dataclass
-class Account:
+class ServerTotals:
     """What a server did: transfers that ended, how many of them broke off, and clients that were refused."""
 
     transfers: int = 0
@@ -88,11 +88,11 @@ class Account:
 
 
 def serve(
-    settings: Settings,
+    settings: ServerSettings,
     stop: Stop,
     listening: Callable[[tuple[str, int]], None],
     happened: Callable[[Mapping[str, Any]], None],
-) -> Account:
+) -> ServerTotals:
     """Serve until a request to stop, or until ``settings.transfers`` have ended.
 
     Raises
@@ -116,12 +116,12 @@ def serve(
 
 
 def _serve(
-    settings: Settings,
+    settings: ServerSettings,
     allowed: tuple[str, int, int, int, str | None] | None,
     stop: Stop,
     listening: Callable[[tuple[str, int]], None],
     happened: Callable[[Mapping[str, Any]], None],
-) -> Account:
+) -> ServerTotals:
     import resource
 
     from weirlab._engine import TcpServer
@@ -142,7 +142,7 @@ def _serve(
         read_bytes_per_s=settings.reading.bytes_per_s,
         read_pause_ns=settings.reading.pause_ns,
     )
-    account = Account()
+    account = ServerTotals()
     listening(server.address)
 
     def next_event(within_s: float) -> bool:

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from weirlab.diagnosis.counters import CAUTION, COUNTERS, Shares, mean, shares
+from weirlab.diagnosis.counters import CAUTION, COUNTERS, TimeShares, mean, shares
 
-__all__ = ["CAUTION", "COUNTERS", "Shares", "mean", "shares"]
+__all__ = ["CAUTION", "COUNTERS", "TimeShares", "mean", "shares"]

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from weirlab.base.errors import InputError, LabError
 from weirlab.link.stopping import Stop
 from weirlab.transfers.tcp import shares
-from weirlab.transfers.tcp.connections import Target
+from weirlab.transfers.tcp.connections import ConnectionFilter
 from weirlab.transfers.tcp.fields import event_fields, only_by_inet_diag
-from weirlab.transfers.tcp.shares import Shares
+from weirlab.transfers.tcp.shares import TimeShares
 
 if TYPE_CHECKING:
     import numpy as np
@@ -53,14 +53,14 @@ EVENTS_NEEDED: Final = ("seq", "end_seq", "ca_state")
 
 
 @dataclass(frozen=True)
-class Settings:
+class WatchSettings:
     """What is watched: these fields of each connection, every ``period_ns``; None: at every event.
 
     ``by`` is one of :data:`WAYS`. ``insists``: the fields were named one by one, so a way that lacks any of
     them is not chosen automatically.
     """
 
-    target: Target
+    target: ConnectionFilter
     period_ns: int | None
     names: tuple[str, ...]
     wait: bool = False
@@ -101,7 +101,7 @@ class Samples:
 
 
 @dataclass
-class Tally:
+class ConnectionTally:
     """What the samples of one connection show so far; ``first`` and ``last`` hold values of counters."""
 
     first: dict[str, int] = field(default_factory=dict)
@@ -149,7 +149,7 @@ class Tally:
         return self.first.get("data_segs_in") == 0 and self.first.get("data_segs_out") == 0
 
     @property
-    def shares(self) -> Shares | None:
+    def shares(self) -> TimeShares | None:
         grown = {name: value for name in shares.COUNTERS if (value := self.grown(name)) is not None}
         return shares.shares(grown, (self.last_ns - self.first_ns) / 1e3)
 
@@ -173,20 +173,22 @@ class Tally:
         }
 
 
-class Observer(Protocol):
+class WatchObserver(Protocol):
     """Receives samples during the watch."""
 
     def waiting(self) -> None: ...
 
-    def samples(self, samples: Samples, progress: Mapping[str, Any], tallies: Sequence[Tally]) -> None: ...
+    def samples(
+        self, samples: Samples, progress: Mapping[str, Any], tallies: Sequence[ConnectionTally]
+    ) -> None: ...
 
 
 @dataclass(frozen=True)
-class Outcome:
+class WatchOutcome:
     """The result of a watch. ``progress`` is the engine's at the end: connections, lateness, losses."""
 
     progress: Mapping[str, Any]
-    tallies: Sequence[Tally]
+    tallies: Sequence[ConnectionTally]
     absent: tuple[str, ...] = ()
     """Requested fields that this kernel, the congestion control or this way of sampling did not report."""
     why_not: str = ""
@@ -213,7 +215,7 @@ class Outcome:
         return sum(int(each["idle"]) for each in self.progress["connections"])
 
 
-def watch(settings: Settings, observers: Sequence[Observer], stop: Stop) -> Outcome:
+def watch(settings: WatchSettings, observers: Sequence[WatchObserver], stop: Stop) -> WatchOutcome:
     """Watch until the connections have ended, the time is over, or a request to stop.
 
     Raises
@@ -229,7 +231,7 @@ def watch(settings: Settings, observers: Sequence[Observer], stop: Stop) -> Outc
     import numpy as np  # noqa: F401
 
     watcher = _watcher(settings)
-    tallies: list[Tally] = []
+    tallies: list[ConnectionTally] = []
     told: set[str] = set()
     ends_s = None if settings.duration_s is None else time.monotonic() + settings.duration_s
     if settings.wait:
@@ -262,23 +264,23 @@ def watch(settings: Settings, observers: Sequence[Observer], stop: Stop) -> Outc
     if not progress["connections"] and not settings.wait:
         raise InputError("no connection matches; weir tcp list shows them all, --wait waits for one")
     absent = tuple(name for name in settings.names if name not in told)
-    return Outcome(progress, tallies, absent, _why_not(settings, progress))
+    return WatchOutcome(progress, tallies, absent, _why_not(settings, progress))
 
 
-def _why_not(settings: Settings, progress: Mapping[str, Any]) -> str:
+def _why_not(settings: WatchSettings, progress: Mapping[str, Any]) -> str:
     if lacking := settings.only_by_inet_diag:
         return f"BPF does not report {', '.join(lacking)}"
     return progress["why_not"] or ""
 
 
-def _pause_s(settings: Settings, connections: int) -> float:
+def _pause_s(settings: WatchSettings, connections: int) -> float:
     """The time until the next fetch of samples."""
     if settings.period_ns is None:
         return TAKE_EVENTS_S
     return min(TAKE_S, settings.period_ns / 1e9 * TAKE_ROWS / max(1, connections))
 
 
-def _watcher(settings: Settings) -> TcpWatcher | TcpEvents:
+def _watcher(settings: WatchSettings) -> TcpWatcher | TcpEvents:
     from weirlab._engine import TcpEvents, TcpWatcher
 
     one, other = settings.target.ends
@@ -304,10 +306,10 @@ def _taken(columns: Mapping[str, Any]) -> Samples:
     return Samples(columns["connection"], columns["time_ns"], columns["fields"], columns.get("kind"))
 
 
-def _count(tallies: list[Tally], samples: Samples, connections: int) -> None:
+def _count(tallies: list[ConnectionTally], samples: Samples, connections: int) -> None:
     import numpy as np
 
-    tallies.extend(Tally() for _ in range(connections - len(tallies)))
+    tallies.extend(ConnectionTally() for _ in range(connections - len(tallies)))
     # Not numpy.unique, which loads numpy.ma: that takes tenths of a second from what is watched.
     for number in np.flatnonzero(np.bincount(samples.connection)):
         tallies[number].take(samples, np.flatnonzero(samples.connection == number))

@@ -22,7 +22,7 @@ from weirlab.transfers.trace import tables, why
 if TYPE_CHECKING:
     from weirlab.base.tables import Table
     from weirlab.diagnosis.finding import Diagnosis
-    from weirlab.trace.cutting import Part
+    from weirlab.trace.cutting import ExcerptResult
     from weirlab.trace.facts import Analysis, Selection
 
 TRACE = """Analyse the TCP connections in captures.
@@ -74,7 +74,7 @@ class PacketOptions:
 
 
 @dataclass(frozen=True)
-class ShownOptions:
+class DisplayOptions:
     """What is shown and written."""
 
     PANEL: ClassVar = "Output"
@@ -134,7 +134,7 @@ def trace(
     *,
     files: Annotated[list[Path], typer.Argument(help="Captures.", metavar="FILE")],
     packets: PacketOptions,
-    options: ShownOptions,
+    options: DisplayOptions,
     json: JsonOption = False,
 ) -> None:
     """Analyse captures."""
@@ -192,7 +192,7 @@ def trace(
             session.say(f"Packets: {part.packets:,} of {part.read:,} in {part.path}")
 
 
-def _part(files: list[Path], filter: str, window: times.Window, out: Path | None) -> Part | None:
+def _part(files: list[Path], filter: str, window: times.Window, out: Path | None) -> ExcerptResult | None:
     return None if out is None else cutting.cut(files, out, filter=filter, window=window, option="--pcapng")
 
 
@@ -258,7 +258,7 @@ def _conclusion(
 
 
 def _tables(
-    analysis: Analysis, shown: Selection, reasons: dict[int, Diagnosis], options: ShownOptions
+    analysis: Analysis, shown: Selection, reasons: dict[int, Diagnosis], options: DisplayOptions
 ) -> Iterator[Table]:
     """Tables of the first connections in ``shown``, and of what there is besides TCP, one at a time."""
     listed, left_out = shown[: options.limit], analysis["connections_left_out"]

@@ -38,7 +38,7 @@ class Forms:
         except ClientDisconnect:
             return
         except (ValueError, RecursionError) as error:
-            reason = str(error) if isinstance(error, Unfit) else "it is not valid JSON"
+            reason = str(error) if isinstance(error, FormValueError) else "it is not valid JSON"
             refusal = refused(400, f"The body of the request cannot be used: {reason}.", "InputError")
             await refusal(scope, receive, send)
             return
@@ -50,7 +50,7 @@ class Forms:
         await self._app(scope, again, send)
 
 
-class Unfit(ValueError):
+class FormValueError(ValueError):
     """JSON with a value that no form needs."""
 
 
@@ -64,7 +64,7 @@ def check(body: bytes) -> None:
 
 def _integer(text: str) -> int:
     if len(text.lstrip("-")) > _MOST_DIGITS or not -_LIMIT <= (number := int(text)) < _LIMIT:
-        raise Unfit("an integer has more than 64 bits")
+        raise FormValueError("an integer has more than 64 bits")
     return number
 
 
@@ -74,16 +74,16 @@ def _float(text: str) -> float:
 
 
 def _unfit(what: str) -> float:
-    raise Unfit(f"it has {what}")
+    raise FormValueError(f"it has {what}")
 
 
 def _check(value: Any, depth: int) -> None:
     if depth > _MOST_DEPTH:
-        raise Unfit(f"it is nested more than {_MOST_DEPTH} levels deep")
+        raise FormValueError(f"it is nested more than {_MOST_DEPTH} levels deep")
     match value:
         case str():
             if "\0" in value or not _is_unicode(value):
-                raise Unfit("a text has a NUL character or half of a surrogate pair")
+                raise FormValueError("a text has a NUL character or half of a surrogate pair")
         case dict():
             for name, inner in value.items():
                 _check(name, depth)

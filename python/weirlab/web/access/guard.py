@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from weirlab.web.access.sessions import Sessions
 from weirlab.web.http.connections import KNOWN
-from weirlab.web.settings import Settings
+from weirlab.web.settings import WebSettings
 
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -53,7 +53,9 @@ class Guard:
     It decides on ``scope["path"]``, as routing does. ``public`` are the paths of the page's own files.
     """
 
-    def __init__(self, app: ASGIApp, sessions: Sessions, settings: Settings, public: Iterable[str]) -> None:
+    def __init__(
+        self, app: ASGIApp, sessions: Sessions, settings: WebSettings, public: Iterable[str]
+    ) -> None:
         self._app = app
         self._sessions = sessions
         self._hosts = {*LOOPBACK, settings.address}

@@ -58,7 +58,7 @@ class Proxies:
         return last
 
 
-class Forwarding:
+class ProxyHeaders:
     """ASGI middleware: gives requests of trusted proxies the client and scheme that the proxy reports."""
 
     def __init__(self, app: ASGIApp, proxies: Proxies) -> None:

@@ -12,7 +12,7 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from weirlab.web.settings import Settings
+from weirlab.web.settings import WebSettings
 
 _MOST_SESSIONS: Final = 1000
 """The session that was used longest ago makes room for a new one."""
@@ -21,7 +21,7 @@ _MOST_SESSIONS: Final = 1000
 class Sessions:
     """The token, and a secret for each browser that has shown it, until it logs out or the service ends."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: WebSettings) -> None:
         self._token = settings.token.encode()
         # Digests, so that looking one up takes no time that depends on the secret.
         self._open: OrderedDict[bytes, None] = OrderedDict()

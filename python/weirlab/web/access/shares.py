@@ -14,7 +14,7 @@ MOST_OF_CLIENT: Final = 32
 """Fewer than the threads that carry requests out (40): no client has all. A browser sends 6 at a time."""
 
 
-class Shares:
+class RequestLimiter:
     """ASGI middleware: refuses requests of a client that has too many in progress."""
 
     def __init__(self, app: ASGIApp) -> None:

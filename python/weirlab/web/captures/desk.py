@@ -22,18 +22,18 @@ from weirlab.trace import words
 from weirlab.trace.facts import Analysis, Connection, SideName, busier
 from weirlab.web import failures
 from weirlab.web.captures import arrays, child, receiving
-from weirlab.web.children import Children, Interrupted, Refusal
-from weirlab.web.launching.jobs import ReadCapture
+from weirlab.web.children import ChildFailure, Children, ServiceShutdown
+from weirlab.web.launching.jobs import CaptureJob
 from weirlab.web.measurements.measurement import Measurement, Measurements
-from weirlab.web.measurements.space import NOTE_BYTES, Claim, Growth, NoRoom, Space
-from weirlab.web.settings import Settings
+from weirlab.web.measurements.space import NOTE_BYTES, Growth, NoRoom, Space, SpaceReservation
+from weirlab.web.settings import WebSettings
 
 _REMEMBERED: Final = 4
 """Answers of the engine that are kept in memory: a few MB each."""
 
 
 @dataclass
-class Tally:
+class UploadTally:
     """Counts of uploads since the service began."""
 
     received: int = 0
@@ -44,14 +44,14 @@ class Tally:
 
 
 @dataclass
-class Desk:
+class CaptureService:
     """Takes captures, and keeps their results. Every method may be called from any thread."""
 
-    settings: Settings
+    settings: WebSettings
     measurements: Measurements
     space: Space
     children: Children
-    tally: Tally = field(default_factory=Tally)
+    tally: UploadTally = field(default_factory=UploadTally)
     _queued: list[str] = field(default_factory=list)
     _facts: OrderedDict[str, Analysis] = field(default_factory=OrderedDict)
     _making: dict[Path, Future[Any]] = field(default_factory=dict)
@@ -111,12 +111,12 @@ class Desk:
         return one
 
     @contextmanager
-    def _arriving(self, name: str, claim: Claim) -> Iterator[Measurement]:
+    def _arriving(self, name: str, claim: SpaceReservation) -> Iterator[Measurement]:
         with self.measurements.created("capture", name or "capture") as one:
             claim.cover(one)
             yield one
 
-    def adopt(self, name: str, file: Path, claim: Claim) -> Measurement:
+    def adopt(self, name: str, file: Path, claim: SpaceReservation) -> Measurement:
         """Take one of the service's own files as if it had been uploaded.
 
         It is moved, on the same disk; ``claim`` has its bytes until then.
@@ -224,7 +224,7 @@ class Desk:
             with self._lock:
                 self._making.pop(path, None)
             if future.cancelled():
-                done.set_exception(Interrupted("The service ends."))
+                done.set_exception(ServiceShutdown("The service ends."))
             elif (error := future.exception()) is not None:
                 done.set_exception(error)
             else:
@@ -256,7 +256,7 @@ class Desk:
                 told = self._ask(one, {"do": "analyse", "name": state.name}, growth)
                 read = cast(Analysis, one.read(child.FACTS, dict))
                 self._draw_greatest(one, read, growth)
-        except Interrupted:
+        except ServiceShutdown:
             one.advance(stage="queued")
             raise
         except Exception as error:
@@ -275,9 +275,9 @@ class Desk:
             first = max(listed, key=lambda each: each["a"]["link_bytes"] + each["b"]["link_bytes"])
             try:
                 self._draw(one, first["id"], busier(first), growth)
-            except Interrupted:
+            except ServiceShutdown:
                 raise
-            except (Refusal, NoRoom, DiskFull):
+            except (ChildFailure, NoRoom, DiskFull):
                 # A request for the graphs will get the error; the numbers are there.
                 return
 
@@ -300,7 +300,7 @@ class Desk:
             "file_bytes": self.settings.most_kept_bytes,
         }
         return self.children.ask(
-            ReadCapture(one.data_id),
+            CaptureJob(one.data_id),
             {**request, **limits},
             most_s=self.settings.most_s,
             unwanted=growth.check,

@@ -11,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 
 from weirlab.base import files
 from weirlab.trace.quantities import size
-from weirlab.web.measurements.space import NOTE_BYTES, Claim, TooLarge
+from weirlab.web.measurements.space import NOTE_BYTES, SpaceReservation, TooLarge
 
 _PART_BYTES: Final = 1 << 20
 """Written at once, with one switch to a thread per part."""
@@ -24,7 +24,7 @@ def too_large(limit: int) -> TooLarge:
     )
 
 
-async def receive(path: Path, chunks: AsyncIterator[bytes], limit: int, claim: Claim) -> int:
+async def receive(path: Path, chunks: AsyncIterator[bytes], limit: int, claim: SpaceReservation) -> int:
     """Write ``chunks`` to the new file ``path``; returns how many bytes there were.
 
     Raises
@@ -54,7 +54,9 @@ async def receive(path: Path, chunks: AsyncIterator[bytes], limit: int, claim: C
     return written
 
 
-def _write(fd: int, path: Path, content: bytes, written: int, claim: Claim, last: bool = False) -> None:
+def _write(
+    fd: int, path: Path, content: bytes, written: int, claim: SpaceReservation, last: bool = False
+) -> None:
     """Write ``content``, with which there are ``written`` bytes."""
     claim.need(written + NOTE_BYTES)
     claim.use(written + NOTE_BYTES)

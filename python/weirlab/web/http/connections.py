@@ -22,7 +22,7 @@ _SWEEP_S: Final = 1.0
 
 
 @dataclass(frozen=True)
-class Limits:
+class ConnectionLimits:
     """Numbers of connections, times in s."""
 
     most: int = 1000
@@ -38,7 +38,7 @@ class Limits:
     """For the rest of a body whose request has been answered."""
 
 
-class Connections:
+class HttpConnectionTable:
     """All connections. Where there are too many, the one goes that has waited longest for its client.
 
     Clients that have not shown that they may use the service go before others. ``exempt`` tells the addresses
@@ -47,17 +47,17 @@ class Connections:
 
     def __init__(
         self,
-        limits: Limits,
+        limits: ConnectionLimits,
         exempt: Callable[[str], bool] = lambda address: False,
         now: Callable[[], float] | None = None,
     ) -> None:
         self.limits = limits
         self._exempt = exempt
         self._now = now
-        self._open: dict[Connection, str] = {}
+        self._open: dict[HttpConnection, str] = {}
         """With what counts as its client; empty for a proxy."""
         self._count: Counter[str] = Counter()
-        self._waiting: tuple[OrderedDict[Connection, None], ...] = (OrderedDict(), OrderedDict())
+        self._waiting: tuple[OrderedDict[HttpConnection, None], ...] = (OrderedDict(), OrderedDict())
         """For strangers and for others: connections that wait for their client, the longest wait first."""
         self.refused = 0
         self.ended = 0
@@ -66,7 +66,7 @@ class Connections:
     def now(self) -> float:
         return asyncio.get_running_loop().time() if self._now is None else self._now()
 
-    def admit(self, connection: Connection, address: str) -> bool:
+    def admit(self, connection: HttpConnection, address: str) -> bool:
         """Count a new connection; false if there is no room for it."""
         client = "" if self._exempt(address) else site(address)
         limits = self.limits
@@ -79,7 +79,7 @@ class Connections:
         self._count[client] += 1
         return True
 
-    def discard(self, connection: Connection) -> None:
+    def discard(self, connection: HttpConnection) -> None:
         """Forget a connection that has ended."""
         client = self._open.pop(connection, None)
         if client is not None:
@@ -88,7 +88,7 @@ class Connections:
                 del self._count[client]
         self.waits(connection, waiting=False)
 
-    def waits(self, connection: Connection, *, waiting: bool) -> None:
+    def waits(self, connection: HttpConnection, *, waiting: bool) -> None:
         """``connection`` begins to wait for its client, or ceases to."""
         for each in self._waiting:
             each.pop(connection, None)
@@ -123,7 +123,7 @@ class Connections:
         return False
 
 
-class Phase(Enum):
+class ConnectionPhase(Enum):
     """What a connection waits for."""
 
     HEADER = auto()
@@ -136,15 +136,15 @@ class Phase(Enum):
     """The service."""
 
 
-class Connection(H11Protocol):
+class HttpConnection(H11Protocol):
     """A connection to a client, which must send its requests in time."""
 
-    def __init__(self, *args: Any, connections: Connections, **named: Any) -> None:
+    def __init__(self, *args: Any, connections: HttpConnectionTable, **named: Any) -> None:
         super().__init__(*args, **named)
         self.known = False
         """Whether the client has shown that it may use the service."""
         self._connections = connections
-        self._phase = Phase.ANSWER
+        self._phase = ConnectionPhase.ANSWER
         self._since = 0.0
         """When the phase began."""
         self._window = 0.0
@@ -184,11 +184,11 @@ class Connection(H11Protocol):
         """Whether the client has missed a deadline; begins a new interval of a body's rate."""
         limits = self._connections.limits
         match self._phase:
-            case Phase.HEADER:
+            case ConnectionPhase.HEADER:
                 return now - self._since > limits.header_s
-            case Phase.REST:
+            case ConnectionPhase.REST:
                 return now - self._since > limits.rest_s
-            case Phase.BODY if self.flow.read_paused or now - self._window > limits.body_s:
+            case ConnectionPhase.BODY if self.flow.read_paused or now - self._window > limits.body_s:
                 late = not self.is_steady(now)
                 self._window, self._received = now, 0
                 return late
@@ -196,15 +196,19 @@ class Connection(H11Protocol):
 
     def is_steady(self, now: float) -> bool:
         """Whether a body arrives fast enough, or the service is the one that is slow."""
-        return self._phase is Phase.BODY and (
+        return self._phase is ConnectionPhase.BODY and (
             self.flow.read_paused
             or self._received >= self._connections.limits.least_rate * (now - self._window)
         )
 
     def time_out(self) -> None:
         """End the connection; a request that has begun and has no answer gets status 408."""
-        begun = bool(self.conn.trailing_data[0]) if self._phase is Phase.HEADER else True
-        if self._phase in (Phase.HEADER, Phase.BODY) and begun and not self._is_answering():
+        begun = bool(self.conn.trailing_data[0]) if self._phase is ConnectionPhase.HEADER else True
+        if (
+            self._phase in (ConnectionPhase.HEADER, ConnectionPhase.BODY)
+            and begun
+            and not self._is_answering()
+        ):
             self._answer(b"408 Request Timeout")
         else:
             self.transport.close()
@@ -217,18 +221,18 @@ class Connection(H11Protocol):
         """Note the phase, and how many bytes were ``received`` in it."""
         match self.conn.their_state:
             case h11.IDLE:
-                phase = Phase.HEADER
+                phase = ConnectionPhase.HEADER
             case h11.SEND_BODY:
-                phase = Phase.REST if self.cycle.response_complete else Phase.BODY
+                phase = ConnectionPhase.REST if self.cycle.response_complete else ConnectionPhase.BODY
             case _:
-                phase = Phase.ANSWER
+                phase = ConnectionPhase.ANSWER
         if phase is self._phase:
             self._received += received
             return
         self._phase = phase
         self._since = self._window = self._connections.now()
         self._received = 0
-        self._connections.waits(self, waiting=phase is not Phase.ANSWER)
+        self._connections.waits(self, waiting=phase is not ConnectionPhase.ANSWER)
 
     def _answer(self, status: bytes) -> None:
         self.transport.write(b"HTTP/1.1 " + status + b"\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")

@@ -6,13 +6,13 @@ import socket
 from typing import Final
 
 from weirlab.base.errors import LabError
-from weirlab.web.settings import Settings
+from weirlab.web.settings import WebSettings
 
 _STALL_S: Final = 30
 """How long a client may take nothing of an answer, or not confirm that it is still there."""
 
 
-def listen(settings: Settings) -> socket.socket:
+def listen(settings: WebSettings) -> socket.socket:
     """A listening socket; raises ``LabError`` if the address cannot be bound."""
     family = socket.AF_INET6 if ":" in settings.address else socket.AF_INET
     try:

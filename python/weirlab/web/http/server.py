@@ -14,7 +14,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from weirlab.link.stopping import Stop
-from weirlab.web.http.connections import Connection, Connections, Limits
+from weirlab.web.http.connections import ConnectionLimits, HttpConnection, HttpConnectionTable
 
 _LOOK_S: Final = 0.1
 _FAREWELL_S: Final = 3
@@ -25,15 +25,17 @@ def serve(
     listener: socket.socket,
     stop: Stop,
     exempt: Callable[[str], bool] = lambda address: False,
-    limits: Limits | None = None,
-) -> Connections:
+    limits: ConnectionLimits | None = None,
+) -> HttpConnectionTable:
     """Serve ``app`` until ``stop``; ``exempt`` and ``limits`` are as in :class:`Connections`."""
     files = _allow_files()
     # Some files are the application's own, and connections that are about to be accepted have one each.
-    connections = Connections(limits or Limits(most=min(Limits.most, files // 2)), exempt)
+    connections = HttpConnectionTable(
+        limits or ConnectionLimits(most=min(ConnectionLimits.most, files // 2)), exempt
+    )
     config = uvicorn.Config(
         app,
-        http=cast(type[asyncio.Protocol], partial(Connection, connections=connections)),
+        http=cast(type[asyncio.Protocol], partial(HttpConnection, connections=connections)),
         interface="asgi3",
         ws="none",
         loop="asyncio",
@@ -59,7 +61,9 @@ class _Server(uvicorn.Server):
         yield
 
 
-async def _serve(server: _Server, listener: socket.socket, connections: Connections, stop: Stop) -> None:
+async def _serve(
+    server: _Server, listener: socket.socket, connections: HttpConnectionTable, stop: Stop
+) -> None:
     async def watch() -> None:
         while not stop.requested:
             await asyncio.sleep(_LOOK_S)

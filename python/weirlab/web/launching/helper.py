@@ -26,7 +26,7 @@ from typing import Any, Final
 from weirlab.base import programs
 from weirlab.base.errors import WeirError
 from weirlab.web.launching import jobs
-from weirlab.web.launching.jobs import Places
+from weirlab.web.launching.jobs import ServiceFolders
 from weirlab.web.launching.launcher import program
 
 MOST_BYTES: Final = 1 << 14
@@ -39,7 +39,7 @@ _SIGNALS: Final = {"interrupt": signal.SIGINT, "kill": signal.SIGKILL}
 class Helper:
     """Answers requests from ``channel``, the other end of which the process ``service`` has."""
 
-    def __init__(self, channel: socket.socket, places: Places, service: int) -> None:
+    def __init__(self, channel: socket.socket, places: ServiceFolders, service: int) -> None:
         self._channel = channel
         self._places = places
         self._service = service
@@ -85,7 +85,7 @@ class Helper:
             if process is not None:
                 process.send_signal(by)
 
-    def _start(self, number: int, job: jobs.Job, fds: list[int]) -> None:
+    def _start(self, number: int, job: jobs.ProcessJob, fds: list[int]) -> None:
         if len(fds) != _STREAMS:
             raise ValueError("a process needs two streams")
         with self._lock:
@@ -123,7 +123,7 @@ def main(store: str, may_run: str) -> None:
         null = os.open(os.devnull, os.O_RDWR)
         os.dup2(null, 0)
         os.close(null)
-        Helper(channel, Places(Path(store), may_run == "run"), service).serve()
+        Helper(channel, ServiceFolders(Path(store), may_run == "run"), service).serve()
 
 
 if __name__ == "__main__":

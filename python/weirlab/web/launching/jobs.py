@@ -35,7 +35,7 @@ _READER: Final = {
 
 
 @dataclass(frozen=True)
-class Places:
+class ServiceFolders:
     """Where the service keeps its files, and what it may do. ``store`` has no links in it."""
 
     store: Path
@@ -52,68 +52,68 @@ class Places:
         return self.measurements / _matching(_DATA_ID, data_id, "data ID")
 
 
-class Job(Protocol):
+class ProcessJob(Protocol):
     """Work of another process."""
 
     KIND: ClassVar[str]
 
-    def command(self, places: Places, user: int) -> list[str]:
+    def command(self, places: ServiceFolders, user: int) -> list[str]:
         """The command for a service that runs as ``user``; raises ``ValueError`` if it may not be."""
 
-    def environment(self, places: Places) -> dict[str, str]:
+    def environment(self, places: ServiceFolders) -> dict[str, str]:
         """The environment of its process."""
 
 
-class _Reading:
+class _FolderJob:
     """A process that is confined to one folder."""
 
-    def environment(self, places: Places) -> dict[str, str]:
+    def environment(self, places: ServiceFolders) -> dict[str, str]:
         return programs.bare_environment(**_READER)
 
 
 @dataclass(frozen=True)
-class ReadCapture(_Reading):
+class CaptureJob(_FolderJob):
     """Analyse an uploaded capture, or draw a part of it."""
 
     KIND: ClassVar[str] = "capture"
     data_id: str
 
-    def command(self, places: Places, user: int) -> list[str]:
+    def command(self, places: ServiceFolders, user: int) -> list[str]:
         return programs.own("weirlab.web.captures.child", str(places.measurement(self.data_id)))
 
 
 @dataclass(frozen=True)
-class ReadTest(_Reading):
+class TestReadingJob(_FolderJob):
     """Read the captures of a TCP test, in the folder ``tapes`` of its measurement."""
 
     KIND: ClassVar[str] = "test"
     data_id: str
     tapes: str
 
-    def command(self, places: Places, user: int) -> list[str]:
+    def command(self, places: ServiceFolders, user: int) -> list[str]:
         return programs.own("weirlab.web.transfers.child", str(self._folder(places)))
 
-    def environment(self, places: Places) -> dict[str, str]:
+    def environment(self, places: ServiceFolders) -> dict[str, str]:
         return {**super().environment(places), "TMPDIR": str(self._folder(places))}
 
-    def _folder(self, places: Places) -> Path:
+    def _folder(self, places: ServiceFolders) -> Path:
         return places.measurement(self.data_id) / _matching(_TAPES, self.tapes, "folder")
 
 
 @dataclass(frozen=True)
-class DrawReport(_Reading):
+class ReportJob(_FolderJob):
     """Draw the report of a run; it reads the whole store, as reports compare runs."""
 
     KIND: ClassVar[str] = "report"
     run_id: str
 
-    def command(self, places: Places, user: int) -> list[str]:
+    def command(self, places: ServiceFolders, user: int) -> list[str]:
         folder = places.store / _matching(RUN_ID, self.run_id, "run ID")
         return programs.own("weirlab.web.drawing", str(folder), str(places.store))
 
 
 @dataclass(frozen=True)
-class Record(_Reading):
+class RecordingJob(_FolderJob):
     """Record the packets of connections of the service's own to ``port``."""
 
     KIND: ClassVar[str] = "recording"
@@ -123,7 +123,7 @@ class Record(_Reading):
     port: int
     most_bytes: int
 
-    def command(self, places: Places, user: int) -> list[str]:
+    def command(self, places: ServiceFolders, user: int) -> list[str]:
         folder = places.measurement(self.data_id) / _matching(_TAPES, self.tapes, "folder")
         interface = _matching(_INTERFACE, self.interface, "interface")
         if not (0 < self.port < 1 << 16 and 0 < self.most_bytes < 1 << 62):
@@ -133,31 +133,31 @@ class Record(_Reading):
 
 
 @dataclass(frozen=True)
-class CarryOut:
+class ScenarioRunJob:
     """Carry out a scenario, which says what it is on its standard input."""
 
     KIND: ClassVar[str] = "scenario"
 
-    def command(self, places: Places, user: int) -> list[str]:
+    def command(self, places: ServiceFolders, user: int) -> list[str]:
         if not places.may_run:
             raise ValueError("this service may not start scenarios")
         return programs.own("weirlab.web.scenarios.child", str(places.store))
 
-    def environment(self, places: Places) -> dict[str, str]:
+    def environment(self, places: ServiceFolders) -> dict[str, str]:
         return without_secrets()
 
 
-_KINDS: Final[Mapping[str, type[Job]]] = {
-    each.KIND: each for each in (ReadCapture, ReadTest, DrawReport, Record, CarryOut)
+_KINDS: Final[Mapping[str, type[ProcessJob]]] = {
+    each.KIND: each for each in (CaptureJob, TestReadingJob, ReportJob, RecordingJob, ScenarioRunJob)
 }
 
 
-def document(job: Job) -> dict[str, Any]:
+def document(job: ProcessJob) -> dict[str, Any]:
     """A job as plain data."""
     return {"kind": job.KIND, "about": asdict(job)}  # type: ignore[call-overload]
 
 
-def job(kind: object, about: object) -> Job:
+def job(kind: object, about: object) -> ProcessJob:
     """The inverse of :func:`document`; raises ``ValueError`` for anything else."""
     if not isinstance(kind, str) or kind not in _KINDS:
         raise ValueError("there is no job of this kind")

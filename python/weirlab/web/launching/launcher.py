@@ -12,9 +12,9 @@ from functools import partial
 from typing import Any, BinaryIO, Protocol
 
 from weirlab.base import programs
-from weirlab.web.launching.jobs import Job, Places
+from weirlab.web.launching.jobs import ProcessJob, ServiceFolders
 
-Start = Callable[[Job, int, int], programs.Program[Any]]
+Start = Callable[[ProcessJob, int, int], programs.Program[Any]]
 """Starts the process of a job with these standard streams."""
 
 
@@ -37,7 +37,7 @@ class Process(Protocol):
 class Launcher(Protocol):
     """Starts processes."""
 
-    def start(self, job: Job, stdin: int, stdout: int) -> Process:
+    def start(self, job: ProcessJob, stdin: int, stdout: int) -> Process:
         """Start the process of a job with these standard streams, which the caller closes.
 
         Raises ``LabError`` if it cannot be started.
@@ -64,20 +64,22 @@ class OwnProcess:
 
 
 @dataclass(frozen=True)
-class Direct:
+class DirectLauncher:
     """Starts processes with the rights of this one."""
 
     program: Start
 
     @classmethod
-    def of(cls, places: Places) -> Direct:
+    def of(cls, places: ServiceFolders) -> DirectLauncher:
         return cls(partial(program, places, os.geteuid()))
 
-    def start(self, job: Job, stdin: int, stdout: int) -> OwnProcess:
+    def start(self, job: ProcessJob, stdin: int, stdout: int) -> OwnProcess:
         return OwnProcess(self.program(job, stdin, stdout))
 
 
-def program(places: Places, user: int, job: Job, stdin: int, stdout: int) -> programs.Program[Any]:
+def program(
+    places: ServiceFolders, user: int, job: ProcessJob, stdin: int, stdout: int
+) -> programs.Program[Any]:
     """Start the process of a job for a service that runs as ``user``; ``ValueError`` if it may not be."""
     return programs.start(
         job.command(places, user),
@@ -88,7 +90,7 @@ def program(places: Places, user: int, job: Job, stdin: int, stdout: int) -> pro
     )
 
 
-def piped(launcher: Launcher, job: Job) -> tuple[Process, BinaryIO, BinaryIO]:
+def piped(launcher: Launcher, job: ProcessJob) -> tuple[Process, BinaryIO, BinaryIO]:
     """Start the process of a job; returns it, its standard input and its standard output."""
     fds = list[int]()
     try:

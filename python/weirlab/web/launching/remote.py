@@ -16,7 +16,7 @@ from weirlab.base import programs
 from weirlab.base.errors import LabError
 from weirlab.web.launching import helper, jobs
 from weirlab.web.launching.helper import MOST_BYTES
-from weirlab.web.launching.jobs import Job, Places
+from weirlab.web.launching.jobs import ProcessJob, ServiceFolders
 
 _GONE = -9
 """Exit code of processes whose helper has gone."""
@@ -53,7 +53,7 @@ class RemoteProcess:
             self.channel.send(json.dumps({"signal": self.number, "by": by}).encode())
 
 
-class Remote:
+class RemoteLauncher:
     """Has a helper at the other end of ``channel`` start processes. No thread begins before the block.
 
     ``join`` is called at its end.
@@ -68,7 +68,7 @@ class Remote:
         self._listener = threading.Thread(target=self._listen, name="weir-helper")
 
     @classmethod
-    def started(cls, places: Places) -> Remote:
+    def started(cls, places: ServiceFolders) -> RemoteLauncher:
         """Start a helper."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         command = programs.own(helper.__name__, str(places.store), "run" if places.may_run else "")
@@ -89,7 +89,7 @@ class Remote:
         self._channel.close()
         self._join()
 
-    def start(self, job: Job, stdin: int, stdout: int) -> RemoteProcess:
+    def start(self, job: ProcessJob, stdin: int, stdout: int) -> RemoteProcess:
         with self._lock:
             process = RemoteProcess(next(self._numbers), self._channel)
             self._processes[process.number] = process

@@ -21,9 +21,9 @@ from weirlab.base.confinement import Confinement
 from weirlab.base.errors import InputError, MissingCapability, StoreError, WeirError
 from weirlab.base.quoting import quoted
 from weirlab.store.index import FILE as INDEX
-from weirlab.web.launching.jobs import FOLDER, Places
-from weirlab.web.launching.remote import Remote
-from weirlab.web.settings import Settings, VoiceSettings
+from weirlab.web.launching.jobs import FOLDER, ServiceFolders
+from weirlab.web.launching.remote import RemoteLauncher
+from weirlab.web.settings import VoiceSettings, WebSettings
 
 USER: Final = "weir"
 """The user that the service becomes, if there is one."""
@@ -36,10 +36,10 @@ _INCLUDE: Final = re.compile(rb'^\s*include\s+"([^"]+)"', re.MULTILINE)
 
 
 @dataclass(frozen=True)
-class Separated:
+class PrivilegeSeparation:
     """The helper, and which measures are in force: each with the reason why it is not, or nothing."""
 
-    remote: Remote
+    remote: RemoteLauncher
     measures: dict[str, str]
 
     def lacking(self) -> str:
@@ -53,7 +53,9 @@ class Separated:
         )
 
 
-def separate(settings: Settings, store: Path, user: str | None) -> tuple[Settings, Path, Separated]:
+def separate(
+    settings: WebSettings, store: Path, user: str | None
+) -> tuple[WebSettings, Path, PrivilegeSeparation]:
     """Start a helper, and give up all rights that the service does not need.
 
     Returns the settings and the store with the paths by which the service knows them. The process must have
@@ -68,7 +70,7 @@ def separate(settings: Settings, store: Path, user: str | None) -> tuple[Setting
     """
     root, voice = Path(os.path.realpath(store)), _real(settings.voice)
     wanted = _wanted(user)
-    places = Places(root, settings.allow_run)
+    places = ServiceFolders(root, settings.allow_run)
     # Otherwise, the service only shows what is there.
     with suppress(StoreError):
         files.make_folder(root / FOLDER)
@@ -76,7 +78,7 @@ def separate(settings: Settings, store: Path, user: str | None) -> tuple[Setting
     with suppress(OSError):
         os.close(os.open(root / INDEX, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o644))
     needed = kept(places, voice)
-    remote = Remote.started(places)
+    remote = RemoteLauncher.started(places)
     measures = confinement.enter(needed, wanted)
     if user is not None and (refusal := measures.get("user")):
         raise MissingCapability(f"--user {quoted(user)}: {refusal}; run weir web as that user")
@@ -85,10 +87,10 @@ def separate(settings: Settings, store: Path, user: str | None) -> tuple[Setting
             f"user {os.geteuid()} could not write to {places.measurements}; give that folder to the user, or "
             "run weir web as its owner"
         )
-    return replace(settings, voice=voice), root, Separated(remote, measures)
+    return replace(settings, voice=voice), root, PrivilegeSeparation(remote, measures)
 
 
-def kept(places: Places, voice: VoiceSettings | None) -> Confinement:
+def kept(places: ServiceFolders, voice: VoiceSettings | None) -> Confinement:
     """What the service needs; raises ``InputError`` if the plan's database shares its folder."""
     return Confinement(
         read=(*map(Path, _READ), *_read(voice)),
@@ -127,7 +129,7 @@ def _real(voice: VoiceSettings | None) -> VoiceSettings | None:
     return replace(voice, database=real(voice.database), zones=real(voice.zones), rndc=real(voice.rndc))
 
 
-def _written(places: Places, voice: VoiceSettings | None) -> Iterator[Path]:
+def _written(places: ServiceFolders, voice: VoiceSettings | None) -> Iterator[Path]:
     yield places.measurements
     index = places.store / INDEX
     with suppress(OSError):

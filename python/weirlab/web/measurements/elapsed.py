@@ -25,7 +25,7 @@ _MOST_BYTES: Final = 10_000
 
 
 @dataclass(frozen=True)
-class Reading:
+class ClockReading:
     """What is stored: times in s, and which boot of the machine ``boot_s`` belongs to."""
 
     boot_id: str
@@ -46,7 +46,7 @@ def boot_s() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-class Elapsed:
+class ElapsedTime:
     """Seconds that services of the store with ``folder`` have seen pass; 0 when the first one began."""
 
     def __init__(self, folder: Path, boot: str | None = None, clock: Callable[[], float] = boot_s) -> None:
@@ -62,12 +62,12 @@ class Elapsed:
 
     def save(self) -> None:
         """Keep it for the next service; raises ``StoreError``."""
-        write_json(self._path, asdict(Reading(self._boot, self._clock(), self.now_s())))
+        write_json(self._path, asdict(ClockReading(self._boot, self._clock(), self.now_s())))
 
     def _from(self, now_s: float) -> float:
         """What earlier services have seen, and what has passed since then if this is the same boot."""
         with suppress(StoreError, ValueError):
-            kept = typed(Reading, load_json(self._path, "delete it", limit=_MOST_BYTES))
+            kept = typed(ClockReading, load_json(self._path, "delete it", limit=_MOST_BYTES))
             if not (math.isfinite(kept.elapsed_s) and math.isfinite(kept.boot_s)):
                 return 0.0
             same = kept.boot_id == self._boot != ""

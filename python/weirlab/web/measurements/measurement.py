@@ -40,20 +40,20 @@ _MOST_NAME: Final = 200
 _MOST_STATE_BYTES: Final = 1_000_000
 
 
-class Unknown(InputError):
+class UnknownMeasurement(InputError):
     """There is no measurement with this data ID."""
 
 
-class Removed(InputError):
+class RemovedMeasurement(InputError):
     """Its data was removed; the message says why."""
 
 
-class ReadOnly(StoreError):
+class ReadOnlyStore(StoreError):
     """The service may not write to its store."""
 
 
 @dataclass(frozen=True)
-class State:
+class MeasurementState:
     """What a measurement is, and how far it has come."""
 
     data_id: str
@@ -77,28 +77,28 @@ class Measurement:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = threading.Lock()
-        self._unsaved: State | None = None
+        self._unsaved: MeasurementState | None = None
 
     @property
     def data_id(self) -> str:
         return self.path.name
 
     @property
-    def state(self) -> State:
+    def state(self) -> MeasurementState:
         """The latest state; raises ``StoreError`` if the stored one is damaged."""
         if (unsaved := self._unsaved) is not None:
             return unsaved
         path, remedy = self.path / _STATE, f"delete {self.path}"
         kept = load_json(path, remedy, limit=_MOST_STATE_BYTES)
         try:
-            state = typed(State, kept)
+            state = typed(MeasurementState, kept)
             if datetime.fromisoformat(state.created).tzinfo is None:
                 raise ValueError("its time has no zone")
         except ValueError as error:
             raise StoreError(f"{path} is damaged ({error}); {remedy}") from error
         return state
 
-    def change(self, **changes: Any) -> State:
+    def change(self, **changes: Any) -> MeasurementState:
         """Store the state with ``changes``, and return it; raises ``StoreError`` and then changes nothing."""
         with self._lock:
             changed = replace(self.state, **changes)
@@ -106,7 +106,7 @@ class Measurement:
             self._unsaved = None
             return changed
 
-    def advance(self, **changes: Any) -> State:
+    def advance(self, **changes: Any) -> MeasurementState:
         """As :meth:`change`; but if the disk is full, the state is kept in memory until :meth:`save`.
 
         For work whose end must be seen by those who wait for it. A service that begins anew repeats it.
@@ -182,9 +182,9 @@ class Measurements:
         self._lock = threading.Lock()
 
     def require_writable(self) -> None:
-        """Raise ``ReadOnly`` if the service may not write to its store."""
+        """Raise ``ReadOnlyStore`` if the service may not write to its store."""
         if self.read_only:
-            raise ReadOnly(
+            raise ReadOnlyStore(
                 "The service may not write to its store, so nothing can be uploaded, measured or drawn here."
             )
 
@@ -201,7 +201,7 @@ class Measurements:
         try:
             shown = shortened(printable(name).replace("\n", " ").replace("\t", " "), _MOST_NAME)
             created, born_s = self._now().isoformat(timespec="seconds"), self._elapsed_s()
-            write_json(path / _STATE, asdict(State(data_id, kind, shown, created, born_s=born_s)))
+            write_json(path / _STATE, asdict(MeasurementState(data_id, kind, shown, created, born_s=born_s)))
             with self._lock:
                 self._known[data_id] = one
             yield one
@@ -226,10 +226,10 @@ class Measurements:
             Its data was removed.
         """
         if not _DATA_ID.fullmatch(data_id) or not (self.folder / data_id / _STATE).is_file():
-            raise Unknown("There is no measurement with this data ID here.")
+            raise UnknownMeasurement("There is no measurement with this data ID here.")
         one = self._remembered(data_id)
         if (state := one.state).stage == "removed":
-            raise Removed(state.message)
+            raise RemovedMeasurement(state.message)
         return one
 
     def all(self) -> Iterator[Measurement]:

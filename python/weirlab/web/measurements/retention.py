@@ -16,10 +16,10 @@ from typing import Final
 from weirlab.base.errors import WeirError
 from weirlab.base.quantities import plural
 from weirlab.trace.quantities import size
-from weirlab.web.measurements.elapsed import Elapsed
+from weirlab.web.measurements.elapsed import ElapsedTime
 from weirlab.web.measurements.measurement import OVER, Measurement, Measurements
 from weirlab.web.measurements.space import Space
-from weirlab.web.settings import Settings
+from weirlab.web.settings import WebSettings
 
 _EVERY_S: Final = 60.0
 _DAY_S: Final = 86_400.0
@@ -27,7 +27,7 @@ _MOST_REMOVED: Final = 10_000
 """Most removed measurements whose data IDs still say so: those that were created last."""
 
 
-def told(settings: Settings) -> str:
+def told(settings: WebSettings) -> str:
     """The limits in a sentence."""
     age = f"for {plural(settings.most_days, 'day')}" if settings.most_days else ""
     room = f"up to {size(settings.most_kept_bytes)} in all, the oldest removed first"
@@ -46,10 +46,10 @@ def told(settings: Settings) -> str:
 class Retention:
     """Removes what is beyond the limits of ``settings``, in its own thread."""
 
-    settings: Settings
+    settings: WebSettings
     measurements: Measurements
     space: Space
-    elapsed: Elapsed
+    elapsed: ElapsedTime
     forget: Callable[[Measurement], object] = lambda one: None
     """Called for what was removed, so that nothing still refers to it."""
     now: Callable[[], datetime] = lambda: datetime.now(UTC)

@@ -47,7 +47,7 @@ class TooLarge(InputError):
 
 
 @dataclass(eq=False)
-class Claim:
+class SpaceReservation:
     """Bytes that will be written: ``size`` is admitted, and ``used`` may be on the disk already."""
 
     space: Space
@@ -55,7 +55,7 @@ class Claim:
     used: int = 0
     used_at_s: float = 0.0
     """When something was used last."""
-    covered: list[Holding] = field(default_factory=list)
+    covered: list[SpaceHolding] = field(default_factory=list)
 
     def cover(self, one: Measurement) -> None:
         """Take what is added to the folder of ``one``, which is not removed until the release."""
@@ -100,7 +100,7 @@ class Claim:
 
 
 @dataclass(eq=False)
-class Holding:
+class SpaceHolding:
     """What is known of a measurement, and how many claims cover it."""
 
     one: Measurement
@@ -137,8 +137,8 @@ class Space:
     remove: Callable[[Measurement], object] = lambda one: None
     disk: Callable[[Path], tuple[int, int]] = field(default=lambda folder: disk_bytes(folder))
     now_s: Callable[[], float] = time.monotonic
-    _holdings: dict[str, Holding] = field(default_factory=dict)
-    _claims: set[Claim] = field(default_factory=set)
+    _holdings: dict[str, SpaceHolding] = field(default_factory=dict)
+    _claims: set[SpaceReservation] = field(default_factory=set)
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     @property
@@ -159,9 +159,9 @@ class Space:
             room = self.limit - self._held() - self._claimed() if self.limit else number
             return max(min(number, room, self._free()), 0)
 
-    def claim(self, number: int = 0) -> Claim:
+    def claim(self, number: int = 0) -> SpaceReservation:
         """A claim to ``number`` bytes; raises ``TooLarge`` or ``NoRoom``."""
-        claim = Claim(self, used_at_s=self.now_s())
+        claim = SpaceReservation(self, used_at_s=self.now_s())
         with self._lock:
             claim.grow(number)
             self._claims.add(claim)
@@ -190,7 +190,7 @@ class Space:
         """``path`` for reading, and removed from its folder; its bytes count until it is closed."""
         with files.telling(path, "read"), files.open_regular(path) as file:
             path.unlink()
-            claim = Claim(self)
+            claim = SpaceReservation(self)
             # It is on the disk, whether or not there is room for it.
             claim.size = claim.used = os.fstat(file.fileno()).st_size
             with self._lock:
@@ -231,7 +231,7 @@ class Space:
                     removed += 1
         return removed
 
-    def admit(self, claim: Claim, number: int, removing: bool) -> None:
+    def admit(self, claim: SpaceReservation, number: int, removing: bool) -> None:
         """See :meth:`Claim.grow`."""
         with self._lock:
             more = number - claim.size
@@ -243,7 +243,7 @@ class Space:
                 raise NoRoom("The disk of this service is nearly full. Its operator has to free some space.")
             claim.size = number
 
-    def occupy(self, claim: Claim, number: int) -> None:
+    def occupy(self, claim: SpaceReservation, number: int) -> None:
         """See :meth:`Claim.use`."""
         with self._lock:
             before = claim.used
@@ -253,7 +253,7 @@ class Space:
                 claim.used = before
                 raise self._no_room()
 
-    def cover(self, claim: Claim, one: Measurement) -> None:
+    def cover(self, claim: SpaceReservation, one: Measurement) -> None:
         """See :meth:`Claim.cover`."""
         with self._lock:
             holding = self._holdings.get(one.data_id)
@@ -262,14 +262,14 @@ class Space:
             holding.claims += 1
             claim.covered.append(holding)
 
-    def transfer(self, claim: Claim, one: Measurement, number: int) -> None:
+    def transfer(self, claim: SpaceReservation, one: Measurement, number: int) -> None:
         """See :meth:`Claim.hand_over`."""
         with self._lock:
             claim.size -= number
             claim.used = min(claim.used, claim.size)
             self.note(one)
 
-    def end(self, claim: Claim) -> None:
+    def end(self, claim: SpaceReservation) -> None:
         """See :meth:`Claim.release`."""
         with self._lock:
             self._claims.discard(claim)
@@ -301,7 +301,7 @@ class Space:
     def _claimed(self) -> int:
         return sum(map(self._reserved, self._claims))
 
-    def _reserved(self, claim: Claim) -> int:
+    def _reserved(self, claim: SpaceReservation) -> int:
         return claim.size if self.now_s() - claim.used_at_s <= _PATIENCE_S else claim.used
 
     def _free(self) -> int:
@@ -310,18 +310,18 @@ class Space:
         coming = sum(self._reserved(claim) - claim.used for claim in self._claims)
         return free - coming - min(_SPARE_BYTES, whole // _SPARE_PART)
 
-    def _look(self, one: Measurement) -> Holding:
+    def _look(self, one: Measurement) -> SpaceHolding:
         try:
             state = one.state
             over, order = state.stage in OVER, (state.born_s or 0.0, state.created)
         except StoreError:
             # A damaged one takes its room, and nobody knows whether it is finished.
             over, order = False, (0.0, "")
-        found = Holding(one, one.held_bytes(), over, order)
+        found = SpaceHolding(one, one.held_bytes(), over, order)
         self._holdings[one.data_id] = found
         return found
 
-    def _remove(self, holding: Holding) -> bool:
+    def _remove(self, holding: SpaceHolding) -> bool:
         # One that is damaged or gone must not keep the others from being removed.
         try:
             holding.over = holding.one.state.stage in OVER
@@ -338,7 +338,7 @@ class Space:
 class Growth:
     """What others write into the folder of a measurement that had ``before`` bytes."""
 
-    claim: Claim
+    claim: SpaceReservation
     one: Measurement
     before: int
 
@@ -357,7 +357,7 @@ class Growth:
 class _File(io.FileIO):
     """A file that releases a claim when it is closed."""
 
-    def __init__(self, fd: int, claim: Claim) -> None:
+    def __init__(self, fd: int, claim: SpaceReservation) -> None:
         super().__init__(fd, "rb")
         self._claim = claim
 
@@ -366,7 +366,7 @@ class _File(io.FileIO):
         self._claim.release()
 
 
-def _reader(file: BinaryIO, claim: Claim) -> BinaryIO:
+def _reader(file: BinaryIO, claim: SpaceReservation) -> BinaryIO:
     return io.BufferedReader(_File(os.dup(file.fileno()), claim))
 
 

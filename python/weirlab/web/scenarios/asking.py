@@ -22,7 +22,7 @@ INPUTS: Final = Inputs(
 _MOST_NAME: Final = 100
 
 
-class Asked(BaseModel):
+class ScenarioRequest(BaseModel):
     """A scenario file as ``text``. Messages put ``name`` before line numbers; ``lab`` None: the file's."""
 
     model_config = ConfigDict(extra="forbid")
@@ -41,7 +41,7 @@ def offered() -> list[dict[str, str]]:
     ]
 
 
-def understood(asked: Asked) -> Root:
+def understood(asked: ScenarioRequest) -> Root:
     """The requested scenario.
 
     Raises

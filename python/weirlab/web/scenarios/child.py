@@ -55,7 +55,7 @@ class _Progress:
         self._tell("note", text=message)
 
 
-class _Telling(Store):
+class _ReportingStore(Store):
     """A store that reports the ID of a scenario's run when it creates it."""
 
     def __init__(self, root: Path, kind: str, tell: Tell) -> None:
@@ -92,8 +92,10 @@ def main(store: str) -> None:
 
 
 def _carry_out(root: Path, request: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
-    what = asking.understood(asking.Asked(text=request["text"], name=request["name"], lab=request["lab"]))
-    store = _Telling(root, what.KEY, tell)
+    what = asking.understood(
+        asking.ScenarioRequest(text=request["text"], name=request["name"], lab=request["lab"])
+    )
+    store = _ReportingStore(root, what.KEY, tell)
     if not (begun := str(request["run_id"])):
         started = runner.run_scenario(store, what, _Progress(tell), command=COMMAND, inputs=asking.INPUTS)
         return _result(started)
@@ -118,7 +120,7 @@ def _result(outcome: Outcome[Any]) -> dict[str, Any]:
 def _explain(error: BaseException, tell: Tell) -> None:
     if interrupts.behind(error):
         stopped = error if isinstance(error, KeyboardInterrupt) else KeyboardInterrupt()
-        tell("stopped", message=failures.explain(failures.Stopped(stopped)).message)
+        tell("stopped", message=failures.explain(failures.InterruptCarrier(stopped)).message)
     else:
         tell("failed", message=explain(error).message)
 

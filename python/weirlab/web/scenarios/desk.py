@@ -16,7 +16,7 @@ from weirlab.base.quoting import printable, shortened
 from weirlab.scenario.model import Root
 from weirlab.web import failures
 from weirlab.web.children import write_line
-from weirlab.web.launching.jobs import CarryOut
+from weirlab.web.launching.jobs import ScenarioRunJob
 from weirlab.web.launching.launcher import Launcher, Process, piped
 from weirlab.web.measurements.measurement import Measurement, Measurements
 from weirlab.web.measurements.space import Space
@@ -34,12 +34,12 @@ _MOST_NOTES: Final = 200
 """Most messages that are kept: the last ones."""
 
 
-class Forbidden(WeirError):
+class ForbiddenError(WeirError):
     """The service was started without the right to start scenarios."""
 
 
 @dataclass(frozen=True)
-class Progress:
+class ScenarioProgress:
     """What the page shows of a scenario: ``done`` of ``total`` trials of the stage ``title``, and so on."""
 
     stage: str
@@ -63,11 +63,11 @@ class Progress:
 
 
 @dataclass
-class Job:
+class ScenarioJob:
     """A scenario that is waiting or running."""
 
     one: Measurement
-    progress: Progress
+    progress: ScenarioProgress
     taken: bool = False
     """It is no longer waiting."""
     cancelled: bool = False
@@ -88,7 +88,7 @@ class Scenarios:
     bench: threading.Lock
     begun: int = 0
     failed: int = 0
-    _jobs: list[Job] = field(default_factory=list)
+    _jobs: list[ScenarioJob] = field(default_factory=list)
     """The running one first, then the waiting ones in order."""
     _changed: threading.Condition = field(default_factory=threading.Condition)
     _closing: bool = False
@@ -103,7 +103,7 @@ class Scenarios:
                 one.advance(stage="queued")
                 self._queue(one)
 
-    def start(self, asked: asking.Asked) -> Measurement:
+    def start(self, asked: asking.ScenarioRequest) -> Measurement:
         """Put a scenario into the queue.
 
         Raises
@@ -171,7 +171,12 @@ class Scenarios:
                 return asdict(replace(job.progress, waiting=self._jobs.index(job)))
         state = one.state
         kept = one.read(RESULT, dict) if one.has(RESULT) else {}
-        return {**asdict(Progress(state.stage)), **kept, "stage": state.stage, "message": state.message}
+        return {
+            **asdict(ScenarioProgress(state.stage)),
+            **kept,
+            "stage": state.stage,
+            "message": state.message,
+        }
 
     async def events(self, one: Measurement, closing: Callable[[], bool]) -> AsyncIterator[dict[str, Any]]:
         """What :meth:`told` returns, whenever it has changed, until the end."""
@@ -202,16 +207,16 @@ class Scenarios:
 
     def _require(self) -> None:
         if not self.allowed:
-            raise Forbidden("This service may not start scenarios. Start it with: weir web --allow-run")
+            raise ForbiddenError("This service may not start scenarios. Start it with: weir web --allow-run")
 
-    def _job(self, one: Measurement) -> Job | None:
+    def _job(self, one: Measurement) -> ScenarioJob | None:
         return next((job for job in self._jobs if job.one.data_id == one.data_id), None)
 
     def _queue(self, one: Measurement) -> None:
         with self._changed:
             notes = tuple(one.read(RESULT, dict).get("notes", ())) if one.has(RESULT) else ()
-            progress = Progress("queued", run_id=one.state.facts.get("run_id", ""), notes=notes)
-            self._jobs.append(Job(one, progress))
+            progress = ScenarioProgress("queued", run_id=one.state.facts.get("run_id", ""), notes=notes)
+            self._jobs.append(ScenarioJob(one, progress))
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="weir-scenarios")
                 self._thread.start()
@@ -227,7 +232,7 @@ class Scenarios:
             finally:
                 self.bench.release()
 
-    def _next(self) -> Job | None:
+    def _next(self) -> ScenarioJob | None:
         """The next job, with the bench held, as soon as it is free; None if the service ends."""
         with self._changed:
             while not self._closing:
@@ -238,7 +243,7 @@ class Scenarios:
                 self._changed.wait(_LOOK_S if self._jobs else None)
             return None
 
-    def _carry_out(self, job: Job) -> None:
+    def _carry_out(self, job: ScenarioJob) -> None:
         state = job.one.advance(stage="working")
         self.begun += 1
         asked = state.facts["asked"]
@@ -249,7 +254,7 @@ class Scenarios:
             "lab": asked["lab"],
             "run_id": state.facts["run_id"],
         }
-        process, target, source = piped(self.launcher, CarryOut())
+        process, target, source = piped(self.launcher, ScenarioRunJob())
         with self._changed:
             job.process = process
             job.progress = replace(job.progress, stage="working", title=job.progress.title or "Beginning")
@@ -265,7 +270,7 @@ class Scenarios:
                     self._hear(job, last)
         self._conclude(job, last, process.wait())
 
-    def _hear(self, job: Job, event: dict[str, Any]) -> None:
+    def _hear(self, job: ScenarioJob, event: dict[str, Any]) -> None:
         """Take an event of the child. It may quote what a user supplied, so it is only text here."""
         with self._changed:
             told = job.progress
@@ -289,7 +294,7 @@ class Scenarios:
             # From here on it can be resumed, whatever happens.
             job.one.advance(facts={**job.one.state.facts, "run_id": told.run_id})
 
-    def _conclude(self, job: Job, last: dict[str, Any], code: int) -> None:
+    def _conclude(self, job: ScenarioJob, last: dict[str, Any], code: int) -> None:
         match last.get("event"):
             case "done":
                 told = {name: last[name] for name in ("run_id", "conclusion", "remark", "problem")}
@@ -310,7 +315,7 @@ class Scenarios:
                 said = f"The process that carried it out ended without an answer (exit code {code})."
                 self._end(job, "failed", said)
 
-    def _end(self, job: Job, stage: str, message: str) -> None:
+    def _end(self, job: ScenarioJob, stage: str, message: str) -> None:
         job.progress = replace(job.progress, stage=stage, message=message, what="", left="", title="")
         self.failed += stage == "failed"
         one, told = job.one, job.progress
@@ -323,7 +328,7 @@ class Scenarios:
             self.space.note(one)
 
 
-def _interrupt(job: Job) -> None:
+def _interrupt(job: ScenarioJob) -> None:
     """As by Ctrl-C; the caller has the lock."""
     if job.process is not None and job.process.poll() is None:
         job.process.interrupt()

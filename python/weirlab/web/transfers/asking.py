@@ -17,7 +17,7 @@ _Text = Annotated[str, StringConstraints(strip_whitespace=True, max_length=253)]
 _Token = Annotated[str, StringConstraints(max_length=1000)]
 
 
-class Asked(BaseModel):
+class TransferRequest(BaseModel):
     """The form. Either ``lasts_s`` or ``total_bytes`` ends the transfer; ``rate`` is text with its unit.
 
     Without a ``client`` this host is the client.
@@ -50,7 +50,7 @@ class Asked(BaseModel):
         return self.model_dump(exclude={"token", "client_token"})
 
 
-def settings(asked: Asked, most_s: float) -> sending.Settings:
+def settings(asked: TransferRequest, most_s: float) -> sending.TransferSettings:
     """The settings that ``weir tcp send`` would get.
 
     Raises
@@ -66,7 +66,7 @@ def settings(asked: Asked, most_s: float) -> sending.Settings:
     least_bytes = asked.connections * sending.LEAST_BLOCK_BYTES
     if asked.total_bytes is not None and asked.total_bytes < least_bytes:
         raise InputError(f"A transfer over {asked.connections} connections has at least {least_bytes} bytes.")
-    return sending.Settings(
+    return sending.TransferSettings(
         host=asked.host.strip("[]"),
         port=asked.port,
         token=asked.token,
@@ -78,7 +78,7 @@ def settings(asked: Asked, most_s: float) -> sending.Settings:
         interval_s=asked.interval_ms / 1e3,
         congestion=asked.congestion,
         names=USUAL,
-        via=sending.Via(asked.client.strip("[]"), asked.client_port, asked.client_token)
+        via=sending.RemoteClient(asked.client.strip("[]"), asked.client_port, asked.client_token)
         if asked.client
         else None,
     )

@@ -10,7 +10,7 @@ from weirlab.transfers.tcp.measure.axis import CAPTURES
 if TYPE_CHECKING:
     import polars as pl
 
-    from weirlab.transfers.tcp.measure.measuring import Measured
+    from weirlab.transfers.tcp.measure.measuring import TransferMeasurement
 
 MOST_CONNECTIONS: Final = 4
 """More would draw too many lines."""
@@ -51,7 +51,9 @@ _SOURCES: Final[Mapping[str, str]] = {
 }
 
 
-def drawn(measured: Measured, period_s: float, packets: pl.DataFrame | None = None) -> dict[str, Any] | None:
+def drawn(
+    measured: TransferMeasurement, period_s: float, packets: pl.DataFrame | None = None
+) -> dict[str, Any] | None:
     """``time_s`` since the start, and ``charts``: ``title``, ``unit``, ``lines`` (``source``, ``values``).
 
     ``packets`` is what captures show, if there are any. Returns None for too many connections, or if nothing
@@ -67,7 +69,7 @@ def drawn(measured: Measured, period_s: float, packets: pl.DataFrame | None = No
     lasted_ns = int(measured.samples["time_ns"].max()) - start_ns  # type: ignore[arg-type]
     period_ns = max(round(period_s * 1e9), -(-lasted_ns // _MOST_PERIODS))
     packets = pl.DataFrame(schema=captured.SHOWN) if packets is None else packets
-    table = result.axis(measured, packets, result.Asked(every_ns=period_ns, period_ns=period_ns))
+    table = result.axis(measured, packets, result.AnalysisSettings(every_ns=period_ns, period_ns=period_ns))
     charts: dict[_Chart, list[dict[str, Any]]] = {chart: [] for chart in _CHARTS.values()}
     for name in table.columns[1:]:
         source, _, what = name.rpartition(".")

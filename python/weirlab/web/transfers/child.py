@@ -17,10 +17,10 @@ def _compare(request: dict[str, Any]) -> dict[str, Any]:
 
     from weirlab.base import files
     from weirlab.transfers.tcp.measure.captured import captured
-    from weirlab.transfers.tcp.measure.capturing import Capture
-    from weirlab.transfers.tcp.measure.measuring import Measured
+    from weirlab.transfers.tcp.measure.capturing import TransferCapture
+    from weirlab.transfers.tcp.measure.measuring import TransferMeasurement
     from weirlab.transfers.tcp.measure.samples import Start
-    from weirlab.transfers.tcp.sending import Outcome
+    from weirlab.transfers.tcp.sending import TransferOutcome
     from weirlab.transfers.tcp.show import both
     from weirlab.transfers.tcp.study import recording
     from weirlab.web.tables import for_page
@@ -31,9 +31,12 @@ def _compare(request: dict[str, Any]) -> dict[str, Any]:
         samples = pl.read_parquet(file)
     # Times of captures are on the client's clock already.
     start = Start(0, 0, request["start_ns"])
-    measured = Measured(Outcome([], [], {"connections": connections}), samples, start, None, True)
+    measured = TransferMeasurement(
+        TransferOutcome([], [], {"connections": connections}), samples, start, None, True
+    )
     captures = {
-        end: Capture(**{**told, "path": folder / told["path"]}) for end, told in request["captures"].items()
+        end: TransferCapture(**{**told, "path": folder / told["path"]})
+        for end, told in request["captures"].items()
     }
     found = captured(captures, measured)
     crossings, agreement = recording.crossings(found), recording.agreement(found)

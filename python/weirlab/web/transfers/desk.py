@@ -14,15 +14,15 @@ from weirlab.base.errors import InputError, WeirError
 from weirlab.link.stopping import Stop
 from weirlab.transfers.tcp import sending, shares
 from weirlab.transfers.tcp.measure import measuring
-from weirlab.transfers.tcp.measure.coarser import Coarser
+from weirlab.transfers.tcp.measure.coarser import IntervalMerger
 from weirlab.transfers.tcp.results import Interval
 from weirlab.transfers.tcp.show import tables as shown
 from weirlab.web import failures
 from weirlab.web.measurements.measurement import Measurement, Measurements
-from weirlab.web.measurements.space import Claim, Space
+from weirlab.web.measurements.space import Space, SpaceReservation
 from weirlab.web.tables import for_page
 from weirlab.web.transfers import asking, axis, explaining, rows
-from weirlab.web.transfers.recording import Recording, Tapes
+from weirlab.web.transfers.recording import TestCaptures, TestRecorder
 
 RESULT: Final = "result.json"
 INTERVALS: Final = "intervals.json"
@@ -38,12 +38,12 @@ _TOO_MUCH: Final = (
 )
 
 
-class Busy(WeirError):
+class BusyError(WeirError):
     """Another transfer or a scenario is running."""
 
 
 @dataclass
-class Moved:
+class TransferTotals:
     """What all transfers have moved so far, by direction."""
 
     received_bytes: Counter[str] = field(default_factory=lambda: Counter(up=0, down=0))
@@ -56,15 +56,15 @@ class Moved:
 
 
 @dataclass
-class Transfer:
+class WebTransfer:
     """A running transfer. ``events`` only grows; browsers get the events that they do not have yet."""
 
     one: Measurement
-    settings: sending.Settings
-    claim: Claim
+    settings: sending.TransferSettings
+    claim: SpaceReservation
     """To the room of its numbers."""
     captured: bool = False
-    moved: Moved = field(default_factory=Moved)
+    moved: TransferTotals = field(default_factory=TransferTotals)
     stop: Stop = field(default_factory=Stop)
     events: list[dict[str, Any]] = field(default_factory=list)
     intervals: list[Interval] = field(default_factory=list)
@@ -73,11 +73,11 @@ class Transfer:
     unread: bool = False
     """The captures are not to be read, because the user stopped the transfer after it had sent."""
     over: bool = False
-    _coarser: Coarser = field(init=False)
+    _coarser: IntervalMerger = field(init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
-        self._coarser = Coarser(self.settings.interval_s)
+        self._coarser = IntervalMerger(self.settings.interval_s)
 
     def ask_to_end(self) -> bool:
         """Request a clean end of the transfer, or of the reading; False if it is over."""
@@ -143,12 +143,12 @@ class Transfers:
     measurements: Measurements
     space: Space
     most_s: float
-    recording: Recording
+    recording: TestRecorder
     bench: threading.Lock = field(default_factory=threading.Lock)
     begun: int = 0
     failed: int = 0
-    moved: Moved = field(default_factory=Moved)
-    _at_work: dict[str, Transfer] = field(default_factory=dict)
+    moved: TransferTotals = field(default_factory=TransferTotals)
+    _at_work: dict[str, WebTransfer] = field(default_factory=dict)
     _thread: threading.Thread | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -158,7 +158,7 @@ class Transfers:
             if one.state.kind == "transfer" and one.state.stage == "working":
                 one.advance(stage="failed", message="The service ended during this transfer.")
 
-    def start(self, asked: asking.Asked) -> Measurement:
+    def start(self, asked: asking.TransferRequest) -> Measurement:
         """Begin a transfer.
 
         Raises
@@ -171,7 +171,7 @@ class Transfers:
         settings = asking.settings(asked, self.most_s)
         with self._lock:
             if not self.bench.acquire(blocking=False):
-                raise Busy("Another test is running here. Try again when it has ended, or stop it.")
+                raise BusyError("Another test is running here. Try again when it has ended, or stop it.")
             try:
                 # Its numbers take less than a step.
                 claim = self.space.claim(self.space.step)
@@ -180,7 +180,7 @@ class Transfers:
                         one.change(stage="working", facts={"asked": asked.public()})
                         claim.cover(one)
                         claim.use(claim.size)
-                        transfer = Transfer(one, settings, claim, asked.capture, self.moved)
+                        transfer = WebTransfer(one, settings, claim, asked.capture, self.moved)
                         thread = threading.Thread(target=self._run, args=(transfer,), name="weir-transfer")
                         thread.start()
                 except BaseException:
@@ -236,7 +236,7 @@ class Transfers:
         if self._thread is not None:
             self._thread.join()
 
-    def _run(self, transfer: Transfer) -> None:
+    def _run(self, transfer: WebTransfer) -> None:
         # A transfer that ends by bytes may last too long.
         latest = threading.Timer(self.most_s + _GRACE_S, transfer.end_sending)
         latest.start()
@@ -269,8 +269,8 @@ class Transfers:
         self._keep(transfer, message, result)
 
     def _carried_out(
-        self, transfer: Transfer, tapes: Tapes
-    ) -> tuple[sending.Outcome, measuring.Measured | None]:
+        self, transfer: WebTransfer, tapes: TestCaptures
+    ) -> tuple[sending.TransferOutcome, measuring.TransferMeasurement | None]:
         """The outcome, and what both kernels reported unless that would be too much to keep."""
         settings = tapes.settings
         every_s = explaining.period_s(settings, self.most_s)
@@ -281,7 +281,7 @@ class Transfers:
             transfer.rest()
             return outcome, None
         often = replace(settings, interval_s=every_s)
-        watched = measuring.Watched(transfer, 0.0, explaining.MOST_REPORTS)
+        watched = measuring.ReportCollector(transfer, 0.0, explaining.MOST_REPORTS)
         begun = sending.begin(often, transfer.stop, watched.event)
         tapes.begun(begun.started)
         outcome = begun.carry(watched, transfer.stop)
@@ -292,7 +292,9 @@ class Transfers:
         return measured.outcome, measured
 
     @staticmethod
-    def _explained(transfer: Transfer, measured: measuring.Measured | None, tapes: Tapes) -> dict[str, Any]:
+    def _explained(
+        transfer: WebTransfer, measured: measuring.TransferMeasurement | None, tapes: TestCaptures
+    ) -> dict[str, Any]:
         """``why`` it was not faster, or the reason that there is no diagnosis (``unexplained``).
 
         ``unread``: why the captures were not used.
@@ -318,7 +320,7 @@ class Transfers:
             # The numbers of the transfer are valid nevertheless.
             return {"unexplained": failures.explain(error).message}
 
-    def _keep(self, transfer: Transfer, message: str, result: dict[str, Any]) -> None:
+    def _keep(self, transfer: WebTransfer, message: str, result: dict[str, Any]) -> None:
         one = transfer.one
         self.failed += bool(message)
         try:
@@ -345,5 +347,5 @@ class Transfers:
             self.bench.release()
 
     @staticmethod
-    def _detailed(transfer: Transfer) -> bool:
+    def _detailed(transfer: WebTransfer) -> bool:
         return transfer.settings.up + transfer.settings.down <= _MOST_DETAILED

@@ -10,11 +10,11 @@ from weirlab.cli.results import diagnosis
 from weirlab.diagnosis.causes import PLACES
 from weirlab.transfers.tcp import sending
 from weirlab.transfers.tcp.measure import measuring
-from weirlab.transfers.tcp.measure.measuring import Measured
+from weirlab.transfers.tcp.measure.measuring import TransferMeasurement
 from weirlab.transfers.tcp.page import facts
 from weirlab.transfers.tcp.study.kept import most_telling
 from weirlab.web.tables import for_page
-from weirlab.web.transfers.reading import Seen
+from weirlab.web.transfers.reading import ConnectionAnalysis
 
 if TYPE_CHECKING:
     from weirlab.diagnosis.finding import Diagnosis
@@ -25,7 +25,7 @@ MOST_REPORTS: Final = 20_000
 """Most reports of all connections and both ends that are kept until the end: about 8 kB each."""
 
 
-def period_s(settings: sending.Settings, most_s: float) -> float | None:
+def period_s(settings: sending.TransferSettings, most_s: float) -> float | None:
     """How often both kernels report; None if that would be too much to keep, so that there is no diagnosis.
 
     How long a transfer lasts that ends by bytes is not known in advance: it may turn out to be too much.
@@ -37,7 +37,7 @@ def period_s(settings: sending.Settings, most_s: float) -> float | None:
     return min(max(_EVERY_S, least_s), settings.interval_s)
 
 
-def why(measured: Measured, seen: Sequence[Seen] = ()) -> list[dict[str, Any]]:
+def why(measured: TransferMeasurement, seen: Sequence[ConnectionAnalysis] = ()) -> list[dict[str, Any]]:
     """By connection: its ends, a ``sentence``, ``tables`` and ``remarks``; left out without enough data.
 
     With what captures have ``seen``, the sentence is from the place that shows most, and all places are
@@ -58,7 +58,7 @@ def why(measured: Measured, seen: Sequence[Seen] = ()) -> list[dict[str, Any]]:
     return told
 
 
-def _beside(found: dict[str, Diagnosis], captured: Seen) -> dict[str, Any]:
+def _beside(found: dict[str, Diagnosis], captured: ConnectionAnalysis) -> dict[str, Any]:
     tables = [table for table in (facts.places(found), facts.untold(found)) if table is not None]
     return {
         "compared": [*map(for_page, tables), *captured.tables],

@@ -11,18 +11,18 @@ from weirlab.base import files
 from weirlab.base.documents import plain
 from weirlab.diagnosis import stored
 from weirlab.web.children import Children
-from weirlab.web.launching.jobs import ReadTest
-from weirlab.web.settings import Settings
+from weirlab.web.launching.jobs import TestReadingJob
+from weirlab.web.settings import WebSettings
 from weirlab.web.transfers.child import SAMPLES
 
 if TYPE_CHECKING:
     from weirlab.diagnosis.finding import Diagnosis
-    from weirlab.transfers.tcp.measure.capturing import Capture, End
-    from weirlab.transfers.tcp.measure.measuring import Measured
+    from weirlab.transfers.tcp.measure.capturing import End, TransferCapture
+    from weirlab.transfers.tcp.measure.measuring import TransferMeasurement
 
 
 @dataclass(frozen=True)
-class Seen:
+class ConnectionAnalysis:
     """What captures show of a connection: ``diagnoses`` by source, and ``tables`` for the page."""
 
     diagnoses: Mapping[str, Diagnosis]
@@ -30,10 +30,10 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Together:
+class TransferAnalysis:
     """What captures show, by connection, and all sources on one axis as :func:`axis.drawn` returns them."""
 
-    connections: list[Seen]
+    connections: list[ConnectionAnalysis]
     axis: dict[str, Any] | None
 
 
@@ -41,17 +41,17 @@ class Together:
 class Reader:
     """Reads the captures of one test at a time, within the limits of ``settings``."""
 
-    settings: Settings
+    settings: WebSettings
     children: Children
 
     def read(
         self,
-        measured: Measured,
-        captures: Mapping[End, Capture],
+        measured: TransferMeasurement,
+        captures: Mapping[End, TransferCapture],
         folder: Path,
         period_s: float,
         unwanted: Callable[[], bool] = lambda: False,
-    ) -> Together:
+    ) -> TransferAnalysis:
         """Everything, drawn every ``period_s``; ``folder``, in that of the test, has the captures.
 
         Raises
@@ -80,13 +80,15 @@ class Reader:
             "file_bytes": self.settings.most_kept_bytes,
         }
         answer = self.children.ask(
-            ReadTest(folder.parent.name, folder.name),
+            TestReadingJob(folder.parent.name, folder.name),
             request,
             most_s=self.settings.most_s,
             unwanted=unwanted,
         )
         seen = [
-            Seen({found["source"]: stored.read(found) for found in each["diagnoses"]}, each["tables"])
+            ConnectionAnalysis(
+                {found["source"]: stored.read(found) for found in each["diagnoses"]}, each["tables"]
+            )
             for each in answer["connections"]
         ]
-        return Together(seen, answer["axis"])
+        return TransferAnalysis(seen, answer["axis"])

@@ -20,7 +20,7 @@ from typing import Any, Final, TextIO
 from weirlab.base import confinement
 from weirlab.base.confinement import Confinement
 from weirlab.base.errors import WeirError
-from weirlab.link.settings import Recording
+from weirlab.link.settings import RecorderSettings
 from weirlab.transfers.tcp.measure import capturing
 
 Address = tuple[str, int]
@@ -33,7 +33,7 @@ _LEAST_COLUMNS: Final = 8
 def main(folder: str, interface: str, port: str, most_bytes: str, user: str) -> None:
     """Record until the end of standard input."""
     try:
-        settings = Recording(
+        settings = RecorderSettings(
             Path(folder) / capturing.FILES["client"],
             tcp_port=int(port),
             snap_bytes=capturing.SNAP_BYTES,

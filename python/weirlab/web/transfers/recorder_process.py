@@ -8,9 +8,9 @@ from contextlib import suppress
 from typing import Any, Final
 
 from weirlab.base.errors import InputError, LabError, MissingCapability, WeirError
-from weirlab.link.settings import Recording
+from weirlab.link.settings import RecorderSettings
 from weirlab.web.children import write_line
-from weirlab.web.launching.jobs import Record
+from weirlab.web.launching.jobs import RecordingJob
 from weirlab.web.launching.launcher import Launcher, piped
 
 _ERRORS: Final[dict[str, type[WeirError]]] = {
@@ -18,17 +18,17 @@ _ERRORS: Final[dict[str, type[WeirError]]] = {
 }
 
 
-class RecorderProcess:
+class WebRecorderProcess:
     """As ``weirlab.link.bindings.Recorder``: records into ``settings.path``, in the folder of a test.
 
     Raises ``InputError``, ``LabError`` or ``MissingCapability`` if nothing can be recorded.
     """
 
-    def __init__(self, launcher: Launcher, settings: Recording, interface: str) -> None:
+    def __init__(self, launcher: Launcher, settings: RecorderSettings, interface: str) -> None:
         tapes = settings.path.parent
         assert settings.tcp_port is not None
         assert settings.most_bytes is not None
-        job = Record(tapes.parent.name, tapes.name, interface, settings.tcp_port, settings.most_bytes)
+        job = RecordingJob(tapes.parent.name, tapes.name, interface, settings.tcp_port, settings.most_bytes)
         self._process, self._to, self._from = piped(launcher, job)
         self._recorded: dict[str, Any] = {}
         answer = self._answer()

@@ -15,46 +15,46 @@ from typing import TYPE_CHECKING, Any, Final
 from weirlab.trace.quantities import count
 from weirlab.transfers.tcp import sending
 from weirlab.transfers.tcp.measure import capturing
-from weirlab.transfers.tcp.measure.capturing import Capture, End
+from weirlab.transfers.tcp.measure.capturing import End, TransferCapture
 from weirlab.transfers.tcp.study.findings import capture_remarks
 from weirlab.web.launching.launcher import Launcher
 from weirlab.web.measurements.measurement import Measurement
-from weirlab.web.measurements.space import Claim
-from weirlab.web.transfers.reading import Reader, Together
-from weirlab.web.transfers.recorder_process import RecorderProcess
+from weirlab.web.measurements.space import SpaceReservation
+from weirlab.web.transfers.reading import Reader, TransferAnalysis
+from weirlab.web.transfers.recorder_process import WebRecorderProcess
 
 if TYPE_CHECKING:
-    from weirlab.link.settings import Recording as RecorderSettings
-    from weirlab.transfers.tcp.measure.measuring import Measured
+    from weirlab.link.settings import RecorderSettings as RecorderSettings
+    from weirlab.transfers.tcp.measure.measuring import TransferMeasurement
 
 _ENDS: Final[tuple[End, End]] = ("server", "client")
 
-Adopt = Callable[[str, Path, Claim], Measurement]
+Adopt = Callable[[str, Path, SpaceReservation], Measurement]
 """Takes a file, under a name, as if it had been uploaded; the claim has its bytes until then."""
 
 
 @dataclass
-class Tapes:
+class TestCaptures:
     """The captures of one test."""
 
-    settings: sending.Settings
+    settings: sending.TransferSettings
     """Settings of the test, with the request for the captures of other hosts."""
     adopt: Adopt
     reader: Reader
     folder: Path
-    here: capturing.Recording
-    claim: Claim
+    here: capturing.LiveCapture
+    claim: SpaceReservation
     """To the room of the captures, and of what is made of them."""
     stop: Callable[[], None]
     """Ends the capture of this host, if there is one."""
-    captures: dict[End, Capture] = field(default_factory=dict)
+    captures: dict[End, TransferCapture] = field(default_factory=dict)
     """The captures that have ended; empty if none was requested."""
 
     def begun(self, started: Mapping[str, Any]) -> None:
         """Record the connections of the test, from the event ``started`` of the engine, and no others."""
         self.here.name_connections(started)
 
-    def ended(self, outcome: sending.Outcome) -> None:
+    def ended(self, outcome: sending.TransferOutcome) -> None:
         """End the captures when the test is over."""
         self.stop()
         if (fetch := self.settings.fetch) is not None:
@@ -64,7 +64,7 @@ class Tapes:
                 client = capturing.fetched(outcome.recorded_via, far.file, capturing.AUTO)
             self.captures = {"client": client, "server": server}
 
-    def seen(self, measured: Measured, unwanted: Callable[[], bool]) -> Together | None:
+    def seen(self, measured: TransferMeasurement, unwanted: Callable[[], bool]) -> TransferAnalysis | None:
         """What the captures show; None without any. Raises the errors of :meth:`Reader.read`."""
         if all(each.path is None for each in self.captures.values()):
             return None
@@ -82,7 +82,7 @@ class Tapes:
         """By end: the ``data_id`` of the capture, or ``why_not``, and what is ``missing`` from it."""
         return [self._one(end, capture) for end, capture in self.captures.items()]
 
-    def _one(self, end: End, capture: Capture) -> dict[str, Any]:
+    def _one(self, end: End, capture: TransferCapture) -> dict[str, Any]:
         via = self.settings.via
         here = "this host" if via is None else via.host
         where = here if end == "client" else self.settings.host
@@ -102,7 +102,7 @@ class Tapes:
 
 
 @dataclass(frozen=True)
-class Recording:
+class TestRecorder:
     """Records tests, at most ``most_bytes`` each, and has their captures read and adopted."""
 
     adopt: Adopt
@@ -110,19 +110,21 @@ class Recording:
     most_bytes: int
     launcher: Launcher
 
-    def _opened(self, wanted: RecorderSettings, interface: str) -> RecorderProcess:
+    def _opened(self, wanted: RecorderSettings, interface: str) -> WebRecorderProcess:
         """A recorder in a process of its own, as the service has no right to record."""
-        return RecorderProcess(self.launcher, wanted, interface)
+        return WebRecorderProcess(self.launcher, wanted, interface)
 
     @contextmanager
-    def of(self, one: Measurement, settings: sending.Settings, wanted: bool, claim: Claim) -> Iterator[Tapes]:
+    def of(
+        self, one: Measurement, settings: sending.TransferSettings, wanted: bool, claim: SpaceReservation
+    ) -> Iterator[TestCaptures]:
         """Record a test while the block lasts, in the folder of ``one``; nothing unless ``wanted``.
 
         ``claim`` covers that folder, and grows. Raises ``NoRoom``.
         """
         if not wanted:
-            nothing = capturing.Recording(Capture(None))
-            yield Tapes(settings, self.adopt, self.reader, one.path, nothing, claim, lambda: None)
+            nothing = capturing.LiveCapture(TransferCapture(None))
+            yield TestCaptures(settings, self.adopt, self.reader, one.path, nothing, claim, lambda: None)
             return
         most_bytes = min(self.most_bytes, capturing.MOST_BYTES)
         # Where there is little room, short captures are better than the loss of older data.
@@ -133,7 +135,7 @@ class Recording:
         with TemporaryDirectory(dir=one.path, prefix="tapes-") as name, ExitStack() as recorder:
             folder = Path(name)
             server, client = (
-                sending.Fetch(folder / capturing.FILES[end], must=False, most_bytes=most_bytes)
+                sending.CaptureFetch(folder / capturing.FILES[end], must=False, most_bytes=most_bytes)
                 for end in _ENDS
             )
             wishes = replace(settings, fetch=server, fetch_via=None if settings.via is None else client)
@@ -146,4 +148,4 @@ class Recording:
                     opened=self._opened,
                 )
             )
-            yield Tapes(wishes, self.adopt, self.reader, folder, here, claim, recorder.close)
+            yield TestCaptures(wishes, self.adopt, self.reader, folder, here, claim, recorder.close)

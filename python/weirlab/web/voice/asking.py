@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from weirlab.numbering.managing.state import Problem
-from weirlab.numbering.managing.transaction import Account, Event
+from weirlab.numbering.managing.transaction import PlanEvent, UserAccount
 from weirlab.web.voice import fields
 
 PartName = Literal[
@@ -27,38 +27,38 @@ Content = dict[str, Any]
 EventNumber = Annotated[int, Field(ge=1, le=2**31 - 1)]
 
 
-class Asked(BaseModel):
+class VoiceRequest(BaseModel):
     """A request, which refuses unknown fields."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class SignIn(Asked):
+class SignInRequest(VoiceRequest):
     """A request to begin a session."""
 
     name: Annotated[str, Field(max_length=64)]
     password: Annotated[str, Field(max_length=1000)]
 
 
-class NewPassword(Asked):
+class PasswordRequest(VoiceRequest):
     """A request to change the user's password from ``before`` to ``after``."""
 
     before: Annotated[str, Field(max_length=1000)]
     after: Annotated[str, Field(max_length=1000)]
 
 
-class Nothing(Asked):
+class EmptyRequest(VoiceRequest):
     """A request without content."""
 
 
-class Add(Asked):
+class AddRequest(VoiceRequest):
     """A request to add a piece; ``accept``: despite mistakes that the checks find."""
 
     content: Content
     accept: bool = False
 
 
-class Change(Asked):
+class ChangeRequest(VoiceRequest):
     """A request to change a piece that was read at ``revision``."""
 
     content: Content
@@ -66,20 +66,20 @@ class Change(Asked):
     accept: bool = False
 
 
-class Remove(Asked):
+class RemoveRequest(VoiceRequest):
     """A request to remove a piece that was read at ``revision``."""
 
     revision: EventNumber
     accept: bool = False
 
 
-class Undo(Asked):
+class UndoRequest(VoiceRequest):
     """A request to undo an event."""
 
     accept: bool = False
 
 
-class Publish(Asked):
+class PublishRequest(VoiceRequest):
     """A request to publish the plan as it was at ``head``."""
 
     head: Annotated[int, Field(ge=0, le=2**31 - 1)]
@@ -99,7 +99,7 @@ class User:
     """Signed in by a proxy, which also handles signing out."""
 
     @classmethod
-    def of(cls, account: Account, form_key: str, *, vouched: bool) -> User:
+    def of(cls, account: UserAccount, form_key: str, *, vouched: bool) -> User:
         return cls(
             account.name,
             account.organisation,
@@ -132,7 +132,7 @@ class PartState:
     warnings: int
     adds: bool
     """May the user add pieces, in principle?"""
-    fields: tuple[fields.Field, ...]
+    fields: tuple[fields.FormField, ...]
 
 
 @dataclass(frozen=True)
@@ -169,23 +169,23 @@ class Pieces:
 
 
 @dataclass(frozen=True)
-class Made:
+class ChangeResponse:
     """A change that was made."""
 
-    event: Event
+    event: PlanEvent
     problems: tuple[Problem, ...]
 
 
 @dataclass(frozen=True)
-class Events:
+class EventList:
     """Events, the latest first."""
 
-    events: list[Event]
+    events: list[PlanEvent]
     more: bool
 
 
 @dataclass(frozen=True)
-class Way:
+class RoutingDifference:
     """Numbers that are routed differently than before."""
 
     numbers: list[str]
@@ -194,7 +194,7 @@ class Way:
 
 
 @dataclass(frozen=True)
-class Held:
+class PublicationBlock:
     """An organisation whose changes would not be published, and the errors that are the reason."""
 
     organisation: str
@@ -202,25 +202,25 @@ class Held:
 
 
 @dataclass(frozen=True)
-class Unpublished:
+class PreviewResponse:
     """What publishing would do."""
 
     head: int
     serial: int | None
     """Serial of the last publication."""
-    events: list[Event]
-    ways: list[Way]
+    events: list[PlanEvent]
+    ways: list[RoutingDifference]
     untold: str
     errors: list[Problem]
     """Errors that keep everything from being published."""
-    held: list[Held]
+    held: list[PublicationBlock]
     may: bool
     """May the user publish, and has the service a folder for zones?"""
     why_not: str
 
 
 @dataclass(frozen=True)
-class Publication:
+class PublicationResponse:
     """What was published."""
 
     serial: int

@@ -40,7 +40,7 @@ T = TypeVar("T")
 Client = tuple[str, ...]
 
 
-class Throttled(InputError):
+class TooManyAttempts(InputError):
     """There are too many attempts at a time."""
 
     def __init__(self, wait_s: float) -> None:
@@ -99,7 +99,7 @@ class Attempts:
         failures = self._recent(client)
         delay_s = failures.delay_s()
         if self._active[client] >= MOST_OF_CLIENT:
-            raise Throttled(delay_s)
+            raise TooManyAttempts(delay_s)
         self._active[client] += 1
         try:
             if delay_s:
@@ -123,7 +123,7 @@ class Attempts:
 
     async def _delay(self, known: bool, delay_s: float) -> None:
         if self._delayed[known] >= MOST_DELAYED:
-            raise Throttled(delay_s)
+            raise TooManyAttempts(delay_s)
         self._delayed[known] += 1
         try:
             await self.sleep(delay_s)
@@ -133,7 +133,7 @@ class Attempts:
     async def _run(self, known: bool, work: Callable[[], T]) -> T:
         places = self._places[known]
         if not places.acquire(blocking=False):
-            raise Throttled(1)
+            raise TooManyAttempts(1)
         future = self._threads[known].submit(work)
         # The place is taken until the work is over, even if nobody waits for it any more.
         future.add_done_callback(lambda _: places.release())

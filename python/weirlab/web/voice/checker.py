@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from weirlab.numbering.managing.state import State
+from weirlab.numbering.managing.state import PlanState
 
 
 class Checker:
@@ -12,10 +12,10 @@ class Checker:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._next: State | None = None
+        self._next: PlanState | None = None
         self._works = False
 
-    def check(self, state: State) -> None:
+    def check(self, state: PlanState) -> None:
         """Check ``state`` soon, instead of waiting states."""
         with self._lock:
             self._next = state

@@ -10,13 +10,13 @@ from starlette.requests import Request
 
 from weirlab.base.errors import InputError
 from weirlab.numbering.managing import publishing
-from weirlab.numbering.managing.accounts import Accounts, NotSignedIn, SignedIn
+from weirlab.numbering.managing.accounts import Accounts, NotSignedIn, UserSession
 from weirlab.numbering.managing.database import opened
 from weirlab.numbering.managing.publishing import (
-    Outlook,
-    Published,
-    Server,
-    Target,
+    PublicationPlanner,
+    PublicationResult,
+    PublicationServer,
+    PublicationTarget,
     publish,
     serials,
 )
@@ -31,7 +31,7 @@ from weirlab.web.voice.checker import Checker
 FORM_HEADER: Final = "x-weir-form"
 
 
-class Desk:
+class VoiceService:
     """A plan's register and accounts; ``cost`` is the cost of new password hashes."""
 
     def __init__(self, settings: VoiceSettings, port: int, cost: int | None = None) -> None:
@@ -40,7 +40,7 @@ class Desk:
         self.register = Register(self._database, large=Checker().check)
         self.accounts = Accounts(self.register) if cost is None else Accounts(self.register, cost)
         self.attempts = Attempts()
-        self.outlook = Outlook(self.register)
+        self.outlook = PublicationPlanner(self.register)
         # Cookies do not distinguish ports.
         self.cookie_name = f"weir-voice-{port}"
         self._publishing = threading.Lock()
@@ -53,21 +53,21 @@ class Desk:
         self._database.close()
 
     @property
-    def target(self) -> Target | None:
+    def target(self) -> PublicationTarget | None:
         """Where zones are published; None for nowhere."""
         settings = self.settings
         if not settings.zones:
             return None
         rndc = Path(settings.rndc) if settings.rndc else None
-        servers = tuple(Server(*each) for each in settings.servers)
-        return Target(Path(settings.zones), rndc, servers, settings.catalog)
+        servers = tuple(PublicationServer(*each) for each in settings.servers)
+        return PublicationTarget(Path(settings.zones), rndc, servers, settings.catalog)
 
     def vouched(self, request: Request) -> bool:
         """Does a trusted proxy name the user?"""
         header = self.settings.user_header
         return bool(header and request.scope["state"].get(BY_PROXY) and request.headers.get(header))
 
-    def user(self, request: Request) -> SignedIn | None:
+    def user(self, request: Request) -> UserSession | None:
         """The user of a request; None if not signed in.
 
         Raises
@@ -87,14 +87,14 @@ class Desk:
         """The address of a request."""
         return request.client.host if request.client is not None else "nowhere"
 
-    def signed_in(self, request: Request) -> SignedIn:
+    def signed_in(self, request: Request) -> UserSession:
         """The user of a request; raises ``NotSignedIn`` if there is none."""
         found = self.user(request)
         if found is None:
             raise NotSignedIn("not signed in, or the session has ended: sign in first")
         return found
 
-    def publish(self, who: SignedIn, head: int) -> Published:
+    def publish(self, who: UserSession, head: int) -> PublicationResult:
         """Publish, one at a time."""
         target = self.target
         if target is None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from weirlab.numbering.managing.parts import GENERAL, PARTS, Part
+from weirlab.numbering.managing.parts import GENERAL, PARTS, PieceKind
 
 Kind = Literal["text", "number", "flag", "date", "choice", "words", "pairs", "rows", "group"]
 
@@ -37,7 +37,7 @@ _FIXED: Final = ("serial",)
 
 
 @dataclass(frozen=True)
-class Field:
+class FormField:
     """A field of a form."""
 
     name: str
@@ -49,19 +49,19 @@ class Field:
     """Values of a choice, or keys of pairs."""
     names: str = ""
     """The part whose names can be entered."""
-    fields: tuple[Field, ...] = ()
+    fields: tuple[FormField, ...] = ()
     """Fields of each row, or of the group."""
     default: Any = None
 
 
-def fields(part: Part) -> tuple[Field, ...]:
+def fields(part: PieceKind) -> tuple[FormField, ...]:
     """The fields of a piece, in order."""
     schema = part.model.model_json_schema()
     shown = [name for name in part.fields if not (part.key == GENERAL and name in _FIXED)]
     return tuple(_field(name, schema, schema.get("$defs", {})) for name in shown)
 
 
-def _field(name: str, around: Mapping[str, Any], defs: Mapping[str, Any]) -> Field:
+def _field(name: str, around: Mapping[str, Any], defs: Mapping[str, Any]) -> FormField:
     described = around["properties"][name]
     schema = _resolved(described, defs)
     required = name in around.get("required", ())
@@ -69,7 +69,7 @@ def _field(name: str, around: Mapping[str, Any], defs: Mapping[str, Any]) -> Fie
     label = {"naptr": "NAPTR records", "uri": "URI", "dns": "DNS", **_TIMES}.get(name, label)
     kind: Kind = "text"
     choices: tuple[str, ...] = ()
-    inner: tuple[Field, ...] = ()
+    inner: tuple[FormField, ...] = ()
     match schema.get("type"):
         case "boolean":
             kind = "flag"
@@ -90,7 +90,7 @@ def _field(name: str, around: Mapping[str, Any], defs: Mapping[str, Any]) -> Fie
             kind, choices = "choice", tuple(schema["enum"])
         case _ if schema.get("format") == "date":
             kind = "date"
-    return Field(
+    return FormField(
         name=name,
         label=label[:1].upper() + label[1:],
         help=str(described.get("description", "")),

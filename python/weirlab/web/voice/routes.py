@@ -14,18 +14,18 @@ from pydantic import Field
 from weirlab.base.errors import InputError
 from weirlab.base.quoting import printable
 from weirlab.numbering.diff import by_kind
-from weirlab.numbering.managing.accounts import SESSION, NotSignedIn, SignedIn
+from weirlab.numbering.managing.accounts import SESSION, NotSignedIn, UserSession
 from weirlab.numbering.managing.database import DatabaseError
 from weirlab.numbering.managing.parts import GENERAL, PARTS, Item
-from weirlab.numbering.managing.register import Done, Gone
+from weirlab.numbering.managing.register import ChangeResult, MissingPiece
 from weirlab.numbering.managing.rights import refusal
-from weirlab.numbering.managing.state import Refused, State
-from weirlab.numbering.managing.transaction import Account
+from weirlab.numbering.managing.state import ChangeRefusal, PlanState
+from weirlab.numbering.managing.transaction import UserAccount
 from weirlab.web.access import guard
 from weirlab.web.http.turns import without_turn
 from weirlab.web.voice import asking
-from weirlab.web.voice.attempts import Throttled
-from weirlab.web.voice.desk import FORM_HEADER, Desk
+from weirlab.web.voice.attempts import TooManyAttempts
+from weirlab.web.voice.desk import FORM_HEADER, VoiceService
 from weirlab.web.voice.fields import FIELDS
 
 _MOST_PIECES: Final = 100
@@ -40,13 +40,13 @@ Number = Annotated[int, Field(ge=1, le=2**31 - 1)]
 """Of a piece or an event: what a database keeps."""
 
 
-def _reader(request: Request) -> SignedIn:
+def _reader(request: Request) -> UserSession:
     """The user of a request."""
-    desk: Desk = request.app.state.voice
+    desk: VoiceService = request.app.state.voice
     return desk.signed_in(request)
 
 
-def _changer(request: Request) -> SignedIn:
+def _changer(request: Request) -> UserSession:
     """The user of a request for a change, which comes from a form of this page."""
     who = _reader(request)
     if not hmac.compare_digest(request.headers.get(FORM_HEADER, "").encode(), who.form_key.encode()):
@@ -54,11 +54,11 @@ def _changer(request: Request) -> SignedIn:
     return who
 
 
-Reader = Annotated[SignedIn, Depends(_reader)]
-Changer = Annotated[SignedIn, Depends(_changer)]
+Reader = Annotated[UserSession, Depends(_reader)]
+Changer = Annotated[UserSession, Depends(_changer)]
 
 
-def add_to(app: FastAPI, desk: Desk) -> None:
+def add_to(app: FastAPI, desk: VoiceService) -> None:
     """Add the routes to ``app``."""
     app.state.voice = desk
     for routes in (_sessions, _plan, _changes, _publishing):
@@ -66,7 +66,7 @@ def add_to(app: FastAPI, desk: Desk) -> None:
     _explain(app)
 
 
-def _sessions(desk: Desk) -> APIRouter:
+def _sessions(desk: VoiceService) -> APIRouter:
     router = APIRouter()
 
     @router.get("/session")
@@ -82,7 +82,7 @@ def _sessions(desk: Desk) -> APIRouter:
         return asking.SessionState(plan, asking.User.of(found.account, found.form_key, vouched=vouched))
 
     @router.post("/session")
-    async def sign_in(request: Request, asked: asking.SignIn) -> Response:
+    async def sign_in(request: Request, asked: asking.SignInRequest) -> Response:
         address = desk.address(request)
 
         def attempt(failures: int) -> str:
@@ -103,7 +103,7 @@ def _sessions(desk: Desk) -> APIRouter:
         return response
 
     @router.post("/session/password")
-    async def password(request: Request, asked: asking.NewPassword, who: Changer) -> Response:
+    async def password(request: Request, asked: asking.PasswordRequest, who: Changer) -> Response:
         if desk.vouched(request):
             raise InputError("a proxy signs you in: change your password there")
         key, address = desk.key(request), desk.address(request)
@@ -115,7 +115,7 @@ def _sessions(desk: Desk) -> APIRouter:
         return JSONResponse({"changed": True})
 
     @router.post("/session/end")
-    def sign_out(request: Request, _: asking.Nothing, who: Changer) -> Response:
+    def sign_out(request: Request, _: asking.EmptyRequest, who: Changer) -> Response:
         desk.accounts.sign_out(desk.key(request))
         response = JSONResponse({"signed_in": False})
         response.delete_cookie(desk.cookie_name, path="/api/voice")
@@ -124,7 +124,7 @@ def _sessions(desk: Desk) -> APIRouter:
     return router
 
 
-def _plan(desk: Desk) -> APIRouter:
+def _plan(desk: VoiceService) -> APIRouter:
     router = APIRouter()
 
     @router.get("/parts")
@@ -176,7 +176,7 @@ def _plan(desk: Desk) -> APIRouter:
     def one(who: Reader, number: Number) -> asking.Piece:
         state = desk.register.state()
         if (item := state.item(number)) is None:
-            raise Gone("there is no such piece; see the history")
+            raise MissingPiece("there is no such piece; see the history")
         return _piece(state, who.account, item)
 
     @router.get("/plan.yaml")
@@ -185,23 +185,23 @@ def _plan(desk: Desk) -> APIRouter:
         return PlainTextResponse(desk.register.state().text, media_type="application/yaml", headers=headers)
 
     @router.get("/history")
-    def history(who: Reader, below: Number | None = None, item: Number | None = None) -> asking.Events:
+    def history(who: Reader, below: Number | None = None, item: Number | None = None) -> asking.EventList:
         with desk.register.database.reading() as on:
             found = on.events(most=_MOST_EVENTS + 1, below=below, item=item, changes=True)
-        return asking.Events(found[:_MOST_EVENTS], len(found) > _MOST_EVENTS)
+        return asking.EventList(found[:_MOST_EVENTS], len(found) > _MOST_EVENTS)
 
     @router.get("/log")
-    def log(who: Reader, below: Number | None = None) -> asking.Events:
+    def log(who: Reader, below: Number | None = None) -> asking.EventList:
         if not who.account.administrator:
             raise NotSignedIn("the audit log is for administrators")
         with desk.register.database.reading() as on:
             found = on.events(most=_MOST_EVENTS + 1, below=below)
-        return asking.Events(found[:_MOST_EVENTS], len(found) > _MOST_EVENTS)
+        return asking.EventList(found[:_MOST_EVENTS], len(found) > _MOST_EVENTS)
 
     return router
 
 
-def _piece(state: State, who: Account, item: Item) -> asking.Piece:
+def _piece(state: PlanState, who: UserAccount, item: Item) -> asking.Piece:
     owners = state.owners
     mine = refusal(who.organisation, state.plan, item.part, item.content, item.content, owners) is None
     problems = [each for each in state.problems if each.item == item.id]
@@ -209,45 +209,47 @@ def _piece(state: State, who: Account, item: Item) -> asking.Piece:
     return asking.Piece(item.id, item.revision, name, item.content, mine, problems)
 
 
-def _changes(desk: Desk) -> APIRouter:
+def _changes(desk: VoiceService) -> APIRouter:
     router = APIRouter()
     register = desk.register
 
     @router.post("/items/{part}", status_code=201)
-    def add(who: Changer, part: asking.PartName, asked: asking.Add) -> asking.Made:
+    def add(who: Changer, part: asking.PartName, asked: asking.AddRequest) -> asking.ChangeResponse:
         return _made(register.add(who.account, part, asked.content, accept=asked.accept))
 
     @router.post("/item/{number}")
-    def change(who: Changer, number: Number, asked: asking.Change) -> asking.Made:
+    def change(who: Changer, number: Number, asked: asking.ChangeRequest) -> asking.ChangeResponse:
         done = register.change(who.account, number, asked.revision, asked.content, accept=asked.accept)
         return _made(done)
 
     @router.post("/item/{number}/remove")
-    def remove(who: Changer, number: Number, asked: asking.Remove) -> asking.Made:
+    def remove(who: Changer, number: Number, asked: asking.RemoveRequest) -> asking.ChangeResponse:
         return _made(register.remove(who.account, number, asked.revision, accept=asked.accept))
 
     @router.post("/history/{number}/undo")
-    def undo(who: Changer, number: Number, asked: asking.Undo) -> asking.Made:
+    def undo(who: Changer, number: Number, asked: asking.UndoRequest) -> asking.ChangeResponse:
         return _made(register.undo(who.account, number, accept=asked.accept))
 
     return router
 
 
-def _made(done: Done) -> asking.Made:
-    return asking.Made(done.event, done.problems)
+def _made(done: ChangeResult) -> asking.ChangeResponse:
+    return asking.ChangeResponse(done.event, done.problems)
 
 
-def _publishing(desk: Desk) -> APIRouter:
+def _publishing(desk: VoiceService) -> APIRouter:
     router = APIRouter()
 
     @router.get("/pending")
-    def pending(who: Reader) -> asking.Unpublished:
+    def pending(who: Reader) -> asking.PreviewResponse:
         found = desk.outlook.pending()
         since = 0 if found.before is None else found.before.event
         with desk.register.database.reading() as on:
             events = [each for each in on.events(most=_MOST_EVENTS, changes=True) if each.id > since]
         ways = [
-            asking.Way([each.numbers for each in listed[:_MOST_NUMBERS]], str(before), str(after))
+            asking.RoutingDifference(
+                [each.numbers for each in listed[:_MOST_NUMBERS]], str(before), str(after)
+            )
             for before, after, listed in by_kind([*found.changes])
         ]
         why_not = ""
@@ -255,22 +257,22 @@ def _publishing(desk: Desk) -> APIRouter:
             why_not = "You may not publish; ask an administrator."
         elif desk.target is None:
             why_not = "This service has no folder for zones: it was started without --voice-zones."
-        return asking.Unpublished(
+        return asking.PreviewResponse(
             head=found.head,
             serial=None if found.before is None else found.before.serial,
             events=events,
             ways=ways,
             untold=found.untold,
             errors=[*found.draft.errors],
-            held=[asking.Held(name, problems) for name, problems in found.draft.held.items()],
+            held=[asking.PublicationBlock(name, problems) for name, problems in found.draft.held.items()],
             may=not why_not,
             why_not=why_not,
         )
 
     @router.post("/publish")
-    def publish(who: Changer, asked: asking.Publish) -> asking.Publication:
+    def publish(who: Changer, asked: asking.PublishRequest) -> asking.PublicationResponse:
         made = desk.publish(who, asked.head)
-        return asking.Publication(made.serial, made.zones, made.held)
+        return asking.PublicationResponse(made.serial, made.zones, made.held)
 
     @router.get("/servers")
     def servers(who: Reader) -> list[asking.ServerZone]:
@@ -282,8 +284,8 @@ def _publishing(desk: Desk) -> APIRouter:
 def _explain(app: FastAPI) -> None:
     """Answer refusals with what a form shows about them."""
 
-    @app.exception_handler(Refused)
-    def refused(request: Request, error: Refused) -> Response:
+    @app.exception_handler(ChangeRefusal)
+    def refused(request: Request, error: ChangeRefusal) -> Response:
         content = {
             "error": {"kind": "Refused", "message": printable(str(error))},
             "problems": [asdict(each) for each in error.problems],
@@ -291,8 +293,8 @@ def _explain(app: FastAPI) -> None:
         }
         return JSONResponse(content, 422)
 
-    @app.exception_handler(Throttled)
-    def throttled(request: Request, error: Throttled) -> Response:
+    @app.exception_handler(TooManyAttempts)
+    def throttled(request: Request, error: TooManyAttempts) -> Response:
         content = {"error": {"kind": "Throttled", "message": str(error)}}
         return JSONResponse(content, 429, {"Retry-After": str(error.wait_s)})
 
@@ -300,8 +302,8 @@ def _explain(app: FastAPI) -> None:
     def not_signed_in(request: Request, error: NotSignedIn) -> Response:
         return JSONResponse({"error": {"kind": "NotSignedIn", "message": printable(str(error))}}, 403)
 
-    @app.exception_handler(Gone)
-    def gone(request: Request, error: Gone) -> Response:
+    @app.exception_handler(MissingPiece)
+    def gone(request: Request, error: MissingPiece) -> Response:
         return JSONResponse({"error": {"kind": "Gone", "message": printable(str(error))}}, 404)
 
     @app.exception_handler(DatabaseError)

@@ -10,10 +10,10 @@ from typing import Any
 import polars as pl
 import pytest
 
-from weirlab.calls.capacity.found import Counters, Found
-from weirlab.calls.capacity.page import Findings, tell
-from weirlab.calls.capacity.predicted import Foretold
-from weirlab.calls.capacity.trials import CallGoal, Carried, Dropping, Loss
+from weirlab.calls.capacity.found import CapacityConclusions, CounterAgreement
+from weirlab.calls.capacity.page import CapacityEvidence, tell
+from weirlab.calls.capacity.predicted import CapacityPrediction
+from weirlab.calls.capacity.trials import CallCapacity, CallGoal, CallLoss, DropThreshold
 from weirlab.calls.capacity.trials.columns import CapacityRow
 from weirlab.store.frames import frame_of
 
@@ -44,7 +44,7 @@ def trial(index: int, calls: int, loss: float = 0.0, position: int = 400, **more
     return capacity_row(calls, **usual | more)
 
 
-def findings(rows: list[CapacityRow], lab: str = "netns", **found: Any) -> Findings:
+def findings(rows: list[CapacityRow], lab: str = "netns", **found: Any) -> CapacityEvidence:
     manifest = {
         "run_id": "20261121-1200-capacity-abcd",
         "host": "bench",
@@ -52,15 +52,17 @@ def findings(rows: list[CapacityRow], lab: str = "netns", **found: Any) -> Findi
         "scenario": {"name": "Calls", "calls": {"codec": "g711", "transport": "rtp", "directions": "both"}},
         "facts": {"lab": lab, "dut": "iptables-legacy"},
     }
-    return Findings(manifest, frame_of(CapacityRow, rows), pl.DataFrame(), Found(**found))
+    return CapacityEvidence(
+        manifest, frame_of(CapacityRow, rows), pl.DataFrame(), CapacityConclusions(**found)
+    )
 
 
-def searched(calls: int | None, goal: CallGoal = GOAL, **more: Any) -> Carried:
-    return replace(Carried(goal, 400, calls, too_many=2600, pps=25e4), **more)
+def searched(calls: int | None, goal: CallGoal = GOAL, **more: Any) -> CallCapacity:
+    return replace(CallCapacity(goal, 400, calls, too_many=2600, pps=25e4), **more)
 
 
 def test_the_answer_says_how_many_calls_and_whether_the_model_knew() -> None:
-    predicted = Foretold(GOAL, 400, 2625, 262_500.0, 264_000.0, 218.0)
+    predicted = CapacityPrediction(GOAL, 400, 2625, 262_500.0, 264_000.0, 218.0)
     page = tell(findings([trial(1, 2500)], search=(searched(2500),), predicted=(predicted,)))
     assert page.answer == "iptables-legacy carries 2,500\u00a0calls with 400\u00a0rules without loss."
     assert page.lede == (
@@ -75,7 +77,7 @@ def test_a_device_that_outruns_the_sender_carries_at_least_so_many() -> None:
 
 
 def test_a_sweep_alone_answers_too() -> None:
-    swept = Dropping(400, 2400, 24e4, 2500, 25e4, 0.01, 2500)
+    swept = DropThreshold(400, 2400, 24e4, 2500, 25e4, 0.01, 2500)
     page = tell(findings([trial(1, 2400), trial(2, 2500, 0.01)], sweep=(swept,)))
     assert "2,400\u00a0calls" in page.answer
     (table,) = next(chapter for chapter in page.chapters if chapter.key == "verdict").tables
@@ -90,8 +92,8 @@ def test_the_first_loss_is_named() -> None:
     assert "The first trial with loss had 2,500\u00a0calls (400\u00a0rules)." in titles
 
 
-def lost(**changes: Any) -> Loss:
-    usual = Loss(400, 2600, trials=7, sent=260_000, lost=400, disturbed_sent=10_000, disturbed_lost=300)
+def lost(**changes: Any) -> CallLoss:
+    usual = CallLoss(400, 2600, trials=7, sent=260_000, lost=400, disturbed_sent=10_000, disturbed_lost=300)
     return replace(usual, **changes)
 
 
@@ -136,7 +138,7 @@ def test_a_simulated_device_has_no_inside() -> None:
 
 
 def test_counters_that_disagree_are_a_caution() -> None:
-    page = tell(findings([trial(1, 2400)], search=(searched(2400),), counters=Counters(10, 8)))
+    page = tell(findings([trial(1, 2400)], search=(searched(2400),), counters=CounterAgreement(10, 8)))
     assert page.caution == "The device's own counters disagree with Weir's in 2\u00a0valid trials."
 
 

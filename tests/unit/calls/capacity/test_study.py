@@ -16,9 +16,9 @@ from weirlab.calls.capacity.section import CapacityScenario
 from weirlab.calls.capacity.study import CapacityFindings
 from weirlab.calls.capacity.trials import CAPACITY
 from weirlab.jobs import testbeds
-from weirlab.jobs.progress import Interrupted, Quiet
+from weirlab.jobs.progress import RunInterrupt, SilentProgress
 from weirlab.lab.sim import SimDevice, SimLab
-from weirlab.model import Queueing, save
+from weirlab.model import QueueingModel, save
 from weirlab.records import EngineResult
 from weirlab.scenario import from_plain
 from weirlab.store import Store
@@ -112,7 +112,7 @@ def deep(queue_packets: int, **search: Any) -> CapacityScenario:
 
 
 def test_a_deep_queue_carries_more_calls_through_a_short_trial_than_for_long(store: Store) -> None:
-    outcome = run_scenario(store, deep(4000), Quiet())
+    outcome = run_scenario(store, deep(4000), SilentProgress())
     assert isinstance(outcome.found, CapacityFindings)
     found = outcome.found.results
     [one] = found.predicted
@@ -129,7 +129,7 @@ def test_a_deep_queue_carries_more_calls_through_a_short_trial_than_for_long(sto
 
 
 def test_of_a_queue_without_end_only_the_least_is_predicted(store: Store) -> None:
-    outcome = run_scenario(store, deep(1_000_000), Quiet())
+    outcome = run_scenario(store, deep(1_000_000), SilentProgress())
     assert isinstance(outcome.found, CapacityFindings)
     found = outcome.found.results
     [one] = found.predicted
@@ -144,7 +144,7 @@ def test_of_a_queue_without_end_only_the_least_is_predicted(store: Store) -> Non
 
 
 def test_calls_on_a_queue_that_fills_are_good_until_delays_outgrow_jitter_buffers(store: Store) -> None:
-    outcome = run_scenario(store, deep(20_000, mos=4.0), Quiet())
+    outcome = run_scenario(store, deep(20_000, mos=4.0), SilentProgress())
     assert isinstance(outcome.found, CapacityFindings)
     found = outcome.found.results
     without_loss, good = found.predicted
@@ -212,7 +212,9 @@ def test_how_much_of_a_loss_was_the_hosts_is_told(store: Store, monkeypatch: pyt
     disturbed = SimDevice(**DEVICE, disturb_ns=2e7, disturb_every_ns=1e8)
     monkeypatch.setattr(testbeds, "open_bed", lambda *_, **__: SimLab(disturbed))
     swept = {"first": 300, "last": 350, "step": 50, "repetitions": 2, "trial_s": 0.4, "warmup_s": 0.05}
-    outcome = run_scenario(store, scenario(positions=[0], sweep=swept, search=None, predict=None), Quiet())
+    outcome = run_scenario(
+        store, scenario(positions=[0], sweep=swept, search=None, predict=None), SilentProgress()
+    )
     assert isinstance(outcome.found, CapacityFindings)
     (first,) = outcome.found.results.first_losses
     assert (first.calls, first.disturbed_share) == (300, 1)
@@ -231,21 +233,21 @@ def profiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("models")
     made = {
         "model": (
-            queue.Device(fixed_ns=1500.0, per_rule_ns=DEVICE["service_per_rule_ns"]),
+            queue.QueueDevice(fixed_ns=1500.0, per_rule_ns=DEVICE["service_per_rule_ns"]),
             (0, 50, 100, 150),
         ),
-        "tunnel": (queue.Device(fixed_ns=DEVICE["service_fixed_ns"]), (0,)),
+        "tunnel": (queue.QueueDevice(fixed_ns=DEVICE["service_fixed_ns"]), (0,)),
     }
     for name, (device, positions) in made.items():
         rows = queue.profile(device, positions, frames=(218.0,), packets=1000)
-        save({Queueing.name: Queueing.fit(rows)}, folder / f"{name}.json")
+        save({QueueingModel.name: QueueingModel.fit(rows)}, folder / f"{name}.json")
     return {name: str(folder / f"{name}.json") for name in made}
 
 
 def test_a_tunnel_behind_rules_is_predicted_from_a_profile_of_each(
     store: Store, profiled: dict[str, str]
 ) -> None:
-    outcome = run_scenario(store, scenario(sweep=None, predict=profiled), Quiet(), inputs=HOST_FILES)
+    outcome = run_scenario(store, scenario(sweep=None, predict=profiled), SilentProgress(), inputs=HOST_FILES)
     assert isinstance(outcome.found, CapacityFindings)
     results = outcome.found.results
     lossless = [one for one in results.predicted if one.goal.mos is None]
@@ -293,13 +295,13 @@ def test_an_interrupted_run_goes_on_where_it_stopped(
     """In the sweep (of 8 trials) or in the search behind it."""
     short = {"first": 300, "last": 600, "step": 300, "repetitions": 2, "trial_s": 0.3, "warmup_s": 0.05}
     monkeypatch.setattr(testbeds, "open_bed", lambda *_, **__: Stopping(trials_before))
-    with pytest.raises(Interrupted) as caught:
-        run_scenario(store, scenario(predict=None, sweep=short), Quiet())
+    with pytest.raises(RunInterrupt) as caught:
+        run_scenario(store, scenario(predict=None, sweep=short), SilentProgress())
     assert caught.value.resume == f"weir run --resume {caught.value.run_id}"
     kept = store.open("last").table(CAPACITY)["trial_id"].to_list()
     assert len(kept) == trials_before
     monkeypatch.setattr(testbeds, "open_bed", lambda *_, **__: SimLab(SimDevice(**DEVICE)))
-    outcome = resume_scenario(store, "last", Quiet())
+    outcome = resume_scenario(store, "last", SilentProgress())
     assert isinstance(outcome.found, CapacityFindings)
     table = outcome.run.table(CAPACITY)
     assert table["trial_id"].to_list()[:trials_before] == kept
@@ -313,7 +315,7 @@ def test_a_model_that_is_named_is_used(store: Store, finished: Finished) -> None
     file = finished[0].run.path / "model.json"
     sweep = {"first": 300, "last": 300, "repetitions": 1, "trial_s": 0.1, "warmup_s": 0.0}
     wanted = scenario(predict={"model": str(file)}, sweep=sweep, search=None)
-    outcome = run_scenario(store, wanted, Quiet(), inputs=HOST_FILES)
+    outcome = run_scenario(store, wanted, SilentProgress(), inputs=HOST_FILES)
     assert isinstance(outcome.found, CapacityFindings)
     assert outcome.found.results.model == str(file)
     assert [one.position for one in outcome.found.results.predicted] == [0, 100]
@@ -325,7 +327,7 @@ def test_a_model_that_is_missing_is_noticed_before_anything_is_built(
 ) -> None:
     monkeypatch.setattr(testbeds, "open_bed", lambda *_, **__: pytest.fail("the lab was built"))
     with pytest.raises(ModelError, match=r"nowhere\.json"):
-        run_scenario(store, scenario(predict={"model": "nowhere.json"}), Quiet(), inputs=HOST_FILES)
+        run_scenario(store, scenario(predict={"model": "nowhere.json"}), SilentProgress(), inputs=HOST_FILES)
 
 
 def test_more_calls_than_there_can_be_are_refused_before_anything_is_built(
@@ -334,7 +336,7 @@ def test_more_calls_than_there_can_be_are_refused_before_anything_is_built(
     monkeypatch.setattr(testbeds, "open_bed", lambda *_, **__: pytest.fail("the lab was built"))
     sweep = {"first": 1_000_000, "last": 1_000_000, "step": 1}
     with pytest.raises(InputError):
-        run_scenario(store, scenario(sweep=sweep, predict=None), Quiet())
+        run_scenario(store, scenario(sweep=sweep, predict=None), SilentProgress())
 
 
 def test_the_sweep_lies_around_what_the_search_finds_however_many_that_are(store: Store) -> None:

@@ -4,8 +4,8 @@ import pytest
 
 from weirlab.calls.failover import FailoverStudy
 from weirlab.calls.failover.fakes import FakePair, SwitchBehaviour, SwitchFault, instant
-from weirlab.calls.failover.switches import Pair
-from weirlab.calls.failover.switches.event import Clocks
+from weirlab.calls.failover.switches import PairSpec
+from weirlab.calls.failover.switches.event import SwitchClocks
 from weirlab.studies.registry import studies
 from weirlab.testing import FakeClock
 
@@ -20,11 +20,11 @@ def pairs(monkeypatch: pytest.MonkeyPatch) -> list[SwitchFault | None]:
     clock = FakeClock()
     mishaps: list[SwitchFault | None] = []
 
-    def open_pair(pair: Pair) -> FakePair:
+    def open_pair(pair: PairSpec) -> FakePair:
         manner = SwitchBehaviour(instant(pair.protocol).outage_s, shares_states=pair.sharing != "off")
         return FakePair(pair.protocol, manner, iter([mishaps.pop(0)] if mishaps else []), clock)
 
-    fake = FailoverStudy(open_pair, clocks=Clocks(lambda: round(clock() * 1e9), clock.advance))
+    fake = FailoverStudy(open_pair, clocks=SwitchClocks(lambda: round(clock() * 1e9), clock.advance))
     monkeypatch.setitem(studies(), fake.key, fake)
     return mishaps
 

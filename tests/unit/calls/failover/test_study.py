@@ -12,16 +12,16 @@ from weirlab.calls.failover.bed import schedule
 from weirlab.calls.failover.fakes import FakePair, SwitchBehaviour, SwitchFault, instant
 from weirlab.calls.failover.section import FailoverScenario
 from weirlab.calls.failover.study import FailoverFindings, load_text
-from weirlab.calls.failover.switches import Pair
-from weirlab.calls.failover.switches.event import Clocks
-from weirlab.jobs.progress import Interrupted, Quiet
+from weirlab.calls.failover.switches import PairSpec
+from weirlab.calls.failover.switches.event import SwitchClocks
+from weirlab.jobs.progress import RunInterrupt, SilentProgress
 from weirlab.jobs.work import Work
 from weirlab.scenario.load import from_plain
 from weirlab.store import Store
 from weirlab.studies import runner
 from weirlab.studies.contract import Outcome
 from weirlab.testing import FakeClock
-from weirlab.traffic.plan import Plan
+from weirlab.traffic.plan import DeparturePlan
 from weirlab.traffic.schedule import compile_plan
 from weirlab.traffic.spec import Traffic
 
@@ -57,7 +57,7 @@ class Opener:
         self.carries_calls = carries_calls
         self._mishaps = iter(mishaps)
 
-    def __call__(self, pair: Pair) -> FakePair:
+    def __call__(self, pair: PairSpec) -> FakePair:
         usual = instant(pair.protocol)
         manner = SwitchBehaviour(
             usual.outage_s, shares_states=pair.sharing != "off", carries_calls=self.carries_calls
@@ -78,11 +78,11 @@ def store(tmp_path: Path) -> Store:
 
 
 def run(store: Store, opener: Opener, what: FailoverScenario | None = None) -> Outcome[FailoverFindings]:
-    return runner.run(study(opener), what or scenario(), Work(store, Quiet()))
+    return runner.run(study(opener), what or scenario(), Work(store, SilentProgress()))
 
 
 def study(opener: Opener) -> FailoverStudy:
-    return FailoverStudy(opener, clocks=Clocks(opener.now_ns, opener.clock.advance))
+    return FailoverStudy(opener, clocks=SwitchClocks(opener.now_ns, opener.clock.advance))
 
 
 def test_one_command_measures_every_pair_and_draws_conclusions(store: Store) -> None:
@@ -115,7 +115,7 @@ def test_the_document_is_complete_and_the_run_says_the_same_again(store: Store) 
 def test_the_schedule_of_all_switches_is_compiled_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Traffic] = []
 
-    def counting(traffic: Traffic) -> Plan:
+    def counting(traffic: Traffic) -> DeparturePlan:
         seen.append(traffic)
         return compile_plan(traffic)
 
@@ -155,7 +155,7 @@ def test_what_a_run_says_of_its_host_is_not_about_one_of_its_pairs(store: Store)
 
 def test_ctrl_c_keeps_what_is_done_and_resuming_does_the_rest(store: Store) -> None:
     stopped = Opener(*[None] * 6, SwitchFault(fails=KeyboardInterrupt()))
-    with pytest.raises(Interrupted, match="go on with: weir run --resume") as told:
+    with pytest.raises(RunInterrupt, match="go on with: weir run --resume") as told:
         run(store, stopped)
     held = store.open("last")
     done = held.table("switches").filter("valid").height
@@ -164,7 +164,7 @@ def test_ctrl_c_keeps_what_is_done_and_resuming_does_the_rest(store: Store) -> N
     assert kept > done, "attempts of the search for the load are among them"
     assert f"interrupted; {kept} valid attempts kept" in str(told.value)
     opener = Opener()
-    outcome = runner.resume(study(opener), held.run_id, Work(store, Quiet()))
+    outcome = runner.resume(study(opener), held.run_id, Work(store, SilentProgress()))
     assert outcome.found.missing == ()
     assert len(opener.opened) == 8 - done
     assert sorted(row.index for row in outcome.found.rows) == list(range(8))

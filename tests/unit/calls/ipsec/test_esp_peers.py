@@ -13,7 +13,7 @@ import pytest
 from weirlab._engine import EspInbound, EspOutbound
 from weirlab.testing.capture import frame, write_pcap
 from weirlab.traffic.encapsulation.encapsulations import ENCAPSULATIONS
-from weirlab.traffic.encapsulation.packets import Voice
+from weirlab.traffic.encapsulation.packets import VoicePacket
 from weirlab.traffic.encapsulation.suites import SUITES
 
 SPI: Final = 0x1000
@@ -134,7 +134,7 @@ def formula(suite: str, way: Way, size: int) -> int:
     """Bytes of the whole packet."""
     kind = "esp-tunnel" if way.outer else "esp-transport"
     (found,) = (each for each in ENCAPSULATIONS if (each.kind, each.suite) == (kind, suite))
-    voice = Voice(size, 4 if way.inner == 4 else 6, 6 if way.outer == 6 else 4, way.natt)
+    voice = VoicePacket(size, 4 if way.inner == 4 else 6, 6 if way.outer == 6 else 4, way.natt)
     return found.packet_bytes(voice)
 
 

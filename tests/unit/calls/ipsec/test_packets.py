@@ -9,10 +9,10 @@ from weirlab.calls.ipsec import published
 from weirlab.traffic.encapsulation import packets
 from weirlab.traffic.encapsulation.encapsulations import ENCAPSULATIONS, KINDS
 from weirlab.traffic.encapsulation.frames import fragments, frame_bytes, inner_mtu, outer_parts
-from weirlab.traffic.encapsulation.packets import Voice
+from weirlab.traffic.encapsulation.packets import VoicePacket
 from weirlab.traffic.encapsulation.suites import SUITES, suite
 
-G711 = Voice(160)
+G711 = VoicePacket(160)
 """20 ms."""
 
 BY_NAME = {each.name: each for each in ENCAPSULATIONS}
@@ -110,7 +110,7 @@ def test_every_kind_has_an_encapsulation_and_every_suite_every_mode() -> None:
 
 
 def test_ipv6_has_20_bytes_more_of_header_and_a_longer_ah() -> None:
-    inner6 = Voice(160, ip=6, outer_ip=6)
+    inner6 = VoicePacket(160, ip=6, outer_ip=6)
     for name in ("clear", "srtp/aes-gcm", "dtls/1.3", "esp-transport/aes-gcm-16"):
         assert BY_NAME[name].packet_bytes(inner6) == BY_NAME[name].packet_bytes(G711) + 20
     # RFC 4302, 2.6: a multiple of 8, so that 12 + 16 become 32.
@@ -122,7 +122,7 @@ def test_ipv6_has_20_bytes_more_of_header_and_a_longer_ah() -> None:
 def test_the_ip_versions_inside_and_outside_a_tunnel_are_independent() -> None:
     tunnel = BY_NAME["esp-tunnel/aes-gcm-16"]
     sizes = {
-        (inner, outer): tunnel.packet_bytes(Voice(160, ip=inner, outer_ip=outer))
+        (inner, outer): tunnel.packet_bytes(VoicePacket(160, ip=inner, outer_ip=outer))
         for inner in (4, 6)
         for outer in (4, 6)
     }
@@ -130,7 +130,7 @@ def test_the_ip_versions_inside_and_outside_a_tunnel_are_independent() -> None:
 
 
 def test_natt_adds_a_udp_header_to_esp_alone() -> None:
-    natt = Voice(160, natt=True)
+    natt = VoicePacket(160, natt=True)
     for each in ENCAPSULATIONS:
         added = each.packet_bytes(natt) - each.packet_bytes(G711)
         assert added == (8 if each.suite else 0), each.name
@@ -139,7 +139,7 @@ def test_natt_adds_a_udp_header_to_esp_alone() -> None:
 def test_parts_are_never_negative_and_esp_is_aligned() -> None:
     for size in range(40):
         for each in ENCAPSULATIONS:
-            parts = each.formula(Voice(size))
+            parts = each.formula(VoicePacket(size))
             assert min(parts.values()) >= 0
             if each.suite:
                 chosen = suite(each.suite)
@@ -192,10 +192,10 @@ def test_the_inner_mtu_is_the_longest_packet_that_fits() -> None:
         for mtu in (576, 1400, 1500):
             fits = inner_mtu(each, G711, mtu)
             assert fits <= mtu
-            longest = Voice(fits - 40)
+            longest = VoicePacket(fits - 40)
             assert longest.packet_bytes == fits
             assert packets.total(outer_parts(each, longest, mtu)) <= mtu
-            assert fits == mtu or packets.total(outer_parts(each, Voice(fits - 39), mtu)) > mtu
+            assert fits == mtu or packets.total(outer_parts(each, VoicePacket(fits - 39), mtu)) > mtu
     assert inner_mtu(BY_NAME["esp-tunnel/aes-gcm-16"], G711, 1500) == 1446
     assert inner_mtu(BY_NAME["wireguard"], G711, 1500) == 1440
     assert inner_mtu(BY_NAME["vxlan"], G711, 68) == 0
@@ -203,12 +203,12 @@ def test_the_inner_mtu_is_the_longest_packet_that_fits() -> None:
 
 def test_wireguard_pads_no_further_than_its_own_mtu() -> None:
     # What wg-quick sets where gateways talk by IPv6: 1500 less 80.
-    assert inner_mtu(BY_NAME["wireguard"], Voice(160, outer_ip=6), 1500) == 1420
-    longest = Voice(1420 - 40, outer_ip=6)
+    assert inner_mtu(BY_NAME["wireguard"], VoicePacket(160, outer_ip=6), 1500) == 1420
+    longest = VoicePacket(1420 - 40, outer_ip=6)
     assert BY_NAME["wireguard"].packet_bytes(longest) == 1504
     parts = outer_parts(BY_NAME["wireguard"], longest, 1500)
     assert (packets.total(parts), parts["padding"]) == (1500, 0)
-    longer = Voice(1421 - 40, outer_ip=6)
+    longer = VoicePacket(1421 - 40, outer_ip=6)
     assert outer_parts(BY_NAME["wireguard"], longer, 1500) == BY_NAME["wireguard"].formula(longer)
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 
 from weirlab.traffic.encapsulation.encapsulations import ENCAPSULATIONS
-from weirlab.traffic.encapsulation.packets import Voice
+from weirlab.traffic.encapsulation.packets import VoicePacket
 
 BY_NAME = {each.name: each for each in ENCAPSULATIONS}
 
@@ -92,9 +92,9 @@ def test_esp_of_scapy_without_udp_and_around_gre_is_as_long(suite: str) -> None:
         # 253 is for experiments (RFC 3692).
         alone = IP(src="198.18.2.1", dst="198.18.2.2", proto=253) / Raw(bytes(RTP() / Raw(bytes(size))))
         made = association.encrypt(alone)
-        assert outermost(made) == BY_NAME[f"esp-rtp/{suite}"].packet_bytes(Voice(size))
+        assert outermost(made) == BY_NAME[f"esp-rtp/{suite}"].packet_bytes(VoicePacket(size))
         made = association.encrypt(header(4, outer=True) / GRE() / speech(4, size))
-        assert outermost(made) == BY_NAME[f"gre-in-esp/{suite}"].packet_bytes(Voice(size))
+        assert outermost(made) == BY_NAME[f"gre-in-esp/{suite}"].packet_bytes(VoicePacket(size))
 
 
 @pytest.mark.parametrize("name", list(AUTHENTICATORS))
@@ -107,7 +107,7 @@ def test_ah_of_scapy_is_as_long(name: str) -> None:
         )
         transport = SecurityAssociation(AH, spi=7, **AUTHENTICATORS[name])
         for size in SIZES:
-            voice = Voice(size, 4 if inner == 4 else 6, 4 if outer == 4 else 6)
+            voice = VoicePacket(size, 4 if inner == 4 else 6, 4 if outer == 4 else 6)
             made = tunnel.encrypt(speech(inner, size))
             assert outermost(made) == BY_NAME[f"ah-tunnel/{name}"].packet_bytes(voice)
             if inner == outer:
@@ -133,7 +133,7 @@ def test_gre_and_vxlan_of_scapy_are_as_long() -> None:
             for size in SIZES:
                 made = wrap(speech(inner, size))
                 made = made if name == "clear" else header(outer, outer=True) / made
-                voice = Voice(size, 4 if inner == 4 else 6, 4 if outer == 4 else 6)
+                voice = VoicePacket(size, 4 if inner == 4 else 6, 4 if outer == 4 else 6)
                 assert outermost(made) == BY_NAME[name].packet_bytes(voice)
 
 
@@ -156,7 +156,7 @@ def test_srtp_of_libsrtp_is_as_long(name: str, profile: str, key_bytes: int) -> 
     sender = Session(policy=policy)
     for number, size in enumerate(SIZES):
         sent = sender.protect(bytes(RTP(sequence=number) / Raw(bytes(size))))
-        assert 20 + 8 + len(sent) == BY_NAME[name].packet_bytes(Voice(size))
+        assert 20 + 8 + len(sent) == BY_NAME[name].packet_bytes(VoicePacket(size))
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_dtls_of_openssl_is_as_long(name: str, cipher: bytes) -> None:
     client = connected(cipher)
     for size in SIZES:
         client.send(bytes(12 + size))
-        assert 20 + 8 + len(client.bio_read(65_536)) == BY_NAME[name].packet_bytes(Voice(size))
+        assert 20 + 8 + len(client.bio_read(65_536)) == BY_NAME[name].packet_bytes(VoicePacket(size))
 
 
 def connected(cipher: bytes) -> Any:

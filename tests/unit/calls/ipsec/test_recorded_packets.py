@@ -15,7 +15,7 @@ from typing import Any, Final
 import pytest
 
 from weirlab.traffic.encapsulation.encapsulations import ENCAPSULATIONS
-from weirlab.traffic.encapsulation.packets import Voice
+from weirlab.traffic.encapsulation.packets import VoicePacket
 
 CAPTURES: Final = Path(__file__).parent / "captures"
 SIZES: Final = (0, 1, 2, 3, 14, 15, 160, 480)
@@ -47,7 +47,7 @@ def is_openvpn_data_in_tcp(payload: bytes) -> bool:
 def test_recorded_packets_are_as_long(name: str, file: str, is_data: Callable[[bytes], bool]) -> None:
     (formula,) = (each for each in ENCAPSULATIONS if each.name == name)
     found = [packet.len for packet in recorded(CAPTURES / f"{file}.pcap") if is_data(carried(packet))]
-    assert found == [formula.packet_bytes(Voice(size)) for size in SIZES]
+    assert found == [formula.packet_bytes(VoicePacket(size)) for size in SIZES]
 
 
 def recorded(path: Path) -> list[Any]:

@@ -9,7 +9,7 @@ import pytest
 
 from weirlab.devices.choice.profiling import positions
 from weirlab.jobs import testbeds
-from weirlab.model import Device, fit_all, save_devices
+from weirlab.model import DeviceModels, fit_all, save_devices
 from weirlab.testing import FakeBed, FakeDevice, queue
 
 from ...conftest import Weir
@@ -39,8 +39,8 @@ def profiled(monkeypatch: pytest.MonkeyPatch, fitted_once: None) -> list[str]:
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two devices and a tunnel, which were profiled with frames of 64 to 298 B."""
     folder = tmp_path_factory.mktemp("models")
-    old, new = queue.Device(), queue.Device(per_rule_ns=0.5)
-    tunnel = queue.Device(fixed_ns=40_000.0, per_rule_ns=0.0)
+    old, new = queue.QueueDevice(), queue.QueueDevice(per_rule_ns=0.5)
+    tunnel = queue.QueueDevice(fixed_ns=40_000.0, per_rule_ns=0.0)
     frames = (64.0, 298.0)
     for path, devices in (
         ("devices.json", {"old": (old, (0, 100, 400, 1000)), "new": (new, (0, 100, 400, 1000))}),
@@ -48,7 +48,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ):
         save_devices(
             [
-                Device(name, fit_all(queue.profile(device, places, frames, poisson=True, packets=500)))
+                DeviceModels(name, fit_all(queue.profile(device, places, frames, poisson=True, packets=500)))
                 for name, (device, places) in devices.items()
             ],
             folder / path,

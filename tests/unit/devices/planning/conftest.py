@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from weirlab.model import Device, fit_all, save_devices
+from weirlab.model import DeviceModels, fit_all, save_devices
 from weirlab.testing import queue
 
-OLD, NEW = queue.Device(), queue.Device(fixed_ns=800.0, per_rule_ns=1.0)
+OLD, NEW = queue.QueueDevice(), queue.QueueDevice(fixed_ns=800.0, per_rule_ns=1.0)
 
 
 @pytest.fixture(scope="session")
@@ -20,5 +20,5 @@ def devices(tmp_path_factory: pytest.TempPathFactory) -> Path:
         name: fit_all(queue.profile(device, packets=1500), calibrate=False)
         for name, device in (("old", OLD), ("new", NEW))
     }
-    save_devices([Device(name, models) for name, models in fitted.items()], path)
+    save_devices([DeviceModels(name, models) for name, models in fitted.items()], path)
     return path

@@ -10,8 +10,8 @@ import pytest
 
 from weirlab.devices.planning import study
 from weirlab.lab.dut.rulesets.source import RulesetSource
-from weirlab.lab.equivalence.proof import Proof
-from weirlab.model import Device, fit_all, save_devices
+from weirlab.lab.equivalence.proof import EquivalenceProof
+from weirlab.model import DeviceModels, fit_all, save_devices
 from weirlab.rules import Advice, advise
 from weirlab.testing import queue
 
@@ -33,8 +33,10 @@ def proof(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """Proofs succeed without packets, or fail for a reason."""
 
     def prove(failure: str) -> None:
-        def proven(source: RulesetSource, where: str) -> tuple[Advice, Proof]:
-            return advise(source.path_of_packets(elements=False), where), Proof(1234, failure=failure)
+        def proven(source: RulesetSource, where: str) -> tuple[Advice, EquivalenceProof]:
+            return advise(source.path_of_packets(elements=False), where), EquivalenceProof(
+                1234, failure=failure
+            )
 
         monkeypatch.setattr(study, "proven_advice", proven)
 
@@ -63,10 +65,10 @@ def test_the_rate_for_given_rules_is_each_devices_capacity(weir: Weir, devices: 
 
 def test_a_deep_queue_makes_the_answer_depend_on_the_length_of_a_trial(weir: Weir, tmp_path: Path) -> None:
     # 5,000 packets/s, and 1,000 packets that wait: 50 calls for long.
-    device = queue.Device(fixed_ns=200_000.0, per_rule_ns=0.0, queue_packets=1000)
+    device = queue.QueueDevice(fixed_ns=200_000.0, per_rule_ns=0.0, queue_packets=1000)
     frames = (100.0, 218.0)
     models = fit_all(queue.profile(device, (0,), frames, packets=500), calibrate=False)
-    save_devices([Device("tunnel", models)], tmp_path / "deep.json")
+    save_devices([DeviceModels("tunnel", models)], tmp_path / "deep.json")
     arguments = ("--rules", "0", "--codec", "g711", "--certainty", "50%", "--arrivals", "constant")
     answer = weir("plan", tmp_path / "deep.json", *arguments, "--json")
     [warning] = [one for one in answer.json["warnings"] if "its queue holds" in one]
@@ -272,7 +274,7 @@ def noisy(tmp_path: Path) -> Path:
         for i, row in enumerate(rows)
     ]
     path = tmp_path / "noisy.json"
-    save_devices([Device("old", fit_all(spoiled))], path)
+    save_devices([DeviceModels("old", fit_all(spoiled))], path)
     return path
 
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from weirlab.model import Device, fit_all, save_devices
+from weirlab.model import DeviceModels, fit_all, save_devices
 from weirlab.testing import queue
 
 from ...conftest import Weir
 from .conftest import NEW, OLD
 
-FAST, SLOW = queue.Device(fixed_ns=4000.0), queue.Device(fixed_ns=9000.0)
+FAST, SLOW = queue.QueueDevice(fixed_ns=4000.0), queue.QueueDevice(fixed_ns=9000.0)
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +23,7 @@ def tunnels(tmp_path_factory: pytest.TempPathFactory) -> Path:
         name: fit_all(queue.profile(device, positions=(0,), packets=1500), calibrate=False)
         for name, device in (("fast", FAST), ("slow", SLOW))
     }
-    save_devices([Device(name, models) for name, models in fitted.items()], path)
+    save_devices([DeviceModels(name, models) for name, models in fitted.items()], path)
     return path
 
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from weirlab.lab.sim import SimLab
-from weirlab.measure import Entry, Hooks, run_trial
+from weirlab.measure import Hooks, TrialEntry, run_trial
 from weirlab.records import TrialSpec
 from weirlab.store import Store
-from weirlab.traffic.spec import Rate, Step, Traffic
+from weirlab.traffic.spec import LoadStep, Rate, Traffic
 
 from ...conftest import Weir
 
@@ -17,9 +17,9 @@ from ...conftest import Weir
 def stepped(tmp_path: Path) -> str:
     """ID of a run that holds one trial with a step."""
     writer = Store(tmp_path / "store").create("trial", {}, {})
-    traffic = Traffic(Rate(1e5), steps=(Step(0.02, Rate(2e5)),), warmup_s=0.01, duration_s=0.05)
+    traffic = Traffic(Rate(1e5), steps=(LoadStep(0.02, Rate(2e5)),), warmup_s=0.01, duration_s=0.05)
     with SimLab() as bed:
-        run_trial(bed, TrialSpec(traffic), Entry(writer.run_id), hooks=Hooks(on_record=writer.add))
+        run_trial(bed, TrialSpec(traffic), TrialEntry(writer.run_id), hooks=Hooks(on_record=writer.add))
     writer.finish()
     return writer.run_id
 

@@ -10,22 +10,25 @@ import pytest
 from weirlab.base.errors import InputError, ModelError
 from weirlab.devices.prediction import modelling
 from weirlab.devices.prediction.modelling import fit, predict
-from weirlab.devices.prediction.transients import Course, compare_steps, predict_steps
+from weirlab.devices.prediction.transients import LoadSchedule, compare_steps, predict_steps
 from weirlab.devices.profile.page import gather, tell
 from weirlab.devices.profile.page.transients import views
 from weirlab.lab.sim import SimDevice, SimLab
-from weirlab.measure import Entry, Hooks, run_trial
+from weirlab.measure import Hooks, TrialEntry, run_trial
 from weirlab.records import RuleSetup, TrialSpec
 from weirlab.store import Run, Store
 from weirlab.studies.reports import report
 from weirlab.traffic.sizes import Constant
-from weirlab.traffic.spec import Rate, Step, Traffic
+from weirlab.traffic.spec import LoadStep, Rate, Traffic
 
 SHARES = (0.05, 0.2, 0.4, 0.6, 0.8, 0.9, 1.15, 1.4)
 STEPS = (
-    Traffic(Rate(3e5), steps=(Step(0.02, Rate(6e5)),), warmup_s=0.02, duration_s=0.05),
+    Traffic(Rate(3e5), steps=(LoadStep(0.02, Rate(6e5)),), warmup_s=0.02, duration_s=0.05),
     Traffic(
-        Rate(3e5), steps=(Step(0.02, Rate(1.2e6)), Step(0.04, Rate(3e5))), warmup_s=0.02, duration_s=0.06
+        Rate(3e5),
+        steps=(LoadStep(0.02, Rate(1.2e6)), LoadStep(0.04, Rate(3e5))),
+        warmup_s=0.02,
+        duration_s=0.06,
     ),
 )
 
@@ -47,7 +50,7 @@ def measured(root: Path, steps: tuple[Traffic, ...]) -> tuple[Store, Run]:
             run_trial(
                 bed,
                 spec,
-                Entry(writer.run_id, index=index, role="profile"),
+                TrialEntry(writer.run_id, index=index, role="profile"),
                 hooks=Hooks(on_record=writer.add),
             )
     writer.finish()
@@ -90,7 +93,7 @@ def test_models_of_another_run_can_be_asked(profiled: tuple[Store, Run], tmp_pat
     store, run = profiled
     writer = store.create("trial", {}, {})
     with SimLab() as bed:
-        run_trial(bed, TrialSpec(STEPS[0]), Entry(writer.run_id), hooks=Hooks(on_record=writer.add))
+        run_trial(bed, TrialSpec(STEPS[0]), TrialEntry(writer.run_id), hooks=Hooks(on_record=writer.add))
     writer.finish()
     outcome = compare_steps(store, writer.run_id, source=run.run_id)
     assert outcome.comparisons[0].errors["queueing"][0].mape < 0.03
@@ -106,7 +109,9 @@ def test_a_run_without_steps_says_how_to_make_some(tmp_path: Path) -> None:
 
 def test_a_prediction_over_time_begins_and_ends_with_the_stationary_ones(profiled: tuple[Store, Run]) -> None:
     store, run = profiled
-    outcome = predict_steps(store, run.run_id, Course(Rate(3e5), Constant(64), 0, (Step(0.5, Rate(1.1e6)),)))
+    outcome = predict_steps(
+        store, run.run_id, LoadSchedule(Rate(3e5), Constant(64), 0, (LoadStep(0.5, Rate(1.1e6)),))
+    )
     assert outcome.steps_ns == (0.5e9,)
     course = outcome.predictions["queueing"]
     assert course.at_ns[-1] == 1.5e9
@@ -125,9 +130,11 @@ def test_steps_out_of_order_are_refused(
     at_s: tuple[float, ...], duration_s: float, profiled: tuple[Store, Run]
 ) -> None:
     store, run = profiled
-    steps = tuple(Step(at, Rate(4e5)) for at in at_s)
+    steps = tuple(LoadStep(at, Rate(4e5)) for at in at_s)
     with pytest.raises(InputError, match="steps must follow each other"):
-        predict_steps(store, run.run_id, Course(Rate(3e5), Constant(64), 0, steps, duration_s=duration_s))
+        predict_steps(
+            store, run.run_id, LoadSchedule(Rate(3e5), Constant(64), 0, steps, duration_s=duration_s)
+        )
 
 
 def test_the_report_shows_steps_if_there_are_any(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from weirlab.testing import FakeBed, Trouble
+from weirlab.testing import FakeBed, TrialDisturbance
 
 from ...conftest import Weir
 
@@ -91,7 +91,7 @@ def test_rfc2544_does_the_named_tests_only(weir: Weir, bed: Beds, tmp_path: Path
 
 
 def test_a_search_that_the_host_spoils_ends_with_code_5_and_the_reason(weir: Weir, bed: Beds) -> None:
-    bed(*[Trouble(steal_s={"dut": 0.1})] * 6)
+    bed(*[TrialDisturbance(steal_s={"dut": 0.1})] * 6)
     answer = weir("search", "--attempts", "3")
     assert answer.code == 5
     assert "searching there again" in answer.err

@@ -9,19 +9,19 @@ import polars as pl
 import pytest
 
 from weirlab.devices.search import Rfc2544Study, SearchStudy
-from weirlab.devices.search.page import Searched, Tested, charts, tell, tell_rfc2544
+from weirlab.devices.search.page import Rfc2544Evidence, ThroughputEvidence, charts, tell, tell_rfc2544
 from weirlab.devices.search.rfc2544 import (
     TESTS,
-    Bursts,
-    Latency,
+    BackToBackResult,
+    LatencyResult,
     LossCurve,
     LossPoint,
     Result,
-    Suite,
+    Rfc2544Suite,
     Test,
 )
 from weirlab.devices.search.told import rfc2544_sentence, search_sentence
-from weirlab.measure.search import NDR, PDR, Found, Goal, Point, Setting, Shape
+from weirlab.measure.search import NDR, PDR, GoalResult, Point, SearchGoal, SearchShape, Setting
 from weirlab.records import RuleSetup
 from weirlab.report.story import Chapter, Story
 from weirlab.scenario import Dut, Lab
@@ -30,15 +30,17 @@ from weirlab.studies.reports import report
 from weirlab.traffic.sizes import Constant
 
 
-def found(lower: float | None, upper: float | None, *, goal: Goal = NDR, at_least: bool = False) -> Found:
-    return Found(goal, lower, lower, upper, None if lower is None else 0.0, at_least)
+def found(
+    lower: float | None, upper: float | None, *, goal: SearchGoal = NDR, at_least: bool = False
+) -> GoalResult:
+    return GoalResult(goal, lower, lower, upper, None if lower is None else 0.0, at_least)
 
 
 def setting(size: str) -> Setting:
     return Setting(Constant(int(size)), RuleSetup(100))
 
 
-def point(*goals: Found, size: str = "64", problem: str = "") -> Point:
+def point(*goals: GoalResult, size: str = "64", problem: str = "") -> Point:
     return Point(setting(size), 1.8e6, goals, 5, 1.0, problem)
 
 
@@ -77,12 +79,12 @@ MANIFEST = {
 }
 
 
-def searched(points: Sequence[Point], trials: pl.DataFrame = TRIED) -> Searched:
-    return Searched(MANIFEST, trials, Shape(), points, (NDR, PDR))
+def searched(points: Sequence[Point], trials: pl.DataFrame = TRIED) -> ThroughputEvidence:
+    return ThroughputEvidence(MANIFEST, trials, SearchShape(), points, (NDR, PDR))
 
 
-def of_rfc2544(results: Sequence[Result], *tests: Test) -> Tested:
-    return Tested(MANIFEST, TRIED, Shape(), results, Suite(tests=tests or TESTS))
+def of_rfc2544(results: Sequence[Result], *tests: Test) -> Rfc2544Evidence:
+    return Rfc2544Evidence(MANIFEST, TRIED, SearchShape(), results, Rfc2544Suite(tests=tests or TESTS))
 
 
 def chapter(told: Story, key: str) -> Chapter:
@@ -165,9 +167,9 @@ def result(size: str) -> Result:
         where,
         1.8e6,
         point(found(700e3, 705e3), size=size),
-        Latency(where, 7e5, False, 20, 5e4, 3e4, 9e4, 1e4, 8e4, 0.0),
+        LatencyResult(where, 7e5, False, 20, 5e4, 3e4, 9e4, 1e4, 8e4, 0.0),
         LossCurve(where, 1.8e6, losses),
-        Bursts(where, 1.8e6, 7e5, (410, 420), False),
+        BackToBackResult(where, 1.8e6, 7e5, (410, 420), False),
     )
 
 
@@ -196,18 +198,20 @@ def test_tests_that_were_not_wanted_have_no_chapter_and_failed_ones_are_named() 
 def test_the_report_of_a_run_is_a_page_of_its_kind(kind: str, tmp_path: Path) -> None:
     """It once was that of a profile, which said that there was no valid trial."""
     from weirlab.devices.search import stored
-    from weirlab.devices.search.study import Asked, rfc2544, search
-    from weirlab.jobs.progress import Quiet
+    from weirlab.devices.search.study import SearchPlan, rfc2544, search
+    from weirlab.jobs.progress import SilentProgress
     from weirlab.jobs.work import Work
 
     store = Store(tmp_path / "store")
-    asked = Asked(Lab(kind="sim"), Dut(), [Setting(Constant(64))], Shape())
+    asked = SearchPlan(Lab(kind="sim"), Dut(), [Setting(Constant(64))], SearchShape())
     if kind == "search":
-        searched = search(Work(store, Quiet()), asked, [NDR])
+        searched = search(Work(store, SilentProgress()), asked, [NDR])
         assert stored.points(searched.run) == searched.points
         assert search_sentence(searched).startswith(SearchStudy().said(searched.run)[0].removesuffix("."))
     else:
-        tested = rfc2544(Work(store, Quiet()), asked, Suite(tests=("throughput", "loss"), repetitions=1))
+        tested = rfc2544(
+            Work(store, SilentProgress()), asked, Rfc2544Suite(tests=("throughput", "loss"), repetitions=1)
+        )
         assert stored.results(tested.run) == tested.results
         assert rfc2544_sentence(tested).startswith(Rfc2544Study().said(tested.run)[0].removesuffix("."))
     page = report(store, "last", out=tmp_path / "page.html").path.read_text(encoding="utf-8")

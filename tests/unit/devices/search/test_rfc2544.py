@@ -10,25 +10,32 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from weirlab.base.errors import InputError
-from weirlab.devices.search.rfc2544 import STRICT, Suite, latency, longest_bursts, loss_curve, run_suite
-from weirlab.devices.search.rfc2544.bursts import Bursts, burst_spec
+from weirlab.devices.search.rfc2544 import (
+    STRICT,
+    Rfc2544Suite,
+    latency,
+    longest_bursts,
+    loss_curve,
+    run_suite,
+)
+from weirlab.devices.search.rfc2544.bursts import BackToBackResult, burst_spec
 from weirlab.lab.base import TestBed
 from weirlab.lab.sim import SimDevice, SimLab
-from weirlab.measure.search import Setting, Shape, Trials
-from weirlab.measure.terms import Clocks, Terms
+from weirlab.measure.search import SearchShape, SearchTrialRunner, Setting
+from weirlab.measure.terms import TrialClocks, TrialTerms
 from weirlab.records import RuleSetup
 from weirlab.store import RunWriter, Store
-from weirlab.testing import FakeBed, FakeClock, FakeDevice, Trouble
+from weirlab.testing import FakeBed, FakeClock, FakeDevice, TrialDisturbance
 from weirlab.traffic.schedule import compile_plan
 from weirlab.traffic.sizes import Constant
 
 SHORT = Setting(Constant(64))
-SHAPE = Shape()
+SHAPE = SearchShape()
 SENDER_PPS = 1.8e6
 EXACT = SimDevice(service_per_byte_ns=0.0, noise="none")
 NOISY = SimDevice(service_per_byte_ns=0.0, noise="gamma")
 
-Begin = Callable[..., Trials]
+Begin = Callable[..., SearchTrialRunner]
 
 
 @pytest.fixture
@@ -39,10 +46,10 @@ def writer(tmp_path: Path) -> Iterator[RunWriter]:
 
 @pytest.fixture
 def begin(writer: RunWriter) -> Begin:
-    def trials(bed: TestBed, max_attempts: int = 10) -> Trials:
+    def trials(bed: TestBed, max_attempts: int = 10) -> SearchTrialRunner:
         clock = FakeClock()
-        terms = Terms(max_attempts=max_attempts, clocks=Clocks(clock, clock.advance, clock.now))
-        return Trials(bed, writer, terms=terms)
+        terms = TrialTerms(max_attempts=max_attempts, clocks=TrialClocks(clock, clock.advance, clock.now))
+        return SearchTrialRunner(bed, writer, terms=terms)
 
     return trials
 
@@ -103,14 +110,16 @@ def test_the_loss_curve_ends_after_two_successive_trials_without_loss(begin: Beg
 
 
 def test_one_quiet_trial_between_lossy_ones_does_not_end_the_loss_curve(begin: Begin) -> None:
-    dead = Trouble(dead_bins=2)
+    dead = TrialDisturbance(dead_bins=2)
     bed = FakeBed(FakeDevice(service_fixed_ns=1), [None, dead, None, None])
     curve = loss_curve(begin(bed), SHORT, SHAPE, SENDER_PPS)
     assert [point.loss_ratio == 0 for point in curve.points] == [True, False, True, True]
 
 
 def test_a_device_that_always_loses_is_measured_down_to_the_last_step(begin: Begin) -> None:
-    curve = loss_curve(begin(FakeBed(script=[Trouble(dead_bins=2)] * 99)), SHORT, SHAPE, SENDER_PPS, step=0.1)
+    curve = loss_curve(
+        begin(FakeBed(script=[TrialDisturbance(dead_bins=2)] * 99)), SHORT, SHAPE, SENDER_PPS, step=0.1
+    )
     assert len(curve.points) == 10
     assert curve.points[-1].share == pytest.approx(0.1)
 
@@ -118,7 +127,7 @@ def test_a_device_that_always_loses_is_measured_down_to_the_last_step(begin: Beg
 @pytest.mark.parametrize("step", [0.0, -0.1, 0.2, float("nan")])
 def test_the_loss_test_takes_steps_of_ten_percent_or_finer(step: float) -> None:
     with pytest.raises(InputError, match="10 %"):
-        Suite(loss_step=step)
+        Rfc2544Suite(loss_step=step)
 
 
 @given(frames=st.integers(2, 100_000), rate_pps=st.floats(1e4, 1.8e6))
@@ -168,7 +177,7 @@ def test_repetitions_begin_where_the_burst_before_ended(
     first = begin(simulated(EXACT))
     longest_bursts(first, SHORT, SHAPE, SENDER_PPS, 1e6, repetitions=1)
     with Store(tmp_path / "second").create("rfc2544", {}, {}) as writer:
-        both = Trials(simulated(EXACT), writer)
+        both = SearchTrialRunner(simulated(EXACT), writer)
         longest_bursts(both, SHORT, SHAPE, SENDER_PPS, 1e6, repetitions=2)
         assert both.done - first.done < first.done / 2
 
@@ -193,7 +202,7 @@ def test_a_device_without_a_queue_loses_of_the_shortest_burst(
 
 
 def test_the_corrected_buffer_time_is_that_of_rfc_9004() -> None:
-    found = Bursts(SHORT, 1e6, 2.5e5, (300, 500), False)
+    found = BackToBackResult(SHORT, 1e6, 2.5e5, (300, 500), False)
     assert found.mean_frames == 400
     assert found.implied_buffer_s == pytest.approx(400e-6)
     assert found.corrected_buffer_s == pytest.approx(400e-6 - 400e-6 * 0.25)
@@ -203,7 +212,7 @@ def test_the_corrected_buffer_time_is_that_of_rfc_9004() -> None:
 
 def test_a_suite_does_every_test_in_every_setting(begin: Begin, writer: RunWriter) -> None:
     bed = FakeBed()
-    results = list(run_suite(begin(bed), (at(0), at(400)), SHAPE, Suite(repetitions=2)))
+    results = list(run_suite(begin(bed), (at(0), at(400)), SHAPE, Rfc2544Suite(repetitions=2)))
     assert [result.setting for result in results] == [at(0), at(400)]
     for result in results:
         assert result.problems == ()
@@ -216,7 +225,7 @@ def test_a_suite_does_every_test_in_every_setting(begin: Begin, writer: RunWrite
 
 
 def test_the_loss_test_alone_needs_no_search(begin: Begin, writer: RunWriter) -> None:
-    (result,) = run_suite(begin(FakeBed()), (SHORT,), SHAPE, Suite(tests=("loss",)))
+    (result,) = run_suite(begin(FakeBed()), (SHORT,), SHAPE, Rfc2544Suite(tests=("loss",)))
     assert result.loss is not None
     assert result.throughput is None
     assert set(writer.run.trials()["label"]) == {"sender", "loss"}
@@ -224,15 +233,17 @@ def test_the_loss_test_alone_needs_no_search(begin: Begin, writer: RunWriter) ->
 
 def test_without_a_throughput_latency_is_not_measured_and_that_is_said(begin: Begin) -> None:
     bed = FakeBed(FakeDevice(service_fixed_ns=2e6))
-    (result,) = run_suite(begin(bed), (SHORT,), SHAPE, Suite(tests=("latency",)))
+    (result,) = run_suite(begin(bed), (SHORT,), SHAPE, Rfc2544Suite(tests=("latency",)))
     assert result.latency is None
     assert "no throughput" in result.problems[0]
 
 
 def test_a_spoiled_test_is_told_and_the_others_go_on(begin: Begin) -> None:
-    stolen = Trouble(steal_s={"dut": 0.1})
+    stolen = TrialDisturbance(steal_s={"dut": 0.1})
     bed = FakeBed(script=[None, stolen, stolen])
-    (result,) = run_suite(begin(bed, max_attempts=2), (SHORT,), SHAPE, Suite(tests=("throughput", "loss")))
+    (result,) = run_suite(
+        begin(bed, max_attempts=2), (SHORT,), SHAPE, Rfc2544Suite(tests=("throughput", "loss"))
+    )
     assert result.found is None
     assert "stolen" in result.problems[0]
     assert result.loss is not None
@@ -250,4 +261,4 @@ def test_the_strict_suite_is_as_long_as_the_rfc_asks() -> None:
 )
 def test_an_impossible_suite_is_refused(changes: dict[str, object]) -> None:
     with pytest.raises(InputError):
-        replace(Suite(), **changes)  # type: ignore[arg-type]
+        replace(Rfc2544Suite(), **changes)  # type: ignore[arg-type]

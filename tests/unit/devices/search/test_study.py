@@ -6,15 +6,15 @@ from dataclasses import replace
 import pytest
 
 from weirlab.base.errors import InputError, TrialError
-from weirlab.devices.search.rfc2544 import Suite
-from weirlab.devices.search.study import Asked, rfc2544, search
-from weirlab.jobs.progress import Interrupted
+from weirlab.devices.search.rfc2544 import Rfc2544Suite
+from weirlab.devices.search.study import SearchPlan, rfc2544, search
+from weirlab.jobs.progress import RunInterrupt
 from weirlab.jobs.work import Work
-from weirlab.measure.search import NDR, PDR, Setting, Shape
+from weirlab.measure.search import NDR, PDR, SearchShape, Setting
 from weirlab.records import RuleSetup
 from weirlab.scenario import Dut, Lab
 from weirlab.store import Store
-from weirlab.testing import FakeBed, Trouble
+from weirlab.testing import FakeBed, TrialDisturbance
 from weirlab.traffic.sizes import Constant
 
 from ..conftest import DEVICE, Told
@@ -22,11 +22,11 @@ from ..conftest import DEVICE, Told
 Scripted = Callable[..., FakeBed]
 
 SETTINGS = tuple(Setting(Constant(size), RuleSetup(n)) for n in (0, 400) for size in (64, 1518))
-STOLEN = Trouble(steal_s={"dut": 0.1})
+STOLEN = TrialDisturbance(steal_s={"dut": 0.1})
 
 
-def asked(settings: tuple[Setting, ...]) -> Asked:
-    return Asked(Lab(), Dut(), settings, Shape())
+def asked(settings: tuple[Setting, ...]) -> SearchPlan:
+    return SearchPlan(Lab(), Dut(), settings, SearchShape())
 
 
 def test_a_search_answers_every_setting_and_keeps_its_trials_and_result(
@@ -58,7 +58,7 @@ def test_the_document_holds_what_scripts_need(store: Store, beds: list[FakeBed],
 def test_the_tests_of_rfc_2544_are_kept_with_their_result(
     store: Store, beds: list[FakeBed], told: Told
 ) -> None:
-    suite = Suite(repetitions=2)
+    suite = Rfc2544Suite(repetitions=2)
     outcome = rfc2544(Work(store, told), asked(SETTINGS[:2]), suite)
     run = store.open("last")
     assert run.manifest.kind == "rfc2544"
@@ -97,14 +97,14 @@ def test_a_search_spoiled_twice_is_a_problem_that_names_its_run(
 
 def test_ctrl_c_keeps_the_finished_trials(store: Store, scripted: Scripted, told: Told) -> None:
     bed = scripted(None, None, KeyboardInterrupt())
-    with pytest.raises(Interrupted, match="2 valid attempts"):
+    with pytest.raises(RunInterrupt, match="2 valid attempts"):
         search(Work(store, told), asked(SETTINGS), (NDR,))
     assert store.open("last").manifest.status == "interrupted"
     assert bed.closed
 
 
 def test_a_device_that_forwards_nothing_fails_the_run(store: Store, scripted: Scripted, told: Told) -> None:
-    scripted(*[Trouble(nothing_arrives=True)] * 3)
+    scripted(*[TrialDisturbance(nothing_arrives=True)] * 3)
     with pytest.raises(TrialError, match="forwards nothing"):
         search(Work(store, told), asked(SETTINGS), (NDR,), attempts=2)
     assert store.open("last").manifest.status == "failed"
@@ -116,5 +116,5 @@ def test_impossible_traffic_is_refused_before_anything_is_built(
     with pytest.raises(InputError):
         search(Work(store, told), asked((Setting(Constant(30)),)), (NDR,))
     with pytest.raises(InputError):
-        search(Work(store, told), replace(asked(SETTINGS), shape=Shape(min_load_pps=1.0)), (NDR,))
+        search(Work(store, told), replace(asked(SETTINGS), shape=SearchShape(min_load_pps=1.0)), (NDR,))
     assert beds == []

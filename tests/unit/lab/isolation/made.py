@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from weirlab.lab.isolation.groups import Groups
+from weirlab.lab.isolation.groups import CgroupHierarchy
 
 _OF_EVERY_GROUP = {
     1: ("tasks", "cpuset.cpus", "cpuset.mems", "cpuset.cpu_exclusive", "cpuset.sched_load_balance"),
@@ -18,7 +18,7 @@ _MEMBERS = ("tasks", "cgroup.procs", "cgroup.threads")
 
 
 @dataclass(frozen=True)
-class FakeGroups(Groups):
+class FakeGroups(CgroupHierarchy):
     """``refused`` has the error by the file and the value that is written to it."""
 
     refused: dict[tuple[str, str], int] = field(default_factory=dict)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from weirlab.lab.isolation.groups import Refused, unified
+from weirlab.lab.isolation.groups import IsolationError, unified
 
 MIXED = """tmpfs /sys/fs/cgroup tmpfs rw 0 0
 cgroup /sys/fs/cgroup/cpuset cgroup rw,relatime,cpuset 0 0
@@ -27,6 +27,6 @@ def test_version_2_is_found_beside_version_1(tmp_path: Path) -> None:
 
 
 def test_where_there_is_only_version_1_the_way_out_is_said(tmp_path: Path) -> None:
-    with pytest.raises(Refused, match="no control groups of version 2") as caught:
+    with pytest.raises(IsolationError, match="no control groups of version 2") as caught:
         unified(_proc(tmp_path, MIXED.partition("cgroup2 ")[0], "3:cpuset:/other\n"))
     assert "nsenter" in caught.value.remedy

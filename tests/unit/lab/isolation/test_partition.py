@@ -11,8 +11,8 @@ import pytest
 
 from weirlab.lab.isolation import legacy as version_1
 from weirlab.lab.isolation import partition
-from weirlab.lab.isolation.groups import Groups, Refused, find
-from weirlab.lab.isolation.legacy import Legacy
+from weirlab.lab.isolation.groups import CgroupHierarchy, IsolationError, find
+from weirlab.lab.isolation.legacy import LegacyGroup
 from weirlab.lab.isolation.partition import Isolation
 
 from .made import FakeGroups, everything, legacy, unified
@@ -231,7 +231,7 @@ def closed_to_others(groups: FakeGroups, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_in_version_1_what_can_be_moved_is_elsewhere_and_comes_back(tmp_path: Path) -> None:
     groups = legacy(tmp_path / "cpuset", (1, 2, 10, 11, 12), refused={("tasks", "12"): errno.EINVAL})
-    what = Legacy("weir-0123abcd")
+    what = LegacyGroup("weir-0123abcd")
     bound = {11: {3}}
     before = everything(groups)
     kind = version_1.make(groups, what, MEASURING, affinity=lambda task: bound.get(task, set(FOUR)))
@@ -249,7 +249,7 @@ def test_in_version_1_what_can_be_moved_is_elsewhere_and_comes_back(tmp_path: Pa
 
 def test_in_version_1_this_process_keeps_all_cpus(tmp_path: Path) -> None:
     groups = legacy(tmp_path / "cpuset", (1, os.getpid()))
-    version_1.make(groups, Legacy("weir-0123abcd"), MEASURING, affinity=lambda task: set(FOUR))
+    version_1.make(groups, LegacyGroup("weir-0123abcd"), MEASURING, affinity=lambda task: set(FOUR))
     assert groups.members("/", "tasks") == [os.getpid()]
 
 
@@ -282,15 +282,15 @@ def machine(tmp_path: Path, mounts: str, homes: str) -> Path:
 def test_the_hierarchy_that_has_the_controller_counts(tmp_path: Path) -> None:
     mount = unified(tmp_path / "cgroup").mount
     both = machine(tmp_path / "both", V2.format(mount=mount) + V1, "3:cpuset:/\n0::/init.scope\n")
-    assert find(both) == Groups(Path("/sys/fs/cgroup/cpuset"), 1, "/")
+    assert find(both) == CgroupHierarchy(Path("/sys/fs/cgroup/cpuset"), 1, "/")
     one = machine(tmp_path / "one", V2.format(mount=mount), "0::/user.slice\n")
-    assert find(one) == Groups(mount, 2, "/user.slice")
+    assert find(one) == CgroupHierarchy(mount, 2, "/user.slice")
 
 
 def test_a_machine_without_the_controller_says_so(tmp_path: Path) -> None:
     mount = unified(tmp_path / "cgroup").mount
     (mount / "cgroup.controllers").write_text("cpu memory")
-    with pytest.raises(Refused, match="cpuset controller"):
+    with pytest.raises(IsolationError, match="cpuset controller"):
         find(machine(tmp_path / "two", V2.format(mount=mount), "0::/\n"))
-    with pytest.raises(Refused, match="no control groups"):
+    with pytest.raises(IsolationError, match="no control groups"):
         find(machine(tmp_path / "none", "proc /proc proc rw 0 0\n", "0::/\n"))

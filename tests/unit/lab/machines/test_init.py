@@ -12,7 +12,7 @@ from weirlab.lab.machines import init
 
 
 def test_a_pipe_that_an_event_of_the_same_moment_closed_is_not_read() -> None:
-    first = init.First({})
+    first = init.InitProcess({})
     pipes = [os.pipe() for _ in range(2)]
     heard = []
 

@@ -10,8 +10,8 @@ from weirlab.base.errors import InputError
 from weirlab.lab import dut
 from weirlab.lab.base import Site
 from weirlab.lab.dut.fitting import check_fit
-from weirlab.lab.dut.pair import RedundantPair, Switch
-from weirlab.lab.redundant.base import Event, Transition
+from weirlab.lab.dut.pair import PairSwitch, RedundantPair
+from weirlab.lab.redundant.base import PairEvent, Transition
 from weirlab.lab.redundant.conntrackd import Conntrackd
 from weirlab.lab.redundant.keepalived import Keepalived
 from weirlab.lab.redundant.ucarp import Ucarp
@@ -39,11 +39,11 @@ def test_words_behind_the_name_set_the_pair_up_and_say_what_happens() -> None:
     assert found.name == "keepalived:advert=100ms:states=cached:hard=2s"
     assert found._protocol == Keepalived(advert_s=0.1)
     assert found._states == Conntrackd(external_cache=True)
-    assert found.switch == Switch("hard", 2.0)
+    assert found.switch == PairSwitch("hard", 2.0)
     assert found.facts()["switch"] == "hard 2 s"
     assert (found.counters(), found.events()) == ({"pair_switches": 0, "pair_takeover_us": 0}, 0)
     soft = pair("ucarp:soft=500ms:advert=2s")
-    assert (soft._protocol, soft.switch) == (Ucarp(advbase_s=2), Switch("soft", 0.5))
+    assert (soft._protocol, soft.switch) == (Ucarp(advbase_s=2), PairSwitch("soft", 0.5))
 
 
 @pytest.mark.parametrize(
@@ -70,9 +70,9 @@ class FakePair:
     def __init__(self) -> None:
         self.cuts = 0
 
-    def cut(self) -> Event:
+    def cut(self) -> PairEvent:
         self.cuts += 1
-        return Event("hard", "a", 0, 1, {})
+        return PairEvent("hard", "a", 0, 1, {})
 
     def master(self) -> str:
         return "b" if self.cuts else "a"

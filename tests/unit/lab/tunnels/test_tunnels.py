@@ -225,7 +225,7 @@ class Silent(Tunnel):
     product = kind = "silent"
 
     def __init__(self, *machines: Any) -> None:
-        super().__init__((tunnel.Suite("", "wireguard"),), None)
+        super().__init__((tunnel.TunnelSuite("", "wireguard"),), None)
         self._machines = [*machines]
 
     def check(self) -> list[str]:

@@ -13,7 +13,7 @@ import pytest
 from weirlab.base import programs
 from weirlab.base.errors import LabError, MissingCapability, StoreError
 from weirlab.lab.vm import building, image, packages, recipe, root
-from weirlab.lab.vm.image import About
+from weirlab.lab.vm.image import ImageContents
 
 NEEDED = """Reading package lists...
 'http://archive.example/pool/main/i/iproute2_6.1.0-3_amd64.deb' iproute2_6.1.0-3_amd64.deb 1041772 MD5Sum:00
@@ -138,7 +138,7 @@ def test_other_systems_are_told_what_they_lack(
 def test_an_image_is_found_once_it_is_whole(tmp_path: Path) -> None:
     with pytest.raises(MissingCapability, match="no virtual machine has been built yet: weir lab build"):
         image.find(tmp_path)
-    about = About(recipe.digest(), "6.1.0-40-cloud-amd64", ["iproute2 6.1.0-3"])
+    about = ImageContents(recipe.digest(), "6.1.0-40-cloud-amd64", ["iproute2 6.1.0-3"])
     image.about_path(tmp_path).write_bytes(image.about_bytes(about))
     with pytest.raises(MissingCapability, match="files of the virtual machine are missing"):
         image.find(tmp_path)
@@ -151,7 +151,7 @@ def test_an_image_is_found_once_it_is_whole(tmp_path: Path) -> None:
 
 
 def test_an_image_of_another_version_is_not_used(tmp_path: Path) -> None:
-    image.about_path(tmp_path).write_bytes(image.about_bytes(About("other", "6.1", [])))
+    image.about_path(tmp_path).write_bytes(image.about_bytes(ImageContents("other", "6.1", [])))
     with pytest.raises(MissingCapability, match="built by another version of Weir"):
         image.find(tmp_path)
 

@@ -15,10 +15,10 @@ from weirlab.base.errors import InputError, LabError
 from weirlab.base.files import HOST_FILES
 from weirlab.lab import dut, wiring
 from weirlab.lab.dut.vm import appliance, esp
-from weirlab.lab.dut.vm.gateways import End
+from weirlab.lab.dut.vm.gateways import VirtualGateway
 from weirlab.lab.vm import disk, image, qemu, scripts
 from weirlab.lab.vm.qemu import Boot, Nic
-from weirlab.lab.vm.scripts import Side
+from weirlab.lab.vm.scripts import GuestPort
 from weirlab.records import RuleSetup, emulation_in_words
 from weirlab.testing.site import SITE
 
@@ -122,7 +122,7 @@ def test_results_of_an_emulated_device_say_so() -> None:
 
 
 def test_a_guest_gets_the_addresses_of_the_ports_it_stands_for() -> None:
-    text = scripts.network([Side(wiring.IN0, wiring.TX0, wiring.SENDERS)])
+    text = scripts.network([GuestPort(wiring.IN0, wiring.TX0, wiring.SENDERS)])
     assert "ip address add 198.18.0.1/24 dev in0" in text
     assert f"ip neighbour replace 198.18.0.2 lladdr {wiring.TX0.mac} dev in0 nud permanent" in text
     assert "ip route add 198.18.0.0/16 via 198.18.0.2 dev in0 onlink" in text
@@ -146,12 +146,12 @@ def test_counters_are_read_in_the_order_of_their_names(tmp_path: Path) -> None:
     )
 
 
-def ends() -> tuple[End, End]:
+def ends() -> tuple[VirtualGateway, VirtualGateway]:
     guest: Any = None
     behind = wiring.SENDERS, wiring.RECEIVERS
     return (
-        End(guest, wiring.NEAR, wiring.FAR, "198.18.0.1", *behind),
-        End(guest, wiring.FAR, wiring.NEAR, "198.19.0.1", *reversed(behind)),
+        VirtualGateway(guest, wiring.NEAR, wiring.FAR, "198.18.0.1", *behind),
+        VirtualGateway(guest, wiring.FAR, wiring.NEAR, "198.19.0.1", *reversed(behind)),
     )
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from weirlab.emulation.account import COUNTED, Account, complaints, problem, read_account
+from weirlab.emulation.account import COUNTED, EmulationCounters, complaints, problem, read_account
 from weirlab.links.emulator import tables
-from weirlab.links.emulator.kernel import NetemAccount
-from weirlab.links.emulator.netem import Carried
+from weirlab.links.emulator.kernel import NetemCounters
+from weirlab.links.emulator.netem import NetemDirection
 
 
 def direction(**known: Any) -> dict[str, Any]:
@@ -36,7 +36,7 @@ CARRIED: dict[str, Any] = {
 }  # fmt: skip
 
 
-def account(up: dict[str, Any], elapsed_s: float = 2.0, failure: str = "") -> Account:
+def account(up: dict[str, Any], elapsed_s: float = 2.0, failure: str = "") -> EmulationCounters:
     """Of a link of 100 Mbit/s upwards; nothing happens downwards."""
     raw = {
         "directions": [direction(**up), direction()],
@@ -140,7 +140,7 @@ def test_the_conclusion_names_the_direction_that_was_later() -> None:
 
 
 def test_the_line_shows_what_passed_since_the_last_one() -> None:
-    rates = tables.Rates()
+    rates = tables.LinkRates()
     rates.look(account(CARRIED, 2.0))
     later = account({**CARRIED, "sent": 300, "sent_bytes": 350_000}, 4.0)
     shown = tables.line(later, rates.look(later), 56.0)
@@ -151,9 +151,9 @@ def test_the_line_shows_what_passed_since_the_last_one() -> None:
 
 
 def test_netem_has_the_same_line_but_for_what_it_does_not_tell() -> None:
-    up = Carried("eth1", "eth2", sent=1000, sent_bytes=125_000, lost=10, dropped_full=0, queued=7)
-    now = NetemAccount(up, Carried("eth2", "eth1", 0, 0, 0, 0, 0), elapsed_s=1.0, ended=False)
-    assert tables.line(now, tables.Rates().look(now), None) == (
+    up = NetemDirection("eth1", "eth2", sent=1000, sent_bytes=125_000, lost=10, dropped_full=0, queued=7)
+    now = NetemCounters(up, NetemDirection("eth2", "eth1", 0, 0, 0, 0, 0), elapsed_s=1.0, ended=False)
+    assert tables.line(now, tables.LinkRates().look(now), None) == (
         "1 s so far: eth1 to eth2 1.00 kpps, 1 Mbit/s, 7 queued, 0.98 % lost or dropped; "
         "eth2 to eth1 0 pps, 0 bit/s, 0 queued, nothing yet"
     )

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from weirlab.emulation.account import COUNTED, Account, read_account
-from weirlab.emulation.reading import Asked
+from weirlab.emulation.account import COUNTED, EmulationCounters, read_account
+from weirlab.emulation.reading import LinkSpec
 from weirlab.emulation.spec import PathSpec
 from weirlab.links.emulator import kernel, running
-from weirlab.links.emulator.netem import Carried
+from weirlab.links.emulator.netem import NetemDirection
 
 from ...conftest import Weir
 
@@ -33,7 +33,7 @@ class FakeLink:
             "real_time_refused": "not permitted",
         }  # fmt: skip
 
-    def account(self) -> Account:
+    def account(self) -> EmulationCounters:
         return read_account(self._raw, ("eth1", "eth2"), (None, None))
 
     stop = account
@@ -45,7 +45,9 @@ def linked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     asked: list[Any] = [FakeLink()]
 
     @contextmanager
-    def fake(a: running.End, b: running.End, up: PathSpec, down: PathSpec, **more: Any) -> Iterator[FakeLink]:
+    def fake(
+        a: running.LinkEnd, b: running.LinkEnd, up: PathSpec, down: PathSpec, **more: Any
+    ) -> Iterator[FakeLink]:
         link = asked.pop()
         asked.append((a, b, up, down, more))
         yield link
@@ -63,7 +65,7 @@ def test_the_options_are_those_of_the_link(weir: Weir, linked: list[Any]) -> Non
     ((a, b, up, down, more),) = linked
     assert (str(a), str(b)) == ("eth1 in x", "eth2 in x")
     assert (up.delay_ns, up.rate_bps, down.rate_bps) == (25_000_000, 1_000_000, None)
-    assert more["how"] == running.How(for_s=300.0, slack_s=50e-6)
+    assert more["how"] == running.EmulatorSettings(for_s=300.0, slack_s=50e-6)
     document = answer.json
     assert document["up"]["asked"] == {"delay": "25ms", "loss": "frames=2", "rate": "1Mbps"}
     assert document["by"] == "weir"
@@ -152,10 +154,10 @@ def test_slack_is_no_delay(weir: Weir, linked: list[Any]) -> None:
 class FakeNetem:
     """A link by netem whose time is up."""
 
-    def account(self) -> kernel.NetemAccount:
-        up = Carried("eth1", "eth2", sent=1234, sent_bytes=5678, lost=3, dropped_full=2, queued=0)
-        down = Carried("eth2", "eth1", 0, 0, 0, 0, 0)
-        return kernel.NetemAccount(up, down, elapsed_s=300.0, ended=True)
+    def account(self) -> kernel.NetemCounters:
+        up = NetemDirection("eth1", "eth2", sent=1234, sent_bytes=5678, lost=3, dropped_full=2, queued=0)
+        down = NetemDirection("eth2", "eth1", 0, 0, 0, 0, 0)
+        return kernel.NetemCounters(up, down, elapsed_s=300.0, ended=True)
 
     stop = account
 
@@ -167,7 +169,7 @@ def by_netem(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     @contextmanager
     def fake(
-        ends: tuple[str, str], netns: str | None, words: Asked, tell: running.Tell, for_s: float
+        ends: tuple[str, str], netns: str | None, words: LinkSpec, tell: running.Tell, for_s: float
     ) -> Iterator[FakeNetem]:
         asked.append((ends, netns, words, for_s))
         yield FakeNetem()

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from weirlab.links.monitor.asked import shapes_of
-from weirlab.links.monitor.bed import Settings
-from weirlab.links.monitor.fakes import FakeLink, Powers, TrialFault
-from weirlab.links.monitor.page import Evidence, charts, tell
+from weirlab.links.monitor.bed import MonitorSettings
+from weirlab.links.monitor.fakes import FakeLink, LinkCapacity, TrialFault
+from weirlab.links.monitor.page import MonitorEvidence, charts, tell
 from weirlab.links.monitor.page.source import PUBLISHED
 from weirlab.links.monitor.section import Monitor
 from weirlab.links.monitor.trials import (
-    Carrier,
-    Found,
-    Tables,
+    MonitorLimit,
+    MonitorTables,
+    MonitorTrialRunner,
     compare,
     costs,
     measure,
@@ -41,33 +41,37 @@ MANIFEST = {
     "facts": {"lab": "netns", "backend": "xdp", "sender_cpu": 0, "bridge_cpu": 1, "recorder_cpu": 1},
 }
 FOUND = [
-    Found("tap-ring", 60, 620e3, 650e3, 20, 0, 12),
-    Found("tap-ring", 1514, 300e3, 310e3, 20, 40, 0),
-    Found("tcpdump-bridge", 60, 250e3, 260e3, 20, 0, 900),
+    MonitorLimit("tap-ring", 60, 620e3, 650e3, 20, 0, 12),
+    MonitorLimit("tap-ring", 1514, 300e3, 310e3, 20, 40, 0),
+    MonitorLimit("tcpdump-bridge", 60, 250e3, 260e3, 20, 0, 900),
 ]
 
 
 @pytest.fixture(scope="module")
-def evidence(tmp_path_factory: pytest.TempPathFactory) -> Evidence:
+def evidence(tmp_path_factory: pytest.TempPathFactory) -> MonitorEvidence:
     return made(tmp_path_factory.mktemp("evidence"), FOUND)
 
 
-def made(folder: Any, found: list[Found], *mishaps: TrialFault | None, what: Monitor = WHAT) -> Evidence:
+def made(
+    folder: Any, found: list[MonitorLimit], *mishaps: TrialFault | None, what: Monitor = WHAT
+) -> MonitorEvidence:
     writer, left = Store(folder / "store").create("monitor", {}, {}), iter(mishaps)
 
-    def opened(settings: Settings) -> FakeLink:
-        return FakeLink(settings, Powers(), left)
+    def opened(settings: MonitorSettings) -> FakeLink:
+        return FakeLink(settings, LinkCapacity(), left)
 
-    carrier = Carrier(writer, Tables(writer))
-    rows = measure(opened, plan(shapes_of(what)), Settings("tap-ring"), carrier, clock=lambda: 0.0).rows
-    return Evidence(MANIFEST, rows, compare(rows), found, costs(rows), stalls(rows))
+    carrier = MonitorTrialRunner(writer, MonitorTables(writer))
+    rows = measure(
+        opened, plan(shapes_of(what)), MonitorSettings("tap-ring"), carrier, clock=lambda: 0.0
+    ).rows
+    return MonitorEvidence(MANIFEST, rows, compare(rows), found, costs(rows), stalls(rows))
 
 
 def plain(text: str) -> str:
     return text.replace("\u00a0", " ")
 
 
-def test_the_answer_is_a_rate_beside_tcpdumps(evidence: Evidence) -> None:
+def test_the_answer_is_a_rate_beside_tcpdumps(evidence: MonitorEvidence) -> None:
     told = tell(evidence)
     assert plain(told.answer) == (
         "At up to 620 kpps of 60-byte frames, the tap with a ring forwarded and logged every frame in most "
@@ -88,7 +92,7 @@ def test_without_a_search_the_answer_is_the_loss_at_a_fixed_rate(tmp_path: Any) 
     assert [chapter.key for chapter in told.chapters] == ["loss", "where", "found", "setting", "numbers"]
 
 
-def test_figures_are_there_for_loss_places_and_price(evidence: Evidence) -> None:
+def test_figures_are_there_for_loss_places_and_price(evidence: MonitorEvidence) -> None:
     keys = [figure.key for figure in tell(evidence).figures]
     assert keys == [
         "monitor-loss-max",
@@ -100,7 +104,7 @@ def test_figures_are_there_for_loss_places_and_price(evidence: Evidence) -> None
     ]
 
 
-def test_published_values_stand_beside_measured_ones_and_are_marked(evidence: Evidence) -> None:
+def test_published_values_stand_beside_measured_ones_and_are_marked(evidence: MonitorEvidence) -> None:
     loss = next(figure for figure in tell(evidence).figures if figure.key == "monitor-loss-max")
     points = loss.data.filter(loss.data["what"] == "published, other hardware")
     assert points["payload"].to_list() == [10, 1400]
@@ -111,14 +115,14 @@ def test_published_values_stand_beside_measured_ones_and_are_marked(evidence: Ev
     assert "514,681.3" in page
 
 
-def test_zero_stays_on_an_axis_of_losses(evidence: Evidence) -> None:
+def test_zero_stays_on_an_axis_of_losses(evidence: MonitorEvidence) -> None:
     loss = next(figure for figure in tell(evidence).figures if figure.key == "monitor-loss-400kpps")
     ring = loss.data.filter(loss.data["what"] == "tap, ring")
     assert ring["loss_percent"].to_list() == [0.0, 0.0]
     assert '"symlog"' in loss.chart.to_json()
 
 
-def test_shares_of_a_bar_are_all_frames(evidence: Evidence) -> None:
+def test_shares_of_a_bar_are_all_frames(evidence: MonitorEvidence) -> None:
     where = next(figure for figure in tell(evidence).figures if figure.key == "monitor-where-max")
     sums = where.data.select("row", "percent").group_by("row").sum()["percent"].to_list()
     assert sums == pytest.approx([100.0] * len(sums), abs=0.1)
@@ -132,7 +136,7 @@ def test_places_where_frames_end_can_be_told_apart_and_stand_out(scheme: dict[st
     assert min(contrast(colour, scheme["paper"]) for colour in colours) >= 3
 
 
-def test_frames_in_no_count_are_told_as_such(evidence: Evidence) -> None:
+def test_frames_in_no_count_are_told_as_such(evidence: MonitorEvidence) -> None:
     whole_group = next(g for g in evidence.groups if g.load == "max" and g.method == "tap-ring")
     # Two of a hundred frames are neither in the files nor known to be lost.
     group = replace(whole_group, kept_ratio=whole_group.kept_ratio - 0.02)
@@ -143,7 +147,7 @@ def test_frames_in_no_count_are_told_as_such(evidence: Evidence) -> None:
     assert whole.filter(whole["fate"] == "in no count")["percent"].to_list() == [0.0] * len(evidence.groups)
 
 
-def test_losses_without_a_counter_are_told(evidence: Evidence) -> None:
+def test_losses_without_a_counter_are_told(evidence: MonitorEvidence) -> None:
     behind = [replace(row, lost_behind=1, lost_logger=1) for row in evidence.rows]
     told = tell(replace(evidence, rows=behind))
     assert f"{2 * len(behind):,} frames disappeared where losses are not counted" in plain(told.caution)
@@ -151,19 +155,19 @@ def test_losses_without_a_counter_are_told(evidence: Evidence) -> None:
     assert "there is no counter of losses" in told.html()
 
 
-def test_the_ring_of_each_chapter_is_named(evidence: Evidence) -> None:
+def test_the_ring_of_each_chapter_is_named(evidence: MonitorEvidence) -> None:
     intros = {chapter.key: plain(chapter.intro) for chapter in tell(evidence).chapters}
     assert intros["cost"].startswith("The ring is 512 MiB here")
     assert intros["stall"].startswith("The ring is 8.00 MiB here")
 
 
-def test_captions_name_bars_only_where_there_are_some(evidence: Evidence) -> None:
+def test_captions_name_bars_only_where_there_are_some(evidence: MonitorEvidence) -> None:
     captions = {figure.key: figure.caption for figure in tell(evidence).figures}
     assert "bars from the least" in captions["monitor-loss-max"]
     assert "bars" not in captions["monitor-loss-max-by"]
 
 
-def test_a_price_is_not_said_to_be_of_overload_where_the_sender_set_it(evidence: Evidence) -> None:
+def test_a_price_is_not_said_to_be_of_overload_where_the_sender_set_it(evidence: MonitorEvidence) -> None:
     limited = [replace(cost, overload=False, cut_ratio=0.5) for cost in evidence.costs]
     told = tell(replace(evidence, costs=limited))
     assert plain(told.lede[0]).startswith("At the greatest rate of the sender, the link with copies")
@@ -174,7 +178,7 @@ def test_a_price_is_not_said_to_be_of_overload_where_the_sender_set_it(evidence:
     assert "overload" not in f"{cost.panel} {cost.title} {cost.chart.to_json()}"
 
 
-def test_a_price_of_copies_that_were_not_all_made_is_doubted(evidence: Evidence) -> None:
+def test_a_price_of_copies_that_were_not_all_made_is_doubted(evidence: MonitorEvidence) -> None:
     cost = next(figure for figure in tell(evidence).figures if figure.key == "monitor-cost")
     assert "a copy that finds no room costs less" in plain(cost.caption)
 
@@ -187,7 +191,7 @@ def test_open_sums_and_spoiled_attempts_are_admitted(tmp_path: Any) -> None:
     assert "Attempts that were left out, or whose counters do not agree" in page
 
 
-def test_the_page_is_whole(evidence: Evidence) -> None:
+def test_the_page_is_whole(evidence: MonitorEvidence) -> None:
     page = tell(evidence).html()
     assert "Is all recorded?" in page
     assert not re.search(r"\bnan\b|None", re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL))

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from weirlab.base.errors import LabError
-from weirlab.jobs.progress import Interrupted, Quiet
+from weirlab.jobs.progress import RunInterrupt, SilentProgress
 from weirlab.jobs.work import Work
 from weirlab.links.monitor import MonitorStudy
 from weirlab.links.monitor import told as monitored
 from weirlab.links.monitor.asked import common_settings
-from weirlab.links.monitor.bed import Settings
-from weirlab.links.monitor.fakes import FakeLink, Powers, TrialFault
+from weirlab.links.monitor.bed import MonitorSettings
+from weirlab.links.monitor.fakes import FakeLink, LinkCapacity, TrialFault
 from weirlab.links.monitor.section import MonitorScenario
 from weirlab.links.monitor.study import MonitorFindings
 from weirlab.links.monitor.trials import MonitorRow, OpenLab
@@ -60,8 +60,8 @@ class Opener:
         self.opened: list[FakeLink] = []
         self._mishaps = iter(mishaps)
 
-    def __call__(self, settings: Settings) -> FakeLink:
-        self.opened.append(FakeLink(settings, Powers(), self._mishaps))
+    def __call__(self, settings: MonitorSettings) -> FakeLink:
+        self.opened.append(FakeLink(settings, LinkCapacity(), self._mishaps))
         return self.opened[-1]
 
 
@@ -73,7 +73,7 @@ def store(tmp_path: Path) -> Store:
 def run(
     store: Store, opener: Opener, what: MonitorScenario | None = None, **more: Any
 ) -> Outcome[MonitorFindings]:
-    return runner.run(study(opener), what or scenario(), Work(store, Quiet()), **more)
+    return runner.run(study(opener), what or scenario(), Work(store, SilentProgress()), **more)
 
 
 def study(opener: OpenLab) -> MonitorStudy:
@@ -98,11 +98,11 @@ def test_a_run_keeps_every_trial_with_its_stages(whole: Outcome[MonitorFindings]
 
 
 def test_an_interrupted_run_goes_on_where_it_stopped(store: Store) -> None:
-    with pytest.raises(Interrupted) as caught:
+    with pytest.raises(RunInterrupt) as caught:
         run(store, Opener(*[None] * 10, TrialFault(fails=KeyboardInterrupt())))
     assert caught.value.kept == 10
     opener = Opener()
-    outcome = runner.resume(study(opener), caught.value.run_id, Work(store, Quiet()))
+    outcome = runner.resume(study(opener), caught.value.run_id, Work(store, SilentProgress()))
     rows = [row for row in outcome.found.rows if row.part != "search"]
     assert len(rows) == PLANNED
     assert len({row.index for row in rows}) == PLANNED
@@ -110,9 +110,9 @@ def test_an_interrupted_run_goes_on_where_it_stopped(store: Store) -> None:
 
 
 def test_a_search_that_was_interrupted_begins_anew_with_numbers_of_its_own(store: Store) -> None:
-    with pytest.raises(Interrupted) as caught:
+    with pytest.raises(RunInterrupt) as caught:
         run(store, Opener(*[None] * (PLANNED + 3), TrialFault(fails=KeyboardInterrupt())))
-    outcome = runner.resume(study(Opener()), caught.value.run_id, Work(store, Quiet()))
+    outcome = runner.resume(study(Opener()), caught.value.run_id, Work(store, SilentProgress()))
     assert len({row.trial_id for row in outcome.found.rows}) == len(outcome.found.rows)
     assert [found.method for found in outcome.found.found] == ["tap-ring", "tcpdump-bridge"]
     found = {one.method: one.greatest_pps for one in outcome.found.found}
@@ -120,11 +120,11 @@ def test_a_search_that_was_interrupted_begins_anew_with_numbers_of_its_own(store
 
 
 def test_what_cannot_be_built_leaves_no_run_behind(store: Store) -> None:
-    def refuse(settings: Settings) -> FakeLink:
+    def refuse(settings: MonitorSettings) -> FakeLink:
         raise LabError("no bridge here")
 
     with pytest.raises(LabError, match="no bridge here"):
-        runner.run(study(refuse), scenario(), Work(store, Quiet()))
+        runner.run(study(refuse), scenario(), Work(store, SilentProgress()))
     assert store.runs() == []
 
 
@@ -190,8 +190,8 @@ def test_an_interrupted_run_has_a_report_of_what_is_there(store: Store, tmp_path
     for kept in (1, 3, VALIDATION + 1, PLANNED - 1, PLANNED + 2):
         ends = study(Opener(*[None] * (kept - before), TrialFault(fails=KeyboardInterrupt())))
         go_on = partial(runner.resume, ends, run_id) if run_id else partial(runner.run, ends, scenario())
-        with pytest.raises(Interrupted) as caught:
-            go_on(Work(store, Quiet()))
+        with pytest.raises(RunInterrupt) as caught:
+            go_on(Work(store, SilentProgress()))
         run_id, before = caught.value.run_id, kept
         assert store.open(run_id).trials().height == kept
         page = report(store, run_id, out=tmp_path / f"{kept}.html").path.read_text()

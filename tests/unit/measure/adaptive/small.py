@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weirlab.measure.adaptive import Adaptive
+from weirlab.measure.adaptive import AdaptivePlan
 from weirlab.measure.plan.grid import Profile
 from weirlab.traffic.sizes import Constant
 
@@ -15,4 +15,4 @@ SMALL = Profile(
     scout_s=0.02,
     scout_warmup_s=0.005,
 )
-ADAPTIVE = Adaptive(SMALL, budget_trials=50, batch_trials=10)
+ADAPTIVE = AdaptivePlan(SMALL, budget_trials=50, batch_trials=10)

@@ -12,8 +12,8 @@ import pytest
 from weirlab.lab.sim import SimDevice, SimLab
 from weirlab.measure import profile as grid
 from weirlab.measure import verify
-from weirlab.measure.adaptive import Adaptive, committee, measure
-from weirlab.model import Queueing
+from weirlab.measure.adaptive import AdaptivePlan, committee, measure
+from weirlab.model import QueueingModel
 from weirlab.records import Observation
 from weirlab.store import Run, Store
 
@@ -30,7 +30,7 @@ def held_out(device: SimDevice, store: Store, seed: int) -> list[Observation]:
         return 1e9 / (service + frame_bytes * device.service_per_byte_ns)
 
     plan = verify.plan(
-        verify.Verification(
+        verify.VerificationPlan(
             positions=POSITIONS, sizes=SMALL.sizes, repetitions=1, trial_s=0.03, warmup_s=0.005, seed=seed
         ),
         threshold_pps,
@@ -42,7 +42,7 @@ def held_out(device: SimDevice, store: Store, seed: int) -> list[Observation]:
 
 def errors_percent(run: Run, trials: Sequence[Observation]) -> tuple[float, float]:
     """Mean error of threshold, and of mean delay below 90 % of it, against the held-out trials."""
-    model = Queueing.fit(run.observations("profile"))
+    model = QueueingModel.fit(run.observations("profile"))
     columns = {
         name: np.array([getattr(o, name) for o in trials])
         for name in ("rate_pps", "frame_bytes", "position", "loss_ratio", "forwarding_pps", "delay_mean_ns")
@@ -67,7 +67,10 @@ def test_half_the_trials_reach_the_accuracy_of_the_grid_on_held_out_settings(
         all_of_it = grid.measure(SimLab(device), SMALL, whole)
     with store.create("profile", {"name": "adaptive"}, {}) as part:
         found = measure(
-            SimLab(device), Adaptive(SMALL, batch_trials=12), part, uncertainty=partial(committee, members=4)
+            SimLab(device),
+            AdaptivePlan(SMALL, batch_trials=12),
+            part,
+            uncertainty=partial(committee, members=4),
         )
     trials = held_out(device, store, seed)
     assert found.outcome.trials <= all_of_it.trials / 2

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from weirlab.base.documents import plain, typed
 from weirlab.base.errors import InputError
 from weirlab.measure import profile as grid
-from weirlab.measure.adaptive import Adaptive, Candidates, choose, committee, spread, step_doubt
+from weirlab.measure.adaptive import AdaptivePlan, Candidates, choose, committee, spread, step_doubt
 from weirlab.measure.adaptive.design import candidates, first, positions, reference, specs
 from weirlab.measure.plan import Extras
 from weirlab.measure.plan.grid import Profile
-from weirlab.measure.profile import Scouted, Scouting
-from weirlab.model import Queueing
-from weirlab.testing.queue import Device
+from weirlab.measure.profile import ScoutPoint, ScoutResult
+from weirlab.model import QueueingModel
+from weirlab.testing.queue import QueueDevice
 from weirlab.testing.queue import profile as simulated
 from weirlab.traffic.sizes import Constant
 
@@ -45,7 +45,7 @@ def test_positions_to_choose_from_keep_the_range_and_the_named_ones() -> None:
 
 
 def test_by_default_at_most_half_as_many_trials_are_made_as_the_grid_has() -> None:
-    whole = Adaptive(Profile())
+    whole = AdaptivePlan(Profile())
     assert whole.grid_trials == len(grid.expected(Profile()))
     assert whole.budget == whole.grid_trials // 2
 
@@ -84,20 +84,20 @@ def test_a_profile_that_cannot_choose_is_refused(changes: dict[str, object], mes
 
 @given(st.integers(30, 500), st.floats(0.01, 0.5), st.integers(1, 20))
 def test_settings_survive_json(budget: int, target: float, batch: int) -> None:
-    adaptive = Adaptive(SMALL, budget, target, batch)
-    assert typed(Adaptive, plain(adaptive)) == adaptive
+    adaptive = AdaptivePlan(SMALL, budget, target, batch)
+    assert typed(AdaptivePlan, plain(adaptive)) == adaptive
 
 
 def test_damaged_settings_are_refused() -> None:
     with pytest.raises(ValueError, match="colour"):
-        typed(Adaptive, {**plain(ADAPTIVE), "colour": "red"})
+        typed(AdaptivePlan, {**plain(ADAPTIVE), "colour": "red"})
 
 
 def test_where_rules_are_set_slowly_a_batch_visits_each_position_once() -> None:
     chosen = [(setting, 5e5) for setting in candidates(ADAPTIVE)[::5]]
-    point = Scouted(0, Constant(64), 5e5, 5e6)
-    fast = specs(ADAPTIVE, chosen, Scouting((point,)), 0)
-    slow = specs(ADAPTIVE, chosen, Scouting((point,), set_rules_s=2.0), 0)
+    point = ScoutPoint(0, Constant(64), 5e5, 5e6)
+    fast = specs(ADAPTIVE, chosen, ScoutResult((point,)), 0)
+    slow = specs(ADAPTIVE, chosen, ScoutResult((point,), set_rules_s=2.0), 0)
     assert set(fast) == set(slow)
     visited = [position for position, _ in itertools.groupby(slow, key=lambda spec: spec.rules.position)]
     assert len(visited) == len(set(visited))
@@ -147,16 +147,16 @@ def test_a_choice_has_no_repeats_and_depends_on_its_arguments_alone(count: int, 
 
 
 def test_a_law_may_bend_between_measured_positions_but_not_at_them() -> None:
-    observations = simulated(Device(), positions=(0, 100, 1000), packets=500)
-    model = Queueing.fit(observations)
+    observations = simulated(QueueDevice(), positions=(0, 100, 1000), packets=500)
+    model = QueueingModel.fit(observations)
     doubt = step_doubt(model, observations, grid_of((0, 50, 100, 400, 1000), (1.2,)))
     assert doubt[[0, 2, 4]] == pytest.approx(0, abs=1e-12)
     assert doubt[3] > doubt[1] > 0
 
 
 def test_a_committee_knows_least_where_no_trial_was() -> None:
-    observations = simulated(Device(), positions=(0, 20, 1000), packets=500)
-    model = Queueing.fit(observations)
+    observations = simulated(QueueDevice(), positions=(0, 20, 1000), packets=500)
+    model = QueueingModel.fit(observations)
     asked = grid_of((0, 20, 300, 1000), (1.2,))
     found = committee(model, observations, asked, members=3)
     assert found.argmax() == 2
@@ -164,8 +164,8 @@ def test_a_committee_knows_least_where_no_trial_was() -> None:
 
 
 def test_the_spread_that_all_settings_with_a_load_share_is_taken_for_noise() -> None:
-    observations = simulated(Device(), positions=(0, 20, 1000), packets=500)
-    model = Queueing.fit(observations)
+    observations = simulated(QueueDevice(), positions=(0, 20, 1000), packets=500)
+    model = QueueingModel.fit(observations)
     asked = grid_of((0, 20, 300, 1000))
     excess = spread(model, observations, asked)
     for share in np.unique(asked.load_share):
@@ -174,7 +174,7 @@ def test_the_spread_that_all_settings_with_a_load_share_is_taken_for_noise() -> 
 
 
 def test_a_committee_that_cannot_be_fitted_is_infinitely_uncertain() -> None:
-    observations = simulated(Device(), positions=(0, 1000), packets=500)
-    model = Queueing.fit(observations)
+    observations = simulated(QueueDevice(), positions=(0, 1000), packets=500)
+    model = QueueingModel.fit(observations)
     below = [o for o in observations if o.loss_ratio == 0]
     assert np.isinf(committee(model, below[:2], grid_of((0,)), members=3)).all()

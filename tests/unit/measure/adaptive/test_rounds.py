@@ -14,22 +14,22 @@ from weirlab.base.errors import InputError
 from weirlab.measure import profile as grid
 from weirlab.measure.adaptive import AdaptiveOutcome, Candidates, Round, kept_rounds, measure, sure
 from weirlab.measure.adaptive.acquisition import F64
-from weirlab.measure.progress import Progress
+from weirlab.measure.progress import TrialProgress
 from weirlab.measure.sequence import kept_plan
-from weirlab.model import Queueing
+from weirlab.model import QueueingModel
 from weirlab.records import Observation
 from weirlab.store import RunWriter, Store
-from weirlab.testing import FakeBed, FakeDevice, Trouble
+from weirlab.testing import FakeBed, FakeDevice, TrialDisturbance
 
 from .small import ADAPTIVE, SMALL
 
 
-def far_from_idle(model: Queueing, observations: Sequence[Observation], settings: Candidates) -> F64:
+def far_from_idle(model: QueueingModel, observations: Sequence[Observation], settings: Candidates) -> F64:
     """An uncertainty that costs nothing and never ends the measuring."""
     return 0.1 + settings.load_share + settings.position / 1e4
 
 
-def none_left(model: Queueing, observations: Sequence[Observation], settings: Candidates) -> F64:
+def none_left(model: QueueingModel, observations: Sequence[Observation], settings: Candidates) -> F64:
     return np.full(len(settings), 0.001)
 
 
@@ -45,11 +45,11 @@ class Measured:
 
     found: AdaptiveOutcome
     own: RunWriter
-    told: tuple[Progress, ...]
+    told: tuple[TrialProgress, ...]
 
 
 def measured(folder: Path, uncertainty: Callable[..., F64]) -> Measured:
-    told: list[Progress] = []
+    told: list[TrialProgress] = []
     with Store(folder).create("profile", {"name": "test"}, {}) as own:
         found = measure(FakeBed(), ADAPTIVE, own, told.append, uncertainty=uncertainty)
     return Measured(found, own, tuple(told))
@@ -148,7 +148,7 @@ def test_a_run_without_settings_cannot_be_resumed(writer: Callable[[], RunWriter
 
 
 def test_a_spoiled_trial_is_tried_again_in_the_end(writer: Callable[[], RunWriter]) -> None:
-    stolen = Trouble(steal_s={"dut": 0.2})
+    stolen = TrialDisturbance(steal_s={"dut": 0.2})
     script = [None] * 10 + [stolen] * 3
     with writer() as own:
         found = measure(FakeBed(script=script), ADAPTIVE, own, uncertainty=none_left)

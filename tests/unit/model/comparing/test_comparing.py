@@ -9,15 +9,23 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from weirlab.model.comparing import Finding, Place, Terms, Verdict, compare, digest, overall
-from weirlab.model.comparing.matching import LOAD, Compared, Measured
+from weirlab.model.comparing import (
+    ComparisonFinding,
+    ComparisonSetting,
+    ComparisonTerms,
+    Verdict,
+    compare,
+    digest,
+    overall,
+)
+from weirlab.model.comparing.matching import LOAD, Compared, SettingMeasurement
 from weirlab.model.comparing.scatter import PUBLISHED, published, trimmed_mean
 from weirlab.model.comparing.verdicts import GOOD
 from weirlab.records import Observation
 
 from .made import NOISY, QUIET, Host, profile
 
-Digest = Mapping[Place, Measured]
+Digest = Mapping[ComparisonSetting, SettingMeasurement]
 
 COMPARISONS = 100
 SLOWER = 1.1
@@ -29,11 +37,11 @@ def run(seed: int, slower: float = 1.0, host: Host = NOISY, **settings: object) 
     return digest(profile(draw, slower=slower, host=host, **settings), same_load=False)  # type: ignore[arg-type]
 
 
-def verdict(before: Digest, after: Digest, terms: Terms | None = None) -> Verdict:
-    return overall(compare([before], [after], terms or Terms(), same_load=False))
+def verdict(before: Digest, after: Digest, terms: ComparisonTerms | None = None) -> Verdict:
+    return overall(compare([before], [after], terms or ComparisonTerms(), same_load=False))
 
 
-def by_quantity(findings: list[Finding]) -> dict[Compared, Finding]:
+def by_quantity(findings: list[ComparisonFinding]) -> dict[Compared, ComparisonFinding]:
     return {found.quantity: found for found in findings}
 
 
@@ -77,7 +85,7 @@ def test_at_least_95_of_100_slowdowns_of_10_percent_are_found(
 
 
 def test_several_runs_of_each_prove_a_narrower_margin(usual: list[Digest]) -> None:
-    terms = Terms(margins={**Terms().margins, "rate": 0.04, "mean": 0.04})
+    terms = ComparisonTerms(margins={**ComparisonTerms().margins, "rate": 0.04, "mean": 0.04})
     alone = Counter(verdict(*pair, terms) for pair in zip(usual[:20], usual[20:40], strict=True))
     many = Counter(
         overall(compare(usual[i : i + 3], usual[i + 3 : i + 6], terms, same_load=False))
@@ -90,13 +98,15 @@ def test_several_runs_of_each_prove_a_narrower_margin(usual: list[Digest]) -> No
 def test_the_scatter_comes_from_the_runs_themselves_where_there_are_enough(
     usual: list[Digest], slowed: list[Digest]
 ) -> None:
-    found = by_quantity(compare(usual[:6], slowed[:6], Terms(), same_load=False))
+    found = by_quantity(compare(usual[:6], slowed[:6], ComparisonTerms(), same_load=False))
     assert found["rate"].source == "these runs"
     assert 0.3 * PUBLISHED["rate"].run < found["rate"].scatter < 4 * PUBLISHED["rate"].run
     assert found["rate"].verdict == "worse"
-    single = by_quantity(compare(usual[:1], slowed[:1], Terms(), same_load=False))
+    single = by_quantity(compare(usual[:1], slowed[:1], ComparisonTerms(), same_load=False))
     assert single["rate"].source == "published runs"
-    given = by_quantity(compare(usual[:6], slowed[:6], Terms(given={"rate": 0.05}), same_load=False))
+    given = by_quantity(
+        compare(usual[:6], slowed[:6], ComparisonTerms(given={"rate": 0.05}), same_load=False)
+    )
     assert given["rate"].source == "given"
     assert given["rate"].high - given["rate"].low > single["rate"].high - single["rate"].low
 
@@ -105,8 +115,8 @@ def test_runs_that_scatter_more_than_published_ones_widen_the_interval() -> None
     """Two runs of each are too few to stand for themselves, but not to be ignored."""
     restless = Host(run=0.08)
     before, after = ([run(seed, host=restless) for seed in seeds] for seeds in ((1, 2), (3, 4)))
-    (rate, *_) = compare(before, after, Terms(), same_load=False)
-    (usual_rate, *_) = compare(before[:1], after[:1], Terms(), same_load=False)
+    (rate, *_) = compare(before, after, ComparisonTerms(), same_load=False)
+    (usual_rate, *_) = compare(before[:1], after[:1], ComparisonTerms(), same_load=False)
     assert rate.source == "these runs"
     assert rate.scatter > 2 * PUBLISHED["rate"].run
     assert rate.high - rate.low > usual_rate.high - usual_rate.low
@@ -117,7 +127,7 @@ def test_more_runs_never_tell_less(usual: list[Digest], slowed: list[Digest]) ->
     for runs in (2, 3, 6):
         groups = range(0, 60, runs)
         found = [
-            overall(compare(usual[i : i + runs], slowed[i : i + runs], Terms(), same_load=False))
+            overall(compare(usual[i : i + runs], slowed[i : i + runs], ComparisonTerms(), same_load=False))
             for i in groups
         ]
         assert found.count("worse") >= 0.95 * len(found)
@@ -125,16 +135,16 @@ def test_more_runs_never_tell_less(usual: list[Digest], slowed: list[Digest]) ->
 
 def test_a_device_is_compared_at_the_same_load_though_profiles_place_loads_by_its_speed() -> None:
     before, after = run(1, host=QUIET), run(1, SLOWER, QUIET)
-    found = by_quantity(compare([before], [after], Terms(simulated=True), same_load=False))
+    found = by_quantity(compare([before], [after], ComparisonTerms(simulated=True), same_load=False))
     assert found["rate"].change == pytest.approx(1 / SLOWER - 1, abs=1e-6)
     assert 0.01 < found["mean"].change < SLOWER - 1
-    same = by_quantity(compare([before], [before], Terms(simulated=True), same_load=False))
+    same = by_quantity(compare([before], [before], ComparisonTerms(simulated=True), same_load=False))
     assert [each.change for each in same.values()] == [0.0] * 4
     assert overall(list(same.values())) == "unchanged"
 
 
 def test_new_loss_below_the_threshold_is_found_though_nothing_became_slower() -> None:
-    found = by_quantity(compare([run(5)], [run(6, new_loss=0.005)], Terms(), same_load=False))
+    found = by_quantity(compare([run(5)], [run(6, new_loss=0.005)], ComparisonTerms(), same_load=False))
     assert found["loss"].verdict == "worse"
     assert found["loss"].change == pytest.approx(0.005, abs=0.001)
     assert found["rate"].verdict != "worse"
@@ -142,9 +152,14 @@ def test_new_loss_below_the_threshold_is_found_though_nothing_became_slower() ->
 
 def test_a_profile_of_one_setting_has_no_certainty_of_many(usual: list[Digest]) -> None:
     one = {"positions": (400,), "frames": (64,), "repetitions": 5}
-    found = [compare([run(i, **one)], [run(i + 50, **one)], Terms(), same_load=False) for i in range(50)]
+    found = [
+        compare([run(i, **one)], [run(i + 50, **one)], ComparisonTerms(), same_load=False) for i in range(50)
+    ]
     assert sum(overall(each) == "worse" for each in found) <= 1
-    wide, narrow = by_quantity(found[0])["rate"], compare(usual[:1], usual[1:2], Terms(), same_load=False)[0]
+    wide, narrow = (
+        by_quantity(found[0])["rate"],
+        compare(usual[:1], usual[1:2], ComparisonTerms(), same_load=False)[0],
+    )
     assert wide.high - wide.low > narrow.high - narrow.low
 
 
@@ -159,7 +174,7 @@ def trials(delays_ns: tuple[float, ...], load: str = "200kpps", loss: float = 0.
 
 def test_repetitions_tell_how_far_single_trials_are_to_be_trusted() -> None:
     tight, apart = (20e3, 20.1e3, 19.9e3, 20.05e3), (20e3, 60e3, 12e3, 31e3)
-    terms = Terms(given={"rate": 0.01, "mean": 0.01, "p99": 0.01})
+    terms = ComparisonTerms(given={"rate": 0.01, "mean": 0.01, "p99": 0.01})
     found = by_quantity(compare([trials(tight)], [trials(apart)], terms, same_load=True))
     assert found["mean"].verdict == "cannot tell"
     assert found["loss"].verdict == "unchanged"
@@ -176,7 +191,7 @@ def test_repetitions_tell_how_far_single_trials_are_to_be_trusted() -> None:
 
 
 def test_one_trial_of_each_cannot_tell_and_says_what_would() -> None:
-    found = by_quantity(compare([trials((20e3,))], [trials((21e3,))], Terms(), same_load=True))
+    found = by_quantity(compare([trials((20e3,))], [trials((21e3,))], ComparisonTerms(), same_load=True))
     assert found["mean"].verdict == "cannot tell"
     assert math.isnan(found["mean"].low)
     assert "--repetitions" in found["mean"].why
@@ -186,17 +201,19 @@ def test_one_trial_of_each_cannot_tell_and_says_what_would() -> None:
 def test_single_trials_of_several_runs_repeat_each_other() -> None:
     before = [trials((ns,)) for ns in (20e3, 20.2e3, 19.9e3, 20.1e3)]
     after = [trials((ns,)) for ns in (26e3, 26.3e3, 25.9e3, 26.2e3)]
-    found = by_quantity(compare(before, after, Terms(), same_load=True))
+    found = by_quantity(compare(before, after, ComparisonTerms(), same_load=True))
     assert (found["mean"].verdict, found["mean"].source) == ("worse", "these runs")
     assert found["mean"].change == pytest.approx(0.3, abs=0.02)
 
 
 def test_trials_at_other_loads_have_nothing_in_common() -> None:
-    assert compare([trials((2e4,))], [trials((2e4,), load="300kpps")], Terms(), same_load=True) == []
+    assert (
+        compare([trials((2e4,))], [trials((2e4,), load="300kpps")], ComparisonTerms(), same_load=True) == []
+    )
 
 
 def test_a_load_that_became_too_much_is_worse_by_loss_and_rate() -> None:
-    terms = Terms(given={"rate": 0.01, "mean": 0.01, "p99": 0.01})
+    terms = ComparisonTerms(given={"rate": 0.01, "mean": 0.01, "p99": 0.01})
     delays = (20e3, 20.1e3, 19.9e3)
     found = by_quantity(compare([trials(delays)], [trials(delays, loss=0.2)], terms, same_load=True))
     assert found["loss"].verdict == found["rate"].verdict == "worse"
@@ -213,14 +230,18 @@ def test_a_place_far_off_does_not_pull_the_trimmed_mean() -> None:
 
 def test_a_setting_with_a_single_trial_does_not_hide_the_scatter_of_others() -> None:
     def side(shift: float, rng: np.random.Generator) -> Digest:
-        def place(position: int, trials: int) -> Measured:
+        def place(position: int, trials: int) -> SettingMeasurement:
             values = math.log(1e6) + shift + rng.normal(0, 0.001, trials)
-            return Measured(np.array(values), {"mean": values, "p99": values}, np.full(trials, 0.1), {})
+            return SettingMeasurement(
+                np.array(values), {"mean": values, "p99": values}, np.full(trials, 0.1), {}
+            )
 
-        return {Place(0, 64.0): place(0, 8), Place(9, 64.0): place(9, 1)}
+        return {ComparisonSetting(0, 64.0): place(0, 8), ComparisonSetting(9, 64.0): place(9, 1)}
 
     rng = np.random.default_rng(3)
-    found = compare([side(0.0, rng)], [side(-0.3, rng)], Terms(given={"rate": 0.01}), same_load=True)
+    found = compare(
+        [side(0.0, rng)], [side(-0.3, rng)], ComparisonTerms(given={"rate": 0.01}), same_load=True
+    )
     (rate,) = [one for one in found if one.quantity == "rate"]
     assert rate.verdict == "worse"
     assert rate.why == ""

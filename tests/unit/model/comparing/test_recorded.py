@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from weirlab.model.comparing import Terms, Verdict, compare, digest, overall
+from weirlab.model.comparing import ComparisonTerms, Verdict, compare, digest, overall
 from weirlab.model.comparing.matching import Compared
 from weirlab.model.comparing.scatter import LATER, LATER_FREEDOM, PUBLISHED, published
 from weirlab.model.regimes import CLEAR_LOSS
@@ -54,7 +54,7 @@ def verdicts(runs: dict[tuple[str, int], list[Observation]], slower: float) -> I
             draw = np.random.default_rng([number, i])
             before, after = (resampled(runs[device, each], draw) for each in (one, other))
             digests = [digest(seen, same_load=False) for seen in (before, slowed(after, slower))]
-            yield overall(compare(digests[:1], digests[1:], Terms(), same_load=False))
+            yield overall(compare(digests[:1], digests[1:], ComparisonTerms(), same_load=False))
 
 
 @pytest.mark.parametrize("quantity", PUBLISHED)

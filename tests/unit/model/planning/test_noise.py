@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weirlab.model import Queueing
+from weirlab.model import QueueingModel
 from weirlab.model.base import DELAYS, LEVELS
 from weirlab.model.intervals import calibrate
-from weirlab.model.planning import OfferedLoad, Question, Requirement, answer, limits, parse_limit
-from weirlab.model.planning.judge import Judge, Settings
+from weirlab.model.planning import OfferedLoad, PlanningQuestion, Requirement, answer, limits, parse_limit
+from weirlab.model.planning.judge import Judge, OperatingPoints
 from weirlab.records import Observation
-from weirlab.testing.queue import Device, profile
+from weirlab.testing.queue import QueueDevice, profile
 
-DEVICE = Device()
+DEVICE = QueueDevice()
 CALLS = limits((Requirement("calls", (parse_limit("p99<7ms"), parse_limit("loss<0.1%"))),))
 
 
@@ -46,19 +46,19 @@ def seen() -> Mapping[str, list[Observation]]:
 
 
 @pytest.fixture(scope="module")
-def fitted(seen: Mapping[str, list[Observation]]) -> Mapping[str, Queueing]:
+def fitted(seen: Mapping[str, list[Observation]]) -> Mapping[str, QueueingModel]:
     return {
-        name: (model := Queueing.fit(rows)).with_calibration(calibrate(Queueing, rows, model))
+        name: (model := QueueingModel.fit(rows)).with_calibration(calibrate(QueueingModel, rows, model))
         for name, rows in seen.items()
     }
 
 
-def asked(rate_pps: float, certainty: float = 0.95) -> Question:
-    return Question("device", CALLS, OfferedLoad(rate_pps), 64.0, 400.0, certainty)
+def asked(rate_pps: float, certainty: float = 0.95) -> PlanningQuestion:
+    return PlanningQuestion("device", CALLS, OfferedLoad(rate_pps), 64.0, 400.0, certainty)
 
 
 def test_a_load_far_below_the_threshold_is_undecided_where_only_the_host_lost_packets(
-    fitted: Mapping[str, Queueing],
+    fitted: Mapping[str, QueueingModel],
 ) -> None:
     found = answer("d", fitted["noisy"], asked(30_000))
     assert found.verdict == "undecided"
@@ -69,13 +69,13 @@ def test_a_load_far_below_the_threshold_is_undecided_where_only_the_host_lost_pa
 
 
 def test_a_load_that_the_prediction_misses_is_not_met_however_noisy_the_profile(
-    fitted: Mapping[str, Queueing],
+    fitted: Mapping[str, QueueingModel],
 ) -> None:
     for model in fitted.values():
         assert answer("d", model, asked(600_000)).verdict == "misses"
 
 
-def test_without_certainty_nothing_is_undecided(fitted: Mapping[str, Queueing]) -> None:
+def test_without_certainty_nothing_is_undecided(fitted: Mapping[str, QueueingModel]) -> None:
     for model in fitted.values():
         for rate_pps in (30_000, 300_000, 600_000):
             assert answer("d", model, asked(rate_pps, 0.5)).verdict in ("meets", "misses")
@@ -90,7 +90,7 @@ def test_without_certainty_nothing_is_undecided(fitted: Mapping[str, Queueing]) 
 )
 @settings(deadline=None, max_examples=50)
 def test_of_a_quiet_profile_every_verdict_is_what_it_was_without_a_third_one(
-    fitted: Mapping[str, Queueing],
+    fitted: Mapping[str, QueueingModel],
     share: float,
     position: float,
     p99_us: float,
@@ -99,21 +99,21 @@ def test_of_a_quiet_profile_every_verdict_is_what_it_was_without_a_third_one(
 ) -> None:
     wanted = (parse_limit(f"p99<{p99_us:.3f}us"), replace(parse_limit("loss=0"), at_most=lost))
     judge = Judge(fitted["quiet"], wanted, certainty)
-    setting = Settings(share * 1e9 / DEVICE.service_ns(position), 64.0, position)
+    setting = OperatingPoints(share * 1e9 / DEVICE.service_ns(position), 64.0, position)
     assert judge.decide(setting) == ("meets" if judge.at(setting).met else "misses")
 
 
 def test_a_search_tells_how_far_the_prediction_reaches_beside_what_is_sure(
-    fitted: Mapping[str, Queueing],
+    fitted: Mapping[str, QueueingModel],
 ) -> None:
-    found = answer("d", fitted["noisy"], Question("rate", CALLS, frame_bytes=64.0, position=400.0))
+    found = answer("d", fitted["noisy"], PlanningQuestion("rate", CALLS, frame_bytes=64.0, position=400.0))
     assert found.verdict == "undecided"
     assert found.foreseen is not None
     assert found.foreseen.value == pytest.approx(1e9 / DEVICE.service_ns(400), rel=0.05)
 
 
 def test_no_delay_is_foreseen_far_beyond_a_full_queue_and_the_longest_stall_of_the_profile(
-    seen: Mapping[str, list[Observation]], fitted: Mapping[str, Queueing]
+    seen: Mapping[str, list[Observation]], fitted: Mapping[str, QueueingModel]
 ) -> None:
     rates, places = np.meshgrid(np.geomspace(5e3, 1e6, 30), [0.0, 100.0, 1000.0])
     found = fitted["noisy"].predict(rates, 64.0, places)

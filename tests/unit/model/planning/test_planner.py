@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 from scipy.optimize import brentq
 
 from weirlab.base.errors import InputError
-from weirlab.model import Queueing
+from weirlab.model import QueueingModel
 from weirlab.model.planning import (
-    Limit,
     OfferedLoad,
-    Question,
+    PlanningQuestion,
+    QuantityLimit,
     answer,
     best,
     parse_limit,
 )
-from weirlab.model.planning.judge import Judge, Settings
+from weirlab.model.planning.judge import Judge, OperatingPoints
 from weirlab.model.planning.search import reach
 from weirlab.records import Observation
 
@@ -28,10 +28,10 @@ from .conftest import Textbook
 LOSSLESS = (parse_limit("loss=0"),)
 
 
-def question(find: str, *required: str, **given: Any) -> Question:
+def question(find: str, *required: str, **given: Any) -> PlanningQuestion:
     wanted = tuple(parse_limit(text) for text in required) or LOSSLESS
     settings: dict[str, Any] = {"load": None, "frame_bytes": 64.0, "position": 400.0, "certainty": 0.5}
-    return Question(find=find, limits=wanted, **{**settings, **given})  # type: ignore[arg-type]
+    return PlanningQuestion(find=find, limits=wanted, **{**settings, **given})  # type: ignore[arg-type]
 
 
 def test_without_loss_the_capacity_is_the_threshold(exact: Textbook) -> None:
@@ -168,8 +168,8 @@ def test_a_bound_of_a_quantile_never_exceeds_that_of_a_higher_one(textbook: Text
                 found, intervals={**found.intervals, "delay_p90_ns": found.intervals["delay_p999_ns"]}
             )
 
-    judge = Judge(Crossing(), (Limit("delay_p90_ns", 1e6), Limit("delay_p99_ns", 1e6)), 0.95)
-    bounds = judge.at(Settings(1e5, 64, 0)).bounds
+    judge = Judge(Crossing(), (QuantityLimit("delay_p90_ns", 1e6), QuantityLimit("delay_p99_ns", 1e6)), 0.95)
+    bounds = judge.at(OperatingPoints(1e5, 64, 0)).bounds
     assert bounds["delay_p90_ns"] <= bounds["delay_p99_ns"]
 
 
@@ -212,24 +212,24 @@ def test_too_much_or_too_little_given_is_named(find: str, given: dict[str, Any],
 
 def test_a_question_without_limits_is_refused() -> None:
     with pytest.raises(InputError, match="something to meet"):
-        Question("rate", (), frame_bytes=64.0, position=0.0)
+        PlanningQuestion("rate", (), frame_bytes=64.0, position=0.0)
 
 
 def test_whole_numbers_are_searched_to_the_unit(exact: Textbook) -> None:
     judge = Judge(exact, LOSSLESS, 0.5)
     grid = np.array([0.0, 1000.0])
-    found = reach(judge, grid, lambda n: Settings(5e5, 64, n), whole=True)
+    found = reach(judge, grid, lambda n: OperatingPoints(5e5, 64, n), whole=True)
     assert found.value == 496  # 1000 + 2 n + 6.4 <= 2000
 
 
 def test_a_fitted_models_capacity_is_its_own_boundary(regular: list[Observation]) -> None:
-    model = Queueing.fit(regular)
+    model = QueueingModel.fit(regular)
     found = answer("d", model, question("rate", "p99<1ms", "loss<0.1%"))
     assert found.reach is not None
     rate = found.reach.value
     assert rate is not None
     judge = Judge(model, question("rate", "p99<1ms", "loss<0.1%").limits, 0.5)
-    assert judge.at(Settings(rate * 0.9999, 64, 400)).met
-    assert not judge.at(Settings(rate * 1.0001, 64, 400)).met
+    assert judge.at(OperatingPoints(rate * 0.9999, 64, 400)).met
+    assert not judge.at(OperatingPoints(rate * 1.0001, 64, 400)).met
     # The device behind the trials serves a packet in 1200 + 2.7 n ns.
     assert rate == pytest.approx(1e9 / (1200 + 2.7 * 400), rel=0.03)

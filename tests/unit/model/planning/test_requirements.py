@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from weirlab.base.errors import InputError
-from weirlab.model.planning import Limit, Requirement, for_calls, for_class, limits, parse_limit
+from weirlab.model.planning import QuantityLimit, Requirement, for_calls, for_class, limits, parse_limit
 from weirlab.model.planning.requirements import NO_LOSS
 
 
@@ -97,6 +97,6 @@ def test_of_several_limits_to_one_quantity_the_tightest_counts() -> None:
 
 
 def test_limits_say_what_they_demand() -> None:
-    assert Limit("delay_p99_ns", 1e6).text == "p99 delay at most 1 ms"
-    assert Limit("loss_ratio", NO_LOSS).text == "no loss"
-    assert Limit("loss_ratio", 0.001).text == "loss at most 0.1 %"
+    assert QuantityLimit("delay_p99_ns", 1e6).text == "p99 delay at most 1 ms"
+    assert QuantityLimit("loss_ratio", NO_LOSS).text == "no loss"
+    assert QuantityLimit("loss_ratio", 0.001).text == "loss at most 0.1 %"

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from weirlab.numbering.configs import configs
 from weirlab.numbering.gatekeeper import ras
 from weirlab.numbering.gatekeeper.__main__ import MOST_OF_HOST as MOST_REQUESTS_OF_HOST
-from weirlab.numbering.gatekeeper.__main__ import Service, reply_place
+from weirlab.numbering.gatekeeper.__main__ import GatekeeperService, reply_place
 from weirlab.numbering.gatekeeper.answering import Gatekeeper
-from weirlab.numbering.gatekeeper.ras import Address, Message
+from weirlab.numbering.gatekeeper.ras import Address, RasMessage
 from weirlab.numbering.gatekeeper.registrations import LIVE_S, MOST, MOST_OF_HOST
-from weirlab.numbering.gatekeeper.table import Record, Table
+from weirlab.numbering.gatekeeper.table import GatekeeperTable, NaptrRecord
 
 from ..plans import network, ready_network
 
@@ -52,7 +52,7 @@ PBX = Address("192.0.2.6", 1720)
     ],
     ids=lambda message: message.NAME,
 )
-def test_what_a_gatekeeper_sends_is_read_as_it_was_meant(message: Message) -> None:
+def test_what_a_gatekeeper_sends_is_read_as_it_was_meant(message: RasMessage) -> None:
     assert ras.read(ras.written(message)) == message
 
 
@@ -126,7 +126,7 @@ def test_requests_of_a_real_gateway_are_read(content: str) -> None:
     ],
     ids=["LCF", "ACF"],
 )
-def test_answers_that_a_real_gateway_has_taken(message: Message, content: str) -> None:
+def test_answers_that_a_real_gateway_has_taken(message: RasMessage, content: str) -> None:
     assert ras.written(message).hex() == content
 
 
@@ -141,13 +141,13 @@ def test_foreign_bytes_are_a_message_or_none(content: bytes) -> None:
 class Others:
     """What the gatekeeper learns from others."""
 
-    records: dict[str, Sequence[Record]] = field(default_factory=dict)
+    records: dict[str, Sequence[NaptrRecord]] = field(default_factory=dict)
     hosts: dict[str, str] = field(default_factory=dict)
     neighbours: dict[str, Address | str] = field(default_factory=dict)
     asked: list[tuple[Address, str, int, tuple[str, ...]]] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
 
-    async def naptr(self, digits: str, suffix: str) -> Sequence[Record]:
+    async def naptr(self, digits: str, suffix: str) -> Sequence[NaptrRecord]:
         return self.records.get(f"{digits} {suffix}", ())
 
     async def places(self, name: str, port: int | None) -> Sequence[Address]:
@@ -162,15 +162,15 @@ class Others:
 
 def keeper(others: Others, *replacements: tuple[str, str]) -> Gatekeeper:
     """The gatekeeper of the small plan, at which a gateway is registered."""
-    table = Table.of(json.loads(configs(network(*replacements), "/x")["gk/gatekeeper.json"]))
+    table = GatekeeperTable.of(json.loads(configs(network(*replacements), "/x")["gk/gatekeeper.json"]))
     made = Gatekeeper(table, others.naptr, others.places, others.ask, others.said.append)
     answer(made, ras.RegistrationRequest(1, GATEWAY, ("gw", "420"), "", False))
     return made
 
 
 def answer(
-    made: Gatekeeper, message: Message, source: str | None = None, now_s: float = 0.0
-) -> Message | None:
+    made: Gatekeeper, message: RasMessage, source: str | None = None, now_s: float = 0.0
+) -> RasMessage | None:
     """The answer; without ``source``, to the endpoint that the message names."""
     named = getattr(message, "endpoint", "").rpartition(":")[0] or GATEWAY.host
     if isinstance(message, ras.RegistrationRequest) and message.signalling is not None:
@@ -203,7 +203,7 @@ def test_who_is_registered_is_told_where_a_number_leads_and_the_log_says_why() -
     ],
     ids=["stranger", "no route", "no number"],
 )
-def test_who_may_not_call_is_told_why(message: Message, reason: str) -> None:
+def test_who_may_not_call_is_told_why(message: RasMessage, reason: str) -> None:
     assert answer(keeper(Others()), message) == ras.AdmissionReject(7, reason)
 
 
@@ -253,12 +253,12 @@ def test_another_number_is_told_to_who_can_call_it_and_refused_to_who_cannot() -
 
 
 RECORDS = (
-    Record(200, 10, "E2U+h323", "!^.*$!h323:1@late.example!"),
-    Record(100, 20, "E2U+h323", r"!^\+(.*)$!h323:\1@gone.example!"),
-    Record(100, 10, "E2U+sip", r"!^\+(.*)$!sip:\1@other.example!"),
-    Record(100, 30, "E2U+h323", r"!^\+(.*)$!h323:\1@far.example:1799!"),
-    Record(1, 1, "", "", "1.2.4.e164.arpa"),
-    Record(2, 1, "E2U+h323", "no expression"),
+    NaptrRecord(200, 10, "E2U+h323", "!^.*$!h323:1@late.example!"),
+    NaptrRecord(100, 20, "E2U+h323", r"!^\+(.*)$!h323:\1@gone.example!"),
+    NaptrRecord(100, 10, "E2U+sip", r"!^\+(.*)$!sip:\1@other.example!"),
+    NaptrRecord(100, 30, "E2U+h323", r"!^\+(.*)$!h323:\1@far.example:1799!"),
+    NaptrRecord(1, 1, "", "", "1.2.4.e164.arpa"),
+    NaptrRecord(2, 1, "E2U+h323", "no expression"),
 )
 
 
@@ -279,7 +279,7 @@ def test_a_record_for_another_protocol_is_followed_if_a_gateway_takes_it() -> No
 
 @pytest.mark.parametrize("uri", ["tel:+420222000001", "tel:+421555;npdi;rn=+420222000001"])
 def test_a_record_of_another_number_is_decided_again(uri: str) -> None:
-    others = Others({"421555 e164.arpa": (Record(1, 1, "E2U+pstn:tel", f"!^.*$!{uri}!"),)})
+    others = Others({"421555 e164.arpa": (NaptrRecord(1, 1, "E2U+pstn:tel", f"!^.*$!{uri}!"),)})
     made = keeper(others, ("gk: {kind: gatekeeper,", "gk: {kind: gatekeeper, trees: [public],"))
     maps = ras.AdmissionRequest(7, "192.0.2.3:1720", "421555", False, 1280, None, True)
     assert answer(made, maps) == ras.AdmissionConfirm(7, 1280, PBX, "420222000001")
@@ -287,9 +287,9 @@ def test_a_record_of_another_number_is_decided_again(uri: str) -> None:
 
 def test_records_that_refer_to_each_other_come_to_an_end() -> None:
     records = {
-        "421555 e164.arpa": (Record(1, 1, "E2U+voice:tel", "!^.*$!tel:+421666!"),),
-        "421666 e164.arpa": (Record(1, 1, "E2U+voice:tel", "!^.*$!tel:+421555!"),),
-        "421777 e164.arpa": (Record(1, 1, "E2U+pstn:tel", "!^.*$!tel:+421777;npdi!"),),
+        "421555 e164.arpa": (NaptrRecord(1, 1, "E2U+voice:tel", "!^.*$!tel:+421666!"),),
+        "421666 e164.arpa": (NaptrRecord(1, 1, "E2U+voice:tel", "!^.*$!tel:+421555!"),),
+        "421777 e164.arpa": (NaptrRecord(1, 1, "E2U+pstn:tel", "!^.*$!tel:+421777;npdi!"),),
     }
     made = keeper(Others(records), ("gk: {kind: gatekeeper,", "gk: {kind: gatekeeper, trees: [public],"))
     for number in ("421555", "421777"):
@@ -297,7 +297,9 @@ def test_records_that_refer_to_each_other_come_to_an_end() -> None:
 
 
 def two_gatekeepers(others: Others) -> Gatekeeper:
-    table = Table.of(json.loads(configs(ready_network("translations"), "/x")["gk-west/gatekeeper.json"]))
+    table = GatekeeperTable.of(
+        json.loads(configs(ready_network("translations"), "/x")["gk-west/gatekeeper.json"])
+    )
     made = Gatekeeper(table, others.naptr, others.places, others.ask, others.said.append)
     answer(made, ras.RegistrationRequest(1, Address("10.95.0.41", 1720), ("gw-west",), "", False))
     return made
@@ -337,14 +339,16 @@ CALLS = [f"{number:032x}" for number in range(4)]
 
 def with_telephones(others: Others, keeper: str = "gk-west") -> Gatekeeper:
     """A gatekeeper of the plan of translations, at which two telephones are registered."""
-    table = Table.of(json.loads(configs(ready_network("translations"), "/x")[f"{keeper}/gatekeeper.json"]))
+    table = GatekeeperTable.of(
+        json.loads(configs(ready_network("translations"), "/x")[f"{keeper}/gatekeeper.json"])
+    )
     made = Gatekeeper(table, others.naptr, others.places, others.ask, others.said.append)
     for place in (HALL, GUEST):
         answer(made, ras.RegistrationRequest(1, place, ("x",), "", False))
     return made
 
 
-def telephone_calls(made: Gatekeeper, place: Address, digits: str, call: str = CALLS[0]) -> Message | None:
+def telephone_calls(made: Gatekeeper, place: Address, digits: str, call: str = CALLS[0]) -> RasMessage | None:
     endpoint = f"{place.host}:{place.port}"
     return answer(made, ras.AdmissionRequest(7, endpoint, digits, False, 1280, None, False, call, 3))
 
@@ -442,7 +446,7 @@ def test_nobody_registers_calls_or_unregisters_for_another_host() -> None:
 def test_registrations_are_bounded_and_those_that_have_expired_are_forgotten() -> None:
     made = keeper(Others())
 
-    def register(host: str, port: int, now_s: float = 0.0) -> Message | None:
+    def register(host: str, port: int, now_s: float = 0.0) -> RasMessage | None:
         return answer(made, ras.RegistrationRequest(1, Address(host, port), (), "", False), now_s=now_s)
 
     answers = [register(STRANGER, port) for port in range(2000, 2000 + MOST_OF_HOST + 1)]
@@ -497,8 +501,8 @@ class Wire(asyncio.DatagramTransport):
 
 def test_a_flood_of_requests_is_answered_in_part() -> None:
     async def flooded() -> tuple[int, int]:
-        table = Table.of(json.loads(configs(network(), "/x")["gk/gatekeeper.json"]))
-        service, wire = Service(table), Wire()
+        table = GatekeeperTable.of(json.loads(configs(network(), "/x")["gk/gatekeeper.json"]))
+        service, wire = GatekeeperService(table), Wire()
         service.connection_made(wire)
         request = ras.written(ras.LocationRequest(1, "420222", Address("198.51.100.1", 53)))
         for _ in range(3 * MOST_REQUESTS_OF_HOST):

@@ -13,7 +13,7 @@ import pytest
 
 from weirlab.base import programs
 from weirlab.base.errors import InputError, LabError, MissingCapability
-from weirlab.jobs.progress import Quiet
+from weirlab.jobs.progress import SilentProgress
 from weirlab.numbering.lab import chroot, engines
 from weirlab.numbering.plan.model import Engine
 
@@ -155,7 +155,7 @@ def test_what_keeps_it_from_being_installed_is_said_and_nothing_is_left(
 ) -> None:
     spoil(system, monkeypatch)
     with pytest.raises(kind, match=reason):
-        chroot.install(Quiet())
+        chroot.install(SilentProgress())
     assert not asterisk.exists()
     assert [*asterisk.parent.glob(".weir-*")] == []
     assert "weir voice install" in engines.impossible(GATEWAY)

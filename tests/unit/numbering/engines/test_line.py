@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from weirlab.numbering.lab import line as lines
-from weirlab.numbering.lab.line import Line, described
+from weirlab.numbering.lab.line import MgcpEndpoint, described
 
 AGENT = "v=0\r\nc=IN IP4 192.0.2.9\r\nm=audio 20000 RTP/AVP 8\r\n"
 
@@ -19,7 +19,7 @@ class Agent:
     def __init__(self, dials: str = "", hold_s: float = 1.0) -> None:
         self.now_s = 0.0
         self.number = 100
-        self.line = Line("aaln/1@fax", described("192.0.2.60", 8), dials, hold_s)
+        self.line = MgcpEndpoint("aaln/1@fax", described("192.0.2.60", 8), dials, hold_s)
         self.heard: list[str] = []
         self.line.begin(self.now_s)
         self.take()
@@ -170,7 +170,7 @@ def test_a_command_that_comes_again_is_answered_again_and_obeyed_once() -> None:
 
 
 def test_what_is_not_acknowledged_is_sent_again_ever_more_rarely_and_then_no_more() -> None:
-    made = Line("aaln/1@fax", "", "4")
+    made = MgcpEndpoint("aaln/1@fax", "", "4")
     made.begin(0.0)
     sent, now_s = [], 0.0
     while not made.over:
@@ -189,7 +189,7 @@ def test_an_unknown_command_is_refused() -> None:
 
 
 def test_speech_is_a_packet_every_20_ms_from_the_first() -> None:
-    voice = lines.Voice(8, 160)
+    voice = lines.RtpSpeech(8, 160)
     packets = [*voice.due(1.0), *voice.due(1.05), *voice.due(1.059)]
     assert [int.from_bytes(packet[2:4]) for packet in packets] == [0, 1, 2]
     assert {len(packet) for packet in packets} == {172}
@@ -199,7 +199,7 @@ def test_speech_is_a_packet_every_20_ms_from_the_first() -> None:
 
 
 def test_answers_to_repeated_commands_are_kept_for_the_last_ones_alone() -> None:
-    made = Line("aaln/1@fax", described("192.0.2.7", 8))
+    made = MgcpEndpoint("aaln/1@fax", described("192.0.2.7", 8))
     for number in range(3 * lines.MOST_ANSWERS):
         made.received(f"AUEP {number} aaln/1@fax MGCP 1.0\r\n", 0.0)
     assert len(made._answers) == lines.MOST_ANSWERS

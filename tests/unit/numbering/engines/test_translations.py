@@ -17,7 +17,7 @@ from weirlab.numbering.proof.calling import made
 from weirlab.numbering.proof.findings import ProofFindings
 from weirlab.numbering.proof.planned import planned
 from weirlab.numbering.proof.rows import AS_PLANNED
-from weirlab.numbering.routing import Network
+from weirlab.numbering.routing import PlanNetwork
 
 from ..plans import ready_network
 
@@ -111,5 +111,5 @@ def test_who_cannot_have_several_calls_is_told(has_asterisk: None, caller: str, 
     plan = net.plan.model_copy(
         update={"tests": (several,), "engines": {**net.plan.engines, "phone": over_tcp}}
     )
-    (call, *_) = planned(Network(replace(net.book, plan=plan), net.day), fall_back=False)
+    (call, *_) = planned(PlanNetwork(replace(net.book, plan=plan), net.day), fall_back=False)
     assert call.impossible == why

@@ -14,12 +14,12 @@ from weirlab.numbering.fakes import _datagram
 from weirlab.numbering.gatekeeper import ras
 from weirlab.numbering.lab import Frame
 from weirlab.numbering.proof import ways
-from weirlab.numbering.proof.planned import Planned, planned
+from weirlab.numbering.proof.planned import ProofCall, planned
 from weirlab.numbering.proof.wire import calls, h323, mgcp
-from weirlab.numbering.proof.wire.h323 import Ras, Signal
-from weirlab.numbering.proof.wire.packets import Place
-from weirlab.numbering.proof.wire.signalling import Leg
-from weirlab.numbering.routing import Network
+from weirlab.numbering.proof.wire.h323 import H225WireMessage, Ras
+from weirlab.numbering.proof.wire.packets import TransportAddress
+from weirlab.numbering.proof.wire.signalling import CallLeg
+from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.telephone import h245
 from weirlab.numbering.telephone.h245 import Channel
 
@@ -27,8 +27,8 @@ from ..plans import ready_network
 
 RECORDED = Path(__file__).parent / "recorded"
 CONNECT, RELEASE, SETUP = 0x07, 0x5A, 0x05
-WEST, EAST = Place("10.95.0.41", 30000), Place("10.95.0.42", 1720)
-GK_WEST, GK_EAST = Place("10.95.0.51", 1719), Place("10.95.0.52", 1719)
+WEST, EAST = TransportAddress("10.95.0.41", 30000), TransportAddress("10.95.0.42", 1720)
+GK_WEST, GK_EAST = TransportAddress("10.95.0.51", 1719), TransportAddress("10.95.0.52", 1719)
 LINE, AGENT = ("10.95.0.60", 2427), ("10.95.0.41", 2727)
 
 
@@ -47,7 +47,7 @@ def _all_engines(has_asterisk: None) -> None:
     """Calls through gateways can be planned."""
 
 
-def call(plan: str, number: str) -> tuple[Network, Planned]:
+def call(plan: str, number: str) -> tuple[PlanNetwork, ProofCall]:
     net = ready_network(plan)
     return net, next(each for each in planned(net, fall_back=False) if each.test.number == number)
 
@@ -111,18 +111,18 @@ def test_a_refused_line_hears_a_tone_and_the_log_says_whether_it_is_a_rule(
     log: str, answer: int, same: bool
 ) -> None:
     net, wanted = call("translations", "+420301000002")
-    fax, gateway = Place("10.95.0.60", 2427), Place("10.95.0.41", 2727)
-    leg = Leg(1, fax, gateway, f"{mgcp.CALL}7", f"{mgcp.CALL}7", "420900", (), mgcp.NO_REASON, 2)
+    fax, gateway = TransportAddress("10.95.0.60", 2427), TransportAddress("10.95.0.41", 2727)
+    leg = CallLeg(1, fax, gateway, f"{mgcp.CALL}7", f"{mgcp.CALL}7", "420900", (), mgcp.NO_REASON, 2)
     found = ways.taken(net, replace(wanted, caller="fax"), [leg], {"gw-west": log})
     assert (found.answer, found.by_tone) == (answer, same)
 
 
-def signal(at: int, kind: int, *, back: bool = False, cause: int = 0) -> Signal:
+def signal(at: int, kind: int, *, back: bool = False, cause: int = 0) -> H225WireMessage:
     ends = (EAST, WEST) if back else (WEST, EAST)
-    return Signal(at, *ends, kind, 7, "420401" if kind == SETUP else "", cause)
+    return H225WireMessage(at, *ends, kind, 7, "420401" if kind == SETUP else "", cause)
 
 
-def asked(at: int, here: Place, there: Place, message: ras.Message) -> Ras:
+def asked(at: int, here: TransportAddress, there: TransportAddress, message: ras.RasMessage) -> Ras:
     return Ras(at, here, there, message)
 
 
@@ -132,7 +132,7 @@ LCF = asked(3, GK_EAST, GK_WEST, ras.LocationConfirm(9, ras.Address(*EAST), ras.
 ACF = asked(4, GK_WEST, WEST, ras.AdmissionConfirm(5, 640, ras.Address(*EAST)))
 
 
-def ends(legs: list[h323.Leg]) -> list[tuple[str, str, int]]:
+def ends(legs: list[h323.CallLeg]) -> list[tuple[str, str, int]]:
     last = {place.address: place.address[-2:] for place in (WEST, EAST, GK_WEST, GK_EAST)}
     return [(last[leg.source.address], last[leg.target.address], leg.answer) for leg in legs]
 
@@ -142,7 +142,7 @@ def test_gatekeepers_stand_on_the_way_that_they_told() -> None:
     assert ends(found) == [("41", "51", 200), ("51", "52", 200), ("52", "42", 200)]
 
 
-def codecs(legs: list[h323.Leg]) -> set[tuple[tuple[str, ...], str | None]]:
+def codecs(legs: list[h323.CallLeg]) -> set[tuple[tuple[str, ...], str | None]]:
     return {(leg.offered, leg.codec) for leg in legs}
 
 
@@ -156,11 +156,11 @@ def test_the_codec_of_a_call_is_what_fast_connect_agreed_on() -> None:
 def test_else_it_is_that_of_the_channel_that_the_caller_opened_by_h245() -> None:
     heard = [signal(5, SETUP), signal(6, CONNECT, back=True)]
     said = [
-        h323.Control(7, WEST, EAST, h245.Open(Channel(1, "ulaw"))),
-        h323.Control(8, EAST, WEST, h245.OpenReject(1)),
-        h323.Control(9, WEST, EAST, h245.Open(Channel(2, "alaw"))),
-        h323.Control(10, EAST, WEST, h245.Open(Channel(1, "g729"))),
-        h323.Control(11, EAST, WEST, h245.OpenAck(2, None)),
+        h323.Control(7, WEST, EAST, h245.OpenChannel(Channel(1, "ulaw"))),
+        h323.Control(8, EAST, WEST, h245.OpenChannelReject(1)),
+        h323.Control(9, WEST, EAST, h245.OpenChannel(Channel(2, "alaw"))),
+        h323.Control(10, EAST, WEST, h245.OpenChannel(Channel(1, "g729"))),
+        h323.Control(11, EAST, WEST, h245.OpenChannelAck(2, None)),
     ]
     assert codecs(h323.legs(heard, [], said)) == {(("ulaw", "alaw"), "alaw")}
 

@@ -12,17 +12,17 @@ from weirlab.numbering.managing.accounts import Accounts
 from weirlab.numbering.managing.database import Database, opened
 from weirlab.numbering.managing.parts import Item
 from weirlab.numbering.managing.register import Register
-from weirlab.numbering.managing.state import Problem, Refused
-from weirlab.numbering.managing.transaction import Account
+from weirlab.numbering.managing.state import ChangeRefusal, Problem
+from weirlab.numbering.managing.transaction import UserAccount
 
 from ..plans import BASE, loads
 
 CHEAP = 1 << 4
 """What a hash of a password costs in tests."""
 
-ADMINISTRATOR = Account("root", "", None, False)
-ONE = Account("ann", "", "one", False)
-TWO = Account("ben", "", "two", False)
+ADMINISTRATOR = UserAccount("root", "", None, False)
+ONE = UserAccount("ann", "", "one", False)
+TWO = UserAccount("ben", "", "two", False)
 
 
 @dataclass
@@ -75,6 +75,6 @@ def find(register: Register, part: str, **values: Any) -> Item:
 
 def refused(act: Callable[[], object]) -> tuple[Problem, ...]:
     """Why it is."""
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(ChangeRefusal) as caught:
         act()
     return caught.value.problems

@@ -12,7 +12,7 @@ import pytest
 from weirlab.base.errors import DiskFull
 from weirlab.numbering.managing.accounts import Accounts
 from weirlab.numbering.managing.database import Database, opened
-from weirlab.numbering.managing.publishing import Outlook, Target, publish
+from weirlab.numbering.managing.publishing import PublicationPlanner, PublicationTarget, publish
 from weirlab.numbering.managing.register import Register
 
 from ..plans import BASE, loads
@@ -84,8 +84,13 @@ def test_sessions_are_kept(kept: Register) -> None:
 
 
 def test_publications_are_kept(kept: Register, tmp_path: Path) -> None:
-    made = publish(Outlook(kept), ADMINISTRATOR, Outlook(kept).pending().head, Target(tmp_path))
-    assert Outlook(kept).pending().changes == ()
+    made = publish(
+        PublicationPlanner(kept),
+        ADMINISTRATOR,
+        PublicationPlanner(kept).pending().head,
+        PublicationTarget(tmp_path),
+    )
+    assert PublicationPlanner(kept).pending().changes == ()
     with kept.database.reading() as on:
         found = on.publication()
     assert found is not None

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from weirlab.numbering.managing.parts import Item, pieces
 from weirlab.numbering.managing.places import written
-from weirlab.numbering.managing.state import State
+from weirlab.numbering.managing.state import PlanState
 from weirlab.numbering.managing.whole import whole
 from weirlab.numbering.plan import load, loads, ready
 from weirlab.numbering.plan.model import NumberingPlan
@@ -27,7 +27,7 @@ def items(plan: NumberingPlan) -> list[Item]:
 
 @pytest.mark.parametrize("name", PLANS)
 def test_a_plan_taken_apart_and_written_is_the_same_plan(name: str) -> None:
-    state = State(items(PLANS[name]), "plan.yaml", DAY)
+    state = PlanState(items(PLANS[name]), "plan.yaml", DAY)
     assert state.plan == PLANS[name]
     assert loads(state.text, "plan.yaml").plan == PLANS[name]
 

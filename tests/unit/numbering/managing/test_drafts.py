@@ -9,7 +9,12 @@ from typing import Any
 import pytest
 
 from weirlab.numbering.managing import publishing
-from weirlab.numbering.managing.publishing import Outlook, Published, Target, publish
+from weirlab.numbering.managing.publishing import (
+    PublicationPlanner,
+    PublicationResult,
+    PublicationTarget,
+    publish,
+)
 from weirlab.numbering.managing.register import Register
 from weirlab.numbering.plan import loads
 from weirlab.numbering.plan.model import NumberingPlan
@@ -22,15 +27,15 @@ BAD = {**ENTRY, "number": "+4202220000091234567"}
 
 
 @pytest.fixture
-def outlook(register: Register, tmp_path: Path) -> Outlook:
+def outlook(register: Register, tmp_path: Path) -> PublicationPlanner:
     """Of a plan that has been published once."""
-    made = Outlook(register)
+    made = PublicationPlanner(register)
     _publish(made, tmp_path)
     return made
 
 
-def _publish(outlook: Outlook, folder: Path) -> Published:
-    return publish(outlook, ADMINISTRATOR, outlook.pending().head, Target(folder / "zones"))
+def _publish(outlook: PublicationPlanner, folder: Path) -> PublicationResult:
+    return publish(outlook, ADMINISTRATOR, outlook.pending().head, PublicationTarget(folder / "zones"))
 
 
 def published(register: Register) -> NumberingPlan:
@@ -49,7 +54,7 @@ def entry(number: str, **more: Any) -> dict[str, Any]:
 
 
 def test_errors_of_one_organisation_hold_back_its_changes_alone(
-    register: Register, outlook: Outlook, tmp_path: Path
+    register: Register, outlook: PublicationPlanner, tmp_path: Path
 ) -> None:
     register.add(ONE, "enum", entry("+420111000009"))
     register.add(TWO, "enum", entry("+420222000009"))
@@ -68,7 +73,7 @@ def test_errors_of_one_organisation_hold_back_its_changes_alone(
 
 
 def test_what_was_held_back_is_published_once_it_is_correct(
-    register: Register, outlook: Outlook, tmp_path: Path
+    register: Register, outlook: PublicationPlanner, tmp_path: Path
 ) -> None:
     bad = register.add(TWO, "enum", BAD, accept=True).event
     register.add(TWO, "enum", entry("+420222000009"))
@@ -81,7 +86,7 @@ def test_what_was_held_back_is_published_once_it_is_correct(
 
 
 def test_a_piece_that_is_held_back_stays_as_it_was_published(
-    register: Register, outlook: Outlook, tmp_path: Path
+    register: Register, outlook: PublicationPlanner, tmp_path: Path
 ) -> None:
     good = register.add(TWO, "enum", entry("+420222000009")).event
     _publish(outlook, tmp_path)
@@ -93,7 +98,7 @@ def test_a_piece_that_is_held_back_stays_as_it_was_published(
 
 
 def test_an_error_of_the_administrators_holds_back_everything(
-    register: Register, outlook: Outlook, tmp_path: Path
+    register: Register, outlook: PublicationPlanner, tmp_path: Path
 ) -> None:
     register.add(ONE, "enum", entry("+420111000009"))
     general = find(register, "general")
@@ -107,7 +112,7 @@ def test_an_error_of_the_administrators_holds_back_everything(
 
 
 def test_an_error_that_is_published_already_holds_nobody_back(
-    register: Register, outlook: Outlook, clock: Clock, tmp_path: Path
+    register: Register, outlook: PublicationPlanner, clock: Clock, tmp_path: Path
 ) -> None:
     register.add(ADMINISTRATOR, "tests", {"number": "+420111000001", "answer": 200})
     _publish(outlook, tmp_path)
@@ -122,7 +127,7 @@ def test_an_error_that_is_published_already_holds_nobody_back(
 
 
 def test_changes_are_determined_once_for_everybody_who_looks(
-    register: Register, outlook: Outlook, monkeypatch: pytest.MonkeyPatch
+    register: Register, outlook: PublicationPlanner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = []
     differences = publishing.differences
@@ -145,7 +150,7 @@ def test_changes_are_determined_once_for_everybody_who_looks(
 
 
 def test_a_rule_that_tests_late_digits_costs_a_bounded_comparison(
-    register: Register, outlook: Outlook
+    register: Register, outlook: PublicationPlanner
 ) -> None:
     core = find(register, "engines", name="core")
     rule = {"match": "^(.*)1(.)$", "replace": "+\\1"}

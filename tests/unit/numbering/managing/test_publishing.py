@@ -15,7 +15,14 @@ import pytest
 from weirlab.base.errors import InputError, LabError
 from weirlab.numbering.lab import dns as wire
 from weirlab.numbering.managing import publishing
-from weirlab.numbering.managing.publishing import Outlook, Server, Target, latest, next_serial, publish
+from weirlab.numbering.managing.publishing import (
+    PublicationPlanner,
+    PublicationServer,
+    PublicationTarget,
+    latest,
+    next_serial,
+    publish,
+)
 from weirlab.numbering.managing.register import Register
 from weirlab.numbering.plan import loads
 
@@ -26,11 +33,13 @@ ZONE = "0.2.4.e164.arpa.zone"
 
 
 def head(register: Register) -> int:
-    return Outlook(register).pending().head
+    return PublicationPlanner(register).pending().head
 
 
 def test_zones_have_a_new_serial_and_the_list_names_them(register: Register, tmp_path: Path) -> None:
-    made = publish(Outlook(register), ADMINISTRATOR, head(register), Target(tmp_path / "zones"))
+    made = publish(
+        PublicationPlanner(register), ADMINISTRATOR, head(register), PublicationTarget(tmp_path / "zones")
+    )
     assert made.serial == 2026112201
     assert made.zones == ("0.2.4.e164.arpa", "example.net")
     assert "2026112201 ; serial" in (tmp_path / "zones" / ZONE).read_text()
@@ -43,8 +52,8 @@ CATALOG = "catalog.invalid"
 
 
 def test_a_catalog_lists_the_zones_for_secondaries(register: Register, tmp_path: Path) -> None:
-    target = Target(tmp_path / "zones", catalog=CATALOG)
-    first = publish(Outlook(register), ADMINISTRATOR, head(register), target)
+    target = PublicationTarget(tmp_path / "zones", catalog=CATALOG)
+    first = publish(PublicationPlanner(register), ADMINISTRATOR, head(register), target)
     assert first.zones == ("0.2.4.e164.arpa", "example.net")
     members, version = listed(tmp_path)
     assert {*members.values()} == {"0.2.4.e164.arpa.", "example.net."}
@@ -54,7 +63,7 @@ def test_a_catalog_lists_the_zones_for_secondaries(register: Register, tmp_path:
         in (tmp_path / "zones" / publishing.LIST).read_text()
     )
     register.add(ADMINISTRATOR, "domains", {"name": "example.org"})
-    publish(Outlook(register), ADMINISTRATOR, head(register), target)
+    publish(PublicationPlanner(register), ADMINISTRATOR, head(register), target)
     after, _ = listed(tmp_path)
     # The labels of the others stay: a secondary would start them anew.
     assert {label: after[label] for label in members} == members
@@ -78,13 +87,20 @@ def listed(folder: Path) -> tuple[dict[str, str], str]:
 
 def test_a_catalog_needs_a_name_of_its_own(register: Register, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"example\.net is a zone of the plan"):
-        publish(Outlook(register), ADMINISTRATOR, head(register), Target(tmp_path, catalog="example.net"))
+        publish(
+            PublicationPlanner(register),
+            ADMINISTRATOR,
+            head(register),
+            PublicationTarget(tmp_path, catalog="example.net"),
+        )
 
 
 def test_the_plan_that_was_published_is_the_one_of_the_other_commands(
     register: Register, tmp_path: Path
 ) -> None:
-    publish(Outlook(register), ADMINISTRATOR, head(register), Target(tmp_path / "zones"))
+    publish(
+        PublicationPlanner(register), ADMINISTRATOR, head(register), PublicationTarget(tmp_path / "zones")
+    )
     with register.database.reading() as on:
         kept = on.publication()
     assert kept is not None
@@ -92,22 +108,30 @@ def test_the_plan_that_was_published_is_the_one_of_the_other_commands(
 
 
 def test_what_changes_is_told_before_it_is_published(register: Register, tmp_path: Path) -> None:
-    assert Outlook(register).pending().before is None
-    publish(Outlook(register), ADMINISTRATOR, head(register), Target(tmp_path / "zones"))
-    assert Outlook(register).pending().changes == ()
+    assert PublicationPlanner(register).pending().before is None
+    publish(
+        PublicationPlanner(register), ADMINISTRATOR, head(register), PublicationTarget(tmp_path / "zones")
+    )
+    assert PublicationPlanner(register).pending().changes == ()
     register.add(ONE, "enum", ENTRY)
-    (change,) = Outlook(register).pending().changes
+    (change,) = PublicationPlanner(register).pending().changes
     assert change.numbers == "+420111000009 itself"
     assert "no route" in str(change.before)
     assert "desk" in str(change.after)
-    made = publish(Outlook(register), ADMINISTRATOR, head(register), Target(tmp_path / "zones"))
+    made = publish(
+        PublicationPlanner(register), ADMINISTRATOR, head(register), PublicationTarget(tmp_path / "zones")
+    )
     assert made.serial == 2026112202
     assert "9.0.0.0.0.0.1.1.1" in (tmp_path / "zones" / ZONE).read_text()
 
 
 def test_a_plan_with_errors_is_not_published(register: Register, tmp_path: Path) -> None:
     register.add(ONE, "enum", {**ENTRY, "number": "+4201110000091234567"}, accept=True)
-    assert refused(lambda: publish(Outlook(register), ADMINISTRATOR, head(register), Target(tmp_path)))
+    assert refused(
+        lambda: publish(
+            PublicationPlanner(register), ADMINISTRATOR, head(register), PublicationTarget(tmp_path)
+        )
+    )
     assert [*tmp_path.glob("*.zone")] == []
 
 
@@ -116,12 +140,16 @@ def test_a_plan_that_has_changed_since_it_was_looked_at_is_not_published(
 ) -> None:
     seen = head(register)
     register.add(ONE, "enum", ENTRY)
-    (problem,) = refused(lambda: publish(Outlook(register), ADMINISTRATOR, seen, Target(tmp_path)))
+    (problem,) = refused(
+        lambda: publish(PublicationPlanner(register), ADMINISTRATOR, seen, PublicationTarget(tmp_path))
+    )
     assert problem.reason == "the plan has changed meanwhile"
 
 
 def test_who_may_not_publish_does_not(register: Register, tmp_path: Path) -> None:
-    (problem,) = refused(lambda: publish(Outlook(register), ONE, head(register), Target(tmp_path)))
+    (problem,) = refused(
+        lambda: publish(PublicationPlanner(register), ONE, head(register), PublicationTarget(tmp_path))
+    )
     assert problem.reason == "ann may not publish"
 
 
@@ -132,12 +160,14 @@ def test_what_bind_says_is_told_and_the_next_serial_is_another_one(
     configuration.write_text("no configuration")
     if publishing.programs.find("rndc") is None:
         pytest.skip("needs rndc, of Debian's bind9")
-    target = Target(tmp_path / "zones", configuration)
+    target = PublicationTarget(tmp_path / "zones", configuration)
     with pytest.raises(LabError, match="BIND did not load them"):
-        publish(Outlook(register), ADMINISTRATOR, head(register), target)
+        publish(PublicationPlanner(register), ADMINISTRATOR, head(register), target)
     with register.database.reading() as on:
         assert on.events(most=1)[0].action == "publishing failed"
-    made = publish(Outlook(register), ADMINISTRATOR, head(register), Target(tmp_path / "zones"))
+    made = publish(
+        PublicationPlanner(register), ADMINISTRATOR, head(register), PublicationTarget(tmp_path / "zones")
+    )
     assert made.serial == 2026112202
 
 
@@ -168,13 +198,20 @@ def test_the_serial_is_higher_than_what_the_servers_have(
     plain: int | None,
     following: int,
 ) -> None:
-    server = Server("192.0.2.53", 53)
+    server = PublicationServer("192.0.2.53", 53)
 
-    def served(servers: Sequence[Server], origins: Sequence[str]) -> Iterator[tuple[Server, str, int | None]]:
+    def served(
+        servers: Sequence[PublicationServer], origins: Sequence[str]
+    ) -> Iterator[tuple[PublicationServer, str, int | None]]:
         return iter([(server, origins[0], signed), (server, origins[1], plain)])
 
     monkeypatch.setattr(publishing, "serials", served)
-    made = publish(Outlook(register), ADMINISTRATOR, head(register), Target(tmp_path, servers=(server,)))
+    made = publish(
+        PublicationPlanner(register),
+        ADMINISTRATOR,
+        head(register),
+        PublicationTarget(tmp_path, servers=(server,)),
+    )
     assert made.serial == following
 
 
@@ -182,7 +219,9 @@ def test_undoing_does_not_bring_an_old_serial_back(register: Register, tmp_path:
     general = find(register, "general")
     content = {**general.content, "external": ["example.org"]}
     event = register.change(ADMINISTRATOR, general.id, general.revision, content).event
-    publish(Outlook(register), ADMINISTRATOR, head(register), Target(tmp_path / "zones"))
+    publish(
+        PublicationPlanner(register), ADMINISTRATOR, head(register), PublicationTarget(tmp_path / "zones")
+    )
     register.undo(ADMINISTRATOR, event.id)
     assert register.state().plan.serial == 2026112201
     assert register.state().plan.external == ()

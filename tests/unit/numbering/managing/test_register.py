@@ -12,7 +12,7 @@ from weirlab.base.errors import InputError, StoreError
 from weirlab.numbering.managing.database import Database, opened
 from weirlab.numbering.managing.parts import Item
 from weirlab.numbering.managing.register import Register
-from weirlab.numbering.managing.state import State
+from weirlab.numbering.managing.state import PlanState
 from weirlab.numbering.plan import loads
 
 from ..plans import BASE
@@ -178,14 +178,14 @@ def test_checks_hold_no_transaction(
     register: Register, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What users have entered decides how long checks take; meanwhile, others sign in."""
-    after = State.after
+    after = PlanState.after
 
-    def checked(state: State, part: str, number: int, piece: Item | None) -> State:
+    def checked(state: PlanState, part: str, number: int, piece: Item | None) -> PlanState:
         with database.writing() as on:
             on.record("2026-11-22T12:00:00.000Z", "ben", "signed in", "")
         return after(state, part, number, piece)
 
-    monkeypatch.setattr(State, "after", checked)
+    monkeypatch.setattr(PlanState, "after", checked)
     done = register.add(ONE, "enum", ENTRY)
     assert register.state().item(done.event.item or 0) == find(register, "enum", number="+420111000009")
     assert find(register, "enum", number="+420111000009").revision == done.event.id
@@ -196,14 +196,14 @@ def test_a_change_is_checked_again_if_the_plan_changes_meanwhile(
 ) -> None:
     other = Register(database, clock)
     desk = find(register, "engines", name="desk")
-    after = State.after
+    after = PlanState.after
 
-    def checked(state: State, part: str, number: int, piece: Item | None) -> State:
-        monkeypatch.setattr(State, "after", after)
+    def checked(state: PlanState, part: str, number: int, piece: Item | None) -> PlanState:
+        monkeypatch.setattr(PlanState, "after", after)
         other.change(ADMINISTRATOR, desk.id, desk.revision, {**desk.content, "address": "192.0.2.99"})
         return after(state, part, number, piece)
 
-    monkeypatch.setattr(State, "after", checked)
+    monkeypatch.setattr(PlanState, "after", checked)
     register.add(ONE, "enum", ENTRY)
     assert register.state().plan.engines["desk"].address == "192.0.2.99"
     assert register.state().plan.enum[-1].number == ENTRY["number"]
@@ -214,14 +214,14 @@ def test_a_change_of_what_changes_meanwhile_is_refused(
 ) -> None:
     other = Register(database, clock)
     desk = find(register, "engines", name="desk")
-    after = State.after
+    after = PlanState.after
 
-    def checked(state: State, part: str, number: int, piece: Item | None) -> State:
-        monkeypatch.setattr(State, "after", after)
+    def checked(state: PlanState, part: str, number: int, piece: Item | None) -> PlanState:
+        monkeypatch.setattr(PlanState, "after", after)
         other.change(ADMINISTRATOR, desk.id, desk.revision, {**desk.content, "address": "192.0.2.99"})
         return after(state, part, number, piece)
 
-    monkeypatch.setattr(State, "after", checked)
+    monkeypatch.setattr(PlanState, "after", checked)
     content = {**desk.content, "address": "192.0.2.98"}
     (problem,) = refused(lambda: register.change(ADMINISTRATOR, desk.id, desk.revision, content))
     assert problem.code == "conflict"

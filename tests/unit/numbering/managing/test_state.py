@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weirlab.numbering.managing.parts import Content, Item, pieces
-from weirlab.numbering.managing.publishing import Outlook, Target, publish
+from weirlab.numbering.managing.publishing import PublicationPlanner, PublicationTarget, publish
 from weirlab.numbering.managing.register import Register
-from weirlab.numbering.managing.state import Problem, Refused, State
+from weirlab.numbering.managing.state import ChangeRefusal, PlanState, Problem
 from weirlab.numbering.plan import loads
 from weirlab.web.voice.checker import Checker
 
@@ -31,8 +31,8 @@ def items() -> list[Item]:
     ]
 
 
-def state(listed: list[Item], small: int = LARGE) -> State:
-    return State(listed, "plan.yaml", DAY, small=small)
+def state(listed: list[Item], small: int = LARGE) -> PlanState:
+    return PlanState(listed, "plan.yaml", DAY, small=small)
 
 
 NAPTR = [{"service": "E2U+sip", "uri": "sip:\\1@example.net"}]
@@ -77,7 +77,7 @@ def test_a_changed_plan_is_the_one_that_its_pieces_make(
         piece = None if content is None else Item(number, part, content, 1)
         try:
             after = found.after(part, number, piece)
-        except Refused:
+        except ChangeRefusal:
             # A range that tests or others need.
             continue
         found = after
@@ -103,18 +103,18 @@ def test_each_part_is_changed_as_if_read_anew() -> None:
         assert outcome(removed) == outcome(anew)
 
 
-def outcome(make: Callable[[], State]) -> object:
+def outcome(make: Callable[[], PlanState]) -> object:
     """The plan, or why there is none."""
     try:
         return make().plan
-    except Refused as why:
+    except ChangeRefusal as why:
         return why.problems
 
 
 def test_a_name_that_is_no_more_is_missed_wherever_it_is_used() -> None:
     before = state(items())
     (tree,) = before.of("trees")
-    with pytest.raises(Refused) as refused_:
+    with pytest.raises(ChangeRefusal) as refused_:
         before.after("trees", tree.id, None)
     assert {each.part for each in refused_.value.problems} == {"engines", "enum", "tests"}
 
@@ -148,14 +148,16 @@ def test_an_error_elsewhere_in_a_large_plan_keeps_it_from_being_published(
     done = large.change(ADMINISTRATOR, pbx.id, pbx.revision, other)
     state = large.state()
     assert (state.errors, state.is_checked) == ([], False)
-    problems = refused(lambda: publish(Outlook(large), ADMINISTRATOR, done.event.id, Target(tmp_path)))
+    problems = refused(
+        lambda: publish(PublicationPlanner(large), ADMINISTRATOR, done.event.id, PublicationTarget(tmp_path))
+    )
     assert {each.code for each in problems} == {"no codec"}
     assert state.is_checked
     assert [*problems] == state.errors
 
 
 def test_a_large_plan_is_checked_behind_the_requests(register: Register, clock: Clock) -> None:
-    told: list[State] = []
+    told: list[PlanState] = []
     large = Register(register.database, clock, small=LARGE, large=told.append)
     first = large.state()
     large.add(ADMINISTRATOR, "enum", ENTRY)

@@ -12,9 +12,9 @@ from weirlab.numbering.fakes import FakeLab
 from weirlab.numbering.proof import kinds
 from weirlab.numbering.proof.calling import made
 from weirlab.numbering.proof.findings import ProofFindings
-from weirlab.numbering.proof.planned import Planned, planned
+from weirlab.numbering.proof.planned import ProofCall, planned
 from weirlab.numbering.proof.rows import AS_PLANNED, NOT_AS_PLANNED
-from weirlab.numbering.routing import Network
+from weirlab.numbering.routing import PlanNetwork
 
 from ..plans import ready_network
 
@@ -23,24 +23,26 @@ MANY = 25
 
 
 @pytest.fixture(scope="module")
-def carriers() -> tuple[Network, list[Planned]]:
+def carriers() -> tuple[PlanNetwork, list[ProofCall]]:
     net = ready_network("carriers")
     return net, planned(net, fall_back=True)
 
 
-def of(carriers: tuple[Network, list[Planned]], number: str, down: str | None = None) -> tuple[str, ...]:
+def of(
+    carriers: tuple[PlanNetwork, list[ProofCall]], number: str, down: str | None = None
+) -> tuple[str, ...]:
     net, calls = carriers
     return kinds.kinds(
         net, next(each for each in calls if (each.test.number, each.down) == (number, down)), calls
     )
 
 
-def test_nothing_is_found_in_the_plan_of_all_kinds(carriers: tuple[Network, list[Planned]]) -> None:
+def test_nothing_is_found_in_the_plan_of_all_kinds(carriers: tuple[PlanNetwork, list[ProofCall]]) -> None:
     assert check(carriers[0]) == []
 
 
 def test_one_plan_proves_many_kinds_of_routes(
-    carriers: tuple[Network, list[Planned]], tmp_path: Path
+    carriers: tuple[PlanNetwork, list[ProofCall]], tmp_path: Path
 ) -> None:
     net, calls = carriers
     lab = FakeLab(net, tmp_path)
@@ -86,7 +88,7 @@ def test_one_plan_proves_many_kinds_of_routes(
     ],
 )
 def test_a_call_is_an_example_of_what_the_plan_has_it_do(
-    carriers: tuple[Network, list[Planned]], number: str, kind: str
+    carriers: tuple[PlanNetwork, list[ProofCall]], number: str, kind: str
 ) -> None:
     assert kind in of(carriers, number)
 
@@ -101,18 +103,18 @@ def test_a_call_is_an_example_of_what_the_plan_has_it_do(
     ],
 )
 def test_a_call_while_something_fails_is_an_example_of_that_alone(
-    carriers: tuple[Network, list[Planned]], number: str, down: str, kind: str
+    carriers: tuple[PlanNetwork, list[ProofCall]], number: str, down: str, kind: str
 ) -> None:
     assert of(carriers, number, down) == (kind,)
 
 
-def test_what_a_call_does_not_do_is_no_kind_of_it(carriers: tuple[Network, list[Planned]]) -> None:
+def test_what_a_call_does_not_do_is_no_kind_of_it(carriers: tuple[PlanNetwork, list[ProofCall]]) -> None:
     assert {"NAPTR order", "SRV priority", "longest prefix"}.isdisjoint(of(carriers, "+420222000001"))
     assert "both directions" not in of(carriers, "+420223000001")
 
 
 def test_a_kind_is_proved_if_all_its_calls_are(
-    carriers: tuple[Network, list[Planned]], tmp_path: Path
+    carriers: tuple[PlanNetwork, list[ProofCall]], tmp_path: Path
 ) -> None:
     net, calls = carriers
     rows = [made(FakeLab(net, tmp_path), each, calls)[0] for each in calls[:2]]

@@ -10,21 +10,21 @@ import pytest
 
 from weirlab.base.errors import InputError
 from weirlab.base.files import NO_FILES
-from weirlab.jobs.progress import Quiet
+from weirlab.jobs.progress import SilentProgress
 from weirlab.jobs.work import Work
 from weirlab.numbering.load import VoiceLoadStudy, targets
 from weirlab.numbering.load.counted import counted, edges
 from weirlab.numbering.load.fakes import FakeLoadLab, statistics
 from weirlab.numbering.load.findings import LoadFindings, said
-from weirlab.numbering.load.rows import LimitRow, TrialRow
+from weirlab.numbering.load.rows import LoadLimitRow, LoadTrialRow
 from weirlab.numbering.load.study import checked, stored, trial
 from weirlab.numbering.load.tables import limits, not_loaded
-from weirlab.numbering.load.targets import Target
+from weirlab.numbering.load.targets import LoadTarget
 from weirlab.numbering.load.trials import searched
 from weirlab.numbering.plan import load, ready
 from weirlab.numbering.proof.planned import planned
-from weirlab.numbering.routing import Network
-from weirlab.numbering.section import Load, LoadScenario
+from weirlab.numbering.routing import PlanNetwork
+from weirlab.numbering.section import LoadScenario, LoadSection
 from weirlab.scenario.load import from_plain
 from weirlab.store import Store
 from weirlab.studies.registry import studies
@@ -33,10 +33,10 @@ from ..conftest import Voice
 from ..plans import DAY, ready_network
 
 RECORDED = Path(__file__).parent / "recorded"
-ASKED = Load(plan=Path("campus"), trial_s=1.0, trials=1, lowest=50, highest=2000, media_calls=1)
+ASKED = LoadSection(plan=Path("campus"), trial_s=1.0, trials=1, lowest=50, highest=2000, media_calls=1)
 
 
-def target(number: str = "+420111222001") -> Target:
+def target(number: str = "+420111222001") -> LoadTarget:
     return checked(scenario(numbers=[number]), NO_FILES)[1][0]
 
 
@@ -90,8 +90,8 @@ def test_a_set_up_above_all_classes_has_no_percentile() -> None:
         counted("StartTime;\n", 10, 10, 250)
 
 
-def limit(lab: FakeLoadLab, asked: Load = ASKED) -> LimitRow:
-    def measure(rate: int) -> TrialRow:
+def limit(lab: FakeLoadLab, asked: LoadSection = ASKED) -> LoadLimitRow:
+    def measure(rate: int) -> LoadTrialRow:
         return trial(lab, target().planned, asked, 0, rate)[0]
 
     return searched(asked, target(), measure)
@@ -184,7 +184,7 @@ def test_every_translation_has_a_number_or_the_reason_why_it_has_no_rate(has_ast
 
 
 def test_a_plan_of_lines_alone_has_nothing_to_load(has_asterisk: None) -> None:
-    lines = Network(load(ready.FOLDER / "translations.yaml"), DAY)
+    lines = PlanNetwork(load(ready.FOLDER / "translations.yaml"), DAY)
     calls = [each for each in planned(lines, fall_back=False) if each.caller == "fax"]
     with pytest.raises(InputError, match=f"none of its test numbers can be called many times: {ONE_LINE}"):
         targets.chosen(lines, calls)
@@ -197,7 +197,7 @@ LATE = "Late calls by H.323"
 def labs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[FakeLoadLab]:
     opened: list[FakeLoadLab] = []
 
-    def opener(net: Network, talk_s: float) -> FakeLoadLab:
+    def opener(net: PlanNetwork, talk_s: float) -> FakeLoadLab:
         opened.append(FakeLoadLab(net, tmp_path))
         return opened[-1]
 
@@ -270,7 +270,7 @@ def test_an_interrupted_search_goes_on_with_the_trials_that_it_has(
     asked = scenario(trial_s=1.0, trials=1, media_calls=0, numbers=["+420111222001"])
     study = studies()["voice_load"]
     store = Store(tmp_path / "store")
-    work = Work(store, Quiet())
+    work = Work(store, SilentProgress())
 
     class Enough(Exception):
         pass

@@ -12,7 +12,7 @@ from weirlab.numbering.proof.map.chart import DNS, Chart, charted
 from weirlab.numbering.proof.map.drawing import drawn
 from weirlab.numbering.proof.map.layout import HEIGHT, WIDTH, laid_out
 from weirlab.numbering.proof.planned import planned
-from weirlab.numbering.proof.rows import CallRow
+from weirlab.numbering.proof.rows import ProofCallRow
 from weirlab.report.graphs import Drawing
 
 from ..plans import ready_network
@@ -25,8 +25,8 @@ def chart_of(name: str) -> Chart:
     return charted(network, planned(network, fall_back=True))
 
 
-def row(index: int, way: str, down: str = "", verdict: str = "as planned") -> CallRow:
-    return CallRow(
+def row(index: int, way: str, down: str = "", verdict: str = "as planned") -> ProofCallRow:
+    return ProofCallRow(
         index=index, number=f"+42000{index}", caller="phone", note="", down=down, way_planned=way, way=way,
         tried="", decided_planned="", decided="", answer_planned=200, answer=200, setup_ms=1.0, codec="alaw",
         there_packets=1, there_lost=0, there_jitter_ms=0.0, there_mos=4.0, back_packets=1, back_lost=0,

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from weirlab.numbering.fakes import FakeLab, _answer, _question
 from weirlab.numbering.lab import Frame
 from weirlab.numbering.lab.engines import Daemon
-from weirlab.numbering.plan.model import Entry, Naptr
+from weirlab.numbering.plan.model import EnumEntry, Naptr
 from weirlab.numbering.proof.wire import questions
 from weirlab.numbering.proof.wire.packets import payloads
 
@@ -88,7 +88,7 @@ def datagram(at_ns: int, content: bytes, *, answer: bool = False) -> Frame:
     return Frame(at_ns, bytes(12) + b"\x08\x00" + ip + udp, delivered=False)
 
 
-def asked(entry: Entry | None, took_ns: int = 1000) -> list[questions.Question]:
+def asked(entry: EnumEntry | None, took_ns: int = 1000) -> list[questions.DnsQuery]:
     question = _question(NAME)
     if entry is None:
         return questions.questions([datagram(0, question)])
@@ -106,7 +106,7 @@ def test_an_answer_of_the_plan_is_true() -> None:
 
 
 def test_an_answer_that_is_not_the_plan_s_is_told_with_both() -> None:
-    lie = Entry(
+    lie = EnumEntry(
         tree="public", number="+420111000001", naptr=(Naptr(service="E2U+sip", uri="sip:x@evil.example"),)
     )
     (told,) = questions.untrue(network(), asked(lie), [SERVER])
@@ -120,7 +120,7 @@ def test_an_answer_that_was_cut_short_is_not_judged() -> None:
     lie = Naptr(service="E2U+sip", uri="sip:x@evil.example")
     question = _question(NAME)
     answer = bytearray(
-        _answer(question, Entry(tree="public", number="+420111000001", naptr=(lie,)), network())
+        _answer(question, EnumEntry(tree="public", number="+420111000001", naptr=(lie,)), network())
     )
     for is_cut in (False, True):
         answer[2] = answer[2] & ~2 | 2 * is_cut
@@ -135,7 +135,7 @@ def test_an_answer_that_was_cut_short_is_not_judged() -> None:
         (network().plan.enum[0], 2_100_000_000, "named took 2.10 s to answer"),
     ],
 )
-def test_a_server_that_is_silent_or_slow_is_told(entry: Entry | None, took_ns: int, words: str) -> None:
+def test_a_server_that_is_silent_or_slow_is_told(entry: EnumEntry | None, took_ns: int, words: str) -> None:
     assert math.isnan(questions.longest_ns(asked(None)))
     assert questions.longest_ns(asked(network().plan.enum[0], 7000)) == 7000
     assert [*questions.troubles(asked(entry, took_ns), [SERVER])] == [words]

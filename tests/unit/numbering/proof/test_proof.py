@@ -14,12 +14,12 @@ from weirlab.numbering.fakes import FakeLab
 from weirlab.numbering.lab import Frame
 from weirlab.numbering.proof import page, ways
 from weirlab.numbering.proof.calling import MAX_ATTEMPTS, made
-from weirlab.numbering.proof.planned import Planned, planned
+from weirlab.numbering.proof.planned import ProofCall, planned
 from weirlab.numbering.proof.rows import NOT_AS_PLANNED
 from weirlab.numbering.proof.wire import signalling
-from weirlab.numbering.proof.wire.packets import Place
-from weirlab.numbering.proof.wire.signalling import Leg
-from weirlab.numbering.routing import Network
+from weirlab.numbering.proof.wire.packets import TransportAddress
+from weirlab.numbering.proof.wire.signalling import CallLeg
+from weirlab.numbering.routing import PlanNetwork
 from weirlab.store import Store
 from weirlab.studies.registry import studies
 
@@ -35,7 +35,7 @@ def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Mapping[str, object
     """How the lab behaves; tests change it."""
     behaviour: dict[str, object] = {}
 
-    def opened(net: Network, talk_s: float) -> FakeLab:
+    def opened(net: PlanNetwork, talk_s: float) -> FakeLab:
         return FakeLab(net, tmp_path, **behaviour)  # type: ignore[arg-type]
 
     monkeypatch.setitem(studies(), "voice", VoiceStudy(opened))
@@ -43,7 +43,7 @@ def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Mapping[str, object
     return behaviour
 
 
-def call(number: str, down: str | None = None) -> tuple[Network, Planned]:
+def call(number: str, down: str | None = None) -> tuple[PlanNetwork, ProofCall]:
     net = ready_network("campus")
     found = planned(net, fall_back=True)
     return net, next(each for each in found if each.test.number == number and each.down == down)
@@ -76,11 +76,11 @@ def test_calls_that_need_a_gateway_say_so() -> None:
     assert found["+420224355289"] == ""
 
 
-def leg(source: str, target: str, at: int, answer: int = 0) -> Leg:
+def leg(source: str, target: str, at: int, answer: int = 0) -> CallLeg:
     net = call(NUMBER)[0]
-    here, there = (Place(str(net.plan.engines[name].address), 5060) for name in (source, target))
+    here, there = (TransportAddress(str(net.plan.engines[name].address), 5060) for name in (source, target))
     offered = ("alaw", "ulaw")
-    return Leg(at, here, there, "1", f"{source}{target}", "sip:x", offered, answer, at + 100, offered)
+    return CallLeg(at, here, there, "1", f"{source}{target}", "sip:x", offered, answer, at + 100, offered)
 
 
 def log(*lines: str) -> str:
@@ -130,7 +130,7 @@ def test_a_loop_ends_the_way() -> None:
 def test_a_call_that_comes_again_with_another_number_is_followed_to_its_end() -> None:
     net, wanted = call(NUMBER)
 
-    def between(source: str, target: str, at: int, answered: int, answer: int = 200) -> Leg:
+    def between(source: str, target: str, at: int, answered: int, answer: int = 200) -> CallLeg:
         return replace(leg(source, target, at, answer), answered_ns=answered)
 
     spiral = [
@@ -155,7 +155,7 @@ def test_a_call_that_comes_again_with_another_number_is_followed_to_its_end() ->
 
 def test_a_caller_that_sends_nothing_is_no_result() -> None:
     net, wanted = call(NUMBER)
-    with pytest.raises(ways.Nothing):
+    with pytest.raises(ways.MissingCall):
         ways.taken(net, wanted, [], {})
 
 
@@ -309,8 +309,8 @@ def test_a_ladder_has_an_arrow_per_message_between_lanes() -> None:
 
 
 def test_the_small_plan_is_called_where_its_name_server_says() -> None:
-    assert ways.named(network(), Place("192.0.2.2", 5060)) == "core"
-    assert ways.named(network(), Place("192.0.2.99", 5060)) == "192.0.2.99"
+    assert ways.named(network(), TransportAddress("192.0.2.2", 5060)) == "core"
+    assert ways.named(network(), TransportAddress("192.0.2.99", 5060)) == "192.0.2.99"
 
 
 def test_the_plan_may_be_named_as_an_argument_but_not_twice(voice: Voice, fake: dict[str, object]) -> None:

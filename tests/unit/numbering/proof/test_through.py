@@ -23,8 +23,8 @@ from weirlab.numbering.proof.map.drawing import drawn
 from weirlab.numbering.proof.planned import planned
 from weirlab.numbering.proof.rows import AS_PLANNED, NOT_AS_PLANNED
 from weirlab.numbering.proof.wire import packets
-from weirlab.numbering.routing import Network
-from weirlab.numbering.section import Through
+from weirlab.numbering.routing import PlanNetwork
+from weirlab.numbering.section import PassageSection
 from weirlab.numbering.through.asked import covering, device
 from weirlab.numbering.through.fakes import FakePassage
 from weirlab.numbering.through.rows import BACK, THERE, Total, bypassing, passed, total
@@ -43,7 +43,7 @@ def test_the_rule_that_accepts_calls_covers_all_hosts_and_no_more_than_it_must()
 
 
 def test_calls_meet_the_rule_at_the_position_wanted() -> None:
-    found = device(Through(name="nftables", rules=3), ready_network("campus"), HOST_FILES)
+    found = device(PassageSection(name="nftables", rules=3), ready_network("campus"), HOST_FILES)
     assert found is not None
     assert found.title == "nftables with 3 rules"
     lines = [
@@ -55,7 +55,7 @@ def test_calls_meet_the_rule_at_the_position_wanted() -> None:
 
 
 def test_without_rules_all_calls_pass() -> None:
-    found = device(Through(name="nftables", stateful=True), ready_network("carriers"), HOST_FILES)
+    found = device(PassageSection(name="nftables", stateful=True), ready_network("carriers"), HOST_FILES)
     assert found is not None
     assert found.rules == RuleSetup(0, stateful=True, both_ways=True)
     assert found.title == "nftables, stateful, with no rules"
@@ -76,13 +76,13 @@ def test_without_rules_all_calls_pass() -> None:
 )
 def test_a_device_that_cannot_carry_calls_is_refused(asked: Mapping[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        device(Through.model_validate(asked), ready_network("campus"), HOST_FILES)
+        device(PassageSection.model_validate(asked), ready_network("campus"), HOST_FILES)
 
 
 def test_rules_for_one_ip_version_do_not_go_with_calls_of_the_other(tmp_path: Path) -> None:
     rules = tmp_path / "rules"
     rules.write_text("*filter\n:FORWARD ACCEPT [0:0]\nCOMMIT\n")
-    asked = Through(name="ruleset", ruleset=rules)
+    asked = PassageSection(name="ruleset", ruleset=rules)
     found = device(asked, ready_network("campus"), HOST_FILES)
     assert found is not None
     assert found.title == "ruleset"
@@ -91,37 +91,43 @@ def test_rules_for_one_ip_version_do_not_go_with_calls_of_the_other(tmp_path: Pa
     ):
         device(asked, ready_network("carriers"), HOST_FILES)
     with pytest.raises(InputError, match="your ruleset has its own rules"):
-        device(Through(name="ruleset", ruleset=rules, rules=5), ready_network("campus"), HOST_FILES)
+        device(PassageSection(name="ruleset", ruleset=rules, rules=5), ready_network("campus"), HOST_FILES)
 
 
 def test_hosts_that_an_earlier_rule_is_about_are_refused() -> None:
     net = network(
         ("address: 192.0.2.1,", "address: 10.0.0.17,"), ("address: 192.0.2.5,", "address: 172.16.0.1,")
     )
-    assert device(Through(name="nftables", rules=2), net, HOST_FILES) is not None
+    assert device(PassageSection(name="nftables", rules=2), net, HOST_FILES) is not None
     with pytest.raises(
         InputError, match=r"packets from 10\.0\.0\.17 to 172\.16\.0\.1, both hosts of the plan"
     ):
-        device(Through(name="nftables", rules=3), net, HOST_FILES)
+        device(PassageSection(name="nftables", rules=3), net, HOST_FILES)
 
 
 def test_an_address_of_the_device_s_own_is_refused() -> None:
     with pytest.raises(InputError, match=r"198\.18\.0\.1 is an address of the device itself"):
-        device(Through(name="forward"), network(("address: 192.0.2.5,", "address: 198.18.0.1,")), HOST_FILES)
+        device(
+            PassageSection(name="forward"),
+            network(("address: 192.0.2.5,", "address: 198.18.0.1,")),
+            HOST_FILES,
+        )
 
 
 def test_a_redundant_pair_carries_plans_without_ipv6_and_has_rules_of_its_own() -> None:
-    found = device(Through(name="keepalived:advert=100ms:hard=1s"), ready_network("campus"), HOST_FILES)
+    found = device(
+        PassageSection(name="keepalived:advert=100ms:hard=1s"), ready_network("campus"), HOST_FILES
+    )
     assert found is not None
     assert found.title == "keepalived:advert=100ms:hard=1s"
     with pytest.raises(InputError, match=r"2001:db8:94::\d+ is IPv6, which the device 'keepalived' does not"):
-        device(Through(name="keepalived"), ready_network("carriers"), HOST_FILES)
+        device(PassageSection(name="keepalived"), ready_network("carriers"), HOST_FILES)
     with pytest.raises(InputError, match="the device 'ucarp' has rules of its own: give none"):
-        device(Through(name="ucarp", rules=5), ready_network("campus"), HOST_FILES)
+        device(PassageSection(name="ucarp", rules=5), ready_network("campus"), HOST_FILES)
     mine = network(("address: 192.0.2.5,", "address: 100.64.1.254,"))
     with pytest.raises(InputError, match=r"100\.64\.1\.254 is an address of the device itself"):
-        device(Through(name="ucarp"), mine, HOST_FILES)
-    assert device(Through(name="nftables"), mine, HOST_FILES) is not None
+        device(PassageSection(name="ucarp"), mine, HOST_FILES)
+    assert device(PassageSection(name="nftables"), mine, HOST_FILES) is not None
 
 
 @pytest.mark.parametrize(
@@ -222,7 +228,7 @@ def test_a_call_that_the_device_spoils_is_not_as_planned_and_the_others_are_made
 ) -> None:
     unheld, unsent = "+420111222001", "+420111444001"
 
-    def opened(net: Network, talk_s: float) -> FakeLab:
+    def opened(net: PlanNetwork, talk_s: float) -> FakeLab:
         lab = FakeLab(net, tmp_path).through(FakePassage(dropping=10))
         return lab.spoiling({unheld: "the call to be up meanwhile was not answered", unsent: ""})
 
@@ -262,7 +268,7 @@ def test_a_trial_that_bypasses_the_device_is_an_error(tmp_path: Path) -> None:
 def test_a_run_tells_and_draws_its_device(
     voice: Voice, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def opened(net: Network, talk_s: float) -> FakeLab:
+    def opened(net: PlanNetwork, talk_s: float) -> FakeLab:
         return FakeLab(net, tmp_path).through(FakePassage())
 
     monkeypatch.setitem(studies(), "voice", VoiceStudy(opened))

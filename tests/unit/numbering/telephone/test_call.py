@@ -9,8 +9,8 @@ import pytest
 from weirlab.numbering.gatekeeper.ras import Address
 from weirlab.numbering.telephone import call as calls
 from weirlab.numbering.telephone import h225, h245, q931
-from weirlab.numbering.telephone.call import Call, Own
-from weirlab.numbering.telephone.h225 import Signal
+from weirlab.numbering.telephone.call import Call, TelephoneIdentity
+from weirlab.numbering.telephone.h225 import H225Message
 from weirlab.numbering.telephone.h245 import Channel
 
 CALL = "00" * 16
@@ -18,8 +18,8 @@ MEDIA, THEIRS = Address("192.0.2.1", 6200), Address("192.0.2.2", 6202)
 CONTROL = Address("192.0.2.2", 30000)
 
 
-def own(*codecs: str, host: str = "192.0.2.1") -> Own:
-    return Own("hall", Address(host, 1720), codecs or ("alaw",))
+def own(*codecs: str, host: str = "192.0.2.1") -> TelephoneIdentity:
+    return TelephoneIdentity("hall", Address(host, 1720), codecs or ("alaw",))
 
 
 def calling(*codecs: str) -> Call:
@@ -40,7 +40,7 @@ class Pair:
         self.controlled: list[str] = []
 
     @staticmethod
-    def _said(call: Call) -> list[Signal]:
+    def _said(call: Call) -> list[H225Message]:
         said = [h225.read(h225.written(each)) for each in call.out]
         call.out.clear()
         return said
@@ -125,7 +125,7 @@ def test_a_callee_that_says_nothing_is_given_up() -> None:
 
 def test_a_callee_that_answers_and_opens_no_channel_is_given_up() -> None:
     call = calling()
-    call.signalled(Signal(q931.CONNECT, 7, True, CALL, control=CONTROL), 1.0)
+    call.signalled(H225Message(q931.CONNECT, 7, True, CALL, control=CONTROL), 1.0)
     assert call.connects_to == CONTROL
     call.due(1.0 + calls.CHANNEL_S)
     assert call.why == "no channel for speech in time"
@@ -133,9 +133,9 @@ def test_a_callee_that_answers_and_opens_no_channel_is_given_up() -> None:
 
 def test_a_callee_may_tell_where_it_waits_for_h245_after_its_answer() -> None:
     call = calling()
-    call.signalled(Signal(q931.CONNECT, 7, True, CALL), 1.0)
+    call.signalled(H225Message(q931.CONNECT, 7, True, CALL), 1.0)
     assert (call.connected, call.connects_to) == (True, None)
-    call.signalled(Signal(q931.FACILITY, 7, True, CALL, control=CONTROL), 2.0)
+    call.signalled(H225Message(q931.FACILITY, 7, True, CALL, control=CONTROL), 2.0)
     assert call.connects_to == CONTROL
     call.due(2.0 + calls.CHANNEL_S)
     assert call.why == "no channel for speech in time"
@@ -143,7 +143,7 @@ def test_a_callee_may_tell_where_it_waits_for_h245_after_its_answer() -> None:
 
 def test_a_refusal_tells_its_cause() -> None:
     call = calling()
-    call.signalled(Signal(q931.RELEASE, 7, True, CALL, cause=q931.BUSY), 1.0)
+    call.signalled(H225Message(q931.RELEASE, 7, True, CALL, cause=q931.BUSY), 1.0)
     assert (call.over, call.cause, call.why) == (True, q931.BUSY, "")
 
 
@@ -178,5 +178,5 @@ def test_the_master_is_the_larger_type_then_who_is_behind(kind: int, number: int
 
 def test_a_channel_in_a_codec_that_nobody_here_knows_is_rejected() -> None:
     call = calling()
-    call.controlled(h245.Open(Channel(9, "g729")), 0.0)
-    assert call.controls == [h245.OpenReject(9)]
+    call.controlled(h245.OpenChannel(Channel(9, "g729")), 0.0)
+    assert call.controls == [h245.OpenChannelReject(9)]

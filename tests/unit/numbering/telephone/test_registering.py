@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from weirlab.numbering.gatekeeper import ras
-from weirlab.numbering.gatekeeper.ras import Address, Message
-from weirlab.numbering.telephone.call import Call, Own
+from weirlab.numbering.gatekeeper.ras import Address, RasMessage
+from weirlab.numbering.telephone.call import Call, TelephoneIdentity
 from weirlab.numbering.telephone.registering import AGAIN_S, MOST_SENT, Registration
 
 HERE, KEEPER = Address("192.0.2.1", 1720), Address("192.0.2.4", 1719)
 OWN = Address("192.0.2.1", 40000)
 
 
-def said(registration: Registration) -> list[Message]:
+def said(registration: Registration) -> list[RasMessage]:
     found = [ras.read(each) for each in registration.out]
     registration.out.clear()
     return found
@@ -71,9 +71,11 @@ def test_a_silent_gatekeeper_is_asked_a_few_times_and_told_of_once() -> None:
     assert MOST_SENT < sent <= 20
 
 
-def admission(made: Registration, *, answers: bool = False) -> tuple[list[Message | None], Call]:
-    call = Call(Own("hall", HERE, ("alaw",)), Address("192.0.2.1", 6200), HERE, "0f" * 16, 7, "420308")
-    found: list[Message | None] = []
+def admission(made: Registration, *, answers: bool = False) -> tuple[list[RasMessage | None], Call]:
+    call = Call(
+        TelephoneIdentity("hall", HERE, ("alaw",)), Address("192.0.2.1", 6200), HERE, "0f" * 16, 7, "420308"
+    )
+    found: list[RasMessage | None] = []
     made.admission(call, answers=answers, done=found.append)
     return found, call
 

@@ -19,9 +19,9 @@ from weirlab.numbering.gatekeeper import ras
 from weirlab.numbering.gatekeeper.ras import Address
 from weirlab.numbering.telephone import call as calls
 from weirlab.numbering.telephone import h225, q931, registering, serving
-from weirlab.numbering.telephone.h225 import Signal
+from weirlab.numbering.telephone.h225 import H225Message
 from weirlab.numbering.telephone.serving import MOST_STRANGERS, Telephone
-from weirlab.numbering.telephone.settings import Codec, Place, Settings
+from weirlab.numbering.telephone.settings import EngineAddress, TelephoneCodec, TelephoneSettings
 
 HOST = "127.0.0.1"
 PATIENCE_S = 60.0
@@ -55,17 +55,17 @@ class World:
         self.besides: list[Callable[[], None]] = []
         """What others do in every turn."""
         self._folder = folder
-        self._telephones: list[tuple[Telephone, Settings]] = []
+        self._telephones: list[tuple[Telephone, TelephoneSettings]] = []
         self._open = ExitStack()
 
     def telephone(
         self, name: str, home: Address | None = None, keeper: Address | None = None, *codecs: str
     ) -> Telephone:
-        known = {"alaw": Codec("alaw", 8, 160), "ulaw": Codec("ulaw", 0, 160)}
-        settings = Settings(
+        known = {"alaw": TelephoneCodec("alaw", 8, 160), "ulaw": TelephoneCodec("ulaw", 0, 160)}
+        settings = TelephoneSettings(
             name, "test", HOST, 0,
-            None if keeper is None else Place("gk", *keeper),
-            None if home is None else Place("gw", *home),
+            None if keeper is None else EngineAddress("gk", *keeper),
+            None if home is None else EngineAddress("gw", *home),
             tuple(known[codec] for codec in codecs or ("alaw",)),
             str(self._folder / name),
         )  # fmt: skip
@@ -195,7 +195,7 @@ def test_a_peer_that_says_nothing_is_given_up(world: World) -> None:
 
 def test_a_call_that_only_rings_is_given_up(world: World) -> None:
     calling, peer = called(world)
-    peer.sendall(q931.packed(h225.written(Signal(q931.ALERTING, _reference(world), True, "00" * 16))))
+    peer.sendall(q931.packed(h225.written(H225Message(q931.ALERTING, _reference(world), True, "00" * 16))))
     world.until(lambda: "hall: << Alerting" in world.said)
     world.wait(calls.RESPONSE_S)
     world.wait(31.0)
@@ -256,8 +256,8 @@ class Keeper:
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.socket.bind((HOST, 0))
         self.socket.setblocking(False)
-        self.answer: Callable[[ras.AdmissionRequest], ras.Message | None] = lambda asked: None
-        self.asked: list[ras.Message] = []
+        self.answer: Callable[[ras.AdmissionRequest], ras.RasMessage | None] = lambda asked: None
+        self.asked: list[ras.RasMessage] = []
         world.besides.append(self.turn)
         world._open.callback(self.socket.close)
 
@@ -270,7 +270,7 @@ class Keeper:
             content, source = self.socket.recvfrom(1 << 12)
             message = ras.read(content)
             self.asked.append(message)
-            answer: ras.Message | None = None
+            answer: ras.RasMessage | None = None
             if isinstance(message, ras.RegistrationRequest):
                 answer = ras.RegistrationConfirm(message.number, "gk", "one", 60)
             elif isinstance(message, ras.AdmissionRequest):

@@ -6,22 +6,22 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from weirlab.testing.capture import Packet
-from weirlab.testing.tcp import Segment, Side, Talk
+from weirlab.testing.tcp import TcpConversation, TcpSegment, TcpSide
 
 RTT_MS = 10.0
-A = Side("192.0.2.1", 40_000, isn=1_000_000)
-B = Side("198.51.100.2", 80, isn=9_000_000)
+A = TcpSide("192.0.2.1", 40_000, isn=1_000_000)
+B = TcpSide("198.51.100.2", 80, isn=9_000_000)
 MSS = 1000
 
 
-def opened(a: Side = A, b: Side = B, *, place: float = 0.0) -> Talk:
+def opened(a: TcpSide = A, b: TcpSide = B, *, place: float = 0.0) -> TcpConversation:
     """After the handshake; ``place`` of the capture: 0 at ``a``, 1 at ``b``."""
-    talk = Talk(a, b)
+    talk = TcpConversation(a, b)
     talk.handshake(rtt_ms=RTT_MS, place=place)
     return talk
 
 
-def exchange(talk: Talk, segments: int, size: int = MSS) -> None:
+def exchange(talk: TcpConversation, segments: int, size: int = MSS) -> None:
     """Data of ``a``, each packet acknowledged a round trip later."""
     for _ in range(segments):
         talk.a.send(size)
@@ -29,7 +29,9 @@ def exchange(talk: Talk, segments: int, size: int = MSS) -> None:
         talk.b.ack()
 
 
-def burst(talk: Talk, segments: int, lost: Iterable[int] = ()) -> tuple[list[Segment], list[Segment]]:
+def burst(
+    talk: TcpConversation, segments: int, lost: Iterable[int] = ()
+) -> tuple[list[TcpSegment], list[TcpSegment]]:
     """Data of ``a`` at once, and the ACKs of what arrives, still under way."""
     gone, sent, acks = set(lost), [], []
     for i in range(segments):
@@ -39,12 +41,12 @@ def burst(talk: Talk, segments: int, lost: Iterable[int] = ()) -> tuple[list[Seg
     return sent, acks
 
 
-def arrive(talk: Talk, segments: Iterable[Segment]) -> None:
+def arrive(talk: TcpConversation, segments: Iterable[TcpSegment]) -> None:
     for segment in segments:
         talk.arrive(segment)
 
 
-def closed(talk: Talk) -> list[Packet]:
+def closed(talk: TcpConversation) -> list[Packet]:
     """Both say FIN; what was captured."""
     talk.a.fin()
     talk.wait(RTT_MS)
@@ -130,7 +132,7 @@ def sender_goes_on() -> list[Packet]:
 
 
 def handshake_again() -> list[Packet]:
-    talk = Talk(A, B)
+    talk = TcpConversation(A, B)
     talk.a.syn("lost")
     talk.wait(1000)
     talk.a.syn()
@@ -172,7 +174,7 @@ def loss_before_the_capture() -> list[Packet]:
     return closed(talk)
 
 
-def exchange_at_receiver(talk: Talk, segments: int) -> None:
+def exchange_at_receiver(talk: TcpConversation, segments: int) -> None:
     for _ in range(segments):
         talk.a.send(MSS)
         talk.b.ack()
@@ -271,7 +273,7 @@ def port_reuse() -> list[Packet]:
     first = opened()
     exchange(first, 3)
     packets = closed(first)
-    again = Talk(
+    again = TcpConversation(
         replace(A, isn=77_000_000), replace(B, isn=99_000_000), start_ns=first.now_ns + 2_000_000_000
     )
     again.handshake(rtt_ms=RTT_MS)
@@ -331,7 +333,7 @@ def vlan_in_vlan() -> list[Packet]:
 
 
 def _tagged(vlans: Sequence[int]) -> list[Packet]:
-    talk = Talk(A, B, vlans=vlans)
+    talk = TcpConversation(A, B, vlans=vlans)
     talk.handshake(rtt_ms=RTT_MS)
     exchange(talk, 4)
     return closed(talk)

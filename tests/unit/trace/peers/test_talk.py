@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from weirlab.testing import Side, Talk
+from weirlab.testing import TcpConversation, TcpSide
 from weirlab.testing.capture import fragments, pcap
 
 from .scripts import A, B, opened
@@ -139,7 +139,7 @@ def test_fragments_put_together_are_the_packet() -> None:
 
 
 def test_a_capture_is_the_same_every_time_and_cut_at_the_snap_length() -> None:
-    talk = Talk(Side("192.0.2.1", 1), Side("192.0.2.2", 2))
+    talk = TcpConversation(TcpSide("192.0.2.1", 1), TcpSide("192.0.2.2", 2))
     talk.handshake()
     talk.a.send(500)
     file = pcap(talk.packets(), snap_bytes=80)

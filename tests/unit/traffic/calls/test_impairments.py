@@ -8,19 +8,19 @@ import numpy as np
 import pytest
 
 from weirlab.base.errors import InputError
-from weirlab.traffic.calls.impairments import Arrivals, Impairments, impair
+from weirlab.traffic.calls.impairments import FrameArrivals, Impairments, impair
 
 PACKETS, FLOWS, PACKET_NS = 5000, 4, 20_000_000
 
 
-def through(faults: Impairments, *, speech: bool = True) -> Arrivals:
+def through(faults: Impairments, *, speech: bool = True) -> FrameArrivals:
     """``FLOWS`` streams of ``PACKETS`` packets each, evenly phased."""
     flow = np.tile(np.arange(FLOWS), PACKETS)
     due_ns = np.arange(FLOWS * PACKETS) * (PACKET_NS // FLOWS)
     return impair(due_ns, flow, np.full(len(flow), speech), FLOWS, faults)
 
 
-def sequence(found: Arrivals, flow: int) -> list[int]:
+def sequence(found: FrameArrivals, flow: int) -> list[int]:
     """Numbers of the packets of a stream in the order of arrival."""
     return [int(frame) // FLOWS for frame in found.frame if frame % FLOWS == flow]
 

@@ -5,13 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weirlab.traffic.calls import media
-from weirlab.traffic.calls.media import Runs
+from weirlab.traffic.calls.media import PacketRuns
 
 T = 20
 
 
 @st.composite
-def some_runs(draw: st.DrawFn) -> Runs:
+def some_runs(draw: st.DrawFn) -> PacketRuns:
     """Runs of several streams on their grids, in order."""
     rows: list[tuple[int, int, int, int]] = []
     for stream in range(draw(st.integers(1, 4))):
@@ -22,10 +22,12 @@ def some_runs(draw: st.DrawFn) -> Runs:
             rows.append((stream, phase + slot * T, slot, packets))
             slot += packets + draw(st.integers(0, 3))
     table = np.array(rows, dtype=np.int64).reshape(-1, 4)
-    return Runs(table[:, 0], table[:, 1], table[:, 2], table[:, 3], np.full(len(table), T, dtype=np.int64))
+    return PacketRuns(
+        table[:, 0], table[:, 1], table[:, 2], table[:, 3], np.full(len(table), T, dtype=np.int64)
+    )
 
 
-def listed(runs: Runs) -> list[tuple[int, int]]:
+def listed(runs: PacketRuns) -> list[tuple[int, int]]:
     """Stream and departure of every packet."""
     return [
         (int(s), int(start + i * T))
@@ -35,7 +37,7 @@ def listed(runs: Runs) -> list[tuple[int, int]]:
 
 
 @given(some_runs())
-def test_runs_are_written_out_packet_by_packet(runs: Runs) -> None:
+def test_runs_are_written_out_packet_by_packet(runs: PacketRuns) -> None:
     packets = media.packets_of(runs)
     found = list(zip(runs.stream[packets.run].tolist(), packets.due_ns.tolist(), strict=True))
     assert found == listed(runs)
@@ -43,14 +45,14 @@ def test_runs_are_written_out_packet_by_packet(runs: Runs) -> None:
 
 
 @given(some_runs(), st.integers(-50, 500), st.integers(0, 500))
-def test_a_window_keeps_what_departs_in_it(runs: Runs, start: int, length: int) -> None:
+def test_a_window_keeps_what_departs_in_it(runs: PacketRuns, start: int, length: int) -> None:
     cut = media.within(runs, start, start + length)
     assert listed(cut) == [row for row in listed(runs) if start <= row[1] < start + length]
     assert (cut.start_ns - cut.slot * T >= 0).all()
 
 
 @given(some_runs(), st.lists(st.tuples(st.integers(0, 5), st.integers(-10, 600)), max_size=20))
-def test_packets_sent_before_an_instant_are_counted(runs: Runs, asked: list[tuple[int, int]]) -> None:
+def test_packets_sent_before_an_instant_are_counted(runs: PacketRuns, asked: list[tuple[int, int]]) -> None:
     stream = np.array([s for s, _ in asked], dtype=np.int64)
     at = np.array([t for _, t in asked], dtype=np.int64)
     expected = [sum(s == of and due < t for of, due in listed(runs)) for s, t in asked]
@@ -58,7 +60,7 @@ def test_packets_sent_before_an_instant_are_counted(runs: Runs, asked: list[tupl
 
 
 @given(some_runs())
-def test_a_spurt_begins_where_the_packet_time_before_was_silent(runs: Runs) -> None:
+def test_a_spurt_begins_where_the_packet_time_before_was_silent(runs: PacketRuns) -> None:
     packets = media.packets_of(runs)
     first = np.cumsum(runs.packets) - runs.packets
     slots = set(zip(runs.stream[packets.run].tolist(), packets.slot.tolist(), strict=True))
@@ -68,7 +70,7 @@ def test_a_spurt_begins_where_the_packet_time_before_was_silent(runs: Runs) -> N
 
 
 @given(some_runs(), st.integers(0, 200), st.integers(30, 90))
-def test_wraps_are_the_first_packets_with_a_new_upper_part(runs: Runs, base: int, modulus: int) -> None:
+def test_wraps_are_the_first_packets_with_a_new_upper_part(runs: PacketRuns, base: int, modulus: int) -> None:
     stamp = base + runs.slot * T
     run, index = media.wraps(runs, stamp, np.full(len(runs), T, dtype=np.int64), modulus)
     expected, upper, last = [], 0, -1

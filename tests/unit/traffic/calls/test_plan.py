@@ -10,7 +10,7 @@ from weirlab.traffic.calls.schedule import schedule, traffic_of
 from weirlab.traffic.calls.spec import parse_calls
 from weirlab.traffic.plan import CALLS_BIN_NS
 from weirlab.traffic.schedule import compile_plan
-from weirlab.traffic.spec import Step
+from weirlab.traffic.spec import LoadStep
 
 
 def test_a_plan_departs_when_the_schedule_says() -> None:
@@ -69,7 +69,7 @@ def test_two_packets_at_one_instant_are_sent_one_after_the_other() -> None:
 def test_steps_and_places_do_not_go_with_calls() -> None:
     traffic = traffic_of(parse_calls(10), 1.0)
     with pytest.raises(InputError, match="load steps with calls"):
-        compile_plan(replace(traffic, steps=(Step(0.5, position=3),)))
+        compile_plan(replace(traffic, steps=(LoadStep(0.5, position=3),)))
     with pytest.raises(InputError, match="several positions"):
         compile_plan(traffic, ((10, 0.5), (20, 0.5)))
     assert len(compile_plan(traffic, ((10, 1.0),)).flow) == len(compile_plan(traffic).flow)

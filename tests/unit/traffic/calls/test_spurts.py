@@ -4,17 +4,17 @@ import numpy as np
 import pytest
 
 from weirlab.base.units import NS_PER_S
-from weirlab.traffic.calls.spurts import CONVERSATION_ACTIVITY, MONOLOGUE_ACTIVITY, Talk, conversations
+from weirlab.traffic.calls.spurts import CONVERSATION_ACTIVITY, MONOLOGUE_ACTIVITY, TalkSpurts, conversations
 
 LENGTH_S = 60
 CALLS = 2000
 
 
-def talk(ways: int, seed: int = 1) -> Talk:
+def talk(ways: int, seed: int = 1) -> TalkSpurts:
     return conversations(CALLS, ways, LENGTH_S * NS_PER_S, np.random.default_rng(seed))
 
 
-def states(at_s: float, found: Talk, ways: int) -> np.ndarray:
+def states(at_s: float, found: TalkSpurts, ways: int) -> np.ndarray:
     """Who talks at an instant; shape (calls, ways)."""
     at_ns = round(at_s * NS_PER_S)
     on = (found.start_ns <= at_ns) & (at_ns < found.end_ns)
@@ -23,7 +23,7 @@ def states(at_s: float, found: Talk, ways: int) -> np.ndarray:
     return talks
 
 
-def spurts_of(found: Talk) -> np.ndarray:
+def spurts_of(found: TalkSpurts) -> np.ndarray:
     """Lengths in s of the talk spurts that begin in the first half, none of which the end cuts off."""
     stream = found.unit * 2 + found.way
     joined = (stream[1:] == stream[:-1]) & (found.start_ns[1:] == found.end_ns[:-1])

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 from weirlab.emulation.spec import PathSpec
-from weirlab.transfers.parallel.bed.base import Course, PathPair, Span
+from weirlab.transfers.parallel.bed.base import ParallelAttempt, PathPair, PathSpan
 from weirlab.transfers.parallel.bed.carriers import CHUNK_BYTES, Intake
-from weirlab.transfers.parallel.fakes import FakeBed
-from weirlab.transfers.parallel.plan import Planned
+from weirlab.transfers.parallel.fakes import FakeParallelBed
+from weirlab.transfers.parallel.plan import ParallelPlan
 from weirlab.transfers.parallel.recording import attempt_row, jain, reasons, stall_s
-from weirlab.transfers.parallel.section import Case, CasePath
+from weirlab.transfers.parallel.section import CasePath, ParallelCase
 from weirlab.transfers.psock.options import SessionOptions
 
 PATH = PathPair(PathSpec(delay_ns=5_000_000, rate_bps=50_000_000), PathSpec(delay_ns=5_000_000))
-COURSE = Course(
+COURSE = ParallelAttempt(
     method="earliest",
     paths={1: PATH, 2: PATH},
     congestion="cubic",
@@ -28,11 +28,11 @@ COURSE = Course(
     lasts_s=2.0,
     every_s=0.1,
 )
-PLANNED = Planned(0, Case(name="two", paths=(CasePath(),)), "earliest", 1)
+PLANNED = ParallelPlan(0, ParallelCase(name="two", paths=(CasePath(),)), "earliest", 1)
 
 
-def row(course: Course, **changes: object) -> object:
-    seen = replace(FakeBed().carry(course), **changes)  # type: ignore[arg-type]
+def row(course: ParallelAttempt, **changes: object) -> object:
+    seen = replace(FakeParallelBed().carry(course), **changes)  # type: ignore[arg-type]
     return attempt_row(PLANNED, course, seen, "t", (), None)
 
 
@@ -56,8 +56,8 @@ def test_the_longest_stall_counts_the_ends_of_the_recorded_part() -> None:
 
 
 def test_a_path_that_never_comes_back_has_no_time_for_it() -> None:
-    course = replace(COURSE, outages=(Span(2, 1.0, 1.5),))
-    seen = FakeBed().carry(course)
+    course = replace(COURSE, outages=(PathSpan(2, 1.0, 1.5),))
+    seen = FakeParallelBed().carry(course)
     dead = np.minimum(seen.paths[2].received, np.interp(1.0, course.edges_s(), seen.paths[2].received))
     paths = {**seen.paths, 2: replace(seen.paths[2], received=dead)}
     assert math.isnan(row(course, paths=paths).back_s)  # type: ignore[attr-defined]
@@ -65,8 +65,8 @@ def test_a_path_that_never_comes_back_has_no_time_for_it() -> None:
 
 
 def test_of_several_competitors_the_share_furthest_from_a_half_counts() -> None:
-    course = replace(COURSE, competitors=(Span(1, 0.0, 1.0), Span(2, 1.0, 2.0)))
-    seen = FakeBed().carry(course)
+    course = replace(COURSE, competitors=(PathSpan(1, 0.0, 1.0), PathSpan(2, 1.0, 2.0)))
+    seen = FakeParallelBed().carry(course)
     first, second = seen.competitors
     found = row(course, competitors=(first, second / 3))
     assert found.path_share == pytest.approx(0.75)  # type: ignore[attr-defined]
@@ -75,7 +75,7 @@ def test_of_several_competitors_the_share_furthest_from_a_half_counts() -> None:
 
 
 def test_a_rate_that_was_missed_spoils_an_attempt_and_one_of_short_bursts_does_not() -> None:
-    seen = FakeBed().carry(COURSE)
+    seen = FakeParallelBed().carry(COURSE)
 
     def with_pace(bits: int, ns: int) -> tuple[str, ...]:
         account = seen.paths[1].account

@@ -12,10 +12,10 @@ from weirlab._engine import psock_limits
 from weirlab.base.errors import InputError
 from weirlab.studies import ready, scenarios
 from weirlab.transfers.parallel import campaign, plan
-from weirlab.transfers.parallel.section import Comparison, MethodName, ParallelScenario
+from weirlab.transfers.parallel.section import MethodName, ParallelScenario, ParallelSection
 
 
-def asked(text: str) -> Comparison:
+def asked(text: str) -> ParallelSection:
     found = scenarios.loads(f"name: x\nparallel: {text}\n")
     assert isinstance(found, ParallelScenario)
     return found.parallel

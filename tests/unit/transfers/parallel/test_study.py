@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from weirlab.base.errors import InputError, LabError, MissingCapability
-from weirlab.jobs.progress import Interrupted, Quiet
+from weirlab.jobs.progress import RunInterrupt, SilentProgress
 from weirlab.jobs.work import Work
 from weirlab.scenario.load import from_plain
 from weirlab.store import Store
 from weirlab.studies import runner
 from weirlab.studies.contract import Outcome
 from weirlab.transfers.parallel import ParallelStudy
-from weirlab.transfers.parallel.fakes import FakeBed, Fault, opener
+from weirlab.transfers.parallel.fakes import FakeParallelBed, ParallelFault, opener
 from weirlab.transfers.parallel.findings import ParallelFindings
 from weirlab.transfers.parallel.rows import ATTEMPTS, PATHS, SERIES
 from weirlab.transfers.parallel.section import ParallelScenario
@@ -67,14 +67,14 @@ def small(**changes: Any) -> ParallelScenario:
     return scenario(**{**few, **changes})
 
 
-def run(store: Store, bed: FakeBed, what: ParallelScenario) -> Found:
-    return runner.run(ParallelStudy(opener(bed)), what, Work(store, Quiet()))
+def run(store: Store, bed: FakeParallelBed, what: ParallelScenario) -> Found:
+    return runner.run(ParallelStudy(opener(bed)), what, Work(store, SilentProgress()))
 
 
 @pytest.fixture(scope="module")
 def outcome(tmp_path_factory: pytest.TempPathFactory) -> Found:
     """A run in which nothing went wrong."""
-    return run(Store(tmp_path_factory.mktemp("store")), FakeBed(), scenario())
+    return run(Store(tmp_path_factory.mktemp("store")), FakeParallelBed(), scenario())
 
 
 def group(outcome: Found, case: str, method: str, path: int = 0) -> Any:
@@ -164,14 +164,14 @@ def test_what_is_read_from_the_run_is_what_was_told(outcome: Found) -> None:
 @pytest.mark.parametrize(
     ("fault", "told"),
     [
-        (Fault(late_ns=5_000_000), "the emulator was late: p99 5.00 ms, 2.00 ms allowed"),
-        (Fault(not_received=3), "6 frames were lost by the emulator"),
+        (ParallelFault(late_ns=5_000_000), "the emulator was late: p99 5.00 ms, 2.00 ms allowed"),
+        (ParallelFault(not_received=3), "6 frames were lost by the emulator"),
     ],
 )
 def test_an_attempt_that_the_emulator_spoils_is_kept_and_repeated(
-    store: Store, fault: Fault, told: str
+    store: Store, fault: ParallelFault, told: str
 ) -> None:
-    bed = FakeBed(iter([None, fault]))
+    bed = FakeParallelBed(iter([None, fault]))
     outcome = run(store, bed, small())
     assert outcome.problem() is None
     assert len(bed.carried) == FEW + 1
@@ -182,25 +182,28 @@ def test_an_attempt_that_the_emulator_spoils_is_kept_and_repeated(
 
 
 def test_what_never_counts_is_named_and_the_rest_is_shown(store: Store) -> None:
-    late = Fault(late_ns=5_000_000)
-    outcome = run(store, FakeBed(iter([late, late])), small())
+    late = ParallelFault(late_ns=5_000_000)
+    outcome = run(store, FakeParallelBed(iter([late, late])), small())
     assert len(outcome.found.missing) == 1
     assert f"1 of {FEW} transfers have no attempt that counts" in str(outcome.problem())
     assert len(outcome.found.sentences()) == 1
 
 
 def test_paths_that_could_not_be_made_are_tried_again(store: Store) -> None:
-    assert run(store, FakeBed(iter([Fault(raises=LabError("no link"))])), small()).problem() is None
+    assert (
+        run(store, FakeParallelBed(iter([ParallelFault(raises=LabError("no link"))])), small()).problem()
+        is None
+    )
     with pytest.raises(LabError, match="no link"):
-        run(store, FakeBed(iter([Fault(raises=LabError("no link"))] * 2)), small())
+        run(store, FakeParallelBed(iter([ParallelFault(raises=LabError("no link"))] * 2)), small())
 
 
 def test_ctrl_c_keeps_what_is_done_and_resuming_does_the_rest(store: Store) -> None:
-    stopped = FakeBed(iter([*[None] * 2, Fault(raises=KeyboardInterrupt())]))
-    with pytest.raises(Interrupted, match=r"2 valid attempts kept .* go on with: weir run --resume"):
+    stopped = FakeParallelBed(iter([*[None] * 2, ParallelFault(raises=KeyboardInterrupt())]))
+    with pytest.raises(RunInterrupt, match=r"2 valid attempts kept .* go on with: weir run --resume"):
         run(store, stopped, small())
-    rest = FakeBed()
-    outcome = runner.resume(ParallelStudy(opener(rest)), "last", Work(store, Quiet()))
+    rest = FakeParallelBed()
+    outcome = runner.resume(ParallelStudy(opener(rest)), "last", Work(store, SilentProgress()))
     assert len(rest.carried) == FEW - 2
     assert outcome.problem() is None
     assert len({(row.case, row.method, row.path, row.repetition) for row in outcome.found.rows}) == FEW
@@ -210,36 +213,36 @@ def test_ctrl_c_keeps_what_is_done_and_resuming_does_the_rest(store: Store) -> N
 
 def test_a_method_that_is_not_here_is_left_out_and_named(store: Store) -> None:
     lacking = {"mptcp": "this kernel is built without it"}
-    outcome = run(store, FakeBed(lacking=lacking), small(methods=["mptcp", "earliest"]))
+    outcome = run(store, FakeParallelBed(lacking=lacking), small(methods=["mptcp", "earliest"]))
     assert {row.method for row in outcome.found.rows} == {"earliest"}
     assert "MPTCP was left out: this kernel is built without it." in outcome.told().remark
     assert "MPTCP was left out" in page(outcome.run).warning
     with pytest.raises(MissingCapability, match="built without it"):
-        run(store, FakeBed(lacking=lacking), small(methods=["mptcp"]))
+        run(store, FakeParallelBed(lacking=lacking), small(methods=["mptcp"]))
 
 
 def test_a_transfer_that_breaks_off_is_a_result_and_told(store: Store) -> None:
-    bed = FakeBed(iter([Fault(failure="the session was lost")] * FEW))
+    bed = FakeParallelBed(iter([ParallelFault(failure="the session was lost")] * FEW))
     outcome = run(store, bed, small())
     assert outcome.problem() is None
     assert "the transfer broke off: the session was lost" in outcome.told().remark
 
 
 def test_a_run_without_an_attempt_has_no_page(store: Store) -> None:
-    with pytest.raises(Interrupted):
-        run(store, FakeBed(iter([Fault(raises=KeyboardInterrupt())])), small())
+    with pytest.raises(RunInterrupt):
+        run(store, FakeParallelBed(iter([ParallelFault(raises=KeyboardInterrupt())])), small())
     with pytest.raises(InputError, match="before any attempt counted"):
         page(store.open("last"))
 
 
 def test_without_the_reference_throughputs_are_told_instead_of_shares(store: Store) -> None:
     what = small(methods=["earliest"], repetitions=1)
-    sentences = run(store, FakeBed(), what).found.sentences()
+    sentences = run(store, FakeParallelBed(), what).found.sentences()
     assert sentences[0].startswith("10 Mbit/s + 90 Mbit/s: earliest 95.6 Mbit/s")
 
 
 def test_a_busy_host_is_told_and_its_attempts_are_kept(store: Store) -> None:
-    outcome = run(store, FakeBed(waited_s=1.0), small())
+    outcome = run(store, FakeParallelBed(waited_s=1.0), small())
     assert outcome.problem() is None
     assert (
         "the threads of the median attempt waited for a CPU 0.40 times as long as it lasted"

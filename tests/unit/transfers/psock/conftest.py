@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from weirlab._engine import ParallelListener
 from weirlab.cli.program.app import app
 from weirlab.link.stopping import Stop
-from weirlab.transfers.psock.copying import Served, serve
+from weirlab.transfers.psock.copying import ReceiverTotals, serve
 from weirlab.transfers.psock.options import SessionOptions
 
 from ...conftest import Answer
@@ -42,9 +42,9 @@ class Receiver:
     thread: threading.Thread
     data: bytearray = field(default_factory=bytearray)
     told: list[str] = field(default_factory=list)
-    served: Served = field(default_factory=Served)
+    served: ReceiverTotals = field(default_factory=ReceiverTotals)
 
-    def ended(self) -> Served:
+    def ended(self) -> ReceiverTotals:
         """What came of it, when that is over."""
         self.thread.join()
         return self.served

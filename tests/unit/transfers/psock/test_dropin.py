@@ -20,7 +20,7 @@ import pytest
 from weirlab._engine import ParallelProxy, ParallelSocket, relay_limits
 from weirlab.base import programs
 from weirlab.base.errors import InputError, MissingCapability
-from weirlab.lab.isolation.groups import Groups, Refused
+from weirlab.lab.isolation.groups import CgroupHierarchy, IsolationError
 from weirlab.transfers.psock.dropin import account, checking, options, program
 from weirlab.transfers.psock.dropin import group as group_of_programs
 from weirlab.transfers.psock.dropin.group import ControlGroup
@@ -63,11 +63,11 @@ def group(tmp_path: Path) -> ControlGroup:
     """A folder, into whose file a program writes what it would write into that of a group."""
     (tmp_path / "group").mkdir()
     (tmp_path / "group/cgroup.procs").write_text("")
-    return ControlGroup(Groups(tmp_path, 2, "/"), "/group")
+    return ControlGroup(CgroupHierarchy(tmp_path, 2, "/"), "/group")
 
 
 def _run(group: ControlGroup, *command: str, look: Callable[[], None] = lambda: None) -> int:
-    began = program.Program(program.located(command[0]), command, user="", descriptors=99)
+    began = program.UserProgram(program.located(command[0]), command, user="", descriptors=99)
     with program.signals_held(), program.begun(began, group=group.path) as process:
         return program.run(process, look)
 
@@ -119,7 +119,7 @@ class FakeGroup(ControlGroup):
     """Has other members each time; none after the last."""
 
     def __init__(self, *members: list[int]) -> None:
-        super().__init__(Groups(Path("/nowhere"), 2, "/"), "/group")
+        super().__init__(CgroupHierarchy(Path("/nowhere"), 2, "/"), "/group")
         object.__setattr__(self, "each", iter(members))
 
     def members(self) -> list[int]:
@@ -252,7 +252,7 @@ def test_a_session_names_its_destination_as_it_is_written_down() -> None:
         client.finish()
         assert client.read(1) == b""
         client.close()
-    found = account.Account()
+    found = account.RelayTotals()
     while not found.connections:
         assert found.take(made.ended()) == []
     made.stop()
@@ -274,7 +274,7 @@ def test_what_failed_is_counted_and_said() -> None:
     client.write_all(_request("127.0.0.1", 80))
     assert _read(client, 16) == b"WEIRPXY\x02\x02" + bytes(7)
     client.abort()
-    found, said = account.Account(), []
+    found, said = account.RelayTotals(), []
     while not said:
         said = found.take(made.ended())
     made.stop()
@@ -293,8 +293,8 @@ def _threads(number: int) -> list[str]:
 
 
 def test_what_programs_need_of_the_machine_is_told_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse() -> Groups:
-        raise Refused("no control groups of version 2 are mounted", "mount them")
+    def refuse() -> CgroupHierarchy:
+        raise IsolationError("no control groups of version 2 are mounted", "mount them")
 
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(group_of_programs, "unified", refuse)

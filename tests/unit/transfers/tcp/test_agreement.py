@@ -8,7 +8,7 @@ import polars as pl
 
 from weirlab.trace.facts import Connection
 from weirlab.transfers.tcp.measure import agreement
-from weirlab.transfers.tcp.measure.agreement import Pair, Seen
+from weirlab.transfers.tcp.measure.agreement import ConnectionCapture, QuantityAgreement
 
 KERNEL = pl.DataFrame(
     {
@@ -25,14 +25,14 @@ KERNEL = pl.DataFrame(
 )
 
 
-def seen(missing: int = 0, whole: bool = True, **changed: Any) -> Seen:
+def seen(missing: int = 0, whole: bool = True, **changed: Any) -> ConnectionCapture:
     again = {"total": 3, "bytes": 3000}
     rtt = {"min_ns": 9_900_000, "mean_ns": 12_500_000.0}
     side = {"unique_bytes": 100_000, "payload_max": 1000, "retransmissions": again, "rtt": rtt, **changed}
-    return Seen(cast("Connection", {"a": side, "b": {}}), "a", missing, whole)
+    return ConnectionCapture(cast("Connection", {"a": side, "b": {}}), "a", missing, whole)
 
 
-def pairs(place: agreement.Place, one: Seen) -> dict[str, Pair]:
+def pairs(place: agreement.Place, one: ConnectionCapture) -> dict[str, QuantityAgreement]:
     return {each.quantity: each for each in agreement.pairs(KERNEL, {place: one})}
 
 

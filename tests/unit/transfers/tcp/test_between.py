@@ -99,7 +99,7 @@ def test_who_may_have_a_server_send_must_know_a_token(weir: Weir) -> None:
     answer = weir("tcp", "serve", "--port", "0", "--allow-client")
     assert answer.code == 2
     assert "must know a token; give one with --token" in answer.err
-    assert not serving.Settings().errands
+    assert not serving.ServerSettings().errands
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ import pytest
 from weirlab.base.quantities import NOTHING
 from weirlab.diagnosis import causes
 from weirlab.diagnosis.causes import Cause, Source
-from weirlab.diagnosis.finding import Blind, Diagnosis, Finding, Summary
+from weirlab.diagnosis.finding import BlindSpot, Diagnosis, DiagnosisFinding, TransferSummary
 from weirlab.transfers.tcp.show import both
 from weirlab.transfers.tcp.study.columns import AgreementRow, CrossingRow
-from weirlab.transfers.tcp.study.kept import Kept
+from weirlab.transfers.tcp.study.kept import TransferRecord
 
 ALIKE = AgreementRow("t", 0, "Segments sent again", "segments", "sender", 3.0, 3.0, True, "")
 APART = AgreementRow("t", 0, "Least round trip", "us", "sender", 10_500.0, 9_000.0, False, "it is slow")
@@ -48,9 +48,9 @@ def test_what_is_not_known_of_a_crossing_is_left_open() -> None:
 
 
 def seen(source: Source, cause: Cause, *blind: str) -> Diagnosis:
-    finding = Finding(cause, 1.0, 1.0, "high", "It was so.", ())
-    unseen = tuple(Blind(what, "it looks alike") for what in blind)
-    summary = Summary(1, 1.0, 8.0, 1, 1.0, 0, 0.0, None, None, None, None, None, None, None)
+    finding = DiagnosisFinding(cause, 1.0, 1.0, "high", "It was so.", ())
+    unseen = tuple(BlindSpot(what, "it looks alike") for what in blind)
+    summary = TransferSummary(1, 1.0, 8.0, 1, 1.0, 0, 0.0, None, None, None, None, None, None, None)
     return Diagnosis(source, finding.sentence, (finding,), (), unseen, summary)
 
 
@@ -68,7 +68,7 @@ def test_the_kernel_knows_the_ends_best_and_both_captures_the_path(
 ) -> None:
     by_source = {"kernel": seen("kernel", kernel, "a", "b"), "both": seen("both", both, "b", "c")}
     kept = SimpleNamespace(diagnoses={0: by_source, 1: {"kernel": seen("kernel", kernel, "a")}})
-    found = Kept.best.func(cast("Kept", kept))
+    found = TransferRecord.best.func(cast("TransferRecord", kept))
     assert found[0].source == best
     # What one of the two tells is told.
     assert [each.what for each in found[0].blind] == ["b"]

@@ -10,26 +10,26 @@ import pytest
 from weirlab.base.errors import InputError
 from weirlab.link import bindings
 from weirlab.transfers.tcp.measure import capturing
-from weirlab.transfers.tcp.measure.capturing import Ends
+from weirlab.transfers.tcp.measure.capturing import CapturePoints
 
 
 @pytest.mark.parametrize(
     ("text", "reverse", "wanted"),
     [
-        ("auto", False, Ends("auto", "auto")),
-        ("none", True, Ends("none", "none")),
-        ("sender", False, Ends("must", "none")),
-        ("sender", True, Ends("none", "must")),
-        ("sender, receiver", False, Ends("must", "must")),
-        ("receiver,eth0", False, Ends("eth0", "must")),
-        ("eth0", True, Ends("eth0", "none")),
-        ("auto, between:br0", False, Ends("auto", "auto", "br0")),
-        ("between:br0", False, Ends("none", "none", "br0")),
-        ("sender,between:br0,receiver", True, Ends("must", "must", "br0")),
-        ("eth0,between: eth1", False, Ends("eth0", "none", "eth1")),
+        ("auto", False, CapturePoints("auto", "auto")),
+        ("none", True, CapturePoints("none", "none")),
+        ("sender", False, CapturePoints("must", "none")),
+        ("sender", True, CapturePoints("none", "must")),
+        ("sender, receiver", False, CapturePoints("must", "must")),
+        ("receiver,eth0", False, CapturePoints("eth0", "must")),
+        ("eth0", True, CapturePoints("eth0", "none")),
+        ("auto, between:br0", False, CapturePoints("auto", "auto", "br0")),
+        ("between:br0", False, CapturePoints("none", "none", "br0")),
+        ("sender,between:br0,receiver", True, CapturePoints("must", "must", "br0")),
+        ("eth0,between: eth1", False, CapturePoints("eth0", "none", "eth1")),
     ],
 )
-def test_captures_are_asked_for_by_end(text: str, reverse: bool, wanted: Ends) -> None:
+def test_captures_are_asked_for_by_end(text: str, reverse: bool, wanted: CapturePoints) -> None:
     assert capturing.ends(text, reverse=reverse) == wanted
 
 

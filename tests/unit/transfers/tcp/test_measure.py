@@ -230,7 +230,7 @@ def test_an_end_that_must_be_captured_and_cannot_ends_the_measurement(
 
 def test_a_capture_at_the_server_is_put_onto_the_clients_clock() -> None:
     start = Start(client_ns=1_000, server_ns=70_000, client_since_1970_ns=5_000_000)
-    other = measuring.Measured(
+    other = measuring.TransferMeasurement(
         outcome=None, samples=None, start=start, offset=Offset(69_000, 5, 8), same_clock=False
     )  # type: ignore[arg-type]
     # The server began at 70,000 of its own clock, which is 1,000 of the client's: when the client did.

@@ -98,7 +98,7 @@ def test_a_summary_adds_connections_up() -> None:
     assert direction.throughput_bps == 80
     assert direction.latency is not None
     assert (direction.latency.blocks, direction.latency.mean_ns, direction.latency.max_ns) == (4, 8, 9)
-    assert direction.shares == shares.Shares(1, 0, 0, 0)
+    assert direction.shares == shares.TimeShares(1, 0, 0, 0)
     assert direction.failure == "server: reset"
 
 
@@ -121,7 +121,7 @@ def test_shares_add_up_whatever_the_counters_say(
 
 def test_shares_are_of_the_time_that_passed() -> None:
     counters = {"busy_time_us": 600, "rwnd_limited_us": 100, "sndbuf_limited_us": 200}
-    assert shares.shares(counters, 1000) == shares.Shares(0.4, 0.1, 0.2, 0.3)
+    assert shares.shares(counters, 1000) == shares.TimeShares(0.4, 0.1, 0.2, 0.3)
     assert shares.shares({}, 1000) is None
 
 

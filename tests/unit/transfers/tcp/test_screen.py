@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from weirlab.transfers.tcp.show.screen import Lines, Screen, sentence
-from weirlab.transfers.tcp.watching import Samples, Tally
+from weirlab.transfers.tcp.show.screen import WatchLines, WatchScreen, sentence
+from weirlab.transfers.tcp.watching import ConnectionTally, Samples
 
 
 class Terminal(io.StringIO):
@@ -45,8 +45,8 @@ PROGRESS = {
 
 def shown(*names: str) -> str:
     """The screen after two samples, a second apart."""
-    stream, now_s, tally = Terminal(), 0.0, Tally()
-    screen = Screen(stream, names, lambda: now_s)
+    stream, now_s, tally = Terminal(), 0.0, ConnectionTally()
+    screen = WatchScreen(stream, names, lambda: now_s)
     screen.waiting()
     for time_s, acked in ((1.0, 0), (2.0, 1_000_000)):
         one = samples(time_s, acked)
@@ -78,7 +78,7 @@ def test_fields_that_were_asked_for_take_the_place_of_the_usual_columns(monkeypa
 
 def test_a_pipe_gets_a_line_at_most_every_ten_seconds() -> None:
     stream, now_s = io.StringIO(), 0.0
-    lines = Lines(stream, now_s=lambda: now_s)
+    lines = WatchLines(stream, now_s=lambda: now_s)
     for _ in range(25):
         lines.samples(samples(1.0, 0), PROGRESS, [])
         now_s += 1

@@ -60,7 +60,7 @@ def test_a_server_that_dies_is_noticed() -> None:
         def kill() -> None:
             os.kill(server.pid, signal.SIGKILL)
 
-        settings = sending.Settings("127.0.0.1", port, interval_s=0.001, lasts_s=1000)
+        settings = sending.TransferSettings("127.0.0.1", port, interval_s=0.001, lasts_s=1000)
         with pytest.raises(TrialError, match="the server went away after"):
             sending.send(settings, AtFirst(kill), stop)
 

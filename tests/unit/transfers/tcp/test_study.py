@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from weirlab.base.errors import InputError, LabError
-from weirlab.jobs.progress import Interrupted, Quiet
+from weirlab.jobs.progress import RunInterrupt, SilentProgress
 from weirlab.jobs.work import Work
 from weirlab.store import Run, Store
 from weirlab.studies import reports, runner, scenarios
@@ -19,8 +19,8 @@ from weirlab.studies.contract import Outcome
 from weirlab.transfers.tcp import TcpStudy, page
 from weirlab.transfers.tcp.results import Interval
 from weirlab.transfers.tcp.study import kept, recording
-from weirlab.transfers.tcp.study.findings import View
-from weirlab.transfers.tcp.study.running import Live, Silent
+from weirlab.transfers.tcp.study.findings import AxisView
+from weirlab.transfers.tcp.study.running import SilentObserver, TransferDisplay
 from weirlab.transfers.tcp.study.section import TcpScenario
 
 from .conftest import Served, Weir
@@ -56,7 +56,9 @@ def outcome(store: Store) -> Outcome[Any]:
     )  # fmt: skip
     try:
         what = asked(server.address[1], connections=2)
-        return runner.run(TcpStudy(Live(tokens=("secret words here", ""))), what, Work(store, Quiet()))
+        return runner.run(
+            TcpStudy(TransferDisplay(tokens=("secret words here", ""))), what, Work(store, SilentProgress())
+        )
     finally:
         server.stop()
 
@@ -177,13 +179,15 @@ def test_no_file_of_a_run_has_the_token(outcome: Outcome[Any]) -> None:
 def test_going_on_with_a_complete_run_measures_nothing(
     outcome: Outcome[Any], store: Store, tmp_path: Path
 ) -> None:
-    again = runner.resume(TcpStudy(), outcome.run.run_id, Work(store, Quiet()), out=tmp_path / "page.html")
+    again = runner.resume(
+        TcpStudy(), outcome.run.run_id, Work(store, SilentProgress()), out=tmp_path / "page.html"
+    )
     assert again.run.trials().height == 1
     assert again.told().conclusion.startswith("To the server: ")
     assert (tmp_path / "page.html").stat().st_size > 100_000
 
 
-class Impatient(Silent):
+class Impatient(SilentObserver):
     """Presses Ctrl-C as soon as something is reported."""
 
     def interval(self, interval: Interval) -> None:
@@ -193,21 +197,21 @@ class Impatient(Silent):
 @pytest.mark.usefixtures("caught_signals")
 def test_ctrl_c_keeps_what_was_measured_until_then(serve: Serve, tmp_path: Path) -> None:
     store, what = Store(tmp_path), asked(serve().port, total=None, lasts="1h")
-    study = TcpStudy(Live(Impatient(), View(print_ns=1_000_000)))
-    with pytest.raises(Interrupted, match="1 valid attempt kept"):
-        runner.run(study, what, Work(store, Quiet()))
+    study = TcpStudy(TransferDisplay(Impatient(), AxisView(print_ns=1_000_000)))
+    with pytest.raises(RunInterrupt, match="1 valid attempt kept"):
+        runner.run(study, what, Work(store, SilentProgress()))
     run = store.open("last")
     assert run.manifest.status == "interrupted"
     assert kept.read(run).transfer.interrupted
     # It is gone on with: nothing is left to be measured.
-    again = runner.resume(TcpStudy(), run.run_id, Work(store, Quiet()))
+    again = runner.resume(TcpStudy(), run.run_id, Work(store, SilentProgress()))
     assert again.run.manifest.status == "complete"
     assert again.run.trials().height == 1
 
 
 def test_a_server_that_does_not_answer_leaves_no_run_behind(free_port: int, tmp_path: Path) -> None:
     with pytest.raises(LabError, match="cannot connect"):
-        runner.run(TcpStudy(), asked(free_port), Work(Store(tmp_path), Quiet()))
+        runner.run(TcpStudy(), asked(free_port), Work(Store(tmp_path), SilentProgress()))
     assert Store(tmp_path).runs() == []
 
 

@@ -18,7 +18,14 @@ from weirlab.base.errors import InputError
 from weirlab.link.stopping import Stop
 from weirlab.transfers.tcp import connections, watching
 from weirlab.transfers.tcp.keeping import SampleFile
-from weirlab.transfers.tcp.watching import BPF, INET_DIAG, Outcome, Samples, Settings, Tally
+from weirlab.transfers.tcp.watching import (
+    BPF,
+    INET_DIAG,
+    ConnectionTally,
+    Samples,
+    WatchOutcome,
+    WatchSettings,
+)
 
 from .conftest import DEADLINE_S, Weir
 
@@ -45,7 +52,9 @@ class Until:
     def waiting(self) -> None:
         self.waits.set()
 
-    def samples(self, samples: Samples, progress: Mapping[str, Any], tallies: Sequence[Tally]) -> None:
+    def samples(
+        self, samples: Samples, progress: Mapping[str, Any], tallies: Sequence[ConnectionTally]
+    ) -> None:
         if len(tallies) == 2 and all(tally.last_ns for tally in tallies):
             self.began.set()
             known = all(each["pid"] for each in progress["connections"])
@@ -62,14 +71,14 @@ def transfer(client: socket.socket, server: socket.socket) -> None:
     sender.join()
 
 
-def watched(tmp_path: Path) -> tuple[Outcome, SampleFile, Path]:
+def watched(tmp_path: Path) -> tuple[WatchOutcome, SampleFile, Path]:
     """A connection that is made when it is waited for already, and closed when its last byte was seen."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         file = tmp_path / "samples.parquet"
         until, keeper, outcomes = Until(), SampleFile(file, NAMES), []
         target = connections.parse(f"127.0.0.1:{port}")
-        settings = Settings(target, 1_000_000, NAMES, wait=True, by=INET_DIAG)
+        settings = WatchSettings(target, 1_000_000, NAMES, wait=True, by=INET_DIAG)
 
         def work() -> None:
             with Stop() as stop:
@@ -155,7 +164,7 @@ def test_a_connection_found_between_two_questions_is_known_with_its_first_sample
     monkeypatch.setattr("weirlab._engine.TcpWatcher", Finding)
     keeper = SampleFile(tmp_path / "x.parquet", NAMES)
     with Stop() as stop:
-        outcome = watching.watch(Settings(connections.parse(":1"), 1_000_000, NAMES), [keeper], stop)
+        outcome = watching.watch(WatchSettings(connections.parse(":1"), 1_000_000, NAMES), [keeper], stop)
     keeper.write()
     assert [tally.last_ns for tally in outcome.tallies] == [1]
     assert pl.read_parquet(tmp_path / "x.parquet")["local"].to_list() == ["192.0.2.1:1"]
@@ -166,7 +175,7 @@ def test_a_csv_file_has_the_same_rows(tmp_path: Path) -> None:
     with connection() as (client, _), Stop() as stop:
         keeper = SampleFile(file, NAMES)
         port = client.getsockname()[1]
-        settings = Settings(connections.parse(f":{port}"), 1_000_000, NAMES, duration_s=0.001)
+        settings = WatchSettings(connections.parse(f":{port}"), 1_000_000, NAMES, duration_s=0.001)
         outcome = watching.watch(settings, [keeper], stop)
         keeper.write()
     frame = pl.read_csv(file)
@@ -296,7 +305,7 @@ def test_a_duration_ends_waiting_and_leaves_an_empty_table(
     ],
 )
 def test_processes_and_programs_are_told_from_ends(text: str, expected: dict[str, Any]) -> None:
-    assert connections.parse(text) == connections.Target(**expected)
+    assert connections.parse(text) == connections.ConnectionFilter(**expected)
 
 
 def test_ends_are_read_as_elsewhere() -> None:

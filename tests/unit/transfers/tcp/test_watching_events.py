@@ -13,10 +13,10 @@ import pytest
 from weirlab._engine import tcp_event_kinds
 from weirlab.link.stopping import Stop
 from weirlab.transfers.tcp import connections, fields, watching
-from weirlab.transfers.tcp.events import RETRANSMITTED, SentAgain
+from weirlab.transfers.tcp.events import RETRANSMITTED, RetransmissionLog
 from weirlab.transfers.tcp.keeping import SampleFile
 from weirlab.transfers.tcp.show import screen, tables
-from weirlab.transfers.tcp.watching import Settings
+from weirlab.transfers.tcp.watching import WatchSettings
 
 from .conftest import Weir
 
@@ -73,13 +73,13 @@ class Happening:
 
 
 @pytest.fixture
-def settings(monkeypatch: pytest.MonkeyPatch) -> Settings:
+def settings(monkeypatch: pytest.MonkeyPatch) -> WatchSettings:
     monkeypatch.setattr("weirlab._engine.TcpEvents", Happening)
-    return Settings(connections.parse(":1"), None, NAMES)
+    return WatchSettings(connections.parse(":1"), None, NAMES)
 
 
-def test_what_was_sent_again_is_listed_with_its_sequence_numbers(settings: Settings) -> None:
-    again = SentAgain()
+def test_what_was_sent_again_is_listed_with_its_sequence_numbers(settings: WatchSettings) -> None:
+    again = RetransmissionLog()
     with Stop() as stop:
         outcome = watching.watch(settings, [again], stop)
     (segment,) = again.kept
@@ -105,7 +105,7 @@ def test_what_was_sent_again_is_listed_with_its_sequence_numbers(settings: Setti
     assert (document["by"], document["period_ns"], document["lateness"]) == ("events", None, None)
 
 
-def test_lines_and_files_say_what_happened(settings: Settings, tmp_path: Path) -> None:
+def test_lines_and_files_say_what_happened(settings: WatchSettings, tmp_path: Path) -> None:
     said: list[Mapping[str, Any]] = []
     file = SampleFile(tmp_path / "events.parquet", NAMES, events=True)
     with Stop() as stop:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from weirlab.cli.program.app import PARTS, commands_of
-from weirlab.testing.tcp import Side
+from weirlab.testing.tcp import TcpSide
 from weirlab.trace.facts import Analysis
 from weirlab.transfers.trace import why
 
@@ -19,7 +19,7 @@ from ...trace import made
 from ...trace.slow import sixty, window_limited
 
 ROOT = Path(__file__).resolve().parents[4]
-RECEIVER = Side("198.51.100.1", 80)
+RECEIVER = TcpSide("198.51.100.1", 80)
 Answer = Callable[[Analysis], list[dict[str, Any]]]
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import polars as pl
 
-from weirlab.calls.capacity.page.source import Verdict
+from weirlab.calls.capacity.page.source import CapacityVerdict
 from weirlab.report import axes, palette
 from weirlab.report.axes import Domain
 from weirlab.report.vega import alt
@@ -72,7 +72,7 @@ def over_calls(
     return alt.LayerChart(layer=layers, **axes.framed(300))
 
 
-def verdict_rows(found: Sequence[Verdict]) -> pl.DataFrame:
+def verdict_rows(found: Sequence[CapacityVerdict]) -> pl.DataFrame:
     """Measured and predicted calls per position and goal."""
     rows = []
     for one in found:

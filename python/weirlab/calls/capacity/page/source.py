@@ -9,12 +9,12 @@ from typing import Any
 
 import polars as pl
 
-from weirlab.calls.capacity.found import Found
+from weirlab.calls.capacity.found import CapacityConclusions
 from weirlab.report.numbers import rules
 
 
 @dataclass(frozen=True)
-class Findings:
+class CapacityEvidence:
     """A run about capacity.
 
     Parameters
@@ -30,7 +30,7 @@ class Findings:
     manifest: Mapping[str, Any]
     trials: pl.DataFrame
     inside: pl.DataFrame
-    found: Found
+    found: CapacityConclusions
 
     @property
     def valid(self) -> pl.DataFrame:
@@ -51,7 +51,7 @@ class Findings:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class CapacityVerdict:
     """Most calls at one position by one goal: measured, and predicted."""
 
     position: int
@@ -82,12 +82,12 @@ class Verdict:
         return self.predicted / self.calls - 1
 
 
-def verdicts(findings: Findings) -> list[Verdict]:
+def verdicts(findings: CapacityEvidence) -> list[CapacityVerdict]:
     """One per position and goal, as far as they were measured."""
     return list(_verdicts(findings.found))
 
 
-def _verdicts(found: Found) -> Iterator[Verdict]:
+def _verdicts(found: CapacityConclusions) -> Iterator[CapacityVerdict]:
     predicted = {(one.position, one.goal.name): one.calls for one in found.predicted}
     between = {
         (one.position, one.goal.name): (one.least_calls, one.most_calls)
@@ -97,7 +97,7 @@ def _verdicts(found: Found) -> Iterator[Verdict]:
     searched = set()
     for one in found.search:
         searched.add((one.position, one.goal.mos))
-        yield Verdict(
+        yield CapacityVerdict(
             position=one.position,
             goal=one.goal.name,
             mos=one.goal.mos,
@@ -115,7 +115,7 @@ def _verdicts(found: Found) -> Iterator[Verdict]:
             continue
         goals = [name for position, name in predicted if position == swept.position and "loss" in name]
         name = goals[0] if goals else "without loss"
-        yield Verdict(
+        yield CapacityVerdict(
             position=swept.position,
             goal=name,
             mos=None,

@@ -10,7 +10,7 @@ import polars as pl
 
 from weirlab.calls.capacity import tables
 from weirlab.calls.capacity.page import charts
-from weirlab.calls.capacity.page.source import Findings, Verdict, verdicts
+from weirlab.calls.capacity.page.source import CapacityEvidence, CapacityVerdict, verdicts
 from weirlab.records import device_in_words
 from weirlab.report import axes
 from weirlab.report.figure import Figure
@@ -57,7 +57,7 @@ _TERMS: Final = (
 )
 
 
-def tell(findings: Findings) -> Story:
+def tell(findings: CapacityEvidence) -> Story:
     """The page about ``findings``."""
     found = verdicts(findings)
     manifest = findings.manifest
@@ -79,7 +79,7 @@ def tell(findings: Findings) -> Story:
     )
 
 
-def _answer(device: str, found: list[Verdict]) -> list[str]:
+def _answer(device: str, found: list[CapacityVerdict]) -> list[str]:
     lossless = [one for one in found if one.mos is None and one.calls]
     said = []
     if lossless:
@@ -95,11 +95,11 @@ def _answer(device: str, found: list[Verdict]) -> list[str]:
     return said or ["No number of calls was found."]
 
 
-def _calls(one: Verdict) -> str:
+def _calls(one: CapacityVerdict) -> str:
     return f"{'at least ' if one.at_least else ''}{plural(one.calls or 0, 'call')}"
 
 
-def _caution(findings: Findings, found: list[Verdict]) -> str:
+def _caution(findings: CapacityEvidence, found: list[CapacityVerdict]) -> str:
     parts = [f"{one.name}: {one.problem}." for one in found if one.problem]
     counters = findings.found.counters
     apart = counters.compared - counters.agreed
@@ -108,7 +108,7 @@ def _caution(findings: Findings, found: list[Verdict]) -> str:
     return " ".join(parts)
 
 
-def _tiles(findings: Findings, found: list[Verdict]) -> Iterator[Tile]:
+def _tiles(findings: CapacityEvidence, found: list[CapacityVerdict]) -> Iterator[Tile]:
     for one in [one for one in found if one.mos is None][:2]:
         load = f", {rate(one.pps)}" if one.pps else ""
         value = NOTHING if one.calls is None else f"{'≥ ' if one.at_least else ''}{count(one.calls)}"
@@ -130,7 +130,7 @@ def _tiles(findings: Findings, found: list[Verdict]) -> Iterator[Tile]:
         yield Tile("Counters that agree", NOTHING, "the device has none")
 
 
-def _chapters(findings: Findings, found: list[Verdict]) -> Iterator[Chapter]:
+def _chapters(findings: CapacityEvidence, found: list[CapacityVerdict]) -> Iterator[Chapter]:
     yield Chapter(
         "verdict",
         "How many calls",
@@ -159,7 +159,7 @@ def _chapters(findings: Findings, found: list[Verdict]) -> Iterator[Chapter]:
     yield Chapter("numbers", "All numbers", "Numbers", details=tuple(tables.trials(findings)))
 
 
-def _hosts_part(findings: Findings, found: list[Verdict]) -> Iterator[str]:
+def _hosts_part(findings: CapacityEvidence, found: list[CapacityVerdict]) -> Iterator[str]:
     """Of the losses that bound "without loss": how many packets were sent while the host disturbed."""
     bounds = {(one.position, one.too_many) for one in found if one.mos is None}
     for one in findings.found.losses:
@@ -176,7 +176,7 @@ def _hosts_part(findings: Findings, found: list[Verdict]) -> Iterator[str]:
         )
 
 
-def _setting(findings: Findings) -> Pairs:
+def _setting(findings: CapacityEvidence) -> Pairs:
     manifest = findings.manifest
     facts, scenario = manifest.get("facts") or {}, manifest.get("scenario") or {}
     calls = scenario.get("calls") or {}
@@ -196,7 +196,7 @@ def _setting(findings: Findings) -> Pairs:
     return pairs
 
 
-def _verdict_figures(found: list[Verdict]) -> Iterator[Figure]:
+def _verdict_figures(found: list[CapacityVerdict]) -> Iterator[Figure]:
     frame = charts.verdict_rows(found)
     if not frame.height:
         return
@@ -217,7 +217,7 @@ def _verdict_figures(found: list[Verdict]) -> Iterator[Figure]:
     )
 
 
-def _over_calls(findings: Findings) -> Iterator[Figure]:
+def _over_calls(findings: CapacityEvidence) -> Iterator[Figure]:
     trials = findings.valid.with_columns(
         loss_percent=pl.col("loss_ratio") * 100, good_percent=pl.col("good_share") * 100
     )
@@ -280,7 +280,7 @@ def _over_calls(findings: Findings) -> Iterator[Figure]:
         )
 
 
-def _inside(findings: Findings) -> Iterator[Figure]:
+def _inside(findings: CapacityEvidence) -> Iterator[Figure]:
     seen = findings.valid.filter(pl.col("samples_due").is_not_null() & (pl.col("samples_due") > 0))
     if not seen.height:
         return

@@ -9,25 +9,25 @@ device begins to drop.
 """
 
 from weirlab.calls.capacity.trials.keeper import CallRecorder
-from weirlab.calls.capacity.trials.limits import Dropping, dropping
-from weirlab.calls.capacity.trials.losses import Loss, losses
+from weirlab.calls.capacity.trials.limits import DropThreshold, dropping
+from weirlab.calls.capacity.trials.losses import CallLoss, losses
 from weirlab.calls.capacity.trials.rows import CAPACITY, INSIDE
-from weirlab.calls.capacity.trials.search import CallGoal, Carried, Search, search_calls
+from weirlab.calls.capacity.trials.search import CallCapacity, CallGoal, Search, search_calls
 from weirlab.calls.capacity.trials.setting import CallTraffic
-from weirlab.calls.capacity.trials.sweep import SWEEP, Sweep, around, sweep
+from weirlab.calls.capacity.trials.sweep import SWEEP, CallSweep, around, sweep
 
 __all__ = [
     "CAPACITY",
     "INSIDE",
     "SWEEP",
+    "CallCapacity",
     "CallGoal",
+    "CallLoss",
     "CallRecorder",
+    "CallSweep",
     "CallTraffic",
-    "Carried",
-    "Dropping",
-    "Loss",
+    "DropThreshold",
     "Search",
-    "Sweep",
     "around",
     "dropping",
     "losses",

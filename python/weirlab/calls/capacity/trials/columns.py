@@ -13,7 +13,7 @@ Phase = Literal["sweep", "search"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Attempted:
+class CallAttempt:
     """An attempt at a trial with calls, and what became of its packets."""
 
     trial_id: str
@@ -77,7 +77,7 @@ class CallQuality:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Counted:
+class DeviceCounts:
     """What the device's own interfaces counted."""
 
     entered: int | None = None
@@ -93,7 +93,7 @@ class Counted:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FromOutside:
+class OutsideCpuTime:
     """What the device's CPU did, seen from outside."""
 
     host_user: float = math.nan
@@ -111,7 +111,7 @@ class FromOutside:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Disturbed:
+class DisturbanceCounts:
     """What departed in the bins of one trial that the host disturbed."""
 
     disturbed_s: float = math.nan
@@ -141,7 +141,7 @@ class CpuShares:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FromInside(CpuShares):
+class InsideCpuShares(CpuShares):
     """What the agent saw in one trial, and how well it could look."""
 
     covered_s: float = math.nan
@@ -160,12 +160,12 @@ class FromInside(CpuShares):
 
 # A dataclass has the fields of its last base first.
 @dataclass(frozen=True, kw_only=True)
-class CapacityRow(FromInside, Disturbed, FromOutside, Counted, CallQuality, Attempted):
+class CapacityRow(InsideCpuShares, DisturbanceCounts, OutsideCpuTime, DeviceCounts, CallQuality, CallAttempt):
     """One attempt at a trial with calls. A call is as good as the worse of its two directions."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sampled:
+class SampleTime:
     """A sample of the agent."""
 
     trial_id: str
@@ -177,7 +177,7 @@ class Sampled:
 
 
 @dataclass(frozen=True, kw_only=True)
-class InsideRow(CpuShares, Sampled):
+class InsideRow(CpuShares, SampleTime):
     """One sample of the agent inside of the device; shares and counts are those since the sample before."""
 
     connections: int | None = None

@@ -12,9 +12,9 @@ from weirlab.base.errors import LabError
 from weirlab.calls.capacity.trials import boxes, losses, rows
 from weirlab.calls.capacity.trials.columns import CallQuality, CapacityRow, InsideRow, Phase
 from weirlab.calls.capacity.trials.rows import CAPACITY, INSIDE
-from weirlab.lab.base import TestBed, Watchable
+from weirlab.lab.base import TestBed, WatchableBed
 from weirlab.lab.wiring import IN0, OUT0
-from weirlab.measure.calls import Hearing
+from weirlab.measure.calls import CallAssessment
 from weirlab.measure.calls import heard as with_calls
 from weirlab.quality.jitterbuffer import Buffers
 from weirlab.records import F64, U64, FlowTable, TrialRecord
@@ -59,7 +59,7 @@ class CallRecorder:
         LabError
             The device lets calls through one way only.
         """
-        record = with_calls(record, Hearing(self._buffers, keep_packets=True))
+        record = with_calls(record, CallAssessment(self._buffers, keep_packets=True))
         whole = record.lab != "sim"
         counted = boxes.count(record.result, record.dut_counters, whole=whole)
         if counted is not None and not counted.agree and record.valid:
@@ -67,7 +67,7 @@ class CallRecorder:
         summary = None if record.calls is None else rows.heard(record.calls, self._good_mos)
         if summary is not None:
             _require_both_ways(record, summary)
-        seen = self._bed.seen_inside() if isinstance(self._bed, Watchable) else None
+        seen = self._bed.seen_inside() if isinstance(self._bed, WatchableBed) else None
         host = losses.disturbed(record.result, record.host, seen)
         row = rows.capacity_row(record, summary, counted, seen, host, phase=phase, run=run)
         tables = {CAPACITY: frame_of(CapacityRow, [row])}

@@ -10,7 +10,7 @@ from weirlab.calls.capacity.trials.columns import CapacityRow
 
 
 @dataclass(frozen=True)
-class Dropping:
+class DropThreshold:
     """At one position, the numbers of calls between which the device begins to drop.
 
     A number of calls is carried when most of its trials lost nothing. ``carried`` is None where not
@@ -28,7 +28,7 @@ class Dropping:
     """Most calls tried."""
 
 
-def dropping(rows: Iterable[CapacityRow], loss_ratio: float = 0.0) -> list[Dropping]:
+def dropping(rows: Iterable[CapacityRow], loss_ratio: float = 0.0) -> list[DropThreshold]:
     """Per position what the valid rows of a sweep show; loss up to ``loss_ratio`` counts as none."""
     by_position: dict[int, dict[int, list[CapacityRow]]] = {}
     for row in rows:
@@ -37,14 +37,14 @@ def dropping(rows: Iterable[CapacityRow], loss_ratio: float = 0.0) -> list[Dropp
     return [_at(position, counts, loss_ratio) for position, counts in sorted(by_position.items())]
 
 
-def _at(position: int, counts: Mapping[int, list[CapacityRow]], tolerated: float) -> Dropping:
+def _at(position: int, counts: Mapping[int, list[CapacityRow]], tolerated: float) -> DropThreshold:
     ordered = sorted(counts)
     dropped = next(
         (count for count in ordered if median(row.loss_ratio for row in counts[count]) > tolerated), None
     )
     below = [count for count in ordered if dropped is None or count < dropped]
     carried = below[-1] if below else None
-    return Dropping(
+    return DropThreshold(
         position,
         carried,
         None if carried is None else _pps(counts[carried]),

@@ -14,10 +14,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from weirlab.calls.capacity.trials.columns import CapacityRow, Disturbed
+from weirlab.calls.capacity.trials.columns import CapacityRow, DisturbanceCounts
 from weirlab.lab.inside.view import InsideView
 from weirlab.measure import windows
-from weirlab.measure.windows import OTHERS, WAITED, Disturbance
+from weirlab.measure.windows import OTHERS, WAITED, HostDisturbance
 from weirlab.records import EngineResult, HostSample
 
 _LOOKS_NS: Final = 5_000_000
@@ -25,7 +25,7 @@ _LOOKS_NS: Final = 5_000_000
 
 
 @dataclass(frozen=True)
-class Loss:
+class CallLoss:
     """The packets of all valid trials with the same number of calls at one position.
 
     ``disturbed_sent`` and ``disturbed_lost`` are those of the disturbed bins; None where the host was not
@@ -62,7 +62,9 @@ class Loss:
         }
 
 
-def disturbed(result: EngineResult, host: HostSample, inside: InsideView | None = None) -> Disturbed | None:
+def disturbed(
+    result: EngineResult, host: HostSample, inside: InsideView | None = None
+) -> DisturbanceCounts | None:
     """What departed while the host disturbed this trial; None where that is not known.
 
     What the device waited while its own monitoring (``inside``) looked around counts as the device's, so a
@@ -82,21 +84,21 @@ def disturbed(result: EngineResult, host: HostSample, inside: InsideView | None 
     bins = ~windows.kept_bins(result, windows.left_out(result, found))
     series = result.series
     sent, received = int(series.sent[bins].sum()), int(series.received[bins].sum())
-    return Disturbed(
+    return DisturbanceCounts(
         disturbed_s=int(bins.sum()) * series.bin_ns / 1e9,
         disturbed_sent=sent,
         disturbed_lost=max(sent - received, 0),
     )
 
 
-def losses(rows: Iterable[CapacityRow]) -> list[Loss]:
+def losses(rows: Iterable[CapacityRow]) -> list[CallLoss]:
     """By position and number of calls, of the valid rows; in that order."""
     groups: dict[tuple[int, int], list[CapacityRow]] = {}
     for row in rows:
         if row.valid:
             groups.setdefault((row.position, row.calls), []).append(row)
     return [
-        Loss(
+        CallLoss(
             position,
             calls,
             len(lines),
@@ -109,7 +111,7 @@ def losses(rows: Iterable[CapacityRow]) -> list[Loss]:
     ]
 
 
-def _is_own(one: Disturbance, result: EngineResult, inside: InsideView | None) -> bool:
+def _is_own(one: HostDisturbance, result: EngineResult, inside: InsideView | None) -> bool:
     """Did the device wait for its own monitoring?"""
     if inside is None or one.who != WAITED:
         return False

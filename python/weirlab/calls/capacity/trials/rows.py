@@ -9,7 +9,13 @@ from typing import Any, Final
 import numpy as np
 
 from weirlab.calls.capacity.trials.boxes import Count
-from weirlab.calls.capacity.trials.columns import CallQuality, CapacityRow, Disturbed, InsideRow, Phase
+from weirlab.calls.capacity.trials.columns import (
+    CallQuality,
+    CapacityRow,
+    DisturbanceCounts,
+    InsideRow,
+    Phase,
+)
 from weirlab.lab.host import STATES
 from weirlab.lab.inside.view import InsideView, Sample, between, cpu_share
 from weirlab.quality.distribution import DISSATISFIED
@@ -63,7 +69,7 @@ def capacity_row(
     what: CallQuality | None,
     boxes: Count | None,
     inside: InsideView | None,
-    host: Disturbed | None = None,
+    host: DisturbanceCounts | None = None,
     *,
     phase: Phase,
     run: int | None,

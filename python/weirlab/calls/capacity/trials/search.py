@@ -17,10 +17,10 @@ from typing import Final
 from weirlab.base.errors import InputError, TrialError
 from weirlab.calls.capacity.trials.columns import CapacityRow
 from weirlab.calls.capacity.trials.setting import CallTraffic
-from weirlab.measure.search import Goal, mlr
+from weirlab.measure.search import SearchGoal, mlr
 from weirlab.measure.search.sender import senders_limit
 from weirlab.measure.search.throughput import nothing_arrived
-from weirlab.measure.search.trials import Trials
+from weirlab.measure.search.trials import SearchTrialRunner
 from weirlab.measure.trial import FailedTrial
 
 _FIRST_CALLS: Final = 500
@@ -43,12 +43,12 @@ class CallGoal:
     bad_ratio: float = 0.0
     mos: float | None = None
 
-    def judged(self, row: CapacityRow) -> mlr.Measured:
+    def judged(self, row: CapacityRow) -> mlr.TrialCounts:
         """A trial's row as the search wants to see it."""
         if self.mos is None:
-            return mlr.Measured(row.sent, row.lost)
+            return mlr.TrialCounts(row.sent, row.lost)
         bad = 1 - row.good_share
-        return mlr.Measured(row.calls, round(bad * row.calls) if math.isfinite(bad) else 0)
+        return mlr.TrialCounts(row.calls, round(bad * row.calls) if math.isfinite(bad) else 0)
 
 
 @dataclass(frozen=True)
@@ -74,9 +74,9 @@ class Search:
                 "must be more than the fewest"
             )
 
-    def goal(self, goal: CallGoal) -> Goal:
+    def goal(self, goal: CallGoal) -> SearchGoal:
         """``goal`` in the terms of RFC 9971, a load being a number of calls."""
-        return Goal(
+        return SearchGoal(
             goal.name,
             goal.bad_ratio,
             self.trial_s,
@@ -92,7 +92,7 @@ class Search:
 
 
 @dataclass(frozen=True)
-class Carried:
+class CallCapacity:
     """The result of one goal at one position, in calls.
 
     Without ``calls`` even the fewest were too many; without ``too_many`` the most were not.
@@ -110,7 +110,7 @@ class Carried:
     """Why there is no result, or (with ``at_least``) why more calls were not tried."""
 
 
-class _Counted:
+class _CallTrials:
     """Trials at one position by their number of calls; each is made once and serves every goal."""
 
     def __init__(self, measure: Callable[[int], CapacityRow], known: Iterable[CapacityRow]) -> None:
@@ -118,22 +118,22 @@ class _Counted:
         self._rows: defaultdict[int, list[CapacityRow]] = defaultdict(list)
         for row in known:
             self._rows[row.calls].append(row)
-        self._unsent: dict[int, mlr.Measured] = {}
+        self._unsent: dict[int, mlr.TrialCounts] = {}
         self.pps: dict[int, float] = {}
         self.spoiled: dict[int, str] = {}
         """Why that many calls could not be tried; empty if it was the sender's limit."""
 
-    def taker(self, goal: CallGoal) -> Callable[[int], mlr.Measured]:
+    def taker(self, goal: CallGoal) -> Callable[[int], mlr.TrialCounts]:
         """Gives one trial after the other for ``goal``, those that exist already first."""
         taken: defaultdict[int, int] = defaultdict(int)
 
-        def take(count: int) -> mlr.Measured:
+        def take(count: int) -> mlr.TrialCounts:
             if count in self._unsent:
                 return self._unsent[count]
             if taken[count] == len(self._rows[count]):
                 try:
                     self._rows[count].append(self._measure(count))
-                except NotTried as beyond:
+                except CallCountFailure as beyond:
                     self._unsent[count] = beyond.measured
                     self.spoiled[count] = beyond.why
                     return beyond.measured
@@ -149,23 +149,23 @@ class _Counted:
         return count in self._unsent
 
 
-class NotTried(Exception):
+class CallCountFailure(Exception):
     """That many calls cannot be made: the sender is too slow, or (``why``) the host spoils every attempt."""
 
-    def __init__(self, measured: mlr.Measured, why: str) -> None:
+    def __init__(self, measured: mlr.TrialCounts, why: str) -> None:
         super().__init__()
         self.measured = measured
         self.why = why
 
 
 def search_calls(
-    trials: Trials,
+    trials: SearchTrialRunner,
     what: Search,
     setting: CallTraffic,
     position: int,
     row_of: Callable[[], CapacityRow],
     known: Sequence[CapacityRow] = (),
-) -> list[Carried]:
+) -> list[CallCapacity]:
     """Search every goal of ``what`` at ``position``.
 
     Parameters
@@ -193,14 +193,14 @@ def search_calls(
             sent = max(record.result.sent for record in error.records)
             why = "" if senders_limit(error.records, trials.limits) else str(error)
             # Bad by any goal, also by one that bears some loss.
-            raise NotTried(mlr.Measured(sent, 0, max(sent, 1)), why) from error
+            raise CallCountFailure(mlr.TrialCounts(sent, 0, max(sent, 1)), why) from error
         return row_of()
 
-    counted = _Counted(measure, known)
+    counted = _CallTrials(measure, known)
     return [_searched(what, goal, position, counted) for goal in what.goals]
 
 
-def _searched(what: Search, goal: CallGoal, position: int, counted: _Counted) -> Carried:
+def _searched(what: Search, goal: CallGoal, position: int, counted: _CallTrials) -> CallCapacity:
     take = counted.taker(goal)
     most = what.max_calls
     try:
@@ -221,12 +221,12 @@ def _searched(what: Search, goal: CallGoal, position: int, counted: _Counted) ->
     except TrialError as error:
         if isinstance(error, FailedTrial) and nothing_arrived(error.records):
             raise
-        return Carried(goal, position, None, None, problem=str(error))
+        return CallCapacity(goal, position, None, None, problem=str(error))
     calls = None if found.lower_pps is None else round(found.lower_pps)
     # What the host spoiled says nothing about the device; the answer is what was seen below.
     spoiled = [why for count, why in sorted(counted.spoiled.items()) if why and count > (calls or 0)]
     problem = spoiled[0] if spoiled and (found.at_least or calls is None) else ""
-    return Carried(
+    return CallCapacity(
         goal,
         position,
         calls,
@@ -237,7 +237,7 @@ def _searched(what: Search, goal: CallGoal, position: int, counted: _Counted) ->
     )
 
 
-def _way_up(what: Search, goal: CallGoal, take: Callable[[int], mlr.Measured]) -> int:
+def _way_up(what: Search, goal: CallGoal, take: Callable[[int], mlr.TrialCounts]) -> int:
     """A number of calls that is too many, by one trial; the most that may be tried if none is."""
     count = _at_most(max(_FIRST_CALLS, what.min_calls + 1), what.max_calls)
     while count != what.max_calls and take(count).bad_ratio <= goal.bad_ratio:

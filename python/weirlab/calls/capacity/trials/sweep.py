@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from weirlab.calls.capacity.trials.keeper import CallRecorder
-from weirlab.calls.capacity.trials.search import Carried
+from weirlab.calls.capacity.trials.search import CallCapacity
 from weirlab.calls.capacity.trials.setting import CallTraffic
 from weirlab.lab.base import TestBed
 from weirlab.measure import sequence
 from weirlab.measure.calls import ROLE
 from weirlab.measure.progress import OnProgress
-from weirlab.measure.sequence import Outcome, Part
-from weirlab.measure.terms import USUAL, Terms
+from weirlab.measure.sequence import Part, SequenceOutcome
+from weirlab.measure.terms import USUAL, TrialTerms
 from weirlab.measure.trial import Hooks
 from weirlab.records import TrialRecord, TrialSpec
 from weirlab.store import RunWriter
@@ -25,7 +25,7 @@ SWEEP: Final = "sweep"
 
 
 @dataclass(frozen=True)
-class Sweep:
+class CallSweep:
     """Every number of calls of each position, ``repetitions`` times."""
 
     counts: Mapping[int, tuple[int, ...]]
@@ -51,7 +51,7 @@ class Sweep:
         return order
 
 
-def around(found: Sequence[Carried], shares: Sequence[float]) -> tuple[int, ...]:
+def around(found: Sequence[CallCapacity], shares: Sequence[float]) -> tuple[int, ...]:
     """Numbers of calls below, at and above what the goals of a search found at one position; ascending.
 
     Where even the fewest were too many these count; where more cannot be made none are above. Empty where
@@ -67,7 +67,7 @@ def around(found: Sequence[Carried], shares: Sequence[float]) -> tuple[int, ...]
     return tuple(sorted(below | {least, most} | above))
 
 
-def specs(sweep: Sweep, setting: CallTraffic) -> list[TrialSpec]:
+def specs(sweep: CallSweep, setting: CallTraffic) -> list[TrialSpec]:
     """The trials of ``sweep`` in order."""
     return [
         setting.spec(
@@ -79,14 +79,14 @@ def specs(sweep: Sweep, setting: CallTraffic) -> list[TrialSpec]:
 
 def sweep(
     bed: TestBed,
-    what: Sweep,
+    what: CallSweep,
     setting: CallTraffic,
     writer: RunWriter,
     keeper: CallRecorder,
     on_progress: OnProgress | None = None,
     *,
-    terms: Terms = USUAL,
-) -> Outcome:
+    terms: TrialTerms = USUAL,
+) -> SequenceOutcome:
     """Do ``what``, or what is left of it in the run; see :func:`weirlab.measure.sequence.run`."""
     order = what.order
     first = (

@@ -1,7 +1,7 @@
 """A redundant pair of firewalls in namespaces: VRRP or CARP for the addresses, conntrackd for the states."""
 
 from weirlab.calls.failover.bed.lab import RedundantLab
-from weirlab.lab.redundant.base import AddressProtocol, Event, Transition
+from weirlab.lab.redundant.base import AddressProtocol, PairEvent, Transition
 from weirlab.lab.redundant.conntrackd import Conntrackd
 from weirlab.lab.redundant.keepalived import Keepalived
 from weirlab.lab.redundant.terms import FIREWALLS, SIDES, EventKind, Firewall, Side
@@ -12,10 +12,10 @@ __all__ = [
     "SIDES",
     "AddressProtocol",
     "Conntrackd",
-    "Event",
     "EventKind",
     "Firewall",
     "Keepalived",
+    "PairEvent",
     "RedundantLab",
     "Side",
     "Transition",

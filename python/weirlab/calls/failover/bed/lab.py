@@ -11,16 +11,16 @@ from weirlab.base.errors import InputError, LabError, MissingCapability
 from weirlab.calls.failover.bed import wiring
 from weirlab.calls.failover.bed.schedule import compiled
 from weirlab.lab import wiring as single
-from weirlab.lab.beside import Beside
+from weirlab.lab.beside import TrafficActionRunner
 from weirlab.lab.cores import Cores
 from weirlab.lab.namespaces import BackendChoice, NamespaceBed
-from weirlab.lab.redundant.base import AddressProtocol, Event, Transition
+from weirlab.lab.redundant.base import AddressProtocol, PairEvent, Transition
 from weirlab.lab.redundant.conntrackd import Conntrackd
-from weirlab.lab.redundant.pair import Pair, Policy
+from weirlab.lab.redundant.pair import FirewallPair, Policy
 from weirlab.lab.redundant.terms import FIREWALLS, Firewall, Side
 from weirlab.lab.redundant.wiring import NETWORKS
 from weirlab.records import EngineResult, RuleSetup
-from weirlab.traffic.plan import Plan
+from weirlab.traffic.plan import DeparturePlan
 from weirlab.traffic.spec import Traffic
 
 _CONNTRACK_MAX: Final = Path("/proc/sys/net/netfilter/nf_conntrack_max")
@@ -78,8 +78,8 @@ class RedundantLab(NamespaceBed):
         self._protocol = protocol
         self._states = states or Conntrackd()
         self._nat = nat
-        self._pair_or_none: Pair | None = None
-        self._beside = Beside()
+        self._pair_or_none: FirewallPair | None = None
+        self._beside = TrafficActionRunner()
         if missing := [*protocol.check(), *self._states.check()]:
             raise MissingCapability("; ".join(missing))
         super().__init__(backend, cores)
@@ -87,7 +87,7 @@ class RedundantLab(NamespaceBed):
             # Warming up floods whatever is there, and would leave states.
             self._loaded_engine()
             netns = wiring.firewalls(self._netns)
-            self._pair_or_none = Pair(
+            self._pair_or_none = FirewallPair(
                 netns, protocol, self._states, self._cores.dut, wiring.BEHIND, Policy(nat)
             )
         except BaseException:
@@ -119,7 +119,7 @@ class RedundantLab(NamespaceBed):
         return self._pair.transitions
 
     @property
-    def events(self) -> list[Event]:
+    def events(self) -> list[PairEvent]:
         """Everything done to the pair so far, in order."""
         return self._pair.events
 
@@ -138,7 +138,7 @@ class RedundantLab(NamespaceBed):
         """
         return self.play(compiled(traffic), during)
 
-    def play(self, plan: Plan, during: Callable[[], object] | None = None) -> EngineResult:
+    def play(self, plan: DeparturePlan, during: Callable[[], object] | None = None) -> EngineResult:
         """As :meth:`run`, with a schedule."""
         self._refuse(plan)
         with self._beside.running(during):
@@ -158,15 +158,15 @@ class RedundantLab(NamespaceBed):
         """From now on only packets of known states pass; number of states at the master."""
         return self._pair.close_admission()
 
-    def step_down(self) -> Event:
+    def step_down(self) -> PairEvent:
         """Soft: the master gives up by its protocol's administrative means."""
         return self._pair.step_down()
 
-    def cut(self) -> Event:
+    def cut(self) -> PairEvent:
         """Hard: the master's daemons are killed, then its links go down, as if it lost its power."""
         return self._pair.cut()
 
-    def restore(self) -> Event:
+    def restore(self) -> PairEvent:
         """Undo the last ``step_down``, or boot the firewall that was cut (without states of its own)."""
         return self._pair.restore()
 
@@ -208,7 +208,7 @@ class RedundantLab(NamespaceBed):
             super().close()
 
     @property
-    def _pair(self) -> Pair:
+    def _pair(self) -> FirewallPair:
         if self._pair_or_none is None:
             raise LabError("the lab is closed")
         return self._pair_or_none
@@ -222,7 +222,7 @@ class RedundantLab(NamespaceBed):
             links = {f"{firewall}_{network.side}": network.link for network in NETWORKS.values()}
             self._add_meter(wiring.part(firewall), links)
 
-    def _refuse(self, plan: Plan) -> None:
+    def _refuse(self, plan: DeparturePlan) -> None:
         if plan.ip != 4:
             raise InputError("the redundant pair forwards IPv4 only")
         if self._nat and plan.media is not None and plan.media.flows.back.any():

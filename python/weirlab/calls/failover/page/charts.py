@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from weirlab.calls.failover.page.source import Group
+from weirlab.calls.failover.page.source import SwitchEvidence
 from weirlab.calls.failover.switches.pair import KINDS
 from weirlab.report import axes, palette
 from weirlab.report.axes import Domain
@@ -22,7 +22,7 @@ _KINDS: Final = [f"master {words}" for words in KINDS.values()]
 _WAYS: Final = ["towards the outside", "towards the inside"]
 
 
-def gap_rows(groups: Sequence[Group]) -> pl.DataFrame:
+def gap_rows(groups: Sequence[SwitchEvidence]) -> pl.DataFrame:
     """Per run the median call's gap, its longest one, and what the timers allow."""
     rows = []
     for group in groups:
@@ -89,7 +89,7 @@ def gaps(frame: pl.DataFrame) -> alt.LayerChart:
     )
 
 
-def mos_rows(groups: Sequence[Group]) -> pl.DataFrame:
+def mos_rows(groups: Sequence[SwitchEvidence]) -> pl.DataFrame:
     """Per group the median call's MOS before, in the affected seconds, and after."""
     rows = []
     for group in groups:
@@ -155,7 +155,7 @@ def mos(frame: pl.DataFrame) -> alt.LayerChart:
     return alt.LayerChart(layer=[limit, marks, axes.row_names(base, y)], **axes.framed(axes.ROW * len(names)))
 
 
-def arrival_rows(group: Group, series: pl.DataFrame) -> pl.DataFrame:
+def arrival_rows(group: SwitchEvidence, series: pl.DataFrame) -> pl.DataFrame:
     """Packets that arrived per ms around the event in the group's typical run, per direction."""
     run = group.typical
     mine = series.filter(pl.col("trial_id") == run.trial_id).sort("back", "start_ns")
@@ -233,7 +233,7 @@ def arrivals(frame: pl.DataFrame, expected_ns: tuple[float, float] | None, top: 
     return alt.LayerChart(layer=layers, **axes.framed(230))
 
 
-def call_rows(groups: Sequence[Group], calls: pl.DataFrame) -> pl.DataFrame:
+def call_rows(groups: Sequence[SwitchEvidence], calls: pl.DataFrame) -> pl.DataFrame:
     """Share of the streams whose longest silence exceeds each length, in each group's typical run."""
     frames = []
     for group in groups:

@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from weirlab.base.units import NS_PER_S
-from weirlab.calls.failover.switches.compare import Group as Compared
+from weirlab.calls.failover.switches.compare import SwitchGroup as Compared
 from weirlab.calls.failover.switches.compare import compare
 from weirlab.calls.failover.switches.load import CommonLoad
 from weirlab.calls.failover.switches.pair import KINDS, named_event
@@ -54,7 +54,7 @@ class SwitchRun:
 
 
 @dataclass(frozen=True)
-class Group:
+class SwitchEvidence:
     """One pair and kind of event with its valid runs."""
 
     found: Compared
@@ -107,13 +107,13 @@ class Group:
         return ordered[(len(ordered) - 1) // 2]
 
 
-def groups(campaign: SwitchRun) -> list[Group]:
+def groups(campaign: SwitchRun) -> list[SwitchEvidence]:
     """Every group with a valid run, pairs as they were planned, soft before hard before return."""
     planned = sorted(campaign.rows, key=lambda row: row.index)
     pairs, kinds = list(dict.fromkeys(row.pair for row in planned)), list(KINDS)
     measured = [row for row in campaign.valid if math.isfinite(row.gap_p50_ns)]
     found = [
-        Group(each, [row for row in measured if (row.pair, row.kind) == (each.pair, each.kind)])
+        SwitchEvidence(each, [row for row in measured if (row.pair, row.kind) == (each.pair, each.kind)])
         for each in campaign.compared
     ]
     shown = [group for group in found if group.runs]

@@ -10,7 +10,7 @@ import polars as pl
 
 from weirlab.calls.failover import tables
 from weirlab.calls.failover.page import charts
-from weirlab.calls.failover.page.source import Group, SwitchRun, groups, median
+from weirlab.calls.failover.page.source import SwitchEvidence, SwitchRun, groups, median
 from weirlab.calls.failover.switches.compare import conclusions
 from weirlab.report.figure import Figure
 from weirlab.report.numbers import NOTHING, count, duration, plural, rate, words
@@ -85,7 +85,7 @@ def _subject(campaign: SwitchRun) -> str:
     return f"pairs with {words(protocols)}" if protocols else "redundant pairs"
 
 
-def _answer(found: list[Group]) -> list[str]:
+def _answer(found: list[SwitchEvidence]) -> list[str]:
     """What to do and what to expect, at most three sentences."""
     hard = [group for group in found if group.kind == "hard" and not group.dead]
     soft = [group for group in found if group.kind == "soft" and not group.dead]
@@ -146,7 +146,7 @@ def _caution(campaign: SwitchRun) -> str:
     return " ".join(parts)
 
 
-def _tiles(campaign: SwitchRun, found: list[Group]) -> Iterator[Tile]:
+def _tiles(campaign: SwitchRun, found: list[SwitchEvidence]) -> Iterator[Tile]:
     for kind, label in (("hard", "Master dies"), ("soft", "Master steps down")):
         mine = [group for group in found if group.kind == kind and not group.dead]
         if mine:
@@ -171,7 +171,7 @@ def _tiles(campaign: SwitchRun, found: list[Group]) -> Iterator[Tile]:
         )
 
 
-def _chapters(campaign: SwitchRun, found: list[Group]) -> Iterator[Chapter]:
+def _chapters(campaign: SwitchRun, found: list[SwitchEvidence]) -> Iterator[Chapter]:
     attempts = sorted(campaign.rows, key=lambda row: (row.index, row.attempt))
     said = tuple(conclusions(campaign.compared))
     yield Chapter("compared", "Pairs compared", "Compared", figures=tuple(_compared(found)), said=said)
@@ -214,7 +214,7 @@ def _setting(campaign: SwitchRun) -> Pairs:
     return pairs
 
 
-def _compared(found: list[Group]) -> Iterator[Figure]:
+def _compared(found: list[SwitchEvidence]) -> Iterator[Figure]:
     if not found:
         return
     frame = charts.gap_rows(found)
@@ -253,7 +253,7 @@ def _compared(found: list[Group]) -> Iterator[Figure]:
         )
 
 
-def _arrivals(campaign: SwitchRun, found: list[Group]) -> Iterator[Figure]:
+def _arrivals(campaign: SwitchRun, found: list[SwitchEvidence]) -> Iterator[Figure]:
     kept = set(campaign.series["trial_id"].to_list()) if campaign.series.height else set()
     frames = {
         group.key: charts.arrival_rows(group, campaign.series)
@@ -278,7 +278,7 @@ def _arrivals(campaign: SwitchRun, found: list[Group]) -> Iterator[Figure]:
         )
 
 
-def _switch_title(group: Group) -> str:
+def _switch_title(group: SwitchEvidence) -> str:
     if group.dead:
         return "Nothing arrives any more: the new master does not know the streams."
     lost = group.median("lost")
@@ -287,7 +287,7 @@ def _switch_title(group: Group) -> str:
     return f"A gap of {group.gap_text} for the median call; {count(lost)} packets are lost."
 
 
-def _calls(campaign: SwitchRun, found: list[Group]) -> Iterator[Figure]:
+def _calls(campaign: SwitchRun, found: list[SwitchEvidence]) -> Iterator[Figure]:
     frame = charts.call_rows(found, campaign.calls) if campaign.calls.height else pl.DataFrame()
     if not frame.height:
         return

@@ -5,11 +5,11 @@ switch after the other (``event`` lets it happen, ``switch`` takes the numbers f
 ``validity`` judges it, ``rows`` keeps it), ``compare`` draws the conclusions.
 """
 
-from weirlab.calls.failover.switches.campaign import Conditions, SwitchResults, measure
-from weirlab.calls.failover.switches.compare import Group, compare, conclusions
-from weirlab.calls.failover.switches.load import CommonLoad, Wanted, find_load
-from weirlab.calls.failover.switches.pair import KINDS, Kind, OpenPair, Pair, PairLab
-from weirlab.calls.failover.switches.plan import Planned, estimate_s, plan
+from weirlab.calls.failover.switches.campaign import SwitchConditions, SwitchResults, measure
+from weirlab.calls.failover.switches.compare import SwitchGroup, compare, conclusions
+from weirlab.calls.failover.switches.load import CallDemand, CommonLoad, find_load
+from weirlab.calls.failover.switches.pair import KINDS, Kind, OpenPair, PairLab, PairSpec
+from weirlab.calls.failover.switches.plan import FailoverPlan, estimate_s, plan
 from weirlab.calls.failover.switches.rows import CALLS, SERIES, SWITCHES, SwitchRow
 from weirlab.calls.failover.switches.timing import Timing
 from weirlab.calls.failover.switches.validity import SwitchLimits
@@ -19,19 +19,19 @@ __all__ = [
     "KINDS",
     "SERIES",
     "SWITCHES",
+    "CallDemand",
     "CommonLoad",
-    "Conditions",
-    "Group",
+    "FailoverPlan",
     "Kind",
     "OpenPair",
-    "Pair",
     "PairLab",
-    "Planned",
+    "PairSpec",
+    "SwitchConditions",
+    "SwitchGroup",
     "SwitchLimits",
     "SwitchResults",
     "SwitchRow",
     "Timing",
-    "Wanted",
     "compare",
     "conclusions",
     "estimate_s",

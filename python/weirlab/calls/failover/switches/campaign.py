@@ -12,14 +12,14 @@ from weirlab.base.units import NS_PER_S
 from weirlab.calls.failover.bed import Firewall
 from weirlab.calls.failover.switches.event import (
     CLOCKS,
-    Clocks,
     Occurrence,
+    SwitchClocks,
     bring_about,
     expected_s,
     look_back,
 )
 from weirlab.calls.failover.switches.pair import OpenPair, PairBed, PairLab
-from weirlab.calls.failover.switches.plan import Planned
+from weirlab.calls.failover.switches.plan import FailoverPlan
 from weirlab.calls.failover.switches.plan import expected_s as wall_s
 from weirlab.calls.failover.switches.rows import (
     CALLS,
@@ -30,14 +30,14 @@ from weirlab.calls.failover.switches.rows import (
     series_frame,
     switch_row,
 )
-from weirlab.calls.failover.switches.switch import Switch, examine
+from weirlab.calls.failover.switches.switch import SwitchMeasurement, examine
 from weirlab.calls.failover.switches.timing import USUAL_TIMING, Timing
 from weirlab.calls.failover.switches.validity import DEFAULT_SWITCH_LIMITS, SwitchLimits, judge_switch
 from weirlab.measure.attempts import until_valid
-from weirlab.measure.progress import Meter, OnProgress
+from weirlab.measure.progress import OnProgress, ProgressMeter
 from weirlab.measure.terms import SINGLE
-from weirlab.measure.terms import Clocks as TrialClocks
-from weirlab.measure.trial import Entry, Hooks, run_trial
+from weirlab.measure.terms import TrialClocks as TrialClocks
+from weirlab.measure.trial import Hooks, TrialEntry, run_trial
 from weirlab.quality.jitterbuffer import USUAL, Buffers
 from weirlab.records import RuleSetup, TrialRecord, TrialSpec
 from weirlab.store import RunWriter
@@ -50,7 +50,7 @@ _LOOK_EVERY_S: Final = 0.05
 
 
 @dataclass(frozen=True)
-class Conditions:
+class SwitchConditions:
     """What all switches have in common."""
 
     calls: Calls
@@ -71,12 +71,12 @@ class SwitchResults:
 
     rows: tuple[SwitchRow, ...]
     """Every attempt, in the order in which they were made."""
-    missing: tuple[Planned, ...]
+    missing: tuple[FailoverPlan, ...]
     """Switches without a valid attempt."""
     elapsed_s: float
 
 
-class Tables:
+class SwitchTables:
     """The rows of a run's switches, kept together with their trials."""
 
     def __init__(self, writer: RunWriter) -> None:
@@ -84,7 +84,7 @@ class Tables:
         run = writer.run
         self.rows = run.rows(SwitchRow, SWITCHES)
 
-    def add(self, record: TrialRecord, row: SwitchRow, switch: Switch | None) -> None:
+    def add(self, record: TrialRecord, row: SwitchRow, switch: SwitchMeasurement | None) -> None:
         """Keep one attempt."""
         tables = {SWITCHES: frame_of(SwitchRow, [row])}
         if switch is not None:
@@ -96,12 +96,12 @@ class Tables:
 
 def measure(
     open_pair: OpenPair,
-    switches: Sequence[Planned],
-    conditions: Conditions,
+    switches: Sequence[FailoverPlan],
+    conditions: SwitchConditions,
     writer: RunWriter,
     on_progress: OnProgress | None = None,
     *,
-    clocks: Clocks = CLOCKS,
+    clocks: SwitchClocks = CLOCKS,
 ) -> SwitchResults:
     """Carry out ``switches`` in order, leaving out those with a valid attempt in the run.
 
@@ -117,10 +117,10 @@ def measure(
         Nothing arrived.
     """
     seconds = clocks.seconds
-    tables = Tables(writer)
-    meter = Meter((wall_s(planned, conditions.timing) for planned in switches), seconds, on_progress)
+    tables = SwitchTables(writer)
+    meter = ProgressMeter((wall_s(planned, conditions.timing) for planned in switches), seconds, on_progress)
     start_s = seconds()
-    one = _One(open_pair, conditions, writer, tables, clocks)
+    one = _SwitchTrial(open_pair, conditions, writer, tables, clocks)
     for planned in switches:
         if planned.index in writer.done:
             meter.skip()
@@ -133,16 +133,16 @@ def measure(
 
 
 @dataclass(frozen=True)
-class _One:
+class _SwitchTrial:
     """Carries out one switch."""
 
     open_pair: OpenPair
-    conditions: Conditions
+    conditions: SwitchConditions
     writer: RunWriter
-    tables: Tables
-    clocks: Clocks
+    tables: SwitchTables
+    clocks: SwitchClocks
 
-    def attempt(self, planned: Planned) -> TrialRecord:
+    def attempt(self, planned: FailoverPlan) -> TrialRecord:
         """Build the pair, send, let it happen, and store the result."""
         conditions = self.conditions
         with self.open_pair(planned.pair) as lab:
@@ -164,7 +164,7 @@ class _One:
                 clock=self.clocks.ns,
                 early_s=planned.early_s,
             )
-            seen: list[Switch] = []
+            seen: list[SwitchMeasurement] = []
 
             def completed(record: TrialRecord) -> TrialRecord:
                 look_back(lab, found)
@@ -179,7 +179,7 @@ class _One:
             return run_trial(
                 bed,
                 TrialSpec(conditions.traffic, RuleSetup(stateful=True), planned.text),
-                Entry(
+                TrialEntry(
                     self.writer.run_id,
                     planned.index,
                     "calls",
@@ -190,7 +190,7 @@ class _One:
                 set_rules=False,
             )[-1]
 
-    def _judged(self, record: TrialRecord, found: Occurrence, seen: list[Switch]) -> TrialRecord:
+    def _judged(self, record: TrialRecord, found: Occurrence, seen: list[SwitchMeasurement]) -> TrialRecord:
         """``record`` with what was heard in the affected seconds, and judged as a switch."""
         conditions, result = self.conditions, record.result
         # A CPU that moves changes delays by microseconds, which matters to a model and not to a gap.

@@ -29,7 +29,7 @@ SPREAD: Final = (
 
 
 @dataclass(frozen=True)
-class Group:
+class SwitchGroup:
     """All valid runs of one kind of event with one pair."""
 
     pair: str
@@ -85,17 +85,17 @@ class Group:
         }
 
 
-def compare(rows: Sequence[SwitchRow]) -> tuple[Group, ...]:
+def compare(rows: Sequence[SwitchRow]) -> tuple[SwitchGroup, ...]:
     """One group per pair and kind of event: pairs by name, kinds in their usual order."""
     order: dict[str, int] = {kind: place for place, kind in enumerate(KINDS)}
     keys = sorted({(row.pair, row.kind) for row in rows}, key=lambda key: (key[0], order.get(key[1], 9)))
     return tuple(_group([row for row in rows if (row.pair, row.kind) == key]) for key in keys)
 
 
-def _group(rows: Sequence[SwitchRow]) -> Group:
+def _group(rows: Sequence[SwitchRow]) -> SwitchGroup:
     valid, first = [row for row in rows if row.valid], rows[0]
     timed = [row for row in valid if math.isfinite(row.expected_from_s)]
-    return Group(
+    return SwitchGroup(
         pair=first.pair,
         protocol=first.protocol,
         advert_s=first.advert_s,
@@ -110,7 +110,7 @@ def _group(rows: Sequence[SwitchRow]) -> Group:
     )
 
 
-def conclusions(groups: Sequence[Group]) -> Iterator[str]:
+def conclusions(groups: Sequence[SwitchGroup]) -> Iterator[str]:
     """What the groups show, a sentence each; only of those with a valid run."""
     measured = [group for group in groups if group.runs]
     for group in measured:
@@ -120,7 +120,7 @@ def conclusions(groups: Sequence[Group]) -> Iterator[str]:
     yield from _worth_of_states(measured)
 
 
-def _shorter_timers(groups: Sequence[Group]) -> Iterator[str]:
+def _shorter_timers(groups: Sequence[SwitchGroup]) -> Iterator[str]:
     """The same pair with another interval between advertisements."""
     for slow, quick in itertools.permutations(_deaths(groups), 2):
         if _alike(slow, quick, "protocol", "sharing", "nat") and slow.advert_s > quick.advert_s:
@@ -131,7 +131,7 @@ def _shorter_timers(groups: Sequence[Group]) -> Iterator[str]:
             )
 
 
-def _other_protocols(groups: Sequence[Group]) -> Iterator[str]:
+def _other_protocols(groups: Sequence[SwitchGroup]) -> Iterator[str]:
     """Different protocols with the same interval."""
     for one, other in itertools.combinations(_deaths(groups), 2):
         if _alike(one, other, "advert_s", "sharing", "nat") and one.protocol != other.protocol:
@@ -142,7 +142,7 @@ def _other_protocols(groups: Sequence[Group]) -> Iterator[str]:
             )
 
 
-def _worth_of_states(groups: Sequence[Group]) -> Iterator[str]:
+def _worth_of_states(groups: Sequence[SwitchGroup]) -> Iterator[str]:
     """The same pair with and without conntrackd."""
     for shared, alone in itertools.permutations(groups, 2):
         if _alike(shared, alone, "protocol", "advert_s", "nat", "kind") and (
@@ -156,16 +156,16 @@ def _worth_of_states(groups: Sequence[Group]) -> Iterator[str]:
             )
 
 
-def _deaths(groups: Sequence[Group]) -> list[Group]:
+def _deaths(groups: Sequence[SwitchGroup]) -> list[SwitchGroup]:
     """Sudden deaths after which packets came again."""
     return [g for g in groups if g.kind == "hard" and math.isfinite(g.spread["resumed_ns"].median)]
 
 
-def _alike(one: Group, other: Group, *names: str) -> bool:
+def _alike(one: SwitchGroup, other: SwitchGroup, *names: str) -> bool:
     return all(getattr(one, name) == getattr(other, name) for name in names)
 
 
-def _went_on(group: Group) -> str:
+def _went_on(group: SwitchGroup) -> str:
     found = group.spread
     of_runs = f"in all {group.runs} runs" if group.runs > 1 else "in the one run"
     streams, dead = found["streams"].median, found["dead"]
@@ -181,7 +181,7 @@ def _went_on(group: Group) -> str:
     )
 
 
-def _timers(group: Group) -> str:
+def _timers(group: SwitchGroup) -> str:
     within = group.within_timers
     if within is None:
         return ""
@@ -196,7 +196,7 @@ def _timers(group: Group) -> str:
     return f"; packets came again after {seen:.3g} s, {verdict} ({earliest:.3g} to {latest:.3g} s){kept}"
 
 
-def _heard(group: Group) -> str:
+def _heard(group: SwitchGroup) -> str:
     before, affected = group.spread["mos_before"].median, group.spread["mos_affected"].median
     if not (math.isfinite(before) and math.isfinite(affected)):
         return ""

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from weirlab.base.errors import LabError
 from weirlab.base.units import NS_PER_S
-from weirlab.calls.failover.bed import SIDES, Event, Transition
+from weirlab.calls.failover.bed import SIDES, PairEvent, Transition
 from weirlab.calls.failover.switches.pair import Kind, PairLab
 from weirlab.calls.failover.switches.timing import CALM_NS, Timing
 from weirlab.store.catalogue import utc_now
@@ -23,7 +23,7 @@ Clock = Callable[[], int]
 
 
 @dataclass(frozen=True)
-class Clocks:
+class SwitchClocks:
     """The clocks of a switch; tests bring their own."""
 
     ns: Clock = time.monotonic_ns
@@ -35,7 +35,7 @@ class Clocks:
         return self.ns() / NS_PER_S
 
 
-CLOCKS: Final = Clocks()
+CLOCKS: Final = SwitchClocks()
 
 
 @dataclass
@@ -43,7 +43,7 @@ class Occurrence:
     """An event with everything that the pair says about it; filled in while the trial runs."""
 
     kind: Kind
-    event: Event | None = None
+    event: PairEvent | None = None
     old_master: str = ""
     new_master: str = ""
     expected_s: tuple[float, float] = (0.0, 0.0)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from weirlab.quality.packets import Packets
+from weirlab.quality.packets import StreamPackets
 from weirlab.quality.segments import I64, owner
 from weirlab.records import F64
 
@@ -51,7 +51,7 @@ class CallGaps:
 
 
 @dataclass(frozen=True)
-class Outage:
+class CallOutage:
     """The longest time in which no packet of any call arrived in one direction while the pair switched.
 
     Times count from the event; ``ends_ns`` is NaN where nothing ever arrived again.
@@ -63,7 +63,7 @@ class Outage:
 
 
 def call_gaps(
-    packets: Packets,
+    packets: StreamPackets,
     call: I64,
     back: Bools,
     event_ns: int,
@@ -123,15 +123,17 @@ def _widest(width: I64, start: I64, heard: I64) -> I64:
     return best
 
 
-def outage(packets: Packets, chosen: Bools, event_ns: int, end_ns: int, until_ns: float = math.inf) -> Outage:
+def outage(
+    packets: StreamPackets, chosen: Bools, event_ns: int, end_ns: int, until_ns: float = math.inf
+) -> CallOutage:
     """The longest time without any arrival in the ``chosen`` streams; times as for :func:`call_gaps`."""
     stream = owner(packets.arrived_start)
     at = np.sort(packets.arrival_ns[packets.arrived[chosen[stream]]] - event_ns)
     end = end_ns - event_ns
     at = at[at <= end]
     if len(at) == 0:
-        return Outage(math.nan, math.nan, math.nan)
+        return CallOutage(math.nan, math.nan, math.nan)
     until = np.append(at[1:], end)
     width = np.where((until > 0) & (at <= until_ns), until - at, -1)
     i = int(np.argmax(width))
-    return Outage(float(width[i]), float(at[i]), math.nan if i == len(at) - 1 else float(until[i]))
+    return CallOutage(float(width[i]), float(at[i]), math.nan if i == len(at) - 1 else float(until[i]))

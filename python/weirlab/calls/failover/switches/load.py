@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from weirlab.base.errors import TrialError
-from weirlab.calls.failover.switches.pair import OpenPair, Pair, PairBed
+from weirlab.calls.failover.switches.pair import OpenPair, PairBed, PairSpec
 from weirlab.calls.failover.switches.validity import PAIR_LIMITS
-from weirlab.measure.terms import Terms
-from weirlab.measure.trial import Entry, Hooks, run_trial
-from weirlab.measure.validity import Limits
+from weirlab.measure.terms import TrialTerms
+from weirlab.measure.trial import Hooks, TrialEntry, run_trial
+from weirlab.measure.validity import ValidityLimits
 from weirlab.records import RuleSetup, TrialRecord, TrialSpec
 from weirlab.store import RunWriter
 from weirlab.traffic.load import offered_pps
@@ -37,7 +37,7 @@ _FEWEST: Final = 10
 
 
 @dataclass(frozen=True)
-class Wanted:
+class CallDemand:
     """The number of calls that is wanted, and how traffic is made of calls."""
 
     calls: int
@@ -82,13 +82,13 @@ class CommonLoad:
 
 def find_load(
     open_pair: OpenPair,
-    pairs: Sequence[Pair],
-    wanted: Wanted,
+    pairs: Sequence[PairSpec],
+    wanted: CallDemand,
     writer: RunWriter,
     tell: Callable[[str], object],
     *,
     max_attempts: int = 3,
-    limits: Limits = PAIR_LIMITS,
+    limits: ValidityLimits = PAIR_LIMITS,
 ) -> CommonLoad:
     """The calls ``wanted`` if all ``pairs`` carry them without loss, else less than the most they carry.
 
@@ -97,7 +97,7 @@ def find_load(
     TrialError
         A pair loses packets of even the fewest calls.
     """
-    search = _Search(writer, wanted, tell, Terms(limits, max_attempts))
+    search = _CallSearch(writer, wanted, tell, TrialTerms(limits, max_attempts))
     calls, limited_by, why, by_host = wanted.calls, "", "", False
     for pair in pairs:
         with open_pair(pair) as lab:
@@ -120,13 +120,13 @@ def find_load(
     )
 
 
-class _Search:
+class _CallSearch:
     def __init__(
         self,
         writer: RunWriter,
-        wanted: Wanted,
+        wanted: CallDemand,
         tell: Callable[[str], object],
-        terms: Terms,
+        terms: TrialTerms,
     ) -> None:
         self._writer = writer
         self._traffic_of = wanted.traffic_of
@@ -138,7 +138,7 @@ class _Search:
         """Whether that was the host alone, without a lost packet."""
         self._index = max([FIRST_INDEX - 1, *writer.attempts]) + 1
 
-    def most(self, bed: PairBed, pair: Pair, wanted: int) -> int:
+    def most(self, bed: PairBed, pair: PairSpec, wanted: int) -> int:
         """The most calls up to ``wanted``, within 2 %."""
         fewest = min(_FEWEST, wanted)
         low, high = fewest, wanted
@@ -158,7 +158,7 @@ class _Search:
                 high = middle
         return low
 
-    def _carries(self, bed: PairBed, pair: Pair, calls: int) -> bool:
+    def _carries(self, bed: PairBed, pair: PairSpec, calls: int) -> bool:
         clean, refused = 0, list[TrialRecord]()
         while clean <= TRIALS // 2 and len(refused) <= TRIALS // 2:
             record = self._trial(bed, pair, calls)
@@ -174,7 +174,7 @@ class _Search:
         self.why = f"{lost:,} packet{'s' * (lost != 1)} lost" if worst.valid else "; ".join(worst.invalid)
         return False
 
-    def _trial(self, bed: PairBed, pair: Pair, calls: int) -> TrialRecord:
+    def _trial(self, bed: PairBed, pair: PairSpec, calls: int) -> TrialRecord:
         """One trial; invalid if the host spoiled all attempts, or the sender cannot make that many calls."""
         self._tell(f"{pair.text}: does it carry {calls:,} calls?")
         spec = TrialSpec(
@@ -184,7 +184,7 @@ class _Search:
         return run_trial(
             bed,
             spec,
-            Entry(self._writer.run_id, index, "search"),
+            TrialEntry(self._writer.run_id, index, "search"),
             terms=self._terms,
             hooks=Hooks(on_record=self._writer.add, completed=_without_packets),
             set_rules=False,

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal, Protocol
 
-from weirlab.calls.failover.bed import Conntrackd, Event, Firewall, Keepalived, Transition, Ucarp
+from weirlab.calls.failover.bed import Conntrackd, Firewall, Keepalived, PairEvent, Transition, Ucarp
 from weirlab.records import EngineResult, HostSample
 from weirlab.traffic.spec import Traffic
 
@@ -28,7 +28,7 @@ AT_ONCE: Final = Conntrackd()
 
 
 @dataclass(frozen=True)
-class Pair:
+class PairSpec:
     """What shares the addresses, what shares the connection states, and whether addresses are translated."""
 
     protocol: Keepalived | Ucarp
@@ -106,11 +106,11 @@ class PairLab(Protocol):
 
     def close_admission(self) -> int: ...
 
-    def step_down(self) -> Event: ...
+    def step_down(self) -> PairEvent: ...
 
-    def cut(self) -> Event: ...
+    def cut(self) -> PairEvent: ...
 
-    def restore(self) -> Event: ...
+    def restore(self) -> PairEvent: ...
 
     def master(self) -> Firewall | Literal["both"] | None: ...
 
@@ -132,7 +132,7 @@ class PairLab(Protocol):
     def __exit__(self, *exc: object) -> None: ...
 
 
-OpenPair = Callable[[Pair], AbstractContextManager[PairLab]]
+OpenPair = Callable[[PairSpec], AbstractContextManager[PairLab]]
 
 
 class PairBed:

@@ -12,8 +12,8 @@ import polars as pl
 
 from weirlab.calls.failover.switches.columns import SwitchCallRow, SwitchSeriesRow
 from weirlab.calls.failover.switches.event import Occurrence
-from weirlab.calls.failover.switches.pair import Pair
-from weirlab.calls.failover.switches.switch import GOOD_MOS, Switch, quantile
+from weirlab.calls.failover.switches.pair import PairSpec
+from weirlab.calls.failover.switches.switch import GOOD_MOS, SwitchMeasurement, quantile
 from weirlab.records import F64, CallTable, TrialRecord
 from weirlab.store.frames import schema_of
 
@@ -166,7 +166,12 @@ class SwitchRow:
 
 
 def switch_row(
-    pair: Pair, repetition: int, calls: int, record: TrialRecord, found: Occurrence, switch: Switch | None
+    pair: PairSpec,
+    repetition: int,
+    calls: int,
+    record: TrialRecord,
+    found: Occurrence,
+    switch: SwitchMeasurement | None,
 ) -> SwitchRow:
     """What the table ``switches`` has of one attempt."""
     known: dict[str, Any] = {
@@ -224,7 +229,7 @@ def _event(record: TrialRecord, found: Occurrence) -> dict[str, Any]:
     }
 
 
-def _numbers(switch: Switch) -> dict[str, Any]:
+def _numbers(switch: SwitchMeasurement) -> dict[str, Any]:
     gaps, heard, parts = switch.gaps, switch.heard, switch.windows
     gap, excess = gaps.gap_ns, gaps.excess_ns
     mos = heard.affected.mos
@@ -267,7 +272,7 @@ def _numbers(switch: Switch) -> dict[str, Any]:
     }
 
 
-def calls_frame(trial_id: str, switch: Switch) -> pl.DataFrame:
+def calls_frame(trial_id: str, switch: SwitchMeasurement) -> pl.DataFrame:
     """The table ``switch_calls`` of one switch: a row per call and direction."""
     gaps, heard = switch.gaps, switch.heard
     key = list(zip(gaps.call.tolist(), gaps.back.tolist(), strict=True))
@@ -307,7 +312,7 @@ def calls_frame(trial_id: str, switch: Switch) -> pl.DataFrame:
     return whole.select(list(schema_of(SwitchCallRow)))
 
 
-def series_frame(trial_id: str, switch: Switch) -> pl.DataFrame:
+def series_frame(trial_id: str, switch: SwitchMeasurement) -> pl.DataFrame:
     """The table ``switch_series`` of one switch: a row per direction and bin around the event."""
     series = switch.series
     ended = switch.end_ns - switch.event_ns

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from weirlab.quality.packets import Packets
+from weirlab.quality.packets import StreamPackets
 from weirlab.quality.segments import I64, owner
 from weirlab.records import F64
 
@@ -18,7 +18,7 @@ TO_NS: Final = 12_000_000_000
 
 
 @dataclass(frozen=True)
-class Around:
+class SwitchSeries:
     """One row per direction and bin, shapes (rows,); ``start_ns`` counts from the event."""
 
     back: npt.NDArray[np.bool_]
@@ -34,13 +34,13 @@ class Around:
 
 
 def around(
-    packets: Packets,
+    packets: StreamPackets,
     back: npt.NDArray[np.bool_],
     event_ns: int,
     from_ns: int = FROM_NS,
     to_ns: int = TO_NS,
     bin_ns: int = BIN_NS,
-) -> Around:
+) -> SwitchSeries:
     """Count both directions in bins of ``bin_ns`` between ``from_ns`` and ``to_ns`` from the event.
 
     ``back`` has the direction of each stream, shape (streams,).
@@ -58,7 +58,7 @@ def around(
     ]
     directions = [side for side in (False, True) if bool((back == side).any())]
     sent, received, gone, longest = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return Around(
+    return SwitchSeries(
         back=np.repeat(np.asarray(directions, np.bool_), bins),
         start_ns=np.tile(start, len(directions)),
         sent=sent.astype(np.int64),

@@ -10,12 +10,12 @@ import numpy as np
 
 from weirlab.base.units import NS_PER_S
 from weirlab.calls.failover.switches.event import Occurrence
-from weirlab.calls.failover.switches.gaps import Bools, CallGaps, Outage, call_gaps, outage
-from weirlab.calls.failover.switches.series import Around, around
-from weirlab.calls.failover.switches.timing import IN_FLIGHT_NS, Timing, Windows, windows
+from weirlab.calls.failover.switches.gaps import Bools, CallGaps, CallOutage, call_gaps, outage
+from weirlab.calls.failover.switches.series import SwitchSeries, around
+from weirlab.calls.failover.switches.timing import IN_FLIGHT_NS, SwitchWindows, Timing, windows
 from weirlab.quality.assess import call_table
 from weirlab.quality.jitterbuffer import USUAL, Buffers
-from weirlab.quality.packets import Packets, Window, unroll
+from weirlab.quality.packets import PacketWindow, StreamPackets, unroll
 from weirlab.quality.segments import owner
 from weirlab.records import F64, CallTable, EngineResult
 from weirlab.traffic.calls.spec import Calls
@@ -36,16 +36,16 @@ class CallPhases:
 
 
 @dataclass(frozen=True)
-class Switch:
+class SwitchMeasurement:
     """Everything measured around one event; only packets that carry speech count."""
 
     gaps: CallGaps
-    outages: dict[bool, Outage]
+    outages: dict[bool, CallOutage]
     """By direction: False forward, True back."""
     heard: CallPhases
-    packets: Packets
-    series: Around
-    windows: Windows
+    packets: StreamPackets
+    series: SwitchSeries
+    windows: SwitchWindows
     event_ns: int
     end_ns: int
     sent_pps: float
@@ -103,7 +103,7 @@ class Switch:
 
 def examine(
     result: EngineResult, calls: Calls, found: Occurrence, timing: Timing, buffers: Buffers = USUAL
-) -> Switch:
+) -> SwitchMeasurement:
     """Take the numbers around ``found`` from the log of ``result``.
 
     Raises
@@ -132,11 +132,13 @@ def examine(
         timing.affected_s * NS_PER_S,
     )
     table = {
-        name: call_table(log, result.flows, calls, buffers, window=Window(*parts.absolute(window, event_ns)))
+        name: call_table(
+            log, result.flows, calls, buffers, window=PacketWindow(*parts.absolute(window, event_ns))
+        )
         for name, window in parts.named().items()
         if window[1] > window[0]
     }
-    return Switch(
+    return SwitchMeasurement(
         gaps=gaps,
         outages=outages,
         heard=CallPhases(table["before"], table["affected"], table["during"], table.get("after")),

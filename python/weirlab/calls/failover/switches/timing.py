@@ -70,7 +70,7 @@ USUAL_TIMING: Final = Timing()
 
 
 @dataclass(frozen=True)
-class Windows:
+class SwitchWindows:
     """Parts of a trial; from and to in ns from the event. ``after`` is empty where not all was over."""
 
     before: tuple[float, float]
@@ -87,13 +87,13 @@ class Windows:
         return event_ns + round(window[0]), event_ns + round(window[1])
 
 
-def windows(begin_ns: float, end_ns: float, resumed_ns: float, affected_ns: float) -> Windows:
+def windows(begin_ns: float, end_ns: float, resumed_ns: float, affected_ns: float) -> SwitchWindows:
     """The parts of a trial that was recorded from ``begin_ns`` to ``end_ns``, counted from the event.
 
     ``resumed_ns`` is when the last stream that came back was back; 0 where none was interrupted.
     """
     over = min(max(resumed_ns, 0.0) + CALM_NS, end_ns)
-    return Windows(
+    return SwitchWindows(
         before=(max(begin_ns, -affected_ns), 0.0),
         affected=(0.0, min(affected_ns, end_ns)),
         during=(0.0, over),

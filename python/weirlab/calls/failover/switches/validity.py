@@ -12,14 +12,14 @@ import numpy as np
 from weirlab.base.quantities import duration, percent
 from weirlab.base.units import NS_PER_S
 from weirlab.calls.failover.switches.event import Occurrence
-from weirlab.calls.failover.switches.switch import Switch
+from weirlab.calls.failover.switches.switch import SwitchMeasurement
 from weirlab.calls.failover.switches.timing import IN_FLIGHT_NS, Timing
-from weirlab.measure.validity import Limits, judge
+from weirlab.measure.validity import ValidityLimits, judge
 from weirlab.measure.windows import stolen_ns as stolen
 from weirlab.quality.segments import owner
 from weirlab.records import EngineResult, HostSample
 
-PAIR_LIMITS: Final = Limits(wait_ratio=0.05)
+PAIR_LIMITS: Final = ValidityLimits(wait_ratio=0.05)
 """The pair's daemons share the CPU of what they control: a device that waits for them waits for itself."""
 
 
@@ -27,7 +27,7 @@ PAIR_LIMITS: Final = Limits(wait_ratio=0.05)
 class SwitchLimits:
     """Limits beyond which something other than the pair has shaped a switch."""
 
-    host: Limits = PAIR_LIMITS
+    host: ValidityLimits = PAIR_LIMITS
     """For the trial as a whole, see :mod:`weirlab.measure.validity`."""
     steal_s: float = 0.03
     """Time that may be stolen from a CPU while the pair switches; in the whole trial if it is not known
@@ -58,7 +58,7 @@ def judge_switch(
     host: HostSample,
     offered_pps: float,
     found: Occurrence,
-    switch: Switch,
+    switch: SwitchMeasurement,
     timing: Timing,
     limits: SwitchLimits = DEFAULT_SWITCH_LIMITS,
 ) -> tuple[str, ...]:
@@ -83,7 +83,11 @@ def _calm(result: EngineResult) -> EngineResult:
 
 
 def _host(
-    result: EngineResult, host: HostSample, offered_pps: float, switch: Switch, limits: SwitchLimits
+    result: EngineResult,
+    host: HostSample,
+    offered_pps: float,
+    switch: SwitchMeasurement,
+    limits: SwitchLimits,
 ) -> Iterator[str]:
     """In a long trial a stolen moment counts for little, unless it falls on the switch."""
     outage_ns = switch.outage_ns if math.isfinite(switch.outage_ns) else 0.0
@@ -121,7 +125,7 @@ def _cut(found: Occurrence, limits: SwitchLimits) -> Iterator[str]:
         )
 
 
-def _before(switch: Switch, limits: SwitchLimits) -> Iterator[str]:
+def _before(switch: SwitchMeasurement, limits: SwitchLimits) -> Iterator[str]:
     earlier = int(switch.earlier.sum())
     if switch.lost_before > limits.lost_before_ratio * earlier:
         yield (
@@ -133,7 +137,7 @@ def _before(switch: Switch, limits: SwitchLimits) -> Iterator[str]:
         yield f"{silent:,} of {len(switch.gaps.begun):,} streams were not heard before the event"
 
 
-def _after(switch: Switch, limits: SwitchLimits) -> Iterator[str]:
+def _after(switch: SwitchMeasurement, limits: SwitchLimits) -> Iterator[str]:
     from_ns = switch.event_ns + switch.windows.after[0]
     survived = switch.gaps.survived[owner(switch.packets.start)]
     late = survived & (switch.packets.sent_ns >= from_ns) & (switch.packets.sent_ns < switch.end_ns)
@@ -145,7 +149,7 @@ def _after(switch: Switch, limits: SwitchLimits) -> Iterator[str]:
         )
 
 
-def _late(switch: Switch, limits: SwitchLimits) -> Iterator[str]:
+def _late(switch: SwitchMeasurement, limits: SwitchLimits) -> Iterator[str]:
     outage = switch.outage_ns if math.isfinite(switch.outage_ns) else 0.0
     limit_ns = max(limits.late_ns, limits.late_ratio * outage)
     if switch.sender_late_ns > limit_ns:
@@ -155,7 +159,7 @@ def _late(switch: Switch, limits: SwitchLimits) -> Iterator[str]:
         )
 
 
-def _ended(switch: Switch, found: Occurrence, timing: Timing) -> Iterator[str]:
+def _ended(switch: SwitchMeasurement, found: Occurrence, timing: Timing) -> Iterator[str]:
     left_s = (switch.end_ns - switch.event_ns) / NS_PER_S
     needed_s = timing.needed_s(found.expected_s[1])
     if left_s < needed_s:

@@ -14,7 +14,7 @@ from weirlab.jobs.work import Work
 from weirlab.studies.contract import Ground, Study, Told
 
 if TYPE_CHECKING:
-    from weirlab.calls.ipsec.endpoints.bed import Bed, OpenBed
+    from weirlab.calls.ipsec.endpoints.bed import EndpointBed, OpenBed
     from weirlab.calls.ipsec.endpoints.findings import EndpointFindings
     from weirlab.calls.ipsec.endpoints.section import EndpointScenario
     from weirlab.report.story import Story
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from weirlab.studies.contract import Outcome
 
 
-class EndpointsStudy(Study["EndpointScenario", "Ground[Bed]", "EndpointFindings"]):
+class EndpointsStudy(Study["EndpointScenario", "Ground[EndpointBed]", "EndpointFindings"]):
     """Calls by every kind of endpoint in turn; ``weir ipsec endpoints`` is its command.
 
     ``open_bed`` opens a bed of another kind.
@@ -39,13 +39,13 @@ class EndpointsStudy(Study["EndpointScenario", "Ground[Bed]", "EndpointFindings"
 
         return EndpointScenario
 
-    def open(self, asked: EndpointScenario, work: Work) -> AbstractContextManager[Ground[Bed]]:
+    def open(self, asked: EndpointScenario, work: Work) -> AbstractContextManager[Ground[EndpointBed]]:
         from weirlab.calls.ipsec.endpoints import study
 
         return study.opened(asked, self._open_bed)
 
     def measure(
-        self, ground: Ground[Bed], asked: EndpointScenario, writer: RunWriter, work: Work
+        self, ground: Ground[EndpointBed], asked: EndpointScenario, writer: RunWriter, work: Work
     ) -> EndpointFindings:
         from weirlab.calls.ipsec.endpoints import study
 

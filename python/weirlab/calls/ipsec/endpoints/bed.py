@@ -25,7 +25,7 @@ from weirlab.base.errors import LabError, MissingCapability
 from weirlab.base.interrupts import shielded
 from weirlab.calls.ipsec.endpoints import hog
 from weirlab.calls.ipsec.endpoints.figures import Times, times
-from weirlab.calls.ipsec.endpoints.plan import BYPASS, HOG, REAL_TIME, SOCKETS, Talk
+from weirlab.calls.ipsec.endpoints.plan import BYPASS, HOG, REAL_TIME, SOCKETS, EndpointCalls
 from weirlab.lab import cores
 from weirlab.lab.host import HostReader
 from weirlab.lab.linux import interface, syscalls
@@ -48,7 +48,7 @@ _HOG_BEYOND_S: Final = 20.0
 
 
 @dataclass(frozen=True)
-class Talked:
+class EndpointObservation:
     """What an attempt was like."""
 
     ways: tuple[Times, Times]
@@ -78,7 +78,7 @@ class Talked:
     zero_copy: bool
 
 
-class Bed(Protocol):
+class EndpointBed(Protocol):
     """Where attempts are made."""
 
     @property
@@ -89,7 +89,7 @@ class Bed(Protocol):
     def facts(self) -> Mapping[str, Any]:
         """What else the manifest is to say."""
 
-    def talk(self, talk: Talk) -> Talked:
+    def talk(self, talk: EndpointCalls) -> EndpointObservation:
         """Make an attempt.
 
         Raises
@@ -99,7 +99,7 @@ class Bed(Protocol):
         """
 
 
-OpenBed = Callable[[], AbstractContextManager[Bed]]
+OpenBed = Callable[[], AbstractContextManager[EndpointBed]]
 
 
 @dataclass
@@ -119,7 +119,7 @@ class JoinedEndpoints:
     def facts(self) -> Mapping[str, Any]:
         return {"cpus": list(self.cpus)}
 
-    def talk(self, talk: Talk) -> Talked:
+    def talk(self, talk: EndpointCalls) -> EndpointObservation:
         """See :meth:`Bed.talk`."""
         if talk.arm == BYPASS and self.polls is None:
             try:
@@ -148,7 +148,7 @@ class JoinedEndpoints:
             for phases, sender, receiver in zip(talk.phases_ns, (near, far), (far, near), strict=True)
         ]
         lengths = [each["shortest_bytes"] for each in (near, far)]
-        return Talked(
+        return EndpointObservation(
             ways=(ways[0], ways[1]),
             since_1970_ns=begins_ns + time.time_ns() - time.monotonic_ns(),
             damaged=near["damaged"] + far["damaged"],
@@ -168,7 +168,7 @@ class JoinedEndpoints:
             zero_copy=found["zero_copy"],
         )
 
-    def _talk(self, talk: Talk) -> dict[str, Any]:
+    def _talk(self, talk: EndpointCalls) -> dict[str, Any]:
         from weirlab._engine import talk_between
 
         return talk_between(
@@ -185,7 +185,7 @@ class JoinedEndpoints:
             **_security(talk),
         )
 
-    def _learn_to_poll(self, talk: Talk) -> None:
+    def _learn_to_poll(self, talk: EndpointCalls) -> None:
         """Put interrupts off if sockets serve the queues; else packets would wait for the interrupts."""
         first = (talk.phases_ns[0][:1], talk.phases_ns[1][:1])
         self.polls = bool(self._talk(replace(talk, phases_ns=first, packets=_TRIED_PACKETS))["polls"])
@@ -197,7 +197,7 @@ class JoinedEndpoints:
         return namespace.name, port.name, mac_bytes(port.mac), port.address, self.cpus[number]
 
 
-def _security(talk: Talk) -> Mapping[str, Any]:
+def _security(talk: EndpointCalls) -> Mapping[str, Any]:
     """Keys for this attempt alone."""
     if not talk.suite:
         return {}
@@ -218,7 +218,7 @@ def _security(talk: Talk) -> Mapping[str, Any]:
 
 
 @dataclass(frozen=True)
-class Hog:
+class CpuHog:
     """A program that takes all the time of a CPU that it can get."""
 
     process: programs.Program[Any]
@@ -238,7 +238,7 @@ class Hog:
 
 @contextmanager
 @shielded
-def hogged(cpu: int, seconds: float) -> Iterator[Hog]:
+def hogged(cpu: int, seconds: float) -> Iterator[CpuHog]:
     """Have a program take ``cpu`` for as long as the block lasts; by itself it ends after ``seconds``.
 
     Raises
@@ -254,7 +254,7 @@ def hogged(cpu: int, seconds: float) -> Iterator[Hog]:
         assert process.stdout is not None
         if not process.stdout.readline():
             raise LabError(f"no CPU hog can be started on CPU {cpu}: {_last_words(process)}")
-        yield Hog(process, cpu)
+        yield CpuHog(process, cpu)
     finally:
         process.kill()
         with process:
@@ -269,7 +269,7 @@ def _last_words(process: programs.Program[Any]) -> str:
 
 @contextmanager
 @shielded
-def opened(linger_s: float = LINGER_S) -> Iterator[Bed]:
+def opened(linger_s: float = LINGER_S) -> Iterator[EndpointBed]:
     """The namespaces, for as long as the block lasts.
 
     Raises

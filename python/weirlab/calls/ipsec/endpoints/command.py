@@ -119,7 +119,7 @@ def endpoints(
 ) -> None:
     """Compare endpoints."""
     from weirlab.calls.ipsec.endpoints.section import EndpointScenario
-    from weirlab.scenario import Typed
+    from weirlab.scenario import OptionValue
     from weirlab.studies.commands.scenarios import carry_out
 
     with result.session(ctx) as session:
@@ -127,19 +127,19 @@ def endpoints(
         content: dict[str, Any] = {
             "name": f"endpoints with {kinds.suite}",
             "endpoints": {
-                "codec": Typed("--codec", talk.codec),
-                "suite": Typed("--suite", kinds.suite),
-                "mode": Typed("--mode", kinds.mode),
-                "arms": Typed("--arms", _words(kinds.arms)),
-                "beside": Typed("--beside", _words(kinds.beside)),
-                "calls": Typed("--calls", list(listed(talk.calls, int, "--calls", "1,100"))),
-                "lasts_s": Typed("--seconds", talk.seconds),
-                "repetitions": Typed("--repetitions", talk.repetitions),
-                "seed": Typed("--seed", talk.seed),
+                "codec": OptionValue("--codec", talk.codec),
+                "suite": OptionValue("--suite", kinds.suite),
+                "mode": OptionValue("--mode", kinds.mode),
+                "arms": OptionValue("--arms", _words(kinds.arms)),
+                "beside": OptionValue("--beside", _words(kinds.beside)),
+                "calls": OptionValue("--calls", list(listed(talk.calls, int, "--calls", "1,100"))),
+                "lasts_s": OptionValue("--seconds", talk.seconds),
+                "repetitions": OptionValue("--repetitions", talk.repetitions),
+                "seed": OptionValue("--seed", talk.seed),
                 "limit": {
-                    "most_calls": Typed("--most-calls", search.most_calls),
-                    "late_ms": Typed("--late", search.late),
-                    "bad_share": Typed("--bad", search.bad / 100),
+                    "most_calls": OptionValue("--most-calls", search.most_calls),
+                    "late_ms": OptionValue("--late", search.late),
+                    "bad_share": OptionValue("--bad", search.bad / 100),
                 }
                 if search.search
                 else None,

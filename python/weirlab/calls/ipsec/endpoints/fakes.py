@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from weirlab.calls.ipsec.endpoints.bed import Bed, Talked
+from weirlab.calls.ipsec.endpoints.bed import EndpointBed, EndpointObservation
 from weirlab.calls.ipsec.endpoints.figures import Times, times
-from weirlab.calls.ipsec.endpoints.plan import BYPASS, HOG, REAL_TIME, SOCKETS, Talk
+from weirlab.calls.ipsec.endpoints.plan import BYPASS, HOG, REAL_TIME, SOCKETS, EndpointCalls
 
 _BEGINS_NS: Final = 5_000_000_000
 _SINCE_1970_NS: Final = 1_700_000_000_000_000_000
@@ -24,7 +24,7 @@ CAPACITY: Final[Mapping[str, int]] = {BYPASS: 3000, SOCKETS: 900, REAL_TIME: 120
 
 
 @dataclass(frozen=True)
-class Fault:
+class EndpointFault:
     """What goes wrong in an attempt."""
 
     stolen_s: float = 0.0
@@ -37,21 +37,21 @@ class Fault:
     raises: BaseException | None = None
 
 
-USUAL: Final = Fault()
+USUAL: Final = EndpointFault()
 
 
 @dataclass
-class FakeBed:
+class FakeEndpointBed:
     """Delay alternates from packet to packet, by kind of endpoints and by what is beside them."""
 
-    faults: Iterator[Fault | None] = field(default_factory=lambda: iter(()))
+    faults: Iterator[EndpointFault | None] = field(default_factory=lambda: iter(()))
     """Of one attempt after the other; None, and behind the last: nothing goes wrong."""
     lab: str = "netns"
     facts: Mapping[str, Any] = field(default_factory=lambda: {"cpus": [0, 1]})
-    talked: list[Talk] = field(default_factory=list)
+    talked: list[EndpointCalls] = field(default_factory=list)
 
-    def talk(self, talk: Talk) -> Talked:
-        """See :meth:`weirlab.calls.ipsec.endpoints.bed.Bed.talk`."""
+    def talk(self, talk: EndpointCalls) -> EndpointObservation:
+        """See :meth:`weirlab.calls.ipsec.endpoints.bed.EndpointBed.talk`."""
         self.talked.append(talk)
         fault = next(self.faults, None) or USUAL
         if fault.raises is not None:
@@ -63,7 +63,7 @@ class FakeBed:
             there.sent_ns[0, : fault.refused] = there.heard_ns[0, : fault.refused] = _LOST_NS
         handled = 4 * talk.calls * talk.packets
         refused = fault.real_time_refused if talk.arm != SOCKETS else ""
-        return Talked(
+        return EndpointObservation(
             ways=(there, back),
             since_1970_ns=_SINCE_1970_NS + len(self.talked) * 10_000_000_000,
             damaged=0,
@@ -81,7 +81,7 @@ class FakeBed:
         )
 
     @staticmethod
-    def _way(talk: Talk, way: int) -> Times:
+    def _way(talk: EndpointCalls, way: int) -> Times:
         swing = SWING_NS[talk.arm] * (10 if talk.beside == HOG and talk.arm != BYPASS else 1)
         shape = talk.calls, talk.packets
         none = np.zeros(shape, np.int64)
@@ -92,11 +92,11 @@ class FakeBed:
         return replace(empty, sent_ns=sent, heard_ns=heard)
 
 
-def opener(bed: FakeBed) -> Callable[[], AbstractContextManager[Bed]]:
+def opener(bed: FakeEndpointBed) -> Callable[[], AbstractContextManager[EndpointBed]]:
     """Opens ``bed``."""
 
     @contextmanager
-    def open_bed() -> Iterator[Bed]:
+    def open_bed() -> Iterator[EndpointBed]:
         yield bed
 
     return open_bed

@@ -12,8 +12,8 @@ from weirlab.base.errors import TrialError, WeirError
 from weirlab.base.quantities import count, duration, percent, plural, words
 from weirlab.calls.ipsec import published
 from weirlab.calls.ipsec.endpoints.plan import BYPASS, NAMES, WHERE
-from weirlab.calls.ipsec.endpoints.rows import AttemptRow, LimitRow
-from weirlab.calls.ipsec.endpoints.section import CLEAR, Endpoints
+from weirlab.calls.ipsec.endpoints.rows import EndpointAttemptRow, EndpointLimitRow
+from weirlab.calls.ipsec.endpoints.section import CLEAR, EndpointsSection
 from weirlab.measure.spread import Spread
 from weirlab.traffic.calls.codecs import parse_codec
 
@@ -30,7 +30,7 @@ _SPREADS: Final = (
 
 
 @dataclass(frozen=True)
-class Group:
+class EndpointGroup:
     """All valid attempts by one kind of endpoints, with the same number of calls."""
 
     arm: str
@@ -61,7 +61,7 @@ class Group:
         }
 
 
-def grouped(rows: Sequence[AttemptRow], asked: Endpoints) -> tuple[Group, ...]:
+def grouped(rows: Sequence[EndpointAttemptRow], asked: EndpointsSection) -> tuple[EndpointGroup, ...]:
     """One group for each kind of attempt with a valid one, in the order of the scenario."""
     found = []
     for beside in asked.beside:
@@ -77,10 +77,10 @@ def grouped(rows: Sequence[AttemptRow], asked: Endpoints) -> tuple[Group, ...]:
     return tuple(found)
 
 
-def _group(rows: Sequence[AttemptRow]) -> Group:
+def _group(rows: Sequence[EndpointAttemptRow]) -> EndpointGroup:
     valid = [row for row in rows if row.valid]
     first = valid[0]
-    return Group(
+    return EndpointGroup(
         arm=first.arm,
         beside=first.beside,
         calls=first.calls,
@@ -97,18 +97,18 @@ def _group(rows: Sequence[AttemptRow]) -> Group:
 class EndpointFindings:
     """Every attempt of a run, and what they show."""
 
-    asked: Endpoints
-    attempts: tuple[AttemptRow, ...]
-    limits: tuple[LimitRow, ...]
+    asked: EndpointsSection
+    attempts: tuple[EndpointAttemptRow, ...]
+    limits: tuple[EndpointLimitRow, ...]
     planned: int
     missing: tuple[str, ...] = ()
     """What has no valid attempt."""
 
     @cached_property
-    def groups(self) -> tuple[Group, ...]:
+    def groups(self) -> tuple[EndpointGroup, ...]:
         return grouped(self.attempts, self.asked)
 
-    def of(self, beside: str, calls: int) -> list[Group]:
+    def of(self, beside: str, calls: int) -> list[EndpointGroup]:
         """The kinds of endpoints, in the order of the scenario."""
         return [each for each in self.groups if (each.beside, each.calls) == (beside, calls)]
 
@@ -223,12 +223,12 @@ class EndpointFindings:
             )
 
 
-def said(row: LimitRow) -> str:
+def said(row: EndpointLimitRow) -> str:
     """What a search found: ``bypassing endpoints at idle: 3,100 calls``."""
     return f"{NAMES[row.arm]} {WHERE[row.beside]}: {_carried(row)}"
 
 
-def _carried(row: LimitRow) -> str:
+def _carried(row: EndpointLimitRow) -> str:
     if row.problem:
         return f"an unknown number of calls ({row.problem})"
     if math.isnan(row.carried):

@@ -11,7 +11,7 @@ import polars as pl
 from weirlab.base.quantities import count, duration, percent, plural
 from weirlab.calls.ipsec.endpoints import tables
 from weirlab.calls.ipsec.endpoints.figures import DELAY, JITTER, LATENESS, QUANTITIES
-from weirlab.calls.ipsec.endpoints.findings import EndpointFindings, Group
+from weirlab.calls.ipsec.endpoints.findings import EndpointFindings, EndpointGroup
 from weirlab.calls.ipsec.endpoints.plan import NAMES, SHORT, WHERE
 from weirlab.calls.ipsec.endpoints.rows import DistributionRow
 from weirlab.calls.ipsec.endpoints.section import CLEAR
@@ -171,7 +171,7 @@ def _bars(found: EndpointFindings, beside: str) -> Figure | None:
     )
 
 
-def _named(each: Group) -> str:
+def _named(each: EndpointGroup) -> str:
     jitter = duration(each.spread["jitter_mean_ns"].median)
     return f"{jitter} ({NAMES[each.arm]}, {plural(each.calls, 'call')})"
 

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from weirlab.base.quantities import plural
-from weirlab.calls.ipsec.endpoints.section import CLEAR, ArmName, Beside, Endpoints
+from weirlab.calls.ipsec.endpoints.section import CLEAR, ArmName, Beside, EndpointsSection
 from weirlab.traffic.calls.codecs import VoiceStream, parse_codec
 from weirlab.traffic.encapsulation import packets
-from weirlab.traffic.encapsulation.packets import Voice
+from weirlab.traffic.encapsulation.packets import VoicePacket
 from weirlab.traffic.encapsulation.suites import suite
 
 BYPASS: Final[ArmName] = "bypass"
@@ -33,7 +33,7 @@ WHERE: Final[Mapping[str, str]] = {IDLE: "at idle", HOG: "beside a CPU hog"}
 
 
 @dataclass(frozen=True)
-class Planned:
+class EndpointPlan:
     """One attempt to make; ``repetition`` counts from 1."""
 
     arm: ArmName
@@ -53,7 +53,7 @@ class Planned:
 
 
 @dataclass(frozen=True)
-class Talk:
+class EndpointCalls:
     """What the endpoints are to do in an attempt."""
 
     arm: ArmName
@@ -85,14 +85,14 @@ class Talk:
 
 def ip_bytes(stream: VoiceStream, name: str, *, is_tunnel: bool) -> int:
     """Length of a packet with ESP of the suite ``name`` in UDP; of one in the clear where that is empty."""
-    voice = Voice(stream.payload_bytes, natt=bool(name))
+    voice = VoicePacket(stream.payload_bytes, natt=bool(name))
     if not name:
         return packets.total(packets.clear(voice))
     formula = packets.esp_tunnel if is_tunnel else packets.esp_transport
     return packets.total(formula(voice, suite(name)))
 
 
-def plan(asked: Endpoints) -> tuple[Planned, ...]:
+def plan(asked: EndpointsSection) -> tuple[EndpointPlan, ...]:
     """Every kind of endpoint with every number of calls, at idle and beside a hog.
 
     Round by round; within a round the kinds of endpoints take turns (A B A B ...), and the first one changes
@@ -100,23 +100,23 @@ def plan(asked: Endpoints) -> tuple[Planned, ...]:
     """
     rng = np.random.default_rng(asked.seed)
     settings = [(beside, calls) for beside in asked.beside for calls in asked.calls]
-    found: list[Planned] = []
+    found: list[EndpointPlan] = []
     for repetition in range(1, asked.repetitions + 1):
         for turn, number in enumerate(rng.permutation(len(settings))):
             beside, calls = settings[number]
             first = (turn + repetition) % len(asked.arms)
             for arm in (*asked.arms[first:], *asked.arms[:first]):
-                found.append(Planned(arm, beside, calls, repetition))
+                found.append(EndpointPlan(arm, beside, calls, repetition))
     return tuple(found)
 
 
-def talk(asked: Endpoints, arm: ArmName, beside: Beside, calls: int, lasts_s: float) -> Talk:
+def talk(asked: EndpointsSection, arm: ArmName, beside: Beside, calls: int, lasts_s: float) -> EndpointCalls:
     """An attempt; with equal numbers of calls, these begin at the same times in all of them."""
     stream = parse_codec(asked.codec)
     rng = np.random.default_rng([asked.seed, calls])
     phases = rng.integers(0, stream.packet_ns, (2, calls))
     warmup = round(asked.warmup_s * 1e9 / stream.packet_ns)
-    return Talk(
+    return EndpointCalls(
         arm=arm,
         beside=beside,
         stream=stream,

@@ -18,26 +18,26 @@ from weirlab.calls.ipsec.endpoints.figures import (
     mean,
     quantile,
 )
-from weirlab.calls.ipsec.endpoints.plan import HOG, SOCKETS, Planned, Talk
-from weirlab.calls.ipsec.endpoints.rows import AttemptRow, DistributionRow
+from weirlab.calls.ipsec.endpoints.plan import HOG, SOCKETS, EndpointCalls, EndpointPlan
+from weirlab.calls.ipsec.endpoints.rows import DistributionRow, EndpointAttemptRow
 from weirlab.measure.validity import DEFAULT_LIMITS
 
 if TYPE_CHECKING:
-    from weirlab.calls.ipsec.endpoints.bed import Talked
+    from weirlab.calls.ipsec.endpoints.bed import EndpointObservation
 
 LEAST_HOG_SHARE: Final = 0.01
 """A hog that had less of the CPUs was none."""
 
 
 @dataclass(frozen=True)
-class Made:
+class EndpointAttempt:
     """An attempt as it is kept."""
 
-    row: AttemptRow
+    row: EndpointAttemptRow
     distributions: tuple[DistributionRow, ...]
 
 
-def reasons(talked: Talked, talk: Talk) -> Iterator[str]:
+def reasons(talked: EndpointObservation, talk: EndpointCalls) -> Iterator[str]:
     """Why an attempt does not count: by what the host did, and never by the result."""
     limits = DEFAULT_LIMITS
     allowed_s = max(limits.steal_ratio * talked.wall_s, limits.steal_ticks * limits.tick_s)
@@ -53,8 +53,14 @@ def reasons(talked: Talked, talk: Talk) -> Iterator[str]:
 
 
 def recorded(
-    talked: Talked, talk: Talk, planned: Planned, number: int, purpose: str, *, late_ns: float
-) -> Made:
+    talked: EndpointObservation,
+    talk: EndpointCalls,
+    planned: EndpointPlan,
+    number: int,
+    purpose: str,
+    *,
+    late_ns: float,
+) -> EndpointAttempt:
     """The rows of an attempt; a packet is bad that is heard later than ``late_ns`` after it was due."""
     found = figures(talked.ways, talk.warmup_packets)
     late, delay, jitter, delta = (found.values[each] for each in (LATENESS, DELAY, JITTER, DELTA))
@@ -62,7 +68,7 @@ def recorded(
     shortest, longest = talked.ip_bytes
     handled = sum(int((way.sent_ns > 0).sum() + (way.heard_ns > 0).sum()) for way in talked.ways)
     nan = float("nan")
-    row = AttemptRow(
+    row = EndpointAttemptRow(
         number=number,
         purpose=purpose,
         arm=planned.arm,
@@ -107,4 +113,4 @@ def recorded(
         for from_ns, to_ns, packets in found.distribution(quantity)
     )
     # Of the search only its figures are kept.
-    return Made(row, () if purpose != "compare" else tuple(bins))
+    return EndpointAttempt(row, () if purpose != "compare" else tuple(bins))

@@ -11,7 +11,7 @@ LIMITS: Final = "endpoints_limits"
 
 
 @dataclass(frozen=True)
-class AttemptRow:
+class EndpointAttemptRow:
     """Calls between two endpoints of one kind; figures are of both directions, without the warm-up."""
 
     number: int
@@ -103,7 +103,7 @@ class DistributionRow:
 
 
 @dataclass(frozen=True)
-class LimitRow:
+class EndpointLimitRow:
     """What the search for the most calls found."""
 
     arm: str

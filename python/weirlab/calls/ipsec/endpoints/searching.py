@@ -8,20 +8,20 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from weirlab.base.errors import TrialError
-from weirlab.calls.ipsec.endpoints.rows import AttemptRow, LimitRow
-from weirlab.calls.ipsec.endpoints.section import ArmName, Beside, Limit
-from weirlab.measure.search import Goal, mlr
+from weirlab.calls.ipsec.endpoints.rows import EndpointAttemptRow, EndpointLimitRow
+from weirlab.calls.ipsec.endpoints.section import ArmName, Beside, CallLimitSection
+from weirlab.measure.search import SearchGoal, mlr
 
 _NAME: Final = "calls"
 
 
 def searched(
-    limit: Limit,
+    limit: CallLimitSection,
     arm: ArmName,
     beside: Beside,
-    measure: Callable[[int], AttemptRow],
-    known: Iterable[AttemptRow] = (),
-) -> LimitRow:
+    measure: Callable[[int], EndpointAttemptRow],
+    known: Iterable[EndpointAttemptRow] = (),
+) -> EndpointLimitRow:
     """Search one kind of endpoints.
 
     Parameters
@@ -31,17 +31,17 @@ def searched(
     known:
         Trials that an interrupted run has already; each serves once.
     """
-    waiting: defaultdict[int, list[AttemptRow]] = defaultdict(list)
+    waiting: defaultdict[int, list[EndpointAttemptRow]] = defaultdict(list)
     for row in known:
         waiting[row.calls].append(row)
 
-    def one(_: float, load: float) -> mlr.Measured:
+    def one(_: float, load: float) -> mlr.TrialCounts:
         # Loads of the search are real numbers.
         calls = max(math.floor(load + 1e-9), 1)
         row = waiting[calls].pop(0) if waiting[calls] else measure(calls)
-        return mlr.Measured(row.packets, min(row.bad, row.packets))
+        return mlr.TrialCounts(row.packets, min(row.bad, row.packets))
 
-    goal = Goal(
+    goal = SearchGoal(
         _NAME,
         loss_ratio=limit.bad_share,
         trial_s=limit.trial_s,
@@ -54,9 +54,9 @@ def searched(
         try:
             row = waiting[1].pop(0) if waiting[1] else measure(1)
         except TrialError as error:
-            return LimitRow(arm, beside, math.nan, math.nan, False, str(error))
+            return EndpointLimitRow(arm, beside, math.nan, math.nan, False, str(error))
         good = row.bad <= limit.bad_share * row.packets
-        return LimitRow(arm, beside, 1.0 if good else math.nan, math.nan if good else 1.0, good, "")
+        return EndpointLimitRow(arm, beside, 1.0 if good else math.nan, math.nan if good else 1.0, good, "")
     try:
         (found,) = mlr.search(one, [goal], min_load=1.0, max_load=float(limit.most_calls), unit="calls")
     except TrialError as error:
@@ -65,4 +65,4 @@ def searched(
         carried = math.nan if found.lower_pps is None else math.floor(found.lower_pps + 1e-9)
         too_many = math.nan if found.upper_pps is None else math.floor(found.upper_pps + 1e-9)
         at_least = found.at_least
-    return LimitRow(arm, beside, carried, too_many, at_least, problem)
+    return EndpointLimitRow(arm, beside, carried, too_many, at_least, problem)

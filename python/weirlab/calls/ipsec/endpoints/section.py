@@ -63,7 +63,7 @@ Calls = Annotated[int, Field(strict=True, ge=1, le=MOST_CALLS)]
 Ratio = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
 
 
-class Limit(Section):
+class CallLimitSection(Section):
     """The search for the most calls."""
 
     most_calls: Calls = 10_000
@@ -80,7 +80,7 @@ class Limit(Section):
     """Distance of the bounds at which the search ends, as a share of the upper one."""
 
 
-class Endpoints(Section):
+class EndpointsSection(Section):
     """Endpoints and calls to measure."""
 
     codec: CodecText = "g711"
@@ -104,7 +104,7 @@ class Endpoints(Section):
     """Recorded time of an attempt, in s."""
     repetitions: Repetitions = 5
     """Valid attempts of each kind."""
-    limit: Limit | None = Limit()
+    limit: CallLimitSection | None = CallLimitSection()
     """The search for the most calls; ``null``: none."""
     max_attempts: Attempts = 4
     """Maximum tries of an attempt that the host spoils."""
@@ -118,7 +118,7 @@ class EndpointScenario(Root):
     KEY = "endpoints"
     model_config = ConfigDict(title="Weir scenario: endpoints of calls")
 
-    endpoints: Endpoints
+    endpoints: EndpointsSection
 
     def trials(self) -> Iterator[tuple[tuple[int | str, ...], int]]:
         """See :meth:`Root.trials`."""

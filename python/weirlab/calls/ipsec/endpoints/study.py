@@ -10,19 +10,25 @@ from weirlab.base.errors import InputError, LabError, TrialError
 from weirlab.base.interrupts import owned, shielded
 from weirlab.base.quantities import plural
 from weirlab.calls.ipsec.endpoints import bed as beds
-from weirlab.calls.ipsec.endpoints.bed import Bed, OpenBed
+from weirlab.calls.ipsec.endpoints.bed import EndpointBed, OpenBed
 from weirlab.calls.ipsec.endpoints.findings import EndpointFindings, said
-from weirlab.calls.ipsec.endpoints.plan import NAMES, WHERE, Planned, plan, talk
-from weirlab.calls.ipsec.endpoints.recording import Made, recorded
+from weirlab.calls.ipsec.endpoints.plan import NAMES, WHERE, EndpointPlan, plan, talk
+from weirlab.calls.ipsec.endpoints.recording import EndpointAttempt, recorded
 from weirlab.calls.ipsec.endpoints.rows import (
     ATTEMPTS,
     DISTRIBUTIONS,
     LIMITS,
-    AttemptRow,
     DistributionRow,
-    LimitRow,
+    EndpointAttemptRow,
+    EndpointLimitRow,
 )
-from weirlab.calls.ipsec.endpoints.section import ArmName, Beside, Endpoints, EndpointScenario, Limit
+from weirlab.calls.ipsec.endpoints.section import (
+    ArmName,
+    Beside,
+    CallLimitSection,
+    EndpointScenario,
+    EndpointsSection,
+)
 from weirlab.jobs.inventory import scenario_of
 from weirlab.jobs.progress import RESUME, Progress
 from weirlab.store import Run, RunWriter
@@ -38,17 +44,19 @@ LIMIT: Final = "limit"
 
 @contextmanager
 @shielded
-def opened(asked: EndpointScenario, open_bed: OpenBed | None) -> Iterator[Ground[Bed]]:
+def opened(asked: EndpointScenario, open_bed: OpenBed | None) -> Iterator[Ground[EndpointBed]]:
     """The bed: what ``open_bed`` opens, or two network namespaces."""
     with owned(lambda: (open_bed or beds.opened)()) as bed:
         facts = {"lab": bed.lab, "dut": "endpoints", "backend": "af_xdp, sockets", **bed.facts}
         yield Ground(bed, facts)
 
 
-def measured(bed: Bed, asked: EndpointScenario, writer: RunWriter, progress: Progress) -> EndpointFindings:
+def measured(
+    bed: EndpointBed, asked: EndpointScenario, writer: RunWriter, progress: Progress
+) -> EndpointFindings:
     """Make every attempt that the run does not have yet, then search for the most calls."""
     what = asked.endpoints
-    campaign = Campaign(bed, what, writer, progress)
+    campaign = EndpointCampaign(bed, what, writer, progress)
     planned = plan(what)
     progress.stage(f"{plural(len(planned), 'attempt')}, run {writer.run_id}")
     campaign.compare(planned)
@@ -57,17 +65,19 @@ def measured(bed: Bed, asked: EndpointScenario, writer: RunWriter, progress: Pro
     return stored(writer.run)
 
 
-class Campaign:
+class EndpointCampaign:
     """All attempts of a run. Each is kept as soon as it is over."""
 
-    def __init__(self, bed: Bed, asked: Endpoints, writer: RunWriter, progress: Progress) -> None:
+    def __init__(
+        self, bed: EndpointBed, asked: EndpointsSection, writer: RunWriter, progress: Progress
+    ) -> None:
         self._bed, self._asked, self._writer, self._progress = bed, asked, writer, progress
         begun = stored(writer.run)
         self._attempts, self._limits = [*begun.attempts], [*begun.limits]
         self._distributions = _distributions(writer.run)
         writer.finished_beside = sum(row.valid for row in self._attempts)
 
-    def compare(self, planned: Sequence[Planned]) -> None:
+    def compare(self, planned: Sequence[EndpointPlan]) -> None:
         """The attempts that have no valid one."""
         valid = {_key(row) for row in self._attempts if row.purpose == COMPARE and row.valid}
         left_s = sum(self._expected_s(self._asked.lasts_s) for each in planned if each.key not in valid)
@@ -78,7 +88,7 @@ class Campaign:
             self._until_valid(COMPARE, each, self._asked.lasts_s)
             left_s -= self._expected_s(self._asked.lasts_s)
 
-    def search(self, limit: Limit) -> None:
+    def search(self, limit: CallLimitSection) -> None:
         """The most calls of every kind of endpoint."""
         from weirlab.calls.ipsec.endpoints.searching import searched
 
@@ -94,11 +104,11 @@ class Campaign:
                 if row.purpose == LIMIT and row.valid and (row.arm, row.beside) == (arm, beside)
             ]
 
-            def measure(calls: int, arm: ArmName = arm, beside: Beside = beside) -> AttemptRow:
+            def measure(calls: int, arm: ArmName = arm, beside: Beside = beside) -> EndpointAttemptRow:
                 before = [row for row in self._attempts if row.purpose == LIMIT and row.valid]
                 of_kind = [row for row in before if (row.arm, row.beside) == (arm, beside)]
                 again = sum(row.calls == calls for row in of_kind)
-                planned = Planned(arm, beside, calls, again + 1)
+                planned = EndpointPlan(arm, beside, calls, again + 1)
                 self._progress.advance(len(of_kind), len(of_kind) + 1, planned.text)
                 row = self._until_valid(LIMIT, planned, limit.trial_s)
                 if not row.valid:
@@ -107,20 +117,20 @@ class Campaign:
 
             row = searched(limit, arm, beside, measure, known)
             self._limits.append(row)
-            self._writer.put_table(LIMITS, frame_of(LimitRow, self._limits))
+            self._writer.put_table(LIMITS, frame_of(EndpointLimitRow, self._limits))
             self._progress.note(said(row))
 
     @staticmethod
     def _expected_s(lasts_s: float) -> float:
         return lasts_s + _AROUND_S
 
-    def _until_valid(self, purpose: str, planned: Planned, lasts_s: float) -> AttemptRow:
+    def _until_valid(self, purpose: str, planned: EndpointPlan, lasts_s: float) -> EndpointAttemptRow:
         """The first attempt that the host does not spoil, or the last one."""
         what = self._asked
         tries = what.max_attempts
         for left in reversed(range(tries)):
             spec = talk(what, planned.arm, planned.beside, planned.calls, lasts_s)
-            late_ns = (what.limit or Limit()).late_ms * 1e6
+            late_ns = (what.limit or CallLimitSection()).late_ms * 1e6
             try:
                 made = recorded(
                     self._bed.talk(spec), spec, planned, len(self._attempts), purpose, late_ns=late_ns
@@ -136,12 +146,12 @@ class Campaign:
             self._progress.note(f"{planned.text}: again, because: {made.row.invalid}")
         return self._attempts[-1]
 
-    def _keep(self, made: Made) -> None:
+    def _keep(self, made: EndpointAttempt) -> None:
         self._attempts.append(made.row)
         self._distributions.extend(made.distributions)
         # The distributions first: an attempt that is not listed has none.
         self._writer.put_table(DISTRIBUTIONS, frame_of(DistributionRow, self._distributions))
-        self._writer.put_table(ATTEMPTS, frame_of(AttemptRow, self._attempts))
+        self._writer.put_table(ATTEMPTS, frame_of(EndpointAttemptRow, self._attempts))
         self._writer.finished_beside += made.row.valid
 
 
@@ -149,7 +159,7 @@ _AROUND_S: Final = 1.2
 """What an attempt takes besides the recorded part: warm-up, start, end."""
 
 
-def _key(row: AttemptRow) -> tuple[str, str, int, int]:
+def _key(row: EndpointAttemptRow) -> tuple[str, str, int, int]:
     return row.arm, row.beside, row.calls, row.repetition
 
 
@@ -160,8 +170,8 @@ def _distributions(run: Run) -> list[DistributionRow]:
 def stored(run: Run) -> EndpointFindings:
     """What a run shows, finished or not."""
     what = scenario_of(run, EndpointScenario).endpoints
-    attempts = run.rows(AttemptRow, ATTEMPTS)
-    limits = run.rows(LimitRow, LIMITS)
+    attempts = run.rows(EndpointAttemptRow, ATTEMPTS)
+    limits = run.rows(EndpointLimitRow, LIMITS)
     valid = {_key(row) for row in attempts if row.purpose == COMPARE and row.valid}
     planned = plan(what)
     return EndpointFindings(

@@ -8,9 +8,9 @@ from typing import Final
 
 from weirlab.base.quantities import NOTHING, count, duration, percent
 from weirlab.base.tables import Table
-from weirlab.calls.ipsec.endpoints.findings import EndpointFindings, Group
+from weirlab.calls.ipsec.endpoints.findings import EndpointFindings, EndpointGroup
 from weirlab.calls.ipsec.endpoints.plan import HOG, SHORT, SOCKETS
-from weirlab.calls.ipsec.endpoints.rows import AttemptRow, LimitRow
+from weirlab.calls.ipsec.endpoints.rows import EndpointAttemptRow, EndpointLimitRow
 
 _PUBLISHED: Final = "published"
 _COLUMNS: Final = (
@@ -36,7 +36,7 @@ def compared(found: EndpointFindings) -> Table:
     return Table(f"Endpoints compared{how}", _COLUMNS, [*rows, *_published(found)], _SPARE)
 
 
-def _row(each: Group) -> tuple[str, ...]:
+def _row(each: EndpointGroup) -> tuple[str, ...]:
     def shown(name: str) -> str:
         spread = each.spread[name]
         return spread.text(duration) if spread.known else NOTHING
@@ -73,7 +73,7 @@ def _published(found: EndpointFindings) -> list[tuple[str, ...]]:
     ]
 
 
-def limits(rows: Sequence[LimitRow]) -> Table:
+def limits(rows: Sequence[EndpointLimitRow]) -> Table:
     """A row per search."""
 
     def shown(value: float) -> str:
@@ -94,7 +94,7 @@ def limits(rows: Sequence[LimitRow]) -> Table:
 def work(found: EndpointFindings) -> Table:
     """What packets cost, and who had the CPUs."""
 
-    def spread(each: Group, name: str, show: Callable[[float], str]) -> str:
+    def spread(each: EndpointGroup, name: str, show: Callable[[float], str]) -> str:
         return each.spread[name].text(show) if each.spread[name].known else NOTHING
 
     cells = [
@@ -114,7 +114,7 @@ def work(found: EndpointFindings) -> Table:
     return Table("Where CPU time went", columns, cells, spare=("Stolen", "Hog"), details=True)
 
 
-def attempts(rows: Sequence[AttemptRow]) -> Table:
+def attempts(rows: Sequence[EndpointAttemptRow]) -> Table:
     """Every attempt, those that do not count with the reason."""
     cells = [
         (

@@ -15,7 +15,7 @@ from weirlab.calls.quality.page import charts
 from weirlab.report import axes
 from weirlab.report.figure import Figure
 from weirlab.report.numbers import NOTHING, count, duration, percent, plural
-from weirlab.report.story import Chapter, Origin, Story
+from weirlab.report.story import Chapter, PageOrigin, Story
 from weirlab.report.tables import Pairs, Table, Tile
 
 _POOR: Final = 3.6
@@ -44,7 +44,7 @@ _TERMS: Final = (
 
 
 @dataclass(frozen=True)
-class Assessed:
+class StreamAssessment:
     """The streams of a capture, and how they were heard.
 
     Parameters
@@ -73,13 +73,13 @@ class Assessed:
     notes: tuple[str, ...]
 
 
-def build(assessed: Assessed, out: Path, *, command: str) -> Path:
+def build(assessed: StreamAssessment, out: Path, *, command: str) -> Path:
     """Write the page to ``out`` and return it; raises ``StoreError`` if that is impossible."""
     files.write_bytes(out, tell(assessed, command=command).html().encode())
     return out
 
 
-def tell(assessed: Assessed, *, command: str) -> Story:
+def tell(assessed: StreamAssessment, *, command: str) -> Story:
     """The page about ``assessed``, made by ``command``."""
     streams = assessed.streams
     return Story(
@@ -103,7 +103,7 @@ def tell(assessed: Assessed, *, command: str) -> Story:
             Chapter("capture", "The capture", "Capture", facts=assessed.capture, said=assessed.notes),
         ),
         terms=_TERMS,
-        made_from=Origin(
+        made_from=PageOrigin(
             name=assessed.name,
             source=assessed.name,
             date=assessed.date,

@@ -11,7 +11,7 @@ import polars as pl
 from weirlab.cli.results.tables import reasons
 from weirlab.devices.prediction import tables as models
 from weirlab.devices.profile import tables
-from weirlab.devices.profile.page.source import Evidence
+from weirlab.devices.profile.page.source import ProfileEvidence
 from weirlab.report.numbers import (
     NOTHING,
     count,
@@ -52,7 +52,7 @@ _SPELLED: Final = {
 _DROPPED_FACTS: Final = frozenset({"kernel", "command", "lab", "dut", "backend"})
 
 
-def setting(evidence: Evidence) -> Pairs:
+def setting(evidence: ProfileEvidence) -> Pairs:
     """Device, host, traffic and tools, as label and value."""
     manifest, attempts = evidence.manifest, evidence.attempts
     pairs: Pairs = [("Device under test", "simulated device" if evidence.simulated else evidence.device)]
@@ -81,7 +81,7 @@ def setting(evidence: Evidence) -> Pairs:
     return pairs
 
 
-def calibration(evidence: Evidence) -> tuple[Pairs, Table | None]:
+def calibration(evidence: ProfileEvidence) -> tuple[Pairs, Table | None]:
     """The bed's own error over a plain cable, in all and per load; empty if no calibration is known."""
     content = evidence.calibration
     summary = content.get("summary") or {}
@@ -98,7 +98,7 @@ def calibration(evidence: Evidence) -> tuple[Pairs, Table | None]:
     return pairs, tables.calibration(points) if points else None
 
 
-def invalid(evidence: Evidence) -> tuple[str, list[Table]]:
+def invalid(evidence: ProfileEvidence) -> tuple[str, list[Table]]:
     """A sentence on spoiled attempts, and tables of their reasons (empty if there are none)."""
     attempts = evidence.attempts
     spoiled = attempts.filter(~pl.col("valid"))
@@ -134,12 +134,12 @@ def invalid(evidence: Evidence) -> tuple[str, list[Table]]:
     return text, [summary, details]
 
 
-def parameters(evidence: Evidence) -> Table | None:
+def parameters(evidence: ProfileEvidence) -> Table | None:
     """The parameters of every model that has any; None if none has."""
     return next(iter(models.parameters(evidence.models)), None)
 
 
-def in_words(evidence: Evidence) -> list[tuple[str, list[str]]]:
+def in_words(evidence: ProfileEvidence) -> list[tuple[str, list[str]]]:
     """Per model what it says in sentences."""
     found = []
     for name, model in evidence.models.items():

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from weirlab.devices.profile.page.source import TRIAL, Predictor, as_floats, finite
+from weirlab.devices.profile.page.source import TRIAL, ReportPredictor, as_floats, finite
 from weirlab.report.numbers import rounded
 from weirlab.report.palette import CPU_STATES
 
@@ -27,7 +27,7 @@ _AROUND_THRESHOLD: Final = (0.9, 0.95, 0.97, 0.98, 0.99, 0.995, 0.999, 1.001, 1.
 
 
 @dataclass(frozen=True)
-class LossFree:
+class LossFreeLoad:
     """Up to which load a setting forwards without loss, and what happens at the next load tested."""
 
     position: float
@@ -69,7 +69,7 @@ def by_load(trials: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def loss_free(trials: pl.DataFrame) -> list[LossFree]:
+def loss_free(trials: pl.DataFrame) -> list[LossFreeLoad]:
     """One entry per setting of ``trials`` (of one panel), by position."""
     found = []
     loads = by_load(trials)
@@ -84,7 +84,7 @@ def loss_free(trials: pl.DataFrame) -> list[LossFree]:
         best = int(carried[-1]) if carried.size else -1
         after = best + 1 if best + 1 < len(loss) else -1
         found.append(
-            LossFree(
+            LossFreeLoad(
                 position=float(str(position)),
                 setup=str(setup),
                 words=str(phrase),
@@ -125,7 +125,7 @@ def within_chart(trials: pl.DataFrame) -> pl.DataFrame:
     return trials.filter(pl.col("achieved_pps") <= 2e3 * float(limits["threshold_kpps"].to_numpy().max()))
 
 
-def over_load(trials: pl.DataFrame, models: Mapping[str, Predictor]) -> pl.DataFrame:
+def over_load(trials: pl.DataFrame, models: Mapping[str, ReportPredictor]) -> pl.DataFrame:
     """Delay and loss over load for one panel: each trial, and each model over the trials' range."""
     points = by_load(trials) if trials.height > _MANY_POINTS else trials
     rows = [_of_trial(row) for row in points.sort("position", "achieved_pps").iter_rows(named=True)]
@@ -147,7 +147,7 @@ def over_load(trials: pl.DataFrame, models: Mapping[str, Predictor]) -> pl.DataF
 
 
 def threshold_curves(
-    profile: pl.DataFrame, heldout: pl.DataFrame, models: Mapping[str, Predictor]
+    profile: pl.DataFrame, heldout: pl.DataFrame, models: Mapping[str, ReportPredictor]
 ) -> pl.DataFrame:
     """Threshold over matching position for one panel: profiled, held out, and each model's curve."""
     seen = set(profile["position"].to_list())
@@ -173,7 +173,9 @@ def threshold_curves(
     return pl.DataFrame(rows, schema=_THRESHOLD)
 
 
-def held_out(profile: pl.DataFrame, heldout: pl.DataFrame, models: Mapping[str, Predictor]) -> pl.DataFrame:
+def held_out(
+    profile: pl.DataFrame, heldout: pl.DataFrame, models: Mapping[str, ReportPredictor]
+) -> pl.DataFrame:
     """Each held-out trial beside each model's prediction for the load that was really sent."""
     known = set(profile["position"].to_list())
     rows: list[dict[str, Any]] = []
@@ -256,7 +258,7 @@ def banded(frame: pl.DataFrame) -> str:
 
 
 def _expected(
-    model: Predictor,
+    model: ReportPredictor,
     rate_pps: Any,
     frame_bytes: Any,
     position: Any,

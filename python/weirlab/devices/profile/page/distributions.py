@@ -21,7 +21,7 @@ SCHEMA: Final = {"load": pl.String, "order": pl.Int64, "delay_us": pl.Float64, "
 
 
 @dataclass(frozen=True)
-class Chosen:
+class DistributionTrial:
     """A trial whose distribution is shown. ``load`` says how much was offered, also beside the threshold."""
 
     trial_id: str
@@ -32,7 +32,7 @@ class Chosen:
     delay_p99_ns: float
 
 
-def telling_trials(trials: pl.DataFrame) -> list[Chosen]:
+def telling_trials(trials: pl.DataFrame) -> list[DistributionTrial]:
     """Trials of one panel and setting: at about 10, 50 and 90 % of the threshold, and in overload.
 
     Of several repetitions the one with the median p99 is taken.
@@ -57,7 +57,7 @@ def telling_trials(trials: pl.DataFrame) -> list[Chosen]:
         beside = f" ({percent(share)} of the threshold)" if math.isfinite(share) else ""
         p99 = row["delay_p99_ns"]
         chosen.append(
-            Chosen(
+            DistributionTrial(
                 trial_id=str(row["trial_id"]),
                 load=rate(row["achieved_pps"]) + beside,
                 share=share,
@@ -68,7 +68,7 @@ def telling_trials(trials: pl.DataFrame) -> list[Chosen]:
     return chosen
 
 
-def distributions(chosen: Sequence[Chosen], histograms: pl.DataFrame) -> pl.DataFrame:
+def distributions(chosen: Sequence[DistributionTrial], histograms: pl.DataFrame) -> pl.DataFrame:
     """Share of packets slower than each delay; at most 140 points per trial."""
     rows: list[dict[str, Any]] = []
     for order, trial in enumerate(chosen):

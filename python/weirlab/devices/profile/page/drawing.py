@@ -10,7 +10,7 @@ import polars as pl
 
 from weirlab.devices.profile.page import charts, curves, distributions, takeaways, transients
 from weirlab.devices.profile.page.accuracy import chart, letter_values, words
-from weirlab.devices.profile.page.source import TRIAL, Evidence, finite
+from weirlab.devices.profile.page.source import TRIAL, ProfileEvidence, finite
 from weirlab.report import axes
 from weirlab.report.axes import Domain
 from weirlab.report.figure import Figure
@@ -43,7 +43,7 @@ _DELAY: Final = "How long packets take through the device. Points are trials, li
 _LOSS: Final = "The share of packets that did not arrive. Points are trials, lines are what the models say."
 
 
-def draw(evidence: Evidence) -> list[Figure]:
+def draw(evidence: ProfileEvidence) -> list[Figure]:
     """Every figure for which there are data."""
     return [
         *_over_load(evidence),
@@ -64,7 +64,7 @@ def voice_panel(frames: pl.DataFrame) -> str:
     return str(nearest["panel"][0])
 
 
-def _over_load(evidence: Evidence) -> list[Figure]:
+def _over_load(evidence: ProfileEvidence) -> list[Figure]:
     within = curves.within_chart(evidence.profile)
     panels, left_out = _panels(within), evidence.profile.height - within.height
     note = (
@@ -109,7 +109,7 @@ def _over_load(evidence: Evidence) -> list[Figure]:
     return found
 
 
-def _thresholds(evidence: Evidence) -> list[Figure]:
+def _thresholds(evidence: ProfileEvidence) -> list[Figure]:
     tables = []
     for panel, trials in _panels(evidence.profile):
         heldout = evidence.heldout.filter(pl.col("panel") == panel)
@@ -134,7 +134,7 @@ def _thresholds(evidence: Evidence) -> list[Figure]:
     ]
 
 
-def _verification(evidence: Evidence) -> list[Figure]:
+def _verification(evidence: ProfileEvidence) -> list[Figure]:
     pairs = curves.held_out(evidence.profile, evidence.heldout, evidence.models)
     if not pairs.height:
         return []
@@ -200,7 +200,7 @@ def _verification(evidence: Evidence) -> list[Figure]:
     return found
 
 
-def _accuracy(evidence: Evidence) -> list[Figure]:
+def _accuracy(evidence: ProfileEvidence) -> list[Figure]:
     found = []
     for panel, (leading, names) in words.PANELS.items():
         frame = letter_values.table(evidence.deviations, names)
@@ -221,7 +221,7 @@ def _accuracy(evidence: Evidence) -> list[Figure]:
     return found
 
 
-def _distributions(evidence: Evidence) -> list[Figure]:
+def _distributions(evidence: ProfileEvidence) -> list[Figure]:
     found: list[tuple[str, str, str, pl.DataFrame]] = []
     trials = curves.within_chart(evidence.telling).filter(pl.col("panel") == voice_panel(evidence.telling))
     for setup, phrase, rows in _end_setups(trials):
@@ -248,7 +248,7 @@ def _distributions(evidence: Evidence) -> list[Figure]:
     ]
 
 
-def _transients(evidence: Evidence) -> list[Figure]:
+def _transients(evidence: ProfileEvidence) -> list[Figure]:
     if not evidence.models:
         return []
     views = [view for series in evidence.steps for view in transients.views(series, evidence.models)]
@@ -269,7 +269,7 @@ def _transients(evidence: Evidence) -> list[Figure]:
     ]
 
 
-def _cpu(evidence: Evidence) -> list[Figure]:
+def _cpu(evidence: ProfileEvidence) -> list[Figure]:
     if evidence.simulated:
         return []
     found = []

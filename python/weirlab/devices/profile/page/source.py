@@ -19,7 +19,7 @@ import polars as pl
 from weirlab.base.errors import ModelError
 from weirlab.measure.verify import HELD_OUT, parted
 from weirlab.model import ErrorRow, compare, regimes
-from weirlab.model.base import Band, Table
+from weirlab.model.base import Band, ObservationTable
 from weirlab.model.score import Deviations, deviations
 from weirlab.records import Observation, device_in_words
 from weirlab.report.numbers import rules
@@ -59,7 +59,7 @@ class RunData(Protocol):
     def observations(self, role: str | None = None) -> list[Observation]: ...
 
 
-class Predicted(Protocol):
+class PredictionArrays(Protocol):
     """Arrays of one length: what a model expects (``weirlab.model.Prediction``)."""
 
     @property
@@ -74,16 +74,18 @@ class Predicted(Protocol):
     def intervals(self) -> dict[str, dict[int, Band]]: ...
 
 
-class Predictor(Protocol):
+class ReportPredictor(Protocol):
     """The part of a model that a report uses; ``parameters`` and ``in_words`` are optional extras."""
 
-    def predict(self, rate_pps: Any, frame_bytes: Any, position: Any, gap_scv: Any = 0.0) -> Predicted: ...
+    def predict(
+        self, rate_pps: Any, frame_bytes: Any, position: Any, gap_scv: Any = 0.0
+    ) -> PredictionArrays: ...
 
     def threshold_pps(self, position: Any, frame_bytes: Any) -> Any: ...
 
 
 @dataclass(frozen=True)
-class Verification:
+class VerificationEvidence:
     """Held-out trials (rows as in ``Run.trials()``) and the models' errors on them (``model.compare``)."""
 
     trials: pl.DataFrame
@@ -91,7 +93,7 @@ class Verification:
 
 
 @dataclass(frozen=True)
-class Judgement:
+class RunJudgement:
     """What can be believed of a run."""
 
     machine: str = ""
@@ -101,11 +103,11 @@ class Judgement:
     """Why no model is judged; empty where they are."""
 
 
-BELIEVED: Final = Judgement()
+BELIEVED: Final = RunJudgement()
 
 
 @dataclass(frozen=True)
-class Evidence:
+class ProfileEvidence:
     """Everything that a report shows, read and sorted.
 
     Frames have the columns of :func:`readable`; ``profile`` and ``heldout`` also ``overload``.
@@ -119,14 +121,14 @@ class Evidence:
     heldout: pl.DataFrame
     """Valid trials that no model has seen."""
     histograms: pl.DataFrame
-    models: Mapping[str, Predictor]
+    models: Mapping[str, ReportPredictor]
     errors: tuple[ErrorRow, ...] = ()
     deviations: tuple[Deviations, ...] = ()
     """What the models predicted for each held-out trial beside what was measured."""
     calibration: Mapping[str, Any] = field(default_factory=dict)
     steps: tuple[StepSeries, ...] = ()
     """Trials whose load changes on the way."""
-    judgement: Judgement = BELIEVED
+    judgement: RunJudgement = BELIEVED
 
     @property
     def device(self) -> str:
@@ -155,10 +157,10 @@ class Evidence:
 
 def gather(
     run: RunData,
-    models: Mapping[str, Predictor],
-    verification: Verification | None = None,
-    judgement: Judgement = BELIEVED,
-) -> Evidence:
+    models: Mapping[str, ReportPredictor],
+    verification: VerificationEvidence | None = None,
+    judgement: RunJudgement = BELIEVED,
+) -> ProfileEvidence:
     """Read ``run`` once.
 
     Without ``verification`` the run's own trials of role ``verify`` are taken, and the
@@ -180,7 +182,7 @@ def gather(
         heldout = heldout.filter(pl.col("valid"))
     if judgement.undecided:
         errors, observed = (), []
-    return Evidence(
+    return ProfileEvidence(
         manifest=_mapping(run.manifest),
         attempts=attempts,
         profile=_with_regime(_steady(profile)),
@@ -299,7 +301,7 @@ def _with_regime(trials: pl.DataFrame) -> pl.DataFrame:
     overload = np.zeros(trials.height, dtype=np.bool_)
     if rows:
         known = {name: values[name].cast(pl.Float64).to_numpy() for name in values.columns}
-        table = Table(
+        table = ObservationTable(
             rate_pps=known.pop("achieved_pps"),
             **known,
             # None of these tells regimes apart.

@@ -9,7 +9,7 @@ from weirlab.devices.profile.page import conditions, summary
 from weirlab.devices.profile.page.accuracy import tables as error_tables
 from weirlab.devices.profile.page.accuracy import words as accuracy
 from weirlab.devices.profile.page.drawing import draw
-from weirlab.devices.profile.page.source import Evidence
+from weirlab.devices.profile.page.source import ProfileEvidence
 from weirlab.model.regimes import OVERLOAD_LOSS
 from weirlab.report.figure import Figure
 from weirlab.report.story import Chapter, Story, place
@@ -62,7 +62,7 @@ _ERRORS: Final = (
 )
 
 
-def tell(evidence: Evidence) -> Story:
+def tell(evidence: ProfileEvidence) -> Story:
     """The page about ``evidence``."""
     answer, *rest = summary.headline(evidence)
     return Story(
@@ -81,7 +81,7 @@ def tell(evidence: Evidence) -> Story:
     )
 
 
-def _chapters(evidence: Evidence, figures: Sequence[Figure]) -> Iterator[Chapter]:
+def _chapters(evidence: ProfileEvidence, figures: Sequence[Figure]) -> Iterator[Chapter]:
     def drawn(section: str) -> tuple[Figure, ...]:
         return tuple(figure for figure in figures if figure.section == section)
 
@@ -140,7 +140,9 @@ def _chapters(evidence: Evidence, figures: Sequence[Figure]) -> Iterator[Chapter
     )
 
 
-def _verified(evidence: Evidence, compared: tuple[Figure, ...], off: tuple[Figure, ...]) -> Iterator[Chapter]:
+def _verified(
+    evidence: ProfileEvidence, compared: tuple[Figure, ...], off: tuple[Figure, ...]
+) -> Iterator[Chapter]:
     """Predictions and trials, and how far the predictions are off."""
     if not compared:
         return
@@ -158,7 +160,7 @@ def _verified(evidence: Evidence, compared: tuple[Figure, ...], off: tuple[Figur
     )
 
 
-def _setting(evidence: Evidence) -> Chapter:
+def _setting(evidence: ProfileEvidence) -> Chapter:
     exactness, points = conditions.calibration(evidence)
     return Chapter(
         "setting",
@@ -181,7 +183,7 @@ def _setting(evidence: Evidence) -> Chapter:
     )
 
 
-def _models(evidence: Evidence) -> Chapter:
+def _models(evidence: ProfileEvidence) -> Chapter:
     parameters = conditions.parameters(evidence)
     return Chapter(
         "models",

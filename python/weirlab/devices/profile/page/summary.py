@@ -9,9 +9,9 @@ from typing import Final
 import polars as pl
 
 from weirlab.devices.profile.page import takeaways
-from weirlab.devices.profile.page.curves import LossFree, by_load, loss_free, thresholds
+from weirlab.devices.profile.page.curves import LossFreeLoad, by_load, loss_free, thresholds
 from weirlab.devices.profile.page.drawing import voice_panel
-from weirlab.devices.profile.page.source import Evidence
+from weirlab.devices.profile.page.source import ProfileEvidence
 from weirlab.model.score import REPEATABILITY
 from weirlab.report.numbers import NOTHING, count, duration, percent, plural, rate, words
 from weirlab.report.tables import Tile
@@ -23,7 +23,7 @@ G711_PPS: Final = 50
 """Packets per second of a G.711 call in one direction: 20 ms of speech each (RFC 3551)."""
 
 
-def headline(evidence: Evidence) -> list[str]:
+def headline(evidence: ProfileEvidence) -> list[str]:
     """One or two sentences: what the device carries without loss, and how many calls that is."""
     panel = voice_panel(evidence.telling)
     chosen = takeaways.ends(loss_free(_of(evidence.telling, panel)))
@@ -45,7 +45,7 @@ def headline(evidence: Evidence) -> list[str]:
     return [f"{first}.", f"That is {words(calls)}, at {2 * G711_PPS} packets/s per call (both directions)."]
 
 
-def caution(evidence: Evidence) -> str:
+def caution(evidence: ProfileEvidence) -> str:
     """Why the answer should not be trusted, or is too low; else empty."""
     judged = evidence.judgement
     if judged.undecided or not judged.good:
@@ -78,7 +78,7 @@ def calls_both_ways(pps: float) -> int:
     return calls // step * step
 
 
-def tiles(evidence: Evidence) -> list[Tile]:
+def tiles(evidence: ProfileEvidence) -> list[Tile]:
     """The numbers that a planner looks for first; what was not measured says so."""
     panel = voice_panel(evidence.telling)
     trials = _of(evidence.telling, panel)
@@ -107,7 +107,7 @@ def _of(trials: pl.DataFrame, panel: str) -> pl.DataFrame:
     return trials.filter(pl.col("panel") == panel)
 
 
-def _at_least(entry: LossFree) -> str:
+def _at_least(entry: LossFreeLoad) -> str:
     return (
         rate(entry.loss_free_pps)
         if math.isfinite(entry.next_pps)
@@ -115,7 +115,7 @@ def _at_least(entry: LossFree) -> str:
     )
 
 
-def _carried_tile(entry: LossFree, panel: str) -> Tile:
+def _carried_tile(entry: LossFreeLoad, panel: str) -> Tile:
     label = f"Loss-free {takeaways.named(entry)}"
     if entry.loss_free_pps == 0:
         return Tile(label, NOTHING, f"loss at every load tested, {panel}")
@@ -143,7 +143,7 @@ def _half_load_tile(trials: pl.DataFrame, limits: pl.DataFrame) -> Tile:
     )
 
 
-def _overload_tile(trials: pl.DataFrame, chosen: Sequence[LossFree]) -> Tile:
+def _overload_tile(trials: pl.DataFrame, chosen: Sequence[LossFreeLoad]) -> Tile:
     label = "Delay in overload"
     limits = thresholds(trials)
     rows = [
@@ -159,7 +159,7 @@ def _overload_tile(trials: pl.DataFrame, chosen: Sequence[LossFree]) -> Tile:
     return Tile(label, " → ".join(values), f"median, {note}")
 
 
-def _prediction_tile(evidence: Evidence) -> Tile:
+def _prediction_tile(evidence: ProfileEvidence) -> Tile:
     label = "Prediction error, delay"
     if evidence.judgement.undecided:
         return Tile(label, NOTHING, f"no verdict: {evidence.judgement.undecided}")
@@ -182,7 +182,7 @@ def _prediction_tile(evidence: Evidence) -> Tile:
     return Tile(label, percent(delays[best] / 100), "; ".join(notes))
 
 
-def _exactness_tile(evidence: Evidence) -> Tile:
+def _exactness_tile(evidence: ProfileEvidence) -> Tile:
     label = "Time-stamp error"
     if evidence.simulated:
         return Tile(label, NOTHING, "not measured: a simulation has none")

@@ -8,15 +8,15 @@ from typing import Any
 
 import polars as pl
 
-from weirlab.devices.profile.page.curves import LossFree, by_load, loss_free, thresholds
-from weirlab.devices.profile.page.distributions import Chosen
+from weirlab.devices.profile.page.curves import LossFreeLoad, by_load, loss_free, thresholds
+from weirlab.devices.profile.page.distributions import DistributionTrial
 from weirlab.devices.profile.page.source import TRIAL
 from weirlab.report.numbers import duration, percent, plural, rate, rules, significant, words
 
 KERNEL_STATES = ("system", "irq", "softirq")
 
 
-def ends(items: Sequence[LossFree]) -> list[LossFree]:
+def ends(items: Sequence[LossFreeLoad]) -> list[LossFreeLoad]:
     """The settings with the fewest and the most rules (one if they are the same)."""
     if not items:
         return []
@@ -24,7 +24,7 @@ def ends(items: Sequence[LossFree]) -> list[LossFree]:
     return [low] if low is high else [low, high]
 
 
-def named(entry: LossFree) -> str:
+def named(entry: LossFreeLoad) -> str:
     """``with no rules``, ``with 1,000 rules``."""
     return f"with {entry.words}"
 
@@ -121,7 +121,7 @@ def held_out_curve(pairs: pl.DataFrame) -> str:
     return f"{what} the median delay {where} is typically off by {words(errors)}."
 
 
-def distribution(chosen: Sequence[Chosen], phrase: str) -> str:
+def distribution(chosen: Sequence[DistributionTrial], phrase: str) -> str:
     known = [trial for trial in chosen if math.isfinite(trial.delay_p99_ns)]
     calm = min((t for t in known if not t.overload), key=lambda t: abs(t.share - 0.5), default=None)
     hot = next((t for t in known if t.overload), None)
@@ -166,7 +166,7 @@ def description(frame: pl.DataFrame, what: str) -> str:
     )
 
 
-def _carried(entry: LossFree) -> str:
+def _carried(entry: LossFreeLoad) -> str:
     if entry.loss_free_pps == 0:
         return f"packets are lost even at the lowest load tested, {rate(entry.next_pps)}"
     if math.isnan(entry.next_pps):

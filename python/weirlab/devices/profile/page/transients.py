@@ -11,7 +11,7 @@ import polars as pl
 
 from weirlab.devices.profile.page.source import TRIAL
 from weirlab.model.transient import (
-    Binned,
+    DelayBins,
     StepError,
     Trajectory,
     binned_along,
@@ -73,7 +73,7 @@ def views(series: StepSeries, models: Mapping[str, Any]) -> list[StepView]:
     """One view per step of ``series`` that some bins follow; none without models."""
     phases = phases_of(series.spec.traffic, series.spec.rules.mean_position)
     courses = {name: trajectory(model, phases) for name, model in models.items()}
-    measured = Binned(series.delay_mean_ns, series.loss_ratio)
+    measured = DelayBins(series.delay_mean_ns, series.loss_ratio)
     by_step: dict[float, dict[str, StepError]] = {}
     for name, course in courses.items():
         predicted = binned_along(course, series.edges_ns)

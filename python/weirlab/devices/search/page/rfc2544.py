@@ -7,7 +7,7 @@ from typing import Any
 
 from weirlab.devices.search import tables
 from weirlab.devices.search.page import charts
-from weirlab.devices.search.page.source import Tested, setup
+from weirlab.devices.search.page.source import Rfc2544Evidence, setup
 from weirlab.devices.search.page.story import (
     TERMS,
     answer,
@@ -19,7 +19,7 @@ from weirlab.devices.search.page.story import (
     throughput_figures,
     trials_tile,
 )
-from weirlab.devices.search.rfc2544 import Result, Suite, Test
+from weirlab.devices.search.rfc2544 import Result, Rfc2544Suite, Test
 from weirlab.measure.search import Setting
 from weirlab.report.figure import Figure
 from weirlab.report.numbers import NOTHING, count, duration, percent, plural, rate
@@ -41,7 +41,7 @@ _TERMS = (
 )
 
 
-def tell(tested: Tested) -> Story:
+def tell(tested: Rfc2544Evidence) -> Story:
     """The page about the tests of RFC 2544."""
     results = tested.results
     first = results[0] if results else None
@@ -60,7 +60,7 @@ def tell(tested: Tested) -> Story:
     )
 
 
-def _answer(tested: Tested, first: Result | None) -> str:
+def _answer(tested: Rfc2544Evidence, first: Result | None) -> str:
     """The throughput, or the first result that there is."""
     if first is None:
         return "Nothing was found."
@@ -84,7 +84,7 @@ def _lede(first: Result | None) -> Iterator[str]:
         yield f"Bursts of up to {more}{count(bursts.mean_frames)} frames pass without loss."
 
 
-def _tiles(tested: Tested, first: Result | None) -> Iterator[Tile]:
+def _tiles(tested: Rfc2544Evidence, first: Result | None) -> Iterator[Tile]:
     found = first.found if first else None
     pps = found and found.conditional_throughput_pps
     yield Tile(
@@ -106,7 +106,7 @@ def _tiles(tested: Tested, first: Result | None) -> Iterator[Tile]:
     yield trials_tile(tested)
 
 
-def _chapters(tested: Tested) -> Iterator[Chapter]:
+def _chapters(tested: Rfc2544Evidence) -> Iterator[Chapter]:
     tests, results = tested.suite.tests, tested.results
     throughput = [one.throughput for one in results if one.throughput is not None]
     figures: dict[Test, tuple[str, Iterator[Figure]]] = {
@@ -125,7 +125,7 @@ def _chapters(tested: Tested) -> Iterator[Chapter]:
     yield spoiled_chapter(tested)
 
 
-def _shorter(suite: Suite) -> Pairs:
+def _shorter(suite: Rfc2544Suite) -> Pairs:
     """Where the tests are shorter than in the RFC."""
     return [
         ("Latency trials", f"{suite.repetitions} of {suite.latency_s:g} s; the RFC: 20 of at least 120 s"),
@@ -161,7 +161,7 @@ def _latency(results: Sequence[Result]) -> Iterator[Figure]:
     )  # fmt: skip
 
 
-def _loss(tested: Tested) -> Iterator[Figure]:
+def _loss(tested: Rfc2544Evidence) -> Iterator[Figure]:
     rows: list[dict[str, Any]] = [
         {
             "setup": tested.where(one.setting),

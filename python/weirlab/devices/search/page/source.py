@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import polars as pl
 
-from weirlab.devices.search.rfc2544 import Result, Suite
-from weirlab.measure.search import Found, Goal, Point, Setting, Shape
+from weirlab.devices.search.rfc2544 import Result, Rfc2544Suite
+from weirlab.measure.search import GoalResult, Point, SearchGoal, SearchShape, Setting
 from weirlab.report.numbers import SPACE, rate, rules
 
 SEARCH: Final = "search"
@@ -17,12 +17,12 @@ SEARCH: Final = "search"
 
 
 @dataclass(frozen=True)
-class Evidence:
+class SearchRunEvidence:
     """A run of kind ``search`` or ``rfc2544``; ``trials`` are all attempts."""
 
     manifest: Mapping[str, Any]
     trials: pl.DataFrame
-    shape: Shape
+    shape: SearchShape
 
     @property
     def device(self) -> str:
@@ -53,19 +53,19 @@ class Evidence:
 
 
 @dataclass(frozen=True)
-class Searched(Evidence):
+class ThroughputEvidence(SearchRunEvidence):
     """A search, and what it found in each setting."""
 
     points: Sequence[Point]
-    goals: Sequence[Goal]
+    goals: Sequence[SearchGoal]
 
 
 @dataclass(frozen=True)
-class Tested(Evidence):
+class Rfc2544Evidence(SearchRunEvidence):
     """Tests of RFC 2544, and what they found in each setting."""
 
     results: Sequence[Result]
-    suite: Suite
+    suite: Rfc2544Suite
 
 
 def setup(setting: Setting) -> str:
@@ -73,7 +73,7 @@ def setup(setting: Setting) -> str:
     return rules(setting.rules.position) + (", stateful" if setting.rules.stateful else "")
 
 
-def carried(found: Found) -> str:
+def carried(found: GoalResult) -> str:
     """``702 kpps``, ``at least 1.80 Mpps``, ``less than 1.00 kpps``."""
     pps = found.conditional_throughput_pps
     if pps is None:
@@ -81,7 +81,7 @@ def carried(found: Found) -> str:
     return f"{'at least ' if found.at_least else ''}{rate(pps)}"
 
 
-def interval(found: Found) -> str:
+def interval(found: GoalResult) -> str:
     """Between which loads the bound lies, to the packet."""
     lower, upper = found.lower_pps, found.upper_pps
     if lower is None:

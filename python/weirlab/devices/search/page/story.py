@@ -10,9 +10,9 @@ from weirlab.base.units import bps_from_pps
 from weirlab.cli.results.tables import reasons
 from weirlab.devices.search import tables
 from weirlab.devices.search.page import charts
-from weirlab.devices.search.page.source import Evidence, Searched, carried, interval, setup
+from weirlab.devices.search.page.source import SearchRunEvidence, ThroughputEvidence, carried, interval, setup
 from weirlab.devices.search.told import goal_in_words
-from weirlab.measure.search import Goal, Point
+from weirlab.measure.search import Point, SearchGoal
 from weirlab.report.figure import Figure
 from weirlab.report.numbers import NOTHING, count, duration, percent, plural, rate, significant, words
 from weirlab.report.story import Chapter, Story, place, setting
@@ -39,7 +39,7 @@ TERMS: Final = (
 )
 
 
-def tell(searched: Searched) -> Story:
+def tell(searched: ThroughputEvidence) -> Story:
     """The page about a search."""
     points = searched.points
     first = points[0] if points else None
@@ -68,7 +68,7 @@ def tell(searched: Searched) -> Story:
     )
 
 
-def answer(evidence: Evidence, point: Point | None) -> str:
+def answer(evidence: SearchRunEvidence, point: Point | None) -> str:
     """What the device carries in the first setting, or why that is not known."""
     device = "The simulated device" if evidence.lab == "sim" else evidence.device
     if evidence.device == "ruleset":
@@ -85,7 +85,7 @@ def answer(evidence: Evidence, point: Point | None) -> str:
     return f"{device} carries {carried(found)} {within} ({where}; {close})."
 
 
-def caution(evidence: Evidence, problems: Sequence[str]) -> str:
+def caution(evidence: SearchRunEvidence, problems: Sequence[str]) -> str:
     """What was not found, and how much was spoiled."""
     parts = [f"Not found: {problem}." for problem in problems]
     if n := evidence.spoiled.height:
@@ -96,7 +96,7 @@ def caution(evidence: Evidence, problems: Sequence[str]) -> str:
     return " ".join(parts)
 
 
-def facts(evidence: Evidence, goals: Sequence[Goal]) -> Pairs:
+def facts(evidence: SearchRunEvidence, goals: Sequence[SearchGoal]) -> Pairs:
     """What was tested with what."""
     shape, known = evidence.shape, evidence.manifest.get("facts") or {}
     flows = shape.flows
@@ -137,7 +137,7 @@ def throughput_figures(points: Sequence[Point]) -> Iterator[Figure]:
     )  # fmt: skip
 
 
-def search_chapter(evidence: Evidence, points: Sequence[Point]) -> Chapter:
+def search_chapter(evidence: SearchRunEvidence, points: Sequence[Point]) -> Chapter:
     """How each search found its bounds."""
     found = [point for point in points if point.found and evidence.of(point.setting).height]
     left_out = len(found) - MOST_PICTURES
@@ -156,7 +156,7 @@ def search_chapter(evidence: Evidence, points: Sequence[Point]) -> Chapter:
     )
 
 
-def _picture(evidence: Evidence, point: Point, number: int) -> Figure:
+def _picture(evidence: SearchRunEvidence, point: Point, number: int) -> Figure:
     frame = charts.course(point, evidence.of(point.setting))
     found = point.found[0]
     tried = frame["load_pps"].n_unique()
@@ -170,7 +170,7 @@ def _picture(evidence: Evidence, point: Point, number: int) -> Figure:
     )  # fmt: skip
 
 
-def spoiled_chapter(evidence: Evidence) -> Chapter:
+def spoiled_chapter(evidence: SearchRunEvidence) -> Chapter:
     """Why attempts do not count."""
     return Chapter(
         "invalid",
@@ -189,7 +189,7 @@ def figure(key: str, section: str, panel: str, title: str, caption: str, rows: A
     return Figure(re.sub(r"[^a-z0-9]+", "-", key), section, panel, title, caption, title, chart, data)
 
 
-def trials_tile(evidence: Evidence) -> Tile:
+def trials_tile(evidence: SearchRunEvidence) -> Tile:
     """How many trials there are."""
     spoiled = evidence.spoiled.height
     note = f"{count(spoiled)} more were spoiled by the host" if spoiled else "none was invalid"
@@ -202,7 +202,7 @@ def _throughputs(points: Sequence[Point]) -> list[tuple[float, Point]]:
     return [(pps, point) for pps, point in found if pps is not None]
 
 
-def _more(searched: Searched) -> Iterator[str]:
+def _more(searched: ThroughputEvidence) -> Iterator[str]:
     """Other goals of the first setting, and the other settings."""
     points = searched.points
     if points and (others := points[0].found[1:]):
@@ -217,7 +217,7 @@ def _more(searched: Searched) -> Iterator[str]:
         )
 
 
-def _tiles(searched: Searched, point: Point | None) -> Iterator[Tile]:
+def _tiles(searched: ThroughputEvidence, point: Point | None) -> Iterator[Tile]:
     for found in point.found if point else ():
         pps = found.conditional_throughput_pps
         value = NOTHING if pps is None else f"{'≥ ' if found.at_least else ''}{rate(pps)}"

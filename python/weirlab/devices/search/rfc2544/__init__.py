@@ -2,21 +2,29 @@
 back-to-back frames (26.4, with RFC 9004). Throughput (26.1) is :mod:`weirlab.measure.search`.
 """
 
-from weirlab.devices.search.rfc2544.bursts import Bursts, longest_bursts
-from weirlab.devices.search.rfc2544.latency import Latency, latency
+from weirlab.devices.search.rfc2544.bursts import BackToBackResult, longest_bursts
+from weirlab.devices.search.rfc2544.latency import LatencyResult, latency
 from weirlab.devices.search.rfc2544.loss import LossCurve, LossPoint, loss_curve
-from weirlab.devices.search.rfc2544.suite import FRAME_BYTES, STRICT, TESTS, Result, Suite, Test, run_suite
+from weirlab.devices.search.rfc2544.suite import (
+    FRAME_BYTES,
+    STRICT,
+    TESTS,
+    Result,
+    Rfc2544Suite,
+    Test,
+    run_suite,
+)
 
 __all__ = [
     "FRAME_BYTES",
     "STRICT",
     "TESTS",
-    "Bursts",
-    "Latency",
+    "BackToBackResult",
+    "LatencyResult",
     "LossCurve",
     "LossPoint",
     "Result",
-    "Suite",
+    "Rfc2544Suite",
     "Test",
     "latency",
     "longest_bursts",

@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from weirlab.base.errors import InputError
-from weirlab.measure.search import Setting, Shape, Trials
+from weirlab.measure.search import SearchShape, SearchTrialRunner, Setting
 from weirlab.measure.search.throughput import whole
 from weirlab.records import TrialSpec
 
@@ -33,7 +33,7 @@ _RESOLUTION: Final = 0.002
 
 
 @dataclass(frozen=True)
-class Bursts:
+class BackToBackResult:
     """The longest bursts without loss in one setting, and the buffer that they show.
 
     ``frames`` has one value per repetition. 0 means that even the shortest burst lost frames.
@@ -92,21 +92,21 @@ class Bursts:
         }
 
 
-def burst_spec(shape: Shape, setting: Setting, rate_pps: float, frames: int) -> TrialSpec:
+def burst_spec(shape: SearchShape, setting: Setting, rate_pps: float, frames: int) -> TrialSpec:
     """A trial of exactly ``frames`` frames (two or more) at ``rate_pps``."""
     return shape.spec(setting, whole(rate_pps), (frames - 0.5) / round(rate_pps), LABEL, warmup_s=0.0)
 
 
 def longest_bursts(
-    trials: Trials,
+    trials: SearchTrialRunner,
     setting: Setting,
-    shape: Shape,
+    shape: SearchShape,
     rate_pps: float,
     throughput_pps: float,
     *,
     repetitions: int = REPETITIONS,
     longest_s: float = LONGEST_S,
-) -> Bursts:
+) -> BackToBackResult:
     """Search the longest burst at ``rate_pps`` without loss, ``repetitions`` times.
 
     The length doubles from one burst to the next until frames are lost, and is then halved
@@ -122,19 +122,21 @@ def longest_bursts(
     if shape.arrivals != "constant":
         raise InputError("frames of a burst follow each other in equal gaps: leave out --arrivals poisson")
     most = max(SHORTEST_FRAMES, math.floor(longest_s * rate_pps))
-    search = _Search(trials, setting, shape, rate_pps, most)
+    search = _BurstSearch(trials, setting, shape, rate_pps, most)
     found: list[int] = []
     for _ in range(repetitions):
         found.append(search.longest(found[-1] if found else None))
         if found[-1] >= most:
             break
-    return Bursts(setting, float(round(rate_pps)), throughput_pps, tuple(found), found[-1] >= most)
+    return BackToBackResult(setting, float(round(rate_pps)), throughput_pps, tuple(found), found[-1] >= most)
 
 
-class _Search:
+class _BurstSearch:
     """One setting's bursts of up to ``most`` frames."""
 
-    def __init__(self, trials: Trials, setting: Setting, shape: Shape, rate_pps: float, most: int) -> None:
+    def __init__(
+        self, trials: SearchTrialRunner, setting: Setting, shape: SearchShape, rate_pps: float, most: int
+    ) -> None:
         self._trials = trials
         self._setting = setting
         self._shape = shape

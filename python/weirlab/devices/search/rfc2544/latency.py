@@ -9,7 +9,7 @@ import numpy as np
 
 from weirlab.base.documents import Measured
 from weirlab.base.errors import InputError
-from weirlab.measure.search import Setting, Shape, Trials
+from weirlab.measure.search import SearchShape, SearchTrialRunner, Setting
 from weirlab.measure.search.throughput import whole
 
 LABEL: Final = "latency"
@@ -18,7 +18,7 @@ REPETITIONS: Final = 20
 
 
 @dataclass(frozen=True)
-class Latency:
+class LatencyResult:
     """One-way delay at one load, over several trials; every frame of a trial is time-stamped.
 
     The RFC tags one frame per trial and averages the trials. Here a trial's value is the
@@ -47,15 +47,15 @@ class Latency:
 
 
 def latency(
-    trials: Trials,
+    trials: SearchTrialRunner,
     setting: Setting,
-    shape: Shape,
+    shape: SearchShape,
     rate_pps: float,
     *,
     repetitions: int = REPETITIONS,
     trial_s: float = 0.2,
     at_least: bool = False,
-) -> Latency:
+) -> LatencyResult:
     """Measure the delay at ``rate_pps`` in ``repetitions`` trials of ``trial_s`` recorded seconds.
 
     Raises ``FailedTrial`` when a trial stays invalid.
@@ -65,7 +65,7 @@ def latency(
     spec = shape.spec(setting, whole(rate_pps), trial_s, LABEL)
     results = [trials.run(spec).result for _ in range(repetitions)]
     means = np.array([result.delay_mean_ns for result in results])
-    return Latency(
+    return LatencyResult(
         setting=setting,
         rate_pps=spec.traffic.rate.value,
         at_least=at_least,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from weirlab.base.errors import InputError
-from weirlab.measure.search import Setting, Shape, Trials
+from weirlab.measure.search import SearchShape, SearchTrialRunner, Setting
 from weirlab.measure.search.throughput import whole
 
 LABEL: Final = "loss"
@@ -62,9 +62,9 @@ def steps(step: float) -> int:
 
 
 def loss_curve(
-    trials: Trials,
+    trials: SearchTrialRunner,
     setting: Setting,
-    shape: Shape,
+    shape: SearchShape,
     max_load_pps: float,
     *,
     step: float = COARSEST_STEP,

@@ -10,12 +10,21 @@ from typing import Any, Final, Literal, TypeVar
 from weirlab.base.documents import Measured
 from weirlab.base.errors import InputError
 from weirlab.base.quoting import quoted
-from weirlab.devices.search.rfc2544.bursts import Bursts, longest_bursts
-from weirlab.devices.search.rfc2544.latency import Latency, latency
+from weirlab.devices.search.rfc2544.bursts import BackToBackResult, longest_bursts
+from weirlab.devices.search.rfc2544.latency import LatencyResult, latency
 from weirlab.devices.search.rfc2544.loss import COARSEST_STEP, LossCurve, loss_curve, steps
 from weirlab.measure.progress import OVERHEAD_S
-from weirlab.measure.search import Goal, Point, Setting, Shape, Trials, expected_s, search_setting, sender_pps
-from weirlab.measure.search.goal import Found
+from weirlab.measure.search import (
+    Point,
+    SearchGoal,
+    SearchShape,
+    SearchTrialRunner,
+    Setting,
+    expected_s,
+    search_setting,
+    sender_pps,
+)
+from weirlab.measure.search.goal import GoalResult
 from weirlab.measure.search.throughput import nothing_arrived
 from weirlab.measure.trial import FailedTrial
 
@@ -28,17 +37,17 @@ FRAME_BYTES: Final = (64, 128, 256, 512, 1024, 1280, 1518)
 _BURSTS_PER_SEARCH: Final = 6
 """Trials of one repetition of the burst test, from experience; for the time left only."""
 
-_THROUGHPUT: Final = Goal("throughput")
+_THROUGHPUT: Final = SearchGoal("throughput")
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Suite:
+class Rfc2544Suite:
     """Which tests, and how long. The defaults are short; :data:`STRICT` has the RFC's own times."""
 
     tests: tuple[Test, ...] = TESTS
-    goal: Goal = _THROUGHPUT
+    goal: SearchGoal = _THROUGHPUT
     latency_s: float = 0.2
     loss_s: float = 0.2
     repetitions: int = 20
@@ -73,8 +82,8 @@ class Suite:
         return bool({"throughput", "latency", "bursts"} & set(self.tests))
 
 
-STRICT: Final = Suite(
-    goal=Goal("throughput", trial_s=60.0, duration_sum_s=60.0, exceed_ratio=0.0),
+STRICT: Final = Rfc2544Suite(
+    goal=SearchGoal("throughput", trial_s=60.0, duration_sum_s=60.0, exceed_ratio=0.0),
     latency_s=120.0,
     loss_s=60.0,
     burst_repetitions=50,
@@ -89,14 +98,14 @@ class Result:
     setting: Setting
     max_load_pps: Measured
     throughput: Point | None = None
-    latency: Latency | None = None
+    latency: LatencyResult | None = None
     loss: LossCurve | None = None
-    bursts: Bursts | None = None
+    bursts: BackToBackResult | None = None
     problems: tuple[str, ...] = ()
     """Why a wanted test has no result."""
 
     @property
-    def found(self) -> Found | None:
+    def found(self) -> GoalResult | None:
         """The throughput, where its search came to an end."""
         return self.throughput.found[0] if self.throughput and self.throughput.found else None
 
@@ -109,7 +118,7 @@ class Result:
         }
 
 
-def expected(suite: Suite, shape: Shape) -> list[float]:
+def expected(suite: Rfc2544Suite, shape: SearchShape) -> list[float]:
     """Expected wall times in s of the trials of one setting."""
 
     def each(recorded_s: float, n: int, warmup_s: float = shape.warmup_s) -> list[float]:
@@ -126,7 +135,10 @@ def expected(suite: Suite, shape: Shape) -> list[float]:
 
 
 def run_suite(
-    trials: Trials, settings: Sequence[Setting], shape: Shape, suite: Suite = Suite()
+    trials: SearchTrialRunner,
+    settings: Sequence[Setting],
+    shape: SearchShape,
+    suite: Rfc2544Suite = Rfc2544Suite(),
 ) -> Iterator[Result]:
     """Do the tests of ``suite`` in each of ``settings``; gives each setting's result when it is complete.
 
@@ -141,7 +153,7 @@ def run_suite(
         yield _one(trials, setting, shape, suite)
 
 
-def _one(trials: Trials, setting: Setting, shape: Shape, suite: Suite) -> Result:
+def _one(trials: SearchTrialRunner, setting: Setting, shape: SearchShape, suite: Rfc2544Suite) -> Result:
     problems: list[str] = []
 
     def tried(what: str, test: Callable[[], T]) -> T | None:
@@ -163,9 +175,9 @@ def _one(trials: Trials, setting: Setting, shape: Shape, suite: Suite) -> Result
         max_load_pps = float("nan") if measured is None else measured
     found = point.found[0] if point and point.found else None
     slow = found is not None and found.lower_pps is None
-    delays: Latency | None = None
+    delays: LatencyResult | None = None
     losses: LossCurve | None = None
-    bursts: Bursts | None = None
+    bursts: BackToBackResult | None = None
     if "latency" in suite.tests and found is not None:
         rate_pps = found.lower_pps
         if rate_pps is None:

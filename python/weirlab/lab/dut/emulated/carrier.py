@@ -13,26 +13,28 @@ from dataclasses import replace
 from typing import Final
 
 from weirlab.base.errors import WeirError
-from weirlab.emulation.account import Account, read_account
-from weirlab.emulation.reading import Asked, read_both
-from weirlab.emulation.spec import Trace
+from weirlab.emulation.account import EmulationCounters, read_account
+from weirlab.emulation.reading import LinkSpec, read_both
+from weirlab.emulation.spec import MahimahiTrace
 
 WAYS: Final = ("up", "down")
 
 
-def request(asked: Asked) -> str:
+def request(asked: LinkSpec) -> str:
     """The settings of both directions, with the content of their traces, on a line."""
     contents = [None if path.trace is None else path.trace.plain() for path in (asked.up, asked.down)]
     traces = [None if content is None else content.decode("latin-1") for content in contents]
     return json.dumps([dict(asked.up_words), dict(asked.down_words), *traces])
 
 
-def requested(line: str) -> Asked:
+def requested(line: str) -> LinkSpec:
     """What :func:`request` wrote."""
     up_words, down_words, *traces = json.loads(line)
     asked = read_both(up_words, down_words)
     up, down = (
-        path if path.trace is None else replace(path, trace=Trace(path.trace.name, text.encode("latin-1")))
+        path
+        if path.trace is None
+        else replace(path, trace=MahimahiTrace(path.trace.name, text.encode("latin-1")))
         for path, text in zip((asked.up, asked.down), traces, strict=True)
     )
     return replace(asked, up=up, down=down)
@@ -63,7 +65,7 @@ def main(near: str, far: str, cpu: str) -> None:
     link.stop()
 
 
-def counted(account: Account) -> Iterator[tuple[str, int]]:
+def counted(account: EmulationCounters) -> Iterator[tuple[str, int]]:
     """Cumulative counters of both directions, and how many frames are on the link (``link_held``)."""
     for way, direction in zip(WAYS, account.directions, strict=True):
         yield f"link_{way}_arrived", direction.arrived

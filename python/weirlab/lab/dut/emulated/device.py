@@ -18,7 +18,7 @@ from weirlab.base.files import Inputs
 from weirlab.base.interrupts import shielded
 from weirlab.base.quantities import plural
 from weirlab.base.quoting import quoted
-from weirlab.emulation.reading import READERS, Asked, read_both
+from weirlab.emulation.reading import READERS, LinkSpec, read_both
 from weirlab.lab import wiring
 from weirlab.lab.base import Driver, Site
 from weirlab.lab.dut.emulated import carrier
@@ -35,7 +35,7 @@ _PATIENCE_S: Final = 15.0
 _LOOK_S: Final = 0.01
 
 
-def understood(text: str | None) -> Asked:
+def understood(text: str | None) -> LinkSpec:
     """Parse the settings ``text`` of both directions; raises ``InputError`` for what is not understood."""
     words: dict[str, dict[str, str]] = {"both": {}, **{way: {} for way in carrier.WAYS}}
     for word in text.split(":") if text is not None else ():
@@ -60,7 +60,7 @@ def _of_link(error: InputError) -> InputError:
     return InputError(f"link: {str(error).removeprefix('--')}")
 
 
-class EmulatedLink(Driver):
+class EmulatedLinkDriver(Driver):
     """Two routers with the emulated link of ``weir link`` between them.
 
     Parameters

@@ -13,17 +13,17 @@ from pyroute2.netlink.exceptions import NetlinkError
 
 from weirlab.base.errors import InputError
 from weirlab.lab import wiring
-from weirlab.lab.crossing import Crossing, answers_follow, directions
+from weirlab.lab.crossing import DevicePorts, answers_follow, directions
 from weirlab.lab.dut import tool
-from weirlab.lab.dut.aiming import Aimed, networks
-from weirlab.lab.dut.tool import Load
+from weirlab.lab.dut.aiming import RuleTraffic, networks
+from weirlab.lab.dut.tool import LoadCommand
 from weirlab.lab.replica import in_private, replica
-from weirlab.records import RulesMet
+from weirlab.records import RuleEncounters
 from weirlab.rules.encounters import Encounters
 from weirlab.traffic.calls.schedule import traffic_of
 from weirlab.traffic.calls.spec import Calls
 from weirlab.traffic.flows import min_frame_bytes, room
-from weirlab.traffic.plan import Plan
+from weirlab.traffic.plan import DeparturePlan
 from weirlab.traffic.schedule import compile_plan
 from weirlab.traffic.sizes import Constant
 from weirlab.traffic.spec import Flows, Rate, Traffic
@@ -38,10 +38,10 @@ MOST_ENDS: Final = 2
 
 
 @dataclass(frozen=True)
-class Copy:
+class RulesetCopy:
     """How to load a copy of the rules in the calling thread's namespace, and to read its counters."""
 
-    loads: Sequence[Load]
+    loads: Sequence[LoadCommand]
     names: Sequence[str]
     """Interfaces that must exist."""
     read: Callable[[], Encounters | None]
@@ -58,18 +58,18 @@ class DryRun:
     encounters: Encounters | None
     """None if the rules could not be counted."""
 
-    def met(self, aimed: Aimed) -> RulesMet | None:
+    def met(self, aimed: RuleTraffic) -> RuleEncounters | None:
         """The packets' encounters, beside what ``aimed`` expects."""
         if self.encounters is None or not self.sent:
             return None
-        return RulesMet(
+        return RuleEncounters(
             aimed.expected,
             self.encounters.comparisons / self.sent,
             self.encounters.at(aimed.place) / self.sent,
             counted_in="copy",
         )
 
-    def objection(self, aimed: Aimed) -> str:
+    def objection(self, aimed: RuleTraffic) -> str:
         """What the packets did that ``aimed`` does not expect, as a clause; empty if nothing."""
         parts = []
         if self.arrived != (0 if aimed.drops else self.sent):
@@ -83,7 +83,9 @@ class DryRun:
         return ", ".join(parts)
 
 
-def aim_checked(copy: Copy, found: Iterable[Aimed], flows: Flows, calls: Calls | None) -> Aimed:
+def aim_checked(
+    copy: RulesetCopy, found: Iterable[RuleTraffic], flows: Flows, calls: Calls | None
+) -> RuleTraffic:
     """The first of ``found`` that a dry run confirms; if it confirms none, the first that gets through.
 
     An objection counts if a second dry run has one as well.
@@ -95,7 +97,7 @@ def aim_checked(copy: Copy, found: Iterable[Aimed], flows: Flows, calls: Calls |
     InputError
         Nothing gets through: the kernel does not treat the packets as expected.
     """
-    objections: list[tuple[Aimed, DryRun]] = []
+    objections: list[tuple[RuleTraffic, DryRun]] = []
     for aimed in itertools.islice(_others_first(found, objections), MOST_TRIED):
         done = dry_run(copy, aimed, flows, calls)
         if done is not None and done.objection(aimed):
@@ -115,9 +117,11 @@ def aim_checked(copy: Copy, found: Iterable[Aimed], flows: Flows, calls: Calls |
     return replace(aimed, sentence=against, doubt="", checked=done.met(aimed))
 
 
-def _others_first(found: Iterable[Aimed], objections: Sequence[tuple[Aimed, DryRun]]) -> Iterator[Aimed]:
+def _others_first(
+    found: Iterable[RuleTraffic], objections: Sequence[tuple[RuleTraffic, DryRun]]
+) -> Iterator[RuleTraffic]:
     """``found`` with those last whose rule is among ``objections`` by then."""
-    put_off: list[Aimed] = []
+    put_off: list[RuleTraffic] = []
     for aimed in found:
         if any(aimed.place.is_at(other.place) for other, _ in objections):
             put_off.append(aimed)
@@ -126,7 +130,7 @@ def _others_first(found: Iterable[Aimed], objections: Sequence[tuple[Aimed, DryR
     yield from put_off
 
 
-def dry_run(copy: Copy, aimed: Aimed, flows: Flows, calls: Calls | None) -> DryRun | None:
+def dry_run(copy: RulesetCopy, aimed: RuleTraffic, flows: Flows, calls: Calls | None) -> DryRun | None:
     """Send a few packets like those of ``aimed`` through a copy of the rules; None if that cannot be done."""
     plan = _plan(aimed, flows, calls)
     ports = replace(wiring.IN0, name=aimed.inward), replace(wiring.OUT0, name=aimed.outward)
@@ -146,7 +150,7 @@ def dry_run(copy: Copy, aimed: Aimed, flows: Flows, calls: Calls | None) -> DryR
         return None
 
 
-def _packets(crossing: Crossing, plan: Plan) -> tuple[int, int]:
+def _packets(crossing: DevicePorts, plan: DeparturePlan) -> tuple[int, int]:
     """How many packets were sent, and how many arrived."""
     forward, back = (which[np.isin(which, _sending(plan))] for which in directions(plan))
     rounds = [crossing.arrivals(plan, forward) for _ in range(_rounds(len(forward)))]
@@ -156,7 +160,7 @@ def _packets(crossing: Crossing, plan: Plan) -> tuple[int, int]:
     return sent + len(back), arrived
 
 
-def _sending(plan: Plan) -> npt.NDArray[np.int64]:
+def _sending(plan: DeparturePlan) -> npt.NDArray[np.int64]:
     """The flows that have packets."""
     return np.arange(len(plan.flows)) if plan.media is None else np.unique(plan.flow).astype(np.int64)
 
@@ -166,7 +170,7 @@ def _rounds(flows: int) -> int:
     return max(2, -(-LEAST_PACKETS // max(flows, 1)))
 
 
-def _plan(aimed: Aimed, flows: Flows, calls: Calls | None) -> Plan:
+def _plan(aimed: RuleTraffic, flows: Flows, calls: Calls | None) -> DeparturePlan:
     if calls is not None:
         few = replace(calls, count=min(calls.count, MOST_CALLS), arrivals="standing")
         return compile_plan(traffic_of(few, _CALLS_S, _CALLS_S), endpoints=aimed.endpoints)

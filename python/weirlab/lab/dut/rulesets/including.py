@@ -31,7 +31,7 @@ MOST_DEPTH: Final = 16
 
 
 @dataclass(frozen=True)
-class Line:
+class SourceLine:
     """Where a line of the text was read."""
 
     file: str
@@ -46,13 +46,13 @@ class WholeText:
     """The rules as one text."""
 
     text: str
-    lines: tuple[Line, ...]
+    lines: tuple[SourceLine, ...]
     files: tuple[Path, ...] = ()
     """The included files, in order."""
     left_out: tuple[str, ...] = ()
     """Patterns of files elsewhere that were not included, with their places."""
 
-    def line(self, number: int) -> Line | None:
+    def line(self, number: int) -> SourceLine | None:
         """Where line ``number`` of the text, counted from 1, was read."""
         return self.lines[number - 1] if 0 < number <= len(self.lines) else None
 
@@ -70,7 +70,7 @@ def with_included(path: Path, text: str, folders: Sequence[Path], inputs: Inputs
         A file is missing, lies elsewhere, cannot be read or is included too deeply; the message names the
         line that includes it.
     """
-    reading = _Reading(path, [path.parent, *folders], inputs)
+    reading = _IncludeReader(path, [path.parent, *folders], inputs)
     reading.take(text, str(path), own=True, depth=0)
     return WholeText(
         "".join(reading.parts), tuple(reading.lines), tuple(reading.files), tuple(reading.left_out)
@@ -97,7 +97,7 @@ def located(message: str, whole: WholeText) -> str:
     return "\n".join(found)
 
 
-class _Reading:
+class _IncludeReader:
     """The text as it is being put together."""
 
     def __init__(self, path: Path, folders: Sequence[Path], inputs: Inputs) -> None:
@@ -107,7 +107,7 @@ class _Reading:
         self._inputs = inputs
         self._bytes = 0
         self.parts: list[str] = []
-        self.lines: list[Line] = []
+        self.lines: list[SourceLine] = []
         self.files: list[Path] = []
         self.left_out: list[str] = []
 
@@ -131,7 +131,7 @@ class _Reading:
             # What follows an include on its line begins a line of its own.
             if piece or not end or not last:
                 self.parts.append(f"{piece}\n")
-                self.lines.append(Line(name, line + i, own))
+                self.lines.append(SourceLine(name, line + i, own))
         return line + len(pieces) - 1
 
     def _include(self, name: str, where: str, *, own: bool, depth: int) -> None:

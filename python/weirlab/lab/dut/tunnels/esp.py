@@ -21,7 +21,7 @@ from weirlab.base.errors import LabError
 from weirlab.lab import wiring
 from weirlab.lab.dut.tunnels import gateway, strongswan
 from weirlab.lab.dut.tunnels.events import After
-from weirlab.lab.dut.tunnels.tunnel import Gateway, Suite, Tunnel
+from weirlab.lab.dut.tunnels.tunnel import Gateway, Tunnel, TunnelSuite
 
 INTERFACE: Final = "esp0"
 
@@ -38,11 +38,11 @@ WINDOW: Final = 1024
 _TUNNEL: Final = "esp-tunnel/"
 SUITES: Final = (
     *strongswan.SUITES,
-    Suite("aes128gcm16iiv", "esp-tunnel/aes-gcm-16-iiv"),
-    Suite("aes256gcm16iiv", "esp-tunnel/aes-gcm-16-iiv"),
-    Suite("chacha20poly1305iiv", "esp-tunnel/chacha20-poly1305-iiv"),
-    Suite("aes128", "esp-tunnel/aes-cbc"),
-    Suite("aes256", "esp-tunnel/aes-cbc"),
+    TunnelSuite("aes128gcm16iiv", "esp-tunnel/aes-gcm-16-iiv"),
+    TunnelSuite("aes256gcm16iiv", "esp-tunnel/aes-gcm-16-iiv"),
+    TunnelSuite("chacha20poly1305iiv", "esp-tunnel/chacha20-poly1305-iiv"),
+    TunnelSuite("aes128", "esp-tunnel/aes-cbc"),
+    TunnelSuite("aes256", "esp-tunnel/aes-cbc"),
 )
 """strongSwan's suites by its keywords, and some that it lacks."""
 _SECRET_BYTES: Final = 32

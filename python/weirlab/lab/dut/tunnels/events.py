@@ -35,7 +35,7 @@ class Rekey:
 
 
 @dataclass(frozen=True)
-class Outage:
+class GatewayOutage:
     """The near gateway dies ``at_s`` after the beginning of every trial, and returns ``lasts_s`` later."""
 
     text: str
@@ -45,12 +45,12 @@ class Outage:
 
 
 @dataclass(frozen=True)
-class Asked:
+class TunnelSettings:
     """The settings after the name of a tunnel and a colon."""
 
     suite: str | None = None
     rekey: Rekey | None = None
-    outage: Outage | None = None
+    outage: GatewayOutage | None = None
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -61,14 +61,16 @@ class Asked:
         )
 
 
-def understood(kind: str, text: str | None, rekeys_after: frozenset[After], *, returns: bool) -> Asked:
+def understood(
+    kind: str, text: str | None, rekeys_after: frozenset[After], *, returns: bool
+) -> TunnelSettings:
     """Parse the settings ``text`` of a tunnel called ``kind``.
 
     ``rekeys_after``: the units after which its gateways can rekey; ``returns``: whether a gateway that dies
     can be restarted. Raises ``InputError`` for unsupported settings, and for what is not understood.
     """
     if text is None:
-        return Asked()
+        return TunnelSettings()
     words = text.split(":")
     outage = None
     if words[-1].startswith(_OUTAGE):
@@ -85,7 +87,7 @@ def understood(kind: str, text: str | None, rekeys_after: frozenset[After], *, r
             else_ = f"give e.g. {known}" if known else "leave it out"
             raise InputError(f"{kind} does not support {quoted(words[-1])}: {else_}")
         words.pop()
-    return Asked(":".join(words) if words else None, rekey, outage)
+    return TunnelSettings(":".join(words) if words else None, rekey, outage)
 
 
 def _lifetime(text: str) -> Rekey:
@@ -98,10 +100,10 @@ def _lifetime(text: str) -> Rekey:
         raise InputError(f"{quoted(_REKEY + text)} not understood; use e.g. {known}") from None
 
 
-def _outage(text: str) -> Outage:
+def _outage(text: str) -> GatewayOutage:
     at, _, lasts = text.partition("+")
     try:
-        return Outage(text, parse_time(at, "outage"), parse_time(lasts, "outage"))
+        return GatewayOutage(text, parse_time(at, "outage"), parse_time(lasts, "outage"))
     except InputError:
         raise InputError(
             f"{quoted(_OUTAGE + text)} not understood; use e.g. 'outage=3s+1s': 3 s after the "

@@ -12,19 +12,19 @@ from typing import Final, Literal
 from weirlab.base import programs
 from weirlab.base.errors import LabError
 from weirlab.lab.dut import tool
-from weirlab.lab.dut.tunnels.tunnel import Gateway, Suite, Tunnel, lacking
+from weirlab.lab.dut.tunnels.tunnel import Gateway, Tunnel, TunnelSuite, lacking
 
 INTERFACE: Final = "tun0"
 
 _AEAD: Final = "openvpn/aes-gcm"
 _CBC: Final = "openvpn/aes-cbc-hmac-sha1"
 _SUITES: Final = (
-    Suite("aes-128-gcm", _AEAD),
-    Suite("aes-256-gcm", _AEAD),
+    TunnelSuite("aes-128-gcm", _AEAD),
+    TunnelSuite("aes-256-gcm", _AEAD),
     # The formula fits any AEAD: all have tags of 16 bytes and do not send their nonces.
-    Suite("chacha20-poly1305", _AEAD),
-    Suite("aes-128-cbc", _CBC),
-    Suite("aes-256-cbc", _CBC),
+    TunnelSuite("chacha20-poly1305", _AEAD),
+    TunnelSuite("aes-128-cbc", _CBC),
+    TunnelSuite("aes-256-cbc", _CBC),
 )
 _DAEMON: Final = "openvpn"
 _CONFIG: Final = "/run/openvpn.conf"

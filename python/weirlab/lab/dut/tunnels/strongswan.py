@@ -12,7 +12,7 @@ from weirlab.base.errors import InputError, LabError
 from weirlab.base.quoting import quoted
 from weirlab.lab.dut import tool
 from weirlab.lab.dut.tunnels.events import After, Rekey
-from weirlab.lab.dut.tunnels.tunnel import Gateway, Suite, Tunnel, lacking
+from weirlab.lab.dut.tunnels.tunnel import Gateway, Tunnel, TunnelSuite, lacking
 from weirlab.lab.linux import syscalls
 from weirlab.lab.linux.namespace import in_thread
 from weirlab.lab.machines.machine import quote
@@ -21,17 +21,17 @@ INTERFACE: Final = "ipsec0"
 
 CHARON: Final = "/usr/lib/ipsec/charon"
 SUITES: Final = (
-    Suite("aes128gcm16", "esp-tunnel/aes-gcm-16"),
-    Suite("aes256gcm16", "esp-tunnel/aes-gcm-16"),
-    Suite("aes128-sha1", "esp-tunnel/aes-cbc-hmac-sha1-96"),
-    Suite("aes256-sha1", "esp-tunnel/aes-cbc-hmac-sha1-96"),
-    Suite("aes128-sha256", "esp-tunnel/aes-cbc-hmac-sha256-128"),
-    Suite("aes256-sha256", "esp-tunnel/aes-cbc-hmac-sha256-128"),
-    Suite("aes128-md5", "esp-tunnel/aes-cbc-hmac-md5-96"),
-    Suite("chacha20poly1305", "esp-tunnel/chacha20-poly1305"),
-    Suite("null-sha1", "esp-tunnel/null-hmac-sha1-96"),
-    Suite("null-sha256", "esp-tunnel/null-hmac-sha256-128"),
-    Suite("null-md5", "esp-tunnel/null-hmac-md5-96"),
+    TunnelSuite("aes128gcm16", "esp-tunnel/aes-gcm-16"),
+    TunnelSuite("aes256gcm16", "esp-tunnel/aes-gcm-16"),
+    TunnelSuite("aes128-sha1", "esp-tunnel/aes-cbc-hmac-sha1-96"),
+    TunnelSuite("aes256-sha1", "esp-tunnel/aes-cbc-hmac-sha1-96"),
+    TunnelSuite("aes128-sha256", "esp-tunnel/aes-cbc-hmac-sha256-128"),
+    TunnelSuite("aes256-sha256", "esp-tunnel/aes-cbc-hmac-sha256-128"),
+    TunnelSuite("aes128-md5", "esp-tunnel/aes-cbc-hmac-md5-96"),
+    TunnelSuite("chacha20poly1305", "esp-tunnel/chacha20-poly1305"),
+    TunnelSuite("null-sha1", "esp-tunnel/null-hmac-sha1-96"),
+    TunnelSuite("null-sha256", "esp-tunnel/null-hmac-sha256-128"),
+    TunnelSuite("null-md5", "esp-tunnel/null-hmac-md5-96"),
 )
 """The suites, by strongSwan's keywords for proposals."""
 

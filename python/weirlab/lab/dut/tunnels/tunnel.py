@@ -18,7 +18,7 @@ from weirlab.base.quoting import quoted
 from weirlab.base.units import NS_PER_S
 from weirlab.lab import wiring
 from weirlab.lab.base import Driver, Site
-from weirlab.lab.beside import Beside
+from weirlab.lab.beside import TrafficActionRunner
 from weirlab.lab.dut import iptables
 from weirlab.lab.dut.tunnels.events import After, understood
 from weirlab.lab.isolation.aside import threads_of
@@ -28,7 +28,7 @@ from weirlab.lab.machines.machine import CRITICAL, Machine, quote
 from weirlab.records import RuleSetup
 from weirlab.traffic.encapsulation.encapsulations import ENCAPSULATIONS, Encapsulation
 from weirlab.traffic.encapsulation.frames import inner_mtu
-from weirlab.traffic.encapsulation.packets import Voice
+from weirlab.traffic.encapsulation.packets import VoicePacket
 
 IpVersion = Literal[4, 6]
 
@@ -42,7 +42,7 @@ _WORDS: Final = 6
 
 
 @dataclass(frozen=True)
-class Suite:
+class TunnelSuite:
     """A cipher suite, by its name in the gateway's own configuration."""
 
     name: str
@@ -66,7 +66,7 @@ class Gateway:
     """The networks behind the other gateway, reached through the tunnel."""
 
 
-class Encapsulating(Driver, ABC):
+class EncapsulationDriver(Driver, ABC):
     """Two gateways whose tunnel has a cipher suite and a formula for its packet sizes.
 
     Parameters
@@ -93,7 +93,7 @@ class Encapsulating(Driver, ABC):
     most_bytes: int | None = None
     """Longest packet that the gateways themselves take, if that is less than what would fit."""
 
-    def __init__(self, suites: Sequence[Suite], suite: str | None) -> None:
+    def __init__(self, suites: Sequence[TunnelSuite], suite: str | None) -> None:
         self.suite = _chosen(self.product, suites, suite)
         self.name = f"{self.kind}:{self.suite.name}" if self.suite.name else self.kind
 
@@ -103,7 +103,7 @@ class Encapsulating(Driver, ABC):
         return next(each for each in ENCAPSULATIONS if each.name == self.suite.encapsulation)
 
     def longest_packet_bytes(self, ip: IpVersion) -> int:
-        voice = Voice(0, ip=ip, outer_ip=4, natt=self.natt)
+        voice = VoicePacket(0, ip=ip, outer_ip=4, natt=self.natt)
         fits = inner_mtu(self.encapsulation, voice, wiring.BETWEEN_MTU_BYTES)
         return fits if self.most_bytes is None else min(fits, self.most_bytes)
 
@@ -118,7 +118,7 @@ class Encapsulating(Driver, ABC):
         }
 
 
-class Tunnel(Encapsulating):
+class Tunnel(EncapsulationDriver):
     """Two gateways and a tunnel between them.
 
     Rules, if any, are loaded with iptables in the near gateway, where they see packets in the clear.
@@ -142,7 +142,7 @@ class Tunnel(Encapsulating):
     returns = False
     """Whether a gateway that died can be restarted."""
 
-    def __init__(self, suites: Sequence[Suite], asked: str | None) -> None:
+    def __init__(self, suites: Sequence[TunnelSuite], asked: str | None) -> None:
         wanted = understood(self.kind, asked, self.rekeys_after, returns=self.returns)
         super().__init__(suites, wanted.suite)
         self.rekey, self.outage = wanted.rekey, wanted.outage
@@ -150,7 +150,7 @@ class Tunnel(Encapsulating):
         self._machines: list[Machine] = []
         self._between: tuple[socket.socket, socket.socket] | None = None
         self._ends: tuple[Gateway, Gateway] | None = None
-        self._beside = Beside()
+        self._beside = TrafficActionRunner()
         self._outages: list[int] = []
         """Duration of each outage, in ns."""
         self._filter: iptables.Iptables | None = None
@@ -356,7 +356,7 @@ def _sent(source: socket.socket, destination: socket.socket, token: bytes) -> bo
     return True
 
 
-def _chosen(product: str, suites: Sequence[Suite], name: str | None) -> Suite:
+def _chosen(product: str, suites: Sequence[TunnelSuite], name: str | None) -> TunnelSuite:
     if name is None:
         return suites[0]
     found = next((each for each in suites if each.name == name), None)

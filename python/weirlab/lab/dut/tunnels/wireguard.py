@@ -11,14 +11,14 @@ from typing import Final
 from weirlab.base import programs
 from weirlab.base.errors import LabError
 from weirlab.lab.dut import tool
-from weirlab.lab.dut.tunnels.tunnel import Gateway, Suite, Tunnel, lacking
+from weirlab.lab.dut.tunnels.tunnel import Gateway, Tunnel, TunnelSuite, lacking
 from weirlab.lab.linux import interface, syscalls
 from weirlab.lab.linux.namespace import in_thread
 
 PORT: Final = 51820
 INTERFACE: Final = "wg0"
 
-_SUITES: Final = (Suite("", "wireguard"),)
+_SUITES: Final = (TunnelSuite("", "wireguard"),)
 _CONFIG: Final = "/run/wireguard.conf"
 _DAEMON: Final = "wireguard-go"
 

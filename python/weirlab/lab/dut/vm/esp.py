@@ -13,8 +13,8 @@ from typing import Final
 
 from weirlab.lab import wiring
 from weirlab.lab.dut.tunnels import esp, strongswan
-from weirlab.lab.dut.tunnels.tunnel import Suite
-from weirlab.lab.dut.vm.gateways import ROLES, End, VirtualTunnel
+from weirlab.lab.dut.tunnels.tunnel import TunnelSuite
+from weirlab.lab.dut.vm.gateways import ROLES, VirtualGateway, VirtualTunnel
 from weirlab.lab.vm.guest import Guest
 
 _UNAUTHENTICATED: Final = ("aes128", "aes256")
@@ -82,7 +82,7 @@ class VirtualEsp(VirtualTunnel):
     def __init__(self, suite: str | None = None) -> None:
         super().__init__(SUITES, suite)
 
-    def connect(self, near: End, far: End) -> None:
+    def connect(self, near: VirtualGateway, far: VirtualGateway) -> None:
         states = associations(self.suite, near, far)
         for end in (near, far):
             end.guest.do(states + "".join(f"{line}\n" for line in _policies(end)))
@@ -96,7 +96,7 @@ class VirtualEsp(VirtualTunnel):
         return found
 
 
-def transforms(suite: Suite) -> Sequence[_Transform]:
+def transforms(suite: TunnelSuite) -> Sequence[_Transform]:
     """The algorithms of a suite."""
     if suite.name in _COMBINED:
         return [_COMBINED[suite.name]]
@@ -105,7 +105,7 @@ def transforms(suite: Suite) -> Sequence[_Transform]:
     return [*found, _AUTHENTICATIONS[authentication]] if authentication else found
 
 
-def associations(suite: Suite, near: End, far: End) -> str:
+def associations(suite: TunnelSuite, near: VirtualGateway, far: VirtualGateway) -> str:
     """Script that makes the states of both directions with new keys, the same for both gateways."""
     lines = ["set -e", "modprobe -a esp4 esp6 xfrm_user", "ip xfrm state flush", "ip xfrm policy flush"]
     for spi, source, destination in (
@@ -121,7 +121,7 @@ def associations(suite: Suite, near: End, far: End) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _policies(end: End) -> Iterator[str]:
+def _policies(end: VirtualGateway) -> Iterator[str]:
     """Policies for packets into and out of the tunnel, and the route to the other gateway."""
     for own, other in zip(end.own_networks, end.networks, strict=True):
         for way, source, destination, ends in (

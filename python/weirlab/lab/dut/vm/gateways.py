@@ -13,13 +13,13 @@ from weirlab.lab import wiring
 from weirlab.lab.base import Site
 from weirlab.lab.dut import nftables
 from weirlab.lab.dut.rules import check
-from weirlab.lab.dut.tunnels.tunnel import Encapsulating
+from weirlab.lab.dut.tunnels.tunnel import EncapsulationDriver
 from weirlab.lab.dut.vm import site as sites
 from weirlab.lab.dut.vm.filters import load
 from weirlab.lab.linux.interface import Port
 from weirlab.lab.vm import scripts
 from weirlab.lab.vm.guest import Guest
-from weirlab.lab.vm.scripts import Side
+from weirlab.lab.vm.scripts import GuestPort
 from weirlab.records import RuleSetup
 
 ROLES: Final = ("vm_near", "vm_far")
@@ -30,7 +30,7 @@ _PATIENCE_S: Final = 15
 
 
 @dataclass(frozen=True)
-class End:
+class VirtualGateway:
     """One of the two gateways."""
 
     guest: Guest
@@ -55,20 +55,20 @@ class End:
         return self.beyond.address
 
 
-class VirtualTunnel(Encapsulating):
+class VirtualTunnel(EncapsulationDriver):
     """Two virtual machines with a tunnel between them.
 
     Rules, if any, are loaded with nftables in the near gateway, where they see packets in the clear.
     """
 
     forwards = True
-    _ends: tuple[End, End] | None = None
+    _ends: tuple[VirtualGateway, VirtualGateway] | None = None
     _guests: Sequence[Guest] = ()
     _ports: Sequence[Mapping[str, str]] = ()
     _filtered = False
 
     @property
-    def ends(self) -> tuple[End, End]:
+    def ends(self) -> tuple[VirtualGateway, VirtualGateway]:
         """The running gateways."""
         if self._ends is None:
             raise LabError(f"the gateways of {self.name} are not switched on")
@@ -82,12 +82,12 @@ class VirtualTunnel(Encapsulating):
         mtu_bytes = wiring.BETWEEN_MTU_BYTES
         # The tunnel itself routes what is behind it.
         near = [
-            Side(site.inward, site.sender, wiring.SENDERS),
-            Side(wiring.NEAR, wiring.FAR, (), mtu_bytes),
+            GuestPort(site.inward, site.sender, wiring.SENDERS),
+            GuestPort(wiring.NEAR, wiring.FAR, (), mtu_bytes),
         ]
         far = [
-            Side(wiring.FAR, wiring.NEAR, (), mtu_bytes),
-            Side(site.outward, site.receiver, wiring.RECEIVERS),
+            GuestPort(wiring.FAR, wiring.NEAR, (), mtu_bytes),
+            GuestPort(site.outward, site.receiver, wiring.RECEIVERS),
         ]
         named = (("the near gateway", site.netns, near), ("the far gateway", site.far, far))
         guests: list[Guest] = []
@@ -103,15 +103,15 @@ class VirtualTunnel(Encapsulating):
             sites.begin(guest, sides)
         behind = wiring.SENDERS, wiring.RECEIVERS
         self._ends = (
-            End(guests[0], wiring.NEAR, wiring.FAR, site.inward.address, *behind),
-            End(guests[1], wiring.FAR, wiring.NEAR, site.outward.address, *reversed(behind)),
+            VirtualGateway(guests[0], wiring.NEAR, wiring.FAR, site.inward.address, *behind),
+            VirtualGateway(guests[1], wiring.FAR, wiring.NEAR, site.outward.address, *reversed(behind)),
         )
         self.connect(*self._ends)
         self.settle()
         return [process for guest in guests for process in guest.machine.processes]
 
     @abstractmethod
-    def connect(self, near: End, far: End) -> None:
+    def connect(self, near: VirtualGateway, far: VirtualGateway) -> None:
         """Set up the tunnel in both gateways, replacing any existing one."""
 
     def check_alive(self) -> None:

@@ -13,7 +13,7 @@ from weirlab.lab.linux.interface import Port
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.lab.vm import cable, image, qemu, scripts
 from weirlab.lab.vm.guest import Guest
-from weirlab.lab.vm.scripts import Side
+from weirlab.lab.vm.scripts import GuestPort
 
 _TAP: Final = "vm-"
 """Prefix of the names of taps; the rest is the name of the connected port."""
@@ -33,7 +33,7 @@ def missing() -> list[str]:
     return found
 
 
-def between(name: str, netns: str, cpu: int | None, sides: Sequence[Side]) -> Guest:
+def between(name: str, netns: str, cpu: int | None, sides: Sequence[GuestPort]) -> Guest:
     """Weir's own guest, not switched on yet, with the ports of ``sides`` in the namespace ``netns``."""
     nics = plugged(netns, [(side.port, side.mtu_bytes) for side in sides])
     return Guest(name, Namespace(netns), cpu, qemu.boot(image.find()), nics)
@@ -49,7 +49,7 @@ def plugged(netns: str, ports: Sequence[tuple[Port, int]]) -> list[qemu.Nic]:
     return made
 
 
-def begin(guest: Guest, sides: Sequence[Side]) -> None:
+def begin(guest: Guest, sides: Sequence[GuestPort]) -> None:
     """Wait until a guest that was switched on is up, and give it its addresses and routes."""
     guest.wait()
     guest.do(scripts.network(sides))
@@ -85,6 +85,6 @@ def counted(guest: Guest, role: str, files: Mapping[str, str]) -> dict[str, int]
     return {f"{role}_{name}": int(line) for name, line in zip(files, lines, strict=True)}
 
 
-def inner_sides(inward: Port, outward: Port, sender: Port, receiver: Port) -> list[Side]:
+def inner_sides(inward: Port, outward: Port, sender: Port, receiver: Port) -> list[GuestPort]:
     """The two ports of a single device."""
-    return [Side(inward, sender, wiring.SENDERS), Side(outward, receiver, wiring.RECEIVERS)]
+    return [GuestPort(inward, sender, wiring.SENDERS), GuestPort(outward, receiver, wiring.RECEIVERS)]

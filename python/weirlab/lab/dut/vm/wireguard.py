@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from weirlab.lab.dut.tunnels.tunnel import Suite
+from weirlab.lab.dut.tunnels.tunnel import TunnelSuite
 from weirlab.lab.dut.tunnels.wireguard import INTERFACE, config
-from weirlab.lab.dut.vm.gateways import End, VirtualTunnel
+from weirlab.lab.dut.vm.gateways import VirtualGateway, VirtualTunnel
 from weirlab.lab.vm import scripts
 from weirlab.lab.vm.guest import Guest
 
-_SUITES: Final = (Suite("", "wireguard"),)
+_SUITES: Final = (TunnelSuite("", "wireguard"),)
 _CONFIG: Final = "/run/wireguard.conf"
 
 
@@ -23,7 +23,7 @@ class VirtualWireGuard(VirtualTunnel):
     def __init__(self, suite: str | None = None) -> None:
         super().__init__(_SUITES, suite)
 
-    def connect(self, near: End, far: End) -> None:
+    def connect(self, near: VirtualGateway, far: VirtualGateway) -> None:
         pairs = [_pair_of_keys(end.guest) for end in (near, far)]
         for end, own, other in ((near, pairs[0], pairs[1]), (far, pairs[1], pairs[0])):
             lines = [

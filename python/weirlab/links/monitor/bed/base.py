@@ -42,7 +42,7 @@ class Stall:
 
 
 @dataclass(frozen=True)
-class Settings:
+class MonitorSettings:
     """How a link is monitored."""
 
     method: Method
@@ -64,7 +64,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Gap:
+class MonitorGap:
     """Frames that are missing from a record; times in ns since 1970."""
 
     from_ns: int
@@ -75,7 +75,7 @@ class Gap:
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecorderReport:
     """What a recorder says of itself; None where it does not tell.
 
     ``logged`` is counted in its files afterwards.
@@ -87,7 +87,7 @@ class Recorded:
     lost: int | None = None
     """Frames that never came to it, as it was told."""
     not_written: int | None = None
-    gaps: tuple[Gap, ...] = ()
+    gaps: tuple[MonitorGap, ...] = ()
     failure: str = ""
 
 
@@ -122,20 +122,20 @@ class Stages:
     """Copies sent to the logger."""
     not_mirrored: int | None = None
     """For want of room in the mirror's ring or on its interface."""
-    recorded: Recorded | None = None
+    recorded: RecorderReport | None = None
     """None where nobody recorded."""
     at_receiver: bool = False
     """The record is taken there."""
 
 
-class Recording(Protocol):
+class MonitorRecorder(Protocol):
     """Somebody who records from when it is made until :meth:`end`."""
 
     @property
     def pid(self) -> int:
         """The process that records; this one's own where it is a thread."""
 
-    def end(self) -> Recorded:
+    def end(self) -> RecorderReport:
         """Write what is there, stop, and count what was written."""
 
     def close(self) -> None:

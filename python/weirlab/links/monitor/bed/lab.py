@@ -20,9 +20,9 @@ from weirlab.lab.cores import Cores
 from weirlab.lab.namespaces import NamespaceBed
 from weirlab.lab.wiring import mac_bytes
 from weirlab.link import settings as link_settings
-from weirlab.link.recording.process import Source
+from weirlab.link.recording.process import FrameSource
 from weirlab.links.monitor.bed import tcpdump, wiring
-from weirlab.links.monitor.bed.base import Recording, Settings, Stages, TapLike
+from weirlab.links.monitor.bed.base import MonitorRecorder, MonitorSettings, Stages, TapLike
 from weirlab.links.monitor.bed.recording import OwnRecorder
 from weirlab.links.monitor.bed.stages import stages_of
 from weirlab.links.monitor.bed.tcpdump import Tcpdump
@@ -58,7 +58,7 @@ class LinkLab(NamespaceBed):
         The lab cannot be built.
     """
 
-    def __init__(self, settings: Settings, cores: Cores | None = None) -> None:
+    def __init__(self, settings: MonitorSettings, cores: Cores | None = None) -> None:
         self._settings = settings
         self._parts = wiring.parts(settings.method)
         if settings.method.startswith("tcpdump"):
@@ -66,7 +66,7 @@ class LinkLab(NamespaceBed):
         if settings.method == "tcpdump-receiver":
             self._receives = wiring.SPARE
         self._tap: TapLike | None = None
-        self._recording: Recording | None = None
+        self._recording: MonitorRecorder | None = None
         self._xdp_mode = ""
         self._warnings: list[str] = []
         self._stages: Stages | None = None
@@ -200,11 +200,11 @@ class LinkLab(NamespaceBed):
         )
 
     @shielded
-    def _begin_recording(self) -> Recording | None:
+    def _begin_recording(self) -> MonitorRecorder | None:
         self._recording = self._new_recording()
         return self._recording
 
-    def _new_recording(self) -> Recording | None:
+    def _new_recording(self) -> MonitorRecorder | None:
         settings, method = self._settings, self._settings.method
         name = f"{method}-{time.time_ns()}"
         if method in ("tcpdump-bridge", "tcpdump-receiver"):
@@ -219,12 +219,12 @@ class LinkLab(NamespaceBed):
             )
         if method == "tap-ring":
             assert self._tap is not None
-            source = Source(ring_fds=tuple(self._tap.ring_fds()))
+            source = FrameSource(ring_fds=tuple(self._tap.ring_fds()))
         elif method == "tap-mirror":
-            source = Source(interface=wiring.LOGGER, netns=self._netns["log"].name)
+            source = FrameSource(interface=wiring.LOGGER, netns=self._netns["log"].name)
         else:
             return None
-        how = link_settings.Recording(
+        how = link_settings.RecorderSettings(
             self._folder / f"{name}.pcapng",
             snap_bytes=settings.snap_bytes,
             ring_bytes=settings.ring_bytes,

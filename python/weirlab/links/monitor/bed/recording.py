@@ -8,29 +8,29 @@ from pathlib import Path
 
 from weirlab.base.errors import LabError
 from weirlab.link import account, bindings
-from weirlab.link.recording.part import Part
-from weirlab.link.recording.process import Source
+from weirlab.link.recording.part import RecorderRun
+from weirlab.link.recording.process import FrameSource
 from weirlab.link.recording.supervisor import Supervisor
-from weirlab.link.settings import Recording
-from weirlab.links.monitor.bed.base import Gap, Recorded
+from weirlab.link.settings import RecorderSettings
+from weirlab.links.monitor.bed.base import MonitorGap, RecorderReport
 
 
 @dataclass(frozen=True)
-class Frames:
+class FrameCounts:
     """``ip`` are those of a trial; ``all`` includes what is not IP."""
 
     all: int
     ip: int
 
 
-def count_frames(path: Path) -> Frames:
+def count_frames(path: Path) -> FrameCounts:
     """Read a capture to its end, by Weir's own reader; raises ``LabError`` where that fails."""
     found = bindings.recorded(str(path))
     if found is None:
         raise LabError(f"the record {path} cannot be read: its frames cannot be counted")
     frames = int(found["packets"])
     # An empty file has frames of no kind.
-    return Frames(frames, frames - int(found.get("not_ip", 0)))
+    return FrameCounts(frames, frames - int(found.get("not_ip", 0)))
 
 
 class OwnRecorder:
@@ -41,12 +41,12 @@ class OwnRecorder:
 
     def __init__(
         self,
-        recording: Recording,
-        source: Source,
+        recording: RecorderSettings,
+        source: FrameSource,
         *,
         keep: bool = False,
         supervisor: Callable[..., Supervisor] = Supervisor,
-        count: Callable[[Path], Frames] = count_frames,
+        count: Callable[[Path], FrameCounts] = count_frames,
     ) -> None:
         self._path, self._keep, self._count = recording.path, keep, count
         self._told: list[str] = []
@@ -63,7 +63,7 @@ class OwnRecorder:
         assert pid is not None
         return pid
 
-    def end(self) -> Recorded:
+    def end(self) -> RecorderReport:
         """Let it write what is there, and count that; raises ``LabError`` if it did not end in good order."""
         self._supervisor.finish()
         if self._supervisor.interrupted:
@@ -84,15 +84,15 @@ class OwnRecorder:
 
 
 def recorded_of(
-    parts: Sequence[Part], gaps: Sequence[account.Gap], failures: Sequence[str], logged: int
-) -> Recorded:
+    parts: Sequence[RecorderRun], gaps: Sequence[account.RecordGap], failures: Sequence[str], logged: int
+) -> RecorderReport:
     """What the product tells of a record, over all its interfaces."""
     interfaces = [each for part in parts for each in part.recorded]
-    return Recorded(
+    return RecorderReport(
         logged=logged,
         seen=sum(each.seen for each in interfaces),
         lost=sum(each.lost for each in interfaces),
         not_written=sum(each.not_written for each in interfaces),
-        gaps=tuple(Gap(gap.from_ns, gap.to_ns, gap.frames or 0, gap.stage) for gap in gaps),
+        gaps=tuple(MonitorGap(gap.from_ns, gap.to_ns, gap.frames or 0, gap.stage) for gap in gaps),
         failure="; ".join(failures),
     )

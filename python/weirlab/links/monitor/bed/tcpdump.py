@@ -18,7 +18,7 @@ from weirlab.base.errors import LabError, MissingCapability
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.lab.wiring import mac_bytes
 from weirlab.links.monitor.bed import wiring
-from weirlab.links.monitor.bed.base import Recorded, Settings
+from weirlab.links.monitor.bed.base import MonitorSettings, RecorderReport
 from weirlab.links.monitor.bed.recording import count_frames
 
 _PATIENCE_S: Final = 10.0
@@ -38,7 +38,7 @@ _SAYS: Final = {
 
 
 @dataclass(frozen=True)
-class Statement:
+class TcpdumpSummary:
     """What tcpdump says when it ends."""
 
     captured: int
@@ -46,7 +46,7 @@ class Statement:
     dropped: int
 
 
-def statement(text: str) -> Statement:
+def statement(text: str) -> TcpdumpSummary:
     """Read it from what tcpdump printed; raises ``LabError`` where it is not there."""
     found = {name: pattern.search(text) for name, pattern in _SAYS.items()}
     numbers = {name: int(match[1]) for name, match in found.items() if match is not None}
@@ -55,7 +55,7 @@ def statement(text: str) -> Statement:
             "tcpdump ended without saying how many packets it captured, received and dropped; it "
             f"printed last: {_last_line(text)}"
         )
-    return Statement(**numbers)
+    return TcpdumpSummary(**numbers)
 
 
 def check() -> None:
@@ -84,7 +84,7 @@ class Tcpdump:
         path: Path,
         pusher: Namespace,
         *,
-        settings: Settings,
+        settings: MonitorSettings,
         cpu: int | None = None,
     ) -> None:
         self._path, self._pusher, self._keep = path, pusher, settings.keep
@@ -129,7 +129,7 @@ class Tcpdump:
     def pid(self) -> int:
         return self._process.pid
 
-    def end(self) -> Recorded:
+    def end(self) -> RecorderReport:
         """Let it finish what the kernel holds for it, end it, and count.
 
         The kernel hands frames over by blocks, an unfinished one only after a second or two, and
@@ -159,7 +159,7 @@ class Tcpdump:
         said = statement(self._notes.read_text(errors="replace"))
         frames = count_frames(self._path)
         self.close()
-        return Recorded(
+        return RecorderReport(
             logged=frames.ip,
             lost=said.dropped,
             # Both include the frames that came last.

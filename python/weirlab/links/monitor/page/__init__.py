@@ -1,6 +1,6 @@
 """The page about link monitors: what they record, where frames are lost, what they cost the link."""
 
-from weirlab.links.monitor.page.source import Evidence
+from weirlab.links.monitor.page.source import MonitorEvidence
 from weirlab.links.monitor.page.story import tell
 
-__all__ = ["Evidence", "tell"]
+__all__ = ["MonitorEvidence", "tell"]

@@ -9,7 +9,7 @@ import polars as pl
 
 from weirlab.links.monitor.bed import RECORDING
 from weirlab.links.monitor.page.source import METHODS, PLACES, PUBLISHED, cost_name
-from weirlab.links.monitor.trials import Cost, Group
+from weirlab.links.monitor.trials import Cost, MonitorGroup
 from weirlab.report import axes, palette
 from weirlab.report.numbers import rounded
 from weirlab.report.vega import alt
@@ -35,7 +35,7 @@ FATE_COLOURS: Final = dict(
 """Names in the palette."""
 
 
-def loss_rows(groups: Sequence[Group], column: str, *, published: bool) -> pl.DataFrame:
+def loss_rows(groups: Sequence[MonitorGroup], column: str, *, published: bool) -> pl.DataFrame:
     """Per recording method and payload the median share that is not in the record, in percent."""
     rows: list[dict[str, Any]] = []
     for group in groups:
@@ -121,7 +121,7 @@ def _colours(names: Sequence[str]) -> list[str]:
     return [palette.LIGHT["soft"] if name == _PUBLISHED else ramp[measured.index(name)] for name in names]
 
 
-def fate_rows(groups: Sequence[Group]) -> pl.DataFrame:
+def fate_rows(groups: Sequence[MonitorGroup]) -> pl.DataFrame:
     """Per group, in percent of the frames sent, where they ended as far as its record is concerned.
 
     What arrived or was logged is counted there, not what the losses leave; what is in no count is told.

@@ -9,13 +9,13 @@ import polars as pl
 
 from weirlab.links.monitor.bed import RECORDING, WORDS
 from weirlab.links.monitor.page import charts
-from weirlab.links.monitor.page.source import Evidence, cost_name, load_words, when
-from weirlab.links.monitor.trials import CUT_BYTES, Group
+from weirlab.links.monitor.page.source import MonitorEvidence, cost_name, load_words, when
+from weirlab.links.monitor.trials import CUT_BYTES, MonitorGroup
 from weirlab.report.figure import Figure
 from weirlab.report.numbers import percent, words
 
 
-def losses(evidence: Evidence) -> Iterator[Figure]:
+def losses(evidence: MonitorEvidence) -> Iterator[Figure]:
     """What is not in the records, over the payload size."""
     for load in evidence.loads:
         groups = evidence.groups_at(load)
@@ -40,7 +40,7 @@ def losses(evidence: Evidence) -> Iterator[Figure]:
             )
 
 
-def _loss_title(groups: list[Group], column: str, load: str) -> str:
+def _loss_title(groups: list[MonitorGroup], column: str, load: str) -> str:
     worst: dict[str, float] = {}
     for group in groups:
         ratio = float(getattr(group, column))
@@ -56,7 +56,7 @@ def _loss_title(groups: list[Group], column: str, load: str) -> str:
     return f"{told}; {words(clean)} miss{'es' * (len(clean) == 1)} nothing." if clean else f"{told}."
 
 
-def where(evidence: Evidence) -> Iterator[Figure]:
+def where(evidence: MonitorEvidence) -> Iterator[Figure]:
     """Where frames were lost, per method."""
     for load in evidence.loads:
         groups = evidence.groups_at(load)
@@ -86,7 +86,7 @@ def _where_title(frame: pl.DataFrame, load: str) -> str:
     return f"Most frames are lost here: {worst['fate']} ({worst['row']}, {percent(worst['percent'] / 100)})."
 
 
-def costs(evidence: Evidence) -> Iterator[Figure]:
+def costs(evidence: MonitorEvidence) -> Iterator[Figure]:
     """What copying costs the link; nothing where that was not measured."""
     if not evidence.costs:
         return
@@ -107,7 +107,7 @@ def costs(evidence: Evidence) -> Iterator[Figure]:
     )
 
 
-def _doubts(evidence: Evidence) -> str:
+def _doubts(evidence: MonitorEvidence) -> str:
     """Why a cost may be too low."""
     said = ""
     least = min((cost.logged_ratio for cost in evidence.costs), default=1.0)

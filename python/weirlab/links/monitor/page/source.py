@@ -6,7 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from weirlab.links.monitor.trials import Cost, Found, Group, MonitorRow, StallEffect, conclusions
+from weirlab.links.monitor.trials import (
+    Cost,
+    MonitorGroup,
+    MonitorLimit,
+    MonitorRow,
+    StallEffect,
+    conclusions,
+)
 
 METHODS: Final = {
     "tap-ring": "tap, ring",
@@ -38,7 +45,7 @@ def cost_name(cost: Cost) -> str:
 
 
 @dataclass(frozen=True)
-class Published:
+class ReferenceLoss:
     """Published for ten runs on 100 Mbit/s Ethernet, in packets per minute."""
 
     payload_bytes: int
@@ -51,12 +58,12 @@ class Published:
         return 1 - self.logged_per_min / self.sent_per_min
 
 
-PUBLISHED: Final = (Published(10, 8_978_569.5, 8_908_384.7), Published(1400, 514_691.5, 514_681.3))
+PUBLISHED: Final = (ReferenceLoss(10, 8_978_569.5, 8_908_384.7), ReferenceLoss(1400, 514_691.5, 514_681.3))
 """R. Chertov, S. Fahmy: Design and Validation of a Software Link Monitor."""
 
 
 @dataclass(frozen=True)
-class Evidence:
+class MonitorEvidence:
     """All trials of a run.
 
     Parameters
@@ -71,8 +78,8 @@ class Evidence:
 
     manifest: Mapping[str, Any]
     rows: Sequence[MonitorRow]
-    groups: Sequence[Group]
-    found: Sequence[Found]
+    groups: Sequence[MonitorGroup]
+    found: Sequence[MonitorLimit]
     costs: Sequence[Cost]
     stalls: Sequence[StallEffect]
 
@@ -92,7 +99,7 @@ class Evidence:
         found = dict.fromkeys(group.load for group in self.groups)
         return sorted(found, key=lambda load: load != "max")
 
-    def groups_at(self, load: str) -> list[Group]:
+    def groups_at(self, load: str) -> list[MonitorGroup]:
         """The groups of one load, by method as in :data:`METHODS`."""
         order = list(METHODS)
         mine = [group for group in self.groups if group.load == load]

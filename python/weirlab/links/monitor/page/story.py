@@ -9,7 +9,7 @@ from typing import Any, Final
 from weirlab.links.monitor import tables
 from weirlab.links.monitor.bed import RECORDING, WORDS
 from weirlab.links.monitor.page import figures
-from weirlab.links.monitor.page.source import Evidence, load_words
+from weirlab.links.monitor.page.source import MonitorEvidence, load_words
 from weirlab.links.monitor.trials import CUT_BYTES
 from weirlab.report.numbers import NOTHING, count, percent, plural, rate, size, words
 from weirlab.report.story import Chapter, Story, place, setting
@@ -61,7 +61,7 @@ _TERMS: Final = (
 )
 
 
-def tell(evidence: Evidence) -> Story:
+def tell(evidence: MonitorEvidence) -> Story:
     """The page about ``evidence``."""
     answer, *rest = _answer(evidence)
     return Story(
@@ -79,13 +79,13 @@ def tell(evidence: Evidence) -> Story:
     )
 
 
-def _subject(evidence: Evidence) -> str:
+def _subject(evidence: MonitorEvidence) -> str:
     """The monitors by their programs: ``link monitors: tap and tcpdump``."""
     programs = dict.fromkeys(row.method.split("-")[0] for row in evidence.rows if row.method in RECORDING)
     return f"link monitors: {words(list(programs))}" if programs else "link monitors"
 
 
-def _answer(evidence: Evidence) -> list[str]:
+def _answer(evidence: MonitorEvidence) -> list[str]:
     """The rate without loss beside tcpdump's, what copying costs, the stall: at most three sentences."""
     said = []
     if (first := _of_search(evidence) or _of_paced(evidence)) is not None:
@@ -102,7 +102,7 @@ def _answer(evidence: Evidence) -> list[str]:
     return said or list(evidence.said[:2]) or ["No trial was measured."]
 
 
-def _price(evidence: Evidence) -> str | None:
+def _price(evidence: MonitorEvidence) -> str | None:
     """What the link keeps of its rate with the tap's ring, as it is used and with copies never cut."""
     mine = [cost for cost in evidence.costs if cost.method == "tap-ring"]
     worst, whole = (
@@ -122,7 +122,7 @@ def _price(evidence: Evidence) -> str | None:
     return f"{said}."
 
 
-def _of_search(evidence: Evidence) -> str | None:
+def _of_search(evidence: MonitorEvidence) -> str | None:
     mine = [one for one in evidence.found if one.method == "tap-ring"]
     if not mine:
         return None
@@ -143,7 +143,7 @@ def _of_search(evidence: Evidence) -> str | None:
     return f"{lead}."
 
 
-def _of_paced(evidence: Evidence) -> str | None:
+def _of_paced(evidence: MonitorEvidence) -> str | None:
     """Without a search: losses at the first load that is not the greatest possible."""
     loads = [load for load in evidence.loads if load != "max"] or evidence.loads
     if not loads:
@@ -167,7 +167,7 @@ def _of_paced(evidence: Evidence) -> str | None:
     return f"Sent {load_words(loads[0])}: {'; '.join(told)}."
 
 
-def _caution(evidence: Evidence) -> str:
+def _caution(evidence: MonitorEvidence) -> str:
     spoiled = len(evidence.rows) - len(evidence.valid)
     disagree = sum(bool(row.balance) for row in evidence.valid)
     parts = []
@@ -180,7 +180,7 @@ def _caution(evidence: Evidence) -> str:
     return " ".join(parts)
 
 
-def _tiles(evidence: Evidence) -> Iterator[Tile]:
+def _tiles(evidence: MonitorEvidence) -> Iterator[Tile]:
     for one in evidence.found:
         if one.method == "tap-ring":
             yield Tile(
@@ -202,7 +202,7 @@ def _tiles(evidence: Evidence) -> Iterator[Tile]:
         yield Tile("Trials whose counters agree", f"{agree:,} of {len(valid):,}", "without spoiled attempts")
 
 
-def _chapters(evidence: Evidence) -> Iterator[Chapter]:
+def _chapters(evidence: MonitorEvidence) -> Iterator[Chapter]:
     yield Chapter(
         "loss",
         "Loss over payload size",
@@ -249,13 +249,13 @@ def _chapters(evidence: Evidence) -> Iterator[Chapter]:
     )
 
 
-def _ring_of(evidence: Evidence, section: str, why: str) -> str:
+def _ring_of(evidence: MonitorEvidence, section: str, why: str) -> str:
     """How large the ring of a chapter is: it differs from that of the validation."""
     asked = ((evidence.manifest.get("scenario") or {}).get("monitor") or {}).get(section) or {}
     return f"The ring is {size(float(asked['ring_bytes']))} here: {why}." if "ring_bytes" in asked else ""
 
 
-def _setting(evidence: Evidence) -> Pairs:
+def _setting(evidence: MonitorEvidence) -> Pairs:
     manifest = evidence.manifest
     facts: Mapping[str, Any] = manifest.get("facts") or {}
     wanted: Mapping[str, Any] = (manifest.get("scenario") or {}).get("monitor") or {}

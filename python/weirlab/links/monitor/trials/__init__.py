@@ -5,39 +5,46 @@
 greatest rate without loss, ``compare`` takes medians and ``sentences`` says what they mean.
 """
 
-from weirlab.links.monitor.trials.accounting import REMAINDERS, Losses, imbalance, losses
+from weirlab.links.monitor.trials.accounting import REMAINDERS, StageLosses, imbalance, losses
 from weirlab.links.monitor.trials.campaign import (
-    Carrier,
     MonitorLab,
     MonitorResults,
+    MonitorTables,
+    MonitorTrialRunner,
     OpenLab,
-    Tables,
     measure,
 )
-from weirlab.links.monitor.trials.compare import Cost, Group, StallEffect, compare, costs, stalls
-from weirlab.links.monitor.trials.plan import CUT_BYTES, Planned, Shape, estimate_s, frame_bytes, plan
+from weirlab.links.monitor.trials.compare import Cost, MonitorGroup, StallEffect, compare, costs, stalls
+from weirlab.links.monitor.trials.plan import (
+    CUT_BYTES,
+    MonitorPlan,
+    MonitorTrialShape,
+    estimate_s,
+    frame_bytes,
+    plan,
+)
 from weirlab.links.monitor.trials.rows import TRIALS, MonitorRow
-from weirlab.links.monitor.trials.search import Found, Goal, search
+from weirlab.links.monitor.trials.search import MonitorGoal, MonitorLimit, search
 from weirlab.links.monitor.trials.sentences import conclusions
 
 __all__ = [
     "CUT_BYTES",
     "REMAINDERS",
     "TRIALS",
-    "Carrier",
     "Cost",
-    "Found",
-    "Goal",
-    "Group",
-    "Losses",
+    "MonitorGoal",
+    "MonitorGroup",
     "MonitorLab",
+    "MonitorLimit",
+    "MonitorPlan",
     "MonitorResults",
     "MonitorRow",
+    "MonitorTables",
+    "MonitorTrialRunner",
+    "MonitorTrialShape",
     "OpenLab",
-    "Planned",
-    "Shape",
+    "StageLosses",
     "StallEffect",
-    "Tables",
     "compare",
     "conclusions",
     "costs",

@@ -16,7 +16,7 @@ REMAINDERS: Final = ("behind", "logger")
 
 
 @dataclass(frozen=True)
-class Losses:
+class StageLosses:
     """Frames lost at each place of :data:`PLACES`; ``link`` places first, then those of the record.
 
     ``before``: the bridge's interface had no room; ``bridge``: it was not forwarded; ``behind``: on the
@@ -45,9 +45,9 @@ class Losses:
         return self.ring + self.mirror + self.logger + self.socket + self.disk
 
 
-def losses(stages: Stages) -> Losses:
+def losses(stages: Stages) -> StageLosses:
     """Where the frames of a trial were lost."""
-    link = Losses(stages.not_entered, stages.not_forwarded, stages.forwarded - stages.received)
+    link = StageLosses(stages.not_entered, stages.not_forwarded, stages.forwarded - stages.received)
     record = stages.recorded
     if record is None:
         return link
@@ -57,7 +57,7 @@ def losses(stages: Stages) -> Losses:
         logger = max(stages.mirrored - record.seen - (record.lost or 0), 0)
     # The recorder of a ring knows by the gaps what the tap counted as not copied: the same frames.
     of_ring = stages.not_copied is not None
-    return Losses(
+    return StageLosses(
         link.before,
         link.bridge,
         link.behind,

@@ -12,13 +12,13 @@ from typing import Final, Protocol
 
 from weirlab.base.errors import LabError
 from weirlab.lab.base import TestBed
-from weirlab.links.monitor.bed import Settings, Stages
-from weirlab.links.monitor.trials.plan import LAB_S, OVERHEAD_S, Planned
+from weirlab.links.monitor.bed import MonitorSettings, Stages
+from weirlab.links.monitor.trials.plan import LAB_S, OVERHEAD_S, MonitorPlan
 from weirlab.links.monitor.trials.rows import TRIALS, MonitorRow, row_of
-from weirlab.measure.progress import Meter, OnProgress
-from weirlab.measure.terms import SINGLE, Clocks
-from weirlab.measure.trial import Entry, Hooks, run_trial
-from weirlab.measure.validity import Limits, judge
+from weirlab.measure.progress import OnProgress, ProgressMeter
+from weirlab.measure.terms import SINGLE, TrialClocks
+from weirlab.measure.trial import Hooks, TrialEntry, run_trial
+from weirlab.measure.validity import ValidityLimits, judge
 from weirlab.records import TrialRecord, TrialSpec
 from weirlab.store import RunWriter
 from weirlab.store.catalogue import utc_now
@@ -26,7 +26,7 @@ from weirlab.store.frames import frame_of
 
 MAX_ATTEMPTS: Final = 3
 
-LIMITS: Final = Limits()
+LIMITS: Final = ValidityLimits()
 
 
 class MonitorLab(TestBed, Protocol):
@@ -42,7 +42,7 @@ class MonitorLab(TestBed, Protocol):
     def facts(self) -> Mapping[str, object]: ...
 
 
-OpenLab = Callable[[Settings], AbstractContextManager[MonitorLab]]
+OpenLab = Callable[[MonitorSettings], AbstractContextManager[MonitorLab]]
 
 
 @dataclass(frozen=True)
@@ -50,12 +50,12 @@ class MonitorResults:
     """The results of all planned trials."""
 
     rows: tuple[MonitorRow, ...]
-    missing: tuple[Planned, ...]
+    missing: tuple[MonitorPlan, ...]
     """Trials without a valid attempt."""
     elapsed_s: float
 
 
-class Tables:
+class MonitorTables:
     """The rows of a run's trials, kept together with them."""
 
     def __init__(self, writer: RunWriter) -> None:
@@ -70,15 +70,15 @@ class Tables:
 
 
 @dataclass(frozen=True)
-class Carrier:
+class MonitorTrialRunner:
     """Carries out one trial on a link that is there."""
 
     writer: RunWriter
-    tables: Tables
+    tables: MonitorTables
     max_attempts: int = MAX_ATTEMPTS
     now: Callable[[], datetime] = utc_now
 
-    def carry(self, lab: MonitorLab, planned: Planned) -> tuple[TrialRecord, MonitorRow]:
+    def carry(self, lab: MonitorLab, planned: MonitorPlan) -> tuple[TrialRecord, MonitorRow]:
         """The last attempt: the first valid one, or the last allowed."""
         kept: list[MonitorRow] = []
 
@@ -91,13 +91,13 @@ class Carrier:
         records = run_trial(
             lab,
             TrialSpec(planned.traffic(), label=planned.text),
-            Entry(
+            TrialEntry(
                 self.writer.run_id,
                 planned.index,
                 "search" if planned.part == "search" else "single",
                 self.writer.attempts.get(planned.index, 0) + 1,
             ),
-            terms=replace(SINGLE, max_attempts=self.max_attempts, clocks=Clocks(now=self.now)),
+            terms=replace(SINGLE, max_attempts=self.max_attempts, clocks=TrialClocks(now=self.now)),
             hooks=Hooks(completed=judged, on_record=keep),
             set_rules=False,
         )
@@ -117,9 +117,9 @@ def judged(record: TrialRecord) -> TrialRecord:
 
 def measure(
     open_lab: OpenLab,
-    trials: Sequence[Planned],
-    common: Settings,
-    carrier: Carrier,
+    trials: Sequence[MonitorPlan],
+    common: MonitorSettings,
+    carrier: MonitorTrialRunner,
     on_progress: OnProgress | None = None,
     *,
     clock: Callable[[], float] = time.monotonic,
@@ -134,7 +134,7 @@ def measure(
         Nothing arrived.
     """
     done = carrier.writer.done
-    meter = Meter(_expected_s(trials), clock, on_progress)
+    meter = ProgressMeter(_expected_s(trials), clock, on_progress)
     start_s = clock()
     for _, group in itertools.groupby(trials, key=lambda planned: planned.lab):
         together = list(group)
@@ -154,7 +154,7 @@ def measure(
     return MonitorResults(tuple(carrier.tables.rows), missing, clock() - start_s)
 
 
-def _expected_s(trials: Sequence[Planned]) -> list[float]:
+def _expected_s(trials: Sequence[MonitorPlan]) -> list[float]:
     found = []
     last: object = None
     for planned in trials:

@@ -14,7 +14,7 @@ from weirlab.links.monitor.trials.rows import MonitorRow
 
 
 @dataclass(frozen=True)
-class Group:
+class MonitorGroup:
     """Valid runs of one method, payload and load: medians, and shares of all frames sent."""
 
     method: Method
@@ -84,7 +84,7 @@ class StallEffect:
     stalled_s: float
 
 
-def compare(rows: Sequence[MonitorRow]) -> tuple[Group, ...]:
+def compare(rows: Sequence[MonitorRow]) -> tuple[MonitorGroup, ...]:
     """The validation's groups, by method, payload and load in the order of their trials."""
     valid = [row for row in rows if row.valid and row.part == "validation"]
     keys = sorted(
@@ -96,11 +96,11 @@ def compare(rows: Sequence[MonitorRow]) -> tuple[Group, ...]:
     )
 
 
-def _group(rows: Sequence[MonitorRow]) -> Group:
+def _group(rows: Sequence[MonitorRow]) -> MonitorGroup:
     first, sent = rows[0], sum(row.sent for row in rows)
     logged = [row.logged for row in rows if row.logged is not None]
     losses = [row.logged_loss_ratio for row in rows if math.isfinite(row.logged_loss_ratio)]
-    return Group(
+    return MonitorGroup(
         method=first.method,  # type: ignore[arg-type]
         payload_bytes=first.payload_bytes,
         frame_bytes=first.frame_bytes,

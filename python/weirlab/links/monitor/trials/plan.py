@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from weirlab.links.monitor.bed import BARE, Method, Settings, Stall
+from weirlab.links.monitor.bed import BARE, Method, MonitorSettings, Stall
 from weirlab.traffic.load import offered_pps, parse_rate
 from weirlab.traffic.sizes import Constant
 from weirlab.traffic.spec import Traffic
@@ -46,7 +46,7 @@ def payload_bytes(frame: int) -> int:
 
 
 @dataclass(frozen=True)
-class Shape:
+class MonitorTrialShape:
     """What the trials of a part have in common."""
 
     part: Part
@@ -60,7 +60,7 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Planned:
+class MonitorPlan:
     """One trial. Those in a row with the same ``lab`` share a link."""
 
     index: int
@@ -99,7 +99,7 @@ class Planned:
             parse_rate(self.load), Constant(self.frame_bytes + _FCS), warmup_s=0.0, duration_s=self.duration_s
         )
 
-    def settings(self, common: Settings) -> Settings:
+    def settings(self, common: MonitorSettings) -> MonitorSettings:
         """The link that it needs."""
         from dataclasses import replace
 
@@ -113,9 +113,9 @@ class Planned:
         )
 
 
-def plan(shapes: Sequence[Shape]) -> tuple[Planned, ...]:
+def plan(shapes: Sequence[MonitorTrialShape]) -> tuple[MonitorPlan, ...]:
     """The trials of all shapes; in each run the methods begin with another one."""
-    found: list[Planned] = []
+    found: list[MonitorPlan] = []
     for shape in shapes:
         for run in range(1, shape.runs + 1):
             turn = (run - 1) % len(shape.methods)
@@ -123,7 +123,7 @@ def plan(shapes: Sequence[Shape]) -> tuple[Planned, ...]:
                 for payload in shape.payloads:
                     for load in shape.loads:
                         found.append(
-                            Planned(
+                            MonitorPlan(
                                 len(found), shape.part, method, payload, load, run, shape.duration_s,
                                 shape.ring_bytes, shape.stall,
                             )
@@ -131,7 +131,7 @@ def plan(shapes: Sequence[Shape]) -> tuple[Planned, ...]:
     return tuple(found)
 
 
-def estimate_s(trials: Iterable[Planned]) -> float:
+def estimate_s(trials: Iterable[MonitorPlan]) -> float:
     """Expected wall time in s when none has to be repeated."""
     trials = list(trials)
     labs = len({planned.lab for planned in trials})

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from weirlab.links.monitor.bed import Stages
 from weirlab.links.monitor.trials.accounting import REMAINDERS, imbalance, losses
-from weirlab.links.monitor.trials.plan import Planned
+from weirlab.links.monitor.trials.plan import MonitorPlan
 from weirlab.records import TrialRecord
 
 TRIALS: Final = "monitor"
@@ -135,7 +135,7 @@ class MonitorRow:
 
 
 def row_of(
-    planned: Planned, record: TrialRecord, stages: Stages, stalled_ns: tuple[int, int] | None
+    planned: MonitorPlan, record: TrialRecord, stages: Stages, stalled_ns: tuple[int, int] | None
 ) -> MonitorRow:
     """What the table ``monitor`` has of one attempt."""
     lost, seconds = losses(stages), record.result.record_s

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from typing import Final
 
 from weirlab.links.monitor.bed import Method
-from weirlab.links.monitor.trials.plan import Planned, payload_bytes
+from weirlab.links.monitor.trials.plan import MonitorPlan, payload_bytes
 from weirlab.links.monitor.trials.rows import MonitorRow
 
-Try = Callable[[Planned], MonitorRow]
+Try = Callable[[MonitorPlan], MonitorRow]
 
 STEPS: Final = 24
 """No search takes more, whatever the precision."""
 
 
 @dataclass(frozen=True)
-class Goal:
+class MonitorGoal:
     """What is searched; rates in packets/s."""
 
     min_pps: float
@@ -32,7 +32,7 @@ class Goal:
 
 
 @dataclass(frozen=True)
-class Found:
+class MonitorLimit:
     """What a search found; rates as achieved by the sender."""
 
     method: Method
@@ -49,7 +49,7 @@ class Found:
     """Frames that are not in the record there, and came by."""
 
 
-def search(method: Method, frame: int, goal: Goal, first_index: int, attempt: Try) -> Found:
+def search(method: Method, frame: int, goal: MonitorGoal, first_index: int, attempt: Try) -> MonitorLimit:
     """Try the greatest rate, then bisect on a log scale; ``attempt`` carries out one trial.
 
     The least rate is tried only where none above it passed.
@@ -70,7 +70,7 @@ def search(method: Method, frame: int, goal: Goal, first_index: int, attempt: Tr
         good: list[MonitorRow] = []
         bad: list[MonitorRow] = []
         for run in range(1, goal.repetitions + 1):
-            planned = Planned(
+            planned = MonitorPlan(
                 first_index + trials, "search", method, payload_bytes(frame), f"{pps:.0f}pps", run,
                 goal.trial_s, goal.ring_bytes, frame=frame,
             )  # fmt: skip
@@ -86,7 +86,7 @@ def search(method: Method, frame: int, goal: Goal, first_index: int, attempt: Tr
 
     bad = lossy(goal.max_pps)
     if bad is None:
-        return Found(method, frame, _rate(passed), None, trials)
+        return MonitorLimit(method, frame, _rate(passed), None, trials)
     failed = bad
     for _ in range(STEPS):
         if high - low <= math.log1p(goal.precision):
@@ -104,7 +104,7 @@ def search(method: Method, frame: int, goal: Goal, first_index: int, attempt: Tr
     lost_link = failed.sent - failed.received
     recorded = failed.record_loss_ratio
     by_record = 0 if math.isnan(recorded) else round(recorded * (failed.entered or 0))
-    return Found(method, frame, _rate(passed), failed.achieved_pps, trials, lost_link, by_record)
+    return MonitorLimit(method, frame, _rate(passed), failed.achieved_pps, trials, lost_link, by_record)
 
 
 def _rate(row: MonitorRow | None) -> float | None:

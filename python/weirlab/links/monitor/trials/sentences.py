@@ -8,17 +8,17 @@ from typing import Final
 
 from weirlab.base.quantities import percent, rate
 from weirlab.links.monitor.bed import BARE, WORDS
-from weirlab.links.monitor.trials.compare import Cost, Group, StallEffect
+from weirlab.links.monitor.trials.compare import Cost, MonitorGroup, StallEffect
 from weirlab.links.monitor.trials.plan import CUT_BYTES
-from weirlab.links.monitor.trials.search import Found
+from weirlab.links.monitor.trials.search import MonitorLimit
 
 _ALL: Final = 0.9995
 """A smaller share of frames in the record is reported: a copy that is not made costs nothing."""
 
 
 def conclusions(
-    groups: Sequence[Group],
-    found: Sequence[Found],
+    groups: Sequence[MonitorGroup],
+    found: Sequence[MonitorLimit],
     costs_found: Sequence[Cost],
     stalls_found: Sequence[StallEffect],
 ) -> list[str]:
@@ -31,7 +31,7 @@ def conclusions(
     ]
 
 
-def _of_search(found: Sequence[Found]) -> Iterator[str]:
+def _of_search(found: Sequence[MonitorLimit]) -> Iterator[str]:
     for one in found:
         who = WORDS[one.method]
         where = "the link lost frames" if one.lost_link else "the record missed frames"
@@ -58,7 +58,7 @@ def _of_search(found: Sequence[Found]) -> Iterator[str]:
             )
 
 
-def _of_validation(groups: Sequence[Group]) -> Iterator[str]:
+def _of_validation(groups: Sequence[MonitorGroup]) -> Iterator[str]:
     paced = [group for group in groups if group.load != "max" and group.method in BARE]
     for load in dict.fromkeys(group.load for group in paced):
         for method in dict.fromkeys(group.method for group in paced if group.load == load):

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from weirlab.numbering.configs.named import servers
-from weirlab.numbering.proof.planned import Planned
-from weirlab.numbering.routing import Network
+from weirlab.numbering.proof.planned import ProofCall
+from weirlab.numbering.routing import PlanNetwork
 
 MAP: Final = "voice_map"
 """Name under which a run keeps its map."""
@@ -70,7 +70,7 @@ class Chart:
         )
 
 
-def charted(network: Network, planned: Iterable[Planned], device: str = "") -> Chart:
+def charted(network: PlanNetwork, planned: Iterable[ProofCall], device: str = "") -> Chart:
     """The network of a plan, with its links and those that ``planned`` calls are expected to take.
 
     ``device`` is the device next to their callers; empty for none.
@@ -87,7 +87,7 @@ def charted(network: Network, planned: Iterable[Planned], device: str = "") -> C
     return Chart((*engines, *asked), tuple(found), titles, plan.caller, device, behind)
 
 
-def _named(network: Network) -> Iterator[Link]:
+def _named(network: PlanNetwork) -> Iterator[Link]:
     engines = network.plan.engines
     pairs: list[tuple[str, str, str | None]] = [
         (name, engine.home, None) for name, engine in engines.items() if engine.home is not None
@@ -103,14 +103,14 @@ def _named(network: Network) -> Iterator[Link]:
             yield Link(source, target, protocol)
 
 
-def _called(calls: Iterable[Planned]) -> Iterator[Link]:
+def _called(calls: Iterable[ProofCall]) -> Iterator[Link]:
     for call in calls:
         for step in call.way.steps:
             if step.what == "leg":
                 yield Link(step.engine, str(step.facts["to"]), str(step.facts["protocol"]))
 
 
-def _asking(network: Network, asked: list[Node]) -> Iterator[Link]:
+def _asking(network: PlanNetwork, asked: list[Node]) -> Iterator[Link]:
     for name, engine in network.plan.engines.items():
         if engine.trees:
             yield from (Link(name, server.name, DNS) for server in asked)

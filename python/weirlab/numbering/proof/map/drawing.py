@@ -11,7 +11,7 @@ from markupsafe import Markup, escape
 from weirlab.base.quantities import plural
 from weirlab.numbering.proof.map.chart import DNS, Chart, Link
 from weirlab.numbering.proof.map.layout import HEIGHT, WIDTH, Box, Layout, laid_out
-from weirlab.numbering.proof.rows import CallRow, titled
+from weirlab.numbering.proof.rows import ProofCallRow, titled
 from weirlab.report.graphs import Drawing
 
 _PROTOCOLS: Final = {"sip": "SIP", "h323": "H.323", "mgcp": "MGCP", DNS: "DNS"}
@@ -51,7 +51,7 @@ _STYLE: Final = """
 """
 
 
-def drawn(chart: Chart, rows: Sequence[CallRow]) -> Drawing:
+def drawn(chart: Chart, rows: Sequence[ProofCallRow]) -> Drawing:
     """The map, and a row per call that was made."""
     layout = laid_out(chart)
     shown = [row for row in rows if len(_engines(row, layout)) > 1]
@@ -67,13 +67,13 @@ def drawn(chart: Chart, rows: Sequence[CallRow]) -> Drawing:
     )
 
 
-def _engines(row: CallRow, layout: Layout) -> list[str]:
+def _engines(row: ProofCallRow, layout: Layout) -> list[str]:
     """Engines on the way that a call took, or should have taken."""
     names = (row.way or row.way_planned).split(" > ")
     return names if all(name in layout.boxes for name in names) else []
 
 
-def _chosen(row: CallRow) -> str:
+def _chosen(row: ProofCallRow) -> str:
     here = f".map:has(#way-{row.index}:checked)"
     return (
         f"{here} .w{row.index} {{ display: inline; }}\n"
@@ -84,7 +84,7 @@ def _chosen(row: CallRow) -> str:
     )
 
 
-def _svg(chart: Chart, layout: Layout, rows: Sequence[CallRow], least: str) -> str:
+def _svg(chart: Chart, layout: Layout, rows: Sequence[ProofCallRow], least: str) -> str:
     engines = sum(node.kind != DNS for node in chart.nodes)
     servers = len(chart.nodes) - engines
     counted = f"{plural(engines, 'engine')} and {plural(servers, 'name server')}"
@@ -116,14 +116,14 @@ def _svg(chart: Chart, layout: Layout, rows: Sequence[CallRow], least: str) -> s
     return "".join((*parts, "</svg>"))
 
 
-def _way(row: CallRow, layout: Layout) -> Iterator[str]:
+def _way(row: ProofCallRow, layout: Layout) -> Iterator[str]:
     planned = "" if row.way else " planned"
     for source, target in pairwise(_engines(row, layout)):
         path = layout.path(Link(source, target, ""))
         yield f'<path class="way{planned} w{row.index}" marker-end="url(#way-arrow)" d="{path}"/>'
 
 
-def _box(box: Box, rows: Sequence[CallRow], layout: Layout) -> str:
+def _box(box: Box, rows: Sequence[ProofCallRow], layout: Layout) -> str:
     node = box.node
     on = [f"n{row.index}" for row in rows if node.name in _engines(row, layout)]
     off = [f"f{row.index}" for row in rows if row.down and row.down == node.name]
@@ -140,7 +140,7 @@ def _box(box: Box, rows: Sequence[CallRow], layout: Layout) -> str:
     )
 
 
-def _device(box: Box, title: str, rows: Sequence[CallRow]) -> str:
+def _device(box: Box, title: str, rows: Sequence[ProofCallRow]) -> str:
     """A bar to the right of a caller, for the device that its packets pass."""
     classes = " ".join(("device", *(f"d{row.index}" for row in rows if row.caller == box.node.name)))
     x = box.x + WIDTH - _BAR / 2
@@ -167,7 +167,7 @@ def _keys(chart: Chart) -> str:
     return f'<ul class="keys" aria-label="Links">{items}{device}<li>Endpoints have dashed frames.</li></ul>'
 
 
-def _table(rows: Sequence[CallRow]) -> str:
+def _table(rows: Sequence[ProofCallRow]) -> str:
     if not rows:
         return ""
     body = "".join(

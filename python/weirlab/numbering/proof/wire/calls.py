@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from weirlab.numbering.lab.seen import Frame
 from weirlab.numbering.proof.wire import h323, mgcp, signalling
-from weirlab.numbering.proof.wire.signalling import Leg, Message, Told
+from weirlab.numbering.proof.wire.signalling import CallLeg, LadderMessage, SipMessage
 
 
-def seen(frames: Sequence[Frame]) -> tuple[list[Leg], list[Told], list[Message]]:
+def seen(frames: Sequence[Frame]) -> tuple[list[CallLeg], list[LadderMessage], list[SipMessage]]:
     """Legs of SIP, H.323 and MGCP; all messages by time; and the SIP messages alone."""
     sip = signalling.messages(frames)
     heard, asked = h323.signals(frames), h323.requests(frames)

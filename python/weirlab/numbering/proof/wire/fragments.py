@@ -42,7 +42,7 @@ class Fragment(NamedTuple):
 
 
 @dataclass
-class _Open:
+class _PartialDatagram:
     """A datagram with a missing fragment."""
 
     begun_ns: int
@@ -87,7 +87,7 @@ class Reassembly:
     """Reassembles datagrams; it holds only a few, and none for long."""
 
     def __init__(self) -> None:
-        self._open: dict[Datagram, _Open] = {}
+        self._open: dict[Datagram, _PartialDatagram] = {}
 
     def take(self, at_ns: int, part: Fragment) -> tuple[int, bytes] | None:
         """Protocol and content of the datagram that this fragment completes; None for none."""
@@ -99,7 +99,7 @@ class Reassembly:
             self._open.pop(part.datagram, None)
             if len(self._open) >= MOST_OPEN:
                 del self._open[next(iter(self._open))]
-            known = self._open[part.datagram] = _Open(at_ns)
+            known = self._open[part.datagram] = _PartialDatagram(at_ns)
         if known.is_wrong:
             return None
         if not known.take(part):

@@ -14,8 +14,8 @@ from typing import Final
 from weirlab.numbering.gatekeeper import ras
 from weirlab.numbering.lab.seen import Frame
 from weirlab.numbering.proof.wire import packets
-from weirlab.numbering.proof.wire.packets import Place
-from weirlab.numbering.proof.wire.signalling import Leg, Told
+from weirlab.numbering.proof.wire.packets import TransportAddress
+from weirlab.numbering.proof.wire.signalling import CallLeg, LadderMessage
 from weirlab.numbering.telephone import h225, h245, q931
 from weirlab.numbering.telephone.h245 import Channel
 
@@ -47,12 +47,12 @@ _RAS_TITLES: Final = {
 
 
 @dataclass(frozen=True)
-class Signal:
+class H225WireMessage:
     """A message of call signalling."""
 
     at_ns: int
-    source: Place
-    target: Place
+    source: TransportAddress
+    target: TransportAddress
     kind: int
     """Message type."""
     reference: int
@@ -66,7 +66,7 @@ class Signal:
 
     @property
     def title(self) -> str:
-        return h225.Signal(self.kind, self.reference, number=self.number, cause=self.cause).title
+        return h225.H225Message(self.kind, self.reference, number=self.number, cause=self.cause).title
 
 
 @dataclass(frozen=True)
@@ -74,8 +74,8 @@ class Control:
     """A message of H.245 between the ends of a call."""
 
     at_ns: int
-    source: Place
-    target: Place
+    source: TransportAddress
+    target: TransportAddress
     message: h245.Message
 
 
@@ -84,9 +84,9 @@ class Ras:
     """A message between an endpoint and a gatekeeper, or between two gatekeepers."""
 
     at_ns: int
-    source: Place
-    target: Place
-    message: ras.Message
+    source: TransportAddress
+    target: TransportAddress
+    message: ras.RasMessage
 
     @property
     def title(self) -> str:
@@ -95,13 +95,13 @@ class Ras:
         return f"{_RAS_TITLES[type(asked)]} {number}".rstrip()
 
 
-def signals(frames: Iterable[Frame]) -> list[Signal]:
+def signals(frames: Iterable[Frame]) -> list[H225WireMessage]:
     """Messages of call signalling, by time."""
     found = map(_signal, packets.payloads(frames))
     return [signal for signal in found if signal is not None]
 
 
-def controls(frames: Iterable[Frame], heard: Sequence[Signal]) -> list[Control]:
+def controls(frames: Iterable[Frame], heard: Sequence[H225WireMessage]) -> list[Control]:
     """Messages of H.245 between the ends that signal in ``heard``, by time."""
     ends = {(each.source.address, each.target.address) for each in heard}
     found = []
@@ -110,7 +110,7 @@ def controls(frames: Iterable[Frame], heard: Sequence[Signal]) -> list[Control]:
             continue
         with suppress(ras.NoMessage):
             message = h245.read(content)
-            if not isinstance(message, h245.Other):
+            if not isinstance(message, h245.UnknownControl):
                 found.append(Control(at_ns, source, target, message))
     return found
 
@@ -132,20 +132,30 @@ def requests(frames: Iterable[Frame]) -> list[Ras]:
     return found
 
 
-def told(heard: Sequence[Signal], asked: Sequence[Ras], controlled: Sequence[Control] = ()) -> Iterator[Told]:
+def told(
+    heard: Sequence[H225WireMessage], asked: Sequence[Ras], controlled: Sequence[Control] = ()
+) -> Iterator[LadderMessage]:
     """The messages of calls, without registrations, for a ladder."""
     for signal in heard:
-        yield Told(signal.at_ns, signal.source, signal.target, signal.title, f"H.225.0 {signal.reference}")
+        yield LadderMessage(
+            signal.at_ns, signal.source, signal.target, signal.title, f"H.225.0 {signal.reference}"
+        )
     for each in asked:
         if re.match("[ADL]", each.title):
-            yield Told(each.at_ns, each.source, each.target, each.title, f"RAS {each.message.number}")
+            yield LadderMessage(
+                each.at_ns, each.source, each.target, each.title, f"RAS {each.message.number}"
+            )
     for control in controlled:
-        yield Told(control.at_ns, control.source, control.target, h245.title(control.message), "H.245")
+        yield LadderMessage(
+            control.at_ns, control.source, control.target, h245.title(control.message), "H.245"
+        )
 
 
-def legs(heard: Sequence[Signal], asked: Sequence[Ras], controlled: Sequence[Control] = ()) -> list[Leg]:
+def legs(
+    heard: Sequence[H225WireMessage], asked: Sequence[Ras], controlled: Sequence[Control] = ()
+) -> list[CallLeg]:
     """Calls from one place to another, and requests to gatekeepers as legs to and from these."""
-    found: list[Leg] = []
+    found: list[CallLeg] = []
     for at, signal in enumerate(heard):
         if signal.kind == q931.SETUP:
             found += _leg(signal, heard[at + 1 :], asked, controlled)
@@ -169,8 +179,11 @@ def _is_call(asked: Ras) -> bool:
 
 
 def _leg(
-    setup: Signal, later: Sequence[Signal], asked: Sequence[Ras], controlled: Sequence[Control]
-) -> Iterator[Leg]:
+    setup: H225WireMessage,
+    later: Sequence[H225WireMessage],
+    asked: Sequence[Ras],
+    controlled: Sequence[Control],
+) -> Iterator[CallLeg]:
     """The leg of a call, after the gatekeepers that told its caller where it goes."""
     answer, answered_ns = 0, 0
     ends = (setup.target, setup.source, setup.reference)
@@ -187,19 +200,19 @@ def _leg(
     source = setup.source
     for number, question in enumerate(_questions(setup, asked)):
         where = question.target
-        yield Leg(
+        yield CallLeg(
             question.at_ns, source, where, identifier, f"RAS {number}", setup.number, offered, answer,
             answered_ns, accepted,
         )  # fmt: skip
         source = where
-    yield Leg(
+    yield CallLeg(
         setup.at_ns, source, setup.target, identifier, "H.225.0", setup.number, offered, answer, answered_ns,
         accepted,
     )  # fmt: skip
 
 
 def _codecs(
-    setup: Signal, answers: Sequence[Signal], controlled: Sequence[Control]
+    setup: H225WireMessage, answers: Sequence[H225WireMessage], controlled: Sequence[Control]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Codecs that the caller offers, and those accepted: by fast connect, otherwise by H.245."""
     accepted = [each.codec for answer in answers for each in answer.channels if not each.reverse]
@@ -210,15 +223,15 @@ def _codecs(
     later = [each for each in controlled if each.at_ns >= setup.at_ns]
     here = [each.message for each in later if (each.source.address, each.target.address) == ends]
     there = [each.message for each in later if (each.target.address, each.source.address) == ends]
-    opened = [each.channel for each in here if isinstance(each, h245.Open)]
-    taken = {each.number for each in there if isinstance(each, h245.OpenAck)}
+    opened = [each.channel for each in here if isinstance(each, h245.OpenChannel)]
+    taken = {each.number for each in there if isinstance(each, h245.OpenChannelAck)}
     return (
         tuple(dict.fromkeys(each.codec for each in opened)),
         tuple(dict.fromkeys(each.codec for each in opened if each.number in taken)),
     )
 
 
-def _questions(setup: Signal, asked: Sequence[Ras]) -> list[Ras]:
+def _questions(setup: H225WireMessage, asked: Sequence[Ras]) -> list[Ras]:
     """Requests that led to a call: from its caller, then from one gatekeeper to the next."""
     before = [each for each in asked if each.at_ns <= setup.at_ns]
     for each in reversed(before):
@@ -264,13 +277,13 @@ def _rejections(question: Ras, answer: Ras, asked: Sequence[Ras]) -> Iterator[tu
                 yield each, found
 
 
-def _refused(question: Ras, answer: Ras | None) -> Leg:
+def _refused(question: Ras, answer: Ras | None) -> CallLeg:
     """The leg of a request that led nowhere, and may not have been answered."""
     number = getattr(question.message, "digits", "")
     reason = "" if answer is None else getattr(answer.message, "reason", "")
     told = (0, 0) if answer is None else (_REJECTIONS.get(reason, _NOBODY), answer.at_ns)
     branch = f"RAS {question.message.number}"
-    return Leg(question.at_ns, question.source, question.target, "", branch, number, (), *told)
+    return CallLeg(question.at_ns, question.source, question.target, "", branch, number, (), *told)
 
 
 def _answer(question: Ras, asked: Sequence[Ras]) -> Ras | None:
@@ -291,7 +304,7 @@ def _answer(question: Ras, asked: Sequence[Ras]) -> Ras | None:
     return None
 
 
-def _signal(carried: packets.Payload) -> Signal | None:
+def _signal(carried: packets.Payload) -> H225WireMessage | None:
     try:
         message = q931.read(carried.content)
     except ras.NoMessage:
@@ -299,7 +312,7 @@ def _signal(carried: packets.Payload) -> Signal | None:
     channels: tuple[Channel, ...] = ()
     with suppress(ras.NoMessage):
         channels = h225.read(carried.content).channels
-    return Signal(
+    return H225WireMessage(
         carried.at_ns, carried.source, carried.target, message.kind, message.reference, message.called,
         message.cause, channels,
     )  # fmt: skip

@@ -19,7 +19,7 @@ _PACKETS = ("stream", "arrival_ns", "seq", "timestamp", "speech", "payload_bytes
 
 
 @dataclass(frozen=True)
-class Heard:
+class StreamReception:
     """One stream where it arrived."""
 
     source: str
@@ -35,7 +35,7 @@ class Heard:
     """NaN if it cannot be determined."""
 
 
-def streams(frames: Sequence[Frame], scratch: Path) -> list[Heard]:
+def streams(frames: Sequence[Frame], scratch: Path) -> list[StreamReception]:
     """The voice streams among frames that were delivered; ``scratch`` is a file to write over.
 
     MOS includes codec, packet and jitter buffer, but no network delay.
@@ -56,7 +56,7 @@ def streams(frames: Sequence[Frame], scratch: Path) -> list[Heard]:
         # A stream that jumps shows as missing packets.
         mos = np.full(len(found), math.nan)
     return [
-        Heard(
+        StreamReception(
             source=stream["src"],
             target=stream["dst"],
             codec=stream["codec"],
@@ -73,7 +73,7 @@ def _known(value: float | None) -> float:
     return math.nan if value is None else float(value)
 
 
-def reaching(found: Sequence[Heard], address: str) -> Heard | None:
+def reaching(found: Sequence[StreamReception], address: str) -> StreamReception | None:
     """The longest stream that reached an address; None if none did."""
     return max(
         (each for each in found if each.target == address), key=lambda each: each.expected, default=None

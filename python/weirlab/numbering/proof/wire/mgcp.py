@@ -9,8 +9,8 @@ from typing import Final
 
 from weirlab.numbering.lab.seen import Frame
 from weirlab.numbering.proof.wire import packets
-from weirlab.numbering.proof.wire.packets import Place
-from weirlab.numbering.proof.wire.signalling import Leg, Told
+from weirlab.numbering.proof.wire.packets import TransportAddress
+from weirlab.numbering.proof.wire.signalling import CallLeg, LadderMessage
 
 _START: Final = re.compile(
     r"(?:(?P<verb>[A-Z]{4}) (?P<number>\d{1,9}) (?P<endpoint>\S+) MGCP 1\.0"
@@ -32,8 +32,8 @@ class Command:
     """A command, or the answer to one."""
 
     at_ns: int
-    source: Place
-    target: Place
+    source: TransportAddress
+    target: TransportAddress
     verb: str
     """Empty for an answer."""
     number: int
@@ -69,16 +69,16 @@ def commands(frames: Iterable[Frame]) -> list[Command]:
     return found
 
 
-def told(listed: Sequence[Command]) -> Iterator[Told]:
+def told(listed: Sequence[Command]) -> Iterator[LadderMessage]:
     """The messages of calls, without registrations and audits, for a ladder."""
     asked = {(each.source, each.number): each for each in listed if each.verb}
     for each in listed:
         command = each if each.verb else asked.get((each.target, each.number))
         if command is not None and command.verb not in ("RSIP", "AUEP"):
-            yield Told(each.at_ns, each.source, each.target, each.title, f"MGCP {each.number}")
+            yield LadderMessage(each.at_ns, each.source, each.target, each.title, f"MGCP {each.number}")
 
 
-def legs(listed: Sequence[Command], others: Sequence[Leg]) -> list[Leg]:
+def legs(listed: Sequence[Command], others: Sequence[CallLeg]) -> list[CallLeg]:
     """Calls to and from lines; ``others`` are the legs of other protocols.
 
     A line that calls is told of the answer by nothing but speech: it has it when the call that its call agent
@@ -99,16 +99,18 @@ def legs(listed: Sequence[Command], others: Sequence[Leg]) -> list[Leg]:
     return sorted(found, key=lambda leg: leg.at_ns)
 
 
-def _to_lines(listed: Sequence[Command]) -> Iterator[Leg]:
+def _to_lines(listed: Sequence[Command]) -> Iterator[CallLeg]:
     """A call to a line, from ringing to off-hook; a refused command is also an answer."""
-    sent: set[tuple[Place, int]] = set()
+    sent: set[tuple[TransportAddress, int]] = set()
     for at, each in enumerate(listed):
         again = (each.source, each.number) in sent
         if each.verb != "CRCX" or again or _is_off_hook(each.target, listed[:at]):
             continue
         sent.add((each.source, each.number))
         later = listed[at + 1 :]
-        leg = Leg(each.at_ns, each.source, each.target, f"{CALL}{each.number}", f"{CALL}{each.number}", "")
+        leg = CallLeg(
+            each.at_ns, each.source, each.target, f"{CALL}{each.number}", f"{CALL}{each.number}", ""
+        )
         numbers = {each.number}
         for other in later:
             if other.source == each.source and other.target == each.target and other.verb:
@@ -127,7 +129,7 @@ def _to_lines(listed: Sequence[Command]) -> Iterator[Leg]:
         yield leg
 
 
-def _is_off_hook(line: Place, before: Sequence[Command]) -> bool:
+def _is_off_hook(line: TransportAddress, before: Sequence[Command]) -> bool:
     """The last hook state that a line reported."""
     for each in reversed(before):
         if each.verb == "NTFY" and each.source.address == line.address:
@@ -137,7 +139,7 @@ def _is_off_hook(line: Place, before: Sequence[Command]) -> bool:
     return False
 
 
-def _from_lines(listed: Sequence[Command]) -> Iterator[Leg]:
+def _from_lines(listed: Sequence[Command]) -> Iterator[CallLeg]:
     """A call from a line, from its last digit to a tone that signals failure."""
     dialled: dict[str, tuple[Command, str]] = {}
     for each in listed:
@@ -146,7 +148,7 @@ def _from_lines(listed: Sequence[Command]) -> Iterator[Leg]:
             if known is None or known[0].number != each.number:
                 dialled[each.source.address] = (each, (known[1] if known else "") + digit[1])
     for address, (last, number) in dialled.items():
-        leg = Leg(
+        leg = CallLeg(
             last.at_ns, last.source, last.target, f"{CALL}{last.number}", f"{CALL}{last.number}", number
         )
         for each in listed:

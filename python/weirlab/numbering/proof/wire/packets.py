@@ -26,7 +26,7 @@ _TPKT: Final = b"\x03\x00"
 _TPKT_BYTES: Final = 4
 
 
-class Place(NamedTuple):
+class TransportAddress(NamedTuple):
     """Where a packet comes from or goes to."""
 
     address: str
@@ -37,14 +37,14 @@ class Payload(NamedTuple):
     """A datagram's content, or a whole message of SIP, H.225.0 or H.245 from a connection."""
 
     at_ns: int
-    source: Place
-    target: Place
+    source: TransportAddress
+    target: TransportAddress
     content: bytes
 
 
 class _Packet(NamedTuple):
-    source: Place
-    target: Place
+    source: TransportAddress
+    target: TransportAddress
     protocol: int
     content: bytes
     """From the header of UDP or TCP on."""
@@ -75,13 +75,13 @@ def datagrams(frames: Iterable[Frame]) -> Iterator[Payload]:
 
 def payloads(frames: Iterable[Frame]) -> Iterator[Payload]:
     """Every datagram that came to the switch, and every message of a TCP connection, by time."""
-    streams: dict[tuple[Place, Place], _Stream] = {}
+    streams: dict[tuple[TransportAddress, TransportAddress], _TcpStream] = {}
     for at_ns, packet in _packets(frames):
         if packet.protocol == _UDP:
             yield _datagram(at_ns, packet)
             continue
         source, target, _, content = packet
-        for message in streams.setdefault((source, target), _Stream()).take(content):
+        for message in streams.setdefault((source, target), _TcpStream()).take(content):
             yield Payload(at_ns, source, target, message)
 
 
@@ -90,7 +90,7 @@ def _datagram(at_ns: int, packet: _Packet) -> Payload:
     return Payload(at_ns, packet.source, packet.target, packet.content[8:size])
 
 
-class _Stream:
+class _TcpStream:
     """One direction of a connection."""
 
     def __init__(self) -> None:
@@ -155,8 +155,8 @@ def _packets(frames: Iterable[Frame]) -> Iterator[tuple[int, _Packet]]:
         protocol, content = whole
         if len(content) < {_UDP: 8, _TCP: 20}.get(protocol, len(content) + 1):
             continue
-        here = Place(str(ip_address(part.datagram.source)), int.from_bytes(content[:2]))
-        there = Place(str(ip_address(part.datagram.target)), int.from_bytes(content[2:4]))
+        here = TransportAddress(str(ip_address(part.datagram.source)), int.from_bytes(content[:2]))
+        there = TransportAddress(str(ip_address(part.datagram.target)), int.from_bytes(content[2:4]))
         yield frame.at_ns, _Packet(here, there, protocol, content)
 
 

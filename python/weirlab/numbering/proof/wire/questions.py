@@ -12,8 +12,8 @@ from weirlab.base.quantities import duration, plural
 from weirlab.numbering.lab.engines import Daemon
 from weirlab.numbering.lab.seen import Frame
 from weirlab.numbering.plan.numbers import digits_below, owner_name
-from weirlab.numbering.proof.wire.packets import Place, datagrams
-from weirlab.numbering.routing import Network
+from weirlab.numbering.proof.wire.packets import TransportAddress, datagrams
+from weirlab.numbering.routing import PlanNetwork
 
 SLOW_NS: Final = 500_000_000
 """Time above which an answer from a server's own zones is slow."""
@@ -31,11 +31,11 @@ Naptr = tuple[int, int, str, str, str]
 
 
 @dataclass(frozen=True)
-class Question:
+class DnsQuery:
     """A query to a name server, and its answer."""
 
-    asker: Place
-    server: Place
+    asker: TransportAddress
+    server: TransportAddress
     name: str
     kind: str
     at_ns: int
@@ -45,10 +45,10 @@ class Question:
     """False for a truncated answer, which is requested again over TCP (RFC 1035, 4.2.1)."""
 
 
-def questions(frames: Iterable[Frame]) -> list[Question]:
+def questions(frames: Iterable[Frame]) -> list[DnsQuery]:
     """Queries in the order in which they were sent."""
-    found: list[Question] = []
-    waiting: dict[tuple[Place, Place, int], int] = {}
+    found: list[DnsQuery] = []
+    waiting: dict[tuple[TransportAddress, TransportAddress, int], int] = {}
     for at_ns, source, target, content in datagrams(frames):
         if _PORT not in (source.port, target.port):
             continue
@@ -58,16 +58,16 @@ def questions(frames: Iterable[Frame]) -> list[Question]:
             continue
         if target.port == _PORT:
             waiting[source, target, number] = len(found)
-            found.append(Question(source, target, name, _KINDS.get(kind, str(kind)), at_ns))
+            found.append(DnsQuery(source, target, name, _KINDS.get(kind, str(kind)), at_ns))
         elif (place := waiting.pop((target, source, number), None)) is not None:
             asked = found[place]
-            found[place] = Question(
+            found[place] = DnsQuery(
                 asked.asker, asked.server, asked.name, asked.kind, asked.at_ns, at_ns, naptr, whole
             )
     return found
 
 
-def untrue(network: Network, asked: Sequence[Question], servers: Sequence[Daemon]) -> Iterator[str]:
+def untrue(network: PlanNetwork, asked: Sequence[DnsQuery], servers: Sequence[Daemon]) -> Iterator[str]:
     """A phrase for every name whose NAPTR records differ from the plan."""
     told: set[tuple[str, str]] = set()
     for each in asked:
@@ -83,7 +83,7 @@ def untrue(network: Network, asked: Sequence[Question], servers: Sequence[Daemon
             )
 
 
-def troubles(asked: Sequence[Question], servers: Sequence[Daemon]) -> Iterator[str]:
+def troubles(asked: Sequence[DnsQuery], servers: Sequence[Daemon]) -> Iterator[str]:
     """A phrase for every server that did not answer, or answered slowly."""
     for server in servers:
         to_it = [each for each in asked if each.server.address == server.address]
@@ -95,19 +95,19 @@ def troubles(asked: Sequence[Question], servers: Sequence[Daemon]) -> Iterator[s
             yield f"{server.name} took {duration(longest)} to answer"
 
 
-def longest_ns(asked: Sequence[Question]) -> float:
+def longest_ns(asked: Sequence[DnsQuery]) -> float:
     """The longest time that an answer took; NaN without answers."""
     took = [float(each.answered_ns - each.at_ns) for each in asked if each.answered_ns is not None]
     return max(took, default=math.nan)
 
 
-def answering(asked: Sequence[Question], servers: Sequence[Daemon]) -> list[str]:
+def answering(asked: Sequence[DnsQuery], servers: Sequence[Daemon]) -> list[str]:
     """Names of the servers that answered something."""
     found = {each.server.address for each in asked if each.answered_ns is not None}
     return [server.name for server in servers if server.address in found]
 
 
-def _planned(network: Network, name: str) -> frozenset[Naptr] | None:
+def _planned(network: PlanNetwork, name: str) -> frozenset[Naptr] | None:
     """The records that the plan has for a name; None if the name is in no tree."""
     trees = network.plan.trees
     below = ((each, digits_below(name, tree.suffix)) for each, tree in trees.items())
@@ -140,7 +140,7 @@ def _shown(records: frozenset[Naptr]) -> str:
     )
 
 
-def _server(asked: Question, servers: Sequence[Daemon]) -> str:
+def _server(asked: DnsQuery, servers: Sequence[Daemon]) -> str:
     return next((each.name for each in servers if each.address == asked.server.address), asked.server.address)
 
 

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from weirlab.numbering.configs.sipp import PAYLOADS
 from weirlab.numbering.lab.seen import Frame
 from weirlab.numbering.proof.wire import packets
-from weirlab.numbering.proof.wire.packets import Place
+from weirlab.numbering.proof.wire.packets import TransportAddress
 
 _RTP: Final = b"\x80"
 """How its packets begin: version 2, no padding, no extension, no contributing sources (RFC 3550, 5.1)."""
@@ -23,12 +23,12 @@ _CODECS: Final = {number: name for name, (number, _) in PAYLOADS.items()}
 
 
 @dataclass(frozen=True)
-class Message:
+class SipMessage:
     """A SIP message on its way from one host to the next."""
 
     at_ns: int
-    source: Place
-    target: Place
+    source: TransportAddress
+    target: TransportAddress
     method: str
     """Method of the request, or of the request that is answered."""
     status: int
@@ -54,23 +54,23 @@ class Message:
         return f"{self.method} {user[0]}" if user[1] and self.method == "INVITE" else self.method
 
 
-class Told(NamedTuple):
+class LadderMessage(NamedTuple):
     """A message of any protocol, for a ladder."""
 
     at_ns: int
-    source: Place
-    target: Place
+    source: TransportAddress
+    target: TransportAddress
     title: str
     call_id: str
 
 
 @dataclass(frozen=True)
-class Leg:
+class CallLeg:
     """An INVITE, or its equivalent, from one place to another, and its final answer; 0 for none."""
 
     at_ns: int
-    source: Place
-    target: Place
+    source: TransportAddress
+    target: TransportAddress
     call_id: str
     branch: str
     uri: str
@@ -86,21 +86,23 @@ class Leg:
         return next((codec for codec in self.offered if codec in self.codecs), None)
 
 
-def messages(frames: Iterable[Frame]) -> list[Message]:
+def messages(frames: Iterable[Frame]) -> list[SipMessage]:
     """SIP messages in frames that came to the switch, by time."""
     found = map(_message, packets.payloads(frames))
     return [message for message in found if message is not None]
 
 
-def legs(listed: Sequence[Message]) -> list[Leg]:
+def legs(listed: Sequence[SipMessage]) -> list[CallLeg]:
     """The INVITEs that begin calls, in order and without retransmissions."""
-    found: dict[tuple[Place, str], Leg] = {}
+    found: dict[tuple[TransportAddress, str], CallLeg] = {}
     for each in listed:
         if each.method != "INVITE":
             continue
         if not each.status and not each.within:
             key = (each.source, each.branch)
-            leg = Leg(each.at_ns, each.source, each.target, each.call_id, each.branch, each.uri, each.codecs)
+            leg = CallLeg(
+                each.at_ns, each.source, each.target, each.call_id, each.branch, each.uri, each.codecs
+            )
             found.setdefault(key, leg)
         elif each.status >= 200:
             begun = found.get((each.target, each.branch))
@@ -111,10 +113,10 @@ def legs(listed: Sequence[Message]) -> list[Leg]:
     return list(found.values())
 
 
-def told(listed: Sequence[Message]) -> Iterator[Told]:
+def told(listed: Sequence[SipMessage]) -> Iterator[LadderMessage]:
     """The messages for a ladder."""
     for each in listed:
-        yield Told(each.at_ns, each.source, each.target, each.title, each.call_id)
+        yield LadderMessage(each.at_ns, each.source, each.target, each.title, each.call_id)
 
 
 def speaks(frames: Iterable[Frame], address: str) -> bool:
@@ -123,7 +125,7 @@ def speaks(frames: Iterable[Frame], address: str) -> bool:
     return any(each.source.address == address and each.content[:1] == _RTP for each in sent)
 
 
-def _message(carried: packets.Payload) -> Message | None:
+def _message(carried: packets.Payload) -> SipMessage | None:
     head, _, body = carried.content.decode("utf-8", errors="replace").partition("\r\n\r\n")
     first, *lines = head.split("\r\n")
     start = _START.match(first)
@@ -137,7 +139,7 @@ def _message(carried: packets.Payload) -> Message | None:
     branch = _BRANCH.search(headers.get("via", ""))
     audio = _AUDIO.search(body)
     numbers = [int(number) for number in audio[1].split()] if audio else []
-    return Message(
+    return SipMessage(
         at_ns=carried.at_ns,
         source=carried.source,
         target=carried.target,

@@ -19,7 +19,7 @@ PROBE_BYTES: Final = 18
 
 
 @dataclass(frozen=True)
-class Message:
+class SignallingMessage:
     """One packet of signalling, and when it departs.
 
     The function that made it says where ``at_ms`` counts from; ``payload`` is everything behind

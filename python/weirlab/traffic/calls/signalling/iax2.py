@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from weirlab.base.errors import InputError
 from weirlab.base.quoting import quoted
-from weirlab.traffic.calls.signalling import PROBE_BYTES, Message
+from weirlab.traffic.calls.signalling import PROBE_BYTES, SignallingMessage
 
 PORT: Final = 4569
 FULL_BYTES: Final = 12
@@ -108,7 +108,7 @@ def format_of(codec: str) -> int:
 
 
 @dataclass(frozen=True)
-class Voice:
+class IaxVoiceFrame:
     """A voice frame in full: sent at ``at_ms``, its speech begins at ``stamp_ms`` (32 bits)."""
 
     from_caller: bool
@@ -129,11 +129,11 @@ def must_be_full(stamps_ms: npt.NDArray[np.int64], *, begins: bool = True) -> np
 
 def full_frames(
     call: IaxCall,
-    voice: Iterable[Voice] = (),
+    voice: Iterable[IaxVoiceFrame] = (),
     *,
     established: bool = False,
     hang_up_ms: float | None = None,
-) -> list[Message]:
+) -> list[SignallingMessage]:
     """Every full frame of a call, in order of time, with sequence numbers and acknowledgements.
 
     Parameters
@@ -172,7 +172,7 @@ def full_frames(
             out=before[event.from_caller] + len(own),
             into=before[not event.from_caller] + received,
         )
-        messages.append(Message(event.from_caller, event.at_ms, payload, event.name))
+        messages.append(SignallingMessage(event.from_caller, event.at_ms, payload, event.name))
         if event.name != "ACK":
             own.append(event.at_ms)
     return messages

@@ -10,7 +10,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from weirlab.traffic.calls.signalling import PROBE_BYTES, Message
+from weirlab.traffic.calls.signalling import PROBE_BYTES, SignallingMessage
 
 PORT: Final = 5060
 
@@ -58,12 +58,12 @@ class SipCall:
     seed: int = 1
 
 
-def dialog(call: SipCall, talk_ms: float) -> list[Message]:
+def dialog(call: SipCall, talk_ms: float) -> list[SignallingMessage]:
     """Set-up and tear-down; times from the INVITE, the BYE leaves ``talk_ms`` after the ACK."""
     return [*set_up(call), *tear_down(call, ACK_MS + talk_ms)]
 
 
-def set_up(call: SipCall, at_ms: float = 0.0) -> list[Message]:
+def set_up(call: SipCall, at_ms: float = 0.0) -> list[SignallingMessage]:
     """INVITE, 100, 180, 200 and ACK; the INVITE leaves at ``at_ms``."""
     offer = _sdp(call, call.caller, _DIRECTION[call.directions][0])
     answer = _sdp(call, call.callee, _DIRECTION[call.directions][1])
@@ -111,21 +111,21 @@ def set_up(call: SipCall, at_ms: float = 0.0) -> list[Message]:
     )
     contact = f"Contact: <{_callee(call)}:{PORT}>"
     return [
-        Message(True, at_ms, invite, "INVITE"),
+        SignallingMessage(True, at_ms, invite, "INVITE"),
         # No tag in a 100: it makes no dialog (RFC 3261 section 8.2.6.2).
-        Message(False, at_ms + TRYING_MS, answered("100 Trying", f"<{_callee(call)}>"), "100"),
-        Message(False, at_ms + RINGING_MS, answered("180 Ringing", _to(call), contact), "180"),
-        Message(
+        SignallingMessage(False, at_ms + TRYING_MS, answered("100 Trying", f"<{_callee(call)}>"), "100"),
+        SignallingMessage(False, at_ms + RINGING_MS, answered("180 Ringing", _to(call), contact), "180"),
+        SignallingMessage(
             False,
             at_ms + ANSWER_MS,
             answered("200 OK", _to(call), contact, "Allow: INVITE, ACK, CANCEL, BYE", body=answer),
             "200",
         ),
-        Message(True, at_ms + ACK_MS, ack, "ACK"),
+        SignallingMessage(True, at_ms + ACK_MS, ack, "ACK"),
     ]
 
 
-def tear_down(call: SipCall, at_ms: float = 0.0) -> list[Message]:
+def tear_down(call: SipCall, at_ms: float = 0.0) -> list[SignallingMessage]:
     """BYE and 200; the caller's BYE leaves at ``at_ms``."""
     shared = [
         _via(call, "BYE"),
@@ -136,8 +136,8 @@ def tear_down(call: SipCall, at_ms: float = 0.0) -> list[Message]:
     ]
     bye = _message(f"BYE {_callee(call)}:{PORT} SIP/2.0", [shared[0], "Max-Forwards: 70", *shared[1:]])
     return [
-        Message(True, at_ms, bye, "BYE"),
-        Message(False, at_ms + BYE_OK_MS, _message("SIP/2.0 200 OK", shared), "200"),
+        SignallingMessage(True, at_ms, bye, "BYE"),
+        SignallingMessage(False, at_ms + BYE_OK_MS, _message("SIP/2.0 200 OK", shared), "200"),
     ]
 
 

@@ -4,6 +4,6 @@
 samples connections by path.
 """
 
-from weirlab.transfers.parallel.bed.base import Bed, Course, OpenBed, Seen
+from weirlab.transfers.parallel.bed.base import AttemptObservation, OpenBed, ParallelAttempt, ParallelBed
 
-__all__ = ["Bed", "Course", "OpenBed", "Seen"]
+__all__ = ["AttemptObservation", "OpenBed", "ParallelAttempt", "ParallelBed"]

@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
-    from weirlab.emulation.account import Account
+    from weirlab.emulation.account import EmulationCounters
     from weirlab.emulation.spec import PathSpec
-    from weirlab.transfers.parallel.section import Comparison
-    from weirlab.transfers.psock.copying import How
+    from weirlab.transfers.parallel.section import ParallelSection
+    from weirlab.transfers.psock.copying import SessionSettings
 
 F64 = npt.NDArray[np.float64]
 
@@ -33,7 +33,7 @@ class PathPair:
 
 
 @dataclass(frozen=True)
-class Span:
+class PathSpan:
     """A time on the path with that number, from 1."""
 
     path: int
@@ -42,7 +42,7 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Course:
+class ParallelAttempt:
     """An attempt: what is sent how over which paths, and what happens meanwhile."""
 
     method: str
@@ -52,15 +52,15 @@ class Course:
     """Congestion control of every connection."""
     streams: int
     """Over each path."""
-    how: How
+    how: SessionSettings
     """How a session is carried."""
     warmup_s: float
     lasts_s: float
     every_s: float
     slack_s: float = 0.0
     """How late emulated paths may send frames."""
-    outages: tuple[Span, ...] = ()
-    competitors: tuple[Span, ...] = ()
+    outages: tuple[PathSpan, ...] = ()
+    competitors: tuple[PathSpan, ...] = ()
 
     def edges_s(self) -> F64:
         """Ends of the bins of throughput over time, the first before the warm-up."""
@@ -71,10 +71,10 @@ class Course:
 
 
 @dataclass(frozen=True)
-class PathSeen:
+class PathObservation:
     """What a method had of one path."""
 
-    account: Account
+    account: EmulationCounters
     """Of the emulated path, the competitor's frames included."""
     received: F64
     """Bytes that had arrived in order at each of the course's edges, by the receiver's kernel."""
@@ -84,14 +84,14 @@ class PathSeen:
 
 
 @dataclass(frozen=True)
-class Seen:
+class AttemptObservation:
     """What an attempt was like. Arrays have a value for each of :meth:`Course.edges_s`."""
 
     read: F64
     """Bytes that the receiving application had read, in order."""
     reads_s: F64
     """When it read; shape (reads,)."""
-    paths: Mapping[int, PathSeen]
+    paths: Mapping[int, PathObservation]
     competitors: tuple[F64, ...]
     """Bytes that each competitor's receiver had read, as ``read``."""
     since_1970_ns: int
@@ -111,7 +111,7 @@ class Seen:
     notes: tuple[str, ...] = field(default=())
 
 
-class Bed(Protocol):
+class ParallelBed(Protocol):
     """Where attempts are made."""
 
     @property
@@ -122,7 +122,7 @@ class Bed(Protocol):
     def lacking(self) -> Mapping[str, str]:
         """Methods that cannot be tried here, and why."""
 
-    def carry(self, course: Course) -> Seen:
+    def carry(self, course: ParallelAttempt) -> AttemptObservation:
         """Make an attempt.
 
         Raises
@@ -132,5 +132,5 @@ class Bed(Protocol):
         """
 
 
-OpenBed = Callable[["Comparison"], AbstractContextManager[Bed]]
+OpenBed = Callable[["ParallelSection"], AbstractContextManager[ParallelBed]]
 """Opens the bed for a comparison."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from weirlab._engine import ParallelListener, ParallelSocket
     from weirlab.links.emulator.hosts import Hosts
     from weirlab.transfers.parallel.bed.base import F64
-    from weirlab.transfers.psock.copying import How
+    from weirlab.transfers.psock.copying import SessionSettings
 
 CHUNK_BYTES: Final = 256 << 10
 _PATTERN: Final = random.Random(1).randbytes(CHUNK_BYTES)
@@ -72,14 +72,14 @@ class Intake:
 
 
 @dataclass(frozen=True)
-class Reports:
+class SessionReports:
     """What both ends of a session say of it."""
 
     client: dict[str, Any]
     server: dict[str, Any]
 
 
-class Carrier(Protocol):
+class TransferCarrier(Protocol):
     """Sends and receives by one method."""
 
     intakes: Sequence[Intake]
@@ -91,7 +91,7 @@ class Carrier(Protocol):
     def start(self) -> None:
         """Begin to send."""
 
-    def reports(self) -> Reports | None:
+    def reports(self) -> SessionReports | None:
         """What both ends of a session say now; None for anything else."""
 
     def stop(self) -> None:
@@ -131,7 +131,7 @@ Pair = tuple[socket.socket, socket.socket]
 """The sender's end and the receiver's."""
 
 
-class Connections:
+class ConnectionCarrier:
     """Plain connections, each with a stream of its own."""
 
     def __init__(self, pairs: Sequence[Pair], also: Sequence[socket.socket]) -> None:
@@ -201,7 +201,7 @@ def control(made: socket.socket, congestion: str) -> None:
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, congestion.encode())
 
 
-def connections(made: Hosts, paths: Sequence[int], port: int, sockets: Sockets) -> Connections:
+def connections(made: Hosts, paths: Sequence[int], port: int, sockets: Sockets) -> ConnectionCarrier:
     """Connections over each of ``paths``; raises ``LabError`` where one cannot be made."""
     pairs: list[Pair] = []
     listeners: list[socket.socket] = []
@@ -222,7 +222,7 @@ def connections(made: Hosts, paths: Sequence[int], port: int, sockets: Sockets) 
         for each in [*listeners, *(end for pair in pairs for end in pair)]:
             each.close()
         raise LabError(f"no connection over path {path}: {error}") from error
-    return Connections(pairs, listeners)
+    return ConnectionCarrier(pairs, listeners)
 
 
 def _ends(path: int) -> tuple[str, str]:
@@ -268,8 +268,8 @@ class SessionCarrier:
     def start(self) -> None:
         self._workers.start(self._send, self._receive)
 
-    def reports(self) -> Reports:
-        return Reports(self._client.report(), self._server.report())
+    def reports(self) -> SessionReports:
+        return SessionReports(self._client.report(), self._server.report())
 
     def stop(self) -> None:
         self._workers.ended.set()
@@ -290,7 +290,9 @@ class SessionCarrier:
                 self.intakes[0].take(data)
 
 
-def session(made: Hosts, paths: Sequence[int], port: int, *, streams: int, how: How) -> SessionCarrier:
+def session(
+    made: Hosts, paths: Sequence[int], port: int, *, streams: int, how: SessionSettings
+) -> SessionCarrier:
     """A session with so many streams over each of ``paths``; raises ``LabError`` where it cannot be made."""
     from weirlab._engine import ParallelListener, ParallelSocket
 

@@ -15,20 +15,26 @@ import numpy as np
 from weirlab.base.errors import LabError
 from weirlab.base.interrupts import owned, shielded
 from weirlab.base.quoting import quoted
-from weirlab.emulation.spec import PathSpec, Random
+from weirlab.emulation.spec import PathSpec, RandomPattern
 from weirlab.lab.linux.namespace import Namespace, write_sysctls
 from weirlab.links.emulator import hosts
 from weirlab.links.emulator.hosts import Hosts
-from weirlab.links.emulator.running import EmulatedLink, How, emulated_link
+from weirlab.links.emulator.running import EmulatedLink, EmulatorSettings, emulated_link
 from weirlab.transfers.parallel.bed import carriers, mptcp
-from weirlab.transfers.parallel.bed.base import Bed, Course, PathSeen, Seen, Span
-from weirlab.transfers.parallel.bed.carriers import Carrier
+from weirlab.transfers.parallel.bed.base import (
+    AttemptObservation,
+    ParallelAttempt,
+    ParallelBed,
+    PathObservation,
+    PathSpan,
+)
+from weirlab.transfers.parallel.bed.carriers import TransferCarrier
 from weirlab.transfers.parallel.bed.watching import watched
 from weirlab.transfers.parallel.plan import FAIR, INDEPENDENT, MPTCP, TCP
 
 if TYPE_CHECKING:
     from weirlab.transfers.parallel.bed.base import F64
-    from weirlab.transfers.parallel.section import Comparison
+    from weirlab.transfers.parallel.section import ParallelSection
 
 PORT: Final = 29101
 _COMPETING: Final = 29102
@@ -38,7 +44,7 @@ _SYSCTLS: Final = {
 }
 _AVAILABLE: Final = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 _TASKS: Final = Path("/proc/self/task")
-_ALL_LOST: Final = Random(1.0)
+_ALL_LOST: Final = RandomPattern(1.0)
 
 
 @dataclass(frozen=True)
@@ -49,10 +55,10 @@ class EmulatedPaths:
     lacking: Mapping[str, str]
     lab: str = "netns"
 
-    def carry(self, course: Course) -> Seen:
+    def carry(self, course: ParallelAttempt) -> AttemptObservation:
         """See :meth:`Bed.carry`."""
         with ExitStack() as stack:
-            how = How(slack_s=course.slack_s)
+            how = EmulatorSettings(slack_s=course.slack_s)
             links = {
                 number: stack.enter_context(
                     emulated_link(*self.hosts.ends(number - 1), path.up, path.down, how=how)
@@ -62,9 +68,9 @@ class EmulatedPaths:
             watch = stack.enter_context(watched(self.hosts, course.every_s))
             carrier = self._carrier(course)
             stack.callback(carrier.stop)
-            rivals: list[_Rival] = []
+            rivals: list[_CompetitorStream] = []
             for number, span in enumerate(course.competitors):
-                rivals.append(_Rival(self.hosts, span, course.congestion, _COMPETING + number))
+                rivals.append(_CompetitorStream(self.hosts, span, course.congestion, _COMPETING + number))
                 stack.callback(rivals[-1].stop)
             cpu_s, waited_ns, begun_ns = time.process_time(), _waited_ns(), time.monotonic_ns()
             carrier.start()
@@ -83,11 +89,11 @@ class EmulatedPaths:
         edges_ns = zero_ns + course.edges_s() * 1e9
         since_1970_ns = time.time_ns() - time.monotonic_ns()
         reads_s = np.sort(np.concatenate([each.times_ns for each in carrier.intakes]))
-        return Seen(
+        return AttemptObservation(
             read=_sum(carrier, edges_ns),
             reads_s=(reads_s - zero_ns) / 1e9,
             paths={
-                number: PathSeen(
+                number: PathObservation(
                     account,
                     by_path.received(number, edges_ns + since_1970_ns),
                     by_path.connections(number),
@@ -105,7 +111,7 @@ class EmulatedPaths:
             failure=failure,
         )
 
-    def _carrier(self, course: Course) -> Carrier:
+    def _carrier(self, course: ParallelAttempt) -> TransferCarrier:
         paths = [*course.paths]
         if course.method in (TCP, INDEPENDENT):
             streams = 1 if course.method == TCP else course.streams
@@ -120,10 +126,10 @@ class EmulatedPaths:
         return carriers.session(self.hosts, paths, PORT, streams=course.streams, how=how)
 
 
-class _Rival:
+class _CompetitorStream:
     """A competing TCP stream, connected before anything is sent; it begins to send when it is told to."""
 
-    def __init__(self, made: Hosts, span: Span, congestion: str, port: int) -> None:
+    def __init__(self, made: Hosts, span: PathSpan, congestion: str, port: int) -> None:
         self.span = span
         self._carrier = carriers.connections(made, [span.path], port, carriers.Sockets(congestion))
 
@@ -137,11 +143,13 @@ class _Rival:
         return _sum(self._carrier, edges_ns)
 
 
-def _sum(carrier: Carrier, edges_ns: F64) -> F64:
+def _sum(carrier: TransferCarrier, edges_ns: F64) -> F64:
     return np.asarray(sum((each.at(edges_ns) for each in carrier.intakes), np.zeros(len(edges_ns))))
 
 
-def _happen(course: Course, links: Mapping[int, EmulatedLink], rivals: list[_Rival], zero_ns: int) -> None:
+def _happen(
+    course: ParallelAttempt, links: Mapping[int, EmulatedLink], rivals: list[_CompetitorStream], zero_ns: int
+) -> None:
     """Let everything happen at its time, until the recorded part is over."""
     # The last sample of the connections has to be behind the recorded part.
     events: list[tuple[float, Callable[[], None]]] = [(course.lasts_s + 2 * course.every_s, lambda: None)]
@@ -179,7 +187,7 @@ def _waited_ns() -> int:
 
 @contextmanager
 @shielded
-def opened(asked: Comparison) -> Iterator[Bed]:
+def opened(asked: ParallelSection) -> Iterator[ParallelBed]:
     """The namespaces, for as long as the block lasts.
 
     Raises

@@ -34,7 +34,7 @@ class Counter:
 
 
 @dataclass(frozen=True)
-class ByPath:
+class PathCounters:
     """The counters of a method's connections, by the address of this end."""
 
     retransmitted: Mapping[str, list[Counter]]
@@ -70,9 +70,9 @@ class Watch:
     server: Any
     """``weirlab._engine.TcpWatcher``."""
 
-    def finish(self, port: int) -> ByPath:
+    def finish(self, port: int) -> PathCounters:
         """End it; the connections of a method are those to ``port``."""
-        return ByPath(
+        return PathCounters(
             _taken(self.client, _AGAIN, "remote", port), _taken(self.server, _RECEIVED, "local", port)
         )
 

@@ -11,9 +11,9 @@ import polars as pl
 from weirlab.base.quantities import percent
 from weirlab.report.numbers import rounded
 from weirlab.trace.quantities import size
-from weirlab.transfers.parallel.findings import Group, ParallelFindings
+from weirlab.transfers.parallel.findings import MethodGroup, ParallelFindings
 from weirlab.transfers.parallel.plan import INDEPENDENT, named
-from weirlab.transfers.parallel.rows import APPLICATION, COMPETITOR, PATH, AttemptRow
+from weirlab.transfers.parallel.rows import APPLICATION, COMPETITOR, PATH, ParallelAttemptRow
 
 if TYPE_CHECKING:
     from weirlab.measure.spread import Spread
@@ -27,7 +27,7 @@ _BARS: Final = {
 _LINES: Final = {"series": pl.String, "at_s": pl.Float64, "value": pl.Float64}
 
 
-def goodput(groups: Sequence[Group]) -> pl.DataFrame:
+def goodput(groups: Sequence[MethodGroup]) -> pl.DataFrame:
     """A bar per case and method in Mbit/s; the line is what independent streams have together."""
     sums = {each.case: each.goodput.median for each in groups if each.method == INDEPENDENT}
     rows = []
@@ -38,12 +38,12 @@ def goodput(groups: Sequence[Group]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=_BARS)
 
 
-def _short(group: Group) -> str:
+def _short(group: MethodGroup) -> str:
     """There is little room behind a bar on a phone."""
     return group.name.removeprefix("single ").removesuffix(" streams")
 
 
-def memory(groups: Sequence[Group]) -> pl.DataFrame:
+def memory(groups: Sequence[MethodGroup]) -> pl.DataFrame:
     """A bar per case and session in kB."""
     rows = []
     for each in groups:
@@ -54,7 +54,7 @@ def memory(groups: Sequence[Group]) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=_BARS)
 
 
-def _bar(group: Group, found: Spread, unit: float, label: str, total: float) -> dict[str, object]:
+def _bar(group: MethodGroup, found: Spread, unit: float, label: str, total: float) -> dict[str, object]:
     reach = max(value for value in (found.high, total, 0.0) if not math.isnan(value))
     return {
         "row": group.case,
@@ -69,20 +69,20 @@ def _bar(group: Group, found: Spread, unit: float, label: str, total: float) -> 
     }
 
 
-def typical(found: ParallelFindings, case: str, method: str) -> AttemptRow | None:
+def typical(found: ParallelFindings, case: str, method: str) -> ParallelAttemptRow | None:
     """The valid attempt whose goodput is the middle one, over all paths."""
     valid = [row for row in found.rows if row.valid and (row.case, row.method, row.path) == (case, method, 0)]
     ranked = sorted(valid, key=lambda row: row.goodput_bps)
     return ranked[(len(ranked) - 1) // 2] if ranked else None
 
 
-def applications(series: pl.DataFrame, attempts: Sequence[AttemptRow]) -> pl.DataFrame:
+def applications(series: pl.DataFrame, attempts: Sequence[ParallelAttemptRow]) -> pl.DataFrame:
     """What the application read over time, a line per attempt, in Mbit/s."""
     parts = [_line(series, each.trial_id, APPLICATION, 0, named(each.method)) for each in attempts]
     return pl.concat(parts) if parts else pl.DataFrame(schema=_LINES)
 
 
-def by_path(series: pl.DataFrame, attempt: AttemptRow) -> pl.DataFrame:
+def by_path(series: pl.DataFrame, attempt: ParallelAttemptRow) -> pl.DataFrame:
     """What arrived over each path, and what competitors read, in Mbit/s."""
     mine = series.filter(pl.col("trial_id") == attempt.trial_id)
     parts = []

@@ -15,15 +15,15 @@ from weirlab.report.tables import Tile
 from weirlab.store.frames import rows_of
 from weirlab.trace.quantities import size
 from weirlab.transfers.parallel import tables
-from weirlab.transfers.parallel.findings import Group, ParallelFindings, overall, sentence
+from weirlab.transfers.parallel.findings import MethodGroup, ParallelFindings, overall, sentence
 from weirlab.transfers.parallel.page import charts, drawn
 from weirlab.transfers.parallel.plan import INDEPENDENT, TCP, named
-from weirlab.transfers.parallel.rows import PATHS, SERIES, AttemptRow, PathRow
-from weirlab.transfers.parallel.section import Case, ParallelScenario, share_of
+from weirlab.transfers.parallel.rows import PATHS, SERIES, ParallelAttemptRow, PathRow
+from weirlab.transfers.parallel.section import ParallelCase, ParallelScenario, share_of
 
 if TYPE_CHECKING:
     from weirlab.store import Run
-    from weirlab.transfers.parallel.section import Comparison
+    from weirlab.transfers.parallel.section import ParallelSection
 
 _RATE: Final = "Goodput, Mbit/s"
 _MBIT: Final = 1e6
@@ -78,7 +78,7 @@ def tell(found: ParallelFindings, run: Run) -> Story:
 
 
 def _tiles(found: ParallelFindings) -> Iterator[Tile]:
-    shares: dict[str, Group] = {}
+    shares: dict[str, MethodGroup] = {}
     for each in found.groups:
         if each.share.known and each.method not in (TCP, INDEPENDENT):
             least = shares.get(each.name)
@@ -102,7 +102,7 @@ def _assurance(found: ParallelFindings) -> str:
     )
 
 
-def _chapters(found: ParallelFindings, asked: Comparison, run: Run) -> Iterator[Chapter]:
+def _chapters(found: ParallelFindings, asked: ParallelSection, run: Run) -> Iterator[Chapter]:
     series = run.table(SERIES)
     cases = {case.name: case for case in asked.every_case()}
     split = [name for name in cases if asked.split is not None and share_of(asked.split, name) is not None]
@@ -123,7 +123,7 @@ def _chapters(found: ParallelFindings, asked: Comparison, run: Run) -> Iterator[
     )
 
 
-def _of_split(found: ParallelFindings, cases: Sequence[Case], series: pl.DataFrame) -> Chapter:
+def _of_split(found: ParallelFindings, cases: Sequence[ParallelCase], series: pl.DataFrame) -> Chapter:
     groups = [each for case in cases for each in found.of(case.name)]
     measured = [case for case in cases if found.of(case.name)]
     frame = drawn.goodput(groups)
@@ -140,7 +140,7 @@ def _of_split(found: ParallelFindings, cases: Sequence[Case], series: pl.DataFra
     )
 
 
-def _of_case(found: ParallelFindings, case: Case, key: str, series: pl.DataFrame) -> Chapter:
+def _of_case(found: ParallelFindings, case: ParallelCase, key: str, series: pl.DataFrame) -> Chapter:
     groups = found.of(case.name)
     return Chapter(
         key,
@@ -168,7 +168,7 @@ def _bars(key: str, panel: str, title: str, frame: pl.DataFrame) -> Figure:
     )
 
 
-def _extremes(groups: Sequence[Group]) -> str:
+def _extremes(groups: Sequence[MethodGroup]) -> str:
     """The takeaway: who is ahead and who is behind, by the share of the sum."""
     together = [each for each in groups if each.path == 0 and each.method != INDEPENDENT and each.share.known]
     if not together:
@@ -186,7 +186,9 @@ def _extremes(groups: Sequence[Group]) -> str:
     return f"{said}, {worst} {'as little as ' if several else ''}{percent(least[worst])}."
 
 
-def _over_time(found: ParallelFindings, case: Case, key: str, series: pl.DataFrame) -> Iterator[Figure]:
+def _over_time(
+    found: ParallelFindings, case: ParallelCase, key: str, series: pl.DataFrame
+) -> Iterator[Figure]:
     attempts = [
         row
         for method in found.methods
@@ -225,7 +227,7 @@ def _over_time(found: ParallelFindings, case: Case, key: str, series: pl.DataFra
         )
 
 
-def _steadiness(attempt: AttemptRow, frame: pl.DataFrame) -> str:
+def _steadiness(attempt: ParallelAttemptRow, frame: pl.DataFrame) -> str:
     """How much the goodput of the last method varies from bin to bin."""
     name = named(attempt.method)
     mine = frame.filter((pl.col("series") == name) & (pl.col("at_s") >= 0))["value"] * _MBIT
@@ -241,7 +243,7 @@ def _means(frame: pl.DataFrame) -> str:
     return words([f"{'the ' if each.startswith('competitor') else ''}{each}" for each in said])
 
 
-def _meanwhile(case: Case, end_s: float) -> list[charts.Meanwhile]:
+def _meanwhile(case: ParallelCase, end_s: float) -> list[charts.Meanwhile]:
     """What happens on the paths, and when."""
     dead = [(each.from_s, each.from_s + each.lasts_s, f"path {each.path} is dead") for each in case.outages]
     rivals = [
@@ -255,7 +257,7 @@ def _meanwhile(case: Case, end_s: float) -> list[charts.Meanwhile]:
     return [*dead, *rivals]
 
 
-def _memory(frame: pl.DataFrame, groups: Sequence[Group]) -> Chapter:
+def _memory(frame: pl.DataFrame, groups: Sequence[MethodGroup]) -> Chapter:
     known = [each for each in groups if each.spread["reorder_peak_bytes"].known]
     most = max(known, key=lambda each: each.spread["reorder_peak_bytes"].high)
     return Chapter(
@@ -278,7 +280,7 @@ def _memory(frame: pl.DataFrame, groups: Sequence[Group]) -> Chapter:
     )
 
 
-def _paths(found: ParallelFindings, run: Run) -> list[tuple[AttemptRow, PathRow]]:
+def _paths(found: ParallelFindings, run: Run) -> list[tuple[ParallelAttemptRow, PathRow]]:
     by_id = {row.trial_id: row for row in found.rows if row.valid}
     listed = rows_of(PathRow, run.table(PATHS))
     return [(by_id[row.trial_id], row) for row in listed if row.trial_id in by_id]

@@ -29,7 +29,7 @@ class Path:
 
 
 @dataclass
-class Account:
+class RelayTotals:
     """Connections that have ended. ``sent`` is what programs sent, ``received`` what they received."""
 
     connections: int = 0
@@ -67,7 +67,7 @@ def destination(each: Mapping[str, Any]) -> str:
     return shown(each["to"]) if each["to"] else f"session of {shown(each['peer'])}"
 
 
-def sentence(account: Account, what: str) -> str:
+def sentence(account: RelayTotals, what: str) -> str:
     """The account in a line; ``what`` is ``connection`` or ``session``."""
     parts = [
         plural(account.connections, what),
@@ -85,7 +85,7 @@ def sentence(account: Account, what: str) -> str:
     return f"{words(parts)}."
 
 
-def tables(account: Account) -> list[Table]:
+def tables(account: RelayTotals) -> list[Table]:
     """The paths, and the last connections."""
     total = sum(path.total_bytes for path in account.paths.values())
     paths = [
@@ -116,7 +116,7 @@ def tables(account: Account) -> list[Table]:
     return found
 
 
-def document(account: Account) -> dict[str, Any]:
+def document(account: RelayTotals) -> dict[str, Any]:
     """For JSON."""
     paths = [
         {"local": local, "remote": remote, **vars(path)} for (local, remote), path in account.paths.items()

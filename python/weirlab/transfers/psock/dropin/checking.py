@@ -56,5 +56,5 @@ def _tried(by: By, complain: Callable[[str], None]) -> AbstractContextManager[An
         "fallback": False,
         "most": 1,
     }
-    nothing = program.Program(program.located("true"), ("true",), "", _DESCRIPTORS)
+    nothing = program.UserProgram(program.located("true"), ("true",), "", _DESCRIPTORS)
     return redirected(by, nothing, given, complain)

@@ -29,9 +29,9 @@ from weirlab.transfers.psock.options import SessionOptions, StreamOptions, ends
 
 if TYPE_CHECKING:
     from weirlab._engine import ParallelProxy
-    from weirlab.transfers.psock.copying import How, Route
-    from weirlab.transfers.psock.dropin.account import Account
-    from weirlab.transfers.psock.dropin.redirecting import Redirected
+    from weirlab.transfers.psock.copying import Route, SessionSettings
+    from weirlab.transfers.psock.dropin.account import RelayTotals
+    from weirlab.transfers.psock.dropin.redirecting import RelayProgram
 
 _STREAMS = 4
 """Of a session, as far as a proxy makes room for them in advance."""
@@ -110,13 +110,13 @@ def run(
             check_root()
         how = session_options.how(streams)
         tries = copying.routes(host, port, streams.paths(), streams.streams)
-        found = account.Account()
+        found = account.RelayTotals()
 
         # Each connection of the program waits for its paths, and this one carries nothing.
         check = replace(how, wait_for_paths=False)
         routes = program.apart(lambda: _reached(tries, check, session.say if what.direct else None))
         descriptors, most = _room(what.connections, len(routes), session.say)
-        began = program.Program(path, what.command, user, descriptors, aside=json)
+        began = program.UserProgram(path, what.command, user, descriptors, aside=json)
         given = {
             "routes": routes,
             "how": how.plain(),
@@ -148,7 +148,7 @@ def _room(connections: int, streams: int, say: Callable[[str], None]) -> tuple[i
 
 
 def _reached(
-    tries: Sequence[Sequence[Route]], how: How, fall_back: Callable[[str], None] | None
+    tries: Sequence[Sequence[Route]], how: SessionSettings, fall_back: Callable[[str], None] | None
 ) -> list[Route]:
     """The first set of routes by which the proxy answers; before a program relies on it.
 
@@ -175,7 +175,7 @@ def _reached(
 
 
 def _carried(
-    begun: AbstractContextManager[Redirected], found: Account, say: Callable[[str], None]
+    begun: AbstractContextManager[RelayProgram], found: RelayTotals, say: Callable[[str], None]
 ) -> tuple[By, int]:
     """Run the program until it and its connections have ended; what redirected them, and its exit code."""
     from weirlab.transfers.psock.dropin import program
@@ -215,7 +215,7 @@ def proxy(
         how = session_options.how(streams).plain()
         made = ParallelProxy(ends(what.bind, what.port), how, allow=what.allow, most=most)
         session.say(f"listening on {', '.join(map(shown, made.addresses))}; Ctrl-C ends it")
-        found = account.Account()
+        found = account.RelayTotals()
         with Stop() as stop:
             while not stop.requested:
                 stop.wait((), 0.1)
@@ -230,7 +230,7 @@ def proxy(
         session.finish(document, account.sentence(found, "session"))
 
 
-def _look(made: ParallelProxy, found: Account, say: Callable[[str], None]) -> None:
+def _look(made: ParallelProxy, found: RelayTotals, say: Callable[[str], None]) -> None:
     from weirlab.transfers.psock.copying import strangers
 
     found.strangers += strangers(made, say)

@@ -10,7 +10,7 @@ from typing import Final
 
 from weirlab.base.errors import MissingCapability
 from weirlab.base.interrupts import shielded
-from weirlab.lab.isolation.groups import Groups, Refused, unified
+from weirlab.lab.isolation.groups import CgroupHierarchy, IsolationError, unified
 from weirlab.lab.linux.privilege import way_out
 from weirlab.link.host import journal
 
@@ -21,7 +21,7 @@ PREFIX: Final = "weir-psock-"
 class ControlGroup:
     """A group of version 2 at ``path``, below that of this process."""
 
-    groups: Groups
+    groups: CgroupHierarchy
     name: str
 
     @property
@@ -66,7 +66,7 @@ def control_group(complain: Callable[[str], None]) -> Iterator[ControlGroup]:
     """
     try:
         groups = unified()
-    except Refused as refused:
+    except IsolationError as refused:
         raise MissingCapability(
             f"redirecting connections by BPF needs a control group, and {refused.why}; {refused.remedy}"
         ) from None

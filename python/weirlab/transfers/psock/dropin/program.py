@@ -33,7 +33,7 @@ _ENTER: Final = Path(__file__).with_name("enter.py")
 T = TypeVar("T")
 
 
-class Relaying(Protocol):
+class ConnectionRelay(Protocol):
     """What carries the connections."""
 
     @property
@@ -126,7 +126,7 @@ def apart(work: Callable[[], T]) -> T:
 
 
 @dataclass(frozen=True)
-class Program:
+class UserProgram:
     """A program of the user's: its path, its name and arguments, whose it is (empty: this process's user).
 
     ``descriptors`` is how many it may have. ``aside``: its standard output goes to its standard error.
@@ -141,7 +141,7 @@ class Program:
 
 @contextmanager
 @shielded
-def begun(program: Program, *, group: str = "", watch: str = "") -> Iterator[programs.Program[Any]]:
+def begun(program: UserProgram, *, group: str = "", watch: str = "") -> Iterator[programs.Program[Any]]:
     """A program that runs while inside, in a control group or under a seccomp filter (``enter.py``).
 
     To be called inside :func:`signals_held`, so that the program gets what it is sent at its start.
@@ -180,7 +180,7 @@ def run(process: programs.Program[Any], look: Callable[[], None]) -> int:
 
 
 def settle(
-    is_left: Callable[[], bool], relay: Relaying, look: Callable[[], None], tell: Callable[[str], None]
+    is_left: Callable[[], bool], relay: ConnectionRelay, look: Callable[[], None], tell: Callable[[str], None]
 ) -> None:
     """Wait until whatever the program started has ended, and everything it sent has arrived.
 

@@ -20,7 +20,7 @@ from weirlab.transfers.psock.dropin.options import BPF, SECCOMP, By
 if TYPE_CHECKING:
     from weirlab._engine import ParallelRelay
     from weirlab.base import programs
-    from weirlab.transfers.psock.dropin.program import Program
+    from weirlab.transfers.psock.dropin.program import UserProgram
 
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _BEGIN_S: Final = 30.0
@@ -28,7 +28,7 @@ _BEGIN_S: Final = 30.0
 
 
 @dataclass(frozen=True)
-class Redirected:
+class RelayProgram:
     """A program that has begun, and whose connections ``relay`` carries."""
 
     by: By
@@ -42,8 +42,8 @@ class Redirected:
 
 @contextmanager
 def redirected(
-    by: By | None, began: Program, given: Mapping[str, Any], say: Callable[[str], None]
-) -> Iterator[Redirected]:
+    by: By | None, began: UserProgram, given: Mapping[str, Any], say: Callable[[str], None]
+) -> Iterator[RelayProgram]:
     """Run a program while inside; None: by BPF programs where they work, which ``say`` is told otherwise.
 
     ``given`` is what ``ParallelRelay`` takes beside its first argument.
@@ -66,7 +66,9 @@ def redirected(
 
 @contextmanager
 @shielded
-def by_bpf(began: Program, given: Mapping[str, Any], say: Callable[[str], None]) -> Iterator[Redirected]:
+def by_bpf(
+    began: UserProgram, given: Mapping[str, Any], say: Callable[[str], None]
+) -> Iterator[RelayProgram]:
     """As :func:`redirected`, by BPF programs at a control group."""
     from weirlab._engine import ParallelRelay
     from weirlab.link.host import journal
@@ -79,14 +81,16 @@ def by_bpf(began: Program, given: Mapping[str, Any], say: Callable[[str], None])
             relay = ParallelRelay(descriptor, **given)
         try:
             with program.begun(began, group=group.path) as process:
-                yield Redirected(BPF, relay, process, lambda: bool(group.members()), lambda: None)
+                yield RelayProgram(BPF, relay, process, lambda: bool(group.members()), lambda: None)
         finally:
             relay.stop()
 
 
 @contextmanager
 @shielded
-def by_seccomp(began: Program, given: Mapping[str, Any], say: Callable[[str], None]) -> Iterator[Redirected]:
+def by_seccomp(
+    began: UserProgram, given: Mapping[str, Any], say: Callable[[str], None]
+) -> Iterator[RelayProgram]:
     """As :func:`redirected`, by a seccomp filter that the program starts with."""
     from weirlab._engine import ParallelRelay, seccomp_filter
 
@@ -119,7 +123,7 @@ def by_seccomp(began: Program, given: Mapping[str, Any], say: Callable[[str], No
                 told.add(thread)
                 say(f"process {thread} does not let others look into it: its TCP connections are plain ones")
 
-        yield Redirected(SECCOMP, relay, process, is_left, look)
+        yield RelayProgram(SECCOMP, relay, process, is_left, look)
 
 
 def _listener(own: socket.socket) -> int:

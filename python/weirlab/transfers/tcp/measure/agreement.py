@@ -25,7 +25,7 @@ SCATTER_US: Final = 200.0
 
 
 @dataclass(frozen=True)
-class Pair:
+class QuantityAgreement:
     """A quantity by the sender's kernel, and by the capture at ``place``."""
 
     quantity: str
@@ -39,7 +39,7 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Seen:
+class ConnectionCapture:
     """A connection in a capture, its sender, and the number of packets that the capture reports missing."""
 
     connection: Connection
@@ -49,7 +49,7 @@ class Seen:
     """The capture covers the connection from beginning to end."""
 
 
-def pairs(rows: pl.DataFrame, places: Mapping[Place, Seen]) -> Iterator[Pair]:
+def pairs(rows: pl.DataFrame, places: Mapping[Place, ConnectionCapture]) -> Iterator[QuantityAgreement]:
     """Everything that both sources report about a connection; ``rows``: reports of the sender's kernel."""
     told = _told(rows)
     for place, seen in places.items():
@@ -69,7 +69,7 @@ def _told(rows: pl.DataFrame) -> dict[str, int]:
     return found
 
 
-def _counted(told: Mapping[str, int], place: Place, seen: Seen) -> Iterator[Pair]:
+def _counted(told: Mapping[str, int], place: Place, seen: ConnectionCapture) -> Iterator[QuantityAgreement]:
     sent = side(seen.connection, seen.sender)
     again = sent["retransmissions"]
     missing = _missing(seen)
@@ -85,7 +85,9 @@ def _counted(told: Mapping[str, int], place: Place, seen: Seen) -> Iterator[Pair
         yield _exact("Segments retransmitted", "segments", place, told["total_retrans"], again["total"], why)
 
 
-def _timed(rows: pl.DataFrame, told: Mapping[str, int], seen: Seen) -> Iterator[Pair]:
+def _timed(
+    rows: pl.DataFrame, told: Mapping[str, int], seen: ConnectionCapture
+) -> Iterator[QuantityAgreement]:
     rtt = side(seen.connection, seen.sender)["rtt"]
     least, mean = rtt["min_ns"], rtt["mean_ns"]
     if least is not None and told.get("min_rtt_us"):
@@ -103,21 +105,23 @@ def _timed(rows: pl.DataFrame, told: Mapping[str, int], seen: Seen) -> Iterator[
         )  # fmt: skip
 
 
-def _exact(quantity: str, unit: Unit, place: Place, kernel: int, capture: int, why: str) -> Pair:
+def _exact(quantity: str, unit: Unit, place: Place, kernel: int, capture: int, why: str) -> QuantityAgreement:
     agrees = kernel == capture
     said = "" if agrees else why or _AFTERWARDS
-    return Pair(quantity, unit, place, float(kernel), float(capture), agrees, said)
+    return QuantityAgreement(quantity, unit, place, float(kernel), float(capture), agrees, said)
 
 
 _AFTERWARDS: Final = "the kernel's last report is older than the last packet"
 
 
-def _near(quantity: str, kernel: float, capture: float, part: float, why: str) -> Pair:
+def _near(quantity: str, kernel: float, capture: float, part: float, why: str) -> QuantityAgreement:
     agrees = abs(kernel - capture) <= max(part * max(kernel, capture), SCATTER_US)
-    return Pair(quantity, "us", "sender", kernel, capture, agrees, why if kernel != capture else "")
+    return QuantityAgreement(
+        quantity, "us", "sender", kernel, capture, agrees, why if kernel != capture else ""
+    )
 
 
-def _missing(seen: Seen) -> str:
+def _missing(seen: ConnectionCapture) -> str:
     if not seen.whole:
         return "the capture does not cover the whole transfer"
     if seen.missing:

@@ -12,19 +12,19 @@ import polars as pl
 from weirlab import trace
 from weirlab.diagnosis import tracing
 from weirlab.diagnosis.both import crossing, reading
-from weirlab.diagnosis.both.crossing import Crossing, Delays, Leg
-from weirlab.diagnosis.both.reading import Look
+from weirlab.diagnosis.both.crossing import CaptureLeg, ConnectionCrossing, Delays
+from weirlab.diagnosis.both.reading import EndTrace
 from weirlab.trace.facts import side
 from weirlab.transfers.tcp.measure import agreement, samples
-from weirlab.transfers.tcp.measure.agreement import Pair
+from weirlab.transfers.tcp.measure.agreement import QuantityAgreement
 
 if TYPE_CHECKING:
     from weirlab.diagnosis.finding import Diagnosis
     from weirlab.trace.facts import SideName
     from weirlab.trace.frames import Trace
     from weirlab.transfers.tcp.measure.agreement import Place
-    from weirlab.transfers.tcp.measure.capturing import Capture, End
-    from weirlab.transfers.tcp.measure.measuring import Measured
+    from weirlab.transfers.tcp.measure.capturing import End, TransferCapture
+    from weirlab.transfers.tcp.measure.measuring import TransferMeasurement
 
 At = Literal["sender", "between", "receiver"]
 Section = Literal["all", "before", "behind"]
@@ -55,33 +55,33 @@ SHOWN: Final[dict[str, Any]] = {
 
 
 @dataclass(frozen=True)
-class Captured:
+class CaptureResults:
     """What captures show, by connection; ``diagnoses`` are also by place, in the order of :data:`ORDER`."""
 
     packets: pl.DataFrame
     """See :data:`SHOWN`."""
     diagnoses: Mapping[int, Mapping[str, Diagnosis]]
-    crossings: Mapping[int, Mapping[Section, Crossing]]
+    crossings: Mapping[int, Mapping[Section, ConnectionCrossing]]
     """For connections that were captured at two places from their beginning."""
-    pairs: Mapping[int, tuple[Pair, ...]]
+    pairs: Mapping[int, tuple[QuantityAgreement, ...]]
 
 
 @dataclass
-class _Found:
+class _CaptureAnalysis:
     """What has been found so far, by connection."""
 
     parts: list[pl.DataFrame] = field(default_factory=list)
     diagnoses: dict[int, dict[str, Diagnosis]] = field(default_factory=dict)
-    looks: dict[int, dict[At, Look]] = field(default_factory=dict)
-    seen: dict[int, dict[Place, agreement.Seen]] = field(default_factory=dict)
+    looks: dict[int, dict[At, EndTrace]] = field(default_factory=dict)
+    seen: dict[int, dict[Place, agreement.ConnectionCapture]] = field(default_factory=dict)
 
 
 def captured(
-    captures: Mapping[End, Capture], measured: Measured, target_bps: float | None = None
-) -> Captured:
+    captures: Mapping[End, TransferCapture], measured: TransferMeasurement, target_bps: float | None = None
+) -> CaptureResults:
     """Read all captures. A capture that lacks a connection contributes nothing to it."""
-    found = _Found()
-    crossings: dict[int, dict[Section, Crossing]] = {}
+    found = _CaptureAnalysis()
+    crossings: dict[int, dict[Section, ConnectionCrossing]] = {}
     with ExitStack() as stack:
         # The capture in between is read last, and its times are converted to the clock of the ends.
         for end, capture in sorted(captures.items(), key=lambda each: ENDS.index(each[0])):
@@ -102,13 +102,18 @@ def captured(
         number: {place: each for place in ORDER if (each := by_place.get(place)) is not None}
         for number, by_place in found.diagnoses.items()
     }
-    return Captured(
+    return CaptureResults(
         packets.sort("connection", "end", "time_ns", maintain_order=True), diagnoses, crossings, pairs
     )
 
 
 def _take(
-    read: Trace, capture: Capture, end: End, measured: Measured, target_bps: float | None, found: _Found
+    read: Trace,
+    capture: TransferCapture,
+    end: End,
+    measured: TransferMeasurement,
+    target_bps: float | None,
+    found: _CaptureAnalysis,
 ) -> None:
     """Add what one capture shows of each connection."""
     ends = {(each["a"]["addr"], each["a"]["port"]): each for each in read.facts["connections"]}
@@ -125,12 +130,12 @@ def _take(
         if diagnosis is not None:
             found.diagnoses.setdefault(number, {})[place] = diagnosis
         if place != "between":
-            found.seen.setdefault(number, {})[place] = agreement.Seen(
+            found.seen.setdefault(number, {})[place] = agreement.ConnectionCapture(
                 connection, name, capture.lost_packets, not (capture.left_out_packets or capture.ended_early)
             )
         if connection["begin"] == "handshake":
             looks = found.looks.setdefault(number, {})
-            look = Look(read, connection, name, capture.shift_ns, capture.whole)
+            look = EndTrace(read, connection, name, capture.shift_ns, capture.whole)
             if capture.unclocked and (shift_ns := _shift_ns(look, looks)) is not None:
                 capture.shift_ns, capture.unclocked = shift_ns, False
                 look = replace(look, shift_ns=shift_ns)
@@ -145,7 +150,7 @@ def _place(end: End, up: bool) -> At:
     return "sender" if up == (end == "client") else "receiver"
 
 
-def _shift_ns(look: Look, others: Mapping[At, Look]) -> int | None:
+def _shift_ns(look: EndTrace, others: Mapping[At, EndTrace]) -> int | None:
     """What to add to times of a capture in between to get those of a capture at an end.
 
     The least delays in the two directions are assumed to be equal.
@@ -160,7 +165,7 @@ def _shift_ns(look: Look, others: Mapping[At, Look]) -> int | None:
     return None
 
 
-def _sections(legs: Mapping[At, Leg]) -> dict[Section, Crossing]:
+def _sections(legs: Mapping[At, CaptureLeg]) -> dict[Section, ConnectionCrossing]:
     """What happened to a connection's data from each capture to the next one, and all the way."""
     return {
         section: crossing.cross(legs[one], legs[other])[0]
@@ -170,12 +175,12 @@ def _sections(legs: Mapping[At, Leg]) -> dict[Section, Crossing]:
 
 
 def _both(
-    looks: Mapping[At, Look],
-    legs: Mapping[At, Leg],
+    looks: Mapping[At, EndTrace],
+    legs: Mapping[At, CaptureLeg],
     number: int,
     up: bool,
     target_bps: float | None,
-    found: _Found,
+    found: _CaptureAnalysis,
 ) -> None:
     """Add what the captures at both ends show of a connection."""
     ends = legs["sender"], legs["receiver"]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from weirlab.link.bindings import Recorder
-    from weirlab.link.settings import Recording as RecorderSettings
+    from weirlab.link.settings import RecorderSettings as RecorderSettings
 
     Opened = Callable[[RecorderSettings, str], Recorder]
     """Opens a recorder at an interface."""
@@ -41,7 +41,7 @@ BETWEEN: Final = "between:"
 
 
 @dataclass(frozen=True)
-class Ends:
+class CapturePoints:
     """What is captured. At the client: ``auto`` (if it is allowed), ``none``, ``must`` or an interface.
     At the server: one of the first three. In between: ``none`` or an interface of this host.
     """
@@ -52,7 +52,7 @@ class Ends:
 
 
 @dataclass
-class Capture:
+class TransferCapture:
     """A capture, or why there is none."""
 
     path: Path | None
@@ -77,10 +77,10 @@ class Capture:
 
 
 @dataclass(frozen=True)
-class Recording:
+class LiveCapture:
     """A capture in progress on this host. It has no packets of connections that nobody names."""
 
-    capture: Capture
+    capture: TransferCapture
     _recorder: Recorder | None = None
 
     def name_connections(self, started: Mapping[str, Any]) -> None:
@@ -91,7 +91,7 @@ class Recording:
             )
 
 
-def ends(text: str, *, reverse: bool) -> Ends:
+def ends(text: str, *, reverse: bool) -> CapturePoints:
     """The captures that ``--capture`` requests; with ``reverse`` the server sends, otherwise the client.
 
     Raises
@@ -119,7 +119,7 @@ def ends(text: str, *, reverse: bool) -> Ends:
     between = [name.removeprefix(BETWEEN).strip() for name in names if name.startswith(BETWEEN)]
     if len(between) > 1 or "" in between:
         raise InputError(f"--capture {quoted(text)}: expected one interface after between:")
-    return Ends(found.get("client", NONE), found.get("server", NONE), *between)
+    return CapturePoints(found.get("client", NONE), found.get("server", NONE), *between)
 
 
 @contextmanager
@@ -131,7 +131,7 @@ def capturing(
     end: End = "client",
     most_bytes: int | None = None,
     opened: Opened | None = None,
-) -> Iterator[Recording]:
+) -> Iterator[LiveCapture]:
     """Record the headers of connections to ``port`` of ``host`` that begin while the block lasts.
 
     :meth:`Recording.name_connections` says which; other people's connections are never written to disk.
@@ -144,9 +144,9 @@ def capturing(
         Packets must be recorded, but cannot be.
     """
     if wanted == NONE:
-        yield Recording(Capture(None, why_not="it was not requested"))
+        yield LiveCapture(TransferCapture(None, why_not="it was not requested"))
         return
-    from weirlab.link.settings import Recording as RecorderSettings
+    from weirlab.link.settings import RecorderSettings as RecorderSettings
 
     path = folder / FILES[end]
     recorder = None
@@ -155,13 +155,13 @@ def capturing(
         settings = RecorderSettings(path, tcp_port=port, snap_bytes=SNAP_BYTES, most_bytes=most_bytes)
         recorder = (opened or opened_here)(settings, interface)
         recorder.start()
-        found = Capture(path, interface)
+        found = TransferCapture(path, interface)
     except (InputError, LabError, MissingCapability) as error:
         if wanted != AUTO:
             raise
-        recorder, found = None, Capture(None, why_not=_first_clause(error))
+        recorder, found = None, TransferCapture(None, why_not=_first_clause(error))
     try:
-        yield Recording(found, recorder)
+        yield LiveCapture(found, recorder)
     finally:
         if recorder is not None:
             recorded = recorder.stop()
@@ -185,13 +185,15 @@ def opened_here(settings: RecorderSettings, interface: str, netns: str | None = 
     )
 
 
-def fetched(told: Mapping[str, Any] | None, path: Path | None, wanted: str) -> Capture:
+def fetched(told: Mapping[str, Any] | None, path: Path | None, wanted: str) -> TransferCapture:
     """The capture of another host, from the event ``recorded`` of the engine; by that host's clock."""
     if told is None or path is None:
-        return Capture(None, why_not="it was not requested" if wanted == NONE else "it was not delivered")
+        return TransferCapture(
+            None, why_not="it was not requested" if wanted == NONE else "it was not delivered"
+        )
     if told["why_not"] is not None:
-        return Capture(None, why_not=told["why_not"])
-    return Capture(
+        return TransferCapture(None, why_not=told["why_not"])
+    return TransferCapture(
         path,
         interface=told["interface"],
         packets=told["packets"],

@@ -11,7 +11,7 @@ from weirlab.transfers.tcp.results import Direction, Interval, joined_latency
 _SLACK: float = 1e-9
 
 
-class Coarser:
+class IntervalMerger:
     """Takes intervals in order; yields longer ones of about ``period_s`` by direction, or all if it is 0."""
 
     def __init__(self, period_s: float) -> None:

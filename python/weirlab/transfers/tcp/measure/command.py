@@ -19,16 +19,16 @@ from weirlab.transfers.tcp import sending
 from weirlab.transfers.tcp.options import (
     FarOptions,
     OutputOptions,
-    SendOptions,
     ServerOptions,
     SocketOptions,
+    TcpSendOptions,
     TransferOptions,
 )
 
 if TYPE_CHECKING:
     from weirlab.transfers.tcp.results import Interval
-    from weirlab.transfers.tcp.sending import Settings
-    from weirlab.transfers.tcp.study.findings import View
+    from weirlab.transfers.tcp.sending import TransferSettings
+    from weirlab.transfers.tcp.study.findings import AxisView
     from weirlab.transfers.tcp.study.section import TcpScenario
 
 MEASURE = """Measure a transfer from all sides at once, and say why it was not faster.
@@ -74,14 +74,14 @@ class TestOptions:
     sockets: Annotated[SocketOptions, only("congestion", "option")]
     far: FarOptions
 
-    def settings(self, *, as_json: bool) -> Settings:
+    def settings(self, *, as_json: bool) -> TransferSettings:
         """The same, understood."""
-        asked = SendOptions(self.server, self.transfer, self.sockets, OutputOptions(), self.far)
+        asked = TcpSendOptions(self.server, self.transfer, self.sockets, OutputOptions(), self.far)
         return asked.settings(as_json=as_json)
 
 
 @dataclass(frozen=True)
-class SourceOptions:
+class ObservationOptions:
     """What is looked at, and how often."""
 
     PANEL: ClassVar = "Sources"
@@ -138,11 +138,11 @@ class AxisOptions:
         ),
     ] = None
 
-    def view(self) -> View:
+    def view(self) -> AxisView:
         """What is shown of the axis."""
-        from weirlab.transfers.tcp.study.findings import View
+        from weirlab.transfers.tcp.study.findings import AxisView
 
-        return View(
+        return AxisView(
             print_ns=times.period_ns(self.interval, "--interval"),
             window=times.window(
                 None if self.start is None else times.parse(self.start, "--from"),
@@ -168,17 +168,17 @@ def measure(
     ctx: typer.Context,
     *,
     what: TestOptions,
-    sources: SourceOptions,
+    sources: ObservationOptions,
     axis: AxisOptions,
     report: ReportOptions,
     result: ResultOptions,
 ) -> None:
     """Measure."""
-    from weirlab.jobs.progress import Quiet
+    from weirlab.jobs.progress import SilentProgress
     from weirlab.jobs.work import Work
     from weirlab.studies import runner
     from weirlab.transfers.tcp import TcpStudy
-    from weirlab.transfers.tcp.study.running import Live
+    from weirlab.transfers.tcp.study.running import TransferDisplay
 
     with result.session(ctx) as session:
         # Messages name the options before the scenario is made of them.
@@ -188,11 +188,11 @@ def measure(
         axis.check()
         asked = _scenario(settings, what.transfer, sources, axis)
         tokens = what.server.token, what.far.client_token
-        live = Live(_Lines(quiet=result.json), axis.view(), tokens, shows_interrupted=True)
+        live = TransferDisplay(_MeasureLines(quiet=result.json), axis.view(), tokens, shows_interrupted=True)
         outcome = runner.run(
             TcpStudy(live),
             asked,
-            Work(session.store, Quiet(), session.command, inputs=HOST_FILES),
+            Work(session.store, SilentProgress(), session.command, inputs=HOST_FILES),
             out=report.out,
             plots=report.plots,
         )
@@ -206,7 +206,7 @@ def measure(
 
 
 def _scenario(
-    settings: Settings, transfer: TransferOptions, sources: SourceOptions, axis: AxisOptions
+    settings: TransferSettings, transfer: TransferOptions, sources: ObservationOptions, axis: AxisOptions
 ) -> TcpScenario:
     from weirlab.transfers.tcp.study.section import TcpScenario, TcpSection
 
@@ -231,7 +231,7 @@ def _scenario(
     return TcpScenario(name=f"TCP transfer to {settings.host}", tcp=section, report=None)
 
 
-class _Lines:
+class _MeasureLines:
     """A line per interval on stderr."""
 
     def __init__(self, *, quiet: bool) -> None:

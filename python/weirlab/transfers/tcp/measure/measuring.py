@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from weirlab.transfers.tcp import sending
 from weirlab.transfers.tcp.measure import samples
 from weirlab.transfers.tcp.measure.clocks import Exchange, Offset, offset
-from weirlab.transfers.tcp.measure.coarser import Coarser
+from weirlab.transfers.tcp.measure.coarser import IntervalMerger
 from weirlab.transfers.tcp.measure.samples import Start
 
 if TYPE_CHECKING:
@@ -23,10 +23,10 @@ PACED: Final = ("bbr",)
 
 
 @dataclass
-class Watched:
+class ReportCollector:
     """Collects all reports of both ends; if there are more than ``most_reports``, it keeps none."""
 
-    observer: sending.Observer
+    observer: sending.TransferObserver
     print_s: float
     most_reports: int | None = None
     too_many: bool = False
@@ -58,7 +58,7 @@ class Watched:
         self.observer.started(event)
 
     def __post_init__(self) -> None:
-        self._coarser = Coarser(self.print_s)
+        self._coarser = IntervalMerger(self.print_s)
 
     def interval(self, interval: Interval) -> None:
         """Show intervals every ``print_s``, whatever the period of the reports."""
@@ -75,10 +75,10 @@ class Watched:
 
 
 @dataclass(frozen=True)
-class Measured:
+class TransferMeasurement:
     """What was measured, before anything is computed from it."""
 
-    outcome: sending.Outcome
+    outcome: sending.TransferOutcome
     samples: pl.DataFrame
     start: Start
     offset: Offset | None
@@ -97,7 +97,7 @@ class Measured:
         return self.start.axis_ns("server", 0, used) - since_1970_ns
 
 
-def measured(outcome: sending.Outcome, watched: Watched) -> Measured:
+def measured(outcome: sending.TransferOutcome, watched: ReportCollector) -> TransferMeasurement:
     """What was measured in a transfer whose events ``watched`` collected."""
     started, begun = outcome.started, watched.began
     start = Start(
@@ -110,10 +110,10 @@ def measured(outcome: sending.Outcome, watched: Watched) -> Measured:
     found = offset(watched.exchanges) if begun else None
     used = Offset(0, 0, len(watched.exchanges)) if same else found
     ups = [bool(each["up"]) for each in started["connections"]]
-    return Measured(outcome, samples.frame(watched.reports, ups, start, used), start, found, same)
+    return TransferMeasurement(outcome, samples.frame(watched.reports, ups, start, used), start, found, same)
 
 
-def diagnoses(measured: Measured, target_bps: float | None = None) -> dict[int, Diagnosis]:
+def diagnoses(measured: TransferMeasurement, target_bps: float | None = None) -> dict[int, Diagnosis]:
     """Diagnoses by connection, from the kernels of both ends."""
     from weirlab.diagnosis import kernel
     from weirlab.diagnosis.diagnosing import diagnose

@@ -11,9 +11,9 @@ import polars as pl
 from weirlab.transfers.tcp.measure import axis as axes
 from weirlab.transfers.tcp.measure import captured as seen
 from weirlab.transfers.tcp.measure import measuring, samples
-from weirlab.transfers.tcp.measure.captured import Captured
-from weirlab.transfers.tcp.measure.capturing import Capture, End
-from weirlab.transfers.tcp.measure.measuring import Measured
+from weirlab.transfers.tcp.measure.captured import CaptureResults
+from weirlab.transfers.tcp.measure.capturing import End, TransferCapture
+from weirlab.transfers.tcp.measure.measuring import TransferMeasurement
 
 if TYPE_CHECKING:
     from weirlab.diagnosis.finding import Diagnosis
@@ -23,7 +23,7 @@ MOST_PERIODS: Final = 2000
 
 
 @dataclass(frozen=True)
-class Asked:
+class AnalysisSettings:
     """What to compute; ``names``: the kernel's fields on the axis, None for the usual ones."""
 
     every_ns: int
@@ -33,13 +33,13 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Found:
+class MeasurementResult:
     """All results. Diagnoses are by connection and source: ``kernel``, and the places of captures."""
 
-    measured: Measured
-    asked: Asked
-    captures: Mapping[End, Capture]
-    captured: Captured
+    measured: TransferMeasurement
+    asked: AnalysisSettings
+    captures: Mapping[End, TransferCapture]
+    captured: CaptureResults
     axis: pl.DataFrame
     """A row per period: ``time_ns``, then ``connection.end.characteristic``."""
     packets: pl.DataFrame
@@ -51,7 +51,9 @@ class Found:
         return self.measured.start.client_since_1970_ns
 
 
-def found(measured: Measured, captures: Mapping[End, Capture], asked: Asked) -> Found:
+def found(
+    measured: TransferMeasurement, captures: Mapping[End, TransferCapture], asked: AnalysisSettings
+) -> MeasurementResult:
     """Compute everything."""
     by_kernel = measuring.diagnoses(measured, asked.target_bps)
     captured = seen.captured(captures, measured, asked.target_bps)
@@ -61,7 +63,7 @@ def found(measured: Measured, captures: Mapping[End, Capture], asked: Asked) -> 
         every[number] = {**kernel, **captured.diagnoses.get(number, {})}
     packets = periods(captured.packets, asked.every_ns, measured.start.client_since_1970_ns)
     together = axis(measured, captured.packets, asked)
-    return Found(measured, asked, captures, captured, together, packets, every)
+    return MeasurementResult(measured, asked, captures, captured, together, packets, every)
 
 
 PACKETS: Final = {
@@ -114,7 +116,7 @@ def periods(shown: pl.DataFrame, every_ns: int, start_ns: int) -> pl.DataFrame:
     )
 
 
-def axis(measured: Measured, shown: pl.DataFrame, asked: Asked) -> pl.DataFrame:
+def axis(measured: TransferMeasurement, shown: pl.DataFrame, asked: AnalysisSettings) -> pl.DataFrame:
     """All sources side by side; ``shown`` is what captures show, packet by packet."""
     sources: dict[str, pl.DataFrame] = {}
     chosen: dict[str, Sequence[str]] = {}

@@ -18,7 +18,7 @@ from weirlab.transfers.tcp.measure import samples
 if TYPE_CHECKING:
     from weirlab.diagnosis.finding import Diagnosis
     from weirlab.report.tables import Pairs
-    from weirlab.transfers.tcp.study.kept import Kept
+    from weirlab.transfers.tcp.study.kept import TransferRecord
 
 _OPTIONS: Final = ((1, "time stamps"), (2, "SACK"), (4, "window scaling"), (8, "ECN"))
 """Bits of ``options`` (``TCPI_OPT_*``)."""
@@ -31,7 +31,7 @@ _COUNTERS: Final = {
 """What the kernel's counters are called, and the causes that belong to each; the network has the others."""
 
 
-def connection(kept: Kept, number: int) -> Pairs:
+def connection(kept: TransferRecord, number: int) -> Pairs:
     """The facts about a connection."""
     rows = samples.of(kept.samples, number, "sender")
     far = samples.of(kept.samples, number, "receiver")
@@ -61,7 +61,7 @@ def connection(kept: Kept, number: int) -> Pairs:
     return [(name, value) for name, value in found if value not in ("", NOTHING)]
 
 
-def connections(kept: Kept) -> Table:
+def connections(kept: TransferRecord) -> Table:
     """A row per connection."""
     rows = [
         (

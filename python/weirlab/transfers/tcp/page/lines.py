@@ -9,7 +9,7 @@ from typing import Final
 import polars as pl
 
 from weirlab.transfers.tcp.measure import samples
-from weirlab.transfers.tcp.study.kept import Kept
+from weirlab.transfers.tcp.study.kept import TransferRecord
 
 MOST_POINTS: Final = 400
 """Per line: no chart here can show more."""
@@ -35,7 +35,7 @@ class Axis:
         return ((piece * self.step_ns + self.step_ns / 2) / 1e9).alias("at_s")
 
 
-def axis(kept: Kept) -> Axis:
+def axis(kept: TransferRecord) -> Axis:
     """The axis of all charts about ``kept``."""
     start_ns = kept.transfer.start_ns
     last_ns = max(
@@ -54,14 +54,14 @@ def _period_ns(packets: pl.DataFrame) -> int:
     return int(apart.min()) if apart.len() else 0  # type: ignore[arg-type]
 
 
-def coarse(kept: Kept, fine: Axis) -> Axis:
+def coarse(kept: TransferRecord, fine: Axis) -> Axis:
     """The same axis in longer pieces: applications write and read in blocks, which must not look like a
     change of rate.
     """
     return replace(fine, step_ns=max(fine.step_ns, kept.transfer.period_ns))
 
 
-def throughput(kept: Kept, over: Axis) -> pl.DataFrame:
+def throughput(kept: TransferRecord, over: Axis) -> pl.DataFrame:
     """Throughput in bit/s of all connections together: written, read, and acknowledged by the capture."""
     parts = [
         _rate(samples_of(kept, role), "app_bytes", over, name)
@@ -73,7 +73,7 @@ def throughput(kept: Kept, over: Axis) -> pl.DataFrame:
     return _together(parts)
 
 
-def window(kept: Kept, number: int, over: Axis) -> pl.DataFrame:
+def window(kept: TransferRecord, number: int, over: Axis) -> pl.DataFrame:
     """Congestion window and data in flight of a connection, bytes: the greatest value of each piece."""
     sender = samples.of(kept.samples, number, "sender")
     parts = []
@@ -90,7 +90,7 @@ def window(kept: Kept, number: int, over: Axis) -> pl.DataFrame:
     return _together(parts)
 
 
-def round_trip(kept: Kept, number: int, over: Axis) -> pl.DataFrame:
+def round_trip(kept: TransferRecord, number: int, over: Axis) -> pl.DataFrame:
     """Round trips of a connection, ms."""
     sender = samples.of(kept.samples, number, "sender")
     parts = []
@@ -103,7 +103,7 @@ def round_trip(kept: Kept, number: int, over: Axis) -> pl.DataFrame:
     return _together(parts)
 
 
-def one_way(kept: Kept, number: int, over: Axis) -> pl.DataFrame:
+def one_way(kept: TransferRecord, number: int, over: Axis) -> pl.DataFrame:
     """One-way delays of data and of ACKs, ms; empty without captures at both ends."""
     parts = [
         _piecewise(rows, pl.col("delay_max_us") / 1e3, over, name)
@@ -113,7 +113,7 @@ def one_way(kept: Kept, number: int, over: Axis) -> pl.DataFrame:
     return _together(parts)
 
 
-def buffers(kept: Kept, number: int, over: Axis) -> pl.DataFrame:
+def buffers(kept: TransferRecord, number: int, over: Axis) -> pl.DataFrame:
     """The receiver's window and its unread data, bytes."""
     sender, receiver = (samples.of(kept.samples, number, role) for role in ("sender", "receiver"))
     parts = [
@@ -128,7 +128,7 @@ def buffers(kept: Kept, number: int, over: Axis) -> pl.DataFrame:
     return _together(parts)
 
 
-def unsent(kept: Kept, number: int, over: Axis) -> pl.DataFrame:
+def unsent(kept: TransferRecord, number: int, over: Axis) -> pl.DataFrame:
     """Data that the application has written and TCP has not sent, bytes; empty if there never was any."""
     sender = samples.of(kept.samples, number, "sender")
     if "notsent_bytes" not in sender.columns or not sender["notsent_bytes"].max():
@@ -136,7 +136,7 @@ def unsent(kept: Kept, number: int, over: Axis) -> pl.DataFrame:
     return _together([_piecewise(sender, pl.col("notsent_bytes"), over, f"written, not sent ({SENDER})")])
 
 
-def retransmissions(kept: Kept, over: Axis) -> pl.DataFrame:
+def retransmissions(kept: TransferRecord, over: Axis) -> pl.DataFrame:
     """Retransmitted segments in each piece, all connections together; pieces without any are left out."""
     parts = [
         _grown(samples_of(kept, "sender"), "total_retrans", over, SENDER),
@@ -149,29 +149,29 @@ def retransmissions(kept: Kept, over: Axis) -> pl.DataFrame:
     return found.filter(pl.col("value") > 0)
 
 
-def samples_of(kept: Kept, role: str) -> pl.DataFrame:
+def samples_of(kept: TransferRecord, role: str) -> pl.DataFrame:
     """The rows of one role, of all connections."""
     return kept.samples.filter(pl.col("role") == role)
 
 
-def _windows(kept: Kept, number: int) -> Iterator[tuple[pl.DataFrame, str, str, str, bool]]:
+def _windows(kept: TransferRecord, number: int) -> Iterator[tuple[pl.DataFrame, str, str, str, bool]]:
     for place in ("sender", "receiver"):
         if (rows := _packets(kept, number, place)) is not None:
             capture = _at(kept, _end(kept, number, place))
             yield rows, "window_bytes", "receiver's window", capture, True
 
 
-def _end(kept: Kept, number: int, place: str) -> str:
+def _end(kept: TransferRecord, number: int, place: str) -> str:
     return next(end for end in ENDS if kept.role(number, end) == place)
 
 
-def _at(kept: Kept, end: str) -> str:
+def _at(kept: TransferRecord, end: str) -> str:
     """The name of the capture at ``end``: the place is named only if there are two captures."""
     both = kept.packets["end"].n_unique() > 1
     return f"capture at the {end}" if both else "capture"
 
 
-def _packets(kept: Kept, number: int, place: str) -> pl.DataFrame | None:
+def _packets(kept: TransferRecord, number: int, place: str) -> pl.DataFrame | None:
     """What the capture at the sender or the receiver shows of a connection; None without one."""
     mine = pl.col("connection") == number, pl.col("end") == _end(kept, number, place)
     rows = kept.packets.filter(*mine)

@@ -10,7 +10,7 @@ import polars as pl
 from weirlab.cli.results import diagnosis as terminal
 from weirlab.diagnosis.causes import PLACES
 from weirlab.report.figure import Figure
-from weirlab.report.story import Chapter, Origin, Story
+from weirlab.report.story import Chapter, PageOrigin, Story
 from weirlab.report.tables import Tile
 from weirlab.trace.quantities import bit_rate, duration, percent, plural, size, words
 from weirlab.transfers.tcp.page import charts, facts, lines
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from weirlab.diagnosis.finding import Diagnosis
     from weirlab.report.axes import Chart
     from weirlab.store import Run
-    from weirlab.transfers.tcp.study.kept import Kept
+    from weirlab.transfers.tcp.study.kept import TransferRecord
 
 MOST_BARS: Final = 12
 """Connections with their own bar: those that moved the most data."""
@@ -93,11 +93,11 @@ def tell(run: Run) -> Story:
     )
 
 
-def _subject(kept: Kept) -> str:
+def _subject(kept: TransferRecord) -> str:
     return f"TCP transfer to {kept.transfer.host}" if kept.transfer.host else "TCP transfer"
 
 
-def _answer(kept: Kept) -> str:
+def _answer(kept: TransferRecord) -> str:
     best = kept.best
     if not best:
         return "There is too little data to say why the transfer was not faster."
@@ -107,7 +107,7 @@ def _answer(kept: Kept) -> str:
     return f"Connection {kept.busiest}, which moved the most data: {sentence}"
 
 
-def _caution(kept: Kept, path: Mapping[str, Any]) -> str:
+def _caution(kept: TransferRecord, path: Mapping[str, Any]) -> str:
     said = [f"Connections broke off: {each.failure}." for each in kept.directions if each.failure]
     if kept.transfer.interrupted:
         said.append("The transfer was stopped early: the numbers cover the time until then.")
@@ -115,7 +115,7 @@ def _caution(kept: Kept, path: Mapping[str, Any]) -> str:
     return " ".join(said)
 
 
-def _where(kept: Kept, manifest: Mapping[str, Any]) -> str:
+def _where(kept: TransferRecord, manifest: Mapping[str, Any]) -> str:
     transfer = kept.transfer
     host = str(manifest.get("host") or "an unnamed host")
     far = transfer.host or "a server in a namespace of this host, over an emulated path"
@@ -126,7 +126,7 @@ def _where(kept: Kept, manifest: Mapping[str, Any]) -> str:
     return f"{between} {clocks_sentence(transfer)} {capture}"
 
 
-def _captured(kept: Kept) -> str:
+def _captured(kept: TransferRecord) -> str:
     made = [
         f"{where(end)} ({row.interface or 'an unnamed interface'})"
         for end, row in kept.captures.items()
@@ -135,18 +135,18 @@ def _captured(kept: Kept) -> str:
     return f"Packets were captured {words(made)}." if made else ""
 
 
-def _origin(manifest: Mapping[str, Any]) -> Origin:
+def _origin(manifest: Mapping[str, Any]) -> PageOrigin:
     """The origin of a run. What earlier versions stored as its scenario is not a complete one."""
-    made = Origin.of_run(manifest)
+    made = PageOrigin.of_run(manifest)
     scenario = manifest.get("scenario") or {}
     if "name" in scenario:
         return made
-    return Origin(
+    return PageOrigin(
         name="TCP transfer", source=made.source, date=made.date, run_id=made.run_id, again=made.again
     )
 
 
-def _tiles(kept: Kept) -> Iterator[Tile]:
+def _tiles(kept: TransferRecord) -> Iterator[Tile]:
     for each in kept.directions:
         way = "to the server" if each.direction == "up" else "from the server"
         yield Tile(
@@ -179,7 +179,7 @@ def _tiles(kept: Kept) -> Iterator[Tile]:
 
 
 def _chapters(
-    kept: Kept, axis: lines.Axis, path: Mapping[str, Any], manifest: Mapping[str, Any]
+    kept: TransferRecord, axis: lines.Axis, path: Mapping[str, Any], manifest: Mapping[str, Any]
 ) -> Iterator[Chapter]:
     yield _causes(kept)
     yield Chapter(
@@ -204,7 +204,7 @@ def _chapters(
         yield Chapter("path", "The emulated path", "Path", facts=rows, tables=tuple(facts.frames(path)))
 
 
-def _causes(kept: Kept) -> Chapter:
+def _causes(kept: TransferRecord) -> Chapter:
     best = dict(sorted(kept.best.items(), key=lambda each: -_moved(kept, each[0]))[:MOST_BARS])
     if not best:
         return Chapter("causes", "Where the time went", missing="There is too little data to say.")
@@ -236,7 +236,7 @@ def _causes(kept: Kept) -> Chapter:
     )
 
 
-def _moved(kept: Kept, number: int) -> int:
+def _moved(kept: TransferRecord, number: int) -> int:
     return next((each.received_bytes for each in kept.connections if each.connection == number), 0)
 
 
@@ -250,7 +250,7 @@ def _summed(found: Diagnosis, single: bool) -> str:
     return f"{who} by: {', '.join(parts)}."
 
 
-def _over_time(kept: Kept, axis: lines.Axis) -> Iterator[Figure]:
+def _over_time(kept: TransferRecord, axis: lines.Axis) -> Iterator[Figure]:
     number = kept.busiest
     which = "" if len(kept.connections) == 1 else f"connection {number}, which moved the most data"
     every = "" if len(kept.connections) == 1 else "all connections together"
@@ -341,13 +341,13 @@ def _buffers(frame: pl.DataFrame) -> str:
     return f"{said}; at most {size(unread)} was unread." if unread else f"{said}."
 
 
-def _unseen(kept: Kept) -> Iterator[str]:
+def _unseen(kept: TransferRecord) -> Iterator[str]:
     again = [each.retransmissions for each in kept.directions if each.retransmissions is not None]
     if again and not any(again):
         yield "Nothing was retransmitted."
 
 
-def _compared(kept: Kept) -> Chapter:
+def _compared(kept: TransferRecord) -> Chapter:
     """What each place saw, and the kernel's own counters for comparison."""
     found = kept.diagnoses.get(kept.busiest, {})
     counters = next((each for each in found.values() if each.counters is not None), None)
@@ -380,7 +380,7 @@ def _said(found: Mapping[str, Diagnosis]) -> Iterator[str]:
         yield f"{PLACES[source][:1].upper()}{PLACES[source][1:]}: {each.sentence}"
 
 
-def _numbers(kept: Kept) -> Iterator[Any]:
+def _numbers(kept: TransferRecord) -> Iterator[Any]:
     best = kept.best.get(kept.busiest)
     if best is not None:
         yield from (each for each in terminal.tables(best) if each.caption == "Transfer")

@@ -14,7 +14,7 @@ from weirlab.cli import layout, live
 from weirlab.cli.options.sockets import shown
 from weirlab.trace.quantities import bit_rate, count, plural
 from weirlab.transfers.tcp.show.tables import WAYS_IN_WORDS, owner
-from weirlab.transfers.tcp.watching import Observer, Samples, Tally
+from weirlab.transfers.tcp.watching import ConnectionTally, Samples, WatchObserver
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -27,19 +27,19 @@ MOST_COLUMNS: Final = 10
 
 
 @contextmanager
-def screen(stream: TextIO, names: Sequence[str], *, quiet: bool) -> Iterator[Observer]:
+def screen(stream: TextIO, names: Sequence[str], *, quiet: bool) -> Iterator[WatchObserver]:
     """The observer that suits ``stream``; ``names`` are the fields to show, empty for the usual columns."""
     if quiet or not stream.isatty():
-        yield Lines(stream, quiet=quiet)
+        yield WatchLines(stream, quiet=quiet)
         return
-    drawing = Screen(stream, names)
+    drawing = WatchScreen(stream, names)
     try:
         yield drawing
     finally:
         drawing.close()
 
 
-class Lines(live.Lines):
+class WatchLines(live.LiveLines):
     """A plain line at most every ten seconds."""
 
     def __init__(
@@ -51,12 +51,14 @@ class Lines(live.Lines):
     def waiting(self) -> None:
         self.note(_WAITING)
 
-    def samples(self, samples: Samples, progress: Mapping[str, Any], tallies: Sequence[Tally]) -> None:
+    def samples(
+        self, samples: Samples, progress: Mapping[str, Any], tallies: Sequence[ConnectionTally]
+    ) -> None:
         if not self._quiet:
             self.line(lambda: sentence(progress, noun(samples)))
 
 
-class Screen(live.Screen):
+class WatchScreen(live.LiveScreen):
     """A row per connection, redrawn four times a second."""
 
     def __init__(
@@ -71,13 +73,17 @@ class Screen(live.Screen):
     def waiting(self) -> None:
         self.draw(lambda _: _WAITING)
 
-    def samples(self, samples: Samples, progress: Mapping[str, Any], tallies: Sequence[Tally]) -> None:
+    def samples(
+        self, samples: Samples, progress: Mapping[str, Any], tallies: Sequence[ConnectionTally]
+    ) -> None:
         self._keep(samples)
         self._noun = noun(samples)
         if tallies:
             self.draw(lambda columns: self._drawn(progress, tallies, columns))
 
-    def _drawn(self, progress: Mapping[str, Any], tallies: Sequence[Tally], columns: int) -> RenderableType:
+    def _drawn(
+        self, progress: Mapping[str, Any], tallies: Sequence[ConnectionTally], columns: int
+    ) -> RenderableType:
         table = self._chosen(progress) if self._names else self._usual(progress, tallies)
         return _drawn(table, sentence(progress, self._noun), columns)
 
@@ -90,7 +96,7 @@ class Screen(live.Screen):
                 if name in self._names and there[row]
             }
 
-    def _usual(self, progress: Mapping[str, Any], tallies: Sequence[Tally]) -> Table:
+    def _usual(self, progress: Mapping[str, Any], tallies: Sequence[ConnectionTally]) -> Table:
         from weirlab._engine import tcp_states
 
         states = tcp_states()
@@ -128,7 +134,7 @@ class Screen(live.Screen):
             self._before[number] = (tally.last_ns, tally.last)
         return Table("", columns, rows, spare=("Missed", "cwnd", "State", "Process"))
 
-    def _rate(self, number: int, tally: Tally, name: str) -> str:
+    def _rate(self, number: int, tally: ConnectionTally, name: str) -> str:
         before_ns, before = self._before.get(number, (tally.first_ns, tally.first))
         lasted_s = (tally.last_ns - before_ns) / 1e9
         if lasted_s <= 0 or name not in before or name not in tally.last:
@@ -158,7 +164,9 @@ class SampleLines:
     def waiting(self) -> None:
         pass
 
-    def samples(self, samples: Samples, progress: Mapping[str, Any], tallies: Sequence[Tally]) -> None:
+    def samples(
+        self, samples: Samples, progress: Mapping[str, Any], tallies: Sequence[ConnectionTally]
+    ) -> None:
         columns = [(name, *samples.fields[name]) for name in self._names]
         events = samples.events()
         for row, number in enumerate(samples.connection):

@@ -12,17 +12,17 @@ from weirlab.base.tables import Table
 from weirlab.cli.options.sockets import shown
 from weirlab.trace.quantities import bit_rate, count, octets, percent, plural, size, words
 from weirlab.transfers.tcp import shares as where
-from weirlab.transfers.tcp.connections import Connection
-from weirlab.transfers.tcp.events import SentAgain
-from weirlab.transfers.tcp.fields import Field
-from weirlab.transfers.tcp.results import Interval, Summary
-from weirlab.transfers.tcp.sending import Outcome as Sent
-from weirlab.transfers.tcp.sending import Settings as SendSettings
-from weirlab.transfers.tcp.serving import Account
-from weirlab.transfers.tcp.shares import Shares
-from weirlab.transfers.tcp.watching import BPF, INET_DIAG, Tally
-from weirlab.transfers.tcp.watching import Outcome as Watched
-from weirlab.transfers.tcp.watching import Settings as WatchSettings
+from weirlab.transfers.tcp.connections import TcpSocket
+from weirlab.transfers.tcp.events import RetransmissionLog
+from weirlab.transfers.tcp.fields import TcpInfoField
+from weirlab.transfers.tcp.results import DirectionSummary, Interval
+from weirlab.transfers.tcp.sending import TransferOutcome as Sent
+from weirlab.transfers.tcp.sending import TransferSettings as SendSettings
+from weirlab.transfers.tcp.serving import ServerTotals
+from weirlab.transfers.tcp.shares import TimeShares
+from weirlab.transfers.tcp.watching import BPF, INET_DIAG, ConnectionTally
+from weirlab.transfers.tcp.watching import WatchOutcome as Watched
+from weirlab.transfers.tcp.watching import WatchSettings as WatchSettings
 
 WAYS_IN_WORDS = {BPF: " by BPF", INET_DIAG: " by INET_DIAG"}
 """How connections are sampled, as text after the number of samples; events have none."""
@@ -30,7 +30,7 @@ WAYS_IN_WORDS = {BPF: " by BPF", INET_DIAG: " by INET_DIAG"}
 _WAYS = {"up": "up (to the server)", "down": "down (from the server)"}
 
 
-def connections(found: Sequence[Connection]) -> Table:
+def connections(found: Sequence[TcpSocket]) -> Table:
     """``weir tcp list``."""
     columns = ("Local", "Remote", "State", "Process", "RTT", "cwnd", "Send queue", "Recv queue", "Control")
     rows = [
@@ -51,7 +51,7 @@ def connections(found: Sequence[Connection]) -> Table:
     return Table("TCP connections", columns, rows, spare)
 
 
-def counted(found: Sequence[Connection], everything: int) -> str:
+def counted(found: Sequence[TcpSocket], everything: int) -> str:
     rest = everything - len(found)
     others = f"; {plural(rest, 'other socket')} not shown" if rest else ""
     return f"{plural(len(found), 'connection')}{others}."
@@ -62,7 +62,7 @@ def owner(pid: int | None, name: str | None) -> str:
     return NOTHING if pid is None else f"{name} ({pid})"
 
 
-def fields(known: Sequence[Field]) -> Table:
+def fields(known: Sequence[TcpInfoField]) -> Table:
     """``weir tcp watch --list-fields``."""
     rows = [[each.name, each.unit or NOTHING, each.since, each.about] for each in known]
     return Table("Fields of the kernel", ("Field", "Unit", "Since Linux", "What it is"), rows)
@@ -120,7 +120,7 @@ def sent(outcome: Sent) -> list[Table]:
     return tables
 
 
-def shares_table(rows: Sequence[tuple[str, Shares]]) -> Table:
+def shares_table(rows: Sequence[tuple[str, TimeShares]]) -> Table:
     """Where the time went."""
     columns = ("", "Nothing to send", "Receiver", "Send buffer", "Network")
     cells = [
@@ -130,7 +130,7 @@ def shares_table(rows: Sequence[tuple[str, Shares]]) -> Table:
     return Table("Where the time went", columns, cells)
 
 
-def _sent_row(name: str, each: Summary) -> list[str]:
+def _sent_row(name: str, each: DirectionSummary) -> list[str]:
     again = NOTHING if each.retransmissions is None else count(each.retransmissions)
     if each.retransmissions and each.retransmitted_bytes and each.sent_bytes:
         again += f" ({percent(each.retransmitted_bytes / (each.sent_bytes + each.retransmitted_bytes))})"
@@ -157,7 +157,7 @@ def send_conclusion(outcome: Sent) -> str:
     return " ".join(sentences)
 
 
-def direction_sentence(each: Summary, connections: int) -> str:
+def direction_sentence(each: DirectionSummary, connections: int) -> str:
     """How fast one direction was, over this number of connections."""
     again = (
         "" if each.retransmissions is None else f"; retransmitted: {plural(each.retransmissions, 'segment')}"
@@ -188,7 +188,7 @@ def send_document(outcome: Sent, settings: SendSettings) -> dict[str, Any]:
     }
 
 
-def summary_document(each: Summary) -> dict[str, Any]:
+def summary_document(each: DirectionSummary) -> dict[str, Any]:
     return {**vars(each), "throughput_bps": each.throughput_bps}
 
 
@@ -226,7 +226,7 @@ def server_event(event: Mapping[str, Any]) -> str:
             return f"{peer}: not a Weir client: {event['why']}; reported once for this address"
 
 
-def server_conclusion(account: Account) -> str:
+def server_conclusion(account: ServerTotals) -> str:
     """The account of ``weir tcp serve`` in a sentence."""
     broken = f", {account.broken_off:,} of them broke off" if account.broken_off else ""
     refused = f"; {plural(account.refused, 'client')} refused" if account.refused else ""
@@ -313,7 +313,7 @@ def watch_conclusion(outcome: Watched, settings: WatchSettings) -> str:
     return " ".join(sentences)
 
 
-def retransmissions(again: SentAgain) -> Table:
+def retransmissions(again: RetransmissionLog) -> Table:
     """The retransmitted segments of ``weir tcp watch --events``."""
     columns = ("Time (s)", "Connection", "Sequence number", "Bytes", "Congestion state", "cwnd", "RTT")
     rows = [
@@ -356,7 +356,7 @@ def watch_document(outcome: Watched, settings: WatchSettings, asked: str, out: P
     }
 
 
-def _grown(tally: Tally, name: str) -> str:
+def _grown(tally: ConnectionTally, name: str) -> str:
     value = tally.grown(name)
     return NOTHING if value is None else size(value)
 

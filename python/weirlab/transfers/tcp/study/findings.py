@@ -17,11 +17,11 @@ from weirlab.trace.times import Window
 from weirlab.transfers.tcp.measure import axis
 from weirlab.transfers.tcp.show import both as shown_both
 from weirlab.transfers.tcp.show import tables as shown
-from weirlab.transfers.tcp.study.kept import Kept
+from weirlab.transfers.tcp.study.kept import TransferRecord
 
 if TYPE_CHECKING:
     from weirlab.store import Run
-    from weirlab.transfers.tcp.measure.capturing import Capture
+    from weirlab.transfers.tcp.measure.capturing import TransferCapture
     from weirlab.transfers.tcp.study.columns import AgreementRow, CaptureRow, CrossingRow, TransferRow
 
 PRINTED: Final = (
@@ -40,7 +40,7 @@ _SECOND_NS: Final = 1_000_000_000
 
 
 @dataclass(frozen=True)
-class View:
+class AxisView:
     """Which part of the axis is shown: ``window``, in periods of ``print_ns``, with times in UTC or not.
 
     ``chosen``: show all columns, because the user chose them.
@@ -56,8 +56,8 @@ class View:
 class TcpFindings:
     """How fast the transfer was, and why it was not faster."""
 
-    kept: Kept
-    view: View = field(default_factory=View)
+    kept: TransferRecord
+    view: AxisView = field(default_factory=AxisView)
 
     @property
     def interrupted(self) -> bool:
@@ -157,7 +157,7 @@ def _document(row: CrossingRow | AgreementRow) -> dict[str, Any]:
     return {name: value for name, value in vars(row).items() if name != "trial_id"}
 
 
-def between(kept: Kept) -> list[str]:
+def between(kept: TransferRecord) -> list[str]:
     """What the captures at both ends show together, for the connection that moved the most data."""
     found = kept.crossing(kept.busiest)
     before, behind = (kept.crossing(kept.busiest, section) for section in ("before", "behind"))
@@ -165,7 +165,7 @@ def between(kept: Kept) -> list[str]:
     return said if before is None or behind is None else [*said, *crossing.located(before, behind)]
 
 
-def captures_remarks(kept: Kept) -> list[str]:
+def captures_remarks(kept: TransferRecord) -> list[str]:
     """Why there is no capture, and what is missing from the existing ones."""
     why_not = {row.why_not for row in kept.captures.values()}
     if len(why_not) == 1 and "" not in why_not:
@@ -178,7 +178,7 @@ def where(end: str) -> str:
     return "in between" if end == "between" else f"at the {end}"
 
 
-def capture_remarks(place: str, row: CaptureRow | Capture) -> Iterator[str]:
+def capture_remarks(place: str, row: CaptureRow | TransferCapture) -> Iterator[str]:
     """The same for one capture, made at ``place``."""
     if row.why_not:
         yield f"No capture {place}: {row.why_not}."

@@ -14,15 +14,15 @@ import polars as pl
 
 from weirlab.base.errors import InputError, StoreError
 from weirlab.diagnosis import stored
-from weirlab.diagnosis.both.crossing import Crossing, Delay
+from weirlab.diagnosis.both.crossing import ConnectionCrossing, Delay
 from weirlab.diagnosis.causes import UNKNOWN
 from weirlab.jobs.progress import RESUME
 from weirlab.store.frames import rows_of
 from weirlab.transfers.tcp.measure import samples
 from weirlab.transfers.tcp.measure.capturing import FILES, End
 from weirlab.transfers.tcp.measure.result import PACKETS as PACKET_COLUMNS
-from weirlab.transfers.tcp.results import Latency, Summary
-from weirlab.transfers.tcp.shares import Shares
+from weirlab.transfers.tcp.results import BlockLatency, DirectionSummary
+from weirlab.transfers.tcp.shares import TimeShares
 from weirlab.transfers.tcp.study.columns import (
     AgreementRow,
     CaptureRow,
@@ -57,7 +57,7 @@ EARLIER: Final = "diagnosis"
 
 
 @dataclass(frozen=True)
-class Kept:
+class TransferRecord:
     """A transfer, and everything that was observed of it."""
 
     transfer: TransferRow
@@ -89,7 +89,7 @@ class Kept:
             max(self.connections, key=lambda each: each.received_bytes).connection if self.connections else 0
         )
 
-    def crossing(self, connection: int, section: str = "all") -> Crossing | None:
+    def crossing(self, connection: int, section: str = "all") -> ConnectionCrossing | None:
         """What happened to its data between two captures, if there are two; see :class:`CrossingRow`."""
         for row in self.crossings:
             if (row.connection, row.section) == (connection, section):
@@ -101,7 +101,7 @@ class Kept:
         up = any(each.connection == connection and each.direction == "up" for each in self.connections)
         return "sender" if up == (end == "client") else "receiver"
 
-    def summaries(self) -> list[Summary]:
+    def summaries(self) -> list[DirectionSummary]:
         """The directions as ``weir tcp send`` reports them."""
         return [_summary(each) for each in self.directions]
 
@@ -123,7 +123,7 @@ def has_transfer(run: Run) -> bool:
     return run.has_table(TRANSFERS) or (run.has(EARLIER) and run.has_table(SAMPLES) and run.has_table(AXIS))
 
 
-def read(run: Run) -> Kept:
+def read(run: Run) -> TransferRecord:
     """The measurement in ``run``.
 
     Raises
@@ -144,7 +144,7 @@ def read(run: Run) -> Kept:
     )
 
 
-def _of_tables(run: Run, files: Mapping[End, Path]) -> Kept:
+def _of_tables(run: Run, files: Mapping[End, Path]) -> TransferRecord:
     # If there are several attempts, the last one counts.
     transfer = rows_of(TransferRow, run.table(TRANSFERS))[-1]
 
@@ -154,7 +154,7 @@ def _of_tables(run: Run, files: Mapping[End, Path]) -> Kept:
     diagnoses: dict[int, dict[str, Diagnosis]] = {}
     for row in rows_of(DiagnosisRow, mine(DIAGNOSES)):
         diagnoses.setdefault(row.connection, {})[row.source] = _diagnosis(run, json.loads(row.document))
-    return Kept(
+    return TransferRecord(
         transfer=transfer,
         directions=tuple(rows_of(DirectionRow, mine(DIRECTIONS))),
         connections=tuple(rows_of(ConnectionRow, mine(CONNECTIONS))),
@@ -182,7 +182,7 @@ def _client_only(transfer: TransferRow) -> dict[str, CaptureRow]:
     return {"client": CaptureRow(transfer.trial_id, "client", transfer.interface, transfer.why_no_capture)}
 
 
-def _crossing(row: CrossingRow) -> Crossing:
+def _crossing(row: CrossingRow) -> ConnectionCrossing:
     def delay(way: str) -> Delay | None:
         count = getattr(row, f"{way}_packets")
         if not count:
@@ -190,7 +190,7 @@ def _crossing(row: CrossingRow) -> Crossing:
         least, mean, most = (getattr(row, f"{way}_{name}_us") * 1e3 for name in ("min", "mean", "max"))
         return Delay(count, least, mean, most)
 
-    return Crossing(
+    return ConnectionCrossing(
         sent_bytes=row.sent_bytes,
         again_bytes=row.again_bytes,
         arrived_bytes=row.arrived_bytes,
@@ -208,7 +208,7 @@ def _diagnosis(run: Run, document: Mapping[str, Any]) -> Diagnosis:
         raise StoreError(f"a diagnosis in run {run.run_id} is damaged ({error}); measure again") from error
 
 
-def _of_earlier(run: Run, files: Mapping[End, Path]) -> Kept:
+def _of_earlier(run: Run, files: Mapping[End, Path]) -> TransferRecord:
     """A run of a version that stored two tables and the diagnoses, but no trial."""
     rows, axis, manifest = run.table(SAMPLES), run.table(AXIS), run.manifest
     asked = (manifest.scenario.get("tcp") or {}).get("measure") or {}
@@ -237,7 +237,7 @@ def _of_earlier(run: Run, files: Mapping[End, Path]) -> Kept:
         interface="",
         why_no_capture="" if files else "this run has none",
     )
-    return Kept(
+    return TransferRecord(
         transfer=transfer,
         directions=tuple(_earlier_directions(connections)),
         connections=connections,
@@ -348,7 +348,7 @@ def _earlier_packets(axis: pl.DataFrame, connections: int) -> pl.DataFrame:
     return pl.concat(parts) if parts else pl.DataFrame(schema=PACKET_COLUMNS)
 
 
-def _summary(row: DirectionRow) -> Summary:
+def _summary(row: DirectionRow) -> DirectionSummary:
     def known(*values: float) -> bool:
         return not any(map(math.isnan, values))
 
@@ -357,7 +357,7 @@ def _summary(row: DirectionRow) -> Summary:
     shares = (row.application_share, row.receiver_share, row.send_buffer_share, row.network_share)
     latency = None
     if row.latency_blocks:
-        latency = Latency(
+        latency = BlockLatency(
             blocks=row.latency_blocks,
             min_ns=int(row.latency_min_ns),
             mean_ns=row.latency_mean_ns,
@@ -365,7 +365,7 @@ def _summary(row: DirectionRow) -> Summary:
             p99_ns=int(row.latency_p99_ns),
             max_ns=int(row.latency_max_ns),
         )
-    return Summary(
+    return DirectionSummary(
         direction="up" if row.direction == "up" else "down",
         received_bytes=row.received_bytes,
         sent_bytes=row.sent_bytes,
@@ -375,6 +375,6 @@ def _summary(row: DirectionRow) -> Summary:
         rtt_us=rtt if known(*rtt) else None,
         cwnd_bytes=cwnd if known(*cwnd) else None,
         latency=latency,
-        shares=Shares(*shares) if known(*shares) else None,
+        shares=TimeShares(*shares) if known(*shares) else None,
         failure=row.failure,
     )

@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Place:
+class TransferSite:
     """The client's namespace, and where its server listens."""
 
     client: Namespace
@@ -45,7 +45,7 @@ class Place:
 
 @contextmanager
 @shielded
-def built(asked: TcpSection, inputs: Inputs) -> Iterator[Place]:
+def built(asked: TcpSection, inputs: Inputs) -> Iterator[TransferSite]:
     """The namespaces, the path and a server, while the block lasts; ``inputs`` opens the traces of the path.
 
     Raises
@@ -66,7 +66,7 @@ def built(asked: TcpSection, inputs: Inputs) -> Iterator[Place]:
         folder = stack.enter_context(TemporaryDirectory(prefix="weir-serve-"))
         service = made.server.call(partial(_serve, host, asked, token, folder))
         stack.callback(service.stop)
-        yield Place(made.client, host, token, emulated, service)
+        yield TransferSite(made.client, host, token, emulated, service)
 
 
 _CAPTURES: Final = serving.Captures(most_bytes=MOST_BYTES, most_s=serving.MOST_S, interface=SERVER.name)

@@ -24,7 +24,7 @@ from weirlab.traffic.load import offered_pps
 from weirlab.traffic.sizes import Constant
 from weirlab.traffic.spec import Flows, Rate, Traffic
 from weirlab.transfers.tcp.measure import samples
-from weirlab.transfers.tcp.measure.result import Found
+from weirlab.transfers.tcp.measure.result import MeasurementResult
 from weirlab.transfers.tcp.study.columns import (
     AgreementRow,
     CaptureRow,
@@ -38,11 +38,11 @@ from weirlab.transfers.tcp.study.columns import (
 
 if TYPE_CHECKING:
     from weirlab.diagnosis.both.crossing import Delay
-    from weirlab.transfers.tcp.measure.captured import Captured
-    from weirlab.transfers.tcp.measure.measuring import Measured
-    from weirlab.transfers.tcp.results import Latency
-    from weirlab.transfers.tcp.sending import Settings
-    from weirlab.transfers.tcp.shares import Shares
+    from weirlab.transfers.tcp.measure.captured import CaptureResults
+    from weirlab.transfers.tcp.measure.measuring import TransferMeasurement
+    from weirlab.transfers.tcp.results import BlockLatency
+    from weirlab.transfers.tcp.sending import TransferSettings
+    from weirlab.transfers.tcp.shares import TimeShares
 
 R = TypeVar("R")
 
@@ -67,7 +67,13 @@ _HAS_TIMESTAMPS: Final = 1
 
 
 def record(
-    found: Found, settings: Settings, *, run_id: str, attempt: int, started_at: str, lab: str
+    found: MeasurementResult,
+    settings: TransferSettings,
+    *,
+    run_id: str,
+    attempt: int,
+    started_at: str,
+    lab: str,
 ) -> TrialRecord:
     """The record of the trial: a packet is a segment with data, and retransmissions do not count.
 
@@ -106,7 +112,7 @@ def record(
     )
 
 
-def tables(found: Found, settings: Settings, trial_id: str) -> Mapping[str, pl.DataFrame]:
+def tables(found: MeasurementResult, settings: TransferSettings, trial_id: str) -> Mapping[str, pl.DataFrame]:
     """All rows of the study's own tables."""
     measured = found.measured
     named = pl.lit(trial_id).alias("trial_id")
@@ -131,11 +137,11 @@ def _row(kind: type[R], *sources: object, **given: Any) -> R:
     return kind(**given, **{n: getattr(each, n) for n in names for each in sources if hasattr(each, n)})
 
 
-def _captures(found: Found, trial_id: str) -> list[CaptureRow]:
+def _captures(found: MeasurementResult, trial_id: str) -> list[CaptureRow]:
     return [_row(CaptureRow, each, trial_id=trial_id, end=end) for end, each in found.captures.items()]
 
 
-def crossings(found: Captured, trial_id: str = "") -> list[CrossingRow]:
+def crossings(found: CaptureResults, trial_id: str = "") -> list[CrossingRow]:
     """What happened to the data between two captures."""
     return [
         _row(
@@ -160,7 +166,7 @@ def _delay(way: str, found: Delay | None) -> dict[str, Any]:
     return {f"{way}_packets": 0 if found is None else found.count, **named}
 
 
-def agreement(found: Captured, trial_id: str = "") -> list[AgreementRow]:
+def agreement(found: CaptureResults, trial_id: str = "") -> list[AgreementRow]:
     """The same quantities from the kernel and from captures."""
     return [
         AgreementRow(trial_id=trial_id, connection=number, **vars(each))
@@ -169,7 +175,7 @@ def agreement(found: Captured, trial_id: str = "") -> list[AgreementRow]:
     ]
 
 
-def _transfer(found: Found, settings: Settings, trial_id: str) -> TransferRow:
+def _transfer(found: MeasurementResult, settings: TransferSettings, trial_id: str) -> TransferRow:
     measured, client = found.measured, found.captures["client"]
     offset = measured.offset
     return _row(
@@ -190,7 +196,7 @@ def _transfer(found: Found, settings: Settings, trial_id: str) -> TransferRow:
     )
 
 
-def _directions(measured: Measured, trial_id: str) -> Iterator[DirectionRow]:
+def _directions(measured: TransferMeasurement, trial_id: str) -> Iterator[DirectionRow]:
     for each in measured.outcome.directions:
         least, mean, most = each.rtt_us or (math.nan,) * 3
         narrow, usual, wide = each.cwnd_bytes or (math.nan,) * 3
@@ -211,18 +217,18 @@ def _directions(measured: Measured, trial_id: str) -> Iterator[DirectionRow]:
         )
 
 
-def _latency(found: Latency | None) -> dict[str, Any]:
+def _latency(found: BlockLatency | None) -> dict[str, Any]:
     names = ("min_ns", "mean_ns", "p50_ns", "p99_ns", "max_ns")
     values = {f"latency_{name}": math.nan if found is None else float(getattr(found, name)) for name in names}
     return {"latency_blocks": 0 if found is None else found.blocks, **values}
 
 
-def _shares(found: Shares | None) -> dict[str, Any]:
+def _shares(found: TimeShares | None) -> dict[str, Any]:
     names = ("application", "receiver", "send_buffer", "network")
     return {f"{name}_share": math.nan if found is None else getattr(found, name) for name in names}
 
 
-def _connections(measured: Measured, trial_id: str) -> Iterator[ConnectionRow]:
+def _connections(measured: TransferMeasurement, trial_id: str) -> Iterator[ConnectionRow]:
     outcome = measured.outcome
     made = outcome.started["connections"]
     for number, (each, one) in enumerate(zip(outcome.connections, made, strict=True)):
@@ -242,7 +248,7 @@ def _connections(measured: Measured, trial_id: str) -> Iterator[ConnectionRow]:
         )
 
 
-def _diagnoses(found: Found, trial_id: str) -> list[DiagnosisRow]:
+def _diagnoses(found: MeasurementResult, trial_id: str) -> list[DiagnosisRow]:
     return [
         DiagnosisRow(
             trial_id=trial_id,
@@ -258,7 +264,7 @@ def _diagnoses(found: Found, trial_id: str) -> list[DiagnosisRow]:
     ]
 
 
-def _findings(found: Found, trial_id: str) -> list[FindingRow]:
+def _findings(found: MeasurementResult, trial_id: str) -> list[FindingRow]:
     return [
         FindingRow(
             trial_id=trial_id,
@@ -277,7 +283,7 @@ def _findings(found: Found, trial_id: str) -> list[FindingRow]:
     ]
 
 
-def _segments(found: Found) -> tuple[list[int], list[int]]:
+def _segments(found: MeasurementResult) -> tuple[list[int], list[int]]:
     """By connection: segments with data, each counted once, and how many of them were read."""
     sent, received = [], []
     for number, each in enumerate(found.measured.outcome.connections):
@@ -297,7 +303,7 @@ def _last(rows: pl.DataFrame, name: str) -> int:
     return int(known.max()) if known.len() else 0  # type: ignore[arg-type]
 
 
-def _frame_bytes(found: Found, segments: int) -> int:
+def _frame_bytes(found: MeasurementResult, segments: int) -> int:
     """Mean size of a frame with data, FCS included, as it would be on Ethernet."""
     sent = sum(each.sent_bytes for each in found.measured.outcome.connections)
     rows = found.measured.samples
@@ -306,6 +312,6 @@ def _frame_bytes(found: Found, segments: int) -> int:
     return headers + (round(sent / segments) if segments else 0)
 
 
-def _version(found: Found) -> Any:
+def _version(found: MeasurementResult) -> Any:
     made: Sequence[Mapping[str, Any]] = found.measured.outcome.started["connections"]
     return 6 if any(":" in each["remote"][0] for each in made) else 4

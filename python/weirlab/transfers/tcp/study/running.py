@@ -26,13 +26,13 @@ from weirlab.transfers.tcp.measure.capturing import (
     MOST_BYTES,
     MUST,
     NONE,
-    Capture,
     End,
-    Recording,
+    LiveCapture,
+    TransferCapture,
 )
-from weirlab.transfers.tcp.measure.measuring import Watched
+from weirlab.transfers.tcp.measure.measuring import ReportCollector
 from weirlab.transfers.tcp.study import kept, place, recording
-from weirlab.transfers.tcp.study.findings import TcpFindings, View
+from weirlab.transfers.tcp.study.findings import AxisView, TcpFindings
 
 if TYPE_CHECKING:
     from weirlab.jobs.work import Work
@@ -47,7 +47,7 @@ TOKEN: Final = "WEIR_TCP_TOKEN"
 CLIENT_TOKEN: Final = "WEIR_TCP_CLIENT_TOKEN"
 
 
-class Silent:
+class SilentObserver:
     """An observer that does nothing."""
 
     def started(self, event: Mapping[str, Any]) -> None: ...
@@ -58,14 +58,14 @@ class Silent:
 
 
 @dataclass(frozen=True)
-class Live:
+class TransferDisplay:
     """What a command does during a transfer.
 
     ``tokens`` are the server's and the far client's; None: those in the environment.
     """
 
-    observer: sending.Observer = field(default_factory=Silent)
-    view: View = field(default_factory=View)
+    observer: sending.TransferObserver = field(default_factory=SilentObserver)
+    view: AxisView = field(default_factory=AxisView)
     tokens: tuple[str, str] | None = None
     shows_interrupted: bool = False
     """The command shows a transfer that was stopped early, and exits with the right code."""
@@ -76,14 +76,14 @@ class Live:
 
 
 @dataclass(frozen=True)
-class Begun:
+class TransferRun:
     """A running transfer, and everything that observes it."""
 
     transfer: sending.Transfer
-    watched: Watched
-    captures: Mapping[End, Capture]
+    watched: ReportCollector
+    captures: Mapping[End, TransferCapture]
     """Those made on this host."""
-    wanted: capturing.Ends
+    wanted: capturing.CapturePoints
     stop_captures: Callable[[], None]
     started_at: str
     lab: str
@@ -92,7 +92,7 @@ class Begun:
 
 @contextmanager
 @shielded
-def opened(asked: TcpScenario, work: Work, live: Live) -> Iterator[Ground[Begun | None]]:
+def opened(asked: TcpScenario, work: Work, live: TransferDisplay) -> Iterator[Ground[TransferRun | None]]:
     """Begin the transfer; if it cannot begin, no run is left behind.
 
     Nothing begins for a run that already has its transfer.
@@ -114,7 +114,7 @@ def opened(asked: TcpScenario, work: Work, live: Live) -> Iterator[Ground[Begun 
             wanted = replace(wanted, client=client)
         settings = what.settings(host=host, token=token, client_token=client_token)
         scratch = Path(stack.enter_context(TemporaryDirectory(prefix="weir-measure-")))
-        recordings: dict[End, Recording] = {}
+        recordings: dict[End, LiveCapture] = {}
         here: list[tuple[End, str]] = [("between", wanted.between)] if wanted.between != NONE else []
         if settings.via is None:
             here.append(("client", wanted.client))
@@ -131,7 +131,7 @@ def opened(asked: TcpScenario, work: Work, live: Live) -> Iterator[Ground[Begun 
             fetch=_fetch("server", wanted.server, scratch),
             fetch_via=None if settings.via is None else _fetch("client", wanted.client, scratch),
         )
-        watched = Watched(live.observer, live.view.print_ns / 1e9)
+        watched = ReportCollector(live.observer, live.view.print_ns / 1e9)
         work.progress.stage(f"TCP transfer to {what.where}")
         started_at = utc_now().isoformat(timespec="milliseconds")
         with Stop() as stop:
@@ -139,20 +139,26 @@ def opened(asked: TcpScenario, work: Work, live: Live) -> Iterator[Ground[Begun 
         for each in recordings.values():
             each.name_connections(transfer.started)
         captures = {end: each.capture for end, each in recordings.items()}
-        begun = Begun(transfer, watched, captures, wanted, recording_stack.close, started_at, lab, link)
+        begun = TransferRun(transfer, watched, captures, wanted, recording_stack.close, started_at, lab, link)
         yield Ground(begun, facts)
 
 
-def _fetch(end: End, wanted: str, folder: Path) -> sending.Fetch | None:
+def _fetch(end: End, wanted: str, folder: Path) -> sending.CaptureFetch | None:
     """The capture that another host is to make, if any."""
-    return sending.Fetch(folder / FILES[end], wanted == MUST, MOST_BYTES) if wanted in (AUTO, MUST) else None
+    return (
+        sending.CaptureFetch(folder / FILES[end], wanted == MUST, MOST_BYTES)
+        if wanted in (AUTO, MUST)
+        else None
+    )
 
 
 def _here(make: Callable[[], Any]) -> Any:
     return make()
 
 
-def measured(ground: Ground[Begun | None], asked: TcpScenario, writer: RunWriter, live: Live) -> TcpFindings:
+def measured(
+    ground: Ground[TransferRun | None], asked: TcpScenario, writer: RunWriter, live: TransferDisplay
+) -> TcpFindings:
     """Wait for the end of the transfer, compute everything, and store it."""
     begun = ground.bed
     if begun is None:
@@ -164,7 +170,7 @@ def measured(ground: Ground[Begun | None], asked: TcpScenario, writer: RunWriter
     what = asked.tcp
     done = measuring.measured(outcome, begun.watched)
     captures = _captures(begun, done)
-    asked_for = result.Asked(what.every_ns, what.period_ns, what.names, what.target_bps)
+    asked_for = result.AnalysisSettings(what.every_ns, what.period_ns, what.names, what.target_bps)
     found = result.found(done, captures, asked_for)
     for end, capture in captures.items():
         if capture.path is not None:
@@ -191,20 +197,22 @@ def measured(ground: Ground[Begun | None], asked: TcpScenario, writer: RunWriter
     return TcpFindings(kept.read(writer.run), live.view)
 
 
-def _captures(begun: Begun, done: measuring.Measured) -> dict[End, Capture]:
+def _captures(begun: TransferRun, done: measuring.TransferMeasurement) -> dict[End, TransferCapture]:
     """The captures by place; those at the ends are on the client's clock."""
     outcome, settings, here = done.outcome, begun.transfer.settings, begun.captures
     client = here.get("client") or _fetched(settings.fetch_via, outcome.recorded_via, begun.wanted.client)
     server, told = _fetched(settings.fetch, outcome.recorded, begun.wanted.server), outcome.recorded
     if told is not None and server.path is not None:
         server = replace(server, shift_ns=done.shift_ns(told["since_1970_ns"]))
-    found: dict[End, Capture] = {"client": client, "server": server}
+    found: dict[End, TransferCapture] = {"client": client, "server": server}
     if (between := here.get("between")) is not None:
         found["between"] = replace(between, unclocked=settings.via is not None)
     return found
 
 
-def _fetched(fetch: sending.Fetch | None, told: Mapping[str, Any] | None, wanted: str) -> Capture:
+def _fetched(
+    fetch: sending.CaptureFetch | None, told: Mapping[str, Any] | None, wanted: str
+) -> TransferCapture:
     return capturing.fetched(told, None if fetch is None else fetch.file, wanted)
 
 

@@ -32,7 +32,7 @@ def _fields(text: str) -> tuple[str, ...]:
     return chosen(text, "the field")
 
 
-def _captures(text: str) -> capturing.Ends:
+def _captures(text: str) -> capturing.CapturePoints:
     try:
         return capturing.ends(text, reverse=False)
     except InputError as error:
@@ -104,7 +104,7 @@ class TcpSection(Section):
         return _period(self.period)
 
     @property
-    def captures(self) -> capturing.Ends:
+    def captures(self) -> capturing.CapturePoints:
         """``capture``, parsed."""
         return capturing.ends(self.capture, reverse=self.reverse)
 
@@ -122,15 +122,15 @@ class TcpSection(Section):
         """The other end in words."""
         return self.host or "a namespace of this host"
 
-    def settings(self, *, host: str, token: str, client_token: str = "") -> sending.Settings:
+    def settings(self, *, host: str, token: str, client_token: str = "") -> sending.TransferSettings:
         """The transfer, to a server at ``host``."""
         via = (
             None
             if self.client is None
-            else sending.Via(self.client.strip("[]"), self.client_port, client_token)
+            else sending.RemoteClient(self.client.strip("[]"), self.client_port, client_token)
         )
         lasts = self.lasts or f"{sending.LASTS_S:g}s"
-        return sending.Settings(
+        return sending.TransferSettings(
             host=host.strip("[]"),
             port=self.port,
             token=token,

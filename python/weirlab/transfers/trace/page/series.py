@@ -66,7 +66,7 @@ SCALES: Final[dict[Chart, float]] = {"sequence": 1.0, "throughput": 1.0, "rtt": 
 
 
 @dataclass(frozen=True)
-class Source:
+class LayerSource:
     """All points of a layer: ``rows`` has ``time_ns``, ``low`` and ``high``."""
 
     chart: Chart
@@ -107,7 +107,7 @@ def layers(
     return [layer for layer in found if not layer.points.is_empty()]
 
 
-def sources(trace: Trace, connection: int, sender: SideName, *, windows: bool = True) -> list[Source]:
+def sources(trace: Trace, connection: int, sender: SideName, *, windows: bool = True) -> list[LayerSource]:
     """The sources of all layers except throughput; windows only if wanted."""
     receiver: SideName = "b" if sender == "a" else "a"
     mine = _of(trace.scan_segments(), connection, sender)
@@ -130,7 +130,7 @@ def _points(rows: pl.LazyFrame, low: pl.Expr | str, high: pl.Expr | str) -> pl.L
     return rows.select("time_ns", low=columns[0], high=columns[1])
 
 
-def _sequence(mine: pl.LazyFrame, theirs: pl.LazyFrame, sack: pl.LazyFrame) -> list[Source]:
+def _sequence(mine: pl.LazyFrame, theirs: pl.LazyFrame, sack: pl.LazyFrame) -> list[LayerSource]:
     end = pl.col("seq") + pl.col("payload_bytes")
     # An ACK of nothing (its number is 0, or it resets) has no place on the ACK line.
     acks = theirs.filter(_lacks(SYN), _lacks(RST), pl.col("ack") > 0)
@@ -139,15 +139,15 @@ def _sequence(mine: pl.LazyFrame, theirs: pl.LazyFrame, sack: pl.LazyFrame) -> l
     blocks = [(name, sack.filter(pl.col("duplicate") == (name == "DSACK"))) for name in ("SACK", "DSACK")]
     closed = acks.filter(pl.col("window_bytes") == 0, _lacks(FIN))
     return [
-        Source("sequence", "line", "window's edge", "edge", _points(acks, edge, edge)),
-        Source("sequence", "line", "acknowledged", "ack", _points(acks, "ack", "ack")),
-        Source("sequence", "bars", "segments", "data", _points(data, "seq", end)),
+        LayerSource("sequence", "line", "window's edge", "edge", _points(acks, edge, edge)),
+        LayerSource("sequence", "line", "acknowledged", "ack", _points(acks, "ack", "ack")),
+        LayerSource("sequence", "bars", "segments", "data", _points(data, "seq", end)),
         *(
-            Source("sequence", "bars", name, name.lower(), _points(rows, "left", "right"))
+            LayerSource("sequence", "bars", name, name.lower(), _points(rows, "left", "right"))
             for name, rows in blocks
         ),
         *(
-            Source(
+            LayerSource(
                 "sequence",
                 "marks",
                 name,
@@ -156,7 +156,7 @@ def _sequence(mine: pl.LazyFrame, theirs: pl.LazyFrame, sack: pl.LazyFrame) -> l
             )
             for meaning, name, colour in _EVENTS
         ),
-        Source("sequence", "marks", "window closed", "closed", _points(closed, "ack", "ack")),
+        LayerSource("sequence", "marks", "window closed", "closed", _points(closed, "ack", "ack")),
     ]
 
 
@@ -181,9 +181,9 @@ def _throughput(periods: pl.LazyFrame, period_ns: int) -> list[Layer]:
     return found
 
 
-def _round_trips(rtt: pl.LazyFrame) -> list[Source]:
+def _round_trips(rtt: pl.LazyFrame) -> list[LayerSource]:
     return [
-        Source(
+        LayerSource(
             "rtt", "band", name, colour, _points(rtt.filter(pl.col("method") == method), "rtt_ns", "rtt_ns")
         )
         for method, name, colour in (
@@ -193,14 +193,14 @@ def _round_trips(rtt: pl.LazyFrame) -> list[Source]:
     ]
 
 
-def _flight(mine: pl.LazyFrame, theirs: pl.LazyFrame) -> list[Source]:
+def _flight(mine: pl.LazyFrame, theirs: pl.LazyFrame) -> list[LayerSource]:
     window = theirs.filter(_lacks(SYN), _lacks(RST))
     data = mine.filter(pl.col("payload_bytes") > 0)
     return [
-        Source(
+        LayerSource(
             "flight", "line", "receiver's window", "edge", _points(window, "window_bytes", "window_bytes")
         ),
-        Source("flight", "band", "in flight", "data", _points(data, "flight_bytes", "flight_bytes")),
+        LayerSource("flight", "band", "in flight", "data", _points(data, "flight_bytes", "flight_bytes")),
     ]
 
 

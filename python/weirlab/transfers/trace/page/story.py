@@ -13,7 +13,7 @@ from weirlab.base import files
 from weirlab.base.errors import InputError
 from weirlab.report.graphs import Graphs
 from weirlab.report.shell import environment
-from weirlab.report.story import Chapter, Origin, Story
+from weirlab.report.story import Chapter, PageOrigin, Story
 from weirlab.report.tables import Table, Tile
 from weirlab.trace import Trace, others, sheet, times, words
 from weirlab.trace.facts import (
@@ -132,7 +132,7 @@ def tell(trace: Trace, *, connection: int, command: str = "") -> Story:
         tiles=tuple(tiles(one)),
         chapters=tuple(chapters),
         terms=TERMS,
-        made_from=Origin(
+        made_from=PageOrigin(
             name=names,
             source=names,
             date=times.utc_date(one["first_ns"]),

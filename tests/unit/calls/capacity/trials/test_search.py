@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from weirlab.base.errors import InputError
-from weirlab.calls.capacity.trials import CallGoal, CallTraffic, Carried, Search, search_calls
+from weirlab.calls.capacity.trials import CallCapacity, CallGoal, CallTraffic, Search, search_calls
 from weirlab.calls.capacity.trials.columns import CapacityRow
 from weirlab.measure.trial import FailedTrial
 from weirlab.measure.validity import CAREFUL_LIMITS
@@ -54,7 +54,9 @@ def row(calls: int, lost: int, good_share: float) -> CapacityRow:
     return capacity_row(calls, phase="search", run=None, sent=calls * 10, lost=lost, good_share=good_share)
 
 
-def found(trials: FormulaTrials, known: list[CapacityRow] | None = None, **changes: Any) -> list[Carried]:
+def found(
+    trials: FormulaTrials, known: list[CapacityRow] | None = None, **changes: Any
+) -> list[CallCapacity]:
     what = Search(**{"goals": (LOSSLESS, GOOD), "trial_s": 0.1, "warmup_s": 0.0, "trials": 3, **changes})
     row_of: Callable[[], CapacityRow] = lambda: trials.row  # noqa: E731
     return search_calls(trials, what, SETTING, 400, row_of, known or [])  # type: ignore[arg-type]

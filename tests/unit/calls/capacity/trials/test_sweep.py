@@ -1,14 +1,14 @@
 from __future__ import annotations
 
-from weirlab.calls.capacity.trials import CallGoal, Carried, Sweep, around
+from weirlab.calls.capacity.trials import CallCapacity, CallGoal, CallSweep, around
 
 LOSSLESS, GOOD = CallGoal("without loss"), CallGoal("good", 0.01, 4.0)
 
 
 def found(
     goal: CallGoal, calls: int | None, too_many: int | None = None, *, at_least: bool = False
-) -> Carried:
-    return Carried(goal, 0, calls, too_many, at_least)
+) -> CallCapacity:
+    return CallCapacity(goal, 0, calls, too_many, at_least)
 
 
 def test_a_sweep_has_numbers_below_at_and_above_both_answers() -> None:
@@ -26,11 +26,11 @@ def test_where_even_the_fewest_are_too_many_they_are_what_is_swept_around() -> N
 
 def test_around_nothing_there_is_no_sweep() -> None:
     assert around([found(LOSSLESS, None)], (0.5, 1.2)) == ()
-    assert Sweep({0: ()}).order == []
+    assert CallSweep({0: ()}).order == []
 
 
 def test_each_run_goes_through_every_number_of_every_position_once() -> None:
-    order = Sweep({0: (10, 20), 400: (5,)}, repetitions=3).order
+    order = CallSweep({0: (10, 20), 400: (5,)}, repetitions=3).order
     assert len(order) == 9
     for run in (1, 2, 3):
         assert {(n, count) for r, n, count in order if r == run} == {(0, 10), (0, 20), (400, 5)}

@@ -9,16 +9,16 @@ import pytest
 from weirlab.calls.failover.bed import Keepalived
 from weirlab.calls.failover.fakes import FakePair, SwitchBehaviour, SwitchFault
 from weirlab.calls.failover.switches import (
-    Conditions,
+    FailoverPlan,
     Kind,
-    Pair,
-    Planned,
+    PairSpec,
+    SwitchConditions,
     SwitchResults,
     Timing,
     measure,
     plan,
 )
-from weirlab.calls.failover.switches.event import Clocks
+from weirlab.calls.failover.switches.event import SwitchClocks
 from weirlab.measure.progress import OnProgress
 from weirlab.store import RunWriter, Store
 from weirlab.testing import FakeClock
@@ -29,7 +29,7 @@ from weirlab.traffic.spec import Flows, Rate, Traffic
 
 CALLS = Calls(classes=(CallClass(parse_codec("g711")),), count=40, rtcp=False, signalling=False)
 TIMING = Timing(event_s=1.0, after_s=7.0, affected_s=5.0)
-QUICK = Pair(Keepalived(advert_s=0.1))
+QUICK = PairSpec(Keepalived(advert_s=0.1))
 
 
 def traffic(calls: Calls = CALLS, duration_s: float = TIMING.duration_s) -> Traffic:
@@ -46,10 +46,10 @@ def traffic(calls: Calls = CALLS, duration_s: float = TIMING.duration_s) -> Traf
     )
 
 
-CONDITIONS = Conditions(CALLS, traffic(), CALLS.count, TIMING)
+CONDITIONS = SwitchConditions(CALLS, traffic(), CALLS.count, TIMING)
 
 
-def punctual(switches: Sequence[Planned]) -> list[Planned]:
+def punctual(switches: Sequence[FailoverPlan]) -> list[FailoverPlan]:
     """The same with every event at its nominal time."""
     return [replace(planned, early_s=0.0) for planned in switches]
 
@@ -71,7 +71,7 @@ class Pairs:
         self._manner = manner
         self._mishaps = iter(mishaps)
 
-    def __call__(self, pair: Pair) -> FakePair:
+    def __call__(self, pair: PairSpec) -> FakePair:
         found = FakePair(pair.protocol, self._manner, self._mishaps, self.clock)
         self.opened.append(found)
         return found
@@ -89,11 +89,11 @@ def run(writer: RunWriter) -> Run:
         pairs: Pairs,
         kinds: tuple[Kind, ...] = ("hard",),
         *,
-        pair: Pair = QUICK,
+        pair: PairSpec = QUICK,
         repetitions: int = 1,
-        conditions: Conditions = CONDITIONS,
+        conditions: SwitchConditions = CONDITIONS,
         told: OnProgress | None = None,
-        switches: tuple[Planned, ...] | None = None,
+        switches: tuple[FailoverPlan, ...] | None = None,
     ) -> SwitchResults:
         return measure(
             pairs,
@@ -101,7 +101,7 @@ def run(writer: RunWriter) -> Run:
             conditions,
             writer,
             told,
-            clocks=Clocks(pairs.now_ns, pairs.clock.advance, pairs.clock.now),
+            clocks=SwitchClocks(pairs.now_ns, pairs.clock.advance, pairs.clock.now),
         )
 
     return campaign

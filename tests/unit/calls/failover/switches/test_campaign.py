@@ -14,14 +14,14 @@ from weirlab.calls.failover.switches import CALLS as CALLS_TABLE
 from weirlab.calls.failover.switches import (
     SERIES,
     SWITCHES,
-    Pair,
-    Planned,
+    FailoverPlan,
+    PairSpec,
     SwitchRow,
     compare,
     conclusions,
     plan,
 )
-from weirlab.measure.progress import Progress
+from weirlab.measure.progress import TrialProgress
 from weirlab.store import RunWriter
 from weirlab.store.frames import rows_of
 
@@ -91,7 +91,7 @@ def test_copies_and_disorder_behind_the_switch_are_counted(run: Run) -> None:
 
 def test_without_shared_states_streams_die_where_admission_is_closed(run: Run) -> None:
     alone = replace(HALF_SECOND, shares_states=False)
-    pair = Pair(Keepalived(advert_s=0.1), Conntrackd(mode="off"))
+    pair = PairSpec(Keepalived(advert_s=0.1), Conntrackd(mode="off"))
     (row,) = run(Pairs(alone), pair=pair).rows
     assert row.valid, row.invalid
     assert (row.alive, row.dead) == (0, STREAMS)
@@ -198,7 +198,7 @@ def test_tables_have_a_row_per_call_and_direction_and_per_bin(run: Run, writer: 
 
 
 def test_progress_counts_switches_and_tells_the_time_left(run: Run) -> None:
-    told: list[Progress] = []
+    told: list[TrialProgress] = []
     run(Pairs(HALF_SECOND), repetitions=3, told=told.append)
     assert told[-1].done == told[-1].total == 3
     assert told[-1].left_s == 0
@@ -227,13 +227,13 @@ def test_every_stream_died_is_told_only_where_every_stream_of_every_run_did(run:
 
 
 def test_a_firewall_that_comes_back_and_does_not_preempt_need_not_take_over(run: Run) -> None:
-    pair = Pair(Keepalived(advert_s=0.1, preempt=False))
+    pair = PairSpec(Keepalived(advert_s=0.1, preempt=False))
     (row,) = run(Pairs(HALF_SECOND, [SwitchFault(stays=True)]), ("return",), pair=pair).rows
     assert "nothing was switched" not in row.invalid
 
 
 def test_every_kind_with_every_pair_in_each_round_and_not_always_in_one_order() -> None:
-    pairs = [QUICK, Pair(Ucarp())]
+    pairs = [QUICK, PairSpec(Ucarp())]
     switches = plan(pairs, ("soft", "hard"), 7, seed=3)
     assert [planned.index for planned in switches] == list(range(28))
     rounds = [[(p.pair, p.kind) for p in switches if p.repetition == n] for n in range(1, 8)]
@@ -242,7 +242,7 @@ def test_every_kind_with_every_pair_in_each_round_and_not_always_in_one_order() 
 
 
 def test_pairs_are_compared_where_one_setting_differs(run: Run) -> None:
-    slow, alone = Pair(Keepalived()), Pair(Keepalived(advert_s=0.1), Conntrackd(mode="off"))
+    slow, alone = PairSpec(Keepalived()), PairSpec(Keepalived(advert_s=0.1), Conntrackd(mode="off"))
     run(Pairs(HALF_SECOND))
     run(Pairs(SwitchBehaviour({"soft": 0, "hard": 3.0, "return": 0})), switches=only(slow, 1))
     forgetful = Pairs(replace(HALF_SECOND, shares_states=False))
@@ -254,12 +254,12 @@ def test_pairs_are_compared_where_one_setting_differs(run: Run) -> None:
     assert any("100 % of the streams go on with conntrackd, 0 % without it" in text for text in told)
 
 
-def only(pair: Pair, index: int) -> tuple[Planned, ...]:
-    return (Planned(index, pair, "hard", 1),)
+def only(pair: PairSpec, index: int) -> tuple[FailoverPlan, ...]:
+    return (FailoverPlan(index, pair, "hard", 1),)
 
 
 def test_events_fall_anywhere_between_two_advertisements() -> None:
-    pairs = [Pair(Keepalived(advert_s=0.1), name="fast"), Pair(Keepalived(advert_s=1.0), name="slow")]
+    pairs = [PairSpec(Keepalived(advert_s=0.1), name="fast"), PairSpec(Keepalived(advert_s=1.0), name="slow")]
     early = {
         name: [planned.early_s for planned in plan(pairs, ("hard",), 50, 1) if planned.pair.name == name]
         for name in ("fast", "slow")

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from weirlab.calls.failover.switches.gaps import CallGaps, call_gaps, outage
 from weirlab.calls.failover.switches.series import around
-from weirlab.quality.packets import Arrivals, Packets, place_all
+from weirlab.quality.packets import PacketArrivals, StreamPackets, place_all
 
 MS = 1_000_000
 PACKET = 20 * MS
@@ -16,7 +16,7 @@ END = 3000 * MS
 LAST_PART = 500 * MS
 
 
-def packets(lost: list[set[int]], sent: int = 150, delay: int = MS) -> Packets:
+def packets(lost: list[set[int]], sent: int = 150, delay: int = MS) -> StreamPackets:
     """Streams of a packet every 20 ms from time 0 on, without those that are ``lost``."""
     rows, streams = [], []
     for i, gone in enumerate(lost):
@@ -26,7 +26,7 @@ def packets(lost: list[set[int]], sent: int = 150, delay: int = MS) -> Packets:
     row, stream = np.array(rows, np.int64), np.array(streams, np.int64)
     sent_ns = (row % sent) * PACKET
     return place_all(
-        Arrivals(stream, row, sent_ns, sent_ns + delay),
+        PacketArrivals(stream, row, sent_ns, sent_ns + delay),
         flow=np.arange(len(lost)),
         start=np.arange(len(lost) + 1, dtype=np.int64) * sent,
         packet_ns=np.full(len(lost), PACKET, np.int64),

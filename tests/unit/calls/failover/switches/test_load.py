@@ -8,7 +8,7 @@ from weirlab.base.documents import plain, typed
 from weirlab.base.errors import InputError, TrialError
 from weirlab.calls.failover.fakes import SwitchBehaviour, SwitchFault
 from weirlab.calls.failover.study import load_text
-from weirlab.calls.failover.switches import CommonLoad, Wanted, find_load
+from weirlab.calls.failover.switches import CallDemand, CommonLoad, find_load
 from weirlab.calls.failover.switches.timing import Timing
 from weirlab.store import RunWriter
 from weirlab.traffic.spec import Traffic
@@ -23,7 +23,7 @@ def of(calls: int) -> Traffic:
 
 
 def search(writer: RunWriter, pairs: Pairs, wanted: int, share: float | None = None) -> CommonLoad:
-    return find_load(pairs, [QUICK, QUICK], Wanted(wanted, of, share), writer, lambda _: None)
+    return find_load(pairs, [QUICK, QUICK], CallDemand(wanted, of, share), writer, lambda _: None)
 
 
 def test_what_every_pair_carries_is_taken_as_asked(writer: RunWriter) -> None:

@@ -8,7 +8,7 @@ from weirlab import _engine
 from weirlab.base.errors import MissingCapability
 from weirlab.calls.ipsec.endpoints.bed import JoinedEndpoints
 from weirlab.calls.ipsec.endpoints.plan import talk
-from weirlab.calls.ipsec.endpoints.section import Endpoints
+from weirlab.calls.ipsec.endpoints.section import EndpointsSection
 from weirlab.lab.linux.namespace import Namespace
 
 
@@ -21,4 +21,4 @@ def test_where_af_xdp_is_refused_the_other_endpoints_are_named(monkeypatch: pyte
     with pytest.raises(
         MissingCapability, match=r"denied; .* --arms sockets,sockets-real-time; see weir doctor"
     ):
-        bed.talk(talk(Endpoints(), "bypass", "idle", 1, 0.1))
+        bed.talk(talk(EndpointsSection(), "bypass", "idle", 1, 0.1))

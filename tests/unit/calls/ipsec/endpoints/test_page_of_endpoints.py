@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from weirlab.calls.ipsec.endpoints.fakes import FakeBed
+from weirlab.calls.ipsec.endpoints.fakes import FakeEndpointBed
 from weirlab.calls.ipsec.endpoints.study import page
 from weirlab.report.story import Story
 from weirlab.store import Store
@@ -14,7 +14,7 @@ from .test_study import run, scenario
 
 @pytest.fixture(scope="module")
 def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
-    return page(run(Store(tmp_path_factory.mktemp("store")), FakeBed(), scenario()).run)
+    return page(run(Store(tmp_path_factory.mktemp("store")), FakeEndpointBed(), scenario()).run)
 
 
 def test_the_page_begins_with_the_comparison_and_has_a_chapter_for_each_question(story: Story) -> None:

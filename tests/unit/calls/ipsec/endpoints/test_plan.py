@@ -6,14 +6,14 @@ import pytest
 
 from weirlab.base.errors import InputError
 from weirlab.calls.ipsec.endpoints.plan import ip_bytes, plan, talk
-from weirlab.calls.ipsec.endpoints.section import Endpoints, EndpointScenario
+from weirlab.calls.ipsec.endpoints.section import EndpointScenario, EndpointsSection
 from weirlab.scenario.load import from_plain
 from weirlab.traffic.calls.codecs import parse_codec
 from weirlab.traffic.encapsulation.suites import SUITES
 
 
 def test_kinds_of_endpoints_take_turns_and_the_first_one_changes() -> None:
-    asked = Endpoints(arms=("bypass", "sockets"), calls=(1, 10), repetitions=2)
+    asked = EndpointsSection(arms=("bypass", "sockets"), calls=(1, 10), repetitions=2)
     planned = plan(asked)
     assert len(planned) == len({each.key for each in planned}) == 16
     pairs = [planned[at : at + 2] for at in range(0, 16, 2)]
@@ -25,7 +25,7 @@ def test_kinds_of_endpoints_take_turns_and_the_first_one_changes() -> None:
 
 
 def test_every_kind_of_endpoint_has_the_same_calls() -> None:
-    asked = Endpoints(calls=(5,), warmup_s=0.1)
+    asked = EndpointsSection(calls=(5,), warmup_s=0.1)
     one, other = (talk(asked, arm, "hog", 5, 1.0) for arm in ("bypass", "sockets"))
     for mine, theirs in zip(one.phases_ns, other.phases_ns, strict=True):
         assert mine.tolist() == theirs.tolist()
@@ -33,7 +33,7 @@ def test_every_kind_of_endpoint_has_the_same_calls() -> None:
     assert one.phases_ns[0].tolist() != one.phases_ns[1].tolist()
     assert (one.packets, one.warmup_packets, one.calls) == (55, 5, 5)
     assert one.lasts_s == pytest.approx(1.1)
-    other_seed = talk(Endpoints(calls=(5,), seed=2), "bypass", "idle", 5, 1.0)
+    other_seed = talk(EndpointsSection(calls=(5,), seed=2), "bypass", "idle", 5, 1.0)
     assert other_seed.phases_ns[0].tolist() != one.phases_ns[0].tolist()
 
 
@@ -52,7 +52,7 @@ def scenario(**asked: object) -> EndpointScenario:
 
 def test_a_scenario_needs_nothing_but_its_key() -> None:
     asked = scenario().endpoints
-    assert asked == Endpoints()
+    assert asked == EndpointsSection()
     assert dict(scenario().trials()) == {("endpoints",): 90}
 
 

@@ -12,15 +12,15 @@ import pytest
 
 from weirlab.base.errors import InputError, LabError
 from weirlab.calls.ipsec.endpoints import EndpointsStudy
-from weirlab.calls.ipsec.endpoints.fakes import CAPACITY, SWING_NS, FakeBed, Fault, opener
-from weirlab.calls.ipsec.endpoints.findings import EndpointFindings, Group
+from weirlab.calls.ipsec.endpoints.fakes import CAPACITY, SWING_NS, EndpointFault, FakeEndpointBed, opener
+from weirlab.calls.ipsec.endpoints.findings import EndpointFindings, EndpointGroup
 from weirlab.calls.ipsec.endpoints.plan import talk
-from weirlab.calls.ipsec.endpoints.rows import ATTEMPTS, DISTRIBUTIONS, LIMITS, AttemptRow
+from weirlab.calls.ipsec.endpoints.rows import ATTEMPTS, DISTRIBUTIONS, LIMITS, EndpointAttemptRow
 from weirlab.calls.ipsec.endpoints.searching import searched
-from weirlab.calls.ipsec.endpoints.section import Endpoints, EndpointScenario, Limit
+from weirlab.calls.ipsec.endpoints.section import CallLimitSection, EndpointScenario, EndpointsSection
 from weirlab.calls.ipsec.endpoints.study import page, stored
 from weirlab.calls.ipsec.endpoints.tables import compared
-from weirlab.jobs.progress import Interrupted, Quiet
+from weirlab.jobs.progress import RunInterrupt, SilentProgress
 from weirlab.jobs.work import Work
 from weirlab.scenario.load import from_plain
 from weirlab.store import Store
@@ -55,17 +55,17 @@ def store(tmp_path: Path) -> Store:
     return Store(tmp_path / "store")
 
 
-def run(store: Store, bed: FakeBed, what: EndpointScenario) -> Found:
-    return runner.run(EndpointsStudy(opener(bed)), what, Work(store, Quiet()))
+def run(store: Store, bed: FakeEndpointBed, what: EndpointScenario) -> Found:
+    return runner.run(EndpointsStudy(opener(bed)), what, Work(store, SilentProgress()))
 
 
 @pytest.fixture(scope="module")
 def outcome(tmp_path_factory: pytest.TempPathFactory) -> Found:
     """A run in which nothing went wrong."""
-    return run(Store(tmp_path_factory.mktemp("store")), FakeBed(), scenario())
+    return run(Store(tmp_path_factory.mktemp("store")), FakeEndpointBed(), scenario())
 
 
-def group(outcome: Found, arm: str, beside: str, calls: int) -> Group:
+def group(outcome: Found, arm: str, beside: str, calls: int) -> EndpointGroup:
     [found] = [
         each for each in outcome.found.groups if (each.arm, each.beside, each.calls) == (arm, beside, calls)
     ]
@@ -153,13 +153,15 @@ def test_what_is_read_from_the_run_is_what_was_told(outcome: Found) -> None:
 @pytest.mark.parametrize(
     ("fault", "told"),
     [
-        (Fault(stolen_s=0.2), "200 ms stolen from the near endpoint's CPU"),
-        (Fault(real_time_refused="not permitted"), "could not be real time (not permitted)"),
+        (EndpointFault(stolen_s=0.2), "200 ms stolen from the near endpoint's CPU"),
+        (EndpointFault(real_time_refused="not permitted"), "could not be real time (not permitted)"),
     ],
     ids=["stolen", "ordinary"],
 )
-def test_an_attempt_that_the_host_spoils_is_kept_and_repeated(store: Store, fault: Fault, told: str) -> None:
-    bed = FakeBed(iter([fault]))
+def test_an_attempt_that_the_host_spoils_is_kept_and_repeated(
+    store: Store, fault: EndpointFault, told: str
+) -> None:
+    bed = FakeEndpointBed(iter([fault]))
     outcome = run(store, bed, small(arms=["bypass"]))
     assert outcome.problem() is None
     assert [row.valid for row in outcome.found.attempts] == [False, True]
@@ -169,20 +171,20 @@ def test_an_attempt_that_the_host_spoils_is_kept_and_repeated(store: Store, faul
 
 
 def test_a_kernel_that_lets_no_socket_poll_is_told(store: Store) -> None:
-    outcome = run(store, FakeBed(iter([Fault(polls=False)])), small(arms=["bypass"]))
+    outcome = run(store, FakeEndpointBed(iter([EndpointFault(polls=False)])), small(arms=["bypass"]))
     assert [row.valid for row in outcome.found.attempts] == [True]
     assert "This kernel does not let a socket poll the queue of a veth pair" in outcome.told().remark
 
 
 def test_loss_is_a_result(store: Store) -> None:
-    outcome = run(store, FakeBed(iter([Fault(lost=3)])), small(arms=["sockets"]))
+    outcome = run(store, FakeEndpointBed(iter([EndpointFault(lost=3)])), small(arms=["sockets"]))
     assert [row.lost for row in outcome.found.attempts] == [3]
     assert outcome.found.attempts[0].bad == 3
     assert outcome.found.groups[0].lost_ratio == pytest.approx(3 / 20)
 
 
 def test_packets_that_the_system_never_takes_are_counted_and_told(store: Store) -> None:
-    outcome = run(store, FakeBed(iter([Fault(refused=12)])), small(arms=["bypass"]))
+    outcome = run(store, FakeEndpointBed(iter([EndpointFault(refused=12)])), small(arms=["bypass"]))
     [row] = outcome.found.attempts
     # 5 of them in the warm-up.
     assert (row.refused, row.unsent, row.lost, row.bad) == (12, 7, 0, 7)
@@ -192,14 +194,14 @@ def test_packets_that_the_system_never_takes_are_counted_and_told(store: Store) 
 
 
 def test_packets_that_never_left_in_attempts_that_do_not_count_are_not_told(store: Store) -> None:
-    faults = [Fault(refused=12, stolen_s=1.0), Fault()]
-    outcome = run(store, FakeBed(iter(faults)), small(arms=["bypass"]))
+    faults = [EndpointFault(refused=12, stolen_s=1.0), EndpointFault()]
+    outcome = run(store, FakeEndpointBed(iter(faults)), small(arms=["bypass"]))
     assert [(row.refused, row.valid) for row in outcome.found.attempts] == [(12, False), (0, True)]
     assert "never left" not in outcome.told().remark
 
 
 def test_what_never_counts_is_named_and_the_rest_is_shown(store: Store) -> None:
-    outcome = run(store, FakeBed(iter([Fault(stolen_s=1.0)] * 2)), small())
+    outcome = run(store, FakeEndpointBed(iter([EndpointFault(stolen_s=1.0)] * 2)), small())
     assert len(outcome.found.missing) == 1
     assert "1 of 2 attempts were spoiled by the host every time" in str(outcome.problem())
     assert outcome.found.spoken_of is None
@@ -208,18 +210,18 @@ def test_what_never_counts_is_named_and_the_rest_is_shown(store: Store) -> None:
 
 
 def test_endpoints_that_could_not_talk_are_tried_again(store: Store) -> None:
-    broken = Fault(raises=LabError("no socket"))
-    assert run(store, FakeBed(iter([broken])), small()).problem() is None
+    broken = EndpointFault(raises=LabError("no socket"))
+    assert run(store, FakeEndpointBed(iter([broken])), small()).problem() is None
     with pytest.raises(LabError, match="no socket"):
-        run(store, FakeBed(iter([broken] * 2)), small())
+        run(store, FakeEndpointBed(iter([broken] * 2)), small())
 
 
 def test_ctrl_c_keeps_what_is_done_and_resuming_does_the_rest(store: Store) -> None:
-    stopped = FakeBed(iter([None, Fault(raises=KeyboardInterrupt())]))
-    with pytest.raises(Interrupted, match=r"1 valid attempt kept .* go on with: weir run --resume"):
+    stopped = FakeEndpointBed(iter([None, EndpointFault(raises=KeyboardInterrupt())]))
+    with pytest.raises(RunInterrupt, match=r"1 valid attempt kept .* go on with: weir run --resume"):
         run(store, stopped, small(limit=CONTENT["limit"]))
-    bed = FakeBed()
-    outcome = runner.resume(EndpointsStudy(opener(bed)), "last", Work(store, Quiet()))
+    bed = FakeEndpointBed()
+    outcome = runner.resume(EndpointsStudy(opener(bed)), "last", Work(store, SilentProgress()))
     assert outcome.problem() is None
     compared = [row for row in outcome.found.attempts if row.purpose == "compare"]
     assert [row.arm for row in compared] == ["sockets", "bypass"]
@@ -228,30 +230,30 @@ def test_ctrl_c_keeps_what_is_done_and_resuming_does_the_rest(store: Store) -> N
 
 
 def test_a_run_without_a_valid_attempt_has_no_page(store: Store) -> None:
-    with pytest.raises(Interrupted):
-        run(store, FakeBed(iter([Fault(raises=KeyboardInterrupt())])), small())
+    with pytest.raises(RunInterrupt):
+        run(store, FakeEndpointBed(iter([EndpointFault(raises=KeyboardInterrupt())])), small())
     with pytest.raises(InputError, match="interrupted before any attempt counted"):
         page(store.open("last"))
 
 
 def test_calls_in_the_clear_are_told_so(store: Store) -> None:
-    outcome = run(store, FakeBed(), small(suite="none"))
+    outcome = run(store, FakeEndpointBed(), small(suite="none"))
     assert outcome.told().conclusion.startswith("1 call, in the clear: mean jitter is ")
     assert "ESP is" not in outcome.told().remark
     assert outcome.found.groups[0].ip_bytes == (200,)
 
 
 def test_trials_of_an_interrupted_search_serve_once() -> None:
-    limit = Limit(most_calls=64, trials=1, trial_s=1.0)
-    asked = Endpoints(limit=limit)
-    bed, made = FakeBed(), []
+    limit = CallLimitSection(most_calls=64, trials=1, trial_s=1.0)
+    asked = EndpointsSection(limit=limit)
+    bed, made = FakeEndpointBed(), []
 
-    def measure(calls: int) -> AttemptRow:
-        from weirlab.calls.ipsec.endpoints.plan import Planned
+    def measure(calls: int) -> EndpointAttemptRow:
+        from weirlab.calls.ipsec.endpoints.plan import EndpointPlan
         from weirlab.calls.ipsec.endpoints.recording import recorded
 
         spec = talk(asked, "bypass", "idle", calls, 0.2)
-        planned = Planned("bypass", "idle", calls, 1)
+        planned = EndpointPlan("bypass", "idle", calls, 1)
         made.append(recorded(bed.talk(spec), spec, planned, len(made), "limit", late_ns=1e7).row)
         return made[-1]
 
@@ -269,7 +271,7 @@ def test_a_search_of_a_single_call_is_a_trial(
 ) -> None:
     monkeypatch.setitem(CAPACITY, "sockets", capacity)  # type: ignore[arg-type]
     limit = {"most_calls": 1, "trial_s": 0.2}
-    outcome = run(store, FakeBed(), small(arms=["sockets"], limit=limit))
+    outcome = run(store, FakeEndpointBed(), small(arms=["sockets"], limit=limit))
     [row] = outcome.found.limits
     assert row.carried == pytest.approx(carried, nan_ok=True)
     assert row.at_least is bool(capacity)

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from weirlab.devices.profile.page.source import Verification
+from weirlab.devices.profile.page.source import VerificationEvidence
 from weirlab.model import ErrorRow
 from weirlab.model.base import Band
 from weirlab.model.score import Statistics
@@ -301,7 +301,7 @@ def models() -> dict[str, Any]:
 
 
 @pytest.fixture(scope="session")
-def verification(run: SyntheticRun) -> Verification:
+def verification(run: SyntheticRun) -> VerificationEvidence:
     errors = tuple(
         ErrorRow(
             model,
@@ -325,4 +325,4 @@ def verification(run: SyntheticRun) -> Verification:
             ("queueing", "loss", "%-points", float("nan"), 0.2, 0.3, -0.9),
         )
     )
-    return Verification(run.trials().filter(pl.col("role") == "verify"), errors)
+    return VerificationEvidence(run.trials().filter(pl.col("role") == "verify"), errors)

@@ -7,12 +7,12 @@ import pytest
 
 from weirlab.devices.profile.page import drawing as figure
 from weirlab.devices.profile.page.accuracy import chart, letter_values, tables, words
-from weirlab.devices.profile.page.source import Evidence, gather
+from weirlab.devices.profile.page.source import ProfileEvidence, gather
 from weirlab.model.score import REPEATABILITY
 
 
 @pytest.fixture(scope="module")
-def evidence(small_run, models) -> Evidence:
+def evidence(small_run, models) -> ProfileEvidence:
     return gather(small_run, models)
 
 
@@ -36,7 +36,7 @@ def test_only_boxes_whose_ends_can_be_known_are_drawn(n: int, boxes: int) -> Non
     assert len(letter_values.letter_values(values).boxes) == boxes
 
 
-def test_every_model_and_the_repeatability_are_drawn_for_the_same_trials(evidence: Evidence) -> None:
+def test_every_model_and_the_repeatability_are_drawn_for_the_same_trials(evidence: ProfileEvidence) -> None:
     _, names = words.PANELS["Delay below the threshold"]
     table = letter_values.table(evidence.deviations, names)
     assert set(table["source"]) == {"queueing", "piecewise", REPEATABILITY}
@@ -46,7 +46,7 @@ def test_every_model_and_the_repeatability_are_drawn_for_the_same_trials(evidenc
     assert abs(medians["queueing"]) < abs(medians["piecewise"])
 
 
-def test_the_plots_stand_beside_the_repeatability_in_words(evidence: Evidence) -> None:
+def test_the_plots_stand_beside_the_repeatability_in_words(evidence: ProfileEvidence) -> None:
     drawn = [one for one in figure.draw(evidence) if one.section == "accuracy"]
     assert [one.panel for one in drawn] == list(words.PANELS)
     for one in drawn:
@@ -54,7 +54,7 @@ def test_the_plots_stand_beside_the_repeatability_in_words(evidence: Evidence) -
         assert "trials of one setting are within" in one.title
 
 
-def test_intervals_are_drawn_as_a_band_around_the_model_that_has_them(evidence: Evidence) -> None:
+def test_intervals_are_drawn_as_a_band_around_the_model_that_has_them(evidence: ProfileEvidence) -> None:
     drawn = next(one for one in figure.draw(evidence) if one.section == "delay")
     assert "90 % of single trials lie according to the queueing model" in drawn.caption
     rows = drawn.data.filter(source="queueing")
@@ -63,7 +63,7 @@ def test_intervals_are_drawn_as_a_band_around_the_model_that_has_them(evidence: 
     assert drawn.data.filter(source="piecewise")["p99_us_low"].is_null().all()
 
 
-def test_the_coverage_is_told(evidence: Evidence) -> None:
+def test_the_coverage_is_told(evidence: ProfileEvidence) -> None:
     said = _plain(words.coverage(evidence.deviations))
     assert said.startswith("The 90 % intervals held")
     assert "(queueing)" in said
@@ -84,7 +84,7 @@ def test_errors_stand_side_by_side_per_quantity_in_readable_units(verification) 
     assert rows[-1][3:5] == ("0.20 %-points", "+0.20 %-points")
 
 
-def test_tables_of_single_trials_medians_and_extrapolation_are_apart(evidence: Evidence) -> None:
+def test_tables_of_single_trials_medians_and_extrapolation_are_apart(evidence: ProfileEvidence) -> None:
     captions = [table.caption for table in tables.errors(evidence.errors)]
     assert captions == ["Errors on single held-out trials", "Errors on the medians of the repetitions"]
 
@@ -95,13 +95,13 @@ def test_false_alarms_are_told_per_model(verification) -> None:
     assert tables.alarms(()) == ""
 
 
-def test_without_held_out_trials_there_is_nothing_to_draw(evidence: Evidence) -> None:
+def test_without_held_out_trials_there_is_nothing_to_draw(evidence: ProfileEvidence) -> None:
     _, names = words.PANELS["Delay below the threshold"]
     assert letter_values.table((), names).height == 0
     assert tables.errors(()) == []
 
 
-def test_the_axis_ends_where_a_wild_error_would_squeeze_the_rest(evidence: Evidence) -> None:
+def test_the_axis_ends_where_a_wild_error_would_squeeze_the_rest(evidence: ProfileEvidence) -> None:
     _, names = words.PANELS["Delay below the threshold"]
     table = letter_values.table(evidence.deviations, names)
     wild = table.with_columns(high_percent=table["high_percent"] * 1e4)

@@ -7,25 +7,25 @@ import polars as pl
 import pytest
 
 from weirlab.devices.profile.page import curves, distributions
-from weirlab.devices.profile.page.source import Evidence, gather
+from weirlab.devices.profile.page.source import ProfileEvidence, gather
 
 
 @pytest.fixture(scope="module")
-def evidence(run, models) -> Evidence:
+def evidence(run, models) -> ProfileEvidence:
     return gather(run, models)
 
 
 @pytest.fixture(scope="module")
-def small(evidence: Evidence) -> pl.DataFrame:
+def small(evidence: ProfileEvidence) -> pl.DataFrame:
     return evidence.profile.filter(pl.col("panel") == "64-byte frames")
 
 
-def test_held_out_trials_are_kept_apart_from_the_profile(evidence: Evidence) -> None:
+def test_held_out_trials_are_kept_apart_from_the_profile(evidence: ProfileEvidence) -> None:
     assert 200 not in evidence.profile["position"].to_list()
     assert 200 in evidence.heldout["position"].to_list()
 
 
-def test_invalid_attempts_are_in_no_table(evidence: Evidence) -> None:
+def test_invalid_attempts_are_in_no_table(evidence: ProfileEvidence) -> None:
     assert evidence.attempts.filter(~pl.col("valid")).height == 2
     assert evidence.profile["valid"].all()
 
@@ -102,7 +102,7 @@ def test_loads_far_beyond_every_threshold_stay_out_of_the_charts(small: pl.DataF
     assert curves.within_chart(pl.concat([small, wild])).height == small.height
 
 
-def test_each_model_meets_each_held_out_trial_once(evidence: Evidence, models) -> None:
+def test_each_model_meets_each_held_out_trial_once(evidence: ProfileEvidence, models) -> None:
     pairs = curves.held_out(evidence.profile, evidence.heldout, models)
     assert pairs.height == evidence.heldout.height * len(models)
     held = dict(pairs.select("setup", "held_out").unique().rows())
@@ -116,7 +116,9 @@ def test_cpu_shares_add_up_to_the_whole_core(small: pl.DataFrame) -> None:
     assert shares.filter(pl.col("state") == "irq").height == 0
 
 
-def test_distributions_fall_from_all_packets_to_the_slowest(evidence: Evidence, small: pl.DataFrame) -> None:
+def test_distributions_fall_from_all_packets_to_the_slowest(
+    evidence: ProfileEvidence, small: pl.DataFrame
+) -> None:
     chosen = distributions.telling_trials(small.filter(pl.col("position") == 0))
     assert [trial.overload for trial in chosen] == [False] * (len(chosen) - 1) + [True]
     table = distributions.distributions(chosen, evidence.histograms)
@@ -132,7 +134,7 @@ def test_long_distributions_are_thinned_but_keep_both_ends() -> None:
     histogram = pl.DataFrame(
         {"trial_id": ["a"] * n, "lower_ns": lower, "upper_ns": lower + 1, "count": np.full(n, 10)}
     )
-    trial = distributions.Chosen("a", "100 kpps", 0.5, False, 3900.0)
+    trial = distributions.DistributionTrial("a", "100 kpps", 0.5, False, 3900.0)
     table = distributions.distributions([trial], histogram)
     assert 50 < table.height <= 140
     assert table["delay_us"][0] == pytest.approx(1.0)

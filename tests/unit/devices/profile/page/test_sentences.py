@@ -9,11 +9,11 @@ import pytest
 
 from weirlab.devices.profile.page import conditions, summary, takeaways, tell
 from weirlab.devices.profile.page import drawing as figure
-from weirlab.devices.profile.page.source import Evidence, gather
+from weirlab.devices.profile.page.source import ProfileEvidence, gather
 
 
 @pytest.fixture(scope="module")
-def evidence(small_run, models) -> Evidence:
+def evidence(small_run, models) -> ProfileEvidence:
     return gather(small_run, models)
 
 
@@ -21,7 +21,7 @@ def _plain(text: str) -> str:
     return text.replace("\u00a0", " ")
 
 
-def test_the_answer_names_device_loads_frames_and_calls_in_two_sentences(evidence: Evidence) -> None:
+def test_the_answer_names_device_loads_frames_and_calls_in_two_sentences(evidence: ProfileEvidence) -> None:
     said = [_plain(sentence) for sentence in summary.headline(evidence)]
     assert len(said) == 2
     assert said[0].startswith("iptables-legacy carried up to 8")
@@ -43,26 +43,26 @@ def test_a_simulated_device_is_never_called_by_a_real_name(simulated_run, models
     assert not [drawn for drawn in figure.draw(evidence) if drawn.section == "cpu"]
 
 
-def test_without_trials_there_is_no_answer(evidence: Evidence) -> None:
+def test_without_trials_there_is_no_answer(evidence: ProfileEvidence) -> None:
     nothing = replace(evidence, profile=evidence.profile.head(0), heldout=evidence.heldout.head(0))
     assert summary.headline(nothing) == [
         "There is no valid trial, so there is nothing to say about the device yet."
     ]
 
 
-def test_a_device_that_always_loses_is_said_to_do_so(evidence: Evidence) -> None:
+def test_a_device_that_always_loses_is_said_to_do_so(evidence: ProfileEvidence) -> None:
     lossy = replace(evidence, profile=evidence.profile.filter("overload"))
     assert "lost packets even at the lowest load tested" in summary.headline(lossy)[0]
 
 
-def test_a_device_that_was_never_overloaded_carried_at_least_so_much(evidence: Evidence) -> None:
+def test_a_device_that_was_never_overloaded_carried_at_least_so_much(evidence: ProfileEvidence) -> None:
     calm = replace(evidence, profile=evidence.profile.filter(pl.col("lost") == 0))
     assert "up to at least" in summary.headline(calm)[0]
     assert "did not overload the device" in takeaways.delay(calm.profile)
     assert "its threshold is unknown" in takeaways.threshold(calm.profile, calm.heldout.head(0))
 
 
-def test_a_device_that_fails_only_with_rules_is_described_in_one_sentence(evidence: Evidence) -> None:
+def test_a_device_that_fails_only_with_rules_is_described_in_one_sentence(evidence: ProfileEvidence) -> None:
     keep = (pl.col("position") < 1000) | pl.col("overload")
     said = _plain(summary.headline(replace(evidence, profile=evidence.profile.filter(keep)))[0])
     assert "but lost packets at every load tested with 1,000 rules" in said
@@ -82,7 +82,7 @@ def test_stateful_settings_are_told_apart_where_both_were_tested(small_run, mode
     assert {"0", "0 stateful", "1,000 stateful"} <= set(evidence.profile["setup"].to_list())
 
 
-def test_titles_are_sentences_with_numbers(evidence: Evidence) -> None:
+def test_titles_are_sentences_with_numbers(evidence: ProfileEvidence) -> None:
     drawn = figure.draw(evidence)
     sections = {one.section for one in drawn}
     assert sections == {
@@ -103,18 +103,18 @@ def test_titles_are_sentences_with_numbers(evidence: Evidence) -> None:
     assert len({one.key for one in drawn}) == len(drawn)
 
 
-def test_the_cost_of_a_rule_is_that_of_the_law(evidence: Evidence) -> None:
+def test_the_cost_of_a_rule_is_that_of_the_law(evidence: ProfileEvidence) -> None:
     title = _plain(takeaways.threshold(evidence.profile, evidence.heldout))
     assert title.endswith("on average each rule costs 2.5 ns per packet.") or "2.4 ns" in title
 
 
-def test_the_better_model_has_the_smaller_error_in_every_sentence(evidence: Evidence) -> None:
+def test_the_better_model_has_the_smaller_error_in_every_sentence(evidence: ProfileEvidence) -> None:
     tile = next(t for t in summary.tiles(evidence) if t.label.startswith("Prediction error"))
     assert tile.note.startswith("queueing model")
     assert "piecewise" in tile.note
 
 
-def test_many_trials_without_a_valid_attempt_are_warned_of_with_the_reason(evidence: Evidence) -> None:
+def test_many_trials_without_a_valid_attempt_are_warned_of_with_the_reason(evidence: ProfileEvidence) -> None:
     assert summary.caution(evidence) == ""
     kept = pl.col("index") % 4 != 0
     why = (
@@ -135,7 +135,7 @@ def test_a_load_step_has_no_place_on_a_load_axis(small_run, models) -> None:
     assert gather(replace(small_run, frame=stepped), models).profile.height == 0
 
 
-def test_spoiled_attempts_are_counted_with_their_reasons(evidence: Evidence) -> None:
+def test_spoiled_attempts_are_counted_with_their_reasons(evidence: ProfileEvidence) -> None:
     text, tables = conditions.invalid(evidence)
     assert _plain(text).startswith(
         "2 attempts of 230 (0.87 %) were spoiled by the host. 2 attempts were made good"
@@ -144,12 +144,12 @@ def test_spoiled_attempts_are_counted_with_their_reasons(evidence: Evidence) -> 
     assert len(tables[1].rows) == 2
 
 
-def test_a_run_without_spoiled_attempts_says_so(evidence: Evidence) -> None:
+def test_a_run_without_spoiled_attempts_says_so(evidence: ProfileEvidence) -> None:
     clean = replace(evidence, attempts=evidence.attempts.filter("valid"))
     assert conditions.invalid(clean) == ("None of 228\u00a0attempts was spoiled by the host.", [])
 
 
-def test_facts_get_units_from_their_names(evidence: Evidence) -> None:
+def test_facts_get_units_from_their_names(evidence: ProfileEvidence) -> None:
     told = {label: _plain(value) for label, value in conditions.setting(evidence)}
     assert told["MTU"] == "2,048 B"
     assert told["Threaded NAPI"] == "yes"
@@ -157,7 +157,7 @@ def test_facts_get_units_from_their_names(evidence: Evidence) -> None:
     assert "Command" not in told
 
 
-def test_the_calibration_in_force_is_told_in_units(evidence: Evidence) -> None:
+def test_the_calibration_in_force_is_told_in_units(evidence: ProfileEvidence) -> None:
     pairs, table = conditions.calibration(evidence)
     told = {label: _plain(value) for label, value in pairs}
     assert told["Time-stamp error, median"] == "780 ns"

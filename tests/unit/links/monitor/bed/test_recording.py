@@ -15,12 +15,12 @@ import pytest
 from weirlab.base.errors import LabError
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.link import bindings
-from weirlab.link.recording.process import Source
-from weirlab.link.recording.supervisor import Clocks, Means, Supervisor
-from weirlab.link.settings import Recording
+from weirlab.link.recording.process import FrameSource
+from weirlab.link.recording.supervisor import RecorderClocks, RecorderEnvironment, Supervisor
+from weirlab.link.settings import RecorderSettings
 from weirlab.links.monitor.bed import tcpdump
-from weirlab.links.monitor.bed.base import Gap, Settings
-from weirlab.links.monitor.bed.recording import Frames, OwnRecorder, count_frames
+from weirlab.links.monitor.bed.base import MonitorGap, MonitorSettings
+from weirlab.links.monitor.bed.recording import FrameCounts, OwnRecorder, count_frames
 from weirlab.links.monitor.bed.tcpdump import Tcpdump
 from weirlab.testing.link import FakeChild, interface
 
@@ -46,14 +46,18 @@ class World:
     now_s: float = 100.0
 
     def opened(self, path: Path, **more: Any) -> OwnRecorder:
-        def launch(recording: Recording, path: Path, source: Source, comment: str) -> FakeChild:
+        def launch(recording: RecorderSettings, path: Path, source: FrameSource, comment: str) -> FakeChild:
             path.touch()
             self.child = FakeChild(recording, path, source, **self.script)
             return self.child
 
-        means = Means(launch=launch, wait=self.wait, clocks=Clocks(clock_s=lambda: self.now_s))
+        means = RecorderEnvironment(
+            launch=launch, wait=self.wait, clocks=RecorderClocks(clock_s=lambda: self.now_s)
+        )
         supervisor = partial(Supervisor, means=means)
-        return OwnRecorder(Recording(path, cpu=2), Source(ring_fds=(3,)), supervisor=supervisor, **more)
+        return OwnRecorder(
+            RecorderSettings(path, cpu=2), FrameSource(ring_fds=(3,)), supervisor=supervisor, **more
+        )
 
     def wait(self, descriptors: Sequence[int], timeout_s: float) -> None:
         self.now_s += timeout_s
@@ -61,7 +65,7 @@ class World:
 
 def test_what_the_products_recorder_tells_is_what_was_recorded(tmp_path: Path) -> None:
     world, path = World(), tmp_path / "a.pcapng"
-    recorder = world.opened(path, count=lambda path: Frames(15, 14))
+    recorder = world.opened(path, count=lambda path: FrameCounts(15, 14))
     assert world.child is not None
     world.child.will_stop(
         9,
@@ -73,7 +77,7 @@ def test_what_the_products_recorder_tells_is_what_was_recorded(tmp_path: Path) -
     assert recorder.pid == world.child.pid
     found = recorder.end()
     assert (found.logged, found.seen, found.lost, found.not_written) == (14, 15, 1, 1)
-    assert found.gaps == (Gap(1, 2, 1, "ring"),)
+    assert found.gaps == (MonitorGap(1, 2, 1, "ring"),)
     recorder.close()
     assert not path.exists()
 
@@ -115,7 +119,7 @@ def test_a_record_that_cannot_be_read_is_an_error_that_names_it(
     with pytest.raises(LabError, match=r"a\.pcap cannot be read"):
         count_frames(tmp_path / "a.pcap")
     monkeypatch.setattr(bindings, "recorded", lambda path: {"packets": 7, "not_ip": 3})
-    assert count_frames(tmp_path / "a.pcap") == Frames(7, 4)
+    assert count_frames(tmp_path / "a.pcap") == FrameCounts(7, 4)
 
 
 def test_a_tcpdump_that_does_not_end_is_an_error_that_names_the_file(
@@ -138,7 +142,7 @@ def test_a_tcpdump_that_does_not_end_is_an_error_that_names_the_file(
     sizes = iter(range(100))
     monkeypatch.setattr(Tcpdump, "_size", lambda self: next(sizes))
     monkeypatch.setattr(Tcpdump, "_await_idle", lambda self: None)
-    recorder = Tcpdump(Here(), "in0", tmp_path / "a.pcap", Here(), settings=Settings("tcpdump-bridge"))
+    recorder = Tcpdump(Here(), "in0", tmp_path / "a.pcap", Here(), settings=MonitorSettings("tcpdump-bridge"))
     monkeypatch.setattr(tcpdump, "_PATIENCE_S", 0.1)
     try:
         with pytest.raises(LabError, match=r"tcpdump does not end within 0.1 s: its file .*a\.pcap"):

@@ -8,7 +8,7 @@ from weirlab.base.errors import LabError
 from weirlab.lab.cores import Cores
 from weirlab.links.monitor.bed.lab import spare_cpu
 from weirlab.links.monitor.bed.stages import stages_of
-from weirlab.links.monitor.bed.tcpdump import Statement, statement
+from weirlab.links.monitor.bed.tcpdump import TcpdumpSummary, statement
 from weirlab.testing import make_result
 
 ENDED = """tcpdump: listening on in0, link-type EN10MB (Ethernet), snapshot length 262144 bytes
@@ -19,12 +19,12 @@ ENDED = """tcpdump: listening on in0, link-type EN10MB (Ethernet), snapshot leng
 
 
 def test_the_last_words_are_numbers() -> None:
-    assert statement(ENDED) == Statement(68_104, 403_292, 335_188)
+    assert statement(ENDED) == TcpdumpSummary(68_104, 403_292, 335_188)
 
 
 def test_one_packet_is_not_many() -> None:
     one = "1 packet captured\n1 packet received by filter\n0 packets dropped by kernel\n"
-    assert statement(one) == Statement(1, 1, 0)
+    assert statement(one) == TcpdumpSummary(1, 1, 0)
 
 
 def test_an_end_without_numbers_is_told_with_what_was_said_instead() -> None:

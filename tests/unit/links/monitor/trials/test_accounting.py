@@ -6,21 +6,21 @@ from dataclasses import replace
 
 import pytest
 
-from weirlab.links.monitor.bed import Recorded, Stages
+from weirlab.links.monitor.bed import RecorderReport, Stages
 from weirlab.links.monitor.trials import imbalance, losses
 
 LINK = Stages(sent=1000, not_entered=100, entered=900, forwarded=890, not_forwarded=10, received=885)
 RING = replace(
-    LINK, copied=880, not_copied=20, recorded=Recorded(logged=875, seen=880, lost=20, not_written=5)
+    LINK, copied=880, not_copied=20, recorded=RecorderReport(logged=875, seen=880, lost=20, not_written=5)
 )
 MIRROR = replace(
     LINK,
     mirrored=890,
     not_mirrored=10,
-    recorded=Recorded(logged=850, seen=852, lost=30, not_written=2),
+    recorded=RecorderReport(logged=850, seen=852, lost=30, not_written=2),
 )
-TCPDUMP = replace(LINK, recorded=Recorded(logged=600, lost=300, not_written=0))
-RECEIVER = replace(LINK, recorded=Recorded(logged=800, lost=85, not_written=0), at_receiver=True)
+TCPDUMP = replace(LINK, recorded=RecorderReport(logged=600, lost=300, not_written=0))
+RECEIVER = replace(LINK, recorded=RecorderReport(logged=800, lost=85, not_written=0), at_receiver=True)
 
 
 def test_the_link_loses_before_in_and_behind_the_bridge() -> None:
@@ -61,15 +61,15 @@ def test_sums_that_close_say_nothing(stages: Stages) -> None:
         (replace(RING, copied=870), "900 frames came in, 870 were copied and 20 not: +10"),
         (replace(MIRROR, mirrored=893), "900 frames came in, 893 were sent to the logger and 10 not: -3"),
         (
-            replace(TCPDUMP, recorded=Recorded(logged=590, lost=300, not_written=0)),
+            replace(TCPDUMP, recorded=RecorderReport(logged=590, lost=300, not_written=0)),
             "900 frames came by the monitor, 590 are in the record and 300 are known to be missing: +10",
         ),
         (
-            replace(RING, recorded=Recorded(logged=875, seen=878, lost=20, not_written=5)),
+            replace(RING, recorded=RecorderReport(logged=875, seen=878, lost=20, not_written=5)),
             "the recorder saw 878 frames, its files hold 875 and 5 were not written: -2",
         ),
         (
-            replace(TCPDUMP, recorded=Recorded(600, lost=300, not_written=0, failure="no space left")),
+            replace(TCPDUMP, recorded=RecorderReport(600, lost=300, not_written=0, failure="no space left")),
             "the recorder failed: no space left",
         ),
     ],

@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 
 from weirlab.base.errors import LabError
-from weirlab.links.monitor.bed import BARE, METHODS, RECORDING, Method, Settings, Stall
-from weirlab.links.monitor.fakes import FakeLink, Powers, TrialFault
+from weirlab.links.monitor.bed import BARE, METHODS, RECORDING, Method, MonitorSettings, Stall
+from weirlab.links.monitor.fakes import FakeLink, LinkCapacity, TrialFault
 from weirlab.links.monitor.trials import (
-    Carrier,
     Cost,
-    Found,
-    Goal,
+    MonitorGoal,
+    MonitorLimit,
+    MonitorPlan,
     MonitorRow,
-    Planned,
-    Shape,
-    Tables,
+    MonitorTables,
+    MonitorTrialRunner,
+    MonitorTrialShape,
     compare,
     conclusions,
     costs,
@@ -34,9 +34,9 @@ from weirlab.store import RunWriter, Store
 from weirlab.store.frames import frame_of, rows_of
 from weirlab.testing import make_record
 
-COMMON = Settings("tap-ring")
+COMMON = MonitorSettings("tap-ring")
 RING = 1 << 20
-USUAL = Powers()
+USUAL = LinkCapacity()
 
 
 @pytest.fixture
@@ -47,16 +47,16 @@ def writer(tmp_path: Path) -> RunWriter:
 class Opener:
     """Links that are opened one after the other; ``mishaps`` go on from one to the next."""
 
-    def __init__(self, *mishaps: TrialFault | None, powers: Powers = USUAL) -> None:
+    def __init__(self, *mishaps: TrialFault | None, powers: LinkCapacity = USUAL) -> None:
         self.opened: list[FakeLink] = []
         self._mishaps, self._powers = iter(mishaps), powers
 
-    def __call__(self, settings: Settings) -> FakeLink:
+    def __call__(self, settings: MonitorSettings) -> FakeLink:
         self.opened.append(FakeLink(settings, self._powers, self._mishaps))
         return self.opened[-1]
 
 
-def shape(part: str = "validation", **more: object) -> Shape:
+def shape(part: str = "validation", **more: object) -> MonitorTrialShape:
     known = {
         "part": part,
         "methods": METHODS,
@@ -66,11 +66,11 @@ def shape(part: str = "validation", **more: object) -> Shape:
         "duration_s": 0.1,
         "ring_bytes": RING,
     }
-    return Shape(**{**known, **more})  # type: ignore[arg-type]
+    return MonitorTrialShape(**{**known, **more})  # type: ignore[arg-type]
 
 
-def measured(writer: RunWriter, opener: Opener, *shapes: Shape) -> list[MonitorRow]:
-    carrier = Carrier(writer, Tables(writer))
+def measured(writer: RunWriter, opener: Opener, *shapes: MonitorTrialShape) -> list[MonitorRow]:
+    carrier = MonitorTrialRunner(writer, MonitorTables(writer))
     return list(measure(opener, plan(shapes), COMMON, carrier, clock=lambda: 0.0).rows)
 
 
@@ -156,7 +156,7 @@ def test_the_price_of_copies_is_against_the_same_bridge(writer: RunWriter) -> No
 
 
 def test_a_price_that_the_sender_set_is_told(writer: RunWriter) -> None:
-    strong = Powers(link_pps=5_000_000)
+    strong = LinkCapacity(link_pps=5_000_000)
     methods = ("tap-ring", "tap-bare")
     found = costs(
         measured(writer, Opener(powers=strong), shape("copy", loads=("max",), runs=1, methods=methods))
@@ -203,7 +203,7 @@ def test_what_is_searched_is_told_in_thousands_per_second() -> None:
 
 def test_a_rate_that_the_sender_never_reached_is_no_rate_with_loss() -> None:
     # Asked for more it sent less, and there frames were lost.
-    (said,) = conclusions([], [Found("tap-ring", 60, 850e3, 840e3, 9, 0, 5)], [], [])
+    (said,) = conclusions([], [MonitorLimit("tap-ring", 60, 850e3, 840e3, 9, 0, 5)], [], [])
     assert said.endswith("when more was asked for, the sender was no faster, and the record missed frames.")
     assert "840" not in said
 
@@ -230,11 +230,13 @@ def test_only_who_records_is_stopped() -> None:
     assert stopped == set(BARE)
 
 
-def searched(method: Method, *, max_pps: float = 2e6, powers: Powers = USUAL) -> tuple[Found, list[Planned]]:
-    tried: list[Planned] = []
-    goal = Goal(20e3, max_pps, 0.05, 0.1, 2, RING)
+def searched(
+    method: Method, *, max_pps: float = 2e6, powers: LinkCapacity = USUAL
+) -> tuple[MonitorLimit, list[MonitorPlan]]:
+    tried: list[MonitorPlan] = []
+    goal = MonitorGoal(20e3, max_pps, 0.05, 0.1, 2, RING)
 
-    def attempt(one: Planned) -> MonitorRow:
+    def attempt(one: MonitorPlan) -> MonitorRow:
         tried.append(one)
         link = FakeLink(one.settings(COMMON), powers)
         with link:
@@ -243,7 +245,7 @@ def searched(method: Method, *, max_pps: float = 2e6, powers: Powers = USUAL) ->
     return search(method, 60, goal, 100, attempt), tried
 
 
-def made(one: Planned, link: FakeLink) -> MonitorRow:
+def made(one: MonitorPlan, link: FakeLink) -> MonitorRow:
     result = link.run(one.traffic())
     assert link.stages is not None
     return row_of(one, replace(make_record(), result=result), link.stages, None)
@@ -268,7 +270,7 @@ def test_a_search_says_where_no_end_was_found() -> None:
     found, _ = searched("tap-ring", max_pps=500e3)
     assert found.greatest_pps == pytest.approx(500e3)
     assert found.least_lossy_pps is None
-    weak = Powers(record_pps={"tap-ring": 10_000})
+    weak = LinkCapacity(record_pps={"tap-ring": 10_000})
     found, tried = searched("tap-ring", powers=weak)
     assert found.greatest_pps is None
     assert tried[-1].load == "20000pps"
@@ -278,10 +280,10 @@ def test_a_search_says_where_no_end_was_found() -> None:
     ("lossless", "passes"), [("yy", True), ("nyy", True), ("yny", True), ("nn", False), ("ynn", False)]
 )
 def test_a_rate_passes_if_most_of_its_trials_lose_nothing(lossless: str, passes: bool) -> None:
-    goal = Goal(20e3, 500e3, 0.05, 0.1, 3, RING)
-    tried: list[Planned] = []
+    goal = MonitorGoal(20e3, 500e3, 0.05, 0.1, 3, RING)
+    tried: list[MonitorPlan] = []
 
-    def attempt(one: Planned) -> MonitorRow:
+    def attempt(one: MonitorPlan) -> MonitorRow:
         tried.append(one)
         with FakeLink(one.settings(COMMON), USUAL) as link:
             row = made(one, link)
@@ -312,7 +314,7 @@ def test_conclusions_begin_with_the_rate_without_loss(writer: RunWriter) -> None
         shape("copy", loads=("max",)),
         shape("stall", payloads=(10,), loads=("100kpps",), duration_s=1.0, stall=Stall(0.2, 0.5)),
     )
-    found = [searched("tap-ring")[0], Found("tcpdump-bridge", 60, None, 2e4, 2, 5, 0)]
+    found = [searched("tap-ring")[0], MonitorLimit("tcpdump-bridge", 60, None, 2e4, 2, 5, 0)]
     said = conclusions(compare(rows), found, costs(rows), stalls(rows))
     assert said[0].startswith("At up to ")
     assert "of 60-byte frames, the tap with a ring forwarded and logged every frame" in said[0]

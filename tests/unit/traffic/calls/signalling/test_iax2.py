@@ -6,20 +6,20 @@ import numpy as np
 import pytest
 
 from weirlab.base.errors import InputError
-from weirlab.traffic.calls.signalling import PROBE_BYTES, Message, iax2
-from weirlab.traffic.calls.signalling.iax2 import IaxCall, Voice
+from weirlab.traffic.calls.signalling import PROBE_BYTES, SignallingMessage, iax2
+from weirlab.traffic.calls.signalling.iax2 import IaxCall, IaxVoiceFrame
 
 CALL = IaxCall(5, 9, "g711", 160)
 
 
-def header(message: Message) -> tuple[int, int, int, int, int, int, int]:
+def header(message: SignallingMessage) -> tuple[int, int, int, int, int, int, int]:
     """Source, destination, time stamp, sequence numbers out and in, type, subclass."""
     source, destination, stamp, out, into, kind, subclass = struct.unpack_from(">HHIBBBB", message.payload)
     assert source & 0x8000
     return source & 0x7FFF, destination, stamp, out, into, kind, subclass
 
 
-def elements(message: Message) -> dict[int, bytes]:
+def elements(message: SignallingMessage) -> dict[int, bytes]:
     found, rest = {}, message.payload[12:]
     while rest:
         assert len(rest) >= 2 + rest[1]
@@ -61,17 +61,21 @@ def test_new_names_version_numbers_and_codec() -> None:
 
 @pytest.mark.parametrize(
     "message",
-    iax2.full_frames(CALL, [Voice(True, 120, 120)], hang_up_ms=1000),
+    iax2.full_frames(CALL, [IaxVoiceFrame(True, 120, 120)], hang_up_ms=1000),
     ids=lambda m: str(m.name),
 )
-def test_every_frame_ends_with_bytes_for_the_probe(message: Message) -> None:
+def test_every_frame_ends_with_bytes_for_the_probe(message: SignallingMessage) -> None:
     assert message.payload[-PROBE_BYTES:] == bytes(PROBE_BYTES)
     if header(message)[5] == 6:
         assert elements(message)[iax2.PROBE_ELEMENT] == bytes(PROBE_BYTES)
 
 
 def test_an_acknowledgement_repeats_the_time_stamp_and_takes_no_number() -> None:
-    voice = [Voice(True, 120.4, 120), Voice(False, 130, 130), Voice(True, 65_540, 65_540)]
+    voice = [
+        IaxVoiceFrame(True, 120.4, 120),
+        IaxVoiceFrame(False, 130, 130),
+        IaxVoiceFrame(True, 65_540, 65_540),
+    ]
     messages = iax2.full_frames(CALL, voice)[-6:]
     assert [(m.from_caller, m.name, *header(m)[2:5]) for m in messages] == [
         (True, "VOICE", 120, 1, 3),
@@ -85,20 +89,20 @@ def test_an_acknowledgement_repeats_the_time_stamp_and_takes_no_number() -> None
 
 def test_a_frame_still_on_its_way_is_not_counted_as_received() -> None:
     first, second, *_ = iax2.full_frames(
-        CALL, [Voice(True, 120.0, 120), Voice(False, 120.5, 120)], established=True
+        CALL, [IaxVoiceFrame(True, 120.0, 120), IaxVoiceFrame(False, 120.5, 120)], established=True
     )
     assert header(first)[3:5] == (1, 3)
     assert header(second)[3:5] == (3, 1)
 
 
 def test_a_call_that_stood_before_goes_on_with_its_numbers() -> None:
-    voice = [Voice(True, 65_540, 65_540)]
+    voice = [IaxVoiceFrame(True, 65_540, 65_540)]
     new = iax2.full_frames(CALL, voice, hang_up_ms=70_000)
     assert iax2.full_frames(CALL, voice, established=True, hang_up_ms=70_000) == new[7:]
 
 
 def test_sequence_numbers_wrap_at_256() -> None:
-    voice = [Voice(True, 200.0 + 100 * i, 200 + 100 * i) for i in range(300)]
+    voice = [IaxVoiceFrame(True, 200.0 + 100 * i, 200 + 100 * i) for i in range(300)]
     out = [header(m)[3] for m in iax2.full_frames(CALL, voice) if m.name == "VOICE"]
     assert out == [(1 + i) % 256 for i in range(300)]
 
@@ -107,7 +111,7 @@ def test_sequence_numbers_wrap_at_256() -> None:
     ("codec", "subclass"), [("g711", 0x04), ("gsm", 0x02), ("g726-32", 0x10), ("g729", 0x88), ("g722", 0x8C)]
 )
 def test_voice_names_its_codec_as_a_bit_or_as_a_power_of_two(codec: str, subclass: int) -> None:
-    (voice, _) = iax2.full_frames(IaxCall(5, 9, codec, 33), [Voice(True, 20, 20)], established=True)
+    (voice, _) = iax2.full_frames(IaxCall(5, 9, codec, 33), [IaxVoiceFrame(True, 20, 20)], established=True)
     assert header(voice)[5:] == (2, subclass)
     assert len(voice.payload) == 12 + 33
 
@@ -134,7 +138,7 @@ def test_a_trunk_frame_holds_an_entry_per_call() -> None:
 
 def test_speech_is_the_codecs_silence_up_to_the_probe() -> None:
     call = IaxCall(5, 9, "gsm", 33, filler=b"\x01\x02\x03")
-    voice, _ = iax2.full_frames(call, [Voice(True, 20, 20)], established=True)
+    voice, _ = iax2.full_frames(call, [IaxVoiceFrame(True, 20, 20)], established=True)
     assert voice.payload[12:] == b"\x01\x02\x03" * 5 + bytes(18)
     entries = iax2.trunk_entries((5, 7), 33, b"\x01\x02\x03")
     assert entries[4:37] == b"\x01\x02\x03" * 11

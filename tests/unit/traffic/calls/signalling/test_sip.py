@@ -39,7 +39,7 @@ def test_times_ascend_and_the_call_lasts_as_long_as_wanted() -> None:
 
 
 @pytest.mark.parametrize("message", sip.dialog(CALL, 1000), ids=lambda m: str(m.name))
-def test_bytes_for_the_probe_lie_behind_the_body(message: sip.Message) -> None:
+def test_bytes_for_the_probe_lie_behind_the_body(message: sip.SignallingMessage) -> None:
     _, headers, rest = parts(message.payload)
     body = int(headers["Content-Length"])
     assert len(rest) >= body + PROBE_BYTES
