@@ -88,10 +88,10 @@ class Rows(Sequence[Any]):
 def document_of(value: Any) -> dict[str, Any]:
     """The fields of a dataclass by name, without those that are ``SPARSE`` and empty."""
     found = {}
-    for each in fields(value):
-        content = getattr(value, each.name)
-        if "sparse" not in each.metadata or content:
-            found[each.name] = content
+    for field in fields(value):
+        content = getattr(value, field.name)
+        if "sparse" not in field.metadata or content:
+            found[field.name] = content
     return found
 
 

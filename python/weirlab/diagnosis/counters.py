@@ -59,8 +59,8 @@ def mean(parts: Sequence[TimeShares]) -> TimeShares | None:
         return None
     total = len(parts)
     return TimeShares(
-        application=sum(each.application for each in parts) / total,
-        receiver=sum(each.receiver for each in parts) / total,
-        send_buffer=sum(each.send_buffer for each in parts) / total,
-        network=sum(each.network for each in parts) / total,
+        application=sum(part.application for part in parts) / total,
+        receiver=sum(part.receiver for part in parts) / total,
+        send_buffer=sum(part.send_buffer for part in parts) / total,
+        network=sum(part.network for part in parts) / total,
     )

@@ -87,11 +87,11 @@ class Diagnosis:
 
     def share(self, key: str) -> float:
         """Share of the time of a cause, by its key."""
-        return sum(each.share for each in self.findings if each.cause.key == key)
+        return sum(finding.share for finding in self.findings if finding.cause.key == key)
 
     def of(self, who: Who) -> float:
         """Share of the time for which one party was the limit."""
-        return sum(each.share for each in self.findings if each.cause.who == who)
+        return sum(finding.share for finding in self.findings if finding.cause.who == who)
 
     def document(self) -> dict[str, Any]:
         """For JSON."""
@@ -100,7 +100,7 @@ class Diagnosis:
             "source": self.source,
             "sentence": self.sentence,
             "limited_by": {who: self.of(who) for who in ("sender", "receiver", "network", "unknown")},
-            "findings": [each.document() for each in self.findings],
+            "findings": [finding.document() for finding in self.findings],
             "notes": list(self.notes),
             "cannot_be_told": [vars(each) for each in self.blind],
             "summary": vars(self.summary),

@@ -365,6 +365,6 @@ def _offers(end: SynOptions, option: str) -> bool:
 def _agreed(connection: Connection, option: str) -> bool | None:
     """Whether both ends offered an option; None where a SYN was not captured."""
     offers = [end["options"] for end in (connection["a"], connection["b"])]
-    if any(each is None for each in offers):
+    if any(offer is None for offer in offers):
         return None
-    return all(_offers(each, option) for each in offers if each is not None)
+    return all(_offers(offer, option) for offer in offers if offer is not None)

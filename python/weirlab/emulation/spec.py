@@ -192,7 +192,9 @@ class PathSpec:
     def is_random(self) -> bool:
         """Whether what becomes of frames depends on ``seed``."""
         selections = [self.loss, self.duplicate, *([self.reorder.selection] if self.reorder else [])]
-        chosen = any(isinstance(each, RandomPattern | RunPattern | GilbertElliott) for each in selections)
+        chosen = any(
+            isinstance(selection, RandomPattern | RunPattern | GilbertElliott) for selection in selections
+        )
         return chosen or self.jitter is not None or isinstance(self.discipline, Red)
 
     def plain(self) -> Plain:

@@ -49,7 +49,7 @@ class QuickProfile:
         positions = (0,) if dut["name"] in OWN_RULES else self.positions
         said = {
             "positions": positions,
-            "sizes": None if self.frames is None else [str(each) for each in self.frames],
+            "sizes": None if self.frames is None else [str(frame) for frame in self.frames],
             "repetitions": self.repetitions,
         }
         return from_options(

@@ -51,7 +51,9 @@ class TrialOutcome:
     @property
     def record(self) -> TrialRecord:
         """The last attempt; with several repetitions, the last valid one, if there is any."""
-        return next((each for each in reversed(self.repetitions) if each.valid), self.records[-1])
+        return next(
+            (repetition for repetition in reversed(self.repetitions) if repetition.valid), self.records[-1]
+        )
 
     @property
     def row(self) -> dict[str, Any]:
@@ -79,7 +81,9 @@ class TrialOutcome:
             "left_out": [asdict(span) for span in record.result.left_out],
             "spec": spec_to_json(record.spec),
             "calibration": self.calibration,
-            "repetitions": [{name: trial_row(each)[name] for name in _REPEATED} for each in self.repetitions],
+            "repetitions": [
+                {name: trial_row(repetition)[name] for name in _REPEATED} for repetition in self.repetitions
+            ],
         }
 
     def problem(self) -> TrialError | None:

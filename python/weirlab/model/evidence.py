@@ -60,8 +60,8 @@ def _rises(table: ObservationTable) -> Iterator[str]:
     keys = np.stack([over.gap_scv, np.round(over.frame_bytes, 1), over.position])
     places, inverse = np.unique(keys, axis=1, return_inverse=True)
     rows = [np.flatnonzero(inverse.ravel() == i) for i in range(places.shape[1])]
-    typical = np.array([np.median(over.forwarding_pps[each]) for each in rows])
-    counts = np.array([len(each) for each in rows])
+    typical = np.array([np.median(over.forwarding_pps[row]) for row in rows])
+    counts = np.array([len(row) for row in rows])
     off = np.log(over.forwarding_pps / typical[inverse.ravel()])
     again = int((counts - 1).sum())
     scatter = np.sqrt((off**2).sum() / again) if again else np.inf

@@ -61,7 +61,7 @@ def shifts(
     for quantity, compared in _SHOWN.items():
         matches = contrast(before, after, compared, same_load=False)
         told = estimate(matches)
-        own = [each for each in errors if (each.quantity, each.extrapolated) == (quantity, False)]
+        own = [error for error in errors if (error.quantity, error.extrapolated) == (quantity, False)]
         judged = {each.model: each for each in own if each.model in models}
         if told is None or not judged or not math.isfinite(told.stderr):
             continue

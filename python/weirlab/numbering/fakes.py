@@ -114,7 +114,7 @@ class FakeLab:
         signals = [*self._signalling(passed, number, status)]
         frames += signals
         if self.way.title:
-            frames += [each._replace(delivered=True) for each in signals]
+            frames += [signal._replace(delivered=True) for signal in signals]
         if status == "200 OK":
             frames += self._early(passed[-1], name, frames[-1].at_ns - _HOP_NS * len(passed))
             frames += self._speech(name, passed[-1], codecs, frames[-1].at_ns)
@@ -186,7 +186,7 @@ class FakeLab:
         behind = [name for name in passed[1:] if self.network.plan.engines[name].kind == "gateway"]
         engines = (self.network.plan.engines[name] for name in (passed[0], (*behind, passed[-1])[0]))
         offered, accepted = (
-            " ".join(str(PAYLOADS[codec][0]) for codec in each.codecs or ("alaw",)) for each in engines
+            " ".join(str(PAYLOADS[codec][0]) for codec in engine.codecs or ("alaw",)) for engine in engines
         )
         for here, there in hops:
             lines = (f"INVITE sip:{number}@{there} SIP/2.0", *_headers(here, "INVITE", "<sip:a@b>"), "")

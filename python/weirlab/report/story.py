@@ -192,7 +192,7 @@ class Story:
         return assembled(
             self.figures,
             self.graphs,
-            style="".join(each.style for each in self._drawings),
+            style="".join(drawing.style for drawing in self._drawings),
             source=self.source,
             story=self,
             origin=self.origin,

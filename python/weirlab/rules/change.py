@@ -96,7 +96,7 @@ def ruleset_change(
 
 def _walk(rulesets: Sequence[Ruleset], name: str) -> Walk:
     try:
-        return sum_of_walks([walk(each) for each in rulesets])
+        return sum_of_walks([walk(ruleset) for ruleset in rulesets])
     except InputError as error:
         raise InputError(f"{name}: {error}") from None
 

@@ -196,7 +196,7 @@ def _files(value: object, place: Location) -> Iterator[Location]:
         case Path():
             yield place
         case Section():
-            yield from ((*place, *each) for each in value.files())
+            yield from ((*place, *file) for file in value.files())
         case tuple() | list():
             for number, each in enumerate(value):
                 yield from _files(each, (*place, number))

@@ -78,7 +78,7 @@ def completed(row: type, frame: pl.DataFrame) -> pl.DataFrame:
     Columns that an earlier version did not write get the fields' defaults; null without one, or for NaN.
     """
     schema = schema_of(row)
-    missing = [each for each in fields(row) if each.name not in frame.columns]
+    missing = [field for field in fields(row) if field.name not in frame.columns]
     filled = (pl.lit(_default(each), dtype=schema[each.name]).alias(each.name) for each in missing)
     return frame.with_columns(filled)
 

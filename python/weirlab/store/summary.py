@@ -55,7 +55,7 @@ class RunSummary:
 
     def to_json(self) -> dict[str, Any]:
         """The document: all of this, with the folder of the run in place of the store's."""
-        found = {each.name: getattr(self, each.name) for each in fields(self)}
+        found = {field.name: getattr(self, field.name) for field in fields(self)}
         return {("path" if name == "store" else name): value for name, value in found.items()} | {
             "path": self.path
         }

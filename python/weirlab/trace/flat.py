@@ -13,7 +13,7 @@ from weirlab.trace.facts import RETRANSMISSIONS, Connection, EspFlow, Side, Stre
 
 def connections(facts: Sequence[Connection]) -> pl.DataFrame:
     """One row per connection, as ``schema.CONNECTIONS``."""
-    return pl.DataFrame([_connection(each) for each in facts], schema=schema.CONNECTIONS, orient="row")
+    return pl.DataFrame([_connection(fact) for fact in facts], schema=schema.CONNECTIONS, orient="row")
 
 
 def directions(facts: Sequence[Connection]) -> pl.DataFrame:
@@ -25,8 +25,8 @@ def streams(facts: Sequence[Stream]) -> pl.DataFrame:
     """One row per voice stream, as ``schema.STREAMS``."""
     types = ("payload_type", "packets", "encoding")
     rows = [
-        {**each, "payload_types": [dict(zip(types, one, strict=True)) for one in each["payload_types"]]}
-        for each in facts
+        {**fact, "payload_types": [dict(zip(types, one, strict=True)) for one in fact["payload_types"]]}
+        for fact in facts
     ]
     return pl.DataFrame(rows, schema=schema.STREAMS)
 
@@ -34,9 +34,9 @@ def streams(facts: Sequence[Stream]) -> pl.DataFrame:
 def esp(facts: Sequence[EspFlow]) -> pl.DataFrame:
     """One row per ESP flow, as ``schema.ESP``."""
     rows = []
-    for each in facts:
-        src_port, dst_port = each["ports"] or (None, None)
-        rows.append({**each, "src_port": src_port, "dst_port": dst_port})
+    for fact in facts:
+        src_port, dst_port = fact["ports"] or (None, None)
+        rows.append({**fact, "src_port": src_port, "dst_port": dst_port})
     return pl.DataFrame(rows, schema=schema.ESP)
 
 
@@ -50,10 +50,10 @@ def _connection(each: Connection) -> tuple[Any, ...]:
 
 
 def _directions(facts: Sequence[Connection]) -> Iterator[tuple[Any, ...]]:
-    for each in facts:
-        for name, end in zip(schema.SIDES, sides(each), strict=True):
+    for fact in facts:
+        for name, end in zip(schema.SIDES, sides(fact), strict=True):
             values = _side(end)
-            yield (each["id"], name, end["addr"], end["port"], *(values[column] for column in schema.SIDE))
+            yield (fact["id"], name, end["addr"], end["port"], *(values[column] for column in schema.SIDE))
 
 
 def _side(end: Side) -> dict[str, Any]:

@@ -22,7 +22,7 @@ def tables(analysis: Analysis, most: int) -> list[Table]:
     found = []
     if streams := analysis["streams"]:
         caption = titled(_STREAMS, len(streams), most, streams_left_out(analysis))
-        rows = [_stream_row(each) for each in streams[:most]]
+        rows = [_stream_row(stream) for stream in streams[:most]]
         found.append(Table(caption, _STREAM_COLUMNS, rows, spare=_STREAM_SPARE))
     if esp := analysis["esp"]:
         caption = titled("ESP flows", len(esp), most, analysis["esp_left_out"])

@@ -107,7 +107,7 @@ class RunService:
             "verdict": outcome.verdict,
             "conclusion": comparing.sentence(outcome),
             "notes": [*outcome.notes, *comparing.assumptions(outcome)],
-            "tables": [for_page(each) for each in comparing.tables(outcome)],
+            "tables": [for_page(table) for table in comparing.tables(outcome)],
         }
 
     def report(self, run_id: str) -> BinaryIO:

@@ -50,7 +50,7 @@ def said(run: Run) -> tuple[str, ...]:
         return (_invalid(trials.height, trial["invalid"]),)
     rows = run.calls().filter(trial_id=trial["trial_id"])
     heard = run.manifest.section("calls").get("jitter_buffer", {}).get("heard", "best")
-    columns = {each.name: rows[each.name].to_numpy() for each in fields(CallTable)}
+    columns = {field.name: rows[field.name].to_numpy() for field in fields(CallTable)}
     mos = columns["mos" if heard == "best" else f"mos_{heard}"]
     quality = summarise(CallTable(**{**columns, "mos": mos}))
     lost = _lost(trial["lost"], trial["loss_ratio"], trial["achieved_pps"])

@@ -24,16 +24,16 @@ def worst(callers: Iterable[Mapping[str, Any]], caption: str) -> Table:
     )  # fmt: skip
     rows = [
         (
-            str(each["call"]),
-            "back" if each["back"] else "forward",
-            f"{each['mos']:.2f}",
-            f"{each['lost']:,} of {each['sent']:,}",
-            count(each["longest_run"]),
-            NOTHING if (ratio := each["burst_ratio"]) is None else significant(ratio),
-            count(each["late"]),
-            *(_time(each[name]) for name in ("delay_mean_ns", "jitter_ns", "longest_gap_ns")),
+            str(caller["call"]),
+            "back" if caller["back"] else "forward",
+            f"{caller['mos']:.2f}",
+            f"{caller['lost']:,} of {caller['sent']:,}",
+            count(caller["longest_run"]),
+            NOTHING if (ratio := caller["burst_ratio"]) is None else significant(ratio),
+            count(caller["late"]),
+            *(_time(caller[name]) for name in ("delay_mean_ns", "jitter_ns", "longest_gap_ns")),
         )
-        for each in callers
+        for caller in callers
     ]
     return Table(caption, columns, rows, spare=("Burst ratio", "Longest gap", "Longest run"))
 

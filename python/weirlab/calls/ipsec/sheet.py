@@ -122,16 +122,16 @@ class Sheet:
     def warnings(self) -> list[str]:
         """What does not fit, a sentence each."""
         told = []
-        for each in self.streams:
-            split = [row for row in each.rows if row.is_fragmented]
+        for stream in self.streams:
+            split = [row for row in stream.rows if row.is_fragmented]
             if split:
                 first = f"the longest {max(row.ip_bytes for row in split):,} B"
                 told.append(
-                    f"{each.stream.title}: {len(split)} of {len(each.rows)} encapsulations exceed the MTU of "
-                    f"{self.question.mtu:,} B, {first}; their packets are fragmented, and a lost fragment "
-                    "loses them whole: use a shorter packet time"
+                    f"{stream.stream.title}: {len(split)} of {len(stream.rows)} encapsulations exceed the "
+                    f"MTU of {self.question.mtu:,} B, {first}; their packets are fragmented, and a lost "
+                    "fragment loses them whole: use a shorter packet time"
                 )
-        if any(each.stream.ip == 6 for each in self.streams):
+        if any(stream.stream.ip == 6 for stream in self.streams):
             small = [
                 row
                 for row in self.streams[0].rows
@@ -155,7 +155,7 @@ class Sheet:
             "esn": asked.esn,
             "mtu": asked.mtu,
             "line_bps": asked.line_bps,
-            "streams": [each.document() for each in self.streams],
+            "streams": [stream.document() for stream in self.streams],
             "published": [asdict(cell) for cell in self.published] or None,
             "warnings": self.warnings(),
         }

@@ -17,7 +17,7 @@ _ESN = "Extended sequence numbers add no byte: their upper half is not sent (RFC
 
 def tables(sheet: Sheet) -> list[Table]:
     """A table per kind of call, and the published one if requested."""
-    shown = [_stream(each, sheet) for each in sheet.streams]
+    shown = [_stream(stream, sheet) for stream in sheet.streams]
     if sheet.published:
         shown += [_published(sheet), _on_ethernet(sheet)]
     return shown

@@ -37,7 +37,9 @@ def _one_way(
         if answered_ns is None or ended_ns - answered_ns < _LEAST_NS or not call["both_ways"]:
             continue
         ports = [_ports(party) for party in call["parties"]]
-        during = [each for each in streams if each.first_ns <= ended_ns and each.last_ns >= answered_ns]
+        during = [
+            stream for stream in streams if stream.first_ns <= ended_ns and stream.last_ns >= answered_ns
+        ]
         to = [_between(during, ports[1 - i], ports[i]) for i in range(2)]
         if not all(ports) or bool(to[0]) == bool(to[1]):
             continue
@@ -85,7 +87,9 @@ def _ports(party: Mapping[str, Any]) -> Ports:
 def _between(streams: Sequence[CaptureStream], source: Ports, target: Ports) -> list[CaptureStream]:
     """Streams from or to the announced ports of a direction; the other end may be translated."""
     return [
-        each for each in streams if (each.dst, each.dst_port) in target or (each.src, each.src_port) in source
+        stream
+        for stream in streams
+        if (stream.dst, stream.dst_port) in target or (stream.src, stream.src_port) in source
     ]
 
 

@@ -149,7 +149,7 @@ class _Group:
             return None
         hints = get_type_hints(kind, include_extras=True)
         fields = {field.name: field for field in dataclasses.fields(kind)}
-        choice = next((each for each in extras if isinstance(each, Choice)), without())
+        choice = next((extra for extra in extras if isinstance(extra, Choice)), without())
         members: dict[str, Parameter | _Group] = {}
         for name in choice.of(list(fields)):
             default = fields[name].default
@@ -188,7 +188,7 @@ def _in_panel(annotation: Any, panel: str | None) -> Any:
     if panel is None or get_origin(annotation) is not Annotated:
         return annotation
     kind, *extras = get_args(annotation)
-    placed = [_placed(each, panel) if isinstance(each, ParameterInfo) else each for each in extras]
+    placed = [_placed(extra, panel) if isinstance(extra, ParameterInfo) else extra for extra in extras]
     return _ANNOTATED[(kind, *placed)]
 
 

@@ -23,13 +23,13 @@ _COUNTERS: Final = {
 def tables(found: Diagnosis) -> list[Table]:
     """Where the time went, what shows it, the transfer in numbers, and the kernel's counters."""
     causes = [
-        (each.cause.held, percent(each.share), duration(each.seconds * 1e9), each.confidence)
-        for each in found.findings
+        (finding.cause.held, percent(finding.share), duration(finding.seconds * 1e9), finding.confidence)
+        for finding in found.findings
     ]
     evidence = [
-        (each.cause.held if number == 0 else "", said)
-        for each in found.findings
-        for number, said in enumerate(each.evidence)
+        (finding.cause.held if number == 0 else "", said)
+        for finding in found.findings
+        for number, said in enumerate(finding.evidence)
     ]
     made = [
         Table("Where the time went", ("Cause", "Share", "Time", "Confidence"), causes),

@@ -158,9 +158,9 @@ class ChoiceOptions:
             raise InputError("--cpus divides rules from a tunnel: add --tunnel")
         rules = tuple(listed(calls.rules, int, "--rules", "0,400"))
         factors = tuple(listed(calls.factors, float, "--factors", "1,2"))
-        if not all(0 <= each <= limits.MOST_RULES for each in rules):
+        if not all(0 <= rule <= limits.MOST_RULES for rule in rules):
             raise InputError(f"--rules {calls.rules}: each must be from 0 to {limits.MOST_RULES:,}")
-        if not all(0 < each <= limits.MOST_CALLS for each in factors):
+        if not all(0 < factor <= limits.MOST_CALLS for factor in factors):
             raise InputError(f"--factors {calls.factors}: each must be above 0")
         terms = PlanRequest(
             sources=(),

@@ -147,8 +147,10 @@ def wanted_profiles(
     """The profiles of devices and of tunnels; raises ``InputError`` for what cannot be profiled."""
     frames = tuple(sorted({each.frame_bytes for each, _ in request.stream.parts}))
     usual = replace(request.profile, frames=frames)
-    filters = [replace(usual, device=each, positions=positions(request.rules)) for each in request.devices]
-    tunnels = [replace(usual, device=each, positions=(0,)) for each in request.tunnels]
+    filters = [
+        replace(usual, device=device, positions=positions(request.rules)) for device in request.devices
+    ]
+    tunnels = [replace(usual, device=tunnel, positions=(0,)) for tunnel in request.tunnels]
     for each in (*filters, *tunnels):
         if each.ruleset is not None:
             raise InputError(

@@ -185,9 +185,9 @@ class PlanOutcome:
     def _judged(self, answers: Sequence[Answer]) -> tuple[DemandJudgement, ...]:
         question = self.question
         rules = None if question is not None and question.find == "rules" else self._rules_walk()
-        of_rules = [each for each in self.demands if rules is not None and each.quantity is MOST_RULES]
-        others = [each for each in self.demands if each not in of_rules]
-        found = [required_plans.judged_rules(each, rules) for each in of_rules if rules is not None]
+        of_rules = [demand for demand in self.demands if rules is not None and demand.quantity is MOST_RULES]
+        others = [demand for demand in self.demands if demand not in of_rules]
+        found = [required_plans.judged_rules(of_rule, rules) for of_rule in of_rules if rules is not None]
         if question is not None:
             for answer in answers:
                 found += required_plans.judged(others, self.requirements, answer, question.call_pps)

@@ -206,7 +206,10 @@ def _queueing(device: DeviceModels, request: PlanRequest) -> QueueingModel:
 
 
 def _loaded(store: Store, sources: Sequence[str | DeviceModels]) -> list[DeviceModels]:
-    found = ([each] if isinstance(each, DeviceModels) else modelling.devices(store, each) for each in sources)
+    found = (
+        [source] if isinstance(source, DeviceModels) else modelling.devices(store, source)
+        for source in sources
+    )
     return [device for devices in found for device in devices]
 
 

@@ -70,7 +70,7 @@ class FitOutcome:
         """How the device changed during the profile; empty if it did not, as far as the trials can tell."""
         if self.run.simulated:
             return ()
-        return tuple(each for each in drifts(self.run.observations("profile", plain=True)) if each.proven)
+        return tuple(drift for drift in drifts(self.run.observations("profile", plain=True)) if drift.proven)
 
     def document(self) -> dict[str, Any]:
         """For ``--json``."""

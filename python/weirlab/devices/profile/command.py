@@ -257,8 +257,8 @@ def _profile_section(
 
     adaptive = plan.choice.section()
     frames = reading.frames(traffic.sizes.frame) or ()
-    sizes = [OptionValue("--frame", str(each)) for each in frames]
-    sizes += [OptionValue("--sizes", each) for each in traffic.sizes.sizes or ()]
+    sizes = [OptionValue("--frame", str(frame)) for frame in frames]
+    sizes += [OptionValue("--sizes", size) for size in traffic.sizes.sizes or ()]
     positions = device.listed_positions()
     loads = reading.loads(plan.loads)
     said = {

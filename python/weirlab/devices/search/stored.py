@@ -90,7 +90,7 @@ def _shape(run: Run, kind: str) -> SearchShape:
 
 def _of(kind: type[T], content: Mapping[str, Any]) -> T:
     """The fields of ``kind`` that are in ``content``; the others have their defaults."""
-    names = [each.name for each in fields(kind)]  # type: ignore[arg-type]
+    names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
     return typed(kind, {name: content[name] for name in names if name in content})
 
 

@@ -63,7 +63,7 @@ def loss(results: Sequence[Result]) -> Iterator[Table]:
     lost = [{point.share: point.loss_ratio for point in curve.points} for curve in curves]
     shares = sorted({share for points in lost for share in points}, reverse=True)
     settings = [curve.setting for curve in curves]
-    several = len({(each.rules.position, each.rules.stateful) for each in settings}) > 1
+    several = len({(setting.rules.position, setting.rules.stateful) for setting in settings}) > 1
     columns = (
         "Load",
         *(f"{s.sizes_text} B" + (f", {rules(s.rules.position)}" if several else "") for s in settings),

@@ -212,7 +212,11 @@ class RedundantPair(Driver):
             if time.monotonic() > end_s:
                 raise LabError(f"{self.name}: the other firewall did not take over; {pair.describe()}")
             self._beside.at(_nothing, time.monotonic_ns() + _LOOK_NS)
-        moved = [each.at_ns for each in pair.transitions if each.firewall == master and each.holds]
+        moved = [
+            transition.at_ns
+            for transition in pair.transitions
+            if transition.firewall == master and transition.holds
+        ]
         self._takeovers_ns.append(max(0, moved[-1] - event.began_ns))
 
 
@@ -256,4 +260,4 @@ def _shorten(processes: Sequence[int]) -> None:
 
 
 def _of_ipv4(networks: Sequence[str]) -> tuple[str, ...]:
-    return tuple(each for each in networks if ":" not in each)
+    return tuple(network for network in networks if ":" not in network)

@@ -131,7 +131,7 @@ class _Load:
 
     @property
     def orders(self) -> dict[ChainKey, Sequence[int]]:
-        return {(traced_table(each.ruleset), each.chain): each.order for each in self.chains}
+        return {(traced_table(chain.ruleset), chain.chain): chain.order for chain in self.chains}
 
 
 def _loads(source: RulesetSource, advice: Advice) -> Iterator[_Load]:
@@ -155,7 +155,7 @@ def _loads(source: RulesetSource, advice: Advice) -> Iterator[_Load]:
 def _compare(load: _Load) -> EquivalenceProof:
     if not load.after:
         raise InputError("nft cannot load this listing")
-    rules = [rule for each in load.rulesets for chain in each.chains.values() for rule in chain.rules]
+    rules = [rule for ruleset in load.rulesets for chain in ruleset.chains.values() for rule in chain.rules]
     if any(ENDS_TRACE in rule.effects for rule in rules):
         raise InputError("these rules end the kernel's trace of packets (meta nftrace set 0)")
     stateful = any(word in load.before for word in ("ct ", "conntrack", "--state", "notrack", "CT "))
@@ -243,7 +243,7 @@ def _bare(value: Any) -> Any:
         case {"reject": {"type": kind, "expr": code}} if (str(kind), str(code)) in _REJECTIONS:
             return {"reject": _REJECTIONS[str(kind), str(code)]}
         case {"set": list(elements)}:
-            return {"set": sorted((_bare(each) for each in elements), key=json.dumps)}
+            return {"set": sorted((_bare(element) for element in elements), key=json.dumps)}
         case dict():
             return {name: _bare(each) for name, each in value.items()}
         case list():

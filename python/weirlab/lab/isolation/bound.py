@@ -26,7 +26,9 @@ _PF_NO_SETAFFINITY: Final = 0x0400_0000
 
 def bound_threads(everything: frozenset[int], proc: Path = PROC) -> list[Bound]:
     """The kernel threads that may be bound and are bound to fewer CPUs than ``everything``."""
-    return [each for each in _kernel_threads(proc) if not everything <= set(each[2])]
+    return [
+        kernel_thread for kernel_thread in _kernel_threads(proc) if not everything <= set(kernel_thread[2])
+    ]
 
 
 def bind_again(threads: Iterable[Bound], proc: Path = PROC) -> None:

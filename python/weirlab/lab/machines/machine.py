@@ -73,7 +73,7 @@ class Machine:
             partition.measuring(
                 lambda: programs.start(
                     programs.script(
-                        _INIT, "" if cpu is None else str(cpu), *(str(each.path) for each in others)
+                        _INIT, "" if cpu is None else str(cpu), *(str(other.path) for other in others)
                     ),
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,

@@ -102,7 +102,7 @@ def download(packages: Iterable[Package], folder: Path) -> None:
 
     Raises ``LabError`` with apt's message if it cannot get them, ``StoreError`` if the disk is full.
     """
-    missing = [each for each in packages if not each.is_in(folder)]
+    missing = [package for package in packages if not package.is_in(folder)]
     if not missing:
         return
     with telling(folder, "write to"):
@@ -118,8 +118,8 @@ def download(packages: Iterable[Package], folder: Path) -> None:
 
 def unpack(packages: Iterable[Package], folder: Path, into: Path) -> None:
     """Extract the packages below ``into``; none of their scripts runs."""
-    for each in packages:
-        _output(["dpkg-deb", "--extract", str(folder / each.file), str(into)], filling=into.parent)
+    for package in packages:
+        _output(["dpkg-deb", "--extract", str(folder / package.file), str(into)], filling=into.parent)
 
 
 def _output(command: Sequence[str], *, filling: Path | None = None, **options: Any) -> str:

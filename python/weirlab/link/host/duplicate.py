@@ -168,7 +168,9 @@ table {FAMILY} {self._table} {{
             listed = nft("-j", "list", "counters", "table", FAMILY, self._table)
             entries = json.loads(listed.stdout)["nftables"] if listed.returncode == 0 else []
             packets = {
-                each["counter"]["name"]: each["counter"]["packets"] for each in entries if "counter" in each
+                entry["counter"]["name"]: entry["counter"]["packets"]
+                for entry in entries
+                if "counter" in entry
             }
             found["copies"], found["mirror"] = packets.get("copies", 0), packets.get("mirrored", 0)
         return found

@@ -31,11 +31,11 @@ def qdiscs() -> list[dict[str, Any]]:
 
 def occupied(name: str) -> str:
     """The qdisc that already occupies the place a netem link needs on an interface, in words; or nothing."""
-    for each in qdiscs():
-        if each["dev"] != name:
+    for qdisc in qdiscs():
+        if qdisc["dev"] != name:
             continue
-        kind, handle = each["kind"], each["handle"]
-        if each.get("root") and handle != "0:":
+        kind, handle = qdisc["kind"], qdisc["handle"]
+        if qdisc.get("root") and handle != "0:":
             return f"a root qdisc of its own ({kind} {handle}); delete it first: tc qdisc del dev {name} root"
         if handle == INGRESS:
             return f"a qdisc for ingress ({kind}); delete it first: tc qdisc del dev {name} {kind}"
@@ -44,13 +44,13 @@ def occupied(name: str) -> str:
 
 def delete_root(name: str) -> None:
     """Delete Weir's root qdisc, which may be gone already. Raises ``LabError`` if it is still there."""
-    if any(each["dev"] == name and each["handle"] == ROOT for each in qdiscs()):
+    if any(qdisc["dev"] == name and qdisc["handle"] == ROOT for qdisc in qdiscs()):
         _delete(name, "root")
 
 
 def delete_ingress(name: str) -> None:
     """Delete the ingress qdisc and its filters, if there are any."""
-    if any(each["dev"] == name and each["kind"] == "ingress" for each in qdiscs()):
+    if any(qdisc["dev"] == name and qdisc["kind"] == "ingress" for qdisc in qdiscs()):
         _delete(name, "ingress")
 
 

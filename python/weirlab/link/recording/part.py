@@ -58,7 +58,7 @@ class RecorderRun:
         if "files" in values:
             self.files = tuple(dict(each) for each in values["files"])
             self.gaps = tuple(RecordGap.of(each) for each in values["gaps"])
-            with_frames = [each for each in self.files if each["frames"]]
+            with_frames = [file for file in self.files if file["frames"]]
             if with_frames:
                 self.first_frame_ns = int(with_frames[0]["first_ns"])
                 self.last_frame_ns = int(with_frames[-1]["last_ns"])
@@ -98,10 +98,10 @@ class RecorderRun:
             }
             for name, values in readable.items()
         )
-        with_frames = [each for each in self.files if each["frames"]]
+        with_frames = [file for file in self.files if file["frames"]]
         if with_frames:
-            self.first_frame_ns = min(each["first_ns"] for each in with_frames)
-            self.last_frame_ns = max(each["last_ns"] for each in with_frames)
+            self.first_frame_ns = min(with_frame["first_ns"] for with_frame in with_frames)
+            self.last_frame_ns = max(with_frame["last_ns"] for with_frame in with_frames)
 
     def document(self) -> dict[str, Any]:
         """For the manifest."""

@@ -62,7 +62,7 @@ class Candidates:
 
     @classmethod
     def of(cls, settings: Iterable[Candidate]) -> Candidates:
-        rows = [(each.position, each.frame_bytes, each.load_share) for each in settings]
+        rows = [(setting.position, setting.frame_bytes, setting.load_share) for setting in settings]
         return cls(*np.asarray(rows, dtype=np.float64).reshape(-1, 3).T)
 
     def __len__(self) -> int:

@@ -93,7 +93,7 @@ class TrialQueue:
     @property
     def without_valid(self) -> int:
         """Settings without a valid trial."""
-        return sum(each.valid == 0 for each in self._settings)
+        return sum(setting.valid == 0 for setting in self._settings)
 
     def next(self, *, scarce: bool = False) -> int | None:
         """Place in the plan of the next trial; None when all are over. If ``scarce``, short ones come first.

@@ -19,7 +19,7 @@ _MOST_WAYS: Final = 8
 
 def unenforced(network: PlanNetwork) -> Iterator[PlanFinding]:
     """Engines know callers by the source address of a call, which may be that of another engine."""
-    if all(each.admits is None for each in network.plan.organisations.values()):
+    if all(organisation.admits is None for organisation in network.plan.organisations.values()):
         return
     if not can_walk(network):
         return

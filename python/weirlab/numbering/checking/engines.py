@@ -44,7 +44,7 @@ def hand_over(network: PlanNetwork) -> Iterator[PlanFinding]:
         for protocol, other in engine.hand_over.items():
             place = at("engines", name, "hand_over", protocol)
             gateway = plan.engines[other]
-            spoken = named(PROTOCOLS[each] for each in gateway.speaks)
+            spoken = named(PROTOCOLS[speak] for speak in gateway.speaks)
             if protocol in engine.speaks:
                 yield error(
                     "hand over",

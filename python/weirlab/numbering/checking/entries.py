@@ -93,7 +93,7 @@ def holes(network: PlanNetwork) -> Iterator[PlanFinding]:
                 found.setdefault((hole.prefix, hole.cause), []).append(hole.digits)
         for (prefix, cause), digits in found.items():
             entry, punch = plan.enum[prefix], plan.enum[cause]
-            lost = named(f"+{each}" for each in sorted(digits, key=lambda each: (len(each), each))[:3])
+            lost = named(f"+{digit}" for digit in sorted(digits, key=lambda each: (len(each), each))[:3])
             more = f" and {len(digits) - 3} more" if len(digits) > 3 else ""
             yield error(
                 "wildcard hole",

@@ -106,7 +106,7 @@ def misplaced(network: PlanNetwork) -> Iterator[PlanFinding]:
             continue
         for key, protocol in (("arriving", route.arriving), ("by", route.by)):
             if protocol is not None and protocol not in engine.speaks:
-                spoken = named(PROTOCOLS[each] for each in engine.speaks)
+                spoken = named(PROTOCOLS[speak] for speak in engine.speaks)
                 yield error(
                     "misplaced",
                     at("routes", i, key),

@@ -74,7 +74,7 @@ MODULES = ("func_groupcount", "func_dialplan")
 def has_rules(network: PlanNetwork, name: str) -> bool:
     """Are there contexts of organisations at the gateway?"""
     callers = network.plan.engines.values()
-    return any(permissions(network, name, each) or most_calls(network, name, each) for each in callers)
+    return any(permissions(network, name, caller) or most_calls(network, name, caller) for caller in callers)
 
 
 def contexts(

@@ -160,7 +160,9 @@ def _dial_plan(network: PlanNetwork, name: str) -> Iterator[str]:
                 yield " same => n(done),Hangup()"
         yield from admission.contexts(network, name, arriving, plus, rewriting)
     callers = network.plan.engines.values()
-    if any(each.kind == "endpoint" and not network.admits(engine, each.organisation) for each in callers):
+    if any(
+        caller.kind == "endpoint" and not network.admits(engine, caller.organisation) for caller in callers
+    ):
         yield from admission.refusing()
 
 

@@ -43,7 +43,7 @@ def files(network: PlanNetwork, server: NameServer, root: str) -> dict[str, str]
 
 def _primary(network: PlanNetwork, server: NameServer, others: list[NameServer], root: str) -> Iterator[str]:
     plan = network.plan
-    transfer = " ".join(f"{each.address};" for each in others) or "none;"
+    transfer = " ".join(f"{other.address};" for other in others) or "none;"
     yield from _options(network, server, root, f"allow-transfer {{ {transfer} }};")
     yield from statements(plan)
 

@@ -47,7 +47,7 @@ def routes(
 
 def leaving(engine: Engine, target: Engine, route: PlanRoute) -> Protocol | None:
     """The outgoing protocol of a route."""
-    common = [each for each in target.speaks if each in engine.speaks and route.by in (None, each)]
+    common = [speak for speak in target.speaks if speak in engine.speaks and route.by in (None, speak)]
     return common[0] if common else None
 
 

@@ -54,8 +54,10 @@ class Substitution:
         try:
             parts = self.pattern.match(text)
         except MissingDigits:
-            return [each for each in self.references if each in self.pattern.optional_groups]
-        return [] if parts is None else [each for each in self.references if parts[each] is None]
+            return [reference for reference in self.references if reference in self.pattern.optional_groups]
+        return (
+            [] if parts is None else [reference for reference in self.references if parts[reference] is None]
+        )
 
     def apply(self, text: str) -> str | None:
         """What ``text`` becomes, or None if it does not match; ``MissingDigits`` as in ``Pattern.match``."""

@@ -39,7 +39,7 @@ class Atom:
     def accepts(self, character: str, *, ignore_case: bool = False) -> bool:
         """Does it match ``character``?"""
         cases = {character, character.lower(), character.upper()} if ignore_case else (character,)
-        return any(pair[0] <= each <= pair[1] for pair in self.ranges for each in cases) != self.negated
+        return any(pair[0] <= case <= pair[1] for pair in self.ranges for case in cases) != self.negated
 
     @property
     def accepts_digits(self) -> bool:

@@ -218,8 +218,10 @@ class Gatekeeper:
 
     def _preferred(self, targets: Sequence[GatekeeperTarget], now_s: float) -> list[GatekeeperTarget]:
         """``targets`` with those that have registered before those that have not."""
-        there = [each for each in targets if each.neighbour or self.registrations.is_at(each.place, now_s)]
-        return [*there, *(each for each in targets if each not in there)]
+        there = [
+            target for target in targets if target.neighbour or self.registrations.is_at(target.place, now_s)
+        ]
+        return [*there, *(target for target in targets if target not in there)]
 
     async def _reached(self, uri: Uri) -> Address | None:
         wanted = SCHEMES[uri.scheme]

@@ -255,7 +255,7 @@ def _asked(message: RasMessage) -> dict[str, Any]:
 
 
 def _names(aliases: Sequence[str]) -> list[tuple[str, str]]:
-    return [("dialledDigits" if each.isdigit() else "h323-ID", each) for each in aliases]
+    return [("dialledDigits" if alias.isdigit() else "h323-ID", alias) for alias in aliases]
 
 
 def _listed(address: Address | None) -> list[tuple[str, dict[str, Any]]]:

@@ -107,7 +107,7 @@ class GatekeeperTable:
 
     def named(self, callers: Sequence[str]) -> Caller | None:
         """The endpoint with one of these names."""
-        return next((each for each in self.callers.values() if each.engine in callers), None)
+        return next((caller for caller in self.callers.values() if caller.engine in callers), None)
 
     def route(self, digits: str) -> Prefix | None:
         """The route with the longest prefix of ``digits``."""
@@ -116,7 +116,7 @@ class GatekeeperTable:
 
     @cached_property
     def _longest(self) -> Prefixes[Prefix]:
-        return Prefixes((each.prefix, each) for each in self.prefixes)
+        return Prefixes((prefix.prefix, prefix) for prefix in self.prefixes)
 
 
 @dataclass(frozen=True)

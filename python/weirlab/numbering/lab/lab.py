@@ -143,7 +143,7 @@ class VoiceLab:
 
     def log(self, name: str) -> Path:
         """The log file of an engine."""
-        own = next((each.log for each in self.daemons if each.name == name), "")
+        own = next((daemon.log for daemon in self.daemons if daemon.name == name), "")
         return self.folder / (own or f"{name}.log")
 
     def said(self, name: str) -> str:

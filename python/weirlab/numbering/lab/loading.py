@@ -216,7 +216,7 @@ def _cpu_s(lab: VoiceLab) -> dict[str, tuple[str, float]]:
         with suppress(OSError, IndexError):
             command = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            name = next((each.name for each in lab.daemons if each.file in command), "")
+            name = next((daemon.name for daemon in lab.daemons if daemon.file in command), "")
             if not name and "sipp\0" in command:
                 name = "sipp"
             if name:

@@ -136,4 +136,4 @@ def _tables(transport: str) -> Iterator[str]:
 def _ports(lines: Sequence[str] | Iterator[str]) -> set[int]:
     """The local ports of lines of ``/proc/net/udp`` or ``tcp`` that have no peer."""
     columns = (line.split() for line in lines)
-    return {int(each[1].rpartition(":")[2], 16) for each in columns if not each[2].strip("0:")}
+    return {int(column[1].rpartition(":")[2], 16) for column in columns if not column[2].strip("0:")}

@@ -184,7 +184,7 @@ def trial(
         raise LabError(f"sipp loading from {caller} left no statistics: {error}") from None
     streams = heard.streams(left.frames, lab.folder / "load.pcap")
     places = {address(lab.network, name) for name in (caller, callee)}
-    row = _row(index, number, rate, counts, [each for each in streams if each.target in places])
+    row = _row(index, number, rate, counts, [stream for stream in streams if stream.target in places])
     programs = {daemon.name: daemon.program for daemon in lab.daemons}
     work = [
         WorkRow(index, name, programs.get(name, name), share)
@@ -196,9 +196,9 @@ def trial(
 def _row(
     index: int, number: str, rate: int, counts: SippCounts, streams: Sequence[heard.StreamReception]
 ) -> LoadTrialRow:
-    expected = sum(each.expected for each in streams)
-    opinions = [each.mos for each in streams if not math.isnan(each.mos)]
-    jitters = [each.jitter_ns / _MS for each in streams if not math.isnan(each.jitter_ns)]
+    expected = sum(stream.expected for stream in streams)
+    opinions = [stream.mos for stream in streams if not math.isnan(stream.mos)]
+    jitters = [stream.jitter_ns / _MS for stream in streams if not math.isnan(stream.jitter_ns)]
     return LoadTrialRow(
         index=index,
         number=number,
@@ -211,7 +211,7 @@ def _row(
         setup_p50_ms=counts.percentile_ms(0.5),
         setup_p99_ms=counts.percentile_ms(0.99),
         media_calls=len(streams) // 2,
-        media_lost_ratio=sum(each.lost for each in streams) / expected if expected else math.nan,
+        media_lost_ratio=sum(stream.lost for stream in streams) / expected if expected else math.nan,
         media_mos=min(opinions, default=math.nan),
         media_jitter_ms=max(jitters, default=math.nan),
     )

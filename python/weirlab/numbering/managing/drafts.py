@@ -71,11 +71,11 @@ def _errors(state: PlanState) -> list[Problem]:
 def _by_organisation(state: PlanState, problems: Iterable[Problem]) -> dict[str, tuple[Problem, ...]]:
     """Errors by the organisations that may change the pieces."""
     found: dict[str, tuple[Problem, ...]] = {}
-    for each in problems:
-        item = None if each.item is None else state.item(each.item)
+    for problem in problems:
+        item = None if problem.item is None else state.item(problem.item)
         for name in state.plan.organisations:
             if item is not None and _may_change(name, item, state.plan, state.owners):
-                found[name] = (*found.get(name, ()), each)
+                found[name] = (*found.get(name, ()), problem)
     return found
 
 

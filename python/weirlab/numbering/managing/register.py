@@ -339,7 +339,7 @@ class Register:
             on.put(replace(change.after, revision=number))
         made = on.event(number)
         assert made is not None
-        return ChangeResult(made, tuple(each for each in after.problems if each.item == item.id))
+        return ChangeResult(made, tuple(problem for problem in after.problems if problem.item == item.id))
 
 
 def _checked(before: PlanState, who: UserAccount, change: _Change, number: int, *, accept: bool) -> PlanState:
@@ -363,7 +363,10 @@ def _checked(before: PlanState, who: UserAccount, change: _Change, number: int, 
     except ChangeRefusal as wrong:
         # A new piece has no number yet.
         raise ChangeRefusal(
-            [replace(each, item=stored) if each.item == item.id else each for each in wrong.problems]
+            [
+                replace(problem, item=stored) if problem.item == item.id else problem
+                for problem in wrong.problems
+            ]
         ) from None
     return after
 

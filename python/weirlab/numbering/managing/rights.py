@@ -35,10 +35,10 @@ class Owners:
     """The owners of numbers of ``plan``, now or later, without ranges that have expired by ``day``."""
 
     def __init__(self, plan: NumberingPlan, day: date) -> None:
-        self.ranges = [each for each in plan.ranges if not each.expired(day)]
+        self.ranges = [range_ for range_ in plan.ranges if not range_.expired(day)]
         self._by_prefix: dict[str, set[str]] = {}
-        for each in self.ranges:
-            self._by_prefix.setdefault(each.prefix[1:], set()).add(each.owner)
+        for range_ in self.ranges:
+            self._by_prefix.setdefault(range_.prefix[1:], set()).add(range_.owner)
 
     def of(self, digits: str, *, around: bool = False) -> set[str]:
         """The owners of the numbers that begin with ``digits``, by the longest range.
@@ -207,7 +207,7 @@ def _foreign(
 
 def _own(organisation: str, owners: Owners) -> str:
     """A proposal that names the organisation's own numbers."""
-    prefixes = list(dict.fromkeys(each.prefix for each in owners.ranges if each.owner == organisation))
+    prefixes = list(dict.fromkeys(range_.prefix for range_ in owners.ranges if range_.owner == organisation))
     if not prefixes:
         return f"have numbers given to {organisation} first"
     more = f" and {len(prefixes) - _MOST_NAMED} more" if len(prefixes) > _MOST_NAMED else ""

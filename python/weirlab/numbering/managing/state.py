@@ -67,13 +67,13 @@ class ChangeRefusal(InputError):
     """A change was refused; ``problems`` say where and why."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
-        super().__init__("\n".join(said(each) for each in problems))
+        super().__init__("\n".join(said(problem) for problem in problems))
         self.problems = tuple(problems)
 
     @property
     def acceptable(self) -> bool:
         """Can the change be made by accepting its mistakes?"""
-        return all(each.code not in FINAL for each in self.problems)
+        return all(problem.code not in FINAL for problem in self.problems)
 
 
 FINAL: Final = ("form", "name", "rights", "conflict")
@@ -134,7 +134,7 @@ class PlanState:
             changed = self._whole.changed(part, number, piece)
         except InvalidPlan as wrong:
             # The places of the problems come from the pieces as they would be.
-            others = [each for each in self.items if each.id != number]
+            others = [item for item in self.items if item.id != number]
             made._begin(
                 whole([*others, *([] if piece is None else [piece])]), self.name, self._day, self._small
             )
@@ -219,7 +219,7 @@ class PlanState:
     @property
     def errors(self) -> list[Problem]:
         """Known errors, which keep the plan from being published."""
-        return [each for each in self.problems if each.severity == "error"]
+        return [problem for problem in self.problems if problem.severity == "error"]
 
     def new_errors(self, before: PlanState) -> list[Problem]:
         """Errors that the change from ``before`` to this plan has added."""
@@ -229,7 +229,7 @@ class PlanState:
         """Check everything that a change of one piece can affect, before and after it."""
         both = (before, self)
         pieces = [each.item(number) for each in both]
-        digits = {each for piece in pieces if piece is not None for each in _digits(piece)}
+        digits = {digit for piece in pieces if piece is not None for digit in _digits(piece)}
         scopes = [_around(state.plan, digits) if part in LISTS else {} for state in both]
         was, now = (
             state._found(state.network.limited(scope)) for state, scope in zip(both, scopes, strict=True)
@@ -242,9 +242,9 @@ class PlanState:
             for index in indices
         }
         kept = [
-            each
-            for each in before.problems
-            if each.code in _WHOLE or (each.part in _SCOPED and each.item not in looked_at)
+            problem
+            for problem in before.problems
+            if problem.code in _WHOLE or (problem.part in _SCOPED and problem.item not in looked_at)
         ]
         found = {(each.key, each.reason): each for each in (*kept, *now)}
         self._known = tuple(sorted(found.values(), key=self._order))
@@ -325,17 +325,17 @@ def _book(plan: NumberingPlan, places: PieceLocations) -> PlanDocument:
 
 
 def _errors(problems: Iterable[Problem]) -> list[Problem]:
-    return [each for each in problems if each.severity == "error"]
+    return [problem for problem in problems if problem.severity == "error"]
 
 
 def more_problems(problems: Iterable[Problem], known: Iterable[Problem]) -> list[Problem]:
     """Problems that are not among ``known``, or are more frequent than there."""
     left = Counter(each.key for each in known)
     found = []
-    for each in problems:
-        left[each.key] -= 1
-        if left[each.key] < 0:
-            found.append(each)
+    for problem in problems:
+        left[problem.key] -= 1
+        if left[problem.key] < 0:
+            found.append(problem)
     return found
 
 
@@ -348,9 +348,9 @@ def _around(plan: NumberingPlan, digits: Iterable[str]) -> dict[str, tuple[int, 
     """Ranges, entries and routes whose numbers begin with one of ``digits``, or the reverse."""
     wanted = tuple(digits)
     listed = {
-        "ranges": [each.prefix for each in plan.ranges],
+        "ranges": [range_.prefix for range_ in plan.ranges],
         "enum": [each.number or each.prefix or "+" for each in plan.enum],
-        "routes": [each.prefix for each in plan.routes],
+        "routes": [route.prefix for route in plan.routes],
     }
     around: dict[str, set[int]] = {part: set() for part in listed}
     for each in wanted:

@@ -116,7 +116,9 @@ def carried(
     differs = _differences(lab, planned, attempt)
     servers = _servers(lab)
     if differs:
-        differs += questions.troubles(attempt.asked, [each for each in servers if each.name != planned.down])
+        differs += questions.troubles(
+            attempt.asked, [server for server in servers if server.name != planned.down]
+        )
     row = replace(
         not_tried(lab.network, planned, others),
         way=" > ".join(found.engines),
@@ -285,7 +287,8 @@ def _early(frames: Sequence[Frame], listed: Sequence[SipMessage], caller: str) -
     )
     source = EARLY_SOURCE.to_bytes(4)
     return any(
-        each.target.address == caller and each.content[8:12] == source for each in packets.datagrams(between)
+        datagram.target.address == caller and datagram.content[8:12] == source
+        for datagram in packets.datagrams(between)
     )
 
 
@@ -304,7 +307,7 @@ def _name_servers(lab: CallLab, planned: ProofCall, asked: Sequence[DnsQuery]) -
     """Differences between the plan and what the name servers did."""
     servers = _servers(lab)
     found = [*questions.untrue(lab.network, asked, servers)]
-    if planned.down in [each.name for each in servers]:
+    if planned.down in [server.name for server in servers]:
         answering = questions.answering(asked, servers)
         if planned.down in answering or not answering:
             found.append(f"{', '.join(answering) or 'no name server'} answered instead of a secondary")

@@ -68,8 +68,8 @@ class ProofFindings:
             "plan": self.plan,
             "proved": self.problem(None) is None,
             "kinds": [
-                {"kind": each.name, "good": each.good, "proved": each.proved, "failed": each.failed}
-                for each in self.kinds
+                {"kind": kind.name, "good": kind.good, "proved": kind.proved, "failed": kind.failed}
+                for kind in self.kinds
             ],
             "calls": self.rows,
             **({"device": {"name": self.device, "packets": self.passed}} if self.device else {}),

@@ -86,7 +86,7 @@ def _all(network: PlanNetwork, planned: ProofCall, others: Sequence[ProofCall]) 
         yield _ENDS[end.kind] + (f" by a {by}" if end.kind in _RULES and by != "proxy" else "")
     elif end.kind == "answered":
         yield from _of_ends(network, planned)
-        back = [each for each in others if each.down is None and each.way.end.kind == "answered"]
+        back = [other for other in others if other.down is None and other.way.end.kind == "answered"]
         if any((each.caller, each.way.end.engine) == (end.engine, planned.caller) for each in back):
             yield "both directions"
     kinds_of = [network.plan.engines[name].kind for name in planned.way.engines]
@@ -198,9 +198,9 @@ def _of_tree(network: PlanNetwork, step: RouteStep) -> Iterator[str]:
 
 def _of_record(network: PlanNetwork, entry: EnumEntry, record: Naptr) -> Iterator[str]:
     others = [each for each in entry.naptr if each is not record]
-    if any(each.order > record.order for each in others):
+    if any(other.order > record.order for other in others):
         yield "NAPTR order"
-    if any(each.order == record.order and each.preference > record.preference for each in others):
+    if any(other.order == record.order and other.preference > record.preference for other in others):
         yield "NAPTR preference"
     # The replacement is between the second delimiter and the third.
     replacement = record.expression.split(record.expression[0])[2]
@@ -211,12 +211,12 @@ def _of_name(network: PlanNetwork, step: RouteStep) -> Iterator[str]:
     by = step.facts["by"]
     if by == "SRV":
         _, host, _, index = step.place
-        services = [each for each in network.plan.domains[str(host)].services if serves(each, "sip")]
+        services = [service for service in network.plan.domains[str(host)].services if serves(service, "sip")]
         taken = network.plan.domains[str(host)].services[int(index)]
         yield "SRV record"
-        if any(each.priority > taken.priority for each in services):
+        if any(service.priority > taken.priority for service in services):
             yield "SRV priority"
-        if any(each.priority == taken.priority and each.weight < taken.weight for each in services):
+        if any(service.priority == taken.priority and service.weight < taken.weight for service in services):
             yield "SRV weight"
     elif by == "A":
         yield "host name without SRV record"

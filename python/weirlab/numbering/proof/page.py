@@ -204,7 +204,7 @@ def _figure(row: ProofCallRow, messages: Sequence[MessageRow]) -> Figure:
 
 def lanes(messages: Sequence[MessageRow]) -> list[str]:
     """Engines in the order in which messages name them."""
-    return list(dict.fromkeys(name for each in messages for name in (each.source, each.target)))
+    return list(dict.fromkeys(name for message in messages for name in (message.source, message.target)))
 
 
 def ladder_rows(messages: Sequence[MessageRow]) -> pl.DataFrame:

@@ -109,9 +109,9 @@ def _onward(
         if names[leg][0] != here or leg.at_ns < arrived.at_ns or leg is arrived:
             continue
         open_ones = [
-            each
-            for each in arrivals
-            if each.at_ns <= leg.at_ns and (not each.answer or each.answered_ns >= leg.at_ns)
+            arrival
+            for arrival in arrivals
+            if arrival.at_ns <= leg.at_ns and (not arrival.answer or arrival.answered_ns >= leg.at_ns)
         ]
         if len(arrivals) == 1 or (open_ones and max(open_ones, key=lambda each: each.at_ns) is arrived):
             onward.append(leg)

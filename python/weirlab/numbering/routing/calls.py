@@ -298,7 +298,7 @@ def _leg(
     """The leg from one engine to the next, if they share a protocol and a codec."""
     engine, target = network.plan.engines[arrival.engine], network.plan.engines[name]
     through = (arrival.arriving,) if engine.kind == "proxy" else engine.speaks
-    common = [each for each in target.speaks if each in through and by in (None, each)]
+    common = [speak for speak in target.speaks if speak in through and by in (None, speak)]
     facts: dict[str, object] = {"to": name}
     if not common:
         yield arrival.end("no protocol", place, **facts, here=through, there=target.speaks, by=by)

@@ -159,7 +159,7 @@ class PlanNetwork:
     @cached_property
     def towards_ranges(self) -> frozenset[str]:
         """Prefixes of ranges and all beginnings of them, without +, including ranges that are not valid."""
-        names = [each.prefix[1:] for each in self.plan.ranges]
+        names = [range_.prefix[1:] for range_ in self.plan.ranges]
         return frozenset((*continued(names), *names))
 
     @cached_property

@@ -235,7 +235,9 @@ class Call:
         return channel.codec in self.own.codecs
 
     def _accepted(self, channels: Sequence[Channel]) -> None:
-        there = next((each for each in channels if not each.reverse and each.media is not None), None)
+        there = next(
+            (channel for channel in channels if not channel.reverse and channel.media is not None), None
+        )
         if there is not None and self._known(there):
             self.codec, self.speaks_to = there.codec, there.media
 

@@ -322,7 +322,7 @@ def _capable(message: Capabilities) -> dict[str, Any]:
         {"capabilityTableEntryNumber": number, "capability": ("receiveAudioCapability", CODECS[codec])}
         for number, codec in enumerate(message.codecs, 1)
     ]
-    any_of = [each["capabilityTableEntryNumber"] for each in entries]
+    any_of = [entry["capabilityTableEntryNumber"] for entry in entries]
     return {
         "sequenceNumber": message.number,
         "protocolIdentifier": _PROTOCOL,

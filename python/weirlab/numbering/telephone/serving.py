@@ -215,7 +215,9 @@ class Telephone:
             return
         session.signalling = connection
         # The last one, because earlier ones may have gone unnoticed.
-        takers = (each for each in reversed(self._clients) if each.order is not None and each.order.takes)
+        takers = (
+            client for client in reversed(self._clients) if client.order is not None and client.order.takes
+        )
         taking = next(takers, None)
         talk = _ActiveCall(session, taking, now_s, now_s + _SETUP_S)
         session.on_setup = lambda setup: self._taken(talk, setup)

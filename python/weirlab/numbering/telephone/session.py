@@ -61,10 +61,10 @@ class CallSession:
     def waited_for(self) -> tuple[list[socket.socket], list[socket.socket]]:
         """Sockets to read from, and sockets with something to send."""
         connections = [each for each in (self.signalling, self._controlling) if each is not None]
-        reads = [each.socket for each in connections if not each.waits] + [self._media]
+        reads = [connection.socket for connection in connections if not connection.waits] + [self._media]
         if self._listener is not None:
             reads.append(self._listener)
-        return reads, [each.socket for each in connections if each.writes]
+        return reads, [connection.socket for connection in connections if connection.writes]
 
     def turn(self, now_s: float) -> None:
         """Do what is due."""

@@ -57,9 +57,9 @@ class TelephoneSettings:
     @property
     def own(self) -> TelephoneIdentity:
         here = Address(self.address, self.port)
-        return TelephoneIdentity(self.telephone, here, tuple(each.codec for each in self.codecs))
+        return TelephoneIdentity(self.telephone, here, tuple(codec.codec for codec in self.codecs))
 
     @property
     def speech(self) -> dict[str, tuple[int, int]]:
         """Payload type and bytes of a packet, by codec."""
-        return {each.codec: (each.payload, each.bytes) for each in self.codecs}
+        return {codec.codec: (codec.payload, codec.bytes) for codec in self.codecs}

@@ -71,12 +71,12 @@ def device(asked: PassageSection | None, network: PlanNetwork, inputs: Inputs) -
             "the networks of test traffic; choose a filter of this kernel or a tunnel, e.g. nftables or esp"
         )
     hosts = addresses(network)
-    if other := next((each for each in hosts if _family(each) not in driver.carries), None):
+    if other := next((host for host in hosts if _family(host) not in driver.carries), None):
         raise InputError(
             f"{network.book.name}: {other} is IPv{_family(other)}, which the device {quoted(driver.name)} "
             "does not carry; choose another device, e.g. nftables"
         )
-    if own := [each for each in hosts if each in _own_addresses(driver)]:
+    if own := [host for host in hosts if host in _own_addresses(driver)]:
         raise InputError(
             f"{network.book.name}: {own[0]} is an address of the device itself; give the engine another"
         )
@@ -96,7 +96,10 @@ def device(asked: PassageSection | None, network: PlanNetwork, inputs: Inputs) -
 def addresses(network: PlanNetwork) -> list[str]:
     """The addresses of all engines and name servers of a plan, each once."""
     plan = network.plan
-    found = [*(each.address for each in servers(network)), *(each.address for each in plan.engines.values())]
+    found = [
+        *(server.address for server in servers(network)),
+        *(engine.address for engine in plan.engines.values()),
+    ]
     return [*dict.fromkeys(str(ip_address(each)) for each in found if each is not None)]
 
 
@@ -129,7 +132,7 @@ def _check_ruleset(driver: RulesetDriver, asked: PassageSection, hosts: Iterable
     if driver.format != "iptables-save":
         return
     versions = driver.source.by_family
-    if other := next((each for each in hosts if _family(each) not in versions), None):
+    if other := next((host for host in hosts if _family(host) not in versions), None):
         named = " and ".join(f"IPv{version}" for version in versions)
         raise InputError(
             f"{driver.path}: these rules are for {named}, but packets of {other} would pass unfiltered; "
@@ -141,7 +144,7 @@ def _check_fillers(network: PlanNetwork, hosts: Sequence[str], position: int) ->
     """Rules before the accepting one must not match calls, because they would accept them earlier."""
     known = {*hosts}
     for version in FAMILIES:
-        own = [ip_address(each) for each in hosts if _family(each) == version]
+        own = [ip_address(host) for host in hosts if _family(host) == version]
         for match in fillers(version, position - 1):
             if match.destination not in known:
                 continue

@@ -210,8 +210,8 @@ class DevicePassage:
     def _know(self, address: str, others: Mapping[str, str], own: str) -> None:
         """Set the neighbour entries of the caller and of the others."""
         self._hosts[address].call(partial(cables.know, others))
-        for each in others:
-            self._hosts[each].call(partial(cables.know, {address: own}))
+        for other in others:
+            self._hosts[other].call(partial(cables.know, {address: own}))
 
     def _counted(self) -> Total:
         """The counters, once everything that the caller has sent has reached the device."""

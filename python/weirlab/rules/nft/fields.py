@@ -122,7 +122,7 @@ def field_of(left: Any) -> NftField:
 def _other(kind: str, inside: Any) -> NftField:
     if kind in _COMPUTED and isinstance(inside, list):
         fields = [field_of(part) for part in inside if not isinstance(part, int | str)]
-        return NftField(" ".join(each.words for each in fields))
+        return NftField(" ".join(field.words for field in fields))
     if kind in _PURE and isinstance(inside, dict):
         plain = [value for value in inside.values() if isinstance(value, str)]
         return NftField(" ".join([kind, *plain]))
@@ -189,7 +189,7 @@ def bits_of(value: Any, names: Mapping[str, int]) -> int | None:
             return names.get(value)
         case list() | {"|": list(_)}:
             parts = [bits_of(each, names) for each in (value if isinstance(value, list) else value["|"])]
-            known = [each for each in parts if each is not None]
+            known = [part for part in parts if part is not None]
             return functools.reduce(operator.or_, known, 0) if len(known) == len(parts) else None
     return None
 

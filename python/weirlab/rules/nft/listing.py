@@ -196,8 +196,8 @@ def _checked(rule: Rule, chains: frozenset[str]) -> Rule:
 def _named(table: _Table, listed: bool) -> Objects:
     used: dict[str, int] = {}
     changed: set[str] = set()
-    for each in table.rules:
-        for statement in each["expr"]:
+    for rule in table.rules:
+        for statement in rule["expr"]:
             match statement:
                 case {"counter": str(name)}:
                     used[name] = used.get(name, 0) + 1
@@ -205,11 +205,11 @@ def _named(table: _Table, listed: bool) -> Objects:
                     changed.add(name.removeprefix("@"))
     counters = {name: packets if used.get(name) == 1 else None for name, packets in table.counters.items()}
     elements = {
-        str(each["name"]): _elements(each)
-        for each in table.sets
-        if listed and each["name"] not in changed and not _FLAGS_OF_CHANGE & set(_strings(each.get("flags")))
+        str(set_["name"]): _elements(set_)
+        for set_ in table.sets
+        if listed and set_["name"] not in changed and not _FLAGS_OF_CHANGE & set(_strings(set_.get("flags")))
     }
-    counting = {str(each["name"]): kind for each in table.sets if (kind := _counting(each))}
+    counting = {str(set_["name"]): kind for set_ in table.sets if (kind := _counting(set_))}
     return Objects(counters, elements, counting)
 
 
@@ -221,9 +221,8 @@ def _elements(named: Mapping[str, Any]) -> Sequence[Any]:
 def _counting(named: Mapping[str, Any]) -> str:
     """What a set or map does when a packet is looked up in it: ``counter``, ``limit``, or nothing."""
     statements = named.get("stmt")
-    kinds = [kind for each in statements if isinstance(each, dict) for kind in each] if isinstance(
-        statements, list
-    ) else []  # fmt: skip
+    listed = statements if isinstance(statements, list) else []
+    kinds = [kind for statement in listed if isinstance(statement, dict) for kind in statement]
     for element in _elements(named):
         value = element[0] if isinstance(element, list) and element else element
         if isinstance(value, dict) and isinstance(value.get("elem"), dict):

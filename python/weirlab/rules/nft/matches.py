@@ -75,9 +75,9 @@ def _compare(left: Any, sign: str, right: Any, elements: Elements) -> NftCompari
     else:
         fields = [field_of(left)]
     implied = Match()
-    for each in fields:
-        implied = both(implied, each.implied)
-    words = " . ".join(each.words for each in fields)
+    for field in fields:
+        implied = both(implied, field.implied)
+    words = " . ".join(field.words for field in fields)
     known = list(_values(right, elements))
     if any(value is None for value in known):
         return NftComparison((implied,), words)

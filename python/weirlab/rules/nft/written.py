@@ -50,7 +50,7 @@ class _BraceBlock:
 def written_places(text: str) -> dict[ChainKey, list[tuple[int, int | None]]]:
     """Line and handle of each rule, by chain; a chain that is written in several parts is left out."""
     return {
-        key: [(each.line, each.handle) for each in statements]
+        key: [(statement.line, statement.handle) for statement in statements]
         for key, statements in _in_one_piece(text).items()
     }
 
@@ -58,17 +58,17 @@ def written_places(text: str) -> dict[ChainKey, list[tuple[int, int | None]]]:
 def _in_one_piece(text: str) -> dict[ChainKey, list[_Statement]]:
     """The rules of each chain that is written in one part."""
     found: dict[ChainKey, list[_Statement]] = {}
-    for each in _statements(text):
-        found.setdefault((each.table, each.chain), []).append(each)
+    for statement in _statements(text):
+        found.setdefault((statement.table, statement.chain), []).append(statement)
     return {key: listed for key, listed in found.items() if len({each.chain_start for each in listed}) == 1}
 
 
 def rule_texts(text: str) -> dict[tuple[str, int], str]:
     """The rules in the output of ``nft -a list ruleset``, by table and handle."""
     return {
-        (each.table, each.handle): " ".join(text[each.start : each.end].split())
-        for each in _statements(text)
-        if each.handle is not None
+        (statement.table, statement.handle): " ".join(text[statement.start : statement.end].split())
+        for statement in _statements(text)
+        if statement.handle is not None
     }
 
 
@@ -100,17 +100,17 @@ def named_chains(text: str) -> str:
     """
     while True:
         numbers: dict[ChainKey, int] = {}
-        for each in _statements(text):
-            key = each.table, each.chain
+        for statement in _statements(text):
+            key = statement.table, statement.chain
             numbers[key] = numbers.get(key, 0) + 1
-            block = _nameless(text, each)
+            block = _nameless(text, statement)
             if block is not None:
                 start, end = block
-                name = _unused(f"{each.chain}.{numbers[key]}", text)
+                name = _unused(f"{statement.chain}.{numbers[key]}", text)
                 body = text[start + 1 : end].strip("\n")
                 text = (
-                    f"{text[: each.chain_start]}chain {name} {{\n{body}\n\t}}\n\t"
-                    f"{text[each.chain_start : start]}{name}{text[end + 1 :]}"
+                    f"{text[: statement.chain_start]}chain {name} {{\n{body}\n\t}}\n\t"
+                    f"{text[statement.chain_start : start]}{name}{text[end + 1 :]}"
                 )
                 break
         else:
@@ -124,7 +124,7 @@ def counting(text: str) -> str:
     All chains need a name, see :func:`named_chains`.
     """
     # A counter within the rule would come after comparisons that nft adds (``rt type`` is for IPv6).
-    marks = [(each.start, "counter\n\t\t") for each in _statements(text)]
+    marks = [(statement.start, "counter\n\t\t") for statement in _statements(text)]
     marks += [(match.start("end"), "\tcounter\n\t") for match in _LISTED_CHAIN.finditer(text)]
     parts, at = [], 0
     for place, words in sorted(marks):

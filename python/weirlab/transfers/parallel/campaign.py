@@ -48,14 +48,18 @@ def course(planned: ParallelPlan, asked: ParallelSection, inputs: Inputs = NO_FI
         every_s=asked.every_s,
         slack_s=asked.slack_ms / 1e3,
         outages=tuple(
-            PathSpan(each.path, each.from_s, each.from_s + each.lasts_s)
-            for each in planned.case.outages
-            if each.path in used
+            PathSpan(outage.path, outage.from_s, outage.from_s + outage.lasts_s)
+            for outage in planned.case.outages
+            if outage.path in used
         ),
         competitors=tuple(
-            PathSpan(each.path, each.from_s, lasts_s if each.lasts_s is None else each.from_s + each.lasts_s)
-            for each in planned.case.competitors
-            if each.path in used
+            PathSpan(
+                competitor.path,
+                competitor.from_s,
+                lasts_s if competitor.lasts_s is None else competitor.from_s + competitor.lasts_s,
+            )
+            for competitor in planned.case.competitors
+            if competitor.path in used
         ),
     )
 

@@ -132,7 +132,9 @@ class ParallelFindings:
 
     def document(self) -> dict[str, Any]:
         """For ``--json``."""
-        references = {each.case: each.goodput.median for each in self.groups if each.method == INDEPENDENT}
+        references = {
+            group.case: group.goodput.median for group in self.groups if group.method == INDEPENDENT
+        }
         attempts = [
             {
                 **vars(row),
@@ -147,7 +149,7 @@ class ParallelFindings:
             "planned": self.planned,
             "missing": self.missing,
             "lacking": dict(self.lacking),
-            "groups": [each.document() for each in self.groups],
+            "groups": [group.document() for group in self.groups],
             "attempts": attempts,
         }
 
@@ -162,7 +164,7 @@ class ParallelFindings:
 
     def of(self, case: str) -> list[MethodGroup]:
         """The groups of a case that have valid attempts."""
-        return [each for each in self.groups if each.case == case and each.attempts]
+        return [group for group in self.groups if group.case == case and group.attempts]
 
     def sentences(self) -> list[str]:
         """A sentence about all cases, then one per case."""
@@ -173,11 +175,11 @@ class ParallelFindings:
         """What was left out, what failed, and whether the host was busy."""
         for method, why in self.lacking.items():
             yield f"{named(method)} was left out: {why}."
-        for each in self.groups:
-            for failure in each.failures:
-                yield f"{each.case}, {each.name}: the transfer broke off: {failure}."
-            if each.method == MPTCP and 0 < each.connections < each.paths:
-                yield f"{each.case}: MPTCP used {each.connections} of {each.paths} paths at least once."
+        for group in self.groups:
+            for failure in group.failures:
+                yield f"{group.case}, {group.name}: the transfer broke off: {failure}."
+            if group.method == MPTCP and 0 < group.connections < group.paths:
+                yield f"{group.case}: MPTCP used {group.connections} of {group.paths} paths at least once."
         if self.waited.median > BUSY:
             yield (
                 "The host was busy: together, the threads of the median attempt waited for a CPU "
@@ -189,16 +191,16 @@ class ParallelFindings:
 def overall(found: ParallelFindings) -> Iterator[str]:
     """The least share of the independent sum that each session and MPTCP have in any case."""
     least: dict[str, MethodGroup] = {}
-    for each in found.groups:
-        if each.method in (TCP, INDEPENDENT) or not each.share.known:
+    for group in found.groups:
+        if group.method in (TCP, INDEPENDENT) or not group.share.known:
             continue
-        known = least.get(each.method)
-        if known is None or each.share.median < known.share.median:
-            least[each.method] = each
-    cases = {each.case for each in found.groups if each.share.known}
+        known = least.get(group.method)
+        if known is None or group.share.median < known.share.median:
+            least[group.method] = group
+    cases = {group.case for group in found.groups if group.share.known}
     for method in [*least]:
         # Only methods that were compared in every case.
-        if {each.case for each in found.groups if each.method == method and each.share.known} != cases:
+        if {group.case for group in found.groups if group.method == method and group.share.known} != cases:
             del least[method]
     if len(cases) > 1 and least:
         best = sorted(least.values(), key=lambda each: each.share.median, reverse=True)
@@ -211,8 +213,8 @@ def sentence(case: str, groups: Sequence[MethodGroup]) -> str:
     """What a case shows: goodput of all methods, then what else differs. Empty without a valid attempt."""
     if not groups:
         return ""
-    together = [each for each in groups if each.method not in (TCP, INDEPENDENT)]
-    reference = next((each for each in groups if each.method == INDEPENDENT), None)
+    together = [group for group in groups if group.method not in (TCP, INDEPENDENT)]
+    reference = next((group for group in groups if group.method == INDEPENDENT), None)
     ranked = sorted(together, key=lambda each: each.goodput.median, reverse=True)
     parts = [f"{each.name} {_carried(each)}" for each in ranked]
     if reference is not None:
@@ -220,7 +222,7 @@ def sentence(case: str, groups: Sequence[MethodGroup]) -> str:
         parts = [f"{lead}{', of which' if parts else ''}", *parts]
         said = f"{parts[0]} {words(parts[1:])}".rstrip()
     else:
-        said = words(parts or [f"{each.name} {each.goodput.text(bit_rate)}" for each in groups])
+        said = words(parts or [f"{group.name} {group.goodput.text(bit_rate)}" for group in groups])
     extra = [*_memory(together), *_outage(groups), *_rivalry(groups)]
     return f"{case[:1].upper()}{case[1:]}: {'; '.join([said, *extra])}."
 
@@ -230,14 +232,14 @@ def _carried(group: MethodGroup) -> str:
 
 
 def _memory(groups: Sequence[MethodGroup]) -> Iterator[str]:
-    known = [each for each in groups if each.spread["reorder_peak_bytes"].known]
+    known = [group for group in groups if group.spread["reorder_peak_bytes"].known]
     if known:
         said = [f"{each.name} {size(each.spread['reorder_peak_bytes'].high)}" for each in known]
         yield f"reorder memory at most: {words(said)}"
 
 
 def _outage(groups: Sequence[MethodGroup]) -> Iterator[str]:
-    hit = [each for each in groups if each.spread["outage_bps"].known and each.path == 0]
+    hit = [group for group in groups if group.spread["outage_bps"].known and group.path == 0]
     if hit:
         said = [f"{each.name} {each.spread['outage_bps'].text(bit_rate)}" for each in hit]
         yield f"while the path is dead: {words(said)}"
@@ -248,7 +250,7 @@ def _outage(groups: Sequence[MethodGroup]) -> Iterator[str]:
 
 
 def _rivalry(groups: Sequence[MethodGroup]) -> Iterator[str]:
-    met = [each for each in groups if each.spread["competitor_bps"].known]
+    met = [group for group in groups if group.spread["competitor_bps"].known]
     if met:
         said = [
             f"{bit_rate(each.spread['competitor_bps'].median)} next to {each.name}{_share_of_path(each)} "

@@ -85,8 +85,8 @@ def _ways(case: ParallelCase, method: str) -> Iterator[tuple[str, int]]:
     seen: list[object] = []
     for number, path in enumerate(case.every_path(), 1):
         events = [
-            *(each for each in case.outages if each.path == number),
-            *(each for each in case.competitors if each.path == number),
+            *(outage for outage in case.outages if outage.path == number),
+            *(competitor for competitor in case.competitors if competitor.path == number),
         ]
         # Paths that are alike are measured once.
         kind = (path.words("up"), path.words("down"), events)

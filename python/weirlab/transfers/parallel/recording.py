@@ -74,7 +74,7 @@ def reasons(seen: AttemptObservation, late_ns: float) -> tuple[str, ...]:
         account, where = path.account, f"path {number}: the emulator "
         if account.failure:
             found.append(f"{where}ended: {account.failure}")
-        found += [f"path {number}: {each}" for each in complaints(account)]
+        found += [f"path {number}: {complaint}" for complaint in complaints(account)]
         late = _late_p99_ns(account)
         if late > late_ns:
             found.append(f"{where}was late: p99 {duration(late)}, {duration(late_ns)} allowed")
@@ -183,7 +183,7 @@ def attempt_row(
         emulator_cpu_s=sum(path.account.cpu_s for path in seen.paths.values()),
         waited_s=seen.waited_s,
         late_p99_ns=max((_late_p99_ns(path.account) for path in seen.paths.values()), default=math.nan),
-        rate_error=max((each for each in errors if not math.isnan(each)), key=abs, default=math.nan),
+        rate_error=max((error for error in errors if not math.isnan(error)), key=abs, default=math.nan),
         failure=seen.failure,
         path_share=mine / (mine + rate),
     )

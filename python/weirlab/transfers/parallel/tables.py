@@ -25,18 +25,18 @@ def compared(case: str, groups: Sequence[MethodGroup]) -> Table:
     """The methods of a case, with what matters in it; JSON and the run have everything."""
     columns = [*_ALWAYS, *next((more for name, more in _WITH if _known(groups, name)), _ELSE)]
     names = [name for name, _ in columns]
-    most = max(each.attempts for each in groups)
+    most = max(group.attempts for group in groups)
     how = f": medians of {most} attempts, in brackets the least and the greatest" if most > 1 else ""
     return Table(
         f"{case}{how}",
         names,
-        [[shown(each) for _, shown in columns] for each in groups],
+        [[shown(group) for _, shown in columns] for group in groups],
         [name for name in _SPARE if name in names],
     )
 
 
 def _known(groups: Sequence[MethodGroup], name: str) -> bool:
-    return any(each.spread[name].known for each in groups)
+    return any(group.spread[name].known for group in groups)
 
 
 def attempts(rows: Sequence[ParallelAttemptRow]) -> Table:

@@ -209,7 +209,7 @@ def _account(made: ParallelSocket) -> ReceiverReport | None:
     except (ValueError, TypeError, LookupError):
         return None
     *numbers, digest = vars(found).values()
-    return found if all(type(each) is int for each in numbers) and isinstance(digest, str) else None
+    return found if all(type(number) is int for number in numbers) and isinstance(digest, str) else None
 
 
 def receive(made: ParallelSocket, sink: Callable[[bytes], object], peer: str, stop: Stop) -> CopyResult:

@@ -105,7 +105,7 @@ def listed() -> list[TcpSocket]:
     """
     from weirlab._engine import tcp_connections
 
-    found = [TcpSocket(**each) for each in tcp_connections()]
+    found = [TcpSocket(**tcp_connection) for tcp_connection in tcp_connections()]
     return sorted(found, key=lambda each: (each.local, each.remote, each.cookie))
 
 
@@ -126,9 +126,10 @@ def select(
         if state not in known:
             raise InputError(f"--state {quoted(state)}: no such state; known are {', '.join(known)}")
     return [
-        each
-        for each in connections
-        if wanted.fits(each) and (each.state in states if states else each.state not in IDLE)
+        connection
+        for connection in connections
+        if wanted.fits(connection)
+        and (connection.state in states if states else connection.state not in IDLE)
     ]
 
 

@@ -47,7 +47,7 @@ def fields() -> tuple[TcpInfoField, ...]:
     """All fields, in the kernel's order."""
     from weirlab._engine import tcp_fields
 
-    return tuple(TcpInfoField(**each) for each in tcp_fields())
+    return tuple(TcpInfoField(**tcp_field) for tcp_field in tcp_fields())
 
 
 @cache
@@ -55,7 +55,7 @@ def event_fields() -> tuple[TcpInfoField, ...]:
     """The fields of events: some exist only there, others are in :func:`fields`."""
     from weirlab._engine import tcp_event_fields
 
-    return tuple(TcpInfoField(**each) for each in tcp_event_fields())
+    return tuple(TcpInfoField(**tcp_event_field) for tcp_event_field in tcp_event_fields())
 
 
 def chosen(text: str | None, option: str = "--fields", *, events: bool = False) -> tuple[str, ...]:
@@ -101,7 +101,8 @@ def markdown() -> str:
     """The table for documents."""
     lines = ["| field | unit | kernel's name | since | what it is |", "|---|---|---|---|---|"]
     lines += [
-        f"| `{each.name}` | {each.unit} | {each.source}: `{each.kernel_name}` | {each.since} | {each.about} |"
-        for each in fields()
+        f"| `{field.name}` | {field.unit} | {field.source}: `{field.kernel_name}` | {field.since} "
+        f"| {field.about} |"
+        for field in fields()
     ]
     return "\n".join(lines)

@@ -88,7 +88,9 @@ class SampleFile:
             ),
         ]
         if self._events:
-            columns.append(pl.Series("event", [each for part in parts for each in part.events()], pl.String))
+            columns.append(
+                pl.Series("event", [event for part in parts for event in part.events()], pl.String)
+            )
         for name in self._names:
             numbers, there = (
                 np.concatenate([part.fields[name][which] for part in parts]) for which in (0, 1)

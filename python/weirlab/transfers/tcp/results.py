@@ -183,9 +183,9 @@ class Merger:
         sent, received = done[sender][number], done[receiver][number]
         fields: Mapping[str, int] = sent["fields"]
         samples = [*(self._samples[number] if self._samples else []), fields]
-        rtts = [each["rtt_us"] for each in samples if each.get("rtt_us")]
+        rtts = [sample["rtt_us"] for sample in samples if sample.get("rtt_us")]
         least = fields.get("min_rtt_us") or (min(rtts) if rtts else 0)
-        windows = [cwnd for each in samples if (cwnd := _cwnd_bytes(each))]
+        windows = [cwnd for sample in samples if (cwnd := _cwnd_bytes(sample))]
         written_ns, read_ns = sent["last_ns"] or 0, received["last_ns"] or 0
         failures = [f"{end}: {view['failure']}" for end, view in ((sender, sent), (receiver, received))]
         return DirectionSummary(
@@ -199,7 +199,7 @@ class Merger:
             cwnd_bytes=(min(windows), sum(windows) / len(windows), max(windows)) if windows else None,
             latency=_latency([received["latency"]]),
             shares=shares.shares(fields, written_ns / 1e3),
-            failure="; ".join(each for each in failures if not each.endswith(": ")),
+            failure="; ".join(failure for failure in failures if not failure.endswith(": ")),
         )
 
 
@@ -215,17 +215,17 @@ def directions(ups: Sequence[bool]) -> list[Direction]:
 
 def _together(direction: Direction, parts: Sequence[DirectionSummary]) -> DirectionSummary:
     """All connections of a direction."""
-    rtts = [each.rtt_us for each in parts if each.rtt_us]
-    windows = [each.cwnd_bytes for each in parts if each.cwnd_bytes]
-    told = [each.latency for each in parts if each.latency]
-    retransmissions = [each.retransmissions for each in parts if each.retransmissions is not None]
-    repeated = [each.retransmitted_bytes for each in parts if each.retransmitted_bytes is not None]
+    rtts = [part.rtt_us for part in parts if part.rtt_us]
+    windows = [part.cwnd_bytes for part in parts if part.cwnd_bytes]
+    told = [part.latency for part in parts if part.latency]
+    retransmissions = [part.retransmissions for part in parts if part.retransmissions is not None]
+    repeated = [part.retransmitted_bytes for part in parts if part.retransmitted_bytes is not None]
     return replace(
         parts[0],
         direction=direction,
-        received_bytes=sum(each.received_bytes for each in parts),
-        sent_bytes=sum(each.sent_bytes for each in parts),
-        seconds=max(each.seconds for each in parts),
+        received_bytes=sum(part.received_bytes for part in parts),
+        sent_bytes=sum(part.sent_bytes for part in parts),
+        seconds=max(part.seconds for part in parts),
         retransmissions=sum(retransmissions) if retransmissions else None,
         retransmitted_bytes=sum(repeated) if repeated else None,
         rtt_us=(
@@ -243,8 +243,8 @@ def _together(direction: Direction, parts: Sequence[DirectionSummary]) -> Direct
         if windows
         else None,
         latency=joined_latency(told),
-        shares=shares.mean([each.shares for each in parts if each.shares]),
-        failure="; ".join(each.failure for each in parts if each.failure),
+        shares=shares.mean([part.shares for part in parts if part.shares]),
+        failure="; ".join(part.failure for part in parts if part.failure),
     )
 
 
@@ -270,12 +270,12 @@ def joined_latency(parts: Sequence[BlockLatency]) -> BlockLatency | None:
     """The latency of all blocks; None if there are none."""
     if not parts:
         return None
-    blocks = sum(each.blocks for each in parts)
+    blocks = sum(part.blocks for part in parts)
     return BlockLatency(
         blocks=blocks,
-        min_ns=min(each.min_ns for each in parts),
-        mean_ns=sum(each.mean_ns * each.blocks for each in parts) / blocks,
-        p50_ns=max(each.p50_ns for each in parts),
-        p99_ns=max(each.p99_ns for each in parts),
-        max_ns=max(each.max_ns for each in parts),
+        min_ns=min(part.min_ns for part in parts),
+        mean_ns=sum(part.mean_ns * part.blocks for part in parts) / blocks,
+        p50_ns=max(part.p50_ns for part in parts),
+        p99_ns=max(part.p99_ns for part in parts),
+        max_ns=max(part.max_ns for part in parts),
     )

@@ -128,7 +128,7 @@ class TransferOutcome:
 
     def problem(self) -> TrialError | None:
         """The error that makes the numbers invalid, if there is one."""
-        failures = [each.failure for each in self.directions if each.failure]
+        failures = [direction.failure for direction in self.directions if direction.failure]
         if failures:
             return TrialError(f"connections broke off: {'; '.join(failures)}")
         return None

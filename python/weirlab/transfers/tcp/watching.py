@@ -287,7 +287,7 @@ def _watcher(settings: WatchSettings) -> TcpWatcher | TcpEvents:
     ends = [(one.addr or None, one.port), (other.addr or None, other.port)]
     target, wait = settings.target, settings.wait
     if settings.period_ns is None:
-        told = {each.name for each in event_fields()}
+        told = {event_field.name for event_field in event_fields()}
         needed = (*settings.names, *NEEDED, *EVENTS_NEEDED)
         names = [name for name in dict.fromkeys(needed) if name in told]
         return TcpEvents(ends=ends, pid=target.pid, program=target.program, wait=wait, fields=names)

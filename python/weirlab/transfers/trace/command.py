@@ -178,7 +178,7 @@ def trace(
             found = [
                 table for each in shown for table in tables.whole(each, start_ns, absolute=options.absolute)
             ]
-            found += [table for each in reasons.values() for table in diagnosis.tables(each)]
+            found += [table for reason in reasons.values() for table in diagnosis.tables(reason)]
         conclusion = words.capture(analysis) if json else _conclusion(analysis, shown, reasons, number)
         session.finish(document, conclusion, found)
         for note in () if json else words.cautions(analysis):

@@ -25,7 +25,7 @@ class Proxies:
     def trusts(self, address: str) -> bool:
         """Whether there is a trusted proxy at ``address``."""
         found = parsed(address)
-        return found is not None and any(found in each for each in self._networks)
+        return found is not None and any(found in network for network in self._networks)
 
     def client(self, peer: str, headers: Headers) -> str:
         """The client of a request that the proxy ``peer`` sent: the last address that is no trusted proxy's.

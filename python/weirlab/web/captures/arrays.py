@@ -155,7 +155,7 @@ def _index(folder: Path) -> list[dict[str, Any]]:
     index = load_json(path, remedy)
     try:
         layers: list[dict[str, Any]] = index["layers"]
-        if all(each.keys() >= _LAYER and each["chart"] in SCALES for each in layers):
+        if all(layer.keys() >= _LAYER and layer["chart"] in SCALES for layer in layers):
             return layers
     except (LookupError, TypeError, AttributeError):
         pass

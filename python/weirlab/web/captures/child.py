@@ -79,7 +79,7 @@ def _explain(request: dict[str, Any]) -> dict[str, Any]:
     found = tracing.read(Trace(facts, folder / SERIES, period_ns=PERIOD_NS), one)
     told = {
         "sentence": "" if found is None else found.sentence,
-        "tables": [] if found is None else [for_page(each) for each in diagnosis.tables(found)],
+        "tables": [] if found is None else [for_page(table) for table in diagnosis.tables(found)],
         "remarks": [] if found is None else diagnosis.remarks(found),
     }
     files.make_folder(folder / WHY)

@@ -43,7 +43,7 @@ def capture(facts: Analysis) -> dict[str, Any]:
         "columns": COLUMNS,
         "connections": [_row(each) for each in listed],
         "left_out": facts["connections_left_out"],
-        "others": [for_page(each) for each in others.tables(facts, MOST_ROWS)],
+        "others": [for_page(table) for table in others.tables(facts, MOST_ROWS)],
     }
 
 

@@ -283,20 +283,20 @@ class Space:
         """Raise unless ``more`` bytes fit, of a claim that then has ``number``."""
         if number > self.limit:
             raise TooLarge(f"This is larger than the {size(self.limit)} that may be kept here in all.")
-        goes = sum(each.held_bytes for each in self._holdings.values() if removing and each.may_go)
+        goes = sum(holding.held_bytes for holding in self._holdings.values() if removing and holding.may_go)
         stays = self._held() + self._claimed() - goes
         if stays + more > self.limit:
             raise self._no_room()
 
     def _no_room(self) -> NoRoom:
-        goes = sum(each.held_bytes for each in self._holdings.values() if each.may_go)
+        goes = sum(holding.held_bytes for holding in self._holdings.values() if holding.may_go)
         return NoRoom(
             f"There is no room for it now: at most {size(self.limit)} may be kept here, and what is in use "
             f"takes {size(self._held() + self._claimed() - goes)}. Try again later."
         )
 
     def _held(self) -> int:
-        return sum(each.held_bytes for each in self._holdings.values())
+        return sum(holding.held_bytes for holding in self._holdings.values())
 
     def _claimed(self) -> int:
         return sum(map(self._reserved, self._claims))

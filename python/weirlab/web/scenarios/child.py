@@ -112,7 +112,7 @@ def _result(outcome: Outcome[Any]) -> dict[str, Any]:
         "run_id": outcome.run.run_id,
         "conclusion": told.conclusion,
         "remark": told.remark,
-        "tables": [for_page(each) for each in told.tables if not each.details],
+        "tables": [for_page(table) for table in told.tables if not table.details],
         "problem": "" if problem is None else str(problem),
     }
 

@@ -75,7 +75,7 @@ def drawn(
         source, _, what = name.rpartition(".")
         number, _, place = source.rpartition(".")
         values = (table[name].cast(pl.Float64).fill_nan(None) / _CHARTS[what].scale).to_list()
-        if any(each is not None for each in values):
+        if any(value is not None for value in values):
             where = f"{number}: {_SOURCES[place]}" if number else _SOURCES[place]
             charts[_CHARTS[what]].append({"source": where, "values": values})
     times = ((table["time_ns"] - start_ns) / 1e9).to_list()

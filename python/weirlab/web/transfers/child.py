@@ -48,7 +48,9 @@ def _compare(request: dict[str, Any]) -> dict[str, Any]:
                 "tables": [
                     for_page(table)
                     for table in (
-                        *both.crossings([each for each in crossings if each.connection == number]),
+                        *both.crossings(
+                            [crossing for crossing in crossings if crossing.connection == number]
+                        ),
                         *both.agreement(
                             [each for each in agreement if each.connection == number], many=False
                         ),

@@ -324,7 +324,7 @@ class Transfers:
         one = transfer.one
         self.failed += bool(message)
         try:
-            one.keep(INTERVALS, [rows.interval(each) for each in transfer.intervals])
+            one.keep(INTERVALS, [rows.interval(interval) for interval in transfer.intervals])
             rows.write(one.path, transfer.intervals, detailed=self._detailed(transfer))
             if result:
                 one.keep(RESULT, result)

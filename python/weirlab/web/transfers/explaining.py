@@ -72,6 +72,6 @@ def _beside(found: dict[str, Diagnosis], captured: ConnectionAnalysis) -> dict[s
 def _said(found: Diagnosis) -> dict[str, Any]:
     return {
         "sentence": found.sentence,
-        "tables": [for_page(each) for each in diagnosis.tables(found)],
+        "tables": [for_page(table) for table in diagnosis.tables(found)],
         "remarks": diagnosis.remarks(found),
     }

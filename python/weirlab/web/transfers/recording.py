@@ -66,7 +66,7 @@ class TestCaptures:
 
     def seen(self, measured: TransferMeasurement, unwanted: Callable[[], bool]) -> TransferAnalysis | None:
         """What the captures show; None without any. Raises the errors of :meth:`Reader.read`."""
-        if all(each.path is None for each in self.captures.values()):
+        if all(capture.path is None for capture in self.captures.values()):
             return None
         told = measured.outcome.recorded
         if told is not None and told["why_not"] is None:

@@ -59,7 +59,7 @@ class VoiceService:
         if not settings.zones:
             return None
         rndc = Path(settings.rndc) if settings.rndc else None
-        servers = tuple(PublicationServer(*each) for each in settings.servers)
+        servers = tuple(PublicationServer(*server) for server in settings.servers)
         return PublicationTarget(Path(settings.zones), rndc, servers, settings.catalog)
 
     def vouched(self, request: Request) -> bool:

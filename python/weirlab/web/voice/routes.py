@@ -132,7 +132,7 @@ def _plan(desk: VoiceService) -> APIRouter:
         state = desk.register.state()
         parts = []
         for key, part in PARTS.items():
-            found = [each for each in state.problems if each.part == key]
+            found = [problem for problem in state.problems if problem.part == key]
             errors = sum(each.severity == "error" for each in found)
             administrator = who.account.administrator
             parts.append(
@@ -204,7 +204,7 @@ def _plan(desk: VoiceService) -> APIRouter:
 def _piece(state: PlanState, who: UserAccount, item: Item) -> asking.Piece:
     owners = state.owners
     mine = refusal(who.organisation, state.plan, item.part, item.content, item.content, owners) is None
-    problems = [each for each in state.problems if each.item == item.id]
+    problems = [problem for problem in state.problems if problem.item == item.id]
     name = PARTS[item.part].name_of(item.content)
     return asking.Piece(item.id, item.revision, name, item.content, mine, problems)
 
@@ -245,7 +245,7 @@ def _publishing(desk: VoiceService) -> APIRouter:
         found = desk.outlook.pending()
         since = 0 if found.before is None else found.before.event
         with desk.register.database.reading() as on:
-            events = [each for each in on.events(most=_MOST_EVENTS, changes=True) if each.id > since]
+            events = [event for event in on.events(most=_MOST_EVENTS, changes=True) if event.id > since]
         ways = [
             asking.RoutingDifference(
                 [each.numbers for each in listed[:_MOST_NUMBERS]], str(before), str(after)
@@ -288,7 +288,7 @@ def _explain(app: FastAPI) -> None:
     def refused(request: Request, error: ChangeRefusal) -> Response:
         content = {
             "error": {"kind": "Refused", "message": printable(str(error))},
-            "problems": [asdict(each) for each in error.problems],
+            "problems": [asdict(problem) for problem in error.problems],
             "acceptable": error.acceptable,
         }
         return JSONResponse(content, 422)

@@ -110,7 +110,7 @@ class EndpointFindings:
 
     def of(self, beside: str, calls: int) -> list[EndpointGroup]:
         """The kinds of endpoints, in the order of the scenario."""
-        return [each for each in self.groups if (each.beside, each.calls) == (beside, calls)]
+        return [group for group in self.groups if (group.beside, group.calls) == (beside, calls)]
 
     @property
     def spoiled(self) -> int:
@@ -124,7 +124,7 @@ class EndpointFindings:
             "remarks": list(self.remarks()),
             "planned": self.planned,
             "missing": self.missing,
-            "groups": [each.document() for each in self.groups],
+            "groups": [group.document() for group in self.groups],
             "limits": [vars(row) for row in self.limits],
             "attempts": [vars(row) for row in self.attempts],
         }
@@ -202,9 +202,9 @@ class EndpointFindings:
             )
         if self.asked.suite != CLEAR and any(arm != BYPASS for arm in self.asked.arms):
             yield "ESP is Weir's own, in UDP, at all endpoints: they differ by how packets get in and out."
-        for each in self.groups:
-            if len(each.ip_bytes) > 1 or 0 in each.ip_bytes:
-                yield f"{NAMES[each.arm]}, {WHERE[each.beside]}: packets differ in length."
+        for group in self.groups:
+            if len(group.ip_bytes) > 1 or 0 in group.ip_bytes:
+                yield f"{NAMES[group.arm]}, {WHERE[group.beside]}: packets differ in length."
         if refused := sum(row.refused for row in self.attempts if row.valid):
             yield (
                 f"In attempts that count, {plural(refused, 'packet')} never left, as the system did not take "

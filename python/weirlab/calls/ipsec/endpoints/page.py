@@ -126,13 +126,13 @@ def _chapters(found: EndpointFindings, distributions: Sequence[DistributionRow])
 def jitter_rows(found: EndpointFindings, beside: str) -> pl.DataFrame:
     """A row per kind of endpoints and number of calls: mean and maximum, in µs; the published ones behind."""
     rows = []
-    for each in found.groups:
-        if each.beside == beside:
+    for group in found.groups:
+        if group.beside == beside:
             for what, name in (("mean", "jitter_mean_ns"), ("maximum", "jitter_max_ns")):
-                spread = each.spread[name]
+                spread = group.spread[name]
                 if spread.known:
                     rows.append(
-                        _point(f"{plural(each.calls, 'call')}, {SHORT[each.arm]}", what, *_in_us(spread))
+                        _point(f"{plural(group.calls, 'call')}, {SHORT[group.arm]}", what, *_in_us(spread))
                     )
     for old in found.publication:
         for what, value in (("mean", old.jitter_mean_ms), ("maximum", old.jitter_max_ms)):
@@ -154,7 +154,7 @@ def _point(row: str, what: str, value: float, low: float, high: float) -> dict[s
 
 def _bars(found: EndpointFindings, beside: str) -> Figure | None:
     data = jitter_rows(found, beside)
-    groups = [each for each in found.groups if each.beside == beside]
+    groups = [group for group in found.groups if group.beside == beside]
     if not groups:
         return None
     least = min(groups, key=lambda each: each.spread["jitter_mean_ns"].median)

@@ -30,9 +30,9 @@ def told(found: EndpointFindings) -> list[Table]:
 
 def compared(found: EndpointFindings) -> Table:
     """A row per number of calls, kind of endpoints, and what is beside them; below what was published."""
-    most = max(each.attempts for each in found.groups)
+    most = max(group.attempts for group in found.groups)
     how = f": medians of {most} attempts, in brackets the least and the greatest" if most > 1 else ""
-    rows = [_row(each) for each in found.groups]
+    rows = [_row(group) for group in found.groups]
     return Table(f"Endpoints compared{how}", _COLUMNS, [*rows, *_published(found)], _SPARE)
 
 
@@ -99,16 +99,16 @@ def work(found: EndpointFindings) -> Table:
 
     cells = [
         (
-            count(each.calls),
-            SHORT[each.arm],
-            each.beside,
-            spread(each, "cpu_ns", duration),
-            spread(each, "work_ns", duration) if each.arm != SOCKETS or each.beside != HOG else NOTHING,
-            spread(each, "cpu_share", percent),
-            spread(each, "hog_share", percent),
-            spread(each, "steal_ratio", percent),
+            count(group.calls),
+            SHORT[group.arm],
+            group.beside,
+            spread(group, "cpu_ns", duration),
+            spread(group, "work_ns", duration) if group.arm != SOCKETS or group.beside != HOG else NOTHING,
+            spread(group, "cpu_share", percent),
+            spread(group, "hog_share", percent),
+            spread(group, "steal_ratio", percent),
         )
-        for each in found.groups
+        for group in found.groups
     ]
     columns = ("Calls", "Endpoints", "Beside", "CPU/packet", "Work/packet", "CPU", "Hog", "Stolen")
     return Table("Where CPU time went", columns, cells, spare=("Stolen", "Hog"), details=True)

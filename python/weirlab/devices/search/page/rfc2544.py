@@ -165,13 +165,13 @@ def _loss(tested: Rfc2544Evidence) -> Iterator[Figure]:
     rows: list[dict[str, Any]] = [
         {
             "setup": tested.where(one.setting),
-            "load_percent": 100 * each.share,
-            "offered_pps": each.offered_pps,
-            "loss_percent": 100 * each.loss_ratio,
+            "load_percent": 100 * point.share,
+            "offered_pps": point.offered_pps,
+            "loss_percent": 100 * point.loss_ratio,
         }
         for one in tested.results
         if one.loss is not None
-        for each in one.loss.points
+        for point in one.loss.points
     ]
     if not rows:
         return

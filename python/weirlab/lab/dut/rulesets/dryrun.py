@@ -139,7 +139,7 @@ def dry_run(copy: RulesetCopy, aimed: RuleTraffic, flows: Flows, calls: Calls | 
 
     def run() -> DryRun | None:
         with replica(ports, there, names) as crossing:
-            if any(tool.run(each.command, each.text).returncode != 0 for each in copy.loads):
+            if any(tool.run(load.command, load.text).returncode != 0 for load in copy.loads):
                 return None
             sent, arrived = _packets(crossing, plan)
             return DryRun(sent, arrived, copy.read())

@@ -148,11 +148,11 @@ class RulesetSource:
         if self.format == "iptables-save":
             read = {(each.families, each.table): each.chains for each in iptables_path(self.text)}
             moved = [
-                (read[each.ruleset.families, each.ruleset.table][each.chain].rules, each.order)
-                for each in chains
+                (read[chain.ruleset.families, chain.ruleset.table][chain.chain].rules, chain.order)
+                for chain in chains
             ]
             return self.text, reordered(self.text, moved)
-        orders = {(each.ruleset.table, each.chain): each.order for each in chains}
+        orders = {(chain.ruleset.table, chain.chain): chain.order for chain in chains}
         listing = self.listing
         if self.format == "nft" and not listing.renamed:
             changed = reordered_text(self.text, orders)
@@ -182,7 +182,7 @@ class RulesetSource:
             tool.relisted([*before, LoadCommand([*command, *option], text)], save_command(command))
             for option in (["--counters"], [])
         )
-        listed = next((each for each in attempts if each is not None), None)
+        listed = next((attempt for attempt in attempts if attempt is not None), None)
         if listed is None:
             raise _ToolRefusal
         path = iptables_path(listed, str(self.path))

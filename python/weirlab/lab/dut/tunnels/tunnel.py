@@ -359,9 +359,9 @@ def _sent(source: socket.socket, destination: socket.socket, token: bytes) -> bo
 def _chosen(product: str, suites: Sequence[TunnelSuite], name: str | None) -> TunnelSuite:
     if name is None:
         return suites[0]
-    found = next((each for each in suites if each.name == name), None)
+    found = next((suite for suite in suites if suite.name == name), None)
     if found is None or not name:
-        known = ", ".join(each.name for each in suites if each.name)
+        known = ", ".join(suite.name for suite in suites if suite.name)
         has = f"suites are {known}" if known else "it only has one, so give none"
         raise InputError(f"{product} has no suite {quoted(name)}; {has}")
     return found

@@ -112,7 +112,7 @@ def associations(suite: TunnelSuite, near: VirtualGateway, far: VirtualGateway) 
         (esp.FIRST_SPI, near.address, far.address),
         (esp.FIRST_SPI + 1, far.address, near.address),
     ):
-        words = " ".join(each.with_new_key() for each in transforms(suite))
+        words = " ".join(transform.with_new_key() for transform in transforms(suite))
         # Packets of both versions of IP are carried.
         lines.append(
             f"ip xfrm state add src {source} dst {destination} proto esp spi {spi:#x} reqid 1 mode tunnel "

@@ -90,9 +90,9 @@ def recorded_of(
     interfaces = [each for part in parts for each in part.recorded]
     return RecorderReport(
         logged=logged,
-        seen=sum(each.seen for each in interfaces),
-        lost=sum(each.lost for each in interfaces),
-        not_written=sum(each.not_written for each in interfaces),
+        seen=sum(interface.seen for interface in interfaces),
+        lost=sum(interface.lost for interface in interfaces),
+        not_written=sum(interface.not_written for interface in interfaces),
         gaps=tuple(MonitorGap(gap.from_ns, gap.to_ns, gap.frames or 0, gap.stage) for gap in gaps),
         failure="; ".join(failures),
     )

@@ -98,7 +98,7 @@ def _named(network: PlanNetwork) -> Iterator[Link]:
     for name, engine in engines.items():
         pairs += [(name, gateway, None) for gateway in engine.hand_over.values()]
     for source, target, by in pairs:
-        common = (each for each in engines[target].speaks if each in engines[source].speaks)
+        common = (speak for speak in engines[target].speaks if speak in engines[source].speaks)
         if (protocol := by or next(common, None)) is not None:
             yield Link(source, target, protocol)
 

@@ -215,9 +215,9 @@ def _codecs(
     setup: H225WireMessage, answers: Sequence[H225WireMessage], controlled: Sequence[Control]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Codecs that the caller offers, and those accepted: by fast connect, otherwise by H.245."""
-    accepted = [each.codec for answer in answers for each in answer.channels if not each.reverse]
+    accepted = [channel.codec for answer in answers for channel in answer.channels if not channel.reverse]
     if accepted:
-        offered = [each.codec for each in setup.channels if not each.reverse]
+        offered = [channel.codec for channel in setup.channels if not channel.reverse]
         return tuple(dict.fromkeys(offered)), tuple(dict.fromkeys(accepted))
     ends = (setup.source.address, setup.target.address)
     later = [each for each in controlled if each.at_ns >= setup.at_ns]

@@ -87,11 +87,11 @@ def legs(listed: Sequence[Command], others: Sequence[CallLeg]) -> list[CallLeg]:
     found = [*_to_lines(listed)]
     for leg in _from_lines(listed):
         onward = [
-            each
-            for each in (*others, *found)
-            if each.source.address == leg.target.address
-            and each.at_ns >= leg.at_ns
-            and 200 <= each.answer < 300
+            other
+            for other in (*others, *found)
+            if other.source.address == leg.target.address
+            and other.at_ns >= leg.at_ns
+            and 200 <= other.answer < 300
         ]
         if onward and not leg.answer:
             leg = replace(leg, answer=200, answered_ns=min(each.answered_ns for each in onward))

@@ -141,7 +141,9 @@ def _shown(records: frozenset[Naptr]) -> str:
 
 
 def _server(asked: DnsQuery, servers: Sequence[Daemon]) -> str:
-    return next((each.name for each in servers if each.address == asked.server.address), asked.server.address)
+    return next(
+        (server.name for server in servers if server.address == asked.server.address), asked.server.address
+    )
 
 
 def _read(content: bytes) -> tuple[int, str, int, frozenset[Naptr], bool]:

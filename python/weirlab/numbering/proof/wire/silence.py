@@ -61,9 +61,13 @@ def silences(frames: Sequence[Frame], caller: str) -> tuple[Silence | None, Sile
 
 
 def _speech(frames: Iterable[Frame]) -> Iterable[packets.Payload]:
-    for each in packets.datagrams(frames):
-        if len(each.content) > 12 and each.content[0] == _RTP and each.content[1] & 0x7F not in _RTCP:
-            yield each
+    for datagram in packets.datagrams(frames):
+        if (
+            len(datagram.content) > 12
+            and datagram.content[0] == _RTP
+            and datagram.content[1] & 0x7F not in _RTCP
+        ):
+            yield datagram
 
 
 def _silence(sent_ns: Sequence[int], heard_ns: Sequence[int]) -> Silence | None:

@@ -88,7 +88,7 @@ class EmulatedPaths:
             accounts = {number: link.stop() for number, link in links.items()}
         edges_ns = zero_ns + course.edges_s() * 1e9
         since_1970_ns = time.time_ns() - time.monotonic_ns()
-        reads_s = np.sort(np.concatenate([each.times_ns for each in carrier.intakes]))
+        reads_s = np.sort(np.concatenate([intake.times_ns for intake in carrier.intakes]))
         return AttemptObservation(
             read=_sum(carrier, edges_ns),
             reads_s=(reads_s - zero_ns) / 1e9,
@@ -105,7 +105,7 @@ class EmulatedPaths:
             since_1970_ns=zero_ns + since_1970_ns,
             cpu_s=max(cpu_s - sum(account.cpu_s for account in accounts.values()), 0.0),
             waited_s=max(waited_ns, 0) / 1e9,
-            total_bytes=sum(each.total for each in carrier.intakes),
+            total_bytes=sum(intake.total for intake in carrier.intakes),
             reorder_peak_bytes=None if reports is None else reports.server["reorder_peak_bytes"],
             resent_bytes=None if reports is None else reports.client["resent_bytes"],
             failure=failure,
@@ -144,7 +144,7 @@ class _CompetitorStream:
 
 
 def _sum(carrier: TransferCarrier, edges_ns: F64) -> F64:
-    return np.asarray(sum((each.at(edges_ns) for each in carrier.intakes), np.zeros(len(edges_ns))))
+    return np.asarray(sum((intake.at(edges_ns) for intake in carrier.intakes), np.zeros(len(edges_ns))))
 
 
 def _happen(

@@ -29,12 +29,12 @@ _LINES: Final = {"series": pl.String, "at_s": pl.Float64, "value": pl.Float64}
 
 def goodput(groups: Sequence[MethodGroup]) -> pl.DataFrame:
     """A bar per case and method in Mbit/s; the line is what independent streams have together."""
-    sums = {each.case: each.goodput.median for each in groups if each.method == INDEPENDENT}
+    sums = {group.case: group.goodput.median for group in groups if group.method == INDEPENDENT}
     rows = []
-    for each in groups:
-        share = f" {percent(each.share.median)}" if each.share.known and each.method != INDEPENDENT else ""
-        total = sums.get(each.case, math.nan)
-        rows.append(_bar(each, each.goodput, _MBIT, f"{_short(each)}{share}", total))
+    for group in groups:
+        share = f" {percent(group.share.median)}" if group.share.known and group.method != INDEPENDENT else ""
+        total = sums.get(group.case, math.nan)
+        rows.append(_bar(group, group.goodput, _MBIT, f"{_short(group)}{share}", total))
     return pl.DataFrame(rows, schema=_BARS)
 
 
@@ -46,11 +46,11 @@ def _short(group: MethodGroup) -> str:
 def memory(groups: Sequence[MethodGroup]) -> pl.DataFrame:
     """A bar per case and session in kB."""
     rows = []
-    for each in groups:
-        found = each.spread["reorder_peak_bytes"]
+    for group in groups:
+        found = group.spread["reorder_peak_bytes"]
         if found.known:
-            label = f"{each.name} {size(found.high)}"
-            rows.append(_bar(each, found, _KB, label, math.nan))
+            label = f"{group.name} {size(found.high)}"
+            rows.append(_bar(group, found, _KB, label, math.nan))
     return pl.DataFrame(rows, schema=_BARS)
 
 
@@ -78,7 +78,7 @@ def typical(found: ParallelFindings, case: str, method: str) -> ParallelAttemptR
 
 def applications(series: pl.DataFrame, attempts: Sequence[ParallelAttemptRow]) -> pl.DataFrame:
     """What the application read over time, a line per attempt, in Mbit/s."""
-    parts = [_line(series, each.trial_id, APPLICATION, 0, named(each.method)) for each in attempts]
+    parts = [_line(series, attempt.trial_id, APPLICATION, 0, named(attempt.method)) for attempt in attempts]
     return pl.concat(parts) if parts else pl.DataFrame(schema=_LINES)
 
 

@@ -79,11 +79,11 @@ def tell(found: ParallelFindings, run: Run) -> Story:
 
 def _tiles(found: ParallelFindings) -> Iterator[Tile]:
     shares: dict[str, MethodGroup] = {}
-    for each in found.groups:
-        if each.share.known and each.method not in (TCP, INDEPENDENT):
-            least = shares.get(each.name)
-            if least is None or each.share.median < least.share.median:
-                shares[each.name] = each
+    for group in found.groups:
+        if group.share.known and group.method not in (TCP, INDEPENDENT):
+            least = shares.get(group.name)
+            if least is None or group.share.median < least.share.median:
+                shares[group.name] = group
     best = sorted(shares.values(), key=lambda each: each.share.median, reverse=True)
     for each in best[:4]:
         yield Tile(each.name, percent(each.share.median), f"of the sum, at least ({each.case})")
@@ -170,7 +170,9 @@ def _bars(key: str, panel: str, title: str, frame: pl.DataFrame) -> Figure:
 
 def _extremes(groups: Sequence[MethodGroup]) -> str:
     """The takeaway: who is ahead and who is behind, by the share of the sum."""
-    together = [each for each in groups if each.path == 0 and each.method != INDEPENDENT and each.share.known]
+    together = [
+        group for group in groups if group.path == 0 and group.method != INDEPENDENT and group.share.known
+    ]
     if not together:
         fastest = max(groups, key=lambda each: each.goodput.median)
         return f"{_first(fastest.name)} carries {bit_rate(fastest.goodput.median)}."
@@ -245,20 +247,23 @@ def _means(frame: pl.DataFrame) -> str:
 
 def _meanwhile(case: ParallelCase, end_s: float) -> list[charts.Meanwhile]:
     """What happens on the paths, and when."""
-    dead = [(each.from_s, each.from_s + each.lasts_s, f"path {each.path} is dead") for each in case.outages]
+    dead = [
+        (outage.from_s, outage.from_s + outage.lasts_s, f"path {outage.path} is dead")
+        for outage in case.outages
+    ]
     rivals = [
         (
-            each.from_s,
-            end_s if each.lasts_s is None else each.from_s + each.lasts_s,
-            f"a competitor on path {each.path}",
+            competitor.from_s,
+            end_s if competitor.lasts_s is None else competitor.from_s + competitor.lasts_s,
+            f"a competitor on path {competitor.path}",
         )
-        for each in case.competitors
+        for competitor in case.competitors
     ]
     return [*dead, *rivals]
 
 
 def _memory(frame: pl.DataFrame, groups: Sequence[MethodGroup]) -> Chapter:
-    known = [each for each in groups if each.spread["reorder_peak_bytes"].known]
+    known = [group for group in groups if group.spread["reorder_peak_bytes"].known]
     most = max(known, key=lambda each: each.spread["reorder_peak_bytes"].high)
     return Chapter(
         "memory",

@@ -107,5 +107,5 @@ def _periods(
     grown = counted.diff().fill_null(counted)
     lasted = pl.col("period").diff().fill_null(1) * period_ns
     throughput = (grown * 8e9 / lasted).alias(f"{name}.throughput_bps")
-    others = [each for each in found.columns if each not in ("period", "counted")]
+    others = [column for column in found.columns if column not in ("period", "counted")]
     return found.select("period", throughput, *others)

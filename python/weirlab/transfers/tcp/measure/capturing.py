@@ -166,9 +166,9 @@ def capturing(
         if recorder is not None:
             recorded = recorder.stop()
             counts = recorded["interfaces"]
-            found.packets = sum(each["written"] for each in counts)
-            found.lost_packets = sum(each["lost"] for each in counts)
-            not_written = sum(each["not_written"] for each in counts)
+            found.packets = sum(count["written"] for count in counts)
+            found.lost_packets = sum(count["lost"] for count in counts)
+            not_written = sum(count["not_written"] for count in counts)
             # A full disk is not a limit that was set.
             if most_bytes is None or recorded["failure"]:
                 found.lost_packets += not_written

@@ -47,8 +47,14 @@ def offset(exchanges: Sequence[Exchange]) -> Offset | None:
     """
     if not exchanges:
         return None
-    least, most = max(each.least_ns for each in exchanges), min(each.most_ns for each in exchanges)
+    least, most = (
+        max(exchange.least_ns for exchange in exchanges),
+        min(exchange.most_ns for exchange in exchanges),
+    )
     drifted = least > most
     if drifted:
-        least, most = min(each.least_ns for each in exchanges), max(each.most_ns for each in exchanges)
+        least, most = (
+            min(exchange.least_ns for exchange in exchanges),
+            max(exchange.most_ns for exchange in exchanges),
+        )
     return Offset((least + most) // 2, (most - least + 1) // 2, len(exchanges), drifted)

@@ -41,14 +41,14 @@ def joined(parts: Sequence[Interval]) -> Interval:
     """Intervals of one direction, one after the other, as one."""
     if len(parts) == 1:
         return parts[0]
-    retransmissions = [each.retransmissions for each in parts if each.retransmissions is not None]
+    retransmissions = [part.retransmissions for part in parts if part.retransmissions is not None]
     return replace(
         parts[-1],
         from_s=parts[0].from_s,
-        received_bytes=sum(each.received_bytes for each in parts),
-        sent_bytes=sum(each.sent_bytes for each in parts),
+        received_bytes=sum(part.received_bytes for part in parts),
+        sent_bytes=sum(part.sent_bytes for part in parts),
         retransmissions=sum(retransmissions) if retransmissions else None,
-        latency=joined_latency([each.latency for each in parts if each.latency is not None]),
+        latency=joined_latency([part.latency for part in parts if part.latency is not None]),
         connections=tuple(_rows(parts)),
     )
 

@@ -32,21 +32,21 @@ def cause_rows(found: Mapping[str, Diagnosis]) -> pl.DataFrame:
     rows = []
     for name, diagnosis in found.items():
         begun = 0.0
-        for each in diagnosis.findings:
+        for finding in diagnosis.findings:
             rows.append(
                 {
                     "row": name,
-                    "cause": each.cause.held,
-                    "who": each.cause.who,
-                    "share": rounded(each.share),
+                    "cause": finding.cause.held,
+                    "who": finding.cause.who,
+                    "share": rounded(finding.share),
                     "from": rounded(begun),
-                    "to": rounded(begun + each.share),
-                    "seconds": rounded(each.seconds),
-                    "confidence": each.confidence,
-                    "label": f"{each.share * 100:.0f} %" if each.share >= _NAMED else "",
+                    "to": rounded(begun + finding.share),
+                    "seconds": rounded(finding.seconds),
+                    "confidence": finding.confidence,
+                    "label": f"{finding.share * 100:.0f} %" if finding.share >= _NAMED else "",
                 }
             )
-            begun += each.share
+            begun += finding.share
     return pl.DataFrame(rows, infer_schema_length=None)
 
 

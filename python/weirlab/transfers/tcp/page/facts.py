@@ -121,9 +121,9 @@ def counters(found: Diagnosis) -> Table:
     rows = []
     for name, (said, keys) in _COUNTERS.items():
         mine = [
-            each.share
-            for each in found.findings
-            if each.cause.key in keys or (not keys and each.cause.key not in named)
+            finding.share
+            for finding in found.findings
+            if finding.cause.key in keys or (not keys and finding.cause.key not in named)
         ]
         why = wrong.get(name.replace("_", " "))
         rows.append(

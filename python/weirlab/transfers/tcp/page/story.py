@@ -108,7 +108,9 @@ def _answer(kept: TransferRecord) -> str:
 
 
 def _caution(kept: TransferRecord, path: Mapping[str, Any]) -> str:
-    said = [f"Connections broke off: {each.failure}." for each in kept.directions if each.failure]
+    said = [
+        f"Connections broke off: {direction.failure}." for direction in kept.directions if direction.failure
+    ]
     if kept.transfer.interrupted:
         said.append("The transfer was stopped early: the numbers cover the time until then.")
     said += [f"The emulated path did not keep up: {each}." for each in path.get("complaints", ())]
@@ -147,13 +149,13 @@ def _origin(manifest: Mapping[str, Any]) -> PageOrigin:
 
 
 def _tiles(kept: TransferRecord) -> Iterator[Tile]:
-    for each in kept.directions:
-        way = "to the server" if each.direction == "up" else "from the server"
+    for direction in kept.directions:
+        way = "to the server" if direction.direction == "up" else "from the server"
         yield Tile(
             f"Throughput {way}",
-            bit_rate(each.throughput_bps),
-            f"{size(each.received_bytes)} in {duration(each.lasted_s * 1e9)}, "
-            f"{plural(each.connections, 'connection')}",
+            bit_rate(direction.throughput_bps),
+            f"{size(direction.received_bytes)} in {duration(direction.lasted_s * 1e9)}, "
+            f"{plural(direction.connections, 'connection')}",
         )
     best = kept.best.get(kept.busiest)
     if best is None:
@@ -172,7 +174,9 @@ def _tiles(kept: TransferRecord) -> Iterator[Tile]:
             else f"allows {bit_rate(one.window_allows_bps)} at that round trip"
         )
         yield Tile("Receiver's window, at most", size(one.window_max_bytes), allows)
-    again = [each.retransmissions for each in kept.directions if each.retransmissions is not None]
+    again = [
+        direction.retransmissions for direction in kept.directions if direction.retransmissions is not None
+    ]
     if again:
         lost = f"{percent(one.loss_ratio)} lost" if one.loss_ratio else "none lost"
         yield Tile("Retransmitted", plural(sum(again), "segment"), lost)
@@ -237,7 +241,9 @@ def _causes(kept: TransferRecord) -> Chapter:
 
 
 def _moved(kept: TransferRecord, number: int) -> int:
-    return next((each.received_bytes for each in kept.connections if each.connection == number), 0)
+    return next(
+        (connection.received_bytes for connection in kept.connections if connection.connection == number), 0
+    )
 
 
 def _summed(found: Diagnosis, single: bool) -> str:
@@ -257,7 +263,7 @@ def _over_time(kept: TransferRecord, axis: lines.Axis) -> Iterator[Figure]:
     coarse = lines.coarse(kept, axis)
     frame = lines.throughput(kept, coarse)
     if frame.height:
-        mean = sum(each.throughput_bps for each in kept.directions)
+        mean = sum(direction.throughput_bps for direction in kept.directions)
         most, step = bit_rate(_of(frame, "read")), duration(coarse.step_ns)
         yield _figure(
             "throughput", every, f"{bit_rate(mean)} on average, at most {most} in {step}.",
@@ -297,7 +303,10 @@ def _over_time(kept: TransferRecord, axis: lines.Axis) -> Iterator[Figure]:
         )  # fmt: skip
     frame = lines.retransmissions(kept, axis)
     if frame.height:
-        again, step = sum(each.retransmissions or 0 for each in kept.directions), duration(axis.step_ns)
+        again, step = (
+            sum(direction.retransmissions or 0 for direction in kept.directions),
+            duration(axis.step_ns),
+        )
         yield _figure(
             "again", every, f"{plural(again, 'segment')} retransmitted.",
             charts.events(frame, axis, f"Retransmitted segments in {step}", "segments"), frame,
@@ -342,7 +351,9 @@ def _buffers(frame: pl.DataFrame) -> str:
 
 
 def _unseen(kept: TransferRecord) -> Iterator[str]:
-    again = [each.retransmissions for each in kept.directions if each.retransmissions is not None]
+    again = [
+        direction.retransmissions for direction in kept.directions if direction.retransmissions is not None
+    ]
     if again and not any(again):
         yield "Nothing was retransmitted."
 
@@ -383,4 +394,4 @@ def _said(found: Mapping[str, Diagnosis]) -> Iterator[str]:
 def _numbers(kept: TransferRecord) -> Iterator[Any]:
     best = kept.best.get(kept.busiest)
     if best is not None:
-        yield from (each for each in terminal.tables(best) if each.caption == "Transfer")
+        yield from (table for table in terminal.tables(best) if table.caption == "Transfer")

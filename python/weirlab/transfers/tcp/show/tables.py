@@ -105,7 +105,7 @@ def sent(outcome: Sent) -> list[Table]:
         "Mean cwnd",
         "Latency p50 / p99",
     ]
-    rows = [_sent_row(_WAYS[each.direction], each) for each in outcome.directions]
+    rows = [_sent_row(_WAYS[direction.direction], direction) for direction in outcome.directions]
     if len(outcome.connections) > len(outcome.directions):
         made = outcome.started["connections"]
         rows += [
@@ -114,7 +114,7 @@ def sent(outcome: Sent) -> list[Table]:
         ]
     spare = ("Latency p50 / p99", "Mean cwnd", "RTT min / mean / max")
     tables = [Table("Transfer", columns, rows, spare)]
-    told = [(each.direction, each.shares) for each in outcome.directions if each.shares]
+    told = [(direction.direction, direction.shares) for direction in outcome.directions if direction.shares]
     if told:
         tables.append(shares_table(told))
     return tables
@@ -148,9 +148,11 @@ def _sent_row(name: str, each: DirectionSummary) -> list[str]:
 
 def send_conclusion(outcome: Sent) -> str:
     """The result of ``weir tcp send`` in sentences."""
-    numbers = Counter(each.direction for each in outcome.connections)
-    sentences = [direction_sentence(each, numbers[each.direction]) for each in outcome.directions]
-    if any(each.shares for each in outcome.directions):
+    numbers = Counter(connection.direction for connection in outcome.connections)
+    sentences = [
+        direction_sentence(direction, numbers[direction.direction]) for direction in outcome.directions
+    ]
+    if any(direction.shares for direction in outcome.directions):
         sentences.append(where.CAUTION)
     if outcome.interrupted:
         sentences.append("The transfer was interrupted: the numbers cover the time until then.")
@@ -181,7 +183,7 @@ def send_document(outcome: Sent, settings: SendSettings) -> dict[str, Any]:
         "block_bytes": settings.block_bytes,
         "interrupted": outcome.interrupted,
         "absent_fields": outcome.absent,
-        "directions": [summary_document(each) for each in outcome.directions],
+        "directions": [summary_document(direction) for direction in outcome.directions],
         "connections": [
             {**one, **summary_document(each)} for one, each in zip(made, outcome.connections, strict=True)
         ],

@@ -81,8 +81,8 @@ class TcpFindings:
             },
             "crossings": [_document(each) for each in kept.crossings],
             "agreement": [_document(each) for each in kept.agreement],
-            "directions": [shown.summary_document(each) for each in kept.summaries()],
-            "connections": [vars(each) for each in kept.connections],
+            "directions": [shown.summary_document(summary) for summary in kept.summaries()],
+            "connections": [vars(connection) for connection in kept.connections],
             "diagnoses": [
                 {"connection": number, **each.document()}
                 for number, by_source in kept.diagnoses.items()
@@ -94,7 +94,7 @@ class TcpFindings:
 
     def problem(self, run: Run) -> WeirError | None:
         """The error if connections broke off."""
-        failures = [each.failure for each in self.kept.directions if each.failure]
+        failures = [direction.failure for direction in self.kept.directions if direction.failure]
         return TrialError(f"connections broke off: {'; '.join(failures)}") if failures else None
 
     def conclusion(self, run_id: str) -> str:
@@ -104,8 +104,8 @@ class TcpFindings:
     def sentences(self) -> list[str]:
         """How fast the transfer was, and why not faster."""
         kept = self.kept
-        numbers = {each.direction: each.connections for each in kept.directions}
-        said = [shown.direction_sentence(each, numbers[each.direction]) for each in kept.summaries()]
+        numbers = {direction.direction: direction.connections for direction in kept.directions}
+        said = [shown.direction_sentence(summary, numbers[summary.direction]) for summary in kept.summaries()]
         said += [
             each.sentence if len(kept.best) == 1 else f"Connection {number}: {each.sentence}"
             for number, each in kept.best.items()

@@ -103,7 +103,7 @@ class TransferRecord:
 
     def summaries(self) -> list[DirectionSummary]:
         """The directions as ``weir tcp send`` reports them."""
-        return [_summary(each) for each in self.directions]
+        return [_summary(direction) for direction in self.directions]
 
 
 def most_telling(found: Mapping[str, Diagnosis]) -> Diagnosis:
@@ -286,12 +286,12 @@ def _earlier_connection(rows: pl.DataFrame, number: int, start_ns: int) -> Conne
 
 def _earlier_directions(connections: tuple[ConnectionRow, ...]) -> list[DirectionRow]:
     found = []
-    for direction in dict.fromkeys(each.direction for each in connections):
-        parts = [each for each in connections if each.direction == direction]
-        seconds = max(each.lasted_s for each in parts)
-        received = sum(each.received_bytes for each in parts)
-        again = [each.retransmissions for each in parts if each.retransmissions is not None]
-        repeated = [each.retransmitted_bytes for each in parts if each.retransmitted_bytes is not None]
+    for direction in dict.fromkeys(connection.direction for connection in connections):
+        parts = [connection for connection in connections if connection.direction == direction]
+        seconds = max(part.lasted_s for part in parts)
+        received = sum(part.received_bytes for part in parts)
+        again = [part.retransmissions for part in parts if part.retransmissions is not None]
+        repeated = [part.retransmitted_bytes for part in parts if part.retransmitted_bytes is not None]
         unknown = dict.fromkeys(_UNKNOWN, math.nan)
         found.append(
             DirectionRow(
@@ -304,8 +304,8 @@ def _earlier_directions(connections: tuple[ConnectionRow, ...]) -> list[Directio
                 throughput_bps=received * 8 / seconds if seconds > 0 else 0.0,
                 retransmissions=sum(again) if again else None,
                 retransmitted_bytes=sum(repeated) if repeated else None,
-                rtt_min_us=min(each.rtt_min_us for each in parts),
-                rtt_mean_us=sum(each.rtt_mean_us for each in parts) / len(parts),
+                rtt_min_us=min(part.rtt_min_us for part in parts),
+                rtt_mean_us=sum(part.rtt_mean_us for part in parts) / len(parts),
                 latency_blocks=0,
                 failure="",
                 **unknown,

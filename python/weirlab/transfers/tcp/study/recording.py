@@ -81,7 +81,7 @@ def record(
     TCP measures round trips, which are in the tables of the study.
     """
     outcome = found.measured.outcome
-    seconds = max((each.seconds for each in outcome.directions), default=0.0)
+    seconds = max((direction.seconds for direction in outcome.directions), default=0.0)
     segments, received = _segments(found)
     first_ns = found.measured.start.client_ns
     last_ns = first_ns + max(round(seconds * 1e9), 1)
@@ -133,8 +133,8 @@ def tables(found: MeasurementResult, settings: TransferSettings, trial_id: str) 
 
 def _row(kind: type[R], *sources: object, **given: Any) -> R:
     """A row of the ``given`` values, and otherwise of attributes of ``sources`` named like its fields."""
-    names = [each.name for each in fields(kind) if each.name not in given]  # type: ignore[arg-type]
-    return kind(**given, **{n: getattr(each, n) for n in names for each in sources if hasattr(each, n)})
+    names = [field.name for field in fields(kind) if field.name not in given]  # type: ignore[arg-type]
+    return kind(**given, **{n: getattr(source, n) for n in names for source in sources if hasattr(source, n)})
 
 
 def _captures(found: MeasurementResult, trial_id: str) -> list[CaptureRow]:
@@ -169,9 +169,9 @@ def _delay(way: str, found: Delay | None) -> dict[str, Any]:
 def agreement(found: CaptureResults, trial_id: str = "") -> list[AgreementRow]:
     """The same quantities from the kernel and from captures."""
     return [
-        AgreementRow(trial_id=trial_id, connection=number, **vars(each))
+        AgreementRow(trial_id=trial_id, connection=number, **vars(pair))
         for number, pairs in sorted(found.pairs.items())
-        for each in pairs
+        for pair in pairs
     ]
 
 
@@ -197,23 +197,23 @@ def _transfer(found: MeasurementResult, settings: TransferSettings, trial_id: st
 
 
 def _directions(measured: TransferMeasurement, trial_id: str) -> Iterator[DirectionRow]:
-    for each in measured.outcome.directions:
-        least, mean, most = each.rtt_us or (math.nan,) * 3
-        narrow, usual, wide = each.cwnd_bytes or (math.nan,) * 3
+    for direction in measured.outcome.directions:
+        least, mean, most = direction.rtt_us or (math.nan,) * 3
+        narrow, usual, wide = direction.cwnd_bytes or (math.nan,) * 3
         yield _row(
             DirectionRow,
-            each,
+            direction,
             trial_id=trial_id,
-            connections=sum(one.direction == each.direction for one in measured.outcome.connections),
-            lasted_s=each.seconds,
+            connections=sum(one.direction == direction.direction for one in measured.outcome.connections),
+            lasted_s=direction.seconds,
             rtt_min_us=least,
             rtt_mean_us=mean,
             rtt_max_us=most,
             cwnd_min_bytes=float(narrow),
             cwnd_mean_bytes=float(usual),
             cwnd_max_bytes=float(wide),
-            **_latency(each.latency),
-            **_shares(each.shares),
+            **_latency(direction.latency),
+            **_shares(direction.shares),
         )
 
 
@@ -305,7 +305,7 @@ def _last(rows: pl.DataFrame, name: str) -> int:
 
 def _frame_bytes(found: MeasurementResult, segments: int) -> int:
     """Mean size of a frame with data, FCS included, as it would be on Ethernet."""
-    sent = sum(each.sent_bytes for each in found.measured.outcome.connections)
+    sent = sum(connection.sent_bytes for connection in found.measured.outcome.connections)
     rows = found.measured.samples
     stamped = "options" in rows.columns and bool(((rows["options"].fill_null(0) & _HAS_TIMESTAMPS) > 0).any())
     headers = _ETHERNET_BYTES + _IP_BYTES[_version(found)] + _TCP_BYTES + _TIMESTAMP_BYTES * stamped
