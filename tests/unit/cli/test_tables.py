@@ -50,6 +50,7 @@ MEASURING = (
     ("rfc2544", "--frame", "64,1518", "--repetitions", "2"),
     ("profile", "--rules", "0,100", "--frame", "64", "--loads", "10%,60%,120%", "--repetitions", "1", *SHORT),
     ("compare", "PROFILE", "last"),
+    ("choose", "--profiles", "PROFILE", "--rules", "50", "--calls", "300", "--extrapolate"),
     ("runs",),
     ("show", "PROFILE"),
 )
