@@ -118,6 +118,7 @@ impl ParallelRelay {
     /// `cgroup`: a descriptor of the group's folder, which is not needed afterwards.
     #[new]
     #[pyo3(signature = (cgroup, routes, how, *, only, excepted, fallback, most))]
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments in Python")]
     fn new(
         py: Python<'_>,
         cgroup: i32,
@@ -141,6 +142,7 @@ impl ParallelRelay {
     /// one of its descriptors.
     #[staticmethod]
     #[pyo3(signature = (watched, routes, how, *, only, excepted, fallback, most))]
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments in Python")]
     fn by_seccomp(
         py: Python<'_>,
         watched: (i32, u32, i32),
