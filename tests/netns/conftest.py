@@ -209,7 +209,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Made:
         record.napi_threads.append(thread)
         return thread
 
-    monkeypatch.setattr(clean, "Claim", NotedClaim)
+    monkeypatch.setattr(clean, "LabOwnership", NotedClaim)
     monkeypatch.setattr(napi, "pin", noted_pin)
     return record
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from fastapi.testclient import TestClient
 from weirlab.store import Store
 from weirlab.web.service import service
-from weirlab.web.settings import Settings
+from weirlab.web.settings import WebSettings
 
 root, capture = Path(sys.argv[1]), Path(sys.argv[2]).read_bytes()
 subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(root)], check=True)
@@ -45,7 +45,7 @@ def found(client, answer):
 def tree():
     return sorted(str(path.relative_to(root)) for path in store.root.rglob("*"))
 
-with service(Settings(), store) as made:
+with service(WebSettings(), store) as made:
     client = TestClient(made.app, base_url="http://127.0.0.1:29180")
     whole = found(client, client.post("/api/captures", content=capture))
     # Somebody else fills the disk, behind the back of the service.

@@ -35,7 +35,7 @@ def isolate(monkeypatch: pytest.MonkeyPatch, found: Isolation) -> None:
         def release(self) -> None:
             pass
 
-    monkeypatch.setattr(clean, "Claim", Claim)
+    monkeypatch.setattr(clean, "LabOwnership", Claim)
 
 
 def find(name: str, store: Path | None = None) -> doctor.Finding:

@@ -109,13 +109,13 @@ import ctypes, fcntl, os, platform, pty, socket, subprocess, sys, termios, json
 from pathlib import Path
 from weirlab.base import confinement
 from weirlab.web.launching import separation
-from weirlab.web.launching.jobs import Places
+from weirlab.web.launching.jobs import ServiceFolders
 
 store, host_file = Path(sys.argv[1]), sys.argv[2]
 _, terminal = pty.openpty()
 # Its own, as that of whoever starts the service is.
 fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
-confinement.enter(separation.kept(Places(store), None))
+confinement.enter(separation.kept(ServiceFolders(store), None))
 
 libc = ctypes.CDLL(None, use_errno=True)
 NUMBERS = {"x86_64": {"ptrace": 101, "bpf": 321}, "aarch64": {"ptrace": 117, "bpf": 280}}[platform.machine()]

@@ -270,7 +270,7 @@ def test_captures_are_asked_for_and_why_there_is_none_is_said(
     def refused(*_: object, **__: object) -> object:
         raise MissingCapability("recording needs CAP_NET_RAW; run as root")
 
-    monkeypatch.setattr(recording, "RecorderProcess", refused)
+    monkeypatch.setattr(recording, "WebRecorderProcess", refused)
     data_id = begun(client, port=port, lasts_s=None, total_bytes=1_000_000, capture=True)
     last = followed(client, data_id)[-1]
     assert last["stage"] == "ready", last
