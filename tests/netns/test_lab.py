@@ -145,8 +145,8 @@ def test_without_privileges_the_missing_ones_are_named_and_nothing_is_made() -> 
         from weirlab.lab import clean, doctor, dut
         from weirlab.lab.netns import NetnsLab, PlainPair
 
-        made, claim = [], clean.Claim
-        clean.Claim = lambda: made.append(claim()) or made[-1]
+        made, claim = [], clean.LabOwnership
+        clean.LabOwnership = lambda: made.append(claim()) or made[-1]
         labs = [lambda name=name: NetnsLab(dut.make(name)) for name in ("forward", "nftables")]
         for build in (*labs, PlainPair):
             try:

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.netns
 HOLDER = """
 import sys
 from weirlab.lab import clean
-claim = clean.Claim()
+claim = clean.LabOwnership()
 claim.isolate(map(int, sys.argv[1:]))
 print(claim.identifier, claim.isolation.state, flush=True)
 sys.stdin.read()

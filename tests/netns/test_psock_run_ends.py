@@ -341,7 +341,9 @@ def test_without_a_proxy_nothing_begins_unless_plain_tcp_will_do(proxy: Parallel
             out, err = process.communicate()
         assert (process.returncode, out) == (4, ""), err
         assert "cannot connect to 10.98.1.2:9" in err
-        with begin(elsewhere("--fallback", "--summary", "--", sys.executable, "-c", program)) as process:
+        with begin(
+            elsewhere("--only", "10.98.1.2", "--fallback", "--summary", "--", sys.executable, "-c", program)
+        ) as process:
             out, err = process.communicate()
         assert (process.returncode, out) == (0, "b'done'\n"), err
     assert received.digest == hashlib.sha256(b"plain").hexdigest()

@@ -119,7 +119,7 @@ def test_queue_management_has_its_published_defaults(text: str, discipline: obje
 REFUSED = [
     ({"delay": "25"}, "--delay '25' is no time"),
     ({"delay": "2h"}, "--delay '2h' is no time"),
-    ({"delay": "4000s"}, "--delay: 4000000000000 ns is too long"),
+    ({"delay": "4000s"}, "--delay: 4000s is too long"),
     ({"rate": "100MBps"}, "--rate '100MBps' is no bit rate"),
     ({"rate": "1bps"}, "--rate: 1 bit/s is out of range"),
     ({"rate": "1Mbps", "queue": "50"}, "--queue '50': give packets, bytes or time with the unit"),
@@ -136,7 +136,7 @@ REFUSED = [
     ({"loss": "80%,burst=2"}, "--loss: runs of 2 frames on average cannot be a share of 0.8"),
     ({"loss": "1%,run=2"}, "'run' is unknown here; known: burst=, gemodel=, frames="),
     ({"loss": "burst=1,burst=2"}, "'burst' is given twice"),
-    ({"jitter": "5ms"}, "--jitter: 5000000 ns around a delay of 0 ns would need a delay below 0"),
+    ({"jitter": "5ms"}, "--jitter: 5ms around a delay of 0ns would need a delay below 0"),
     ({"delay": "9ms", "jitter": "5ms,wild"}, "--jitter '5ms,wild' not understood"),
     ({"reorder": "1%"}, "--reorder '1%' needs by=TIME"),
     ({"reorder": "1%,by=0ms"}, "--reorder: frames are held back for 0 ns"),

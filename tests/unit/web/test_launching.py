@@ -145,7 +145,9 @@ def test_a_job_survives_being_written_down(job: ProcessJob) -> None:
     ],
 )
 def test_what_is_no_job_is_refused(document: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"no job of this kind|ReadCapture|data_id|folder|store|CarryOut"):
+    with pytest.raises(
+        ValueError, match=r"no job of this kind|CaptureJob|data_id|folder|store|ScenarioRunJob"
+    ):
         jobs.job(**document)
 
 
