@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -181,39 +181,51 @@ def complaints(account: EmulationCounters, slack_s: float = 0.0) -> list[str]:
 
     ``slack_s`` is how late frames were allowed to leave.
     """
-    said: list[str] = []
-    for way in account.directions:
-        where = f"{way.source} to {way.target}: "
-        for count, what in (
-            (way.not_received, "arrived faster than this host took them"),
-            (way.no_memory, "found no memory: use less delay, a lower rate or fewer frames"),
-            (
-                way.too_long,
-                f"were longer than the MTU of {way.source}: switch segmentation offload off at the senders "
-                "(ethtool -K IF tso off gso off)",
-            ),
-            (way.refused, f"were not taken ({way.refused_reason})"),
-        ):
-            if count:
-                said.append(f"{where}{count:,} frames were lost by the emulator: they {what}")
-        if way.unfinished:
-            said.append(
-                f"{where}{way.unfinished:,} frames came without their checksum: switch checksum offload off "
-                "at the senders (ethtool -K IF tx off), or receivers will drop them"
-            )
-        late_ns = way.late_ns(0.99)
-        if late_ns > LATE_NS + slack_s * 1e9:
-            said.append(
-                f"{where}1 % of the frames left {duration(late_ns)} or more after their time (at most "
-                f"{duration(way.late_max_ns)}): this host was too busy; end other work, or use --busy, --cpu"
-            )
-        if way.paced_ns >= _RATE_NS and abs(way.rate_error) > RATE_TOLERANCE:
-            said.append(
-                f"{where}the rate was {bit_rate(way.carried_bps)} instead of {bit_rate(way.rate_bps or 0)}"
-            )
-        if not way.adds_up:
-            said.append(f"{where}the counters do not add up: this is a bug in Weir")
-    return said
+    return [
+        sentence
+        for way in account.directions
+        for sentence in (*_losses(way), *_timing(way, LATE_NS + slack_s * 1e9))
+    ]
+
+
+def losses(account: EmulationCounters) -> list[str]:
+    """Frames that the emulator lost or damaged, in sentences; for callers that judge times and rates."""
+    return [sentence for way in account.directions for sentence in _losses(way)]
+
+
+def _losses(way: Direction) -> Iterator[str]:
+    where = f"{way.source} to {way.target}: "
+    for count, what in (
+        (way.not_received, "arrived faster than this host took them"),
+        (way.no_memory, "found no memory: use less delay, a lower rate or fewer frames"),
+        (
+            way.too_long,
+            f"were longer than the MTU of {way.source}: switch segmentation offload off at the senders "
+            "(ethtool -K IF tso off gso off)",
+        ),
+        (way.refused, f"were not taken ({way.refused_reason})"),
+    ):
+        if count:
+            yield f"{where}{count:,} frames were lost by the emulator: they {what}"
+    if way.unfinished:
+        yield (
+            f"{where}{way.unfinished:,} frames came without their checksum: switch checksum offload off "
+            "at the senders (ethtool -K IF tx off), or receivers will drop them"
+        )
+    if not way.adds_up:
+        yield f"{where}the counters do not add up: this is a bug in Weir"
+
+
+def _timing(way: Direction, most_late_ns: float) -> Iterator[str]:
+    where = f"{way.source} to {way.target}: "
+    late_ns = way.late_ns(0.99)
+    if late_ns > most_late_ns:
+        yield (
+            f"{where}1 % of the frames left {duration(late_ns)} or more after their time (at most "
+            f"{duration(way.late_max_ns)}): this host was too busy; end other work, or use --busy, --cpu"
+        )
+    if way.paced_ns >= _RATE_NS and abs(way.rate_error) > RATE_TOLERANCE:
+        yield f"{where}the rate was {bit_rate(way.carried_bps)} instead of {bit_rate(way.rate_bps or 0)}"
 
 
 def problem(account: EmulationCounters) -> WeirError | None:

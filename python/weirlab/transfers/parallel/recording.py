@@ -11,7 +11,7 @@ import numpy as np
 
 from weirlab.base.quantities import duration, percent
 from weirlab.base.units import FCS_BYTES
-from weirlab.emulation.account import complaints
+from weirlab.emulation.account import losses
 from weirlab.records import HostSample, RuleSetup, TrialRecord, TrialSpec, counts_alone
 from weirlab.store.frames import frame_of
 from weirlab.traffic.load import offered_pps
@@ -74,7 +74,7 @@ def reasons(seen: AttemptObservation, late_ns: float) -> tuple[str, ...]:
         account, where = path.account, f"path {number}: the emulator "
         if account.failure:
             found.append(f"{where}ended: {account.failure}")
-        found += [f"path {number}: {complaint}" for complaint in complaints(account)]
+        found += [f"path {number}: {complaint}" for complaint in losses(account)]
         late = _late_p99_ns(account)
         if late > late_ns:
             found.append(f"{where}was late: p99 {duration(late)}, {duration(late_ns)} allowed")
