@@ -32,7 +32,7 @@ import capture
 from machine import versions
 from weirlab.store import Store
 from weirlab.trace.facts import Connection, busier, link_bytes, start_ns
-from weirlab.web.captures.desk import CaptureService
+from weirlab.web.captures.service import CaptureService
 from weirlab.web.children import ChildFailure
 from weirlab.web.measurements.measurement import Measurement
 from weirlab.web.service import service
@@ -138,7 +138,7 @@ def zooms(client: TestClient, one: Measurement, first: Connection, begin_ns: int
 def measured(file: Path, store: Path, number: int) -> tuple[list[Step], list[Zoom]]:
     """Open ``file`` as an upload to a new store."""
     with service(WebSettings(), Store(store)) as made:
-        desk = made.desk
+        desk = made.uploads
         clock = Clock(resource.RUSAGE_SELF)
         opening = Clock(resource.RUSAGE_CHILDREN)
         one = asyncio.run(desk.take(file.name, chunks(file), file.stat().st_size))

@@ -22,8 +22,7 @@ from weirlab.calls.failover.switches.columns import SwitchCallRow, SwitchSeriesR
 from weirlab.calls.failover.switches.rows import SwitchRow
 from weirlab.calls.ipsec.endpoints import rows as endpoints
 from weirlab.links.monitor.trials.rows import MonitorRow
-from weirlab.numbering.load.rows import LIMITS, TRIALS, WORK, LoadLimitRow, WorkRow
-from weirlab.numbering.load.rows import LoadTrialRow as LoadTrialRow
+from weirlab.numbering.load.rows import LIMITS, TRIALS, WORK, LoadLimitRow, LoadTrialRow, WorkRow
 from weirlab.numbering.proof.rows import CALLS, LOGS, MESSAGES, LogRow, MessageRow, ProofCallRow
 from weirlab.numbering.through.rows import DEVICE, DeviceRow
 from weirlab.store import rows

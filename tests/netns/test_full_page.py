@@ -62,7 +62,7 @@ with service(WebSettings(), store) as made:
         (root / "filler").unlink()
         texts = [each.text for each in answers if each.status_code != 200] + [answer.text, json.dumps(told)]
         if told:
-            made.desk.measurements.discard(made.desk.measurements.open(told["data_id"]))
+            made.uploads.measurements.discard(made.uploads.measurements.open(told["data_id"]))
         print(json.dumps({
             "pages": pages,
             "graphs": answers[0].status_code,

@@ -8,8 +8,7 @@ from typing import Final, Protocol
 
 from weirlab.base.errors import TrialError
 from weirlab.base.interrupts import behind, shielded
-from weirlab.measure import OnProgress
-from weirlab.measure import TrialProgress as Measured
+from weirlab.measure import OnProgress, TrialProgress
 from weirlab.measure.progress import trial_s
 from weirlab.records import TrialRecord, TrialSpec
 from weirlab.store import RunWriter
@@ -50,7 +49,7 @@ class SilentProgress:
 def passed_on(progress: Progress) -> OnProgress:
     """A callback for measurements that reports to ``progress``."""
 
-    def tell(measured: Measured) -> None:
+    def tell(measured: TrialProgress) -> None:
         soonest_s, latest_s = measured.soonest_s, measured.latest_s
         unsure = latest_s > UNSURE_RATIO * soonest_s and measured.last is not None
         left: Left = (soonest_s, latest_s) if unsure else measured.left_s

@@ -313,7 +313,7 @@ def web(
 
             stop = stack.enter_context(Stop())
             made = service.run(settings, Store(root), stop, listener, separated.remote, listens)
-        tally = made.desk.tally
+        tally = made.uploads.tally
         counted = {"transfers": made.transfers.begun, "scenarios": made.scenarios.begun}
         document = {"kind": "web", "uploads": tally, **counted}
         conclusion = (

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from weirlab import __version__
-from weirlab.web.captures.desk import CaptureService
+from weirlab.web.captures.service import CaptureService
 from weirlab.web.children import Children
 from weirlab.web.runs import RunService
-from weirlab.web.scenarios.desk import Scenarios
-from weirlab.web.transfers.desk import Transfers
+from weirlab.web.scenarios.service import Scenarios
+from weirlab.web.transfers.service import Transfers
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -18,10 +18,14 @@ Samples = Iterable[tuple[dict[str, str], int]]
 
 
 def text(
-    shelf: RunService, desk: CaptureService, children: Children, transfers: Transfers, scenarios: Scenarios
+    shelf: RunService,
+    captures: CaptureService,
+    children: Children,
+    transfers: Transfers,
+    scenarios: Scenarios,
 ) -> str:
     """The whole text."""
-    tally = desk.tally
+    tally = captures.tally
     runs = [({"kind": kind, "status": status}, number) for (kind, status), number in shelf.counts().items()]
     results = ("received", "refused", "analysed", "failed")
     uploads: Samples = [({"result": name}, getattr(tally, name)) for name in results]

@@ -21,18 +21,18 @@ from weirlab.web import metrics, sending
 from weirlab.web.access import guard
 from weirlab.web.access.sessions import Sessions
 from weirlab.web.captures import arrays, child, telling
-from weirlab.web.captures.desk import CaptureService
+from weirlab.web.captures.service import CaptureService
 from weirlab.web.children import Children
 from weirlab.web.http.turns import without_turn
 from weirlab.web.measurements import retention
 from weirlab.web.measurements.measurement import Kind, Measurement, Measurements
 from weirlab.web.runs import RunFilter, RunService
 from weirlab.web.scenarios import asking
-from weirlab.web.scenarios.desk import Scenarios
+from weirlab.web.scenarios.service import Scenarios
 from weirlab.web.settings import WebSettings
 from weirlab.web.transfers import rows
 from weirlab.web.transfers.asking import TransferRequest
-from weirlab.web.transfers.desk import Transfers
+from weirlab.web.transfers.service import Transfers
 
 _NS = 1_000_000_000
 _MOST_S = 1e9
@@ -53,7 +53,7 @@ class ServiceParts:
     shelf: RunService
     measurements: Measurements
     children: Children
-    desk: CaptureService
+    uploads: CaptureService
     transfers: Transfers
     scenarios: Scenarios
     closing: Callable[[], bool]
@@ -66,7 +66,7 @@ def add_to(app: FastAPI, parts: ServiceParts) -> None:
 
     @app.get("/metrics")
     def tell_metrics() -> PlainTextResponse:
-        text = metrics.text(parts.shelf, parts.desk, parts.children, parts.transfers, parts.scenarios)
+        text = metrics.text(parts.shelf, parts.uploads, parts.children, parts.transfers, parts.scenarios)
         return PlainTextResponse(text, media_type=metrics.CONTENT_TYPE)
 
 
@@ -151,43 +151,43 @@ def _measurements(parts: ServiceParts) -> APIRouter:
     def one(data_id: str) -> dict[str, Any]:
         found = parts.measurements.open(data_id)
         state = asdict(found.state)
-        return {**state, "waiting": parts.desk.ahead(found) if state["stage"] == "queued" else 0}
+        return {**state, "waiting": parts.uploads.ahead(found) if state["stage"] == "queued" else 0}
 
     return router
 
 
 def _captures(parts: ServiceParts) -> APIRouter:
     router = APIRouter(prefix="/captures")
-    desk = parts.desk
+    uploads = parts.uploads
 
     def opened(data_id: str) -> Measurement:
         return parts.measurements.open(data_id)
 
     @router.post("")
     async def upload(request: Request, name: Annotated[str, Query(max_length=1000)] = "") -> Response:
-        one = await desk.take(name, request.stream(), guard.content_length(request))
+        one = await uploads.take(name, request.stream(), guard.content_length(request))
         return JSONResponse({"data_id": one.data_id}, 201)
 
     @router.get("/{data_id}")
     def whole(data_id: str) -> dict[str, Any]:
-        return telling.capture(desk.facts(opened(data_id)))
+        return telling.capture(uploads.facts(opened(data_id)))
 
     @router.get("/{data_id}/connections/{number}")
     def connection(data_id: str, number: Number) -> dict[str, Any]:
         one = opened(data_id)
-        return telling.connection(desk.facts(one), desk.connection(one, number))
+        return telling.connection(uploads.facts(one), uploads.connection(one, number))
 
     @router.get("/{data_id}/connections/{number}/why")
     async def why(data_id: str, number: Number) -> Response:
         one = await run_in_threadpool(opened, data_id)
-        file = await without_turn(asyncio.wrap_future(await run_in_threadpool(desk.why, one, number)))
-        return sending.answer(await run_in_threadpool(desk.opened, one, file), "application/json", {})
+        file = await without_turn(asyncio.wrap_future(await run_in_threadpool(uploads.why, one, number)))
+        return sending.answer(await run_in_threadpool(uploads.opened, one, file), "application/json", {})
 
     def part_of(one: Measurement, start: float, end: float) -> tuple[int, int, int]:
         """From and to since 1970, and when the capture begins, ns."""
         if end <= start:
             raise InputError("The part ends before it begins.")
-        origin_ns = start_ns(desk.facts(one))
+        origin_ns = start_ns(uploads.facts(one))
         return origin_ns + round(start * _NS), origin_ns + round(end * _NS), origin_ns
 
     @router.get("/{data_id}/connections/{number}/graphs")
@@ -202,7 +202,7 @@ def _captures(parts: ServiceParts) -> APIRouter:
         one = await run_in_threadpool(opened, data_id)
         part = await run_in_threadpool(part_of, one, start, end)
         folder = await without_turn(
-            asyncio.wrap_future(await run_in_threadpool(desk.arrays, one, number, side))
+            asyncio.wrap_future(await run_in_threadpool(uploads.arrays, one, number, side))
         )
         layers = await run_in_threadpool(arrays.layers, folder, *part, columns)
         return {"from": start, "to": end, "layers": layers}
@@ -219,7 +219,7 @@ def _captures(parts: ServiceParts) -> APIRouter:
     ) -> Response:
         one = await run_in_threadpool(opened, data_id)
         from_ns, to_ns, origin_ns = await run_in_threadpool(part_of, one, start, end)
-        await without_turn(asyncio.wrap_future(await run_in_threadpool(desk.arrays, one, number, side)))
+        await without_turn(asyncio.wrap_future(await run_in_threadpool(uploads.arrays, one, number, side)))
         request = {
             "do": "export",
             "connection": number,
@@ -237,26 +237,26 @@ def _captures(parts: ServiceParts) -> APIRouter:
         one = await run_in_threadpool(opened, data_id)
         from_ns, to_ns, _ = await run_in_threadpool(part_of, one, start, end)
         if connection is not None:
-            await run_in_threadpool(desk.connection, one, connection)
+            await run_in_threadpool(uploads.connection, one, connection)
         request = {"do": "excerpt", "connection": connection, "from_ns": from_ns, "to_ns": to_ns}
         return await sent(one, request, "part.pcapng")
 
     async def sent(one: Measurement, request: dict[str, Any], name: str) -> Response:
-        file = await without_turn(asyncio.wrap_future(await run_in_threadpool(desk.part, one, request)))
+        file = await without_turn(asyncio.wrap_future(await run_in_threadpool(uploads.part, one, request)))
         return sending.attachment(file, f"weir-{one.data_id[:8]}-{name}")
 
     @router.get("/{data_id}/file")
     def original(data_id: str) -> Response:
         one = opened(data_id)
-        desk.facts(one)
-        return sending.attachment(desk.opened(one, one.path / child.CAPTURE), one.state.name)
+        uploads.facts(one)
+        return sending.attachment(uploads.opened(one, one.path / child.CAPTURE), one.state.name)
 
     @router.get("/{data_id}/series/{table}.parquet")
     def series(data_id: str, table: Literal["connections", "segments", "rtt", "sack", "periods"]) -> Response:
         one = opened(data_id)
-        desk.facts(one)
+        uploads.facts(one)
         path = one.path / child.SERIES / f"{table}.parquet"
-        return sending.attachment(desk.opened(one, path), path.name)
+        return sending.attachment(uploads.opened(one, path), path.name)
 
     return router
 

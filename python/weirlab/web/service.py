@@ -40,7 +40,7 @@ from weirlab.web.access.proxies import Proxies, ProxyHeaders
 from weirlab.web.access.redaction import Redaction
 from weirlab.web.access.sessions import Sessions
 from weirlab.web.access.shares import RequestLimiter
-from weirlab.web.captures.desk import CaptureService
+from weirlab.web.captures.service import CaptureService
 from weirlab.web.children import ChildFailure, Children
 from weirlab.web.http import server
 from weirlab.web.http.turns import Turns
@@ -56,14 +56,14 @@ from weirlab.web.measurements.measurement import (
 from weirlab.web.measurements.retention import Retention
 from weirlab.web.measurements.space import NoRoom, Space, TooLarge
 from weirlab.web.runs import RunService
-from weirlab.web.scenarios.desk import ForbiddenError, Scenarios
+from weirlab.web.scenarios.service import ForbiddenError, Scenarios
 from weirlab.web.settings import VoiceSettings, WebSettings
-from weirlab.web.transfers.desk import BusyError, Transfers
 from weirlab.web.transfers.reading import Reader
 from weirlab.web.transfers.recording import TestRecorder
+from weirlab.web.transfers.service import BusyError, Transfers
 
 if TYPE_CHECKING:
-    from weirlab.web.voice.desk import VoiceService as VoiceDesk
+    from weirlab.web.voice.service import VoiceService
 
 STATIC: Final = Path(__file__).parent / "static"
 _STATUS: Final[tuple[tuple[type[WeirError], int], ...]] = (
@@ -91,7 +91,7 @@ class WebService:
     """The application and the parts behind it."""
 
     app: FastAPI
-    desk: CaptureService
+    uploads: CaptureService
     transfers: Transfers
     scenarios: Scenarios
     retention: Retention
@@ -119,9 +119,11 @@ def service(
         measurements = Measurements(store.root, elapsed_s=elapsed.now_s, read_only=read_only)
         space = Space(store.root, settings.most_kept_bytes)
         sessions = Sessions(settings)
-        desk = CaptureService(settings, measurements, space, children)
+        uploads = CaptureService(settings, measurements, space, children)
         bench = threading.Lock()
-        recording = TestRecorder(desk.adopt, Reader(settings, children), settings.most_upload_bytes, launcher)
+        recording = TestRecorder(
+            uploads.adopt, Reader(settings, children), settings.most_upload_bytes, launcher
+        )
         transfers = Transfers(measurements, space, settings.most_transfer_s, recording, bench)
         scenarios = Scenarios(launcher, measurements, space, settings.allow_run, bench)
         # Pages of documentation would load scripts from elsewhere.
@@ -137,21 +139,21 @@ def service(
         routes.add_to(
             app,
             routes.ServiceParts(
-                settings, sessions, shelf, measurements, children, desk, transfers, scenarios, closing
+                settings, sessions, shelf, measurements, children, uploads, transfers, scenarios, closing
             ),
         )
         voice = None if settings.voice is None else _voice(app, settings.voice, settings.port)
         app.mount("/", StaticFiles(directory=STATIC, html=True), name="static")
         _explain_failures(app)
-        retention = Retention(settings, measurements, space, elapsed, forget=desk.forget)
+        retention = Retention(settings, measurements, space, elapsed, forget=uploads.forget)
         if not read_only:
             # What is there counts before anything is added.
             retention.begin()
-            desk.go_on()
+            uploads.go_on()
             transfers.go_on()
             scenarios.go_on()
         try:
-            yield WebService(app, desk, transfers, scenarios, retention, space, children)
+            yield WebService(app, uploads, transfers, scenarios, retention, space, children)
         finally:
             retention.close()
             # A transfer waits for the child that reads its captures.
@@ -187,14 +189,14 @@ def _folders(settings: WebSettings, store: Store) -> Iterator[Path]:
         yield from (Path(each) for each in (voice.database, voice.zones, voice.rndc) if each)
 
 
-def _voice(app: FastAPI, settings: VoiceSettings, port: int) -> VoiceDesk:
+def _voice(app: FastAPI, settings: VoiceSettings, port: int) -> VoiceService:
     """Zone management, which needs its own extra."""
     from weirlab.web.voice import routes as voice_routes
-    from weirlab.web.voice.desk import VoiceService as VoiceDesk
+    from weirlab.web.voice.service import VoiceService
 
-    desk = VoiceDesk(settings, port)
-    voice_routes.add_to(app, desk)
-    return desk
+    voice = VoiceService(settings, port)
+    voice_routes.add_to(app, voice)
+    return voice
 
 
 def run(

@@ -17,7 +17,7 @@ import pytest
 
 from weirlab.base.documents import SPARSE, Array, Measured, Unlimited, plain, typed
 from weirlab.base.errors import InputError
-from weirlab.calls.capacity.trials.losses import CallLoss as CallLoss
+from weirlab.calls.capacity.trials.losses import CallLoss
 from weirlab.calls.capacity.trials.search import CallCapacity, CallGoal
 from weirlab.calls.failover.bed import Conntrackd, Keepalived, Ucarp
 from weirlab.calls.failover.switches.compare import SwitchGroup as Switches

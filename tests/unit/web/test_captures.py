@@ -237,7 +237,7 @@ def test_nothing_stays_of_what_was_exported(serve: Serve, store: Store, capture:
         assert client.get(f"/api/captures/{data_id}/part.pcapng", params=part).status_code == 200
     left = folder / "part-of-a-service-that-was-killed"
     left.write_bytes(b"x")
-    made.desk.go_on()
+    made.uploads.go_on()
     assert not list(folder.glob("part-*"))
 
 

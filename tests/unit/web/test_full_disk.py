@@ -111,7 +111,7 @@ def test_a_capture_that_cannot_be_adopted_leaves_nothing(
     (tmp_path / "taken").write_bytes(b"x")
     monkeypatch.setattr(Path, "rename", fail(errno.ENOSPC))
     with pytest.raises(StoreError, match="no space is left"):
-        made.desk.adopt("taken", tmp_path / "taken", made.space.claim(1))
+        made.uploads.adopt("taken", tmp_path / "taken", made.space.claim(1))
     assert folders(store) == []
     assert (tmp_path / "taken").exists()
 
@@ -158,7 +158,7 @@ def test_a_service_begins_on_a_full_disk(serve: Serve, store: Store, monkeypatch
     _, made = serve()
     ids = []
     for kind in ("transfer", "scenario", "capture"):
-        with made.desk.measurements.created(kind, "one") as one:
+        with made.uploads.measurements.created(kind, "one") as one:
             one.change(stage="working", facts={"asked": {"name": "", "lab": "sim"}, "run_id": ""})
             ids.append(one.data_id)
     monkeypatch.setattr(os, "link", fail(errno.ENOSPC))

@@ -22,7 +22,7 @@ from weirlab.web.measurements.measurement import Measurement, Measurements
 from weirlab.web.measurements.space import Space
 from weirlab.web.scenarios import child
 from weirlab.web.scenarios.asking import ScenarioRequest, understood
-from weirlab.web.scenarios.desk import Scenarios
+from weirlab.web.scenarios.service import Scenarios
 
 from .conftest import DEADLINE_S, Serve, settled
 

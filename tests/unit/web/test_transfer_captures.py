@@ -22,8 +22,8 @@ from weirlab.web.launching.jobs import ServiceFolders
 from weirlab.web.launching.launcher import DirectLauncher
 from weirlab.web.settings import WebSettings
 from weirlab.web.transfers import explaining
-from weirlab.web.transfers.desk import WebTransfer
 from weirlab.web.transfers.reading import Reader
+from weirlab.web.transfers.service import WebTransfer
 
 WAY_NS = 5_000_000
 DATA_ID = "0123456789abcdef" * 2

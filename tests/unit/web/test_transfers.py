@@ -288,7 +288,7 @@ def test_a_capture_of_the_service_is_analysed_like_an_upload(
     client, service = serve()
     file = tmp_path / "taken.pcap"
     file.write_bytes(capture)
-    one = service.desk.adopt("TCP test at h.pcapng", file, service.space.claim(len(capture)))
+    one = service.uploads.adopt("TCP test at h.pcapng", file, service.space.claim(len(capture)))
     assert not file.exists()
     assert settled(client, one.data_id)["stage"] == "ready"
     assert client.get(f"/api/captures/{one.data_id}").json()["connections"]

@@ -1,4 +1,4 @@
-"""The child process that carries out a scenario and reports on it in lines of JSON; see :mod:`desk`.
+"""The child process that carries out a scenario and reports on it in lines of JSON; see :mod:`.service`.
 
 Its argument is the store. The line of standard input is the request. SIGINT, or the end of standard input,
 ends it cleanly: finished trials are kept, and the test bed is removed.

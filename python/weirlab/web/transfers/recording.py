@@ -24,7 +24,7 @@ from weirlab.web.transfers.reading import Reader, TransferAnalysis
 from weirlab.web.transfers.recorder_process import WebRecorderProcess
 
 if TYPE_CHECKING:
-    from weirlab.link.settings import RecorderSettings as RecorderSettings
+    from weirlab.link.settings import RecorderSettings
     from weirlab.transfers.tcp.measure.measuring import TransferMeasurement
 
 _ENDS: Final[tuple[End, End]] = ("server", "client")

@@ -25,8 +25,8 @@ from weirlab.web.access import guard
 from weirlab.web.http.turns import without_turn
 from weirlab.web.voice import asking
 from weirlab.web.voice.attempts import TooManyAttempts
-from weirlab.web.voice.desk import FORM_HEADER, VoiceService
 from weirlab.web.voice.fields import FIELDS
+from weirlab.web.voice.service import FORM_HEADER, VoiceService
 
 _MOST_PIECES: Final = 100
 _MOST_EVENTS: Final = 100
@@ -42,8 +42,8 @@ Number = Annotated[int, Field(ge=1, le=2**31 - 1)]
 
 def _reader(request: Request) -> UserSession:
     """The user of a request."""
-    desk: VoiceService = request.app.state.voice
-    return desk.signed_in(request)
+    voice: VoiceService = request.app.state.voice
+    return voice.signed_in(request)
 
 
 def _changer(request: Request) -> UserSession:
@@ -58,40 +58,40 @@ Reader = Annotated[UserSession, Depends(_reader)]
 Changer = Annotated[UserSession, Depends(_changer)]
 
 
-def add_to(app: FastAPI, desk: VoiceService) -> None:
+def add_to(app: FastAPI, voice: VoiceService) -> None:
     """Add the routes to ``app``."""
-    app.state.voice = desk
+    app.state.voice = voice
     for routes in (_sessions, _plan, _changes, _publishing):
-        app.include_router(routes(desk), prefix="/api/voice")
+        app.include_router(routes(voice), prefix="/api/voice")
     _explain(app)
 
 
-def _sessions(desk: VoiceService) -> APIRouter:
+def _sessions(voice: VoiceService) -> APIRouter:
     router = APIRouter()
 
     @router.get("/session")
     def session(request: Request) -> asking.SessionState:
-        plan = desk.register.state().plan.plan
+        plan = voice.register.state().plan.plan
         try:
-            found = desk.user(request)
+            found = voice.user(request)
         except NotSignedIn as error:
             return asking.SessionState(plan, None, str(error))
         if found is None:
             return asking.SessionState(plan, None)
-        vouched = desk.vouched(request)
+        vouched = voice.vouched(request)
         return asking.SessionState(plan, asking.User.of(found.account, found.form_key, vouched=vouched))
 
     @router.post("/session")
     async def sign_in(request: Request, asked: asking.SignInRequest) -> Response:
-        address = desk.address(request)
+        address = voice.address(request)
 
         def attempt(failures: int) -> str:
-            return desk.accounts.sign_in(asked.name, asked.password, address, failures)
+            return voice.accounts.sign_in(asked.name, asked.password, address, failures)
 
-        key = await without_turn(desk.attempts.make(asked.name, address, attempt))
+        key = await without_turn(voice.attempts.make(asked.name, address, attempt))
         response = JSONResponse({"signed_in": True})
         response.set_cookie(
-            desk.cookie_name,
+            voice.cookie_name,
             key,
             max_age=round(SESSION.total_seconds()),
             path="/api/voice",
@@ -104,32 +104,32 @@ def _sessions(desk: VoiceService) -> APIRouter:
 
     @router.post("/session/password")
     async def password(request: Request, asked: asking.PasswordRequest, who: Changer) -> Response:
-        if desk.vouched(request):
+        if voice.vouched(request):
             raise InputError("a proxy signs you in: change your password there")
-        key, address = desk.key(request), desk.address(request)
+        key, address = voice.key(request), voice.address(request)
 
         def attempt(failures: int) -> None:
-            desk.accounts.change_password(key, asked.before, asked.after, address, failures)
+            voice.accounts.change_password(key, asked.before, asked.after, address, failures)
 
-        await without_turn(desk.attempts.make(who.account.name, address, attempt))
+        await without_turn(voice.attempts.make(who.account.name, address, attempt))
         return JSONResponse({"changed": True})
 
     @router.post("/session/end")
     def sign_out(request: Request, _: asking.EmptyRequest, who: Changer) -> Response:
-        desk.accounts.sign_out(desk.key(request))
+        voice.accounts.sign_out(voice.key(request))
         response = JSONResponse({"signed_in": False})
-        response.delete_cookie(desk.cookie_name, path="/api/voice")
+        response.delete_cookie(voice.cookie_name, path="/api/voice")
         return response
 
     return router
 
 
-def _plan(desk: VoiceService) -> APIRouter:
+def _plan(voice: VoiceService) -> APIRouter:
     router = APIRouter()
 
     @router.get("/parts")
     def overview(who: Reader) -> asking.Overview:
-        state = desk.register.state()
+        state = voice.register.state()
         parts = []
         for key, part in PARTS.items():
             found = [problem for problem in state.problems if problem.part == key]
@@ -162,7 +162,7 @@ def _plan(desk: VoiceService) -> APIRouter:
         find: Annotated[str, Query(max_length=100)] = "",
         skip: Annotated[int, Query(ge=0, le=10**7)] = 0,
     ) -> asking.Pieces:
-        state = desk.register.state()
+        state = voice.register.state()
         wanted = find.casefold()
         found = [
             item
@@ -174,7 +174,7 @@ def _plan(desk: VoiceService) -> APIRouter:
 
     @router.get("/item/{number}")
     def one(who: Reader, number: Number) -> asking.Piece:
-        state = desk.register.state()
+        state = voice.register.state()
         if (item := state.item(number)) is None:
             raise MissingPiece("there is no such piece; see the history")
         return _piece(state, who.account, item)
@@ -182,11 +182,11 @@ def _plan(desk: VoiceService) -> APIRouter:
     @router.get("/plan.yaml")
     def document(who: Reader) -> PlainTextResponse:
         headers = {"Content-Disposition": 'attachment; filename="plan.yaml"'}
-        return PlainTextResponse(desk.register.state().text, media_type="application/yaml", headers=headers)
+        return PlainTextResponse(voice.register.state().text, media_type="application/yaml", headers=headers)
 
     @router.get("/history")
     def history(who: Reader, below: Number | None = None, item: Number | None = None) -> asking.EventList:
-        with desk.register.database.reading() as on:
+        with voice.register.database.reading() as on:
             found = on.events(most=_MOST_EVENTS + 1, below=below, item=item, changes=True)
         return asking.EventList(found[:_MOST_EVENTS], len(found) > _MOST_EVENTS)
 
@@ -194,7 +194,7 @@ def _plan(desk: VoiceService) -> APIRouter:
     def log(who: Reader, below: Number | None = None) -> asking.EventList:
         if not who.account.administrator:
             raise NotSignedIn("the audit log is for administrators")
-        with desk.register.database.reading() as on:
+        with voice.register.database.reading() as on:
             found = on.events(most=_MOST_EVENTS + 1, below=below)
         return asking.EventList(found[:_MOST_EVENTS], len(found) > _MOST_EVENTS)
 
@@ -209,9 +209,9 @@ def _piece(state: PlanState, who: UserAccount, item: Item) -> asking.Piece:
     return asking.Piece(item.id, item.revision, name, item.content, mine, problems)
 
 
-def _changes(desk: VoiceService) -> APIRouter:
+def _changes(voice: VoiceService) -> APIRouter:
     router = APIRouter()
-    register = desk.register
+    register = voice.register
 
     @router.post("/items/{part}", status_code=201)
     def add(who: Changer, part: asking.PartName, asked: asking.AddRequest) -> asking.ChangeResponse:
@@ -237,14 +237,14 @@ def _made(done: ChangeResult) -> asking.ChangeResponse:
     return asking.ChangeResponse(done.event, done.problems)
 
 
-def _publishing(desk: VoiceService) -> APIRouter:
+def _publishing(voice: VoiceService) -> APIRouter:
     router = APIRouter()
 
     @router.get("/pending")
     def pending(who: Reader) -> asking.PreviewResponse:
-        found = desk.outlook.pending()
+        found = voice.outlook.pending()
         since = 0 if found.before is None else found.before.event
-        with desk.register.database.reading() as on:
+        with voice.register.database.reading() as on:
             events = [event for event in on.events(most=_MOST_EVENTS, changes=True) if event.id > since]
         ways = [
             asking.RoutingDifference(
@@ -255,7 +255,7 @@ def _publishing(desk: VoiceService) -> APIRouter:
         why_not = ""
         if not who.account.may_publish:
             why_not = "You may not publish; ask an administrator."
-        elif desk.target is None:
+        elif voice.target is None:
             why_not = "This service has no folder for zones: it was started without --voice-zones."
         return asking.PreviewResponse(
             head=found.head,
@@ -271,12 +271,12 @@ def _publishing(desk: VoiceService) -> APIRouter:
 
     @router.post("/publish")
     def publish(who: Changer, asked: asking.PublishRequest) -> asking.PublicationResponse:
-        made = desk.publish(who, asked.head)
+        made = voice.publish(who, asked.head)
         return asking.PublicationResponse(made.serial, made.zones, made.held)
 
     @router.get("/servers")
     def servers(who: Reader) -> list[asking.ServerZone]:
-        return desk.served()
+        return voice.served()
 
     return router
 

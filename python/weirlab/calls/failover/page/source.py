@@ -11,8 +11,7 @@ from typing import Any
 import polars as pl
 
 from weirlab.base.units import NS_PER_S
-from weirlab.calls.failover.switches.compare import SwitchGroup as Compared
-from weirlab.calls.failover.switches.compare import compare
+from weirlab.calls.failover.switches.compare import SwitchGroup, compare
 from weirlab.calls.failover.switches.load import CommonLoad
 from weirlab.calls.failover.switches.pair import KINDS, named_event
 from weirlab.calls.failover.switches.rows import SwitchRow
@@ -48,7 +47,7 @@ class SwitchRun:
         return [row for row in self.rows if row.valid]
 
     @cached_property
-    def compared(self) -> tuple[Compared, ...]:
+    def compared(self) -> tuple[SwitchGroup, ...]:
         """What each kind of event does to each pair."""
         return compare(self.rows)
 
@@ -57,7 +56,7 @@ class SwitchRun:
 class SwitchEvidence:
     """One pair and kind of event with its valid runs."""
 
-    found: Compared
+    found: SwitchGroup
     runs: Sequence[SwitchRow]
 
     @property

@@ -35,8 +35,7 @@ from weirlab.calls.failover.switches.timing import USUAL_TIMING, Timing
 from weirlab.calls.failover.switches.validity import DEFAULT_SWITCH_LIMITS, SwitchLimits, judge_switch
 from weirlab.measure.attempts import until_valid
 from weirlab.measure.progress import OnProgress, ProgressMeter
-from weirlab.measure.terms import SINGLE
-from weirlab.measure.terms import TrialClocks as TrialClocks
+from weirlab.measure.terms import SINGLE, TrialClocks
 from weirlab.measure.trial import Hooks, TrialEntry, run_trial
 from weirlab.quality.jitterbuffer import USUAL, Buffers
 from weirlab.records import RuleSetup, TrialRecord, TrialSpec

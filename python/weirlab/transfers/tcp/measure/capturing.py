@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from weirlab.link.bindings import Recorder
-    from weirlab.link.settings import RecorderSettings as RecorderSettings
+    from weirlab.link.settings import RecorderSettings
 
     Opened = Callable[[RecorderSettings, str], Recorder]
     """Opens a recorder at an interface."""
@@ -146,7 +146,7 @@ def capturing(
     if wanted == NONE:
         yield LiveCapture(TransferCapture(None, why_not="it was not requested"))
         return
-    from weirlab.link.settings import RecorderSettings as RecorderSettings
+    from weirlab.link.settings import RecorderSettings
 
     path = folder / FILES[end]
     recorder = None

@@ -16,13 +16,10 @@ from weirlab.transfers.tcp.connections import TcpSocket
 from weirlab.transfers.tcp.events import RetransmissionLog
 from weirlab.transfers.tcp.fields import TcpInfoField
 from weirlab.transfers.tcp.results import DirectionSummary, Interval
-from weirlab.transfers.tcp.sending import TransferOutcome as Sent
-from weirlab.transfers.tcp.sending import TransferSettings as SendSettings
+from weirlab.transfers.tcp.sending import TransferOutcome, TransferSettings
 from weirlab.transfers.tcp.serving import ServerTotals
 from weirlab.transfers.tcp.shares import TimeShares
-from weirlab.transfers.tcp.watching import BPF, INET_DIAG, ConnectionTally
-from weirlab.transfers.tcp.watching import WatchOutcome as Watched
-from weirlab.transfers.tcp.watching import WatchSettings as WatchSettings
+from weirlab.transfers.tcp.watching import BPF, INET_DIAG, ConnectionTally, WatchOutcome, WatchSettings
 
 WAYS_IN_WORDS = {BPF: " by BPF", INET_DIAG: " by INET_DIAG"}
 """How connections are sampled, as text after the number of samples; events have none."""
@@ -94,7 +91,7 @@ def interval_line(interval: Interval) -> str:
     return "  ".join(parts)
 
 
-def sent(outcome: Sent) -> list[Table]:
+def sent(outcome: TransferOutcome) -> list[Table]:
     """The result of ``weir tcp send``."""
     columns = [
         "",
@@ -146,7 +143,7 @@ def _sent_row(name: str, each: DirectionSummary) -> list[str]:
     ]
 
 
-def send_conclusion(outcome: Sent) -> str:
+def send_conclusion(outcome: TransferOutcome) -> str:
     """The result of ``weir tcp send`` in sentences."""
     numbers = Counter(connection.direction for connection in outcome.connections)
     sentences = [
@@ -171,7 +168,7 @@ def direction_sentence(each: DirectionSummary, connections: int) -> str:
     )
 
 
-def send_document(outcome: Sent, settings: SendSettings) -> dict[str, Any]:
+def send_document(outcome: TransferOutcome, settings: TransferSettings) -> dict[str, Any]:
     """The result of ``weir tcp send`` for JSON."""
     made = outcome.started["connections"]
     return {
@@ -241,7 +238,7 @@ def server_conclusion(account: ServerTotals) -> str:
     )
 
 
-def watched(outcome: Watched, *, events: bool = False) -> list[Table]:
+def watched(outcome: WatchOutcome, *, events: bool = False) -> list[Table]:
     """The result of ``weir tcp watch``."""
     counted = "Events" if events else "Samples"
     columns = [
@@ -282,7 +279,7 @@ def watched(outcome: Watched, *, events: bool = False) -> list[Table]:
     return tables
 
 
-def watch_conclusion(outcome: Watched, settings: WatchSettings) -> str:
+def watch_conclusion(outcome: WatchOutcome, settings: WatchSettings) -> str:
     """The result of ``weir tcp watch`` in sentences."""
     made, late = outcome.progress["connections"], outcome.progress["lateness"]
     if not made:
@@ -335,7 +332,9 @@ def retransmissions(again: RetransmissionLog) -> Table:
     return Table(f"Retransmitted{others}", columns, rows, ("RTT", "cwnd", "Congestion state"))
 
 
-def watch_document(outcome: Watched, settings: WatchSettings, asked: str, out: Path | None) -> dict[str, Any]:
+def watch_document(
+    outcome: WatchOutcome, settings: WatchSettings, asked: str, out: Path | None
+) -> dict[str, Any]:
     """The result of ``weir tcp watch`` for JSON; with events there is no period, and nothing is late."""
     return {
         "kind": "tcp watch",
