@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from weirlab.base.errors import InputError
-from weirlab.rules.advice import forwarding_rulesets, sum_of_walks
+from weirlab.rules.advice import counted_packets, forwarding_rulesets, sum_of_walks
 from weirlab.rules.chains import Chain, Rule, Ruleset
 from weirlab.rules.walking import Walk, called, walk
 
@@ -42,6 +42,8 @@ class RulesetChange:
     @property
     def growth_ratio(self) -> float:
         """By which share the mean matching position grows; negative if it shrinks."""
+        if self.same_rules:
+            return 0.0
         if self.before.mean_position == 0:
             return math.inf if self.after.mean_position > 0 else 0.0
         return self.after.mean_position / self.before.mean_position - 1
@@ -69,8 +71,11 @@ def ruleset_change(
     Raises
     ------
     InputError
-        One has no chain for forwarded packets, or ``before`` counted none.
+        One has no chain for forwarded packets, or ``before`` counted none and its rules are not the same.
     """
+    if _are_same_without_counters(before, after):
+        nothing = Walk(0, 0, {})
+        return RulesetChange(nothing, nothing, "own", added=0, removed=0, reordered=False)
     old, _ = forwarding_rulesets(before, names[0])
     old_walk = _walk(old, names[0])
     new, _ = forwarding_rulesets(after, names[1])
@@ -92,6 +97,13 @@ def ruleset_change(
         removed=(Counter(lines) - Counter(others)).total(),
         reordered=[line for line in lines if line in kept] != [line for line in others if line in kept],
     )
+
+
+def _are_same_without_counters(before: Sequence[Ruleset], after: Sequence[Ruleset]) -> bool:
+    """Whether no counter is needed: neither counted a packet, and the rules are the same."""
+    old, new = ([ruleset for ruleset in path if ruleset.hook == "forward"] for path in (before, after))
+    counted = sum(map(counted_packets, (*old, *new)))
+    return bool(old) and not counted and _lines(old) == _lines(new)
 
 
 def _walk(rulesets: Sequence[Ruleset], name: str) -> Walk:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -40,8 +41,8 @@ class Walk:
     @property
     def mean_position(self) -> float:
         """Rules that a packet is compared with on average; a packet that no rule stops is compared with
-        all."""
-        return self.comparisons / self.packets
+        all. NaN without packets."""
+        return self.comparisons / self.packets if self.packets else math.nan
 
 
 def walk(rules: Ruleset) -> Walk:

@@ -46,6 +46,17 @@ def test_the_same_rules_are_no_change_whatever_they_counted() -> None:
     assert change.growth_ratio == 0
 
 
+def test_the_same_rules_need_no_counters() -> None:
+    uncounted = [accept(port) for port in (80, 443, 22)]
+    change = ruleset_change(path(uncounted), path(uncounted))
+    assert change.same_rules
+    assert change.growth_ratio == 0
+    with pytest.raises(InputError, match="no packet was counted"):
+        ruleset_change(path(uncounted), path([*uncounted, accept(25)]))
+    with pytest.raises(InputError, match="no packet was counted"):
+        ruleset_change(path(uncounted), path(uncounted, "ACCEPT [0:0]"))
+
+
 def test_rules_without_counters_are_judged_by_those_from_before() -> None:
     new = [accept(port) for port in (443, 80, 22, 25)]
     change = ruleset_change(path(BEFORE), path(new, "DROP"))

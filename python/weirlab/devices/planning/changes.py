@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,8 +52,13 @@ class RulesetChangeOutcome:
     def sentence(self) -> str:
         """The difference, what changed, and whose counters it rests on."""
         change = self.change
+        if change.same_rules and not change.after.packets:
+            return "The rules for forwarded packets are the same; neither file counted a packet."
         if change.same_rules:
-            return f"The rules are the same: {significant(change.after.mean_position)} rules per packet."
+            return (
+                "The rules for forwarded packets are the same: "
+                f"{significant(change.after.mean_position)} rules per packet."
+            )
         parts = [
             f"{plural(number, 'rule')} {done}"
             for number, done in ((change.added, "added"), (change.removed, "removed"))
@@ -78,7 +84,10 @@ class RulesetChangeOutcome:
         """Both rulesets."""
         walks = ((self.before, self.change.before), (self.after, self.change.after))
         columns = ["Rules", "Packets counted", "Rules per packet"]
-        rows = [[str(path), count(walk.packets), significant(walk.mean_position)] for path, walk in walks]
+        rows = [
+            [str(path), count(walk.packets), significant(walk.mean_position) if walk.packets else NOTHING]
+            for path, walk in walks
+        ]
         if any(walk.uncounted for _, walk in walks):
             columns.append("Without a counter")
             rows = [[*row, words(walk.uncounted)] for row, (_, walk) in zip(rows, walks, strict=True)]
@@ -94,8 +103,8 @@ class RulesetChangeOutcome:
         return {
             "before": self.before,
             "after": self.after,
-            "mean_position_before": change.before.mean_position,
-            "mean_position": change.after.mean_position,
+            "mean_position_before": _known(change.before.mean_position),
+            "mean_position": _known(change.after.mean_position),
             "growth_ratio": change.growth_ratio,
             "margin": self.margin,
             "verdict": "worse" if self.is_worse else "unchanged" if change.same_rules else "not worse",
@@ -106,6 +115,10 @@ class RulesetChangeOutcome:
             "uncounted": change.after.uncounted,
             "notes": [*change.before.notes, *change.after.notes],
         }
+
+
+def _known(value: float) -> float | None:
+    return None if math.isnan(value) else value
 
 
 def compare_rulesets(
