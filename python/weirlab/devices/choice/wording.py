@@ -90,6 +90,15 @@ def _case(case: ChoiceCase) -> str:
     return f"With {plural(case.calls, 'call')} behind {plural(case.rules, 'rule')}: {'; '.join(parts)}."
 
 
+def _headline(outcome: ChoiceOutcome, best: ChoiceRow | None) -> str:
+    """The choice in one line; what it rests on follows in the first paragraph."""
+    calls = plural(outcome.cases[0].calls, "call")
+    if best is None:
+        return f"No device surely carries {calls}."
+    headroom = f"{significant(best.headroom_ratio, 2)} × headroom"
+    return f"{best.device} carries {calls} behind {plural(best.rules, 'rule')}, with {headroom}."
+
+
 def write_page(outcome: ChoiceOutcome, rows: list[ChoiceRow], out: Path, command: str) -> None:
     """Write an HTML page with the answer and the table; raises ``StoreError`` if that is impossible."""
     base = outcome.base
@@ -100,7 +109,7 @@ def write_page(outcome: ChoiceOutcome, rows: list[ChoiceRow], out: Path, command
         []
         if best is None
         else [
-            Tile("Device", best.device, "with most headroom of those that will do"),
+            Tile("Device", best.device, "no other has more headroom"),
             Tile("Headroom", f"{significant(best.headroom_ratio, 2)} ×", "over the calls in question"),
             Tile("Calls", NOTHING if best.most_calls is None else count(best.most_calls), "at most"),
             Tile("Threshold", rate(best.threshold_pps), "of packets"),
@@ -111,8 +120,8 @@ def write_page(outcome: ChoiceOutcome, rows: list[ChoiceRow], out: Path, command
         subject=f"choice among {plural(len(base.answers), 'device')}",
         manifest={},
         simulated=simulated,
-        answer=plans.conclusion(base),
-        lede=tuple(_case(case) for case in outcome.cases[1:]),
+        answer=_headline(outcome, best),
+        lede=(plans.conclusion(base), *(_case(case) for case in outcome.cases[1:])),
         caution="",
         place="",
         tiles=tuple(tiles),
