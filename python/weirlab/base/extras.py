@@ -80,8 +80,10 @@ class _DeferredModule(ModuleType):
         return getattr(import_module(self.__name__), name)
 
 
-MANAGE: Final = Extra("manage", "numbering plans in a database", {"sqlalchemy": "SQLAlchemy"})
-"""For SQLite and PostgreSQL."""
+MANAGE: Final = Extra(
+    "manage", "numbering plans in a database", {"sqlalchemy": "SQLAlchemy", "pwdlib": "pwdlib"}
+)
+"""For SQLite and PostgreSQL, and the passwords of accounts."""
 
 REPORT: Final = Extra("report", "the charts of a report", {"altair": "Altair", "vl_convert": "vl-convert"})
 """For the charts of pages and their images; a third of the installation's size."""

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from pwdlib import PasswordHash
+from pwdlib.hashers.argon2 import Argon2Hasher
 
 from weirlab.base.errors import InputError
 from weirlab.numbering.managing import database
@@ -26,7 +28,7 @@ from weirlab.web.voice import attempts
 from .conftest import ORIGIN, Serve
 
 PASSWORD = "a weir holds water"
-CHEAP = 1 << 4
+CHEAP = PasswordHash((Argon2Hasher(time_cost=1, memory_cost=8, parallelism=1),))
 PROXY = "192.0.2.8"
 ENTRY = {
     "tree": "public",

@@ -32,13 +32,13 @@ FORM_HEADER: Final = "x-weir-form"
 
 
 class VoiceService:
-    """A plan's register and accounts; ``cost`` is the cost of new password hashes."""
+    """A plan's register and accounts."""
 
-    def __init__(self, settings: VoiceSettings, port: int, cost: int | None = None) -> None:
+    def __init__(self, settings: VoiceSettings, port: int) -> None:
         self.settings = settings
         self._database = opened(settings.database)
         self.register = Register(self._database, large=Checker().check)
-        self.accounts = Accounts(self.register) if cost is None else Accounts(self.register, cost)
+        self.accounts = Accounts(self.register)
         self.attempts = Attempts()
         self.outlook = PublicationPlanner(self.register)
         # Cookies do not distinguish ports.

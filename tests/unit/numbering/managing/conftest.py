@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pwdlib import PasswordHash
+from pwdlib.hashers.argon2 import Argon2Hasher
 
 from weirlab.numbering.managing.accounts import Accounts
 from weirlab.numbering.managing.database import Database, opened
@@ -17,7 +19,7 @@ from weirlab.numbering.managing.transaction import UserAccount
 
 from ..plans import BASE, loads
 
-CHEAP = 1 << 4
+CHEAP = PasswordHash((Argon2Hasher(time_cost=1, memory_cost=8, parallelism=1),))
 """What a hash of a password costs in tests."""
 
 ADMINISTRATOR = UserAccount("root", "", None, False)

@@ -6,15 +6,14 @@ import pytest
 
 from weirlab.base.errors import InputError
 from weirlab.numbering.managing.accounts import (
+    PASSWORDS,
     Accounts,
     NotSignedIn,
     WrongPassword,
-    fits,
-    hashed,
 )
 from weirlab.numbering.managing.register import Register
 
-from .conftest import CHEAP, Clock
+from .conftest import Clock
 
 PASSWORD = "a weir holds water"
 
@@ -24,18 +23,30 @@ def actions(register: Register) -> list[str]:
         return [each.action for each in on.events(most=20)]
 
 
-def test_a_password_is_kept_as_a_hash_with_a_salt_of_its_own() -> None:
-    one, other = hashed(PASSWORD, cost=CHEAP), hashed(PASSWORD, cost=CHEAP)
-    assert one != other
-    assert PASSWORD not in one
-    assert fits(PASSWORD, one)
-    assert fits(PASSWORD, other)
-    assert not fits(PASSWORD + " ", one)
-    assert not fits(PASSWORD, "")
+def kept(register: Register, name: str) -> str:
+    with register.database.reading() as on:
+        account = on.account(name)
+    assert account is not None
+    return account.password
+
+
+def test_a_password_is_kept_as_a_hash_with_a_salt_of_its_own(accounts: Accounts, register: Register) -> None:
+    for name in ("ann", "bob"):
+        accounts.add("test", name, PASSWORD, "one")
+    assert kept(register, "ann") != kept(register, "bob")
+    assert PASSWORD not in kept(register, "ann")
 
 
 def test_a_hash_costs_what_is_recommended() -> None:
-    assert hashed("x" * 12).startswith("scrypt$65536$")
+    assert PASSWORDS.hash("x" * 12).startswith("$argon2id$v=19$m=19456,t=2,p=1$")
+
+
+def test_nobody_signs_in_with_a_hash_of_another_kind(accounts: Accounts, register: Register) -> None:
+    accounts.add("test", "ann", PASSWORD, "one")
+    with register.database.writing() as on:
+        on.put_password("ann", "scrypt$65536$c2FsdA==$a2V5", "")
+    with pytest.raises(NotSignedIn, match="wrong"):
+        accounts.sign_in("ann", PASSWORD, "192.0.2.1")
 
 
 def test_who_signs_in_has_a_session_until_it_ends(accounts: Accounts, clock: Clock) -> None:
