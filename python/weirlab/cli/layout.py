@@ -11,6 +11,7 @@ import re
 import shutil
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import zip_longest
 from typing import Final
 
 from weirlab.base.tables import Table
@@ -48,16 +49,17 @@ def drawn(table: Table, columns: int | None, *, note: bool = True) -> Iterator[s
     kept, widths = (shown, [each.natural for each in shown]) if columns is None else _fitted(shown, columns)
     room = columns or 0
     head = wrapped(table.caption, room) if table.caption else []
-    headings = [wrapped(each.heading, size) for each, size in _pairs(kept, widths)]
+    broken = [
+        {cell: lines for cell in {column.heading, *column.cells} if (lines := wrapped(cell, size)) != [cell]}
+        for column, size in zip(kept, widths, strict=True)
+    ]
     # Wrapped lines may leave some of the width unused.
     used = [
-        min(
-            size,
-            max(
-                _widest(line for text in (each.heading, *set(each.cells)) for line in wrapped(text, size)), 1
-            ),
-        )
-        for each, size in _pairs(kept, widths)
+        max(_widest(line for cell in {column.heading, *column.cells} for line in known.get(cell, (cell,))), 1)
+        for column, known in zip(kept, broken, strict=True)
+    ]
+    headings = [
+        known.get(column.heading, [column.heading]) for column, known in zip(kept, broken, strict=True)
     ]
     deepest = max(map(len, headings), default=0)
     above = [[""] * (deepest - len(heading)) + heading for heading in headings]
@@ -67,8 +69,10 @@ def drawn(table: Table, columns: int | None, *, note: bool = True) -> Iterator[s
     if any(table.columns):
         yield from _row(above, kept, used)
     yield rule if columns is None else rule[:columns]
-    for row in range(len(table.rows)):
-        yield from _row([wrapped(each.cells[row], size) for each, size in _pairs(kept, widths)], kept, used)
+    for row in zip(*(column.cells for column in kept), strict=True):
+        yield from _row(
+            [known.get(cell, (cell,)) for known, cell in zip(broken, row, strict=True)], kept, used
+        )
     if left_out and note:
         yield from _noted(left_out, room)
 
@@ -150,11 +154,11 @@ def _spread(kept: Sequence[_Column], columns: int, widths: list[int]) -> list[in
 
 def _row(cells: Sequence[Sequence[str]], kept: Sequence[_Column], widths: Sequence[int]) -> Iterator[str]:
     """The lines of one row, whose cells are lists of lines."""
-    for number in range(max(map(len, cells), default=0)):
-        placed = (
-            _padded(cell[number] if number < len(cell) else "", size, right=each.numeric)
-            for cell, each, size in zip(cells, kept, widths, strict=True)
-        )
+    for line in zip_longest(*cells, fillvalue=""):
+        placed = [
+            _padded(text, size, right=column.numeric)
+            for text, column, size in zip(line, kept, widths, strict=True)
+        ]
         yield f"{_MARGIN}{_GAP.join(placed)}".rstrip()
 
 
@@ -168,10 +172,6 @@ def _padded(text: str, size: int, *, right: bool) -> str:
         return text.rjust(size) if right else text.ljust(size)
     fill = " " * (size - _width(text))
     return fill + text if right else text + fill
-
-
-def _pairs(kept: Sequence[_Column], widths: Sequence[int]) -> Iterator[tuple[_Column, int]]:
-    return zip(kept, widths, strict=True)
 
 
 def _words(cell: str) -> Iterator[str]:

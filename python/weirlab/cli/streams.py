@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from weirlab.base.errors import NobodyReads, OutputError
@@ -24,8 +25,9 @@ def tell(text: str, stream: TextIO | None = None) -> None:
 
 def tell_lines(lines: Iterable[str]) -> None:
     """As :func:`tell`, one line after the other, flushed at the end."""
-    for line in lines:
-        print(printable(line))
+    rest = iter(lines)
+    while some := list(islice(rest, 1000)):
+        print(printable("\n".join(some)))
     sys.stdout.flush()
 
 
