@@ -11,7 +11,7 @@ export PYO3_PYTHON := $(VENV)/bin/python
 # Containers often set it; then every process that a test starts would compile all of Weir again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test kills lint audit fuzz bench bench-model bench-tap bench-opening bench-trace bench-esp bench-tcp bench-planted bench-disturbed bench-link bench-psock bench-managing bench-rulesets bench-hostile bench-prefixes psock-schedules voice-numbers build install-psock webui wheel manual format lock clean
+.PHONY: help demo test kills lint audit fuzz bench bench-model bench-tap bench-opening bench-trace bench-esp bench-tcp bench-planted bench-foreign bench-disturbed bench-link bench-psock bench-managing bench-rulesets bench-hostile bench-prefixes psock-schedules voice-numbers build install-psock webui wheel manual format lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -67,6 +67,9 @@ bench-tcp: ## Bulk transfers compared with iperf3, and what watching connections
 
 bench-planted: build ## Diagnose slow transfers with planted causes (root)
 	@python bench/planted.py $(ARGS)
+
+bench-foreign: build ## Diagnose captures that others published, judged by hand (ARGS=folder with the captures)
+	@python bench/foreign.py $(ARGS)
 
 bench-disturbed: build ## What a busy machine costs: valid attempts, time and error, quiet and disturbed (root)
 	@python bench/disturbed.py $(ARGS)

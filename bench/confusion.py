@@ -1,4 +1,4 @@
-"""What was planted, against what the diagnosis named first: a table for each place."""
+"""What was the cause, against what the diagnosis named first: a table for each place."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _share(part: int, whole: int) -> str:
 def _matrix(rows: Sequence[Verdict]) -> str:
     """Cells: how many named the cause, and how many of them with high confidence; right ones are bold."""
     named = sorted({row.named or "nothing" for row in rows})
-    lines = [f"| planted | {' | '.join(named)} |", "|---" * (len(named) + 1) + "|"]
+    lines = [f"| cause | {' | '.join(named)} |", "|---" * (len(named) + 1) + "|"]
     for case in dict.fromkeys(row.case for row in rows):
         own = [row for row in rows if row.case == case]
         lines.append(f"| {case} | {' | '.join(_cell(own, name) for name in named)} |")

@@ -35,6 +35,6 @@ def test_what_cannot_be_told_is_neither_right_nor_wrong() -> None:
 
 def test_cells_count_diagnoses_and_those_with_high_confidence() -> None:
     lines = confusion.markdown(ROWS).splitlines()
-    assert "| planted | bottleneck | loss | unknown |" in lines
+    assert "| cause | bottleneck | loss | unknown |" in lines
     assert "| loss | 1 | **1/1** | 1 † |" in lines
     assert "| drops | 1/1 | 1/1 † |  |" in lines
