@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -44,6 +44,8 @@ LATE_S: Final = 0.05
 """A busy host may run an application this long after waking it."""
 _RECOVERY, _LOSS = 3, 4
 """``ca_state``: 3 is fast recovery, 4 is loss, after a time-out."""
+PACED: Final = ("bbr",)
+"""Congestion controls that pace by themselves."""
 BBR_STARTS: Final = 2.0
 """Pacing gain: 2.89 in BBR's start-up, at most 1.25 later."""
 _NO_LIMIT: Final = 2.0**63
@@ -59,7 +61,12 @@ class Receiver:
 
 
 def read(
-    time_ns: Floats, fields: Mapping[str, Floats], receiver: Receiver | None = None
+    time_ns: Floats,
+    fields: Mapping[str, Floats],
+    receiver: Receiver | None = None,
+    *,
+    congestion: str = "",
+    window_bytes: float = 0.0,
 ) -> tuple[Timeline, TransferFacts] | None:
     """A timeline from samples of one connection, at the end that sends.
 
@@ -72,6 +79,10 @@ def read(
         :data:`NEEDED` and :data:`USEFUL` are ignored; missing ones count as not reported.
     receiver
         The other end, if it was sampled, too.
+    congestion
+        The congestion control.
+    window_bytes
+        The largest receive window before these samples.
 
     Returns
     -------
@@ -92,7 +103,9 @@ def read(
         return None
     columns = {name: column(name)[start:stop] for name in (*NEEDED, *USEFUL)}
     timeline = _timeline(times, columns, receiver)
-    return timeline, _facts(columns, {name: column(name)[start] for name in NEEDED}, times)
+    facts = _facts(columns, {name: column(name)[start] for name in NEEDED}, times)
+    pacing = facts.pacing or (congestion.upper() if congestion in PACED else None)
+    return timeline, replace(facts, pacing=pacing, window_before_bytes=window_bytes)
 
 
 def starvation(time_ns: Floats, waited_ns: Floats) -> Floats:

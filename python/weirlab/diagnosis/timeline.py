@@ -132,6 +132,8 @@ class TransferFacts:
     """How many SYNs opened the connection; 0 if that is not known (captures)."""
     opening_s: float | None = None
     """From the first of these to the packet that answered the SYN/ACK, if there was more than one."""
+    window_before_bytes: float = 0.0
+    """The largest receive window before the timeline begins."""
     misplaced_sacks: int = 0
     """SACK blocks of the receiver that cover what was never sent (captures)."""
 

@@ -277,7 +277,10 @@ fn client_error(py: Python<'_>, error: &ClientError) -> PyErr {
         ClientError::Connect { .. } => {
             ("LabError", "; is weir tcp serve running there, and does a firewall let it through?")
         }
-        ClientError::NotWeir { .. } => ("LabError", "; is that the port of weir tcp serve?"),
+        ClientError::NotWeir { .. } => (
+            "LabError",
+            "; start weir tcp serve there. Without Weir there: weir tcp why HOST, while a program transfers",
+        ),
         ClientError::Refused(_)
         | ClientError::ViaRefused { .. }
         | ClientError::Lost { .. }

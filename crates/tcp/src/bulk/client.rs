@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub use error::ClientError;
 pub use fetch::FetchOptions;
@@ -34,6 +34,9 @@ use weir_clock::{now_ns, realtime_to_monotonic_ns};
 
 /// Time allowed for an answer that needs no work.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
+/// Time allowed for a server's first message, which it sends unasked, beyond some times that connecting took.
+const GREETING_TIMEOUT: Duration = Duration::from_secs(1);
+const GREETING_CONNECTS: u32 = 10;
 /// Exchanges of time before the transfer, while the path is still idle.
 const CLOCK_EXCHANGES: usize = 8;
 /// Time between two of them afterwards.
@@ -230,13 +233,15 @@ fn run(
         capture_bytes: options.fetch.as_ref().map_or(0, |fetch| fetch.most_bytes),
         ..options.request.clone()
     };
+    let begun = Instant::now();
     let (mut control, to) = reach(&options.host, options.port, options.local)?;
+    let greeting = GREETING_TIMEOUT + (begun.elapsed() * GREETING_CONNECTS).min(ANSWER_TIMEOUT);
     // Before the server does any work for it.
     open(to, &options.settings)?;
     let not_weir = |source| ClientError::NotWeir { to, source };
     control.write_all(&Preamble::Control.emit()).map_err(|e| not_weir(e.into()))?;
     let mut line = Line::new(control, MOST_ANSWER_BYTES).map_err(|e| not_weir(e.into()))?;
-    let (session, same_clock) = ask(&mut line, prover, &request).map_err(|e| match e {
+    let (session, same_clock) = ask(&mut line, prover, &request, greeting).map_err(|e| match e {
         Asked::Line(source) => not_weir(source),
         Asked::Client(error) => error,
     })?;
@@ -392,9 +397,14 @@ impl From<LineError> for Asked {
 }
 
 /// Sends the request; returns the session, and whether the server has the clock of this host.
-fn ask(line: &mut Line, prover: Prover, request: &Request) -> Result<([u8; 16], bool), Asked> {
+fn ask(
+    line: &mut Line,
+    prover: Prover,
+    request: &Request,
+    greeting: Duration,
+) -> Result<([u8; 16], bool), Asked> {
     let refused = |why| Asked::Client(ClientError::Refused(why));
-    let (nonce, needs_token) = match line.receive(Some(ANSWER_TIMEOUT))? {
+    let (nonce, needs_token) = match line.receive(Some(greeting))? {
         Message::Challenge { nonce, needs_token } => (nonce, needs_token),
         Message::Refuse { why } => return Err(refused(why)),
         _ => return Err(Asked::Line(LineError::Closed)),

@@ -193,7 +193,7 @@ def _limited(view: TimelineView) -> Bools:
 
 def _most_window(view: TimelineView) -> Floats:
     window = view.timeline.window_bytes
-    return np.asarray(np.fmax.accumulate(window)) if len(window) else window
+    return np.asarray(np.fmax(np.fmax.accumulate(window), view.facts.window_before_bytes))
 
 
 def _unread(view: TimelineView) -> Bools:
@@ -216,7 +216,7 @@ def _waiting(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
 
 def _reading(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
     t = view.timeline
-    window, most = view.usual(t.window_bytes, part), float(np.nanmax(t.window_bytes))
+    window, most = view.usual(t.window_bytes, part), float(np.nanmax(_most_window(view)))
     closed = view.share(part * (t.window_bytes < view.facts.mss_bytes))
     evidence = [
         f"the window fell from {size(most)} to {size(window)}",

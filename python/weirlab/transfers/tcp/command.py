@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -18,6 +19,7 @@ from weirlab.transfers.tcp import bulk
 from weirlab.transfers.tcp.measure import command as measuring
 
 if TYPE_CHECKING:
+    from weirlab.transfers.tcp.causes import CauseLog, ConnectionCause
     from weirlab.transfers.tcp.connections import TcpSocket
     from weirlab.transfers.tcp.events import RetransmissionLog
     from weirlab.transfers.tcp.watching import WatchOutcome, WatchSettings
@@ -34,6 +36,7 @@ Examples:
   weir tcp serve                         one end of a transfer
   weir tcp send localhost                the other
   weir tcp measure localhost             the same from all sides, and why no faster
+  weir tcp why curl                      why the connections of a program are slow
   weir tcp list                          all connections of this host
   weir tcp watch :443 --every 10ms       sample some of them
 """
@@ -49,6 +52,21 @@ Examples:
   weir tcp list --port 443 --state established
   weir tcp list --address 192.0.2.7
   weir tcp list --process sshd --json
+"""
+
+WHY = """Say why the connections of a program are not faster, live.
+
+TARGET is a program by its name (curl), a process by its ID (4711), one end
+(:443, 192.0.2.1, HOST:PORT), or two (10.0.0.1:40000-192.0.2.1:443). weir
+waits until they exist, says once a second what held them back in the last
+ten seconds, and sums up when they end, or at Ctrl-C. It needs neither root
+nor Weir at the other end. The end that sends knows most; at an end that
+receives, weir tells a slow reader and a small buffer from everything else.
+
+Examples:
+  weir tcp why curl
+  weir tcp why :443 --time 30s
+  weir tcp why db.example.org:5432 --json
 """
 
 WATCH = """Watch connections of any program, sampled at a fixed period or by events.
@@ -154,6 +172,7 @@ def add_to(app: typer.Typer) -> None:
     """Add the commands to ``app``."""
     tcp = typer.Typer(help=TCP, no_args_is_help=True)
     tcp.command("list", help=LIST)(list_)
+    tcp.command("why", help=WHY)(why)
     tcp.command("watch", help=WATCH)(grouped(watch))
     bulk.add_to(tcp)
     measuring.add_to(tcp)
@@ -198,8 +217,10 @@ def watch(
     json: LinesOption = False,
 ) -> None:
     """Watch connections."""
+    from weirlab.transfers.tcp import causes as why_slow
     from weirlab.transfers.tcp import connections
     from weirlab.transfers.tcp import fields as names
+    from weirlab.transfers.tcp.causes import CauseLog
     from weirlab.transfers.tcp.events import RetransmissionLog
     from weirlab.transfers.tcp.show import tables
     from weirlab.transfers.tcp.watching import WatchSettings
@@ -221,11 +242,14 @@ def watch(
             duration_s=_seconds(samples.duration),
             by=samples.way(),
             insists=fields not in (None, names.ALL),
+            others=() if samples.events else why_slow.fields(),
         )
         again = RetransmissionLog()
-        outcome = _watched(session, settings, out, again, chosen=fields is not None)
-        document = tables.watch_document(outcome, settings, connection, out)
-        conclusion = tables.watch_conclusion(outcome, settings)
+        log = None if samples.events else CauseLog()
+        outcome = _watched(session, settings, out, again, log, chosen=fields is not None)
+        causes = [] if log is None else log.causes(outcome.progress)
+        document = tables.watch_document(outcome, settings, connection, out, causes)
+        conclusion = tables.watch_conclusion(outcome, settings, causes)
         if json:
             say({**document, "conclusion": conclusion})
             return
@@ -240,15 +264,71 @@ def watch(
             session.say(f"Samples: {out}")
 
 
+def why(
+    ctx: typer.Context,
+    *,
+    target: Annotated[str, typer.Argument(help="A program, a process, or ends.", metavar="TARGET")],
+    every: Annotated[
+        str, typer.Option("--every", help="Time between two samples: 10us to 1h.", metavar="TIME")
+    ] = "10ms",
+    duration: Annotated[
+        str | None, typer.Option("--time", help="Stop after this time: 90s, 5min.", metavar="TIME")
+    ] = None,
+    json: LinesOption = False,
+) -> None:
+    """Say why connections are not faster."""
+    from weirlab.link.stopping import Stop
+    from weirlab.transfers.tcp import causes, connections, watching
+    from weirlab.transfers.tcp.show import screen
+
+    with Session(ctx, as_json=json) as session:
+        settings = watching.WatchSettings(
+            target=connections.parse(target, "TARGET"),
+            period_ns=_period_ns(every),
+            names=(),
+            wait=True,
+            duration_s=_seconds(duration),
+            # Only this way reports what BBR does.
+            by=watching.INET_DIAG,
+            others=causes.fields(),
+        )
+        log = causes.CauseLog()
+        observers: list[watching.WatchObserver] = [log]
+        if json:
+            observers.append(screen.LiveCauses(log, lambda found: say(_why_document(target, found))))
+        elif not sys.stderr.isatty():
+            observers.append(
+                screen.LiveCauses(log, lambda found: session.say("\n".join(one.line for one in found)))
+            )
+        with Stop() as stop, screen.screen(sys.stderr, (), log, quiet=json) as live:
+            outcome = watching.watch(settings, [*observers, live], stop)
+        found = log.causes(outcome.progress)
+        lines = [one.line for one in found] or ["No connection appeared."]
+        if json:
+            say({**_why_document(target, found), "conclusion": " ".join(lines)})
+            return
+        session.finish({}, "\n".join(lines), [screen.evidence(one) for one in found if one.findings])
+
+
+def _why_document(target: str, found: Sequence[ConnectionCause]) -> dict[str, Any]:
+    return {"kind": "tcp why", "target": target, "causes": [one.document() for one in found]}
+
+
 def _watched(
-    session: Session, settings: WatchSettings, out: Path | None, again: RetransmissionLog, *, chosen: bool
+    session: Session,
+    settings: WatchSettings,
+    out: Path | None,
+    again: RetransmissionLog,
+    causes: CauseLog | None,
+    *,
+    chosen: bool,
 ) -> WatchOutcome:
     from weirlab.link.stopping import Stop
     from weirlab.transfers.tcp import watching
     from weirlab.transfers.tcp.keeping import SampleFile
     from weirlab.transfers.tcp.show.screen import MOST_COLUMNS, SampleLines, screen
 
-    observers: list[Any] = [again] if settings.by_events else []
+    observers: list[Any] = [again] if causes is None else [causes]
     keeper = None if out is None else SampleFile(out, settings.names, events=settings.by_events)
     if keeper is not None:
         # Polars takes Ctrl-C for itself when it is imported.
@@ -258,7 +338,7 @@ def _watched(
     names = settings.names if chosen and len(settings.names) <= MOST_COLUMNS else ()
     if session.json and keeper is None:
         observers.append(SampleLines(settings.names, lambda document: print(line(document))))
-    with Stop() as stop, screen(sys.stderr, names, quiet=session.json) as live:
+    with Stop() as stop, screen(sys.stderr, names, causes, quiet=session.json) as live:
         outcome = watching.watch(settings, [*observers, live], stop)
     if keeper is not None:
         keeper.write()

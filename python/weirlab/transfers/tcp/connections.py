@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -58,7 +59,8 @@ class ConnectionFilter:
 
 
 def parse(text: str, option: str = "CONNECTION") -> ConnectionFilter:
-    """Read ``10.0.0.1:40000-192.0.2.1:443``, ``:443``, ``192.0.2.1``, ``4711`` (PID), ``firefox`` (program).
+    """Read ``10.0.0.1:40000-192.0.2.1:443``, ``:443``, ``192.0.2.1``, ``HOST:443``, ``4711`` (PID) or
+    ``firefox`` (program).
 
     Raises
     ------
@@ -68,6 +70,8 @@ def parse(text: str, option: str = "CONNECTION") -> ConnectionFilter:
     plain = text.strip()
     if re.fullmatch(r"[0-9]{1,9}", plain):
         return ConnectionFilter(pid=_pid(int(plain), option))
+    if match := re.fullmatch(r"([A-Za-z][\w.-]*):(\d{1,5})", plain):
+        return ConnectionFilter(ends=(_resolved(match[1], int(match[2]), option), flows.FlowEnd()))
     if plain and ":" not in plain and re.search(r"[^\W\d_]", plain):
         return ConnectionFilter(program=plain[:MOST_NAME])
     flow = flows.parse(plain, option)
@@ -131,6 +135,16 @@ def select(
         if wanted.fits(connection)
         and (connection.state in states if states else connection.state not in IDLE)
     ]
+
+
+def _resolved(host: str, port: int, option: str) -> flows.FlowEnd:
+    """The address of ``host`` that a connection exists with, else its first."""
+    try:
+        addresses = [str(found[4][0]) for found in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+    except (OSError, OverflowError, UnicodeError) as error:
+        raise InputError(f"{option} {host}:{port}: {host} has no address: {error}") from error
+    ends = {end for connection in listed() for end in (connection.local, connection.remote)}
+    return flows.FlowEnd(next((one for one in addresses if (one, port) in ends), addresses[0]), port)
 
 
 def _fits(wanted: flows.FlowEnd, end: tuple[str, int]) -> bool:

@@ -67,6 +67,8 @@ class WatchSettings:
     duration_s: float | None = None
     by: str = AUTO
     insists: bool = False
+    others: tuple[str, ...] = ()
+    """Fields that observers need, and nobody wants to see."""
 
     @property
     def only_by_inet_diag(self) -> tuple[str, ...]:
@@ -297,7 +299,7 @@ def _watcher(settings: WatchSettings) -> TcpWatcher | TcpEvents:
         program=target.program,
         period_ns=settings.period_ns,
         wait=wait,
-        fields=list(dict.fromkeys((*settings.names, *NEEDED))),
+        fields=list(dict.fromkeys((*settings.names, *NEEDED, *settings.others))),
         by=INET_DIAG if settings.only_by_inet_diag else settings.by,
     )
 

@@ -46,7 +46,7 @@ PROGRESS = {
 def shown(*names: str) -> str:
     """The screen after two samples, a second apart."""
     stream, now_s, tally = Terminal(), 0.0, ConnectionTally()
-    screen = WatchScreen(stream, names, lambda: now_s)
+    screen = WatchScreen(stream, names, now_s=lambda: now_s)
     screen.waiting()
     for time_s, acked in ((1.0, 0), (2.0, 1_000_000)):
         one = samples(time_s, acked)

@@ -134,6 +134,13 @@ def test_a_port_in_use_is_told(weir: Weir, serve: Serve) -> None:
     assert "in use" in answer.err
 
 
+def test_a_server_that_says_nothing_is_given_up_and_the_message_names_another_way(weir: Weir) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        answer = weir("tcp", "measure", "127.0.0.1", "--port", silent.getsockname()[1])
+    assert answer.code == 4
+    assert "weir tcp why" in answer.err
+
+
 def test_nobody_there_and_somebody_else_there(weir: Weir, free_port: int) -> None:
     refused = weir("tcp", "send", "127.0.0.1", "--port", free_port)
     assert refused.code == 4

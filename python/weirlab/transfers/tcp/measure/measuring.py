@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from weirlab.transfers.tcp import sending
 from weirlab.transfers.tcp.measure import samples
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
 
     from weirlab.diagnosis.finding import Diagnosis
     from weirlab.transfers.tcp.results import Interval
-
-PACED: Final = ("bbr",)
-"""Congestion controls that pace by themselves."""
 
 
 @dataclass
@@ -122,13 +119,15 @@ def diagnoses(measured: TransferMeasurement, target_bps: float | None = None) ->
     for number, one in enumerate(measured.outcome.started["connections"]):
         sender = samples.of(measured.samples, number, "sender")
         receiver = samples.receiver(samples.of(measured.samples, number, "receiver"))
-        read = kernel.read(sender["time_ns"].to_numpy(), samples.columns(sender), receiver)
+        read = kernel.read(
+            sender["time_ns"].to_numpy(),
+            samples.columns(sender),
+            receiver,
+            congestion=one["congestion"],
+        )
         if read is None:
             continue
-        timeline, facts = read
-        if facts.pacing is None and one["congestion"] in PACED:
-            facts = replace(facts, pacing=one["congestion"].upper())
-        diagnosis = diagnose(timeline, facts, target_bps=target_bps)
+        diagnosis = diagnose(*read, target_bps=target_bps)
         if diagnosis is not None:
             found[number] = diagnosis
     return found

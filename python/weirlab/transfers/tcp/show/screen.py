@@ -9,10 +9,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from weirlab.base.quantities import NOTHING, duration
+from weirlab.base.quoting import printable
 from weirlab.base.tables import Table
 from weirlab.cli import layout, live
 from weirlab.cli.options.sockets import shown
-from weirlab.trace.quantities import bit_rate, count, plural
+from weirlab.trace.quantities import bit_rate, count, percent, plural
+from weirlab.transfers.tcp.causes import LIVE_S, CauseLog, ConnectionCause
 from weirlab.transfers.tcp.show.tables import WAYS_IN_WORDS, owner
 from weirlab.transfers.tcp.watching import ConnectionTally, Samples, WatchObserver
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 SHOW_EVERY_S: Final = 0.25
+DIAGNOSE_EVERY_NS: Final = 1_000_000_000
 _WAITING: Final = "waiting for a matching connection; Ctrl-C ends it"
 MOST_ROWS: Final = 30
 MOST_COLUMNS: Final = 10
@@ -27,12 +30,14 @@ MOST_COLUMNS: Final = 10
 
 
 @contextmanager
-def screen(stream: TextIO, names: Sequence[str], *, quiet: bool) -> Iterator[WatchObserver]:
+def screen(
+    stream: TextIO, names: Sequence[str], causes: CauseLog | None, *, quiet: bool
+) -> Iterator[WatchObserver]:
     """The observer that suits ``stream``; ``names`` are the fields to show, empty for the usual columns."""
     if quiet or not stream.isatty():
         yield WatchLines(stream, quiet=quiet)
         return
-    drawing = WatchScreen(stream, names)
+    drawing = WatchScreen(stream, names, causes)
     try:
         yield drawing
     finally:
@@ -59,13 +64,19 @@ class WatchLines(live.LiveLines):
 
 
 class WatchScreen(live.LiveScreen):
-    """A row per connection, redrawn four times a second."""
+    """Why the busiest connections are not faster, and a row per connection, redrawn four times a second."""
 
     def __init__(
-        self, stream: TextIO, names: Sequence[str], now_s: Callable[[], float] = time.monotonic
+        self,
+        stream: TextIO,
+        names: Sequence[str],
+        causes: CauseLog | None = None,
+        now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(stream, SHOW_EVERY_S, now_s)
         self._names = tuple(names)
+        self._causes = LiveCauses(causes, self._say) if causes is not None else None
+        self._said: list[str] = []
         self._noun = "sample"
         self._latest: dict[int, dict[str, int]] = {}
         self._before: dict[int, tuple[int, dict[str, int]]] = {}
@@ -78,6 +89,8 @@ class WatchScreen(live.LiveScreen):
     ) -> None:
         self._keep(samples)
         self._noun = noun(samples)
+        if self._causes is not None:
+            self._causes.samples(samples, progress, tallies)
         if tallies:
             self.draw(lambda columns: self._drawn(progress, tallies, columns))
 
@@ -85,7 +98,10 @@ class WatchScreen(live.LiveScreen):
         self, progress: Mapping[str, Any], tallies: Sequence[ConnectionTally], columns: int
     ) -> RenderableType:
         table = self._chosen(progress) if self._names else self._usual(progress, tallies)
-        return _drawn(table, sentence(progress, self._noun), columns)
+        return _drawn(self._said, table, sentence(progress, self._noun), columns)
+
+    def _say(self, causes: Sequence[ConnectionCause]) -> None:
+        self._said = [cause.line for cause in causes]
 
     def _keep(self, samples: Samples) -> None:
         """Keep the latest row of each connection."""
@@ -155,6 +171,25 @@ class WatchScreen(live.LiveScreen):
         return Table("", columns, rows)
 
 
+class LiveCauses:
+    """Diagnoses the last seconds once per second of samples, and hands the result to ``say``."""
+
+    def __init__(self, causes: CauseLog, say: Callable[[Sequence[ConnectionCause]], None]) -> None:
+        self._causes, self._say, self._due_ns = causes, say, 0
+
+    def waiting(self) -> None:
+        pass
+
+    def samples(
+        self, samples: Samples, progress: Mapping[str, Any], tallies: Sequence[ConnectionTally]
+    ) -> None:
+        now_ns = max((tally.last_ns for tally in tallies), default=0)
+        self._due_ns = self._due_ns or now_ns + DIAGNOSE_EVERY_NS
+        if now_ns >= self._due_ns:
+            self._due_ns = now_ns + DIAGNOSE_EVERY_NS
+            self._say(self._causes.causes(progress, LIVE_S))
+
+
 class SampleLines:
     """A JSON document per sample or event."""
 
@@ -184,6 +219,18 @@ class SampleLines:
             )
 
 
+def evidence(one: ConnectionCause) -> Table:
+    """All causes of one connection, the largest first."""
+    rows = [
+        [finding.cause.held, percent(finding.share), finding.confidence, "; ".join(finding.evidence)]
+        for finding in one.findings
+    ]
+    name = (
+        f"{shown(one.connection['local'])} {'to' if one.sends else 'from'} {shown(one.connection['remote'])}"
+    )
+    return Table(name, ("Cause", "Share", "Confidence", "Evidence"), rows, ("Evidence",))
+
+
 def noun(samples: Samples) -> str:
     """The word for what is counted."""
     return "sample" if samples.kind is None else "event"
@@ -202,11 +249,15 @@ def sentence(progress: Mapping[str, Any], counted: str = "sample") -> str:
     )
 
 
-def _drawn(table: Table, below: str, columns: int) -> RenderableType:
+def _drawn(above: Sequence[str], table: Table, below: str, columns: int) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
     more = len(table.rows) - MOST_ROWS
     others = f"{plural(more, 'more connection')} not shown; " if more > 0 else ""
     top = layout.lines(replace(table, rows=table.rows[:MOST_ROWS]), columns, note=False)
-    return Group(Text("\n".join(top)), Text(f"{others}{below}", style="dim"))
+    return Group(
+        *(Text(printable(line), style="bold" if number == 0 else "") for number, line in enumerate(above)),
+        Text("\n".join(top)),
+        Text(f"{others}{below}", style="dim"),
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from weirlab.base.quantities import NOTHING, duration
 from weirlab.base.tables import Table
@@ -20,6 +20,9 @@ from weirlab.transfers.tcp.sending import TransferOutcome, TransferSettings
 from weirlab.transfers.tcp.serving import ServerTotals
 from weirlab.transfers.tcp.shares import TimeShares
 from weirlab.transfers.tcp.watching import BPF, INET_DIAG, ConnectionTally, WatchOutcome, WatchSettings
+
+if TYPE_CHECKING:
+    from weirlab.transfers.tcp.causes import ConnectionCause
 
 WAYS_IN_WORDS = {BPF: " by BPF", INET_DIAG: " by INET_DIAG"}
 """How connections are sampled, as text after the number of samples; events have none."""
@@ -279,8 +282,10 @@ def watched(outcome: WatchOutcome, *, events: bool = False) -> list[Table]:
     return tables
 
 
-def watch_conclusion(outcome: WatchOutcome, settings: WatchSettings) -> str:
-    """The result of ``weir tcp watch`` in sentences."""
+def watch_conclusion(
+    outcome: WatchOutcome, settings: WatchSettings, causes: Sequence[ConnectionCause] = ()
+) -> str:
+    """The result of ``weir tcp watch`` in sentences: the causes first, how it was sampled last."""
     made, late = outcome.progress["connections"], outcome.progress["lateness"]
     if not made:
         return "No connection appeared."
@@ -288,6 +293,7 @@ def watch_conclusion(outcome: WatchOutcome, settings: WatchSettings) -> str:
     ended = sum(each["ended_ns"] is not None for each in made)
     left_out = outcome.progress["left_out"]
     sentences = [
+        *(cause.line for cause in causes),
         f"{plural(len(made), 'connection')}; {count(begun)} watched from before the first data, "
         f"{count(ended)} until they ended.",
     ]
@@ -333,12 +339,17 @@ def retransmissions(again: RetransmissionLog) -> Table:
 
 
 def watch_document(
-    outcome: WatchOutcome, settings: WatchSettings, asked: str, out: Path | None
+    outcome: WatchOutcome,
+    settings: WatchSettings,
+    asked: str,
+    out: Path | None,
+    causes: Sequence[ConnectionCause] = (),
 ) -> dict[str, Any]:
     """The result of ``weir tcp watch`` for JSON; with events there is no period, and nothing is late."""
     return {
         "kind": "tcp watch",
         "connection": asked,
+        "causes": [cause.document() for cause in causes],
         "by": "events" if settings.by_events else "samples",
         "sampled_by": None if settings.by_events else outcome.by,
         "why_not_bpf": outcome.why_not or None,

@@ -1,0 +1,64 @@
+"""What the receiver's kernel shows: its application, its buffer, or neither."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from weirlab.diagnosis import receiving
+
+RTT_S, PERIOD_S, ROWS = 0.04, 0.01, 500
+
+
+def samples(rate: float, unread: float, window: float, late: float = 0.0) -> dict[str, np.ndarray]:
+    """Five seconds at ``rate`` bytes per second; ``late``: the share of segments out of order."""
+    received = np.arange(ROWS) * rate * PERIOD_S
+    constant = {
+        "rqueue_bytes": unread,
+        "rcv_wnd_bytes": window,
+        "rcv_mss_bytes": 1448,
+        "min_rtt_us": RTT_S * 1e6,
+    }
+    return {
+        **{name: np.full(ROWS, value) for name, value in constant.items()},
+        "bytes_received": received,
+        "data_segs_in": received / 1448,
+        "rcv_ooopack": received / 1448 * late,
+    }
+
+
+TIMES = np.arange(ROWS) * PERIOD_S * 1e9
+
+
+@pytest.mark.parametrize(
+    ("rate", "unread", "window", "cause"),
+    [
+        (100_000, 60_000, 0, "application_read"),
+        (1_600_000, 0, 64_000, "receive_window"),
+        (300_000, 0, 64_000, "unknown"),
+        # A window that the kernel adapts to the rate is twice what arrives in a round trip.
+        (800_000, 0, 64_000, "unknown"),
+    ],
+)
+def test_a_slow_reader_a_small_buffer_and_neither_are_told_apart(
+    rate: float, unread: float, window: float, cause: str
+) -> None:
+    (main, *others) = receiving.findings(TIMES, samples(rate, unread, window))
+    assert (main.cause.key, round(main.share, 2), others) == (cause, 1.0, [])
+
+
+def test_segments_out_of_order_point_to_the_network() -> None:
+    (main,) = receiving.findings(TIMES, samples(300_000, 0, 640_000, late=0.02))
+    assert "out of order" in main.sentence
+    (main,) = receiving.findings(TIMES, samples(300_000, 0, 640_000))
+    assert "out of order" not in main.sentence
+
+
+def test_where_nothing_arrives_there_is_nothing_to_say() -> None:
+    assert receiving.findings(TIMES, samples(0, 0, 64_000)) == ()
+
+
+def test_without_a_round_trip_no_window_is_called_small() -> None:
+    unknown = samples(1_600_000, 0, 64_000) | {"min_rtt_us": np.full(ROWS, np.nan)}
+    (main,) = receiving.findings(TIMES, unknown)
+    assert main.cause.key == "unknown"
