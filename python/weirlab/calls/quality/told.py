@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from weirlab.cli.quantities import clock, count, duration, percent, plural
+from weirlab.quality.distribution import SATISFIED
 
 if TYPE_CHECKING:
     from weirlab.calls.quality.streams import CaptureStream
     from weirlab.calls.quality.study import QualityOutcome
+
+
+HARMFUL: Final = 0.001
+"""Share of packets lost or late, below which neither is why a stream sounds bad."""
 
 
 def sentence(outcome: QualityOutcome) -> str:
@@ -34,7 +39,36 @@ def sentence(outcome: QualityOutcome) -> str:
     many = f"{median if voice.sum() > 1 else 'MOS'} {mos[worst]:.2f}"
     beyond = f", {percent(outcome.table.beyond[worst])} behind it" if outcome.table.beyond[worst] else ""
     lost = f"{percent(outcome.loss_ratio[worst])} lost{' before the capture' if beyond else ''}{beyond}"
-    return f"{said}; {many} (stream {streams[worst].number}, {lost}); {_delay(outcome)}."
+    whole = f"{said}; {many} (stream {streams[worst].number}, {lost}); {_delay(outcome)}."
+    return f"{whole} {dissatisfied(outcome)}".rstrip()
+
+
+def dissatisfied(outcome: QualityOutcome) -> str:
+    """How many streams are below :data:`SATISFIED`, and whether loss, jitter or neither is why; may be empty.
+
+    A packet is lost by the network, or late for the jitter buffer by jitter. The greater number counts
+    for its stream, and both if neither is twice the other.
+    """
+    losses, mos = outcome.table.streams.losses, outcome.mos
+    bad = np.flatnonzero(mos < SATISFIED)
+    if not len(bad):
+        return ""
+    sent = outcome.table.streams.sent[bad]
+    late = np.array([outcome.late[row] or 0 for row in bad])
+    lost = losses.count[bad] + outcome.table.beyond[bad] * sent
+    harmed = np.maximum(lost, late) >= HARMFUL * sent
+    by_loss, by_jitter = harmed & (2 * lost > late), harmed & (2 * late > lost)
+    loss, jitter = bool(2 * by_loss.sum() >= len(bad)), bool(2 * by_jitter.sum() >= len(bad))
+    longest = int(losses.longest[bad].max())
+    bursts = f"bursts of up to {plural(longest, 'packet')}" if longest else "packets lost behind the capture"
+    later = f"up to {percent(float((late / sent).max()))} of the packets late for the jitter buffer"
+    why = {
+        (True, False): f"{bursts}; loss, not jitter",
+        (False, True): f"{later}; jitter, not loss",
+        (True, True): f"{bursts}, {later}; loss and jitter",
+        (False, False): "neither loss nor jitter, but codec or delay",
+    }[loss, jitter]
+    return f"{count(len(bad))} of {count(int(np.isfinite(mos).sum()))} below {SATISFIED:.1f}: {why}."
 
 
 def _streams(streams: Sequence[CaptureStream]) -> str:

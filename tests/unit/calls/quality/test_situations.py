@@ -14,7 +14,7 @@ import pytest
 from weirlab.calls.quality.findings import Kind
 from weirlab.calls.quality.requiring import CAPTURE, of_capture
 from weirlab.calls.quality.study import QualityOutcome, capture_quality
-from weirlab.calls.quality.told import sentence
+from weirlab.calls.quality.told import dissatisfied, sentence
 from weirlab.requirements import parse
 
 from .captures import Rtp, ethernet, frames, pcap, talk, udp_over_ip, without
@@ -428,3 +428,33 @@ def test_amr_has_a_mos_by_its_mode(file: Path) -> None:
     outcome = outcome_of(file, packets, [sip(0, "192.0.2.2", "192.0.2.1", sdp)])
     assert (outcome.table.kinds[0].band, outcome.table.kinds[0].ie) == ("wideband", 8)
     assert outcome.mos[0] > 4.2
+
+
+def many(packets: Sequence[Rtp], streams: int) -> list[Rtp]:
+    return [
+        replace(one, ssrc=number, src_port=5000 + 2 * number) for number in range(streams) for one in packets
+    ]
+
+
+def test_the_network_team_reads_how_many_are_bad_and_that_it_is_loss_in_bursts(file: Path) -> None:
+    good = talk(1000)
+    bad = without(good, [n for start in range(50, 950, 60) for n in range(start, start + 9)])
+    outcome = outcome_of(file, [*many(good, 4), *[replace(one, src_port=9000) for one in bad]])
+    assert dissatisfied(outcome) == "1 of 5 below 4.0: bursts of up to 9 packets; loss, not jitter."
+
+
+def test_jitter_is_told_from_loss(file: Path) -> None:
+    shaky = talk(1000, jitter_us=150_000)
+    outcome = outcome_of(file, shaky)
+    assert dissatisfied(outcome).startswith("1 of 1 below 4.0: up to ")
+    assert dissatisfied(outcome).endswith("; jitter, not loss.")
+
+
+def test_a_long_way_is_neither_loss_nor_jitter(file: Path) -> None:
+    pcap(file, frames(talk(1000)))
+    outcome = capture_quality(file, network_ms=600)
+    assert dissatisfied(outcome) == "1 of 1 below 4.0: neither loss nor jitter, but codec or delay."
+
+
+def test_nothing_is_said_of_good_calls(file: Path) -> None:
+    assert dissatisfied(outcome_of(file, talk(1000))) == ""

@@ -25,8 +25,8 @@ def sender(window: np.ndarray, rows: int) -> dict[str, Any]:
     acked = np.cumsum(np.minimum(window, 64_000) * PERIOD_NS / (RTT_US * 1e3))
     return {
         "bytes_acked": acked, "bytes_sent": acked + window, "snd_wnd_bytes": window,
-        "wqueue_bytes": window + 500_000, "notsent_bytes": 500_000, "unacked": window // MSS, "snd_cwnd": 1000,
-        "snd_mss_bytes": MSS,
+        "wqueue_bytes": window + 500_000, "notsent_bytes": 500_000, "unacked": window // MSS,
+        "snd_mss_bytes": MSS, "snd_cwnd": 1000,
         "rtt_us": RTT_US, "min_rtt_us": RTT_US, "rttvar_us": 100, "delivered": acked // MSS, "options": 7,
         "snd_ssthresh": 2_147_483_647, "skmem_wmem_queued_bytes": 500_000, "skmem_sndbuf_bytes": 1_000_000,
     }  # fmt: skip

@@ -11,6 +11,7 @@ from weirlab.base.quantities import NOTHING
 from weirlab.base.tables import Table
 from weirlab.cli.results import diagnosis
 from weirlab.diagnosis.both import crossing
+from weirlab.diagnosis.causes import PLACES
 from weirlab.trace import times
 from weirlab.trace.quantities import bit_rate, count, duration, plural, size
 from weirlab.trace.times import Window
@@ -113,16 +114,18 @@ class TcpFindings:
         return [*said, *between(kept)]
 
     def tables(self) -> list[Table]:
-        """The axis at the period for people, then each diagnosis."""
+        """The axis at the period for people, then each connection's diagnosis, and what each place shows."""
+        from weirlab.transfers.tcp.page import facts
+
         made = [self._axis()]
-        for number, by_source in self.kept.diagnoses.items():
-            for source, each in by_source.items():
-                named = f"connection {number}, " if len(self.kept.diagnoses) > 1 else ""
-                first, *rest = diagnosis.tables(each)
-                made.append(
-                    replace(first, caption=f"{first.caption}: {named}seen by {each.document()['from']}")
-                )
-                made += rest if source == "kernel" else diagnosis.between(each)
+        for number, best in self.kept.best.items():
+            by_source = self.kept.diagnoses[number]
+            named = f"connection {number}, " if len(self.kept.diagnoses) > 1 else ""
+            first, *rest = diagnosis.tables(best)
+            made.append(replace(first, caption=f"{first.caption}: {named}seen by {PLACES[best.source]}"))
+            made += rest
+            if len(by_source) > 1 and (places := facts.places(by_source)) is not None:
+                made.append(places)
         many = len(self.kept.connections) > 1
         agreement = shown_both.agreement(self.kept.agreement, many=many)
         return [*made, *shown_both.crossings(self.kept.crossings), *agreement]

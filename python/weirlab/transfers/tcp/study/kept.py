@@ -15,9 +15,10 @@ import polars as pl
 from weirlab.base.errors import InputError, StoreError
 from weirlab.diagnosis import stored
 from weirlab.diagnosis.both.crossing import ConnectionCrossing, Delay
-from weirlab.diagnosis.causes import UNKNOWN
+from weirlab.diagnosis.causes import PLACES, UNKNOWN
 from weirlab.jobs.progress import RESUME
 from weirlab.store.frames import rows_of
+from weirlab.trace.quantities import percent
 from weirlab.transfers.tcp.measure import samples
 from weirlab.transfers.tcp.measure.capturing import FILES, End
 from weirlab.transfers.tcp.measure.result import PACKETS as PACKET_COLUMNS
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
 Diagnoses = Mapping[int, Mapping[str, "Diagnosis"]]
 """By connection and source; the source that shows most comes first."""
 
+MOSTLY: Final = 0.5
+"""Share of the time for which another place must blame somebody else before it is said."""
 EARLIER: Final = "diagnosis"
 """The name under which runs of earlier versions, which lack this study's tables, have all diagnoses."""
 
@@ -110,12 +113,27 @@ def most_telling(found: Mapping[str, Diagnosis]) -> Diagnosis:
     """The best diagnosis of a connection: the kernel's for causes at the ends, both captures' on the path."""
     first, both = next(iter(found.values())), found.get("both")
     if both is None:
-        return first
+        return replace(first, sentence=_sentence(first, found))
     on_the_path = first.findings[0].cause.who in ("network", "unknown")
     best = both if on_the_path and both.main != UNKNOWN else first
     # What one of the two can tell is not unknown.
     untold = {each.what for each in first.blind} & {each.what for each in both.blind}
-    return replace(best, blind=tuple(each for each in best.blind if each.what in untold))
+    blind = tuple(spot for spot in best.blind if spot.what in untold)
+    return replace(best, blind=blind, sentence=_sentence(best, found))
+
+
+def _sentence(best: Diagnosis, found: Mapping[str, Diagnosis]) -> str:
+    """The sentence of ``best``, with the place that blames somebody else for most of the time, if any."""
+    others = [
+        (other.findings[0].share, source, other.main)
+        for source, other in found.items()
+        if other.main.who not in (best.main.who, "unknown") and other.findings[0].share >= MOSTLY
+    ]
+    if best.main == UNKNOWN or not others:
+        return best.sentence
+    share, source, cause = max(others, key=lambda other: other[0])
+    alone = f"From {PLACES[source]} alone it looks as if {percent(share)} of the time {cause.held}."
+    return f"{best.sentence} {alone}"
 
 
 def has_transfer(run: Run) -> bool:
