@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from weirlab.cli.options.sockets import shown
 from weirlab.trace.quantities import bit_rate, duration, size
-from weirlab.transfers.tcp.show.tables import owner
+from weirlab.transfers.tcp.connections import owner
 from weirlab.transfers.tcp.watching import ConnectionTally, Samples
 
 if TYPE_CHECKING:

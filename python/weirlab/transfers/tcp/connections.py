@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from weirlab.base.errors import InputError
+from weirlab.base.quantities import NOTHING
 from weirlab.base.quoting import quoted
 from weirlab.cli.options.sockets import parse_address
 from weirlab.trace import flows
@@ -135,6 +136,11 @@ def select(
         if wanted.fits(connection)
         and (connection.state in states if states else connection.state not in IDLE)
     ]
+
+
+def owner(pid: int | None, name: str | None) -> str:
+    """``sshd (4711)``; a dash if the process is not known."""
+    return NOTHING if pid is None else f"{name} ({pid})"
 
 
 def _resolved(host: str, port: int, option: str) -> flows.FlowEnd:

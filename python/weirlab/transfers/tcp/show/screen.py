@@ -15,7 +15,8 @@ from weirlab.cli import layout, live
 from weirlab.cli.options.sockets import shown
 from weirlab.trace.quantities import bit_rate, count, percent, plural
 from weirlab.transfers.tcp.causes import LIVE_S, CauseLog, ConnectionCause
-from weirlab.transfers.tcp.show.tables import WAYS_IN_WORDS, owner
+from weirlab.transfers.tcp.connections import owner
+from weirlab.transfers.tcp.show.tables import WAYS_IN_WORDS
 from weirlab.transfers.tcp.watching import ConnectionTally, Samples, WatchObserver
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from weirlab.base.tables import Table
 from weirlab.cli.options.sockets import shown
 from weirlab.trace.quantities import bit_rate, count, octets, percent, plural, size, words
 from weirlab.transfers.tcp import shares as where
-from weirlab.transfers.tcp.connections import TcpSocket
+from weirlab.transfers.tcp.connections import TcpSocket, owner
 from weirlab.transfers.tcp.events import RetransmissionLog
 from weirlab.transfers.tcp.fields import TcpInfoField
 from weirlab.transfers.tcp.results import DirectionSummary, Interval
@@ -55,11 +55,6 @@ def counted(found: Sequence[TcpSocket], everything: int) -> str:
     rest = everything - len(found)
     others = f"; {plural(rest, 'other socket')} not shown" if rest else ""
     return f"{plural(len(found), 'connection')}{others}."
-
-
-def owner(pid: int | None, name: str | None) -> str:
-    """``sshd (4711)``; a dash if the process is not known."""
-    return NOTHING if pid is None else f"{name} ({pid})"
 
 
 def fields(known: Sequence[TcpInfoField]) -> Table:
