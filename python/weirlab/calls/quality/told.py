@@ -60,7 +60,11 @@ def dissatisfied(outcome: QualityOutcome) -> str:
     by_loss, by_jitter = harmed & (2 * lost > late), harmed & (2 * late > lost)
     loss, jitter = bool(2 * by_loss.sum() >= len(bad)), bool(2 * by_jitter.sum() >= len(bad))
     longest = int(losses.longest[bad].max())
-    bursts = f"bursts of up to {plural(longest, 'packet')}" if longest else "packets lost behind the capture"
+    bursts = (
+        f"bursts of up to {count(longest)} packets"
+        if longest > 1
+        else f"single packets lost{'' if longest else ' behind the capture'}"
+    )
     later = f"up to {percent(float((late / sent).max()))} of the packets late for the jitter buffer"
     why = {
         (True, False): f"{bursts}; loss, not jitter",
