@@ -25,7 +25,7 @@ from weirlab.numbering.load.study import trial
 from weirlab.numbering.plan import load, loads, ready
 from weirlab.numbering.proof.calling import made
 from weirlab.numbering.proof.findings import ProofFindings
-from weirlab.numbering.proof.planned import ProofCall, planned
+from weirlab.numbering.proof.plan import ProofCall, planned
 from weirlab.numbering.proof.rows import AS_PLANNED, LOGS, MESSAGES
 from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.section import LoadSection, VoiceScenario
@@ -154,7 +154,7 @@ def test_a_proxy_refuses_the_call_beyond_the_limit_and_takes_calls_again_when_ot
     for wanted, answer in ((refused, 503), (taken, 200), (refused, 503), *((taken, 200),) * 3):
         row, _ = made(lab, wanted)
         assert (row.verdict, row.why, row.answer) == (AS_PLANNED, "", answer)
-    assert "has 2 calls" in lab.said("core")
+    assert "has 2 calls" in lab.output("core")
 
 
 def test_calls_that_fail_do_not_count_towards_the_limit(lab: VoiceLab) -> None:

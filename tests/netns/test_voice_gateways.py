@@ -19,7 +19,7 @@ from weirlab.numbering.load.targets import chosen
 from weirlab.numbering.plan import load, loads, ready
 from weirlab.numbering.plan.model import Engine
 from weirlab.numbering.proof.calling import made
-from weirlab.numbering.proof.planned import ProofCall, planned
+from weirlab.numbering.proof.plan import ProofCall, planned
 from weirlab.numbering.proof.rows import AS_PLANNED
 from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.section import LoadSection
@@ -130,7 +130,7 @@ def test_gatekeepers_know_whatever_gateways_send_them(translations: VoiceLab) ->
     assert (row.verdict, row.why) == (AS_PLANNED, "")
     assert "ACF" in [each.text for each in messages]
     for name in ("gk-west", "gk-east"):
-        assert "is not known here" not in translations.said(name)
+        assert "is not known here" not in translations.output(name)
 
 
 def test_nonsense_disturbs_neither_telephones_nor_gatekeepers(translations: VoiceLab) -> None:
@@ -152,7 +152,7 @@ def test_nonsense_disturbs_neither_telephones_nor_gatekeepers(translations: Voic
 
 
 def _says(lab: VoiceLab, name: str, words: str) -> bool:
-    return words in lab.said(name)
+    return words in lab.output(name)
 
 
 def test_a_gateway_falls_back_to_another_protocol(translations: VoiceLab) -> None:

@@ -159,9 +159,9 @@ def test_kamailio_takes_the_way_of_the_plan(lab: VoiceLab) -> None:
     for digits in drawn(named, NUMBERS * 3 // 100):
         number = f"+{digits}"
         via, target = planned_decision(network, number, caller)
-        before = len(lab.said(home))
+        before = len(lab.output(home))
         status = host.call(partial(invited, number, here, there))
-        decided = [line.groups() for line in _ROUTE.finditer(lab.said(home)[before:]) if line[1] == number]
+        decided = [line.groups() for line in _ROUTE.finditer(lab.output(home)[before:]) if line[1] == number]
         if via == "none":
             assert status == target, number
             assert all(line[1:] == ("none", None) for line in decided), number

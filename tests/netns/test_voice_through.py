@@ -22,12 +22,12 @@ from weirlab.numbering.lab import VoiceLab, engines, wire
 from weirlab.numbering.lab.lab import PATIENCE_S
 from weirlab.numbering.plan import load, ready
 from weirlab.numbering.proof.calling import carried
-from weirlab.numbering.proof.planned import ProofCall, planned
+from weirlab.numbering.proof.plan import ProofCall, planned
 from weirlab.numbering.proof.rows import AS_PLANNED, NOT_AS_PLANNED, MessageRow, ProofCallRow
 from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.section import PassageSection
 from weirlab.numbering.through import cables
-from weirlab.numbering.through.asked import device
+from weirlab.numbering.through.device import device
 from weirlab.numbering.through.passage import DevicePassage
 from weirlab.numbering.through.rows import DeviceRow
 

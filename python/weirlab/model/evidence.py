@@ -11,7 +11,7 @@ import numpy as np
 
 from weirlab.model import regimes, repeats
 from weirlab.model.base import ObservationTable
-from weirlab.model.words import pps
+from weirlab.model.wording import pps
 from weirlab.records import Observation
 
 _REPEATED: Final = 0.5

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from weirlab.jobs.work import Work
-from weirlab.studies.contract import Ground, Study, Told
+from weirlab.studies.contract import Ground, Study, Summary
 
 if TYPE_CHECKING:
     from weirlab.lab.finding import Finding
@@ -65,7 +65,7 @@ class VoiceStudy(Study["VoiceScenario", "Ground[ProofBed]", "ProofFindings"]):
 
         return study.measured(ground, asked, writer, work.progress)
 
-    def told(self, outcome: Outcome[ProofFindings]) -> Told:
+    def summarize(self, outcome: Outcome[ProofFindings]) -> Summary:
         from weirlab.numbering.proof import tables
 
         found = outcome.found
@@ -78,9 +78,9 @@ class VoiceStudy(Study["VoiceScenario", "Ground[ProofBed]", "ProofFindings"]):
             tables.through(found.rows, found.passed, found.device),
         ]
         conclusion = f"{found.sentence} Run {outcome.run.run_id}.{report}"
-        return Told(conclusion, [table for table in shown if table is not None])
+        return Summary(conclusion, [table for table in shown if table is not None])
 
-    def said(self, run: Run) -> Sequence[str]:
+    def headlines(self, run: Run) -> Sequence[str]:
         from weirlab.numbering.proof import study
 
         found = study.stored(run)

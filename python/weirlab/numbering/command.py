@@ -111,7 +111,7 @@ def route(
 ) -> None:
     """Explain the way of a call."""
     from weirlab.numbering.plan.numbers import DIALLED
-    from weirlab.numbering.routing import words
+    from weirlab.numbering.routing import wording
     from weirlab.numbering.routing.calls import calls
 
     with Session(ctx, as_json=json) as session:
@@ -124,10 +124,10 @@ def route(
             "kind": "voice route",
             "number": number,
             "date": network.day,
-            "ways": [words.document(network.book, way) for way in ways],
+            "ways": [wording.document(network.book, way) for way in ways],
         }
         planned = good[0] if good else ways[0]
-        conclusion = f"{number}: {words.end(planned.end)}"
+        conclusion = f"{number}: {wording.end(planned.end)}"
         if good:
             conclusion += f", by way of {' > '.join(planned.engines)}"
         session.finish(document, f"{conclusion}.", _ways(network.book, ways))
@@ -137,16 +137,16 @@ def route(
 
 def _ways(book: PlanDocument, ways: list[CallRoute]) -> list[Table]:
     """One table per way, without the steps that it shares with the previous way."""
-    from weirlab.numbering.routing import words
+    from weirlab.numbering.routing import wording
 
     tables = []
     for index, way in enumerate(ways):
-        shared = words.shared_steps(way, ways[index - 1]) if index else 0
+        shared = wording.shared_steps(way, ways[index - 1]) if index else 0
         rows = [
-            (str(number), step.engine, words.step(step), _short(words.place(book, step.place)))
+            (str(number), step.engine, wording.step(step), _short(wording.place(book, step.place)))
             for number, step in enumerate(way.steps[shared:], shared + 1)
         ]
-        rows.append(("", way.end.engine, words.end(way.end), _short(words.place(book, way.end.place))))
+        rows.append(("", way.end.engine, wording.end(way.end), _short(wording.place(book, way.end.place))))
         title = "The way" if not index else f"If that fails: again from step {shared + 1}"
         tables.append(Table(title, ("Step", "Engine", "What happens", "Plan"), rows))
     return tables

@@ -15,7 +15,7 @@ from typing import Final
 from weirlab.base.errors import InputError
 from weirlab.numbering.ere import TAIL, MissingDigits
 from weirlab.numbering.plan.numbers import MOST_DIGITS
-from weirlab.numbering.routing import CallRoute, PlanNetwork, words
+from weirlab.numbering.routing import CallRoute, PlanNetwork, wording
 from weirlab.numbering.routing.calls import calls
 from weirlab.numbering.routing.names import Uri
 
@@ -162,7 +162,7 @@ def _said(way: CallRoute, number: str) -> str:
                 leaving = f" (tree {step.facts['tree']}: {_generic_uri(str(step.facts['uri']), number)})"
             case "leg":
                 codec = f" {step.facts['codec']}" if step.facts["codec"] else ""
-                protocol = words.PROTOCOLS[step.facts["protocol"]]
+                protocol = wording.PROTOCOLS[step.facts["protocol"]]
                 parts.append(f"{leaving} > {protocol}{codec} > {step.facts['to']}")
                 leaving = ""
             case "forwarded":
@@ -170,7 +170,7 @@ def _said(way: CallRoute, number: str) -> str:
     last = next((str(step.facts["number"]) for step in reversed(way.steps) if step.what == "leg"), number)
     arriving = _generic(last, number)
     end = way.end
-    told = f"{leaving}: {words.end(end)}"
+    told = f"{leaving}: {wording.end(end)}"
     if end.kind == "answered":
         told = ""
     elif end.kind == "external":

@@ -15,7 +15,7 @@ from weirlab.numbering.lab import engines
 from weirlab.numbering.lab.endpoints import CallFailure
 from weirlab.numbering.lab.engines import OFF, Daemon, Fault
 from weirlab.numbering.lab.media import EARLY_SOURCE
-from weirlab.numbering.lab.seen import Frame
+from weirlab.numbering.lab.recorder import Frame
 from weirlab.numbering.plan.model import EnumEntry
 from weirlab.numbering.plan.numbers import owner_name
 from weirlab.numbering.routing import CallRoute, PlanNetwork
@@ -77,7 +77,7 @@ class FakeLab:
         self._spoilt = numbers
         return self
 
-    def said(self, name: str) -> str:
+    def output(self, name: str) -> str:
         return self._logs[name]
 
     def last_words(self, name: str) -> str:

@@ -7,6 +7,6 @@ package in the entry-point group ``weirlab.studies``. ``docs/add-a-study.md`` sh
 from __future__ import annotations
 
 from weirlab.jobs.work import Work
-from weirlab.studies.contract import Findings, Ground, Outcome, Study, Told
+from weirlab.studies.contract import Findings, Ground, Outcome, Study, Summary
 
-__all__ = ["Findings", "Ground", "Outcome", "Study", "Told", "Work"]
+__all__ = ["Findings", "Ground", "Outcome", "Study", "Summary", "Work"]

@@ -51,7 +51,7 @@ class Ground(Generic[B]):
 
 
 @dataclass(frozen=True)
-class Told:
+class Summary:
     """A result for a terminal: the ``conclusion``, a ``remark`` on how far to trust it, then ``tables``."""
 
     conclusion: str
@@ -62,9 +62,9 @@ class Told:
 class Study(Generic[A, G, F]):
     """A kind of measurement.
 
-    A study that has scenarios implements at least :meth:`scenario`, :meth:`measure` and :meth:`told`. A study
-    with its own commands lists them in :attr:`commands`. :mod:`weirlab.studies.runner` does the rest: it
-    creates and resumes runs, stores what is found, and writes reports.
+    A study that has scenarios implements at least :meth:`scenario`, :meth:`measure` and :meth:`summarize`. A
+    study with its own commands lists them in :attr:`commands`. :mod:`weirlab.studies.runner` does the rest:
+    it creates and resumes runs, stores what is found, and writes reports.
 
     Every start of ``weir`` imports the modules of all studies. The class must therefore be cheap to import:
     its methods import what they need.
@@ -115,11 +115,11 @@ class Study(Generic[A, G, F]):
         """Compute what follows from the complete run; an error here no longer spoils the run."""
         return found
 
-    def told(self, outcome: Outcome[F]) -> Told:
+    def summarize(self, outcome: Outcome[F]) -> Summary:
         """The outcome for a terminal."""
         raise NotImplementedError(f"{self.key} has nothing to tell")
 
-    def said(self, run: Run) -> Sequence[str]:
+    def headlines(self, run: Run) -> Sequence[str]:
         """What ``run`` found, in sentences, for ``weir show``; empty if there is nothing yet."""
         return ()
 
@@ -157,15 +157,15 @@ class Outcome(Generic[F]):
         """The error to report if the run does not count; None if it does."""
         return self.found.problem(self.run)
 
-    def told(self) -> Told:
+    def summary(self) -> Summary:
         """The outcome for a terminal; the remark adds simulation, run and report if the study did not."""
-        told = self.study.told(self)
-        said = f"{told.conclusion} {told.remark}"
-        parts = [told.remark] if told.remark else []
-        if self.run.simulated and "simulated" not in said.lower():
+        summary = self.study.summarize(self)
+        text = f"{summary.conclusion} {summary.remark}"
+        parts = [summary.remark] if summary.remark else []
+        if self.run.simulated and "simulated" not in text.lower():
             parts.append("Simulated, not measured.")
-        if self.run.run_id not in said:
+        if self.run.run_id not in text:
             parts.append(f"Run {self.run.run_id}.")
-        if self.report is not None and str(self.report.path) not in said:
+        if self.report is not None and str(self.report.path) not in text:
             parts.append(f"Report: {self.report.path}")
-        return replace(told, remark=" ".join(parts))
+        return replace(summary, remark=" ".join(parts))

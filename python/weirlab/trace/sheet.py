@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weirlab.trace import times, words
+from weirlab.trace import times, wording
 from weirlab.trace.facts import Connection, Side, TimeSummary, sides
 from weirlab.trace.quantities import NOTHING, bit_rate, count, duration, octets, percent, plural, size
 
@@ -18,11 +18,11 @@ def whole(connection: Connection, start_ns: int, *, absolute: bool) -> list[tupl
         ("first packet", moment(connection["first_ns"])),
         ("last packet", moment(connection["last_ns"])),
         ("duration", duration(connection["last_ns"] - connection["first_ns"])),
-        ("begins", words.BEGINS[connection["begin"]]),
-        ("ends", words.ENDS[connection["end"]]),
+        ("begins", wording.BEGINS[connection["begin"]]),
+        ("ends", wording.ENDS[connection["end"]]),
         ("SYN to SYN/ACK, to ACK", f"{there}, {back}"),
         ("longest silence", duration(connection["idle_max_ns"])),
-        ("captured", words.PLACES[connection["place"]]),
+        ("captured", wording.PLACES[connection["place"]]),
     ]
     if connection["vlan"]:
         facts.append(("VLAN", connection["vlan"]))
@@ -96,7 +96,7 @@ _NAMES = (
 
 def _values(connection: Connection, end: Side) -> list[str]:
     again, options, data = end["retransmissions"], end["options"], end["data_ns"]
-    share = f" ({percent(words.again_ratio(end))} of data)" if end["data_packets"] else ""
+    share = f" ({percent(wording.again_ratio(end))} of data)" if end["data_packets"] else ""
     return [
         f"{count(end['packets'])}, {size(end['link_bytes'])}",
         count(end["pure_acks"]),
@@ -104,7 +104,7 @@ def _values(connection: Connection, end: Side) -> list[str]:
         octets(end["unique_bytes"]),
         octets(end["data_bytes"]),
         octets(end["payload_max"]),
-        bit_rate(words.throughput_bps(end)),
+        bit_rate(wording.throughput_bps(end)),
         NOTHING if data is None else duration(data[1] - data[0]),
         f"{end['syns']}, {end['fins']}, {end['resets']}",
         NOTHING

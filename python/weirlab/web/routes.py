@@ -82,7 +82,7 @@ def _session(parts: ServiceParts) -> APIRouter:
             "version": __version__,
             "most_upload_bytes": parts.settings.most_upload_bytes,
             "most_transfer_s": parts.settings.most_transfer_s,
-            "kept": retention.told(parts.settings),
+            "kept": retention.limits_sentence(parts.settings),
             "may_run": parts.settings.allow_run,
             "read_only": parts.measurements.read_only,
             "voice": parts.settings.voice is not None,

@@ -226,7 +226,7 @@ def _status(error: WeirError) -> int:
 
 def _explain_failures(app: FastAPI) -> None:
     @app.exception_handler(WeirError)
-    def told(request: Request, error: WeirError) -> Response:
+    def weir_error(request: Request, error: WeirError) -> Response:
         status, failure = _status(error), failures.explain(error)
         return refused(status, printable(failure.message), failure.kind)
 

@@ -8,7 +8,7 @@ import pytest
 
 from weirlab.base import quantities
 from weirlab.cli import quantities as on_a_terminal
-from weirlab.model import words
+from weirlab.model import wording
 from weirlab.report import numbers as on_a_page
 from weirlab.trace import quantities as of_a_capture
 
@@ -44,7 +44,7 @@ def test_every_place_shows_the_same_number() -> None:
 
 @pytest.mark.parametrize("ns", [1.42e12, 9.99e15, 0.0013, 1234.5])
 def test_a_number_in_a_sentence_of_a_model_never_has_an_exponent(ns: float) -> None:
-    assert "e" not in words.ns(ns) + words.with_error(ns, None, "ns")
+    assert "e" not in wording.ns(ns) + wording.with_error(ns, None, "ns")
 
 
 def test_what_was_measured_keeps_its_digits() -> None:

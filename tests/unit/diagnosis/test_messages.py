@@ -11,7 +11,7 @@ from weirlab.diagnosis import tracing
 from weirlab.diagnosis.finding import Diagnosis
 from weirlab.testing.capture import write_pcap
 from weirlab.testing.tcp import TcpConversation, TcpSide
-from weirlab.trace import words
+from weirlab.trace import wording
 from weirlab.trace.facts import SideName
 
 CLIENT = TcpSide("192.0.2.7", 41_000, isn=5_000_000)
@@ -194,7 +194,7 @@ def test_a_path_that_dies_is_no_black_hole(tmp_path: Path) -> None:
     with trace.read([tmp_path / "made.pcap"], series=False) as read:
         (connection,) = read.facts["connections"]
     assert connection["a"]["unanswered"] == 12
-    assert "were never answered" in words.conclusion(connection)
+    assert "were never answered" in wording.conclusion(connection)
 
 
 @pytest.mark.parametrize("lost", [1, 3])

@@ -10,7 +10,7 @@ from weirlab.numbering.checking.ways import planned
 from weirlab.numbering.configs import configs, sipp
 from weirlab.numbering.diff import differences
 from weirlab.numbering.plan import loads
-from weirlab.numbering.routing import PlanNetwork, words
+from weirlab.numbering.routing import PlanNetwork, wording
 from weirlab.numbering.routing.calls import calls
 from weirlab.numbering.zones import written, zones
 
@@ -40,7 +40,7 @@ def referring(*more: tuple[str, str]) -> PlanNetwork:
 def test_a_record_that_refers_is_followed_to_the_entry_of_the_other_tree() -> None:
     net = referring()
     way = planned(net, "+420111000001")
-    told = [words.step(step) for step in way.steps]
+    told = [wording.step(step) for step in way.steps]
     assert (
         "record 50 10 refers to tree inner: asks for NAPTR 1.0.0.0.0.0.1.1.1.0.2.4.enum.example.net." in told
     )
@@ -112,7 +112,7 @@ def test_a_forwarded_call_is_decided_again_where_it_came_from() -> None:
     net = network(FORWARDS, TO_GATEWAY)
     way = planned(net, "+420111000001")
     assert way.engines == ("phone", "core", "gw", "gk", "pbx")
-    assert "forwards the call to +420222000001 (302): core routes it again" in map(words.step, way.steps)
+    assert "forwards the call to +420222000001 (302): core routes it again" in map(wording.step, way.steps)
     assert [finding.code for finding in check(net)] == ["test"]  # which demands desk
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from weirlab.base.errors import InputError
 from weirlab.numbering.checking.ways import planned
 from weirlab.numbering.plan import loads
-from weirlab.numbering.routing import PlanNetwork, words
+from weirlab.numbering.routing import PlanNetwork, wording
 from weirlab.numbering.routing.calls import calls
 from weirlab.numbering.routing.prefixes import Prefixes
 
@@ -53,7 +53,7 @@ def test_the_example_of_the_report_has_its_two_records_in_their_order() -> None:
 def test_each_step_is_told_with_the_line_that_decides() -> None:
     net = network()
     way = planned(net, "+420111000001")
-    told = [(words.step(s), words.place(net.book, s.place)) for s in way.steps]
+    told = [(wording.step(s), wording.place(net.book, s.place)) for s in way.steps]
     number = "1.0.0.0.0.0.1.1.1.0.2.4.e164.arpa."
     assert told == [
         ("dials +420111000001; its calls go to core", "plan.yaml:12"),
@@ -89,14 +89,14 @@ def test_a_gateway_translates_and_agrees_on_a_codec_per_leg() -> None:
         ("gw", "h323", None),
         ("gk", "h323", "ulaw"),
     ]
-    assert [words.step(s) for s in way.steps if s.what == "translated"] == ["translates SIP to H.323"]
+    assert [wording.step(s) for s in way.steps if s.what == "translated"] == ["translates SIP to H.323"]
 
 
 def test_a_gateway_that_does_not_transcode_passes_the_offer_on() -> None:
     net = network(("codecs: [alaw, ulaw]}", "codecs: [alaw, ulaw], transcodes: false}"))
     way = [*calls(net, "+420222000000")][1]
     assert way.end.kind == "no codec"
-    assert words.end(way.end) == "pbx has none of the codecs offered (alaw): it has ulaw"
+    assert wording.end(way.end) == "pbx has none of the codecs offered (alaw): it has ulaw"
 
 
 def test_a_prefix_of_a_tree_answers_for_numbers_that_continue_it_only() -> None:
@@ -127,7 +127,7 @@ def test_an_organisation_that_does_not_admit_the_caller_refuses() -> None:
     )
     first = next(calls(net, "+420222000000"))
     assert first.end.kind == "not admitted"
-    assert words.end(first.end) == "two does not admit calls of one at desk"
+    assert wording.end(first.end) == "two does not admit calls of one at desk"
 
 
 H323_PHONE = (
@@ -179,7 +179,7 @@ def test_a_proxy_passes_over_a_record_that_it_cannot_follow() -> None:
     way = next(calls(net, "+420111234567"))
     assert way.answer == 404
     (passed,) = [step for step in way.steps if step.what == "unusable record"]
-    assert "Kamailio does not follow E2U+voice:tel" in words.step(passed)
+    assert "Kamailio does not follow E2U+voice:tel" in wording.step(passed)
 
 
 def test_the_transport_that_a_uri_requires_decides_between_service_points() -> None:
@@ -209,7 +209,7 @@ def test_the_transport_that_a_uri_requires_decides_between_service_points() -> N
 
 def test_the_document_has_the_number_that_each_leg_sends() -> None:
     net = network(("to: [desk, gw]}", 'to: [desk, gw], strip: 3, prepend: "+421"}'))
-    steps = words.document(net.book, next(calls(net, "+420222000000")))["steps"]
+    steps = wording.document(net.book, next(calls(net, "+420222000000")))["steps"]
     assert [each["number"] for each in steps if each["what"] == "leg"] == ["+420222000000", "+421222000000"]
 
 

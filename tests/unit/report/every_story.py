@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from weirlab.calls.capacity.page import tell as tell_capacity
-from weirlab.calls.capacity.predicted import CapacityPrediction
+from weirlab.calls.capacity.prediction import CapacityPrediction
 from weirlab.calls.failover.page import tell as tell_failover
 from weirlab.calls.ipsec.endpoints.fakes import FakeEndpointBed as FakeEndpoints
 from weirlab.calls.ipsec.endpoints.study import page as page_of_endpoints
@@ -32,7 +32,7 @@ from weirlab.numbering.plan import ready
 from weirlab.numbering.proof.calling import made as proof_of
 from weirlab.numbering.proof.findings import ProofFindings
 from weirlab.numbering.proof.page import tell as tell_voice
-from weirlab.numbering.proof.planned import planned
+from weirlab.numbering.proof.plan import planned
 from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.section import LoadScenario
 from weirlab.report.story import Story

@@ -127,7 +127,7 @@ SMALL = """
 from contextlib import nullcontext
 import polars as pl
 from weirlab.scenario.model import Root, Section
-from weirlab.studies import Ground, Study, Told
+from weirlab.studies import Ground, Study, Summary
 
 class Part(Section):
     pass
@@ -153,8 +153,8 @@ class Small(Study):
     def measure(self, ground, asked, writer, work):
         writer.put_table("counts", pl.DataFrame({"count": [1]}))
         return Found()
-    def told(self, outcome):
-        return Told("It was counted.")
+    def summarize(self, outcome):
+        return Summary("It was counted.")
 """
 """A study without trials, without a page, and with mistakes in what its package brings beside it."""
 

@@ -9,7 +9,7 @@ import pytest
 
 from weirlab import trace
 from weirlab.base.errors import InputError
-from weirlab.trace import facts, schema, words
+from weirlab.trace import facts, schema, wording
 from weirlab.transfers.trace.page import tell
 
 from . import slow
@@ -37,7 +37,7 @@ def test_facts_have_the_documented_names(file: Path) -> None:
     assert one["begin"] in facts.BEGINS
     assert one["end"] in facts.ENDS
     assert one["place"] in facts.PLACES
-    assert "1 of 6 segments was retransmitted" in words.conclusion(one)
+    assert "1 of 6 segments was retransmitted" in wording.conclusion(one)
 
 
 def test_files_of_series_have_the_documented_columns(file: Path) -> None:

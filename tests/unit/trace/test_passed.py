@@ -9,7 +9,7 @@ import pytest
 
 from weirlab.base.errors import InputError
 from weirlab.calls.quality.study import capture_quality
-from weirlab.trace import analyse, words
+from weirlab.trace import analyse, wording
 
 from ..calls.quality.captures import ethernet, frames, pcap, talk, udp_over_ip
 from . import made
@@ -53,8 +53,8 @@ def test_what_is_not_looked_into_is_named(tmp_path: Path) -> None:
     macsec = bytes(12) + bytes.fromhex("88e5") + bytes(40)
     file = pcap(tmp_path / "file.pcap", [(i, pseudowire) for i in range(5)] + [(9, macsec)])
     facts = analyse(file)
-    assert words.capture(facts).endswith(": 0 TCP connections; 6 are not looked into.")
-    assert words.cautions(facts) == [
+    assert wording.capture(facts).endswith(": 0 TCP connections; 6 are not looked into.")
+    assert wording.cautions(facts) == [
         "5 packets carry MPLS without IP right behind its labels (a pseudowire, for instance), which Weir "
         "does not look into.",
         "1 packet carries encrypted frames (MACsec), which Weir does not look into.",
@@ -66,7 +66,7 @@ def test_what_is_not_looked_into_is_named(tmp_path: Path) -> None:
 def test_a_capture_without_tcp_says_what_it_has(tmp_path: Path) -> None:
     arp = bytes(12) + bytes.fromhex("0806") + bytes(28)
     file = pcap(tmp_path / "file.pcap", [*frames(talk(20)), (1, arp)])
-    told = words.capture(analyse(file))
+    told = wording.capture(analyse(file))
     assert told.endswith("0 TCP connections and 1 voice stream; 20 are UDP and 1 not IP.")
 
 
@@ -82,13 +82,15 @@ def test_a_time_that_cannot_be_is_not_told_as_none(tmp_path: Path) -> None:
     padded = SEGMENT + bytes(-len(SEGMENT) % 4)
     packet = block(6, struct.pack("<IIIII", 0, high, low, len(SEGMENT), len(SEGMENT)) + padded)
     (tmp_path / "file.pcapng").write_bytes(section + interface + packet)
-    assert words.cautions(analyse(tmp_path / "file.pcapng")) == [
+    assert wording.cautions(analyse(tmp_path / "file.pcapng")) == [
         "The capture has 1 packet with a time before 1824 or after 2116, which cannot be."
     ]
 
 
 def test_one_packet_is_no_packets() -> None:
-    assert words.cautions(made.analysis(capture={"timeless": 1, "backwards": 1, "opaque": {"deep": 1}})) == [
+    assert wording.cautions(
+        made.analysis(capture={"timeless": 1, "backwards": 1, "opaque": {"deep": 1}})
+    ) == [
         "The capture has 1 packet without a time.",
         "1 packet carries tunnels in more than four tunnels, which Weir does not look into.",
         "1 packet had an earlier time than the packet before.",

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from weirlab.trace import words
+from weirlab.trace import wording
 
 from . import made
 
 
 def test_a_transfer_is_concluded_with_what_was_sent_again_and_its_round_trips() -> None:
-    assert words.conclusion(made.connection()) == (
+    assert wording.conclusion(made.connection()) == (
         "a sent 2.89 MB in 2.00 s (11.6 Mbit/s); 5 of 2,000 segments were retransmitted (0.25 %), "
         "1 of them spuriously; the RTT was 6.44 ms on average, 12.8 ms at most."
     )
@@ -17,31 +17,31 @@ def test_a_transfer_is_concluded_with_what_was_sent_again_and_its_round_trips() 
 def test_the_busier_side_is_the_one_that_is_told_about() -> None:
     quiet = made.side("10.0.0.1", 40_000)
     found = made.connection(a=quiet, b=made.sender("192.0.2.1", 80))
-    assert words.conclusion(found).startswith("b sent 2.89 MB")
-    assert words.conclusion(found, "a") == "No data from a."
+    assert wording.conclusion(found).startswith("b sent 2.89 MB")
+    assert wording.conclusion(found, "a") == "No data from a."
 
 
 def test_a_transfer_without_repetition_says_so() -> None:
     clean = made.sender(retransmissions={"total": 0}, rtt=made.summary())
-    assert words.conclusion(made.connection(a=clean)).endswith("none of 2,000 segments was retransmitted.")
+    assert wording.conclusion(made.connection(a=clean)).endswith("none of 2,000 segments was retransmitted.")
 
 
 def test_windows_that_held_the_sender_up_are_named() -> None:
     slow = made.side("192.0.2.1", 80, zero_windows=2, zero_window_ns=1_500_000_000, window_full=1)
-    text = words.conclusion(made.connection(b=slow))
+    text = wording.conclusion(made.connection(b=slow))
     assert "the receiver closed its window 2 times, for 1.50 s in all" in text
     assert "the receiver's window was full once" in text
 
 
 def test_at_the_receiver_no_round_trip_of_the_path_is_claimed() -> None:
-    text = words.conclusion(made.connection(place="at_b"))
+    text = wording.conclusion(made.connection(place="at_b"))
     assert text.endswith("captured at the receiver, where the round trip is not seen.")
     assert "6.44" not in text
 
 
 def test_a_syn_that_was_repeated_is_told() -> None:
     end = made.sender(retransmissions={"total": 6, "handshake": 2})
-    assert "its SYN was retransmitted 2 times" in words.conclusion(made.connection(a=end))
+    assert "its SYN was retransmitted 2 times" in wording.conclusion(made.connection(a=end))
 
 
 def test_a_refused_connect_is_told_with_who_refused_it() -> None:
@@ -51,21 +51,21 @@ def test_a_refused_connect_is_told_with_who_refused_it() -> None:
         a=made.side("10.0.0.1", 1, syns=3, copies=2),
         b=made.side("192.0.2.1", 2, packets=1, resets=1),
     )
-    assert words.conclusion(refused) == "Refused: 192.0.2.1:2 answered 1 SYN from 10.0.0.1:1 with an RST."
+    assert wording.conclusion(refused) == "Refused: 192.0.2.1:2 answered 1 SYN from 10.0.0.1:1 with an RST."
 
 
 def test_answers_of_an_older_connection_are_not_told_as_silence() -> None:
     stale = made.connection(
         begin="syn", a=made.side("10.0.0.1", 1, syns=2), b=made.side("192.0.2.1", 2, packets=1)
     )
-    assert words.conclusion(stale) == (
+    assert wording.conclusion(stale) == (
         "No matching answer: 2 SYNs from 10.0.0.1:1; what 192.0.2.1:2 sent belongs to another connection."
     )
 
 
 def test_a_single_segment_takes_no_time() -> None:
     one = made.sender(data_packets=1, retransmissions={"total": 0}, data_ns=(1, 1), unique_bytes=609)
-    text = words.conclusion(made.connection(a=one))
+    text = wording.conclusion(made.connection(a=one))
     assert text.startswith("a sent 609 B; the only segment was not retransmitted")
 
 
@@ -84,39 +84,39 @@ def test_a_single_segment_takes_no_time() -> None:
     ],
 )
 def test_connections_without_data_say_why(changes: dict[str, object], sentence: str) -> None:
-    assert words.conclusion(made.connection(**changes)) == sentence
+    assert wording.conclusion(made.connection(**changes)) == sentence
 
 
 def test_repeated_syns_are_no_share_of_the_data() -> None:
     end = made.sender(retransmissions={"total": 7, "handshake": 2})
-    assert words.again_ratio(end) == 5 / 2000
+    assert wording.again_ratio(end) == 5 / 2000
 
 
 def test_the_capture_is_summed_up_over_both_sides_of_all_connections() -> None:
     two = [made.connection(0), made.connection(1)]
-    assert words.capture(made.analysis(two, connections_left_out=3, esp=[made.esp()])) == (
+    assert wording.capture(made.analysis(two, connections_left_out=3, esp=[made.esp()])) == (
         "3,002 packets (3.00 MB) in 2.10 s: 5 TCP connections and 1 ESP flow; of the largest 2, "
         "10 of 4,000 segments were retransmitted (0.25 %), 2 of them spuriously."
     )
-    assert words.capture(
+    assert wording.capture(
         made.analysis(capture={"packets": 0, "selected": 0, "bytes": 0, "first_ns": None})
     ) == ("0 packets (0 B): 0 TCP connections.")
 
 
 def test_what_the_capture_lacks_is_said() -> None:
     gap = made.connection(a=made.sender(unseen_bytes=2896))
-    notes = words.cautions(made.analysis([gap], capture={"malformed": 2, "cut_short": True}))
+    notes = wording.cautions(made.analysis([gap], capture={"malformed": 2, "cut_short": True}))
     assert notes[0] == "The capture has 2 packets with headers that contradict themselves or are cut off."
     assert notes[1].startswith("The capture ends inside a packet")
     assert notes[2].startswith("Packets are missing from the capture: 2,896 B was acknowledged but")
-    assert words.cautions(made.analysis([made.connection()])) == []
+    assert wording.cautions(made.analysis([made.connection()])) == []
     dropping = made.files(1)
     dropping[0]["interfaces"] = [{"lost": 7}, {"lost": None}]
-    assert words.cautions(made.analysis(capture={"files": dropping})) == [
+    assert wording.cautions(made.analysis(capture={"files": dropping})) == [
         "The capture lost 7 packets, according to its files."
     ]
 
 
 def test_causes_are_listed_with_their_numbers() -> None:
-    assert words.causes(made.sender()) == "1 after a time-out and 4 after duplicate ACKs or SACK"
-    assert words.causes(made.side("10.0.0.1", 1)) == ""
+    assert wording.causes(made.sender()) == "1 after a time-out and 4 after duplicate ACKs or SACK"
+    assert wording.causes(made.side("10.0.0.1", 1)) == ""

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from weirlab.store import Store
 from weirlab.web.measurements.elapsed import FILE, ElapsedTime, boot_id, boot_s
 from weirlab.web.measurements.measurement import FOLDER, Measurement, Measurements, RemovedMeasurement
-from weirlab.web.measurements.retention import Retention, told
+from weirlab.web.measurements.retention import Retention, limits_sentence
 from weirlab.web.measurements.space import Space
 from weirlab.web.settings import WebSettings
 
@@ -263,9 +263,9 @@ def test_the_kernel_tells_the_boot_and_the_time_since_then() -> None:
     ],
 )
 def test_the_limits_are_told(limits: dict[str, Any], sentence: str, serve: Serve) -> None:
-    assert sentence in told(WebSettings(**limits))
+    assert sentence in limits_sentence(WebSettings(**limits))
     client, _ = serve(**limits)
-    assert client.get("/api/session").json()["kept"] == told(WebSettings(**limits))
+    assert client.get("/api/session").json()["kept"] == limits_sentence(WebSettings(**limits))
 
 
 def test_the_service_removes_and_answers_gone(serve: Serve, store: Store, capture: bytes) -> None:

@@ -98,7 +98,7 @@ def waited(
 ) -> dict[str, Any]:
     until_s = time.monotonic() + DEADLINE_S
     while time.monotonic() < until_s:
-        if holds(told := scenarios.told(one)):
+        if holds(told := scenarios.describe(one)):
             return told
         time.sleep(0.01)
     pytest.fail(f"not within {DEADLINE_S} s: {told}")
@@ -210,9 +210,9 @@ def test_one_is_at_work_and_the_others_wait_in_order(make: Make) -> None:
     first = scenarios.start(named("for ever"))
     waited(scenarios, first, lambda now: now["notes"])
     others = [scenarios.start(named(f"number {n}")) for n in (1, 2)]
-    assert [scenarios.told(each)["waiting"] for each in (first, *others)] == [0, 1, 2]
+    assert [scenarios.describe(each)["waiting"] for each in (first, *others)] == [0, 1, 2]
     scenarios.stop(others[0])
-    assert scenarios.told(others[0])["stage"] == "stopped"
+    assert scenarios.describe(others[0])["stage"] == "stopped"
     scenarios.stop(first)
     assert waited(scenarios, others[1], over)["conclusion"] == "It carries much."
 
@@ -239,10 +239,10 @@ def test_when_the_service_ends_nothing_is_lost(make: Make) -> None:
     at_work, waiting = first.start(named("for ever")), first.start(named("next"))
     waited(first, at_work, lambda now: now["notes"])
     first.close()
-    assert [first.told(each)["stage"] for each in (at_work, waiting)] == ["queued", "queued"]
+    assert [first.describe(each)["stage"] for each in (at_work, waiting)] == ["queued", "queued"]
     mute = make(allowed=False)
     mute.go_on()
-    assert mute.told(at_work)["stage"] == "queued"
+    assert mute.describe(at_work)["stage"] == "queued"
     second = make()
     second.go_on()
     assert waited(second, at_work, over)["notes"][-1] == "resumed"
@@ -267,7 +267,7 @@ def test_nothing_is_measured_beside_a_tcp_test(make: Make) -> None:
     scenarios = make(bench=bench)
     with bench:
         one = scenarios.start(named("next"))
-        assert scenarios.told(one)["stage"] == "queued"
+        assert scenarios.describe(one)["stage"] == "queued"
     assert waited(scenarios, one, over)["stage"] == "ready"
 
 

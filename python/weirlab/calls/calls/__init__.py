@@ -19,10 +19,10 @@ class CallsStudy(Study[Any, Any, Any]):
     title = "calls through a device, and what callers hear"
     commands = {"weirlab.calls.calls.command": ("calls",)}
 
-    def said(self, run: Run) -> Sequence[str]:
+    def headlines(self, run: Run) -> Sequence[str]:
         from weirlab.calls.calls import heard
 
-        return heard.said(run)
+        return heard.headlines(run)
 
     def page(self, run: Run) -> Story:
         from weirlab.calls.calls import heard_page

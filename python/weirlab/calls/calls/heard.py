@@ -36,7 +36,7 @@ def sentence(outcome: CallsOutcome) -> str:
     return of_device(run.simulated, f"{outcome.quality.sentence()} {lost}; run {run.run_id}.{against}")
 
 
-def said(run: Run) -> tuple[str, ...]:
+def headlines(run: Run) -> tuple[str, ...]:
     """The same for a stored run; empty before its first attempt."""
     from weirlab.jobs.trials import counted
     from weirlab.quality.distribution import summarise

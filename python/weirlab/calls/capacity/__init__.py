@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from weirlab.jobs.work import Work
-from weirlab.studies.contract import Study, Told
+from weirlab.studies.contract import Study, Summary
 
 if TYPE_CHECKING:
     from weirlab.calls.capacity.section import CapacityScenario
@@ -47,16 +47,16 @@ class CapacityStudy(Study["CapacityScenario", "DeviceGround", "CapacityFindings"
 
         return study.measured(ground, asked, writer, work)
 
-    def told(self, outcome: Outcome[CapacityFindings]) -> Told:
-        from weirlab.calls.capacity import study, tables, told
+    def summarize(self, outcome: Outcome[CapacityFindings]) -> Summary:
+        from weirlab.calls.capacity import study, tables, wording
 
         found = study.findings(outcome.run, outcome.found.results)
-        return Told(told.conclusion(outcome), tables.of(found))
+        return Summary(wording.conclusion(outcome), tables.of(found))
 
-    def said(self, run: Run) -> Sequence[str]:
-        from weirlab.calls.capacity import study, told
+    def headlines(self, run: Run) -> Sequence[str]:
+        from weirlab.calls.capacity import study, wording
 
-        return told.said(run, study.found(run))
+        return wording.headlines(run, study.found(run))
 
     def page(self, run: Run) -> Story:
         from weirlab.calls.capacity import study

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 import polars as pl
 
 from weirlab.base.errors import InputError, TrialError
-from weirlab.calls.capacity.asked import (
+from weirlab.calls.capacity.findings import CapacityConclusions, CounterAgreement
+from weirlab.calls.capacity.plan import (
     fixed_counts,
     found_counts,
     goals_of,
@@ -18,8 +19,7 @@ from weirlab.calls.capacity.asked import (
     to_search,
     to_sweep,
 )
-from weirlab.calls.capacity.found import CapacityConclusions, CounterAgreement
-from weirlab.calls.capacity.predicted import CapacityPrediction, foretell
+from weirlab.calls.capacity.prediction import CapacityPrediction, foretell
 from weirlab.calls.capacity.section import CapacityScenario
 from weirlab.calls.capacity.trials import (
     CAPACITY,

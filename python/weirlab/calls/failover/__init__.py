@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from weirlab.jobs.work import Work
-from weirlab.studies.contract import Ground, Study, Told
+from weirlab.studies.contract import Ground, Study, Summary
 
 if TYPE_CHECKING:
     from weirlab.calls.failover.section import FailoverScenario
@@ -58,12 +58,12 @@ class FailoverStudy(Study["FailoverScenario", "Ground[Pairs]", "FailoverFindings
 
         return study.measured(ground, asked, writer, work.progress, self._clocks)
 
-    def told(self, outcome: Outcome[FailoverFindings]) -> Told:
-        from weirlab.calls.failover import tables, told
+    def summarize(self, outcome: Outcome[FailoverFindings]) -> Summary:
+        from weirlab.calls.failover import tables, wording
 
-        return Told(told.conclusion(outcome), tables.compared(outcome.found.groups))
+        return Summary(wording.conclusion(outcome), tables.compared(outcome.found.groups))
 
-    def said(self, run: Run) -> Sequence[str]:
+    def headlines(self, run: Run) -> Sequence[str]:
         from weirlab.calls.failover.study import kept
         from weirlab.calls.failover.switches import compare, conclusions
 

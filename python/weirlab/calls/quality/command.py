@@ -127,7 +127,7 @@ def quality(
     result: Annotated[JudgementOptions, without("store")],
 ) -> None:
     """Assess a capture."""
-    from weirlab.calls.quality import requiring, tables, told
+    from weirlab.calls.quality import requiring, tables, wording
     from weirlab.calls.quality.study import capture_quality
     from weirlab.calls.quality.voice_page import quality_page
     from weirlab.cli.results import gates
@@ -157,7 +157,7 @@ def quality(
             session.say(f"Report: {report}")
         judged = requiring.of_capture(demands, outcome)
         shown = tables.of(outcome, _SHOWN)
-        gates.finish(session, outcome.document(), told.sentence(outcome), shown, judged)
+        gates.finish(session, outcome.document(), wording.sentence(outcome), shown, judged)
 
 
 def _codec(text: str) -> tuple[int | None, Encoding]:

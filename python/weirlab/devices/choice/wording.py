@@ -11,7 +11,7 @@ from weirlab.base.tables import Table
 from weirlab.cli.quantities import NOTHING, count, duration, plural, rate, significant, words
 from weirlab.cli.results import gates
 from weirlab.devices.choice.study import ChoiceCase, ChoiceOutcome, ChoiceRow
-from weirlab.devices.planning import told as plans
+from weirlab.devices.planning import wording as plans
 from weirlab.devices.planning.outcome import PlanOutcome
 from weirlab.model.planning import Answer, Conclusion
 from weirlab.report.story import Chapter, PageOrigin, Story

@@ -285,7 +285,7 @@ def add_to(app: typer.Typer) -> None:
 def plan(ctx: typer.Context, options: PlanningOptions, result: ResultOptions) -> None:
     """Plan."""
     from weirlab.cli.results import gates
-    from weirlab.devices.planning import told as plans
+    from weirlab.devices.planning import wording as plans
     from weirlab.devices.planning.study import plan
 
     with result.session(ctx) as session:

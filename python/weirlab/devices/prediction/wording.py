@@ -64,21 +64,21 @@ def prediction(outcome: PredictionOutcome) -> str:
     name, found = next(iter(outcome.predictions.items()))
     ends = {quantity: bands[TOLD_LEVEL] for quantity, bands in outcome.intervals.get(name, {}).items()}
 
-    def told(quantity: str, show: Callable[[float], str]) -> str:
+    def span(quantity: str, show: Callable[[float], str]) -> str:
         between = f" ({' to '.join(map(show, ends[quantity]))})" if quantity in ends else ""
         return f"{show(found[quantity])}{between}"
 
-    threshold = told("threshold_pps", rate)
+    threshold = span("threshold_pps", rate)
     lead = "Extrapolated: " if outcome.outside else ""
     setting = (
         f"{rate(outcome.rate_pps)} of {outcome.frame_bytes:.4g}-byte frames behind {rules(outcome.position)}"
     )
-    delay = f"mean delay {told('delay_mean_ns', duration)}, p99 {told('delay_p99_ns', duration)}"
+    delay = f"mean delay {span('delay_mean_ns', duration)}, p99 {span('delay_p99_ns', duration)}"
     most_lost = ends.get("loss_ratio", (0.0, 0.0))[1]
     over = outcome.rate_pps > found["threshold_pps"]
     if found["loss_ratio"] > NO_LOSS:
         where = f"exceed the threshold of {threshold}" if over else f"lose packets below {threshold}"
-        fate = f"{where}: {told('loss_ratio', percent)} lost, {delay}"
+        fate = f"{where}: {span('loss_ratio', percent)} lost, {delay}"
     elif most_lost > NO_LOSS:
         none = f"although none is predicted below the threshold of {threshold}"
         fate = f"may lose up to {percent(most_lost)}, {none}: {delay}"

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from weirlab.jobs.work import Work
-from weirlab.studies.contract import Study, Told
+from weirlab.studies.contract import Study, Summary
 
 if TYPE_CHECKING:
     from weirlab.devices.profile.findings import ProfileFindings
@@ -55,17 +55,19 @@ class ProfileStudy(Study["Scenario", "DeviceGround", "ProfileFindings"]):
     def conclude(self, run: Run, asked: Scenario, found: ProfileFindings) -> ProfileFindings:
         return found.verified() if asked.verify else found
 
-    def told(self, outcome: Outcome[ProfileFindings]) -> Told:
+    def summarize(self, outcome: Outcome[ProfileFindings]) -> Summary:
         from weirlab.cli.results import wording
         from weirlab.devices.profile import tables
         from weirlab.devices.profile.wording import scenario
 
-        return Told(scenario(outcome), tables.scenario(outcome.found), wording.machine(outcome.found.verdict))
+        return Summary(
+            scenario(outcome), tables.scenario(outcome.found), wording.machine(outcome.found.verdict)
+        )
 
-    def said(self, run: Run) -> Sequence[str]:
+    def headlines(self, run: Run) -> Sequence[str]:
         from weirlab.devices.profile import wording
 
-        return wording.said(run)
+        return wording.headlines(run)
 
     def page(self, run: Run) -> Story:
         from weirlab.devices.profile import study

@@ -24,7 +24,7 @@ _ALL: Final = 0.001
 """Share of the packets that counters may miss, since they are read before and after a trial."""
 
 
-def said(run: Run) -> tuple[str, ...]:
+def headlines(run: Run) -> tuple[str, ...]:
     """What a trial or a calibration found, or how far models are off by their verification."""
     from weirlab.devices.prediction.verification import stored
     from weirlab.jobs.trials import counted

@@ -24,11 +24,11 @@ class SearchStudy(Study[Any, Any, Any]):
 
         return search_page(run)
 
-    def said(self, run: Run) -> Sequence[str]:
-        from weirlab.devices.search import stored, told
+    def headlines(self, run: Run) -> Sequence[str]:
+        from weirlab.devices.search import stored, wording
 
         points = stored.points(run)
-        return (f"{told.search_finding(points, stored.device(run))}.",) if points else ()
+        return (f"{wording.search_finding(points, stored.device(run))}.",) if points else ()
 
 
 class Rfc2544Study(Study[Any, Any, Any]):
@@ -42,8 +42,8 @@ class Rfc2544Study(Study[Any, Any, Any]):
 
         return rfc2544_page(run)
 
-    def said(self, run: Run) -> Sequence[str]:
-        from weirlab.devices.search import stored, told
+    def headlines(self, run: Run) -> Sequence[str]:
+        from weirlab.devices.search import stored, wording
 
         results = stored.results(run)
-        return (f"{told.rfc2544_finding(results[0], stored.device(run))}.",) if results else ()
+        return (f"{wording.rfc2544_finding(results[0], stored.device(run))}.",) if results else ()

@@ -238,7 +238,7 @@ def search(
     """Search the throughput."""
     from weirlab.cli.results import documents, gates
     from weirlab.devices.search import requiring
-    from weirlab.devices.search import told as searched
+    from weirlab.devices.search import wording as searched
     from weirlab.devices.search.study import SearchPlan, search
     from weirlab.measure.search import NDR, PDR, SearchGoal
 
@@ -275,7 +275,7 @@ def rfc2544(
 ) -> None:
     """Do the tests of RFC 2544."""
     from weirlab.cli.results import documents
-    from weirlab.devices.search import told as searched
+    from weirlab.devices.search import wording as searched
     from weirlab.devices.search.rfc2544 import FRAME_BYTES
     from weirlab.devices.search.study import SearchPlan, rfc2544
 

@@ -162,7 +162,7 @@ def _acks_wait(view: TimelineView) -> Bools:
     return view.acks_queued
 
 
-def _ways_are_told(view: TimelineView) -> bool:
+def _knows_the_ways(view: TimelineView) -> bool:
     """Whether no cause that was found could be a queue on the way back."""
     t = view.timeline
     if t.back_s is not None:
@@ -371,7 +371,7 @@ PATH_RULES: Final = (
             "arrive as evenly as paced ones",
         },
         (causes.BOTTLENECK.key, causes.FOREIGN.key, causes.PACING.key),
-        _ways_are_told,
+        _knows_the_ways,
     ),
     DiagnosisRule(
         causes.FOREIGN,

@@ -31,7 +31,7 @@ class DiagnosisRule:
     """By source: why the cause cannot be told from there."""
     looks_like: tuple[str, ...] = ()
     """Causes that it would be mistaken for. If none of them is found, it is not listed as blind."""
-    told: Callable[[TimelineView], bool] = lambda view: False
+    tells: Callable[[TimelineView], bool] = lambda view: False
     """Whether the cause can be told nevertheless."""
 
     def sure(self, source: Source) -> Confidence:
@@ -43,4 +43,4 @@ class DiagnosisRule:
         """Why the cause cannot be told, or None. Captures at both ends are as blind as one at the sender."""
         source = view.timeline.source
         why = self.blind.get("sender" if source == "both" else source)
-        return None if self.told(view) else why
+        return None if self.tells(view) else why

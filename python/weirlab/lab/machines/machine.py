@@ -167,10 +167,10 @@ class Machine:
         end_s = time.monotonic() + deadline_s
         while name in self._running:
             if time.monotonic() > end_s:
-                raise LabError(f"{self.called(name)} did not end: {quote(self.said(name))}")
+                raise LabError(f"{self.called(name)} did not end: {quote(self.output(name))}")
             time.sleep(0.001)
 
-    def said(self, name: str) -> list[str]:
+    def output(self, name: str) -> list[str]:
         """A daemon's last output. Afterwards, every end before this call is known."""
         return [str(line) for line in self._ask(said=name)["said"]]
 

@@ -338,6 +338,6 @@ class FirewallPair:
         return f"addresses are held: {held}; {words}"
 
     def _words(self, machine: FirewallMachine) -> str:
-        said = [f"{name}: {' | '.join(machine.said(name)[-4:])}" for name in sorted(machine.running)]
+        said = [f"{name}: {' | '.join(machine.output(name)[-4:])}" for name in sorted(machine.running)]
         said += [f"conntrackd: {line}" for line in self._states.words(machine)[-2:]]
         return f"firewall {machine.firewall} says: {'; '.join(said) or 'nothing'}"

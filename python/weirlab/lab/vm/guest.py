@@ -152,18 +152,18 @@ class Guest:
     def check(self) -> None:
         """Raise ``LabError`` with the console's last lines if QEMU has ended."""
         # Its answer comes after the reports of all processes that ended before.
-        self.machine.said(QEMU)
+        self.machine.output(QEMU)
         if QEMU in self.machine.running:
             return
         # It may have ended since, with output that the first answer lacks.
-        said = self.machine.said(QEMU)
+        said = self.machine.output(QEMU)
         if panic := [line for line in said if _PANIC in line]:
             raise LabError(f"{self.name}: its kernel panicked: {panic[0].strip()}; {_told(said)}")
         raise LabError(f"{self.name}: QEMU has ended; {_told(said)}")
 
     def console(self) -> str:
         """The last lines of its console, for a message."""
-        return _told(self.machine.said(QEMU))
+        return _told(self.machine.output(QEMU))
 
     def power_off(self) -> None:
         """End it at once, and wait until it is gone. May be called twice."""

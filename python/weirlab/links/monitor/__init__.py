@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from weirlab.jobs.work import Work
-from weirlab.studies.contract import Ground, Study, Told
+from weirlab.studies.contract import Ground, Study, Summary
 
 if TYPE_CHECKING:
     from weirlab.links.monitor.section import MonitorScenario
@@ -37,7 +37,7 @@ class MonitorStudy(Study["MonitorScenario", "Ground[OpenLab]", "MonitorFindings"
         return MonitorScenario
 
     def check(self, asked: MonitorScenario, work: Work) -> None:
-        from weirlab.links.monitor.asked import checked
+        from weirlab.links.monitor.plan import checked
 
         checked(asked)
 
@@ -53,15 +53,15 @@ class MonitorStudy(Study["MonitorScenario", "Ground[OpenLab]", "MonitorFindings"
 
         return study.measured(ground, asked, writer, work.progress, self._clock)
 
-    def told(self, outcome: Outcome[MonitorFindings]) -> Told:
-        from weirlab.links.monitor import tables, told
+    def summarize(self, outcome: Outcome[MonitorFindings]) -> Summary:
+        from weirlab.links.monitor import tables, wording
 
-        return Told(told.conclusion(outcome), tables.groups(outcome.found.groups))
+        return Summary(wording.conclusion(outcome), tables.groups(outcome.found.groups))
 
-    def said(self, run: Run) -> Sequence[str]:
+    def headlines(self, run: Run) -> Sequence[str]:
         from weirlab.links.monitor import study
 
-        return study.said(run)
+        return study.headlines(run)
 
     def page(self, run: Run) -> Story:
         from weirlab.links.monitor import study

@@ -13,8 +13,8 @@ from weirlab.base.interrupts import owned, shielded
 from weirlab.jobs import spoiled, testbeds
 from weirlab.jobs.progress import RESUME, Progress, passed_on
 from weirlab.jobs.work import Work
-from weirlab.links.monitor.asked import checked, common_settings, methods_of
 from weirlab.links.monitor.bed import Method, MonitorSettings
+from weirlab.links.monitor.plan import checked, common_settings, methods_of
 from weirlab.links.monitor.section import Monitor, MonitorScenario
 from weirlab.links.monitor.trials import (
     TRIALS,
@@ -188,7 +188,7 @@ def page(run: Run) -> Story:
     )
 
 
-def said(run: Run) -> list[str]:
+def headlines(run: Run) -> list[str]:
     """What ``run`` shows, a sentence each."""
     rows = _rows(run)
     return list(conclusions(compare(rows), _found(run), costs(rows), stalls(rows)))

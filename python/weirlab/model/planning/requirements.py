@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 from weirlab.base.errors import InputError
 from weirlab.base.quoting import quoted
-from weirlab.model import words
+from weirlab.model import wording
 from weirlab.model.base import DELAYS
 from weirlab.requirements import JITTER, LOSS, MEAN, P50, P90, P99, P999, Demand, parse
 
@@ -76,7 +76,7 @@ class QuantityLimit:
     def text(self) -> str:
         """``p99 delay at most 1 ms``."""
         if self.quantity != "loss_ratio":
-            return f"{self.label} at most {words.ns(self.at_most)}"
+            return f"{self.label} at most {wording.ns(self.at_most)}"
         return "no loss" if self.at_most <= NO_LOSS else f"loss at most {self.at_most * 100:.3g} %"
 
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from weirlab.base.quantities import percent
-from weirlab.model import words
+from weirlab.model import wording
 from weirlab.model.base import Parameter, ProfileRange
 from weirlab.model.queueing.delay import MIN_SCV, DelayCurve
 from weirlab.model.queueing.disturbance import DisturbanceLaw
@@ -90,19 +90,19 @@ def in_words(
     frame, near, far = profiled.frame_min_bytes, profiled.position_min, profiled.position_max
     first, last = _service_ns(service, near, frame), _service_ns(service, far, frame)
     said = [
-        f"At position {near:g} a frame of {frame:.0f} B takes {words.ns(first)}: "
-        f"up to {words.pps(1e9 / first)} pass without loss."
+        f"At position {near:g} a frame of {frame:.0f} B takes {wording.ns(first)}: "
+        f"up to {wording.pps(1e9 / first)} pass without loss."
     ]
     if far > near and service.bend_position > 0:
         said.append(
-            f"Each rule before the match adds {words.ns(service.per_rule_ns)} up to about rule "
-            f"{service.bend_position:.0f} and {words.ns(service.late_per_rule_ns)} beyond, as when rules "
-            f"no longer fit into a cache; at position {far:g} {words.pps(1e9 / last)} pass."
+            f"Each rule before the match adds {wording.ns(service.per_rule_ns)} up to about rule "
+            f"{service.bend_position:.0f} and {wording.ns(service.late_per_rule_ns)} beyond, as when rules "
+            f"no longer fit into a cache; at position {far:g} {wording.pps(1e9 / last)} pass."
         )
     elif far > near and service.per_rule_ns > 0:
-        each = words.with_error(service.per_rule_ns, service.stderr.get("per_rule_ns"), "ns")
+        each = wording.with_error(service.per_rule_ns, service.stderr.get("per_rule_ns"), "ns")
         said.append(
-            f"Each rule before the match adds {each}; at position {far:g} {words.pps(1e9 / last)} pass."
+            f"Each rule before the match adds {each}; at position {far:g} {wording.pps(1e9 / last)} pass."
         )
     elif far > near:
         said.append(f"The matching position makes no difference between {near:g} and {far:g}.")
@@ -112,11 +112,11 @@ def in_words(
         said.append(f"Frames of {large:.0f} B pass at {percent(share)} of the rate of {frame:.0f} B frames.")
     if service.stages == 2:
         said.append(_two_stages(service, frame))
-    queue = words.with_error(queue_packets, queue_stderr, "packets")
+    queue = wording.with_error(queue_packets, queue_stderr, "packets")
     said.append(
         f"The queue holds {queue}: in overload half of all packets wait longer than "
-        f"{words.ns(queue_packets * first)} at position {near:g}"
-        + (f" and {words.ns(queue_packets * last)} at position {far:g}." if far > near else ".")
+        f"{wording.ns(queue_packets * first)} at position {near:g}"
+        + (f" and {wording.ns(queue_packets * last)} at position {far:g}." if far > near else ".")
     )
     return [*said, *_below(delays["delay_mean_ns"]), *_by_host(host)]
 
@@ -127,8 +127,8 @@ def _by_host(host: DisturbanceLaw) -> list[str]:
     idle = np.zeros(())
     one, rare = (float(host.quantile_ns(q, idle)) for q in (0.99, 0.999))
     return [
-        f"Now and then the host holds packets up: one in a hundred for more than {words.ns(one)}, one in a "
-        f"thousand for more than {words.ns(rare)} at an idle device, and more the busier it is."
+        f"Now and then the host holds packets up: one in a hundred for more than {wording.ns(one)}, one in a "
+        f"thousand for more than {wording.ns(rare)} at an idle device, and more the busier it is."
     ]
 
 
@@ -136,13 +136,13 @@ def _below(mean: DelayCurve) -> list[str]:
     said = []
     if mean.wake_ns > 0:
         said.append(
-            f"An idle device takes another {words.ns(mean.wake_ns)} to wake up; at "
-            f"{words.pps(mean.wake_pps)} half of that is left."
+            f"An idle device takes another {wording.ns(mean.wake_ns)} to wake up; at "
+            f"{wording.pps(mean.wake_pps)} half of that is left."
         )
     if mean.interruption_ns > 0:
         said.append(
             "Interruptions of the device's CPU hold packets up: by "
-            f"{words.ns(mean.interruption_ns)} on average at half load, however fast the rules are."
+            f"{wording.ns(mean.interruption_ns)} on average at half load, however fast the rules are."
         )
     elif mean.service_scv <= 2 * MIN_SCV:
         said.append("The device takes equally long for every packet: evenly spaced packets never wait.")
@@ -159,7 +159,7 @@ def _two_stages(service: ServiceTime, frame: float) -> str:
     transfer = service.io_ns + service.io_per_byte_ns * frame
     return (
         f"Two stages in series{fluctuating} explain the thresholds better than one (BIC lower by "
-        f"{service.bic_gain:.0f}): input and output take {words.ns(transfer)} and hide the rules up to "
+        f"{service.bic_gain:.0f}): input and output take {wording.ns(transfer)} and hide the rules up to "
         f"about position {service.even_position(frame):.0f}."
     )
 

@@ -9,7 +9,7 @@ from weirlab.numbering.configs import telephone
 from weirlab.numbering.ere import BadExpression, Substitution
 from weirlab.numbering.plan.values import Protocol
 from weirlab.numbering.routing import PlanNetwork
-from weirlab.numbering.routing.words import PROTOCOLS
+from weirlab.numbering.routing.wording import PROTOCOLS
 
 
 def addresses(network: PlanNetwork) -> Iterator[PlanFinding]:

@@ -10,7 +10,7 @@ from weirlab.numbering.plan.model import Domain, Engine, ServicePoint
 from weirlab.numbering.plan.values import Protocol, is_address
 from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.routing.names import SCHEMES, Uri, serves
-from weirlab.numbering.routing.words import PROTOCOLS
+from weirlab.numbering.routing.wording import PROTOCOLS
 
 
 def zones(network: PlanNetwork) -> Iterator[PlanFinding]:

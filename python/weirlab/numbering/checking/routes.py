@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from weirlab.numbering.checking.findings import PlanFinding, error, line, named, warning
 from weirlab.numbering.configs import parts
 from weirlab.numbering.routing import PlanNetwork
-from weirlab.numbering.routing.words import PROTOCOLS
+from weirlab.numbering.routing.wording import PROTOCOLS
 
 
 def duplicates(network: PlanNetwork) -> Iterator[PlanFinding]:

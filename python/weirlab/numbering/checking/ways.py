@@ -8,7 +8,7 @@ from itertools import islice
 from weirlab.base.errors import InputError
 from weirlab.numbering.checking.findings import PlanFinding, error, named, warning
 from weirlab.numbering.plan.model import EnumEntry
-from weirlab.numbering.routing import CallRoute, PlanNetwork, RouteEnd, words
+from weirlab.numbering.routing import CallRoute, PlanNetwork, RouteEnd, wording
 from weirlab.numbering.routing.calls import Arrival, arrivals, calls
 from weirlab.numbering.routing.names import leads_to
 from weirlab.scenario.document import Location
@@ -119,7 +119,7 @@ def _must_go_on(network: PlanNetwork, way: CallRoute, place: Location) -> bool:
 
 def _bad_end(network: PlanNetwork, arrival: Arrival, end: RouteEnd, place: Location) -> PlanFinding:
     number = f"a call to {arrival.number} at {arrival.engine}"
-    reason = f"{number} {words.end(end)}" if end.kind == "loop" else f"{number}: {words.end(end)}"
+    reason = f"{number} {wording.end(end)}" if end.kind == "loop" else f"{number}: {wording.end(end)}"
     code = "dead end" if end.kind == "no route" else end.kind
     return error(code, network.book.at(*(end.place or place)), reason, _PROPOSALS[end.kind])
 
@@ -203,7 +203,7 @@ def tests(network: PlanNetwork) -> Iterator[PlanFinding]:
         way = planned(network, test.number, test.caller, test.meanwhile)
         wrong = []
         if way.answer != test.answer:
-            wrong.append(f"gets {way.answer} ({words.end(way.end)}), not {test.answer}")
+            wrong.append(f"gets {way.answer} ({wording.end(way.end)}), not {test.answer}")
         if test.via is not None and way.decided_by != test.via:
             wrong.append(f"is decided by {way.decided_by or 'nothing'}, not {test.via}")
         if test.ends_at is not None and way.end.engine != test.ends_at:

@@ -34,7 +34,7 @@ def options(where: str, port: int) -> bytes:
     return ("\r\n".join(lines) + "\r\n\r\n").encode()
 
 
-def told(where: str, port: int, datagrams: Sequence[bytes]) -> None:
+def send(where: str, port: int, datagrams: Sequence[bytes]) -> None:
     """Send datagrams that get no answer. Call inside a host."""
     family = socket.AF_INET6 if ":" in where else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as telling:

@@ -56,7 +56,7 @@ class Programs(Protocol):
 
     def stop(self, title: str, *, by: int) -> None: ...
 
-    def said(self, name: str) -> str: ...
+    def output(self, name: str) -> str: ...
 
     def until(self, done: Callable[[], bool], otherwise: str, name: str) -> None: ...
 
@@ -91,7 +91,7 @@ class LabEndpoints:
         """Within the context, the endpoints ``names`` answer calls; their calls end with it."""
         titles = []
         try:
-            before = {name: len(self._lab.said(self.log(name))) for name in names}
+            before = {name: len(self._lab.output(self.log(name))) for name in names}
             for name in names:
                 self._wait(name, codecs)
                 titles.append(self._title(name))
@@ -174,7 +174,7 @@ class LabEndpoints:
             yield
             # They must end by BYE, because engines that count calls would otherwise count them for ever.
             ends = [asking.info(host, _HOLDING_PORT, f"{_HELD}{call}") for call in range(1, times + 1)]
-            self._lab.at(name).call(partial(asking.told, host, _HOLDING_PORT, ends))
+            self._lab.at(name).call(partial(asking.send, host, _HOLDING_PORT, ends))
             patience_s = self._lab.patience_s
             if not self._lab.within(patience_s, lambda: title not in self._lab.running):
                 raise CallFailure(
@@ -188,7 +188,7 @@ class LabEndpoints:
     @contextmanager
     def _held_by_telephone(self, name: str, number: str, times: int) -> Iterator[None]:
         log, titles = self.log(name), []
-        before = len(self._lab.said(log))
+        before = len(self._lab.output(log))
         try:
             for count in range(1, times + 1):
                 title = f"telephone holding call {count} from {name}"
@@ -210,7 +210,7 @@ class LabEndpoints:
             raise CallFailure(f"{which} to be up meanwhile {'was not' if times == 1 else 'were'} answered")
 
     def _answered(self, log: str, before: int, count: int) -> bool:
-        return self._lab.said(log)[before:].splitlines().count("answered") >= count
+        return self._lab.output(log)[before:].splitlines().count("answered") >= count
 
     def _home(self, name: str) -> str:
         """Where a SIP endpoint sends its calls: ``address:port``."""
@@ -254,7 +254,7 @@ class LabEndpoints:
         if self.program(name) != "sipp":
             what = f"{self._title(name)} does not listen at {address(self.network, name)}"
             log = self.log(name)
-            self._lab.until(lambda: "ready\n" in self._lab.said(log)[before:], what, log)
+            self._lab.until(lambda: "ready\n" in self._lab.output(log)[before:], what, log)
             return
         port = engine.port("sip")
         waits = partial(self._lab.at(name).call, partial(wire.bound, port, engine.transport))

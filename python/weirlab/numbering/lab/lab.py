@@ -26,11 +26,11 @@ from weirlab.numbering.lab import chroot, engines, wire
 from weirlab.numbering.lab.endpoints import CallFailure, LabEndpoints
 from weirlab.numbering.lab.engines import OFF, Fault
 from weirlab.numbering.lab.readiness import Readiness, quoted
-from weirlab.numbering.lab.seen import Frame, LabSwitchRecorder
+from weirlab.numbering.lab.recorder import Frame, LabSwitchRecorder
 from weirlab.numbering.routing import PlanNetwork
 
 if TYPE_CHECKING:
-    from weirlab.numbering.through.asked import PassageDevice
+    from weirlab.numbering.through.device import PassageDevice
     from weirlab.numbering.through.passage import CallerPassage
 
 PATIENCE_S: Final = 30.0
@@ -146,14 +146,14 @@ class VoiceLab:
         own = next((daemon.log for daemon in self.daemons if daemon.name == name), "")
         return self.folder / (own or f"{name}.log")
 
-    def said(self, name: str) -> str:
+    def output(self, name: str) -> str:
         """The log of an engine so far."""
         path = self.log(name)
         return path.read_text(errors="replace") if path.exists() else ""
 
     def last_words(self, name: str) -> str:
         """The last lines of an engine's log, as one line."""
-        return quoted(self.said(name).splitlines())
+        return quoted(self.output(name).splitlines())
 
     @contextmanager
     def failing(self, name: str | None, how: Fault = OFF) -> Iterator[None]:
@@ -341,7 +341,7 @@ class VoiceLab:
     def _ready(self) -> Readiness:
         assert self._machine is not None
         return Readiness(
-            self.network, self.daemons, self.folder, self._machine, self._hosts, self.said, self.until
+            self.network, self.daemons, self.folder, self._machine, self._hosts, self.output, self.until
         )
 
     @interruptible

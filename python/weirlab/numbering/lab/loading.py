@@ -20,7 +20,7 @@ from weirlab.numbering.lab import engines, media, wire
 from weirlab.numbering.lab.asking import bracketed
 from weirlab.numbering.lab.engines import Daemon
 from weirlab.numbering.lab.lab import VoiceLab
-from weirlab.numbering.lab.seen import Frame
+from weirlab.numbering.lab.recorder import Frame
 
 _HOLD_MS: Final = 200
 """Duration of a call without speech."""

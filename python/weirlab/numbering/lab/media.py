@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from weirlab.numbering.configs.sipp import BYTES, EARLY_PAUSE, PAYLOADS
-from weirlab.numbering.lab.seen import Frame, pcap
+from weirlab.numbering.lab.recorder import Frame, pcap
 
 PACKET_MS: Final = 20
 """Speech per packet: the default of all these codecs."""

@@ -31,7 +31,7 @@ class Readiness:
         The folder in which each engine has its own folder.
     hosts:
         The namespace at each address.
-    said:
+    output:
         The log of an engine so far.
     until:
         Waits until something is done; on timeout it raises with this message and the engine's last output.
@@ -42,7 +42,7 @@ class Readiness:
     folder: Path
     machine: Machine
     hosts: Mapping[str, Namespace]
-    said: Callable[[str], str]
+    output: Callable[[str], str]
     until: Callable[[Callable[[], bool], str, str], None]
 
     def wait(self, daemon: Daemon) -> None:
@@ -67,10 +67,12 @@ class Readiness:
 
     def _await_zone(self, daemon: Daemon, zone: str, number: int) -> None:
         def answered() -> bool:
-            if wrong := engines.refused(self.said(daemon.name)):
-                about = [line for line in self.said(daemon.name).splitlines() if any(map(line.count, wrong))]
+            if wrong := engines.refused(self.output(daemon.name)):
+                about = [
+                    line for line in self.output(daemon.name).splitlines() if any(map(line.count, wrong))
+                ]
                 raise LabError(f"{daemon.title} does not load the zone {', '.join(wrong)}: {quoted(about)}")
-            if kept := engines.untransferred(self.said(daemon.name)):
+            if kept := engines.untransferred(self.output(daemon.name)):
                 reasons = ", ".join(f"{zone} ({why})" for zone, why in kept.items())
                 raise LabError(f"{daemon.title} does not get its zones from the primary: {reasons}")
             found = host.call(partial(asking.asked, daemon.address, daemon.port, dns.question(zone, number)))
@@ -117,7 +119,7 @@ class Readiness:
         if keeper is not None and not engines.impossible(self.network.plan.engines[keeper]):
             place = f"REGISTERED {daemon.address}:{engine.port('h323')} "
             what = f"{daemon.title} does not register with {keeper}"
-            self.until(lambda: place in self.said(keeper), what, daemon.name)
+            self.until(lambda: place in self.output(keeper), what, daemon.name)
 
     def _await_sip(self, daemon: Daemon) -> None:
         host = self.hosts[daemon.address]

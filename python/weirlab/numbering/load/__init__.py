@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from weirlab.jobs.work import Work
-from weirlab.studies.contract import Ground, Study, Told
+from weirlab.studies.contract import Ground, Study, Summary
 
 if TYPE_CHECKING:
     from weirlab.numbering.load.findings import LoadFindings
@@ -55,14 +55,14 @@ class VoiceLoadStudy(Study["LoadScenario", "Ground[LoadBed]", "LoadFindings"]):
 
         return study.measured(ground, asked, writer, work.progress)
 
-    def told(self, outcome: Outcome[LoadFindings]) -> Told:
+    def summarize(self, outcome: Outcome[LoadFindings]) -> Summary:
         from weirlab.numbering.load import tables
 
         found = outcome.found
         listed = (tables.limits(found), tables.not_loaded(found), tables.trials(found), tables.through(found))
-        return Told(found.sentence, [*filter(None, listed)])
+        return Summary(found.sentence, [*filter(None, listed)])
 
-    def said(self, run: Run) -> Sequence[str]:
+    def headlines(self, run: Run) -> Sequence[str]:
         from weirlab.numbering.load import study
 
         found = study.stored(run)

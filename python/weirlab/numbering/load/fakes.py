@@ -7,7 +7,7 @@ from pathlib import Path
 
 from weirlab.numbering.fakes import FakeLab
 from weirlab.numbering.lab.loading import CallLoad, LoadResult
-from weirlab.numbering.lab.seen import Frame
+from weirlab.numbering.lab.recorder import Frame
 from weirlab.numbering.routing import PlanNetwork
 
 

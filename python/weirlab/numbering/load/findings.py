@@ -31,14 +31,14 @@ class LoadFindings:
     @property
     def sentence(self) -> str:
         """The conclusion, in a sentence."""
-        told = [said(limit) for limit in self.limits if not limit.no_load]
+        sentences = [limit_sentence(limit) for limit in self.limits if not limit.no_load]
         without: dict[str, list[str]] = {}
         for limit in self.limits:
             if limit.no_load:
                 without.setdefault(limit.no_load, []).append(limit.translation or limit.number)
-        told += [f"no rate for {words(names)}: {reason}" for reason, names in without.items()]
+        sentences += [f"no rate for {words(names)}: {reason}" for reason, names in without.items()]
         through = f"Through {self.device}{silent(self.passed, 'trial')}, " if self.device else ""
-        return through + "; ".join(told) + "."
+        return through + "; ".join(sentences) + "."
 
     def at_limit(self, limit: LoadLimitRow) -> list[LoadTrialRow]:
         """The trials of a number at the highest rate that met the goal."""
@@ -66,11 +66,11 @@ class LoadFindings:
         without = [limit for limit in self.limits if math.isnan(limit.carried_per_s) and not limit.no_load]
         if not without:
             return None
-        message = "; ".join(said(limit) for limit in without)
+        message = "; ".join(limit_sentence(limit) for limit in without)
         return Undecided(message) if all(limit.problem for limit in without) else NotMet(message)
 
 
-def said(limit: LoadLimitRow) -> str:
+def limit_sentence(limit: LoadLimitRow) -> str:
     """The result for a number: ``+420111222001 (core: public): 640 calls/s``."""
     told = ", ".join(filter(None, (limit.translation, limit.decided)))
     by = f" ({told})" if told else ""

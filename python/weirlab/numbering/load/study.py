@@ -20,20 +20,20 @@ from weirlab.numbering.configs.parts import address
 from weirlab.numbering.kept import PLAN, keep_plan
 from weirlab.numbering.lab.engines import Daemon
 from weirlab.numbering.lab.loading import CallLoad, LoadResult, LoadTestLab
-from weirlab.numbering.lab.seen import Frame
+from weirlab.numbering.lab.recorder import Frame
 from weirlab.numbering.load import targets
 from weirlab.numbering.load.counted import SippCounts, counted, edges
-from weirlab.numbering.load.findings import LoadFindings, said
+from weirlab.numbering.load.findings import LoadFindings, limit_sentence
 from weirlab.numbering.load.rows import LIMITS, TRIALS, WORK, LoadLimitRow, LoadTrialRow, WorkRow
 from weirlab.numbering.load.targets import LoadTarget
 from weirlab.numbering.load.trials import left_out, searched
 from weirlab.numbering.plan import of_scenario
-from weirlab.numbering.proof.planned import NO_TESTS, ProofCall, planned
+from weirlab.numbering.proof.plan import NO_TESTS, ProofCall, planned
 from weirlab.numbering.proof.study import check_namespaces
 from weirlab.numbering.proof.wire import heard, silence
 from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.section import LoadScenario, LoadSection
-from weirlab.numbering.through.asked import PassageDevice, device
+from weirlab.numbering.through.device import PassageDevice, device
 from weirlab.numbering.through.passage import CallerPassage
 from weirlab.numbering.through.rows import DEVICE, DeviceRow, bypassing
 from weirlab.store import Run, RunWriter
@@ -137,7 +137,7 @@ def measured(
         if each.no_load:
             limits.append(left_out(each))
             writer.put_table(LIMITS, frame_of(LoadLimitRow, limits))
-            progress.note(said(limits[-1]))
+            progress.note(limit_sentence(limits[-1]))
             continue
         progress.stage(f"calls to {number}, run {writer.run_id}")
 
@@ -159,7 +159,7 @@ def measured(
         limit = searched(what, each, measure, known)
         limits.append(limit)
         writer.put_table(LIMITS, frame_of(LoadLimitRow, limits))
-        progress.note(said(limit))
+        progress.note(limit_sentence(limit))
     return LoadFindings(plan, tuple(trials), tuple(work), tuple(limits), lab.way.title, tuple(through))
 
 

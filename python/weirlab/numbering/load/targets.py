@@ -8,9 +8,9 @@ from typing import Final
 
 from weirlab.base.errors import InputError
 from weirlab.base.quantities import words
-from weirlab.numbering.proof.planned import ProofCall
+from weirlab.numbering.proof.plan import ProofCall
 from weirlab.numbering.routing import PlanNetwork
-from weirlab.numbering.routing.words import PROTOCOLS
+from weirlab.numbering.routing.wording import PROTOCOLS
 
 _FIRST: Final = ("route", "tree")
 

@@ -67,7 +67,7 @@ class ChangeRefusal(InputError):
     """A change was refused; ``problems`` say where and why."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
-        super().__init__("\n".join(said(problem) for problem in problems))
+        super().__init__("\n".join(problem_sentence(problem) for problem in problems))
         self.problems = tuple(problems)
 
     @property
@@ -80,7 +80,7 @@ FINAL: Final = ("form", "name", "rights", "conflict")
 """Codes of problems that cannot be accepted, because such a plan cannot be stored."""
 
 
-def said(problem: Problem) -> str:
+def problem_sentence(problem: Problem) -> str:
     """A problem as a line."""
     advice = f"; {problem.proposal}" if problem.proposal else ""
     return f"{problem.place}: {problem.reason}{advice}"

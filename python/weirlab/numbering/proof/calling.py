@@ -16,9 +16,9 @@ from weirlab.numbering.lab import endpoints
 from weirlab.numbering.lab.endpoints import CallFailure
 from weirlab.numbering.lab.engines import DECIDING, OFF, WITH_ORDERS, Daemon, Fault
 from weirlab.numbering.lab.media import EARLY_SOURCE
-from weirlab.numbering.lab.seen import Frame
+from weirlab.numbering.lab.recorder import Frame
 from weirlab.numbering.proof import kinds, ways
-from weirlab.numbering.proof.planned import ProofCall
+from weirlab.numbering.proof.plan import ProofCall
 from weirlab.numbering.proof.rows import AS_PLANNED, NOT_AS_PLANNED, NOT_TRIED, MessageRow, ProofCallRow
 from weirlab.numbering.proof.ways import CallHistory
 from weirlab.numbering.proof.wire import calls, heard, packets, questions, signalling, silence
@@ -48,7 +48,7 @@ class CallLab(Protocol):
     @property
     def facts(self) -> Mapping[str, object]: ...
 
-    def said(self, name: str) -> str: ...
+    def output(self, name: str) -> str: ...
 
     def last_words(self, name: str) -> str: ...
 
@@ -145,7 +145,7 @@ def carried(
 def _attempted(lab: CallLab, planned: ProofCall) -> _Attempt:
     network = lab.network
     deciding = [daemon.name for daemon in lab.daemons if daemon.program in DECIDING]
-    before = {name: len(lab.said(name)) for name in deciding}
+    before = {name: len(lab.output(name)) for name in deciding}
     with lab.failing(planned.down, planned.fault):
         test = planned.test
         try:
@@ -153,7 +153,7 @@ def _attempted(lab: CallLab, planned: ProofCall) -> _Attempt:
         except CallFailure as spoilt:
             return _spoilt((), lab.way.passed(planned.index), str(spoilt))
     passed = lab.way.passed(planned.index)
-    logs = {name: lab.said(name)[before[name] :] for name in deciding}
+    logs = {name: lab.output(name)[before[name] :] for name in deciding}
     caller = address(network, planned.caller)
     legs, told, listed = calls.seen(packets.as_it_reached(frames, caller) if passed else frames)
     try:

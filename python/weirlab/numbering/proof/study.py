@@ -21,7 +21,7 @@ from weirlab.numbering.plan import of_scenario
 from weirlab.numbering.proof.calling import CallLab, OpenLab, carried, not_tried
 from weirlab.numbering.proof.findings import ProofFindings
 from weirlab.numbering.proof.map.chart import MAP, Chart, charted
-from weirlab.numbering.proof.planned import NO_TESTS, ProofCall, planned
+from weirlab.numbering.proof.plan import NO_TESTS, ProofCall, planned
 from weirlab.numbering.proof.rows import (
     CALLS,
     LOGS,
@@ -33,7 +33,7 @@ from weirlab.numbering.proof.rows import (
 )
 from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.section import VoiceScenario
-from weirlab.numbering.through.asked import PassageDevice, device
+from weirlab.numbering.through.device import PassageDevice, device
 from weirlab.numbering.through.rows import DEVICE, DeviceRow
 from weirlab.store import Run, RunWriter
 from weirlab.store.frames import frame_of, rows_of
@@ -136,7 +136,7 @@ def measured(
 
 def _said(lab: CallLab) -> Iterable[LogRow]:
     for daemon in lab.daemons:
-        for line in lab.said(daemon.name).splitlines():
+        for line in lab.output(daemon.name).splitlines():
             yield LogRow(daemon.name, line)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from weirlab.numbering.proof.planned import ProofCall
+from weirlab.numbering.proof.plan import ProofCall
 from weirlab.numbering.proof.wire import mgcp
 from weirlab.numbering.proof.wire.packets import TransportAddress
 from weirlab.numbering.proof.wire.signalling import CallLeg

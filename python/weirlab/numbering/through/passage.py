@@ -20,7 +20,7 @@ from weirlab.lab.linux.namespace import Namespace, write_sysctls
 from weirlab.lab.linux.privilege import explained
 from weirlab.numbering.lab import wire
 from weirlab.numbering.through import cables
-from weirlab.numbering.through.asked import PassageDevice
+from weirlab.numbering.through.device import PassageDevice
 from weirlab.numbering.through.rows import DeviceRow, Total, passed, total
 
 _PATIENCE_S: Final = 5.0

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from typing import Final
 
-from weirlab.numbering.zones.made import Zone, ZoneRecord
+from weirlab.numbering.zones.records import Zone, ZoneRecord
 
 _VERSION: Final = "2"
 """Version of the schema (RFC 9432, 4.2.1)."""

@@ -9,7 +9,7 @@ from typing import Final
 
 from weirlab.base import files, limits
 from weirlab.base.errors import InputError
-from weirlab.numbering.zones.made import Zone
+from weirlab.numbering.zones.records import Zone
 
 _SERIAL: Final = re.compile(r"^ +([0-9]+) +; serial$", re.MULTILINE)
 

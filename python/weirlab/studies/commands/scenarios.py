@@ -136,7 +136,7 @@ def carry_out(session: Session, options: dict[str, Any], kind: type[Root], repor
 
 def show(session: Session, outcome: Outcome[Any]) -> None:
     """Print the outcome of a study, and leave with its exit code."""
-    told, problem = outcome.told(), outcome.problem()
+    told, problem = outcome.summary(), outcome.problem()
     session.finish(outcome.document(), told.conclusion, told.tables, problem, remark=told.remark)
     session.complain(problem)
 

@@ -154,7 +154,7 @@ def _said(session: Session, run: Run) -> Sequence[str]:
     from weirlab.studies.registry import study_of
 
     try:
-        return study_of(run).said(run)
+        return study_of(run).headlines(run)
     except WeirError as error:
         session.say(str(error))
         return ()

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from weirlab.jobs.work import Work
-from weirlab.studies.contract import Ground, Study, Told
+from weirlab.studies.contract import Ground, Study, Summary
 
 if TYPE_CHECKING:
     from weirlab.lab.finding import Finding
@@ -56,7 +56,7 @@ class ParallelStudy(Study["ParallelScenario", "Ground[ParallelBed]", "ParallelFi
             for path in case.paths:
                 path.with_traces(work.inputs)
 
-    def said(self, run: Run) -> Sequence[str]:
+    def headlines(self, run: Run) -> Sequence[str]:
         from weirlab.transfers.parallel import study
 
         found = study.stored(run)
@@ -74,12 +74,12 @@ class ParallelStudy(Study["ParallelScenario", "Ground[ParallelBed]", "ParallelFi
 
         return study.measured(ground, asked, writer, work)
 
-    def told(self, outcome: Outcome[ParallelFindings]) -> Told:
+    def summarize(self, outcome: Outcome[ParallelFindings]) -> Summary:
         from weirlab.transfers.parallel import tables
 
         found = outcome.found
         report = "" if outcome.report is None else f"\nReport: {outcome.report.path}"
-        return Told("\n".join(found.sentences()) + report, tables.told(found), "\n".join(found.remarks()))
+        return Summary("\n".join(found.sentences()) + report, tables.of(found), "\n".join(found.remarks()))
 
     def page(self, run: Run) -> Story:
         from weirlab.transfers.parallel import study

@@ -15,7 +15,7 @@ from weirlab.transfers.parallel.plan import named
 from weirlab.transfers.parallel.rows import ParallelAttemptRow, PathRow
 
 
-def told(found: ParallelFindings) -> list[Table]:
+def of(found: ParallelFindings) -> list[Table]:
     """For a terminal: a table per case, then every attempt."""
     made = [compared(case, groups) for case in found.cases if (groups := found.of(case))]
     return [*made, attempts(found.rows)] if found.rows else made

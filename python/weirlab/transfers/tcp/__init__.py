@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from weirlab.jobs.work import Work
-from weirlab.studies.contract import Ground, Study, Told
+from weirlab.studies.contract import Ground, Study, Summary
 
 if TYPE_CHECKING:
     from weirlab.report.story import Story
@@ -46,16 +46,16 @@ class TcpStudy(Study["TcpScenario", "Ground[TransferRun | None]", "TcpFindings"]
 
         return running.measured(ground, asked, writer, self._live or running.TransferDisplay())
 
-    def told(self, outcome: Outcome[TcpFindings]) -> Told:
+    def summarize(self, outcome: Outcome[TcpFindings]) -> Summary:
         found = outcome.found
         report = "" if outcome.report is None else f" Report: {outcome.report.path}"
-        return Told(
+        return Summary(
             f"{found.conclusion(outcome.run.run_id)}{report}",
             found.tables(),
             "\n".join(found.remarks()) if self._live is None else "",
         )
 
-    def said(self, run: Run) -> Sequence[str]:
+    def headlines(self, run: Run) -> Sequence[str]:
         from weirlab.transfers.tcp.study import kept
         from weirlab.transfers.tcp.study.findings import TcpFindings
 

@@ -15,7 +15,7 @@ from weirlab.base.files import standard_input
 from weirlab.cli.options import JsonOption, grouped
 from weirlab.cli.output import Session
 from weirlab.cli.results import diagnosis
-from weirlab.trace import cutting, facts, flows, others, times, words
+from weirlab.trace import cutting, facts, flows, others, times, wording
 from weirlab.trace.analysis import KEEP, analyse, refuse_inputs
 from weirlab.transfers.trace import tables, why
 
@@ -179,9 +179,9 @@ def trace(
                 table for each in shown for table in tables.whole(each, start_ns, absolute=options.absolute)
             ]
             found += [table for reason in reasons.values() for table in diagnosis.tables(reason)]
-        conclusion = words.capture(analysis) if json else _conclusion(analysis, shown, reasons, number)
+        conclusion = wording.capture(analysis) if json else _conclusion(analysis, shown, reasons, number)
         session.finish(document, conclusion, found)
-        for note in () if json else words.cautions(analysis):
+        for note in () if json else wording.cautions(analysis):
             session.say(note)
         if unsaid is not None:
             session.say(f"There is no diagnosis: {unsaid}.")
@@ -248,9 +248,9 @@ def _conclusion(
     analysis: Analysis, shown: Selection, reasons: dict[int, Diagnosis], number: int | None
 ) -> str:
     """Sentences about the capture, and about the connection that was requested or is the only one."""
-    said = [words.capture(analysis)]
+    said = [wording.capture(analysis)]
     if number is not None or len(shown) == 1:
-        said += [words.conclusion(each) for each in shown]
+        said += [wording.conclusion(each) for each in shown]
         for one, each in reasons.items():
             more = [f"--connection {one} shows the evidence."] if number is None else diagnosis.remarks(each)
             said += [each.sentence, *more]

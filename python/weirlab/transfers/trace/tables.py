@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Literal
 
 from weirlab.base.tables import Table
-from weirlab.trace import sheet, times, words
+from weirlab.trace import sheet, times, wording
 from weirlab.trace.facts import (
     Connection,
     Selection,
@@ -56,12 +56,12 @@ def overview(listed: Sequence[Connection], caption: str, start_ns: int, *, absol
             duration(connection["last_ns"] - begun),
             size(a["unique_bytes"]),
             size(b["unique_bytes"]),
-            bit_rate(words.throughput_bps(sent)),
-            words.retransmitted(sent),
+            bit_rate(wording.throughput_bps(sent)),
+            wording.retransmitted(sent),
             duration(sent["rtt"]["mean_ns"]),
-            words.ENDS[connection["end"]],
+            wording.ENDS[connection["end"]],
             times.absolute(begun, 3) if absolute else times.since(begun, start_ns),
-            words.PLACES[connection["place"]],
+            wording.PLACES[connection["place"]],
         )
         rows.append(tuple(map(sys.intern, cells)))
     spare = ("Captured", *(() if absolute else ("Start",)), "End", "b sent", "Duration", "a sent")
@@ -86,7 +86,7 @@ def data(listed: Sequence[Connection]) -> Table:
                 str(connection["id"]),
                 name,
                 count(sent["data_packets"]),
-                words.retransmitted(sent),
+                wording.retransmitted(sent),
                 count(sent["retransmissions"]["spurious"]),
                 count(sent["out_of_order"]),
                 count(other["duplicate_acks"]),
@@ -103,7 +103,7 @@ def data(listed: Sequence[Connection]) -> Table:
 
 def conclusions(listed: Sequence[Connection]) -> Table:
     """A sentence per connection."""
-    rows = [(str(each["id"]), words.conclusion(each)) for each in listed]
+    rows = [(str(each["id"]), wording.conclusion(each)) for each in listed]
     return Table("What happened", ("#", ""), rows, details=len(rows) > _TOLD)
 
 

@@ -18,7 +18,7 @@ from starlette.concurrency import run_in_threadpool
 
 from weirlab.base import files
 from weirlab.base.errors import DiskFull, InputError
-from weirlab.trace import words
+from weirlab.trace import wording
 from weirlab.trace.facts import Analysis, Connection, SideName, busier
 from weirlab.web import failures
 from weirlab.web.captures import arrays, child, receiving
@@ -267,7 +267,7 @@ class CaptureService:
             one.advance(stage="failed", message=failures.explain(error).message)
             return
         self.tally.analysed += 1
-        one.advance(stage="ready", facts={**told, "conclusion": words.capture(read)})
+        one.advance(stage="ready", facts={**told, "conclusion": wording.capture(read)})
 
     def _draw_greatest(self, one: Measurement, read: Analysis, growth: Growth) -> None:
         """Draw the largest connection, so that its graphs are ready when the page requests them."""

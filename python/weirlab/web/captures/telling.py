@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from weirlab.trace import others, sheet, words
+from weirlab.trace import others, sheet, wording
 from weirlab.trace.facts import (
     Analysis,
     Connection,
@@ -38,8 +38,8 @@ def capture(facts: Analysis) -> dict[str, Any]:
     """All that is known before a connection is chosen."""
     listed = sorted(facts["connections"], key=lambda each: (-link_bytes(each), each["id"]))
     return {
-        "conclusion": words.capture(facts),
-        "cautions": words.cautions(facts),
+        "conclusion": wording.capture(facts),
+        "cautions": wording.cautions(facts),
         "columns": COLUMNS,
         "connections": [_row(each) for each in listed],
         "left_out": facts["connections_left_out"],
@@ -53,8 +53,8 @@ def connection(facts: Analysis, one: Connection) -> dict[str, Any]:
     return {
         "id": one["id"],
         "ends": [endpoint(each) for each in sides(one)],
-        "conclusion": words.conclusion(one),
-        "conclusions": {name: words.conclusion(one, name) for name in ("a", "b")},
+        "conclusion": wording.conclusion(one),
+        "conclusions": {name: wording.conclusion(one, name) for name in ("a", "b")},
         "busier": busier(one),
         "tiles": [{"label": t.label, "value": t.value, "note": t.note} for t in tiles(one)],
         "facts": sheet.whole(one, begin_ns, absolute=True),
@@ -76,17 +76,17 @@ def _row(one: Connection) -> dict[str, Any]:
             *(str(one["id"]), endpoint(a), endpoint(b)),
             duration(one["last_ns"] - one["first_ns"]),
             *(size(a["unique_bytes"]), size(b["unique_bytes"])),
-            bit_rate(words.throughput_bps(sent)),
-            f"{count(sent['retransmissions']['total'])} ({percent(words.again_ratio(sent))})",
+            bit_rate(wording.throughput_bps(sent)),
+            f"{count(sent['retransmissions']['total'])} ({percent(wording.again_ratio(sent))})",
             duration(sent["rtt"]["mean_ns"]),
-            words.ENDS[one["end"]],
+            wording.ENDS[one["end"]],
         ],
         "sort": [
             *(one["id"], endpoint(a), endpoint(b), one["last_ns"] - one["first_ns"]),
-            *(a["unique_bytes"], b["unique_bytes"], _number(words.throughput_bps(sent))),
+            *(a["unique_bytes"], b["unique_bytes"], _number(wording.throughput_bps(sent))),
             *(sent["retransmissions"]["total"], _number(sent["rtt"]["mean_ns"]), one["end"]),
         ],
-        "conclusion": words.conclusion(one),
+        "conclusion": wording.conclusion(one),
     }
 
 

@@ -131,13 +131,13 @@ class Measurement:
 
     def remove(self, message: str) -> None:
         """Remove its data; its state stays, with ``message``."""
-        told = partial(self.change, stage="removed", message=message, facts={}, size_bytes=0)
+        note_removal = partial(self.change, stage="removed", message=message, facts={}, size_bytes=0)
         try:
-            told()
+            note_removal()
         except WeirError:
             # A full disk has room for this once the data is gone.
             self.empty()
-            told()
+            note_removal()
         self.empty()
 
     def empty(self) -> None:

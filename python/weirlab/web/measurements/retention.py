@@ -27,7 +27,7 @@ _MOST_REMOVED: Final = 10_000
 """Most removed measurements whose data IDs still say so: those that were created last."""
 
 
-def told(settings: WebSettings) -> str:
+def limits_sentence(settings: WebSettings) -> str:
     """The limits in a sentence."""
     age = f"for {plural(settings.most_days, 'day')}" if settings.most_days else ""
     room = f"up to {size(settings.most_kept_bytes)} in all, the oldest removed first"

@@ -107,7 +107,7 @@ def _carry_out(root: Path, request: Mapping[str, Any], tell: Tell) -> dict[str, 
 
 
 def _result(outcome: Outcome[Any]) -> dict[str, Any]:
-    told, problem = outcome.told(), outcome.problem()
+    told, problem = outcome.summary(), outcome.problem()
     return {
         "run_id": outcome.run.run_id,
         "conclusion": told.conclusion,

@@ -163,7 +163,7 @@ class Scenarios:
             job.progress = replace(job.progress, title="Stopping", left="", what="")
             _interrupt(job)
 
-    def told(self, one: Measurement) -> dict[str, Any]:
+    def describe(self, one: Measurement) -> dict[str, Any]:
         """The progress of a scenario, or its result."""
         with self._changed:
             job = self._job(one)
@@ -182,7 +182,7 @@ class Scenarios:
         """What :meth:`told` returns, whenever it has changed, until the end."""
         last: dict[str, Any] | None = None
         while not closing():
-            told = self.told(one)
+            told = self.describe(one)
             if told != last:
                 yield told
             last = told

@@ -10,9 +10,9 @@ from typing import Any
 import polars as pl
 import pytest
 
-from weirlab.calls.capacity.found import CapacityConclusions, CounterAgreement
+from weirlab.calls.capacity.findings import CapacityConclusions, CounterAgreement
 from weirlab.calls.capacity.page import CapacityEvidence, tell
-from weirlab.calls.capacity.predicted import CapacityPrediction
+from weirlab.calls.capacity.prediction import CapacityPrediction
 from weirlab.calls.capacity.trials import CallCapacity, CallGoal, CallLoss, DropThreshold
 from weirlab.calls.capacity.trials.columns import CapacityRow
 from weirlab.store.frames import frame_of

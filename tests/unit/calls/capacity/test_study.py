@@ -11,7 +11,7 @@ import pytest
 from weirlab.base.documents import plain
 from weirlab.base.errors import InputError, ModelError
 from weirlab.base.files import HOST_FILES
-from weirlab.calls.capacity import told as words
+from weirlab.calls.capacity import wording as words
 from weirlab.calls.capacity.section import CapacityScenario
 from weirlab.calls.capacity.study import CapacityFindings
 from weirlab.calls.capacity.trials import CAPACITY
@@ -121,11 +121,11 @@ def test_a_deep_queue_carries_more_calls_through_a_short_trial_than_for_long(sto
     assert one.calls == pytest.approx(614, rel=0.06)
     assert one.lasting_calls == pytest.approx(TRUTH[0], rel=0.03)
     assert not one.at_least
-    said = "\n".join(words.said(outcome.run, found))
+    said = "\n".join(words.headlines(outcome.run, found))
     assert "\nWithout loss with no rules: the prediction is for a trial of 350 ms, warm-up included" in said
     assert f"In the long run the device carries {one.lasting_calls} calls" in said
     same = replace(found, predicted=(replace(one, calls=one.lasting_calls),))
-    assert "In the long run" not in "\n".join(words.said(outcome.run, same))
+    assert "In the long run" not in "\n".join(words.headlines(outcome.run, same))
 
 
 def test_of_a_queue_without_end_only_the_least_is_predicted(store: Store) -> None:
@@ -140,7 +140,7 @@ def test_of_a_queue_without_end_only_the_least_is_predicted(store: Store) -> Non
     assert one.calls is not None
     assert measured is not None
     assert one.lasting_calls < one.calls < measured
-    assert "predicts at least" in "\n".join(words.said(outcome.run, found))
+    assert "predicts at least" in "\n".join(words.headlines(outcome.run, found))
 
 
 def test_calls_on_a_queue_that_fills_are_good_until_delays_outgrow_jitter_buffers(store: Store) -> None:
@@ -201,7 +201,7 @@ def test_it_can_be_read_by_people_and_programs(finished: Finished) -> None:
     assert "The simulated device, no rules: " in sentence
     assert "calls without loss" in sentence.replace("(", "").replace(")", "")
     assert "The model of the profile" in sentence
-    tables = outcome.told().tables
+    tables = outcome.summary().tables
     assert tables[0].caption == "Most calls, measured and predicted"
     for table in tables:
         assert all(len(row) == len(table.columns) for row in table.rows)
@@ -223,7 +223,7 @@ def test_how_much_of_a_loss_was_the_hosts_is_told(store: Store, monkeypatch: pyt
     lost = f"Of the {first.lost:,} packets lost at 300 calls (no rules), 100 % were sent while the host"
     assert lost in words.conclusion(outcome)
     caption = "Lost packets, by what the host did when they were sent"
-    (table,) = [table for table in outcome.told().tables if table.caption == caption]
+    (table,) = [table for table in outcome.summary().tables if table.caption == caption]
     assert [cell.replace("\u00a0", " ") for cell in table.rows[0][-2:]] == ["100 %", "0 %"]
 
 
@@ -263,7 +263,7 @@ def test_a_tunnel_behind_rules_is_predicted_from_a_profile_of_each(
     assert results.model == "{model} with {tunnel} behind it".format(**profiled)
     told = f"90 % interval {lossless[0].least_calls} to {lossless[0].most_calls}"
     assert told in words.conclusion(outcome).replace("\u00a0", " ")
-    table = outcome.told().tables[0]
+    table = outcome.summary().tables[0]
     cell = next(row for row in table.rows)[table.columns.index("Predicted")].replace("\u00a0", " ")
     first = lossless[0]
     assert cell == f"{first.calls} ({first.least_calls} to {first.most_calls})"

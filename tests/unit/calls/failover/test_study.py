@@ -109,7 +109,7 @@ def test_the_document_is_complete_and_the_run_says_the_same_again(store: Store) 
     assert document["load"]["calls"] == 30
     assert len(document["groups"]) == 4
     assert len(document["conclusions"]) == 6  # Each group by itself, and both kinds with and without states.
-    assert FailoverStudy().said(store.open("last")) == document["conclusions"]
+    assert FailoverStudy().headlines(store.open("last")) == document["conclusions"]
 
 
 def test_the_schedule_of_all_switches_is_compiled_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

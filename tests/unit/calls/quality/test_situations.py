@@ -14,7 +14,7 @@ import pytest
 from weirlab.calls.quality.findings import Kind
 from weirlab.calls.quality.requiring import CAPTURE, of_capture
 from weirlab.calls.quality.study import QualityOutcome, capture_quality
-from weirlab.calls.quality.told import dissatisfied, sentence
+from weirlab.calls.quality.wording import dissatisfied, sentence
 from weirlab.requirements import parse
 
 from .captures import Rtp, ethernet, frames, pcap, talk, udp_over_ip, without

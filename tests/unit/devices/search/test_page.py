@@ -20,7 +20,7 @@ from weirlab.devices.search.rfc2544 import (
     Rfc2544Suite,
     Test,
 )
-from weirlab.devices.search.told import rfc2544_sentence, search_sentence
+from weirlab.devices.search.wording import rfc2544_sentence, search_sentence
 from weirlab.measure.search import NDR, PDR, GoalResult, Point, SearchGoal, SearchShape, Setting
 from weirlab.records import RuleSetup
 from weirlab.report.story import Chapter, Story
@@ -207,13 +207,15 @@ def test_the_report_of_a_run_is_a_page_of_its_kind(kind: str, tmp_path: Path) ->
     if kind == "search":
         searched = search(Work(store, SilentProgress()), asked, [NDR])
         assert stored.points(searched.run) == searched.points
-        assert search_sentence(searched).startswith(SearchStudy().said(searched.run)[0].removesuffix("."))
+        assert search_sentence(searched).startswith(
+            SearchStudy().headlines(searched.run)[0].removesuffix(".")
+        )
     else:
         tested = rfc2544(
             Work(store, SilentProgress()), asked, Rfc2544Suite(tests=("throughput", "loss"), repetitions=1)
         )
         assert stored.results(tested.run) == tested.results
-        assert rfc2544_sentence(tested).startswith(Rfc2544Study().said(tested.run)[0].removesuffix("."))
+        assert rfc2544_sentence(tested).startswith(Rfc2544Study().headlines(tested.run)[0].removesuffix("."))
     page = report(store, "last", out=tmp_path / "page.html").path.read_text(encoding="utf-8")
     assert "The simulated device carries" in page
     assert "no valid trial" not in page

@@ -124,7 +124,7 @@ class Machine:
     def path(self, path: str) -> Path:
         return self.folder / Path(path).name
 
-    def said(self, name: str) -> list[str]:
+    def output(self, name: str) -> list[str]:
         return []
 
     def check(self) -> None:

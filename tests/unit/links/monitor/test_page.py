@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from weirlab.links.monitor.asked import shapes_of
 from weirlab.links.monitor.bed import MonitorSettings
 from weirlab.links.monitor.fakes import FakeLink, LinkCapacity, TrialFault
 from weirlab.links.monitor.page import MonitorEvidence, charts, tell
 from weirlab.links.monitor.page.source import PUBLISHED
+from weirlab.links.monitor.plan import shapes_of
 from weirlab.links.monitor.section import Monitor
 from weirlab.links.monitor.trials import (
     MonitorLimit,

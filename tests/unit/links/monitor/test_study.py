@@ -13,10 +13,10 @@ from weirlab.base.errors import LabError
 from weirlab.jobs.progress import RunInterrupt, SilentProgress
 from weirlab.jobs.work import Work
 from weirlab.links.monitor import MonitorStudy
-from weirlab.links.monitor import told as monitored
-from weirlab.links.monitor.asked import common_settings
+from weirlab.links.monitor import wording as monitored
 from weirlab.links.monitor.bed import MonitorSettings
 from weirlab.links.monitor.fakes import FakeLink, LinkCapacity, TrialFault
+from weirlab.links.monitor.plan import common_settings
 from weirlab.links.monitor.section import MonitorScenario
 from weirlab.links.monitor.study import MonitorFindings
 from weirlab.links.monitor.trials import MonitorRow, OpenLab
@@ -150,7 +150,7 @@ def test_what_is_printed_has_conclusions_and_a_row_per_group(
     told = monitored.conclusion(outcome)
     assert told.startswith("At up to ")
     assert "The counters of every trial agree." in told
-    tables = outcome.told().tables
+    tables = outcome.summary().tables
     assert [len(table.rows) for table in tables] == [METHODS * 2] * 2
 
 

@@ -14,7 +14,7 @@ from weirlab.numbering.fakes import _datagram
 from weirlab.numbering.gatekeeper import ras
 from weirlab.numbering.lab import Frame
 from weirlab.numbering.proof import ways
-from weirlab.numbering.proof.planned import ProofCall, planned
+from weirlab.numbering.proof.plan import ProofCall, planned
 from weirlab.numbering.proof.wire import calls, h323, mgcp
 from weirlab.numbering.proof.wire.h323 import H225WireMessage, Ras
 from weirlab.numbering.proof.wire.packets import TransportAddress

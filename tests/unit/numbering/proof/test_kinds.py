@@ -12,7 +12,7 @@ from weirlab.numbering.fakes import FakeLab
 from weirlab.numbering.proof import kinds
 from weirlab.numbering.proof.calling import made
 from weirlab.numbering.proof.findings import ProofFindings
-from weirlab.numbering.proof.planned import ProofCall, planned
+from weirlab.numbering.proof.plan import ProofCall, planned
 from weirlab.numbering.proof.rows import AS_PLANNED, NOT_AS_PLANNED
 from weirlab.numbering.routing import PlanNetwork
 

@@ -15,14 +15,14 @@ from weirlab.jobs.work import Work
 from weirlab.numbering.load import VoiceLoadStudy, targets
 from weirlab.numbering.load.counted import counted, edges
 from weirlab.numbering.load.fakes import FakeLoadLab, statistics
-from weirlab.numbering.load.findings import LoadFindings, said
+from weirlab.numbering.load.findings import LoadFindings, limit_sentence
 from weirlab.numbering.load.rows import LoadLimitRow, LoadTrialRow
 from weirlab.numbering.load.study import checked, stored, trial
 from weirlab.numbering.load.tables import limits, not_loaded
 from weirlab.numbering.load.targets import LoadTarget
 from weirlab.numbering.load.trials import searched
 from weirlab.numbering.plan import load, ready
-from weirlab.numbering.proof.planned import planned
+from weirlab.numbering.proof.plan import planned
 from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.section import LoadScenario, LoadSection
 from weirlab.scenario.load import from_plain
@@ -295,4 +295,4 @@ def test_an_interrupted_search_goes_on_with_the_trials_that_it_has(
     assert labs[1].rates != labs[0].rates
     assert [row.rate_per_s for row in found.trials] == labs[0].rates + labs[1].rates
     assert len({row.rate_per_s for row in found.trials}) == len(found.trials)
-    assert said(found.limits[0]).startswith("+420111222001 (core: public): 6")
+    assert limit_sentence(found.limits[0]).startswith("+420111222001 (core: public): 6")

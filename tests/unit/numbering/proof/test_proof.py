@@ -14,7 +14,7 @@ from weirlab.numbering.fakes import FakeLab
 from weirlab.numbering.lab import Frame
 from weirlab.numbering.proof import page, ways
 from weirlab.numbering.proof.calling import MAX_ATTEMPTS, made
-from weirlab.numbering.proof.planned import ProofCall, planned
+from weirlab.numbering.proof.plan import ProofCall, planned
 from weirlab.numbering.proof.rows import NOT_AS_PLANNED
 from weirlab.numbering.proof.wire import signalling
 from weirlab.numbering.proof.wire.packets import TransportAddress

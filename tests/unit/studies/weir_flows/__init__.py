@@ -21,7 +21,7 @@ from weirlab.report.story import Chapter, Story, place
 from weirlab.report.tables import Tile
 from weirlab.scenario.model import Dut, Lab, RateText, Root, Seconds, Section
 from weirlab.store import Run, RunWriter
-from weirlab.studies import Outcome, Study, Told, Work
+from weirlab.studies import Outcome, Study, Summary, Work
 from weirlab.studies.beds import DeviceGround, opened
 from weirlab.studies.runner import run_scenario
 from weirlab.traffic.load import parse_rate
@@ -117,8 +117,8 @@ class FlowsStudy(Study[FlowsScenario, DeviceGround, FlowsFindings]):
         sequence.run(ground.bed, specs, writer, sequence.Part("single", "flows-plan"), told)
         return found_in(writer.run, len(specs))
 
-    def told(self, outcome: Outcome[FlowsFindings]) -> Told:
-        return Told(outcome.found.sentence, [outcome.found.table()])
+    def summarize(self, outcome: Outcome[FlowsFindings]) -> Summary:
+        return Summary(outcome.found.sentence, [outcome.found.table()])
 
     def page(self, run: Run) -> Story:
         found = found_in(run, 0)

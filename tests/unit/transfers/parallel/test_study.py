@@ -99,7 +99,7 @@ def test_every_method_is_compared_with_the_sum_of_independent_streams(outcome: F
 
 
 def test_the_terminal_says_a_sentence_per_case_and_shows_a_table_of_each(outcome: Found) -> None:
-    told = outcome.told()
+    told = outcome.summary()
     first, *cases = told.conclusion.splitlines()
     assert first == (
         "Of what independent streams carry together in 4 cases, MPTCP carries at least 100 %, earliest 100 % "
@@ -121,8 +121,8 @@ def test_an_outage_is_told_by_what_is_left_and_when_the_path_is_back(outcome: Fo
     assert found.spread["outage_bps"].median == pytest.approx(50e6 * 1448 / 1514)
     assert found.spread["back_s"].median == pytest.approx(0.1)
     assert not group(outcome, "outage", "tcp", 1).spread["outage_bps"].known
-    assert "Outage: independent streams carry" in outcome.told().conclusion
-    assert "while the path is dead: independent streams 47.8 Mbit/s" in outcome.told().conclusion
+    assert "Outage: independent streams carry" in outcome.summary().conclusion
+    assert "while the path is dead: independent streams 47.8 Mbit/s" in outcome.summary().conclusion
 
 
 def test_a_competitor_is_told_by_its_goodput_and_jains_index(outcome: Found) -> None:
@@ -130,7 +130,7 @@ def test_a_competitor_is_told_by_its_goodput_and_jains_index(outcome: Found) -> 
     assert found.spread["competitor_bps"].median == pytest.approx(25e6 * 1448 / 1514)
     assert found.spread["jain"].median == pytest.approx(1.0)
     assert found.spread["path_share"].median == pytest.approx(0.5)
-    assert "next to MPTCP, which has 50 % (Jain 1.0)" in outcome.told().conclusion
+    assert "next to MPTCP, which has 50 % (Jain 1.0)" in outcome.summary().conclusion
     # Whose CPU time it was cannot be told.
     assert not found.spread["cpu_s_per_gb"].known
     assert group(outcome, "outage", "mptcp").spread["cpu_s_per_gb"].median == pytest.approx(0.5)
@@ -215,7 +215,7 @@ def test_a_method_that_is_not_here_is_left_out_and_named(store: Store) -> None:
     lacking = {"mptcp": "this kernel is built without it"}
     outcome = run(store, FakeParallelBed(lacking=lacking), small(methods=["mptcp", "earliest"]))
     assert {row.method for row in outcome.found.rows} == {"earliest"}
-    assert "MPTCP was left out: this kernel is built without it." in outcome.told().remark
+    assert "MPTCP was left out: this kernel is built without it." in outcome.summary().remark
     assert "MPTCP was left out" in page(outcome.run).warning
     with pytest.raises(MissingCapability, match="built without it"):
         run(store, FakeParallelBed(lacking=lacking), small(methods=["mptcp"]))
@@ -225,7 +225,7 @@ def test_a_transfer_that_breaks_off_is_a_result_and_told(store: Store) -> None:
     bed = FakeParallelBed(iter([ParallelFault(failure="the session was lost")] * FEW))
     outcome = run(store, bed, small())
     assert outcome.problem() is None
-    assert "the transfer broke off: the session was lost" in outcome.told().remark
+    assert "the transfer broke off: the session was lost" in outcome.summary().remark
 
 
 def test_a_run_without_an_attempt_has_no_page(store: Store) -> None:
@@ -246,5 +246,5 @@ def test_a_busy_host_is_told_and_its_attempts_are_kept(store: Store) -> None:
     assert outcome.problem() is None
     assert (
         "the threads of the median attempt waited for a CPU 0.40 times as long as it lasted"
-        in outcome.told().remark
+        in outcome.summary().remark
     )

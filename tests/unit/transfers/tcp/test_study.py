@@ -183,7 +183,7 @@ def test_going_on_with_a_complete_run_measures_nothing(
         TcpStudy(), outcome.run.run_id, Work(store, SilentProgress()), out=tmp_path / "page.html"
     )
     assert again.run.trials().height == 1
-    assert again.told().conclusion.startswith("To the server: ")
+    assert again.summary().conclusion.startswith("To the server: ")
     assert (tmp_path / "page.html").stat().st_size > 100_000
 
 

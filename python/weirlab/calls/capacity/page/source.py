@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from weirlab.calls.capacity.found import CapacityConclusions
+from weirlab.calls.capacity.findings import CapacityConclusions
 from weirlab.report.numbers import rules
 
 

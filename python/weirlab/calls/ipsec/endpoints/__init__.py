@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from weirlab.jobs.work import Work
-from weirlab.studies.contract import Ground, Study, Told
+from weirlab.studies.contract import Ground, Study, Summary
 
 if TYPE_CHECKING:
     from weirlab.calls.ipsec.endpoints.bed import EndpointBed, OpenBed
@@ -51,13 +51,13 @@ class EndpointsStudy(Study["EndpointScenario", "Ground[EndpointBed]", "EndpointF
 
         return study.measured(ground.bed, asked, writer, work.progress)
 
-    def told(self, outcome: Outcome[EndpointFindings]) -> Told:
+    def summarize(self, outcome: Outcome[EndpointFindings]) -> Summary:
         from weirlab.calls.ipsec.endpoints import tables
 
         found = outcome.found
-        return Told("\n".join(found.sentences()), tables.told(found), "\n".join(found.remarks()))
+        return Summary("\n".join(found.sentences()), tables.of(found), "\n".join(found.remarks()))
 
-    def said(self, run: Run) -> Sequence[str]:
+    def headlines(self, run: Run) -> Sequence[str]:
         from weirlab.calls.ipsec.endpoints import study
 
         found = study.stored(run)

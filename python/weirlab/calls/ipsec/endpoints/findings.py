@@ -223,7 +223,7 @@ class EndpointFindings:
             )
 
 
-def said(row: EndpointLimitRow) -> str:
+def limit_sentence(row: EndpointLimitRow) -> str:
     """What a search found: ``bypassing endpoints at idle: 3,100 calls``."""
     return f"{NAMES[row.arm]} {WHERE[row.beside]}: {_carried(row)}"
 

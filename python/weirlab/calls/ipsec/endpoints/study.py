@@ -11,7 +11,7 @@ from weirlab.base.interrupts import owned, shielded
 from weirlab.base.quantities import plural
 from weirlab.calls.ipsec.endpoints import bed as beds
 from weirlab.calls.ipsec.endpoints.bed import EndpointBed, OpenBed
-from weirlab.calls.ipsec.endpoints.findings import EndpointFindings, said
+from weirlab.calls.ipsec.endpoints.findings import EndpointFindings, limit_sentence
 from weirlab.calls.ipsec.endpoints.plan import NAMES, WHERE, EndpointPlan, plan, talk
 from weirlab.calls.ipsec.endpoints.recording import EndpointAttempt, recorded
 from weirlab.calls.ipsec.endpoints.rows import (
@@ -118,7 +118,7 @@ class EndpointCampaign:
             row = searched(limit, arm, beside, measure, known)
             self._limits.append(row)
             self._writer.put_table(LIMITS, frame_of(EndpointLimitRow, self._limits))
-            self._progress.note(said(row))
+            self._progress.note(limit_sentence(row))
 
     @staticmethod
     def _expected_s(lasts_s: float) -> float:

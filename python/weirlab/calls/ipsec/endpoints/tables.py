@@ -20,7 +20,7 @@ _COLUMNS: Final = (
 _SPARE: Final = ("Late p99", "Max late", "Median delay", "CPU/packet", "Max delay", "Lost")
 
 
-def told(found: EndpointFindings) -> list[Table]:
+def of(found: EndpointFindings) -> list[Table]:
     """For a terminal: the comparison, the most calls, then every attempt."""
     made = [compared(found)] if found.groups else []
     if found.limits:

@@ -11,7 +11,7 @@ from weirlab.cli.results.tables import reasons
 from weirlab.devices.search import tables
 from weirlab.devices.search.page import charts
 from weirlab.devices.search.page.source import SearchRunEvidence, ThroughputEvidence, carried, interval, setup
-from weirlab.devices.search.told import goal_in_words
+from weirlab.devices.search.wording import goal_in_words
 from weirlab.measure.search import Point, SearchGoal
 from weirlab.report.figure import Figure
 from weirlab.report.numbers import NOTHING, count, duration, percent, plural, rate, significant, words

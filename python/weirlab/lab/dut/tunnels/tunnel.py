@@ -203,7 +203,7 @@ class Tunnel(EncapsulationDriver):
     def check_alive(self) -> None:
         for machine in self._machines:
             # Its answer comes after the reports of all processes that ended before.
-            machine.said("")
+            machine.output("")
             machine.check()
 
     def settle(self) -> None:
@@ -336,7 +336,7 @@ class Tunnel(EncapsulationDriver):
         """The output of the failed command and of the daemons."""
         words = [f"it says: {quote(said)}"] if said else []
         words += [
-            f"{name} on {machine.name} says: {quote(machine.said(name)[-_WORDS:])}"
+            f"{name} on {machine.name} says: {quote(machine.output(name)[-_WORDS:])}"
             for machine in self._machines
             for name in sorted(machine.running)
         ]

@@ -89,7 +89,7 @@ class MonitorEvidence:
         return [row for row in self.rows if row.valid]
 
     @property
-    def said(self) -> list[str]:
+    def headlines(self) -> list[str]:
         """What was found, a sentence each."""
         return conclusions(self.groups, self.found, self.costs, self.stalls)
 

@@ -99,7 +99,7 @@ def _answer(evidence: MonitorEvidence) -> list[str]:
                 f"While the recorder was stalled for {one.stalled_s:.1f} s, the link {link}; the record "
                 f"misses {count(one.missing)} frames and reports {count(one.named)} of them as missing."
             )
-    return said or list(evidence.said[:2]) or ["No trial was measured."]
+    return said or list(evidence.headlines[:2]) or ["No trial was measured."]
 
 
 def _price(evidence: MonitorEvidence) -> str | None:
@@ -235,7 +235,7 @@ def _chapters(evidence: MonitorEvidence) -> Iterator[Chapter]:
         else "",
         tables=(tables.stalls(evidence),) if evidence.stalls else (),
     )
-    yield Chapter("found", "What was found", "Found", said=tuple(evidence.said))
+    yield Chapter("found", "What was found", "Found", said=tuple(evidence.headlines))
     yield setting(evidence.manifest, _setting(evidence))
     yield Chapter(
         "numbers",

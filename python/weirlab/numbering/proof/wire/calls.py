@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from weirlab.numbering.lab.seen import Frame
+from weirlab.numbering.lab.recorder import Frame
 from weirlab.numbering.proof.wire import h323, mgcp, signalling
 from weirlab.numbering.proof.wire.signalling import CallLeg, LadderMessage, SipMessage
 
@@ -17,7 +17,11 @@ def seen(frames: Sequence[Frame]) -> tuple[list[CallLeg], list[LadderMessage], l
     commands = mgcp.commands(frames)
     legs = [*signalling.legs(sip), *h323.legs(heard, asked, controlled)]
     legs += mgcp.legs(commands, legs)
-    told = [*signalling.told(sip), *h323.told(heard, asked, controlled), *mgcp.told(commands)]
+    told = [
+        *signalling.ladder(sip),
+        *h323.ladder(heard, asked, controlled),
+        *mgcp.ladder(commands),
+    ]
     return (
         sorted(legs, key=lambda leg: leg.at_ns),
         sorted(told, key=lambda each: each.at_ns),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from weirlab.numbering.gatekeeper import ras
-from weirlab.numbering.lab.seen import Frame
+from weirlab.numbering.lab.recorder import Frame
 from weirlab.numbering.proof.wire import packets
 from weirlab.numbering.proof.wire.packets import TransportAddress
 from weirlab.numbering.proof.wire.signalling import CallLeg, LadderMessage
@@ -132,7 +132,7 @@ def requests(frames: Iterable[Frame]) -> list[Ras]:
     return found
 
 
-def told(
+def ladder(
     heard: Sequence[H225WireMessage], asked: Sequence[Ras], controlled: Sequence[Control] = ()
 ) -> Iterator[LadderMessage]:
     """The messages of calls, without registrations, for a ladder."""

@@ -12,7 +12,7 @@ import numpy as np
 from weirlab import _engine
 from weirlab.base import files
 from weirlab.base.errors import InputError
-from weirlab.numbering.lab.seen import Frame, pcap
+from weirlab.numbering.lab.recorder import Frame, pcap
 from weirlab.quality.captures import VoicePackets, capture_table
 
 _PACKETS = ("stream", "arrival_ns", "seq", "timestamp", "speech", "payload_bytes", "stretch")

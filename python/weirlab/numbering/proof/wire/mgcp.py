@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from weirlab.numbering.lab.seen import Frame
+from weirlab.numbering.lab.recorder import Frame
 from weirlab.numbering.proof.wire import packets
 from weirlab.numbering.proof.wire.packets import TransportAddress
 from weirlab.numbering.proof.wire.signalling import CallLeg, LadderMessage
@@ -69,7 +69,7 @@ def commands(frames: Iterable[Frame]) -> list[Command]:
     return found
 
 
-def told(listed: Sequence[Command]) -> Iterator[LadderMessage]:
+def ladder(listed: Sequence[Command]) -> Iterator[LadderMessage]:
     """The messages of calls, without registrations and audits, for a ladder."""
     asked = {(each.source, each.number): each for each in listed if each.verb}
     for each in listed:

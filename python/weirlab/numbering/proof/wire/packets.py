@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from ipaddress import ip_address
 from typing import Final, NamedTuple
 
-from weirlab.numbering.lab.seen import Frame
+from weirlab.numbering.lab.recorder import Frame
 from weirlab.numbering.proof.wire.fragments import Datagram, Fragment, Reassembly
 
 _UDP: Final = 17

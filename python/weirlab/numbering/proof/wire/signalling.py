@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from weirlab.numbering.configs.sipp import PAYLOADS
-from weirlab.numbering.lab.seen import Frame
+from weirlab.numbering.lab.recorder import Frame
 from weirlab.numbering.proof.wire import packets
 from weirlab.numbering.proof.wire.packets import TransportAddress
 
@@ -113,7 +113,7 @@ def legs(listed: Sequence[SipMessage]) -> list[CallLeg]:
     return list(found.values())
 
 
-def told(listed: Sequence[SipMessage]) -> Iterator[LadderMessage]:
+def ladder(listed: Sequence[SipMessage]) -> Iterator[LadderMessage]:
     """The messages for a ladder."""
     for each in listed:
         yield LadderMessage(each.at_ns, each.source, each.target, each.title, each.call_id)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from weirlab.numbering.lab.seen import Frame
+from weirlab.numbering.lab.recorder import Frame
 from weirlab.numbering.proof.wire import packets
 from weirlab.numbering.through.rows import DeviceRow
 

@@ -16,7 +16,7 @@ from weirlab.store.frames import rows_of
 from weirlab.trace.quantities import size
 from weirlab.transfers.parallel import tables
 from weirlab.transfers.parallel.findings import MethodGroup, ParallelFindings, overall, sentence
-from weirlab.transfers.parallel.page import charts, drawn
+from weirlab.transfers.parallel.page import charts, frames
 from weirlab.transfers.parallel.plan import INDEPENDENT, TCP, named
 from weirlab.transfers.parallel.rows import PATHS, SERIES, ParallelAttemptRow, PathRow
 from weirlab.transfers.parallel.section import ParallelCase, ParallelScenario, share_of
@@ -112,7 +112,7 @@ def _chapters(found: ParallelFindings, asked: ParallelSection, run: Run) -> Iter
         if name not in split and found.of(name):
             yield _of_case(found, case, f"case-{number}", series)
     groups = [each for name in cases for each in found.of(name)]
-    frame = drawn.memory(groups)
+    frame = frames.memory(groups)
     if frame.height:
         yield _memory(frame, groups)
     yield Chapter(
@@ -126,7 +126,7 @@ def _chapters(found: ParallelFindings, asked: ParallelSection, run: Run) -> Iter
 def _of_split(found: ParallelFindings, cases: Sequence[ParallelCase], series: pl.DataFrame) -> Chapter:
     groups = [each for case in cases for each in found.of(case.name)]
     measured = [case for case in cases if found.of(case.name)]
-    frame = drawn.goodput(groups)
+    frame = frames.goodput(groups)
     return Chapter(
         "shares",
         "Two paths of unequal rates",
@@ -147,7 +147,7 @@ def _of_case(found: ParallelFindings, case: ParallelCase, key: str, series: pl.D
         case.name[:1].upper() + case.name[1:],
         said=(sentence(case.name, groups),),
         figures=(
-            _bars(key, case.name, _extremes(groups), drawn.goodput(groups)),
+            _bars(key, case.name, _extremes(groups), frames.goodput(groups)),
             *_over_time(found, case, key, series),
         ),
         tables=(tables.compared(case.name, groups),),
@@ -194,14 +194,14 @@ def _over_time(
     attempts = [
         row
         for method in found.methods
-        if method != TCP and (row := drawn.typical(found, case.name, method)) is not None
+        if method != TCP and (row := frames.typical(found, case.name, method)) is not None
     ]
     if not attempts:
         return
     extent = (-attempts[0].warmup_s, attempts[0].lasts_s)
     spans = _meanwhile(case, extent[1])
     shaded = "".join(f" Shaded: {what}." for what in dict.fromkeys(what for *_, what in spans))
-    frame = drawn.applications(series, attempts)
+    frame = frames.applications(series, attempts)
     yield Figure(
         key=f"{key}-time",
         section=key,
@@ -215,7 +215,7 @@ def _over_time(
     )
     sessions = {each.method for each in found.of(case.name) if each.is_session}
     for attempt in [row for row in attempts if row.method in sessions][-1:]:
-        frame = drawn.by_path(series, attempt)
+        frame = frames.by_path(series, attempt)
         yield Figure(
             key=f"{key}-paths",
             section=key,

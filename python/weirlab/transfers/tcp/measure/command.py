@@ -196,7 +196,7 @@ def measure(
             out=report.out,
             plots=report.plots,
         )
-        told, problem = outcome.told(), outcome.problem()
+        told, problem = outcome.summary(), outcome.problem()
         session.finish(outcome.document(), told.conclusion, told.tables, problem)
         for said in () if result.json else outcome.found.remarks():
             session.say(said)

@@ -15,7 +15,7 @@ from weirlab.report.graphs import Graphs
 from weirlab.report.shell import environment
 from weirlab.report.story import Chapter, PageOrigin, Story
 from weirlab.report.tables import Table, Tile
-from weirlab.trace import Trace, others, sheet, times, words
+from weirlab.trace import Trace, others, sheet, times, wording
 from weirlab.trace.facts import (
     Connection,
     SideName,
@@ -124,11 +124,11 @@ def tell(trace: Trace, *, connection: int, command: str = "") -> Story:
         subject=f"connection {connection} in {names}",
         manifest={},
         simulated=False,
-        answer=words.conclusion(one),
+        answer=wording.conclusion(one),
         lede=(f"Connection {connection}: {ends}.",),
-        caution=" ".join(words.cautions(trace.facts)),
+        caution=" ".join(wording.cautions(trace.facts)),
         place="",
-        where_note=words.capture(trace.facts),
+        where_note=wording.capture(trace.facts),
         tiles=tuple(tiles(one)),
         chapters=tuple(chapters),
         terms=TERMS,
@@ -185,13 +185,13 @@ def tiles(one: Connection) -> list[Tile]:
     return [
         Tile(
             f"Throughput from {name}",
-            bit_rate(words.throughput_bps(sent)),
+            bit_rate(wording.throughput_bps(sent)),
             f"{size(sent['unique_bytes'])} from first to last data, each byte once",
         ),
         Tile(
             "Retransmitted",
             plural(again["total"], "packet"),
-            (words.causes(sent) + f"; {count(again['spurious'])} spurious")
+            (wording.causes(sent) + f"; {count(again['spurious'])} spurious")
             if again["total"]
             else f"of {plural(sent['data_packets'], 'segment')}",
         ),

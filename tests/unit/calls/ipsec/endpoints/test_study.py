@@ -107,7 +107,7 @@ def test_the_most_calls_are_searched_for_every_kind(outcome: Found) -> None:
 
 
 def test_the_terminal_answers_first_with_the_comparison(outcome: Found) -> None:
-    told = outcome.told()
+    told = outcome.summary()
     first, maximum, idle, hog = told.conclusion.splitlines()
     assert first.startswith("5 calls, with ESP (aes-gcm-16, transport mode): mean jitter is ")
     for sentence in (first, maximum):
@@ -167,13 +167,13 @@ def test_an_attempt_that_the_host_spoils_is_kept_and_repeated(
     assert [row.valid for row in outcome.found.attempts] == [False, True]
     assert told in outcome.found.attempts[0].invalid
     assert outcome.found.spoiled == 1
-    assert "1 attempt did not count" in outcome.told().remark
+    assert "1 attempt did not count" in outcome.summary().remark
 
 
 def test_a_kernel_that_lets_no_socket_poll_is_told(store: Store) -> None:
     outcome = run(store, FakeEndpointBed(iter([EndpointFault(polls=False)])), small(arms=["bypass"]))
     assert [row.valid for row in outcome.found.attempts] == [True]
-    assert "This kernel does not let a socket poll the queue of a veth pair" in outcome.told().remark
+    assert "This kernel does not let a socket poll the queue of a veth pair" in outcome.summary().remark
 
 
 def test_loss_is_a_result(store: Store) -> None:
@@ -190,14 +190,16 @@ def test_packets_that_the_system_never_takes_are_counted_and_told(store: Store) 
     assert (row.refused, row.unsent, row.lost, row.bad) == (12, 7, 0, 7)
     assert outcome.found.groups[0].lost_ratio == pytest.approx(7 / 20)
     said = "12 packets never left, as the system did not take them or they could not be encapsulated"
-    assert f"In attempts that count, {said}: those after the warm-up count as lost." in outcome.told().remark
+    assert (
+        f"In attempts that count, {said}: those after the warm-up count as lost." in outcome.summary().remark
+    )
 
 
 def test_packets_that_never_left_in_attempts_that_do_not_count_are_not_told(store: Store) -> None:
     faults = [EndpointFault(refused=12, stolen_s=1.0), EndpointFault()]
     outcome = run(store, FakeEndpointBed(iter(faults)), small(arms=["bypass"]))
     assert [(row.refused, row.valid) for row in outcome.found.attempts] == [(12, False), (0, True)]
-    assert "never left" not in outcome.told().remark
+    assert "never left" not in outcome.summary().remark
 
 
 def test_what_never_counts_is_named_and_the_rest_is_shown(store: Store) -> None:
@@ -238,8 +240,8 @@ def test_a_run_without_a_valid_attempt_has_no_page(store: Store) -> None:
 
 def test_calls_in_the_clear_are_told_so(store: Store) -> None:
     outcome = run(store, FakeEndpointBed(), small(suite="none"))
-    assert outcome.told().conclusion.startswith("1 call, in the clear: mean jitter is ")
-    assert "ESP is" not in outcome.told().remark
+    assert outcome.summary().conclusion.startswith("1 call, in the clear: mean jitter is ")
+    assert "ESP is" not in outcome.summary().remark
     assert outcome.found.groups[0].ip_bytes == (200,)
 
 
@@ -276,4 +278,4 @@ def test_a_search_of_a_single_call_is_a_trial(
     assert row.carried == pytest.approx(carried, nan_ok=True)
     assert row.at_least is bool(capacity)
     expected = "at least 1 call" if capacity else "no call in time"
-    assert f"endpoints on sockets carry {expected}" in outcome.told().conclusion
+    assert f"endpoints on sockets carry {expected}" in outcome.summary().conclusion

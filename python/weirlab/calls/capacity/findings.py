@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from weirlab.base.documents import document_of
-from weirlab.calls.capacity.predicted import CapacityPrediction
+from weirlab.calls.capacity.prediction import CapacityPrediction
 from weirlab.calls.capacity.trials import CallCapacity, CallGoal, CallLoss, DropThreshold
 
 

@@ -10,7 +10,7 @@ from weirlab.cli.quantities import NOTHING, count, duration, percent, plural, ra
 from weirlab.records import device_in_words
 
 if TYPE_CHECKING:
-    from weirlab.calls.capacity.found import CapacityConclusions
+    from weirlab.calls.capacity.findings import CapacityConclusions
     from weirlab.calls.capacity.study import CapacityFindings
     from weirlab.calls.capacity.trials import CallCapacity, DropThreshold
     from weirlab.store import Run
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 def conclusion(outcome: Outcome[CapacityFindings]) -> str:
     """The results, one per line, then the report and the run."""
-    lines = said(outcome.run, outcome.found.results)
+    lines = headlines(outcome.run, outcome.found.results)
     if outcome.report is not None:
         lines.append(f"Report: {outcome.report.path}")
     return "\n".join([*lines, f"Run {outcome.run.run_id} is complete."])
 
 
-def said(run: Run, found: CapacityConclusions) -> list[str]:
+def headlines(run: Run, found: CapacityConclusions) -> list[str]:
     """What was found, a sentence each."""
     lines = [
         *_carried_lines(run, found),
