@@ -242,7 +242,7 @@ def machine(name: str, **running: list[str]) -> Any:
     return SimpleNamespace(
         name=name,
         running=frozenset(running),
-        said=lambda daemon: running.get(daemon, []),
+        output=lambda daemon: running.get(daemon, []),
         check=lambda: None,
         run=lambda command: (1, ["no such peer"]),
     )
