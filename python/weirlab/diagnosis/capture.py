@@ -53,9 +53,18 @@ WHOLE: Final = 0.8
 """Share of the bytes that come in whole segments, in a transfer that is not of small messages."""
 LATE_TRIPS: Final = 2
 """Round trips for which an application that ACKs release may do nothing."""
+OPEN_BYTES: Final = 1 << 40
+"""A window that is not known must not look full."""
+FILLED: Final = 8
+"""Times that the data in flight must reach a window that is not scaled, if the scale is not known."""
+BEYOND: Final = 0.05
+"""Share of the data that may leave beyond the window: probes, and data after ACKs that were missed."""
 SEEN: Final = 0.5
 """Share of the data that is acknowledged in a capture that has the ACKs, if nothing was sent again."""
 _NO_ACKS: Final = "the capture does not have the receiver's ACKs, perhaps because of its filter"
+_TOO_MUCH: Final = (
+    "more data was in flight than the receiver's window allowed, so the capture does not have all ACKs"
+)
 _SYN, _RST, _ECE = 2, 4, 0x40
 
 
@@ -156,6 +165,8 @@ def read(
     trips: RttSeries,
     behind: RttSeries,
     echoes: RttSeries | None = None,
+    *,
+    scaled: bool = True,
 ) -> tuple[Timeline, TransferFacts] | None:
     """A timeline from the packets of a connection.
 
@@ -174,6 +185,9 @@ def read(
         only the least counts: data counts from when it left, not from when it arrived.
     echoes
         The same as measured, pauses and queues included.
+    scaled
+        Whether the scale of the windows is known; otherwise only a closed one is known, unless the data shows
+        that they are not scaled.
 
     Returns
     -------
@@ -204,6 +218,8 @@ def read(
             trips = _queued_trips(packets, left, least_s)
     # Data does not come before the ACK that released it, however its round trip was rounded.
     early_s = 0.0 if source == "sender" else close_s / 2
+    if scaled and _is_beyond(packets, data, acks, mss):
+        facts = replace(facts, flaw=_TOO_MUCH)
     p, data, acks = _as_sent(packets, data, acks, behind, early_s, left)
     waited_s = _waited_s(packets, p, left)
     del packets
@@ -224,7 +240,7 @@ def read(
     )
     del p
     known = np.maximum.accumulate(data) & (window_edge >= 0)
-    if not known.any():
+    if not known[: int(np.flatnonzero(data)[-1]) + 1].any():
         return None
     if int(acked[-1]) - first_seq < SEEN * (int(sent[-1]) - first_seq) and not again.any():
         facts = replace(facts, flaw=_NO_ACKS)
@@ -232,15 +248,19 @@ def read(
     window = np.maximum(window_edge - acked, 0).astype(np.float64)
     flight = np.maximum(sent - acked, 0).astype(np.float64)
     del window_edge, again
+    unseen = source == "receiver" and len(trips.time_ns) <= 1
+    # If more seems to be in flight than the window allows, round trips are shorter than the handshake's.
+    measured = not unseen or float((data & known & (flight > window + mss)).sum()) <= BEYOND * data.sum()
+    if not (measured if scaled else _fills(data & known, flight, window, mss)):
+        window[window > 0] = OPEN_BYTES
     tight = window - flight < least_room(window, mss)
     # What SACK has reported in a recovery is no longer in flight.
     anew = recovery | tight
     events = SenderEvents(at, data, acks, payload_bytes, sent, acked, anew)
-    # The handshake alone does not show how long ACKs take later. Until something is lost, a growing window
-    # fills the gaps; a small one after a loss releases bursts that are a round trip apart.
-    unseen = source == "receiver" and len(trips.time_ns) <= 1
-    timed = (lost <= 0) | (not unseen)
-    found = sends(events, mss, SenderVisibility(close_s, least_s, timed))
+    # The handshake alone does not show how long ACKs take later.
+    timed = np.broadcast_to(not unseen, len(at))
+    sight = SenderVisibility(close_s, least_s, timed)
+    found = sends(events, mss, sight)
     round_s = max(least_s, AT_ONCE_S)
     # Away from the sender an ACK seems to make room a moment before the data that used it.
     ends = np.maximum.accumulate(np.where(tight, np.append(at[1:], at[-1]), -np.inf))
@@ -252,6 +272,9 @@ def read(
     since_s = (at - at[0]) / 1e9
     flat = is_flat(since_s, flight, lost, round_s, mss) & ~limited
     level = is_level(since_s, flight, lost, round_s, mss) & ~limited
+    if window.max() >= OPEN_BYTES:
+        # A flight that stays the same may be due to a full window, too.
+        flat[:] = level[:] = False
     even = np.zeros(len(at), dtype=bool)
     if source == "sender" or left is not None:
         even = paced(events, mss, None if source == "sender" else waited_s) & ~limited
@@ -266,8 +289,13 @@ def read(
     lasts = np.append(np.diff(at), 0.0) / 1e9
     # With nothing in flight and an open window, only the application can hold a sender back.
     # One that ACKs wake may be late for a moment.
-    empty = (flight <= 0) & ~tight & (lasts > np.where(steady, LATE_TRIPS * round_s, close_s))
-    idle = empty | (found.idle & ~limited & ~steady & ~even & ~outlasted)
+    empty = (flight <= 0) & ~tight & ~even & (lasts > np.where(steady, LATE_TRIPS * round_s, close_s))
+    if unseen or least_s <= 0:
+        empty &= found.requested | (lasts > sight.late_s)
+    # Between whole segments, a congestion window that grows leaves gaps.
+    grows_s = growing_until(since_s, flight, lost, round_s)
+    growing = (since_s < grows_s) & ~found.ended & ~found.requested
+    idle = empty | (found.idle & ~limited & ~steady & ~even & ~outlasted & ~growing)
     # After the last data there is only its way to the receiver and back, which nothing limits.
     last = int(np.flatnonzero(data)[-1])
     kept = slice(int(np.argmax(known)), last + 1)
@@ -286,7 +314,7 @@ def read(
         start_s=(at[kept] - at[kept][0]) / 1e9,
         lasts_s=lasts[kept],
         flight_bytes=flight[kept],
-        window_bytes=window[kept],
+        window_bytes=np.where(window < OPEN_BYTES, window, np.nan)[kept],
         unsent_bytes=np.where(idle & ~held, 0.0, np.nan)[kept],
         rtt_s=rtt[kept],
         acked_bytes=delivered[kept].astype(np.float64),
@@ -310,6 +338,19 @@ def read(
     starting = ~(idle | limited)[kept] & (timeline.start_s < until)
     timeline = replace(timeline, starting=starting, flat=timeline.flat & ~starting)
     return timeline, replace(facts, mss_bytes=mss, timeouts=known_timeouts)
+
+
+def _is_beyond(p: ConnectionPackets, data: Bools, acks: Bools, mss: int) -> bool:
+    """Whether much of the data was captured before any ACK that allowed it."""
+    edge = np.maximum.accumulate(np.where(acks, p.ack + p.window_bytes, -1))
+    beyond = data & (edge >= 0) & (p.seq + p.payload_bytes > edge + mss)
+    return int(p.payload_bytes[beyond].sum()) > BEYOND * int(p.payload_bytes[data].sum())
+
+
+def _fills(data: Bools, flight: Floats, window: Floats, mss: int) -> bool:
+    """Whether a window of unknown scale limits the data in flight as it stands."""
+    reached, beyond = (data & (flight + room >= window) for room in (mss, -mss))
+    return int((reached & (window > mss)).sum()) >= FILLED and not beyond.any()
 
 
 def _back_ns(p: ConnectionPackets, left: Departures, behind: RttSeries, echoes: RttSeries | None) -> int:

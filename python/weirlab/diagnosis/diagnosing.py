@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -15,7 +16,7 @@ from weirlab.diagnosis.view import TimelineView
 from weirlab.trace.quantities import percent
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from weirlab.diagnosis.causes import Confidence
     from weirlab.diagnosis.timeline import Floats
@@ -29,6 +30,9 @@ COUNTER_OFF: Final = 0.1
 LEAST_PIECES: Final = 3
 LEAST_TRIPS: Final = 8
 """Round trips that a cause must have lasted for high confidence."""
+
+LEAST_LEAD: Final = 0.1
+"""Share of the time by which the largest cause must exceed the next one for high confidence."""
 
 _GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "application": ("application_write",),
@@ -92,6 +96,8 @@ def diagnose(
     if rest >= LEAST_SHARE:
         found.append(_unknown(view, rest))
     found.sort(key=lambda each: -each.share)
+    if timeline.source != "kernel" and found[0].confidence == "high":
+        found[0] = _compared(found)
     shares = {each.cause.key: each.share for each in found}
     return Diagnosis(
         source=timeline.source,
@@ -146,6 +152,13 @@ def _confidence(view: TimelineView, rule: DiagnosisRule, share: float, *, alone:
         and not view.follows_flight(view.capacity or 0.0, varied=True)
     )
     return "medium" if few or still or not view.facts.place_known else sure
+
+
+def _compared(found: Sequence[DiagnosisFinding]) -> DiagnosisFinding:
+    """The first cause, which is not certain to be the largest if the next one is hardly smaller."""
+    first = found[0]
+    near = len(found) > 1 and found[1].share > first.share - LEAST_LEAD
+    return replace(first, confidence="medium") if near else first
 
 
 def _unknown(view: TimelineView, share: float, why: str | None = None) -> DiagnosisFinding:

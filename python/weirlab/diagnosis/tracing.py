@@ -80,15 +80,13 @@ def timeline(
         ways.trips,
         ways.behind,
         ways.echoes,
+        scaled=scaled,
     )
     if found is None:
         return None
     made, facts = found
     blind = [] if sure else [_UNSURE]
-    if not scaled:
-        # A flight that stays the same may be due to a full window, too.
-        nothing = np.full_like(made.window_bytes, np.nan)
-        made = replace(made, window_bytes=nothing, flat=np.zeros_like(made.flat))
+    if not scaled and np.isnan(made.window_bytes).any():
         blind.append(_UNSCALED)
     if facts.min_rtt_s <= 0:
         blind.append(_UNTIMED)
@@ -142,8 +140,6 @@ def _packets(trace: Trace, connection: Connection, name: SideName, *, stamped: b
         "tsval": pl.col("tsval").cast(pl.Float64).fill_null(math.nan) if has_stamps else None,
     }
     wanted = {column: each for column, each in columns.items() if each is not None}
-    if not _is_scaled(connection):
-        del wanted["window_bytes"]
     rows = (
         segments.filter(pl.col("connection") == number)
         .select(each.alias(column) for column, each in wanted.items())
@@ -157,7 +153,6 @@ def _packets(trace: Trace, connection: Connection, name: SideName, *, stamped: b
         found["again"] = found["again"] & ~(told & found["probe"])
     return ConnectionPackets(
         tsval=found.pop("tsval", np.broadcast_to(np.nan, length)),
-        window_bytes=found.pop("window_bytes", np.broadcast_to(np.int64(_OPEN_BYTES), length)),
         **found,
     )
 
@@ -178,8 +173,6 @@ MISSING: Final = 0.1
 """Share of the data whose absence from a capture leaves nothing to be told."""
 HOST_NS: Final = 100_000
 """A host answers within this time."""
-_OPEN_BYTES: Final = 1 << 40
-"""A window that is not known must not look full."""
 _NOWHERE: Final = RttSeries(np.empty(0, np.int64), np.empty(0, np.int64))
 _UNSURE: Final = BlindSpot(
     "where it was captured", "neither end is recognised, so it is treated as a capture at the sender"

@@ -85,6 +85,11 @@ class SenderVisibility:
     least_s: float
     timed: Bools
 
+    @property
+    def late_s(self) -> float:
+        """How late an ACK may be, if only the round trip of the handshake is known."""
+        return max(self.least_s, DELAYED_S) + self.close_s if self.least_s > 0 else np.inf
+
 
 @dataclass(frozen=True)
 class SendGaps:
@@ -123,10 +128,16 @@ class SendGaps:
 
 @dataclass(frozen=True)
 class SendStates:
-    """By event: there was nothing to send until the next new data, or less than a segment waited."""
+    """By event: there was nothing to send until the next new data, or less than a segment waited.
+
+    ``ended``: the data before ended with less than a segment; ``requested``: the receiver sent data before
+    the next.
+    """
 
     idle: Bools
     held: Bools
+    ended: Bools
+    requested: Bools
     bursts: SendGaps | None
 
 
@@ -137,7 +148,7 @@ def sends(events: SenderEvents, mss: int, sight: SenderVisibility) -> SendStates
     new = np.flatnonzero(events.data & rises)
     idle, held = np.zeros(len(at), dtype=bool), np.zeros(len(at), dtype=bool)
     if len(new) < 2:
-        return SendStates(idle, held, None)
+        return SendStates(idle, held, held.copy(), held.copy(), None)
     # No capture has more packets than 32-bit numbers.
     last_ack = last_known(np.where(events.acks, np.arange(len(at), dtype=np.int32), np.int32(-1)))
     bursts = _bursts(events, new, last_ack, mss, sight.close_s)
@@ -150,7 +161,9 @@ def sends(events: SenderEvents, mss: int, sight: SenderVisibility) -> SendStates
     waited = bursts.short & bursts.answered & little & everything & bursts.bare & bursts.fresh & late
     # Nagle's algorithm may keep less than a segment back for a round trip: there was hardly anything to send.
     freely = (bursts.restarted | _by_chance(bursts)) & sight.timed[other]
-    pauses = ((bursts.short & ~(bursts.answered & bursts.bare)) | freely | bursts.tail) & ~waited
+    # The ACK that released data may have taken longer than that of the handshake.
+    answered = bursts.answered | (~sight.timed[other] & (bursts.since_ack_s <= sight.late_s))
+    pauses = ((bursts.short & ~(answered & bursts.bare)) | freely | bursts.tail) & ~waited
     # Each event belongs to the new data before it; what follows the last one is not known.
     ends_short = bool(events.payload_bytes[new[-1]] % mss != 0)
     pauses = np.append(pauses, ends_short)
@@ -158,9 +171,13 @@ def sends(events: SenderEvents, mss: int, sight: SenderVisibility) -> SendStates
     begun = after >= 0
     idle[begun] = pauses[after[begun]]
     held[begun] = np.append(waited, False)[after[begun]]
+    theirs = np.cumsum(events.acks & (events.payload_bytes > 0))
+    ended, requested = np.zeros(len(at), dtype=bool), np.zeros(len(at), dtype=bool)
+    ended[begun] = np.append(bursts.short, ends_short)[after[begun]]
+    requested[begun] = np.append(theirs[other] > theirs[one], False)[after[begun]]
     idle |= _unused(events, bursts, mss, sight) & sight.timed
     idle = _whole(at, bursts, idle & ~held) & ~held
-    return SendStates(idle, held, bursts)
+    return SendStates(idle, held, ended, requested, bursts)
 
 
 def clocked(events: SenderEvents, bursts: SendGaps | None, stretch: Bools, mss: int) -> Bools:

@@ -199,7 +199,7 @@ def _most_window(view: TimelineView) -> Floats:
 def _unread(view: TimelineView) -> Bools:
     """The missing part of the window is unread data in the buffer."""
     t = view.timeline
-    shrunk = t.window_bytes < SHRUNK * _most_window(view)
+    shrunk = (t.window_bytes < SHRUNK * _most_window(view)) | (t.window_bytes <= 0)
     unread = t.unread_bytes > np.maximum(t.window_bytes, view.facts.mss_bytes)
     return np.asarray(_limited(view) & (shrunk | unread))
 
@@ -217,6 +217,8 @@ def _waiting(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
 def _reading(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
     t = view.timeline
     window, most = view.usual(t.window_bytes, part), float(np.nanmax(_most_window(view)))
+    if most <= 0:
+        return "its window was closed", ("its scale is not known, so an open window may have been full, too",)
     closed = view.share(part * (t.window_bytes < view.facts.mss_bytes))
     evidence = [
         f"the window fell from {size(most)} to {size(window)}",
@@ -232,8 +234,10 @@ def _reading(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
 
 
 def _unscaled(view: TimelineView) -> Bools:
-    off = view.facts.window_scaling is False
-    return _limited(view) & (view.timeline.window_bytes <= UNSCALED) & off
+    # A much smaller window is that of a small buffer, whether windows are scaled or not.
+    most = np.nan_to_num(_most_window(view)).max(initial=0.0)
+    off = view.facts.window_scaling is False and UNSCALED / 2 < most <= UNSCALED
+    return _limited(view) & off
 
 
 def _full(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
@@ -340,17 +344,37 @@ def _hosting(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
     )
 
 
-def _flat(view: TimelineView) -> Bools:
+def _level(view: TimelineView) -> Bools:
     flat = view.timeline.flat
     others = view.shared & (view.paired is not None)
     return flat & ~view.behind_queue(flat) & ~view.acks_queued & ~others
+
+
+def _writes_evenly(view: TimelineView) -> bool:
+    """Whether the application wrote little at a time, rather than a full send buffer held it up.
+
+    Both leave a flight that stays the same. But a buffer that is too small is full all the time.
+    """
+    level, idle = (np.asarray(mask, dtype=np.float64) for mask in (_level(view), view.idle))
+    return view.share(level) < view.share(idle)
+
+
+def _flat(view: TimelineView) -> Bools:
+    return _level(view) & (not _writes_evenly(view))
+
+
+def _evenly_written(view: TimelineView) -> Bools:
+    return _level(view) & _writes_evenly(view)
 
 
 _PACE: Final = "a sender that paces and an application that writes evenly look alike on the wire"
 _HOST: Final = "a host without a CPU looks like an application that does not write"
 _WRITES: Final = (causes.APPLICATION_WRITE.key, causes.SEND_BUFFER.key, causes.UNKNOWN.key)
 
-FLAT_RULES: Final = (DiagnosisRule(causes.SEND_BUFFER, _flat, _buffer),)
+FLAT_RULES: Final = (
+    DiagnosisRule(causes.SEND_BUFFER, _flat, _buffer),
+    DiagnosisRule(causes.APPLICATION_WRITE, _evenly_written, _writing),
+)
 LIMIT_RULES: Final = (DiagnosisRule(causes.PACING, _at_limit, _pacing, {"kernel": "high"}),)
 HOST_RULES: Final = (
     DiagnosisRule(
