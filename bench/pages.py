@@ -104,7 +104,13 @@ def of_verdicts(title: str, verdicts: Sequence[Verdict]) -> Table:
     return Table(title, VERDICTS, rows)
 
 
-def markdown(title: str, facts: Mapping[str, object], tables: Sequence[Table], notes: Sequence[str]) -> str:
+def markdown(
+    title: str,
+    facts: Mapping[str, object],
+    tables: Sequence[Table],
+    notes: Sequence[str],
+    legend: str = LEGEND,
+) -> str:
     """The summary as a page."""
     lines = [f"# {title}", "", *(f"- {name}: {value}" for name, value in facts.items())]
     for table in tables:
@@ -113,7 +119,7 @@ def markdown(title: str, facts: Mapping[str, object], tables: Sequence[Table], n
         lines += ["| " + " | ".join(row) + " |" for row in table.rows]
     if notes:
         lines += ["", "## Left out", "", *(f"- {note}" for note in notes)]
-    return "\n".join([*lines, "", LEGEND, ""])
+    return "\n".join([*lines, "", legend, ""])
 
 
 def _ratio(scores: Mapping[tuple[str, str], object], quantity: str) -> str:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -164,6 +165,25 @@ def test_verifying_again_makes_a_run_of_its_own(store: Store, finished: str) -> 
     assert outcome.run.manifest.kind == "verify"
     assert set(outcome.run.trials()["position"]) == {300}
     assert outcome.run.has("model")
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_verifying_again_shows_how_the_host_has_changed_since_the_profile(
+    store: Store, finished: str, monkeypatch: pytest.MonkeyPatch, kept: bool
+) -> None:
+    slower = replace(DEVICE, service_fixed_ns=1.1 * DEVICE.service_fixed_ns)
+    monkeypatch.setattr(testbeds, "open_bed", lambda *_, **__: FakeBed(slower, lab="netns"))
+    wanted = {"positions": (300,), "repetitions": 2, "trial_s": 0.05}
+    work = Work(store, SilentProgress())
+    later = verify(work, finished, held_out=wanted, again=True, lab=Lab(), dut=None)
+    (threshold,) = (each for each in later.shifts if each.quantity == "threshold")
+    assert threshold.places == 3
+    assert -0.09 < threshold.change < -0.02
+    assert threshold.without_percent["queueing"] < threshold.error_percent["queueing"]
+    if not kept:
+        shutil.rmtree(store.open(finished).path)
+    again = verify(work, later.run.run_id, held_out={}, again=False, lab=Lab(), dut=None)
+    assert again.shifts == (later.shifts if kept else ())
 
 
 def test_verifying_a_model_file_needs_to_know_the_device(store: Store, finished: str, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from weirlab.jobs import machine, spoiled, testbeds
 from weirlab.jobs.inventory import scenario_of
 from weirlab.jobs.profiles import begin, flows, go_on
 from weirlab.jobs.progress import Progress, kept, passed_on, prepared
+from weirlab.jobs.repetition import profiled_run
 from weirlab.jobs.work import Work
 from weirlab.lab.base import TestBed
 from weirlab.measure import verdict
@@ -32,7 +33,7 @@ from weirlab.model.base import ProfileRange
 from weirlab.model.shift import Shift, shifts
 from weirlab.records import TrialSpec, device_in_words
 from weirlab.scenario import Dut, HeldOutSection, Lab, OptionValue, ProfileSection, Scenario, from_options
-from weirlab.store import Run, RunWriter
+from weirlab.store import Run, RunWriter, Store
 from weirlab.traffic.sizes import parse_sizes
 
 VERIFICATION: Final = "verification"
@@ -40,6 +41,9 @@ VERIFICATION: Final = "verification"
 
 FORMAT: Final = 2
 """Format of what is stored; scoring again replaces older ones."""
+
+PROFILED_RUN: Final = "profiled-run"
+"""Name under which a run with nothing but held-out trials keeps which run was profiled."""
 
 _DRAWS: Final = 5
 _OVERLOAD_SHARES: Final = (1.15, 1.35)
@@ -119,8 +123,9 @@ def verify(
     models, run = modelling.find(store, source)
     assert run is not None
     scenario = scenario_of(run, Scenario)
+    profiled = _profiled_run(store, run)
     if again:
-        return _measure_anew(work, models, _with(scenario, held_out))
+        return _measure_anew(work, models, _with(scenario, held_out), profiled)
     if not _measured(run):
         with (
             testbeds.open_bed(
@@ -128,8 +133,8 @@ def verify(
             ) as bed,
             kept(lambda: go_on(store, run, bed), _RESUME) as writer,
         ):
-            measure(bed, models, scenario, writer, progress)
-    return score(run, models)
+            measure(bed, models, scenario, writer, progress, profiled=profiled)
+    return score(run, models, profiled)
 
 
 def measure(
@@ -139,19 +144,22 @@ def measure(
     writer: RunWriter,
     progress: Progress,
     budget: Budget | None = None,
+    profiled: Run | None = None,
 ) -> None:
     """Measure the held-out settings of ``scenario`` into the run of ``writer``, or the rest of them.
 
+    Among them some settings of the profile are measured again: that of ``profiled``, or the run's own.
     Raises ``StoppedEarly`` if the host spoils almost everything.
     """
     specs = None
     if not writer.has(measuring.VERIFY_PLAN):
         specs = plan(models, _in_bed(scenario, bed), _sender_pps(writer))
-        if not writer.run.simulated and writer.has(PLAN):
-            profiled = kept_plan(writer, PLAN).specs
+        profile = profiled or writer.run
+        if not writer.run.simulated and profile.has(PLAN):
+            known = kept_plan(profile, PLAN).specs
             repetitions = max(each.repetitions for each in scenario.verify or (default(scenario),))
             specs = measuring.among(
-                specs, measuring.again(profiled, repetitions, stateful=scenario.dut.stateful)
+                specs, measuring.again(known, repetitions, stateful=scenario.dut.stateful)
             )
     progress.stage(f"measuring held-out settings of {device_in_words(bed.dut)}")
     outcome = measuring.run(
@@ -208,8 +216,11 @@ def plan(models: Models, scenario: Scenario, sender_pps: float) -> list[TrialSpe
     return specs
 
 
-def score(run: Run, models: Models) -> VerificationOutcome:
-    """Score ``models`` on the held-out trials in ``run`` and keep the errors with it."""
+def score(run: Run, models: Models, profiled: Run | None = None) -> VerificationOutcome:
+    """Score ``models`` on the held-out trials in ``run`` and keep the errors with it.
+
+    ``profiled`` has the profile if ``run`` has none.
+    """
     observations, again = measuring.parted(run.observations("verify"))
     if not observations:
         if (spoilt := spoiled.problem(run, "verify")) is not None:
@@ -219,7 +230,8 @@ def score(run: Run, models: Models) -> VerificationOutcome:
             f"invalid, 'weir verify {run.run_id} --again' measures anew"
         )
     errors = tuple(compare(models, observations))
-    moved = shifts(run.observations("profile", plain=True), again, models, observations) if again else ()
+    profile = (profiled or run).observations("profile", plain=True)
+    moved = shifts(profile, again, models, observations) if again and profile else ()
     run.put_json(
         VERIFICATION, {"format": FORMAT, "errors": errors, "trials": len(observations), "shifts": moved}
     )
@@ -265,21 +277,34 @@ def default(scenario: Scenario, seed: int = _SEED) -> HeldOutSection:
     )
 
 
-def _measure_anew(work: Work, models: Models, scenario: Scenario) -> VerificationOutcome:
+def _profiled_run(store: Store, run: Run) -> Run | None:
+    """The run with the profile that ``run`` verifies, which may be its own; None if it is no longer there."""
+    if not run.has(PROFILED_RUN):
+        return run
+    return profiled_run(store, run.get_json(PROFILED_RUN, lambda content: str(content["run_id"])))
+
+
+def _measure_anew(
+    work: Work, models: Models, scenario: Scenario, profiled: Run | None = None
+) -> VerificationOutcome:
     """Measure the held-out settings in a new run, which stores the models too."""
     lab, dut = scenario.lab, scenario.dut
 
+    def keep(writer: RunWriter) -> None:
+        modelling.keep(writer.run, models)
+        if profiled is not None:
+            writer.run.put_json(PROFILED_RUN, {"run_id": profiled.run_id})
+
     def begun(bed: TestBed) -> RunWriter:
-        writer = begin(work.store, scenario, bed, work.command, kind="verify")
-        # Without them the run could not be resumed.
-        return prepared(writer, lambda new: modelling.keep(new.run, models))
+        # Without what is kept the run could not be resumed.
+        return prepared(begin(work.store, scenario, bed, work.command, kind="verify"), keep)
 
     with (
         testbeds.open_bed(lab, dut, work.progress, flows(scenario), inputs=work.inputs) as bed,
         kept(lambda: begun(bed), _RESUME) as writer,
     ):
-        measure(bed, models, scenario, writer, work.progress)
-    return score(writer.run, models)
+        measure(bed, models, scenario, writer, work.progress, profiled=profiled)
+    return score(writer.run, models, profiled)
 
 
 def _with(scenario: Scenario, held_out: dict[str, Any]) -> Scenario:
