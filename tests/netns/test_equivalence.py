@@ -205,3 +205,10 @@ def test_what_rules_count_that_depend_on_chance_may_differ(tmp_path: Path) -> No
     proof = exchanged(text, tmp_path, (1, 0, 2))
     assert (proof.failure, proof.undetermined) == ("", 0)
     assert proof.packets > 5
+
+
+def test_what_chance_does_to_packets_unseen_cannot_be_compared(tmp_path: Path) -> None:
+    chance = "numgen random mod 2 0 notrack tcp dport 80 accept"
+    text = forward(chance, f"ct state established {COUNTER} accept", f"ct state invalid {MANY} drop", "drop")
+    proof = exchanged(text, tmp_path, (0, 2, 1, 3))
+    assert "depends on chance, and no trace shows it" in proof.failure

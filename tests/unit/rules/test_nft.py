@@ -8,7 +8,7 @@ import pytest
 
 from weirlab.base.errors import InputError
 from weirlab.rules import Advice, advise, nftables_path, walk
-from weirlab.rules.matching import disjoint
+from weirlab.rules.matching import ALL_STATES, disjoint
 
 if TYPE_CHECKING:
     from tests.unit.rules.conftest import NftPath
@@ -336,6 +336,11 @@ def test_rules_that_have_counted_nothing_are_refused(nft: NftPath) -> None:
         InputError, match=r"no packet was counted in chain forward of table inet f; .*'counter' in"
     ):
         advice(nft, "udp dport 53 accept")
+
+
+def test_a_rule_that_drops_what_it_cannot_count_does_so_before_it_compares_more(nft: NftPath) -> None:
+    (rules,) = nft(forward("ct count over 2 ct state invalid drop", "ct state invalid ct count over 2 drop"))
+    assert [rule.match.states for rule in rules.forward.rules] == [ALL_STATES, {"INVALID"}]
 
 
 def test_what_nft_leaves_out_of_its_listing_is_a_condition_all_the_same(nft: NftPath) -> None:

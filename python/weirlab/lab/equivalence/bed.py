@@ -39,6 +39,7 @@ _SYSCTLS: Final = {
     "net/ipv6/conf/default/accept_dad": 0,
     "net/ipv6/conf/default/addr_gen_mode": 1,
     "net/ipv4/icmp_ratelimit": 0,
+    "net/ipv6/icmp/ratelimit": 0,
 }
 """Forwards whatever comes, and sends nothing on its own."""
 _TRACKED_SYSCTLS: Final = {"net/netfilter/nf_conntrack_tcp_be_liberal": 1}

@@ -26,20 +26,22 @@ class RuleCounts:
 def rule_counts(
     bed: FilterBed,
     orders: Mapping[ChainKey, Sequence[int]],
+    walked: Container[ChainKey],
     plain: Mapping[Place, str],
     unclear: Container[Place],
 ) -> RuleCounts:
-    """What ``bed``, some of whose chains have their rules in the ``orders``, has counted.
+    """What ``bed`` has counted in the chains ``walked``, some of which have their rules in the ``orders``.
 
     ``plain`` holds the verdicts of rules that do nothing else. Rules that depend on more than the packet,
-    which are ``unclear``, are left out: they may count a packet that they do not match in the end.
+    which are ``unclear``, are left out: they may count a packet that they do not match in the end. So are the
+    other chains, through which the kernel's own packets pass, such as limited numbers of rejections.
     """
     found = RuleCounts(named=bed.named_counters())
     for (table, chain), rules in bed.chains().items():
         order = orders.get((table, chain), range(len(rules)))
         for number, statements in zip(order, rules, strict=True):
             place = table, chain, number + 1
-            if place in unclear:
+            if (table, chain) not in walked or place in unclear:
                 found.unclear |= {(table, name) for each in statements for name in _names(each)}
                 continue
             key = table, chain, plain.get(place, f"rule {number + 1}")

@@ -158,6 +158,8 @@ def _compare(load: _Load) -> EquivalenceProof:
     rules = [rule for ruleset in load.rulesets for chain in ruleset.chains.values() for rule in chain.rules]
     if any(ENDS_TRACE in rule.effects for rule in rules):
         raise InputError("these rules end the kernel's trace of packets (meta nftrace set 0)")
+    if hidden := next((rule for rule in rules if rule.unclear and rule.alters_others), None):
+        raise InputError(f"what '{hidden.text}' does to packets depends on chance, and no trace shows it")
     stateful = any(word in load.before for word in ("ct ", "conntrack", "--state", "notrack", "CT "))
     names = list(dict.fromkeys([*names_of(load.rulesets), *load.interfaces]))
     probes = _probes(load, names, stateful)
@@ -259,6 +261,8 @@ class _Comparison:
     plain: dict[Place, str] = field(default_factory=dict)
     """The verdicts of rules that do nothing else."""
     unclear: set[Place] = field(default_factory=set)
+    walked: set[ChainKey] = field(default_factory=set)
+    """The chains that forwarded packets can enter."""
     keys: dict[Place, RuleKey] = field(default_factory=dict)
     unaltered: set[Place] = field(default_factory=set)
     """Rules that leave a packet as it is."""
@@ -266,6 +270,7 @@ class _Comparison:
     def __post_init__(self) -> None:
         for ruleset in self.load.path:
             table = traced_table(ruleset)
+            self._note_walked(ruleset)
             for name, chain in ruleset.chains.items():
                 self.unaltered |= {
                     (table, name, line[0].number)
@@ -282,6 +287,16 @@ class _Comparison:
                     self.keys[place] = _rule_key(ruleset, name, line)
                     if (verdict := plain_verdict(line)) is not None:
                         self.plain[place] = verdict
+
+    def _note_walked(self, ruleset: Ruleset) -> None:
+        """Note the base chain, and those to which its rules lead."""
+        open_ = [ruleset.entry]
+        while open_:
+            name = open_.pop()
+            key = traced_table(ruleset), name
+            if key not in self.walked and name in ruleset.chains:
+                self.walked.add(key)
+                open_ += [rule.jump for rule in ruleset.chains[name].rules if rule.jump is not None]
 
     def run(self, first: Sequence[Probe], more: Sequence[Probe]) -> EquivalenceProof:
         """Send all of ``first``, and of ``more`` what the time allows."""
@@ -332,7 +347,7 @@ class _Comparison:
     def _counters(self) -> str:
         """Which counters differ."""
         before, after = (
-            rule_counts(bed, orders, self.plain, self.unclear)
+            rule_counts(bed, orders, self.walked, self.plain, self.unclear)
             for bed, orders in ((self.before, {}), (self.after, self.load.orders))
         )
         return difference(before, after)

@@ -83,6 +83,9 @@ COUNTING: Final = frozenset({
 })  # fmt: skip
 """Matches that depend on earlier packets."""
 
+DROPPING: Final = frozenset({"connlimit", "hashlimit", "recent"})
+"""Those that drop a packet themselves if they cannot count it, before more is compared (``hotdrop``)."""
+
 SETS: Final = frozenset({
     "--match-set", "--return-nomatch", "--update-counters", "--update-subcounters", "--packets-eq",
     "--packets-lt", "--packets-gt", "--bytes-eq", "--bytes-lt", "--bytes-gt",

@@ -11,7 +11,7 @@ from weirlab.base.errors import InputError
 from weirlab.base.quoting import quoted
 from weirlab.rules import matching
 from weirlab.rules.chains import Rule
-from weirlab.rules.iptables.modules import COUNTING, EFFECTS, IMPLIED, LEAVING, PURE, SETS, VERDICTS
+from weirlab.rules.iptables.modules import COUNTING, DROPPING, EFFECTS, IMPLIED, LEAVING, PURE, SETS, VERDICTS
 from weirlab.rules.matching import ALL_STATES, Interface, Match, Ranges
 
 _PROBED: Final = {
@@ -198,6 +198,10 @@ def _module(parts: _Parts, name: str) -> None:
 def _compare(parts: _Parts, option: _Option) -> None:
     """An option of a match that depends on the packet alone."""
     match option.name:
+        case "--comment":
+            parts.comment = option.value
+        case _ if not DROPPING.isdisjoint(parts.modules):
+            parts.conditions.append(option.words)
         case "--src-range":
             _address(parts, "source", option)
         case "--dst-range":
@@ -215,8 +219,6 @@ def _compare(parts: _Parts, option: _Option) -> None:
         case "--tcp-flags":
             mask, value = option.values
             _flags(parts, mask, value, option.inverted)
-        case "--comment":
-            parts.comment = option.value
         case _:
             parts.conditions.append(option.words)
             if option.name in _PROBED:

@@ -62,6 +62,8 @@ class _StatementReader:
     packets: int | None = None
     untracks: bool = False
     alters: bool = False
+    alters_others: bool = False
+    drops: bool = False
 
 
 def rules(expressions: Sequence[Any], objects: Objects, condition: str = "", **about: Any) -> list[Rule]:
@@ -107,6 +109,7 @@ def _rules(reading: _StatementReader, about: Mapping[str, Any]) -> Iterator[Rule
                 pinned="; ".join(reading.pinned),
                 untracks=reading.untracks,
                 alters=reading.alters,
+                alters_others=reading.alters_others,
                 conditions=", ".join(conditions),
                 edges=(*reading.edges, *comparison.edges),
                 **about,
@@ -163,6 +166,7 @@ def _take(reading: _StatementReader, kind: str, inside: Any, objects: Objects) -
             if kind == "reset":
                 reading.conditions[kind] = None
         case _ if kind in _STATEFUL:
+            reading.drops |= kind == "ct count"
             reading.unclear[f"'{kind}' depends on earlier packets"] = None
         case _:
             raise UnreadableExpression(shown({kind: inside}))
@@ -197,8 +201,11 @@ def _narrow(reading: _StatementReader, found: NftComparison) -> None:
 
 
 def _now(reading: _StatementReader, found: NftComparison) -> NftComparison:
-    """A comparison by what packets were; of a rule that has rewritten them, nothing is known of that."""
-    return NftComparison(condition="what it has rewritten") if reading.alters else found
+    """A comparison by what packets were; of a rule that has rewritten them, nothing is known of that, and one
+    that cannot count a packet's connection drops it before it compares more."""
+    if reading.alters:
+        return NftComparison(condition="what it has rewritten")
+    return NftComparison(condition="what comes after ct count") if reading.drops else found
 
 
 def _map(reading: _StatementReader, inside: Any, objects: Objects) -> None:
@@ -250,6 +257,7 @@ def _after_effects(reading: _StatementReader) -> None:
     """Note that what follows is not compared before the statements so far take effect."""
     if reading.counted:
         reading.packets = None
+    reading.alters_others |= reading.alters
     for before in (*([reading.counted] if reading.counted else []), *reading.effects):
         reading.pinned[f"'{before}' stands before a comparison, so it also affects other packets"] = None
 
