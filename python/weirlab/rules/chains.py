@@ -36,8 +36,8 @@ class Rule:
     """Why it keeps its place although it is understood."""
     alters: bool = False
     """Whether it may change what later rules compare: it rewrites packets, or is not understood."""
-    alters_others: bool = False
-    """Whether it alters packets before its last comparison, and so also those that it does not match."""
+    alters_by_chance: bool = False
+    """Whether chance or earlier packets decide if it alters a packet, before its last comparison."""
     line: int = 0
     """Line of the ruleset, counted from 1."""
     number: int = 0

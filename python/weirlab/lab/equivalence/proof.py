@@ -158,7 +158,7 @@ def _compare(load: _Load) -> EquivalenceProof:
     rules = [rule for ruleset in load.rulesets for chain in ruleset.chains.values() for rule in chain.rules]
     if any(ENDS_TRACE in rule.effects for rule in rules):
         raise InputError("these rules end the kernel's trace of packets (meta nftrace set 0)")
-    if hidden := next((rule for rule in rules if rule.unclear and rule.alters_others), None):
+    if hidden := next((rule for rule in rules if rule.alters_by_chance), None):
         raise InputError(f"what '{hidden.text}' does to packets depends on chance, and no trace shows it")
     stateful = any(word in load.before for word in ("ct ", "conntrack", "--state", "notrack", "CT "))
     names = list(dict.fromkeys([*names_of(load.rulesets), *load.interfaces]))

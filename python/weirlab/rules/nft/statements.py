@@ -62,7 +62,8 @@ class _StatementReader:
     packets: int | None = None
     untracks: bool = False
     alters: bool = False
-    alters_others: bool = False
+    by_chance: bool = False
+    alters_by_chance: bool = False
     drops: bool = False
 
 
@@ -109,7 +110,7 @@ def _rules(reading: _StatementReader, about: Mapping[str, Any]) -> Iterator[Rule
                 pinned="; ".join(reading.pinned),
                 untracks=reading.untracks,
                 alters=reading.alters,
-                alters_others=reading.alters_others,
+                alters_by_chance=reading.alters_by_chance,
                 conditions=", ".join(conditions),
                 edges=(*reading.edges, *comparison.edges),
                 **about,
@@ -120,6 +121,7 @@ def _take(reading: _StatementReader, kind: str, inside: Any, objects: Objects) -
     match kind:
         case "match":
             _after_effects(reading)
+            reading.by_chance |= "numgen" in inside["left"] or inside["left"] == {"meta": {"key": "random"}}
             found = compare(inside["left"], inside["op"], inside["right"], objects.elements)
             _narrow(reading, _now(reading, found))
             _look_up(reading, inside["right"], objects)
@@ -166,6 +168,7 @@ def _take(reading: _StatementReader, kind: str, inside: Any, objects: Objects) -
             if kind == "reset":
                 reading.conditions[kind] = None
         case _ if kind in _STATEFUL:
+            reading.by_chance = True
             reading.drops |= kind == "ct count"
             reading.unclear[f"'{kind}' depends on earlier packets"] = None
         case _:
@@ -257,7 +260,7 @@ def _after_effects(reading: _StatementReader) -> None:
     """Note that what follows is not compared before the statements so far take effect."""
     if reading.counted:
         reading.packets = None
-    reading.alters_others |= reading.alters
+    reading.alters_by_chance |= reading.alters and reading.by_chance
     for before in (*([reading.counted] if reading.counted else []), *reading.effects):
         reading.pinned[f"'{before}' stands before a comparison, so it also affects other packets"] = None
 
