@@ -45,6 +45,9 @@ POSITIONS = (0, 100, 400, 1000)
 LEVEL = 90
 QUANTITIES = ("threshold", "delay_mean_below")
 """As in :mod:`weirlab.model.score`."""
+UNUSABLE = "not usable"
+"""The verdict on a machine with which `weir verify` does not judge models."""
+USABLE = "machine usable"
 RESULTS = "later.json"
 CONDITIONS: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "as it is": contextlib.nullcontext,
@@ -163,8 +166,12 @@ def tables(runs: Sequence[LaterRun]) -> list[pages.Table]:
             )
             for run, each in own
         ]
-        for condition in ("all", *CONDITIONS):
-            some = [each for run, each in own if condition in ("all", run.condition)]
+        for condition in ("all", USABLE, *CONDITIONS):
+            some = [
+                each
+                for run, each in own
+                if condition in ("all", run.condition) or (condition == USABLE and run.machine != UNUSABLE)
+            ]
             trials = sum(each.trials for each in some)
             if not trials:
                 continue

@@ -40,6 +40,12 @@ _REST_S: Final = 5.0
 """If a gateway still has calls this long after all callers have gone, gateways are restarted."""
 
 
+OTHERS: Final = "other work"
+"""In place of an engine: programs that are not the lab's, and what a hypervisor took."""
+_KERNEL: Final = 2
+"""The process whose children are the kernel's threads."""
+
+
 @dataclass(frozen=True)
 class LoadResult:
     """The results of a trial."""
@@ -49,7 +55,7 @@ class LoadResult:
     frames: list[Frame]
     """RTP packets of the calls with speech."""
     cpu_share: Mapping[str, float]
-    """CPU time over the time of the trial: by engine, and of ``sipp``."""
+    """CPU time over the time of the trial: by engine, of ``sipp``, and of :data:`OTHERS`."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +117,7 @@ def _loaded(lab: VoiceLab, offered: CallLoad) -> LoadResult:
         lab.way.beside_traffic(),
     ):
         watcher.begin()
-        begun_s, before = time.monotonic(), _cpu_s(lab)
+        begun_s, before, others_s = time.monotonic(), _cpu_s(lab), _others_s(lab)
         title = _call(lab, offered, statistics)
         talking = [_talk(lab, offered)] if offered.speaking else []
         longest_s = seconds + _LATEST_S
@@ -119,7 +125,9 @@ def _loaded(lab: VoiceLab, offered: CallLoad) -> LoadResult:
         lab.until(
             lambda: time.monotonic() - begun_s >= seconds, what, f"load-{offered.caller}", 2 * longest_s
         )
-        share = _shares(before, _cpu_s(lab), time.monotonic() - begun_s)
+        took_s = time.monotonic() - begun_s
+        others = max(_others_s(lab) - others_s, 0.0) / took_s
+        share = {**_shares(before, _cpu_s(lab), took_s), OTHERS: others}
         with suppress(TimeoutError):
             _until_over(lab, [title, *talking], longest_s)
         for each in (title, *talking):
@@ -223,6 +231,29 @@ def _cpu_s(lab: VoiceLab) -> dict[str, tuple[str, float]]:
                 # Fields 14 and 15 (proc_pid_stat(5)), counted from behind the second.
                 found[str(pid)] = (name, (int(fields[11]) + int(fields[12])) * tick_s)
     return found
+
+
+def _others_s(lab: VoiceLab) -> float:
+    """CPU time that was neither the lab's, nor Weir's, nor the kernel's, from some moment on."""
+    tick_s = 1 / os.sysconf("SC_CLK_TCK")
+    # User, nice, system and steal (proc_stat(5)); interrupts serve the lab as well.
+    used = Path("/proc/stat").read_text().split("\n", 1)[0].split()
+    total = sum(int(used[at]) for at in (1, 2, 3, 8))
+    parents, ticks = {}, {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        # A process that has ended meanwhile is left out.
+        with suppress(OSError, IndexError):
+            fields = path.read_text().rpartition(")")[2].split()
+            pid = int(path.parent.name)
+            parents[pid], ticks[pid] = int(fields[1]), int(fields[11]) + int(fields[12])
+    own = {os.getpid(), _KERNEL, *lab.processes}
+    for pid in parents:
+        line = [pid]
+        while line[-1] in parents and line[-1] not in own:
+            line.append(parents[line[-1]])
+        if line[-1] in own:
+            own.update(line)
+    return (total - sum(ticks.get(pid, 0) for pid in own)) * tick_s
 
 
 def _shares(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from weirlab.numbering.fakes import FakeLab
-from weirlab.numbering.lab.loading import CallLoad, LoadResult
+from weirlab.numbering.lab.loading import OTHERS, CallLoad, LoadResult
 from weirlab.numbering.lab.recorder import Frame
 from weirlab.numbering.routing import PlanNetwork
 
@@ -22,6 +22,8 @@ class FakeLoadLab(FakeLab):
         SIPp begins no more calls than that.
     slow_from_per_s:
         From this rate on, set-ups take a second.
+    others:
+        CPU time of other work over the time of a trial.
     """
 
     def __init__(
@@ -31,10 +33,11 @@ class FakeLoadLab(FakeLab):
         capacity_per_s: float = 640,
         caller_per_s: float = 5000,
         slow_from_per_s: float = 1e9,
+        others: float | None = None,
     ) -> None:
         super().__init__(network, folder)
         self._capacity, self._fastest = capacity_per_s, caller_per_s
-        self._slow_from = slow_from_per_s
+        self._slow_from, self._others = slow_from_per_s, others
         self.rates: list[int] = []
 
     def load(self, offered: CallLoad) -> LoadResult:
@@ -51,7 +54,8 @@ class FakeLoadLab(FakeLab):
         return LoadResult(text, frames, self._work(rate_per_s))
 
     def _work(self, rate_per_s: float) -> Mapping[str, float]:
-        return {**{daemon.name: rate_per_s / 2000 for daemon in self.daemons}, "sipp": rate_per_s / 3000}
+        own = {**{daemon.name: rate_per_s / 2000 for daemon in self.daemons}, "sipp": rate_per_s / 3000}
+        return own if self._others is None else {**own, OTHERS: self._others}
 
 
 def statistics(

@@ -57,7 +57,8 @@ class WorkRow:
     index: int
     """Number of the trial."""
     engine: str
-    """The engine; `named` for the name server, `sipp` for callers and callees."""
+    """The engine; `named` for the name server, `sipp` for callers and callees, `other work` for all programs
+    but the lab's."""
     program: str
     """Its program: `kamailio`, `named`, `sipp`."""
     cpu_share: float
@@ -79,7 +80,7 @@ class LoadLimitRow:
     too_many_per_s: float
     """Lowest rate that did not meet it; null if even the highest did."""
     at_least: bool
-    """No higher rate could be offered: the engines may carry more."""
+    """No higher rate could be offered, or other work disturbed it: the engines may carry more."""
     problem: str
     """Why nothing was found; empty otherwise."""
     translation: str = ""

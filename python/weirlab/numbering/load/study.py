@@ -26,7 +26,7 @@ from weirlab.numbering.load.counted import SippCounts, counted, edges
 from weirlab.numbering.load.findings import LoadFindings, limit_sentence
 from weirlab.numbering.load.rows import LIMITS, TRIALS, WORK, LoadLimitRow, LoadTrialRow, WorkRow
 from weirlab.numbering.load.targets import LoadTarget
-from weirlab.numbering.load.trials import left_out, searched
+from weirlab.numbering.load.trials import beside_others, left_out, searched
 from weirlab.numbering.plan import of_scenario
 from weirlab.numbering.proof.plan import NO_TESTS, ProofCall, planned
 from weirlab.numbering.proof.study import check_namespaces
@@ -156,7 +156,7 @@ def measured(
             return row
 
         known = [row for row in begun.trials if row.number == number]
-        limit = searched(what, each, measure, known)
+        limit = beside_others(searched(what, each, measure, known), what, trials, work)
         limits.append(limit)
         writer.put_table(LIMITS, frame_of(LoadLimitRow, limits))
         progress.note(limit_sentence(limit))

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import math
+import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Final
 
 from weirlab.base.errors import TrialError
+from weirlab.base.quantities import percent
 from weirlab.measure.search import SearchGoal, mlr
-from weirlab.numbering.load.rows import LoadLimitRow, LoadTrialRow
+from weirlab.numbering.lab.loading import OTHERS
+from weirlab.numbering.load.rows import LoadLimitRow, LoadTrialRow, WorkRow
 from weirlab.numbering.load.targets import LoadTarget
 from weirlab.numbering.proof.calling import decisions
 from weirlab.numbering.section import LoadSection
 
 _NAME: Final = "set-up"
+_MOST_OTHERS: Final = 0.1
+"""Share of the CPUs that other work may have in a trial with too many bad calls."""
 
 
 def searched(
@@ -59,6 +65,33 @@ def searched(
         too_many = math.nan if found.upper_pps is None else round(found.upper_pps)
         at_least = found.at_least
     return _row(target, carried, too_many, at_least=at_least, problem=problem)
+
+
+def beside_others(
+    limit: LoadLimitRow, asked: LoadSection, trials: Iterable[LoadTrialRow], work: Iterable[WorkRow]
+) -> LoadLimitRow:
+    """``limit`` without what other work on the host may have caused.
+
+    If the bad calls of the trials at its end may be due to that, the engines may carry more.
+    """
+    cores = {row.index: row.cpu_share for row in work if row.engine == OTHERS}
+    ends = [
+        (row, cores.get(row.index, 0.0) / (os.cpu_count() or 1))
+        for row in trials
+        if row.number == limit.number
+        and row.rate_per_s == limit.too_many_per_s
+        and row.bad > asked.bad_share * row.calls
+    ]
+    if not ends or all(share <= _MOST_OTHERS for _, share in ends):
+        return limit
+    if not math.isnan(limit.carried_per_s):
+        return replace(limit, at_least=True)
+    row, share = max(ends, key=lambda each: each[1])
+    problem = (
+        f"at {row.rate_per_s} calls/s, {row.bad} of {row.calls} calls failed or were slow while other work "
+        f"had {percent(share)} of the CPUs (at most {percent(_MOST_OTHERS)}); let it finish first"
+    )
+    return replace(limit, problem=problem)
 
 
 def left_out(target: LoadTarget) -> LoadLimitRow:

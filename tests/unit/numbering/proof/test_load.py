@@ -249,7 +249,7 @@ def test_translations_have_rates_of_their_own(
 def test_a_number_without_a_result_makes_the_exit_code_9(
     voice: Voice, labs: list[FakeLoadLab], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(FakeLoadLab.__init__, "__defaults__", (1.0, 5000, 1e9))
+    monkeypatch.setattr(FakeLoadLab.__init__, "__defaults__", (1.0, 5000, 1e9, None))
     answer = voice("load", "--plan", "campus", "--number", "+420111222001", "--trial", "1", "--trials", "1")
     assert answer.code == 9
     assert "+420111222001 (core: public): even 10 calls/s are too many" in answer.err
@@ -258,10 +258,35 @@ def test_a_number_without_a_result_makes_the_exit_code_9(
 def test_a_host_that_cannot_make_the_calls_leaves_the_limit_open(
     voice: Voice, labs: list[FakeLoadLab], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(FakeLoadLab.__init__, "__defaults__", (640, 5, 1e9))
+    monkeypatch.setattr(FakeLoadLab.__init__, "__defaults__", (640, 5, 1e9, None))
     answer = voice("load", "--plan", "campus", "--number", "+420111222001", "--trial", "1", "--trials", "1")
     assert answer.code == 7
     assert "the sender did not keep up with 10 calls/s" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("slow_from", "others", "code", "words"),
+    [
+        (1.0, 0.01, 9, "even 10 calls/s are too many"),
+        (1.0, 0.5, 7, "other work had 25 % of the CPUs (at most 10 %); let it finish first"),
+        (300.0, 0.01, 0, "+420111222001 (core: public): 289"),
+        (300.0, 0.5, 0, "+420111222001 (core: public): at least 289"),
+    ],
+)
+def test_calls_that_are_slow_beside_other_work_say_nothing_about_the_engines(
+    voice: Voice,
+    labs: list[FakeLoadLab],
+    monkeypatch: pytest.MonkeyPatch,
+    slow_from: float,
+    others: float,
+    code: int,
+    words: str,
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    monkeypatch.setattr(FakeLoadLab.__init__, "__defaults__", (640, 5000, slow_from, others))
+    answer = voice("load", "--plan", "campus", "--number", "+420111222001", "--trial", "1", "--trials", "1")
+    assert answer.code == code
+    assert words in answer.err
 
 
 def test_an_interrupted_search_goes_on_with_the_trials_that_it_has(
