@@ -8,12 +8,18 @@ from typing import Final
 
 from weirlab.base.errors import InputError
 from weirlab.rules.chains import Chain, Rule, Ruleset
+from weirlab.rules.moves import shorten
 from weirlab.rules.ordering import MAX_RULES, exchangeable, improve, moved
 from weirlab.rules.walking import Walk, called, walk
 
 WORTH: Final = 1e-3
 """A chain is left alone if a better order saves less than this share of all comparisons."""
 
+
+REVIEWABLE: Final = 10
+"""Moves that somebody reviews."""
+MOST_GAIN: Final = 0.9
+"""Share of the best order's gain for which fewer moves are advised, if that takes more than these."""
 
 MOST_FREED: Final = 8
 """How many of the rules that keep their place are examined one by one, busiest first: each takes reordering
@@ -53,6 +59,8 @@ class Move:
     text: str
     share: float
     """Share of all forwarded packets that the rule stops."""
+    saved: float | None = None
+    """Comparisons per forwarded packet; None if only all moves together are known to gain something."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +74,10 @@ class ChainAdvice:
     """The chain in messages, with its IP version where there are several."""
     order: tuple[int, ...]
     moves: tuple[Move, ...]
+    best_moves: int = 0
+    """Moves that the best order takes; 0 if this is the best."""
+    best_saves: float = 0.0
+    """Comparisons that the best order saves beyond this one, summed over packets."""
 
     @property
     def lines(self) -> tuple[tuple[Rule, ...], ...]:
@@ -80,8 +92,10 @@ class Advice:
     before: Walk
     after: Walk
     """Predicted from the counters; overlapping rules with the same verdict may make it better still."""
+    present: tuple[Ruleset, ...]
+    """The rules in the present order: one ruleset, or one for each IP version."""
     rules: tuple[Ruleset, ...]
-    """The rules in the new order: one ruleset, or one for each IP version."""
+    """The same in the new order."""
     chains: tuple[ChainAdvice, ...]
     """The chains whose order changes."""
     kept: tuple[FixedRule, ...]
@@ -92,14 +106,25 @@ class Advice:
 
     @property
     def moves(self) -> list[Move]:
-        """All moves, those of the busiest rules first."""
-        return sorted((m for chain in self.chains for m in chain.moves), key=lambda m: -m.share)
+        """All moves, those that gain most first; then those of the busiest rules."""
+        return sorted(
+            (move for chain in self.chains for move in chain.moves),
+            key=lambda move: (-(move.saved or 0.0), -move.share),
+        )
+
+    @property
+    def best(self) -> tuple[int, float] | None:
+        """Moves and mean position of the best order, if it is another than the advised one."""
+        if not any(chain.best_moves for chain in self.chains):
+            return None
+        moves = sum(chain.best_moves or len(chain.moves) for chain in self.chains)
+        saves = sum(chain.best_saves for chain in self.chains)
+        return moves, (self.after.comparisons - saves) / self.after.packets
 
     def without_order(self) -> Advice:
         """The present order, and no other."""
-        present = tuple({id(chain.ruleset): chain.ruleset for chain in self.chains}.values())
         kept = tuple(replace(one, freed_mean_position=None) for one in self.kept)
-        return replace(self, after=self.before, rules=present, chains=(), kept=kept)
+        return replace(self, after=self.before, rules=self.present, chains=(), kept=kept)
 
 
 RuleKey = tuple[tuple[int, ...], str, str, int]
@@ -135,6 +160,7 @@ def advise(path: Sequence[Ruleset], where: str = "the ruleset", stay: Collection
     return Advice(
         before,
         after,
+        tuple(part.ruleset for part in parts),
         tuple(part.better for part in parts),
         tuple(chain for part in parts for chain in part.changed),
         _freed(parts, before, after),
@@ -208,13 +234,30 @@ class _Part:
                     f"{shown} has {len(chain.rules):,} rules; only chains up to {MAX_RULES:,} are reordered"
                 )
                 continue
-            order = improve(found.left, exchangeable(chain.lines, self._pinned(name)))
+            allowed = exchangeable(chain.lines, self._pinned(name))
+            order = best = improve(found.left, allowed)
+            most = len(moved(best))
+            share = MOST_GAIN if most > REVIEWABLE else 1 - WORTH
+            if (short := shorten(found.left, allowed, best, share)) is not None:
+                order = short
             trial = self._with(name, order)
             saved = walk(self.better).mean_position - walk(trial).mean_position
             if saved > WORTH * self.before.mean_position:
                 self.better = trial
-                moves = self._moves(name, order)
-                self.changed.append(ChainAdvice(self.ruleset, name, shown, tuple(order), moves))
+                more = 0.0
+                if order is not best:
+                    more = walk(trial).comparisons - walk(self._with(name, best)).comparisons
+                self.changed.append(
+                    ChainAdvice(
+                        self.ruleset,
+                        name,
+                        shown,
+                        tuple(order),
+                        self._moves(name, order),
+                        0 if order is best else most,
+                        more,
+                    )
+                )
 
     def freed(self, name: str, place: int) -> float | None:
         """Comparisons in the better order if one rule that keeps its place could move as well."""
@@ -252,13 +295,36 @@ class _Part:
         place = {rule: k for k, rule in enumerate(order, 1)}
         lines = self.ruleset.chains[name].lines
         return tuple(
-            Move(self._shown(name), at + 1, place[at], lines[at][0].text, left[at] / self.before.packets)
-            for at in moved(order)
+            Move(
+                self._shown(name), at + 1, place[at], lines[at][0].text, left[at] / self.before.packets, saved
+            )
+            for at, saved in self._gains(left, order)
         )
+
+    def _gains(self, left: Sequence[float], order: Sequence[int]) -> list[tuple[int, float | None]]:
+        """The rules to move, and what each saves per packet when it is moved after those before it."""
+        rules = sorted(moved(order), key=lambda rule: -left[rule])
+        now, gains = list(range(len(order))), []
+        target = {rule: place for place, rule in enumerate(order)}
+        for rule in rules:
+            before = _cost(now, left)
+            now.remove(rule)
+            # Behind the last rule that is to be before it and has its place already.
+            waiting = set(rules[rules.index(rule) + 1 :])
+            behind = [
+                at for at, other in enumerate(now) if other not in waiting and target[other] < target[rule]
+            ]
+            now.insert(behind[-1] + 1 if behind else 0, rule)
+            gains.append((rule, (before - _cost(now, left)) / self.before.packets))
+        return [(rule, gain if gain > 0 else None) for rule, gain in gains]
 
     def _shown(self, name: str) -> str:
         version = self.ruleset.families[0]
         return f"{name} (IPv{version})" if self.versioned else name
+
+
+def _cost(order: Sequence[int], left: Sequence[float]) -> float:
+    return sum(left[rule] * place for place, rule in enumerate(order, 1))
 
 
 def _altering(ruleset: Ruleset) -> frozenset[str]:

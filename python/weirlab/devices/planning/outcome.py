@@ -19,6 +19,7 @@ from weirlab.model.backlog import Backlog, DeviceQueue
 from weirlab.model.planning import Answer, Conclusion, Find, PlanForecast, PlanningQuestion, Requirement, best
 from weirlab.requirements import Demand, DemandJudgement
 from weirlab.rules import Advice, Walk
+from weirlab.rules.costs import costs, known_first, sets
 from weirlab.traffic.calls.mix import VoiceMix
 from weirlab.traffic.sizes import SizeMix
 from weirlab.traffic.spec import Arrivals, Rate
@@ -110,6 +111,12 @@ class RulesetOutcome:
             "mean_position": advice.before.mean_position,
             "new_mean_position": advice.after.mean_position,
             "moves": advice.moves,
+            "best_order": None
+            if advice.best is None
+            else dict(zip(("moves", "mean_position"), advice.best, strict=True)),
+            "comparisons": [cost for rules in advice.present for cost in costs(rules)],
+            "sets": [one for rules in advice.present for one in sets(rules)],
+            "established_first": [one for rules in advice.present for one in known_first(rules)],
             "orders": {chain.name: [place + 1 for place in chain.order] for chain in advice.chains},
             "proof": {
                 "packets": proof.packets,

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final
 
 from weirlab.base.tables import Table
 from weirlab.cli.quantities import NOTHING, count, duration, percent, plural, rate, significant, words
 from weirlab.records import device_in_words
+from weirlab.rules.advice import WORTH
+from weirlab.rules.costs import costs, known_first, sets
 
 if TYPE_CHECKING:
     from weirlab.devices.planning.outcome import RulesetOutcome
     from weirlab.rules.advice import Advice, FixedRule
+    from weirlab.rules.costs import KnownAdvice, SetAdvice
 
 MOST_MOVES: Final = 20
 """Moves shown; --json has all."""
+MOST_RANKED: Final = 10
+"""Rules that are listed by their comparisons; --json has all."""
+MOST_VALUES: Final = 4
+"""Values of a set that are named."""
 
 MOST_UNCOUNTED: Final = 3
 """Rules without a counter that are named."""
@@ -25,15 +33,22 @@ def advice_tables(found: RulesetOutcome) -> list[Table]:
     result = []
     moves = advice.moves
     if moves:
-        rows = [
-            (move.chain, str(move.place), str(move.new_place), percent(move.share), move.text)
+        rows: list[tuple[str, ...]] = [
+            (
+                move.chain,
+                str(move.place),
+                str(move.new_place),
+                percent(move.share),
+                NOTHING if move.saved is None else significant(move.saved),
+                move.text,
+            )
             for move in moves[:MOST_MOVES]
         ]
         caption = f"Rules to move (the first {MOST_MOVES} of {len(moves)})"
-        columns = ("Chain", "From place", "To place", "Matches", "Rule")
+        columns = ("Chain", "From place", "To place", "Matches", "Saves", "Rule")
         result.append(Table(caption if len(moves) > MOST_MOVES else "Rules to move", columns, rows))
     if found.gains and moves:
-        columns = ("Device", "Threshold now", "Then", "p99 delay now", "p99 delay then")
+        devices = ("Device", "Threshold now", "Then", "p99 delay now", "p99 delay then")
         gains = [
             (
                 gain.device + (" (extrapolated)" if gain.why_extrapolated else ""),
@@ -44,12 +59,61 @@ def advice_tables(found: RulesetOutcome) -> list[Table]:
             )
             for gain in found.gains
         ]
-        result.append(Table("Gain from the new order", columns, gains))
+        result.append(Table("Gain from the new order", devices, gains))
+    result += cost_tables(advice)
     remarks = [("keeps its place", f"{one.text}{_freed(one, found)}") for one in advice.kept]
     remarks += [("note", text) for text in advice.notes]
     if remarks:
         result.append(Table("Rules that stay", ("", ""), remarks, details=True))
     return result
+
+
+def cost_tables(advice: Advice) -> list[Table]:
+    """Which rules packets are compared with most, and what a set, or ESTABLISHED first, would save."""
+    if not math.isfinite(advice.before.mean_position):
+        return []
+    ranked = sorted(
+        (cost for rules in advice.present for cost in costs(rules)), key=lambda one: -one.comparisons
+    )
+    result = []
+    rows: list[tuple[str, ...]] = [
+        (one.chain, str(one.place), significant(one.comparisons), one.text) for one in ranked[:MOST_RANKED]
+    ]
+    caption = "Rules by comparisons per packet"
+    more = f"{caption} (the first {MOST_RANKED} of {len(ranked)})" if len(ranked) > MOST_RANKED else caption
+    result.append(Table(more, ("Chain", "Place", "Comparisons", "Rule"), rows, details=True))
+    grouped = [
+        (one.chain, f"{one.first}-{one.last}", significant(one.saved), _set(one), one.text)
+        for rules in advice.present
+        for one in sets(rules)
+        if one.saved >= WORTH * advice.before.mean_position
+    ]
+    if grouped:
+        result.append(Table("One set instead of rules", ("Chain", "Places", "Saves", "Set", "Rule"), grouped))
+    known = [
+        (one.chain, str(one.place), percent(one.share), significant(one.saved), _blocked(one))
+        for rules in advice.present
+        for one in known_first(rules)
+        if one.saved >= WORTH * advice.before.mean_position
+    ]
+    if known:
+        result.append(
+            Table("ESTABLISHED belongs first", ("Chain", "Place", "Matches", "Saves", "In its way"), known)
+        )
+    return result
+
+
+def _blocked(one: KnownAdvice) -> str:
+    """The rules that keep it where it is: they decide otherwise about some packets of such connections."""
+    if not one.blocked_by:
+        return "nothing"
+    rules = plural(len(one.blocked_by), "rule")
+    return f"{rules}, the first is {one.blocked_by[0]}: let them match new connections only if that is meant"
+
+
+def _set(one: SetAdvice) -> str:
+    more = len(one.values) - MOST_VALUES
+    return f"{', '.join(one.values[:MOST_VALUES])}{f' and {more} more' if more > 0 else ''}"
 
 
 def _freed(one: FixedRule, found: RulesetOutcome) -> str:
@@ -93,10 +157,20 @@ def advice_sentence(found: RulesetOutcome) -> str:
     where = f" The new order is in {found.written}." if found.written else ""
     return (
         f"{now}; moving {plural(len(advice.moves), 'rule')} makes it "
-        f"{significant(advice.after.mean_position)}{gain}, with the same verdict for every packet: "
+        f"{significant(advice.after.mean_position)}{_best(advice)}{gain}, "
+        "with the same verdict for every packet: "
         f"{count(found.proof.packets)} test packets at the limits of what the rules match passed "
         f"through both orders alike.{where}{untried}"
     )
+
+
+def _best(advice: Advice) -> str:
+    """What the best order would make of it, if it takes more moves."""
+    now = significant(advice.after.mean_position)
+    if advice.best is None or significant(advice.best[1]) == now:
+        return ""
+    moves, position = advice.best
+    return f" ({count(moves)} moves would make it {significant(position)})"
 
 
 def _left_out(advice: Advice) -> str:

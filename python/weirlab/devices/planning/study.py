@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 
@@ -48,6 +50,9 @@ from weirlab.store import Store
 from weirlab.traffic.calls.mix import VoiceMix
 from weirlab.traffic.sizes import mean_bytes
 from weirlab.traffic.spec import GAP_SCV
+
+DIFFS: Final = (".diff", ".patch")
+"""Ends of the name of a file for the reordered rules that gets what changes instead of all of them."""
 
 
 @dataclass(frozen=True)
@@ -338,5 +343,11 @@ def _pps(load: OfferedLoad, frame_bytes: float) -> float:
 
 def _write_reordered(source: RulesetSource, advice: Advice, request: PlanRequest) -> None:
     """Write the rules in the better order if requested; done last, so that a failed plan writes nothing."""
-    if request.reordered is not None:
-        files.write_bytes(request.reordered, source.reordered(advice.chains)[1].encode())
+    if request.reordered is None:
+        return
+    present, new = source.reordered(advice.chains)
+    if request.reordered.suffix in DIFFS:
+        names = (str(request.ruleset), f"{request.ruleset} in the new order")
+        lines = (present.splitlines(keepends=True), new.splitlines(keepends=True))
+        new = "".join(difflib.unified_diff(*lines, *names))
+    files.write_bytes(request.reordered, new.encode())

@@ -150,13 +150,51 @@ def test_a_ruleset_gives_the_position_and_better_order(
     document = weir("plan", devices, "--ruleset", saved, "--reordered", target, "--json").json
     assert document["given"]["position"] == pytest.approx(300, rel=0.01)
     ruleset = document["ruleset"]
-    assert ruleset["new_mean_position"] == pytest.approx(1, abs=0.01)
+    assert ruleset["new_mean_position"] == pytest.approx(1, abs=0.2)
     assert ruleset["moves"][0]["place"] == 300
     assert ruleset["gains"][0]["threshold_after_pps"] > ruleset["gains"][0]["threshold_before_pps"]
     assert sorted(target.read_text().splitlines()) == sorted(saved.read_text().splitlines())
     alone = weir("plan", "--ruleset", saved)
     assert alone.code == 0
     assert "same verdict for every packet: 1,234 test packets" in " ".join(alone.out.split())
+
+
+def test_of_many_moves_the_fewest_that_give_most_are_advised_and_written_as_a_diff(
+    weir: Weir, tmp_path: Path
+) -> None:
+    counts = [1, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14, 17, 16, 19, 18, 21, 20, 23, 22, 9000]
+    path, target = tmp_path / "many.rules", tmp_path / "many.diff"
+    rules = "".join(f"[{n}:0] -A FORWARD -s 10.0.{i}.0/24 -p udp -j ACCEPT\n" for i, n in enumerate(counts))
+    path.write_text(f"*filter\n:FORWARD DROP [9:0]\n{rules}COMMIT\n")
+    ruleset = weir("plan", "--ruleset", path, "--reordered", target, "--json").json["ruleset"]
+    (move,) = ruleset["moves"]
+    assert (move["place"], move["new_place"]) == (24, 1)
+    assert move["saved"] == pytest.approx(ruleset["mean_position"] - ruleset["new_mean_position"])
+    assert ruleset["best_order"]["moves"] > 10
+    assert ruleset["best_order"]["mean_position"] < ruleset["new_mean_position"]
+    changed = [line for line in target.read_text().splitlines() if line[:1] in "+-"]
+    assert changed == [
+        f"--- {path}",
+        f"+++ {path} in the new order",
+        "+[9000:0] -A FORWARD -s 10.0.23.0/24 -p udp -j ACCEPT",
+        "-[9000:0] -A FORWARD -s 10.0.23.0/24 -p udp -j ACCEPT",
+    ]
+
+
+def test_rules_are_ranked_and_a_set_and_established_first_are_advised(weir: Weir, tmp_path: Path) -> None:
+    path = tmp_path / "drops.rules"
+    drops = "".join(f"[1:0] -A FORWARD -s 10.0.0.{host}/32 -j DROP\n" for host in range(4))
+    known = "[96:0] -A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n"
+    path.write_text(f"*filter\n:FORWARD DROP [0:0]\n{drops}{known}COMMIT\n")
+    ruleset = weir("plan", "--ruleset", path, "--json").json["ruleset"]
+    assert [one["place"] for one in ruleset["comparisons"]] == [1, 2, 3, 4, 5]
+    (grouped,) = ruleset["sets"]
+    assert (grouped["first"], grouped["last"], grouped["values"]) == (1, 4, ["10.0.0.0/30"])
+    (first,) = ruleset["established_first"]
+    assert (first["place"], first["blocked_by"]) == (5, [1, 2, 3, 4])
+    shown = " ".join(weir("plan", "--ruleset", path).out.split())
+    assert "One set instead of rules" in shown
+    assert "ESTABLISHED belongs first" in shown
 
 
 def test_the_better_order_of_commands_is_written_as_the_dump_of_their_rules(
@@ -184,7 +222,7 @@ def test_an_order_that_is_not_proven_is_neither_given_nor_written(
     assert (document["moves"], document["orders"]) == ([], {})
     assert document["proof"]["failure"] == "Operation not permitted; run as root"
     assert document["new_mean_position"] == document["mean_position"] == pytest.approx(300, rel=0.01)
-    assert document["unproven_mean_position"] == pytest.approx(1, abs=0.01)
+    assert document["unproven_mean_position"] == pytest.approx(1, abs=0.2)
     gain = document["gains"][0]
     assert gain["threshold_after_pps"] == gain["threshold_before_pps"]
     words = " ".join(weir("plan", "--ruleset", saved).out.split())

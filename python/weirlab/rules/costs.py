@@ -1,0 +1,166 @@
+"""Which rules packets are compared with most, and which of them one rule with a set could replace."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from typing import Final
+
+from weirlab.rules.chains import Chain, Rule, Ruleset
+from weirlab.rules.ordering import plain_verdict
+from weirlab.rules.walking import ChainWalk, Walk, walk
+
+LEAST_SET: Final = 3
+"""Rules in a row from which on a set is worth it."""
+_OPTIONS: Final = ("-s|--source|saddr", "-d|--destination|daddr", "--dport|dport", "--sport|sport")
+"""What a set may stand for, as iptables and nft write it."""
+_KNOWN: Final = frozenset({"ESTABLISHED", "RELATED"})
+
+
+@dataclass(frozen=True)
+class RuleCost:
+    """A rule, and the comparisons with it per forwarded packet."""
+
+    chain: str
+    place: int
+    """In its chain, from 1."""
+    text: str
+    comparisons: float
+
+
+@dataclass(frozen=True)
+class SetAdvice:
+    """Rules in a row that differ only in one value: one rule with a set of these values says the same."""
+
+    chain: str
+    first: int
+    last: int
+    """Their places in the chain, from 1."""
+    values: tuple[str, ...]
+    """Networks that cover just the same, if they are addresses; else the values."""
+    saved: float
+    """Comparisons per forwarded packet."""
+    text: str
+    """The rule, with ``{...}`` for the values."""
+
+
+@dataclass(frozen=True)
+class KnownAdvice:
+    """A rule that accepts packets of established connections and stands behind others."""
+
+    chain: str
+    place: int
+    share: float
+    """Of forwarded packets."""
+    saved: float
+    """Comparisons per forwarded packet if it came first."""
+    blocked_by: tuple[int, ...]
+    """Places of rules before it that decide otherwise about some of its packets."""
+
+
+def costs(rules: Ruleset) -> list[RuleCost]:
+    """Every rule that packets come to, the one with the most comparisons first."""
+    found = walk(rules)
+    return sorted(
+        (
+            RuleCost(name, place, line[0].text, count / found.packets)
+            for name, chain, passing in _chains(rules, found)
+            for place, (line, count) in enumerate(zip(chain.lines, _arrivals(passing), strict=True), 1)
+            if count > 0
+        ),
+        key=lambda cost: -cost.comparisons,
+    )
+
+
+def sets(rules: Ruleset) -> list[SetAdvice]:
+    """Rules that a set could replace, those that would save most first."""
+    found = walk(rules)
+    result = []
+    for name, chain, passing in _chains(rules, found):
+        arrivals, taken = _arrivals(passing), set[int]()
+        for option in _OPTIONS:
+            place = 0
+            for skeleton, group in groupby(chain.lines, key=partial(_skeleton, option=option)):
+                lines = list(group)
+                first, place = place, place + len(lines)
+                run = set(range(first, place))
+                if skeleton is None or len(lines) < LEAST_SET or run & taken:
+                    continue
+                taken |= run
+                values = [_value(_uncounted(line[0].text), option)[0] for line in lines]
+                saved = sum(arrivals[first + 1 : place]) / found.packets
+                result.append(SetAdvice(name, first + 1, place, _covering(values), saved, skeleton))
+    return sorted(result, key=lambda advice: -advice.saved)
+
+
+def known_first(rules: Ruleset) -> list[KnownAdvice]:
+    """Rules for established connections that stand behind others."""
+    found = walk(rules)
+    result = []
+    for name, chain, passing in _chains(rules, found):
+        for place, line in enumerate(chain.lines):
+            accepts = plain_verdict(line) is not None and (line[0].verdict or "").lower() == "accept"
+            states = frozenset[str]().union(*(case.match.states for case in line))
+            if not accepts or not states <= _KNOWN or place == 0:
+                continue
+            stopped = passing.left[place]
+            saved = (place * stopped - sum(passing.left[:place])) / found.packets
+            if saved > 0:
+                blocked = tuple(
+                    at + 1
+                    for at, other in enumerate(chain.lines[:place])
+                    if plain_verdict(other) != plain_verdict(line)
+                    and any(case.match.states & states for case in other)
+                )
+                result.append(KnownAdvice(name, place + 1, stopped / found.packets, saved, blocked))
+    return sorted(result, key=lambda advice: -advice.saved)
+
+
+def _chains(rules: Ruleset, found: Walk) -> Iterator[tuple[str, Chain, ChainWalk]]:
+    for name, passing in found.chains.items():
+        yield name, rules.chains[name], passing
+
+
+def _arrivals(passing: ChainWalk) -> list[float]:
+    """By rule: packets that come to it."""
+    left, counts = passing.entered, []
+    for stopped in passing.left:
+        counts.append(left)
+        left = max(left - stopped, 0.0)
+    return counts
+
+
+def _skeleton(line: Sequence[Rule], option: str) -> str | None:
+    """The rule without the value of ``option``, if a set may stand for it; None if not."""
+    rule = line[0]
+    if len(line) > 1 or plain_verdict(line) is None or rule.unclear or rule.pinned or "!" in rule.text:
+        return None
+    return _value(_uncounted(rule.text), option)[1] or None
+
+
+def _uncounted(text: str) -> str:
+    """A rule of nft without the values of its counter."""
+    return re.sub(r"\bcounter packets \d+ bytes \d+", "counter", text)
+
+
+def _value(text: str, option: str) -> tuple[str, str]:
+    """The one value of ``option`` in a rule, and the rule without it; both empty without one."""
+    found = list(re.finditer(rf"(?<=\s)(?:{option}) ([0-9a-fA-F.:/-]+)(?=\s|$)", f" {text}"))
+    if len(found) != 1:
+        return "", ""
+    start, end = found[0].span(1)
+    return found[0][1], f"{text[: start - 1]}{{...}}{text[end - 1 :]}"
+
+
+def _covering(values: Sequence[str]) -> tuple[str, ...]:
+    try:
+        networks = [ipaddress.ip_network(value) for value in values]
+    except ValueError:
+        return tuple(dict.fromkeys(values))
+    four = [network for network in networks if isinstance(network, ipaddress.IPv4Network)]
+    six = [network for network in networks if isinstance(network, ipaddress.IPv6Network)]
+    return tuple(map(str, [*ipaddress.collapse_addresses(four), *ipaddress.collapse_addresses(six)]))
