@@ -9,6 +9,10 @@ For notebooks and scripts: :func:`run`, :func:`resume`, :func:`runs`, :func:`ope
 __all__ = ("__version__", "fit", "open_run", "predict", "resume", "run", "runs")
 
 
+def __dir__():
+    return sorted(__all__)
+
+
 def __getattr__(name):
     """Import an attribute on first use: importing it takes longer than many commands."""
     if name not in __all__:

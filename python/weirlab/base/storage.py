@@ -20,6 +20,15 @@ def kind_of(run_id: str) -> str:
     return match[1] if match else ""
 
 
+SEARCH: Final = "search"
+"""Role of trials that search for a load."""
+
+
+def searches(run_id: str) -> bool:
+    """Whether a run searches for a load itself, so that trials of that role are its results."""
+    return kind_of(run_id) in ("search", "rfc2544")
+
+
 def default_root() -> Path:
     """``$XDG_DATA_HOME/weir``, by default ``~/.local/share/weir``."""
     base = os.environ.get("XDG_DATA_HOME", "")

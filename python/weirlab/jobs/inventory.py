@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import polars as pl
 
 from weirlab.base.errors import InputError, StoreError
+from weirlab.base.storage import SEARCH, searches
 from weirlab.measure.verify import thresholds
 from weirlab.model.effects import Effect, effects
 from weirlab.scenario.load import from_plain
@@ -41,8 +42,9 @@ class RunOutcome:
 
     @property
     def thresholds(self) -> list[dict[str, Any]]:
-        """Measured thresholds, see :func:`weirlab.measure.verify.thresholds`."""
-        return thresholds(self.trials).to_dicts()
+        """Thresholds, see :func:`weirlab.measure.verify.thresholds`; not of a search for a load."""
+        mine = searches(self.run.run_id) | (pl.col("role") != SEARCH)
+        return thresholds(self.trials.filter(mine)).to_dicts()
 
     @property
     def effects(self) -> tuple[Effect, ...]:

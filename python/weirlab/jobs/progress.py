@@ -83,9 +83,8 @@ def attempts_told(
 class RunInterrupt(KeyboardInterrupt):
     """Ctrl-C, raised after every attempt so far is on disk; the test bed is removed as it propagates.
 
-    ``kept`` counts valid attempts; None if all are done and only the report is missing. It includes attempts
-    of a search for a load, which a resumed run may repeat. ``resume`` is the command that continues the run;
-    empty if the run is too short for one.
+    ``kept`` counts valid attempts; None if all are done and only the report is missing. ``resume`` is the
+    command that continues the run; empty if the run is too short for one.
     """
 
     def __init__(self, run_id: str, kept: int | None, resume: str = "") -> None:

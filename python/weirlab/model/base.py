@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+import re
+import shlex
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, Protocol, Self
 
@@ -162,15 +164,35 @@ class Reason(str):
         return reason
 
 
-def refusal(what: str, reasons: Iterable[str]) -> ModelError:
-    """The error for extrapolating without the user's consent; ``what``: a plan, a prediction."""
+def refusal(what: str, reasons: Iterable[str], profile: Sequence[str] = ()) -> ModelError:
+    """The error for extrapolating without the user's consent; ``what``: a plan, a prediction.
+
+    ``profile`` is the command that profiled the device: remedies keep its options.
+    """
     told = list(dict.fromkeys(reasons))
-    remedies = dict.fromkeys(reason.remedy for reason in told if isinstance(reason, Reason))
+    remedies = dict.fromkeys(
+        _by_profile(reason.remedy, profile) for reason in told if isinstance(reason, Reason)
+    )
     helps = "; ".join(remedies) or "profile a wider range"
     return ModelError(
         f"this {what} would extrapolate: {'; '.join(told)}. What helps: {helps}; or accept the risk with "
         "--extrapolate"
     )
+
+
+def _by_profile(remedy: str, profile: Sequence[str]) -> str:
+    """``remedy``, with the options of ``profile`` besides the one that it names."""
+
+    def command(match: re.Match[str]) -> str:
+        option = match[1]
+        words = [
+            word
+            for before, word in zip(["", *profile], profile, strict=False)
+            if option not in (before, word) and not word.startswith(f"{option}=")
+        ]
+        return f"{shlex.join(words)} {option} ..."
+
+    return re.sub(r"weir profile (--[a-z]+)", command, remedy) if profile else remedy
 
 
 @dataclass(frozen=True)

@@ -93,7 +93,7 @@ def from_document(data: Any, where: str, name: str = "device") -> list[DeviceMod
     ``where`` names the source in messages; ``name`` is given to the device in a document of version 1.
     """
     if not isinstance(data, dict) or data.get("format") != FORMAT:
-        raise ModelError(f"{where} is not a model file: 'format' must be '{FORMAT}'; weir fit writes one")
+        raise InputError(f"{where} is not a model file: 'format' must be '{FORMAT}'; weir fit writes one")
     version = data.get("version")
     if version not in READABLE:
         raise ModelError(
@@ -126,13 +126,21 @@ def save_devices(devices: Iterable[DeviceModels], path: Path) -> None:
 
 
 def load_devices(path: Path, inputs: Inputs = HOST_FILES) -> list[DeviceModels]:
-    """Read what :func:`save_devices` wrote; raises ``ModelError`` saying what is wrong with the file."""
+    """Read what :func:`save_devices` wrote.
+
+    Raises
+    ------
+    InputError
+        It is not a model file.
+    ModelError
+        It is damaged, or of another version.
+    """
     try:
         data = json.loads(inputs.read_text(path, "a model file", MOST_INPUT_BYTES))
     except InputError as error:
-        raise ModelError(f"{error}; weir fit writes one") from error
+        raise InputError(f"{error}; weir fit writes one") from error
     except (ValueError, RecursionError) as error:
-        raise ModelError(f"{path} is not a model file ({error}); weir fit writes one") from error
+        raise InputError(f"{path} is not a model file ({error}); weir fit writes one") from error
     return from_document(data, str(path), _stem(path))
 
 

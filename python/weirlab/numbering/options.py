@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import typer
 
 from weirlab.base.errors import InputError
-from weirlab.cli.options import DeviceOptions
+from weirlab.cli.options import DeviceOptions, completing
 
 if TYPE_CHECKING:
     from weirlab.numbering.routing import PlanNetwork
@@ -59,6 +59,7 @@ class ThroughOptions(DeviceOptions):
             "--dut",
             help="Device between the caller and everybody else (default: none): iptables, nftables, forward, "
             "esp, wireguard, openvpn, ... (see weir doctor).",
+            autocompletion=completing.devices,
         ),
     ] = None
 

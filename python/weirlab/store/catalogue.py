@@ -145,6 +145,11 @@ class Store:
             fitting = [name for name in names if name == run_id] or [
                 name for name in names if run_id and name.startswith(run_id)
             ]
+        if not names and not self._names():
+            raise StoreError(
+                f"no run yet in {self.root}; 'weir trial' or 'weir run' makes the first (--store DIR looks "
+                "elsewhere)"
+            )
         if not fitting:
             what = f"{' or '.join(kinds)} run" if kinds else "run"
             wanted = f"no {what} yet" if recent == 0 else f"no {what} {quoted(run_id)}"

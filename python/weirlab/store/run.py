@@ -230,7 +230,7 @@ class Run:
         write_with(self._table_path(name), lambda file: frame.write_parquet(file))
 
     def export(self, dest: Path, format: ExportFormat = "csv") -> list[Path]:
-        """Write the tables and all JSON into the folder ``dest``; returns the files written.
+        """Write the tables that have rows and all JSON into the folder ``dest``; returns the files written.
 
         ``dest`` is made if missing. In CSV a null is an empty field.
         """
@@ -238,10 +238,9 @@ class Run:
             known = ", ".join(get_args(ExportFormat))
             raise InputError(f"export format '{format}' is not known; choose one of {known}")
         Manifest.load(self.path)
-        names = (*(name for name in TABLES if name != "trials"), "trials", *self.own_tables)
-        for table in names:
-            # A damaged run exports nothing. Only one table at a time is in memory.
-            self._exported(table)
+        every = (*(name for name in TABLES if name != "trials"), "trials", *self.own_tables)
+        # A damaged run exports nothing. Only one table at a time is in memory.
+        names = [table for table in every if not self._exported(table).is_empty()]
         exported = {dest / f"{table}.{format}": table for table in names}
         copied = {dest / source.name: source for source in sorted(self.path.glob("*.json"))}
         is_new = not dest.exists()

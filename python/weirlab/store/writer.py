@@ -15,6 +15,7 @@ import polars as pl
 
 from weirlab.base.errors import StoreError
 from weirlab.base.interrupts import behind, shielded
+from weirlab.base.storage import SEARCH, searches
 from weirlab.records import TrialRecord
 from weirlab.store import index, tables
 from weirlab.store.completeness import PARTS_DIR
@@ -58,12 +59,15 @@ class RunWriter:
             raise
         self._open = True
         self._valid: set[int] = set()
+        self._prepared: set[int] = set()
+        """Indices of trials that search for a load."""
         self._attempts: dict[int, int] = {}
         self.finished_beside = 0
         """Number of finished items that a study keeps in its own tables instead of as trials."""
         if known is not None:
             for index, attempt, valid in known.select("index", "attempt", "valid").iter_rows():
                 self._count(index, attempt, valid)
+            self._prepared = set(known.filter(pl.col("role") == SEARCH)["index"])
 
     def move(self, path: Path) -> None:
         """Move the run to the folder ``path``, which must not exist, in one step."""
@@ -91,8 +95,9 @@ class RunWriter:
 
     @property
     def finished(self) -> int:
-        """Number of items that need not be repeated, for messages."""
-        return len(self._valid) + self.finished_beside
+        """Number of items that need not be repeated, for messages; without searches that prepared the run."""
+        mine = self._valid if searches(self.run_id) else self._valid - self._prepared
+        return len(mine) + self.finished_beside
 
     @property
     def attempts(self) -> dict[int, int]:
@@ -110,6 +115,8 @@ class RunWriter:
             raise ValueError(f"attempt {record.attempt} of trial {record.index} is in the run already")
         tables.add_part(self.path, record)
         self._count(record.index, record.attempt, record.valid)
+        if record.role == SEARCH:
+            self._prepared.add(record.index)
 
     def has(self, name: str) -> bool:
         """Whether JSON is kept under ``name``."""

@@ -11,7 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 from weirlab.base.programs import find
+from weirlab.cli.options.completing import DEVICES
 from weirlab.cli.program.app import app
+from weirlab.lab import dut
 from weirlab.store import Store
 
 from ..conftest import Weir
@@ -33,7 +35,9 @@ def complete(*words: str, store: Path) -> list[str]:
     return CliRunner().invoke(app, env=completing(*words, store=store)).stdout.split()
 
 
-@pytest.mark.parametrize("words", [("rep",), ("trial", "--backend", "x"), ("show", ""), ("run", "fire")])
+@pytest.mark.parametrize(
+    "words", [("rep",), ("trial", "--backend", "x"), ("trial", "--dut", "nf"), ("show", ""), ("run", "fire")]
+)
 def test_a_key_was_pressed_so_nothing_heavy_is_imported(words: tuple[str, ...], tmp_path: Path) -> None:
     code = (
         "import sys; sys.argv = ['weir']\n"
@@ -82,6 +86,11 @@ def test_runs_are_completed_newest_first(tmp_path: Path, runs: list[str]) -> Non
 def test_scenarios_and_kinds_are_completed_by_name(tmp_path: Path) -> None:
     assert complete("run", "fire", store=tmp_path) == ["firewall-rules"]
     assert complete("runs", "--kind", "prof", store=tmp_path) == ["profile"]
+
+
+def test_devices_are_completed_and_are_all_that_there_are(tmp_path: Path) -> None:
+    assert complete("trial", "--dut", "nft", store=tmp_path) == ["nftables", "nftables-set", "nftables-vmap"]
+    assert {*DEVICES} == {"none", *dut.own()} - {"image", "ruleset"}
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -136,3 +136,16 @@ def test_what_is_made_of_a_wrong_plan_is_made_or_refused_in_words() -> None:
         for make in (zones, lambda network: configs(network, "/etc/voice"), lambda n: [*calls(n, "+420222")]):
             with suppress(InputError):
                 make(network)
+
+
+def test_a_name_server_that_the_lab_cannot_run_is_named() -> None:
+    text = changed(("primary: ns.example.net", "primary: ns.acme.example"))
+    assert ("warning", "no address", "plan.yaml:4") in [(f.severity, f.code, f.place) for f in found(text)]
+
+
+def test_a_dead_end_names_the_protocol_where_an_engine_speaks_several() -> None:
+    text = changed(
+        ('{at: gw, arriving: sip, prefix: "+", to: gk}', '{at: gw, arriving: h323, prefix: "+", to: gk}')
+    )
+    dead = [finding.reason for finding in found(text) if finding.code == "dead end"]
+    assert any("gw has no route for it, for calls arriving by SIP" in reason for reason in dead), dead

@@ -104,7 +104,7 @@ def test_a_number_behind_last_counts_back(store: Store, clock: FakeClock) -> Non
 @pytest.mark.parametrize("name", ["last", "2031", ""])
 def test_a_run_that_is_not_there_is_named_with_the_way_out(store: Store, name: str) -> None:
     make_run(store) if name != "last" else None
-    with pytest.raises(StoreError, match="weir runs"):
+    with pytest.raises(StoreError, match=r"weir runs|weir trial"):
         store.open(name)
 
 
@@ -177,3 +177,8 @@ def test_the_default_root_follows_the_xdg_convention(monkeypatch: pytest.MonkeyP
     assert default_root() == Path("/home/x/.local/share/weir")
     monkeypatch.delenv("XDG_DATA_HOME")
     assert Store().root == Path("/home/x/.local/share/weir")
+
+
+def test_an_empty_store_says_how_the_first_run_is_made(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"no run yet in .*; 'weir trial' or 'weir run' makes the first"):
+        Store(tmp_path).open("last", kind=("profile", "search", "calls"))

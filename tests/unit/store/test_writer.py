@@ -82,6 +82,15 @@ def test_done_are_the_trials_with_a_valid_attempt(writer: RunWriter) -> None:
     assert writer.attempts == {0: 1, 1: 2}
 
 
+def test_a_search_that_prepared_a_run_is_no_finished_item_but_that_of_a_search_is(store: Store) -> None:
+    for kind, finished in (("failover", 1), ("search", 2)):
+        with store.create(kind, {}, {}) as writer:
+            for index, role in ((0, "search"), (1, "calls")):
+                writer.add(make_record(run_id=writer.run_id, index=index, role=role))
+        assert writer.finished == finished
+        assert store.resume(writer.run_id).finished == finished
+
+
 def test_a_resumed_run_knows_what_is_done_and_goes_on(store: Store, writer: RunWriter) -> None:
     add(writer, 0)
     writer.finish("interrupted")

@@ -5,10 +5,19 @@ from __future__ import annotations
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
+from typing import Final
 
 import typer
 
 from weirlab.base.storage import default_root, run_ids
+
+DEVICES: Final = (
+    "esp", "esp-udp", "forward", "iptables", "iptables-legacy", "iptables-nft", "keepalived", "link",
+    "nftables", "nftables-set", "nftables-vmap", "none", "openvpn", "strongswan", "strongswan-kernel",
+    "strongswan-libipsec", "ucarp", "vm", "vm-esp", "vm-wireguard", "wireguard", "wireguard-go",
+    "wireguard-kernel",
+)  # fmt: skip
+"""Those of ``weirlab.lab.dut`` without a file of their own, which takes too long to load for a key."""
 
 
 def runs(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -30,6 +39,11 @@ def kinds(incomplete: str) -> list[str]:
     """Kinds of runs."""
     known = import_module("weirlab.studies.registry").kinds()
     return [name for name in known if name.startswith(incomplete)]
+
+
+def devices(incomplete: str) -> list[str]:
+    """Names of Weir's own devices under test."""
+    return [name for name in DEVICES if name.startswith(incomplete)]
 
 
 def _store(ctx: typer.Context) -> Path:

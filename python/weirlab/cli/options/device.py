@@ -11,7 +11,7 @@ import typer
 
 from weirlab.base import limits
 from weirlab.base.errors import InputError
-from weirlab.cli.options import reading
+from weirlab.cli.options import completing, reading
 
 if TYPE_CHECKING:
     from weirlab.records import RuleSetup
@@ -58,6 +58,7 @@ class DeviceOptions:
             "--dut",
             help="iptables (default), nftables, forward, esp, wireguard, openvpn, strongswan (or with its "
             "suite, strongswan:aes128-sha1), vm, link:delay=25ms, none, ... (see weir doctor).",
+            autocompletion=completing.devices,
         ),
     ] = None
     rules: Annotated[

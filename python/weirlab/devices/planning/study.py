@@ -117,7 +117,9 @@ def plan(store: Store, request: PlanRequest) -> PlanOutcome:
     if answers and all(one.refused for one in answers):
         alone = len(answers) == 1
         raise refusal(
-            "plan", [why if alone else _named(one.device, why) for one in answers for why in one.refused]
+            "plan",
+            [why if alone else _named(one.device, why) for one in answers for why in one.refused],
+            modelling.profile_of(store, devices[0].profiled[0]) if len(devices[0].profiled) == alone else (),
         )
     ruled = None
     if advice is not None and source is not None and request.ruleset is not None:

@@ -220,17 +220,19 @@ def predict(
 ) -> None:
     """Predict."""
     from weirlab.devices.prediction import tables, wording
-    from weirlab.devices.prediction.modelling import predict
+    from weirlab.devices.prediction.modelling import devices, predict, profile_of
     from weirlab.devices.prediction.transients import LoadSchedule, predict_steps
     from weirlab.traffic.load import parse_rate
 
     with result.session(ctx) as session:
         mix = reading.size_mix(load.frame, load.sizes)
+        known = devices(session.store, model)
+        profile = profile_of(session.store, known[0]) if len(known) == 1 else []
         if later.step or later.position_step:
             rate = parse_rate(load.rate)
             asked = LoadSchedule(rate, mix, load.rules, later.steps(), load.arrivals, later.duration)
             course = predict_steps(session.store, model, asked, device=device)
-            _tell_outside(session, course.outside, extrapolate)
+            _tell_outside(session, course.outside, extrapolate, profile)
             session.finish(
                 course.document(), transients.over_time(course), transients.over_time_tables(course)
             )
@@ -248,16 +250,21 @@ def predict(
             arrivals=load.arrivals,
             device=device,
         )
-        _tell_outside(session, outcome.outside, extrapolate)
+        _tell_outside(session, outcome.outside, extrapolate, profile)
         session.finish(outcome.document(), wording.prediction(outcome), tables.prediction(outcome))
 
 
-def _tell_outside(session: Session, outside: Sequence[str], extrapolate: bool) -> None:
-    """Name the reasons for extrapolation; raises ``ModelError`` unless it was asked for."""
+def _tell_outside(
+    session: Session, outside: Sequence[str], extrapolate: bool, profile: Sequence[str]
+) -> None:
+    """Name the reasons for extrapolation; raises ``ModelError`` unless it was asked for.
+
+    ``profile`` is the command that profiled the device.
+    """
     from weirlab.model.base import refusal
 
     if outside and not extrapolate:
-        raise refusal("prediction", outside)
+        raise refusal("prediction", outside, profile)
     for reason in outside:
         session.say(f"extrapolating: {reason}")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from weirlab.devices.prediction.spikes import learn_spikes
 from weirlab.jobs import spoiled
 from weirlab.jobs.profiles import named
 from weirlab.jobs.progress import Progress, SilentProgress
-from weirlab.jobs.repetition import more_trials, profiled_run
+from weirlab.jobs.repetition import more_trials, profile_words, profiled_run
 from weirlab.model import DeviceModels, Model, QueueingModel, fit_all, load_devices, save_devices
 from weirlab.model.base import DELAYS, QUANTITIES, TOLD_LEVEL, ProfileRange
 from weirlab.model.drift import Drift, drifts
@@ -264,6 +265,13 @@ def more_trials_of(store: Store, device: DeviceModels) -> str:
     """How to profile ``device`` again with more trials, by the run that it comes from."""
     run_id = str(device.facts.get("run_id", ""))
     return more_trials(profiled_run(store, run_id) if run_id else None, run_id)
+
+
+def profile_of(store: Store, device: DeviceModels) -> list[str]:
+    """The command that profiled ``device``, without what belongs to one run alone; empty if unknown."""
+    run = profiled_run(store, str(device.facts.get("run_id", "")))
+    typed = [] if run is None else shlex.split(str(run.manifest.facts.get("command", "")))
+    return profile_words(typed) or []
 
 
 def devices(store: Store, source: str) -> list[DeviceModels]:

@@ -237,7 +237,8 @@ def _scenario(
     named = {name: f"--{name}" for name in ("ruleset", "include", "ipset", "image", "match", "stateful")}
     return from_options(
         {
-            "name": "profile",
+            "name": plan.name
+            or ("profile" if device.ruleset is None else f"profile of {device.ruleset.name}"),
             "machine": plan.choice.machine,
             **typed({"time_budget": time_budget}, time_budget="--time-budget"),
             "lab": {"kind": device.lab, "backend": device.backend},

@@ -135,6 +135,9 @@ class ProfilePlan:
     quick: Annotated[
         bool, typer.Option("--quick", help="Measure fewer settings and, of the extras, only random arrivals.")
     ] = False
+    name: Annotated[
+        str | None, typer.Option("--name", help="Name of the run, for lists and reports.", metavar="TEXT")
+    ] = None
     loads: LoadsOption = None
     trials: TrialsOptions
     choice: AdaptiveOptions

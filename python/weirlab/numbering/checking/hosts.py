@@ -47,7 +47,7 @@ def zones(network: PlanNetwork) -> Iterator[PlanFinding]:
 
 
 def name_servers(network: PlanNetwork) -> Iterator[PlanFinding]:
-    """A name server within the plan's zones has an address."""
+    """A name server within the plan's zones has an address, and so has the primary, which the lab runs."""
     plan, at = network.plan, network.book.at
     if plan.dns is None:
         return
@@ -60,6 +60,13 @@ def name_servers(network: PlanNetwork) -> Iterator[PlanFinding]:
                 at("dns", key),
                 f"the name server {server} has no A record in the zone {domain}",
                 f"add it to hosts of {domain}",
+            )
+        elif domain is None and key == "primary" and server not in network.names.addresses:
+            yield warning(
+                "no address",
+                at("dns", key),
+                f"{server} has no address, so that weir voice lab, prove and load cannot run it",
+                "name it under hosts: of its domain",
             )
 
 

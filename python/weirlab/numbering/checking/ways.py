@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from itertools import islice
 
 from weirlab.base.errors import InputError
-from weirlab.numbering.checking.findings import PlanFinding, error, named, warning
+from weirlab.numbering.checking.findings import PlanFinding, error, line, named, warning
 from weirlab.numbering.plan.model import EnumEntry
-from weirlab.numbering.routing import CallRoute, PlanNetwork, RouteEnd, wording
+from weirlab.numbering.routing import CallRoute, PlanNetwork, wording
 from weirlab.numbering.routing.calls import Arrival, arrivals, calls
 from weirlab.numbering.routing.names import leads_to
 from weirlab.scenario.document import Location
@@ -21,6 +21,9 @@ _PROPOSALS = {
     "no digits": "strip fewer digits, or put others in front with prepend",
     "no number": "make rewrite, strip and prepend produce an international number",
 }
+
+_SENDING = ("prefix", "record", "forwarded")
+"""Steps that decide where a call goes next."""
 
 _MOST_WAYS = 8
 
@@ -57,7 +60,7 @@ def ways(network: PlanNetwork) -> Iterator[PlanFinding]:
             if about in told:
                 continue
             told.add(about)
-            yield _bad_end(network, arrival, end, place)
+            yield _bad_end(network, arrival, way, place)
     for place, is_useless in useless.items():
         if is_useless:
             entry = network.plan.enum[int(place[1])]
@@ -117,9 +120,15 @@ def _must_go_on(network: PlanNetwork, way: CallRoute, place: Location) -> bool:
     return _left(way)
 
 
-def _bad_end(network: PlanNetwork, arrival: Arrival, end: RouteEnd, place: Location) -> PlanFinding:
-    number = f"a call to {arrival.number} at {arrival.engine}"
-    reason = f"{number} {wording.end(end)}" if end.kind == "loop" else f"{number}: {wording.end(end)}"
+def _bad_end(network: PlanNetwork, arrival: Arrival, way: CallRoute, place: Location) -> PlanFinding:
+    end, number = way.end, f"a call to {arrival.number} at {arrival.engine}"
+    reason = f"{number}: {wording.end(end)}"
+    if end.kind == "loop":
+        closing = next(
+            (step.place for step in reversed(way.steps) if step.what in _SENDING and step.place), None
+        )
+        by = f"; {line(network.book.at(*closing))} closes it" if closing is not None else ""
+        reason = f"{number} {wording.end(end)}{by}"
     code = "dead end" if end.kind == "no route" else end.kind
     return error(code, network.book.at(*(end.place or place)), reason, _PROPOSALS[end.kind])
 

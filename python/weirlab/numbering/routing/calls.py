@@ -175,7 +175,9 @@ def _decided(network: PlanNetwork, arrival: Arrival, engine: Engine) -> Iterator
             for way in ways:
                 yield from way
             return
-    yield arrival.end("no route", trees=trees)
+    # Routes may hold for one protocol of several.
+    by = arrival.arriving if len(engine.speaks) > 1 else None
+    yield arrival.end("no route", trees=trees, by=by)
 
 
 def _changed(number: str, route: PlanRoute) -> str:

@@ -86,7 +86,8 @@ def end(each: RouteEnd) -> str:
             return f"leaves the plan: {facts['uri']}"
         case "no route":
             asked = f" and no tree ({', '.join(facts['trees'])}) knows the number" if facts["trees"] else ""
-            return f"{each.engine} has no route for it{asked}"
+            by = f", for calls arriving by {PROTOCOLS[facts['by']]}" if facts.get("by") else ""
+            return f"{each.engine} has no route for it{by}{asked}"
         case "no digits":
             return f"{each.engine} strips {facts['strip']} digits: nothing is left of the number"
         case "loop":

@@ -52,8 +52,13 @@ def doctor(findings: Sequence[Finding]) -> list[Table]:
     def verdict(finding: Finding) -> str:
         return "yes" if finding.ok else "NO" if finding.essential else "no"
 
-    rows = [(verdict(f), f.name, f.detail, "" if f.ok else f.remedy) for f in findings]
-    columns = ("Works", "What", "Found", "What to do")
-    if all(f.ok for f in findings):
-        return [Table("This machine", columns[:3], [row[:3] for row in rows])]
-    return [Table("This machine", columns, rows)]
+    rows = [(verdict(f), f.name, f.detail) for f in findings]
+    made = [Table("This machine", ("Works", "What", "Found"), rows)]
+    remedies: dict[str, list[str]] = {}
+    for finding in findings:
+        if not finding.ok and finding.remedy:
+            remedies.setdefault(finding.remedy, []).append(finding.name)
+    if remedies:
+        ways = [(", ".join(names), remedy) for remedy, names in remedies.items()]
+        made.append(Table("What to do", ("For", "Do"), ways))
+    return made

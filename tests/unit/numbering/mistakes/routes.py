@@ -10,7 +10,7 @@ ROUTES = (
         TO_PBX,
         '  - {at: gk, prefix: "+420", to: gw}\n  - {at: gw, arriving: h323, prefix: "+", to: core}\n',
         'at: core, prefix: "+420222"',
-        "a call to +420222500000 at core goes round in a loop: core, gw, gk, gw, core",
+        "a call to +420222500000 at core goes round in a loop: core, gw, gk, gw, core; line 33 closes it",
     ),
     Planted(
         "duplicate",

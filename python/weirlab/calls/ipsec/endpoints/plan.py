@@ -29,7 +29,7 @@ NAMES: Final[Mapping[str, str]] = {
 }
 SHORT: Final[Mapping[str, str]] = {BYPASS: "bypass", SOCKETS: "sockets", REAL_TIME: "sockets, real-time"}
 """Where there is little room."""
-WHERE: Final[Mapping[str, str]] = {IDLE: "at idle", HOG: "beside a CPU hog"}
+WHERE: Final[Mapping[str, str]] = {IDLE: "without a CPU hog", HOG: "beside a CPU hog"}
 
 
 @dataclass(frozen=True)

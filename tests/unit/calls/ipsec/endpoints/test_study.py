@@ -111,12 +111,14 @@ def test_the_terminal_answers_first_with_the_comparison(outcome: Found) -> None:
     first, maximum, idle, hog = told.conclusion.splitlines()
     assert first.startswith("5 calls, with ESP (aes-gcm-16, transport mode): mean jitter is ")
     for sentence in (first, maximum):
-        at_idle, _, beside = sentence.partition(" at idle and ")
+        at_idle, _, beside = sentence.partition(" without a CPU hog and ")
         assert at_idle
         assert beside.partition(" beside a CPU hog at bypassing endpoints; ")[2]
         assert " at endpoints on sockets; " in beside
     assert maximum.startswith("Maximum jitter is ")
-    assert idle.startswith("At idle, bypassing endpoints carry at least 2,000 calls, endpoints on sockets ")
+    assert idle.startswith(
+        "Without a CPU hog, bypassing endpoints carry at least 2,000 calls, endpoints on sockets "
+    )
     assert hog.startswith("Beside a CPU hog, bypassing endpoints carry at least 2,000 calls")
     assert "AF_XDP is in copy mode" in told.remark
     assert "ESP is Weir's own, in UDP, at all endpoints" in told.remark
