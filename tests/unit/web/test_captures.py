@@ -21,6 +21,7 @@ from weirlab.web.access.shares import MOST_OF_CLIENT
 from weirlab.web.service import service
 from weirlab.web.settings import WebSettings
 
+from ..calls.quality.captures import frames, pcap, talk, without
 from ..trace.slow import window_limited
 from .conftest import ORIGIN, Serve, send, settled
 
@@ -80,6 +81,16 @@ def test_it_says_why_a_connection_was_not_faster(client: TestClient, tmp_path: P
         assert "of the time the receiver's window was full: its buffer of 8.19 kB allows" in why["sentence"]
         assert [table["caption"] for table in why["tables"]][:2] == ["Where the time went", "What shows it"]
     assert client.get(f"/api/captures/{data_id}/connections/7/why").status_code == 400
+
+
+def test_a_capture_of_voice_has_its_mos(client: TestClient, tmp_path: Path) -> None:
+    bad = without(talk(1000), [n for start in range(50, 950, 60) for n in range(start, start + 9)])
+    data_id = send(client, pcap(tmp_path / "voice.pcap", frames(bad)).read_bytes())
+    assert settled(client, data_id)["stage"] == "ready"
+    page = client.get(f"/api/captures/{data_id}").json()
+    assert "1 of 1 below 4.0: bursts of up to 9 packets; loss, not jitter." in page["conclusion"]
+    (streams,) = [table for table in page["others"] if "MOS" in table["columns"]]
+    assert len(streams["rows"]) == 1
 
 
 def test_of_too_little_data_nothing_is_said(analysed: Analysed) -> None:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
+from weirlab.trace.facts import Analysis
 from weirlab.web.child import serve
 
 CAPTURE: Final = "capture"
@@ -24,6 +25,12 @@ PARTS: Final = "part-"
 KEEP: Final = 2000
 """Most connections that are listed: those with most bytes."""
 PERIOD_NS: Final = 100_000_000
+VOICE: Final = "voice"
+"""Key of the facts with how voice was heard."""
+MOST_VOICE_PACKETS: Final = 500_000
+"""More packets of voice are not assessed, as that takes memory and time; ``weir quality`` does it."""
+MOST_STREAMS: Final = 100
+"""Streams of voice with their MOS: the worst."""
 
 
 def _analyse(request: dict[str, Any]) -> dict[str, Any]:
@@ -35,9 +42,26 @@ def _analyse(request: dict[str, Any]) -> dict[str, Any]:
     facts = analyse(_capture(folder), series=folder / SERIES, period_ns=PERIOD_NS, keep=KEEP)
     for file in facts["capture"]["files"]:
         file["path"] = request["name"]
-    kept = {**facts, "connections": [*facts["connections"]]}
+    kept = {**facts, "connections": [*facts["connections"]], VOICE: _voice(_capture(folder), facts)}
     files.write_bytes(folder / FACTS, json.dumps(kept).encode())
     return {"packets": facts["capture"]["packets"], "connections": len(facts["connections"])}
+
+
+def _voice(capture: Path, facts: Analysis) -> dict[str, Any] | None:
+    """How voice was heard: a sentence and tables; None without voice, or with too much of it."""
+    packets = sum(stream["packets"] for stream in facts["streams"])
+    if not 0 < packets <= MOST_VOICE_PACKETS or facts["streams_left_out"]:
+        return None
+    from weirlab.base.errors import WeirError
+    from weirlab.calls.quality import tables, told
+    from weirlab.calls.quality.study import capture_quality
+    from weirlab.web.tables import for_page
+
+    with suppress(WeirError):
+        heard = capture_quality(capture)
+        shown = [for_page(table) for table in tables.of(heard, MOST_STREAMS) if not table.details]
+        return {"sentence": told.sentence(heard), "tables": shown}
+    return None
 
 
 def _capture(folder: Path) -> Path:

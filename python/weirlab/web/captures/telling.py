@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from weirlab.trace import others, sheet, wording
 from weirlab.trace.facts import (
@@ -18,6 +18,7 @@ from weirlab.trace.facts import (
 from weirlab.trace.quantities import bit_rate, count, duration, percent, size
 from weirlab.transfers.trace import tables
 from weirlab.transfers.trace.page.story import MOST_ROWS, TERMS, tiles
+from weirlab.web.captures.child import VOICE
 from weirlab.web.tables import for_page
 
 COLUMNS: Final = [
@@ -37,13 +38,14 @@ COLUMNS: Final = [
 def capture(facts: Analysis) -> dict[str, Any]:
     """All that is known before a connection is chosen."""
     listed = sorted(facts["connections"], key=lambda each: (-link_bytes(each), each["id"]))
+    voice = cast("dict[str, Any]", facts).get(VOICE) or {"sentence": "", "tables": []}
     return {
-        "conclusion": wording.capture(facts),
+        "conclusion": f"{wording.capture(facts)} {voice['sentence']}".rstrip(),
         "cautions": wording.cautions(facts),
         "columns": COLUMNS,
         "connections": [_row(each) for each in listed],
         "left_out": facts["connections_left_out"],
-        "others": [for_page(table) for table in others.tables(facts, MOST_ROWS)],
+        "others": [*voice["tables"], *(for_page(table) for table in others.tables(facts, MOST_ROWS))],
     }
 
 
