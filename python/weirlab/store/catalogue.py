@@ -145,7 +145,7 @@ class Store:
             fitting = [name for name in names if name == run_id] or [
                 name for name in names if run_id and name.startswith(run_id)
             ]
-        if recent is not None and not self._names():
+        if recent is not None and len(kinds or ()) != 1 and not self._names():
             raise StoreError(
                 f"no run yet in {self.root}; 'weir trial' or 'weir run' makes the first (--store DIR looks "
                 "elsewhere)"

@@ -53,14 +53,14 @@ def _voice(capture: Path, facts: Analysis) -> dict[str, Any] | None:
     if not 0 < packets <= MOST_VOICE_PACKETS or facts["streams_left_out"]:
         return None
     from weirlab.base.errors import WeirError
-    from weirlab.calls.quality import tables, told
+    from weirlab.calls.quality import tables, wording
     from weirlab.calls.quality.study import capture_quality
     from weirlab.web.tables import for_page
 
     with suppress(WeirError):
         heard = capture_quality(capture)
         shown = [for_page(table) for table in tables.of(heard, MOST_STREAMS) if not table.details]
-        return {"sentence": told.sentence(heard), "tables": shown}
+        return {"sentence": wording.sentence(heard), "tables": shown}
     return None
 
 
