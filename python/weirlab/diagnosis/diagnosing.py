@@ -231,6 +231,7 @@ def _summary(view: TimelineView) -> TransferSummary:
         sack_blocks=facts.sack_blocks,
         rtt_mean_s=mean,
         rtt_min_s=facts.min_rtt_s if facts.min_rtt_s > 0 else None,
+        rtt_origin=facts.rtt_origin,
         window_max_bytes=None if most is None else int(most),
         window_allows_bps=None if most is None or not mean else most * 8 / mean,
         capacity_bps=None if view.capacity is None else view.capacity * 8,

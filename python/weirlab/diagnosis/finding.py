@@ -61,6 +61,8 @@ class TransferSummary:
     window_allows_bps: float | None
     """The throughput of the largest window per mean round trip."""
     capacity_bps: float | None
+    rtt_origin: str = ""
+    """What shows the round trips in a capture; empty for the kernel's own."""
 
 
 @dataclass(frozen=True)

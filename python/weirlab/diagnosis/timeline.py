@@ -124,6 +124,8 @@ class TransferFacts:
     """What captures at both ends show together."""
     timeouts: Timeouts | None = None
     """The sender's retransmission time-outs (captures)."""
+    rtt_origin: str = ""
+    """What shows the round trips, as a phrase; empty if nothing does (captures)."""
     place_known: bool = True
     """Whether it is certain where the packets were captured."""
     flaw: str | None = None

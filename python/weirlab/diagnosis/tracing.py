@@ -68,6 +68,7 @@ def timeline(
         misplaced_sacks=_misplaced_sacks(trace, connection, name),
         opening_s=_opening_s(trace, connection),
         place_known=sure,
+        rtt_origin=ways.origin,
     )
     sent = side(connection, name)
     if sent["unseen_bytes"] > MISSING * (sent["unique_bytes"] + sent["unseen_bytes"]):
@@ -102,6 +103,8 @@ class _PathRtts:
     trips: RttSeries
     behind: RttSeries
     echoes: RttSeries
+    origin: str
+    """What shows the round trips."""
 
 
 def _ways(
@@ -114,9 +117,13 @@ def _ways(
         source, sure = shown, True
     if source == "sender":
         ours = _series(rows, name, "ack").least(least_ns(connection, name))
-        return source, sure, _PathRtts(ours, _NOWHERE, _NOWHERE)
+        return source, sure, _PathRtts(ours, _NOWHERE, _NOWHERE, _ACKS if len(ours.time_ns) else "")
     trips, behind = _trips(rows, connection, name, source, _data_ns(trace, connection["id"], name))
-    return source, sure, _PathRtts(trips, behind, _series(rows, "b" if name == "a" else "a", "echo"))
+    echoes = _series(rows, "b" if name == "a" else "a", "echo")
+    there = _ECHOES if len(echoes.time_ns) else _HANDSHAKE if len(behind.time_ns) else ""
+    if source == "between" and there and len(trips.time_ns) > len(behind.time_ns):
+        there = f"{_ACKS} from there to the receiver, {there} to the sender"
+    return source, sure, _PathRtts(trips, behind, echoes, there)
 
 
 def _packets(trace: Trace, connection: Connection, name: SideName, *, stamped: bool) -> ConnectionPackets:
@@ -177,6 +184,7 @@ _NOWHERE: Final = RttSeries(np.empty(0, np.int64), np.empty(0, np.int64))
 _UNSURE: Final = BlindSpot(
     "where it was captured", "neither end is recognised, so it is treated as a capture at the sender"
 )
+_ACKS, _ECHOES, _HANDSHAKE = "ACKs of data", "the sender's time stamps", "the handshake only"
 _UNTIMED: Final = BlindSpot(
     "whether the application, a queue or the congestion window was the limit",
     "no round trip is known: neither the handshake, nor ACKs, nor time stamps show one",

@@ -132,7 +132,9 @@ def conclusion(connection: Connection, sender: SideName | None = None) -> str:
     sent = side(connection, name)
     peer: SideName = "b" if name == "a" else "a"
     other = side(connection, peer)
-    far = connection["place"] == f"at_{peer}"
+    there, back = connection["handshake_ns"]
+    far_ns = (back if name == "a" else there) or 0
+    far = far_ns if connection["place"] == f"at_{peer}" else None
     if connection["begin"] == "syn":
         return _unopened(connection)
     if not sent["data_packets"]:
@@ -202,14 +204,17 @@ class _Repeats:
         return f"{text}, {count(self.spurious)} of them spuriously" if self.spurious else text
 
 
-def _remarks(sent: Side, receiver: Side, *, far: bool) -> list[str]:
-    """What stands out; ``far``: it was captured at the receiver, which sees its own answers at once."""
+def _remarks(sent: Side, receiver: Side, *, far: int | None) -> list[str]:
+    """What stands out. ``far``: if it was captured at the receiver, which sees its own answers at once, the
+    round trip of the handshake in ns, 0 if that is not known.
+    """
     remarks = []
     repeated = sent["retransmissions"]["handshake"]
     if repeated:
         remarks.append(f"its SYN was retransmitted {_times(repeated)}")
-    if far:
-        remarks.append("captured at the receiver, where the round trip is not seen")
+    if far is not None:
+        known = f"; it was {duration(far)} in the handshake" if far else ""
+        remarks.append(f"captured at the receiver, where ACKs show no round trip{known}")
     elif sent["rtt"]["count"]:
         remarks.append(
             f"the RTT was {duration(sent['rtt']['mean_ns'])} on average, "

@@ -34,9 +34,13 @@ def test_windows_that_held_the_sender_up_are_named() -> None:
 
 
 def test_at_the_receiver_no_round_trip_of_the_path_is_claimed() -> None:
-    text = wording.conclusion(made.connection(place="at_b"))
-    assert text.endswith("captured at the receiver, where the round trip is not seen.")
+    text = wording.conclusion(made.connection(place="at_b", handshake_ns=(51_000, 43_500_000)))
+    assert text.endswith(
+        "captured at the receiver, where ACKs show no round trip; it was 43.5 ms in the handshake."
+    )
     assert "6.44" not in text
+    unknown = wording.conclusion(made.connection(place="at_b", handshake_ns=(None, None)))
+    assert unknown.endswith("captured at the receiver, where ACKs show no round trip.")
 
 
 def test_a_syn_that_was_repeated_is_told() -> None:

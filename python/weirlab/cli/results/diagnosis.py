@@ -66,7 +66,7 @@ def _summary(found: Diagnosis) -> list[tuple[str, str]]:
         ("segments", f"{count(one.segments)} of {octets(one.segment_bytes)} on average"),
         ("retransmitted", f"{count(one.retransmitted)}; loss {percent(one.loss_ratio)}"),
         ("duplicate ACKs, SACK blocks", f"{_number(one.duplicate_acks)}, {_number(one.sack_blocks)}"),
-        ("RTT least, mean", f"{_time(one.rtt_min_s)}, {_time(one.rtt_mean_s)}"),
+        ("RTT least, mean", f"{_time(one.rtt_min_s)}, {_time(one.rtt_mean_s)}{_from(one.rtt_origin)}"),
         ("greatest window", _window(one)),
         ("bottleneck", NOTHING if one.capacity_bps is None else bit_rate(one.capacity_bps)),
     ]
@@ -119,6 +119,10 @@ def _window(one: TransferSummary) -> str:
         return NOTHING
     allows = "" if one.window_allows_bps is None else f", allows {bit_rate(one.window_allows_bps)}"
     return f"{size(one.window_max_bytes)}{allows}"
+
+
+def _from(origin: str) -> str:
+    return f", from {origin}" if origin else ""
 
 
 def _number(value: int | None) -> str:
