@@ -1,7 +1,7 @@
-"""Writes docs/tables.md, the dictionary of stored tables, from the dataclasses of their rows.
+"""Writes docs/tables.md, the dictionary of stored tables, and docs/plan-keys.md, the keys of numbering plans.
 
-python docs/tables.py            writes it
-python docs/tables.py --check    fails if it is out of date
+python docs/tables.py            writes them
+python docs/tables.py --check    fails if one is out of date
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from weirlab.base.columns import Column, described
 from weirlab.calls.calls.columns import PacketRow
@@ -23,6 +23,7 @@ from weirlab.calls.failover.switches.rows import SwitchRow
 from weirlab.calls.ipsec.endpoints import rows as endpoints
 from weirlab.links.monitor.trials.rows import MonitorRow
 from weirlab.numbering.load.rows import LIMITS, TRIALS, WORK, LoadLimitRow, LoadTrialRow, WorkRow
+from weirlab.numbering.plan import json_schema
 from weirlab.numbering.proof.rows import CALLS, LOGS, MESSAGES, LogRow, MessageRow, ProofCallRow
 from weirlab.numbering.through.rows import DEVICE, DeviceRow
 from weirlab.store import rows
@@ -53,6 +54,20 @@ A run is a folder: a manifest, and a Parquet file for each table (`weir show RUN
 a name is the unit: `_ns`, `_pps`, `_bytes`; a `_ratio` or `_share` is from 0 to 1. What was not measured is
 null, never NaN. Integers have 64 bits and a sign; in `packets` and the series of a trace some are narrower.
 """
+
+
+PLAN_PAGE: Final = Path(__file__).parent / "plan-keys.md"
+
+PLAN_INTRO: Final = """\
+# Keys of a numbering plan
+
+<!-- Written by docs/tables.py from the models of the plan: change the descriptions there. -->
+
+What a plan may contain ([voice-routing.md](voice-routing.md) explains it, `weir voice example` prints one,
+`weir voice schema` the same for editors). "No: ..." gives the value without the key.
+"""
+
+KINDS: Final = {"integer": "whole number", "number": "number", "boolean": "true or false", "string": "text"}
 
 
 @dataclass(frozen=True)
@@ -164,28 +179,74 @@ def _group(group: Group) -> Iterator[str]:
 
 
 def _about(row: type) -> str:
-    text = " ".join((inspect.getdoc(row) or "").split())
-    return re.sub(r"``(.+?)``", r"`\1`", text)
+    return _code(inspect.getdoc(row) or "")
 
 
 def _line(column: Column) -> str:
-    meaning = re.sub(r"``(.+?)``", r"`\1`", column.meaning).replace("|", "\\|")
+    meaning = _code(column.meaning).replace("|", "\\|")
     return f"| `{column.name}` | {column.type} | {column.unit} | {meaning} |"
+
+
+def plan_keys() -> str:
+    """The keys of a numbering plan, from its JSON Schema."""
+    schema = json_schema()
+    sections = {"The plan": schema, **schema["$defs"]}
+    return "\n".join([PLAN_INTRO, *(line for name, of in sections.items() for line in _section(name, of))])
+
+
+def _section(name: str, schema: Mapping[str, Any]) -> Iterator[str]:
+    if "properties" not in schema:
+        return
+    about = "" if name == "The plan" else f"{_code(schema.get('description', ''))}\n"
+    yield f"## {name}\n\n{about}".rstrip() + "\n"
+    yield "| key | value | needed | meaning |\n|---|---|---|---|"
+    needed = schema.get("required", ())
+    for key, value in schema["properties"].items():
+        default = value.get("default")
+        often = "yes" if key in needed else f"no: {default}" if default not in (None, [], {}, "") else "no"
+        meaning = _code(value.get("description", "")).replace("|", "\\|")
+        yield f"| `{key}` | {_kind(value)} | {often} | {meaning} |"
+    yield ""
+
+
+def _kind(value: Mapping[str, Any]) -> str:
+    """A value in words: ``list of Rewrite``, ``text or whole number``."""
+    if "$ref" in value:
+        name = value["$ref"].rpartition("/")[2]
+        return f"[{name}](#{name.lower()})"
+    if "enum" in value:
+        return ", ".join(f"`{one}`" for one in value["enum"])
+    if "const" in value:
+        return f"`{value['const']}`"
+    if "anyOf" in value:
+        return " or ".join(dict.fromkeys(_kind(one) for one in value["anyOf"] if one.get("type") != "null"))
+    match value.get("type"):
+        case "array":
+            return f"list of {_kind(value.get('items', {}))}"
+        case "object":
+            more = value.get("additionalProperties")
+            return f"by name: {_kind(more)}" if isinstance(more, dict) else "keys and values"
+        case kind:
+            return KINDS.get(kind or "", "text")
+
+
+def _code(text: str) -> str:
+    return re.sub(r"``(.+?)``", r"`\1`", " ".join(text.split()))
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--check", action="store_true", help="write nothing; fail if the page is out of date")
-    text = page()
-    if parser.parse_args().check:
-        if PAGE.read_text(encoding="utf-8") == text:
-            return 0
-        print(f"{PAGE} is out of date: python docs/tables.py writes it", file=sys.stderr)
-        return 1
-    PAGE.write_text(text, encoding="utf-8")
-    return 0
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if a page is out of date")
+    check, old = parser.parse_args().check, []
+    for path, text in ((PAGE, page()), (PLAN_PAGE, plan_keys())):
+        if not check:
+            path.write_text(text, encoding="utf-8")
+        elif path.read_text(encoding="utf-8") != text:
+            old.append(path)
+            print(f"{path} is out of date: python docs/tables.py writes it", file=sys.stderr)
+    return 1 if old else 0
 
 
 if __name__ == "__main__":

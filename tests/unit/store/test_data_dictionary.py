@@ -63,6 +63,13 @@ def test_the_document_is_what_the_row_classes_say(generator: ModuleType) -> None
     assert text == generator.page(), "python docs/tables.py writes it"
 
 
+def test_every_key_of_a_numbering_plan_is_on_its_page_with_a_meaning(generator: ModuleType) -> None:
+    text = (DOCS / "plan-keys.md").read_text(encoding="utf-8")
+    assert text == generator.plan_keys(), "python docs/tables.py writes it"
+    keys = [line for line in text.splitlines() if line.startswith("| `")]
+    assert [line for line in keys if line.endswith("|  |") or "| text |  |" in line] == []
+
+
 def test_every_column_has_a_description_and_quantities_a_unit(documented: Mapping[str, type]) -> None:
     for name, row in documented.items():
         for column in columns.described(row):
