@@ -33,8 +33,8 @@ SHORT = ("--duration", "0.05", "--warmup", "0.01")
 PAIR = ("--advert", "0.1", "--calls", "20", "--event", "0.5", "--after", "12", "--repetitions", "2")
 ELSEWHERE = frozenset(
     {
-        "link", "tap", "log", "tcp send", "tcp measure", "tcp why", "transients", "calibrate", "psock send", "psock run",
-        "voice lab", "voice install", "voice manage users", "voice manage log",
+        "link", "tap", "log", "tcp send", "tcp measure", "tcp why", "transients", "calibrate", "psock send",
+        "psock run", "voice lab", "voice install", "voice manage users", "voice manage log",
     }
 )  # fmt: skip
 """Commands with tests of their own, in which tests/unit/conftest.py looks at the tables."""
