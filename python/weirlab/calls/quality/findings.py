@@ -191,8 +191,8 @@ def _contents(streams: Sequence[CaptureStream]) -> Iterator[StreamFinding]:
     if others:
         be = "is" if len(others) == 1 else "are"
         text = (
-            f"{_sentence(listed_streams(others))} {be} not voice, but pictures, a transport stream, or "
-            "sound of more than 520 kbit/s: no MOS."
+            f"{_sentence(listed_streams(others))} {be} not voice, but pictures, a fax, text, data, a "
+            "transport stream, or sound of more than 520 kbit/s: no MOS."
         )
         yield StreamFinding("not voice", others, text)
     events = [stream for stream in streams if stream.has_only_events]

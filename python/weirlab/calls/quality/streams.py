@@ -16,6 +16,9 @@ _SHOWS_RATE_NS: Final = 500_000_000
 _LARGE_BYTES: Final = 500
 """Mean payload of packets of an unknown codec that shows their rate in a stream of any length."""
 
+_NO_VOICE: Final = frozenset({"t38", "t140", "red-t140", "clearmode"})
+"""Encodings of a fax (RFC 4612), of text (RFC 4103), and of data in a channel for speech (RFC 4040)."""
+
 
 @dataclass(frozen=True)
 class CaptureStream:
@@ -90,8 +93,9 @@ class CaptureStream:
 
     @property
     def is_voice(self) -> bool:
-        """False for pictures, for telephone events without speech, and for more than any codec needs."""
-        return not (self.media == "video" or self.has_only_events or self._bit_rate_bps > _MOST_BPS)
+        """False for pictures, faxes, text, telephone events without speech, and more than a codec needs."""
+        is_other = self.media == "video" or self.codec.lower() in _NO_VOICE or self.has_only_events
+        return not (is_other or self._bit_rate_bps > _MOST_BPS)
 
     @property
     def has_only_events(self) -> bool:

@@ -206,6 +206,17 @@ def test_pictures_and_events_are_no_voice_and_meet_no_requirement_of_voice(file:
     assert judged.verdict == "met"
 
 
+@pytest.mark.parametrize("encoding", ["t38/8000", "t140/1000", "CLEARMODE/8000"])
+def test_a_fax_text_and_data_over_rtp_are_no_voice(file: Path, encoding: str) -> None:
+    described = message(INVITE, 4002, "192.0.2.2", types="98").replace(
+        b"a=rtpmap:101 ", f"a=rtpmap:98 {encoding}\r\na=rtpmap:101 ".encode()
+    )
+    pages = [replace(each, payload_type=98, payload_bytes=40) for each in talk(300)]
+    outcome = outcome_of(file, pages, [sip(0, "192.0.2.2", "192.0.2.1", described)])
+    assert (outcome.streams[0].codec, outcome.streams[0].is_voice) == (encoding.partition("/")[0], False)
+    assert [streams for streams, _ in found(outcome, "not voice")] == [(1,)]
+
+
 def test_uncompressed_sound_of_a_studio_is_no_voice(file: Path) -> None:
     # AES67: 48 samples of two channels with 24 bits, every millisecond.
     studio = [Rtp(i * 1_000, i, i * 48, payload_type=98, payload_bytes=288) for i in range(3_000)]
