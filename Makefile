@@ -11,7 +11,7 @@ export PYO3_PYTHON := $(VENV)/bin/python
 # Containers often set it; then every process that a test starts would compile all of Weir again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test kills lint audit fuzz bench bench-model bench-tap bench-opening bench-trace bench-esp bench-tcp bench-planted bench-foreign bench-disturbed bench-later bench-link bench-psock bench-managing bench-rulesets bench-hostile bench-prefixes psock-schedules voice-numbers build install-psock webui wheel manual format lock clean
+.PHONY: help demo test kills lint audit fuzz bench bench-model bench-tap bench-opening bench-trace bench-esp bench-tcp bench-planted bench-foreign bench-disturbed bench-later bench-link bench-psock bench-programs bench-managing bench-rulesets bench-hostile bench-prefixes psock-schedules voice-numbers build install-psock webui wheel manual format lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -82,6 +82,9 @@ bench-link: build ## Throughput, accuracy and lateness of the link emulator, com
 
 bench-psock: build ## Parallel sockets at full speed, compared with TCP and multipath TCP (root)
 	@python bench/psock.py $(ARGS)
+
+bench-programs: build ## Fifty programs over parallel sockets: plain, by BPF, by seccomp (root; ARGS="--only curl")
+	@python bench/programs.py $(ARGS)
 
 bench-managing: build ## What changes to a managed plan of 100,000 prefixes cost (ARGS="--prefixes 20000")
 	@python bench/managing.py $(ARGS)
