@@ -132,7 +132,7 @@ impl<W: Write> Cut<W> {
             self.data.clear();
             self.data.extend_from_slice(packet.data);
             let head = Head {
-                time_ns: packet.time_ns,
+                time_ns: packet.stated_ns,
                 link: packet.link,
                 interface: packet.interface,
                 direction: packet.direction,

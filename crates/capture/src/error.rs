@@ -13,6 +13,12 @@ pub enum CaptureError {
         /// Bytes there are.
         bytes: usize,
     },
+    /// A compressed file that ends before anything of the capture can be decompressed.
+    #[error("its {compression} data is cut short, and nothing can be read of what there is")]
+    CutShort {
+        /// The name of the compression.
+        compression: &'static str,
+    },
     /// The first bytes are not those of a known format.
     #[error(
         "neither pcap nor pcapng: it begins with {:02x} {:02x} {:02x} {:02x}",

@@ -22,7 +22,7 @@ pub use compressed::Compression;
 pub use error::CaptureError;
 pub use filter::{Filter, FilterError, Instruction};
 pub use interface::{Interface, Statistics};
-pub use reader::{Capture, open};
+pub use reader::{Capture, Redated, open};
 
 /// Longest record that is accepted; libpcap's own limit (MAXIMUM_SNAPLEN) is 256 KiB, USB captures have more.
 pub const MAX_RECORD_BYTES: usize = 16 << 20;
@@ -49,8 +49,11 @@ pub enum Direction {
 /// One packet of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<'a> {
-    /// Time of capture, ns since 1970; less than [`MAX_TIME_NS`] from there.
+    /// Time of capture, ns since 1970; less than [`MAX_TIME_NS`] from there. If only this packet's time in the file
+    /// is far from those of its neighbours, the time of the packet before it.
     pub time_ns: i64,
+    /// The same as it is in the file.
+    pub stated_ns: i64,
     /// The link type of `data`.
     pub link: LinkType,
     /// Interface within its section of a pcapng file, number of the interface in modified pcap, 0 in pcap.
@@ -71,6 +74,7 @@ impl<'a> Packet<'a> {
     pub const fn new(time_ns: i64, link: LinkType, data: &'a [u8]) -> Self {
         Self {
             time_ns,
+            stated_ns: time_ns,
             link,
             interface: 0,
             direction: Direction::Unknown,

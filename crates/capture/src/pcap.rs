@@ -78,7 +78,6 @@ impl Pcap {
         if captured as usize > MAX_RECORD_BYTES || bytes.len() < used {
             return None;
         }
-        let (seconds, fraction) = (self.order.u32(head, 0), self.order.u32(head, 4));
         let (interface, direction) = match head.get(16..23) {
             Some(more) if more[6] == PACKET_OUTGOING => (self.order.u32(more, 0), Direction::Outbound),
             Some(more) => (self.order.u32(more, 0), Direction::Inbound),
@@ -86,8 +85,7 @@ impl Pcap {
         };
         self.interface.packets += 1;
         Some(Record {
-            // Never beyond MAX_TIME_NS: both numbers have 32 bits.
-            time_ns: i64::from(seconds) * 1_000_000_000 + i64::from(fraction) * self.fraction_ns,
+            time_ns: self.time_ns(head),
             link: self.link,
             interface,
             direction,
@@ -96,6 +94,18 @@ impl Pcap {
             data: self.record_len..used,
             used,
         })
+    }
+
+    /// The time of the packet at the front of `bytes`, if it has one.
+    pub fn peek_ns(&self, bytes: &[u8]) -> Option<i64> {
+        bytes.get(..self.record_len).map(|head| self.time_ns(head))
+    }
+
+    /// Never beyond MAX_TIME_NS: both numbers have 32 bits.
+    #[inline]
+    fn time_ns(&self, head: &[u8]) -> i64 {
+        i64::from(self.order.u32(head, 0)) * 1_000_000_000
+            + i64::from(self.order.u32(head, 4)) * self.fraction_ns
     }
 
     /// How much of the packet was captured, and its length.

@@ -120,13 +120,7 @@ impl Pcapng {
         if self.order.u32(bytes, used - 4) as usize != length || captured as usize > used - PACKET_LEN {
             return None;
         }
-        let id = if old { self.order.u16(head, 8).into() } else { self.order.u32(head, 8) };
-        let source = *self.sources.get(id as usize)?;
-        let ticks = (u64::from(self.order.u32(head, 12)) << 32) | u64::from(self.order.u32(head, 16));
-        let time_ns = source.clock.ns(ticks)?.checked_add(source.offset_ns)?;
-        if time_ns.unsigned_abs() >= MAX_TIME_NS as u64 {
-            return None;
-        }
+        let (id, source, time_ns) = self.origin(head, old)?;
         let end = 28 + captured as usize;
         let options = &bytes[end.next_multiple_of(4).min(used - 4)..used - 4];
         let (direction, mut lost_before) =
@@ -149,6 +143,24 @@ impl Pcapng {
             data: 28..end,
             used,
         })
+    }
+
+    /// The time of the packet at the front of `bytes`, if it has one.
+    pub fn peek_ns(&self, bytes: &[u8]) -> Option<i64> {
+        let head = bytes.get(..PACKET_LEN)?;
+        let kind = self.order.u32(head, 0);
+        let is_packet = matches!(kind, ENHANCED_PACKET | PACKET);
+        is_packet.then(|| self.origin(head, kind == PACKET))?.map(|(_, _, time_ns)| time_ns)
+    }
+
+    /// The interface of a packet, and its time; `None` if either cannot be.
+    #[inline]
+    fn origin(&self, head: &[u8], old: bool) -> Option<(u32, Source, i64)> {
+        let id = if old { self.order.u16(head, 8).into() } else { self.order.u32(head, 8) };
+        let source = *self.sources.get(id as usize)?;
+        let ticks = (u64::from(self.order.u32(head, 12)) << 32) | u64::from(self.order.u32(head, 16));
+        let time_ns = source.clock.ns(ticks)?.checked_add(source.offset_ns)?;
+        (time_ns.unsigned_abs() < MAX_TIME_NS as u64).then_some((id, source, time_ns))
     }
 
     fn packet_options(&self, options: &[u8]) -> (Direction, u64) {

@@ -11,6 +11,14 @@ use super::{CaptureError, Compression, Format, MAX_RECORD_BYTES, Packet, Record,
 const CHUNK_BYTES: usize = 128 << 10;
 /// A buffer that grew beyond this for one packet is made small again.
 const KEPT_BYTES: usize = 1 << 20;
+/// Clocks of several interfaces, and the buffers of captures, differ by less than this.
+const FAR_NS: u64 = 2_000_000_000;
+/// The least gap at the beginning or end of a capture that no network makes: a year.
+const IMPOSSIBLE_NS: u64 = 365 * 86_400 * 1_000_000_000;
+/// Share of its distance from a packet by which the packets around it may be apart, as a divisor.
+const LONE: u64 = 4;
+/// Bytes that show the time of any packet.
+const HEAD_BYTES: usize = 32;
 
 #[derive(Debug)]
 enum Parser {
@@ -24,6 +32,13 @@ impl Parser {
         match self {
             Self::Pcap(parser) => parser.front(bytes),
             Self::Pcapng(parser) => parser.front(bytes),
+        }
+    }
+
+    fn peek_ns(&self, bytes: &[u8]) -> Option<i64> {
+        match self {
+            Self::Pcap(parser) => parser.peek_ns(bytes),
+            Self::Pcapng(parser) => parser.peek_ns(bytes),
         }
     }
 
@@ -52,7 +67,19 @@ pub struct Capture<R> {
     misdated: u64,
     foreign: u64,
     backwards: u64,
+    redated: u64,
+    first_redated: Option<Redated>,
+    packets: u64,
     last_ns: i64,
+}
+
+/// A packet whose time in the file cannot be right: those before and after it are far from it, and close together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Redated {
+    /// Its number in the file, from 1.
+    pub number: u64,
+    /// How much later than the packet next to it the file says that it is, ns.
+    pub off_ns: i64,
 }
 
 /// Opens a capture, decompressing it if its first bytes say so.
@@ -89,13 +116,20 @@ impl<R: Read> Capture<R> {
             misdated: 0,
             foreign: 0,
             backwards: 0,
+            redated: 0,
+            first_redated: None,
+            packets: 0,
             last_ns: i64::MIN,
         };
         capture.buffer[..head.len()].copy_from_slice(head);
         capture.need(pcap::HEADER_LEN)?;
         let head = &capture.buffer[..capture.end];
         if head.len() < pcap::HEADER_LEN {
-            return Err(CaptureError::TooShort { bytes: head.len() });
+            let bytes = head.len();
+            return Err(match compression.name() {
+                name if capture.cut_short && !name.is_empty() => CaptureError::CutShort { compression: name },
+                _ => CaptureError::TooShort { bytes },
+            });
         }
         if let Some(parser) = Pcap::from_header(head) {
             capture.parser = Parser::Pcap(parser);
@@ -119,12 +153,18 @@ impl<R: Read> Capture<R> {
                 None => return Ok(None),
             },
         };
-        self.backwards += u64::from(record.time_ns < self.last_ns);
-        self.last_ns = record.time_ns;
+        self.packets += 1;
+        let mut time_ns = record.time_ns;
+        if time_ns.abs_diff(self.last_ns) > FAR_NS {
+            time_ns = self.dated(&record)?;
+        }
+        self.backwards += u64::from(time_ns < self.last_ns);
+        self.last_ns = time_ns;
         let bytes = &self.buffer[self.begin..self.end];
         self.begin += record.used;
         Ok(Some(Packet {
-            time_ns: record.time_ns,
+            time_ns,
+            stated_ns: record.time_ns,
             link: record.link,
             interface: record.interface,
             direction: record.direction,
@@ -132,6 +172,36 @@ impl<R: Read> Capture<R> {
             lost_before: record.lost_before,
             data: &bytes[record.data],
         }))
+    }
+
+    /// The time of a packet that is far from the one before: that of its neighbour if only this one is far off.
+    #[cold]
+    fn dated(&mut self, record: &Record) -> Result<i64, CaptureError> {
+        let stated_ns = record.time_ns;
+        self.need((record.used + HEAD_BYTES).min(MAX_RECORD_BYTES + 24))?;
+        let behind = &self.buffer[self.begin + record.used..self.end];
+        let next = self.parser.peek_ns(behind);
+        let last = (self.last_ns > i64::MIN).then_some(self.last_ns);
+        let neighbour = match (last, next) {
+            (Some(last), Some(next)) => {
+                let least = stated_ns.abs_diff(last).min(stated_ns.abs_diff(next));
+                (least > FAR_NS && last.abs_diff(next) < least / LONE).then_some(last)
+            }
+            // The first one, and the last one: the silence beside them may be real.
+            (None, Some(next)) => (stated_ns > next.saturating_add(FAR_NS as i64)
+                || next.abs_diff(stated_ns) > IMPOSSIBLE_NS)
+                .then_some(next),
+            (Some(last), None) if behind.is_empty() => {
+                (stated_ns < last || last.abs_diff(stated_ns) > IMPOSSIBLE_NS).then_some(last)
+            }
+            _ => None,
+        };
+        if let Some(neighbour) = neighbour {
+            self.redated += 1;
+            let off_ns = stated_ns.saturating_sub(neighbour);
+            self.first_redated.get_or_insert(Redated { number: self.packets, off_ns });
+        }
+        Ok(neighbour.unwrap_or(stated_ns))
     }
 
     /// The next packet if it is not simply in front: `begin` is then at its record.
@@ -213,6 +283,16 @@ impl<R: Read> Capture<R> {
     /// Packets whose time is before that of the packet before them.
     pub const fn backwards(&self) -> u64 {
         self.backwards
+    }
+
+    /// Packets whose time is that of their neighbour, because their own cannot be right.
+    pub const fn redated(&self) -> u64 {
+        self.redated
+    }
+
+    /// The first of these.
+    pub const fn first_redated(&self) -> Option<Redated> {
+        self.first_redated
     }
 
     /// Offset of what comes next in the (decompressed) file.

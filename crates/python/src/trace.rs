@@ -65,6 +65,7 @@ const fn way_out(error: &CaptureError) -> &'static str {
         CaptureError::TooShort { .. } | CaptureError::Unknown { .. } => {
             "files of tcpdump, dumpcap and Wireshark can be read: pcap and pcapng, also in gzip, zstd, xz, lz4 or bzip2"
         }
+        CaptureError::CutShort { .. } => "copy it again",
         _ => "what lies before it can be saved with: tshark -r FILE -w SAVED.pcapng",
     }
 }

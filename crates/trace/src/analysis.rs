@@ -97,6 +97,10 @@ pub struct File {
     pub misdated: u64,
     /// Packets whose time is before that of the packet before them.
     pub backwards: u64,
+    /// Packets whose time is far from those of both neighbours, which count with the one before.
+    pub redated: u64,
+    /// The first of these.
+    pub first_redated: Option<capture::Redated>,
 }
 
 /// The remaining results at the end.
@@ -170,6 +174,8 @@ impl<S: Sink> Analysis<S> {
             timeless: capture.timeless(),
             misdated: capture.misdated(),
             backwards: capture.backwards(),
+            redated: capture.redated(),
+            first_redated: capture.first_redated(),
         })
     }
 

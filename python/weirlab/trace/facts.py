@@ -182,6 +182,11 @@ class File(TypedDict):
     timeless: int
     misdated: int
     backwards: int
+    redated: int
+    """Packets whose time is far from those of both neighbours; they count with the one before."""
+    first_redated: tuple[int, int] | None
+    """The number of the first of these, from 1, and by how many ns it is later than its neighbour."""
+    compression: str
     interfaces: list[dict[str, Any]]
 
 
@@ -209,6 +214,7 @@ class Capture(TypedDict):
     timeless: int
     misdated: int
     backwards: int
+    redated: int
     cut_short: bool
     tcp: int
     udp: int

@@ -10,6 +10,7 @@ from weirlab.trace import passed
 from weirlab.trace.facts import (
     Analysis,
     Connection,
+    File,
     Side,
     SideName,
     busier,
@@ -112,11 +113,11 @@ def cautions(analysis: Analysis) -> list[str]:
     notes = [each for each in (passed.unread(read),) if each] + passed.opaque(read["opaque"])
     if read["backwards"]:
         notes.append(f"{plural(read['backwards'], 'packet')} had an earlier time than the packet before.")
+    notes += [_redated(file) for file in read["files"] if file.get("redated")]
     lost = sum(each.get("lost") or 0 for file in read["files"] for each in file["interfaces"])
     if lost:
         notes.append(f"The capture lost {plural(lost, 'packet')}, according to its files.")
-    if read.get("cut_short"):
-        notes.append("The capture ends inside a packet. Everything before it was read.")
+    notes += [_cut_short(file) for file in read["files"] if file["cut_short"]]
     unseen = sum(end["unseen_bytes"] for connection in analysis["connections"] for end in sides(connection))
     if unseen:
         notes.append(
@@ -124,6 +125,25 @@ def cautions(analysis: Analysis) -> list[str]:
             "Retransmissions and data in flight may be counted wrong there."
         )
     return notes
+
+
+def _redated(file: File) -> str:
+    """Packets whose time is far from those of both neighbours."""
+    number, off_ns = file["first_redated"] or (0, 0)
+    which = f"Packet {count(number)}"
+    if file["redated"] > 1:
+        which = f"{count(file['redated'])} packets, the first of them number {count(number)},"
+    has = "has a time" if file["redated"] == 1 else "have times"
+    way = "later" if off_ns > 0 else "earlier"
+    off = f"{duration(abs(off_ns))} {way} than the packet beside it"
+    counts = "It counts" if file["redated"] == 1 else "Each counts"
+    return f"{which} {has} that cannot be right, {off}. {counts} as captured together with that."
+
+
+def _cut_short(file: File) -> str:
+    where = f"its {file['compression']} data" if file.get("compression") else "a packet"
+    number = plural(file["packets"], "packet")
+    return f"The capture ends inside {where}. Everything before it was read: {number}."
 
 
 def conclusion(connection: Connection, sender: SideName | None = None) -> str:

@@ -105,7 +105,7 @@ def analysis(connections: Sequence[Connection] = (), **changes: Any) -> Analysis
             "last_ns": START_NS + 2_100_000_000,
             **dict.fromkeys(("truncated", "fragments", "reassembled", "not_ip", "other_ip"), 0),
             **dict.fromkeys(
-                ("malformed", "unknown_link", "timeless", "misdated", "backwards", "udp", "esp"), 0
+                ("malformed", "unknown_link", "timeless", "misdated", "backwards", "redated", "udp", "esp"), 0
             ),
             "opaque": {},
             "unknown_links": [],
@@ -180,6 +180,9 @@ def files(number: int) -> list[Any]:
         "timeless": 0,
         "misdated": 0,
         "backwards": 0,
+        "redated": 0,
+        "first_redated": None,
+        "compression": "",
     }
     return [{**plain, "interfaces": []} for _ in range(number)]
 

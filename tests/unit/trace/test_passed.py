@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import bz2
+import lzma
+import random
 import struct
 from pathlib import Path
 
@@ -95,3 +98,36 @@ def test_one_packet_is_no_packets() -> None:
         "1 packet carries tunnels in more than four tunnels, which Weir does not look into.",
         "1 packet had an earlier time than the packet before.",
     ]
+
+
+@pytest.mark.parametrize("off_s", [-86_400, -10, 10, 3_600, 20 * 365 * 86_400])
+def test_one_misdated_packet_is_named_and_leaves_the_times_as_they_are(tmp_path: Path, off_s: int) -> None:
+    times_s = [0, 1, 2, 3 + off_s, 4, 5]
+    file = pcap(tmp_path / "file.pcap", [(time * 1_000_000, FRAME) for time in times_s])
+    facts = analyse(file)
+    capture = facts["capture"]
+    assert (capture["last_ns"] or 0) - (capture["first_ns"] or 0) == 5 * 10**9
+    assert (capture["redated"], capture["backwards"]) == (1, 0)
+    assert capture["files"][0]["first_redated"] == (4, (off_s + 1) * 10**9)
+    (note,) = wording.cautions(facts)
+    assert note.startswith("Packet 4 has a time that cannot be right, ")
+
+
+def test_a_compressed_capture_without_its_beginning_is_one_message(tmp_path: Path) -> None:
+    whole = pcap(tmp_path / "file.pcap", [(at, FRAME) for at in range(6)]).read_bytes()
+    (tmp_path / "cut.bz2").write_bytes(bz2.compress(whole)[:20])
+    with pytest.raises(
+        InputError, match=r"its bzip2 data is cut short, and nothing can be read .*copy it again"
+    ):
+        analyse(tmp_path / "cut.bz2")
+
+
+def test_a_compressed_capture_without_its_end_is_read_until_there(tmp_path: Path) -> None:
+    frames = [(at, FRAME + random.Random(at).randbytes(400)) for at in range(200)]
+    whole = pcap(tmp_path / "file.pcap", frames).read_bytes()
+    (tmp_path / "cut.xz").write_bytes(lzma.compress(whole)[: len(whole) // 2])
+    facts = analyse(tmp_path / "cut.xz")
+    packets = facts["capture"]["packets"]
+    assert 0 < packets < 200
+    (note,) = [each for each in wording.cautions(facts) if "xz" in each]
+    assert note == (f"The capture ends inside its xz data. Everything before it was read: {packets} packets.")

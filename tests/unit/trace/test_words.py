@@ -109,7 +109,9 @@ def test_the_capture_is_summed_up_over_both_sides_of_all_connections() -> None:
 
 def test_what_the_capture_lacks_is_said() -> None:
     gap = made.connection(a=made.sender(unseen_bytes=2896))
-    notes = wording.cautions(made.analysis([gap], capture={"malformed": 2, "cut_short": True}))
+    cut = made.files(1)
+    cut[0]["cut_short"] = True
+    notes = wording.cautions(made.analysis([gap], capture={"malformed": 2, "files": cut}))
     assert notes[0] == "The capture has 2 packets with headers that contradict themselves or are cut off."
     assert notes[1].startswith("The capture ends inside a packet")
     assert notes[2].startswith("Packets are missing from the capture: 2,896 B was acknowledged but")
@@ -119,6 +121,30 @@ def test_what_the_capture_lacks_is_said() -> None:
     assert wording.cautions(made.analysis(capture={"files": dropping})) == [
         "The capture lost 7 packets, according to its files."
     ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        (
+            {"redated": 1, "first_redated": (1_500, 3_600_000_000_000)},
+            "Packet 1,500 has a time that cannot be right, 1 h 00 min 00 s later than the packet beside it. "
+            "It counts as captured together with that.",
+        ),
+        (
+            {"redated": 3, "first_redated": (7, -5_000_000_000)},
+            "3 packets, the first of them number 7, have times that cannot be right, 5.00 s earlier than the "
+            "packet beside it. Each counts as captured together with that.",
+        ),
+        (
+            {"cut_short": True, "compression": "bzip2"},
+            "The capture ends inside its bzip2 data. Everything before it was read: 3,002 packets.",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_said(changes: dict[str, object], sentence: str) -> None:
+    file = {**made.files(1)[0], **changes}
+    assert wording.cautions(made.analysis(capture={"files": [file]})) == [sentence]
 
 
 def test_causes_are_listed_with_their_numbers() -> None:

@@ -62,6 +62,20 @@ fn compressed_files_without_their_end_are_read_until_there() {
 }
 
 #[test]
+fn compressed_files_of_which_nothing_can_be_read_say_so() {
+    for (compression, bytes) in packed(&pcap(1, &[(1, vec![7; 90])])) {
+        if compression != Compression::None {
+            let (packets, end) = read(&bytes[..12]);
+            let message = format!(
+                "its {} data is cut short, and nothing can be read of what there is",
+                compression.name()
+            );
+            assert_eq!((packets.len(), end), (0, Err(message)));
+        }
+    }
+}
+
+#[test]
 fn what_is_neither_a_frame_nor_its_end_is_damage() {
     let file = pcap(1, &[(1, vec![5; 300])]);
     for (compression, bytes) in packed(&file) {

@@ -90,6 +90,56 @@ fn packets_that_go_back_in_time_are_counted() {
     assert_eq!(capture.backwards(), 2);
 }
 
+const SECOND: u64 = 1_000_000;
+const YEAR: u64 = 366 * 86_400 * SECOND;
+
+/// The times of packets as read, in us; and of the first whose time is not its own, its number and offset in us.
+fn dated(times_us: &[u64]) -> (Vec<u64>, u64, Option<(u64, i64)>) {
+    let file = pcap(1, &times_us.iter().map(|time| (*time, vec![1])).collect::<Vec<_>>());
+    let mut capture = open(&file[..]).unwrap();
+    let mut found = Vec::new();
+    let mut stated = Vec::new();
+    while let Some(packet) = capture.next_packet().unwrap() {
+        found.push(packet.time_ns as u64 / 1000);
+        stated.push(packet.stated_ns as u64 / 1000);
+    }
+    assert_eq!(stated, times_us, "what the file says is kept");
+    assert_eq!(capture.backwards(), 0);
+    (found, capture.redated(), capture.first_redated().map(|first| (first.number, first.off_ns / 1000)))
+}
+
+#[test]
+fn a_packet_far_from_both_neighbours_has_the_time_of_the_one_before() {
+    let at = 5_000 * SECOND;
+    for off in [-4_000, -60, -5, 5, 60, 3600, 86_400, 1_000_000_000] {
+        let wrong = (at as i64 + off * SECOND as i64) as u64;
+        let (times, number, first) = dated(&[at, at + 10, wrong, at + 20, at + 30]);
+        assert_eq!(times, [at, at + 10, at + 10, at + 20, at + 30], "{off} s");
+        assert_eq!((number, first), (1, Some((3, off * SECOND as i64 - 10))));
+    }
+}
+
+#[test]
+fn the_first_and_the_last_packet_can_be_misdated_too() {
+    let at = 3 * YEAR;
+    assert_eq!(dated(&[at + 3600 * SECOND, at, at + 10]).0, [at, at, at + 10]);
+    assert_eq!(dated(&[7, at, at + 10]).0, [at, at, at + 10]);
+    assert_eq!(dated(&[at, at + 10, at + 2 * YEAR]).0, [at, at + 10, at + 10]);
+    assert_eq!(dated(&[at, at + 10, at - 60 * SECOND]).0, [at, at + 10, at + 10]);
+}
+
+#[test]
+fn silence_and_steps_of_the_clock_are_no_misdated_packets() {
+    let silent = [0, 10, 100 * SECOND, 100 * SECOND + 10, 300 * SECOND, 700 * SECOND, 700 * SECOND + 1];
+    assert_eq!(dated(&silent), (silent.to_vec(), 0, None));
+    let hours = [0, 3600 * SECOND, 7200 * SECOND];
+    assert_eq!(dated(&hours), (hours.to_vec(), 0, None));
+    let file = pcap(1, &[5000, 5001, 100, 101, 102].map(|s| (s * SECOND, vec![1])));
+    let mut stepped = open(&file[..]).unwrap();
+    while stepped.next_packet().unwrap().is_some() {}
+    assert_eq!((stepped.redated(), stepped.backwards()), (0, 1));
+}
+
 #[test]
 fn a_record_longer_than_the_buffer_is_read_and_the_buffer_made_small_again() {
     let long = vec![7; 3 << 20];

@@ -113,6 +113,7 @@ proptest! {
         for frame in frames {
             let expected = Packet {
                 time_ns: frame.time_ns,
+                stated_ns: frame.time_ns,
                 link: ETHERNET,
                 interface: frame.interface,
                 direction: frame.direction,
@@ -120,7 +121,9 @@ proptest! {
                 lost_before: frame.lost_before,
                 data: frame.data,
             };
-            prop_assert_eq!(reader.next_packet().unwrap(), Some(expected));
+            // A lone time that is far from the others is not believed.
+            let found = reader.next_packet().unwrap().map(|found| Packet { time_ns: found.stated_ns, ..found });
+            prop_assert_eq!(found, Some(expected));
         }
         prop_assert_eq!(reader.next_packet().unwrap(), None);
         prop_assert!(!reader.cut_short());

@@ -83,6 +83,7 @@ fn capture<'py>(py: Python<'py>, facts: &Facts, files: &[File]) -> PyResult<Boun
     dict.set_item("timeless", files.iter().map(|file| file.timeless).sum::<u64>())?;
     dict.set_item("misdated", files.iter().map(|file| file.misdated).sum::<u64>())?;
     dict.set_item("backwards", files.iter().map(|file| file.backwards).sum::<u64>())?;
+    dict.set_item("redated", files.iter().map(|file| file.redated).sum::<u64>())?;
     dict.set_item("cut_short", files.iter().any(|file| file.cut_short))?;
     dict.set_item("tcp_limits", {
         let limits = PyDict::new(py);
@@ -96,7 +97,9 @@ fn capture<'py>(py: Python<'py>, facts: &Facts, files: &[File]) -> PyResult<Boun
 fn file<'py>(py: Python<'py>, file: &File) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     dict.set_item("format", format_name(file.format, file.compression))?;
-    fields!(dict, file; packets, cut_short, timeless, misdated, backwards);
+    fields!(dict, file; packets, cut_short, timeless, misdated, backwards, redated);
+    dict.set_item("compression", file.compression.name())?;
+    dict.set_item("first_redated", file.first_redated.map(|first| (first.number, first.off_ns)))?;
     dict.set_item("interfaces", list(py, &file.interfaces, interface)?)?;
     Ok(dict)
 }

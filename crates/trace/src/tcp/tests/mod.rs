@@ -170,7 +170,16 @@ fn handshake(isn: u32) -> Vec<Made> {
 fn captured(time_ns: i64, interface: u32, original_len: u32) -> Packet<'static> {
     let link = LinkType(1);
     let direction = Direction::Unknown;
-    Packet { time_ns, link, interface, direction, original_len, lost_before: 0, data: &[] }
+    Packet {
+        time_ns,
+        stated_ns: time_ns,
+        link,
+        interface,
+        direction,
+        original_len,
+        lost_before: 0,
+        data: &[],
+    }
 }
 
 fn put<S: Sink>(analyzer: &mut Analyzer<S>, made: &Made) {
