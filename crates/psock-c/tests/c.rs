@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -47,8 +47,13 @@ fn flags(arguments: &[&str]) -> Vec<String> {
 }
 
 fn compile(source: &str, name: &str, libraries: &[String]) -> PathBuf {
+    let compiler = env::var_os("CC").unwrap_or_else(|| OsString::from("cc"));
+    compile_by(&compiler, source, name, libraries)
+}
+
+fn compile_by(compiler: &OsStr, source: &str, name: &str, libraries: &[String]) -> PathBuf {
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", process::id()));
-    let mut cc = Command::new(env::var_os("CC").unwrap_or_else(|| OsString::from("cc")));
+    let mut cc = Command::new(compiler);
     cc.args(WARNINGS).args(flags(&["--cflags"])).arg(here().join(source)).arg("-o").arg(&program);
     run(cc.args(libraries));
     program
@@ -160,6 +165,19 @@ fn every_call_does_what_the_bsd_call_does() {
     let program = compile("tests/calls.c", "calls", &shared());
     run(&mut Command::new(&program));
     fs::remove_file(program).unwrap();
+}
+
+/// Forked processes included; what a process does not free is an error as well.
+#[test]
+fn every_call_passes_the_address_and_undefined_behaviour_sanitizers_of_gcc_and_clang() {
+    for compiler in ["gcc", "clang"] {
+        let mut libraries = shared();
+        libraries.extend(["-fsanitize=address,undefined", "-fno-sanitize-recover=all"].map(str::to_owned));
+        let name = format!("calls-{compiler}");
+        let program = compile_by(OsStr::new(compiler), "tests/calls.c", &name, &libraries);
+        run(Command::new(&program).env("ASAN_OPTIONS", "detect_leaks=1"));
+        fs::remove_file(program).unwrap();
+    }
 }
 
 #[test]
