@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 /*
  * TCP connections of the programs in a control group, redirected to a relay on loopback. connect() is given the
- * relay's address instead of the destination, which is kept with the socket, and noted under the connection's
- * own end for the relay; getpeername() is given the destination again.
+ * relay's address instead of the destination, which is kept with the socket; getpeername() is given the destination
+ * again. The SYN is dropped at the relay's listener and reported to the relay, which answers it when the destination
+ * has answered.
  */
 #include <linux/bpf.h>
+#include <linux/if_ether.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <linux/tcp.h>
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
@@ -33,13 +38,19 @@ struct {
 	__type(value, struct weir_end);
 } connect_sockets SEC(".maps");
 
-/* The same for the relay, by the connection's own end; the relay removes what it has read. */
+/* The same by the connection's own end, until its first SYN arrives. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 1 << 14);
 	__type(key, struct weir_end);
 	__type(value, struct weir_end);
 } connect_pending SEC(".maps");
+
+/* struct weir_held, for the relay. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 18);
+} connect_held SEC(".maps");
 
 static __always_inline int is_redirected(const struct weir_end *to)
 {
@@ -147,6 +158,42 @@ int weir_connecting(struct bpf_sock_ops *ctx)
 	from.port = bpf_htons(ctx->local_port);
 	bpf_map_update_elem(&connect_pending, &from, to, BPF_ANY);
 	return 1;
+}
+
+/* At the listeners of the relay: no segment gets further. */
+SEC("socket")
+int weir_hold(struct __sk_buff *skb)
+{
+	struct weir_end from = {};
+	struct weir_held *held;
+	struct weir_end *to;
+	struct tcphdr tcp;
+
+	if (bpf_skb_load_bytes(skb, 0, &tcp, sizeof(tcp)) || !tcp.syn || tcp.ack)
+		return 0;
+	if (skb->protocol == bpf_htons(ETH_P_IP)) {
+		from.address[2] = MAPPED;
+		if (bpf_skb_load_bytes_relative(skb, offsetof(struct iphdr, saddr), &from.address[3], 4,
+						BPF_HDR_START_NET))
+			return 0;
+	} else if (bpf_skb_load_bytes_relative(skb, offsetof(struct ipv6hdr, saddr), from.address, 16,
+					       BPF_HDR_START_NET)) {
+		return 0;
+	}
+	from.port = tcp.source;
+	to = bpf_map_lookup_elem(&connect_pending, &from);
+	if (!to)
+		return 0;
+	held = bpf_ringbuf_reserve(&connect_held, sizeof(*held), 0);
+	/* Then the next attempt of the SYN finds room. */
+	if (!held)
+		return 0;
+	held->from = from;
+	held->to = *to;
+	held->sequence = bpf_ntohl(tcp.seq);
+	bpf_ringbuf_submit(held, 0);
+	bpf_map_delete_elem(&connect_pending, &from);
+	return 0;
 }
 
 SEC("cgroup/getpeername4")

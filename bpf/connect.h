@@ -16,6 +16,13 @@ struct weir_end {
 	__u32 port;       /* network byte order, in the lower 16 bits */
 };
 
+/* A connect() that waits for its destination. */
+struct weir_held {
+	struct weir_end from;
+	struct weir_end to;
+	__u32 sequence; /* of its SYN, host byte order */
+};
+
 /* Which destinations are redirected: the first rule that matches decides. */
 struct weir_connect_rule {
 	__u32 address[4]; /* network byte order, no bits outside the mask */
@@ -26,6 +33,7 @@ struct weir_connect_rule {
 };
 
 _Static_assert(sizeof(struct weir_end) == 20, "end");
+_Static_assert(sizeof(struct weir_held) == 44, "held");
 _Static_assert(sizeof(struct weir_connect_rule) == 44, "rule");
 
 #endif

@@ -49,29 +49,86 @@ def proxy() -> Iterator[ParallelProxy]:
 
 
 FAILING: Final = """
-import socket, sys
-for address, port in [("203.0.113.9", 9), ("192.0.2.7", 80)]:
-    # The reset may come before connect() has returned.
+import errno, select, socket, sys
+for address, port in zip(sys.argv[1::2], map(int, sys.argv[2::2])):
+    for is_blocking in (True, False):
+        made = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
+        made.setblocking(is_blocking)
+        number = made.connect_ex((address, port))
+        if number == errno.EINPROGRESS:
+            poll = select.poll()
+            poll.register(made, select.POLLOUT)
+            [(_, events)] = poll.poll()
+            assert events & select.POLLHUP
+            number = made.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        print(errno.errorcode[number])
+"""
+ENDS: Final = [
+    *((DESTINATION, 9, "ECONNREFUSED"), (DESTINATION6, 9, "ECONNREFUSED"), ("127.0.0.1", 7, "ECONNREFUSED")),
+    *(("10.98.1.77", 80, "EHOSTUNREACH"), ("2001:db8:98::77", 80, "EHOSTUNREACH")),
+    *(
+        ("198.51.100.1", 80, "ENETUNREACH"),
+        ("2001:db9::1", 80, "ENETUNREACH"),
+        ("192.0.2.7", 80, "EHOSTUNREACH"),
+    ),
+]
+"""Destinations at which nothing listens; a neighbour that does not exist; no route; not allowed."""
+
+
+@pytest.mark.parametrize("by", ["bpf", "seccomp"])
+def test_connect_fails_with_the_error_of_the_far_host_and_loopback_is_left_alone(
+    proxy: ParallelProxy, by: str
+) -> None:
+    ends = [(address, port) for address, port, _ in ENDS]
+    allow = [address for address, _ in ends[:-1]]
+    allowing = Namespace(FAR).call(lambda: proxy_with(allow, 29106))
+    options = ["--via", "10.98.1.2:29106", "--by", by]
+    for word in ("any", "10.98.1.77", "2001:db8:98::77"):
+        options += ["--only", word]
+    words = [str(word) for end in ends for word in end]
     try:
-        with socket.create_connection((address, port)) as made:
-            sys.exit(f"{made.recv(1)!r} instead of an error")
-    except ConnectionResetError:
-        pass
-# Not the far host's, although there is a server at this port.
+        ran = run(*options, "--", sys.executable, "-c", FAILING, *words)
+    finally:
+        allowing.stop()
+    expected = [number if by == "bpf" else "ECONNREFUSED" for *_, number in ENDS for _ in range(2)]
+    assert (ran.code, ran.out.split()) == (0, expected), ran.err
+    assert "203.0.113.9:9: the destination refused the connection" in ran.err
+    assert "192.0.2.7:80: the proxy does not allow this destination" in ran.err
+
+
+SILENT: Final = """
+import socket, sys, time
+begun = time.monotonic()
+made = socket.socket()
+made.settimeout(0.7)
 try:
-    socket.create_connection(("127.0.0.1", 7))
-    sys.exit("connected")
-except ConnectionRefusedError:
-    pass
-print("failed as it should")
+    made.connect((sys.argv[1], int(sys.argv[2])))
+except TimeoutError:
+    print(round(time.monotonic() - begun, 1))
 """
 
 
-def test_what_cannot_be_reached_is_reset_and_said_and_loopback_is_left_alone(proxy: ParallelProxy) -> None:
-    ran = run("--", sys.executable, "-c", FAILING)
-    assert (ran.code, ran.out) == (0, "failed as it should\n"), ran.err
-    assert "203.0.113.9:9: the destination refused the connection" in ran.err
-    assert "192.0.2.7:80: the proxy does not allow this destination" in ran.err
+@pytest.mark.parametrize("by", ["bpf", "seccomp"])
+def test_a_destination_that_does_not_answer_costs_the_program_its_own_time(
+    proxy: ParallelProxy, by: str
+) -> None:
+    # Its queue is full, so the kernel drops what comes.
+    with Namespace(FAR).call(lambda: socket.create_server((DESTINATION, 0), backlog=0)) as server:
+        at = server.getsockname()
+        waiting = [Namespace(FAR).call(_begun) for _ in range(3)]
+        for each in waiting:
+            each.connect_ex(at)
+        ran = run("--by", by, "--json", "--", sys.executable, "-c", SILENT, *at)
+        for each in waiting:
+            each.close()
+    assert (ran.code, "0.7\n" in ran.err) == (0, True), ran.err
+    assert json.loads(ran.out)["reset"] == 1
+
+
+def _begun() -> socket.socket:
+    made = socket.socket()
+    made.setblocking(False)
+    return made
 
 
 def test_loopback_that_is_named_is_that_of_the_proxy(proxy: ParallelProxy) -> None:
@@ -88,13 +145,10 @@ OWN: Final = ["10.98.1.2", "10.98.2.2", DESTINATION, FAR6, DESTINATION6, "::ffff
 """Addresses of the proxy's host."""
 
 CONNECTING: Final = """
-import socket, sys
+import errno, socket, sys
 for address in sys.argv[2:]:
-    with socket.create_connection((address, int(sys.argv[1]))) as made:
-        try:
-            print(address, made.recv(1) or "end")
-        except ConnectionResetError:
-            print(address, "reset")
+    made = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
+    print(address, errno.errorcode.get(made.connect_ex((address, int(sys.argv[1])))))
 """
 
 
@@ -114,7 +168,7 @@ def test_wide_networks_leave_out_the_addresses_of_the_proxys_own_host(
     finally:
         server.close()
         wide.stop()
-    assert ran.out.split("\n")[:-1] == [f"{address} reset" for address in OWN], ran.err
+    assert ran.out.split("\n")[:-1] == [f"{address} EHOSTUNREACH" for address in OWN], ran.err
     assert ran.err.count("the proxy does not allow this destination") == len(OWN)
 
 

@@ -3,12 +3,13 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use socket2::{SockRef, TcpKeepalive};
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use weir_psock::io::{ParallelSocket, Report, SocketError};
 use weir_psock::session::SessionError;
 use weir_psock::wire::Reason;
@@ -18,8 +19,6 @@ use crate::splice::{Broken, End, splice};
 /// Default limit of connections that are carried at one time.
 pub const MOST_CONNECTIONS: usize = 2048;
 
-/// Time within which a connection to a destination must be made.
-pub const CONNECT: Duration = Duration::from_secs(10);
 /// Longest wait in one call before the next check whether to stop.
 pub const LOOK: Duration = Duration::from_millis(100);
 /// Most ended connections that are kept until they are fetched.
@@ -257,4 +256,32 @@ pub fn prepare(stream: &TcpStream) -> io::Result<()> {
     // An urgent byte would be lost; a session carries it as any other.
     SockRef::from(stream).set_out_of_band_inline(true)?;
     stream.set_nodelay(true)
+}
+
+/// Starts to connect: the SYN has been sent.
+pub fn begin(to: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_nonblocking(true)?;
+    match socket.connect(&to.into()) {
+        Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error),
+        _ => Ok(socket),
+    }
+}
+
+/// A socket that has started to connect, when it is connected: as long as the kernel tries, and this `lasts`.
+pub fn connected<E: From<io::Error>>(
+    socket: Socket,
+    mut lasts: impl FnMut() -> Result<(), E>,
+) -> Result<TcpStream, E> {
+    let mut entry = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
+    while entry.revents == 0 {
+        lasts()?;
+        // SAFETY: one entry, whose descriptor is open. An error is as if nothing had happened.
+        unsafe { libc::poll(&raw mut entry, 1, LOOK.as_millis() as libc::c_int) };
+    }
+    if let Some(error) = socket.take_error()? {
+        return Err(error.into());
+    }
+    socket.set_nonblocking(false)?;
+    Ok(socket.into())
 }

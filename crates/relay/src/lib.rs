@@ -12,8 +12,10 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may panic"))]
 
+mod held;
 mod house;
 mod order;
+mod packets;
 mod proxy;
 mod redirect;
 mod relay;

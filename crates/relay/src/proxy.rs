@@ -2,16 +2,14 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::{SocketAddr, TcpStream};
-use std::os::fd::AsRawFd;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use socket2::{Domain, Protocol, Socket, Type};
 use weir_psock::io::{Listener, OpenError, Options, ParallelSocket, SocketError, Stranger};
 use weir_tcp::interface::is_own;
 
-use crate::house::{CONNECT, Door, Ended, House, LOOK, NO_THREAD, prepare};
+use crate::house::{Door, Ended, House, LOOK, NO_THREAD, begin, connected, prepare};
 use crate::order::{self, Ordering};
 use crate::rules::Rules;
 use crate::wire::{HEAD_BYTES, REQUEST_BYTES, Request, Status, WireError, check};
@@ -180,7 +178,12 @@ fn serve(
         return Some(refuse(house, &session, ended, Status::Forbidden));
     }
     let begun = ordering.in_turn(position, order::PATIENCE, || begin(to));
-    let stream = match begun.and_then(|socket| connected(socket, CONNECT)) {
+    let lasts = || match session.failure() {
+        Some(failure) => Err(io::Error::other(failure)),
+        None if house.is_stopped() => Err(io::Error::other("it was stopped")),
+        None => Ok(()),
+    };
+    let stream = match begun.and_then(|socket| connected(socket, lasts)) {
         Ok(stream) => stream,
         Err(error) => return Some(refuse(house, &session, ended, status(&error))),
     };
@@ -193,36 +196,6 @@ fn serve(
     house.carry(&session, &stream, Some(&session), &mut |_| true, &mut ended);
     ended.report = Some(session.report());
     Some(ended)
-}
-
-/// Starts to connect: the SYN has been sent.
-fn begin(to: SocketAddr) -> io::Result<Socket> {
-    let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
-    socket.set_nonblocking(true)?;
-    match socket.connect(&to.into()) {
-        Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error),
-        _ => Ok(socket),
-    }
-}
-
-/// A socket that has started to connect, when it is connected.
-fn connected(socket: Socket, within: Duration) -> io::Result<TcpStream> {
-    let (due, ready) = (Instant::now() + within, libc::POLLOUT);
-    let mut entry = libc::pollfd { fd: socket.as_raw_fd(), events: ready, revents: 0 };
-    while entry.revents == 0 {
-        let left = due.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        let wait_ms = left.as_millis().max(1) as libc::c_int;
-        // SAFETY: one entry, whose descriptor is open. An error is as if nothing had happened.
-        unsafe { libc::poll(&raw mut entry, 1, wait_ms) };
-    }
-    if let Some(error) = socket.take_error()? {
-        return Err(error);
-    }
-    socket.set_nonblocking(false)?;
-    Ok(socket.into())
 }
 
 /// Reports why not, and waits until that has arrived.
@@ -246,7 +219,8 @@ fn status(error: &io::Error) -> Status {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => Status::Refused,
         io::ErrorKind::TimedOut => Status::Late,
-        io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => Status::Unreachable,
+        io::ErrorKind::HostUnreachable => Status::Unreachable,
+        io::ErrorKind::NetworkUnreachable => Status::NoRoute,
         _ => Status::Failed,
     }
 }

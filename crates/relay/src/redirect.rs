@@ -1,23 +1,28 @@
-//! The BPF programs that send connections to the relay: loaded, attached to a control group, queried.
+//! The BPF programs that send connections to the relay: loaded, attached to a control group and to the relay's
+//! listeners, queried.
 
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::sync::Arc;
 
-use aya::maps::{HashMap, MapData};
-use aya::programs::{CgroupAttachMode, CgroupSockAddr, ProgramError, SockOps};
+use aya::maps::{MapData, RingBuf};
+use aya::programs::{CgroupAttachMode, CgroupSockAddr, ProgramError, SockOps, SocketFilter};
 use aya::{Ebpf, EbpfLoader, include_bytes_aligned};
 use thiserror::Error;
 
+use crate::held::Held;
+use crate::packets::Forger;
 use crate::rules::{MOST_APART, MOST_RULES, Rule, Rules};
 
 static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/connect.o"));
 
 /// Entries of `connect_rules`: `WEIR_CONNECT_RULES`.
 const RULES: usize = 160;
-/// Words of `struct weir_connect_rule`, and of `struct weir_end`.
+/// Words of `struct weir_connect_rule`, of `struct weir_end`, and of `struct weir_held`.
 const RULE_WORDS: usize = 11;
 const END_WORDS: usize = 5;
+const HELD_WORDS: usize = 2 * END_WORDS + 1;
 
 /// The rules that a user can give, those that are excepted, and the networks that are left out.
 const _: () = assert!(2 * MOST_RULES + MOST_APART <= RULES);
@@ -25,12 +30,13 @@ const _: () = assert!(2 * MOST_RULES + MOST_APART <= RULES);
 /// Getpeername is last: without it, only the reported address of a program's other end is wrong.
 const PROGRAMS: [&str; 4] = ["weir_connect4", "weir_connect6", "weir_peer4", "weir_peer6"];
 const WATCHER: &str = "weir_connecting";
+const HOLDER: &str = "weir_hold";
 
 /// Why connections cannot be redirected.
 #[derive(Debug, Error)]
 pub enum RedirectError {
     /// The user may not load BPF programs.
-    #[error("the kernel lets only root (CAP_BPF and CAP_NET_ADMIN) redirect connections")]
+    #[error("the kernel lets only root (CAP_BPF, CAP_NET_ADMIN and CAP_NET_RAW) redirect connections")]
     NotAllowed(#[source] io::Error),
     /// The kernel does not do what is needed.
     #[error("this kernel refuses to {action} (Linux 5.14 with CONFIG_CGROUP_BPF is needed)")]
@@ -48,22 +54,25 @@ pub enum RedirectError {
 /// The running programs; gone when this is dropped, or its process ends.
 pub struct Redirect {
     _bpf: Ebpf,
-    pending: HashMap<MapData, [u32; END_WORDS], [u32; END_WORDS]>,
+    ring: RingBuf<MapData>,
+    ports: [u16; 2],
+    forger: Arc<Forger>,
 }
 
 impl Redirect {
     /// From now on, TCP connections that programs in `cgroup` make in the network namespace with the cookie `netns`
-    /// to destinations that `rules` match go to the ports `listeners` of 127.0.0.1 and of ::1 (0: to none).
+    /// to destinations that `rules` match go to `listeners`, at 127.0.0.1 and perhaps at ::1, and are held there.
     ///
     /// # Minimum kernel version
-    /// 5.14: `SO_NETNS_COOKIE`. The BPF links need 5.7, `BPF_CGROUP_INET4_GETPEERNAME` 5.8.
+    /// 5.14: `SO_NETNS_COOKIE`. The BPF links need 5.7, `BPF_CGROUP_INET4_GETPEERNAME` and the ring 5.8.
     pub fn attach(
         cgroup: BorrowedFd<'_>,
         netns: u64,
-        listeners: [u16; 2],
+        listeners: &[TcpListener],
         rules: &Rules,
     ) -> Result<Self, RedirectError> {
-        let ports = listeners.map(u32::from);
+        let forger = Arc::new(Forger::open().map_err(RedirectError::NotAllowed)?);
+        let ports = ports(listeners);
         let mut table = [0_u32; RULES * RULE_WORDS];
         for (row, rule) in table.chunks_exact_mut(RULE_WORDS).zip(rules.all()) {
             row.copy_from_slice(&words(rule));
@@ -71,15 +80,20 @@ impl Redirect {
         let len = rules.all().len() as u32;
         let mut bpf = EbpfLoader::new()
             .override_global("connect_netns", &netns, true)
-            .override_global("connect_port4", &ports[0], true)
-            .override_global("connect_port6", &ports[1], true)
+            .override_global("connect_port4", &u32::from(ports[0]), true)
+            .override_global("connect_port6", &u32::from(ports[1]), true)
             .override_global("connect_rules_len", &len, true)
             .override_global("connect_rules", &table[..], true)
             .load(OBJECT)
             .map_err(|e| refused("load BPF maps")(e.into()))?;
-        let pending = bpf.take_map("connect_pending").ok_or(RedirectError::Missing("connect_pending"))?;
-        let pending = HashMap::try_from(pending).map_err(|e| refused("open a BPF map")(e.into()))?;
-        // The watcher first: a connection that was redirected before would not be known.
+        let ring = bpf.take_map("connect_held").ok_or(RedirectError::Missing("connect_held"))?;
+        let ring = RingBuf::try_from(ring).map_err(|e| refused("open a BPF map")(e.into()))?;
+        let holder: &mut SocketFilter = program(&mut bpf, HOLDER)?;
+        holder.load().map_err(failed(HOLDER))?;
+        for listener in listeners {
+            holder.attach(listener).map_err(|e| refused("attach a BPF program to a socket")(e.into()))?;
+        }
+        // Before those that redirect: a connection that was redirected would not be known.
         let watcher: &mut SockOps = program(&mut bpf, WATCHER)?;
         watcher.load().map_err(failed(WATCHER))?;
         watcher.attach(cgroup, CgroupAttachMode::Single).map_err(failed(WATCHER))?;
@@ -88,16 +102,38 @@ impl Redirect {
             each.load().map_err(failed(name))?;
             each.attach(cgroup, CgroupAttachMode::Single).map_err(failed(name))?;
         }
-        Ok(Self { _bpf: bpf, pending })
+        Ok(Self { _bpf: bpf, ring, ports, forger })
     }
 
-    /// The original destination of the connection that comes from `from`; once. `None`: it was not redirected.
-    pub fn take(&mut self, from: SocketAddr) -> Option<SocketAddr> {
-        let key = end(from);
-        let to = self.pending.get(&key, 0).ok()?;
-        let _ = self.pending.remove(&key);
-        Some(address(to))
+    /// To poll: readable while connections are held that [`Self::next`] has not returned.
+    pub fn fd(&self) -> RawFd {
+        self.ring.as_raw_fd()
     }
+
+    /// The next connection that is held.
+    pub fn next(&mut self) -> Option<Held> {
+        let item = self.ring.next()?;
+        let mut words = [0; HELD_WORDS];
+        for (word, bytes) in words.iter_mut().zip(item.as_chunks::<4>().0) {
+            *word = u32::from_ne_bytes(*bytes);
+        }
+        let [a, b, c, d, e, f, g, h, i, j, sequence] = words;
+        let (from, to) = (address([a, b, c, d, e]), address([f, g, h, i, j]));
+        let relay = match from {
+            SocketAddr::V4(_) => SocketAddr::new(Ipv4Addr::LOCALHOST.into(), self.ports[0]),
+            SocketAddr::V6(_) => SocketAddr::new(Ipv6Addr::LOCALHOST.into(), self.ports[1]),
+        };
+        Some(Held::new(from, to, relay, Arc::clone(&self.forger), sequence))
+    }
+}
+
+/// Of the listeners at 127.0.0.1 and at ::1; 0: there is none.
+pub fn ports(listeners: &[TcpListener]) -> [u16; 2] {
+    let mut ports = [0; 2];
+    for (port, listener) in ports.iter_mut().zip(listeners) {
+        *port = listener.local_addr().map_or(0, |at| at.port());
+    }
+    ports
 }
 
 fn program<'a, T>(bpf: &'a mut Ebpf, name: &'static str) -> Result<&'a mut T, RedirectError>
@@ -166,15 +202,6 @@ fn words(rule: &Rule) -> [u32; RULE_WORDS] {
     [a, b, c, d, e, f, g, h, first, last, rule.takes.into()]
 }
 
-fn end(address: SocketAddr) -> [u32; END_WORDS] {
-    let octets = match address.ip() {
-        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
-        IpAddr::V6(v6) => v6.octets(),
-    };
-    let [a, b, c, d] = four(octets);
-    [a, b, c, d, address.port().to_be().into()]
-}
-
 fn address([a, b, c, d, port]: [u32; END_WORDS]) -> SocketAddr {
     let mut octets = [0; 16];
     for (bytes, word) in octets.as_chunks_mut::<4>().0.iter_mut().zip([a, b, c, d]) {
@@ -189,16 +216,11 @@ mod tests {
 
     #[test]
     fn ends_are_laid_out_as_on_the_wire() {
-        for text in ["192.0.2.1:443", "[2001:db8::1]:29102"] {
-            let found: SocketAddr = text.parse().unwrap();
-            assert_eq!(address(end(found)), found);
-        }
-        let bytes = end("192.0.2.1:443".parse().unwrap()).map(u32::to_ne_bytes).concat();
-        assert_eq!(bytes[..16], [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2, 1]);
-        assert_eq!(
-            u16::from_be(u32::from_ne_bytes([bytes[16], bytes[17], bytes[18], bytes[19]]) as u16),
-            443
-        );
+        let port = u32::from(443_u16.to_be());
+        let mapped = [0, 0, u32::from_ne_bytes([0, 0, 0xff, 0xff]), u32::from_ne_bytes([192, 0, 2, 1]), port];
+        assert_eq!(address(mapped), "192.0.2.1:443".parse().unwrap());
+        let v6 = [u32::from_ne_bytes([0x20, 1, 0x0d, 0xb8]), 0, 0, u32::from_ne_bytes([0, 0, 0, 1]), port];
+        assert_eq!(address(v6), "[2001:db8::1]:443".parse().unwrap());
     }
 
     #[test]

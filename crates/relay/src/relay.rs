@@ -1,21 +1,25 @@
-//! The near end: takes the connections of programs, and carries each in its own session.
+//! The near end: opens a session for each connection that a program makes, and carries it in there. The program's
+//! connect() ends when the proxy has connected to the destination.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use socket2::{Domain, Protocol, Socket, Type};
 use thiserror::Error;
-use weir_psock::io::{OpenError, Opening, Options, ParallelSocket, Route};
+use weir_psock::io::{OpenError, Opening, Options, ParallelSocket, Route, SocketError};
 use weir_psock::wire::GreetingError;
+use weir_tcp::diag::Diag;
 
-use crate::house::{CONNECT, Door, Ended, House, LOOK, NO_THREAD, prepare};
+use crate::held::Held;
+use crate::house::{Door, Ended, House, LOOK, NO_THREAD, begin, connected, prepare};
 use crate::order::{self, Numbering, Ticket};
-use crate::redirect::{Redirect, RedirectError, netns_cookie};
+use crate::packets::Refusal;
+use crate::redirect::{Redirect, RedirectError, netns_cookie, ports};
 use crate::rules::Rules;
 use crate::seccomp::{SeccompError, Supervisor, Watch};
 use crate::splice::End;
@@ -23,18 +27,16 @@ use crate::turns::Turns;
 use crate::way::{Redirecting, Way};
 use crate::wire::{REPLY_BYTES, Request, Status, WireError};
 
-/// Connections that wait to be taken: the kernel's own limit (net.core.somaxconn).
-pub const BACKLOG: i32 = 4096;
 /// Connections to the proxy that sessions make and greet at one time; the proxy limits those that it does not know.
 const MOST_STREAMS_OPENING: usize = 256;
 /// How long a session waits for those before it, and then no longer; how long a proxy may have no room for it.
 /// Nearly as long as TCP goes on trying (`net.ipv4.tcp_syn_retries`).
 const TURN: Duration = Duration::from_secs(120);
-/// Time within which the proxy must have answered: it tries to connect for 10 s.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Pause between two questions whether the program still waits.
+const ASK: Duration = Duration::from_millis(500);
 /// Once the programs have ended and the destination has everything: time until it must have ended its direction.
 const LINGER: Duration = Duration::from_secs(5);
-/// Pause after an error of accept(2), usually too many open files, or while there is no room.
+/// Pause while there is no room.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// What is carried, and how.
@@ -92,12 +94,15 @@ struct Carrier {
     /// For sessions that are being opened.
     turns: Turns,
     numbering: Numbering,
+    /// None: whoever gives up is not noticed.
+    diag: Option<Mutex<Diag>>,
 }
 
 impl Carrier {
     fn new(settings: Settings) -> Self {
         let turns = Turns::new((MOST_STREAMS_OPENING / settings.routes.len().max(1)).max(1));
-        Self { settings, turns, numbering: Numbering::default() }
+        let diag = Diag::open().ok().map(Mutex::new);
+        Self { settings, turns, numbering: Numbering::default(), diag }
     }
 }
 
@@ -116,32 +121,34 @@ impl Relay {
     /// # Errors
     /// [`RelayError`].
     pub fn start(way: Way<'_>, settings: Settings) -> Result<Self, RelayError> {
-        let first = listen((Ipv4Addr::LOCALHOST, 0).into()).map_err(system("cannot listen on 127.0.0.1"))?;
-        let at = first.local_addr().map_err(system("the socket has no address"))?;
-        // Noted nowhere, this connection is closed again.
-        drop(TcpStream::connect(at).map_err(RelayError::Loopback)?);
-        // A host may be without IPv6.
-        let second = listen((Ipv6Addr::LOCALHOST, 0).into()).ok();
-        let port = |listener: &TcpListener| listener.local_addr().map_or(0, |at| at.port());
-        let ports = [at.port(), second.as_ref().map_or(0, port)];
+        let (first, only) =
+            listen((Ipv4Addr::LOCALHOST, 0).into()).map_err(system("cannot listen on 127.0.0.1"))?;
+        let mut queued = vec![only.map_err(RelayError::Loopback)?];
         let cookie =
             netns_cookie(&first).map_err(system("this kernel does not tell network namespaces apart"))?;
+        let mut listeners = vec![first];
+        // A host may be without IPv6.
+        if let Ok((second, Ok(only))) = listen((Ipv6Addr::LOCALHOST, 0).into()) {
+            listeners.push(second);
+            queued.push(only);
+        }
         let rules = &settings.rules;
         let redirecting = match way {
-            Way::Bpf(cgroup) => Redirecting::Bpf(Redirect::attach(cgroup, cookie, ports, rules)?),
+            Way::Bpf(cgroup) => Redirecting::Bpf(Redirect::attach(cgroup, cookie, &listeners, rules)?.into()),
             Way::Seccomp(watched) => {
-                Redirecting::Seccomp(Supervisor::start(watched, cookie, ports, rules.clone())?)
+                Redirecting::Seccomp(Supervisor::start(watched, cookie, ports(&listeners), rules.clone())?)
             }
         };
         let watch = match &redirecting {
             Redirecting::Bpf(_) => None,
             Redirecting::Seccomp(supervisor) => Some(supervisor.watch()),
         };
-        let listeners: Vec<_> = [Some(first), second].into_iter().flatten().collect();
         let (house, end) = (House::new(settings.most), Arc::<Finish>::default());
         let for_thread = Arc::clone(&end);
         let work = move |house: &Arc<House>| {
-            accept(&listeners, redirecting, house, &Arc::new(Carrier::new(settings)), &for_thread)
+            serve(redirecting, house, &Arc::new(Carrier::new(settings)), &for_thread);
+            // Until here, they hold what comes.
+            drop((listeners, queued));
         };
         let door = Door::open("psock accept", &house, work).map_err(system("no thread can be made"))?;
         Ok(Self { door, end, watch })
@@ -189,91 +196,59 @@ impl Relay {
     }
 }
 
-fn listen(at: SocketAddr) -> io::Result<TcpListener> {
+/// A listener that answers no SYN, as its queue is full of one connection, which is never taken; with the other end of
+/// that one.
+pub fn listen(at: SocketAddr) -> io::Result<(TcpListener, io::Result<TcpStream>)> {
     let socket = Socket::new(Domain::for_address(at), Type::STREAM, Some(Protocol::TCP))?;
     if at.is_ipv6() {
         socket.set_only_v6(true)?;
     }
+    // The sockets that connect from here to programs have the same port.
+    socket.set_reuse_port(true)?;
     socket.bind(&at.into())?;
-    socket.listen(BACKLOG)?;
-    socket.set_nonblocking(true)?;
-    Ok(socket.into())
+    socket.listen(0)?;
+    let listener = TcpListener::from(socket);
+    let only = listener.local_addr().and_then(TcpStream::connect);
+    Ok((listener, only))
 }
 
-fn accept(
-    listeners: &[TcpListener],
-    mut redirecting: Redirecting,
-    house: &Arc<House>,
-    carrier: &Arc<Carrier>,
-    end: &Arc<Finish>,
-) {
-    let entry = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-    let watched = [redirecting.fd()].into_iter();
-    let mut fds: Vec<_> = watched.chain(listeners.iter().map(AsRawFd::as_raw_fd)).map(entry).collect();
+/// Has each connection carried that is held.
+fn serve(mut redirecting: Redirecting, house: &Arc<House>, carrier: &Arc<Carrier>, end: &Arc<Finish>) {
+    let mut watched = libc::pollfd { fd: redirecting.fd(), events: libc::POLLIN, revents: 0 };
     while !house.is_stopped() {
         // What programs began before they ended waits by now.
         let is_last = end.is_told.load(SeqCst) && !end.is_all.load(SeqCst);
-        // While there is no room, what comes waits.
-        let is_full = !house.has_room();
-        let wait = if is_full {
-            PAUSE
-        } else if is_last {
-            Duration::ZERO
-        } else {
-            LOOK
-        };
-        let mut is_empty = !is_full;
-        let polled = if is_full { 1 } else { fds.len() };
-        let wait_ms = wait.as_millis() as libc::c_int;
-        // SAFETY: as many entries as are said. An error is as if nothing had happened.
-        let found = unsafe { libc::poll(fds.as_mut_ptr(), polled as libc::nfds_t, wait_ms) };
-        if let Some(watched) = fds.first_mut()
-            && found > 0
-            && !redirecting.serve(watched.revents)
-        {
+        let wait = if is_last { Duration::ZERO } else { LOOK };
+        // SAFETY: one entry. An error is as if nothing had happened.
+        let found = unsafe { libc::poll(&raw mut watched, 1, wait.as_millis() as libc::c_int) };
+        if found > 0 && !redirecting.serve(watched.revents) {
             watched.fd = -1;
         }
-        for listener in listeners {
+        let is_all = loop {
+            // What comes meanwhile waits.
             if !house.has_room() {
-                is_empty = false;
-                break;
+                thread::sleep(PAUSE);
+                break false;
             }
-            let (stream, from) = match listener.accept() {
-                Ok(accepted) => accepted,
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => continue,
-                Err(_) => {
-                    is_empty = false;
-                    thread::sleep(PAUSE);
-                    continue;
-                }
-            };
-            is_empty = false;
-            // Others on this host may connect as well: they are turned away.
-            if let Some(to) = redirecting.take(from) {
-                let (carrier, end) = (Arc::clone(carrier), Arc::clone(end));
-                let (ended, ticket) = (Ended::new(from, Some(to)), carrier.numbering.ticket(to));
-                take(house, stream, ended, move |house, stream, ended| {
-                    carry(house, &carrier, &end.is_told, stream, (to, ticket), ended)
-                });
-            }
-        }
-        if is_last && is_empty {
+            let Some(held) = redirecting.next() else { break found <= 0 };
+            let (carrier, end) = (Arc::clone(carrier), Arc::clone(end));
+            let ticket = carrier.numbering.ticket(held.to);
+            take(house, held, move |house, held, ended| {
+                carry(house, &carrier, &end.is_told, held, ticket, ended)
+            });
+        };
+        if is_last && is_all {
             end.is_all.store(true, SeqCst);
         }
     }
 }
 
 /// Has a connection carried in a new thread; if that is not possible, the program sees that it failed.
-fn take(
-    house: &Arc<House>,
-    stream: TcpStream,
-    ended: Ended,
-    carry: impl FnOnce(&House, &TcpStream, Ended) -> Ended + Send + 'static,
-) {
-    let stream = Arc::new(stream);
-    let (for_thread, begun) = (Arc::clone(&stream), ended.clone());
-    if !house.apart(move |house| Some(carry(house, &for_thread, begun))) {
-        stream.reset();
+fn take(house: &Arc<House>, held: Held, carry: impl FnOnce(&House, Held, Ended) -> Ended + Send + 'static) {
+    let ended = Ended::new(held.from, Some(held.to));
+    let begun = ended.clone();
+    // Dropped with its work, the connection is refused.
+    if !house.apart(move |house| Some(carry(house, held, begun))) {
         house.tell(ended.failed(NO_THREAD));
     }
 }
@@ -283,90 +258,135 @@ fn carry(
     house: &House,
     carrier: &Carrier,
     has_ended: &AtomicBool,
-    stream: &TcpStream,
-    (to, ticket): (SocketAddr, Ticket),
+    held: Held,
+    ticket: Ticket,
     mut ended: Ended,
 ) -> Ended {
-    let is_fallback = carrier.settings.is_fallback;
-    let found =
-        prepare(stream).map_err(Failed::from).and_then(|()| connect(house, carrier, stream, to, &ticket));
+    let mut patience = Patience { house, carrier, held: &held, asked: Instant::now() };
+    let found = match connect(&mut patience, &ticket) {
+        Err(Failed::Open(problem)) if carrier.settings.is_fallback && has_no_psock(&problem) => {
+            ended.is_direct = true;
+            directly(&mut patience).map(Far::Direct)
+        }
+        found => found.map(Far::Session),
+    };
     // It is made, or will not be.
     drop(ticket);
-    let done = match found {
-        Ok(session) => {
-            let mut goes_on = lingering(has_ended, || session.delivered(Some(Duration::ZERO)).is_ok());
-            house.carry(stream, &session, Some(&session), &mut goes_on, &mut ended);
-            ended.report = Some(session.report());
-            Ok(())
+    let far = match found {
+        Ok(far) => far,
+        Err(Failed::GaveUp) => return Ended { is_reset: true, ..ended },
+        Err(failed) => {
+            match failed.refusal() {
+                Some(refusal) => held.refuse(refusal),
+                // Whoever gets no answer goes on asking, until its own time is over.
+                None => {
+                    while patience.lasts().is_ok() {
+                        thread::sleep(LOOK);
+                    }
+                }
+            }
+            return ended.failed(failed.in_words());
         }
-        Err(Failed::Open(problem)) if is_fallback && has_no_psock(&problem) => {
-            ended.is_direct = true;
-            directly(house, has_ended, stream, to, &mut ended).map_err(|e| e.to_string())
-        }
-        Err(failed) => Err(failed.in_words()),
     };
-    if let Err(why) = done {
-        // The program is to see that it failed, and not an end.
-        stream.reset();
-        return ended.failed(why);
+    let Ok(stream) = held.accept().and_then(|stream| prepare(&stream).map(|()| stream)) else {
+        far.reset();
+        return Ended { is_reset: true, ..ended };
+    };
+    match &far {
+        Far::Session(session) => {
+            let mut goes_on = lingering(has_ended, || session.delivered(Some(Duration::ZERO)).is_ok());
+            house.carry(&stream, session, Some(session), &mut goes_on, &mut ended);
+            ended.report = Some(session.report());
+        }
+        Far::Direct(direct) => {
+            let mut goes_on = lingering(has_ended, || unsent_bytes(direct) == 0);
+            house.carry(&stream, direct, None, &mut goes_on, &mut ended);
+        }
     }
     ended
 }
 
-/// Carries a connection without a session.
-fn directly(
-    house: &House,
-    has_ended: &AtomicBool,
-    stream: &TcpStream,
-    to: SocketAddr,
-    ended: &mut Ended,
-) -> io::Result<()> {
-    let direct = TcpStream::connect_timeout(&to, CONNECT)?;
-    prepare(&direct)?;
-    let mut goes_on = lingering(has_ended, || unsent_bytes(&direct) == 0);
-    house.carry(stream, &direct, None, &mut goes_on, ended);
-    Ok(())
+/// How long a connection may take: as long as the program waits for it.
+struct Patience<'a> {
+    house: &'a House,
+    carrier: &'a Carrier,
+    held: &'a Held,
+    asked: Instant,
 }
 
-/// A session whose other end has connected with `to`. While the proxy has no room, it is tried again, as long as the
-/// program has not given up.
-fn connect(
-    house: &House,
-    carrier: &Carrier,
-    stream: &TcpStream,
-    to: SocketAddr,
-    ticket: &Ticket,
-) -> Result<ParallelSocket, Failed> {
+impl Patience<'_> {
+    fn lasts(&mut self) -> Result<(), Failed> {
+        if self.house.is_stopped() {
+            return Err(Failed::Stopped);
+        }
+        if let Some(diag) = &self.carrier.diag
+            && self.asked.elapsed() > ASK
+        {
+            self.asked = Instant::now();
+            if !self.held.is_waiting(&mut diag.lock().unwrap_or_else(PoisonError::into_inner)) {
+                return Err(Failed::GaveUp);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a connection is carried to.
+enum Far {
+    Session(ParallelSocket),
+    Direct(TcpStream),
+}
+
+impl Far {
+    fn reset(&self) {
+        match self {
+            Self::Session(session) => session.abort(),
+            Self::Direct(stream) => End::reset(stream),
+        }
+    }
+}
+
+/// A connection without a session.
+fn directly(patience: &mut Patience<'_>) -> Result<TcpStream, Failed> {
+    let socket = begin(patience.held.to)?;
+    let stream = connected(socket, || patience.lasts())?;
+    prepare(&stream)?;
+    Ok(stream)
+}
+
+/// A session whose other end has connected to the destination. While the proxy has no room, it is tried again.
+fn connect(patience: &mut Patience<'_>, ticket: &Ticket) -> Result<ParallelSocket, Failed> {
     let begun = Instant::now();
     loop {
-        let is_last = begun.elapsed() > TURN || is_reset(stream);
-        match open(house, carrier).and_then(|session| request(house, &session, to, ticket).map(|()| session))
-        {
-            Err(failed) if failed.has_no_room() && !is_last => thread::sleep(LOOK),
+        match open(patience).and_then(|session| request(patience, &session, ticket).map(|()| session)) {
+            Err(failed) if failed.has_no_room() && begun.elapsed() < TURN => {
+                patience.lasts()?;
+                thread::sleep(LOOK);
+            }
             result => return result,
         }
     }
 }
 
-/// Has the proxy connect with `to`.
-fn request(house: &House, session: &ParallelSocket, to: SocketAddr, ticket: &Ticket) -> Result<(), Failed> {
+/// Has the proxy connect to the destination.
+fn request(patience: &mut Patience<'_>, session: &ParallelSocket, ticket: &Ticket) -> Result<(), Failed> {
+    let session_failed = |e: SocketError| Failed::Session(e.to_string());
+    let to = patience.held.to;
     let send = |position| session.write_all(&Request { to, position }.emit());
-    ticket.send(order::PATIENCE, send).map_err(|e| Failed::Session(e.to_string()))?;
-    let mut reply = [0; REPLY_BYTES];
-    if house.fill(session, &mut reply, PATIENCE).map_err(Failed::Session)? < REPLY_BYTES {
-        return Err(WireError::NotProxy.into());
+    ticket.send(order::PATIENCE, send).map_err(session_failed)?;
+    let (mut reply, mut have) = ([0; REPLY_BYTES], 0);
+    while have < REPLY_BYTES {
+        match session.read(&mut reply[have..], Some(LOOK)) {
+            Ok(0) => return Err(WireError::NotProxy.into()),
+            Ok(len) => have += len,
+            Err(SocketError::TimedOut) => patience.lasts()?,
+            Err(e) => return Err(session_failed(e)),
+        }
     }
     match Status::parse(&reply)? {
         Status::Connected => Ok(()),
         refusal => Err(Failed::Refused(refusal)),
     }
-}
-
-/// The program has given up.
-fn is_reset(stream: &TcpStream) -> bool {
-    let mut entry = libc::pollfd { fd: stream.as_raw_fd(), events: 0, revents: 0 };
-    // SAFETY: one entry, whose descriptor is open.
-    unsafe { libc::poll(&raw mut entry, 1, 0) == 1 }
 }
 
 /// Whether to carry on: for [`LINGER`] once the program is gone and all that it sent has arrived.
@@ -395,6 +415,8 @@ enum Failed {
     Open(#[source] OpenError),
     #[error("it was stopped")]
     Stopped,
+    #[error("the program gave up")]
+    GaveUp,
     #[error("{0}")]
     Session(String),
     #[error(transparent)]
@@ -415,6 +437,22 @@ impl Failed {
         }
     }
 
+    /// What the program's connect() fails with; `None`: nothing answers.
+    fn refusal(&self) -> Option<Refusal> {
+        match self {
+            Self::Refused(Status::Late) => None,
+            Self::Refused(Status::Refused) => Some(Refusal::Refused),
+            Self::Refused(Status::NoRoute) => Some(Refusal::NetworkUnreachable),
+            Self::Local(e) => match e.kind() {
+                io::ErrorKind::TimedOut => None,
+                io::ErrorKind::ConnectionRefused => Some(Refusal::Refused),
+                io::ErrorKind::NetworkUnreachable => Some(Refusal::NetworkUnreachable),
+                _ => Some(Refusal::HostUnreachable),
+            },
+            _ => Some(Refusal::HostUnreachable),
+        }
+    }
+
     /// With its cause.
     fn in_words(&self) -> String {
         match self {
@@ -427,19 +465,18 @@ impl Failed {
     }
 }
 
-fn open(house: &House, carrier: &Carrier) -> Result<ParallelSocket, Failed> {
-    let Carrier { settings, turns, .. } = carrier;
+fn open(patience: &mut Patience<'_>) -> Result<ParallelSocket, Failed> {
+    let Carrier { settings, turns, .. } = patience.carrier;
+    let house = patience.house;
     let _turn = turns.take(TURN, LOOK, || !house.is_stopped());
-    if house.is_stopped() {
-        return Err(Failed::Stopped);
-    }
+    patience.lasts()?;
     let mut opening = Opening::start(&settings.routes, &settings.options, None).map_err(Failed::Open)?;
     loop {
         match opening.wait(Some(LOOK)) {
             Ok(found) => return found.map_err(Failed::Open),
-            Err(_) if house.is_stopped() => return Err(Failed::Stopped),
             Err(still) => opening = still,
         }
+        patience.lasts()?;
     }
 }
 
@@ -456,25 +493,18 @@ const fn has_no_psock(problem: &OpenError) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read;
-
     use super::*;
-
-    /// What a program reads whose connection is taken into `house`, and what is told of it.
-    fn taken(house: &Arc<House>) -> (io::ErrorKind, String) {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let mut program = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let (stream, from) = listener.accept().unwrap();
-        take(house, stream, Ended::new(from, None), |_, _, ended| ended);
-        let [ended] = &house.ended()[..] else { panic!("it is told once") };
-        assert_eq!(house.active(), 0);
-        (Read::read(&mut program, &mut [0]).unwrap_err().kind(), ended.failure.clone())
-    }
+    use crate::held::tests::{events, held};
 
     #[test]
-    fn a_connection_that_cannot_be_carried_is_reset_and_told() {
+    fn a_connection_that_cannot_be_carried_is_refused_and_told() {
+        let (program, held, _relay) = held();
         // No system has room for such a stack.
-        let (seen, why) = taken(&House::with_stacks(10, 1 << 60));
-        assert_eq!((seen, why.as_str()), (io::ErrorKind::ConnectionReset, NO_THREAD));
+        let house = House::with_stacks(10, 1 << 60);
+        take(&house, held, |_, _, ended| ended);
+        let [ended] = &house.ended()[..] else { panic!("it is told once") };
+        assert_eq!((house.active(), ended.failure.as_str()), (0, NO_THREAD));
+        assert_eq!(events(&program, -1) & libc::POLLHUP, libc::POLLHUP);
+        assert_eq!(program.take_error().unwrap().unwrap().kind(), io::ErrorKind::ConnectionRefused);
     }
 }

@@ -1,7 +1,8 @@
 //! connect() of programs under a seccomp filter, handled here: the way without BPF programs and without root.
 //!
 //! The kernel hands each connect() over (seccomp_unotify(2)) and makes it wait. If the destination is selected, the
-//! program's own socket starts connecting to the relay instead; every other call proceeds as if there were no filter.
+//! program's own socket starts connecting to the relay instead, which holds it; every other call proceeds as if there
+//! were no filter.
 //! This redirects but does not confine: a program can change an address after it was read here.
 
 use std::collections::VecDeque;
@@ -14,6 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use socket2::{Domain, Protocol, Socket, Type};
 use thiserror::Error;
 
+use crate::held::{Held, plain};
 use crate::redirect::netns_cookie;
 use crate::rules::Rules;
 
@@ -29,8 +31,8 @@ const ARCHITECTURE: Option<u32> = if cfg!(target_arch = "x86_64") {
 const TCP_CLOSE: u8 = 7;
 /// `SIN6_LEN_RFC2133`: the scope may be left out.
 const SHORTEST_SOCKADDR_IN6: usize = 24;
-/// Most connections under way whose destinations are remembered: no more can wait at two listeners.
-const MOST_PENDING: usize = 2 * (crate::relay::BACKLOG as usize + 1);
+/// Most connections that wait for the relay; further ones fail with `EAGAIN`.
+const MOST_PENDING: usize = 8192;
 /// Most processes that are reported at one time.
 const MOST_UNSEEN: usize = 64;
 
@@ -126,7 +128,7 @@ pub struct Supervisor {
     netns: u64,
     listeners: [u16; 2],
     rules: Rules,
-    pending: VecDeque<(SocketAddr, SocketAddr)>,
+    pending: VecDeque<Held>,
     watch: Arc<Watch>,
 }
 
@@ -181,12 +183,9 @@ impl Supervisor {
         self.listener.as_raw_fd()
     }
 
-    /// The original destination of the connection that comes from `from`; once. `None`: it was not redirected.
-    pub fn take(&mut self, from: SocketAddr) -> Option<SocketAddr> {
-        let from = plain(from);
-        // The newest first: those before it failed.
-        let at = self.pending.iter().rposition(|(known, _)| *known == from)?;
-        self.pending.remove(at).map(|(_, to)| to)
+    /// The next connection that is held.
+    pub fn next(&mut self) -> Option<Held> {
+        self.pending.pop_front()
     }
 
     /// Answers one waiting call.
@@ -265,32 +264,22 @@ impl Supervisor {
     /// proceeds, and finds its socket connecting.
     fn redirect(&mut self, socket: &Socket, given: SocketAddr, relay: SocketAddr) -> Answer {
         let Ok(is_nonblocking) = socket.nonblocking() else { return Answer::GoesOn };
+        if self.pending.len() >= MOST_PENDING {
+            return Answer::Returns(libc::EAGAIN);
+        }
         let switch = |on| if is_nonblocking { Ok(()) } else { socket.set_nonblocking(on) };
-        let begun = switch(true).and_then(|()| socket.connect(&relay.into()));
-        if switch(false).is_err() {
-            return Answer::GoesOn;
+        let begun = switch(true).and_then(|()| Held::begin(socket, plain(given), relay));
+        let is_switched = switch(false).is_ok();
+        match begun {
+            Ok(held) => self.pending.push_back(held),
+            Err(e) => return Answer::Returns(e.raw_os_error().unwrap_or(libc::EADDRNOTAVAIL)),
         }
-        let number = begun.map_or_else(|e| e.raw_os_error().unwrap_or(libc::EIO), |()| 0);
-        if number != 0 && number != libc::EINPROGRESS {
-            return Answer::Returns(number);
-        }
-        if let Some(from) = socket.local_addr().ok().and_then(|local| local.as_socket()) {
-            if self.pending.len() >= MOST_PENDING {
-                self.pending.pop_front();
-            }
-            self.pending.push_back((plain(from), plain(given)));
-        }
-        if number == 0 || is_nonblocking { Answer::Returns(number) } else { Answer::GoesOn }
+        if is_nonblocking || !is_switched { Answer::Returns(libc::EINPROGRESS) } else { Answer::GoesOn }
     }
 }
 
 fn done(returned: libc::c_long) -> io::Result<libc::c_long> {
     if returned < 0 { Err(io::Error::last_os_error()) } else { Ok(returned) }
-}
-
-/// Address and port alone, those of IPv4 as such.
-fn plain(at: SocketAddr) -> SocketAddr {
-    SocketAddr::new(at.ip().to_canonical(), at.port())
 }
 
 /// The address given to connect(); empty if the kernel refuses the length.

@@ -1,8 +1,8 @@
 //! The two ways in which connections of programs are redirected to the relay.
 
-use std::net::SocketAddr;
 use std::os::fd::{BorrowedFd, RawFd};
 
+use crate::held::Held;
 use crate::redirect::Redirect;
 use crate::seccomp::{Supervisor, Watched};
 
@@ -15,25 +15,25 @@ pub enum Way<'a> {
     Seccomp(Watched),
 }
 
-/// Redirects connections, and knows their original destinations.
+/// Redirects connections to the relay, where they are held.
 pub enum Redirecting {
-    Bpf(Redirect),
+    Bpf(Box<Redirect>),
     Seccomp(Supervisor),
 }
 
 impl Redirecting {
-    /// The original destination of the connection that comes from `from`; once. `None`: it was not redirected.
-    pub fn take(&mut self, from: SocketAddr) -> Option<SocketAddr> {
+    /// The next connection that is held.
+    pub fn next(&mut self) -> Option<Held> {
         match self {
-            Self::Bpf(redirect) => redirect.take(from),
-            Self::Seccomp(supervisor) => supervisor.take(from),
+            Self::Bpf(redirect) => redirect.next(),
+            Self::Seccomp(supervisor) => supervisor.next(),
         }
     }
 
-    /// The descriptor to poll; -1: none.
+    /// The descriptor to poll.
     pub fn fd(&self) -> RawFd {
         match self {
-            Self::Bpf(_) => -1,
+            Self::Bpf(redirect) => redirect.fd(),
             Self::Seccomp(supervisor) => supervisor.fd(),
         }
     }

@@ -115,19 +115,22 @@ pub enum Status {
     /// The destination refuses connections.
     #[error("the destination refused the connection")]
     Refused,
-    /// There is no route to it.
+    /// It cannot be reached.
     #[error("the proxy cannot reach the destination")]
     Unreachable,
     /// The destination does not answer.
-    #[error("the destination did not answer the proxy in time")]
+    #[error("the destination did not answer the proxy")]
     Late,
     /// Something else.
     #[error("the proxy could not make the connection")]
     Failed,
+    /// There is no route to its network.
+    #[error("the proxy has no route to the destination")]
+    NoRoute,
 }
 
 impl Status {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Connected,
         Self::Version,
         Self::Forbidden,
@@ -136,6 +139,7 @@ impl Status {
         Self::Unreachable,
         Self::Late,
         Self::Failed,
+        Self::NoRoute,
     ];
 
     /// As it is sent.

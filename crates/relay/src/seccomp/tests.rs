@@ -1,7 +1,7 @@
 //! Threads of this process stand for programs: a filter is a thread's own, and needs no privileges.
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
@@ -26,13 +26,13 @@ fn enter() -> OwnedFd {
 
 struct Bed<T> {
     supervisor: Supervisor,
-    relay: TcpListener,
+    _relay: crate::held::tests::Relay,
     program: JoinHandle<T>,
 }
 
 /// `work` under a filter, beside a relay for all destinations.
 fn bed<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Bed<T> {
-    let relay = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let relay = crate::held::tests::relay("127.0.0.1:0");
     let (tell, told) = mpsc::channel();
     let program = thread::spawn(move || {
         // SAFETY: of nothing.
@@ -44,8 +44,8 @@ fn bed<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Bed<T> {
     let watched = Watched { listener, process, open: relay.as_raw_fd() };
     let ports = [relay.local_addr().unwrap().port(), 0];
     let rules = Rules::parse(&["any"]).unwrap();
-    let cookie = netns_cookie(&relay).unwrap();
-    Bed { supervisor: Supervisor::start(watched, cookie, ports, rules).unwrap(), relay, program }
+    let cookie = netns_cookie(&*relay).unwrap();
+    Bed { supervisor: Supervisor::start(watched, cookie, ports, rules).unwrap(), _relay: relay, program }
 }
 
 impl<T> Bed<T> {
@@ -57,13 +57,17 @@ impl<T> Bed<T> {
         at.revents
     }
 
-    /// Answers all calls until the program has ended; what it returned.
-    fn serve(mut self) -> (Supervisor, TcpListener, T) {
+    /// Answers all calls, and accepts all connections, until the program has ended; what it returned.
+    fn serve(mut self) -> (Supervisor, Vec<(SocketAddr, SocketAddr, TcpStream)>, T) {
+        let mut accepted = Vec::new();
         while self.events() & libc::POLLIN != 0 {
             self.supervisor.answer();
+            while let Some(held) = self.supervisor.next() {
+                accepted.push((held.from, held.to, held.accept().unwrap()));
+            }
         }
         assert!(self.supervisor.watch().has_ended());
-        (self.supervisor, self.relay, self.program.join().unwrap())
+        (self.supervisor, accepted, self.program.join().unwrap())
     }
 }
 
@@ -104,19 +108,17 @@ fn addresses_are_read_as_the_kernel_does() {
 }
 
 #[test]
-fn a_blocking_connection_goes_to_the_relay_and_its_destination_is_known_once() {
+fn a_blocking_connection_goes_to_the_relay_and_its_destination_is_known() {
     let bed = bed(|| {
         let mut made = TcpStream::connect(DESTINATION).unwrap();
         assert!(!Socket::from(made.try_clone().unwrap()).nonblocking().unwrap());
         made.write_all(b"x").unwrap();
         made.local_addr().unwrap()
     });
-    let (mut supervisor, relay, from) = bed.serve();
-    let (mut stream, seen) = relay.accept().unwrap();
-    assert_eq!(seen, from);
+    let (_, accepted, own) = bed.serve();
+    let [(from, to, stream)] = &mut <[_; 1]>::try_from(accepted).unwrap();
+    assert_eq!((*from, *to), (own, DESTINATION.parse().unwrap()));
     stream.read_exact(&mut [0]).unwrap();
-    assert_eq!(supervisor.take(from), Some(DESTINATION.parse().unwrap()));
-    assert_eq!(supervisor.take(from), None);
 }
 
 #[test]
@@ -136,9 +138,18 @@ fn a_connection_that_does_not_wait_is_in_progress_and_then_made() {
         assert_eq!(again, [None, Some(libc::EISCONN)]);
         made.local_addr().unwrap().as_socket().unwrap()
     });
-    let (mut supervisor, _relay, from) = bed.serve();
-    assert_eq!(supervisor.pending.len(), 1);
-    assert_eq!(supervisor.take(plain(from)), Some(DESTINATION.parse().unwrap()));
+    let (_, accepted, own) = bed.serve();
+    let [(from, to, _)] = &accepted[..] else { panic!("one connection") };
+    assert_eq!((*from, *to), (plain(own), DESTINATION.parse().unwrap()));
+}
+
+#[test]
+fn a_connection_that_the_relay_refuses_is_refused_in_its_own_call() {
+    let mut bed = bed(|| TcpStream::connect(DESTINATION).unwrap_err().raw_os_error());
+    assert_eq!(bed.events() & libc::POLLIN, libc::POLLIN);
+    bed.supervisor.answer();
+    bed.supervisor.next().unwrap().refuse(crate::packets::Refusal::Refused);
+    assert_eq!(bed.program.join().unwrap(), Some(libc::ECONNREFUSED));
 }
 
 #[test]
@@ -154,12 +165,12 @@ fn what_is_not_meant_goes_on_as_ever() {
         udp.connect("127.0.0.1:9").unwrap();
         (refused, missing, failed, number)
     });
-    let (supervisor, _relay, found) = bed.serve();
+    let (supervisor, accepted, found) = bed.serve();
     assert_eq!(found.0, Some(libc::ECONNREFUSED));
     assert_eq!(found.1, Some(libc::ENOENT));
     assert_eq!(found.2, -1);
     assert!(matches!(found.3, Some(libc::EBADF | libc::EFAULT)), "{found:?}");
-    assert!(supervisor.pending.is_empty());
+    assert!(accepted.is_empty());
     assert!(supervisor.watch().unseen().is_empty());
 }
 
