@@ -42,7 +42,7 @@ events {{ worker_connections 2048; }}
 http {{
   access_log off; client_body_temp_path {W}; proxy_temp_path {W}; fastcgi_temp_path {W};
   uwsgi_temp_path {W}; scgi_temp_path {W};
-  server {{ listen {H}:{http} backlog=2048; root {W}/web; }}
+  server {{ listen {H}:{http} backlog=2048; root {W}/web; autoindex on; }}
   ssl_certificate {W}/cert.pem; ssl_certificate_key {W}/key.pem;
   server {{ listen {H}:{https} ssl; root {W}/web; }}
 }}
