@@ -52,6 +52,11 @@ struct {
 #define IPV4_LEN 20
 #define IPV6_LEN 40
 #define IPPROTO_UDP 17
+#define UDP_LEN 8
+#define TCP_LEN 20
+/* Data offset and flags. */
+#define TCP_SYN 0x5002
+#define TCP_ACK_PSH 0x5018
 
 struct wait {
 	__u64 due_ns;
@@ -186,8 +191,9 @@ int weir_generate(struct xdp_md *ctx)
 
 	__u32 header_len = cfg->header_len & 0x7f;
 	__u32 probe_at = header_len + (cfg->skip & 0x3f);
-	__u64 sum = flow->l4_sum;
+	__u64 sum = flow->l4_sum, ip_sum = flow->ip_sum;
 	__u32 seq = flow->seq;
+	int is_new = flow_index == cfg->new_flow;
 	__u8 impair = 0;
 	__u32 l4_at;
 	__u16 l4_len;
@@ -215,12 +221,25 @@ int weir_generate(struct xdp_md *ctx)
 		end = (void *)(long)ctx->data_end;
 	}
 
+	if (is_new) {
+		/* The template's address and port are zero here. */
+		__u32 at = cfg->ip == 4 ? ETH_LEN + 12 : ETH_LEN + 20;
+		__u32 host = bpf_htonl(cfg->new_host - seq % cfg->new_hosts);
+		__u16 port = bpf_htons(cfg->new_port - seq / cfg->new_hosts % cfg->new_ports);
+
+		if (put16(data, end, at, host) || put16(data, end, at + 2, host >> 16) ||
+		    put16(data, end, header_len - (cfg->l4 == IPPROTO_UDP ? UDP_LEN : TCP_LEN), port))
+			return XDP_DROP;
+		ip_sum += host;
+		sum += (__u64)host + port;
+	}
+
 	if (cfg->ip == 4) {
 		__u16 total = bpf_htons(length - ETH_LEN);
 
 		l4_at = ETH_LEN + IPV4_LEN;
 		if (put16(data, end, ETH_LEN + 2, total) ||
-		    put16(data, end, ETH_LEN + 10, ~fold((__u64)flow->ip_sum + total)))
+		    put16(data, end, ETH_LEN + 10, ~fold(ip_sum + total)))
 			return XDP_DROP;
 	} else {
 		l4_at = ETH_LEN + IPV6_LEN;
@@ -228,6 +247,14 @@ int weir_generate(struct xdp_md *ctx)
 			return XDP_DROP;
 	}
 	l4_len = bpf_htons(length - l4_at);
+
+	if (cfg->answered && cfg->l4 != IPPROTO_UDP && (is_new || !seq)) {
+		/* SYN in place of ACK and PSH; both numbers, which are 1, become 0. */
+		if (put16(data, end, l4_at + 6, 0) || put16(data, end, l4_at + 10, 0) ||
+		    put16(data, end, l4_at + 12, bpf_htons(TCP_SYN)))
+			return XDP_DROP;
+		sum += 2 * (__u64)(__u16)~bpf_htons(1) + (__u16)~bpf_htons(TCP_ACK_PSH) + bpf_htons(TCP_SYN);
+	}
 
 	struct probe probe = {
 		.magic = bpf_htons(cfg->magic),

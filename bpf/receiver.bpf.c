@@ -10,10 +10,13 @@
  */
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
 #include "map.h"
+#include "sum.h"
 #include "weir.h"
 
 char LICENSE[] SEC("license") = "GPL";
@@ -28,6 +31,8 @@ SHARED_ARRAY(rx_logged, __u64, 1); /* arrivals so far; those beyond the end of r
 
 #define IPPROTO_TCP 6
 #define IPPROTO_UDP 17
+#define TCP_SYN 0x02
+#define TCP_ACK 0x10
 
 struct probe {
 	__u16 magic;
@@ -171,6 +176,82 @@ static __always_inline void log_arrival(__u32 flow, __u32 seq, __u64 sent_ns, __
 		*arrival = (struct weir_arrival){ flow, seq, sent_ns, now };
 }
 
+/*
+ * Turns a probe into its answer, with a time stamp of its own, and sends it back. Sums do not change with
+ * what is exchanged.
+ */
+static __always_inline int answer(struct xdp_md *ctx, struct weir_rx_config *cfg, struct weir_rx_totals *totals)
+{
+	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	struct ethhdr *eth = data;
+	struct probe *probe;
+	__u16 *check, *ports, port;
+	__u8 *l4, protocol, mac[ETH_ALEN];
+	__u64 sum = 0;
+
+	if ((void *)(eth + 1) > end)
+		return XDP_DROP;
+	if (eth->h_proto == bpf_htons(ETH_P_IP)) {
+		struct iphdr *ip = (void *)(eth + 1);
+		__be32 source;
+
+		if ((void *)(ip + 1) > end || ip->ihl != 5)
+			return XDP_DROP;
+		source = ip->saddr;
+		ip->saddr = ip->daddr;
+		ip->daddr = source;
+		protocol = ip->protocol;
+		l4 = (void *)(ip + 1);
+	} else if (eth->h_proto == bpf_htons(ETH_P_IPV6)) {
+		struct ipv6hdr *ip = (void *)(eth + 1);
+		struct in6_addr source;
+
+		if ((void *)(ip + 1) > end)
+			return XDP_DROP;
+		source = ip->saddr;
+		ip->saddr = ip->daddr;
+		ip->daddr = source;
+		protocol = ip->nexthdr;
+		l4 = (void *)(ip + 1);
+	} else {
+		return XDP_DROP;
+	}
+
+	if (protocol == IPPROTO_UDP) {
+		probe = (void *)(l4 + 8);
+		check = (void *)(l4 + 6);
+	} else {
+		probe = (void *)(l4 + 20);
+		check = (void *)(l4 + 16);
+	}
+	if ((void *)(probe + 1) > end || (void *)(l4 + 20) > end)
+		return XDP_DROP;
+	if (protocol != IPPROTO_UDP && l4[13] & TCP_SYN) {
+		sum += replace32(l4 + 8, bpf_htonl(1));
+		sum += replace16(l4 + 12, bpf_htons(0x5000 | TCP_SYN | TCP_ACK));
+	}
+	ports = (void *)l4;
+	port = ports[0];
+	ports[0] = ports[1];
+	ports[1] = port;
+	__builtin_memcpy(mac, eth->h_source, ETH_ALEN);
+	__builtin_memcpy(eth->h_source, eth->h_dest, ETH_ALEN);
+	__builtin_memcpy(eth->h_dest, mac, ETH_ALEN);
+
+	__u64 now = bpf_ktime_get_ns(), time_ns = bpf_cpu_to_be64(now), old_ns = probe->time_ns;
+
+	probe->time_ns = time_ns;
+	sum += (time_ns & 0xffffffff) + (time_ns >> 32) + (~old_ns & 0xffffffff) + (~old_ns >> 32);
+	sum = (__u16)~fold(sum + (__u16)~*check);
+	*check = sum ? sum : 0xffff;
+
+	totals->answers++;
+	if (now >= cfg->record_start_ns && now < cfg->record_end_ns)
+		totals->answers_recorded++;
+	/* Of XDP_TX, a veth only tells a peer that has an XDP program (veth_xdp_flush of the kernel). */
+	return bpf_redirect(ctx->ingress_ifindex, 0);
+}
+
 SEC("xdp")
 int weir_receive(struct xdp_md *ctx)
 {
@@ -205,14 +286,18 @@ int weir_receive(struct xdp_md *ctx)
 
 	__u32 seq = bpf_ntohl(probe->seq);
 	enum verdict verdict = place(flow, seq);
+	int action = XDP_DROP;
+
+	if (seq < cfg->answers || flow_index == cfg->new_flow)
+		action = answer(ctx, cfg, totals);
 
 	if (sent_ns < cfg->record_start_ns || sent_ns >= cfg->record_end_ns)
-		return XDP_DROP;
+		return action;
 	if (cfg->log)
 		log_arrival(flow_index, seq, sent_ns, now);
 	if (verdict == SEEN) {
 		flow->duplicated++;
-		return XDP_DROP;
+		return action;
 	}
 	if (verdict == LATE)
 		flow->reordered++;
@@ -277,5 +362,5 @@ int weir_receive(struct xdp_md *ctx)
 			slot->ipdv_count += pair;
 		}
 	}
-	return XDP_DROP;
+	return action;
 }

@@ -66,6 +66,13 @@ struct weir_gen_config {
 	__u8 media;          /* packets of calls: gen_media counts, the probe is what comes last */
 	__u8 watched;        /* tasks in gen_tasks; 0: none is watched */
 	__u32 slip_most_ns;  /* a sender further behind than this moves its schedule */
+	__u32 new_flow;      /* each packet of this one is the first of a new flow; WEIR_NEXT_FLOW: there is none */
+	__u32 new_hosts;     /* new flows come from this many addresses, ... */
+	__u32 new_host;      /* ... counted down from this one (its last 32 bits), ... */
+	__u16 new_ports;     /* ... and then from this many ports, ... */
+	__u16 new_port;      /* ... counted down from this one */
+	__u8 answered;       /* flows are answered: those of TCP begin with SYN */
+	__u8 pad[7];
 };
 
 struct weir_phase {
@@ -177,6 +184,8 @@ struct weir_rx_config {
 	__u8 log;            /* every recorded arrival goes into rx_log */
 	__u8 pad[2];
 	__u32 windowed;      /* every bin has its own histogram */
+	__u32 answers;       /* so many of each flow's first probes are answered */
+	__u32 new_flow;      /* every probe of this one is answered; WEIR_NEXT_FLOW: there is none */
 };
 
 /* A recorded probe that arrived; one for each copy, too. */
@@ -212,7 +221,8 @@ struct weir_rx_totals {
 	__u64 last_arrival_ns;
 	__u64 longest_gap_ns;
 	__u64 last_probe_ns; /* arrival of the last probe of any kind: shows when the line is quiet */
-	__u64 pad[2];
+	__u64 answers;       /* sent from here, warm-up included */
+	__u64 answers_recorded;
 };
 
 struct weir_rx_bin {
@@ -224,7 +234,7 @@ struct weir_rx_bin {
 	__u64 ipdv_count;
 };
 
-_Static_assert(sizeof(struct weir_gen_config) == 72, "gen_config");
+_Static_assert(sizeof(struct weir_gen_config) == 96, "gen_config");
 _Static_assert(sizeof(struct weir_phase) == 16, "phase");
 _Static_assert(sizeof(struct weir_entry) == 16, "entry");
 _Static_assert(sizeof(struct weir_media) == 8, "media");
@@ -233,7 +243,7 @@ _Static_assert(sizeof(struct weir_gen_flow) == 112, "gen_flow");
 _Static_assert(sizeof(struct weir_gen_state) == 112, "gen_state");
 _Static_assert(sizeof(struct weir_gen_bin) == 24, "gen_bin");
 _Static_assert(sizeof(struct weir_look) == 96, "look");
-_Static_assert(sizeof(struct weir_rx_config) == 40, "rx_config");
+_Static_assert(sizeof(struct weir_rx_config) == 48, "rx_config");
 _Static_assert(sizeof(struct weir_arrival) == 24, "arrival");
 _Static_assert(sizeof(struct weir_rx_flow) == 136, "rx_flow");
 _Static_assert(sizeof(struct weir_rx_totals) == 64, "rx_totals");

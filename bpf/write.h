@@ -10,6 +10,7 @@
 #include <bpf/bpf_helpers.h>
 
 #include "map.h"
+#include "sum.h"
 #include "weir.h"
 
 SHARED_ARRAY(gen_bodies, struct weir_body, 1);
@@ -24,32 +25,6 @@ static __always_inline int put16(void *data, void *end, __u32 at, __u16 value)
 		return -1;
 	*(__u16 *)p = value;
 	return 0;
-}
-
-static __always_inline __u16 fold(__u64 sum)
-{
-	sum = (sum & 0xffffffff) + (sum >> 32);
-	sum = (sum & 0xffffffff) + (sum >> 32);
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	return (__u16)sum;
-}
-
-/* Replaces a word; returns what that adds to a one's complement sum (RFC 1624). */
-static __always_inline __u64 replace16(void *at, __u16 value)
-{
-	__u16 old = *(__u16 *)at;
-
-	*(__u16 *)at = value;
-	return (__u64)value + (__u16)~old;
-}
-
-static __always_inline __u64 replace32(void *at, __u32 value)
-{
-	__u32 old = *(__u32 *)at;
-
-	*(__u32 *)at = value;
-	return (__u64)value + (__u32)~old;
 }
 
 /* Writes what varies in an application header; returns what it adds to the checksum, or -1. */

@@ -51,6 +51,13 @@ pub struct GenConfig {
     pub media: u8,
     pub watched: u8,
     pub slip_most_ns: u32,
+    pub new_flow: u32,
+    pub new_hosts: u32,
+    pub new_host: u32,
+    pub new_ports: u16,
+    pub new_port: u16,
+    pub answered: u8,
+    pub pad: [u8; 7],
 }
 
 #[repr(C)]
@@ -205,6 +212,8 @@ pub struct RxConfig {
     pub log: u8,
     pub pad: [u8; 2],
     pub windowed: u32,
+    pub answers: u32,
+    pub new_flow: u32,
 }
 
 #[repr(C)]
@@ -245,7 +254,8 @@ pub struct RxTotals {
     pub last_arrival_ns: u64,
     pub longest_gap_ns: u64,
     pub last_probe_ns: u64,
-    pub pad: [u64; 2],
+    pub answers: u64,
+    pub answers_recorded: u64,
 }
 
 #[repr(C)]
@@ -260,6 +270,6 @@ pub struct RxBin {
 }
 
 plain! {
-    GenConfig: 72, GenPhase: 16, GenEntry: 16, GenMedia: 8, GenBody: 8, Slot: 256, GenFlow: 112,
-    GenState: 112, GenBin: 24, Look: 96, RxConfig: 40, RxFlow: 136, RxTotals: 64, RxBin: 48, Arrival: 24, u64: 8,
+    GenConfig: 96, GenPhase: 16, GenEntry: 16, GenMedia: 8, GenBody: 8, Slot: 256, GenFlow: 112,
+    GenState: 112, GenBin: 24, Look: 96, RxConfig: 48, RxFlow: 136, RxTotals: 64, RxBin: 48, Arrival: 24, u64: 8,
 }

@@ -32,10 +32,11 @@ pub use frames::{Frames, frames};
 pub use histogram::{BUCKETS, bounds_ns, bucket};
 pub use layout::{Look, TaskTime, WATCHED};
 pub use noise::{Gap, Heard, Way, listen};
-pub use outcome::{Backend, Bin, FlowOutcome, Outcome, PacketLog, Windows};
+pub use outcome::{Answers, Backend, Bin, FlowOutcome, Outcome, PacketLog, Windows};
 pub use packet::port::PortError;
 pub use plan::{
-    Entry, Impairment, Macs, Media, MediaFlow, NEXT_FLOW, NO_PAYLOAD, Packet, Phase, Plan, PlanError, Side,
+    Answering, Entry, Impairment, Macs, Media, MediaFlow, NEXT_FLOW, NO_PAYLOAD, NewFlows, Packet, Phase,
+    Plan, PlanError, Side,
 };
 pub use sim::{Device, DeviceError, Noise, simulate};
 pub use thread::handover_ns;

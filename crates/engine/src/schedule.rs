@@ -60,7 +60,7 @@ impl<'a> Cursor<'a> {
         let entry = &self.plan.entries[index as usize];
         let flow = if entry.flow == NEXT_FLOW {
             let flow = self.flow;
-            self.flow = (flow + 1) % self.plan.flows.len() as u32;
+            self.flow = (flow + 1) % self.plan.n_known() as u32;
             flow
         } else {
             entry.flow
@@ -123,6 +123,7 @@ pub(crate) mod tests {
             quiet_ns: 0,
             straggler_ns: 0,
             media: None,
+            answers: None,
         }
     }
 

@@ -148,9 +148,9 @@ pub fn simulate(plan: &Plan, device: &Device, positions: &[f64]) -> Result<Outco
     let start_ns = 1_000_000_000;
     let window = Window::new(plan, start_ns, MAGIC);
     let is_back = |flow| plan.side(flow) == Side::Back;
-    let mut forward = Account::new(window.rx_config(plan));
+    let mut forward = Account::new(window.rx_config(plan, Side::Forward));
     let goes_back = plan.media.as_ref().is_some_and(|media| media.goes_back());
-    let mut back = goes_back.then(|| Account::new(window.rx_config(plan)));
+    let mut back = goes_back.then(|| Account::new(window.rx_config(plan, Side::Back)));
     let mut sent = Sent::of(plan);
     let mut numbers = Numbers::new(plan.flows.len());
     let mut server = Server::new(device, plan);

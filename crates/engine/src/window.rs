@@ -1,7 +1,7 @@
 //! When a trial happens, and what marks its packets.
 
 use crate::layout::RxConfig;
-use crate::plan::Plan;
+use crate::plan::{NEXT_FLOW, Plan, Side};
 
 /// Times are CLOCK_MONOTONIC.
 #[derive(Clone, Copy, Debug)]
@@ -27,9 +27,10 @@ impl Window {
         (self.record_start_ns, self.record_end_ns)
     }
 
-    /// What a receiver has to know.
-    pub fn rx_config(&self, plan: &Plan) -> RxConfig {
+    /// What the receiver of packets that go this way has to know.
+    pub fn rx_config(&self, plan: &Plan, side: Side) -> RxConfig {
         let media = plan.media.is_some().into();
+        let answers = plan.answers.filter(|_| side == Side::Forward);
         RxConfig {
             record_start_ns: self.record_start_ns,
             record_end_ns: self.record_end_ns,
@@ -43,6 +44,8 @@ impl Window {
             log: media,
             pad: [0; 2],
             windowed: plan.windowed.into(),
+            answers: answers.map_or(0, |answers| answers.first),
+            new_flow: answers.map_or(NEXT_FLOW, |_| plan.new_flow()),
         }
     }
 }

@@ -14,7 +14,7 @@ pub fn translate(py: Python<'_>, error: &EngineError) -> PyErr {
         EngineError::Netns { .. } | EngineError::Interface { .. } | EngineError::NotEthernet { .. } => {
             "LabError"
         }
-        EngineError::Xdp(_) | EngineError::Socket { .. } => "MissingCapability",
+        EngineError::Xdp(_) | EngineError::Socket { .. } | EngineError::Unanswered => "MissingCapability",
         EngineError::Interrupted => return PyErr::new::<pyo3::exceptions::PyKeyboardInterrupt, _>(()),
     };
     exception(py, class, &describe(error))

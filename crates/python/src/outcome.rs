@@ -29,6 +29,13 @@ pub fn to_dict<'py>(py: Python<'py>, outcome: Outcome) -> PyResult<Bound<'py, Py
     fields!(dict, outcome; last_departure_ns, late_sum_ns, late_max_ns, slipped_ns, arrived, stray);
     fields!(dict, outcome; receiver_dropped, first_arrival_ns, last_arrival_ns, longest_gap_ns);
     dict.set_item("histogram", histogram(py, &outcome.histogram)?)?;
+    let answers = outcome.answers.as_ref().map(|found| {
+        let dict = PyDict::new(py);
+        fields!(dict, found; sent, received, delay_min_ns, delay_sum_ns, delay_max_ns, open_flows, sent_all, openings);
+        dict.set_item("histogram", histogram(py, &found.histogram)?)?;
+        PyResult::Ok(dict)
+    });
+    dict.set_item("answers", answers.transpose()?)?;
     dict.set_item("windows", outcome.windows.map(|found| windows(py, &found)).transpose()?)?;
     dict.set_item("series", series(py, &outcome.bins)?)?;
     let flows = flows(py, &outcome.flows)?;

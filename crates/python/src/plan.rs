@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use numpy::{PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use weir_engine::{Entry, Phase, Plan};
+use weir_engine::{Answering, Entry, NewFlows, Phase, Plan};
 use weir_wire::{Addresses, L4};
 
 use crate::media;
@@ -61,7 +61,24 @@ pub fn extract(plan: &Bound<'_, PyAny>) -> PyResult<Plan> {
             media if media.is_none() => None,
             media => Some(media::extract(&media)?),
         },
+        answers: match get("answers")? {
+            answers if answers.is_none() => None,
+            answers => Some(answering(&answers)?),
+        },
     })
+}
+
+fn answering(answers: &Bound<'_, PyAny>) -> PyResult<Answering> {
+    let new_flows = match answers.getattr("new_flows")? {
+        new if new.is_none() => None,
+        new => Some(NewFlows {
+            hosts: new.getattr("hosts")?.extract()?,
+            host: new.getattr("host")?.extract()?,
+            ports: new.getattr("ports")?.extract()?,
+            port: new.getattr("port")?.extract()?,
+        }),
+    };
+    Ok(Answering { first: answers.getattr("rounds")?.extract()?, new_flows })
 }
 
 fn flows(flows: &Bound<'_, PyAny>, ip: u8) -> PyResult<Vec<Addresses>> {

@@ -143,6 +143,7 @@ def to_measure(scenario: Scenario, bed: TestBed | None = None) -> measuring.Prof
         scout_s=what.scout_s,
         stateful=scenario.dut.stateful,
         flows=flows(scenario),
+        new_shares=what.new,
         arrivals=traffic.arrivals,
         seed=what.seed,
         cross_traffic=what.cross_traffic == (True,),
@@ -167,8 +168,7 @@ def _extras(scenario: Scenario) -> Extras:
 
 def flows(scenario: Scenario) -> Flows:
     """The flows of every trial of ``scenario``."""
-    traffic = scenario.traffic
-    return Flows(traffic.flows, traffic.l4, traffic.ip, traffic.order, traffic.seed)
+    return scenario.traffic.demand()
 
 
 def begin(store: Store, scenario: Root, bed: TestBed, command: str, kind: str = KIND) -> RunWriter:

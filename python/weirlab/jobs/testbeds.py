@@ -128,7 +128,7 @@ def open_bed(
         sent = replace(flows, l4=aimed.l4, ip=aimed.ip)
         for mix in sizes:
             validate(mix, min_frame_bytes(sent), describe_headers(sent))
-    with NetnsLab(driver, backend=lab.backend, aimed=aimed) as bed:
+    with NetnsLab(driver, backend=lab.backend, aimed=aimed, answered=flows.answered) as bed:
         if aimed is None and isinstance(driver, RulesetDriver):
             progress.note(
                 f"{dut.ruleset}: the device takes these rules, but Weir cannot read them: test traffic is "

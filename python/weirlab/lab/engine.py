@@ -10,6 +10,7 @@ import numpy as np
 from weirlab.records import (
     F64,
     U64,
+    AnswerResult,
     BinDetails,
     EngineResult,
     FlowTable,
@@ -18,7 +19,7 @@ from weirlab.records import (
     SchedulerCounters,
     Series,
 )
-from weirlab.traffic.plan import DeparturePlan
+from weirlab.traffic.plan import NEXT_FLOW, DeparturePlan
 
 
 def to_result(raw: Mapping[str, Any], plan: DeparturePlan) -> EngineResult:
@@ -62,6 +63,26 @@ def to_result(raw: Mapping[str, Any], plan: DeparturePlan) -> EngineResult:
         flows=_flows(flows),
         packets=_packets(raw, plan),
         windows=_windows(raw),
+        answers=_answers(raw, plan),
+    )
+
+
+def _answers(raw: Mapping[str, Any], plan: DeparturePlan) -> AnswerResult | None:
+    if plan.answers is None or (found := raw["answers"]) is None:
+        return None
+    nan, n = float("nan"), found["received"]
+    delay_min_ns, delay_max_ns = (float(found[f"delay_{end}_ns"]) if n else nan for end in ("min", "max"))
+    return AnswerResult(
+        sent=found["sent"],
+        received=n,
+        delay_min_ns=delay_min_ns,
+        delay_mean_ns=found["delay_sum_ns"] / n if n else nan,
+        delay_max_ns=delay_max_ns,
+        histogram=Histogram(**found["histogram"]).within(delay_min_ns, delay_max_ns),
+        open_flows=found["open_flows"],
+        known_flows=int((plan.flow == NEXT_FLOW).any())
+        * (len(plan.flows) - (plan.answers.new_flows is not None)),
+        established_sent=raw["sent"] + raw["sent_warmup"] - found["openings"] + found["sent_all"],
     )
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -24,16 +26,19 @@ from weirlab.lab.inside.sampler import PERIOD_NS, Sampler
 from weirlab.lab.inside.view import InsideView, Sample, view
 from weirlab.lab.isolation.aside import threads_of
 from weirlab.lab.linux import napi, slices
-from weirlab.lab.linux.conntrack import forget_connections
-from weirlab.lab.linux.namespace import Namespace
+from weirlab.lab.linux.conntrack import dropped_connections, forget_connections
+from weirlab.lab.linux.namespace import Namespace, write_sysctls
 from weirlab.lab.linux.privilege import explained
 from weirlab.lab.management.session import ManagementSession
 from weirlab.lab.namespaces import BackendChoice, NamespaceBed
-from weirlab.records import EngineResult, RuleEncounters, RuleSetup
-from weirlab.traffic.plan import DeparturePlan
+from weirlab.records import TABLE_FULL, EngineResult, RuleEncounters, RuleSetup
+from weirlab.traffic.plan import NEXT_FLOW, DeparturePlan
 from weirlab.traffic.schedule import compile_plan
 from weirlab.traffic.spec import Traffic
 
+_FIRST_TIMEOUTS: Final = ("udp_timeout", "tcp_timeout_syn_recv")
+"""Of connections with a packet and its answer."""
+_USUAL_TIMEOUT_S: Final = 30
 _CONNTRACK_MAX: Final = Path("/proc/sys/net/netfilter/nf_conntrack_max")
 
 
@@ -55,6 +60,8 @@ class NetnsLab(NamespaceBed):
     aimed:
         The test traffic that the device's rules accept, and the names of the device's interfaces; None for
         the benchmarking ranges, ``in0`` and ``out0``.
+    answered:
+        Whether test traffic will be answered: generated rules then begin with one for known connections.
 
     Raises
     ------
@@ -74,6 +81,8 @@ class NetnsLab(NamespaceBed):
         backend: BackendChoice = "auto",
         cores: Cores | None = None,
         aimed: RuleTraffic | None = None,
+        *,
+        answered: bool = False,
     ) -> None:
         if missing := driver.check():
             raise MissingCapability(f"device {driver.name}: {'; '.join(missing)}")
@@ -81,6 +90,7 @@ class NetnsLab(NamespaceBed):
         if driver.gateways == 2:
             self._parts = ("tx", "dut", "far", "rx")
         self._aimed = aimed
+        self._answered = answered
         self._ports = wiring.IN0, wiring.OUT0
         if aimed is not None:
             self._ports = replace(wiring.IN0, name=aimed.inward), replace(wiring.OUT0, name=aimed.outward)
@@ -110,6 +120,8 @@ class NetnsLab(NamespaceBed):
 
     def counters(self) -> dict[str, int]:
         read = {**super().counters(), **self._driver.counters()}
+        if self._answered:
+            read[TABLE_FULL] = self._netns["dut"].call(dropped_connections)
         return {name: value - self._uncounted[name] for name, value in read.items()}
 
     @property
@@ -138,7 +150,7 @@ class NetnsLab(NamespaceBed):
         if rules == self._rules:
             return
         self._rules = None
-        self._driver.apply(self.site, rules)
+        self._driver.apply(self.site, replace(rules, answered=self._answered))
         self._rules = rules
         self._places = rules.places
 
@@ -218,6 +230,9 @@ class NetnsLab(NamespaceBed):
         """
         self._seen = None
         check_fit(self._driver, int(plan.frame_bytes.max()), plan.ip)
+        if plan.answers is not None:
+            with explained("the lab"):
+                self._netns["dut"].call(partial(_expect_new_flows, plan))
         if plan.media is not None and self._rules is not None and self._rules.stateful:
             with explained("the lab"):
                 self._netns["dut"].call(forget_connections)
@@ -341,7 +356,7 @@ class NetnsLab(NamespaceBed):
 
     def _check_room_for_states(self, traffic: Traffic) -> None:
         """Raise ``LabError`` if connections exceed the kernel's table: such drops are not the filter's."""
-        tracks = self._driver.tracks or (self._rules is not None and self._rules.stateful)
+        tracks = self._driver.tracks or self._answered or (self._rules is not None and self._rules.stateful)
         if not tracks or not _CONNTRACK_MAX.exists():
             return
         room, wanted = int(_CONNTRACK_MAX.read_text()), connections(traffic)
@@ -350,6 +365,18 @@ class NetnsLab(NamespaceBed):
                 f"{wanted} connections do not fit into this kernel's connection table ({room}); "
                 f"use fewer flows or calls, or: sysctl -w net.netfilter.nf_conntrack_max={2 * wanted}"
             )
+
+
+def _expect_new_flows(plan: DeparturePlan) -> None:
+    """Have connection tracking, in the calling thread's namespace, begin without connections, and forget
+    those with a single packet soon, so that its table does not fill; a known flow's next one comes in time.
+    """
+    assert plan.answers is not None
+    forget_connections()
+    known_pps = plan.nominal_pps * float((plan.flow == NEXT_FLOW).mean())
+    again_s = len(plan.flows) / known_pps if known_pps else 0.0
+    seconds = min(max(1, math.ceil(2 * again_s)), _USUAL_TIMEOUT_S)
+    write_sysctls({f"net/netfilter/nf_conntrack_{name}": seconds for name in _FIRST_TIMEOUTS})
 
 
 class PlainPair(NamespaceBed):

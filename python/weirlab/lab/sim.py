@@ -47,6 +47,8 @@ class SimDevice:
     stateful_ns: float = 0.0
     """What connection tracking adds to the service time. Zero by default: it is small compared with the
     cost of the rules, which netfilter also walks for tracked connections."""
+    new_flow_ns: float = 0.0
+    """What the first packet of a flow costs more than another one, its answer included."""
     cross_traffic_ns: float = 1_500_000.0
     """How long each request of a management session, if there is one, takes the device's CPU."""
     cross_traffic_every_ns: float = 100_000_000.0
@@ -77,6 +79,8 @@ class SimDevice:
                 f"simulated device: disturb_every_ns is {self.disturb_every_ns:g}, "
                 f"but must be more than disturb_ns ({self.disturb_ns:g})"
             )
+        if self.new_flow_ns and not self.service_per_rule_ns:
+            raise InputError("simulated device: new_flow_ns needs a service_per_rule_ns above 0")
         if self.noise not in ("none", "exponential", "gamma"):
             raise InputError(
                 f"simulated device: noise is {self.noise!r}, but must be none, exponential or gamma"
@@ -169,7 +173,12 @@ class SimLab:
 
     def _positions(self, traffic: Traffic, n_flows: int) -> list[float]:
         """Matching position of each flow."""
-        rules = self._rules
+        rules, device = self._rules, self._device
+        if traffic.flows.answered:
+            # A rule in front accepts packets of known connections.
+            known = [0.0] * traffic.flows.count
+            dearer = device.new_flow_ns / device.service_per_rule_ns if device.new_flow_ns else 0.0
+            return known + [rules.position + dearer] * (n_flows - len(known))
         if len(rules.places) < 2:
             return [float(rules.position)] * n_flows
         groups = flow_groups(rules.places, traffic.flows.count)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Final, TypeVar
 
 from weirlab.base.errors import InputError
@@ -20,7 +21,7 @@ from weirlab.measure.plan.extras import extra_specs
 from weirlab.measure.plan.grid import Extras, Profile, quick
 from weirlab.measure.plan.loads import SENDER_RESERVE, load_or_max, nearest, rounded
 from weirlab.measure.progress import OnProgress, ProgressMeter, trial_s
-from weirlab.measure.scouting import ScoutPoint, ScoutResult, scout, scout_into, scout_specs
+from weirlab.measure.scouting import ScoutPoint, ScoutResult, fastest, scout, scout_into, scout_specs
 from weirlab.measure.sequence import Part, SequenceOutcome
 from weirlab.measure.terms import USUAL, TrialTerms
 from weirlab.records import SIMULATION, RuleSetup, TrialSpec
@@ -92,14 +93,15 @@ def plan(profile: Profile, scouted: ScoutResult | Iterable[ScoutPoint]) -> list[
     return grouped
 
 
-def loads_at(profile: Profile, position: int, sizes: SizeMix) -> tuple[float, ...]:
+def loads_at(profile: Profile, position: int, sizes: SizeMix, new_share: float = 0.0) -> tuple[float, ...]:
     """The load shares that are measured at one position and size.
 
     With extras to compare, the first size also has their loads, so that each extra has a counterpart.
     """
-    place = profile.positions.index(position) + profile.sizes.index(sizes)
+    places = profile.new_shares or profile.positions
+    place = places.index(new_share if profile.new_shares else position) + profile.sizes.index(sizes)
     # With fewer neighbours than the stride some loads would be measured nowhere.
-    stride = min(profile.load_stride, len(profile.positions) + len(profile.sizes) - 1)
+    stride = min(profile.load_stride, len(places) + len(profile.sizes) - 1)
     below = sorted(share for share in profile.load_shares if share < 1)
     taken = set(below[place % stride :: stride])
     taken.update(share for share in profile.load_shares if share >= 1)
@@ -110,13 +112,15 @@ def loads_at(profile: Profile, position: int, sizes: SizeMix) -> tuple[float, ..
 
 def _point_specs(profile: Profile, point: ScoutPoint, repetition: int) -> list[TrialSpec]:
     limit_pps = min(profile.paced_limit_pps, SENDER_RESERVE * point.sender_pps)
-    rates = load_or_max(loads_at(profile, point.position, point.sizes), point.forwarding_pps, limit_pps)
+    flows = replace(profile.flows, new_share=point.new_share)
+    shares = loads_at(profile, point.position, point.sizes, point.new_share)
+    rates = load_or_max(shares, point.forwarding_pps, limit_pps, fastest(flows))
     return [
         TrialSpec(
             Traffic(
                 rate,
                 point.sizes,
-                profile.flows,
+                flows,
                 profile.arrivals,
                 warmup_s=profile.warmup_s,
                 duration_s=profile.trial_s,
@@ -133,7 +137,10 @@ def _point_specs(profile: Profile, point: ScoutPoint, repetition: int) -> list[T
 def expected(profile: Profile) -> list[TrialSpec]:
     """Trials like those of ``profile``, scouting included, before it is known what the device can do."""
     scouts = scout_specs(profile)
-    points = (ScoutPoint(spec.rules.position, spec.traffic.sizes, 1e5, 1e9) for spec in scouts)
+    points = (
+        ScoutPoint(spec.rules.position, spec.traffic.sizes, 1e5, 1e9, spec.traffic.flows.new_share)
+        for spec in scouts
+    )
     return [*scouts, *plan(profile, points)]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
+from weirlab.base.documents import SPARSE
 from weirlab.base.errors import InputError
 from weirlab.lab.base import TestBed
 from weirlab.measure.progress import ProgressMeter, trial_s
@@ -16,12 +17,19 @@ from weirlab.measure.trial import LIGHTEST_PPS, FailedTrial, Hooks, TrialEntry, 
 from weirlab.records import RuleSetup, TrialRecord, TrialSpec
 from weirlab.store import RunWriter
 from weirlab.traffic.sizes import SizeMix, mean_bytes
-from weirlab.traffic.spec import Rate, Traffic
+from weirlab.traffic.spec import Flows, Rate, Traffic
 
 if TYPE_CHECKING:
     from weirlab.measure.plan.grid import Profile
 
 MAX_RATE: Final = Rate(0.0, "max")
+FASTEST_PACED: Final = Rate(1.8e6)
+
+
+def fastest(flows: Flows) -> Rate:
+    """The highest load: as fast as possible, unless known flows have to be opened before it."""
+    return FASTEST_PACED if flows.answered and flows.new_share < 1 else MAX_RATE
+
 
 HALVINGS: Final = 3
 """How often the distance between a load that it carries and one that it does not is halved."""
@@ -38,6 +46,7 @@ class ScoutPoint:
     sizes: SizeMix
     forwarding_pps: float
     sender_pps: float
+    new_share: float = field(default=0.0, metadata=SPARSE)
 
     @property
     def overloaded(self) -> bool:
@@ -71,9 +80,9 @@ def scout_specs(profile: Profile) -> list[TrialSpec]:
     return [
         TrialSpec(
             Traffic(
-                MAX_RATE,
+                fastest(flows),
                 mix,
-                profile.flows,
+                flows,
                 warmup_s=profile.scout_warmup_s,
                 duration_s=profile.scout_s,
                 seed=profile.seed,
@@ -83,6 +92,7 @@ def scout_specs(profile: Profile) -> list[TrialSpec]:
             profile.cross_traffic,
         )
         for position in profile.positions
+        for flows in profile.variants
         for mix in profile.sizes
     ]
 
@@ -151,7 +161,7 @@ def scout(
         records = attempts(spec)
         best = max((record.result for record in records), key=lambda result: result.forwarding_pps)
         forwarding_pps = best.forwarding_pps or _highest(attempts, spec, best.achieved_pps)
-        points.append(ScoutPoint(spec.rules.position, spec.traffic.sizes, forwarding_pps, best.achieved_pps))
+        points.append(_point(spec, forwarding_pps, best.achieved_pps))
         scouting = ScoutResult(
             tuple(points), set_rules_s=statistics.median(took_s) if took_s else known.set_rules_s
         )
@@ -161,6 +171,11 @@ def scout(
             meter.learn(trial_s(spec), [record.valid for record in records])
             meter.count(f"scouted: {describe_spec(spec)}", records[-1])
     return scouting
+
+
+def _point(spec: TrialSpec, forwarding_pps: float, sender_pps: float) -> ScoutPoint:
+    traffic = spec.traffic
+    return ScoutPoint(spec.rules.position, traffic.sizes, forwarding_pps, sender_pps, traffic.flows.new_share)
 
 
 def _highest(attempts: Callable[[TrialSpec], list[TrialRecord]], spec: TrialSpec, sender_pps: float) -> float:
@@ -218,7 +233,5 @@ def _kept(writer: RunWriter, specs: Sequence[TrialSpec]) -> ScoutResult:
         best = attempts.select("forwarding_pps", "achieved_pps").row(-1, named=True)
         if not best["forwarding_pps"]:
             break
-        points.append(
-            ScoutPoint(spec.rules.position, spec.traffic.sizes, best["forwarding_pps"], best["achieved_pps"])
-        )
+        points.append(_point(spec, best["forwarding_pps"], best["achieved_pps"]))
     return ScoutResult(tuple(points), set_rules_s=known.set_rules_s)

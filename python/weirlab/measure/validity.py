@@ -15,9 +15,20 @@ import numpy as np
 
 from weirlab.base.quantities import duration, percent
 from weirlab.measure import windows
-from weirlab.records import SLOWEST_UNPACED_PPS, EngineResult, HostSample, Series, WholeTrialResult
+from weirlab.records import (
+    SLOWEST_UNPACED_PPS,
+    TABLE_FULL,
+    EngineResult,
+    HostSample,
+    Series,
+    WholeTrialResult,
+)
 
 ROLES: Final = ("sender", "dut")
+
+
+OPEN_RATIO: Final = 0.99
+"""Share of the known flows that connection tracking has to know."""
 
 
 @dataclass(frozen=True)
@@ -126,6 +137,7 @@ def sift(
         *_moved(host, limits),
         *_off_nominal(rest, offered_pps, limits, regular),
         *_dropped(rest, host, counters or {}, limits),
+        *_unknown(result, counters or {}),
     )
     if reasons or not rest.left_out:
         return CleanResult(result, reasons)
@@ -163,8 +175,24 @@ def judge(
         *_moved(host, limits),
         *(_late(result, offered_pps, limits) or _off_nominal(result, offered_pps, limits, regular)),
         *_dropped(result, host, counters or {}, limits),
+        *_unknown(result, counters or {}),
     ]
     return tuple(reasons)
+
+
+def _unknown(result: EngineResult, counters: Mapping[str, int]) -> Iterator[str]:
+    """Flows that the device should know and does not, and connections that it had to forget."""
+    answers = result.answers
+    if answers is not None and answers.open_flows < OPEN_RATIO * answers.known_flows:
+        yield (
+            f"only {answers.open_flows:,} of {answers.known_flows:,} known flows were opened: "
+            "too much was lost before the load began, or a longer --warmup is needed"
+        )
+    if full := counters.get(TABLE_FULL):
+        yield (
+            f"the kernel's table of connections was full: {full:,} were dropped; lower --new or the load, or "
+            "sysctl -w net.netfilter.nf_conntrack_max=2000000"
+        )
 
 
 def _is_windowed(result: EngineResult, host: HostSample) -> bool:

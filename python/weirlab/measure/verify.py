@@ -14,20 +14,21 @@ import itertools
 import math
 import random
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import polars as pl
 
+from weirlab.base.documents import SPARSE
 from weirlab.base.errors import InputError
 from weirlab.lab.base import TestBed
 from weirlab.measure import sequence
 from weirlab.measure.plan import SENDER_RESERVE, load_or_max
-from weirlab.measure.plan.grid import ONE_FLOW
+from weirlab.measure.plan.grid import ONE_FLOW, variants
 from weirlab.measure.plan.loads import load_share
 from weirlab.measure.profile import PLAN
 from weirlab.measure.progress import OnProgress
-from weirlab.measure.scouting import OVERLOAD_LOSS
+from weirlab.measure.scouting import OVERLOAD_LOSS, fastest
 from weirlab.measure.sequence import Part, SequenceOutcome
 from weirlab.measure.terms import USUAL, TrialTerms
 from weirlab.records import Observation, RuleSetup, TrialSpec
@@ -48,6 +49,8 @@ Threshold = Callable[[float, float], float]
 
 MOST_POSITIONS: Final = 4
 """Number of positions drawn between the profiled ones, at most."""
+MOST_SHARES: Final = 3
+"""Number of shares of new packets drawn, at most."""
 _MIDDLE: Final = (0.25, 0.75)
 """Part of a gap from which a position is drawn: near its ends there is little to predict."""
 _BEYOND: Final = (1.15, 1.4)
@@ -76,6 +79,8 @@ class VerificationPlan:
     warmup_s: float = 0.03
     stateful: bool = False
     flows: Flows = ONE_FLOW
+    new_shares: tuple[float, ...] = field(default=(), metadata=SPARSE)
+    """Of answered flows: shares of new packets; empty: that of ``flows``."""
     arrivals: Arrivals = "constant"
     paced_limit_pps: float = 1.8e6
     """Loads beyond what the sender can pace are sent as fast as possible instead."""
@@ -108,9 +113,13 @@ def plan(
     """
     draw = random.Random(verification.seed)
     rounds: list[list[TrialSpec]] = [[] for _ in range(verification.repetitions)]
-    for position in verification.positions:
+    settings = itertools.product(
+        verification.positions, variants(verification.flows, verification.new_shares)
+    )
+    for position, flows in settings:
+        met = position * flows.new_share if flows.answered else float(position)
         for mix in verification.sizes:
-            threshold = float(threshold_pps(float(position), mean_bytes(mix)))
+            threshold = float(threshold_pps(met, mean_bytes(mix)))
             if not (math.isfinite(threshold) and threshold > 0):
                 raise InputError(f"threshold at position {position}: {threshold:g} pps cannot place any load")
             shares = [
@@ -118,14 +127,14 @@ def plan(
                 *verification.overload_shares,
             ]
             limit_pps = min(verification.paced_limit_pps, SENDER_RESERVE * sender_pps)
-            rates = load_or_max(shares, threshold, limit_pps)
+            rates = load_or_max(shares, threshold, limit_pps, fastest(flows))
             for repetition, round_ in enumerate(rounds):
                 round_ += [
                     TrialSpec(
                         Traffic(
                             rate,
                             mix,
-                            verification.flows,
+                            flows,
                             verification.arrivals,
                             warmup_s=verification.warmup_s,
                             duration_s=verification.trial_s,
@@ -162,12 +171,12 @@ def again(profiled: Sequence[TrialSpec], repetitions: int, *, stateful: bool = F
         for spec in plain
         if spec.traffic.sizes == first.sizes and spec.traffic.arrivals == first.arrivals
     ]
-    places = sorted({spec.rules.position for spec in alike})
+    places = sorted({spec.mean_position for spec in alike})
     chosen = {places[round(i * (len(places) - 1) / (_AGAIN_PLACES - 1))] for i in range(_AGAIN_PLACES)}
     found: list[TrialSpec] = []
     for place in sorted(chosen):
         # Repetitions have the same share; shares beyond what can be paced have none.
-        shares = {load_share(spec.label): spec for spec in alike if spec.rules.position == place}
+        shares = {load_share(spec.label): spec for spec in alike if spec.mean_position == place}
         below = [share for share in shares if share < 1]
         beyond = [share for share in shares if share > 1]
         if below:
@@ -213,8 +222,10 @@ def thresholds(trials: pl.DataFrame) -> pl.DataFrame:
     ``trials`` is ``Run.trials()`` or a part of it; those with traffic at several positions or
     cross traffic on the device are left out. Columns: ``position, stateful, sizes_text,
     frame_bytes, threshold_pps, low_pps, high_pps`` (smallest and largest) and ``n``; one row
-    per setting that was overloaded at all.
+    per setting that was overloaded at all. Of answered trials, ``position`` is the mean over the packets.
     """
+    if trials["new_share"].is_not_null().any():
+        trials = trials.with_columns(position=pl.col("mean_position"))
     return (
         trials.filter(
             pl.col("valid")
@@ -232,6 +243,14 @@ def thresholds(trials: pl.DataFrame) -> pl.DataFrame:
         )
         .sort("position", "stateful", "frame_bytes", "sizes_text")
     )
+
+
+def drawn_shares(profiled: Sequence[float], seed: int) -> tuple[float, ...]:
+    """Shares of new packets to verify a profile at: one in each of its widest gaps, drawn with ``seed``."""
+    draw = random.Random(seed)
+    gaps = sorted(itertools.pairwise(sorted(set(profiled))), key=lambda gap: gap[0] - gap[1])
+    chosen = sorted(gaps[:MOST_SHARES])
+    return tuple(round(low + (high - low) * draw.uniform(*_MIDDLE), 4) for low, high in chosen)
 
 
 def drawn_positions(profiled: Sequence[int], seed: int) -> tuple[int, ...]:

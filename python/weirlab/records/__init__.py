@@ -15,6 +15,7 @@ from weirlab.base.storage import SIMULATION
 from weirlab.records.result import (
     F64,
     U64,
+    AnswerResult,
     Backend,
     BinDetails,
     BinSpan,
@@ -28,13 +29,24 @@ from weirlab.records.result import (
     counts_alone,
 )
 from weirlab.records.spec import RuleSetup, TrialSpec
-from weirlab.records.trial import CallTable, HostSample, Observation, RuleEncounters, TrialRecord
+from weirlab.records.trial import (
+    ESTABLISHED,
+    TABLE_FULL,
+    CallTable,
+    HostSample,
+    Observation,
+    RuleEncounters,
+    TrialRecord,
+)
 
 __all__ = [
+    "ESTABLISHED",
     "F64",
     "SIMULATION",
     "SLOWEST_UNPACED_PPS",
+    "TABLE_FULL",
     "U64",
+    "AnswerResult",
     "Backend",
     "BinDetails",
     "BinSpan",

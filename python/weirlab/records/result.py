@@ -178,6 +178,29 @@ class WholeTrialResult:
 
 
 @dataclass(frozen=True)
+class AnswerResult:
+    """Answers to test packets, which the device carries back; recorded ones, unless it says otherwise."""
+
+    sent: int
+    received: int
+    delay_min_ns: float
+    delay_mean_ns: float
+    delay_max_ns: float
+    histogram: Histogram
+    open_flows: int
+    """Known flows of which an answer came back, at any time."""
+    known_flows: int
+    """Those that share the load with new ones; 0 if all packets open flows."""
+    established_sent: int
+    """Packets of the whole trial, in both directions, that connection tracking has to find in a known
+    connection, if none of them is lost."""
+
+    @property
+    def delay_p99_ns(self) -> float | None:
+        return self.histogram.quantile_ns(0.99) if self.received else None
+
+
+@dataclass(frozen=True)
 class EngineResult:
     """What sender and receiver counted in the recorded part of one trial.
 
@@ -222,6 +245,8 @@ class EngineResult:
     packets: PacketLog | None = None
     """Only if calls were sent."""
     windows: BinDetails | None = None
+    answers: AnswerResult | None = None
+    """Only if flows were answered."""
     left_out: tuple[BinSpan, ...] = ()
     """Bins that the host disturbed and that count only in ``series`` and ``flows``: ``sent``,
     ``received``, delays and jitter are those of the others. ``duplicated``, ``reordered``, ``stray`` and

@@ -27,6 +27,8 @@ class RuleSetup:
     places: Places = field(default=(), metadata=SPARSE)
     both_ways: bool = field(default=False, metadata=SPARSE)
     """Traffic comes from both sides, and the accepting rule matches it in either direction."""
+    answered: bool = field(default=False, metadata=SPARSE)
+    """Packets of known connections are accepted first, and those of answers with them."""
     networks: tuple[str, ...] = field(default=(), metadata=SPARSE)
     """What the accepting rule matches instead of test traffic, as source and as destination: one network per
     IP version."""
@@ -76,6 +78,13 @@ class TrialSpec:
     rules: RuleSetup = RuleSetup()
     label: str = ""
     cross_traffic: bool = False
+
+    @property
+    def mean_position(self) -> float:
+        """Rules with which a packet is compared on average; with none if it belongs to a known connection,
+        since a rule in front accepts it. Not counting steps."""
+        flows = self.traffic.flows
+        return self.rules.mean_position * (flows.new_share if flows.answered else 1.0)
 
     def to_json(self) -> dict[str, Any]:
         """The fields, with what a reader looks for first at the top."""

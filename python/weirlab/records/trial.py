@@ -17,6 +17,12 @@ if TYPE_CHECKING:
     import polars as pl
 
 
+ESTABLISHED: Final = "established_packets"
+"""Counter of a device: packets that its rules for known connections accepted."""
+
+TABLE_FULL: Final = "connections_dropped"
+"""Counter of a device: connections refused or given up because the kernel's table of them was full."""
+
 MET_TOLERANCE: Final = 0.5
 MET_SHARE: Final = 0.01
 """How far the rules that packets met may be from what was expected: stray packets are counted, too."""

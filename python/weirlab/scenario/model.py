@@ -19,7 +19,7 @@ from weirlab.base.errors import InputError
 from weirlab.base.quoting import quoted
 from weirlab.lab.sim import SimDevice
 from weirlab.scenario.document import Location
-from weirlab.traffic.spec import Arrivals
+from weirlab.traffic.spec import Arrivals, Flows
 
 if TYPE_CHECKING:
     from weirlab.lab.dut.rulesets.source import RulesetFiles
@@ -347,6 +347,14 @@ class TrafficShape(Section):
     arrivals: Arrivals = "constant"
     """Equal or exponential gaps between packets."""
     seed: Seed = 1
+    answered: bool = False
+    """The receiver answers: flows are known to connection tracking before the load begins."""
+    new: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] = 0.0
+    """Share of the packets that each open a further flow; only with ``answered``."""
+
+    def demand(self) -> Flows:
+        """The flows that this describes."""
+        return Flows(self.flows, self.l4, self.ip, self.order, self.seed, self.answered, self.new)
 
 
 class CalibrationSection(Section):

@@ -38,7 +38,13 @@ from weirlab.scenario.model import (
 from weirlab.traffic.flows import describe_headers, min_frame_bytes
 from weirlab.traffic.load import LOAD_SHARES
 from weirlab.traffic.sizes import parse_sizes, validate
-from weirlab.traffic.spec import Arrivals, Flows
+from weirlab.traffic.spec import Arrivals
+
+NewShares = Annotated[
+    tuple[Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)], ...],
+    MayBeEmpty,
+    AfterValidator(_no_repeats),
+]
 
 
 class AdaptiveSection(Section):
@@ -89,6 +95,9 @@ class ProfileSection(Section):
     trial; left out: none."""
     arrivals: Annotated[tuple[Arrivals, ...], MayBeEmpty, AfterValidator(_no_repeats)] = ()
     """``[constant, poisson]``: some loads with both; left out: always as in ``traffic``."""
+    new: NewShares = ()
+    """With ``answered`` traffic and one position: shares of packets that each open a further flow, e.g.
+    ``[0, 0.01, 0.1, 0.5, 1]``. Nothing is measured besides the grid then. Left out: as in ``traffic``."""
     mixed: Annotated[tuple[PlacesText, ...], MayBeEmpty, AfterValidator(_no_repeats)] = ()
     """Traffic that matches at several positions at once, as ``position:weight``, e.g. ``1:50,99:50``."""
     rate_step: tuple[Share, Share] | None = None
@@ -104,7 +113,7 @@ class ProfileSection(Section):
     @property
     def trials(self) -> int:
         """Upper limit on the number of trials, scouting included."""
-        points = len(self.positions) * len(self.sizes)
+        points = len(self.positions) * len(self.sizes) * max(len(self.new), 1)
         settings = len(self.mixed) + len(self.stateful) + len(self.cross_traffic)
         extras = len(self.extra_shares) * (settings + len(self.arrivals) * len(self.positions))
         extras += (self.rate_step is not None) + (self.position_step is not None)
@@ -132,6 +141,8 @@ class HeldOutSection(Section):
     """Matching positions; those that the profile leaves out are the best test."""
     sizes: SizeList = ("64",)
     """Frame sizes with FCS, or mixes."""
+    new: NewShares = ()
+    """Of ``answered`` traffic: shares of packets that each open a flow; left out: as in ``traffic``."""
     load_shares: Annotated[tuple[Share, ...], MayBeEmpty, AfterValidator(_no_repeats)] = ()
     """Loads below the threshold, as shares of it; drawn at random if left out."""
     draws: Annotated[int, Field(strict=True, ge=0, le=1000)] = 6
@@ -151,7 +162,8 @@ class HeldOutSection(Section):
     def trials(self) -> int:
         """Upper limit on the number of trials."""
         loads = (len(self.load_shares) or self.draws) + len(self.overload_shares)
-        return len(self.positions) * len(self.sizes) * loads * self.repetitions
+        points = len(self.positions) * len(self.sizes) * max(len(self.new), 1)
+        return points * loads * self.repetitions
 
 
 Machine = Literal["usual", "noisy"]
@@ -209,7 +221,17 @@ def of_profile(scenario: Scenario) -> Iterator[Conflict]:
         yield ("profile", "stateful"), "write [false, true] to compare, or 'stateful: true' below 'dut'"
     if profile.arrivals and traffic.arrivals not in profile.arrivals:
         yield ("profile", "arrivals"), f"must contain {traffic.arrivals!r}, which 'traffic' requests"
-    flows = Flows(traffic.flows, traffic.l4, traffic.ip, traffic.order, traffic.seed)
+    flows = traffic.demand()
+    if not flows.answered:
+        if flows.new_share:
+            yield ("traffic", "new"), "goes with 'answered: true'"
+        if profile.new:
+            yield ("profile", "new"), "goes with 'answered: true' below 'traffic'"
+    is_single = scenario.dut.name in OWN_RULES or (len(profile.positions) == 1 and profile.positions[0] > 0)
+    if len(profile.new) > 1 and not is_single:
+        yield ("profile", "positions"), "several shares of 'new' need one position above 0"
+    if profile.new and profile.adaptive:
+        yield ("profile", "new"), "does not go with 'adaptive'"
     smallest = min_frame_bytes(flows)
     for loc, sizes in _size_lists(scenario):
         for i, text in enumerate(sizes):

@@ -43,7 +43,7 @@ class TrialRow:
     """Matching position: the place of the rule that accepts the test traffic, 0 without rules; the last one
     where several rules accept a share each."""
     mean_position: float
-    """Mean matching position of the packets."""
+    """Mean matching position of the packets; of answered ones, 0 for those of known connections."""
     places: str
     """Positions and shares where several rules accept test traffic; empty where one does."""
     stateful: bool
@@ -189,6 +189,23 @@ class TrialRow:
     rules_counted_in: str
     """Where `rules_met` was counted: in the `device`, or with a few packets in a `copy` of its rules; empty
     if nowhere. `rules_matched` is counted in the device if the rule has a counter there."""
+    new_share: float
+    """Share of the packets that each opened a further flow; null unless flows were answered."""
+    answers_sent: int
+    """Answers to test packets that departed; null unless flows were answered, as for what follows."""
+    answers_received: int
+    """Of these, answers that the device carried back."""
+    answers_delay_mean_ns: float
+    """Their mean one-way delay."""
+    answers_delay_p99_ns: float
+    """The 99th percentile of it."""
+    open_flows: int
+    """Flows of which the sender got an answer."""
+    established_sent: int
+    """Packets of the whole trial, in both directions, that a rule for known connections would have met
+    without loss."""
+    established_packets: int
+    """Packets that the device's rules for known connections met, by their counters."""
     left_out_s: float
     """Recorded time that does not count because the host disturbed it."""
     left_out: str

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import polars as pl
 from polars.datatypes import DataType, DataTypeClass
 
-from weirlab.records import TrialRecord
+from weirlab.records import ESTABLISHED, TrialRecord
 from weirlab.store.codec import spec_to_json
 from weirlab.store.columns import CallRow, FlowRow, HistogramRow, SeriesRow, TrialRow
 from weirlab.store.frames import BOOL, FLOAT, TEXT, schema_of
@@ -80,7 +80,7 @@ _VALUES: Final[dict[str, Callable[[TrialRecord], Any]]] = {
     "backend": lambda r: r.result.backend,
     "xdp_mode": lambda r: r.result.xdp_mode,
     "position": lambda r: r.spec.rules.position,
-    "mean_position": lambda r: r.spec.rules.mean_position,
+    "mean_position": lambda r: r.spec.mean_position,
     "places": lambda r: describe_places(r.spec.rules.places),
     "stateful": lambda r: r.spec.rules.stateful,
     "cross_traffic": lambda r: r.spec.cross_traffic,
@@ -133,6 +133,14 @@ _VALUES: Final[dict[str, Callable[[TrialRecord], Any]]] = {
     "rules_matched": lambda r: r.rules_met and r.rules_met.matched_ratio,
     "dropped_pps": lambda r: r.dropped_pps,
     "rules_counted_in": lambda r: r.rules_met.counted_in if r.rules_met else "",
+    "new_share": lambda r: r.spec.traffic.flows.new_share if r.spec.traffic.flows.answered else None,
+    "answers_sent": lambda r: r.result.answers and r.result.answers.sent,
+    "answers_received": lambda r: r.result.answers and r.result.answers.received,
+    "answers_delay_mean_ns": lambda r: r.result.answers and _number(r.result.answers.delay_mean_ns),
+    "answers_delay_p99_ns": lambda r: r.result.answers and r.result.answers.delay_p99_ns,
+    "open_flows": lambda r: r.result.answers and r.result.answers.open_flows,
+    "established_sent": lambda r: r.result.answers and r.result.answers.established_sent,
+    "established_packets": lambda r: r.dut_counters.get(ESTABLISHED),
     "left_out_s": lambda r: r.result.left_out_s,
     "left_out": lambda r: json.dumps([[span.begin_ns, span.end_ns, span.why] for span in r.result.left_out]),
     "disturbed_sent": lambda r: r.disturbed and r.disturbed.sent,

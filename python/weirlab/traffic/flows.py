@@ -33,11 +33,31 @@ _IP_BYTES: Final = {4: 20, 6: 40}
 _L4_BYTES: Final = {"udp": 8, "tcp": 20}
 Side = Literal["src", "dst"]
 
+_SOURCES: Final[dict[int, tuple[str, str]]] = {
+    4: ("198.18.1.1", "198.18.254.254"),
+    6: ("2001:2:0:1::101", "2001:2:0:1::fefe"),
+}
+_LAST_BITS: Final = 0xFFFFFFFF
+
 _V4_NET: Final[dict[Side, bytes]] = {"src": bytes([198, 18]), "dst": bytes([198, 19])}
 _V6_NET: Final[dict[Side, bytes]] = {
     "src": bytes.fromhex("20010002000000010000000000000000"),
     "dst": bytes.fromhex("20010002000000020000000000000000"),
 }
+
+
+@dataclass(frozen=True)
+class NewFlows:
+    """Sources of flows with one packet each: addresses count down, then ports.
+
+    ``host`` is the last 32 bits of the first flow's source address, ``port`` its source port; there are
+    ``hosts`` addresses and ``ports`` ports.
+    """
+
+    hosts: int
+    host: int
+    ports: int
+    port: int
 
 
 @dataclass(frozen=True)
@@ -97,6 +117,27 @@ def table(flows: Flows, places: Places = (), endpoints: FlowEndpoints | None = N
         dst_ip=host_addresses("dst", dst + 16 * 254 * group, flows.ip),
         src_port=(1024 + port).astype(np.uint16),
         dst_port=np.full(count, DESTINATION_PORT, dtype=np.uint16),
+    )
+
+
+def new_flows(flows: Flows, endpoints: FlowEndpoints | None = None) -> NewFlows:
+    """Sources of new flows, from the other end of the addresses and ports than those of :func:`table`."""
+    addresses, ports = _SOURCES[flows.ip], (1024, 65535)
+    if endpoints is not None:
+        addresses, ports = endpoints.source, endpoints.source_port
+    host = int(ipaddress.ip_address(addresses[1])) & _LAST_BITS
+    return NewFlows(min(hosts_between(addresses), host + 1), host, ports[1] - ports[0] + 1, ports[1])
+
+
+def with_new(known: FlowAddresses, ip: Literal[4, 6]) -> FlowAddresses:
+    """``known`` and a last flow that stands for new ones: the bytes that differ are zero."""
+    src_ip = known.src_ip[-1:].copy()
+    src_ip[:, slice(0, 4) if ip == 4 else slice(12, 16)] = 0
+    return FlowAddresses(
+        src_ip=np.concatenate([known.src_ip, src_ip]),
+        dst_ip=np.concatenate([known.dst_ip, known.dst_ip[:1]]),
+        src_port=np.append(known.src_port, np.uint16(0)),
+        dst_port=np.append(known.dst_port, known.dst_port[:1]),
     )
 
 

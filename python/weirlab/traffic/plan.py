@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from weirlab.base.errors import InputError
 from weirlab.base.units import NS_PER_S
-from weirlab.traffic.flows import FlowAddresses
+from weirlab.traffic.flows import FlowAddresses, NewFlows
 from weirlab.traffic.spec import Traffic
 
 NEXT_FLOW: Final = 0xFFFFFFFF
@@ -122,6 +122,19 @@ LOSE: Final = 0xFF
 """In ``Media.impair``."""
 
 
+OPENING_ROUNDS: Final = 2
+"""Of TCP: SYN, then the ACK that follows its answer."""
+
+
+@dataclass(frozen=True)
+class Answering:
+    """Which packets the receiver answers: the first ``rounds`` of each flow, and all of ``new_flows``, for
+    which the last of the plan's flows stands."""
+
+    new_flows: NewFlows | None
+    rounds: int = OPENING_ROUNDS
+
+
 @dataclass(frozen=True)
 class DeparturePlan:
     """A departure schedule: per phase a cyclic pattern of packets.
@@ -152,6 +165,8 @@ class DeparturePlan:
     the sender makes up for its delay."""
     media: Media | None = None
     """Set for packets of calls: probe in the last bytes, both directions, a log of every packet."""
+    answers: Answering | None = None
+    """Set if flows are answered."""
 
 
 def single_packets(plan: DeparturePlan, flows: npt.NDArray[np.int64]) -> DeparturePlan:
@@ -184,6 +199,7 @@ def single_packets(plan: DeparturePlan, flows: npt.NDArray[np.int64]) -> Departu
         bin_ns=n * _SINGLE_GAP_NS,
         windowed=False,
         media=media,
+        answers=None,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -12,15 +13,24 @@ import numpy.typing as npt
 from weirlab.base.errors import InputError
 from weirlab.base.units import NS_PER_S
 from weirlab.traffic import sizes
-from weirlab.traffic.flows import describe_headers, min_frame_bytes, table
+from weirlab.traffic.flows import describe_headers, min_frame_bytes, new_flows, table, with_new
 from weirlab.traffic.load import describe_rate, rate_pps
 from weirlab.traffic.places import Places, flow_groups, turns
-from weirlab.traffic.plan import MAX_WINDOWS, NEXT_FLOW, DeparturePlan, bin_width_ns
+from weirlab.traffic.plan import (
+    MAX_WINDOWS,
+    NEXT_FLOW,
+    OPENING_ROUNDS,
+    Answering,
+    DeparturePlan,
+    bin_width_ns,
+)
 from weirlab.traffic.sizes import Constant
-from weirlab.traffic.spec import Arrivals, FlowEndpoints, Rate, Traffic, stretches
+from weirlab.traffic.spec import Arrivals, FlowEndpoints, Flows, Rate, Traffic, stretches
 
 PATTERN_ENTRIES: Final = 16384
 
+OPENING_GAP_NS: Final = 50_000
+"""Between packets that open flows before the load: any device keeps up with 20,000 packets/s."""
 
 _FRAC: Final = 1 << 16
 
@@ -47,6 +57,9 @@ def compile_plan(
         raise InputError(
             "a load step from or to 'max' cannot be paced; give both loads as pps, bit/s or percent"
         )
+    check_answers(traffic.flows, places)
+    if traffic.flows.answered and traffic.flows.new_share < 1 and not paced:
+        raise InputError("--rate max would lose the packets that open flows; give a rate, e.g. 1.8Mpps")
     groups = flow_groups(places, traffic.flows.count) if len(places) > 1 else None
 
     rng = np.random.default_rng(traffic.seed)
@@ -58,11 +71,12 @@ def compile_plan(
     for rate, position, start_ns, end_ns in loads:
         pps = rate_pps(rate, traffic.sizes)
         one = isinstance(traffic.sizes, Constant) and (traffic.arrivals == "constant" or not paced)
+        one = one and traffic.flows.new_share in (0.0, 1.0)
         share = _shares(places, position)
         if groups is not None:
             flow.append(turns(share, groups, PATTERN_ENTRIES, rng))
         else:
-            flow.append(np.full(1 if one else PATTERN_ENTRIES, NEXT_FLOW, dtype=np.uint32))
+            flow.append(_turns(traffic.flows, 1 if one else PATTERN_ENTRIES))
         n = len(flow[-1])
         frames.append(sizes.draw(traffic.sizes, n, rng))
         gaps.append(_gap_units(rate, pps, n, traffic.arrivals, rng))
@@ -75,7 +89,7 @@ def compile_plan(
             "raise the rate or the duration"
         )
     units = np.concatenate(gaps)
-    return DeparturePlan(
+    plan = DeparturePlan(
         gap_ns=(units // _FRAC).astype(np.uint32),
         gap_frac=(units % _FRAC).astype(np.uint16),
         frame_bytes=np.concatenate(frames),
@@ -90,6 +104,47 @@ def compile_plan(
         l4=traffic.flows.l4,
         ip=traffic.flows.ip,
         nominal_pps=recorded_packets * NS_PER_S / duration_ns,
+    )
+    return with_answers(plan, traffic.flows, endpoints) if traffic.flows.answered else plan
+
+
+def check_answers(flows: Flows, places: Places = ()) -> None:
+    """Raise ``InputError`` for answers that there cannot be."""
+    if not 0 <= flows.new_share <= 1:
+        raise InputError(f"--new {flows.new_share:g}: give the share of packets that open flows, up to 100%")
+    if flows.new_share and not flows.answered:
+        raise InputError("--new goes with --answered: without an answer, a device takes every packet for new")
+    if flows.answered and len(places) > 1:
+        raise InputError("answered traffic cannot match at several positions; name one position")
+
+
+def _turns(flows: Flows, n: int) -> npt.NDArray[np.uint32]:
+    """The flow of each of ``n`` packets: known ones in turn, and new ones evenly among them."""
+    share = np.floor(np.arange(n + 1) * flows.new_share)
+    return np.where(np.diff(share) > 0, flows.count, NEXT_FLOW).astype(np.uint32)
+
+
+def with_answers(plan: DeparturePlan, flows: Flows, endpoints: FlowEndpoints | None) -> DeparturePlan:
+    """``plan`` with flows that are answered: they are opened in front of its warm-up."""
+    new = new_flows(flows, endpoints) if flows.new_share else None
+    opened = 0 if flows.new_share == 1 else OPENING_ROUNDS * flows.count
+    opening_ns = opened * OPENING_GAP_NS
+    phases = [(end_ns + opening_ns, first, n) for end_ns, first, n in plan.phases]
+    if opened:
+        phases.insert(0, (opening_ns, len(plan.flow), 1))
+        plan = replace(
+            plan,
+            gap_ns=np.append(plan.gap_ns, np.uint32(OPENING_GAP_NS)),
+            gap_frac=np.append(plan.gap_frac, np.uint16(0)),
+            frame_bytes=np.append(plan.frame_bytes, plan.frame_bytes[:1]),
+            flow=np.append(plan.flow, np.uint32(NEXT_FLOW)),
+        )
+    return replace(
+        plan,
+        phases=phases,
+        warmup_ns=plan.warmup_ns + opening_ns,
+        flows=plan.flows if new is None else with_new(plan.flows, plan.ip),
+        answers=Answering(new),
     )
 
 

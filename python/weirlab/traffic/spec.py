@@ -62,6 +62,11 @@ class Flows:
     ip: Literal[4, 6] = 4
     order: Literal["advance", "random"] = "advance"
     seed: int = 1
+    answered: bool = field(default=False, metadata=SPARSE)
+    """The receiver answers: each of these flows while it is opened, before the load begins, so that
+    connection tracking knows it, and the first packet of each further flow."""
+    new_share: float = field(default=0.0, metadata=SPARSE)
+    """Share of the packets (0 to 1) that are the first, and only, of a further flow."""
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ PAIRS = [
     Pair(DeviceOptions, "lab", Lab, "kind"),
     Pair(DeviceOptions, "backend", Lab),
     Pair(DeviceOptions, "stateful", Dut),
-    *(Pair(FlowOptions, name, TrafficShape) for name in ("flows", "l4", "ip", "arrivals", "order", "seed")),
+    *(Pair(FlowOptions, field.name, TrafficShape) for field in dataclasses.fields(FlowOptions)),
     *(Pair(TrialsOptions, field.name, ProfileSection) for field in dataclasses.fields(TrialsOptions)),
     *(Pair(TrialsOptions, name, HeldOutSection) for name in ("repetitions", "trial_s", "warmup_s")),
     *(Pair(TrialsOptions, name, CalibrationSection) for name in ("repetitions", "trial_s")),

@@ -35,6 +35,12 @@ QUIET = host()
 CLEAN = make_result(1e5)
 
 
+def test_a_trial_with_a_full_table_of_connections_is_invalid_and_the_remedy_is_named() -> None:
+    (reason,) = judge(CLEAN, QUIET, 1e5, counters={"connections_dropped": 1200})
+    assert "1,200 were dropped" in reason
+    assert "nf_conntrack_max" in reason
+
+
 def test_an_undisturbed_trial_is_valid() -> None:
     assert judge(CLEAN, QUIET, 1e5) == ()
 

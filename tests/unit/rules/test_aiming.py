@@ -156,6 +156,21 @@ def test_a_rule_that_no_test_traffic_meets_is_refused_with_the_reason(name: str,
         office(name)
 
 
+@pytest.mark.parametrize("name", ["1", "RELATED,ESTABLISHED"])
+def test_answered_traffic_meets_the_rule_for_known_connections_with_flows_that_another_rule_lets_in(
+    name: str,
+) -> None:
+    found = office(name, Flows(answered=True))
+    assert (found.rule, found.answered, found.expected) == ("FORWARD rule 1", True, None)
+    assert found.endpoints is not None
+    assert found.endpoints.destination_port == (53, 53)
+
+
+def test_first_packets_of_answered_traffic_meet_a_rule_for_new_connections_that_is_named() -> None:
+    found = office("web:2", Flows(answered=True))
+    assert (found.rule, found.answered) == ("web rule 2", True)
+
+
 def test_a_ruleset_that_accepts_no_test_traffic_is_refused_with_the_reason_of_each_rule() -> None:
     text = (
         "*filter\n:FORWARD DROP [0:0]\n-A FORWARD -m state --state ESTABLISHED -j ACCEPT\n"

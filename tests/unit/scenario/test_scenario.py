@@ -53,7 +53,7 @@ def test_sizes_may_be_numbers_or_words() -> None:
         ),
         (
             "name: t\nprofile: {}\nverify:\n- positions: [1]\n  colour: red\n",
-            "f.yaml:5:3: verify[0].colour: unknown key; known keys are positions, sizes, load_shares,",
+            "f.yaml:5:3: verify[0].colour: unknown key; known keys are positions, sizes, new, load_shares,",
         ),
         (
             "name: t\nprofile:\n  positions: [0, -5]\n",

@@ -101,6 +101,9 @@ pub enum EngineError {
         /// The kernel's reason.
         source: io::Error,
     },
+    /// Only XDP answers.
+    #[error("test packets are answered over XDP only, which is not in use here")]
+    Unanswered,
     /// The caller asked to stop.
     #[error("interrupted")]
     Interrupted,
@@ -148,9 +151,12 @@ struct Needs {
 
 impl Needs {
     fn of(plan: &Plan, header_len: usize) -> Result<Self, PlanError> {
-        let Some(media) = &plan.media else { return Ok(Self::default()) };
+        let goes_back = plan.goes_back();
+        if plan.media.is_none() {
+            return Ok(Self { goes_back, ..Self::default() });
+        }
         let log_room = plan.packets_per_side().map(xdp::log_room);
-        Ok(Self { bodies: Bodies::of(plan, header_len)?, log_room, goes_back: media.goes_back() })
+        Ok(Self { bodies: Bodies::of(plan, header_len)?, log_room, goes_back })
     }
 }
 
@@ -222,6 +228,9 @@ impl Engine {
         caller: &mut dyn Caller,
     ) -> Result<Outcome, EngineError> {
         let headers = plan.headers(macs, back)?;
+        if plan.answers.is_some() && matches!(self.machinery, Machinery::AfPacket(_)) {
+            return Err(EngineError::Unanswered);
+        }
         let needs = match self.machinery {
             Machinery::Xdp(_) => Needs::of(plan, headers[0].len())?,
             Machinery::AfPacket(_) => Needs::default(),
@@ -233,7 +242,7 @@ impl Engine {
         let _awake = self.options.spin_cpu.map(Awake::start);
         let raised = self.raise(plan);
         let steady = Steady { cpu: self.options.tx_cpu, real_time: raised.is_some() };
-        let (sent, received, window) = match &mut self.machinery {
+        let (sent, received, answers, window) = match &mut self.machinery {
             Machinery::Xdp(Some(loaded)) => play::xdp(
                 loaded,
                 plan,
@@ -250,7 +259,8 @@ impl Engine {
             }
             Machinery::Xdp(None) => unreachable!("loaded above"),
         };
-        Ok(Outcome::join(self.backend(), window.bounds(), plan.windowed, &sent, received))
+        let outcome = Outcome::join(self.backend(), window.bounds(), plan.windowed, &sent, received);
+        Ok(Outcome { answers, ..outcome })
     }
 
     /// Tells the sender which threads to watch; they may differ from last time.
@@ -267,10 +277,9 @@ impl Engine {
     /// It does not help if the trial is longer than the kernel allows, or if packets go both ways: then
     /// two threads share the device's CPU, and a real-time thread gives its equal no turn.
     fn raise(&mut self, plan: &Plan) -> Option<Raised> {
-        let goes_back = plan.media.as_ref().is_some_and(|media| media.goes_back());
         let lasts = Duration::from_nanos(play::SETTLE_NS + plan.total_ns());
         self.refused = None;
-        if goes_back || lasts > priority::longest() {
+        if plan.goes_back() || lasts > priority::longest() {
             return None;
         }
         priority::allowed()
@@ -284,7 +293,7 @@ impl Engine {
         match &mut self.machinery {
             Machinery::Xdp(_) => self.load_programs(plan, needs),
             Machinery::AfPacket(sockets) => {
-                let goes_back = plan.media.as_ref().is_some_and(|media| media.goes_back());
+                let goes_back = plan.goes_back();
                 if goes_back && sockets.back.is_none() {
                     let (from, to) = (self.options.rx.clone(), self.options.tx.clone());
                     sockets.back = Some(open_sockets((&from, self.rx_ifindex), (&to, self.tx_ifindex))?);
@@ -394,5 +403,6 @@ fn smallest_plan() -> Plan {
         quiet_ns: 0,
         straggler_ns: 0,
         media: None,
+        answers: None,
     }
 }

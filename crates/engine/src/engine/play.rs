@@ -8,7 +8,7 @@ use std::time::Duration;
 use weir_wire::Header;
 
 use super::{Endpoint, EngineError, Options, Programs, Sockets, within};
-use crate::outcome::{Received, Sent};
+use crate::outcome::{Answers, Received, Sent};
 use crate::packet;
 use crate::plan::{Bodies, Plan, Side};
 use crate::priority;
@@ -21,7 +21,7 @@ pub const SETTLE_NS: u64 = 5_000_000;
 /// How often a running trial checks for an interruption and for stragglers.
 const POLL: Duration = Duration::from_millis(10);
 
-type Played = (Sent, Received, Window);
+type Played = (Sent, Received, Option<Answers>, Window);
 
 /// What a running trial asks of whoever started it.
 pub trait Caller {
@@ -61,10 +61,17 @@ pub fn xdp(
     }
     let window = result?;
     let mut received = receiver.received(plan);
+    let sent = generator.sent(plan);
+    let mut answers = None;
     if let Some(back) = back {
-        received = received.merge(back.received(plan), |flow| plan.side(flow) == Side::Back);
+        let back = back.received(plan);
+        if plan.answers.is_some() {
+            answers = Some(Answers::of(&sent, &received.totals, &back, plan.n_known()));
+        } else {
+            received = received.merge(back, |flow| plan.side(flow) == Side::Back);
+        }
     }
-    Ok((generator.sent(plan), received, window))
+    Ok((sent, received, answers, window))
 }
 
 #[expect(clippy::too_many_arguments, reason = "called once")]
@@ -87,9 +94,9 @@ fn play_programs(
                 // in place.
                 let window = Window::new(plan, now_ns() + SETTLE_NS, magic);
                 generator.arm(plan, header, tx_ifindex, window);
-                receiver.arm(plan, window);
+                receiver.arm(plan, Side::Forward, window);
                 if let Some(back) = &mut *back {
-                    back.arm(plan, window);
+                    back.arm(plan, Side::Back, window);
                 }
                 generator.play(plan, window.start_ns, &stop).map(|()| window)
             })
@@ -99,10 +106,13 @@ fn play_programs(
         stopped.map(|()| window)
     })?;
     let progress = || match &*back {
-        Some(back) => sum(receiver.progress(), back.progress()),
-        None => receiver.progress(),
+        Some(back) if plan.answers.is_none() => sum(receiver.progress(), back.progress()),
+        _ => receiver.progress(),
     };
     await_stragglers(plan, generator.sent(plan).expected(), progress, caller)?;
+    if let (Some(back), true) = (&*back, plan.answers.is_some()) {
+        await_stragglers(plan, receiver.answers(), || back.progress(), caller)?;
+    }
     Ok(window)
 }
 
@@ -158,7 +168,7 @@ pub fn packet(
             let back = back.map_err(error(&options.tx))?;
             received = received.merge(back, |flow| plan.side(flow) == Side::Back);
         }
-        Ok((sent, received, window))
+        Ok((sent, received, None, window))
     })
 }
 

@@ -89,6 +89,59 @@ pub struct FlowOutcome {
     pub first_seq: u32,
 }
 
+/// Answers to probes, counted where the probes came from; recorded ones only, but for `open_flows`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Answers {
+    /// Departed.
+    pub sent: u64,
+    /// Of these, arrived.
+    pub received: u64,
+    /// Shortest delay; 0 if nothing arrived.
+    pub delay_min_ns: u64,
+    /// Sum of delays.
+    pub delay_sum_ns: u64,
+    /// Longest delay.
+    pub delay_max_ns: u64,
+    /// Non-empty buckets, with their counts.
+    pub histogram: Vec<(u32, u64)>,
+    /// Known flows of which at least one answer arrived, at any time.
+    pub open_flows: u64,
+    /// All answers that departed, warm-up included.
+    pub sent_all: u64,
+    /// Probes that were the first of their flows, warm-up included.
+    pub openings: u64,
+}
+
+impl Answers {
+    /// From what arrived at both ends.
+    pub(crate) fn of(sent: &Sent, forward: &RxTotals, back: &Received, n_known: usize) -> Self {
+        let arrived = || back.flows.iter().filter(|flow| flow.received > 0);
+        Self {
+            sent: forward.answers_recorded,
+            received: arrived().map(|flow| flow.received).sum(),
+            delay_min_ns: arrived().map(|flow| flow.delay_min_ns).min().unwrap_or(0),
+            delay_sum_ns: arrived().map(|flow| flow.delay_sum_ns).sum(),
+            delay_max_ns: arrived().map(|flow| flow.delay_max_ns).max().unwrap_or(0),
+            histogram: non_empty(&back.histogram),
+            open_flows: back.flows.iter().take(n_known).filter(|flow| flow.next_seq > 0).count() as u64,
+            sent_all: forward.answers,
+            openings: sent.openings,
+        }
+    }
+}
+
+/// The non-empty buckets of all windows together.
+fn non_empty(histograms: &[u64]) -> Vec<(u32, u64)> {
+    let mut whole = vec![0; BUCKETS];
+    for block in histograms.chunks_exact(BUCKETS) {
+        for (sum, count) in whole.iter_mut().zip(block) {
+            *sum += count;
+        }
+    }
+    let filled = whole.into_iter().enumerate().filter(|(_, count)| *count > 0);
+    filled.map(|(i, count)| (i as u32, count)).collect()
+}
+
 /// One trial. Times are CLOCK_MONOTONIC.
 #[derive(Clone, Debug)]
 pub struct Outcome {
@@ -134,6 +187,8 @@ pub struct Outcome {
     pub flows: Vec<FlowOutcome>,
     /// Every arrival, for plans of calls: first those of one direction, then those of the other.
     pub packets: Option<PacketLog>,
+    /// Set if the plan has answers.
+    pub answers: Option<Answers>,
 }
 
 /// What a sender counted.
@@ -154,6 +209,8 @@ pub struct Sent {
     pub first_seq: Vec<u32>,
     /// Packets sent again less packets not sent, by impairment.
     pub surplus: i64,
+    /// Packets that were the first of their flows.
+    pub openings: u64,
 }
 
 impl Sent {
@@ -238,7 +295,8 @@ pub fn join(a: RxTotals, b: RxTotals) -> RxTotals {
         last_arrival_ns: a.last_arrival_ns.max(b.last_arrival_ns),
         longest_gap_ns: a.longest_gap_ns.max(b.longest_gap_ns),
         last_probe_ns: a.last_probe_ns.max(b.last_probe_ns),
-        pad: [0; 2],
+        answers: a.answers + b.answers,
+        answers_recorded: a.answers_recorded + b.answers_recorded,
     }
 }
 
@@ -293,13 +351,6 @@ impl Outcome {
             others: tx.others.into(),
         });
         let windows = windowed.then(|| Windows::of(sent, &received.histogram));
-        let mut whole = vec![0; BUCKETS];
-        for block in received.histogram.chunks_exact(BUCKETS) {
-            for (sum, count) in whole.iter_mut().zip(block) {
-                *sum += count;
-            }
-        }
-        let histogram = whole.iter().enumerate().filter(|(_, count)| **count > 0);
         Self {
             backend,
             record_start_ns: window.0,
@@ -317,11 +368,12 @@ impl Outcome {
             first_arrival_ns: received.totals.first_arrival_ns,
             last_arrival_ns: received.totals.last_arrival_ns,
             longest_gap_ns: received.totals.longest_gap_ns,
-            histogram: histogram.map(|(i, count)| (i as u32, *count)).collect(),
+            histogram: non_empty(&received.histogram),
             bins: bins.collect(),
             windows,
             flows: flows.collect(),
             packets: received.log,
+            answers: None,
         }
     }
 }

@@ -74,7 +74,7 @@ impl Receiver {
         progress: &Progress,
         stop: &AtomicBool,
     ) -> io::Result<Received> {
-        let mut account = Account::new(window.rx_config(plan));
+        let mut account = Account::new(window.rx_config(plan, side));
         account.expect_elsewhere(|flow| plan.side(flow) != side);
         let is_media = plan.media.is_some();
         let mut batch = Batch::new(if is_media { WHOLE } else { SNAP });

@@ -94,6 +94,31 @@ pub struct Plan {
     pub straggler_ns: u64,
     /// Packets of calls: what they carry, and the way back. Every arrival is logged.
     pub media: Option<Media>,
+    /// Set if flows are answered.
+    pub answers: Option<Answering>,
+}
+
+/// Which probes are answered, and how new flows differ. The receiver's side sends answers over XDP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answering {
+    /// So many of each flow's first probes are answered.
+    pub first: u32,
+    /// Set if the last flow stands for new ones, and all its probes are answered: the last 32 bits of its source
+    /// address, and its source port, are zero.
+    pub new_flows: Option<NewFlows>,
+}
+
+/// Sources of new flows, one packet each: addresses count down, then ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewFlows {
+    /// Number of source addresses.
+    pub hosts: u32,
+    /// The last 32 bits of the first flow's.
+    pub host: u32,
+    /// Number of source ports.
+    pub ports: u16,
+    /// The first flow's.
+    pub port: u16,
 }
 
 /// Why a plan cannot be played.
@@ -136,6 +161,30 @@ pub enum PlanError {
 }
 
 impl Plan {
+    /// Whether packets go from the receiver's side to the sender's.
+    #[must_use]
+    pub fn goes_back(&self) -> bool {
+        self.answers.is_some() || self.media.as_ref().is_some_and(Media::goes_back)
+    }
+
+    /// Where new flows come from, if there are any.
+    #[must_use]
+    pub fn new_flows(&self) -> Option<NewFlows> {
+        self.answers.and_then(|answers| answers.new_flows)
+    }
+
+    /// Index of the flow that stands for new ones, or [`NEXT_FLOW`].
+    #[must_use]
+    pub fn new_flow(&self) -> u32 {
+        self.new_flows().map_or(NEXT_FLOW, |_| self.n_known() as u32)
+    }
+
+    /// Number of flows that take turns.
+    #[must_use]
+    pub fn n_known(&self) -> usize {
+        self.flows.len() - usize::from(self.new_flows().is_some())
+    }
+
     /// How far a sender may fall behind its schedule and still catch up. Beyond that the schedule shifts: if
     /// bins can be left out, catching up after a long stall must not spoil many of them. Bins of calls cannot
     /// be left out: a call is judged as a whole.
@@ -240,6 +289,15 @@ impl Plan {
         }
         if self.flows.is_empty() || self.flows.len() > MAX_FLOWS {
             return Err(range("flows", self.flows.len() as u64, &format!("1 to {MAX_FLOWS}")));
+        }
+        if let Some(new) = self.new_flows() {
+            let fewest = u64::from(new.hosts.min(new.ports.into()).min(self.n_known() as u32));
+            if fewest == 0 {
+                return Err(range("addresses and ports of new flows, and known flows", 0, "1 and more"));
+            }
+        }
+        if self.answers.is_some() && self.media.is_some() {
+            return Err(PlanError::Media("calls have answers of their own"));
         }
         if self.phases.is_empty() || self.phases.len() > MAX_PHASES {
             return Err(range("phases", self.phases.len() as u64, &format!("1 to {MAX_PHASES}")));

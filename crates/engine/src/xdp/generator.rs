@@ -198,7 +198,7 @@ impl Generator {
                 record_end_ns: window.record_end_ns,
                 catch_up_ns: plan.catch_up_ns,
                 n_phases: plan.phases.len() as u32,
-                n_flows: plan.flows.len() as u32,
+                n_flows: plan.n_known() as u32,
                 tx_ifindex,
                 header_len: header.len() as u32,
                 input_len: self.longest.into(),
@@ -212,6 +212,13 @@ impl Generator {
                 media: plan.media.is_some().into(),
                 watched: if plan.windowed { self.n_watched as u8 } else { 0 },
                 slip_most_ns: plan.slip_most_ns(),
+                new_flow: plan.new_flow(),
+                new_hosts: plan.new_flows().map_or(1, |new| new.hosts),
+                new_host: plan.new_flows().map_or(0, |new| new.host),
+                new_ports: plan.new_flows().map_or(1, |new| new.ports),
+                new_port: plan.new_flows().map_or(0, |new| new.port),
+                answered: plan.answers.is_some().into(),
+                pad: [0; 7],
             },
         );
         let absolute = plan.phases.iter().map(|phase| GenPhase {
@@ -298,6 +305,12 @@ impl Generator {
             first_seq: first_seq.collect(),
             flows: flows.iter().map(|flow| flow.sent).collect(),
             surplus: state.surplus,
+            openings: flows
+                .iter()
+                .enumerate()
+                .map(|(i, flow)| if i < plan.n_known() { flow.seq.min(1) } else { flow.seq })
+                .map(u64::from)
+                .sum(),
         }
     }
 }

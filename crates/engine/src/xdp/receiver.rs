@@ -105,8 +105,10 @@ impl Receiver {
     /// Zeroes everything for the probes of one trial that arrive at this side.
     pub fn clear(&mut self, plan: &Plan, side: Side) {
         self.disarm();
+        // Answers have the numbers of what they answer.
+        let elsewhere = |flow| plan.answers.is_none() && plan.side(flow) != side;
         let flows = (0..plan.flows.len())
-            .map(|flow| RxFlow { elsewhere: (plan.side(flow) != side).into(), ..RxFlow::default() });
+            .map(|flow| RxFlow { elsewhere: elsewhere(flow).into(), ..RxFlow::default() });
         self.flows.fill(flows, plan.flows.len());
         self.logged.set(0, 0);
         self.totals.fill([], self.cpus);
@@ -114,9 +116,9 @@ impl Receiver {
         self.bins.fill([], plan.n_bins() * self.cpus);
     }
 
-    /// Starts counting; after `clear`.
-    pub fn arm(&mut self, plan: &Plan, window: Window) {
-        self.config.set(0, window.rx_config(plan));
+    /// Starts counting, and answering if this side does; after `clear`.
+    pub fn arm(&mut self, plan: &Plan, side: Side, window: Window) {
+        self.config.set(0, window.rx_config(plan, side));
     }
 
     /// Stops counting.
@@ -128,6 +130,11 @@ impl Receiver {
     pub fn progress(&self) -> (u64, u64) {
         let totals = (0..self.cpus).map(|cpu| self.totals.get(cpu));
         totals.fold((0, 0), |(n, last), t| (n + t.probes, last.max(t.last_probe_ns)))
+    }
+
+    /// Answers sent so far.
+    pub fn answers(&self) -> u64 {
+        (0..self.cpus).map(|cpu| self.totals.get(cpu).answers).sum()
     }
 
     /// What was counted; after `disarm`.
@@ -168,18 +175,20 @@ pub fn possible_cpus() -> io::Result<usize> {
 
 #[cfg(test)]
 mod tests {
-    use std::net::{IpAddr, Ipv4Addr};
+    use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
     use aya::programs::{TestRun, TestRunOptions};
     use weir_wire::{Addresses, Header, Kind, L4, Media, Probe, build, build_media};
 
     use super::*;
     use crate::account::Account;
-    use crate::plan::{Entry, NEXT_FLOW, NO_PAYLOAD, Packet, Phase};
+    use crate::plan::{Answering, Entry, NEXT_FLOW, NO_PAYLOAD, NewFlows, Packet, Phase};
     use crate::schedule::tests::{calls, plan};
     use weir_clock::now_ns;
 
     const MAGIC: u16 = 0x5745;
+    const XDP_DROP: u32 = 1;
+    const XDP_REDIRECT: u32 = 4;
 
     /// A loaded receiver that is attached nowhere; `None`, with a message, without root.
     fn loaded(plan: &Plan, log_room: usize) -> Option<(Object, Receiver)> {
@@ -192,14 +201,19 @@ mod tests {
         Some((object, receiver))
     }
 
-    fn header() -> Header {
-        let to = Addresses {
-            src_ip: IpAddr::V4(Ipv4Addr::new(198, 18, 0, 1)),
-            dst_ip: IpAddr::V4(Ipv4Addr::new(198, 19, 0, 1)),
-            src_port: 1024,
-            dst_port: 7,
+    fn addresses(ip: u8) -> Addresses {
+        let (src_ip, dst_ip) = match ip {
+            4 => (Ipv4Addr::new(198, 18, 0, 1).into(), Ipv4Addr::new(198, 19, 0, 1).into()),
+            _ => (
+                IpAddr::V6(Ipv6Addr::new(0x2001, 2, 0, 1, 0, 0, 0, 1)),
+                IpAddr::V6(Ipv6Addr::new(0x2001, 2, 0, 2, 0, 0, 0, 1)),
+            ),
         };
-        Header::new([2; 6], [4; 6], &to, L4::Udp).expect("same family")
+        Addresses { src_ip, dst_ip, src_port: 1024, dst_port: 7 }
+    }
+
+    fn header() -> Header {
+        Header::new([2; 6], [4; 6], &addresses(4), L4::Udp).expect("same family")
     }
 
     /// A walk through the sequence numbers of three flows with every kind of step: on, back, the
@@ -252,7 +266,7 @@ mod tests {
         let plan = plan(vec![entry], phases, 3, true);
         let Some((mut object, mut receiver)) = loaded(&plan, 0) else { return };
         receiver.clear(&plan, Side::Forward);
-        receiver.arm(&plan, Window::new(&plan, now_ns(), MAGIC));
+        receiver.arm(&plan, Side::Forward, Window::new(&plan, now_ns(), MAGIC));
         let mut account = Account::new(receiver.config.get(0));
         let header = header();
         walk(|probe, hidden| {
@@ -273,6 +287,51 @@ mod tests {
     }
 
     #[test]
+    fn the_xdp_receiver_answers_the_first_packets_of_each_flow_and_every_new_flow() {
+        for (ip, l4) in [(4, L4::Udp), (4, L4::Tcp), (6, L4::Udp), (6, L4::Tcp)] {
+            let to = addresses(ip);
+            let entry = Entry { gap_ns: 1, gap_frac: 0, length: 92, flow: NEXT_FLOW };
+            let phases = vec![Phase { end_ns: 60_000_000_000, first_entry: 0, n_entries: 1 }];
+            let mut plan = plan(vec![entry], phases, 2, true);
+            let new_flows = NewFlows { hosts: 1, host: 1, ports: 1, port: 1 };
+            plan.answers = Some(Answering { first: 2, new_flows: Some(new_flows) });
+            let Some((mut object, mut receiver)) = loaded(&plan, 0) else { return };
+            receiver.clear(&plan, Side::Forward);
+            receiver.arm(&plan, Side::Forward, Window::new(&plan, now_ns(), MAGIC));
+            let header = Header::new([2; 6], [4; 6], &to, l4).expect("same family");
+            let back = Addresses {
+                src_ip: to.dst_ip,
+                dst_ip: to.src_ip,
+                src_port: to.dst_port,
+                dst_port: to.src_port,
+            };
+            let header_back = Header::new([4; 6], [2; 6], &back, l4).expect("same family");
+            for (flow, seq, is_answered) in [(0, 0, true), (0, 1, true), (0, 2, false), (1, 7, true)] {
+                let time_ns = now_ns();
+                let probe = Probe { magic: MAGIC, flow, seq, time_ns };
+                let mut frame = [0; 92];
+                assert!(build(&mut frame, &header, 0, &probe));
+                let mut output = vec![0; 2048];
+                let options = TestRunOptions {
+                    data_in: Some(&frame),
+                    data_out: Some(&mut output),
+                    ..TestRunOptions::new()
+                };
+                let ran = object.program(PROGRAM).expect("there").test_run(options).expect("runs");
+                assert_eq!(ran.return_value, if is_answered { XDP_REDIRECT } else { XDP_DROP });
+                if is_answered {
+                    let answer = weir_wire::find_probe(&output[..92], 0).expect("carries a probe");
+                    assert!(answer.time_ns > time_ns && (answer.flow, answer.seq) == (flow, seq));
+                    let mut same = [0; 92];
+                    assert!(build(&mut same, &header_back, 0, &answer));
+                    assert_eq!(output[..92], same, "IPv{ip} {l4:?}");
+                }
+            }
+            assert_eq!(receiver.answers(), 3);
+        }
+    }
+
+    #[test]
     fn the_xdp_receiver_logs_packets_of_calls_as_the_account_in_rust_does() {
         let packet = |length, flow| (length, flow, Packet { payload: NO_PAYLOAD, ..Packet::default() });
         let lengths = [60, 97, 214];
@@ -282,7 +341,7 @@ mod tests {
             const ROOM: usize = 1_000; // too little for what comes forward
             let Some((mut object, mut receiver)) = loaded(&plan, ROOM) else { return };
             receiver.clear(&plan, side);
-            receiver.arm(&plan, Window::new(&plan, now_ns(), MAGIC));
+            receiver.arm(&plan, side, Window::new(&plan, now_ns(), MAGIC));
             let mut account = Account::new(receiver.config.get(0));
             account.expect_elsewhere(|flow| plan.side(flow) != side);
             let header = header();

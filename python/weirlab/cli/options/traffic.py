@@ -30,6 +30,16 @@ ArrivalsOption = Annotated[
     Arrivals,
     typer.Option("--arrivals", help="Equal or exponential gaps between packets.", rich_help_panel=PANEL),
 ]
+NewShareOption = Annotated[
+    str | None,
+    typer.Option(
+        "--new",
+        help="Of an answered profile: share of the packets that open flows; only these are compared with "
+        "--rules rules.",
+        metavar="SHARE",
+        rich_help_panel=PANEL,
+    ),
+]
 PacketTimeOption = Annotated[
     str | None,
     typer.Option("--packet-time", help="Packet time of codecs that name none, e.g. 30ms.", metavar="TIME"),
@@ -109,19 +119,56 @@ class FlowOptions:
         "advance"
     )
     seed: SeedOption = 1
+    answered: Annotated[
+        bool,
+        typer.Option(
+            "--answered",
+            help="The receiver answers: flows are known to connection tracking before the load begins.",
+        ),
+    ] = False
+    new: Annotated[
+        str | None,
+        typer.Option(
+            "--new",
+            help="With --answered: share of the packets that each open a further flow, e.g. 10%; for a "
+            "profile also several.",
+            metavar="SHARE",
+        ),
+    ] = None
+
+    @property
+    def new_share(self) -> float:
+        """``--new`` as a ratio; 0 without it."""
+        return 0.0 if self.new is None else reading.one_share(self.new, "--new", "10%")
+
+    @property
+    def new_shares(self) -> tuple[float, ...]:
+        """``--new`` as a list; empty unless there are several."""
+        if self.new is None or "," not in self.new:
+            return ()
+        return reading.listed(self.new, reading.share, "--new", "0,1%,10%,50%,100%")
 
     def chosen(self) -> Flows:
         """The chosen flows."""
         from weirlab.traffic.spec import Flows
 
         version: Literal[4, 6] = 4 if self.ip == "4" else 6
-        return Flows(count=self.flows, l4=self.l4, ip=version, order=self.order, seed=self.seed)
+        return Flows(
+            count=self.flows,
+            l4=self.l4,
+            ip=version,
+            order=self.order,
+            seed=self.seed,
+            answered=self.answered,
+            new_share=self.new_share,
+        )
 
     def section(self) -> dict[str, Any]:
         """The section ``traffic`` of a scenario, for ``scenario.from_options``."""
         chosen = {field.name: getattr(self, field.name) for field in fields(FlowOptions)}
         spelled = {name: f"--{name}" for name in chosen}
-        return typed({**chosen, "ip": int(self.ip)}, **spelled)
+        share = 0.0 if self.new_shares else self.new_share
+        return typed({**chosen, "ip": int(self.ip), "new": share}, **spelled)
 
 
 @dataclass(frozen=True)

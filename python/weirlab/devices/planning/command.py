@@ -17,6 +17,7 @@ from weirlab.cli.options import (
     Arrivals,
     DeviceOption,
     IncludeOption,
+    NewShareOption,
     PacketTimeOption,
     ResultOptions,
     SizeOptions,
@@ -144,6 +145,7 @@ class PlanLoadOptions:
             "(0: no rules).",
         ),
     ] = None
+    new: NewShareOption = None
     calls: Annotated[
         int | None, typer.Option("--calls", min=1, max=limits.MOST_CALLS, help="Number of calls.")
     ] = None
@@ -264,7 +266,7 @@ class PlanningOptions:
             find=question.find,
             rate=None if said["rate"] is None else parse_rate(said["rate"]),
             sizes=reading.size_mix(said["frame"], said["sizes"]) if sized else None,
-            position=said["rules"],
+            position=reading.mean_position(said["rules"], load.new),
             stream=chosen,
             calls=said["calls"],
             directions=load.directions,

@@ -17,6 +17,7 @@ from weirlab.cli.options import (
     DeviceOptions,
     FramesOption,
     LoadsOption,
+    NewShareOption,
     PositionsOption,
     ResultOptions,
     StepOptions,
@@ -109,6 +110,12 @@ class PredictionLoadOptions:
         ),
     ] = None
     arrivals: ArrivalsOption = "constant"
+    new: NewShareOption = None
+
+    @property
+    def position(self) -> float | None:
+        """The mean matching position."""
+        return reading.mean_position(self.rules, self.new)
 
 
 @dataclass(frozen=True)
@@ -135,6 +142,12 @@ class HeldOutOptions:
     rules: PositionsOption = None
     frame: FramesOption = None
     loads: LoadsOption = None
+    new: Annotated[
+        str | None,
+        typer.Option(
+            "--new", help="Of an answered profile: shares of packets that open flows.", metavar="SHARE,..."
+        ),
+    ] = None
     trials: Annotated[TrialsOptions, only("repetitions", "trial_s", "warmup_s")]
     seed: Annotated[
         int | None,
@@ -147,12 +160,13 @@ class HeldOutOptions:
         found = {
             "positions": reading.positions(self.rules),
             "sizes": reading.frames(self.frame),
+            "new": None if self.new is None else reading.listed(self.new, reading.share, "--new", "5%,30%"),
             "load_shares": None if shares is None else tuple(share for share in shares if share < 1),
             "draws": None if shares is None else 0,
             "overload_shares": None if shares is None else tuple(share for share in shares if share >= 1),
             "seed": self.seed,
         }
-        options = {"positions": "--rules", "sizes": "--frame", "seed": "--seed"}
+        options = {"positions": "--rules", "sizes": "--frame", "new": "--new", "seed": "--seed"}
         shares_of = dict.fromkeys(("load_shares", "overload_shares"), "--loads")
         return {**typed(found, **options, **shares_of), **typed(self.trials)}
 
@@ -229,6 +243,8 @@ def predict(
         known = devices(session.store, model)
         profile = profile_of(session.store, known[0]) if len(known) == 1 else []
         if later.step or later.position_step:
+            if load.new is not None:
+                raise InputError("--new does not go with --step: profiles of new flows have no steps")
             rate = parse_rate(load.rate)
             asked = LoadSchedule(rate, mix, load.rules, later.steps(), load.arrivals, later.duration)
             course = predict_steps(session.store, model, asked, device=device)
@@ -246,7 +262,7 @@ def predict(
             model,
             parse_rate(load.rate),
             mix,
-            load.rules,
+            load.position,
             arrivals=load.arrivals,
             device=device,
         )

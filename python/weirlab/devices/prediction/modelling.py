@@ -361,7 +361,7 @@ def predict(
     source: str,
     rate: Rate,
     sizes: SizeMix,
-    position: int | None,
+    position: float | None,
     *,
     arrivals: Arrivals = "constant",
     device: str | None = None,

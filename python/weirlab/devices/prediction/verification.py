@@ -207,6 +207,7 @@ def plan(models: Models, scenario: Scenario, sender_pps: float) -> list[TrialSpe
             warmup_s=held_out.warmup_s,
             stateful=scenario.dut.stateful,
             flows=flows(scenario),
+            new_shares=held_out.new,
             arrivals=scenario.traffic.arrivals,
             seed=held_out.seed,
         )
@@ -266,10 +267,11 @@ def default(scenario: Scenario, seed: int = _SEED) -> HeldOutSection:
 
     The user's own device has no positions to choose from.
     """
-    profiled = scenario.profile.positions
+    profiled, shares = scenario.profile.positions, scenario.profile.new
     own = scenario.dut.file is not None
     return HeldOutSection(
-        positions=profiled if own else measuring.drawn_positions(profiled, seed),
+        positions=profiled if own or shares else measuring.drawn_positions(profiled, seed),
+        new=measuring.drawn_shares(shares, seed),
         sizes=scenario.profile.sizes,
         draws=_DRAWS,
         overload_shares=_OVERLOAD_SHARES,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -27,6 +27,9 @@ from weirlab.devices.profile.options import ProfilePlan, ProfileTraffic, TrialPl
 if TYPE_CHECKING:
     from weirlab.scenario import Dut, Scenario
     from weirlab.traffic.spec import Traffic
+
+_RULES_OF_SHARES: Final = 1000
+"""Rules behind that for known connections, if several shares of new flows are profiled and none is given."""
 
 CALIBRATE = """Measure the test bed's own error over a plain cable (a veth pair, no device).
 
@@ -54,6 +57,7 @@ Examples:
   weir trial --dut iptables --rules 1000 --rate 2Mpps --duration 2 --json
   weir trial --ruleset firewall.rules --rate 300Mbit/s --sizes imix
   weir trial --ruleset firewall.rules --match "web out" --rate 1Mpps
+  weir trial --ruleset firewall.rules --answered --new 10% --rate 200kpps
   weir trial --rate 50kpps --step 1:200kpps --flows 1000
   weir trial --rate 50kpps --rules 1 --position-step 1:2000
   weir trial --rate 200kpps --places 1:50,99:50 --cross-traffic
@@ -88,6 +92,7 @@ Examples:
   weir profile --adaptive --target 5% --budget 200
   weir profile --dut nftables --rules 0,100,1000 --frame 64,512,1518
   weir profile --ruleset firewall.rules --sizes imix
+  weir profile --answered --flows 1000 --new 0,1%,10%,50%,100% --rules 1000
   weir profile --resume last
 """
 
@@ -262,8 +267,12 @@ def _profile_section(
     sizes += [OptionValue("--sizes", size) for size in traffic.sizes.sizes or ()]
     positions = device.listed_positions()
     loads = reading.loads(plan.loads)
+    shares = traffic.flows.new_shares
+    if shares and positions is None:
+        positions = (_RULES_OF_SHARES,)
     said = {
         "positions": (0,) if dut.name in OWN_RULES else positions,
+        "new": shares or None,
         "sizes": sizes or None,
         "load_shares": loads,
         "seed": traffic.flows.seed,
@@ -278,6 +287,7 @@ def _profile_section(
     options = {
         "positions": "--rules",
         "sizes": "--frame",
+        "new": "--new",
         "load_shares": "--loads",
         "seed": "--seed",
         **spelled(TrialsOptions),

@@ -40,7 +40,7 @@ class TrialTraffic:
     sizes: SizeOptions
     flows: Annotated[
         SteppedFlowOptions,
-        only("flows", "l4", "ip", "arrivals", "order", "step", "position_step", "seed"),
+        only("flows", "l4", "ip", "arrivals", "order", "step", "position_step", "seed", "answered", "new"),
     ]
 
 

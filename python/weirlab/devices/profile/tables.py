@@ -10,7 +10,7 @@ from weirlab.base.tables import Table
 from weirlab.cli.quantities import NOTHING, count, duration, percent, rate
 from weirlab.cli.results.tables import rules_met, thresholds
 from weirlab.devices.prediction.tables import fit, verification
-from weirlab.records import TrialRecord, device_in_words
+from weirlab.records import ESTABLISHED, TrialRecord, device_in_words
 
 if TYPE_CHECKING:
     from weirlab.devices.profile.findings import ProfileFindings
@@ -40,6 +40,7 @@ def trial(outcome: TrialOutcome) -> list[Table]:
         ("delay min, mean, max", ", ".join(map(duration, extremes))),
         ("jitter (RFC 3550)", duration(result.jitter_ns)),
         ("packets in the device", _known(outcome.queue_packets, _queued)),
+        *_answers(record),
         *_dropped(record),
         *rules_met(record),
         ("calibration", outcome.calibration or "none"),
@@ -60,6 +61,25 @@ def trial(outcome: TrialOutcome) -> list[Table]:
 def _dropped(record: TrialRecord) -> list[tuple[str, str]]:
     """The rate at which a rule dropped packets that they were to meet."""
     return [] if record.dropped_pps is None else [("dropped at the rule", rate(record.dropped_pps))]
+
+
+def _answers(record: TrialRecord) -> list[tuple[str, str]]:
+    """What the device carried back, and which packets it knew."""
+    answers = record.result.answers
+    if answers is None:
+        return []
+    flows = record.spec.traffic.flows
+    facts = [("packets that open a flow", percent(flows.new_share))]
+    if flows.new_share < 1:
+        facts.append(("known flows", f"{count(answers.open_flows)} of {count(answers.known_flows)} answered"))
+    if answers.sent:
+        mean = duration(answers.delay_mean_ns)
+        carried = f"{count(answers.received)} of {count(answers.sent)}, mean delay {mean}"
+        facts.append(("answers carried back", carried))
+    if (met := record.dut_counters.get(ESTABLISHED)) is not None:
+        sent = count(answers.established_sent)
+        facts.append(("met the rule for known connections", f"{count(met)} of {sent} sent"))
+    return facts
 
 
 def _left_out(record: TrialRecord) -> list[tuple[str, str]]:

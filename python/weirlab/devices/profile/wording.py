@@ -48,6 +48,8 @@ def trial(found: Mapping[str, Any], attempts: int) -> str:
     setting = device_in_words(found["dut"], first=True)
     if found["dut"] not in ("ruleset", "none"):
         setting += f" with {rules(found['position'])}"
+    if not math.isnan(share := _number(found.get("new_share"))):
+        setting += f", where {percent(share)} of the packets opened a flow,"
     if "," in found["places"]:
         setting += f", matching at {found['places']},"
     if not math.isnan(_number(found.get("dropped_pps"))):

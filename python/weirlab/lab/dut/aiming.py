@@ -13,6 +13,7 @@ from weirlab.lab.dut.rules import FAMILIES
 from weirlab.records import RuleEncounters
 from weirlab.rules import Aim, Ruleset, aim, aims, matching, verify
 from weirlab.rules.advice import NO_CHAIN
+from weirlab.rules.aiming import Wish
 from weirlab.rules.matching import Range, Ranges
 from weirlab.rules.naming import text
 from weirlab.rules.packets import FIELDS, PacketSet, reversed_packets
@@ -74,6 +75,7 @@ class RuleTraffic:
     """Rules with which each packet is compared, in all base chains on its way; of calls, the speech of the
     callers."""
     calls: bool = False
+    answered: bool = False
     checked: RuleEncounters | None = None
     """What a few such packets met in a copy of the rules."""
 
@@ -94,8 +96,8 @@ class RuleTraffic:
 
     @property
     def expected(self) -> float | None:
-        """Rules with which each packet is compared; None for calls, which have packets of several kinds."""
-        return None if self.calls else float(self.compared)
+        """Rules with which each packet is compared; None for packets of several kinds: calls, answers."""
+        return None if self.calls or self.answered else float(self.compared)
 
     def dropped(self, counters: Mapping[str, int]) -> int | None:
         """How many packets the rule dropped by which the device's counters changed so; None if it accepts."""
@@ -116,7 +118,7 @@ class RuleTraffic:
             )
         if self.checked is None or matched is None:
             return self.checked
-        received = counters["in_rx_packets"] + (counters["out_rx_packets"] if self.calls else 0)
+        received = counters["in_rx_packets"] + (counters["out_rx_packets"] if self.expected is None else 0)
         # The hosts also send packets of their own, such as reports of multicast listeners (RFC 3810).
         received = min(received, sent)
         if not received:
@@ -156,7 +158,34 @@ def candidates(
     kinds = dict.fromkeys([(flows.l4, flows.ip), *((l4, ip) for ip in FAMILIES for l4 in _PROTOCOLS)])
     wishes = [(_possible(l4, ip), _usual(l4, ip)) for l4, ip in kinds if ip in families]
     remark = "" if flows.ip in families else f"IPv{families[0]}, since no rule is for IPv{flows.ip}"
+    if flows.answered:
+        yield _for_answers(path, source, match, wishes, remark)
+        return
     yield from (_described(found, remark) for found in aims(path, wishes, match, source))
+
+
+def _for_answers(
+    path: Sequence[Ruleset], source: str, match: str | None, wishes: Sequence[Wish], remark: str
+) -> RuleTraffic:
+    """Flows of which the first packet, further ones and the answers pass; first or further packets meet the
+    rule that ``match`` names, further ones if it names none."""
+    try:
+        opening = aim(path, wishes, match, source)
+        known = opening if match is not None else None
+    except InputError:
+        if match is None:
+            raise
+        opening, known = aim(path, wishes, None, source), None
+    further = replace(opening.packets, state="ESTABLISHED")
+    if known is None:
+        known = aim(path, [(further, further)], match, source)
+    verify(path, further, "further packets of a flow", source)
+    verify(path, reversed_packets(further, "ESTABLISHED"), "answers", source)
+    if opening.place.drops or known.place.drops:
+        raise InputError(
+            f"{source}: {known.place} ({text(known.place)}) drops packets: nothing would be answered"
+        )
+    return replace(_described(replace(known, packets=replace(opening.packets)), remark), answered=True)
 
 
 def networks(endpoints: FlowEndpoints | None, *, translates: bool) -> tuple[Sequence[str], Sequence[str]]:
@@ -293,7 +322,7 @@ def _packets(
         protocol=((number, number),),
         source_port=(from_ports,),
         destination_port=(to_ports,),
-        # No test packet is answered, so connection tracking sees each of them as the first.
+        # Connection tracking sees each packet as the first, unless some are answered.
         state="NEW",
         inward=(wiring.IN0.name,),
         outward=(wiring.OUT0.name,),

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Final, Literal
 
 from weirlab.lab.base import Driver, Site
 from weirlab.lab.dut import tool
 from weirlab.lab.dut.rules import FAMILIES, AddressMatch, Family, chain, check
-from weirlab.records import RuleSetup
+from weirlab.records import ESTABLISHED, RuleSetup
 
 Variant = Literal["legacy", "nft"]
 
 _COMMANDS: Final[dict[Family, str]] = {4: "iptables", 6: "ip6tables"}
 _WAIT_S: Final = 20
 """Time limit for the lock that all iptables commands of a machine share, across namespaces."""
+_ACCEPTED: Final = re.compile(r"^\[(\d+):\d+\] -A FORWARD .*--ctstate RELATED,ESTABLISHED", re.M)
 
 
 class Iptables(Driver):
@@ -23,6 +25,8 @@ class Iptables(Driver):
     def __init__(self, variant: Variant) -> None:
         self.variant = variant
         self.name = f"iptables-{variant}"
+        self._netns: str | None = None
+        """The device's namespace, while it has a rule for known connections."""
 
     def check(self) -> list[str]:
         return tool.probe("iptables", restore_command(4, self.variant), ruleset(4, RuleSetup(position=2)))
@@ -32,6 +36,13 @@ class Iptables(Driver):
         for family in FAMILIES:
             command = restore_command(family, self.variant)
             tool.load(site.netns, command, ruleset(family, rules), source="generated rules")
+        self._netns = site.netns if rules.answered else None
+
+    def counters(self) -> Mapping[str, int]:
+        if self._netns is None:
+            return {}
+        commands = [[f"{name}-{self.variant}-save", "-c", "-t", "filter"] for name in _COMMANDS.values()]
+        return {ESTABLISHED: tool.counted(self._netns, commands, _ACCEPTED)}
 
     def listing(self) -> list[str]:
         return [f"{_COMMANDS[4]}-{self.variant}", "-L", "-v", "-n", "-x", "--wait", str(_WAIT_S)]
@@ -68,6 +79,8 @@ def _lines(family: Family, rules: RuleSetup) -> Iterator[str]:
     if rules.stateful:
         # A match on the state is what makes the kernel track connections in this namespace.
         yield "-A FORWARD -m conntrack --ctstate INVALID -j DROP"
+    if rules.answered:
+        yield "-A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT"
     for match in chain(family, rules):
         yield f"-A FORWARD {_words(match)} -j ACCEPT"
     yield "COMMIT"

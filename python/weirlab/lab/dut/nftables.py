@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Final, Literal
 
@@ -17,9 +18,11 @@ from weirlab.lab.dut.rules import (
     check_single,
     fillers,
 )
-from weirlab.records import RuleSetup
+from weirlab.records import ESTABLISHED, RuleSetup
 
 Layout = Literal["linear", "set", "vmap"]
+
+_ACCEPTED: Final = re.compile(r"established,related counter packets (\d+)")
 
 COMMAND: Final = ("nft", "-f", "-")
 LISTING: Final = ("nft", "list", "ruleset")
@@ -47,6 +50,8 @@ class Nftables(Driver):
     def __init__(self, layout: Layout = "linear") -> None:
         self.layout: Layout = layout
         self.name = _LAYOUTS[layout][0]
+        self._netns: str | None = None
+        """The device's namespace, while it has a rule for known connections."""
 
     def check(self) -> list[str]:
         return tool.probe("nftables", COMMAND, ruleset(RuleSetup(position=2), self.layout))
@@ -56,6 +61,13 @@ class Nftables(Driver):
         if self.layout != "linear":
             check_single(rules, self.name)
         tool.load(site.netns, COMMAND, ruleset(rules, self.layout), source="generated rules", prefix=FLUSH)
+        self._netns = site.netns if rules.answered else None
+
+    def counters(self) -> Mapping[str, int]:
+        if self._netns is None:
+            return {}
+        commands = [["nft", "list", "chain", word, "weir", "forward"] for word in _FAMILY_WORDS.values()]
+        return {ESTABLISHED: tool.counted(self._netns, commands, _ACCEPTED)}
 
     def listing(self) -> list[str]:
         return list(LISTING)
@@ -82,6 +94,8 @@ def _table(family: Family, rules: RuleSetup, layout: Layout) -> Iterator[str]:
     yield f"    type filter hook forward priority filter; policy {'drop' if rules.position else 'accept'};"
     if rules.stateful:
         yield "    ct state invalid drop"
+    if rules.answered:
+        yield "    ct state established,related counter accept"
     if rules.position:
         if layout == "linear":
             for match in chain(family, rules):

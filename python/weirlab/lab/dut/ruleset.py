@@ -26,7 +26,7 @@ from weirlab.lab.dut.rulesets.source import (
 from weirlab.lab.dut.tool import LoadCommand
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.lab.replica import make_placeholders
-from weirlab.records import RuleSetup
+from weirlab.records import ESTABLISHED, RuleSetup
 from weirlab.rules import Ruleset as Rules
 from weirlab.rules import iptables_path
 from weirlab.rules.encounters import Encounters, from_arrivals, from_matches
@@ -129,9 +129,9 @@ class RulesetDriver(Driver):
         if self.format == "iptables-save" and calls is None:
             # Of dumps for both IP versions, only one names its rules.
             path = [each for each in path if flows.ip in each.families] or path
-        found = aim_checked(
-            self._copy(path), candidates(path, str(self.path), match, flows, calls), flows, calls
-        )
+        wanted = candidates(path, str(self.path), match, flows, calls)
+        # Nothing answers in a copy of the rules; the device's counters tell.
+        found = next(wanted) if flows.answered else aim_checked(self._copy(path), wanted, flows, calls)
         self._place, self._ip = found.place, found.ip
         return found
 
@@ -149,13 +149,16 @@ class RulesetDriver(Driver):
             done = tool.run(["nft", "-j", "list", "chain", family, table, place.chain], "")
             counts = rule_counters(done.stdout) if done.returncode == 0 else []
             packets = counts[place.rule.number - 1] if len(counts) >= place.rule.number else None
-            return {} if packets is None else {MATCHED: packets}
+            if packets is None:
+                return {}
+            return {MATCHED: packets, **({ESTABLISHED: packets} if _accepts_known(place) else {})}
         if (found := self._encounters()) is None:
             return {}
         return {
             PACKETS: round(found.packets),
             COMPARED: round(found.comparisons),
             MATCHED: round(found.at(place)),
+            ESTABLISHED: round(sum(packets for end, packets in found.ends if _accepts_known(end))),
         }
 
     def _encounters(self) -> Encounters | None:
@@ -218,3 +221,9 @@ class RulesetDriver(Driver):
             LoadCommand(restore_command(family, chosen), text, str(self.path))
             for family, text in self.source.by_family.items()
         ]
+
+
+def _accepts_known(place: VerdictPlace) -> bool:
+    """Whether it is a rule that accepts packets of known connections, and no first ones."""
+    states = frozenset() if place.rule is None else place.rule.match.states
+    return place.accepts and "ESTABLISHED" in states and states <= {"ESTABLISHED", "RELATED"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -137,6 +137,12 @@ def refusal(tool: str, message: str, text: str, source: str) -> str:
         words[_SHOWN_LINES:] = [f"... and {len(words) - _SHOWN_LINES} more lines"]
     said = "\n    ".join(words) or "no reason given"
     return f"{place}: refused by {tool}: {said}{quoted}"
+
+
+def counted(netns: str, commands: Iterable[Sequence[str]], pattern: re.Pattern[str]) -> int:
+    """The sum of the numbers that ``pattern`` finds in what ``commands`` print in a namespace."""
+    found = Namespace(netns).call(lambda: "".join(run(command, "").stdout for command in commands))
+    return sum(map(int, pattern.findall(found)))
 
 
 def run(command: Sequence[str], text: str) -> subprocess.CompletedProcess[str]:

@@ -8,7 +8,7 @@ from typing import Final
 
 from weirlab.measure.plan.grid import Extras, Profile
 from weirlab.measure.plan.loads import SENDER_RESERVE, load_or_max, nearest, rounded, threshold_pps
-from weirlab.measure.scouting import ScoutPoint, ScoutResult
+from weirlab.measure.scouting import ScoutPoint, ScoutResult, fastest
 from weirlab.records import RuleSetup, TrialSpec
 from weirlab.traffic.spec import LoadStep, Rate, Traffic
 
@@ -19,6 +19,8 @@ so that the step alone makes the difference."""
 
 def extra_specs(profile: Profile, scouting: ScoutResult, repetition: int) -> list[TrialSpec]:
     """The trials besides the grid of ``profile`` in one of its repetitions."""
+    if profile.new_shares:
+        return []
     extras, mix = profile.extras, profile.sizes[0]
     points = [point for point in scouting.points if point.sizes == mix]
     grid = _Grid(profile, points, repetition)
@@ -55,7 +57,7 @@ class _Grid:
         profile = self.profile
         shares = nearest(profile.extras.load_shares, profile.load_shares)
         threshold = threshold_pps(self.points, rules.mean_position)
-        rates = load_or_max(shares, threshold, self.limit_pps)
+        rates = load_or_max(shares, threshold, self.limit_pps, fastest(profile.flows))
         return [TrialSpec(self.traffic(rate), rules, f"{load}, {label}") for rate, load in rates.items()]
 
     @property

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from weirlab.base.documents import SPARSE
 from weirlab.base.errors import InputError
 from weirlab.traffic.load import LOAD_SHARES
 from weirlab.traffic.places import Places
@@ -67,6 +68,11 @@ NO_EXTRAS: Final = Extras()
 ONE_FLOW: Final = Flows()
 
 
+def variants(flows: Flows, new_shares: tuple[float, ...]) -> tuple[Flows, ...]:
+    """``flows`` with each share of new packets; themselves if none is given."""
+    return tuple(replace(flows, new_share=share) for share in new_shares) or (flows,)
+
+
 @dataclass(frozen=True)
 class Profile:
     """What to measure: a grid of positions, sizes and loads, and extras besides it.
@@ -99,6 +105,13 @@ class Profile:
     cross_traffic: bool = False
     """Hold a management session with the device in every trial."""
     extras: Extras = NO_EXTRAS
+    new_shares: tuple[float, ...] = field(default=(), metadata=SPARSE)
+    """Of answered flows: shares of new packets to go through, at one position; empty: that of ``flows``."""
+
+    @property
+    def variants(self) -> tuple[Flows, ...]:
+        """The flows of its trials."""
+        return variants(self.flows, self.new_shares)
 
     def __post_init__(self) -> None:
         for name in ("positions", "sizes", "load_shares"):
@@ -106,6 +119,8 @@ class Profile:
                 raise InputError(
                     f"a profile without {name.replace('_', ' ')} measures nothing; give at least one"
                 )
+        if len(self.new_shares) > 1 and (len(self.positions) > 1 or self.positions == (0,)):
+            raise InputError("several shares of new flows need one rule count above 0, e.g. --rules 1000")
         if min(self.positions) < 0:
             raise InputError(f"matching position {min(self.positions)}: it must be 0 (no rules) or higher")
         if min(self.load_shares) <= 0:

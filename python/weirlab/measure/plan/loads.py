@@ -13,16 +13,18 @@ SENDER_RESERVE: Final = 0.95
 """Share of its highest rate that the sender can pace."""
 
 
-def load_or_max(shares: Iterable[float], threshold_pps: float, limit_pps: float) -> dict[Rate, str]:
+def load_or_max(
+    shares: Iterable[float], threshold_pps: float, limit_pps: float, highest: Rate = MAX_RATE
+) -> dict[Rate, str]:
     """Loads at ``shares`` of ``threshold_pps``, with their labels.
 
-    What exceeds ``limit_pps`` becomes "as fast as possible", at most once.
+    What exceeds ``limit_pps`` becomes ``highest``, at most once.
     """
     rates: dict[Rate, str] = {}
     for share in shares:
         pps = rounded(share * threshold_pps)
         paced = pps <= limit_pps
-        rates.setdefault(Rate(pps) if paced else MAX_RATE, f"load {share:g}" if paced else "load max")
+        rates.setdefault(Rate(pps) if paced else highest, f"load {share:g}" if paced else "load max")
     return rates
 
 

@@ -12,7 +12,7 @@ from weirlab.base.errors import InputError, TrialError
 from weirlab.measure.plan.grid import Profile
 from weirlab.measure.profile import SENDER_RESERVE
 from weirlab.measure.progress import OVERHEAD_S
-from weirlab.measure.scouting import MAX_RATE
+from weirlab.measure.scouting import fastest
 from weirlab.measure.search import mlr
 from weirlab.measure.search.goal import GoalResult, SearchGoal
 from weirlab.measure.search.sender import senders_limit, unsent
@@ -150,7 +150,7 @@ def sender_pps(trials: SearchTrialRunner, setting: Setting, shape: SearchShape, 
     Raises ``FailedTrial`` like every trial.
     """
     if shape.max_rate is None:
-        record = trials.run(shape.spec(setting, MAX_RATE, recorded_s, SENDER))
+        record = trials.run(shape.spec(setting, fastest(shape.flows), recorded_s, SENDER))
         return float(math.floor(min(PACED_LIMIT_PPS, SENDER_RESERVE * record.result.achieved_pps)))
     limit_pps = min(PACED_LIMIT_PPS, rate_pps(shape.max_rate, setting.sizes))
     load_pps = min(limit_pps, max(shape.min_load_pps, limit_pps / 2**_DOUBLINGS))

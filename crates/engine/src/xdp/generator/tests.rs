@@ -1,9 +1,11 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use weir_wire::{Addresses, Kind, L4, Probe, build, build_media, find_last_probe, find_probe};
+use weir_wire::{
+    Addresses, Kind, L4, Probe, build, build_media, find_last_probe, find_probe, fold, ones_complement_sum,
+};
 
 use super::*;
-use crate::plan::{Entry, Impairment, Macs, NEXT_FLOW, Numbers, Packet, Phase};
+use crate::plan::{Answering, Entry, Impairment, Macs, NEXT_FLOW, NewFlows, Numbers, Packet, Phase};
 use crate::schedule::tests::{calls, plan};
 
 const MACS: Macs = Macs { src: [2, 0, 0, 0, 0, 1], dst: [2, 0, 0, 0, 0, 2] };
@@ -99,6 +101,72 @@ fn frames_of_the_xdp_generator_are_those_of_the_wire_crate() {
             (4, vec![2, 2], 4)
         );
     }
+}
+
+#[test]
+fn flows_of_tcp_that_are_answered_begin_with_syn_and_new_flows_have_sources_of_their_own() {
+    if !is_root() {
+        return;
+    }
+    for (ip, l4, length) in [(4, L4::Udp, 60), (4, L4::Tcp, 72), (6, L4::Udp, 80), (6, L4::Tcp, 92)] {
+        let entry = |flow| Entry { gap_ns: 0, gap_frac: 0, length, flow };
+        let entries = vec![entry(NEXT_FLOW), entry(1)];
+        let phases = vec![Phase { end_ns: 60_000_000_000, first_entry: 0, n_entries: 2 }];
+        let mut plan = plan(entries, phases, 2, false);
+        let zero: IpAddr = match ip {
+            4 => Ipv4Addr::UNSPECIFIED.into(),
+            _ => Ipv6Addr::new(0x2001, 2, 0, 1, 0, 0, 0, 0).into(),
+        };
+        plan.flows = vec![addresses(ip), Addresses { src_ip: zero, src_port: 0, ..addresses(ip) }];
+        plan.l4 = l4;
+        let new_flows = NewFlows { hosts: 2, host: 0xc612_0302, ports: 2, port: 5_001 };
+        plan.answers = Some(Answering { first: 0, new_flows: Some(new_flows) });
+        let headers = plan.headers(MACS, None).expect("valid plan");
+        let none = Bodies::default();
+        let mut generator = Generator::load(&plan, &none).expect("loads");
+        generator.prepare(&plan, &headers, &none);
+        generator.arm(&plan, &headers[0], 1, Window::new(&plan, now_ns(), MAGIC));
+        for (seq, (host, port)) in
+            [(2, 5_001), (1, 5_001), (2, 5_000), (1, 5_000), (2, 5_001)].iter().enumerate()
+        {
+            let known = frame(&mut generator, length);
+            let new = frame(&mut generator, length);
+            let src_ip: IpAddr = match ip {
+                4 => Ipv4Addr::new(198, 18, 3, *host).into(),
+                _ => Ipv6Addr::new(0x2001, 2, 0, 1, 0, 0, 0xc612, 0x300 + u16::from(*host)).into(),
+            };
+            let own = Addresses { src_ip, src_port: *port, ..addresses(ip) };
+            for (sent, flow, of, is_first) in [(known, 0, addresses(ip), seq == 0), (new, 1, own, true)] {
+                let probe = find_probe(&sent, 0).expect("carries a probe");
+                assert_eq!((probe.flow, probe.seq), (flow, seq as u32));
+                let header = Header::new(MACS.src, MACS.dst, &of, l4).expect("same family");
+                let l4_at = header.l4_at();
+                let mut same = vec![0; sent.len()];
+                assert!(build(&mut same, &header, 0, &probe));
+                if l4 == L4::Tcp && is_first {
+                    same[l4_at + 7] = 0;
+                    same[l4_at + 11] = 0;
+                    same[l4_at + 13] = 2;
+                    same[l4_at + 16..l4_at + 18].copy_from_slice(&sent[l4_at + 16..l4_at + 18]);
+                }
+                assert_eq!(sent, same, "IPv{ip} {l4:?} {seq}");
+                assert!(is_summed(&sent, &header));
+            }
+        }
+    }
+}
+
+/// Whether the sum over the transport header, its payload and the pseudo header is right.
+fn is_summed(frame: &[u8], header: &Header) -> bool {
+    let l4_at = header.l4_at();
+    let l4_len = u16::try_from(frame.len() - l4_at).expect("short").to_be_bytes();
+    let parts: [&[u8]; 4] = [
+        &frame[if header.ip() == 4 { 26..34 } else { 22..54 }],
+        &[0, header.l4().protocol()],
+        &l4_len,
+        &frame[l4_at..],
+    ];
+    fold(parts.iter().map(|part| u64::from(ones_complement_sum(part))).sum()) == 0xffff
 }
 
 #[test]

@@ -1,0 +1,97 @@
+"""Shares of new flows as an axis of a profile: measured on a simulated device, predicted between them."""
+
+from __future__ import annotations
+
+import pytest
+
+from weirlab.base.errors import InputError
+from weirlab.lab.sim import SimDevice, SimLab
+from weirlab.measure.plan.grid import Profile
+from weirlab.measure.profile import measure, plan, scout
+from weirlab.measure.verify import VerificationPlan, drawn_shares, thresholds
+from weirlab.measure.verify import plan as held_out_plan
+from weirlab.model import QueueingModel
+from weirlab.store import Run, Store
+from weirlab.traffic.sizes import Constant
+from weirlab.traffic.spec import Flows
+
+SHARES = (0.0, 0.01, 0.1, 0.5, 1.0)
+RULES = 200
+DEVICE = SimDevice(new_flow_ns=2_000.0)
+PROFILE = Profile(
+    positions=(RULES,),
+    sizes=(Constant(64),),
+    load_shares=(0.1, 0.4, 0.65, 0.85, 1.2, 1.4),
+    repetitions=1,
+    flows=Flows(20, answered=True),
+    trial_s=0.02,
+    warmup_s=0.01,
+    scout_s=0.02,
+    scout_warmup_s=0.01,
+    new_shares=SHARES,
+)
+
+
+def service_ns(share: float) -> float:
+    known_ns = DEVICE.service_fixed_ns + 64 * DEVICE.service_per_byte_ns
+    return known_ns + share * (DEVICE.new_flow_ns + RULES * DEVICE.service_per_rule_ns)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    store = Store(tmp_path_factory.mktemp("runs") / "store")
+    writer = store.create("profile", {"name": "shares"}, {})
+    with SimLab(DEVICE) as bed:
+        measure(bed, PROFILE, writer)
+    writer.finish()
+    return store.open(writer.run_id)
+
+
+def test_each_share_is_measured_at_its_own_loads() -> None:
+    with SimLab(DEVICE) as bed:
+        found = scout(bed, PROFILE)
+    assert [point.new_share for point in found.points] == list(SHARES)
+    specs = plan(PROFILE, found)
+    assert {spec.traffic.flows.new_share for spec in specs} == set(SHARES)
+    assert {spec.rules.position for spec in specs} == {RULES}
+    assert sorted({spec.mean_position for spec in specs}) == [0.0, 2.0, 20.0, 100.0, 200.0]
+
+
+def test_thresholds_are_those_of_the_shares(run: Run) -> None:
+    found = thresholds(run.trials())
+    assert found["position"].to_list() == [share * RULES for share in SHARES]
+    for share, measured in zip(SHARES, found["threshold_pps"], strict=True):
+        assert measured == pytest.approx(1e9 / service_ns(share), rel=0.03)
+
+
+@pytest.mark.parametrize("share", [0.05, 0.25, 0.75])
+def test_a_share_that_was_not_profiled_is_predicted(run: Run, share: float) -> None:
+    model = QueueingModel.fit(run.observations("profile"))
+    threshold_pps = float(model.threshold_pps(share * RULES, 64))
+    assert threshold_pps == pytest.approx(1e9 / service_ns(share), rel=0.05)
+
+
+def test_held_out_shares_lie_in_the_widest_gaps_between_profiled_ones() -> None:
+    drawn = drawn_shares(SHARES, seed=7)
+    assert all(
+        low < share < high
+        for (low, high), share in zip(((0.01, 0.1), (0.1, 0.5), (0.5, 1)), drawn, strict=True)
+    )
+    assert drawn == drawn_shares(SHARES, seed=7) != drawn_shares(SHARES, seed=8)
+
+
+def test_loads_of_held_out_shares_are_those_of_the_mean_position() -> None:
+    wanted = VerificationPlan(
+        positions=(RULES,), load_shares=(0.5,), overload_shares=(), repetitions=1,
+        flows=PROFILE.flows, new_shares=(0.25, 0.5),
+    )  # fmt: skip
+    specs = held_out_plan(wanted, lambda position, frame_bytes: 1e6 / position)
+    assert {(spec.traffic.flows.new_share, spec.traffic.rate.value) for spec in specs} == {
+        (0.25, 10_000.0), (0.5, 5_000.0),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("positions", [(0,), (100, 200)])
+def test_several_shares_need_one_rule_count(positions: tuple[int, ...]) -> None:
+    with pytest.raises(InputError, match="need one rule count"):
+        Profile(positions=positions, new_shares=SHARES)
