@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -197,6 +198,8 @@ def main() -> int:
     parser = options("programs", __doc__)
     parser.add_argument("--only", action="append", help="only programs whose name contains this; repeatable")
     asked = parser.parse_args()
+    # Servers and namespaces end with this process, however it is told to end.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     console = Console()
     rows: list[tuple[str, ...]] = []
     outcomes: list[Outcome] = []
