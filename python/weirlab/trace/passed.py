@@ -15,6 +15,7 @@ OPAQUE: Final = {
     "ppp": "PPP that is compressed, encrypted or spread over several links",
     "tunnel": "a tunnel with neither IP nor Ethernet inside",
     "deep": "tunnels in more than four tunnels",
+    "fax": "a fax (T.38: no voice, and so without MOS)",
 }
 """Packets that may contain IP but are not analysed."""
 

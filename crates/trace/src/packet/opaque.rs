@@ -18,6 +18,8 @@ pub enum Opaque {
     Tunnel,
     /// More tunnels in tunnels than any network has.
     Deep,
+    /// A fax (UDPTL, ITU-T T.38) where a session description announced one.
+    Fax,
 }
 
 impl Opaque {
@@ -32,6 +34,7 @@ impl Opaque {
             Self::Wireless => "wireless",
             Self::Tunnel => "tunnel",
             Self::Deep => "deep",
+            Self::Fax => "fax",
         }
     }
 }

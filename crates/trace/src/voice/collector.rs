@@ -14,7 +14,7 @@ use super::stretches::Stretches;
 use super::track::{Keep, Track};
 use super::{Counts, Options, Protocol, Row, Stream, Voice};
 use crate::capture::{Capture, Packet};
-use crate::packet::{Decoded, Reassembly};
+use crate::packet::{Decoded, Opaque, Reassembly};
 
 const MAX_LINKS_NAMED: usize = 16;
 
@@ -95,6 +95,9 @@ impl Collector {
         self.finder.end(|_| true, |track, reports| streams.push((track, reports)));
         streams.sort_by_key(|(track, _)| (track.order, track.part));
         let others = self.finder.others();
+        if others.fax > 0 {
+            self.counts.opaque.insert(Opaque::Fax, others.fax);
+        }
         let pieces = self.reassembly.counts();
         let incomplete =
             self.reassembly.unfinished() + pieces.expired + pieces.crowded_out + pieces.overlapping;

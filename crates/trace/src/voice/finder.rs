@@ -52,6 +52,8 @@ pub struct Others {
     pub interleaved: u64,
     /// IAX2's signalling.
     pub iax2: u64,
+    /// Of faxes (T.38).
+    pub fax: u64,
     /// Datagrams that are none of these and not voice.
     pub udp: u64,
 }
@@ -239,6 +241,7 @@ impl<K: Keep> Finder<K> {
             rtp::Look::Other if sip::is_sip(datagram.payload) => {
                 self.message(datagram.payload, packet.time_ns, datagram);
             }
+            rtp::Look::Other if self.sessions.is_fax(ends(datagram)) => self.others.fax += 1,
             rtp::Look::Other => {
                 self.others.udp += 1;
                 if rtp::is_webrtc(datagram.payload) && self.webrtc.len() < MAX_WEBRTC {

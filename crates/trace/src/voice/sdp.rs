@@ -1,6 +1,6 @@
 //! Session descriptions (SDP, RFC 8866): where media go, what payload types stand for, who sends.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::rc::Rc;
 
@@ -59,6 +59,8 @@ pub struct Media {
     pub direction: Direction,
     /// Whether payloads are encrypted (SRTP, RFC 3711).
     pub is_secure: bool,
+    /// Whether this is a fax over UDP (UDPTL, ITU-T T.38 annex D), which is no stream of RTP.
+    pub is_fax: bool,
     /// The name of the stream in RTSP; empty elsewhere.
     pub control: String,
 }
@@ -76,6 +78,7 @@ impl Media {
             by: KnownBy::Sdp,
             direction: Direction::BOTH,
             is_secure: false,
+            is_fax: false,
             control: String::new(),
         }
     }
@@ -177,7 +180,14 @@ fn announced(value: &str, direction: Direction) -> Option<Media> {
     let protocol = words.next()?;
     let nowhere = IpAddr::from([0, 0, 0, 0]);
     let is_secure = protocol.contains("/SAVP");
-    protocol.contains("RTP/").then(|| Media { kind, direction, is_secure, ..Media::unknown(nowhere, port) })
+    let is_fax = protocol.eq_ignore_ascii_case("udptl");
+    (is_fax || protocol.contains("RTP/")).then(|| Media {
+        kind,
+        direction,
+        is_secure,
+        is_fax,
+        ..Media::unknown(nowhere, port)
+    })
 }
 
 /// An attribute of a stream.
@@ -232,12 +242,20 @@ pub struct Sessions {
     media: HashMap<(IpAddr, u16), Rc<Media>>,
     /// Hosts that were on hold: not sending, and not to be sent to.
     holds: HashMap<(IpAddr, u16), (Hold, Hold)>,
+    /// Where a fax goes, if what is there is no RTP.
+    faxes: HashSet<(IpAddr, u16)>,
 }
 
 impl Sessions {
     /// Takes a description.
     pub fn learn(&mut self, media: Media, now_ns: i64) {
         let at = (media.address, media.port);
+        if media.is_fax {
+            if media.port != 0 && self.faxes.len() < MAX_ENDPOINTS {
+                self.faxes.insert(at);
+            }
+            return;
+        }
         if media.port == 0 || (self.media.len() >= MAX_ENDPOINTS && !self.media.contains_key(&at)) {
             return;
         }
@@ -261,6 +279,12 @@ impl Sessions {
         let silent = at(key.src, key.src_port).map_or(0, |(silent, _)| silent.within(from_ns, to_ns));
         let deaf = at(key.dst, key.dst_port).map_or(0, |(_, deaf)| deaf.within(from_ns, to_ns));
         silent.max(deaf)
+    }
+
+    /// Whether a datagram that is no RTP is of a fax.
+    #[must_use]
+    pub fn is_fax(&self, (src, dst): ((IpAddr, u16), (IpAddr, u16))) -> bool {
+        !self.faxes.is_empty() && (self.faxes.contains(&dst) || self.faxes.contains(&src))
     }
 
     /// The session of a stream: by where it goes (RFC 3264: payload types are the receiver's), else by where

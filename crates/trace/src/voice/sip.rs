@@ -95,14 +95,15 @@ impl Calls {
         let [one, other] = call.parties.each_ref().map(|party| party.signals);
         let is_other = if one.0 == other.0 { one != src } else { one.0 != src.0 };
         let party = &mut call.parties[usize::from(is_other)];
-        if let Some(of_speech) = media.iter().find(|media| media.port != 0) {
+        if let Some(of_speech) = media.iter().find(|media| media.port != 0 && !media.is_fax) {
             party.direction = of_speech.direction;
             call.both_ways &= of_speech.direction == Direction::BOTH;
             if of_speech.address.is_unspecified() {
                 on_hold.clone_from(&party.media);
             }
         }
-        for each in media.iter().filter(|each| each.port != 0 && !each.address.is_unspecified()) {
+        let heard = |each: &&Media| each.port != 0 && !each.is_fax && !each.address.is_unspecified();
+        for each in media.iter().filter(heard) {
             let end = (each.address, each.port);
             if !party.media.contains(&end) && party.media.len() < MAX_PORTS {
                 party.media.push(end);

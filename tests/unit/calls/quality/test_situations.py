@@ -217,6 +217,53 @@ def test_a_fax_text_and_data_over_rtp_are_no_voice(file: Path, encoding: str) ->
     assert [streams for streams, _ in found(outcome, "not voice")] == [(1,)]
 
 
+def over_tcp(at_us: int, sequence: int, part: bytes) -> tuple[int, bytes]:
+    """A segment from 192.0.2.2 to 192.0.2.1, port 5080."""
+    segment = struct.pack(">HHIIBBHHH", 40_000, 5080, sequence, 0, 0x50, 0x18, 64_000, 0, 0) + part
+    ends = bytes([192, 0, 2, 2, 192, 0, 2, 1])
+    head = struct.pack(">BBHHHBBH", 0x45, 0, 20 + len(segment), 0, 0x4000, 64, 6, 0)
+    return at_us, ethernet(head + ends + segment)
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 0, 2), (0, 0, 2, 1, 1), (2, 0, 2, 1)])
+@pytest.mark.parametrize("first", [3, 40, 90])
+def test_sip_over_tcp_counts_once_in_whatever_order_its_segments_come(
+    file: Path, order: tuple[int, ...], first: int
+) -> None:
+    # As long as before, as the header has the length.
+    whole = message(INVITE, 4002, "192.0.2.2", types="98").replace(
+        b"rtpmap:101 telephone-event/8000", b"rtpmap:98 an-unknown-codec/8000"
+    )
+    cuts = [0, first, len(whole) - 60, len(whole)]
+    parts = [over_tcp(0, 7 + cuts[i], whole[cuts[i] : cuts[i + 1]])[1] for i in range(3)]
+    described = [(i, parts[number]) for i, number in enumerate(order)]
+    outcome = outcome_of(file, [replace(each, payload_type=98) for each in talk(50)], described)
+    assert (outcome.capture["sip"], len(outcome.calls)) == (1, 1)
+    assert outcome.streams[0].known_by == "sdp"
+
+
+def test_a_fax_in_a_call_is_named_and_is_no_voice(file: Path) -> None:
+    fax = message(INVITE, 4002, "192.0.2.2", cseq="2 INVITE").replace(
+        b"m=audio 4002 RTP/AVP 0 8 101", b"m=image 4002 udptl t38    "
+    )
+    pages = [
+        (
+            3_000_000 + i * 20_000,
+            ethernet(udp_over_ip("192.0.2.1", "192.0.2.2", 4000, 4002, struct.pack(">H", i) + bytes(30))),
+        )
+        for i in range(200)
+    ]
+    reinvite = [sip(2_900_000, "192.0.2.2", "192.0.2.1", fax)]
+    outcome = outcome_of(file, talk(140), [*answered(), *reinvite, *pages])
+    assert [
+        (stream.codec, lost) for stream, lost in zip(outcome.streams, outcome.loss_ratio, strict=True)
+    ] == [("PCMU", 0)]
+    assert (
+        "200 packets carry a fax (T.38: no voice, and so without MOS), which Weir does not look into."
+        in outcome.notes()
+    )
+
+
 def test_uncompressed_sound_of_a_studio_is_no_voice(file: Path) -> None:
     # AES67: 48 samples of two channels with 24 bits, every millisecond.
     studio = [Rtp(i * 1_000, i, i * 48, payload_type=98, payload_bytes=288) for i in range(3_000)]

@@ -133,6 +133,41 @@ fn numbers_that_pass_while_the_call_is_on_hold_are_not_lost() {
 }
 
 #[test]
+fn a_fax_in_a_call_is_no_voice_and_the_speech_around_it_loses_nothing() {
+    let fax = |at_ms: u64, cseq: u32, port: u16| {
+        let text = format!(
+            "INVITE sip:b@x SIP/2.0\r\nCall-ID: 1\r\nCSeq: {cseq} INVITE\r\nFrom: <sip:a@x>\r\nTo: <sip:b@x>\r\n\r\n\
+             v=0\r\nc=IN IP4 192.0.2.2\r\nm=audio 0 RTP/AVP 0\r\nm=image {port} udptl t38\r\na=T38FaxVersion:0\r\n"
+        );
+        (at_ms * MS, udp_frame(5_060, 5_060, text.as_bytes()))
+    };
+    for port in [4_002, 5_000] {
+        // UDPTL: a number, a length, and data.
+        let pages = (0_u16..300).map(|i| {
+            let number = i.to_be_bytes();
+            (4_020 * MS + u64::from(i) * 20 * MS, udp_frame(port, port, &[&number[..], &[6; 30]].concat()))
+        });
+        let around = [vec![described(0, 1, 4_002, "sendrecv", "192.0.2.2")], talk(1..200, 0, 1)].concat();
+        let packets = [around, vec![fax(4_010, 2, port)], pages.collect()].concat();
+        let voice = both(packets);
+        let [speech] = measured(&voice, 1)[..] else { panic!("one part") };
+        assert_eq!((voice.streams.len(), speech.expected, speech.lost), (1, 199, 0));
+        assert_eq!(voice.counts.opaque.get(&crate::packet::Opaque::Fax), Some(&300));
+        assert_eq!(voice.counts.other_udp, 0);
+    }
+}
+
+#[test]
+fn a_fax_that_was_refused_leaves_the_speech_as_it_is() {
+    let text = "INVITE sip:b@x SIP/2.0\r\nCall-ID: 1\r\nCSeq: 2 INVITE\r\n\r\n\
+        v=0\r\nc=IN IP4 192.0.2.2\r\nm=image 4002 udptl t38\r\n";
+    let offer = (2_010 * MS, udp_frame(5_060, 5_060, text.as_bytes()));
+    let voice = both([talk(0..200, 0, 1), vec![offer]].concat());
+    let [speech] = measured(&voice, 1)[..] else { panic!("one part") };
+    assert_eq!((speech.expected, speech.lost, voice.counts.opaque.len()), (200, 0, 0));
+}
+
+#[test]
 fn another_codec_in_the_same_numbers_begins_a_part_and_losses_between_belong_to_it() {
     let voice = both([talk(0..100, 9, 1), talk(103..200, 8, 1)].concat());
     let parts = measured(&voice, 1);
