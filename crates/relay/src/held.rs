@@ -1,4 +1,4 @@
-//! A connect() of a program that waits until its destination has answered (decision 29).
+//! A connect() of a program that waits until its destination has answered (decision 30).
 //!
 //! The listener of the relay answers no SYN, so the program's socket stays in SYN-SENT, as if the SYN were on its
 //! way. Once the proxy is connected, the relay connects to the program's end: both have sent a SYN, and TCP makes one
