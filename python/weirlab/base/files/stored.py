@@ -32,17 +32,18 @@ def open_regular(path: Path) -> BinaryIO:
     # Opening a device may have effects, so the kind is checked before, and again after.
     _require_regular(path, os.lstat(path).st_mode)
     try:
-        fd = os.open(path, _FLAGS)
+        # The file owns its descriptor from the start: an interrupt never leaves it open, or closes it twice.
+        file = open(path, "rb", opener=lambda name, _: os.open(name, _FLAGS))  # noqa: SIM115
     except OSError as error:
         if error.errno == errno.ELOOP:
             _require_regular(path, os.lstat(path).st_mode)
         raise
     try:
-        _require_regular(path, os.fstat(fd).st_mode)
-        return open(fd, "rb")
+        _require_regular(path, os.fstat(file.fileno()).st_mode)
     except BaseException:
-        os.close(fd)
+        file.close()
         raise
+    return file
 
 
 def read_regular(path: Path, limit: int) -> bytes:
