@@ -187,8 +187,8 @@ def test_many_calls_are_set_up_while_a_few_speak() -> None:
     assert (row.rate_per_s, row.calls) == (10, 10)
     assert row.failed + row.slow <= row.calls
     assert row.media_calls == 1
-    assert {each.engine for each in work} == {"named", "core", "branch", "sipp"}
-    assert all(each.cpu_share >= 0 for each in work)
+    assert {row.engine for row in work} == {"named", "core", "branch", "sipp", "other work"}
+    assert all(row.cpu_share >= 0 for row in work)
 
 
 def test_a_proof_is_a_run_with_calls_messages_and_logs(tmp_path: Path) -> None:
