@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import json
 import re
 import sys
 from collections.abc import Iterator, Mapping
@@ -203,7 +204,13 @@ def _section(name: str, schema: Mapping[str, Any]) -> Iterator[str]:
     needed = schema.get("required", ())
     for key, value in schema["properties"].items():
         default = value.get("default")
-        often = "yes" if key in needed else f"no: {default}" if default not in (None, [], {}, "") else "no"
+        often = (
+            "yes"
+            if key in needed
+            else f"no (default: {json.dumps(default)})"
+            if default not in (None, [], {}, "")
+            else "no"
+        )
         meaning = _code(value.get("description", "")).replace("|", "\\|")
         yield f"| `{key}` | {_kind(value)} | {often} | {meaning} |"
     yield ""

@@ -18,7 +18,7 @@ from weirlab.scenario import Dut, Lab
 from weirlab.traffic.sizes import Constant
 from weirlab.traffic.spec import Flows, Rate, Traffic
 
-pytestmark = pytest.mark.netns
+pytestmark = [pytest.mark.netns, pytest.mark.alone]
 
 LOAD = Rate(5_000.0)
 

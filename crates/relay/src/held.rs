@@ -98,10 +98,13 @@ impl Held {
     /// # Errors
     /// The program waits no longer.
     pub fn accept(mut self) -> io::Result<TcpStream> {
-        // What an armed socket sends at its end is lost.
-        drop(self.means.take());
         let socket = own_end(self.relay, TTL)?;
+        if matches!(self.means, Some(Means::Armed(_))) {
+            // It has the same ends. What it sends at its end is lost.
+            self.means = None;
+        }
         socket.connect_timeout(&self.from.into(), PATIENCE)?;
+        self.means = None;
         Ok(socket.into())
     }
 

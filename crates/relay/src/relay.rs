@@ -13,7 +13,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use thiserror::Error;
 use weir_psock::io::{OpenError, Opening, Options, ParallelSocket, Route, SocketError};
 use weir_psock::wire::GreetingError;
-use weir_tcp::diag::Diag;
+use weir_tcp::diag::{Diag, Id};
 
 use crate::held::Held;
 use crate::house::{Door, Ended, House, LOOK, NO_THREAD, begin, connected, prepare};
@@ -101,9 +101,19 @@ struct Carrier {
 impl Carrier {
     fn new(settings: Settings) -> Self {
         let turns = Turns::new((MOST_STREAMS_OPENING / settings.routes.len().max(1)).max(1));
-        let diag = Diag::open().ok().map(Mutex::new);
+        let diag = working_diag().map(Mutex::new);
         Self { settings, turns, numbering: Numbering::default(), diag }
     }
+}
+
+/// What asks the kernel for connections, if it knows them: without its module, it answers that there is none.
+fn working_diag() -> Option<Diag> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).ok()?;
+    let known = TcpStream::connect(listener.local_addr().ok()?).ok()?;
+    let (local, remote) = (known.local_addr().ok()?, known.peer_addr().ok()?);
+    let mut diag = Diag::open().ok()?;
+    let id = Id { local, remote, interface: 0, cookie: Id::ANY_COOKIE };
+    matches!(diag.one(&id), Ok(Some(_))).then_some(diag)
 }
 
 /// State of the end.
@@ -280,7 +290,8 @@ fn carry(
                 Some(refusal) => held.refuse(refusal),
                 // Whoever gets no answer goes on asking, until its own time is over.
                 None => {
-                    while patience.lasts().is_ok() {
+                    let until = Instant::now() + TURN;
+                    while Instant::now() < until && patience.lasts().is_ok() {
                         thread::sleep(LOOK);
                     }
                 }
@@ -467,8 +478,7 @@ impl Failed {
 
 fn open(patience: &mut Patience<'_>) -> Result<ParallelSocket, Failed> {
     let Carrier { settings, turns, .. } = patience.carrier;
-    let house = patience.house;
-    let _turn = turns.take(TURN, LOOK, || !house.is_stopped());
+    let _turn = turns.take(TURN, LOOK, || patience.lasts().is_ok());
     patience.lasts()?;
     let mut opening = Opening::start(&settings.routes, &settings.options, None).map_err(Failed::Open)?;
     loop {

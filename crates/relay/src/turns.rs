@@ -38,7 +38,7 @@ impl Turns {
         &self,
         within: Duration,
         ask_every: Duration,
-        may_wait: impl Fn() -> bool,
+        mut may_wait: impl FnMut() -> bool,
     ) -> Option<Turn<'_>> {
         let mut state = self.lock();
         if state.free > 0 {

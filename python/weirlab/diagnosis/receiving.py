@@ -23,6 +23,7 @@ FULL: Final = 0.8
 """Share of the window that arrives in a round trip, from which on the window is the limit: while nothing else
 is, all of it does; a window that grows with the rate (``tcp_rcv_space_adjust``) is twice as large."""
 LEAST_SHARE: Final = 0.005
+_UNREPORTED: Final = "this kernel does not report its receive window, which Linux 6.2 and later do"
 DISORDER: Final = 0.001
 """Share of segments out of order from which on it is said."""
 
@@ -41,15 +42,18 @@ def findings(time_ns: Floats, fields: Mapping[str, Floats]) -> tuple[DiagnosisFi
     least_us = fields["min_rtt_us"][fields["min_rtt_us"] > 0]
     rtt_s = float(least_us.min()) / 1e6 if len(least_us) else float("nan")
     rate = rates(start, lasts, received[:-1], np.full(len(start), rtt_s))
-    slow = np.asarray(unread > np.fmax(window, fields["rcv_mss_bytes"][:-1]))
-    small = np.asarray(~slow & (rate * rtt_s >= FULL * window))
-    rest = ~slow & ~small
+    # Before Linux 6.2 the kernel does not report its own receive window.
+    known = np.isfinite(window)
+    slow = np.asarray(known & (unread > np.fmax(window, fields["rcv_mss_bytes"][:-1])))
+    small = np.asarray(known & ~slow & (rate * rtt_s >= FULL * window))
+    rest = known & ~slow & ~small
     return tuple(
         sorted(
             (
                 *_finding(APPLICATION_READ, slow, lasts, lambda part: _slow(part, unread, window, rate)),
                 *_finding(RECEIVE_WINDOW, small, lasts, lambda part: _small(part, window, rtt_s)),
                 *_finding(UNKNOWN, rest, lasts, lambda part: _elsewhere(part, fields, rate)),
+                *_finding(UNKNOWN, ~known, lasts, lambda _: _UNREPORTED),
             ),
             key=lambda finding: -finding.share,
         )

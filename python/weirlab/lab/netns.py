@@ -33,7 +33,7 @@ from weirlab.lab.management.session import ManagementSession
 from weirlab.lab.namespaces import BackendChoice, NamespaceBed
 from weirlab.records import TABLE_FULL, EngineResult, RuleEncounters, RuleSetup
 from weirlab.traffic.plan import NEXT_FLOW, DeparturePlan
-from weirlab.traffic.schedule import compile_plan
+from weirlab.traffic.schedule import OPENING_GAP_NS, compile_plan
 from weirlab.traffic.spec import Traffic
 
 _FIRST_TIMEOUTS: Final = ("udp_timeout", "tcp_timeout_syn_recv")
@@ -374,8 +374,13 @@ def _expect_new_flows(plan: DeparturePlan) -> None:
     assert plan.answers is not None
     forget_connections()
     known_pps = plan.nominal_pps * float((plan.flow == NEXT_FLOW).mean())
-    again_s = len(plan.flows) / known_pps if known_pps else 0.0
-    seconds = min(max(1, math.ceil(2 * again_s)), _USUAL_TIMEOUT_S)
+    again_s = len(plan.flows) * max(1 / known_pps, OPENING_GAP_NS / 1e9) if known_pps else 0.0
+    seconds = max(1, math.ceil(2 * again_s))
+    if seconds > _USUAL_TIMEOUT_S:
+        raise InputError(
+            f"{len(plan.flows):,} known flows: connection tracking forgets each before its next packet; use "
+            "fewer flows, a higher rate or a smaller share of new packets"
+        )
     write_sysctls({f"net/netfilter/nf_conntrack_{name}": seconds for name in _FIRST_TIMEOUTS})
 
 

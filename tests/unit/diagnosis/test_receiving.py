@@ -62,3 +62,8 @@ def test_without_a_round_trip_no_window_is_called_small() -> None:
     unknown = samples(1_600_000, 0, 64_000) | {"min_rtt_us": np.full(ROWS, np.nan)}
     (main,) = receiving.findings(TIMES, unknown)
     assert main.cause.key == "unknown"
+
+
+def test_a_kernel_that_does_not_report_its_window_leaves_the_cause_open() -> None:
+    (main,) = receiving.findings(TIMES, samples(1_600_000, 60_000, np.nan))
+    assert (main.cause.key, main.confidence) == ("unknown", "low")

@@ -279,7 +279,7 @@ fn client_error(py: Python<'_>, error: &ClientError) -> PyErr {
         }
         ClientError::NotWeir { .. } => (
             "LabError",
-            "; start weir tcp serve there. Without Weir there: weir tcp why HOST, while a program transfers",
+            "; start weir tcp serve there. Without Weir there: weir tcp why HOST:PORT, while a program transfers",
         ),
         ClientError::Refused(_)
         | ClientError::ViaRefused { .. }

@@ -162,15 +162,14 @@ impl Messages {
             .connections
             .get(&key)
             .and_then(|connection| connection.open.iter().position(|open| open.next == sequence));
-        let mut bytes = payload.to_vec();
+        let mut bytes = Vec::new();
         if let Some(at) = going_on {
-            let open = self.connections.entry(key).or_default().open.remove(at);
+            bytes = self.connections.entry(key).or_default().open.remove(at).bytes;
             self.open -= 1;
-            bytes = [open.bytes, bytes].concat();
         } else {
-            let blank = bytes.iter().take_while(|b| b"\r\n".contains(b)).count();
-            if !begins(&bytes[blank..]) {
-                if !may_begin(&bytes) {
+            let blank = payload.iter().take_while(|b| b"\r\n".contains(b)).count();
+            if !begins(&payload[blank..]) {
+                if !may_begin(payload) {
                     return false;
                 }
                 // A few letters may as well be a part of what comes later.
@@ -185,6 +184,12 @@ impl Messages {
                     return false;
                 }
             }
+        }
+        bytes.extend_from_slice(payload);
+        if self.open == MAX_OPEN_OF_ALL {
+            // Most of them will never be finished.
+            self.connections.values_mut().for_each(|connection| connection.open.clear());
+            self.open = 0;
         }
         let next = sequence.wrapping_add(payload.len() as u32);
         let connection = self.connections.entry(key).or_default();
@@ -210,9 +215,6 @@ impl Messages {
                     if connection.open.len() == MAX_OPEN {
                         connection.open.remove(0);
                         self.open -= 1;
-                    }
-                    if self.open == MAX_OPEN_OF_ALL {
-                        return true;
                     }
                     connection.open.push(Open { bytes, next });
                     self.open += 1;

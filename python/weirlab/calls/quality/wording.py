@@ -59,6 +59,8 @@ def dissatisfied(outcome: QualityOutcome) -> str:
     harmed = np.maximum(lost, late) >= HARMFUL * sent
     by_loss, by_jitter = harmed & (2 * lost > late), harmed & (2 * late > lost)
     loss, jitter = bool(2 * by_loss.sum() >= len(bad)), bool(2 * by_jitter.sum() >= len(bad))
+    if not (loss or jitter) and 2 * harmed.sum() >= len(bad):
+        loss = jitter = True
     longest = int(losses.longest[bad].max())
     bursts = (
         f"bursts of up to {count(longest)} packets"

@@ -108,7 +108,10 @@ def _blocked(one: KnownAdvice) -> str:
     if not one.blocked_by:
         return "nothing"
     rules = plural(len(one.blocked_by), "rule")
-    return f"{rules}, the first is {one.blocked_by[0]}: let them match new connections only if that is meant"
+    return (
+        f"{rules}, first rule {one.blocked_by[0]}; if they are meant for new connections only, let them "
+        "match state NEW"
+    )
 
 
 def _set(one: SetAdvice) -> str:

@@ -141,8 +141,13 @@ def refusal(tool: str, message: str, text: str, source: str) -> str:
 
 def counted(netns: str, commands: Iterable[Sequence[str]], pattern: re.Pattern[str]) -> int:
     """The sum of the numbers that ``pattern`` finds in what ``commands`` print in a namespace."""
-    found = Namespace(netns).call(lambda: "".join(run(command, "").stdout for command in commands))
-    return sum(map(int, pattern.findall(found)))
+    found = 0
+    for command in commands:
+        done = Namespace(netns).call(functools.partial(run, command, ""))
+        if done.returncode:
+            raise LabError(f"{command[0]} does not tell its counters: {done.stderr.strip()}")
+        found += sum(map(int, pattern.findall(done.stdout)))
+    return found
 
 
 def run(command: Sequence[str], text: str) -> subprocess.CompletedProcess[str]:

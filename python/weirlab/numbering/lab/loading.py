@@ -236,6 +236,9 @@ def _cpu_s(lab: VoiceLab) -> dict[str, tuple[str, float]]:
 def _others_s(lab: VoiceLab) -> float:
     """CPU time that was neither the lab's, nor Weir's, nor the kernel's, from some moment on."""
     tick_s = 1 / os.sysconf("SC_CLK_TCK")
+    if Path(f"/proc/{_KERNEL}/comm").read_text() != "kthreadd\n":
+        # In a container, other work cannot be told from the kernel's.
+        return 0.0
     # User, nice, system and steal (proc_stat(5)); interrupts serve the lab as well.
     used = Path("/proc/stat").read_text().split("\n", 1)[0].split()
     total = sum(int(used[at]) for at in (1, 2, 3, 8))

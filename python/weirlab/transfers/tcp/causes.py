@@ -24,6 +24,8 @@ LIVE_S: Final = 10.0
 """The time that a live sentence is about."""
 MOST_ROWS: Final = 60_000
 """Samples of a connection that are kept; the oldest are dropped."""
+MOST_ROWS_OF_ALL: Final = 1_000_000
+"""Samples of all connections that are kept, some 250 MB: those with most lose their oldest."""
 MOST_SHOWN: Final = 3
 """Connections that have a sentence, the busiest first."""
 
@@ -79,7 +81,11 @@ class _Kept:
         self.rows += len(time_ns)
         self.window_bytes = float(np.fmax(self.window_bytes, np.fmax.reduce(columns["snd_wnd_bytes"])))
         while self.rows > MOST_ROWS and len(self.parts) > 1:
-            self.rows -= len(self.parts.popleft()[0])
+            self.drop()
+
+    def drop(self) -> None:
+        """Forget the oldest part."""
+        self.rows -= len(self.parts.popleft()[0])
 
     def since(self, start_ns: float) -> tuple[Floats, dict[str, Floats]]:
         import numpy as np
@@ -114,6 +120,11 @@ class CauseLog:
                 values, there = samples.fields[name]
                 columns[name] = np.where(there[rows], values[rows].astype(np.float64), np.nan)
             self._kept.setdefault(int(number), _Kept()).take(samples.time_ns[rows], columns)
+        while sum(kept.rows for kept in self._kept.values()) > MOST_ROWS_OF_ALL:
+            most = max(self._kept, key=lambda number: self._kept[number].rows)
+            self._kept[most].drop()
+            if not self._kept[most].parts:
+                del self._kept[most]
         if len(samples):
             self._last_ns = float(samples.time_ns.max())
 

@@ -57,7 +57,7 @@ def _voice(capture: Path, facts: Analysis) -> dict[str, Any] | None:
     from weirlab.calls.quality.study import capture_quality
     from weirlab.web.tables import for_page
 
-    with suppress(WeirError):
+    with suppress(WeirError, MemoryError):
         heard = capture_quality(capture)
         shown = [for_page(table) for table in tables.of(heard, MOST_STREAMS) if not table.details]
         return {"sentence": wording.sentence(heard), "tables": shown}

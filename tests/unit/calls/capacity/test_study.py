@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from weirlab.base.documents import plain
-from weirlab.base.errors import InputError, ModelError
+from weirlab.base.errors import InputError
 from weirlab.base.files import HOST_FILES
 from weirlab.calls.capacity import wording as words
 from weirlab.calls.capacity.section import CapacityScenario
@@ -326,7 +326,7 @@ def test_a_model_that_is_missing_is_noticed_before_anything_is_built(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(testbeds, "open_bed", lambda *_, **__: pytest.fail("the lab was built"))
-    with pytest.raises(ModelError, match=r"nowhere\.json"):
+    with pytest.raises(InputError, match=r"nowhere\.json"):
         run_scenario(store, scenario(predict={"model": "nowhere.json"}), SilentProgress(), inputs=HOST_FILES)
 
 
