@@ -93,3 +93,10 @@ def test_a_rule_for_known_connections_is_met_that_follows_one_for_new_ones(
     assert_known(record, flows)
     assert record.rules_met is not None
     assert record.rules_met.contradiction == ""
+
+
+def test_a_load_without_pause_is_answered_where_each_packet_opens_a_flow() -> None:
+    flows = Flows(20, answered=True, new_share=1.0)
+    traffic = Traffic(Rate(unit="max"), Constant(96), flows, warmup_s=0.02, duration_s=0.05)
+    with NetnsLab(dut.make("iptables"), answered=True) as bed:
+        assert bed.run(traffic).answers is not None

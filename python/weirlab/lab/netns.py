@@ -373,8 +373,12 @@ def _expect_new_flows(plan: DeparturePlan) -> None:
     """
     assert plan.answers is not None
     forget_connections()
-    known_pps = plan.nominal_pps * float((plan.flow == NEXT_FLOW).mean())
-    again_s = len(plan.flows) * max(1 / known_pps, OPENING_GAP_NS / 1e9) if known_pps else 0.0
+    known_share = float((plan.flow == NEXT_FLOW).mean())
+    again_s = 0.0
+    if known_share:
+        # Flows are opened at a rate of their own, before the load.
+        gap_s = max(1 / (plan.nominal_pps * known_share), OPENING_GAP_NS / 1e9)
+        again_s = len(plan.flows) * gap_s
     seconds = max(1, math.ceil(2 * again_s))
     if seconds > _USUAL_TIMEOUT_S:
         raise InputError(

@@ -110,15 +110,6 @@ def rule_setup(rules: int | None, places: str | None, steps: Sequence[LoadStep],
     return RuleSetup.mixed(tuple(sorted({**dict.fromkeys(later, 0.0), **shares}.items())), stateful)
 
 
-def mean_position(rules: float | None, new: str | None) -> float | None:
-    """``--rules``, with which only the share ``--new`` of the packets is compared."""
-    if new is None:
-        return rules
-    if rules is None:
-        raise InputError("--new goes with --rules N, which packets that open flows are compared with")
-    return rules * one_share(new, "--new", "10%")
-
-
 def size_mix(frame: int | None, sizes: str | None) -> SizeMix:
     """The frame sizes that ``--frame`` or ``--sizes`` gives; 64 bytes without either."""
     from weirlab.traffic.sizes import parse_sizes

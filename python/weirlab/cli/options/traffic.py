@@ -30,16 +30,6 @@ ArrivalsOption = Annotated[
     Arrivals,
     typer.Option("--arrivals", help="Equal or exponential gaps between packets.", rich_help_panel=PANEL),
 ]
-NewShareOption = Annotated[
-    str | None,
-    typer.Option(
-        "--new",
-        help="Of an answered profile: share of the packets that open flows; only these are compared with "
-        "--rules rules.",
-        metavar="SHARE",
-        rich_help_panel=PANEL,
-    ),
-]
 PacketTimeOption = Annotated[
     str | None,
     typer.Option("--packet-time", help="Packet time of codecs that name none, e.g. 30ms.", metavar="TIME"),

@@ -17,7 +17,6 @@ from weirlab.cli.options import (
     Arrivals,
     DeviceOption,
     IncludeOption,
-    NewShareOption,
     PacketTimeOption,
     ResultOptions,
     SizeOptions,
@@ -145,7 +144,6 @@ class PlanLoadOptions:
             "(0: no rules).",
         ),
     ] = None
-    new: NewShareOption = None
     calls: Annotated[
         int | None, typer.Option("--calls", min=1, max=limits.MOST_CALLS, help="Number of calls.")
     ] = None
@@ -266,7 +264,7 @@ class PlanningOptions:
             find=question.find,
             rate=None if said["rate"] is None else parse_rate(said["rate"]),
             sizes=reading.size_mix(said["frame"], said["sizes"]) if sized else None,
-            position=reading.mean_position(said["rules"], load.new),
+            position=said["rules"],
             stream=chosen,
             calls=said["calls"],
             directions=load.directions,

@@ -17,7 +17,6 @@ from weirlab.cli.options import (
     DeviceOptions,
     FramesOption,
     LoadsOption,
-    NewShareOption,
     PositionsOption,
     ResultOptions,
     StepOptions,
@@ -110,12 +109,6 @@ class PredictionLoadOptions:
         ),
     ] = None
     arrivals: ArrivalsOption = "constant"
-    new: NewShareOption = None
-
-    @property
-    def position(self) -> float | None:
-        """The mean matching position."""
-        return reading.mean_position(self.rules, self.new)
 
 
 @dataclass(frozen=True)
@@ -243,8 +236,6 @@ def predict(
         known = devices(session.store, model)
         profile = profile_of(session.store, known[0]) if len(known) == 1 else []
         if later.step or later.position_step:
-            if load.new is not None:
-                raise InputError("--new does not go with --step: profiles of new flows have no steps")
             rate = parse_rate(load.rate)
             asked = LoadSchedule(rate, mix, load.rules, later.steps(), load.arrivals, later.duration)
             course = predict_steps(session.store, model, asked, device=device)
@@ -262,7 +253,7 @@ def predict(
             model,
             parse_rate(load.rate),
             mix,
-            load.position,
+            load.rules,
             arrivals=load.arrivals,
             device=device,
         )

@@ -123,7 +123,9 @@ def profile(outcome: ProfileOutcome) -> str:
             f"{lead}; next: weir show {run_id}"
         )
     held = f"{count(missing)} of {plural(measured.trials, 'trial')} had no valid attempt. " if missing else ""
-    answer = _answer(outcome.thresholds())
+    # Of shares of new packets, a position is a mean and no number of rules.
+    by_shares = outcome.run.trials()["new_share"].drop_nulls().n_unique() > 1
+    answer = "" if by_shares else _answer(outcome.thresholds())
     if measured.stopped == "time":
         held += "The time budget is used up. "
     sure = "" if outcome.adaptive is None else f"{_certainty(outcome.adaptive)} "
