@@ -94,7 +94,8 @@ def test_a_test_that_demands_another_callee_is_not_proved(spoiled: VoiceLab) -> 
     wanted = first("+420222000001")
     demands = Test(number="+420222000001", ends_at="phone")
     row, _ = made(spoiled, ProofCall(0, demands, wanted.caller, wanted.way))
-    assert row.why.endswith("the test requires that phone answers")
+    # A late query of the call before this one may add a phrase about the name server.
+    assert "the test requires that phone answers" in row.why.split("; ")
 
 
 def changed(old: str, new: str) -> Callable[..., str]:
