@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import socket
 import threading
@@ -210,6 +211,9 @@ def run(
     """Serve at ``listener`` until a request to stop; ``launcher`` starts the service's processes."""
     with service(settings, store, lambda: stop.requested, launcher) as made:
         listening()
+        # What is there now stays. Collections that look at it again would delay all requests by 0.2 s.
+        gc.collect()
+        gc.freeze()
         server.serve(made.app, listener, stop, exempt=Proxies(settings.proxies).trusts)
         return made
 

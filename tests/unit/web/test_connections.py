@@ -134,6 +134,20 @@ def test_a_connection_without_a_request_is_closed_silently() -> None:
     run(test)
 
 
+def test_connections_that_are_late_together_end_a_few_at_a_time() -> None:
+    async def test() -> None:
+        bench = Bench(ConnectionLimits(most=100, most_of_client=100))
+        wires = [bench.connect()[1] for _ in range(25)]
+        bench.pass_s(11)
+        ended = [sum(wire.closed for wire in wires)]
+        for _ in range(2):
+            bench.pass_s(0.1)
+            ended.append(sum(wire.closed for wire in wires))
+        assert ended == [10, 20, 25]
+
+    run(test)
+
+
 def test_a_request_that_waits_for_its_turn_hears_that_its_client_has_gone() -> None:
     async def test() -> None:
         bench, lost = Bench(), list[str]()
@@ -333,3 +347,25 @@ def test_half_requests_and_slow_bodies_keep_nobody_out() -> None:
             assert client.post(url, content=bytes(100_000)).text == "100000 bytes"
         for one in hostile:
             one.close()
+
+
+def test_requests_that_the_end_of_the_service_cancels_are_no_errors(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    began, stop = threading.Event(), Stop()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        began.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(server, "_FAREWELL_S", 0)
+    with listening.listen(WebSettings(port=0)) as listener:
+        thread = threading.Thread(target=server.serve, args=(app, listener, stop))
+        thread.start()
+        with socket.create_connection(listener.getsockname(), DEADLINE_S) as client:
+            client.sendall(GET)
+            assert began.wait(DEADLINE_S)
+            stop.request()
+            thread.join(DEADLINE_S)
+    assert not thread.is_alive()
+    assert not caplog.records

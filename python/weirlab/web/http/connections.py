@@ -7,6 +7,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
+from itertools import islice
 from typing import Any, Final
 
 import h11
@@ -18,7 +19,9 @@ KNOWN: Final = "known"
 """Key of a request's state: true if its sender may use the service."""
 LOST: Final = "lost"
 """Key of a request's state: what is called if the connection ends while the request waits for its turn."""
-_SWEEP_S: Final = 1.0
+_SWEEP_S: Final = 0.1
+_ENDED_AT_ONCE: Final = 10
+"""Connections that a sweep ends. Clients that began together would otherwise all come back together."""
 
 
 @dataclass(frozen=True)
@@ -104,11 +107,11 @@ class HttpConnectionTable:
     def sweep(self) -> None:
         """End connections that miss a deadline now."""
         now = self.now()
-        for connection in [*self._open]:
-            if connection.is_late(now):
-                self.ended += 1
-                self.discard(connection)
-                connection.time_out()
+        late = (connection for connection in [*self._open] if connection.is_late(now))
+        for connection in islice(late, _ENDED_AT_ONCE):
+            self.ended += 1
+            self.discard(connection)
+            connection.time_out()
 
     def _make_room(self, client: str) -> bool:
         """End a connection that waits for its client; of this ``client``, unless empty."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import resource
 import socket
 from collections.abc import Callable, Iterator
@@ -17,6 +18,8 @@ from weirlab.link.stopping import Stop
 from weirlab.web.http.connections import ConnectionLimits, HttpConnection, HttpConnectionTable
 
 _LOOK_S: Final = 0.1
+_ACCEPTED_AT_ONCE: Final = 8
+"""Connections, between which the event loop goes on with requests; more wait at the listener."""
 _FAREWELL_S: Final = 3
 
 
@@ -46,15 +49,26 @@ def serve(
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        backlog=min(1024, files // 4),
+        backlog=_ACCEPTED_AT_ONCE,
         timeout_graceful_shutdown=_FAREWELL_S,
     )
-    asyncio.run(_serve(_Server(config), listener, connections, stop))
+    logging.getLogger("uvicorn.error").addFilter(_is_news)
+    asyncio.run(_serve(_Server(config, min(1024, files // 4)), listener, connections, stop))
     return connections
 
 
 class _Server(uvicorn.Server):
-    """A server that leaves signals to ``Stop``."""
+    """A server that leaves signals to ``Stop``; ``backlog`` connections may wait to be accepted."""
+
+    def __init__(self, config: uvicorn.Config, backlog: int) -> None:
+        super().__init__(config)
+        self._backlog = backlog
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for listener in sockets or ():
+            # uvicorn has one number for those that wait and for those that are accepted at once.
+            listener.listen(self._backlog)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -73,6 +87,12 @@ async def _serve(
     await server.serve([listener])
     for task in tasks:
         task.cancel()
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """False for requests that are cancelled because the service ends."""
+    error = record.exc_info[1] if record.exc_info else None
+    return not isinstance(error, asyncio.CancelledError) and "graceful shutdown" not in str(record.msg)
 
 
 def _allow_files() -> int:
