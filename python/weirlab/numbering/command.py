@@ -16,7 +16,15 @@ from weirlab.cli.streams import tell
 from weirlab.numbering import installing, making, proving
 from weirlab.numbering.load import command as loading
 from weirlab.numbering.managing import command as managing
-from weirlab.numbering.options import DEFAULT_PLAN, DateOption, PlanOption, network_of, plural
+from weirlab.numbering.options import (
+    DEFAULT_PLAN,
+    DateOption,
+    PlanArgument,
+    PlanOption,
+    chosen,
+    network_of,
+    plural,
+)
 
 if TYPE_CHECKING:
     from weirlab.numbering.plan import PlanDocument
@@ -159,6 +167,7 @@ def _short(place: str) -> str:
 
 def check(
     ctx: typer.Context,
+    argument: PlanArgument = None,
     plan: PlanOption = DEFAULT_PLAN,
     strict: Annotated[bool, typer.Option("--strict", help="Count warnings as errors.")] = False,
     day: DateOption = None,
@@ -168,7 +177,7 @@ def check(
     from weirlab.numbering.checking import check as find
 
     with Session(ctx, as_json=json) as session:
-        network = network_of(plan, day)
+        network = network_of(chosen(plan, argument), day)
         found = find(network)
         errors = [finding for finding in found if finding.severity == "error"]
         warnings = len(found) - len(errors)

@@ -13,7 +13,15 @@ from weirlab.base.errors import InputError
 from weirlab.base.tables import Table
 from weirlab.cli.options import JsonOption, grouped
 from weirlab.cli.output import Session
-from weirlab.numbering.options import DEFAULT_PLAN, DateOption, PlanOption, network_of, plural
+from weirlab.numbering.options import (
+    DEFAULT_PLAN,
+    DateOption,
+    PlanArgument,
+    PlanOption,
+    chosen,
+    network_of,
+    plural,
+)
 
 if TYPE_CHECKING:
     from weirlab.numbering.diff import RoutingChange
@@ -83,6 +91,7 @@ def add_to(voice: typer.Typer) -> None:
 
 def zones(
     ctx: typer.Context,
+    argument: PlanArgument = None,
     plan: PlanOption = DEFAULT_PLAN,
     out: Annotated[
         Path | None, typer.Option("--out", help="Write a file per zone into this folder.", metavar="DIR")
@@ -95,7 +104,7 @@ def zones(
     from weirlab.numbering import zones as made
 
     with Session(ctx, as_json=json) as session:
-        network = network_of(plan, day)
+        network = network_of(chosen(plan, argument), day)
         found = made.zones(network)
         if zone is not None:
             found = [each for each in found if each.origin == zone.rstrip(".").lower()]
@@ -261,6 +270,7 @@ def _listed(change: RoutingChange) -> dict[str, object]:
 def configs(
     ctx: typer.Context,
     out: Annotated[Path, typer.Option("--out", help="The folder to write.", metavar="DIR")],
+    argument: PlanArgument = None,
     plan: PlanOption = DEFAULT_PLAN,
     root: Annotated[
         str | None,
@@ -278,7 +288,7 @@ def configs(
     from weirlab.numbering import configs as made
 
     with Session(ctx, as_json=json) as session:
-        network = network_of(plan, day)
+        network = network_of(chosen(plan, argument), day)
         where = root if root is not None else str(out.absolute())
         found = made.configs(network, where)
         about: dict[str, object] = {

@@ -75,6 +75,15 @@ def test_a_missing_plan_names_those_that_come_with_weir(voice: Voice) -> None:
     assert (answer.code, "federation and translations" in answer.err) == (2, True)
 
 
+@pytest.mark.parametrize("command", [("check",), ("zones",), ("configs", "--out", "configs")])
+def test_a_plan_may_be_named_without_its_option(
+    voice: Voice, plan: Path, command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert voice(command[0], plan, *command[1:], *ON).out == voice(*command, "--plan", plan, *ON).out != ""
+    assert "name one plan" in voice(*command, "other.yaml", "--plan", plan.with_stem("third")).err
+
+
 def test_findings_end_with_no_and_tell_place_reason_and_proposal(voice: Voice, plan: Path) -> None:
     plan.write_text(changed(("to: [desk, gw]", "to: [desk, pbx]")))
     answer = voice("check", "--plan", plan, *ON)

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 import typer
 
 from weirlab.cli.options import ReportOptions, ResultOptions, grouped, only
-from weirlab.numbering.options import NumberingPlanOptions, ThroughOptions, day_of
+from weirlab.numbering.options import NumberingPlanOptions, PlanArgument, ThroughOptions, chosen, day_of
 
 LOAD = """Find how many calls per second the engines of a plan set up.
 
@@ -94,6 +94,7 @@ def add_to(voice: typer.Typer) -> None:
 def load(
     ctx: typer.Context,
     *,
+    argument: PlanArgument = None,
     asked: NumberingPlanOptions,
     rates: LoadRateOptions,
     device: Annotated[ThroughOptions, only("dut", "rules", "stateful", "ruleset")],
@@ -107,10 +108,11 @@ def load(
 
     with result.session(ctx) as session:
         report.check()
+        plan = chosen(asked.plan, argument)
         content = {
-            "name": f"load of {asked.plan.stem}",
+            "name": f"load of {plan.stem}",
             "voice_load": {
-                "plan": str(asked.plan),
+                "plan": str(plan),
                 "date": None if asked.day is None else day_of(asked.day).isoformat(),
                 "numbers": OptionValue("--number", rates.number or []),
                 "setup_limit_ms": OptionValue("--setup-limit", rates.setup_limit),
