@@ -95,8 +95,13 @@ def test_a_rule_for_known_connections_is_met_that_follows_one_for_new_ones(
     assert record.rules_met.contradiction == ""
 
 
-def test_a_load_without_pause_is_answered_where_each_packet_opens_a_flow() -> None:
-    flows = Flows(20, answered=True, new_share=1.0)
-    traffic = Traffic(Rate(unit="max"), Constant(96), flows, warmup_s=0.02, duration_s=0.05)
+@pytest.mark.parametrize("new_share", [0.5, 1.0])
+def test_an_overloaded_device_carries_all_answers(new_share: float) -> None:
+    flows = Flows(20, answered=True, new_share=new_share)
+    load = Rate(unit="max") if new_share == 1 else Rate(2_000_000.0)
     with NetnsLab(dut.make("iptables"), answered=True) as bed:
-        assert bed.run(traffic).answers is not None
+        bed.set_rules(RuleSetup(200))
+        result = bed.run(Traffic(load, Constant(96), flows, warmup_s=0.02, duration_s=0.05))
+    assert result.answers is not None
+    assert result.answers.sent > 0
+    assert result.answers.received == result.answers.sent

@@ -306,10 +306,9 @@ class NetnsLab(NamespaceBed):
             netns["tx"],
             [netns[part] for part in ("dut", "far") if part in netns],
             netns["rx"],
-            self._cores.dut,
+            wiring.KernelWork(self._cores.dut, not driver.forwards, self._answered),
             self._ports,
             self._networks(),
-            forwards=not driver.forwards,
         )
         if "far" in netns and driver.joined:
             wiring.join(netns["dut"], netns["far"])

@@ -22,6 +22,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -103,31 +104,42 @@ def quiet(*parts: str) -> Iterator[list[Namespace]]:
         claim.release()
 
 
+@dataclass(frozen=True)
+class KernelWork:
+    """What the kernel of a device does."""
+
+    cpu: int
+    """Where it does all receive work."""
+    forwards: bool = True
+    """It forwards what is not addressed to it, and drops it otherwise."""
+    answered: bool = False
+    """Packets are answered where the device hands them over. Then the thread that takes in packets also takes
+    in the answers, between them: a second one on its CPU gets no time in overload, and answers get lost."""
+
+
 def build_through_device(
     tx: Namespace,
     gateways: Sequence[Namespace],
     rx: Namespace,
-    dut_cpu: int,
+    work: KernelWork,
     dut_ports: tuple[Port, Port] = (IN0, OUT0),
     networks: tuple[Sequence[str], Sequence[str]] = (SENDERS, RECEIVERS),
-    *,
-    forwards: bool = True,
 ) -> list[int]:
     """Make the namespaces and connect sender, device and receiver in a row.
 
-    The device consists of one gateway or two. ``networks`` lie behind its two ports. The kernel of a gateway
-    ``forwards``, or drops what is not addressed to it; of two gateways, neither has a route to what is behind
-    the other. The connection between two gateways is made later (:func:`join`).
+    The device consists of one gateway or two. ``networks`` lie behind its two ports. Of two gateways, neither
+    has a route to what is behind the other. The connection between two gateways is made later (:func:`join`).
 
-    The device's receive work is bound to ``dut_cpu``. The receive work of the receiver's interface happens
+    The device's receive work is bound to its CPU. The receive work of the receiver's interface happens
     where the device hands frames over, so on the same CPU. Returns the process IDs of the kernel threads that
     do the device's work.
     """
+    threaded = dut_ports[:1] if work.answered else dut_ports
     near, far = gateways[0], gateways[-1]
     for part in (tx, *gateways, rx):
         part.create()
     for gateway in gateways:
-        gateway.call(lambda: write_sysctls(ROUTER if forwards else QUIET))
+        gateway.call(lambda: write_sysctls(ROUTER if work.forwards else QUIET))
     for end in (tx, rx):
         end.call(lambda: write_sysctls(QUIET))
 
@@ -137,13 +149,13 @@ def build_through_device(
         tx.call(lambda: make_end(TX0, dut_ports[0], near_fd))
         rx.call(lambda: make_end(RX0, dut_ports[1], far_fd))
     with clean.alone():
-        before = {port.name: napi.threads(port.name) for port in dut_ports}
+        before = {port.name: napi.threads(port.name) for port in threaded}
         if near is far:
-            near.call(lambda: _bring_up_device(inward, outward))
+            near.call(lambda: _bring_up_device(threaded, inward, outward))
         else:
-            near.call(lambda: _bring_up_device(inward))
-            far.call(lambda: _bring_up_device(outward))
-        threads = [napi.pin(port.name, before[port.name], dut_cpu) for port in dut_ports]
+            near.call(lambda: _bring_up_device(threaded, inward))
+            far.call(lambda: _bring_up_device(threaded[1:], outward))
+        threads = [napi.pin(port.name, before[port.name], work.cpu) for port in threaded]
     tx.call(lambda: interface.bring_up([TX0], behind(IN0, TX0, RECEIVERS)))
     rx.call(lambda: interface.bring_up([RX0], behind(OUT0, RX0, SENDERS)))
     return threads
@@ -205,14 +217,19 @@ def _bring_up_link(here: Port, there: Port) -> None:
     interface.know(there, here.name)
 
 
-def _bring_up_device(*sides: tuple[Port, Port, Sequence[str]]) -> None:
-    """Bring up the device's ports; each side is a port, its neighbour, and the networks behind that."""
+def _bring_up_device(threaded: Sequence[Port], *sides: tuple[Port, Port, Sequence[str]]) -> None:
+    """Bring up the device's ports; each side is a port, its neighbour, and the networks behind that.
+
+    Kernel threads do the receive work of those that are ``threaded``.
+    """
     ports = tuple(port for port, _, _ in sides)
     for port in ports:
         interface.set_offloads(port.name, gro=True)
     routes = [route for port, neighbour, networks in sides for route in behind(neighbour, port, networks)]
     interface.bring_up(ports, routes)
-    thread_receiving(ports)
+    thread_receiving(
+        [port for port in ports if port in threaded], [port for port in ports if port not in threaded]
+    )
 
 
 def _bring_up_receiver(threaded: bool = False) -> None:
@@ -222,12 +239,16 @@ def _bring_up_receiver(threaded: bool = False) -> None:
         thread_receiving((RX0,))
 
 
-def thread_receiving(ports: tuple[Port, ...]) -> None:
-    """Have kernel threads do the receive work of the ports, which are up and have GRO."""
+def thread_receiving(ports: Sequence[Port], others: Sequence[Port] = ()) -> None:
+    """Have kernel threads do the receive work of the ports, which are up and have GRO.
+
+    That of ``others`` is done on the CPU where their packets come from.
+    """
     sysfs = syscalls.mount_sysfs()
     try:
         for port in ports:
             interface.thread_napi(port.name, sysfs)
+        for port in (*ports, *others):
             interface.spread_off(port.name, sysfs)
     finally:
         os.close(sysfs)

@@ -222,10 +222,12 @@ def thresholds(trials: pl.DataFrame) -> pl.DataFrame:
     ``trials`` is ``Run.trials()`` or a part of it; those with traffic at several positions or
     cross traffic on the device are left out. Columns: ``position, stateful, sizes_text,
     frame_bytes, threshold_pps, low_pps, high_pps`` (smallest and largest) and ``n``; one row
-    per setting that was overloaded at all. Of answered trials, ``position`` is the mean over the packets.
+    per setting that was overloaded at all. Where shares of new flows vary, ``position`` is the mean over the
+    packets: the share ``new_share`` of them is compared with ``rules``.
     """
-    if trials["new_share"].is_not_null().any():
-        trials = trials.with_columns(position=pl.col("mean_position"))
+    answered = ("new_share", "rules") if trials["new_share"].drop_nulls().n_unique() > 1 else ()
+    if answered:
+        trials = trials.with_columns(rules=pl.col("position"), position=pl.col("mean_position"))
     return (
         trials.filter(
             pl.col("valid")
@@ -234,14 +236,14 @@ def thresholds(trials: pl.DataFrame) -> pl.DataFrame:
             & (pl.col("forwarding_pps") < (1 - OVERLOAD_LOSS) * pl.col("achieved_pps"))
             & (pl.col("received") > 0)
         )
-        .group_by("position", "stateful", "sizes_text", "frame_bytes")
+        .group_by("position", "stateful", "sizes_text", "frame_bytes", *answered)
         .agg(
             threshold_pps=pl.col("forwarding_pps").median(),
             low_pps=pl.col("forwarding_pps").min(),
             high_pps=pl.col("forwarding_pps").max(),
             n=pl.len(),
         )
-        .sort("position", "stateful", "frame_bytes", "sizes_text")
+        .sort("position", "stateful", "frame_bytes", "sizes_text", *answered)
     )
 
 

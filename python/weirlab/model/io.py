@@ -76,6 +76,11 @@ class DeviceModels:
     """How it was measured: run, lab, kernel, versions of tools; plain JSON values."""
 
     @property
+    def new_flow_rules(self) -> float:
+        """See ``Run.new_flow_rules``: if not 0, positions are shares of new flows times these rules."""
+        return float(self.facts.get("new_flow_rules", 0.0))
+
+    @property
     def simulated(self) -> bool:
         """Whether it was a simulated device, whatever its name."""
         return self.facts.get("lab") == SIMULATION

@@ -115,7 +115,8 @@ class Run:
         """The valid attempts, of ``role`` if given, for fitting and checking models.
 
         ``rate_pps`` is the rate that the sender achieved, which is also defined if it sent as
-        fast as possible; ``position`` is the mean matching position. Trials whose load or
+        fast as possible; ``position`` is the mean matching position, for which packets of known flows count
+        only if the profile goes through shares of new ones. Trials whose load or
         position changed during the trial (they mix regimes), trials with calls (both sides send)
         and trials in which nothing arrived (they have no delay) are left out here but stay in
         :meth:`trials`.
@@ -134,12 +135,13 @@ class Run:
         if plain:
             stateful, cross_traffic = self._base()
             rows = rows.filter((pl.col("stateful") == stateful) & (pl.col("cross_traffic") == cross_traffic))
+        shares = self.new_flow_rules > 0 or rows["new_share"].drop_nulls().n_unique() > 1
         rows = rows.with_columns(arrivals=pl.col("spec").str.json_path_match("$.traffic.arrivals"))
         return [
             Observation(
                 rate_pps=row["achieved_pps"],
                 frame_bytes=row["frame_bytes"],
-                position=row["mean_position"],
+                position=row["mean_position"] if shares or row["new_share"] is None else row["position"],
                 forwarding_pps=row["forwarding_pps"],
                 loss_ratio=row["loss_ratio"],
                 delay_mean_ns=row["delay_mean_ns"],
@@ -161,6 +163,12 @@ class Run:
     def simulated(self) -> bool:
         """See :attr:`Manifest.simulated`."""
         return self.manifest.simulated
+
+    @property
+    def new_flow_rules(self) -> float:
+        """Rules that first packets are compared with, if the profile goes through shares of such; else 0."""
+        profile = self.manifest.section("profile")
+        return float(profile["positions"][0]) if len(profile.get("new") or ()) > 1 else 0.0
 
     def _base(self) -> tuple[bool, bool]:
         """Whether the scenario's device tracks connections, and has cross traffic, throughout."""

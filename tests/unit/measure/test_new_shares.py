@@ -5,12 +5,17 @@ from __future__ import annotations
 import pytest
 
 from weirlab.base.errors import InputError
+from weirlab.cli.results.tables import thresholds as threshold_tables
+from weirlab.devices.prediction.modelling import position_of
+from weirlab.devices.profile.page.drawing import draw
+from weirlab.devices.profile.page.source import gather
+from weirlab.devices.profile.page.summary import tiles
 from weirlab.lab.sim import SimDevice, SimLab
 from weirlab.measure.plan.grid import Profile
 from weirlab.measure.profile import measure, plan, scout
 from weirlab.measure.verify import VerificationPlan, drawn_shares, thresholds
 from weirlab.measure.verify import plan as held_out_plan
-from weirlab.model import QueueingModel
+from weirlab.model import DeviceModels, QueueingModel
 from weirlab.store import Run, Store
 from weirlab.traffic.sizes import Constant
 from weirlab.traffic.spec import Flows
@@ -95,3 +100,37 @@ def test_loads_of_held_out_shares_are_those_of_the_mean_position() -> None:
 def test_several_shares_need_one_rule_count(positions: tuple[int, ...]) -> None:
     with pytest.raises(InputError, match="need one rule count"):
         Profile(positions=positions, new_shares=SHARES)
+
+
+def test_the_table_of_thresholds_has_a_column_for_shares_only_where_they_vary(run: Run) -> None:
+    rows = thresholds(run.trials()).to_dicts()
+    (table,) = threshold_tables(rows)
+    assert table.columns[:2] == ("New flows", "Rules")
+    assert [row[:2] for row in table.rows] == [
+        (share, "200") for share in ("0 %", "1.0 %", "10 %", "50 %", "100 %")
+    ]
+    (table,) = threshold_tables(thresholds(run.trials().filter(new_share=0.1)).to_dicts())
+    assert table.columns[0] == "Rules"
+    assert [row[0] for row in table.rows] == ["200"]
+
+
+def test_the_page_of_shares_says_that_they_varied(run: Run) -> None:
+    evidence = gather(run, {"queueing": QueueingModel.fit(run.observations("profile"))})
+    assert (evidence.varied.name, evidence.varied.positions) == ("new flows", RULES)
+    setups = evidence.profile.sort("position")["setup"].unique(maintain_order=True)
+    assert [setup.replace("\xa0", " ") for setup in setups] == ["0 %", "1.0 %", "10 %", "50 %", "100 %"]
+    (figure,) = (figure for figure in draw(evidence) if figure.section == "threshold")
+    assert "Packets that open a flow, %" in str(figure.spec)
+    (tile,) = (tile for tile in tiles(evidence) if tile.label == "Cost of a new flow")
+    assert tile.value.replace("\xa0", " ") == "2.5 µs"
+
+
+def test_a_prediction_of_such_a_profile_needs_a_share() -> None:
+    device = DeviceModels("firewall", {}, {"new_flow_rules": 200.0})
+    assert position_of(device, None, 0.3) == position_of(device, 200, 0.3) == 60
+    with pytest.raises(InputError, match="give one"):
+        position_of(device, None, None)
+    with pytest.raises(InputError, match="leave --rules out"):
+        position_of(device, 20, 0.3)
+    with pytest.raises(InputError, match="leave --new out"):
+        position_of(DeviceModels("firewall", {}), 20, 0.3)

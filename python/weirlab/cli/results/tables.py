@@ -15,13 +15,17 @@ if TYPE_CHECKING:
 
 
 def thresholds(rows: Sequence[Mapping[str, Any]]) -> list[Table]:
-    """Threshold per rule count and frame size; no table without rows."""
+    """Threshold per rule count, share of packets that open a flow, and frame size; no table without rows."""
     if not rows:
         return []
-    columns = ("Rules", "Frames", "Threshold", "Lowest", "Highest", "Trials")
+    answered = "new_share" in rows[0]
+    columns = (
+        *(("New flows",) if answered else ()), "Rules", "Frames", "Threshold", "Lowest", "Highest", "Trials",
+    )  # fmt: skip
     cells = [
         (
-            count(row["position"]) + (" stateful" if row["stateful"] else ""),
+            *((percent(row["new_share"]),) if answered else ()),
+            count(row.get("rules", row["position"])) + (" stateful" if row["stateful"] else ""),
             row["sizes_text"],
             *(rate(row[name]) for name in ("threshold_pps", "low_pps", "high_pps")),
             str(row["n"]),

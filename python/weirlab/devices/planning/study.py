@@ -245,6 +245,11 @@ def _require_distinct(devices: Sequence[DeviceModels]) -> None:
 
 
 def _model(device: DeviceModels, request: PlanRequest) -> Model:
+    if device.new_flow_rules:
+        raise InputError(
+            f"the profile of {device.name} went through shares of new flows, and a plan is about rules: "
+            "profile the rules at one share, e.g. weir profile --answered --new 10% --rules 0,100,1000"
+        )
     if request.model not in device.models:
         raise InputError(
             f"device '{device.name}' has no model {quoted(request.model)}; it has {', '.join(device.models)}"

@@ -108,7 +108,20 @@ class PredictionLoadOptions:
             "rules; of a profile of your own rules, theirs).",
         ),
     ] = None
+    new: Annotated[
+        str | None,
+        typer.Option(
+            "--new",
+            help="Of a profile that goes through such shares: share of packets that open a flow, e.g. 10%.",
+            metavar="SHARE",
+        ),
+    ] = None
     arrivals: ArrivalsOption = "constant"
+
+    @property
+    def new_share(self) -> float | None:
+        """``--new`` as a ratio."""
+        return None if self.new is None else reading.one_share(self.new, "--new", "10%")
 
 
 @dataclass(frozen=True)
@@ -227,8 +240,9 @@ def predict(
 ) -> None:
     """Predict."""
     from weirlab.devices.prediction import tables, wording
-    from weirlab.devices.prediction.modelling import devices, predict, profile_of
+    from weirlab.devices.prediction.modelling import devices, position_of, predict, profile_of
     from weirlab.devices.prediction.transients import LoadSchedule, predict_steps
+    from weirlab.model.io import pick
     from weirlab.traffic.load import parse_rate
 
     with result.session(ctx) as session:
@@ -236,6 +250,8 @@ def predict(
         known = devices(session.store, model)
         profile = profile_of(session.store, known[0]) if len(known) == 1 else []
         if later.step or later.position_step:
+            if load.new is not None:
+                raise InputError("--new does not go with --step: profiles of new flows have no steps")
             rate = parse_rate(load.rate)
             asked = LoadSchedule(rate, mix, load.rules, later.steps(), load.arrivals, later.duration)
             course = predict_steps(session.store, model, asked, device=device)
@@ -253,7 +269,7 @@ def predict(
             model,
             parse_rate(load.rate),
             mix,
-            load.rules,
+            position_of(pick(known, device, model), load.rules, load.new_share),
             arrivals=load.arrivals,
             device=device,
         )

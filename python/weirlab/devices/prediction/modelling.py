@@ -13,6 +13,7 @@ from typing import Any, Final
 from weirlab.base import files
 from weirlab.base.errors import InputError, ModelError
 from weirlab.base.files import HOST_FILES, Inputs
+from weirlab.base.quantities import rules as whole_rules
 from weirlab.devices.prediction.spikes import learn_spikes
 from weirlab.jobs import spoiled
 from weirlab.jobs.profiles import named
@@ -83,7 +84,7 @@ class FitOutcome:
             "path": self.path,
             "models": list(self.models),
             "parameters": model.parameters() if model else [],
-            "in_words": model.in_words() if model else [],
+            "in_words": model.in_words(self.run.new_flow_rules) if model else [],
             "effects": self.effects,
             "evidence": self.evidence,
             "drifts": self.drifts,
@@ -181,7 +182,8 @@ def described(run: Run, models: Models) -> DeviceModels:
         "weirlab": manifest.versions.get("weirlab", "unknown"),
         "calibration": manifest.calibration,
     }
-    return DeviceModels(str(manifest.facts.get("dut", run.run_id)), models, {**conditions, **facts})
+    shares = {"new_flow_rules": run.new_flow_rules} if run.new_flow_rules else {}
+    return DeviceModels(str(manifest.facts.get("dut", run.run_id)), models, {**conditions, **facts, **shares})
 
 
 def fit_run(run: Run, progress: Progress = QUIET) -> Models:
@@ -311,6 +313,8 @@ class PredictionOutcome:
     """The models are those of a simulated device."""
     more_trials: str = ""
     """How to profile the device again with more trials."""
+    new_share: float | None = None
+    """Share of the packets that open a flow, if the profile went through such shares."""
 
     @property
     def unsure(self) -> tuple[str, ...]:
@@ -335,6 +339,7 @@ class PredictionOutcome:
             "sizes": self.sizes_text,
             "frame_bytes": self.frame_bytes,
             "position": self.position,
+            **({} if self.new_share is None else {"new_share": self.new_share}),
             "device": self.device,
             "simulated": self.simulated,
             "model": first,
@@ -356,6 +361,23 @@ def usual_position(models: Mapping[str, Model]) -> int:
     return round(found.position_min)
 
 
+def position_of(device: DeviceModels, rules: float | None, new_share: float | None) -> float:
+    """The position that the models of ``device`` know for ``rules`` (None: :func:`usual_position`), or for a
+    share of packets that open a flow, if the profile went through such shares.
+    """
+    behind = device.new_flow_rules
+    if not behind:
+        if new_share is not None:
+            raise InputError(f"the profile of {device.name} has no shares of new flows: leave --new out")
+        return usual_position(device.models) if rules is None else rules
+    through = f"the profile of {device.name} went through shares of new flows behind {whole_rules(behind)}"
+    if new_share is None:
+        raise InputError(f"{through}: give one, e.g. --new 10%")
+    if rules not in (None, behind):
+        raise InputError(f"{through}: leave --rules out")
+    return behind * new_share
+
+
 def predict(
     store: Store,
     source: str,
@@ -368,11 +390,11 @@ def predict(
 ) -> PredictionOutcome:
     """What the models of ``source`` (file or run) say about one setting.
 
-    ``device`` chooses one if a file has several. Without ``position``, see :func:`usual_position`.
+    ``device`` chooses one if a file has several. ``position`` is that of the models, see :func:`position_of`.
     """
     asked, _ = find_device(store, source, device)
     if position is None:
-        position = usual_position(asked.models)
+        position = position_of(asked, None, None)
     pps = rate_pps(rate, sizes)
     if not math.isfinite(pps):
         raise InputError("a prediction needs a load in numbers, not 'max'; e.g. --rate 300kpps")
@@ -400,4 +422,5 @@ def predict(
         asked.name,
         asked.simulated,
         more_trials_of(store, asked),
+        position / asked.new_flow_rules if asked.new_flow_rules else None,
     )

@@ -11,7 +11,7 @@ import numpy as np
 
 from weirlab.base.documents import plain
 from weirlab.base.errors import InputError, ModelError
-from weirlab.devices.prediction.modelling import Models, find, find_device, keep, models_of, usual_position
+from weirlab.devices.prediction.modelling import Models, find, find_device, keep, models_of, position_of
 from weirlab.devices.prediction.spikes import learn_spikes, seen_in, series_of
 from weirlab.jobs.profiles import named
 from weirlab.model.spike import NO_SPIKE, Spike
@@ -221,7 +221,7 @@ def predict_steps(
     """
     asked, _ = find_device(store, source, device)
     traffic = course.traffic()
-    position = usual_position(asked.models) if course.position is None else course.position
+    position = position_of(asked, course.position, None)
     phases = phases_of(traffic, position)
     outside: dict[str, None] = {}
     predictions = {}

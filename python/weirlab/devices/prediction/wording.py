@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 def fit(outcome: FitOutcome) -> str:
     """The model in words and where it is."""
     model = outcome.queueing
-    said = " ".join(model.in_words()) if model else f"Fitted {words(list(outcome.models))}."
+    said = (
+        " ".join(model.in_words(outcome.run.new_flow_rules))
+        if model
+        else f"Fitted {words(list(outcome.models))}."
+    )
     said += "".join(f" Too little evidence: {reason}." for reason in outcome.evidence.too_little)
     said += "".join(f" {drift(each)}" for each in outcome.drifts)
     return of_device(outcome.run.simulated, f"{said} The models are in {outcome.path}.")
@@ -70,9 +74,9 @@ def prediction(outcome: PredictionOutcome) -> str:
 
     threshold = span("threshold_pps", rate)
     lead = "Extrapolated: " if outcome.outside else ""
-    setting = (
-        f"{rate(outcome.rate_pps)} of {outcome.frame_bytes:.4g}-byte frames behind {rules(outcome.position)}"
-    )
+    new = outcome.new_share
+    behind = f"behind {rules(outcome.position)}" if new is None else f"with {percent(new)} new flows"
+    setting = f"{rate(outcome.rate_pps)} of {outcome.frame_bytes:.4g}-byte frames {behind}"
     delay = f"mean delay {span('delay_mean_ns', duration)}, p99 {span('delay_p99_ns', duration)}"
     most_lost = ends.get("loss_ratio", (0.0, 0.0))[1]
     over = outcome.rate_pps > found["threshold_pps"]

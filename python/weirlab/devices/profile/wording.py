@@ -123,9 +123,7 @@ def profile(outcome: ProfileOutcome) -> str:
             f"{lead}; next: weir show {run_id}"
         )
     held = f"{count(missing)} of {plural(measured.trials, 'trial')} had no valid attempt. " if missing else ""
-    # Of shares of new packets, a position is a mean and no number of rules.
-    by_shares = outcome.run.trials()["new_share"].drop_nulls().n_unique() > 1
-    answer = "" if by_shares else _answer(outcome.thresholds())
+    answer = _answer(outcome.thresholds())
     if measured.stopped == "time":
         held += "The time budget is used up. "
     sure = "" if outcome.adaptive is None else f"{_certainty(outcome.adaptive)} "
@@ -137,7 +135,8 @@ def profile(outcome: ProfileOutcome) -> str:
 def _answer(found: Sequence[Mapping[str, Any]]) -> str:
     """``833 kpps of 64-byte frames without rules, 202 kpps with 1,000 rules: 3.74 ns a rule.``; or empty.
 
-    Of the smallest frames, without connection tracking; a rule's cost is the mean between the two positions.
+    Of the smallest frames, without connection tracking; a rule's cost is the mean between the two positions,
+    and that of a new flow between the two shares of packets that open one.
     """
     plain = [each for each in found if not each["stateful"]]
     if not plain:
@@ -145,17 +144,21 @@ def _answer(found: Sequence[Mapping[str, Any]]) -> str:
     frame = min(each["frame_bytes"] for each in plain)
     rows = sorted((each for each in plain if each["frame_bytes"] == frame), key=lambda each: each["position"])
     first, last = rows[0], rows[-1]
-    said = f"{rate(first['threshold_pps'])} of {frame:.4g}-byte frames {_behind(first['position'])}"
+    said = f"{rate(first['threshold_pps'])} of {frame:.4g}-byte frames {_behind(first)}"
     if first is last:
         return f"{said}. "
-    said += f", {rate(last['threshold_pps'])} {_behind(last['position'])}"
+    said += f", {rate(last['threshold_pps'])} {_behind(last)}"
     times_ns = [1e9 / each["threshold_pps"] for each in (first, last)]
-    cost_ns = (times_ns[1] - times_ns[0]) / (last["position"] - first["position"])
-    return f"{said}: {duration(cost_ns)} a rule. " if cost_ns > 0 else f"{said}. "
+    shares = last.get("new_share", 0.0) - first.get("new_share", 0.0)
+    unit, units = ("a new flow", shares) if shares else ("a rule", last["position"] - first["position"])
+    cost_ns = (times_ns[1] - times_ns[0]) / units
+    return f"{said}: {duration(cost_ns)} {unit}. " if cost_ns > 0 else f"{said}. "
 
 
-def _behind(position: float) -> str:
-    return f"with {rules(position)}" if position else "without rules"
+def _behind(row: Mapping[str, Any]) -> str:
+    position = row.get("rules", row["position"])
+    behind = f"with {rules(position)}" if position else "without rules"
+    return behind if row.get("new_share") is None else f"{behind} and {percent(row['new_share'])} new flows"
 
 
 def _certainty(outcome: AdaptiveOutcome) -> str:

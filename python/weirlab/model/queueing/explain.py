@@ -85,27 +85,38 @@ def in_words(
     queue_stderr: float,
     host: DisturbanceLaw,
     profiled: ProfileRange,
+    new_flow_rules: float = 0.0,
 ) -> list[str]:
-    """What the numbers mean, one sentence each."""
+    """What the numbers mean, one sentence each; see ``QueueingModel.in_words``."""
+
+    def at(position: float) -> str:
+        if new_flow_rules:
+            return f"with {percent(position / new_flow_rules)} new flows"
+        return f"at position {position:g}"
+
     frame, near, far = profiled.frame_min_bytes, profiled.position_min, profiled.position_max
     first, last = _service_ns(service, near, frame), _service_ns(service, far, frame)
     said = [
-        f"At position {near:g} a frame of {frame:.0f} B takes {wording.ns(first)}: "
+        f"{at(near).capitalize()} a frame of {frame:.0f} B takes {wording.ns(first)}: "
         f"up to {wording.pps(1e9 / first)} pass without loss."
     ]
-    if far > near and service.bend_position > 0:
+    if far > near and new_flow_rules and last > first:
+        each = wording.ns((last - first) * new_flow_rules / (far - near))
+        said.append(
+            f"The first packet of a flow and its answer add {each}; {at(far)} {wording.pps(1e9 / last)} pass."
+        )
+    elif far > near and service.bend_position > 0:
         said.append(
             f"Each rule before the match adds {wording.ns(service.per_rule_ns)} up to about rule "
             f"{service.bend_position:.0f} and {wording.ns(service.late_per_rule_ns)} beyond, as when rules "
-            f"no longer fit into a cache; at position {far:g} {wording.pps(1e9 / last)} pass."
+            f"no longer fit into a cache; {at(far)} {wording.pps(1e9 / last)} pass."
         )
     elif far > near and service.per_rule_ns > 0:
         each = wording.with_error(service.per_rule_ns, service.stderr.get("per_rule_ns"), "ns")
-        said.append(
-            f"Each rule before the match adds {each}; at position {far:g} {wording.pps(1e9 / last)} pass."
-        )
+        said.append(f"Each rule before the match adds {each}; {at(far)} {wording.pps(1e9 / last)} pass.")
     elif far > near:
-        said.append(f"The matching position makes no difference between {near:g} and {far:g}.")
+        what = "matching position" if not new_flow_rules else "share of new flows"
+        said.append(f"The {what} makes no difference: {at(far)} a frame takes as long.")
     large = profiled.frame_max_bytes
     if service.per_byte_ns > 0 or service.io_per_byte_ns > 0:
         share = first / _service_ns(service, near, large)
@@ -115,8 +126,8 @@ def in_words(
     queue = wording.with_error(queue_packets, queue_stderr, "packets")
     said.append(
         f"The queue holds {queue}: in overload half of all packets wait longer than "
-        f"{wording.ns(queue_packets * first)} at position {near:g}"
-        + (f" and {wording.ns(queue_packets * last)} at position {far:g}." if far > near else ".")
+        f"{wording.ns(queue_packets * first)} {at(near)}"
+        + (f" and {wording.ns(queue_packets * last)} {at(far)}." if far > near else ".")
     )
     return [*said, *_below(delays["delay_mean_ns"]), *_by_host(host)]
 

@@ -211,11 +211,15 @@ class QueueingModel:
             self.service, self.delays, self.queue_packets, self.queue_stderr, self.host, self.profiled
         )
 
-    def in_words(self) -> list[str]:
-        """What the numbers mean, one sentence each."""
+    def in_words(self, new_flow_rules: float = 0.0) -> list[str]:
+        """What the numbers mean, one sentence each.
+
+        With ``new_flow_rules``, positions are shares of packets that open a flow times these rules.
+        """
         return explain.in_words(
-            self.service, self.delays, self.queue_packets, self.queue_stderr, self.host, self.profiled
-        )
+            self.service, self.delays, self.queue_packets, self.queue_stderr, self.host, self.profiled,
+            new_flow_rules,
+        )  # fmt: skip
 
     def _law(self, load: DelayInput) -> dict[str, F64]:
         """Delays, jitter and loss by the laws alone; arrays as in ``load``."""

@@ -13,7 +13,7 @@ from typing import Final
 import polars as pl
 
 from weirlab.devices.profile.page.curves import banded
-from weirlab.devices.profile.page.source import TRIAL
+from weirlab.devices.profile.page.source import TRIAL, VariedSetting
 from weirlab.report import axes, palette
 from weirlab.report.axes import QUANTITIES, QUANTITY, Domain
 from weirlab.report.vega import alt
@@ -28,9 +28,9 @@ _POINT_OPACITY: Final = 0.85
 
 
 def over_load(
-    frame: pl.DataFrame, x_domain: Domain, y_domain: Domain, *, loss: bool = False
+    frame: pl.DataFrame, x_domain: Domain, y_domain: Domain, varied: VariedSetting, *, loss: bool = False
 ) -> alt.LayerChart:
-    """Delay (log axis), or with ``loss`` the loss ratio, over offered load; a colour per rule count."""
+    """Delay (log axis), or with ``loss`` the loss ratio, over offered load; a colour per setting."""
     columns = ("loss_percent",) if loss else _DELAYS
     settings = frame.unique("setup", maintain_order=True).sort("position", maintain_order=True)
     setups, names = settings["setup"].to_list(), _models(frame)
@@ -49,7 +49,7 @@ def over_load(
     else:
         title, scale, axis = "One-way delay, µs", axes.log(y_domain), axes.log_axis(y_domain)
     y = alt.Y("loss_percent:Q" if loss else "shown:Q", title=title, scale=scale, axis=axis)
-    legend = "Rules before the match (points: trials)"
+    legend = f"{varied.legend} (points: trials)"
     colour = axes.setup_colour(setups, legend)
     points = (
         base.transform_filter(_OF_TRIALS)
@@ -60,7 +60,7 @@ def over_load(
             color=colour,
             shape=axes.setup_shape(setups, legend),
             tooltip=[
-                alt.Tooltip("setup:N", title="rules"),
+                alt.Tooltip("setup:N", title=varied.name),
                 *(_tip(name, _TIPS[name]) for name in ("load_kpps", *columns)),
             ],
         )
@@ -83,15 +83,16 @@ def over_load(
     return chart if loss else chart.add_params(axes.quantity())
 
 
-def threshold(frame: pl.DataFrame, y_domain: Domain) -> alt.LayerChart:
-    """Threshold over matching position: trials with their spread, held out marked, a line per model."""
+def threshold(frame: pl.DataFrame, y_domain: Domain, varied: VariedSetting) -> alt.LayerChart:
+    """Threshold over what varied: trials with their spread, held out marked, a line per model."""
     names = _models(frame)
     kinds = [kind for kind in ("profiled", "held out") if kind in set(frame["kind"].to_list())]
+    frame = frame.with_columns(position=varied.shown(pl.col("position")))
     base = alt.Chart(axes.data(frame))
     least, most = axes.extent(frame, "position")
     x = alt.X(
         "position:Q",
-        title="Matching position (rules before the match)",
+        title=varied.title,
         scale=axes.linear((least, max(most, least + 1.0))),
         axis=axes.number_axis(6),
     )
@@ -114,7 +115,7 @@ def threshold(frame: pl.DataFrame, y_domain: Domain) -> alt.LayerChart:
             legend=alt.Legend(labelExpr=told, symbolFillColor=_INK, symbolSize=90, columns=1),
         ),
         tooltip=[
-            _tip("position", "rules"),
+            _tip("position", f"{varied.name}, %" if varied.percents else varied.name),
             _tip("threshold_kpps", "threshold, kpps"),
             _tip("low_kpps", "lowest, kpps"),
             _tip("high_kpps", "highest, kpps"),
@@ -129,7 +130,9 @@ def threshold(frame: pl.DataFrame, y_domain: Domain) -> alt.LayerChart:
     return alt.LayerChart(layer=layers, **axes.framed(340))
 
 
-def scatter(frame: pl.DataFrame, observed: str, domain: Domain, *, loss: bool = False) -> alt.LayerChart:
+def scatter(
+    frame: pl.DataFrame, observed: str, domain: Domain, varied: VariedSetting, *, loss: bool = False
+) -> alt.LayerChart:
     """Predicted over ``observed`` (``measured`` or ``simulated``) with the diagonal; a colour per model."""
     names = frame["model"].unique(maintain_order=True).to_list()
     fields = [
@@ -160,7 +163,7 @@ def scatter(frame: pl.DataFrame, observed: str, domain: Domain, *, loss: bool = 
         shape=alt.Shape("model:N", title=line, scale=shapes, legend=legend),
         tooltip=[
             alt.Tooltip("model:N"),
-            alt.Tooltip("setup:N", title="rules"),
+            alt.Tooltip("setup:N", title=varied.name),
             alt.Tooltip("panel:N", title="size"),
             alt.Tooltip("held_out:N", title="held out"),
             _tip("load_kpps", "load, kpps"),

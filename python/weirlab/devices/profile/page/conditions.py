@@ -69,7 +69,10 @@ def setting(evidence: ProfileEvidence) -> Pairs:
         flows = sorted(set(attempts["flows"].to_list()))
         pairs.append(("Flows", words([count(n) for n in flows])))
         positions = attempts.sort("position")["setup"].unique(maintain_order=True).to_list()
-        pairs.append(("Rule counts", words(positions)))
+        varied = evidence.varied
+        pairs.append((varied.legend if varied.percents else "Rule counts", words(positions)))
+        if varied.percents:
+            pairs.append(("Rules", count(varied.positions)))
     facts = manifest.get("facts") or {}
     pairs += [
         (label, value) for key, label, value in _flat(facts) if key not in _DROPPED_FACTS and value != NOTHING
@@ -128,7 +131,7 @@ def invalid(evidence: ProfileEvidence) -> tuple[str, list[Table]]:
     left_out = f" (first {shown.height} of {spoiled.height})" if shown.height < spoiled.height else ""
     details = Table(
         f"Spoiled attempts{left_out}",
-        ("Rules", "Frames", "Load", "Attempt", "Reason"),
+        (evidence.varied.name.capitalize(), "Frames", "Load", "Attempt", "Reason"),
         rows,
     )
     return text, [summary, details]
@@ -144,7 +147,8 @@ def in_words(evidence: ProfileEvidence) -> list[tuple[str, list[str]]]:
     found = []
     for name, model in evidence.models.items():
         told = getattr(model, "in_words", None)
-        if callable(told) and (sentences := [str(s) for s in told()]):
+        of = (evidence.varied.positions,) if evidence.varied.percents else ()
+        if callable(told) and (sentences := [str(s) for s in told(*of)]):
             found.append((name, sentences))
     return found
 

@@ -149,7 +149,7 @@ def over_load(trials: pl.DataFrame, models: Mapping[str, ReportPredictor]) -> pl
 def threshold_curves(
     profile: pl.DataFrame, heldout: pl.DataFrame, models: Mapping[str, ReportPredictor]
 ) -> pl.DataFrame:
-    """Threshold over matching position for one panel: profiled, held out, and each model's curve."""
+    """Threshold over the models' position for one panel: profiled, held out, and each model's curve."""
     seen = set(profile["position"].to_list())
     both = thresholds(pl.concat([profile, heldout.filter(~pl.col("position").is_in(list(seen)))]))
     rows: list[dict[str, Any]] = []
@@ -191,7 +191,7 @@ def held_out(
                 "setup": row["setup"],
                 "position": float(row["position"]),
                 "panel": row["panel"],
-                "held_out": "load" if row["position"] in known else "rule count",
+                "held_out": "load" if row["position"] in known else "setting",
                 "regime": "overload" if row["overload"] else "below the threshold",
                 "load_kpps": observed["load_kpps"],
             }

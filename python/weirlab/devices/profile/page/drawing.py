@@ -65,6 +65,7 @@ def voice_panel(frames: pl.DataFrame) -> str:
 
 
 def _over_load(evidence: ProfileEvidence) -> list[Figure]:
+    varied = evidence.varied
     within = curves.within_chart(evidence.profile)
     panels, left_out = _panels(within), evidence.profile.height - within.height
     note = (
@@ -86,8 +87,8 @@ def _over_load(evidence: ProfileEvidence) -> list[Figure]:
                 panel,
                 takeaways.delay(trials),
                 _DELAY + _band(frame) + note,
-                takeaways.description(frame, f"One-way delay over offered load, {panel},"),
-                charts.over_load(frame, x, y),
+                takeaways.description(frame, f"One-way delay over offered load, {panel},", varied),
+                charts.over_load(frame, x, y, varied),
                 frame.select(pl.exclude("^loss_.*$")),
                 switchable=True,
             )
@@ -101,8 +102,8 @@ def _over_load(evidence: ProfileEvidence) -> list[Figure]:
                 panel,
                 takeaways.loss(trials),
                 _LOSS + _band(frame) + note,
-                takeaways.description(frame, f"Frame loss ratio over offered load, {panel},"),
-                charts.over_load(frame, x, most, loss=True),
+                takeaways.description(frame, f"Frame loss ratio over offered load, {panel},", varied),
+                charts.over_load(frame, x, most, varied, loss=True),
                 frame.select("source", "setup", "position", "load_kpps", pl.col("^loss_.*$")),
             )
         )
@@ -110,6 +111,7 @@ def _over_load(evidence: ProfileEvidence) -> list[Figure]:
 
 
 def _thresholds(evidence: ProfileEvidence) -> list[Figure]:
+    varied = evidence.varied
     tables = []
     for panel, trials in _panels(evidence.profile):
         heldout = evidence.heldout.filter(pl.col("panel") == panel)
@@ -123,11 +125,12 @@ def _thresholds(evidence: ProfileEvidence) -> list[Figure]:
             f"threshold-over-position-{_slug(panel)}",
             "threshold",
             panel,
-            takeaways.threshold(trials, heldout),
-            "Forwarding rate in overload, by the number of rules walked before the match: median, "
-            "and a line from the lowest to the highest trial.",
-            f"Threshold over matching position, {panel}: {takeaways.threshold(trials, heldout)}",
-            charts.threshold(frame, (0.0, top * 1.08)),
+            takeaways.threshold(trials, heldout, varied),
+            f"Forwarding rate in overload, by {varied.caption}: median, and a line from the lowest to the "
+            "highest trial.",
+            f"Threshold over {varied.legend.lower() if varied.percents else 'matching position'}, {panel}: "
+            f"{takeaways.threshold(trials, heldout, varied)}",
+            charts.threshold(frame, (0.0, top * 1.08), varied),
             frame,
         )
         for panel, trials, heldout, frame in tables
@@ -135,6 +138,7 @@ def _thresholds(evidence: ProfileEvidence) -> list[Figure]:
 
 
 def _verification(evidence: ProfileEvidence) -> list[Figure]:
+    varied = evidence.varied
     pairs = curves.held_out(evidence.profile, evidence.heldout, evidence.models)
     if not pairs.height:
         return []
@@ -151,10 +155,10 @@ def _verification(evidence: ProfileEvidence) -> list[Figure]:
                 f"held-out-delay-{_slug(panel)}",
                 "verification-curves",
                 panel,
-                takeaways.held_out_curve(of_panel),
+                takeaways.held_out_curve(of_panel, varied),
                 "Trials that no model has seen (points), and what the models predict (lines)." + _band(frame),
-                takeaways.description(frame, f"Held-out delay over offered load, {panel},"),
-                charts.over_load(frame, x, y),
+                takeaways.description(frame, f"Held-out delay over offered load, {panel},", varied),
+                charts.over_load(frame, x, y, varied),
                 frame,
                 switchable=True,
             )
@@ -179,7 +183,7 @@ def _verification(evidence: ProfileEvidence) -> list[Figure]:
                 takeaways.scatter(pairs),
                 "Each point is one held-out trial. On the line, the prediction is exact.",
                 f"Predicted over {evidence.observed} delay. {takeaways.scatter(pairs)}",
-                charts.scatter(delays, evidence.observed, axes.log_domain(low, high)),
+                charts.scatter(delays, evidence.observed, axes.log_domain(low, high), varied),
                 delays,
                 switchable=True,
             )
@@ -193,7 +197,7 @@ def _verification(evidence: ProfileEvidence) -> list[Figure]:
             takeaways.scatter(pairs, in_loss=True),
             "Each point is one held-out trial. On the line, the prediction is exact.",
             f"Predicted over {evidence.observed} loss. {takeaways.scatter(pairs, in_loss=True)}",
-            charts.scatter(losses, evidence.observed, (0.0, most), loss=True),
+            charts.scatter(losses, evidence.observed, (0.0, most), varied, loss=True),
             losses,
         )
     )

@@ -22,7 +22,8 @@ from weirlab.model import ErrorRow, compare, regimes
 from weirlab.model.base import Band, ObservationTable
 from weirlab.model.score import Deviations, deviations
 from weirlab.records import Observation, device_in_words
-from weirlab.report.numbers import rules
+from weirlab.report.numbers import percent
+from weirlab.report.numbers import rules as rules_phrase
 from weirlab.store.steps import StepSeries, step_series
 
 TRIAL: Final = "trial"
@@ -107,6 +108,43 @@ BELIEVED: Final = RunJudgement()
 
 
 @dataclass(frozen=True)
+class VariedSetting:
+    """What a profile goes through: rules, or shares of packets that open a flow."""
+
+    name: str = "rules"
+    legend: str = "Rules before the match"
+    title: str = "Matching position (rules before the match)"
+    """Of a chart's axis."""
+    caption: str = "the number of rules walked before the match"
+    cost: str = "Cost of a rule"
+    unit: str = "rule"
+    positions: float = 1.0
+    """Positions of a model that are one ``unit``: all rules for a packet that opens a flow."""
+    percents: bool = False
+
+    def shown(self, position: pl.Expr) -> pl.Expr:
+        """``position`` in the unit of the axis."""
+        return position / self.positions * (100 if self.percents else 1)
+
+
+RULES: Final = VariedSetting()
+
+
+def new_flows(rules: float) -> VariedSetting:
+    """Shares of new flows, whose packets are compared with ``rules``."""
+    return VariedSetting(
+        "new flows",
+        "Packets that open a flow",
+        "Packets that open a flow, %",
+        f"the share of packets that open a flow, each compared with {rules_phrase(rules)}",
+        "Cost of a new flow",
+        "first packet, with its answer,",
+        rules,
+        True,
+    )
+
+
+@dataclass(frozen=True)
 class ProfileEvidence:
     """Everything that a report shows, read and sorted.
 
@@ -138,6 +176,11 @@ class ProfileEvidence:
     @property
     def lab(self) -> str:
         return str(self.attempts["lab"][0]) if self.attempts.height else ""
+
+    @property
+    def varied(self) -> VariedSetting:
+        """What the charts have a colour and an axis for."""
+        return new_flows(float(self.attempts["rules"][0])) if _shares_vary(self.attempts) else RULES
 
     @property
     def simulated(self) -> bool:
@@ -206,8 +249,8 @@ _COLUMNS: Final = (
     "lab",
     "dut",
     "backend",
-    "position",
     "stateful",
+    "new_share",
     "sizes_text",
     "frame_bytes",
     "flows",
@@ -231,19 +274,23 @@ _COLUMNS: Final = (
 def readable(trials: pl.DataFrame) -> pl.DataFrame:
     """The columns that reports use, with labels: ``panel`` (frame size), ``setup`` and ``words`` (rules).
 
+    ``position`` is the one that models know: where shares of new flows vary, the mean over the packets.
     ``gap_scv`` is what models call the variability of the gaps between arrivals.
 
     CPU columns of the device's core (``dut_*_s``) are kept under their names.
     """
     cpu = [name for name in trials.columns if name.startswith("dut_") and name.endswith("_s")]
     both = trials["stateful"].n_unique() > 1 if trials.height else False
+    vary = _shares_vary(trials)
     labels = [
-        _setup(row["dut"], row["position"], row["stateful"] and both)
-        for row in trials.select("dut", "position", "stateful").iter_rows(named=True)
+        _setup(row["dut"], row["position"], row["stateful"] and both, row["new_share"] if vary else None)
+        for row in trials.select("dut", "position", "stateful", "new_share").iter_rows(named=True)
     ]
     return trials.select(
         *(pl.col(name) for name in _COLUMNS),
         *(pl.col(name).cast(pl.Float64) for name in cpu),
+        position=pl.col("mean_position" if vary else "position"),
+        rules=pl.col("position"),
         gap_scv=(pl.col("spec").str.json_path_match("$.traffic.arrivals").fill_null("") == "poisson").cast(
             pl.Float64
         ),
@@ -260,9 +307,18 @@ def _panel(sizes_text: str) -> str:
     return "Simple IMIX" if sizes_text == "imix" else f"frames {sizes_text}"
 
 
-def _setup(dut: str, position: float, stateful: bool) -> tuple[str, str]:
+def _shares_vary(trials: pl.DataFrame) -> bool:
+    return trials["new_share"].drop_nulls().n_unique() > 1
+
+
+def _setup(dut: str, position: float, stateful: bool, new_share: float | None) -> tuple[str, str]:
     """A setting's name in legends and in sentences; the user's own ruleset has no position."""
-    short, phrase = (f"{position:,.6g}", rules(position)) if dut != "ruleset" else ("ruleset", "the ruleset")
+    if new_share is not None:
+        short, phrase = percent(new_share), f"{percent(new_share)} new flows"
+    elif dut == "ruleset":
+        short, phrase = "ruleset", "the ruleset"
+    else:
+        short, phrase = f"{position:,.6g}", rules_phrase(position)
     return (f"{short} stateful", f"{phrase} (stateful)") if stateful else (short, phrase)
 
 

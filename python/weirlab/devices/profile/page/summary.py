@@ -87,11 +87,15 @@ def tiles(evidence: ProfileEvidence) -> list[Tile]:
         Tile("Loss-free load", NOTHING, "not measured")
     ]
     limits = thresholds(trials)
-    cost = takeaways.rule_cost_ns(limits)
+    varied = evidence.varied
+    cost = takeaways.cost_ns(limits, varied)
+    over, two = "per packet, mean over the rule counts tested", "rule counts"
+    if varied.percents:
+        over, two = "its first packet and the answer, mean over the shares tested", "shares"
     found.append(
-        Tile("Cost of a rule", duration(cost, 2), "per packet, mean over the rule counts tested")
+        Tile(varied.cost, duration(cost, 2), over)
         if math.isfinite(cost) and cost > 0
-        else Tile("Cost of a rule", NOTHING, "not measured: needs overload at two rule counts")
+        else Tile(varied.cost, NOTHING, f"not measured: needs overload at two {two}")
     )
     found.append(_half_load_tile(trials, limits))
     found.append(_overload_tile(trials, chosen))

@@ -10,7 +10,7 @@ import polars as pl
 
 from weirlab.devices.profile.page.curves import LossFreeLoad, by_load, loss_free, thresholds
 from weirlab.devices.profile.page.distributions import DistributionTrial
-from weirlab.devices.profile.page.source import TRIAL
+from weirlab.devices.profile.page.source import RULES, TRIAL, VariedSetting
 from weirlab.report.numbers import duration, percent, plural, rate, rules, significant, words
 
 KERNEL_STATES = ("system", "irq", "softirq")
@@ -52,7 +52,7 @@ def loss(trials: pl.DataFrame) -> str:
     return _sentence("; ".join(parts) or "No trial")
 
 
-def threshold(trials: pl.DataFrame, heldout: pl.DataFrame) -> str:
+def threshold(trials: pl.DataFrame, heldout: pl.DataFrame, varied: VariedSetting = RULES) -> str:
     limits = thresholds(pl.concat([trials, heldout]))
     found = _ends(limits)
     if not found:
@@ -62,20 +62,22 @@ def threshold(trials: pl.DataFrame, heldout: pl.DataFrame) -> str:
         return f"The threshold is {first}."
     low, high = found
     verb = "falls" if high["threshold_kpps"] < low["threshold_kpps"] else "does not fall: it goes"
-    cost = rule_cost_ns(limits)
-    each = f": on average each rule costs {duration(cost, 2)} per packet" if cost > 0 else ""
+    cost = cost_ns(limits, varied)
+    each = f": on average each {varied.unit} costs {duration(cost, 2)}" if cost > 0 else ""
+    each += " per packet" if each and not varied.percents else ""
     last = f"{rate(high['threshold_kpps'] * 1e3)} with {high['words']}"
     return f"The threshold {verb} from {first} to {last}{each}."
 
 
-def rule_cost_ns(limits: pl.DataFrame) -> float:
-    """Service time added per rule between the fewest and the most rules, in ns; NaN without both."""
+def cost_ns(limits: pl.DataFrame, varied: VariedSetting = RULES) -> float:
+    """Service time added per unit between the fewest and the most of what varied, in ns; NaN without both."""
     found = _ends(limits)
     if len(found) < 2:
         return math.nan
     low, high = found
     service = [1e6 / row["threshold_kpps"] for row in (low, high) if row["threshold_kpps"]]
-    return (service[1] - service[0]) / (high["position"] - low["position"]) if len(service) == 2 else math.nan
+    units = (high["position"] - low["position"]) / varied.positions
+    return (service[1] - service[0]) / units if len(service) == 2 else math.nan
 
 
 def scatter(pairs: pl.DataFrame, *, in_loss: bool = False) -> str:
@@ -102,9 +104,9 @@ def median_error(rows: pl.DataFrame, quantity: str = "p50_us") -> float:
     return _float(error)
 
 
-def held_out_curve(pairs: pl.DataFrame) -> str:
-    """How well the models meet settings they have not seen: rule counts if there are any, else loads."""
-    unseen = pairs.filter(pl.col("held_out") == "rule count")
+def held_out_curve(pairs: pl.DataFrame, varied: VariedSetting = RULES) -> str:
+    """How well the models meet settings they have not seen: those that vary if there are any, else loads."""
+    unseen = pairs.filter(pl.col("held_out") == "setting")
     chosen = unseen if unseen.height else pairs
     if not chosen.height:
         return "There is no held-out trial."
@@ -116,7 +118,7 @@ def held_out_curve(pairs: pl.DataFrame) -> str:
     ]
     where = "below the threshold" if calm.height else "in overload"
     settings = chosen.sort("position", maintain_order=True)["setup"].unique(maintain_order=True)
-    held = f"{words(settings.to_list())} rules"
+    held = f"{words(settings.to_list())} {varied.name}"
     what = f"At {held}, which no model has seen," if unseen.height else "At loads that no model has seen,"
     return f"{what} the median delay {where} is typically off by {words(errors)}."
 
@@ -153,15 +155,16 @@ def cpu(states: pl.DataFrame, phrase: str) -> str:
     )
 
 
-def description(frame: pl.DataFrame, what: str) -> str:
+def description(frame: pl.DataFrame, what: str, varied: VariedSetting = RULES) -> str:
     """Alternative text for a chart over load: what is drawn, over which range, for which settings."""
     trials = frame.filter(pl.col("source") == TRIAL)
     if not trials.height:
         return what
     loads = trials["load_kpps"].drop_nulls().to_numpy()
-    settings = trials.unique("position").sort("position")["position"].to_list()
+    settings = trials.unique("position").sort("position").select(varied.shown(pl.col("position"))).to_series()
+    named = [f"{percent(n / 100)} new flows" if varied.percents else rules(n) for n in settings]
     return (
-        f"{what} for {words([rules(n) for n in settings])}, at offered loads from "
+        f"{what} for {words(named)}, at offered loads from "
         f"{rate(loads.min() * 1e3)} to {rate(loads.max() * 1e3)}; {plural(trials.height, 'point')}."
     )
 

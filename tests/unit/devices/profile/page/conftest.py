@@ -159,6 +159,8 @@ def trial_row(
         "dut": "iptables-legacy",
         "backend": "xdp",
         "position": position,
+        "mean_position": float(position),
+        "new_share": None,
         "stateful": False,
         "sizes_text": str(frame_bytes),
         "frame_bytes": float(frame_bytes),

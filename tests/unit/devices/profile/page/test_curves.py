@@ -106,7 +106,7 @@ def test_each_model_meets_each_held_out_trial_once(evidence: ProfileEvidence, mo
     pairs = curves.held_out(evidence.profile, evidence.heldout, models)
     assert pairs.height == evidence.heldout.height * len(models)
     held = dict(pairs.select("setup", "held_out").unique().rows())
-    assert held == {"200": "rule count", "0": "load"}
+    assert held == {"200": "setting", "0": "load"}
 
 
 def test_cpu_shares_add_up_to_the_whole_core(small: pl.DataFrame) -> None:
