@@ -118,7 +118,7 @@ webui: ## Build the page of weir web into python/weirlab/web/static (needs Node 
 wheel: build ## Build the wheel into dist/
 	@maturin build --release --out dist
 
-manual: build ## Regenerate the manual page weir(1) from the help of the commands
+manual: build ## Regenerate weir(1) and the lines of weir --help from the help of the commands
 	@scripts/manual
 
 format: build ## Format Python and Rust

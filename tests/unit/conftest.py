@@ -56,13 +56,13 @@ def commands_made_once() -> Iterator[None]:
     """Let command lines share the commands of Weir's own modules: making them takes long."""
     make, own, known = cli.commands_of, cli.parts(only_own=True), {}
 
-    def commands_of(part: str, *, options: bool = True) -> dict[str, Any]:
+    def commands_of(part: str) -> dict[str, Any]:
         if part not in own:
-            return make(part, options=options)
+            return make(part)
         # Some name the scenarios of all studies, and a test may bring one.
-        key = (part, options, *registry.studies())
+        key = (part, *registry.studies())
         if key not in known:
-            known[key] = make(part, options=options)
+            known[key] = make(part)
         return dict(known[key])
 
     with pytest.MonkeyPatch.context() as patch:

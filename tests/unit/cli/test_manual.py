@@ -10,7 +10,8 @@ import pytest
 
 from weirlab.base.programs import find
 from weirlab.cli.program import failures
-from weirlab.cli.program.manual import page
+from weirlab.cli.program.app import SUMMARIES
+from weirlab.cli.program.manual import page, summaries
 
 from .test_help import COMMANDS
 
@@ -19,6 +20,10 @@ PAGE = Path(__file__).resolve().parents[3] / "packaging/wheel/data/share/man/man
 
 def test_the_page_says_what_the_help_says() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(), "the help has changed: make manual"
+
+
+def test_the_overview_says_what_the_help_says() -> None:
+    assert SUMMARIES.read_text(encoding="utf-8") == summaries(), "the help has changed: make manual"
 
 
 def test_every_command_and_every_exit_code_has_its_place() -> None:

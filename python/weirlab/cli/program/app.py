@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from copy import copy
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 from typer.main import get_group
 
@@ -38,6 +38,9 @@ PARTS: Final[Mapping[str, Sequence[str]]] = {
 
 A module is imported only when one of its commands is used: the others would delay the start.
 """
+
+SUMMARIES: Final = Path(__file__).with_name("summaries.json")
+"""First lines of the help of Weir's own commands, by panel; ``make manual`` writes them."""
 
 _SECRETS: Final = ("--token", "--client-token")
 
@@ -102,7 +105,7 @@ class Weir(TyperGroup):
             for module in known:
                 self.commands.update(commands_of(module))
             if not known:
-                for commands in _each().values():
+                for commands in _each(parts()).values():
                     self.commands.update(commands)
         found = self.commands.get(cmd_name)
         for command in (found, *getattr(found, "commands", {}).values()) if found else ():
@@ -112,7 +115,7 @@ class Weir(TyperGroup):
         return found
 
     def format_help(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]
-        """The overview, without building any command's options, which takes longer than everything else."""
+        """The overview, without importing any command, which takes longer than everything else."""
         self._listed = _summaries()
         try:
             super().format_help(ctx, formatter)
@@ -172,29 +175,36 @@ app = typer.Typer(
 )
 
 
-def commands_of(part: str, *, options: bool = True) -> dict[str, Any]:
+def commands_of(part: str) -> dict[str, Any]:
     """The commands that a module adds, by name."""
     alone = typer.Typer(rich_markup_mode="rich", pretty_exceptions_enable=False)
     import_module(part).add_to(alone)
-    if not options:
-        _without_options(alone)
     found = dict(get_group(alone).commands)
-    if options:
-        showing.add_to(found)
+    showing.add_to(found)
     return found
 
 
 def _summaries() -> Mapping[str, Any]:
-    """Every command by its name, without options."""
-    return {name: command for found in _each(options=False).values() for name, command in found.items()}
+    """Every command by its name; Weir's own without options, from their first lines in a file."""
+    lines = json.loads(SUMMARIES.read_text(encoding="utf-8"))
+    own = {
+        name: TyperCommand(name, help=line, rich_help_panel=panel)
+        for panel, commands in lines.items()
+        for name, line in commands.items()
+    }
+    return own | {
+        name: command
+        for part, commands in _each(set(parts()) - set(parts(only_own=True))).items()
+        for name, command in commands.items()
+    }
 
 
-def _each(*, options: bool = True) -> Mapping[str, Mapping[str, Any]]:
-    """The commands of every module, except modules of other packages that fail; see :func:`broken`."""
+def _each(modules: Iterable[str]) -> Mapping[str, Mapping[str, Any]]:
+    """The commands of the ``modules``, except those of other packages that fail; see :func:`broken`."""
     own, found = parts(only_own=True), {}
-    for part in parts():
+    for part in modules:
         try:
-            found[part] = commands_of(part, options=options)
+            found[part] = commands_of(part)
         except Exception:
             if part in own:
                 raise
@@ -209,31 +219,13 @@ def broken() -> Sequence[str]:
         if part in own:
             continue
         try:
-            added = commands_of(part, options=False)
+            added = commands_of(part)
         except Exception as error:
             problems.append(f"the commands of {part} cannot be loaded: {type(error).__name__}: {error}")
             continue
         if lacking := [name for name in names if name not in added]:
             problems.append(f"{part} does not add the commands that its study names: {', '.join(lacking)}")
     return problems
-
-
-def _without_options(commands: typer.Typer) -> None:
-    for command in commands.registered_commands:
-        command.callback = _like(command.callback)
-    for group in commands.registered_groups:
-        group.typer_instance = copy(group.typer_instance)
-        if group.typer_instance is not None:
-            group.typer_instance.registered_commands = []
-
-
-def _like(callback: Any) -> Any:
-    """A function without parameters that has the name and docstring of ``callback``."""
-
-    def nothing() -> None: ...
-
-    nothing.__name__, nothing.__doc__ = callback.__name__, callback.__doc__
-    return nothing
 
 
 def _show_version(wanted: bool) -> None:

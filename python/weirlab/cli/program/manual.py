@@ -1,7 +1,8 @@
-"""The manual page weir(1), made from the help of all commands (``make manual``)."""
+"""The manual page weir(1) and the overview's lines, made from the help of all commands (``make manual``)."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
@@ -55,6 +56,19 @@ def page() -> str:
         ".TP", ".I ~/.local/share/weir", "Runs, unless $XDG_DATA_HOME or WEIR_STORE says otherwise.",
     ]  # fmt: skip
     return "\n".join(lines) + "\n"
+
+
+def summaries() -> str:
+    """The first lines of the commands' help by panel, in the order of the overview, as JSON."""
+    from weirlab.cli.program.app import commands_of, parts
+
+    lines: dict[str, dict[str, str]] = {}
+    for module, names in parts(only_own=True).items():
+        commands = commands_of(module)
+        for name in names:
+            command = commands[name]
+            lines.setdefault(command.rich_help_panel, {})[name] = command.help.partition("\n")[0]
+    return json.dumps(lines, indent=2) + "\n"
 
 
 def _commands(group: Any, above: typer.Context, names: Sequence[str]) -> Iterator[tuple[Any, typer.Context]]:
