@@ -139,7 +139,7 @@ completed: list[str] = []
 def kept(begin: Callable[[], RunWriter], resume: str = "") -> Iterator[RunWriter]:
     """Write the run that ``begin`` creates or resumes, and finish it however the block ends.
 
-    Ctrl-C becomes :class:`Interrupted`; ``resume`` is the command that continues the run, without its ID.
+    Ctrl-C becomes :class:`RunInterrupt`; ``resume`` is the command that continues the run, without its ID.
     """
     writer = begin()
     try:

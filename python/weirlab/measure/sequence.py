@@ -94,9 +94,9 @@ def run(
 ) -> SequenceOutcome:
     """Carry out ``specs``, leaving out those with a valid attempt in the run.
 
-    The order is that of :class:`~weirlab.measure.attempts.Queue`: every setting once before any twice, and
-    trials that the host spoiled again later. It ends early when the budget of the ``terms`` is used up, or
-    when almost nothing is valid.
+    The order is that of :class:`~weirlab.measure.attempts.TrialQueue`: every setting once before any twice,
+    and trials that the host spoiled again later. It ends early when the budget of the ``terms`` is used up,
+    or when almost nothing is valid.
 
     If the host changes its state meanwhile (:mod:`weirlab.store.states`), the state of most trials becomes
     the run's, and trials in another state are repeated for as long as the patience of the ``terms`` lasts,

@@ -1,7 +1,8 @@
 """Whether a trial shows the device, or a disturbance by the host.
 
 Loss and delay of a disturbed trial say nothing about the device. Each limit in
-:class:`Limits` says what is checked and why the limit is where it is.
+:class:`ValidityLimits` says what is checked and why the limit is where it is. ``store/states.py`` takes a
+verdict back when a run is read, if the host was in another state.
 """
 
 from __future__ import annotations

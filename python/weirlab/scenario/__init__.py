@@ -1,7 +1,7 @@
 """Scenario files: YAML that says what to test, checked with error messages that name the place.
 
 ``model`` has the sections that several kinds share, ``document`` reads YAML, and ``load`` validates it. The
-other sections of a kind are in the folder of its study. ``ready`` has the files that come with Weir.
+other sections of a kind are in the folder of its study, and so is ``ready``, the files that come with Weir.
 """
 
 from __future__ import annotations

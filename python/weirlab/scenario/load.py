@@ -50,7 +50,7 @@ def from_options(value: Mapping[str, Any], kind: type[R]) -> R: ...
 def from_options(value: Mapping[str, Any], kind: type[Root] = Scenario) -> Root:
     """A scenario of ``kind`` from the options of a command.
 
-    Messages name the option of each :class:`Typed` value, at any depth of ``value``.
+    Messages name the option of each :class:`OptionValue` value, at any depth of ``value``.
     """
     return checked(_of_options(value), kind)
 

@@ -1,6 +1,6 @@
 """Runs on disk: a manifest and Parquet tables that any tool can read.
 
-Start with ``Store.create`` or ``Store.open``. ``rows`` lists the tables' columns; ``codec``
+Start with ``Store.create`` or ``Store.open``. ``columns`` lists the tables' columns; ``codec``
 converts a trial's specification to JSON and back.
 """
 

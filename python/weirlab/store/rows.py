@@ -1,4 +1,4 @@
-"""Records as rows: the columns of a run's tables.
+"""Records as rows: the values of the columns that ``columns`` lists.
 
 One attempt is one row of ``trials``; its histogram, time series, flows and calls are rows of
 more tables, joined by ``trial_id``. While a run is being written, each attempt is one Parquet

@@ -82,7 +82,7 @@ class FakeBed:
     """A ``TestBed`` that answers from a script and, when that is used up, from formulas.
 
     ``script`` gives one entry per call of ``run``: a result to return, an exception to
-    raise, a :class:`Trouble`, or None for an undisturbed trial. ``rules_seen`` and
+    raise, a :class:`TrialDisturbance`, or None for an undisturbed trial. ``rules_seen`` and
     ``traffic_seen`` record the calls. Each call advances ``clock`` by the time that it would
     take; a trial takes ``overhead_s`` in addition to its traffic.
     """

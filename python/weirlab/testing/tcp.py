@@ -86,7 +86,7 @@ class TcpSegment:
 
 
 class TcpEnd:
-    """One end of a :class:`Talk`."""
+    """One end of a :class:`TcpConversation`."""
 
     def __init__(self, talk: TcpConversation, name: Literal["a", "b"], side: TcpSide) -> None:
         self.side = side

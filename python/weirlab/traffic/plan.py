@@ -67,7 +67,7 @@ class CallFlows:
 
 @dataclass(frozen=True)
 class Media:
-    """What the packets of a :class:`Plan` carry, if they are packets of calls.
+    """What the packets of a :class:`DeparturePlan` carry, if they are packets of calls.
 
     Per entry of the plan, shapes (entries,):
 

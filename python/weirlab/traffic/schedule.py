@@ -41,7 +41,7 @@ _MAX_UNITS: Final = (1 << 32) * _FRAC
 def compile_plan(
     traffic: Traffic, places: Places = (), endpoints: FlowEndpoints | None = None
 ) -> DeparturePlan:
-    """Turn ``traffic`` into a :class:`Plan`; raises ``InputError`` for what cannot be sent.
+    """Turn ``traffic`` into a :class:`DeparturePlan`; raises ``InputError`` for what cannot be sent.
 
     The pattern is a function of ``traffic`` (its seed included), ``places`` and ``endpoints`` alone.
     ``places`` says which share of the packets matches where, if not all at one position;

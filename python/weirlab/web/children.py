@@ -69,7 +69,7 @@ class Children:
 
         Raises
         ------
-        Refusal
+        ChildFailure
             It refuses, exceeds a limit, becomes ``unwanted``, or the service ends.
         DiskFull
             It cannot write what it makes.

@@ -106,7 +106,7 @@ def verify(
     source:
         A run, or a model file.
     held_out:
-        Settings of :class:`weirlab.scenario.HeldOut` that differ from :func:`default`.
+        Settings of :class:`weirlab.scenario.HeldOutSection` that differ from :func:`default`.
     again:
         Measure into a new run although ``source`` has held-out trials.
     lab, dut:

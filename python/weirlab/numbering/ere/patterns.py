@@ -2,7 +2,7 @@
 
 An unknown rest, one digit or more, is written :data:`TAIL`: ``+420950…`` stands for all numbers that
 continue +420950, ``+420950…37`` for those whose next digit is neither 3 nor 7. Such a text is matched if
-the answer is the same for all of them; if it is not, :class:`NeedsDigits` says which digits to tell apart
+the answer is the same for all of them; if it is not, :class:`MissingDigits` says which digits to tell apart
 first. This makes comparisons of whole plans exact.
 """
 
@@ -61,7 +61,7 @@ class Pattern:
 
         Raises
         ------
-        NeedsDigits
+        MissingDigits
             ``text`` has a tail, and the answer depends on it.
         """
         if len(text) > LONGEST_TEXT:

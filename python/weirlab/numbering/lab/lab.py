@@ -196,7 +196,7 @@ class VoiceLab:
 
         Raises
         ------
-        Spoilt
+        CallFailure
             The call does not end, or the earlier calls of the caller are not answered or do not end.
         """
         spoilt = None

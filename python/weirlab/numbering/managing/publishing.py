@@ -148,7 +148,7 @@ def publish(
 
     Raises
     ------
-    Refused
+    ChangeRefusal
         The user may not publish, the plan has changed since, or it has errors for which nobody can be held
         back.
     StoreError

@@ -146,7 +146,7 @@ class Register:
         ------
         InputError
             There is already a plan.
-        Refused
+        ChangeRefusal
             The pieces do not make a valid plan.
         """
         # Before the transaction, as anything that takes long.
@@ -173,7 +173,7 @@ class Register:
 
         Raises
         ------
-        Refused
+        ChangeRefusal
             The piece is not added; has the reasons.
         """
         if part not in PARTS or part == GENERAL:
@@ -215,7 +215,7 @@ class Register:
 
         Raises
         ------
-        Refused
+        ChangeRefusal
             The piece has changed since, or the inverse change is not allowed.
         """
 
@@ -261,7 +261,7 @@ class Register:
 
         Raises
         ------
-        Refused
+        ChangeRefusal
             The plan has changed since, or has been published.
         """
         serial = published.plan.serial

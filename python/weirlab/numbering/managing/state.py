@@ -99,7 +99,7 @@ class PlanState:
 
     Raises
     ------
-    Refused
+    ChangeRefusal
         The pieces do not make a valid plan.
     """
 
@@ -126,7 +126,7 @@ class PlanState:
 
         Raises
         ------
-        Refused
+        ChangeRefusal
             The result is not a valid plan.
         """
         made = PlanState.__new__(PlanState)

@@ -59,7 +59,7 @@ class PlanAssembly:
 
         Raises
         ------
-        NoPlan
+        InvalidPlan
             There is none.
         """
         return _validated(self.value)
@@ -74,7 +74,7 @@ class PlanAssembly:
 
         Raises
         ------
-        NoPlan
+        InvalidPlan
             The result is not a valid plan.
         """
         listed = _with(self.parts[part], number, after)

@@ -58,7 +58,7 @@ def taken(
 
     Raises
     ------
-    Nothing
+    MissingCall
         The caller sent nothing.
     """
     names = {leg: (named(network, leg.source), named(network, leg.target)) for leg in found}

@@ -55,7 +55,7 @@ class EnumTree:
 
         Raises
         ------
-        NeedsDigits
+        MissingDigits
             ``digits`` ends with the tail, and the answer depends on it.
         """
         if TAIL in digits:

@@ -41,7 +41,7 @@ class Prefixes(Generic[V]):
 
         Raises
         ------
-        NeedsDigits
+        MissingDigits
             ``number`` has a tail, and longer prefixes continue what is known of it.
         """
         if TAIL in number:

@@ -1,4 +1,4 @@
-"""What happens to a call, step by step, as plain values; ``words`` puts it into words."""
+"""What happens to a call, step by step, as plain values; ``wording`` puts it into words."""
 
 from __future__ import annotations
 

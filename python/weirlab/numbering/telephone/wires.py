@@ -37,7 +37,7 @@ class TpktConnection:
 
     @classmethod
     def to(cls, peer: Address) -> TpktConnection:
-        """A connection that is being made; raises :class:`Gone` if it cannot."""
+        """A connection that is being made; raises :class:`ConnectionLoss` if it cannot."""
         made = socket.socket(family(peer.host), socket.SOCK_STREAM)
         connection = cls(made, peer, waits=True)
         refused = made.connect_ex(peer)
@@ -56,7 +56,7 @@ class TpktConnection:
         self._out += packed(content)
 
     def pump(self) -> Iterator[bytes]:
-        """Send what can be sent and return what has arrived; raises :class:`Gone`, ``NoMessage``."""
+        """Send what can be sent and return what has arrived; raises ``ConnectionLoss``, ``NoMessage``."""
         if self.waits and not self._there():
             return
         self._send()

@@ -55,7 +55,7 @@ class FormValueError(ValueError):
 
 
 def check(body: bytes) -> None:
-    """Raise ``ValueError`` or ``RecursionError`` for what is not JSON, :class:`Unfit` for extreme values."""
+    """Raise ``ValueError`` or ``RecursionError`` if it is not JSON, ``FormValueError`` for extreme values."""
     value = json.loads(
         body.decode(), parse_int=_integer, parse_float=_float, parse_constant=lambda name: _unfit(name)
     )

@@ -30,7 +30,7 @@ def serve(
     exempt: Callable[[str], bool] = lambda address: False,
     limits: ConnectionLimits | None = None,
 ) -> HttpConnectionTable:
-    """Serve ``app`` until ``stop``; ``exempt`` and ``limits`` are as in :class:`Connections`."""
+    """Serve ``app`` until ``stop``; ``exempt`` and ``limits`` are as in :class:`HttpConnectionTable`."""
     files = _allow_files()
     # Some files are the application's own, and connections that are about to be accepted have one each.
     connections = HttpConnectionTable(

@@ -68,7 +68,7 @@ class MeasurementState:
     facts: dict[str, Any] = field(default_factory=dict)
     """What a line about it shows."""
     born_s: float | None = None
-    """When it was created, or first seen, by :class:`Elapsed`."""
+    """When it was created, or first seen, by :class:`ElapsedTime`."""
 
 
 class Measurement:
@@ -220,9 +220,9 @@ class Measurements:
 
         Raises
         ------
-        Unknown
+        UnknownMeasurement
             There is none.
-        Removed
+        RemovedMeasurement
             Its data was removed.
         """
         if not _DATA_ID.fullmatch(data_id) or not (self.folder / data_id / _STATE).is_file():

@@ -1,7 +1,7 @@
 """How long measurements are kept: until they are too old, or until all together are too large.
 
 A removed measurement leaves its state behind, so that its data ID still says what happened to it. Runs of
-the store stay. Ages are counted by :class:`Elapsed`, so that no clock that jumps removes anything.
+the store stay. Ages are counted by :class:`ElapsedTime`, so that no clock that jumps removes anything.
 """
 
 from __future__ import annotations

@@ -108,7 +108,7 @@ class Scenarios:
 
         Raises
         ------
-        Forbidden
+        ForbiddenError
             The service does not allow it.
         InputError
             The scenario cannot be carried out; with lines and columns.
@@ -134,7 +134,7 @@ class Scenarios:
 
         Raises
         ------
-        Forbidden, InputError
+        ForbiddenError, InputError
             The service does not allow it, or the scenario was not stopped.
         """
         self._require()

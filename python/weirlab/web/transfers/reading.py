@@ -56,7 +56,7 @@ class Reader:
 
         Raises
         ------
-        Refusal
+        ChildFailure
             A capture cannot be read within the limits, becomes ``unwanted``, or the service ends.
         """
 

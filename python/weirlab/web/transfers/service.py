@@ -165,7 +165,7 @@ class Transfers:
         ------
         InputError
             The request is invalid.
-        Busy
+        BusyError
             Another transfer or a scenario is running.
         """
         settings = asking.settings(asked, self.most_s)

@@ -90,7 +90,7 @@ class Attempts:
 
         Raises
         ------
-        Throttled
+        TooManyAttempts
             There are too many attempts of this client, or of all.
         """
         user = (name, site(address))

@@ -2,7 +2,7 @@
 
 The protocols name the little that a report needs, so that it can be built from anything
 that offers as much. :func:`gather` reads all of it once; the rest of the package works on
-the resulting :class:`Evidence` and touches no file.
+the resulting :class:`ProfileEvidence` and touches no file.
 """
 
 from __future__ import annotations

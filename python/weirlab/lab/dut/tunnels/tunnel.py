@@ -126,7 +126,7 @@ class Tunnel(EncapsulationDriver):
     Parameters
     ----------
     suites:
-        As of :class:`Encapsulating`.
+        As of :class:`EncapsulationDriver`.
     asked:
         Name of one of them, then the events during traffic (:mod:`.events`), separated by colons; None for
         the default suite and no events.

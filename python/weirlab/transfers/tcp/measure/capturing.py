@@ -135,8 +135,8 @@ def capturing(
     """Record the headers of connections to ``port`` of ``host`` that begin while the block lasts.
 
     :meth:`Recording.name_connections` says which; other people's connections are never written to disk.
-    ``wanted`` as in :class:`Ends`. Packets beyond ``most_bytes`` are left out. ``opened`` opens the recorder;
-    None: :func:`opened_here`.
+    ``wanted`` as in :class:`CapturePoints`. Packets beyond ``most_bytes`` are left out. ``opened`` opens the
+    recorder; None: :func:`opened_here`.
 
     Raises
     ------
