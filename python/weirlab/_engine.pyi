@@ -448,6 +448,7 @@ def analyse(
     period_ns: int = 100_000_000,
     decode_as: Sequence[tuple[int, int]] = (),
     keep: int = 100_000,
+    rows: ConnectionRows | None = None,
 ) -> dict[str, Any]:
     """Analyse captures, one after the other as if they were one file; see ``docs/trace.md``.
 
@@ -455,12 +456,87 @@ def analyse(
     if ``relative``, since the first packet. ``series``: a folder that is given Parquet files:
     ``connections``, ``segments``, ``rtt``, ``sack``, ``periods`` (of ``period_ns``) and ``streams``.
     ``keep``: connections and streams that are returned, those with most bytes; the files have all.
+    ``rows``: takes the packets of connections; what it had before is dropped.
 
     The answer: ``capture`` (counts), ``connections`` (a list of dicts, sides under ``a`` and ``b``),
     ``connections_left_out``, ``streams`` (voice), ``streams_left_out``, ``esp`` (a list of dicts),
     ``esp_left_out``, ``elapsed_ns``.
     Raises ``InputError`` for files that cannot be read; the message names the offset.
     """
+
+class ConnectionRows:
+    """Packets, round trips and SACK blocks of connections, in memory; see :func:`analyse`.
+
+    Of connections with at least ``least_segments`` packets with data, or ``least_timeouts`` time-outs, from
+    one side; of connection ``only`` alone, if given. At more than ``most`` packets all are dropped
+    (``overflowed``). Columns are those of the files of series, with codes for words.
+    """
+
+    overflowed: bool
+    def __init__(
+        self, *, least_segments: int, least_timeouts: int, most: int, only: int | None = None
+    ) -> None: ...
+    def segments_of(self, connection: int, columns: Sequence[str], /) -> dict[str, NDArray[Any]]:
+        """Columns of its packets, empty if it is not there. ``tsval`` is NaN without time stamps."""
+
+    def rtt_of(self, connection: int, /) -> dict[str, NDArray[Any]]:
+        """``time_ns``, ``rtt_ns``, ``from_side``, ``method``; not those by the ACK of a time stamp."""
+
+    def sack_of(self, connection: int, /) -> dict[str, NDArray[Any]]:
+        """``from_side``, ``left``, ``right``, ``duplicate``."""
+
+    def drop(self, connection: int, /) -> None:
+        """Forget a connection."""
+
+def sender_timeline(
+    columns: dict[str, NDArray[Any]],
+    *,
+    place: str,
+    mss_bytes: int,
+    min_rtt_s: float,
+    scaled: bool,
+    trips: tuple[NDArray[np.int64], NDArray[np.int64]],
+    behind: tuple[NDArray[np.int64], NDArray[np.int64]],
+    echoes: tuple[NDArray[np.int64], NDArray[np.int64]],
+) -> dict[str, Any] | None:
+    """The columns of a ``weirlab.diagnosis.timeline.Timeline``, or None if hardly any data was captured.
+
+    ``columns``: those of ``weirlab.diagnosis.capture.ConnectionPackets``; the dict is emptied. Round trips
+    are pairs of times and lengths, ns. ``idle``: nothing waits in the sender. Also ``mss_bytes``,
+    ``min_rtt_s``, ``flaw`` (``no_acks``, ``too_much`` or None) and ``timeouts``: None, or number, tails,
+    ignored, the longest, and (passed bytes, lost bytes, tries, later passed) of a black hole or None.
+    """
+
+def least_rtts(time_ns: NDArray[np.int64], rtt_ns: NDArray[np.int64], within_ns: int, /) -> NDArray[np.int64]:
+    """By round trip, the least one of its period of about ``within_ns``."""
+
+def weighted_quantile(values: NDArray[np.float64], weights: NDArray[np.float64], share: float, /) -> float:
+    """The value below which ``share`` of the weights lie; NaN without finite values of positive weight."""
+
+def finite_median(values: NDArray[np.float64], /) -> float:
+    """The median of what is finite; NaN without any."""
+
+def queue_explains(
+    start_s: NDArray[np.float64],
+    rtt_s: NDArray[np.float64],
+    flight_bytes: NDArray[np.float64],
+    counts: NDArray[np.bool_],
+    at_departure: bool,
+    capacity: float,
+    min_rtt_s: float,
+    mss_bytes: float,
+    /,
+) -> tuple[bool, bool]:
+    """Whether a queue in front of ``capacity`` bytes per second explains the round trips of the pieces that
+    ``counts`` marks; and whether the data in flight varied enough to show that.
+
+    ``at_departure``: round trips are known when data left, not when it was acknowledged.
+    """
+
+def rates(
+    start_s: NDArray[np.float64], lasts_s: NDArray[np.float64], amount: NDArray[np.float64], half_s: float, /
+) -> NDArray[np.float64]:
+    """How much ``amount``, known where pieces begin, grows per second around each, over ``2 * half_s``."""
 
 def psock_limits() -> dict[str, Any]:
     """What ``weirlab.transfers.psock`` says too, for its help."""

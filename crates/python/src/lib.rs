@@ -5,6 +5,7 @@ mod dicts;
 
 mod analysis;
 mod cut;
+mod diagnosis;
 mod emulator;
 mod endpoints;
 mod errors;
@@ -266,6 +267,7 @@ fn device_from(device: &Bound<'_, PyDict>) -> PyResult<Device> {
 
 #[pymodule]
 fn _engine(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<analysis::ConnectionRows>()?;
     m.add_class::<analysis::Connections>()?;
     m.add_class::<emulator::Emulator>()?;
     m.add_class::<Engine>()?;
@@ -279,6 +281,12 @@ fn _engine(m: &Bound<'_, PyModule>) -> PyResult<()> {
     sandbox::add_to(m)?;
     tcp::add_to(m)?;
     m.add_function(wrap_pyfunction!(analysis::analyse, m)?)?;
+    m.add_function(wrap_pyfunction!(diagnosis::finite_median, m)?)?;
+    m.add_function(wrap_pyfunction!(diagnosis::least_rtts, m)?)?;
+    m.add_function(wrap_pyfunction!(diagnosis::queue_explains, m)?)?;
+    m.add_function(wrap_pyfunction!(diagnosis::rates, m)?)?;
+    m.add_function(wrap_pyfunction!(diagnosis::sender_timeline, m)?)?;
+    m.add_function(wrap_pyfunction!(diagnosis::weighted_quantile, m)?)?;
     m.add_function(wrap_pyfunction!(cut::cut_captures, m)?)?;
     m.add_function(wrap_pyfunction!(emulator::check_path, m)?)?;
     m.add_function(wrap_pyfunction!(emulator::emulate_path, m)?)?;

@@ -13,6 +13,7 @@ pub mod packet;
 pub mod tcp;
 #[cfg(test)]
 mod testing;
+pub mod timeline;
 pub mod voice;
 
 use std::io::Read;

@@ -81,8 +81,11 @@ def diagnose(
     left = np.ones(len(timeline.lasts_s))
     parts: dict[str, tuple[DiagnosisRule, Floats]] = {}
     for rule in RULES:
-        part = left * np.asarray(rule.holds(view), dtype=np.float64)
-        left = left - part
+        held = rule.holds(view)
+        if not held.any():
+            continue
+        part = left * held
+        left -= part
         if view.share(part) >= LEAST_SHARE:
             first, before = parts.get(rule.cause.key, (rule, np.zeros(len(left))))
             # The larger part decides how sure the whole is.

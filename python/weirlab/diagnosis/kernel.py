@@ -9,8 +9,14 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from weirlab.diagnosis.counters import COUNTERS, shares
-from weirlab.diagnosis.packets.timeouts import SILENT_S, Timeouts
-from weirlab.diagnosis.timeline import DELAYED_S, Timeline, TransferFacts, lasting, recent_most
+from weirlab.diagnosis.timeline import (
+    DELAYED_S,
+    Timeline,
+    Timeouts,
+    TransferFacts,
+    lasting,
+    recent_most,
+)
 
 if TYPE_CHECKING:
     from weirlab.diagnosis.timeline import Bools, Floats
@@ -39,6 +45,10 @@ from two thirds because the samples are not taken at the same moment.
 FULL_TRIPS: Final = 10
 """Round trips in which at least one sample must show a full send buffer. After the application has filled it,
 ACKs may free less than a third: then it sleeps until the next round trip, although there is some room.
+"""
+SILENT_S: Final = 0.1
+"""After such a silence a timer triggered a retransmission: half of the least time-out of Linux, as a silence
+begins up to a round trip later than the timer.
 """
 LATE_S: Final = 0.05
 """A busy host may run an application this long after waking it."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from weirlab.diagnosis.causes import APPLICATION_READ, RECEIVE_WINDOW, UNKNOWN, Cause
 from weirlab.diagnosis.finding import DiagnosisFinding
-from weirlab.diagnosis.timeline import rates
+from weirlab.diagnosis.timeline import rate_window, rates
 from weirlab.trace.quantities import bit_rate, count, duration, percent, size
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def findings(time_ns: Floats, fields: Mapping[str, Floats]) -> tuple[DiagnosisFi
     unread, window = fields["rqueue_bytes"][:-1], fields["rcv_wnd_bytes"][:-1]
     least_us = fields["min_rtt_us"][fields["min_rtt_us"] > 0]
     rtt_s = float(least_us.min()) / 1e6 if len(least_us) else float("nan")
-    rate = rates(start, lasts, received[:-1], np.full(len(start), rtt_s))
+    rate = rates(start, lasts, received[:-1], rate_window(lasts, rtt_s))
     # Before Linux 6.2 the kernel does not report its own receive window.
     known = np.isfinite(window)
     slow = np.asarray(known & (unread > np.fmax(window, fields["rcv_mss_bytes"][:-1])))

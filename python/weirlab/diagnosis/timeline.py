@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from weirlab.diagnosis.both.evidence import PathEvidence
-    from weirlab.diagnosis.packets.timeouts import Timeouts
 
     Floats = NDArray[np.float64]
     Bools = NDArray[np.bool_]
@@ -26,6 +26,33 @@ QUEUE_S: Final = 0.001
 """Hosts scatter delays by this time even without a queue."""
 SHORTEST_WINDOW_S: Final = 0.01
 """Shortest time over which a rate is computed: below it, the rate depends on the order of single packets."""
+
+
+@dataclass(frozen=True)
+class BlackHole:
+    """Segments of more than ``passed_bytes`` never arrived."""
+
+    passed_bytes: int
+    """The largest payload that was acknowledged."""
+    lost_bytes: int
+    """The smallest payload that was not."""
+    tries: int
+    """Transmissions of larger payloads, all in vain."""
+    later_passed: bool
+    """A small segment arrived that was sent after a larger one: the path was alive."""
+
+
+@dataclass(frozen=True)
+class Timeouts:
+    """The time-outs of a sender."""
+
+    number: int
+    tails: int
+    """Nothing had been sent after the lost segment, so that no duplicate ACK could report it."""
+    ignored: int
+    """Three or more duplicate ACKs had asked for the segment, but the sender waited."""
+    longest_s: float
+    black_hole: BlackHole | None = None
 
 
 @dataclass(frozen=True)
@@ -76,9 +103,17 @@ class Timeline:
     begun_ns: float = 0.0
     """When the first piece begins, by the clock of the capture; 0 for other sources."""
 
-    @property
+    @cached_property
     def seconds(self) -> float:
         return float(self.lasts_s.sum())
+
+    def rates(self, amount: Floats, trips: float = 1.0) -> Floats:
+        """How much ``amount`` grows per second around each piece, over about ``trips`` round trips."""
+        return rates(self.start_s, self.lasts_s, amount, self._rate_s * trips)
+
+    @cached_property
+    def _rate_s(self) -> float:
+        return rate_window(self.lasts_s, median(self.rtt_s))
 
     def knows(self, name: str) -> bool:
         """Whether the source shows any value of a column."""
@@ -156,27 +191,26 @@ def least_room(window_bytes: Floats, mss_bytes: float) -> float:
     return min(mss_bytes, float(known.max()) / 2) if len(known) else mss_bytes
 
 
-def rates(start_s: Floats, lasts_s: Floats, acked_bytes: Floats, rtt_s: Floats, trips: float = 1.0) -> Floats:
-    """Bytes per second delivered around each piece, over about ``trips`` round trips."""
-    if len(start_s) == 0:
-        return np.empty(0)
-    ends = np.append(start_s, start_s[-1] + lasts_s[-1])
-    # What a piece shows was acknowledged before it began.
-    acked = np.append(acked_bytes, acked_bytes[-1])
-    usual = float(np.nanmedian(rtt_s)) if np.isfinite(rtt_s).any() else SHORTEST_WINDOW_S
-    half = max(usual, 2 * float(np.median(lasts_s)), SHORTEST_WINDOW_S) * trips / 2
-    # In place: for a large capture, each of these arrays takes much memory.
-    left = lasts_s / 2
-    left += start_s
-    right = left + half
-    np.minimum(right, ends[-1], out=right)
-    left -= half
-    np.maximum(left, ends[0], out=left)
-    grown = np.interp(right, ends, acked)
-    grown -= np.interp(left, ends, acked)
-    right -= left
-    grown /= np.maximum(right, 1e-9, out=right)
-    return np.asarray(grown)
+def median(values: Floats) -> float:
+    """The median of what is finite; NaN without any."""
+    from weirlab import _engine
+
+    return _engine.finite_median(values)
+
+
+def rate_window(lasts_s: Floats, rtt_s: float) -> float:
+    """The time over which rates are computed, s: about a round trip."""
+    return float(np.fmax(max(2 * median(lasts_s), SHORTEST_WINDOW_S), rtt_s))
+
+
+def rates(start_s: Floats, lasts_s: Floats, amount: Floats, within_s: float) -> Floats:
+    """How much ``amount`` grows per second around each piece, over ``within_s``.
+
+    What a piece shows was acknowledged before it began.
+    """
+    from weirlab import _engine
+
+    return _engine.rates(start_s, lasts_s, np.asarray(amount, dtype=np.float64), within_s / 2)
 
 
 def recent_most(values: Floats, lasts_s: Floats, within_s: float) -> Floats:
@@ -192,14 +226,9 @@ def recent_most(values: Floats, lasts_s: Floats, within_s: float) -> Floats:
 
 def weighted_quantile(values: Floats, weights: Floats, share: float) -> float:
     """The value below which ``share`` of the weights lie; NaN without values."""
-    there = np.isfinite(values) & (weights > 0)
-    if not there.any():
-        return float("nan")
-    kept = values[there]
-    order = np.argsort(kept, kind="stable")
-    total = np.cumsum(weights[there][order])
-    at = int(np.searchsorted(total, share * total[-1]))
-    return float(kept[order[min(at, len(order) - 1)]])
+    from weirlab import _engine
+
+    return _engine.weighted_quantile(values, weights, share)
 
 
 def lasting(mask: Bools, lasts_s: Floats, least_s: float) -> Bools:

@@ -1,10 +1,10 @@
-"""The tables of a trace (``weir trace --series``) as timelines, connection by connection."""
+"""The rows of a trace as timelines, connection by connection."""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
@@ -15,18 +15,41 @@ from weirlab.diagnosis.finding import BlindSpot, Diagnosis
 from weirlab.diagnosis.timeline import Timeline, TransferFacts
 from weirlab.diagnosis.worth import least_ns, worth_it
 from weirlab.diagnosis.worth import source as where
-from weirlab.trace.facts import RETRANSMISSIONS, Connection, SideName, SynOptions, busier, side
+from weirlab.trace.facts import (
+    MEANINGS,
+    METHODS,
+    RETRANSMISSIONS,
+    Connection,
+    SideName,
+    SynOptions,
+    busier,
+    side,
+)
 
 if TYPE_CHECKING:
-    import polars as pl
     from numpy.typing import NDArray
 
     from weirlab.diagnosis.causes import Source
-    from weirlab.trace.frames import Trace
+
+    Columns = dict[str, NDArray[Any]]
+
+
+class ConnectionRows(Protocol):
+    """The rows of connections, as NumPy columns named as in ``docs/trace.md``, with codes for words: from a
+    ``Trace`` with series, or from the engine's memory (``weirlab._engine.ConnectionRows``).
+    """
+
+    def segments_of(self, connection: int, columns: Sequence[str], /) -> Columns:
+        """``tsval`` is NaN without the option."""
+        ...
+
+    def rtt_of(self, connection: int, /) -> Columns: ...
+
+    def sack_of(self, connection: int, /) -> Columns: ...
 
 
 def read(
-    trace: Trace,
+    rows: ConnectionRows,
     connection: Connection,
     sender: SideName | None = None,
     *,
@@ -37,9 +60,9 @@ def read(
 
     ``place``: where it was captured, if that is known; None: find out from the packets.
 
-    Needs the series of ``trace``. Returns None if there is too little data.
+    Returns None if there is too little data.
     """
-    seen = timeline(trace, connection, sender or busier(connection), place)
+    seen = timeline(rows, connection, sender or busier(connection), place)
     if seen is None:
         return None
     diagnosis = diagnose(seen.timeline, seen.facts, target_bps=target_bps)
@@ -56,17 +79,17 @@ class SenderView:
 
 
 def timeline(
-    trace: Trace, connection: Connection, name: SideName, place: Source | None = None
+    rows: ConnectionRows, connection: Connection, name: SideName, place: Source | None = None
 ) -> SenderView | None:
     """The input of the rules; the arguments are those of :func:`read`."""
     if not worth_it(connection, name):
         return None
     scaled = _is_scaled(connection)
-    source, sure, ways = _ways(trace, connection, name, place)
+    source, sure, ways = _ways(rows, connection, name, place)
     facts = replace(
         _facts(connection, name, ways.trips),
-        misplaced_sacks=_misplaced_sacks(trace, connection, name),
-        opening_s=_opening_s(trace, connection),
+        misplaced_sacks=_misplaced_sacks(rows, connection, name),
+        opening_s=_opening_s(rows, connection),
         place_known=sure,
         rtt_origin=ways.origin,
     )
@@ -75,7 +98,7 @@ def timeline(
         facts = replace(facts, flaw="much of the data was acknowledged, but is not in the capture")
     # Nothing else refers to the packets, so they are freed as soon as they are no longer needed.
     found = capture.read(
-        _packets(trace, connection, name, stamped=source != "sender"),
+        _packets(rows, connection, name, stamped=source != "sender"),
         source,
         facts,
         ways.trips,
@@ -108,71 +131,55 @@ class _PathRtts:
 
 
 def _ways(
-    trace: Trace, connection: Connection, name: SideName, place: Source | None
+    rows: ConnectionRows, connection: Connection, name: SideName, place: Source | None
 ) -> tuple[Source, bool, _PathRtts]:
     """The place of the capture, whether it is certain, and the round trips that follow from it."""
-    rows = _of(trace.scan_rtt(), connection["id"], "time_ns", "rtt_ns", "from_side", "method")
+    rtts = rows.rtt_of(connection["id"])
     source, sure = where(connection, name) if place is None else (place, True)
-    if not sure and (shown := _shown(rows, name)) is not None:
+    if not sure and (shown := _shown(rtts, name)) is not None:
         source, sure = shown, True
     if source == "sender":
-        ours = _series(rows, name, "ack").least(least_ns(connection, name))
+        ours = _series(rtts, name, "ack").least(least_ns(connection, name))
         return source, sure, _PathRtts(ours, _NOWHERE, _NOWHERE, _ACKS if len(ours.time_ns) else "")
-    trips, behind = _trips(rows, connection, name, source, _data_ns(trace, connection["id"], name))
-    echoes = _series(rows, "b" if name == "a" else "a", "echo")
+    trips, behind = _trips(rtts, connection, name, source, _data_ns(rows, connection["id"], name))
+    echoes = _series(rtts, "b" if name == "a" else "a", "echo")
     there = _ECHOES if len(echoes.time_ns) else _HANDSHAKE if len(behind.time_ns) else ""
     if source == "between" and there and len(trips.time_ns) > len(behind.time_ns):
         there = f"{_ACKS} from there to the receiver, {there} to the sender"
     return source, sure, _PathRtts(trips, behind, echoes, there)
 
 
-def _packets(trace: Trace, connection: Connection, name: SideName, *, stamped: bool) -> ConnectionPackets:
-    """All packets of a connection, in columns as narrow as their values; time stamps only if ``stamped``."""
-    import polars as pl
-
-    number, segments = connection["id"], trace.scan_segments()
-    has_stamps = stamped and "tsval" in segments.collect_schema()
-    columns = {
-        "time_ns": pl.col("time_ns"),
-        "from_sender": pl.col("from_side") == name,
-        "seq": pl.col("seq"),
-        "payload_bytes": pl.col("payload_bytes").cast(pl.Int32),
-        "ack": pl.col("ack"),
-        "window_bytes": pl.col("window_bytes").cast(pl.Int64),
-        "flags": pl.col("flags").cast(pl.UInt8),
-        "again": pl.col("meaning").is_in(RETRANSMISSIONS),
-        "timeout": pl.col("meaning") == "timeout",
-        "probe": pl.col("meaning") == "tail_probe",
-        # NaN without the option; series of earlier versions have none.
-        "tsval": pl.col("tsval").cast(pl.Float64).fill_null(math.nan) if has_stamps else None,
-    }
-    wanted = {column: each for column, each in columns.items() if each is not None}
-    rows = (
-        segments.filter(pl.col("connection") == number)
-        .select(each.alias(column) for column, each in wanted.items())
-        .collect()
-    )
-    length = len(rows)
-    # One after the other, because a column in several chunks is copied.
-    found = {column: rows.drop_in_place(column).to_numpy() for column in wanted}
-    if found["probe"].any():
-        told = _needless(found["seq"], found["payload_bytes"], trace, number, name)
-        found["again"] = found["again"] & ~(told & found["probe"])
+def _packets(
+    rows: ConnectionRows, connection: Connection, name: SideName, *, stamped: bool
+) -> ConnectionPackets:
+    """All packets of a connection; time stamps only if ``stamped``."""
+    number = connection["id"]
+    columns = rows.segments_of(number, (*_COPIED, "from_side", "meaning", *(("tsval",) if stamped else ())))
+    meaning = columns.pop("meaning")
+    again = np.isin(meaning, [MEANINGS.index(word) for word in RETRANSMISSIONS])
+    probe = meaning == MEANINGS.index("tail_probe")
+    if probe.any():
+        needless = _needless(columns["seq"], columns["payload_bytes"], rows.sack_of(number), name)
+        again &= ~(needless & probe)
     return ConnectionPackets(
-        tsval=found.pop("tsval", np.broadcast_to(np.nan, length)),
-        **found,
+        from_sender=columns.pop("from_side") == _CODES[name],
+        again=again,
+        probe=probe,
+        timeout=meaning == MEANINGS.index("timeout"),
+        tsval=columns.pop("tsval", np.broadcast_to(np.nan, len(meaning))),
+        **columns,
     )
 
 
-def _data_ns(trace: Trace, number: int, name: SideName) -> NDArray[np.int64]:
+def _data_ns(rows: ConnectionRows, number: int, name: SideName) -> NDArray[np.int64]:
     """When the sender's data was captured."""
-    import polars as pl
-
-    rows = trace.scan_segments().filter(pl.col("connection") == number)
-    ours = rows.filter(pl.col("from_side") == name, pl.col("payload_bytes") > 0)
-    return ours.select("time_ns").collect()["time_ns"].to_numpy()
+    found = rows.segments_of(number, ("time_ns", "from_side", "payload_bytes"))
+    mine = (found["from_side"] == _CODES[name]) & (found["payload_bytes"] > 0)
+    return np.asarray(found["time_ns"][mine])
 
 
+_CODES: Final[dict[SideName, int]] = {"a": 0, "b": 1}
+_COPIED: Final = ("time_ns", "seq", "payload_bytes", "ack", "window_bytes", "flags")
 _SYN: Final = 2
 SHORT: Final = 0.5
 """Share of the MSS: where segments carry less on average, an application writes messages."""
@@ -195,13 +202,13 @@ _UNSCALED: Final = BlindSpot(
 )
 
 
-def _shown(rows: pl.DataFrame, sender: SideName) -> Source | None:
+def _shown(rtts: Columns, sender: SideName) -> Source | None:
     """The place, from the minimum round trips to either end; None if they do not show it.
 
     For a connection whose beginning was not captured, by the rule of ``crates/trace/src/tcp/place.rs``.
     """
-    there = _series(rows, sender, "ack").rtt_ns
-    back = _series(rows, "b" if sender == "a" else "a", "echo").rtt_ns
+    there = _series(rtts, sender, "ack").rtt_ns
+    back = _series(rtts, "b" if sender == "a" else "a", "echo").rtt_ns
     if len(there) == 0 or len(back) == 0:
         return None
     to_receiver, to_sender = int(there.min()), int(back.min())
@@ -217,27 +224,18 @@ def _shown(rows: pl.DataFrame, sender: SideName) -> Source | None:
 
 
 def _needless(
-    first: NDArray[np.int64], payload_bytes: NDArray[np.int32], trace: Trace, number: int, sender: SideName
+    first: NDArray[np.int64], payload_bytes: NDArray[np.int32], blocks: Columns, sender: SideName
 ) -> NDArray[np.bool_]:
     """Whether the receiver reported a segment by DSACK: a tail loss probe that was not needed does not reduce
     the congestion window (RFC 8985 section 7.4).
     """
-    import polars as pl
-
-    blocks = _of(trace.scan_sack(), number, "from_side", "left", "right", "duplicate")
-    needless = blocks.filter((pl.col("from_side") != sender) & (pl.col("duplicate") != 0))
-    needless = needless.sort("left")
+    needless = np.flatnonzero((blocks["from_side"] != _CODES[sender]) & (blocks["duplicate"] != 0))
     if len(needless) == 0:
         return np.zeros(len(first), dtype=bool)
-    at = np.searchsorted(needless["left"].to_numpy(), first, side="right") - 1
-    reaches = np.maximum.accumulate(needless["right"].to_numpy())
+    needless = needless[np.argsort(blocks["left"][needless], kind="stable")]
+    at = np.searchsorted(blocks["left"][needless], first, side="right") - 1
+    reaches = np.maximum.accumulate(blocks["right"][needless])
     return np.asarray((at >= 0) & (reaches[np.maximum(at, 0)] >= first + payload_bytes))
-
-
-def _of(frame: pl.LazyFrame, number: int, *columns: str) -> pl.DataFrame:
-    import polars as pl
-
-    return frame.filter(pl.col("connection") == number).select(columns).collect()
 
 
 def _is_scaled(connection: Connection) -> bool:
@@ -252,12 +250,12 @@ def _to_sender_ns(connection: Connection, sender: SideName) -> int | None:
 
 
 def _trips(
-    rows: pl.DataFrame, connection: Connection, sender: SideName, source: Source, data_ns: NDArray[np.int64]
+    rtts: Columns, connection: Connection, sender: SideName, source: Source, data_ns: NDArray[np.int64]
 ) -> tuple[RttSeries, RttSeries]:
     """Round trips of the whole path, and from the point of capture, not at the sender, to the sender."""
-    ours = _series(rows, sender, "ack").least(least_ns(connection, sender))
+    ours = _series(rtts, sender, "ack").least(least_ns(connection, sender))
     at_first = _to_sender_ns(connection, sender)
-    echoes = _series(rows, "b" if sender == "a" else "a", "echo")
+    echoes = _series(rtts, "b" if sender == "a" else "a", "echo")
     sent = side(connection, sender)
     messages = sent["data_bytes"] < SHORT * sent["data_packets"] * (_offered_mss(connection) or 0)
     behind = echoes.without_pauses(data_ns, at_first, messages=messages)
@@ -269,11 +267,9 @@ def _trips(
     return RttSeries(ours.time_ns, ours.rtt_ns + late), behind
 
 
-def _series(rows: pl.DataFrame, name: SideName, method: str) -> RttSeries:
-    import polars as pl
-
-    kept = rows.filter((pl.col("from_side") == name) & (pl.col("method") == method))
-    return RttSeries(kept["time_ns"].to_numpy(), kept["rtt_ns"].to_numpy())
+def _series(rtts: Columns, name: SideName, method: str) -> RttSeries:
+    kept = (rtts["from_side"] == _CODES[name]) & (rtts["method"] == METHODS.index(method))
+    return RttSeries(rtts["time_ns"][kept], rtts["rtt_ns"][kept])
 
 
 def _facts(connection: Connection, sender: SideName, trips: RttSeries) -> TransferFacts:
@@ -316,32 +312,27 @@ def _offered_mss(connection: Connection) -> int:
     return min((o["mss"] for o in offers if o is not None and o["mss"] is not None), default=0)
 
 
-def _misplaced_sacks(trace: Trace, connection: Connection, sender: SideName) -> int:
+def _misplaced_sacks(rows: ConnectionRows, connection: Connection, sender: SideName) -> int:
     """SACK blocks that lie beyond all that the receiver's window ever allowed, or before the first data."""
-    import polars as pl
-
     number = connection["id"]
-    blocks = _of(trace.scan_sack(), number, "from_side", "left", "right")
-    blocks = blocks.filter(pl.col("from_side") != sender)
+    blocks = rows.sack_of(number)
+    theirs = blocks["from_side"] != _CODES[sender]
     window = side(connection, "b" if sender == "a" else "a")["window"]
-    if len(blocks) == 0 or window is None or not _is_scaled(connection):
+    if not theirs.any() or window is None or not _is_scaled(connection):
         return 0
-    mine = trace.scan_segments().filter(pl.col("connection") == number)
-    edge = mine.filter(pl.col("from_side") != sender).select(pl.col("ack").max()).collect().item()
-    far = blocks.filter((pl.col("left") < 0) | (pl.col("right") > (edge or 0) + window[1]))
-    return len(far)
+    found = rows.segments_of(number, ("from_side", "ack"))
+    edge = int(found["ack"].max(initial=0, where=found["from_side"] != _CODES[sender]))
+    far = (blocks["left"] < 0) | (blocks["right"] > edge + window[1])
+    return int((theirs & far).sum())
 
 
-def _opening_s(trace: Trace, connection: Connection) -> float | None:
+def _opening_s(rows: ConnectionRows, connection: Connection) -> float | None:
     """From the first SYN to the packet that answered the SYN/ACK, if the SYN was sent again."""
-    import polars as pl
-
     if connection["begin"] != "handshake" or not connection["a"]["retransmissions"]["handshake"]:
         return None
-    mine = trace.scan_segments().filter(pl.col("connection") == connection["id"], pl.col("from_side") == "a")
-    answers = mine.filter(pl.col("flags").cast(pl.UInt8) & _SYN == 0)
-    answered_ns = answers.select(pl.col("time_ns").min()).collect().item()
-    return None if answered_ns is None else (answered_ns - connection["first_ns"]) / 1e9
+    found = rows.segments_of(connection["id"], ("from_side", "flags", "time_ns"))
+    answers_ns = found["time_ns"][(found["from_side"] == _CODES["a"]) & (found["flags"] & _SYN == 0)]
+    return (int(answers_ns.min()) - connection["first_ns"]) / 1e9 if len(answers_ns) else None
 
 
 _OPTIONS: Final = ("window_scale", "sack", "timestamps")

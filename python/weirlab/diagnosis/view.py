@@ -14,7 +14,6 @@ from weirlab.diagnosis.timeline import (
     TransferFacts,
     lasting,
     least_room,
-    rates,
     recent_most,
     weighted_quantile,
 )
@@ -49,14 +48,6 @@ AT_LIMIT: Final = 0.95
 """Share of the socket's pacing limit from which on it counts as reached."""
 MARK_TRIPS: Final = 64
 """Round trips in which a congestion window that marks have reduced may still be growing again."""
-SPREAD: Final = 1.3
-"""Ratio between amounts of data in flight whose round trips are compared."""
-LEAST_SEGMENTS: Final = 4
-"""Segments usually in flight; fewer make no queue that could be told from delayed ACKs."""
-FITS: Final = 1.4
-"""Greatest ratio between a round trip and the one that a queue in front of the capacity would make."""
-MOST_FIT: Final = 2 / 3
-"""Share of the sizes of the data in flight at which it must fit."""
 ROOM: Final = 1 / 3
 """Share of the congestion window that TCP may leave unused for larger bursts (``tcp_tso_should_defer``)."""
 
@@ -73,7 +64,7 @@ class TimelineView:
     def rate(self) -> Floats:
         """Delivered, bytes per second, over about a round trip."""
         t = self.timeline
-        return rates(t.start_s, t.lasts_s, t.acked_bytes, t.rtt_s)
+        return t.rates(t.acked_bytes)
 
     @cached_property
     def idle(self) -> Bools:
@@ -127,7 +118,7 @@ class TimelineView:
         between, t = self.facts.between, self.timeline
         if between is None or between.capacity_bps is None:
             return None
-        steady = rates(t.start_s, t.lasts_s, t.acked_bytes, t.rtt_s, STEADY_RATE_TRIPS)
+        steady = t.rates(t.acked_bytes, STEADY_RATE_TRIPS)
         found = between.capacity_bps / 8
         return None if found < FULL * weighted_quantile(steady, t.lasts_s, 0.9) else found
 
@@ -145,7 +136,7 @@ class TimelineView:
         t = self.timeline
         # Other traffic may have a part of it during a standing queue.
         held, least, quantile = self.queued & ~self.idle, LEAST_QUEUED, 0.75
-        paced = self.share(t.paced.astype(np.float64)) > MOSTLY
+        paced = self.share(t.paced) > MOSTLY
         if paced:
             held, least, quantile = held & self._probing(), PROBED, 0.5
         queued_s = float(t.lasts_s[held].sum())
@@ -156,7 +147,7 @@ class TimelineView:
         found = weighted_quantile(self.rate[held], t.lasts_s[held], quantile)
         # Delayed ACKs and busy hosts lengthen round trips, too. But no rate exceeds that of a full link,
         # except after data was held up.
-        steady = rates(t.start_s, t.lasts_s, t.acked_bytes, t.rtt_s, STEADY_RATE_TRIPS)
+        steady = t.rates(t.acked_bytes, STEADY_RATE_TRIPS)
         most = weighted_quantile(steady, t.lasts_s, 0.9)
         if not found > 0 or found < FULL * most or not (paced or self.follows_flight(found)):
             return None
@@ -165,46 +156,35 @@ class TimelineView:
     def follows_flight(self, capacity: float, *, varied: bool = False) -> bool:
         """Whether round trips are as long as a queue in front of ``capacity`` bytes per second makes them.
 
-        ``varied``: and whether the data in flight varied enough to show that.
-
-        With ``flight`` bytes sent but not acknowledged, the last of them arrives after ``flight / capacity``,
-        and not before the least round trip. Delayed ACKs, clocks that tick slowly and paths that pause
-        lengthen round trips, however much is in flight.
+        ``varied``: and whether the data in flight varied enough to show that. A flight that stays the same
+        shows nothing against a queue.
         """
+        from weirlab import _engine
+
         t = self.timeline
         full = self.rate >= FULL * capacity
         if not full.any():
             return False
         # Where less got through later, others may have filled the queue.
         counts = ~self.idle & ~t.recovery & ~t.timing_out & np.isfinite(t.rtt_s) & (t.rtt_s > 0)
-        counts &= full | (np.arange(len(full)) < int(np.argmax(full)))
-        if not counts.any():
-            return False
+        counts[int(np.argmax(full)) :] &= full[int(np.argmax(full)) :]
         # At the receiver a round trip is known when its data left, elsewhere when that was acknowledged.
-        at = np.flatnonzero(counts)
-        if t.source != "receiver":
-            sent_s = t.start_s[counts] - t.rtt_s[counts]
-            at = np.maximum(np.searchsorted(t.start_s, sent_s, side="right") - 1, 0)
-        flight = np.maximum(t.flight_bytes[at], 1.0)
-        if float(np.median(flight)) < LEAST_SEGMENTS * self.facts.mss_bytes:
-            return False
-        expected_s = np.maximum(flight / capacity, self.facts.min_rtt_s)
-        ratio = t.rtt_s[counts] / expected_s
-        levels = np.round(np.log(flight) / np.log(SPREAD)).astype(np.int64)
-        fitting = {
-            int(level): float(np.median(expected_s[levels == level]))
-            for level in np.unique(levels)
-            if 1 / FITS <= float(np.median(ratio[levels == level])) <= FITS
-        }
-        if len(fitting) < MOST_FIT * len(np.unique(levels)):
-            return False
-        # A flight that stays the same shows nothing against a queue.
-        return not varied or max(fitting.values()) >= SPREAD * min(fitting.values())
+        fits, varies = _engine.queue_explains(
+            t.start_s,
+            t.rtt_s,
+            t.flight_bytes,
+            counts,
+            t.source == "receiver",
+            capacity,
+            self.facts.min_rtt_s,
+            self.facts.mss_bytes,
+        )
+        return fits and (varies or not varied)
 
     def _stands_long(self, held: Bools) -> bool:
         """Whether ``held`` consists mostly of stretches that only a queue explains."""
         long = lasting(held, self.timeline.lasts_s, SHARED_TRIPS * self.facts.min_rtt_s)
-        return self.share(long.astype(np.float64)) > MOSTLY * self.share(held.astype(np.float64))
+        return self.share(long) > MOSTLY * self.share(held)
 
     def _no_slower(self, held: Bools) -> bool:
         """Whether as much is delivered in ``held`` as otherwise: a single long round trip means nothing."""
@@ -215,7 +195,7 @@ class TimelineView:
     def _probing(self) -> Bools:
         """More was sent in the last round trips than is usually delivered."""
         t = self.timeline
-        left = rates(t.start_s, t.lasts_s, t.acked_bytes + t.flight_bytes, t.rtt_s)
+        left = t.rates(t.acked_bytes + t.flight_bytes)
         usual = weighted_quantile(self.rate, t.lasts_s, 0.5)
         return np.asarray(recent_most(left, t.lasts_s, 2 * self.facts.min_rtt_s) > FASTER * usual)
 
@@ -247,7 +227,7 @@ class TimelineView:
         At the receiver the sender's time stamps tell how long data took, which a host hardly changes.
         """
         both = held & (self.queued if self.timeline.source == "receiver" else self.plainly_queued)
-        if self.share(both.astype(np.float64)) <= MOSTLY * self.share(held.astype(np.float64)):
+        if self.share(both) <= MOSTLY * self.share(held):
             return np.zeros(len(both), dtype=bool)
         return np.asarray(both & self.saturated)
 
@@ -258,10 +238,10 @@ class TimelineView:
             return np.zeros(len(self.rate), dtype=bool)
         t = self.timeline
         # Longer than a recovery, in which at first nothing is acknowledged, then much at once.
-        rate = rates(t.start_s, t.lasts_s, t.acked_bytes, t.rtt_s, SHARED_TRIPS / 2)
+        rate = t.rates(t.acked_bytes, SHARED_TRIPS / 2)
         # When senders back off, the queue is empty for a moment.
         waited = np.cumsum(self.queued * t.lasts_s) - self.queued * t.lasts_s
-        stands = rates(t.start_s, t.lasts_s, waited, t.rtt_s, SHARED_TRIPS / 2) > MOSTLY
+        stands = t.rates(waited, SHARED_TRIPS / 2) > MOSTLY
         less = stands & (rate < FULL * self.capacity)
         return lasting(less | t.recovery, t.lasts_s, SHARED_TRIPS * self.facts.min_rtt_s) & less
 
@@ -315,9 +295,10 @@ class TimelineView:
         unused = (0.0 if self.facts.pacing else ROOM) * cwnd + 2 * mss
         return np.asarray(waits & (t.cwnd_room_bytes > unused) & ~self.window_full & ~t.recovery)
 
-    def share(self, weights: Floats) -> float:
+    def share(self, weights: Floats | Bools) -> float:
         """The share of the time, weighted with ``weights``."""
         whole = self.timeline.seconds
+        # Summed up as the whole is, so that all of it is exactly 1.
         return float((weights * self.timeline.lasts_s).sum()) / whole if whole > 0 else 0.0
 
     def usual(self, values: Floats, weights: Floats, share: float = 0.5) -> float:

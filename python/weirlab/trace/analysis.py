@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, TypedDict, Unpack, cast
 
 from weirlab.base import files
 from weirlab.base.errors import InputError
 from weirlab.trace.facts import Analysis, Selection
 from weirlab.trace.times import Window
+
+if TYPE_CHECKING:
+    from weirlab._engine import ConnectionRows
 
 PERIOD_NS: Final = 100_000_000
 KEEP: Final = 100_000
@@ -22,15 +25,28 @@ SERIES: Final = ("connections", "segments", "rtt", "sack", "periods", "streams")
 PathText = str | PathLike[str]
 
 
+class TraceSettings(TypedDict, total=False):
+    """How captures are analysed."""
+
+    filter: str
+    """Expression of libpcap (pcap-filter(7)); other packets are skipped."""
+    window: Window
+    """Only packets of this time."""
+    period_ns: int
+    """Length of a row of ``periods.parquet``, ns; :data:`PERIOD_NS`."""
+    decode_as: Sequence[tuple[int, int]]
+    """Ranges of UDP ports, ends included, whose packets are treated as RTP without further evidence."""
+    keep: int
+    """Most connections that are returned: those with most bytes on the link; :data:`KEEP`."""
+    rows: ConnectionRows | None
+    """Takes the packets of connections, for their diagnosis."""
+
+
 def analyse(
     paths: PathText | Sequence[PathText],
     *,
-    filter: str = "",
-    window: Window = Window(),  # noqa: B008  (frozen)
     series: Path | None = None,
-    period_ns: int = PERIOD_NS,
-    decode_as: Sequence[tuple[int, int]] = (),
-    keep: int = KEEP,
+    **settings: Unpack[TraceSettings],
 ) -> Analysis:
     """Analyse capture files, one after the other as if they were one.
 
@@ -39,18 +55,10 @@ def analyse(
     paths
         pcap or pcapng, plain or compressed with gzip, zstd, xz, lz4 or bzip2; for a rotated record all
         files, in order.
-    filter
-        Expression of libpcap (pcap-filter(7)); other packets are skipped.
-    window
-        Only packets of this time.
     series
         Folder, made if missing, for Parquet files of every packet and round trip; see ``docs/trace.md``.
-    period_ns
-        Length of a row of ``periods.parquet``, ns.
-    decode_as
-        Ranges of UDP ports, ends included, whose packets are treated as RTP without further evidence.
-    keep
-        Most connections that are returned: those with most bytes on the link.
+    settings
+        :class:`TraceSettings`.
 
     Returns
     -------
@@ -78,16 +86,18 @@ def analyse(
         files.make_folder(series)
         for output in outputs:
             files.check_output(output, "--series")
+    window = settings.get("window", Window())
     answer = _engine.analyse(
         [fspath(path) for path in listed],
-        filter=filter,
+        filter=settings.get("filter", ""),
         from_ns=window.from_ns,
         to_ns=window.to_ns,
         relative=window.relative,
         series=None if series is None else str(series),
-        period_ns=period_ns,
-        decode_as=list(decode_as),
-        keep=keep,
+        period_ns=settings.get("period_ns", PERIOD_NS),
+        decode_as=list(settings.get("decode_as", ())),
+        keep=settings.get("keep", KEEP),
+        rows=settings.get("rows"),
     )
     answer["connections"] = Selection(answer["connections"])
     for file, path in zip(answer["capture"]["files"], listed, strict=True):

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import Sequence
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, Unpack
 
 import polars as pl
+from numpy.typing import NDArray
 
 from weirlab.base import files
 from weirlab.base.errors import InputError
 from weirlab.trace import flat, schema, times
-from weirlab.trace.analysis import KEEP, PERIOD_NS, PathText, analyse
+from weirlab.trace.analysis import PERIOD_NS, PathText, TraceSettings, analyse
 from weirlab.trace.facts import Analysis
 
 Time = int | str | datetime
@@ -117,6 +119,18 @@ class Trace:
         """``periods`` without loading them."""
         return self._scan("periods")
 
+    def segments_of(self, connection: int, columns: Sequence[str]) -> dict[str, NDArray[Any]]:
+        """Columns of ``segments`` of one connection, with codes for words; ``tsval`` is NaN without it."""
+        return _columns_of(self.scan_segments(), connection, columns)
+
+    def rtt_of(self, connection: int) -> dict[str, NDArray[Any]]:
+        """Columns of ``rtt`` of one connection, with codes for words."""
+        return _columns_of(self.scan_rtt(), connection, ("time_ns", "rtt_ns", "from_side", "method"))
+
+    def sack_of(self, connection: int) -> dict[str, NDArray[Any]]:
+        """Columns of ``sack`` of one connection, with codes for words."""
+        return _columns_of(self.scan_sack(), connection, ("from_side", "left", "right", "duplicate"))
+
     def close(self) -> None:
         """Remove the series if they are in a temporary folder. Safe to call again."""
         if self._temporary is not None:
@@ -141,14 +155,10 @@ class Trace:
 def read(
     paths: PathText | Sequence[PathText],
     *,
-    filter: str = "",
     start: Time | None = None,
     end: Time | None = None,
     series: bool | PathText = False,
-    period_ns: int = PERIOD_NS,
-    decode_as: Sequence[tuple[int, int]] = (),
-    keep: int = KEEP,
-    window: times.Window | None = None,
+    **settings: Unpack[TraceSettings],
 ) -> Trace:
     """Analyse capture files as one capture.
 
@@ -156,45 +166,29 @@ def read(
     ----------
     paths
         pcap or pcapng, plain or compressed; of a rotated record all files, in order.
-    filter
-        Expression of libpcap (pcap-filter(7)).
     start, end
-        Only packets from ``start`` on and before ``end``.
+        Only packets from ``start`` on and before ``end``; or ``window``.
     series
         True: series for as long as the ``Trace`` is open; a folder: Parquet files there, which stay.
-    period_ns
-        Length of a row of ``periods``, ns.
-    decode_as
-        Ranges of UDP ports, ends included, that are RTP without proof.
-    keep
-        At most so many connections are in ``connections``, those with most bytes; the series have all.
-    window
-        Instead of ``start`` and ``end``.
+    settings
+        ``filter``, ``window``, ``period_ns``, ``decode_as``, ``keep`` and ``rows``, as in
+        :class:`~weirlab.trace.analysis.TraceSettings`.
 
     Raises
     ------
     InputError
         A file cannot be read or is damaged, or an argument is not understood; the message says which.
     """
-    if window is None:
-        window = times.window(_moment(start, "start"), _moment(end, "end"))
+    settings.setdefault("window", times.window(_moment(start, "start"), _moment(end, "end")))
     temporary = tempfile.TemporaryDirectory(prefix="weir-trace-") if series is True else None
     folder = Path(temporary.name) if temporary else Path(series) if not isinstance(series, bool) else None
     try:
-        facts = analyse(
-            paths,
-            filter=filter,
-            window=window,
-            series=folder,
-            period_ns=period_ns,
-            decode_as=decode_as,
-            keep=keep,
-        )
+        facts = analyse(paths, series=folder, **settings)
     except BaseException:
         if temporary is not None:
             temporary.cleanup()
         raise
-    return Trace(facts, folder, temporary, period_ns)
+    return Trace(facts, folder, temporary, settings.get("period_ns", PERIOD_NS))
 
 
 def from_folder(folder: PathText, name: str) -> pl.LazyFrame:
@@ -212,6 +206,22 @@ def from_folder(folder: PathText, name: str) -> pl.LazyFrame:
 def to_datetime(column: str) -> pl.Expr:
     """Times in ``column`` (ns since 1970) as dates in UTC, to the nanosecond."""
     return pl.col(column).cast(pl.Datetime("ns", "UTC"))
+
+
+def _columns_of(frame: pl.LazyFrame, connection: int, columns: Sequence[str]) -> dict[str, NDArray[Any]]:
+    types = frame.collect_schema()
+    found = {
+        # Earlier versions wrote no time stamps.
+        "tsval": (pl.col("tsval") if "tsval" in types else pl.lit(None)).cast(pl.Float64).fill_null(math.nan),
+        **{name: pl.col(name).cast(pl.Enum(words)).to_physical() for name, words in schema.CODES.items()},
+    }
+    rows = (
+        frame.filter(pl.col("connection") == connection)
+        .select(found.get(name, pl.col(name)).alias(name) for name in columns)
+        .collect()
+    )
+    # One after the other, because a column in several chunks is copied.
+    return {name: rows.drop_in_place(name).to_numpy() for name in columns}
 
 
 def _scanned(path: Path) -> pl.LazyFrame:

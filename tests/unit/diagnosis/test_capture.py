@@ -196,15 +196,6 @@ def test_slow_start_lasts_until_the_flight_grows_no_more() -> None:
     assert growing.seconds == pytest.approx(5 * RTT_S, abs=1.1 * RTT_S)
 
 
-def test_a_recovery_lasts_until_what_had_been_sent_is_acknowledged() -> None:
-    again = np.array([False, False, True, False, True, False])
-    sent = np.array([10, 20, 30, 40, 40, 50])
-    acked = np.array([0, 0, 0, 30, 30, 40])
-    inside, lost = capture._recoveries(again, sent, acked)
-    assert inside.tolist() == [False, False, True, False, True, False]
-    assert lost.tolist() == [0, 0, 1, 1, 2, 2]
-
-
 def test_a_single_delayed_ack_is_no_queue() -> None:
     times = np.arange(10) * 10 * MS
     rtts = np.array([50, 50, 90, 50, 50, 50, 90, 50, 50, 50]) * MS
@@ -217,12 +208,6 @@ def test_hardly_any_data_is_no_transfer() -> None:
     assert capture.read(packets, "sender", facts, trips, NOWHERE) is None
 
 
-@pytest.mark.parametrize("segments", [1, 2, 17, 44])
-def test_segments_that_a_card_cuts_later_are_no_larger_mss(segments: int) -> None:
-    payloads = np.array([1448 * segments] * 20 + [1448 * 3] * 10 + [1448, 600])
-    assert capture._usual(payloads) == 1448
-
-
 def test_a_pause_of_the_sender_is_no_round_trip_and_a_queue_is_one() -> None:
     # Three segments on end, and then nothing for 40 ms, over and over; or a steady stream behind a queue.
     apart = np.cumsum([1, 1, 40] * 10) * MS
@@ -233,7 +218,3 @@ def test_a_pause_of_the_sender_is_no_round_trip_and_a_queue_is_one() -> None:
     steady = np.arange(1, 21) * MS
     queued = RttSeries(steady[5:], np.full(15, 60 * MS)).without_pauses(steady, 25 * MS)
     assert set(queued.rtt_ns) == {60 * MS}
-
-
-def test_of_small_messages_none_is_a_full_segment() -> None:
-    assert capture._usual(np.full(30, 300)) == capture.LEAST_MSS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -11,11 +11,13 @@ import pytest
 
 from weirlab.diagnosis import tracing
 from weirlab.diagnosis.capture import ConnectionPackets
+from weirlab.trace import Trace
+from weirlab.trace.facts import MEANINGS
 
 from ..trace.made import connection, side
 
 if TYPE_CHECKING:
-    from weirlab.trace import Trace
+    from weirlab.trace.facts import Analysis
 
 OPTIONS = {"mss": 1460, "window_scale": 7, "sack": True, "timestamps": True}
 
@@ -24,19 +26,19 @@ SEGMENTS = pl.DataFrame(
     {
         "connection": [7, 7, 7, 7, 8],
         "time_ns": [1, 2, 3, 4, 5],
-        "from_side": ["a"] * 5,
+        "from_side": [0] * 5,
         "seq": [1, 1001, 2001, 2001, 1],
         "payload_bytes": [1000] * 5,
         "ack": [1] * 5,
         "window_bytes": [500] * 5,
         "flags": [16] * 5,
-        "meaning": ["new", "fast", "tail_probe", "tail_probe", "fast"],
+        "meaning": [MEANINGS.index(word) for word in ("new", "fast", "tail_probe", "tail_probe", "fast")],
     }
 )
 BLOCKS = pl.DataFrame(
     {
         "connection": [7, 7],
-        "from_side": ["b", "b"],
+        "from_side": [1, 1],
         "left": [2001, 1],
         "right": [3001, 5001],
         "duplicate": [1, 0],
@@ -44,31 +46,33 @@ BLOCKS = pl.DataFrame(
 )
 
 
-def packets(blocks: pl.DataFrame, *, begin: str = "handshake", stamped: bool = False) -> ConnectionPackets:
+def packets(folder: Path, blocks: pl.DataFrame, *, stamped: bool = False) -> ConnectionPackets:
     """Those of connection 7, which ``a`` sent."""
-    tables = SimpleNamespace(scan_segments=SEGMENTS.lazy, scan_sack=blocks.lazy)
-    made = connection(a=side("192.0.2.2", 40000), b=side("192.0.2.1", 443), id=7, begin=begin)
-    return tracing._packets(cast("Trace", tables), made, "a", stamped=stamped)
+    for name, rows in (("segments", SEGMENTS), ("sack", blocks)):
+        with (folder / f"{name}.parquet").open("wb") as file:
+            rows.write_parquet(file)
+    made = connection(a=side("192.0.2.2", 40000), b=side("192.0.2.1", 443), id=7)
+    trace = Trace(cast("Analysis", {}), folder)
+    return tracing._packets(trace, made, "a", stamped=stamped)
 
 
-def test_a_probe_of_the_tail_that_was_not_needed_is_no_loss() -> None:
-    assert packets(BLOCKS).again.tolist() == [False, True, False, False]
+def test_a_probe_of_the_tail_that_was_not_needed_is_no_loss(tmp_path: Path) -> None:
+    assert packets(tmp_path, BLOCKS).again.tolist() == [False, True, False, False]
     # Blocks of the sender's own, and those that report what is missing, say nothing of it.
-    assert packets(BLOCKS[1:]).again.tolist() == [False, True, True, True]
-    own = BLOCKS.with_columns(from_side=pl.lit("a"))
-    assert packets(own).again.tolist() == [False, True, True, True]
+    assert packets(tmp_path, BLOCKS[1:]).again.tolist() == [False, True, True, True]
+    own = BLOCKS.with_columns(from_side=pl.lit(0))
+    assert packets(tmp_path, own).again.tolist() == [False, True, True, True]
 
 
-def test_packets_are_those_of_the_connection_in_narrow_columns() -> None:
-    found = packets(BLOCKS)
+def test_packets_are_those_of_the_connection(tmp_path: Path) -> None:
+    found = packets(tmp_path, BLOCKS)
     assert found.seq.tolist() == [1, 1001, 2001, 2001]
     assert found.from_sender.all()
-    assert (found.payload_bytes.itemsize, found.flags.itemsize) == (4, 1)
     assert found.window_bytes.tolist() == [500] * 4
 
 
-def test_series_of_earlier_versions_have_no_time_stamps() -> None:
-    assert np.isnan(packets(BLOCKS, stamped=True).tsval).all()
+def test_series_of_earlier_versions_have_no_time_stamps(tmp_path: Path) -> None:
+    assert np.isnan(packets(tmp_path, BLOCKS, stamped=True).tsval).all()
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 mod facts;
 mod files;
 mod kept;
+mod rows;
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -24,6 +25,8 @@ use crate::trace::{Interruptible, open, refusal};
 pub use facts::Connections;
 use files::{Folder, Partial};
 use kept::Kept;
+pub use rows::ConnectionRows;
+use rows::Recording;
 
 /// An error, and what it happened to.
 enum Failure {
@@ -37,7 +40,7 @@ enum Failure {
 #[pyfunction]
 #[pyo3(signature = (
     paths, *, filter="", from_ns=None, to_ns=None, relative=false, series=None, period_ns=100_000_000,
-    decode_as=Vec::new(), keep=100_000,
+    decode_as=Vec::new(), keep=100_000, rows=None,
 ))]
 #[expect(clippy::too_many_arguments, reason = "keyword arguments in Python")]
 pub fn analyse<'py>(
@@ -51,6 +54,7 @@ pub fn analyse<'py>(
     period_ns: u64,
     decode_as: Vec<(u16, u16)>,
     keep: usize,
+    rows: Option<Bound<'py, ConnectionRows>>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let begin = Instant::now();
     let options = Options {
@@ -65,18 +69,27 @@ pub fn analyse<'py>(
         // Now, rather than after an hour of reading the others; and opened again one by one, as there may be many.
         drop(open(py, path)?);
     }
+    let empty = rows.as_ref().map(|rows| rows.borrow_mut().take());
     let found = py.detach(|| {
         let kept = RefCell::new(Kept::new(keep));
-        let (facts, files) = match &series {
-            None => {
+        let (facts, files, empty) = match (&series, empty) {
+            (None, None) => {
                 let (_, facts, files) = read(paths, filter, options, Summary(&kept), |_| true)?;
-                (facts, files)
+                (facts, files, None)
             }
-            Some(folder) => with_series(folder, paths, filter, options, period_ns, &kept)?,
+            (None, Some(rows)) => {
+                let sink = Recording { inner: Summary(&kept), rows };
+                let (sink, facts, files) = read(paths, filter, options, sink, |_| true)?;
+                (facts, files, Some(sink.rows))
+            }
+            (Some(folder), rows) => with_series(folder, paths, filter, options, period_ns, &kept, rows)?,
         };
-        Ok((facts, files, kept.into_inner()))
+        Ok((facts, files, kept.into_inner(), empty))
     });
-    let (facts, files, kept) = found.map_err(|failure| translate(py, failure))?;
+    let (facts, files, kept, filled) = found.map_err(|failure| translate(py, failure))?;
+    if let (Some(rows), Some(filled)) = (rows, filled) {
+        *rows.borrow_mut() = filled;
+    }
     let answer = facts::to_dict(py, &facts, &files, kept)?;
     answer.set_item("elapsed_ns", begin.elapsed().as_nanos() as u64)?;
     Ok(answer)
@@ -89,7 +102,8 @@ fn with_series(
     options: Options,
     period_ns: u64,
     kept: &RefCell<Kept>,
-) -> Result<(Facts, Vec<File>), Failure> {
+    rows: Option<ConnectionRows>,
+) -> Result<(Facts, Vec<File>, Option<ConnectionRows>), Failure> {
     let wrong = |error| Failure::Table(folder.to_owned(), error);
     let mut files = Folder::new(folder).map_err(wrong)?;
     let give = |ended| match ended {
@@ -97,11 +111,21 @@ fn with_series(
         Ended::Stream(stream) => kept.borrow_mut().stream(*stream),
     };
     let tables = Series::new(|name| files.make(name), period_ns, give).map_err(wrong)?;
-    let (tables, facts, read_files) =
-        read(paths, filter, options, tables, |tables: &Series<Partial, _>| tables.failure().is_none())?;
+    let is_well = |tables: &Series<Partial, _>| tables.failure().is_none();
+    let (tables, facts, read_files, filled) = match rows {
+        None => {
+            let (tables, facts, read_files) = read(paths, filter, options, tables, is_well)?;
+            (tables, facts, read_files, None)
+        }
+        Some(rows) => {
+            let sink = Recording { inner: tables, rows };
+            let (sink, facts, read_files) = read(paths, filter, options, sink, |sink| is_well(&sink.inner))?;
+            (sink.inner, facts, read_files, Some(sink.rows))
+        }
+    };
     tables.finish().map_err(wrong)?;
     files.keep().map_err(wrong)?;
-    Ok((facts, read_files))
+    Ok((facts, read_files, filled))
 }
 
 /// Reads all sources while `is_well` approves of the sink.

@@ -355,8 +355,7 @@ def _writes_evenly(view: TimelineView) -> bool:
 
     Both leave a flight that stays the same. But a buffer that is too small is full all the time.
     """
-    level, idle = (np.asarray(mask, dtype=np.float64) for mask in (_level(view), view.idle))
-    return view.share(level) < view.share(idle)
+    return view.share(_level(view)) < view.share(view.idle)
 
 
 def _flat(view: TimelineView) -> Bools:

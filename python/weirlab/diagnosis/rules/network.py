@@ -16,8 +16,7 @@ from weirlab.trace.quantities import bit_rate, count, octets, percent, plural, s
 if TYPE_CHECKING:
     from weirlab.diagnosis.both.evidence import RetransmissionCounts
     from weirlab.diagnosis.causes import Source
-    from weirlab.diagnosis.packets.timeouts import BlackHole
-    from weirlab.diagnosis.timeline import Bools, Floats
+    from weirlab.diagnosis.timeline import BlackHole, Bools, Floats
 
 NEEDLESS: Final = 0.5
 """Share of spurious retransmissions from which on reordering was mistaken for loss."""

@@ -16,7 +16,7 @@ from weirlab.cli.options import JsonOption, grouped
 from weirlab.cli.output import Session
 from weirlab.cli.results import diagnosis
 from weirlab.trace import cutting, facts, flows, others, times, wording
-from weirlab.trace.analysis import KEEP, analyse, refuse_inputs
+from weirlab.trace.analysis import KEEP, TraceSettings, analyse, refuse_inputs
 from weirlab.transfers.trace import tables, why
 
 if TYPE_CHECKING:
@@ -122,6 +122,10 @@ class DisplayOptions:
         str | None,
         typer.Option(help="Wanted throughput; the diagnosis says what it needs.", metavar="RATE"),
     ] = None
+    diagnosis: Annotated[
+        bool,
+        typer.Option("--diagnosis/--no-diagnosis", help="Say why connections were not faster."),
+    ] = True
 
 
 def add_to(app: typer.Typer) -> None:
@@ -143,12 +147,14 @@ def trace(
         window = packets.window()
         wanted = [flows.parse(text) for text in options.flow or ()]
         target_bps = None if options.target is None else _rate_bps(options.target)
-        settings: dict[str, Any] = {
+        rows = why.packet_rows(number) if options.diagnosis else None
+        settings: TraceSettings = {
             "filter": packets.filter,
             "window": window,
             "period_ns": times.period_ns(options.period),
             # Even if few are shown: sentences about the capture cover all connections.
             "keep": KEEP,
+            "rows": rows,
         }
         if report is not None:
             refuse_inputs([report], files, "--report")
@@ -163,10 +169,9 @@ def trace(
         shown = tables.ordered(chosen, options.sort)
         reasons: dict[int, Diagnosis] = {}
         unsaid = None
-        if listed := why.worth(shown[: options.limit], files):
-            unsaid = why.reason_not(files, shown)
-            if unsaid is None:
-                reasons = why.diagnosed(files, analysis, listed, series, settings, target_bps)
+        if rows is not None:
+            reasons = why.diagnosed(rows, shown[: options.limit], target_bps)
+            unsaid = why.reason_not(rows, analysis)
         said = Rows(shown, lambda one: {**one, "diagnosis": _document(reasons.get(one["id"]))})
         document = {"kind": "trace", **analysis, "connections": said}
         document |= {} if part is None else {"pcapng": part}
@@ -216,7 +221,7 @@ def _chosen(analysis: Analysis, wanted: list[flows.Flow], number: int | None) ->
 def _reported(
     files: list[Path],
     series: Path | None,
-    settings: dict[str, Any],
+    settings: TraceSettings,
     wanted: list[flows.Flow],
     number: int | None,
     report: Path,

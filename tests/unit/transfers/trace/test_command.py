@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -9,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from weirlab import _engine
 from weirlab.cli.program.app import PARTS, commands_of
 from weirlab.testing.tcp import TcpSide
 from weirlab.trace.facts import Analysis
@@ -159,7 +159,7 @@ def test_what_is_asked_reaches_the_engine(weir: Weir, answer: Answer, tmp_path: 
     folder = tmp_path / "series"
     done = weir(
         *("trace", "one.pcap", "two.pcap", "--filter", "tcp", "--from", "1.5", "--to", "2s"),
-        *("--series", folder, "--period", "10ms"),
+        *("--series", folder, "--period", "10ms", "--no-diagnosis"),
     )
     assert done.code == 0, done.err
     assert f"Series: {folder}" in done.err
@@ -174,6 +174,7 @@ def test_what_is_asked_reaches_the_engine(weir: Weir, answer: Answer, tmp_path: 
             "period_ns": 10_000_000,
             "decode_as": [],
             "keep": 100_000,
+            "rows": None,
         }
     ]
     assert (folder / "segments.parquet").is_file()
@@ -240,7 +241,7 @@ def test_tables_and_json_need_none_of_the_heavy_packages(options: list[str]) -> 
         f"facts = {made.analysis([made.connection()], capture={'files': made.files(1)})!r}\n"
         "fake = types.ModuleType('weirlab._engine'); fake.analyse = lambda *a, **k: facts\n"
         "sys.modules['weirlab._engine'] = fake\n"
-        f"sys.argv = ['weir', 'trace', 'made.pcap', *{options!r}]\n"
+        f"sys.argv = ['weir', 'trace', 'made.pcap', '--no-diagnosis', *{options!r}]\n"
         "from weirlab.cli import main\n"
         "try: main()\n"
         f"finally: print([name for name in {heavy!r} if name in sys.modules], file=sys.stderr)"
@@ -280,11 +281,31 @@ def test_without_a_round_trip_the_reason_names_no_throughput(weir: Weir, tmp_pat
     assert sentence.endswith("17 % of the segments were lost, which held it near 5.00 kB.")
 
 
-def test_of_captures_that_are_too_large_it_says_how_to_choose(tmp_path: Path) -> None:
-    file = tmp_path / "large.pcap"
-    file.write_bytes(b"")
-    os.truncate(file, why.MOST_BYTES + 1)
-    two = [made.connection(0), made.connection(1)]
-    assert "choose one with --connection" in str(why.reason_not([file], two))
-    assert why.reason_not([file], two[:1]) is None
-    assert why.worth(two, [tmp_path / "gone.pcap"]) == []
+def test_of_captures_that_are_too_large_it_says_how_to_choose(
+    weir: Weir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = window_limited(tmp_path / "slow.pcap", 0.0)
+    monkeypatch.setattr(why, "MOST_PACKETS", 100)
+    assert "choose one with --connection" in weir("trace", file).err
+    assert weir("trace", file, "--json").json["connections"][0]["diagnosis"] is None
+    chosen = weir("trace", file, "--connection", "0", "--json").json
+    assert chosen["connections"][0]["diagnosis"]["findings"][0]["cause"] == "receive_window"
+
+
+def test_a_diagnosis_may_be_left_out(weir: Weir, tmp_path: Path) -> None:
+    file = window_limited(tmp_path / "slow.pcap", 0.0)
+    assert weir("trace", file, "--no-diagnosis", "--json").json["connections"][0]["diagnosis"] is None
+    assert "the receiver's window was full" not in weir("trace", file, "--no-diagnosis").out
+
+
+def test_captures_are_read_once_and_series_do_not_change_the_diagnosis(
+    weir: Weir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = window_limited(tmp_path / "slow.pcap", 0.0)
+    plain = weir("trace", file, "--json").json["connections"][0]["diagnosis"]
+    read = []
+    analyse = _engine.analyse
+    monkeypatch.setattr(_engine, "analyse", lambda files, **how: read.append(files) or analyse(files, **how))
+    for options in (["--series", tmp_path / "series"], ["--report", tmp_path / "page.html"]):
+        assert weir("trace", file, "--json", *options).json["connections"][0]["diagnosis"] == plain
+    assert read == [[str(file)]] * 2
