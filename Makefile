@@ -11,7 +11,7 @@ export PYO3_PYTHON := $(VENV)/bin/python
 # Containers often set it; then every process that a test starts would compile all of Weir again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test kills lint audit fuzz bench bench-model bench-tap bench-opening bench-trace bench-esp bench-tcp bench-planted bench-foreign bench-disturbed bench-later bench-link bench-psock bench-programs bench-managing bench-rulesets bench-hostile bench-prefixes psock-schedules voice-numbers build install-psock webui wheel manual format lock clean
+.PHONY: help demo test kills lint audit fuzz bench bench-model bench-tap bench-opening bench-trace bench-esp bench-tcp bench-planted bench-foreign bench-disturbed bench-gate bench-later bench-link bench-psock bench-programs bench-managing bench-rulesets bench-hostile bench-prefixes psock-schedules voice-numbers build install-psock webui wheel manual format lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -73,6 +73,9 @@ bench-foreign: build ## Diagnose captures that others published, judged by hand 
 
 bench-disturbed: build ## What a busy machine costs: valid attempts, time and error, quiet and disturbed (root)
 	@python bench/disturbed.py $(ARGS)
+
+bench-gate: build ## How often weir compare --measure is right, in an hour (root; ARGS="--rounds 5", "--failover")
+	@python bench/gate.py $(ARGS)
 
 bench-later: build ## Verify a quick profile by later runs, quiet and disturbed (root; ARGS="--runs 8 --minutes-apart 20")
 	@python bench/later.py $(ARGS)

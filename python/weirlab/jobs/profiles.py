@@ -26,7 +26,7 @@ from weirlab.scenario import OptionValue, Root, Scenario, from_options
 from weirlab.store import Run, RunWriter, Store, how_recent
 from weirlab.traffic.load import LOAD_SHARES, LOAD_STRIDE
 from weirlab.traffic.places import parse_places
-from weirlab.traffic.sizes import parse_sizes
+from weirlab.traffic.sizes import describe, parse_sizes
 from weirlab.traffic.spec import Flows
 
 if TYPE_CHECKING:
@@ -86,17 +86,24 @@ def profile(
     *,
     command: str = "",
     unnamed: bool = False,
+    any_size: bool = False,
     inputs: Inputs = NO_FILES,
 ) -> ProfileOutcome:
     """Measure the profile of ``scenario`` as a new run; if ``unnamed``, the run is named after the device.
 
+    With ``any_size``, frames may be longer than ``scenario`` says, as those that the user's rules take.
     ``inputs`` opens the files that the device needs.
     """
     refuse_impossible(scenario)
     sizes = to_measure(scenario).sizes
     lab, dut = scenario.lab, scenario.dut
-    with testbeds.open_bed(lab, dut, progress, flows(scenario), sizes=sizes, inputs=inputs) as bed:
+    checked = () if any_size else sizes
+    with testbeds.open_bed(lab, dut, progress, flows(scenario), sizes=checked, inputs=inputs) as bed:
         testbeds.tell_if_busy(bed.lab, progress)
+        if any_size:
+            longer = tuple(map(describe, testbeds.roomy(bed, flows(scenario), sizes)))
+            section = scenario.profile.model_copy(update={"sizes": longer})
+            scenario = scenario.model_copy(update={"profile": section})
         if unnamed:
             scenario = scenario.model_copy(update={"name": f"profile of {device_in_words(bed.dut)}"})
         with kept(lambda: begin(store, scenario, bed, command), _RESUME) as writer:

@@ -54,7 +54,7 @@ class QuickProfile:
         }
         return from_options(
             {
-                "name": "profile",
+                "name": "profile" if self.ruleset is None else f"profile of {self.ruleset.name}",
                 "machine": self.machine,
                 "lab": {"kind": self.lab},
                 "dut": dut,
@@ -102,6 +102,8 @@ def profile_in_turn(
     for scenario in scenarios:
         profiles.refuse_impossible(scenario)
     for each, scenario in zip(wanted, scenarios, strict=True):
+        own = each.ruleset is not None
         yield profiles.profile(
-            store, scenario, progress, command=each.command, unnamed=True, inputs=HOST_FILES
-        )
+            store, scenario, progress, command=each.command, unnamed=not own,
+            any_size=own and each.frames is None, inputs=HOST_FILES,
+        )  # fmt: skip

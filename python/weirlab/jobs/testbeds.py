@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final, Literal
@@ -17,8 +17,8 @@ from weirlab.records import RuleSetup, caution
 from weirlab.scenario import NO_DEVICE, Dut, Lab
 from weirlab.traffic.calls.spec import Calls
 from weirlab.traffic.flows import describe_headers, min_frame_bytes
-from weirlab.traffic.sizes import SizeMix, largest_bytes, validate
-from weirlab.traffic.spec import Flows
+from weirlab.traffic.sizes import Constant, SizeMix, largest_bytes, smallest_bytes, validate
+from weirlab.traffic.spec import Flows, Rate, Traffic
 
 BUSY_LOAD: Final = 0.5
 """Load average per CPU above which other work will disturb trials."""
@@ -137,6 +137,14 @@ def open_bed(
         if known := caution({"dut": bed.dut, **bed.facts}):
             progress.note(known)
         yield bed
+
+
+def roomy(bed: TestBed, flows: Flows, sizes: Sequence[SizeMix]) -> tuple[SizeMix, ...]:
+    """``sizes``, those that are too small for packets of the user's rules as small as these can be."""
+    if not isinstance(bed, AimingBed) or not sizes:
+        return tuple(sizes)
+    least = min_frame_bytes(bed.as_sent(Traffic(Rate(1.0), sizes[0], flows)).flows)
+    return tuple(dict.fromkeys(mix if least <= smallest_bytes(mix) else Constant(least) for mix in sizes))
 
 
 @contextmanager

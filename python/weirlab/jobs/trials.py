@@ -12,7 +12,6 @@ from weirlab.jobs import testbeds
 from weirlab.jobs.calibrations import in_force
 from weirlab.jobs.progress import attempts_told, kept
 from weirlab.jobs.work import Work
-from weirlab.lab.base import AimingBed
 from weirlab.measure import Hooks, TrialEntry, run_trial
 from weirlab.measure.sequence import describe_spec
 from weirlab.measure.terms import SINGLE
@@ -20,9 +19,7 @@ from weirlab.records import RuleEncounters, TrialRecord, TrialSpec, device_in_wo
 from weirlab.scenario import Dut, Lab
 from weirlab.store.codec import spec_to_json
 from weirlab.store.rows import CPU_ROLES, CPU_STATES, trial_row
-from weirlab.traffic.flows import min_frame_bytes
 from weirlab.traffic.schedule import compile_plan
-from weirlab.traffic.sizes import Constant, smallest_bytes
 
 if TYPE_CHECKING:
     import polars as pl
@@ -164,17 +161,16 @@ def trial(
     with testbeds.open_bed(
         lab, dut, progress, spec.traffic.flows, sizes=sizes, inputs=work.inputs, may_drop=True
     ) as bed:
-        if any_size and isinstance(bed, AimingBed):
-            least = min_frame_bytes(bed.as_sent(spec.traffic).flows)
-            if least > smallest_bytes(spec.traffic.sizes):
-                spec = replace(spec, traffic=replace(spec.traffic, sizes=Constant(least)))
+        if any_size:
+            (mix,) = testbeds.roomy(bed, spec.traffic.flows, (spec.traffic.sizes,))
+            spec = replace(spec, traffic=replace(spec.traffic, sizes=mix))
         spec = replace(spec, rules=testbeds.rule_setup(bed, spec.rules))
         bed.set_rules(spec.rules)  # If it refuses them, there is nothing to keep.
         bed.set_cross_traffic(spec.cross_traffic)
         in_use = in_force(store, bed)
         calibration = in_use.id if in_use else None
         scenario = {
-            "name": f"trial with {device_in_words(bed.dut)}",
+            "name": work.run_name("trial with", dut, device_in_words(bed.dut)),
             "lab": lab.model_dump(mode="json"),
             "dut": dut.model_dump(mode="json"),
             "trial": spec_to_json(spec),

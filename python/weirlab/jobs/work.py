@@ -9,6 +9,7 @@ from weirlab.base.files import NO_FILES, Inputs
 
 if TYPE_CHECKING:
     from weirlab.jobs.progress import Progress
+    from weirlab.scenario import Dut
     from weirlab.store import Run, Store
 
 
@@ -24,3 +25,9 @@ class Work:
     """The run to resume; None for a new one."""
     inputs: Inputs = NO_FILES
     """Opens the files that the scenario or the command names."""
+    name: str = ""
+    """Of the run; empty: see :meth:`run_name`."""
+
+    def run_name(self, what: str, dut: Dut, device: str) -> str:
+        """The name of a run that is ``what``, e.g. "search of": by the user's file, or the ``device``."""
+        return self.name or f"{what} {device if dut.file is None else dut.file.name}"

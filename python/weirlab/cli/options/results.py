@@ -31,6 +31,15 @@ ResumeOption = Annotated[
         "--resume", help="Continue this interrupted run.", metavar="RUN", autocompletion=completing.runs
     ),
 ]
+NameOption = Annotated[
+    str | None,
+    typer.Option(
+        "--name",
+        help="Name of the run, for lists and reports (default: that of the ruleset's file, or the device).",
+        metavar="TEXT",
+        rich_help_panel="Plan",
+    ),
+]
 DeviceOption = Annotated[
     str | None,
     typer.Option("--device", help="The device, if the model file has several.", metavar="NAME"),
@@ -78,9 +87,9 @@ class ReportOptions:
             raise InputError("--plots needs --out: plots belong to a report")
 
 
-def work_of(session: Session) -> Work:
-    """The store and the progress reporter for the jobs of a command."""
+def work_of(session: Session, name: str | None = None) -> Work:
+    """The store and the progress reporter for the jobs of a command; ``name`` is that of the run."""
     from weirlab.base.files import HOST_FILES
     from weirlab.jobs.work import Work
 
-    return Work(session.store, session.progress, session.command, inputs=HOST_FILES)
+    return Work(session.store, session.progress, session.command, inputs=HOST_FILES, name=name or "")

@@ -9,6 +9,7 @@ import typer
 from weirlab.cli.options import (
     DeviceOptions,
     JudgementOptions,
+    NameOption,
     ResultOptions,
     ResumeOption,
     TrialsOptions,
@@ -139,6 +140,8 @@ def trial(
     traffic: TrialTraffic,
     device: Annotated[DeviceOptions, without("positions")],
     plan: Annotated[TrialPlanOptions, only("bin_ms", "trial_s", "warmup_s", "max_attempts", "repetitions")],
+    *,
+    name: NameOption = None,
     result: JudgementOptions,
 ) -> None:
     """Run one trial."""
@@ -153,7 +156,7 @@ def trial(
         dut = device.device()
         sent = _traffic(traffic, plan)
         outcome = trial(
-            work_of(session),
+            work_of(session, name),
             device.where(),
             dut,
             TrialSpec(sent, device.rule_setup(sent.steps), cross_traffic=device.cross_traffic),
@@ -218,7 +221,8 @@ def profile(
                 scenario,
                 session.progress,
                 command=session.command,
-                unnamed=True,
+                unnamed=plan.name is None and device.ruleset is None,
+                any_size=device.ruleset is not None and not traffic.sizes.listed(),
                 inputs=HOST_FILES,
             )
         problem = outcome.problem()

@@ -13,6 +13,7 @@ from weirlab.cli.options import (
     FlowOptions,
     LoadsOption,
     MachineKind,
+    NameOption,
     SeveralSizesOptions,
     SizeOptions,
     StepOptions,
@@ -135,9 +136,7 @@ class ProfilePlan:
     quick: Annotated[
         bool, typer.Option("--quick", help="Measure fewer settings and, of the extras, only random arrivals.")
     ] = False
-    name: Annotated[
-        str | None, typer.Option("--name", help="Name of the run, for lists and reports.", metavar="TEXT")
-    ] = None
+    name: NameOption = None
     loads: LoadsOption = None
     trials: TrialsOptions
     choice: AdaptiveOptions

@@ -15,6 +15,7 @@ from weirlab.cli.options import (
     DeviceOptions,
     FlowOptions,
     JudgementOptions,
+    NameOption,
     ResultOptions,
     SeveralSizesOptions,
     TrialsOptions,
@@ -232,6 +233,7 @@ def search(
     traffic: SearchTraffic,
     goal: GoalOptions,
     trials: Annotated[TrialsOptions, only("trial_s", "warmup_s", "max_attempts")],
+    name: NameOption = None,
     out: OutOption = None,
     result: JudgementOptions,
 ) -> None:
@@ -251,8 +253,9 @@ def search(
         ratios = usual if goal.loss is None else listed(goal.loss, share, "--loss", "0,0.5%")
         goals = tuple(SearchGoal(_goal_name(ratio), ratio, **changes) for ratio in dict.fromkeys(ratios))
         demands = gates.demands(result.require, requiring.search_quantities(goals))
-        asked = SearchPlan(device.where(), dut, _settings(dut, device, traffic, (64,)), shape)
-        outcome = search(work_of(session), asked, goals, **_attempts(trials))
+        settings = _settings(dut, device, traffic, (64,))
+        asked = SearchPlan(device.where(), dut, settings, shape, _any_size(device, traffic))
+        outcome = search(work_of(session, name), asked, goals, **_attempts(trials))
         tables, conclusion = searched.search_tables(outcome), searched.search_sentence(outcome)
         if out is not None:
             lead = [conclusion, *searched.search_lead(outcome)]
@@ -270,6 +273,7 @@ def rfc2544(
     device: Annotated[DeviceOptions, without("rules", "places", "cross_traffic")],
     traffic: ConstantTraffic,
     goal: Annotated[GoalOptions, without("loss")],
+    name: NameOption = None,
     out: OutOption = None,
     result: ResultOptions,
 ) -> None:
@@ -284,8 +288,9 @@ def rfc2544(
         dut = device.device()
         suite = tests.suite(goal)
         settings = _settings(dut, device, traffic, FRAME_BYTES)
-        asked = SearchPlan(device.where(), dut, settings, traffic.shape(tests.trials.warmup_s))
-        outcome = rfc2544(work_of(session), asked, suite, **_attempts(tests.trials))
+        shape = traffic.shape(tests.trials.warmup_s)
+        asked = SearchPlan(device.where(), dut, settings, shape, _any_size(device, traffic))
+        outcome = rfc2544(work_of(session, name), asked, suite, **_attempts(tests.trials))
         tables, conclusion = searched.rfc2544_tables(outcome), searched.rfc2544_sentence(outcome)
         if out is not None:
             lead = [conclusion, *searched.rfc2544_lead(outcome)]
@@ -298,6 +303,11 @@ def rfc2544(
 
 def _attempts(trials: TrialsOptions) -> dict[str, int]:
     return {} if trials.max_attempts is None else {"attempts": trials.max_attempts}
+
+
+def _any_size(device: DeviceOptions, traffic: SearchTraffic) -> bool:
+    """Whether frames may be as long as the user's rules need."""
+    return device.ruleset is not None and not traffic.sizes.listed()
 
 
 def _settings(

@@ -102,6 +102,8 @@ class SearchPlan:
     dut: Dut
     settings: Sequence[Setting]
     shape: SearchShape
+    any_size: bool = False
+    """Frames may be longer than the settings say, if those that the user's rules take need more room."""
 
 
 def search(
@@ -186,15 +188,21 @@ def _carry_out(work: Work, asked: SearchPlan, what: _SearchKind, attempts: int) 
     """Build the bed, begin a run, let ``what`` make the trials, and report what the host did meanwhile."""
     store, progress, kind = work.store, work.progress, what.kind
     settings = list(asked.settings)
-    sizes = [setting.sizes for setting in settings]
+    sizes = [] if asked.any_size else [setting.sizes for setting in settings]
     flows, inputs = asked.shape.flows, work.inputs
     with testbeds.open_bed(asked.lab, asked.dut, progress, flows, sizes=sizes, inputs=inputs) as bed:
+        if asked.any_size:
+            settings = [
+                replace(each, sizes=testbeds.roomy(bed, flows, (each.sizes,))[0]) for each in settings
+            ]
         settings = [replace(each, rules=testbeds.rule_setup(bed, each.rules)) for each in settings]
         bed.set_rules(settings[0].rules)  # If it refuses them, there is nothing to keep.
         calibration = in_force(store, bed)
         conditions = SearchConditions(bed.lab, bed.dut, bed.backend, calibration.id if calibration else None)
         scenario = {
-            "name": f"{'RFC 2544 tests' if kind == RFC2544 else 'search'} of {device_in_words(bed.dut)}",
+            "name": work.run_name(
+                "RFC 2544 tests of" if kind == RFC2544 else "search of", asked.dut, device_in_words(bed.dut)
+            ),
             "lab": asked.lab.model_dump(mode="json"),
             "dut": asked.dut.model_dump(mode="json"),
             kind: {**what.goals, "settings": settings, **document_of(asked.shape)},

@@ -1,0 +1,125 @@
+"""How often `weir compare --measure` is right: rules that cost a packet 10 % more time, or the same rules.
+
+With --failover instead: `weir failover --protocol keepalived --repetitions 2`, its valid attempts and time.
+
+    make bench-gate                               # 20 comparisons of each kind: an hour, on a quiet machine
+    make bench-gate ARGS="--rounds 5 --load"      # a quarter of that, beside two busy processes
+    make bench-gate ARGS="--failover --rounds 3"  # nine minutes
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import load
+import machine
+
+FRAME = "128"
+RULES = 100
+"""Before the one that test traffic matches, in the rules before the change."""
+SLOWER = 0.1
+WANTED = {"slower": 9, "unchanged": 0}
+"""Exit codes by what has changed."""
+
+
+def weir(*arguments: object, store: Path) -> tuple[int, dict[str, Any], float]:
+    """Exit code, document and seconds of a command."""
+    begun = time.monotonic()
+    command = [sys.executable, "-m", "weirlab", *map(str, arguments), "--store", str(store), "--json"]
+    ended = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    return ended.returncode, json.loads(ended.stdout or "{}"), time.monotonic() - begun
+
+
+def rules(path: Path, before: int) -> Path:
+    """A ruleset in which so many rules are compared in vain before the one for test traffic."""
+    others = [f"-A FORWARD -s 10.{i // 250}.{i % 250}.0/24 -p udp -j DROP" for i in range(before)]
+    accepted = "[9:900] -A FORWARD -s 198.18.0.0/16 -d 198.19.0.0/16 -p udp -j ACCEPT"
+    path.write_text("\n".join(["*filter", ":FORWARD DROP [0:0]", *others, accepted, "COMMIT", ""]))
+    return path
+
+
+def more_rules(store: Path, folder: Path) -> int:
+    """Rules that make packets take ``SLOWER`` longer, by two quick profiles."""
+    times_ns: list[float] = []
+    for count in (RULES, 4 * RULES):
+        path = rules(folder / f"{count}.rules", count)
+        code, found, _ = weir("profile", "--quick", "--ruleset", path, "--frame", FRAME, store=store)
+        if code:
+            sys.exit(f"bench: weir profile ended with {code}: is the machine quiet?")
+        times_ns.append(1e9 / found["thresholds"][0]["threshold_pps"])
+    return round(float(SLOWER * times_ns[0] / ((times_ns[1] - times_ns[0]) / (3 * RULES))))
+
+
+def compared(kinds: Sequence[str], rounds: int, pairs: int, folder: Path) -> dict[str, Any]:
+    """Exit codes of the comparisons, the kinds in turns."""
+    store = folder / "store"
+    extra = more_rules(store, folder)
+    print(f"{extra} rules more than {RULES} cost {SLOWER:.0%} of the time of a packet", flush=True)
+    before = rules(folder / "before.rules", RULES)
+    after = {
+        "slower": rules(folder / "slower.rules", RULES + extra),
+        "unchanged": rules(folder / "unchanged.rules", RULES),
+    }
+    codes: dict[str, Counter[int]] = {kind: Counter() for kind in kinds}
+    seconds = []
+    for number in range(1, rounds + 1):
+        for kind in kinds:
+            options = ("--frame", FRAME, "--pairs", pairs)
+            code, _, took_s = weir("compare", "--measure", before, after[kind], *options, store=store)
+            codes[kind][code] += 1
+            seconds.append(took_s)
+            print(f"{number}/{rounds} {kind}: exit code {code} after {took_s:.0f} s", flush=True)
+    for kind, found in codes.items():
+        others = ", ".join(f"{n} x {code}" for code, n in sorted(found.items()) if code != WANTED[kind])
+        right = f"{found[WANTED[kind]]} of {rounds} ended with {WANTED[kind]}"
+        print(f"{kind}: {right}" + (f"; {others}" if others else ""))
+    return {"more rules": extra, "exit codes": codes, "seconds": seconds}
+
+
+def failovers(rounds: int, folder: Path) -> dict[str, Any]:
+    """Valid attempts of runs of failover."""
+    runs = []
+    for number in range(1, rounds + 1):
+        command = ("failover", "--protocol", "keepalived", "--repetitions", 2)
+        code, _, took_s = weir(*command, store=folder / "store")
+        shown = weir("show", "last", store=folder / "store")[1]
+        kept = {role: dict(counts) for role, counts in shown.get("counts", {}).items()}
+        runs.append({"exit code": code, "seconds": took_s, "attempts": kept})
+        print(f"{number}/{rounds}: exit code {code} after {took_s:.0f} s, {kept}", flush=True)
+    return {"failover": runs}
+
+
+def main() -> int:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    arguments.add_argument("--rounds", type=int, default=20)
+    arguments.add_argument("--pairs", type=int, default=3, help="profiles of each side of a comparison")
+    arguments.add_argument("--only", choices=list(WANTED), help="one kind of comparison")
+    arguments.add_argument("--failover", action="store_true")
+    arguments.add_argument("--load", action="store_true", help="beside two busy processes")
+    arguments.add_argument("--out", type=Path, help="write the results to this file, as JSON")
+    asked = arguments.parse_args()
+    kinds = [asked.only] if asked.only else list(WANTED)
+    found: dict[str, Any] = {"versions": machine.versions()}
+    with tempfile.TemporaryDirectory() as name, load.beside() if asked.load else contextlib.nullcontext():
+        folder = Path(name)
+        if asked.failover:
+            found |= failovers(asked.rounds, folder)
+        else:
+            found |= compared(kinds, asked.rounds, asked.pairs, folder)
+    if asked.out is not None:
+        asked.out.write_text(json.dumps(found, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
