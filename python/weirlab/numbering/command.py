@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from weirlab.base.errors import InputError, NotMet
-from weirlab.base.tables import Table
 from weirlab.cli.options import JsonOption
 from weirlab.cli.output import Session, to_json
 from weirlab.cli.streams import tell
@@ -27,8 +26,7 @@ from weirlab.numbering.options import (
 )
 
 if TYPE_CHECKING:
-    from weirlab.numbering.plan import PlanDocument
-    from weirlab.numbering.routing import CallRoute
+    pass
 
 VOICE = """Plan how calls are routed: SIP, H.323, MGCP and ENUM.
 
@@ -88,8 +86,6 @@ Examples:
   weir voice schema --json
 """
 
-_MOST_WAYS = 8
-
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands to ``app``."""
@@ -126,43 +122,16 @@ def route(
         if not DIALLED.fullmatch(number):
             raise InputError(f"{number!r} is not a number; give the digits as dialled, e.g. +420224355289")
         network = network_of(plan, day)
-        ways = [*islice(calls(network, number, caller), _MOST_WAYS)]
-        good = [way for way in ways if way.end.good]
+        ways = [*islice(calls(network, number, caller), wording.MOST_WAYS)]
         document = {
             "kind": "voice route",
             "number": number,
             "date": network.day,
             "ways": [wording.document(network.book, way) for way in ways],
         }
-        planned = good[0] if good else ways[0]
-        conclusion = f"{number}: {wording.end(planned.end)}"
-        if good:
-            conclusion += f", by way of {' > '.join(planned.engines)}"
-        session.finish(document, f"{conclusion}.", _ways(network.book, ways))
-        if not good:
+        session.finish(document, wording.conclusion(number, ways), wording.tables(network.book, ways))
+        if not any(way.end.good for way in ways):
             raise typer.Exit(NotMet.exit_code)
-
-
-def _ways(book: PlanDocument, ways: list[CallRoute]) -> list[Table]:
-    """One table per way, without the steps that it shares with the previous way."""
-    from weirlab.numbering.routing import wording
-
-    tables = []
-    for index, way in enumerate(ways):
-        shared = wording.shared_steps(way, ways[index - 1]) if index else 0
-        rows = [
-            (str(number), step.engine, wording.step(step), _short(wording.place(book, step.place)))
-            for number, step in enumerate(way.steps[shared:], shared + 1)
-        ]
-        rows.append(("", way.end.engine, wording.end(way.end), _short(wording.place(book, way.end.place))))
-        title = "The way" if not index else f"If that fails: again from step {shared + 1}"
-        tables.append(Table(title, ("Step", "Engine", "What happens", "Plan"), rows))
-    return tables
-
-
-def _short(place: str) -> str:
-    """A place without its folder: the table has little room, and the JSON document has all of it."""
-    return Path(place).name
 
 
 def check(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from fastapi.testclient import TestClient
 from pwdlib import PasswordHash
 from pwdlib.hashers.argon2 import Argon2Hasher
@@ -121,7 +122,17 @@ def test_a_damaged_database_is_an_error_of_the_service(
 def test_nobody_sees_anything_before_signing_in(client: TestClient) -> None:
     assert client.get("/api/session").json()["voice"] is True
     assert client.get("/api/voice/session").json() == {"plan": "federation", "user": None, "refused": ""}
-    for path in ("parts", "items/ranges", "item/1", "plan.yaml", "history", "log", "pending", "servers"):
+    for path in (
+        "parts",
+        "items/ranges",
+        "item/1",
+        "way?number=1",
+        "plan.yaml",
+        "history",
+        "log",
+        "pending",
+        "servers",
+    ):
         answer = client.get(f"/api/voice/{path}")
         assert (answer.status_code, answer.json()["error"]["kind"]) == (403, "NotSignedIn"), path
     for path in ("items/enum", "item/1", "item/1/remove", "history/1/undo", "publish", "session/end"):
@@ -334,3 +345,20 @@ def test_options_are_understood() -> None:
     assert found is not None
     assert found.servers == (("192.0.2.53", 53), ("2001:db8::53", 5353))
     assert VoiceOptions().settings(()) is None
+
+
+def test_a_user_looks_up_where_a_number_goes(client: TestClient) -> None:
+    sign_in(client, "nora")
+    plan = yaml.safe_load(client.get("/api/voice/plan.yaml").text)
+    number = next(each["number"] for each in plan["tests"])
+    found = client.get("/api/voice/way", params={"number": number}).json()
+    assert found["good"]
+    assert found["conclusion"].startswith(f"{number}: ")
+    (first, *_) = found["ways"]
+    assert first["title"] == "The way"
+    engines = {engine for engine, _ in first["steps"]}
+    assert engines <= set(plan["engines"])
+    assert all(what for _, what in first["steps"])
+    assert client.get("/api/voice/way", params={"number": "12a"}).status_code == 400
+    unknown = client.get("/api/voice/way", params={"number": number, "caller": "nobody"})
+    assert (unknown.status_code, "nobody" in unknown.json()["error"]["message"]) == (400, True)

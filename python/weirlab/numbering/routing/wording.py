@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
 
+from weirlab.base.tables import Table
 from weirlab.numbering.plan.load import PlanDocument
 from weirlab.numbering.routing.way import CallRoute, RouteEnd, RouteStep
 from weirlab.scenario.document import Location
+
+MOST_WAYS: Final = 8
+"""Ways of a call that are told, the planned one first."""
 
 PROTOCOLS = {"sip": "SIP", "h323": "H.323", "mgcp": "MGCP"}
 
@@ -132,6 +138,33 @@ def shared_steps(way: CallRoute, other: CallRoute) -> int:
 def place(book: PlanDocument, location: Location) -> str:
     """``file:line`` of a location; empty for none."""
     return book.at(*location) if location else ""
+
+
+def conclusion(number: str, ways: Sequence[CallRoute]) -> str:
+    """Where a call to ``number`` goes, in a sentence; ``ways`` are tried one after the other."""
+    good = next((way for way in ways if way.end.good), None)
+    by_way = "" if good is None else f", by way of {' > '.join(good.engines)}"
+    return f"{number}: {end((good or ways[0]).end)}{by_way}."
+
+
+def tables(book: PlanDocument, ways: Sequence[CallRoute]) -> list[Table]:
+    """One table per way, without the steps that it shares with the previous way."""
+    found = []
+    for index, way in enumerate(ways):
+        shared = shared_steps(way, ways[index - 1]) if index else 0
+        rows = [
+            (str(number), one.engine, step(one), _short(place(book, one.place)))
+            for number, one in enumerate(way.steps[shared:], shared + 1)
+        ]
+        rows.append(("", way.end.engine, end(way.end), _short(place(book, way.end.place))))
+        title = "The way" if not index else f"If that fails: again from step {shared + 1}"
+        found.append(Table(title, ("Step", "Engine", "What happens", "Plan"), rows))
+    return found
+
+
+def _short(place: str) -> str:
+    """A place without its folder: the table has little room, and the JSON document has all of it."""
+    return Path(place).name
 
 
 def document(book: PlanDocument, way: CallRoute) -> dict[str, Any]:

@@ -185,6 +185,23 @@ class EventList:
 
 
 @dataclass(frozen=True)
+class Way:
+    """A way of a call; ``steps`` are engine and what happens there."""
+
+    title: str
+    steps: list[list[str]]
+
+
+@dataclass(frozen=True)
+class Ways:
+    """Where a call goes, and the ways that are tried one after the other."""
+
+    conclusion: str
+    good: bool
+    ways: list[Way]
+
+
+@dataclass(frozen=True)
 class RoutingDifference:
     """Numbers that are routed differently than before."""
 

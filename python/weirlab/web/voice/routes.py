@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 import json
 from dataclasses import asdict
+from itertools import islice
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
@@ -21,6 +22,9 @@ from weirlab.numbering.managing.register import ChangeResult, MissingPiece
 from weirlab.numbering.managing.rights import refusal
 from weirlab.numbering.managing.state import ChangeRefusal, PlanState
 from weirlab.numbering.managing.transaction import UserAccount
+from weirlab.numbering.plan.numbers import DIALLED
+from weirlab.numbering.routing import wording
+from weirlab.numbering.routing.calls import calls
 from weirlab.web.access import guard
 from weirlab.web.http.turns import without_turn
 from weirlab.web.voice import asking
@@ -38,6 +42,7 @@ _NEW: Final = ("organisations", "trees", "domains")
 
 Number = Annotated[int, Field(ge=1, le=2**31 - 1)]
 """Of a piece or an event: what a database keeps."""
+Dialled = Annotated[str, Query(max_length=40, pattern=f"^{DIALLED.pattern}$")]
 
 
 def _reader(request: Request) -> UserSession:
@@ -178,6 +183,16 @@ def _plan(voice: VoiceService) -> APIRouter:
         if (item := state.item(number)) is None:
             raise MissingPiece("there is no such piece; see the history")
         return _piece(state, who.account, item)
+
+    @router.get("/way")
+    def way(who: Reader, number: Dialled, caller: Annotated[str, Query(max_length=100)] = "") -> asking.Ways:
+        network = voice.register.state().network
+        found = [*islice(calls(network, number, caller or None), wording.MOST_WAYS)]
+        steps = [
+            asking.Way(table.caption, [[engine, what] for _, engine, what, _ in table.rows])
+            for table in wording.tables(network.book, found)
+        ]
+        return asking.Ways(wording.conclusion(number, found), any(each.end.good for each in found), steps)
 
     @router.get("/plan.yaml")
     def document(who: Reader) -> PlainTextResponse:
