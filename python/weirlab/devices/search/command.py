@@ -74,6 +74,14 @@ OutOption = Annotated[
 
 
 @dataclass(frozen=True)
+class SearchReportOptions:
+    """What the run is called, and a report of it."""
+
+    name: NameOption = None
+    out: OutOption = None
+
+
+@dataclass(frozen=True)
 class SearchRateOptions:
     """The loads between which to search."""
 
@@ -233,8 +241,7 @@ def search(
     traffic: SearchTraffic,
     goal: GoalOptions,
     trials: Annotated[TrialsOptions, only("trial_s", "warmup_s", "max_attempts")],
-    name: NameOption = None,
-    out: OutOption = None,
+    run: SearchReportOptions,
     result: JudgementOptions,
 ) -> None:
     """Search the throughput."""
@@ -245,7 +252,7 @@ def search(
     from weirlab.measure.search import NDR, PDR, SearchGoal
 
     with result.session(ctx) as session:
-        documents.check(out)
+        documents.check(run.out)
         dut = device.device()
         shape = traffic.shape(trials.warmup_s)
         changes = goal.changes(trials.trial_s)
@@ -255,15 +262,15 @@ def search(
         demands = gates.demands(result.require, requiring.search_quantities(goals))
         settings = _settings(dut, device, traffic, (64,))
         asked = SearchPlan(device.where(), dut, settings, shape, _any_size(device, traffic))
-        outcome = search(work_of(session, name), asked, goals, **_attempts(trials))
+        outcome = search(work_of(session, run.name), asked, goals, **_attempts(trials))
         tables, conclusion = searched.search_tables(outcome), searched.search_sentence(outcome)
-        if out is not None:
+        if run.out is not None:
             lead = [conclusion, *searched.search_lead(outcome)]
             title = f"Throughput: {searched.device(outcome)}"
-            documents.write(out, title, lead, tables, searched.search_rows(outcome))
-        document = {**outcome.document(), **_written(out)}
+            documents.write(run.out, title, lead, tables, searched.search_rows(outcome))
+        document = {**outcome.document(), **_written(run.out)}
         judged = requiring.of_search(demands, outcome)
-        gates.finish(session, document, conclusion + _told(out), tables, judged, outcome.problem())
+        gates.finish(session, document, conclusion + _told(run.out), tables, judged, outcome.problem())
 
 
 def rfc2544(
@@ -273,8 +280,7 @@ def rfc2544(
     device: Annotated[DeviceOptions, without("rules", "places", "cross_traffic")],
     traffic: ConstantTraffic,
     goal: Annotated[GoalOptions, without("loss")],
-    name: NameOption = None,
-    out: OutOption = None,
+    run: SearchReportOptions,
     result: ResultOptions,
 ) -> None:
     """Do the tests of RFC 2544."""
@@ -284,20 +290,20 @@ def rfc2544(
     from weirlab.devices.search.study import SearchPlan, rfc2544
 
     with result.session(ctx) as session:
-        documents.check(out)
+        documents.check(run.out)
         dut = device.device()
         suite = tests.suite(goal)
         settings = _settings(dut, device, traffic, FRAME_BYTES)
         shape = traffic.shape(tests.trials.warmup_s)
         asked = SearchPlan(device.where(), dut, settings, shape, _any_size(device, traffic))
-        outcome = rfc2544(work_of(session, name), asked, suite, **_attempts(tests.trials))
+        outcome = rfc2544(work_of(session, run.name), asked, suite, **_attempts(tests.trials))
         tables, conclusion = searched.rfc2544_tables(outcome), searched.rfc2544_sentence(outcome)
-        if out is not None:
+        if run.out is not None:
             lead = [conclusion, *searched.rfc2544_lead(outcome)]
             title = f"RFC 2544 tests: {searched.device(outcome)}"
-            documents.write(out, title, lead, tables, searched.rfc2544_rows(outcome))
-        document = {**outcome.document(), **_written(out)}
-        session.finish(document, conclusion + _told(out), tables, outcome.problem())
+            documents.write(run.out, title, lead, tables, searched.rfc2544_rows(outcome))
+        document = {**outcome.document(), **_written(run.out)}
+        session.finish(document, conclusion + _told(run.out), tables, outcome.problem())
         session.complain(outcome.problem())
 
 
