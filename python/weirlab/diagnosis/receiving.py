@@ -52,7 +52,7 @@ def findings(time_ns: Floats, fields: Mapping[str, Floats]) -> tuple[DiagnosisFi
             (
                 *_finding(APPLICATION_READ, slow, lasts, lambda part: _slow(part, unread, window, rate)),
                 *_finding(RECEIVE_WINDOW, small, lasts, lambda part: _small(part, window, rtt_s)),
-                *_finding(UNKNOWN, rest, lasts, lambda part: _elsewhere(part, fields, rate)),
+                *_finding(UNKNOWN, rest, lasts, lambda part: _elsewhere(fields)),
                 *_finding(UNKNOWN, ~known, lasts, lambda _: _UNREPORTED),
             ),
             key=lambda finding: -finding.share,
@@ -92,12 +92,9 @@ def _small(part: Bools, window: Floats, rtt_s: float) -> str:
     )
 
 
-def _elsewhere(part: Bools, fields: Mapping[str, Floats], rate: Floats) -> str:
+def _elsewhere(fields: Mapping[str, Floats]) -> str:
     late, segments = (float(fields[name][-1] - fields[name][0]) for name in ("rcv_ooopack", "data_segs_in"))
-    why = (
-        f"this end read what arrived, {bit_rate(float(rate[part].mean()) * 8)}, and its window had room: the "
-        "sender or the network was the limit"
-    )
+    why = "this end read what arrived, and its window had room: the sender or the network was the limit"
     if late > DISORDER * segments:
         why += (
             f"; {count(int(late))} of {count(int(segments))} segments were out of order: loss or reordering"

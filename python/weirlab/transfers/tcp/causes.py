@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final
 
 from weirlab.cli.options.sockets import shown
@@ -146,7 +147,7 @@ class CauseLog:
             one = connections[number]
             partner = ends.get((one["remote"], one["local"]))
             acked, received = (_grown(columns[name]) for name in ("bytes_acked", "bytes_received"))
-            sends = acked >= received
+            sends = acked > received or (acked == received and not columns["rqueue_bytes"][-1] > 0)
             if partner is None or sends:
                 far = None if partner is None else recent[partner]
                 found.append((max(acked, received), number, sends, times, columns, far))
@@ -186,6 +187,10 @@ class CauseLog:
             diagnosis = None if read is None else diagnose(*read)
             findings = () if diagnosis is None else diagnosis.findings
         sentence = findings[0].sentence if findings else _silence(columns, seconds)
+        if not sends and _is_here(connection):
+            sentence += (
+                f" The other end is on this host: weir tcp why {shown(connection['remote'])} sees both."
+            )
         return ConnectionCause(number, connection, sends, bps, sentence, findings)
 
 
@@ -194,8 +199,16 @@ def _silence(columns: Mapping[str, Floats], seconds: float) -> str:
         return "too little was transferred to say why it was not faster."
     unread = columns["rqueue_bytes"][-1]
     if unread > 0:
-        return f"nothing moved for {duration(seconds * 1e9)}, and {size(unread)} here is unread."
+        return (
+            f"nothing moved for {duration(seconds * 1e9)}: this end does not read, and {size(unread)} waits."
+        )
     return f"neither end sent anything for {duration(seconds * 1e9)}."
+
+
+def _is_here(connection: Mapping[str, Any]) -> bool:
+    """Whether both ends are on this host."""
+    local, remote = (ip_address(connection[end][0]) for end in ("local", "remote"))
+    return local == remote or remote.is_loopback
 
 
 def _grown(values: Floats) -> float:

@@ -64,7 +64,9 @@ def overview(listed: Sequence[Connection], caption: str, start_ns: int, *, absol
             wording.PLACES[connection["place"]],
         )
         rows.append(tuple(map(sys.intern, cells)))
-    spare = ("Captured", *(() if absolute else ("Start",)), "End", "b sent", "Duration", "a sent")
+    b_more = sum(connection["b"]["unique_bytes"] - connection["a"]["unique_bytes"] for connection in listed)
+    less, more = ("a sent", "b sent") if b_more > 0 else ("b sent", "a sent")
+    spare = ("Captured", *(() if absolute else ("Start",)), "End", less, "Duration", more)
     return Table(caption, columns, rows, spare=spare)
 
 

@@ -92,6 +92,26 @@ def test_an_end_that_only_receives_says_what_it_can() -> None:
     assert found.line.startswith("curl (7) from 192.0.2.2:443, 12.8 Mbit/s: ")
 
 
+@pytest.mark.parametrize("remote", [("127.0.0.1", 443), (HERE[0], 443)])
+def test_a_receiver_says_how_to_see_a_sender_that_is_on_this_host(remote: tuple[str, int]) -> None:
+    log = causes.CauseLog()
+    values = {"bytes_received": np.arange(400) * 16_000, "rcv_wnd_bytes": 64_000, "bytes_acked": 200}
+    log.samples(samples(values, 400), progress((HERE, remote)), [])
+    (found,) = log.causes(progress((HERE, remote)))
+    assert found.sentence.endswith(f" weir tcp why {remote[0]}:443 sees both.")
+    (elsewhere,) = log.causes(ONE)
+    assert "weir tcp why" not in elsewhere.sentence
+
+
+def test_an_end_that_never_read_is_the_receiver() -> None:
+    log = causes.CauseLog()
+    log.samples(samples({"bytes_acked": 500, "bytes_received": 9000, "rqueue_bytes": 8000}, 400), ONE, [])
+    (found,) = log.causes(ONE)
+    assert (found.sends, found.sentence) == (
+        False, "nothing moved for 3.99 s: this end does not read, and 8.00 kB waits.",
+    )  # fmt: skip
+
+
 def test_silence_is_not_a_cause() -> None:
     log = causes.CauseLog()
     log.samples(samples({"bytes_acked": 500, "bytes_received": 500, "rqueue_bytes": 0}, 400), ONE, [])
