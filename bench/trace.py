@@ -79,13 +79,18 @@ print(json.dumps([os.waitstatus_to_exitcode(status), time.perf_counter() - begin
 """
 """Starts a program from a small process: the memory of the process that forks counts as the program's."""
 
+START = "start"
 SUMMARY = "summary"
+DIAGNOSIS = "diagnosis"
 SERIES = "all series"
 
 
 def cases() -> tuple[Case, ...]:
     return (
-        Case("weir", SUMMARY, (str(WEIR), "trace", "{file}", "--json")),
+        Case("weir", START, (str(WEIR), "trace", "--help")),
+        Case("python", START, (sys.executable, "-c", "pass")),
+        Case("weir", SUMMARY, (str(WEIR), "trace", "{file}", "--json", "--no-diagnosis")),
+        Case("weir", DIAGNOSIS, (str(WEIR), "trace", "{file}", "--json")),
         Case("tcptrace -l", SUMMARY, ("tcptrace", "-l", "{file}")),
         Case("tcptrace -lrW", SUMMARY, ("tcptrace", "-lrW", "{file}")),
         Case(
@@ -94,7 +99,11 @@ def cases() -> tuple[Case, ...]:
             ("tshark", "-n", "-q", "-r", "{file}", "-z", "io,stat,0,tcp.analysis.retransmission"),
             repeats=1,
         ),
-        Case("weir", SERIES, (str(WEIR), "trace", "{file}", "--json", "--series", "{out}/series")),
+        Case(
+            "weir",
+            SERIES,
+            (str(WEIR), "trace", "{file}", "--json", "--no-diagnosis", "--series", "{out}/series"),
+        ),
         Case("tcptrace -G", SERIES, ("tcptrace", "-G", "--output_dir={out}", "{file}"), repeats=2),
     )
 
@@ -110,7 +119,7 @@ def sample(case: Case, file: Path, cpu: int) -> Sample:
         if code != 0:
             raise SystemExit(f"bench: {' '.join(command)} ended with exit code {code}")
         analysis = None
-        if case.program == "weir":
+        if case.program == "weir" and case.task != START:
             analysis = json.loads(printed.read_text())["elapsed_ns"] / 1e9
     return Sample(case.program, case.task, seconds, peak_kib * 1024, analysis)
 
@@ -178,13 +187,13 @@ def rows(samples: Sequence[Sample], packets: int) -> list[tuple[str, ...]]:
     """Rows for ``HEADINGS``."""
     weir = {
         task: statistics.median(s.seconds for s in samples if (s.program, s.task) == ("weir", task))
-        for task in (SUMMARY, SERIES)
+        for task in (START, SUMMARY, DIAGNOSIS, SERIES)
     }
     shown: list[tuple[str, ...]] = []
     for program, task in dict.fromkeys((s.program, s.task) for s in samples):
         own = [s for s in samples if (s.program, s.task) == (program, task)]
         times = {program: [s.seconds for s in own]}
-        if program == "weir":
+        if program == "weir" and task != START:
             times["weir, analysis"] = [s.analysis_seconds for s in own if s.analysis_seconds is not None]
         for name, seconds in times.items():
             median = statistics.median(seconds)

@@ -485,8 +485,8 @@ class ConnectionRows:
     def sack_of(self, connection: int, /) -> dict[str, NDArray[Any]]:
         """``from_side``, ``left``, ``right``, ``duplicate``."""
 
-    def drop(self, connection: int, /) -> None:
-        """Forget a connection."""
+    def take_segments_of(self, connection: int, columns: Sequence[str], /) -> dict[str, NDArray[Any]]:
+        """The same, and forget all rows of the connection."""
 
 def sender_timeline(
     columns: dict[str, NDArray[Any]],

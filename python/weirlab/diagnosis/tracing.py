@@ -43,6 +43,10 @@ class ConnectionRows(Protocol):
         """``tsval`` is NaN without the option."""
         ...
 
+    def take_segments_of(self, connection: int, columns: Sequence[str], /) -> Columns:
+        """The same for the last time: the rows of the connection may be forgotten."""
+        ...
+
     def rtt_of(self, connection: int, /) -> Columns: ...
 
     def sack_of(self, connection: int, /) -> Columns: ...
@@ -154,12 +158,15 @@ def _packets(
 ) -> ConnectionPackets:
     """All packets of a connection; time stamps only if ``stamped``."""
     number = connection["id"]
-    columns = rows.segments_of(number, (*_COPIED, "from_side", "meaning", *(("tsval",) if stamped else ())))
+    blocks = rows.sack_of(number)
+    columns = rows.take_segments_of(
+        number, (*_COPIED, "from_side", "meaning", *(("tsval",) if stamped else ()))
+    )
     meaning = columns.pop("meaning")
     again = np.isin(meaning, [MEANINGS.index(word) for word in RETRANSMISSIONS])
     probe = meaning == MEANINGS.index("tail_probe")
     if probe.any():
-        needless = _needless(columns["seq"], columns["payload_bytes"], rows.sack_of(number), name)
+        needless = _needless(columns["seq"], columns["payload_bytes"], blocks, name)
         again &= ~(needless & probe)
     return ConnectionPackets(
         from_sender=columns.pop("from_side") == _CODES[name],

@@ -80,6 +80,8 @@ class TimelineView:
         """
         t = self.timeline
         full = t.window_bytes - t.flight_bytes < least_room(t.window_bytes, self.facts.mss_bytes)
+        if not full.any():
+            return np.asarray(full)
         rtt = np.where(np.isfinite(t.rtt_s), t.rtt_s, self.facts.min_rtt_s)
         last = np.maximum.accumulate(np.where(full, t.start_s + t.lasts_s, -np.inf))
         return np.asarray(full | ((t.start_s - last < rtt) & ~self.idle & ~t.held_small))
@@ -226,6 +228,8 @@ class TimelineView:
         A busy host lengthens some round trips, too; a queue that such a limit fills stands most of the time.
         At the receiver the sender's time stamps tell how long data took, which a host hardly changes.
         """
+        if not held.any():
+            return held
         both = held & (self.queued if self.timeline.source == "receiver" else self.plainly_queued)
         if self.share(both) <= MOSTLY * self.share(held):
             return np.zeros(len(both), dtype=bool)
@@ -289,6 +293,8 @@ class TimelineView:
     def has_room(self) -> Bools:
         """Data waits, and neither window holds it back. Only the kernel knows."""
         t, mss = self.timeline, self.facts.mss_bytes
+        if not t.knows("cwnd_room_bytes"):
+            return np.zeros(len(t.lasts_s), dtype=bool)
         cwnd = t.cwnd_room_bytes + t.flight_bytes
         waits = t.unsent_bytes >= mss
         # A sender that paces sends small bursts, and leaves no room for larger ones.

@@ -123,6 +123,10 @@ class Trace:
         """Columns of ``segments`` of one connection, with codes for words; ``tsval`` is NaN without it."""
         return _columns_of(self.scan_segments(), connection, columns)
 
+    def take_segments_of(self, connection: int, columns: Sequence[str]) -> dict[str, NDArray[Any]]:
+        """The same, from the files, which keep them."""
+        return self.segments_of(connection, columns)
+
     def rtt_of(self, connection: int) -> dict[str, NDArray[Any]]:
         """Columns of ``rtt`` of one connection, with codes for words."""
         return _columns_of(self.scan_rtt(), connection, ("time_ns", "rtt_ns", "from_side", "method"))

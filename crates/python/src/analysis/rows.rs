@@ -111,9 +111,15 @@ impl ConnectionRows {
         Ok(dict)
     }
 
-    /// Forgets a connection.
-    fn drop(&mut self, connection: u32) {
+    fn take_segments_of<'py>(
+        &mut self,
+        py: Python<'py>,
+        connection: u32,
+        columns: Vec<String>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let found = self.segments_of(py, connection, columns);
         self.rows.remove(&connection);
+        found
     }
 }
 

@@ -20,8 +20,8 @@ use departures::{Departures, departures};
 use rounds::Pieces;
 pub use rtts::Rtts;
 use sends::{Visibility, clocked, sends};
+use timeouts::timeouts;
 pub use timeouts::{BlackHole, SILENT_S, Timeouts};
-use timeouts::{Repeats, timeouts};
 
 /// Data that follows an ACK within this time was released by it. An idle host needs a tenth of it.
 const AT_ONCE_S: f64 = 0.001;
@@ -288,16 +288,7 @@ pub fn timeline(packets: Vec<Packet>, known: Known, mut rtts: PathRtts) -> Optio
         flaw = Some(Flaw::NoAcks);
     }
     let again: Vec<bool> = packets.iter().map(|packet| packet.has_data() && packet.again).collect();
-    let (timing_out, timeouts) = timeouts(
-        &events,
-        &Repeats {
-            seq: &packets.iter().map(|packet| packet.seq).collect::<Vec<_>>(),
-            again: &again,
-            probe: &packets.iter().map(|packet| packet.probe).collect::<Vec<_>>(),
-            timeout: &packets.iter().map(|packet| packet.has_data() && packet.timeout).collect::<Vec<_>>(),
-        },
-        least_s,
-    );
+    let (timing_out, timeouts) = timeouts(&events, &packets, least_s);
     drop(packets);
     let recovery = recoveries(&again, &events);
     drop(again);
@@ -380,6 +371,7 @@ pub fn timeline(packets: Vec<Packet>, known: Known, mut rtts: PathRtts) -> Optio
     }
     let steady = clocked(&events, &found.gaps, &stretch, mss, close_s);
     drop(stretch);
+    found.gaps = Vec::new();
     let grows_s = pieces.growing_until();
     let late_s = sight.late_s();
     let outlasted = Outlasted::new(&events, &waited_s, close_s);

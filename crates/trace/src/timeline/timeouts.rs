@@ -1,6 +1,6 @@
 //! Retransmission time-outs (RFC 6298): how long a sender waited for them, and why nothing came sooner.
 
-use super::Events;
+use super::{Events, Packet};
 
 /// Shorter waits are those of fast retransmissions on a busy host.
 const LEAST_WAIT_S: f64 = 0.02;
@@ -40,23 +40,13 @@ pub struct Timeouts {
     pub black_hole: Option<BlackHole>,
 }
 
-/// What is known of retransmissions, by event.
-pub(super) struct Repeats<'a> {
-    pub seq: &'a [i64],
-    pub again: &'a [bool],
-    /// Tail loss probes (RFC 8985, 7), which are no time-outs.
-    pub probe: &'a [bool],
-    /// Retransmitted after a time-out, or in the course of its repair, by the count of ACKs.
-    pub timeout: &'a [bool],
-}
-
 /// Where the sender waited for a time-out, by event until the next one; and what is known of these waits.
 ///
 /// A wait begins with the last packet that changed what the sender could expect: data that it sent, or an ACK of new data; if
 /// nothing had been sent after the lost segment, with that. It ends with the retransmission.
 pub(super) fn timeouts(
     events: &Events,
-    repeats: &Repeats<'_>,
+    packets: &[Packet],
     least_rtt_s: f64,
 ) -> (Vec<bool>, Option<Timeouts>) {
     let at_ns = &events.at_ns;
@@ -68,9 +58,11 @@ pub(super) fn timeouts(
     let (mut duplicates, mut at_data, mut at_advance) = (0_u32, 0, 0);
     for at in 0..at_ns.len() {
         let silence_s = if at == 0 { 0.0 } else { (at_ns[at] - at_ns[at - 1]) / 1e9 };
-        let silent = repeats.again[at] && !repeats.probe[at] && silence_s >= SILENT_S.max(least_rtt_s);
-        if silent || repeats.timeout[at] {
-            let tail = repeats.seq[at] + i64::from(events.payload_bytes[at]) >= events.sent[at];
+        let packet = &packets[at];
+        let is_data = events.data[at];
+        let silent = is_data && packet.again && !packet.probe && silence_s >= SILENT_S.max(least_rtt_s);
+        if silent || (is_data && packet.timeout) {
+            let tail = packet.end() >= events.sent[at];
             let (before, asked) = if !tail && last_advance > last_data {
                 (last_advance, duplicates - at_advance)
             } else {
@@ -105,21 +97,21 @@ pub(super) fn timeouts(
         }
     }
     if let Some(found) = &mut found {
-        found.black_hole = black_hole(events, repeats, &expired);
+        found.black_hole = black_hole(events, packets, &expired);
     }
     (waits, found)
 }
 
 /// Whether only segments up to some size arrive (RFC 2923, 2.1).
-fn black_hole(events: &Events, repeats: &Repeats<'_>, expired: &[usize]) -> Option<BlackHole> {
+fn black_hole(events: &Events, packets: &[Packet], expired: &[usize]) -> Option<BlackHole> {
     let data: Vec<usize> = (0..events.at_ns.len()).filter(|&at| events.data[at]).collect();
     let size = |at: usize| events.payload_bytes[at];
-    let range = |at: usize| (repeats.seq[at], repeats.seq[at] + i64::from(size(at)));
+    let range = |at: usize| (packets[at].seq, packets[at].end());
     let acked = *events.acked.last()?;
-    let repeated = Overlap::new(data.iter().filter(|&&at| repeats.again[at]).map(|&at| range(at)).collect());
+    let repeated = Overlap::new(data.iter().filter(|&&at| packets[at].again).map(|&at| range(at)).collect());
     let passes = |at: usize| {
         let (seq, end) = range(at);
-        !repeats.again[at] && end <= acked && !repeated.reaches_into(seq, end)
+        !packets[at].again && end <= acked && !repeated.reaches_into(seq, end)
     };
     let passed_bytes = data.iter().copied().filter(|&at| passes(at)).map(size).max()?;
     let large: Vec<usize> = data.iter().copied().filter(|&at| size(at) > passed_bytes).collect();

@@ -187,6 +187,8 @@ APPLICATION_RULES: Final = (
 def _limited(view: TimelineView) -> Bools:
     # If the bottleneck is busy anyway, a larger window would only make the queue longer. But while the window
     # is closed, nothing waits in a queue, however long the last round trip was.
+    if not view.window_full.any():
+        return view.window_full
     opened = view.window_full & (view.timeline.window_bytes >= view.facts.mss_bytes)
     return view.window_full & ~view.behind_queue(opened)
 
@@ -198,10 +200,12 @@ def _most_window(view: TimelineView) -> Floats:
 
 def _unread(view: TimelineView) -> Bools:
     """The missing part of the window is unread data in the buffer."""
-    t = view.timeline
+    t, limited = view.timeline, _limited(view)
+    if not limited.any():
+        return limited
     shrunk = (t.window_bytes < SHRUNK * _most_window(view)) | (t.window_bytes <= 0)
     unread = t.unread_bytes > np.maximum(t.window_bytes, view.facts.mss_bytes)
-    return np.asarray(_limited(view) & (shrunk | unread))
+    return np.asarray(limited & (shrunk | unread))
 
 
 def _starved(view: TimelineView) -> Bools:
@@ -235,9 +239,11 @@ def _reading(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
 
 def _unscaled(view: TimelineView) -> Bools:
     # A much smaller window is that of a small buffer, whether windows are scaled or not.
+    limited = _limited(view)
+    if view.facts.window_scaling is not False or not limited.any():
+        return np.zeros(len(limited), dtype=bool)
     most = np.nan_to_num(_most_window(view)).max(initial=0.0)
-    off = view.facts.window_scaling is False and UNSCALED / 2 < most <= UNSCALED
-    return _limited(view) & off
+    return np.asarray(limited & (UNSCALED / 2 < most <= UNSCALED))
 
 
 def _full(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
@@ -307,8 +313,9 @@ def _at_limit(view: TimelineView) -> Bools:
 
 def _paced(view: TimelineView) -> Bools:
     t = view.timeline
-    kept = view.rate >= KEEPS_PACE * t.pacing_bytes_per_s
-    return t.paced | (view.has_room & kept & (view.facts.pacing is not None))
+    if view.facts.pacing is None:
+        return t.paced
+    return t.paced | (view.has_room & (view.rate >= KEEPS_PACE * t.pacing_bytes_per_s))
 
 
 def _pacing(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
@@ -346,6 +353,8 @@ def _hosting(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
 
 def _level(view: TimelineView) -> Bools:
     flat = view.timeline.flat
+    if not flat.any():
+        return flat
     others = view.shared & (view.paired is not None)
     return flat & ~view.behind_queue(flat) & ~view.acks_queued & ~others
 

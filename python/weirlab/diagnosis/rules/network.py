@@ -338,6 +338,8 @@ def _before(view: TimelineView) -> str:
 def _unfilled(view: TimelineView) -> Bools:
     """The congestion window is the limit, no loss has reduced it, and it still grows."""
     t = view.timeline
+    if not t.knows("cwnd_room_bytes"):
+        return np.zeros(len(t.lasts_s), dtype=bool)
     cwnd = np.nan_to_num(t.cwnd_room_bytes) + t.flight_bytes
     more = np.diff(np.maximum.accumulate(cwnd), prepend=cwnd[:1]) > 0
     grew_s = np.maximum.accumulate(np.where(more, t.start_s, -np.inf))

@@ -44,7 +44,6 @@ def diagnosed(
         from weirlab.diagnosis import tracing
 
         found[connection["id"]] = tracing.read(rows, connection, target_bps=target_bps)
-        rows.drop(connection["id"])
     return {number: diagnosis for number, diagnosis in found.items() if diagnosis is not None}
 
 
