@@ -13,6 +13,7 @@ from weirlab.base.files import NO_FILES, Inputs
 from weirlab.base.interrupts import shielded
 from weirlab.jobs.progress import Progress
 from weirlab.lab.base import AimingBed, TestBed
+from weirlab.lab.clean import owners
 from weirlab.records import RuleSetup, caution
 from weirlab.scenario import NO_DEVICE, Dut, Lab
 from weirlab.traffic.calls.spec import Calls
@@ -29,9 +30,17 @@ USUAL_FLOWS: Final = Flows()
 
 def tell_if_busy(lab: str, progress: Progress) -> None:
     """Note if a real ``lab`` (``netns``) is about to run on a busy machine, which disturbs the trials."""
+    if lab == "sim":
+        return
+    if others := sorted({*owners()} - {0, os.getpid()}):
+        progress.note(
+            f"Weir already measures on this machine (process {', '.join(map(str, others))}). Each run spoils "
+            "trials of the other, which are then repeated; best let it finish first"
+        )
+        return
     cpus = os.cpu_count() or 1
     load = os.getloadavg()[0]
-    if lab != "sim" and load > BUSY_LOAD * cpus:
+    if load > BUSY_LOAD * cpus:
         progress.note(
             f"load average {load:.2f} on {cpus} CPUs over the last minute: work other than Weir's spoils "
             "trials, which are then repeated; best let it finish first"

@@ -73,7 +73,7 @@ class LabOwnership:
 
     def isolate(self, cpus: Iterable[int], spared: Iterable[int] = ()) -> None:
         """Isolate the measuring CPUs for this lab, if that is possible here; see ``isolation.partition``."""
-        alone = not _others_live(self._path)
+        alone = not owners(self._path.parent, self._path)
         self._isolation = partition.make(self._journal, cpus, alone=alone, spared=spared)
 
     @property
@@ -183,20 +183,23 @@ def open_locked(path: Path, flags: int) -> int | None:
     return None
 
 
-def _others_live(own: Path) -> bool:
-    """Whether a lab is open whose lock is not ``own``."""
-    for path in own.parent.glob("*.lock"):
-        if path == own or not _IDENTIFIER.fullmatch(path.stem):
+def owners(directory: Path = LOCKS, but: Path | None = None) -> list[int]:
+    """The processes with an open lab, whose lock is not ``but``; 0 for one that cannot be told."""
+    found = []
+    for path in directory.glob("*.lock"):
+        if path == but or not _IDENTIFIER.fullmatch(path.stem):
             continue
         try:
             fd = open_locked(path, 0)
-        except OSError:
-            return True
-        if fd is None and path.exists():
-            return True
-        if fd is not None:
-            os.close(fd)
-    return False
+            if fd is not None:
+                os.close(fd)
+                continue
+            found.append(int(path.read_bytes().partition(b"\n")[0] or 0))
+        except FileNotFoundError:
+            continue
+        except (OSError, ValueError):
+            found.append(0)
+    return found
 
 
 def _folders(path: Path) -> list[Path]:

@@ -90,6 +90,7 @@ def test_a_lab_is_told_whether_it_is_alone(locks: Path, monkeypatch: pytest.Monk
     second = clean.LabOwnership(locks)
     second.isolate({0, 1})
     assert alone == [True, True, False], "the dead do not count"
+    assert clean.owners(locks) == [os.getpid()] * 2
     assert second.isolation is not None
     assert second.isolation.words == "refused: by the test"
     for claim in (first, second):
