@@ -1,6 +1,7 @@
 """Parallel sockets at full speed over two veth pairs, compared with one TCP connection and multipath TCP.
 
     make bench-psock
+    make bench-psock ARGS=--cost        # what weir psock run costs a program (psock_costs.py)
     .venv/bin/python bench/psock.py --seconds 5 --repeats 3 --out build/bench
 
 Only the CPUs limit the paths. All methods take turns, in random order, with both ends on one CPU and, if
@@ -23,6 +24,7 @@ from typing import Final
 
 from rich.console import Console
 
+import psock_costs
 import streams
 from machine import versions
 from summary import Summary
@@ -153,10 +155,25 @@ def main() -> int:
     parser = options("psock", __doc__)
     parser.add_argument("--seconds", type=float, default=5.0, help="length of each transfer (default 5)")
     parser.add_argument("--repeats", type=int, default=7, help="runs of every case (default 7)")
+    parser.add_argument(
+        "--cost", action="store_true", help="instead, the times of small exchanges of a program"
+    )
     asked = parser.parse_args()
     if asked.repeats < 1 or asked.seconds < 1:
         parser.error("--repeats and --seconds must be 1 or more")
     console = Console()
+    about = {**called("psock"), "versions": versions()}
+    if asked.cost:
+        exchanges = psock_costs.measure(asked.repeats, lambda line: console.print(f"[dim]{line}[/]"))
+        costs = {psock_costs.HEADINGS: psock_costs.rows(exchanges)}
+        facts = {
+            **about["versions"],
+            "load average after": " ".join(f"{load:.2f}" for load in os.getloadavg()),
+        }
+        Summary("What psock run costs", about, facts, costs, psock_costs.LEGEND).publish(
+            asked.out, {"runs": exchanges}, console
+        )
+        return 0
     lacking = mptcp.missing()
     cases = [
         (method, cpus)
@@ -170,7 +187,6 @@ def main() -> int:
             console.print(f"[dim]Repeat {repeat + 1} of {asked.repeats}[/]")
             random.shuffle(cases)
             runs += [measured(method, cpus, asked.seconds, repeat) for method, cpus in cases]
-    about = {**called("psock"), "versions": versions()}
     remarks = [f"multipath TCP: {lacking}"] if lacking else []
     tables = {HEADINGS: rows(runs)}
     Summary("Parallel sockets at full speed", about, about["versions"], tables, LEGEND, remarks).publish(

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import select
 import signal
 import socket
+import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,6 +24,7 @@ from weirlab.link.host import journal
 from weirlab.transfers.psock.dropin.checking import findings
 from weirlab.transfers.psock.dropin.group import PREFIX
 
+from .conftest import DEADLINE_S
 from .psock_hosts import (
     DESTINATION,
     DESTINATION6,
@@ -28,6 +32,7 @@ from .psock_hosts import (
     FAR6,
     MARKS,
     NEAR,
+    TOKEN,
     Received,
     begin,
     command,
@@ -354,6 +359,106 @@ def test_a_program_may_be_another_users_and_outlive_its_parent(proxy: ParallelPr
 def _groups() -> list[Path]:
     here = unified()
     return [here.path(here.home, name) for name in here.children(here.home) if name.startswith(PREFIX)]
+
+
+URGENT: Final = """
+import select, socket, sys
+made = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+made.sendall(b"abc")
+made.send(b"!", socket.MSG_OOB)
+made.sendall(b"def")
+poll = select.poll()
+poll.register(made, select.POLLPRI)
+poll.poll()
+print(made.recv(1, socket.MSG_OOB))
+made.shutdown(socket.SHUT_WR)
+assert made.recv(1) == b""
+"""
+
+
+@pytest.mark.parametrize("by", ["bpf", "seccomp"])
+def test_an_urgent_byte_is_urgent_at_the_other_end(proxy: ParallelProxy, by: str) -> None:
+    got = []
+
+    def work(stream: socket.socket) -> None:
+        poll = select.poll()
+        poll.register(stream, select.POLLPRI)
+        poll.poll()
+        got.append(stream.recv(1, socket.MSG_OOB))
+        stream.send(b"?", socket.MSG_OOB)
+        while data := stream.recv(100):
+            got.append(data)
+
+    with listening(work) as port:
+        ran = run("--by", by, "--", sys.executable, "-c", URGENT, DESTINATION, port)
+    assert (ran.code, ran.out) == (0, "b'?'\n"), ran.err
+    assert (got[0], b"".join(got[1:])) == (b"!", b"abcdef")
+
+
+@pytest.mark.parametrize("by", ["bpf", "seccomp"])
+def test_a_destination_that_does_not_end_delays_no_program(proxy: ParallelProxy, by: str) -> None:
+    got = []
+    has_ended = threading.Event()
+
+    def work(stream: socket.socket) -> None:
+        got.append(stream.recv(9))
+        assert has_ended.wait(DEADLINE_S)
+        got.append(stream.recv(9))
+
+    program = f"import socket; socket.create_connection(('{DESTINATION}', {{}})).sendall(b'all')"
+    with listening(work) as port:
+        try:
+            ran = run("--by", by, "--json", "--", sys.executable, "-c", program.format(port))
+        finally:
+            has_ended.set()
+    found = json.loads(ran.out)
+    assert (ran.code, found["connections"], found["failed"], found["reset"]) == (0, 1, 0, 0), ran
+    assert got == [b"all", b""]
+
+
+LOSING: Final = """
+import socket, sys
+made = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+print("connected", flush=True)
+try:
+    made.recv(1)
+except ConnectionResetError:
+    print("reset")
+"""
+
+
+def test_a_connection_is_reset_when_the_host_of_its_proxy_refuses_another(proxy: ParallelProxy) -> None:
+    has_ended = threading.Event()
+    serving = [sys.executable, "-m", "weirlab", "psock", "proxy", "--bind", "10.98.1.2", "--port", "29107"]
+    serving += ["--token", TOKEN, "--allow", DESTINATION]
+    with (
+        Namespace(FAR).call(lambda: subprocess.Popen(serving, stderr=subprocess.PIPE, text=True)) as far,
+        listening(lambda _: has_ended.wait(DEADLINE_S) or None) as port,
+    ):
+        try:
+            assert far.stderr is not None
+            assert "listening" in far.stderr.readline()
+            own = [
+                sys.executable,
+                "-m",
+                "weirlab",
+                "psock",
+                "run",
+                "--via",
+                "10.98.1.2:29107",
+                "--token",
+                TOKEN,
+            ]
+            with begin([*own, "--", sys.executable, "-c", LOSING, DESTINATION, str(port)]) as process:
+                assert process.stdout is not None
+                assert process.stdout.readline() == "connected\n"
+                far.kill()
+                out, err = process.communicate()
+        finally:
+            has_ended.set()
+            far.kill()
+    assert (process.returncode, out) == (0, "reset\n"), err
+    assert "the other end has closed all connections, and did not come back" in err
 
 
 def test_whatever_ends_the_owner_nothing_is_left_behind(proxy: ParallelProxy, eventually: Eventually) -> None:

@@ -22,6 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const TTL: u32 = 255;
 /// Of segments that a program's socket must not receive.
 const LOST_TTL: u32 = 1;
+/// `IP_LOCAL_PORT_RANGE` (linux/in.h), which libc lacks; Linux 6.3.
+const IP_LOCAL_PORT_RANGE: libc::c_int = 51;
 /// How often another local port is tried.
 const TRIES: usize = 8;
 /// `IPV6_MINHOPCOUNT` (linux/in6.h), which libc lacks.
@@ -75,8 +77,12 @@ impl Held {
             start(program, relay)?;
             match arm(program, bound, own) {
                 // This one reaches the armed socket.
-                Ok((from, armed)) => {
-                    start(program, relay)?;
+                Ok((from, range, armed)) => {
+                    let started = start(program, relay);
+                    if let Some(range) = range {
+                        set(program, libc::IPPROTO_IP, IP_LOCAL_PORT_RANGE, range)?;
+                    }
+                    started?;
                     return Ok(Self { from, to, relay: own, means: Some(Means::Armed(armed)) });
                 }
                 Err(e) => problem = e,
@@ -131,20 +137,46 @@ impl Drop for Held {
     }
 }
 
-/// For a program's socket in SYN-SENT: its end, and a socket in SYN-SENT to there, whose SYN is lost. The program's
-/// socket is as before connect() then, but keeps its port.
-fn arm(program: &Socket, bound: Option<SocketAddr>, relay: SocketAddr) -> io::Result<(SocketAddr, Socket)> {
+/// For a program's socket in SYN-SENT: its end, its range of ports if that has to be restored, and a socket in SYN-SENT
+/// to there, whose SYN is lost. The program's socket is as before connect() then, but will use the same port.
+fn arm(
+    program: &Socket,
+    bound: Option<SocketAddr>,
+    relay: SocketAddr,
+) -> io::Result<(SocketAddr, Option<u32>, Socket)> {
     let from = program.local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
     let armed = own_end(relay, LOST_TTL)?;
     start(&armed, plain(from))?;
     disconnect(program)?;
-    // Its address stays free, unless the program has chosen it; a port that it has chosen is still its own (EINVAL).
-    let ip = bound.map_or_else(|| from.ip(), |bound| bound.ip());
-    match program.bind(&SocketAddr::new(ip, from.port()).into()) {
-        Err(e) if e.raw_os_error() != Some(libc::EINVAL) => return Err(e),
-        _ => {}
+    // Of no effect on a port that the program has chosen.
+    let range = get(program, libc::IPPROTO_IP, IP_LOCAL_PORT_RANGE).ok();
+    if range.is_some() {
+        set(program, libc::IPPROTO_IP, IP_LOCAL_PORT_RANGE, u32::from(from.port()) * 0x1_0001)?;
+    } else {
+        // Its address stays free, unless the program has chosen it; a port that it has chosen is still its own (EINVAL).
+        // One of a connection that has just ended cannot be had like this.
+        let ip = bound.map_or_else(|| from.ip(), |bound| bound.ip());
+        match program.bind(&SocketAddr::new(ip, from.port()).into()) {
+            Err(e) if e.raw_os_error() != Some(libc::EINVAL) => return Err(e),
+            _ => {}
+        }
     }
-    Ok((plain(from), armed))
+    Ok((plain(from), range, armed))
+}
+
+fn get(socket: &Socket, level: libc::c_int, name: libc::c_int) -> io::Result<u32> {
+    let (mut value, mut len) = (0_u32, size_of::<u32>() as libc::socklen_t);
+    // SAFETY: the kernel writes one int.
+    let done =
+        unsafe { libc::getsockopt(socket.as_raw_fd(), level, name, (&raw mut value).cast(), &raw mut len) };
+    if done == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
+}
+
+fn set(socket: &Socket, level: libc::c_int, name: libc::c_int, value: u32) -> io::Result<()> {
+    let len = size_of::<u32>() as libc::socklen_t;
+    // SAFETY: the kernel reads one int.
+    let done = unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, (&raw const value).cast(), len) };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// A socket at the address of a listener of the relay, that ends with a RST until it is connected.
@@ -170,14 +202,8 @@ fn raise_least_ttl(program: &Socket, relay: SocketAddr) -> io::Result<()> {
         IpAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_MINTTL),
         IpAddr::V6(_) => (libc::IPPROTO_IPV6, IPV6_MINHOPCOUNT),
     };
-    let (mut least, mut len) = (0_i32, size_of::<i32>() as libc::socklen_t);
-    // SAFETY: the kernel writes and reads one int.
-    let done = unsafe {
-        libc::getsockopt(program.as_raw_fd(), level, name, (&raw mut least).cast(), &raw mut len);
-        least = least.max(LOST_TTL as i32 + 1);
-        libc::setsockopt(program.as_raw_fd(), level, name, (&raw const least).cast(), len)
-    };
-    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    let least = get(program, level, name).unwrap_or_default();
+    set(program, level, name, least.max(LOST_TTL + 1))
 }
 
 /// Starts to connect a non-blocking socket.

@@ -5,7 +5,7 @@ use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use weir_psock::io::{ParallelSocket, Report, SocketError};
 use weir_psock::session::SessionError;
 use weir_psock::wire::Reason;
 
-use crate::splice::{Broken, End, splice};
+use crate::splice::{Carried, Splice};
 
 /// Default limit of connections that are carried at one time.
 pub const MOST_CONNECTIONS: usize = 2048;
@@ -77,6 +77,7 @@ pub struct House {
     stack_bytes: usize,
     active: AtomicUsize,
     is_stopped: AtomicBool,
+    is_crowded: AtomicBool,
     stories: Mutex<VecDeque<Ended>>,
 }
 
@@ -92,6 +93,7 @@ impl House {
             stack_bytes,
             active: AtomicUsize::new(0),
             is_stopped: AtomicBool::new(false),
+            is_crowded: AtomicBool::new(false),
             stories: Mutex::default(),
         })
     }
@@ -112,6 +114,15 @@ impl House {
         self.is_stopped.load(SeqCst)
     }
 
+    /// Others wait for the room of whatever carries nothing.
+    pub fn is_crowded(&self) -> bool {
+        self.is_crowded.load(SeqCst)
+    }
+
+    pub fn set_crowded(&self, is_crowded: bool) {
+        self.is_crowded.store(is_crowded, SeqCst);
+    }
+
     pub fn ended(&self) -> Vec<Ended> {
         self.stories().drain(..).collect()
     }
@@ -130,7 +141,7 @@ impl House {
 
     /// Does `work` in a new thread; false if there can be none, and `work` is dropped.
     #[must_use]
-    pub fn apart(self: &Arc<Self>, work: impl FnOnce(&Self) -> Option<Ended> + Send + 'static) -> bool {
+    pub fn apart(self: &Arc<Self>, work: impl FnOnce(&Arc<Self>) -> Option<Ended> + Send + 'static) -> bool {
         self.active.fetch_add(1, SeqCst);
         let house = Arc::clone(self);
         let counted = move || {
@@ -166,40 +177,67 @@ impl House {
         Ok(have)
     }
 
-    /// Carries bytes between `first`, which is nearer to the program, and `second`; one of them is a session.
+    /// Carries a connection in a session, which its program is at this end of (`is_near`), or its destination. Returns
+    /// whether the session can carry another one.
     pub fn carry(
         &self,
-        first: &dyn End,
-        second: &dyn End,
-        session: Option<&ParallelSocket>,
-        goes_on: &mut dyn FnMut(bool) -> bool,
+        session: &ParallelSocket,
+        stream: TcpStream,
+        programs: &Arc<AtomicBool>,
+        is_near: bool,
         ended: &mut Ended,
-    ) {
-        let (result, [sent, received]) =
-            splice(first, second, &mut |told| !self.is_stopped() && goes_on(told));
-        (ended.sent_bytes, ended.received_bytes) = (sent, received);
-        let is_cut = matches!(result, Err(Broken::Stopped));
-        let result = match (result, session) {
-            (Ok(()), Some(session)) => self.close(session),
-            (result, _) => result.map_err(|broken| match broken {
-                Broken::First(why) | Broken::Second(why) => why,
-                Broken::Stopped if self.is_stopped() => "it was stopped".to_owned(),
-                Broken::Stopped => "the program ended, and the other end did not".to_owned(),
-            }),
+    ) -> bool {
+        let before = session.report();
+        let (done, carried) = mpsc::channel();
+        match Splice::new(stream, Arc::clone(programs), done) {
+            Ok(splice) => session.attach(Box::new(splice)),
+            Err(error) => {
+                session.abort();
+                ended.failure = error.to_string();
+                return false;
+            }
+        }
+        let Carried { result, taken_bytes, given_bytes } = loop {
+            match carried.recv_timeout(LOOK) {
+                Ok(carried) => break carried,
+                Err(_) if self.is_stopped() => session.abort(),
+                Err(_) if programs.load(SeqCst) => session.wake(),
+                Err(_) => {}
+            }
         };
-        let Err(why) = result else { return };
+        let (sent, received) = if is_near { (taken_bytes, given_bytes) } else { (given_bytes, taken_bytes) };
+        (ended.sent_bytes, ended.received_bytes) = (sent, received);
+        ended.report = Some(session.report().since(&before));
+        let Err(why) = result else { return true };
         // Whoever ends a session early at the other end carries a reset.
         let is_own =
             |failure| matches!(failure, SessionError::Aborted(Reason::Closed) | SessionError::Closed);
-        ended.is_reset =
-            !is_cut && !self.is_stopped() && session.is_none_or(|it| it.failure().is_none_or(is_own));
+        ended.is_reset = !self.is_stopped() && session.failure().is_none_or(is_own);
         if !ended.is_reset {
-            ended.failure = why;
+            ended.failure = if self.is_stopped() { "it was stopped".to_owned() } else { why };
+        }
+        false
+    }
+
+    /// Waits until a session has something to be read; false if nothing comes `within` this time. After `firm`, it is
+    /// to make room where others wait for that.
+    pub fn awaits(&self, session: &ParallelSocket, firm: Duration, within: Duration) -> bool {
+        let begun = Instant::now();
+        loop {
+            match session.peek(&mut [0], Some(LOOK)) {
+                Err(SocketError::TimedOut) => {
+                    let waited = begun.elapsed();
+                    if self.is_stopped() || waited > within || waited > firm && self.is_crowded() {
+                        return false;
+                    }
+                }
+                _ => return true,
+            }
         }
     }
 
     /// Waits until everything has arrived at both ends of a session.
-    fn close(&self, session: &ParallelSocket) -> Result<(), String> {
+    pub fn close(&self, session: &ParallelSocket) -> Result<(), String> {
         loop {
             match session.close(Some(LOOK)) {
                 Ok(()) => return Ok(()),

@@ -12,13 +12,15 @@ use weir_tcp::interface::is_own;
 use crate::house::{Door, Ended, House, LOOK, NO_THREAD, begin, connected, prepare};
 use crate::order::{self, Ordering};
 use crate::rules::Rules;
-use crate::wire::{HEAD_BYTES, REQUEST_BYTES, Request, Status, WireError, check};
+use crate::wire::{HEAD_BYTES, PART_BYTES, Part, REQUEST_BYTES, Request, Status, WireError, check};
 
 /// Default TCP port of a proxy.
 pub const PORT: u16 = 29_102;
 
-/// Time within which a session must have named its destination.
+/// Time within which a session that has begun to name its destination must have named it.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a session may carry nothing: the near end closes it earlier.
+const IDLE: Duration = Duration::from_secs(60);
 /// Time within which a refusal must have been read.
 const FAREWELL: Duration = Duration::from_secs(5);
 /// Sessions beyond the limit that are told so, at one time; further ones are aborted.
@@ -95,6 +97,7 @@ fn accept(listener: &Listener, house: &Arc<House>, allowed: &Arc<Rules>, patienc
         if let Some((session, peer)) = listener.accept(Some(wait)) {
             waiting.push_back((session, peer, Instant::now()));
         }
+        house.set_crowded(!waiting.is_empty() && !house.has_room());
         let may_wait = |since: &mut Instant| since.elapsed() < patience;
         let is_due = house.has_room() || waiting.len() > MOST_WAITING;
         let Some((session, peer, _)) = waiting.pop_front_if(|(_, _, since)| is_due || !may_wait(since))
@@ -103,7 +106,14 @@ fn accept(listener: &Listener, house: &Arc<House>, allowed: &Arc<Rules>, patienc
         };
         let is_begun = if house.has_room() {
             let (allowed, ordering) = (Arc::clone(allowed), Arc::clone(&ordering));
-            house.apart(move |house| serve(house, session, peer, &allowed, &ordering))
+            house.apart(move |house| {
+                // The first request of a session may have to wait for those before it.
+                let mut firm = PATIENCE;
+                while serve(house, &session, peer, &allowed, &ordering, firm) {
+                    firm = Duration::ZERO;
+                }
+                None
+            })
         } else if refusals.has_room() {
             let (told, ordering) = (Arc::clone(house), Arc::clone(&ordering));
             refusals.apart(move |house| {
@@ -111,7 +121,7 @@ fn accept(listener: &Listener, house: &Arc<House>, allowed: &Arc<Rules>, patienc
                 if let Ok(request) = requested(house, &session, FAREWELL) {
                     ordering.in_turn(request.position, Duration::ZERO, || ());
                 }
-                told.tell(refuse(house, &session, Ended::new(peer, None), Status::Full));
+                told.tell(Ended::new(peer, None).failed(refuse(house, &session, Status::Full)));
                 None
             })
         } else {
@@ -137,8 +147,11 @@ enum Failed {
 fn requested(house: &House, session: &ParallelSocket, within: Duration) -> Result<Request, Failed> {
     let mut bytes = [0; REQUEST_BYTES];
     let (head, rest) = bytes.split_at_mut(HEAD_BYTES);
-    match house.fill(session, head, within).map_err(Failed::Session)? {
+    let len = house.fill(session, head, within).map_err(Failed::Session)?;
+    match len {
         0 => return Err(Failed::Nothing),
+        // It ended a direction of the connection before at the same time as this end ended the other one.
+        PART_BYTES if head[..PART_BYTES] == Part::Close.emit() => return Err(Failed::Nothing),
         HEAD_BYTES => check(head).map_err(Failed::Wire)?,
         _ => return Err(Failed::Wire(WireError::NotProxy)),
     }
@@ -148,34 +161,64 @@ fn requested(house: &House, session: &ParallelSocket, within: Duration) -> Resul
     Request::parse(&bytes).map_err(Failed::Wire)
 }
 
-/// Does what a session requests; `None`: it requested nothing.
+/// Does what a session requests next, and tells it; returns whether it may request more. It makes room for others after
+/// `firm`.
 fn serve(
     house: &House,
-    session: ParallelSocket,
+    session: &ParallelSocket,
     peer: SocketAddr,
     allowed: &Rules,
     ordering: &Ordering,
-) -> Option<Ended> {
-    let mut ended = Ended::new(peer, None);
-    let Request { to, position } = match requested(house, &session, PATIENCE) {
-        Ok(request) => request,
+    firm: Duration,
+) -> bool {
+    if !house.awaits(session, firm, IDLE) {
+        // The near end opens another one when it needs one.
+        session.abort();
+        return false;
+    }
+    let (begun, mut ended) = (Instant::now(), Ended::new(peer, None));
+    let is_reusable = match requested(house, session, PATIENCE) {
+        Ok(request) => connect(house, session, &request, allowed, ordering, &mut ended),
         Err(Failed::Nothing) => {
             let _ = session.close(Some(FAREWELL));
-            return None;
+            return false;
         }
         Err(Failed::Wire(error @ WireError::Version(_))) => {
-            return Some(refuse(house, &session, ended, Status::Version).failed(error));
+            refuse(house, session, Status::Version);
+            ended.failure = error.to_string();
+            false
         }
         // Dropping it aborts the session.
-        Err(Failed::Wire(error)) => return Some(ended.failed(error)),
-        Err(Failed::Session(why)) => return Some(ended.failed(why)),
+        Err(Failed::Wire(error)) => {
+            ended.failure = error.to_string();
+            false
+        }
+        Err(Failed::Session(why)) => {
+            ended.failure = why;
+            false
+        }
     };
+    house.tell(Ended { lasted: begun.elapsed(), ..ended });
+    is_reusable
+}
+
+/// Connects a session with the destination that it requests, and carries the connection to its end.
+fn connect(
+    house: &House,
+    session: &ParallelSocket,
+    request: &Request,
+    allowed: &Rules,
+    ordering: &Ordering,
+    ended: &mut Ended,
+) -> bool {
+    let Request { to, position } = *request;
     ended.to = Some(to);
     // If the kernel does not say whose address it is, it may be this host's.
     let is_allowed = allowed.takes(to) && (allowed.names(to) || !is_own(to.ip()).unwrap_or(true));
     if !is_allowed {
         ordering.in_turn(position, Duration::ZERO, || ());
-        return Some(refuse(house, &session, ended, Status::Forbidden));
+        ended.failure = refuse(house, session, Status::Forbidden);
+        return false;
     }
     let begun = ordering.in_turn(position, order::PATIENCE, || begin(to));
     let lasts = || match session.failure() {
@@ -185,34 +228,34 @@ fn serve(
     };
     let stream = match begun.and_then(|socket| connected(socket, lasts)) {
         Ok(stream) => stream,
-        Err(error) => return Some(refuse(house, &session, ended, status(&error))),
+        Err(error) => {
+            ended.failure = refuse(house, session, status(&error));
+            return false;
+        }
     };
-    if let Err(error) = prepare(&stream) {
-        return Some(ended.failed(error));
+    let ready = prepare(&stream).map_err(|e| e.to_string());
+    if let Err(why) =
+        ready.and_then(|()| session.write_all(&Status::Connected.emit()).map_err(|e| e.to_string()))
+    {
+        ended.failure = why;
+        return false;
     }
-    if let Err(error) = session.write_all(&Status::Connected.emit()) {
-        return Some(ended.failed(error));
-    }
-    house.carry(&session, &stream, Some(&session), &mut |_| true, &mut ended);
-    ended.report = Some(session.report());
-    Some(ended)
+    house.carry(session, stream, &Arc::default(), false, ended)
 }
 
-/// Reports why not, and waits until that has arrived.
-fn refuse(house: &House, session: &ParallelSocket, ended: Ended, why: Status) -> Ended {
-    let ended = ended.failed(why);
-    if session.write(&why.emit(), Some(Duration::ZERO)).is_err() {
-        return ended;
-    }
-    session.finish();
-    let mut waited = Duration::ZERO;
-    while waited < FAREWELL && !house.is_stopped() {
-        match session.delivered(Some(LOOK)) {
-            Err(SocketError::TimedOut) => waited += LOOK,
-            _ => break,
+/// Reports why not, and waits until that has arrived; returns it.
+fn refuse(house: &House, session: &ParallelSocket, why: Status) -> String {
+    if session.write(&why.emit(), Some(Duration::ZERO)).is_ok() {
+        session.finish();
+        let mut waited = Duration::ZERO;
+        while waited < FAREWELL && !house.is_stopped() {
+            match session.delivered(Some(LOOK)) {
+                Err(SocketError::TimedOut) => waited += LOOK,
+                _ => break,
+            }
         }
     }
-    ended
+    why.to_string()
 }
 
 fn status(error: &io::Error) -> Status {

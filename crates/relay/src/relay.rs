@@ -1,11 +1,11 @@
 //! The near end: opens a session for each connection that a program makes, and carries it in there. The program's
 //! connect() ends when the proxy has connected to the destination.
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ use crate::packets::Refusal;
 use crate::redirect::{Redirect, RedirectError, netns_cookie, ports};
 use crate::rules::Rules;
 use crate::seccomp::{SeccompError, Supervisor, Watch};
-use crate::splice::End;
+use crate::splice::{join, reset};
 use crate::turns::Turns;
 use crate::way::{Redirecting, Way};
 use crate::wire::{REPLY_BYTES, Request, Status, WireError};
@@ -34,8 +34,9 @@ const MOST_STREAMS_OPENING: usize = 256;
 const TURN: Duration = Duration::from_secs(120);
 /// Pause between two questions whether the program still waits.
 const ASK: Duration = Duration::from_millis(500);
-/// Once the programs have ended and the destination has everything: time until it must have ended its direction.
-const LINGER: Duration = Duration::from_secs(5);
+/// Most sessions that wait for their next connection, and how long each does.
+const MOST_IDLE: usize = 16;
+const IDLE: Duration = Duration::from_secs(30);
 /// Pause while there is no room.
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -94,6 +95,7 @@ struct Carrier {
     /// For sessions that are being opened.
     turns: Turns,
     numbering: Numbering,
+    idle: Idle,
     /// None: whoever gives up is not noticed.
     diag: Option<Mutex<Diag>>,
 }
@@ -102,7 +104,53 @@ impl Carrier {
     fn new(settings: Settings) -> Self {
         let turns = Turns::new((MOST_STREAMS_OPENING / settings.routes.len().max(1)).max(1));
         let diag = working_diag().map(Mutex::new);
-        Self { settings, turns, numbering: Numbering::default(), diag }
+        Self { settings, turns, numbering: Numbering::default(), idle: Idle::default(), diag }
+    }
+}
+
+/// Sessions that have carried a connection, or none yet, and wait for the next one.
+#[derive(Default)]
+struct Idle {
+    sessions: Mutex<VecDeque<(ParallelSocket, Instant)>>,
+    /// One is being opened.
+    is_opening: AtomicBool,
+    /// None is kept any longer.
+    is_over: AtomicBool,
+}
+
+impl Idle {
+    fn sessions(&self) -> MutexGuard<'_, VecDeque<(ParallelSocket, Instant)>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps a session; gives back one for which there is no room, to be closed.
+    fn keep(&self, session: ParallelSocket) -> Option<ParallelSocket> {
+        let mut sessions = self.sessions();
+        if self.is_over.load(SeqCst) {
+            return Some(session);
+        }
+        sessions.push_back((session, Instant::now()));
+        if sessions.len() > MOST_IDLE { sessions.pop_front().map(|(oldest, _)| oldest) } else { None }
+    }
+
+    /// The one that was used last, if the other end keeps it as well.
+    fn take(&self) -> Option<ParallelSocket> {
+        let mut sessions = self.sessions();
+        while let Some((session, _)) = sessions.pop_back() {
+            if matches!(session.peek(&mut [0], Some(Duration::ZERO)), Err(SocketError::TimedOut)) {
+                return Some(session);
+            }
+        }
+        None
+    }
+
+    /// Those that have waited for long; `all`: every one, and none is kept from now on.
+    fn expired(&self, all: bool) -> Vec<ParallelSocket> {
+        let mut sessions = self.sessions();
+        self.is_over.fetch_or(all, SeqCst);
+        let is_old = |since: &Instant| all || since.elapsed() > IDLE;
+        let count = sessions.iter().take_while(|(_, since)| is_old(since)).count();
+        sessions.drain(..count).map(|(session, _)| session).collect()
     }
 }
 
@@ -120,7 +168,7 @@ fn working_diag() -> Option<Diag> {
 #[derive(Debug, Default)]
 struct Finish {
     /// The programs have ended.
-    is_told: AtomicBool,
+    is_told: Arc<AtomicBool>,
     /// What they had begun is being carried.
     is_all: AtomicBool,
 }
@@ -194,8 +242,7 @@ impl Relay {
         self.door.house.ended()
     }
 
-    /// The programs have ended: what they sent is still delivered, and then destinations have 5 s to end their
-    /// direction.
+    /// The programs have ended: what they sent is still delivered.
     pub fn finish(&self) {
         self.end.is_told.store(true, SeqCst);
     }
@@ -224,6 +271,7 @@ pub fn listen(at: SocketAddr) -> io::Result<(TcpListener, io::Result<TcpStream>)
 
 /// Has each connection carried that is held.
 fn serve(mut redirecting: Redirecting, house: &Arc<House>, carrier: &Arc<Carrier>, end: &Arc<Finish>) {
+    spare(house, carrier);
     let mut watched = libc::pollfd { fd: redirecting.fd(), events: libc::POLLIN, revents: 0 };
     while !house.is_stopped() {
         // What programs began before they ended waits by now.
@@ -243,10 +291,15 @@ fn serve(mut redirecting: Redirecting, house: &Arc<House>, carrier: &Arc<Carrier
             let Some(held) = redirecting.next() else { break found <= 0 };
             let (carrier, end) = (Arc::clone(carrier), Arc::clone(end));
             let ticket = carrier.numbering.ticket(held.to);
-            take(house, held, move |house, held, ended| {
-                carry(house, &carrier, &end.is_told, held, ticket, ended)
-            });
+            take(house, held, move |house, held, ended| carry(house, &carrier, &end, held, ticket, ended));
         };
+        for session in carrier.idle.expired(is_last && is_all) {
+            // Without a thread, it is broken off.
+            let _ = house.apart(move |house| {
+                let _ = house.close(&session);
+                None
+            });
+        }
         if is_last && is_all {
             end.is_all.store(true, SeqCst);
         }
@@ -254,7 +307,11 @@ fn serve(mut redirecting: Redirecting, house: &Arc<House>, carrier: &Arc<Carrier
 }
 
 /// Has a connection carried in a new thread; if that is not possible, the program sees that it failed.
-fn take(house: &Arc<House>, held: Held, carry: impl FnOnce(&House, Held, Ended) -> Ended + Send + 'static) {
+fn take(
+    house: &Arc<House>,
+    held: Held,
+    carry: impl FnOnce(&Arc<House>, Held, Ended) -> Ended + Send + 'static,
+) {
     let ended = Ended::new(held.from, Some(held.to));
     let begun = ended.clone();
     // Dropped with its work, the connection is refused.
@@ -265,9 +322,9 @@ fn take(house: &Arc<House>, held: Held, carry: impl FnOnce(&House, Held, Ended) 
 
 /// Carries a connection to its end.
 fn carry(
-    house: &House,
-    carrier: &Carrier,
-    has_ended: &AtomicBool,
+    house: &Arc<House>,
+    carrier: &Arc<Carrier>,
+    end: &Finish,
     held: Held,
     ticket: Ticket,
     mut ended: Ended,
@@ -280,6 +337,7 @@ fn carry(
         }
         found => found.map(Far::Session),
     };
+    spare(house, carrier);
     // It is made, or will not be.
     drop(ticket);
     let far = match found {
@@ -303,18 +361,53 @@ fn carry(
         far.reset();
         return Ended { is_reset: true, ..ended };
     };
-    match &far {
+    match far {
         Far::Session(session) => {
-            let mut goes_on = lingering(has_ended, || session.delivered(Some(Duration::ZERO)).is_ok());
-            house.carry(&stream, session, Some(session), &mut goes_on, &mut ended);
-            ended.report = Some(session.report());
+            if house.carry(&session, stream, &end.is_told, true, &mut ended)
+                && let Some(session) = carrier.idle.keep(session)
+                && let Err(why) = house.close(&session)
+            {
+                ended.failure = why;
+            }
         }
         Far::Direct(direct) => {
-            let mut goes_on = lingering(has_ended, || unsent_bytes(direct) == 0);
-            house.carry(&stream, direct, None, &mut goes_on, &mut ended);
+            // Once the programs have ended, this system does the rest, as for any program.
+            let mut goes_on = |is_given| !(house.is_stopped() || is_given && end.is_told.load(SeqCst));
+            let (result, [sent, received]) = join([&stream, &direct], &mut goes_on);
+            (ended.sent_bytes, ended.received_bytes) = (sent, received);
+            ended.is_reset = result.is_err();
+            if house.is_stopped() {
+                "it was stopped".clone_into(&mut ended.failure);
+            }
         }
     }
     ended
+}
+
+/// Has a session opened that waits for a connection, unless one does.
+fn spare(house: &Arc<House>, carrier: &Arc<Carrier>) {
+    let idle = &carrier.idle;
+    if idle.is_over.load(SeqCst)
+        || !idle.sessions().is_empty()
+        || carrier.turns.is_crowded()
+        || idle.is_opening.swap(true, SeqCst)
+    {
+        return;
+    }
+    let (house, carrier) = (Arc::clone(house), Arc::clone(carrier));
+    let open = move || {
+        let lasts = || !house.is_stopped() && !carrier.idle.is_over.load(SeqCst);
+        let opened = open(&carrier, &mut || if lasts() { Ok(()) } else { Err(Failed::Stopped) });
+        // Where there is none, the next connection says why.
+        if let Ok(session) = opened
+            && let Some(session) = carrier.idle.keep(session)
+        {
+            let _ = house.close(&session);
+        }
+        carrier.idle.is_opening.store(false, SeqCst);
+    };
+    // If there is no thread now, there is no spare session later either.
+    let _ = thread::Builder::new().name("psock spare".to_owned()).spawn(open);
 }
 
 /// How long a connection may take: as long as the program waits for it.
@@ -352,7 +445,7 @@ impl Far {
     fn reset(&self) {
         match self {
             Self::Session(session) => session.abort(),
-            Self::Direct(stream) => End::reset(stream),
+            Self::Direct(stream) => reset(stream),
         }
     }
 }
@@ -369,7 +462,15 @@ fn directly(patience: &mut Patience<'_>) -> Result<TcpStream, Failed> {
 fn connect(patience: &mut Patience<'_>, ticket: &Ticket) -> Result<ParallelSocket, Failed> {
     let begun = Instant::now();
     loop {
-        match open(patience).and_then(|session| request(patience, &session, ticket).map(|()| session)) {
+        while let Some(session) = patience.carrier.idle.take() {
+            match request(patience, &session, ticket) {
+                // The other end has closed it meanwhile.
+                Err(Failed::Session(_) | Failed::Wire(WireError::NotProxy)) => {}
+                result => return result.map(|()| session),
+            }
+        }
+        let opened = open(patience.carrier, &mut || patience.lasts());
+        match opened.and_then(|session| request(patience, &session, ticket).map(|()| session)) {
             Err(failed) if failed.has_no_room() && begun.elapsed() < TURN => {
                 patience.lasts()?;
                 thread::sleep(LOOK);
@@ -398,25 +499,6 @@ fn request(patience: &mut Patience<'_>, session: &ParallelSocket, ticket: &Ticke
         Status::Connected => Ok(()),
         refusal => Err(Failed::Refused(refusal)),
     }
-}
-
-/// Whether to carry on: for [`LINGER`] once the program is gone and all that it sent has arrived.
-fn lingering(has_ended: &AtomicBool, has_arrived: impl Fn() -> bool) -> impl FnMut(bool) -> bool {
-    let mut since = None;
-    move |is_told| {
-        if !is_told || !has_ended.load(SeqCst) || !has_arrived() {
-            return true;
-        }
-        since.get_or_insert_with(Instant::now).elapsed() < LINGER
-    }
-}
-
-/// What the other end has not acknowledged; 0 if the kernel does not report it.
-fn unsent_bytes(stream: &TcpStream) -> libc::c_int {
-    let mut bytes = 0;
-    // SAFETY: the descriptor is open, and the kernel writes one int.
-    unsafe { libc::ioctl(stream.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
-    bytes
 }
 
 /// Why there is no connection.
@@ -476,17 +558,18 @@ impl Failed {
     }
 }
 
-fn open(patience: &mut Patience<'_>) -> Result<ParallelSocket, Failed> {
-    let Carrier { settings, turns, .. } = patience.carrier;
-    let _turn = turns.take(TURN, LOOK, || patience.lasts().is_ok());
-    patience.lasts()?;
+/// A new session, as long as it `lasts`.
+fn open(carrier: &Carrier, lasts: &mut dyn FnMut() -> Result<(), Failed>) -> Result<ParallelSocket, Failed> {
+    let Carrier { settings, turns, .. } = carrier;
+    let _turn = turns.take(TURN, LOOK, || lasts().is_ok());
+    lasts()?;
     let mut opening = Opening::start(&settings.routes, &settings.options, None).map_err(Failed::Open)?;
     loop {
         match opening.wait(Some(LOOK)) {
             Ok(found) => return found.map_err(Failed::Open),
             Err(still) => opening = still,
         }
-        patience.lasts()?;
+        lasts()?;
     }
 }
 

@@ -60,6 +60,11 @@ impl Turns {
         }
     }
 
+    /// Whoever comes now has to wait.
+    pub fn is_crowded(&self) -> bool {
+        self.lock().free == 0
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

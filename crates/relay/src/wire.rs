@@ -1,10 +1,10 @@
-//! How a session names the destination that a proxy should connect it with, and how the proxy answers.
-//!
-//! Both are of fixed length and precede everything else in their direction of the session.
+//! How a session carries connections, one after another: the near end names the destination, the proxy answers, and then
+//! both directions consist of parts up to their ends.
 //!
 //! ```text
 //! Request   magic "WEIRPXY" (7), version (1), port (2), zeros (6), address (16), sequence (8), number (8)
 //! Reply     magic "WEIRPXY" (7), version (1), status (1), zeros (7)
+//! Part      kind (1), length (3), bytes
 //! ```
 //!
 //! Numbers are little-endian. The address is an IPv6 address; IPv4 is mapped into it (RFC 4291, section 2.5.5.2).
@@ -20,8 +20,12 @@ pub const REQUEST_BYTES: usize = 48;
 pub const HEAD_BYTES: usize = 8;
 /// Bytes of a [`Status`].
 pub const REPLY_BYTES: usize = 16;
-/// Version of both.
-pub const VERSION: u8 = 2;
+/// Bytes before those of a [`Part`].
+pub const PART_BYTES: usize = 4;
+/// Most bytes of a [`Part`].
+pub const MOST_OF_PART: usize = (1 << 24) - 1;
+/// Version of all.
+pub const VERSION: u8 = 3;
 
 const MAGIC: [u8; 7] = *b"WEIRPXY";
 
@@ -35,7 +39,7 @@ pub enum WireError {
     #[error("the other end has version {0} of the proxy's protocol, this end version {VERSION}")]
     Version(u8),
     /// Valid first bytes, but an invalid rest.
-    #[error("the other end of the session names a destination that cannot be")]
+    #[error("the other end of the session sends what cannot be")]
     Malformed,
 }
 
@@ -165,6 +169,48 @@ impl Status {
     }
 }
 
+/// A part of one direction of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// So many bytes follow.
+    Data(usize),
+    /// So many bytes follow, the last of which is urgent (RFC 9293, section 3.8.5).
+    Urgent(usize),
+    /// There is nothing more in this direction.
+    End,
+    /// The program is gone: nothing more comes from it, and nobody reads what comes for it. From the near end alone.
+    Close,
+}
+
+impl Part {
+    /// Its first bytes, as they are sent; of data, at most [`MOST_OF_PART`].
+    #[must_use]
+    pub const fn emit(self) -> [u8; PART_BYTES] {
+        let (kind, len) = match self {
+            Self::Data(len) => (1, len as u32),
+            Self::Urgent(len) => (2, len as u32),
+            Self::End => (3, 0),
+            Self::Close => (4, 0),
+        };
+        (len << 8 | kind).to_le_bytes()
+    }
+
+    /// What was sent.
+    ///
+    /// # Errors
+    /// [`WireError::Malformed`].
+    pub const fn parse(bytes: [u8; PART_BYTES]) -> Result<Self, WireError> {
+        let number = u32::from_le_bytes(bytes);
+        match (number & 0xff, (number >> 8) as usize) {
+            (1, len @ 1..) => Ok(Self::Data(len)),
+            (2, len @ 1..) => Ok(Self::Urgent(len)),
+            (3, 0) => Ok(Self::End),
+            (4, 0) => Ok(Self::Close),
+            _ => Err(WireError::Malformed),
+        }
+    }
+}
+
 /// Whether a request or a reply may begin with these [`HEAD_BYTES`].
 ///
 /// # Errors
@@ -188,7 +234,7 @@ mod tests {
     fn a_request_is_laid_out_as_it_is_written_down() {
         let position = Position { sequence: 0x0102_0304_0506_0708, number: 3 };
         let request = Request { to: "192.0.2.1:443".parse().unwrap(), position };
-        let expected = b"WEIRPXY\x02\xbb\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\xff\xff\xc0\x00\x02\x01\
+        let expected = b"WEIRPXY\x03\xbb\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\xff\xff\xc0\x00\x02\x01\
             \x08\x07\x06\x05\x04\x03\x02\x01\x03\0\0\0\0\0\0\0";
         assert_eq!(&request.emit(), expected);
         assert_eq!(Request::parse(expected), Ok(request));
@@ -255,12 +301,20 @@ mod tests {
             let mut all = [0; REQUEST_BYTES];
             all[HEAD_BYTES..].copy_from_slice(bytes.as_flattened());
             if has_head {
-                all[..HEAD_BYTES].copy_from_slice(b"WEIRPXY\x02");
+                all[..HEAD_BYTES].copy_from_slice(b"WEIRPXY\x03");
                 // Else hardly any would have these zeros.
                 all[10..16].fill(0);
             }
             if let Ok(request) = Request::parse(&all) {
                 prop_assert_eq!(request.emit(), all);
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_refused_or_are_a_part(kind in 0..6_u8, rest: [u8; 3], is_short: bool) {
+            let bytes = if is_short { [kind, 0, 0, 0] } else { [kind, rest[0], rest[1], rest[2]] };
+            if let Ok(part) = Part::parse(bytes) {
+                prop_assert_eq!(part.emit(), bytes);
             }
         }
 

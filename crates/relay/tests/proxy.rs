@@ -11,7 +11,7 @@ use socket2::SockRef;
 use weir_psock::io::{Options, ParallelSocket, Route};
 use weir_psock::session::SessionError;
 use weir_psock::wire::Reason;
-use weir_relay::wire::{Position, REPLY_BYTES, Request, Status};
+use weir_relay::wire::{PART_BYTES, Part, Position, REPLY_BYTES, Request, Status};
 use weir_relay::{Ended, Proxy, Rules};
 
 const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
@@ -50,6 +50,35 @@ fn asked(session: &ParallelSocket, to: SocketAddr) -> Status {
     Status::parse(&reply).unwrap()
 }
 
+fn send(session: &ParallelSocket, part: Part, bytes: &[u8]) {
+    session.write_all(&part.emit()).unwrap();
+    session.write_all(bytes).unwrap();
+}
+
+/// The next part.
+fn part(session: &ParallelSocket) -> (Part, Vec<u8>) {
+    let mut head = [0; PART_BYTES];
+    fill(session, &mut head);
+    let part = Part::parse(head).unwrap();
+    let mut bytes = match part {
+        Part::Data(len) | Part::Urgent(len) => vec![0; len],
+        Part::End | Part::Close => Vec::new(),
+    };
+    fill(session, &mut bytes);
+    (part, bytes)
+}
+
+/// Data up to the end.
+fn rest(session: &ParallelSocket) -> Vec<u8> {
+    let mut all = Vec::new();
+    loop {
+        match part(session) {
+            (Part::End, _) => return all,
+            (_, bytes) => all.extend(bytes),
+        }
+    }
+}
+
 /// The next session that has ended.
 fn ended(proxy: &Proxy) -> Ended {
     loop {
@@ -79,12 +108,9 @@ fn a_session_is_carried_to_its_destination_and_back() {
     let session = opened(&proxy);
     assert_eq!(asked(&session, to), Status::Connected);
     let data: Vec<u8> = (0..1_000_000_u32).map(|at| (at % 251) as u8).collect();
-    session.write_all(&data).unwrap();
-    session.finish();
-    let mut got = vec![0; data.len()];
-    fill(&session, &mut got);
-    assert!(got == data);
-    assert_eq!(session.read(&mut [0], LONG).unwrap(), 0, "the end is carried");
+    send(&session, Part::Data(data.len()), &data);
+    send(&session, Part::End, b"");
+    assert!(rest(&session) == data);
     session.close(LONG).unwrap();
     work.join().unwrap();
     let story = ended(&proxy);
@@ -105,14 +131,32 @@ fn many_sessions_are_carried_at_once() {
         })
         .collect();
     for (number, (session, work)) in all.into_iter().enumerate().rev() {
-        session.write_all(&[number as u8; 1000]).unwrap();
-        session.finish();
-        let mut got = [0; 1000];
-        fill(&session, &mut got);
-        assert_eq!(got, [number as u8; 1000]);
+        send(&session, Part::Data(1000), &[number as u8; 1000]);
+        send(&session, Part::End, b"");
+        assert_eq!(rest(&session), [number as u8; 1000]);
         session.close(LONG).unwrap();
         work.join().unwrap();
     }
+}
+
+#[test]
+fn a_session_carries_one_connection_after_another() {
+    let proxy = proxy(&["127.0.0.1"], 10);
+    let session = opened(&proxy);
+    for text in [&b"first"[..], b"and second"] {
+        let (to, work) = echo();
+        assert_eq!(asked(&session, to), Status::Connected);
+        send(&session, Part::Data(text.len()), text);
+        send(&session, Part::End, b"");
+        assert_eq!(rest(&session), text);
+        work.join().unwrap();
+        let (story, bytes) = (ended(&proxy), text.len() as u64);
+        assert_eq!((story.sent_bytes, story.received_bytes, story.failure.as_str()), (bytes, bytes, ""));
+        // With the request or the reply, and the heads of two parts.
+        let totals = story.report.unwrap().totals;
+        assert!(totals.received_bytes <= bytes + 8 && totals.written_bytes <= bytes + 16, "{totals:?}");
+    }
+    session.close(LONG).unwrap();
 }
 
 #[test]
@@ -124,9 +168,51 @@ fn an_urgent_byte_is_carried_in_its_place() {
     stream.write_all(b"abc").unwrap();
     assert_eq!(SockRef::from(&stream).send_out_of_band(b"!").unwrap(), 1);
     stream.write_all(b"def").unwrap();
-    let mut got = [0; 7];
-    fill(&session, &mut got);
-    assert_eq!(&got, b"abc!def");
+    let (mut before, mut after, mut is_after) = (Vec::new(), Vec::new(), false);
+    while after.len() < 3 {
+        match part(&session) {
+            (Part::Urgent(_), bytes) => {
+                assert_eq!(bytes, b"!");
+                is_after = true;
+            }
+            (_, bytes) => if is_after { &mut after } else { &mut before }.extend(bytes),
+        }
+    }
+    assert_eq!((&before[..], &after[..]), (&b"abc"[..], &b"def"[..]));
+
+    send(&session, Part::Urgent(3), b"xy?");
+    send(&session, Part::Data(1), b"z");
+    let mut got = [0; 2];
+    stream.read_exact(&mut got).unwrap();
+    let mut urgent = [std::mem::MaybeUninit::new(0)];
+    // The urgent byte follows those before it, in a segment of its own.
+    while SockRef::from(&stream).recv_out_of_band(&mut urgent).is_err() {
+        thread::yield_now();
+    }
+    // SAFETY: it was initialised.
+    assert_eq!((&got, unsafe { urgent[0].assume_init() }), (b"xy", b'?'));
+    stream.read_exact(&mut got[..1]).unwrap();
+    assert_eq!(got[0], b'z');
+}
+
+#[test]
+fn a_program_that_is_gone_leaves_the_connection_to_the_system() {
+    let (listener, proxy) = (TcpListener::bind(LOOPBACK).unwrap(), proxy(&["127.0.0.1"], 10));
+    let session = opened(&proxy);
+    assert_eq!(asked(&session, listener.local_addr().unwrap()), Status::Connected);
+    let (mut stream, _) = listener.accept().unwrap();
+    send(&session, Part::Data(4), b"last");
+    send(&session, Part::End, b"");
+    send(&session, Part::Close, b"");
+    assert_eq!(part(&session).0, Part::End, "the destination has not ended, and need not");
+    let mut got = Vec::new();
+    stream.read_to_end(&mut got).unwrap();
+    assert_eq!(got, b"last");
+    assert_eq!((ended(&proxy).failure.as_str(), session.close(LONG).is_ok()), ("", true));
+    // As after close() of a program.
+    while stream.write_all(b"nobody reads this").is_ok() {
+        thread::yield_now();
+    }
 }
 
 #[test]
@@ -187,10 +273,13 @@ fn a_session_beyond_the_limit_waits_for_the_end_of_another() {
             scope.spawn(move || {
                 let session = opened(proxy);
                 assert_eq!(asked(&session, to), Status::Connected);
-                session.close(LONG).unwrap();
+                send(&session, Part::End, b"");
+                rest(&session);
             })
         });
-        first.close(LONG).unwrap();
+        // What carries nothing any longer makes room.
+        send(&first, Part::End, b"");
+        rest(&first);
         others.into_iter().for_each(|other| other.join().unwrap());
     });
     destinations.into_iter().for_each(|(_, work)| work.join().unwrap());
@@ -204,7 +293,7 @@ fn sessions_are_connected_in_the_order_of_their_numbers() {
     for (number, session) in sessions.iter().rev() {
         let position = Position { sequence: 7, number: *number };
         session.write_all(&Request { to, position }.emit()).unwrap();
-        session.write_all(&[*number as u8]).unwrap();
+        send(session, Part::Data(1), &[*number as u8]);
     }
     let mut numbers = [0_u8; 4];
     for number in &mut numbers {
@@ -253,7 +342,7 @@ fn a_proxy_that_stops_breaks_off_what_there_is() {
     assert_eq!(asked(&session, listener.local_addr().unwrap()), Status::Connected);
     let mut stream: TcpStream = listener.accept().unwrap().0;
     stream.shutdown(Shutdown::Write).unwrap();
-    assert_eq!(session.read(&mut [0], LONG).unwrap(), 0);
+    assert_eq!(part(&session).0, Part::End);
     proxy.stop();
     assert!(stream.read(&mut [0]).is_err());
     assert!(session.close(LONG).is_err());

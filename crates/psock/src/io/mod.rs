@@ -5,6 +5,7 @@
 
 mod dial;
 mod dialer;
+mod forwarder;
 mod greet;
 mod listener;
 mod observed;
@@ -22,6 +23,7 @@ use thiserror::Error;
 use weir_tcp::control::LEAST_TOKEN_BYTES;
 use weir_tcp::option::{OptionError, Setting};
 
+pub use forwarder::Forwarder;
 pub use listener::{Listener, Stranger};
 pub use opening::Opening;
 pub use signal::Signal;

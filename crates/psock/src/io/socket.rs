@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use thiserror::Error;
 
+use super::forwarder::Forwarder;
 use super::signal::{Signal, Waker};
 use super::worker::Arrival;
 use super::{OpenError, Opening, Options, Route, system};
@@ -79,6 +80,30 @@ pub struct Report {
     pub is_plain: bool,
 }
 
+impl Report {
+    /// What was added since `before`, a report of the same session.
+    #[must_use]
+    pub fn since(mut self, before: &Self) -> Self {
+        let (now, then) = (&mut self.totals, &before.totals);
+        now.written_bytes -= then.written_bytes;
+        now.acknowledged_bytes -= then.acknowledged_bytes;
+        now.received_bytes -= then.received_bytes;
+        now.duplicate_bytes -= then.duplicate_bytes;
+        now.resent_bytes -= then.resent_bytes;
+        now.resent_blocks -= then.resent_blocks;
+        self.streams.retain_mut(|stream| {
+            let same = |it: &&StreamReport| (it.local, it.remote) == (stream.local, stream.remote);
+            let Some(earlier) = before.streams.iter().rfind(same) else { return true };
+            stream.totals.sent_bytes -= earlier.totals.sent_bytes;
+            stream.totals.resent_bytes -= earlier.totals.resent_bytes;
+            stream.totals.received_bytes -= earlier.totals.received_bytes;
+            stream.retransmitted_segments -= earlier.retransmitted_segments;
+            earlier.ended.is_empty()
+        });
+        self
+    }
+}
+
 /// A stream that exists, or existed.
 #[derive(Debug)]
 pub(super) struct Tracked {
@@ -105,6 +130,8 @@ pub(super) struct State {
     pub awaited: BTreeSet<usize>,
     pub streams: Vec<Tracked>,
     pub signal: Option<Signal>,
+    /// For the thread to take.
+    pub forwarder: Option<Box<dyn Forwarder>>,
     /// The other end does not speak psock.
     pub is_plain: bool,
     /// The thread waits for events.
@@ -133,6 +160,7 @@ impl Shared {
                 awaited: BTreeSet::new(),
                 streams: Vec::new(),
                 signal: None,
+                forwarder: None,
                 is_plain: false,
                 is_asleep: false,
                 is_over: false,
@@ -306,6 +334,21 @@ impl ParallelSocket {
             return Ok(0);
         }
         self.shared.wait(due(within), |state| found(state.session.peek(into)))
+    }
+
+    /// Has the session's own thread move bytes between the session and `forwarder`, until that is done or the session
+    /// has ended: it is dropped then. Sessions of plain TCP ([`Report::is_plain`]) have none.
+    pub fn attach(&self, forwarder: Box<dyn Forwarder>) {
+        let mut state = self.shared.lock();
+        if !state.is_over && !state.is_plain {
+            state.forwarder = Some(forwarder);
+        }
+        self.shared.wake(&mut state);
+    }
+
+    /// Has what is attached look again.
+    pub fn wake(&self) {
+        self.shared.wake(&mut self.shared.lock());
     }
 
     /// Nothing more will be written; the other end reads the end after all data.

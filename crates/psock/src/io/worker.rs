@@ -11,6 +11,7 @@ use socket2::SockRef;
 use weir_clock::now_ns;
 
 use super::dialer::Dialer;
+use super::forwarder::Forwarder;
 use super::observed::{is_another_rate, observe, pace};
 use super::signal::poll;
 use super::socket::{Shared, State, StreamReport, Tracked};
@@ -63,6 +64,7 @@ pub fn start(
         dialer,
         connections: Vec::new(),
         buffer: vec![0; READ_BYTES],
+        forwarder: None,
         closes_ns: None,
         looked_ns: 0,
         next_look_ns: u64::MAX,
@@ -91,6 +93,8 @@ struct Worker {
     dialer: Option<Dialer>,
     connections: Vec<Connection>,
     buffer: Vec<u8>,
+    /// What the application has attached, with the entry to poll for it.
+    forwarder: Option<(Box<dyn Forwarder>, libc::pollfd)>,
     /// When connections are closed whatever the other end does.
     closes_ns: Option<u64>,
     looked_ns: u64,
@@ -108,6 +112,7 @@ impl Worker {
             let now = now_ns();
             self.take_events(&mut state, &fds, now);
             self.attach(&mut state, now);
+            self.forward(&mut state, &fds);
             self.look(&mut state, now);
             state.session.drive(now);
             while let Some(dead) = state.session.take_dead() {
@@ -144,11 +149,29 @@ impl Worker {
             state.session.detach(connection.id);
         }
         state.arriving.clear();
+        state.forwarder = None;
+        self.forwarder = None;
         state.is_over = true;
         self.shared.tell(&mut state);
     }
 
-    /// What to wait for: the waker first, then the connections in their order.
+    /// Moves bytes between the session and what the application has attached.
+    fn forward(&mut self, state: &mut State, fds: &[libc::pollfd]) {
+        let mut events = 0;
+        if let Some(forwarder) = state.forwarder.take() {
+            self.forwarder = Some((forwarder, libc::pollfd { fd: -1, events: 0, revents: 0 }));
+        } else if let (Some((_, entry)), Some(last)) = (&self.forwarder, fds.last()) {
+            // Connections come before it, and none has its descriptor.
+            events = if last.fd == entry.fd { last.revents } else { 0 };
+        }
+        let Some((forwarder, entry)) = &mut self.forwarder else { return };
+        match forwarder.forward(&mut state.session, events, &mut self.buffer) {
+            Some(next) => *entry = next,
+            None => self.forwarder = None,
+        }
+    }
+
+    /// What to wait for: the waker first, then the connections in their order, and what is attached.
     fn ask(&self, state: &State, fds: &mut Vec<libc::pollfd>) {
         let entry = |fd, events| libc::pollfd { fd, events, revents: 0 };
         fds.clear();
@@ -160,6 +183,7 @@ impl Worker {
             let out = if waits { libc::POLLOUT } else { 0 };
             fds.push(entry(connection.stream.as_raw_fd(), libc::POLLIN | out));
         }
+        fds.extend(self.forwarder.as_ref().map(|(_, entry)| *entry));
     }
 
     /// Until when to wait.
@@ -247,6 +271,12 @@ impl Worker {
                         matches!(error, OpenError::Greeting { source: GreetingError::Unknown, .. });
                     if is_forgotten && !self.has_working(state) {
                         state.session.forget();
+                    }
+                    if matches!(&error, OpenError::Connect { source, .. }
+                        if source.kind() == io::ErrorKind::ConnectionRefused)
+                    {
+                        // Its host answers: nobody listens any more.
+                        state.session.part();
                     }
                     None
                 }

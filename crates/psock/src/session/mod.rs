@@ -120,9 +120,14 @@ impl Session {
     pub fn read(&mut self, into: &mut [u8]) -> Result<Read, SessionError> {
         let found = self.peek(into);
         if let Ok(Read::Bytes(len)) = found {
-            self.incoming.skip(len);
+            self.skip(len);
         }
         found
+    }
+
+    /// The application has these next bytes, which [`Session::peek`] gave.
+    pub const fn skip(&mut self, len: usize) {
+        self.incoming.skip(len);
     }
 
     /// As [`Session::read`], but what it gives can be read again.
@@ -142,6 +147,12 @@ impl Session {
     #[must_use]
     pub fn can_read(&self) -> bool {
         self.incoming.readable() > 0 || self.incoming.is_read() || self.failure.is_some()
+    }
+
+    /// Bytes that a call of [`Session::write`] would take.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        self.outgoing.room()
     }
 
     /// A call of [`Session::write`] would take something, or fail.
@@ -179,6 +190,13 @@ impl Session {
     pub fn forget(&mut self) {
         if !self.is_finished() {
             self.fail(SessionError::Forgotten);
+        }
+    }
+
+    /// The other end has closed the last streams, and takes no more.
+    pub fn part(&mut self) {
+        if self.closed.is_some() && self.streams.is_empty() && !self.is_finished() {
+            self.fail(SessionError::Gone);
         }
     }
 

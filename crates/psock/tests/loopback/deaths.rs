@@ -123,8 +123,8 @@ fn streams_that_are_stuck_are_replaced_where_their_paths_answer() {
     assert!(ended.count() > 0, "{report:?}");
 }
 
-#[test]
-fn a_session_fails_when_all_streams_are_gone_and_none_comes_back() {
+/// The failure of a session that a server opens and closes at once; what it listens with ends then, or answers nothing.
+fn failure_of_a_closed_session(gone_ns: u64, listens_on: bool) -> SocketError {
     let listener = TcpListener::bind(LOOPBACK).unwrap();
     let to = listener.local_addr().unwrap();
     let server = thread::spawn(move || {
@@ -136,15 +136,28 @@ fn a_session_fails_when_all_streams_are_gone_and_none_comes_back() {
         let mut proof = [0; weir_psock::wire::PROOF_BYTES];
         stream.read_exact(&mut proof).unwrap();
         stream.write_all(&responder.verify(&proof).unwrap().0).unwrap();
-        // Then it is gone, and nobody listens there any more.
+        listens_on.then_some(listener)
     });
-    let timing = Timing { gone_ns: 300_000_000, ..Timing::default() };
+    let timing = Timing { gone_ns, lost_ns: 60_000_000_000, ..Timing::default() };
     let config = Config { timing, ..Config::default() };
     let client = ParallelSocket::connect(&routes(to, 2), &Options { config, ..Options::default() }).unwrap();
-    server.join().unwrap();
-    let failed = client.read(&mut [0; 10], LONG).unwrap_err();
+    let _listener = server.join().unwrap();
+    let failed = client.read(&mut [0; 10], Some(Duration::from_secs(30))).unwrap_err();
+    assert!(client.write(b"x", LONG).is_err());
+    failed
+}
+
+#[test]
+fn a_session_fails_when_all_streams_are_gone_and_none_comes_back() {
+    let failed = failure_of_a_closed_session(300_000_000, true);
     assert!(matches!(failed, SocketError::Session(SessionError::Gone)), "{failed:?}");
-    assert!(matches!(client.write(b"x", LONG), Err(SocketError::Session(SessionError::Gone))));
+}
+
+#[test]
+fn a_session_fails_at_once_when_all_streams_were_closed_and_another_is_refused() {
+    // Else it would wait for an hour.
+    let failed = failure_of_a_closed_session(3_600_000_000_000, false);
+    assert!(matches!(failed, SocketError::Session(SessionError::Gone)), "{failed:?}");
 }
 
 #[test]
