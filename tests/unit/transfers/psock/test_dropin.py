@@ -232,7 +232,7 @@ def _echo() -> Iterator[int]:
 def _request(address: str, port: int) -> bytes:
     """As docs/psock-run.md says."""
     ip = socket.inet_pton(socket.AF_INET6, f"::ffff:{address}")
-    return struct.pack("<7sBH6x16sQQ", b"WEIRPXY", 2, port, ip, 7, 0)
+    return struct.pack("<7sBH6x16sQQ", b"WEIRPXY", 3, port, ip, 7, 0)
 
 
 def _read(made: ParallelSocket, size: int) -> bytes:
@@ -246,11 +246,12 @@ def test_a_session_names_its_destination_as_it_is_written_down() -> None:
     made = ParallelProxy([("127.0.0.1", 0)], HOW, allow=["127.0.0.1"], most=4)
     with _echo() as port:
         client = ParallelSocket.connect([(None, *made.addresses[0])] * 2, HOW)
-        client.write_all(_request("127.0.0.1", port) + b"question")
-        assert _read(client, 16) == b"WEIRPXY\x02" + bytes(8)
-        assert _read(client, 8) == b"question"
-        client.finish()
-        assert client.read(1) == b""
+        client.write_all(_request("127.0.0.1", port))
+        assert _read(client, 16) == b"WEIRPXY\x03" + bytes(8)
+        client.write_all(b"\x01\x08\0\0question")
+        assert _read(client, 12) == b"\x01\x08\0\0question"
+        client.write_all(b"\x03\0\0\0")
+        assert _read(client, 4) == b"\x03\0\0\0"
         client.close()
     found = account.RelayTotals()
     while not found.connections:
@@ -260,9 +261,11 @@ def test_a_session_names_its_destination_as_it_is_written_down() -> None:
     assert account.sentence(found, "session") == "1 session, 8 B sent and 8 B received."
     document = account.document(found)
     assert document["last"][0]["to"] == f"127.0.0.1:{port}"
-    # Requests and replies are carried as well.
     [path] = document["paths"]
-    assert (path["local"], path["received_bytes"], path["sent_bytes"]) == ("127.0.0.1", 8 + 48, 8 + 16)
+    assert path["local"] == "127.0.0.1"
+    # The heads of parts are carried as well, and the request and the reply.
+    assert 8 + 4 <= path["received_bytes"] <= 8 + 8 + 48
+    assert 8 + 4 <= path["sent_bytes"] <= 8 + 8 + 16
     captions = [table.caption for table in account.tables(found)]
     assert captions == ["Paths", "Connections"]
     assert account.tables(found)[1].rows[0][-1] == "done"
@@ -272,7 +275,7 @@ def test_what_failed_is_counted_and_said() -> None:
     made = ParallelProxy([("127.0.0.1", 0)], HOW, allow=["any"], most=4)
     client = ParallelSocket.connect([(None, *made.addresses[0])], HOW)
     client.write_all(_request("127.0.0.1", 80))
-    assert _read(client, 16) == b"WEIRPXY\x02\x02" + bytes(7)
+    assert _read(client, 16) == b"WEIRPXY\x03\x02" + bytes(7)
     client.abort()
     found, said = account.RelayTotals(), []
     while not said:
@@ -326,10 +329,8 @@ def test_a_proxy_tells_at_its_end_what_it_carried() -> None:
         assert proxy.stderr is not None
         at = int(proxy.stderr.readline().split(";")[0].rpartition(":")[2])
         client = ParallelSocket.connect([(None, "127.0.0.1", at)], HOW)
-        client.write_all(_request("127.0.0.1", port) + b"question")
-        assert _read(client, 24)[16:] == b"question"
-        client.finish()
-        assert client.read(1) == b""
+        client.write_all(_request("127.0.0.1", port) + b"\x01\x08\0\0question\x03\0\0\0")
+        assert _read(client, 32)[16:] == b"\x01\x08\0\0question\x03\0\0\0"
         client.close()
         # What it stops, it does not count as done.
         while "psock relay\n" in _threads(proxy.pid):
