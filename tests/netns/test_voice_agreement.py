@@ -90,6 +90,29 @@ tests:
   - {number: "112", via: static, ends_at: shop, note: a rule rewrites a whole number}
 """
 
+RETURNED = """\
+plan: returned
+caller: phone
+organisations: {op: {title: Operator}}
+ranges: [{prefix: "+421", owner: op, digits: 12}]
+engines:
+  core: {kind: proxy, address: 10.97.2.10, organisation: op}
+  gate: {kind: gateway, protocols: [sip, h323], address: 10.97.2.41, organisation: op, codecs: [alaw]}
+  keeper: {kind: gatekeeper, address: 10.97.2.50, organisation: op}
+  phone: {kind: endpoint, protocols: [sip], address: 10.97.2.31, codecs: [alaw], home: core}
+  desk: {kind: endpoint, protocols: [sip], address: 10.97.2.32, organisation: op, codecs: [alaw]}
+  old: {kind: endpoint, protocols: [h323], address: 10.97.2.61, codecs: [alaw], home: keeper}
+routes:
+  - {at: core, prefix: "+421", to: gate}
+  - {at: gate, arriving: sip, prefix: "+421", to: keeper}
+  - {at: gate, arriving: h323, prefix: "+4215", to: desk}
+  - {at: keeper, prefix: "+421", to: gate}
+tests:
+  - {number: "+421400000001", answer: 404, note: sent back; no route fits}
+  - {number: "+421500000002", ends_at: desk, note: sent back; a route fits}
+  - {number: "+421400000003", caller: old, answer: 404, note: no route fits a call by H.323}
+"""
+
 
 def proved(text: str) -> list[tuple[str, str, str]]:
     """Number, verdict and reason of every call."""
@@ -114,3 +137,11 @@ def test_whole_numbers_that_a_line_dials_meet_their_own_bars_routes_and_rules() 
     found = proved(LINES)
     assert [each for each in found if each[1:] != (AS_PLANNED, "")] == []
     assert len(found) == 5
+
+
+def test_calls_that_a_gatekeeper_sends_back_to_their_gateway_go_as_planned() -> None:
+    if missing := engines.lacking([*engines.PACKAGES]) or chroot.missing():
+        pytest.skip(missing)
+    found = proved(RETURNED)
+    assert [each for each in found if each[1:] != (AS_PLANNED, "")] == []
+    assert len(found) == 3

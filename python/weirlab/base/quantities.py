@@ -90,8 +90,10 @@ def rules(position: float, space: str = " ") -> str:
     return f"1{space}rule" if position == 1 else f"{position:,.6g}{space}rules"
 
 
-def words(parts: Sequence[str], last: str = "and") -> str:
-    """``a, b and c``."""
+def words(parts: Sequence[str], last: str = "and", most: int | None = None) -> str:
+    """``a, b and c``; ``a, b and 7 more`` where only ``most`` are named, and all if it would be one more."""
+    if most is not None and len(parts) > most + 1:
+        parts, last = [*parts[:most], f"{len(parts) - most:,} more"], "and"
     if len(parts) < 2:
         return "".join(parts)
     return f"{', '.join(parts[:-1])} {last} {parts[-1]}"

@@ -129,7 +129,9 @@ def route(
             "date": network.day,
             "ways": [wording.document(network.book, way) for way in ways],
         }
-        session.finish(document, wording.conclusion(number, ways), wording.tables(network.book, ways))
+        document["proposal"] = wording.proposal(network, number, ways) or None
+        tables = wording.tables(network.book, ways)
+        session.finish(document, wording.conclusion(network, number, ways), tables)
         if not any(way.end.good for way in ways):
             raise typer.Exit(NotMet.exit_code)
 

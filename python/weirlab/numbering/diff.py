@@ -111,7 +111,7 @@ class _RoutingDiff:
             raise InputError(
                 f"{self.before.book.name}, {self.after.book.name}: their expressions distinguish more than "
                 f"{self._most_cells:,} "
-                r"sets of numbers; use patterns such as ^\+420(.*)$, see weir voice check"
+                rf"sets of numbers; use patterns such as ^\+420(.*)$, see {self.before.command('check')}"
             )
         return course(self.before, number, self.caller), course(self.after, number, self.caller)
 

@@ -299,4 +299,7 @@ def configs(
             "root": where,
         }
         names = made.put(found, out, about)
-        session.finish({**about, "out": out, "files": names}, f"{plural(len(names), 'file')} in {out}.")
+        conclusion = (
+            f"{plural(len(names), 'file')} in {out}. To prove them by calls: {network.command('prove')}."
+        )
+        session.finish({**about, "out": out, "files": names}, conclusion)

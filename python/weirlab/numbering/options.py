@@ -98,7 +98,9 @@ def network_of(plan: Path, day: str | None) -> PlanNetwork:
     from weirlab.numbering.plan import load, ready
     from weirlab.numbering.routing import PlanNetwork
 
-    return PlanNetwork(load(ready.find(plan)), day_of(day))
+    network = PlanNetwork(load(ready.find(plan)), day_of(day))
+    network.is_dated = day is not None
+    return network
 
 
 def day_of(text: str | None) -> date:

@@ -196,6 +196,7 @@ def prove(
     result: ResultOptions,
 ) -> None:
     """Prove a plan by calls."""
+    from weirlab.numbering.checking import check
     from weirlab.numbering.section import VoiceScenario
     from weirlab.scenario import OptionValue
     from weirlab.studies.commands.scenarios import carry_out
@@ -203,6 +204,9 @@ def prove(
     with result.session(ctx) as session:
         report.check()
         plan = chosen(asked.plan, argument)
+        network = network_of(plan, asked.day)
+        if errors := sum(finding.severity == "error" for finding in check(network)):
+            session.say(f"this plan has {plural(errors, 'error')}: {network.command('check')}")
         content = {
             "name": f"proof of {plan.stem}",
             "voice": {

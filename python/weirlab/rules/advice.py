@@ -8,8 +8,9 @@ from typing import Final
 
 from weirlab.base.errors import InputError
 from weirlab.rules.chains import Chain, Rule, Ruleset
+from weirlab.rules.costs import RuleCost, costs
 from weirlab.rules.moves import shorten
-from weirlab.rules.ordering import MAX_RULES, exchangeable, improve, moved
+from weirlab.rules.ordering import MAX_RULES, exchangeable, improve, moved, single_gains
 from weirlab.rules.walking import Walk, called, walk
 
 WORTH: Final = 1e-3
@@ -103,6 +104,8 @@ class Advice:
     notes: tuple[str, ...]
     untried: tuple[str, ...] = ()
     """Chains that are too long to be reordered."""
+    costs: tuple[RuleCost, ...] = ()
+    """Every rule, those that match most packets first."""
 
     @property
     def moves(self) -> list[Move]:
@@ -124,7 +127,8 @@ class Advice:
     def without_order(self) -> Advice:
         """The present order, and no other."""
         kept = tuple(replace(one, freed_mean_position=None) for one in self.kept)
-        return replace(self, after=self.before, rules=self.present, chains=(), kept=kept)
+        ranked = tuple(replace(cost, saved=None) for cost in self.costs)
+        return replace(self, after=self.before, rules=self.present, chains=(), kept=kept, costs=ranked)
 
 
 RuleKey = tuple[tuple[int, ...], str, str, int]
@@ -166,6 +170,7 @@ def advise(path: Sequence[Ruleset], where: str = "the ruleset", stay: Collection
         _freed(parts, before, after),
         (*before.notes, *(f"{other} is also walked but was left out" for other in others)),
         tuple(name for part in parts for name in part.untried),
+        tuple(cost for part in parts for cost in costs(part.ruleset, part.single)),
     )
 
 
@@ -203,7 +208,7 @@ def sum_of_walks(walks: Sequence[Walk]) -> Walk:
         sum(each.comparisons for each in walks),
         {},
         tuple(dict.fromkeys(note for each in walks for note in each.notes)),
-        tuple(dict.fromkeys(place for each in walks for place in each.uncounted)),
+        tuple(rule for each in walks for rule in each.uncounted),
     )
 
 
@@ -219,6 +224,8 @@ class _Part:
         """Rules that keep their place, and their chains."""
         self.changed: list[ChainAdvice] = []
         self.untried: list[str] = []
+        self.single: dict[str, list[float | None]] = {}
+        """By chain: comparisons that each rule saves if it alone moves; None if it keeps its place."""
         self._altering = _altering(ruleset)
 
     def improve(self) -> None:
@@ -234,7 +241,10 @@ class _Part:
                     f"{shown} has {len(chain.rules):,} rules; only chains up to {MAX_RULES:,} are reordered"
                 )
                 continue
-            allowed = exchangeable(chain.lines, self._pinned(name))
+            pinned = self._pinned(name)
+            allowed = exchangeable(chain.lines, pinned)
+            gains = single_gains(found.left, allowed)
+            self.single[name] = [None if stays else gain for gain, stays in zip(gains, pinned, strict=True)]
             order = best = improve(found.left, allowed)
             most = len(moved(best))
             share = MOST_GAIN if most > REVIEWABLE else 1 - WORTH

@@ -12,7 +12,7 @@ from typing import Final, Literal
 from weirlab.base.errors import InputError
 from weirlab.rules.advice import counted_packets, forwarding_rulesets, sum_of_walks
 from weirlab.rules.chains import Chain, Rule, Ruleset
-from weirlab.rules.walking import Walk, called, walk
+from weirlab.rules.walking import RuleNumber, Walk, called, packets_of, walk
 
 _COUNTER: Final = re.compile(r"(?<!\S)counter(?: packets \d+ bytes \d+)?(?!\S)")
 """Statement of nft that counts packets; named counters stay."""
@@ -38,6 +38,12 @@ class RulesetChange:
     """Rules that are only in the first."""
     reordered: bool
     """Whether rules that are in both come in another order."""
+    unstopping: tuple[RuleNumber, ...] = ()
+    """New rules that nothing has counted: they stop no packet in ``after``."""
+    new_jumps: tuple[RuleNumber, ...] = ()
+    """New jumps that nothing has counted: every packet takes them in ``after``."""
+    uncounted: tuple[RuleNumber, ...] = ()
+    """Old rules of ``after`` that have no counter: the packets that they decide about are left out."""
 
     @property
     def growth_ratio(self) -> float:
@@ -77,15 +83,21 @@ def ruleset_change(
         nothing = Walk(0, 0, {})
         return RulesetChange(nothing, nothing, "own", added=0, removed=0, reordered=False)
     old, _ = forwarding_rulesets(before, names[0])
-    old_walk = _walk(old, names[0])
+    try:
+        old_walk = _walk(old, names[0])
+    except InputError as error:
+        raise InputError(f"{error}; or give --before a dump of the running firewall with counters") from None
     new, _ = forwarding_rulesets(after, names[1])
+    known = set(_lines(old))
     if own := any(map(_rules_count, new)) and _lines(new) != _lines(old):
         total = _walk(new, names[1]).packets
-        new = [_with_new_jumps(each, _lines(old), total) for each in new]
+        blind = _blind_rules(new, known)
+        new = [_with_new_jumps(each, known, total) for each in new]
     else:
         # Which chains packets enter is known only with counters.
         new, _ = forwarding_rulesets([_with_counters(each, old) for each in after], names[1])
-        new = [_with_new_jumps(each, _lines(old), old_walk.packets) for each in new]
+        blind = _blind_rules(new, known, counters=False)
+        new = [_with_new_jumps(each, known, old_walk.packets) for each in new]
         new[0] = _with_missing(new[0], old_walk.packets - sum(map(_packets, new)))
     lines, others = _lines(old), _lines(new)
     kept = set(lines) & set(others)
@@ -96,7 +108,28 @@ def ruleset_change(
         added=(Counter(others) - Counter(lines)).total(),
         removed=(Counter(lines) - Counter(others)).total(),
         reordered=[line for line in lines if line in kept] != [line for line in others if line in kept],
+        **blind,
     )
+
+
+def _blind_rules(
+    rulesets: Sequence[Ruleset], known: Collection[RulePlace], *, counters: bool = True
+) -> dict[str, tuple[RuleNumber, ...]]:
+    """The rules whose packets nothing counted, by field of :class:`RulesetChange`.
+
+    Those that are not ``known`` are new. Without ``counters``, none of the new rules counted anything.
+    """
+    result: dict[str, list[RuleNumber]] = {"unstopping": [], "new_jumps": [], "uncounted": []}
+    for ruleset in rulesets:
+        for name in called(ruleset):
+            for line in ruleset.chains[name].lines:
+                is_new = _place(ruleset, name, _uncounted_text(line[0])) not in known
+                is_blind = packets_of(line) is None or (is_new and not counters)
+                if is_blind and any(rule.decides for rule in line):
+                    jumps = any(rule.jump is not None for rule in line)
+                    field = "uncounted" if not is_new else "new_jumps" if jumps else "unstopping"
+                    result[field].append((name, line[0].number))
+    return {field: tuple(rules) for field, rules in result.items()}
 
 
 def _are_same_without_counters(before: Sequence[Ruleset], after: Sequence[Ruleset]) -> bool:
@@ -172,13 +205,12 @@ def _counted_chain(chain: Chain, twin: Chain | None) -> Chain:
 
 def _with_new_jumps(ruleset: Ruleset, known: Collection[RulePlace], packets: float) -> Ruleset:
     """``ruleset`` whose new jumps without a counter are taken, and returned from, by all ``packets``."""
-    old = set(known)
 
     def bounded(chain: str, rule: Rule) -> Rule:
         if (
             rule.jump is None
             or rule.packets is not None
-            or _place(ruleset, chain, _uncounted_text(rule)) in old
+            or _place(ruleset, chain, _uncounted_text(rule)) in known
         ):
             return rule
         return replace(rule, packets=round(packets), verdict=None)

@@ -1,10 +1,10 @@
-"""Which rules packets are compared with most, and which of them one rule with a set could replace."""
+"""Which rules matter: what each matches and costs, and which of them one rule with a set could replace."""
 
 from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -12,7 +12,7 @@ from typing import Final
 
 from weirlab.rules.chains import Chain, Rule, Ruleset
 from weirlab.rules.ordering import plain_verdict
-from weirlab.rules.walking import ChainWalk, Walk, walk
+from weirlab.rules.walking import ChainWalk, Walk, packets_of, walk
 
 LEAST_SET: Final = 3
 """Rules in a row from which on a set is worth it."""
@@ -30,6 +30,11 @@ class RuleCost:
     """In its chain, from 1."""
     text: str
     comparisons: float
+    share: float | None = None
+    """Of forwarded packets: those that match it; None if nothing counts them."""
+    saved: float | None = None
+    """Comparisons per forwarded packet if this rule alone moved to the best place with the same meaning;
+    None if it keeps its place, or another order is not proven."""
 
 
 @dataclass(frozen=True)
@@ -62,18 +67,30 @@ class KnownAdvice:
     """Places of rules before it that decide otherwise about some of its packets."""
 
 
-def costs(rules: Ruleset) -> list[RuleCost]:
-    """Every rule that packets come to, the one with the most comparisons first."""
+def costs(rules: Ruleset, saved: Mapping[str, Sequence[float | None]] | None = None) -> list[RuleCost]:
+    """Every rule, the one that matches most packets first.
+
+    ``saved`` has, by chain, the comparisons that each rule saves if it moves, summed over packets.
+    """
     found = walk(rules)
-    return sorted(
-        (
-            RuleCost(name, place, line[0].text, count / found.packets)
-            for name, chain, passing in _chains(rules, found)
-            for place, (line, count) in enumerate(zip(chain.lines, _arrivals(passing), strict=True), 1)
-            if count > 0
-        ),
-        key=lambda cost: -cost.comparisons,
-    )
+    result = []
+    for name, chain, passing in _chains(rules, found):
+        gains = (saved or {}).get(name) or [None] * len(chain.lines)
+        for place, (line, count, gain) in enumerate(
+            zip(chain.lines, _arrivals(passing), gains, strict=True), 1
+        ):
+            matched = packets_of(line)
+            result.append(
+                RuleCost(
+                    name,
+                    place,
+                    line[0].text,
+                    count / found.packets,
+                    None if matched is None else matched / found.packets,
+                    None if gain is None else gain / found.packets,
+                )
+            )
+    return sorted(result, key=lambda cost: (-(cost.share or 0.0), -cost.comparisons))
 
 
 def sets(rules: Ruleset) -> list[SetAdvice]:

@@ -5,9 +5,34 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from weirlab.base.errors import InputError
+from weirlab.base.quantities import words
 from weirlab.rules.chains import Chain, Rule, Ruleset
+
+RuleNumber = tuple[str, int]
+"""A chain and the number of a rule in it, from 1."""
+
+MOST_SPANS: Final = 3
+"""Ranges of rules that a sentence names."""
+
+
+def spans(rules: Sequence[RuleNumber]) -> str:
+    """``FORWARD 1-300, 302, web 4 and 12 more``: rules in the order of their chains, as ranges."""
+    runs: list[tuple[str, int, int]] = []
+    for chain, number in rules:
+        if runs and runs[-1][0] == chain and runs[-1][2] == number - 1:
+            runs[-1] = (chain, runs[-1][1], number)
+        else:
+            runs.append((chain, number, number))
+    named = [
+        ("" if at and runs[at - 1][0] == chain else f"{chain} ")
+        + (f"{first}-{last}" if last > first else f"{first}")
+        for at, (chain, first, last) in enumerate(runs[:MOST_SPANS])
+    ]
+    rest = sum(last - first + 1 for _, first, last in runs[MOST_SPANS:])
+    return words([*named, *([f"{rest:,} more"] if rest else [])])
 
 
 @dataclass(frozen=True)
@@ -35,7 +60,7 @@ class Walk:
     chains: Mapping[str, ChainWalk]
     """The chain that forwarded packets enter, and those that it calls, in the order of the calls."""
     notes: tuple[str, ...] = ()
-    uncounted: tuple[str, ...] = ()
+    uncounted: tuple[RuleNumber, ...] = ()
     """Rules that decide about packets which nothing counts; these packets are left out."""
 
     @property
@@ -107,7 +132,7 @@ class _ChainCounter:
     rules: Ruleset
     chains: dict[str, ChainWalk] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    uncounted: list[str] = field(default_factory=list)
+    uncounted: list[RuleNumber] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.calls: dict[str, float] = {}
@@ -117,7 +142,7 @@ class _ChainCounter:
         for chain in self.rules.chains.values():
             for line in chain.lines:
                 for target in {rule.jump for rule in line if rule.jump is not None}:
-                    if (packets := _count(line)) is None:
+                    if (packets := packets_of(line)) is None:
                         self.uncounted_calls[target] = self.uncounted_calls.get(target, 0) + 1
                     else:
                         self.calls[target] = self.calls.get(target, 0.0) + packets
@@ -128,13 +153,13 @@ class _ChainCounter:
         ended = called_for = 0.0
         for line in chain.lines:
             gone, stopped, compared = self._matched(line)
-            unknown = _count(line) is None and any(rule.decides for rule in line)
+            unknown = packets_of(line) is None and any(rule.decides for rule in line)
             left.append(gone)
             uncounted.append(unknown)
             ended += stopped
             called_for += compared
             if unknown:
-                self.uncounted.append(f"{chain.name} rule {line[0].number}")
+                self.uncounted.append((chain.name, line[0].number))
         entered = self.calls.get(chain.name, 0.0)
         if chain.name == self.rules.entry:
             if chain.policy_packets is None:
@@ -157,7 +182,7 @@ class _ChainCounter:
 
     def _matched(self, line: Sequence[Rule]) -> tuple[float, float, float]:
         """Of the packets that matched: how many left this chain and ended, comparisons in called chains."""
-        count = _count(line)
+        count = packets_of(line)
         rule = line[0]
         targets = {rule.jump for rule in line if rule.jump in self.rules.chains}
         if not targets:
@@ -181,7 +206,7 @@ class _ChainCounter:
         return gone, stopped, compared
 
 
-def _count(line: Sequence[Rule]) -> float | None:
+def packets_of(line: Sequence[Rule]) -> float | None:
     """Packets that a rule stopped or sent on; None if nothing counts them, or not verdict by verdict."""
     same = all((rule.verdict, rule.jump) == (line[0].verdict, line[0].jump) for rule in line)
     return line[0].packets if same else None

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,7 @@ import pytest
 from weirlab.numbering.plan import json_schema
 
 from .conftest import Voice
+from .mistakes import PLANTED
 from .plans import BASE, changed
 
 ON = ("--date", "2026-11-22")
@@ -45,6 +48,48 @@ def test_a_way_is_told_as_json(voice: Voice, plan: Path) -> None:
     record = next(step for step in first["steps"] if step["what"] == "record")
     assert record["place"] == f"{plan}:24"
     assert record["uri"] == "sip:420111000001@example.net"
+
+
+def test_a_command_in_a_proposal_runs_as_printed_on_the_same_plan(
+    voice: Voice, plan: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    named = plan.rename(tmp_path / "our plan.yaml")
+    printed = 0
+    for mistake in PLANTED:
+        named.write_text(changed((mistake.old, mistake.new)))
+        for finding in voice("check", "--plan", named, "--json", *ON).json["findings"]:
+            for command in re.findall(r"weir voice [^;]+", finding["proposal"]):
+                answer = voice(*shlex.split(command)[2:], "--json")
+                assert answer.code in (0, 9), answer.err
+                assert answer.json["ways"][0]["steps"][0]["place"].startswith(f"{named}:")
+                assert answer.json["date"] == ON[1]
+                printed += 1
+    assert printed >= 5
+
+
+def test_hints_name_a_plan_that_comes_with_weir_as_the_user_does(voice: Voice, tmp_path: Path) -> None:
+    answer = voice("configs", "campus", "--out", tmp_path / "conf", *ON)
+    assert f"weir voice prove --plan campus --date {ON[1]}." in answer.out
+
+
+def test_a_plan_without_test_numbers_is_warned_about(voice: Voice, plan: Path) -> None:
+    plan.write_text(BASE.partition("tests:")[0])
+    (finding,) = voice("check", plan, "--json", *ON).json["findings"]
+    assert (finding["severity"], finding["code"], finding["place"]) == ("warning", "no tests", f"{plan}:1")
+
+
+@pytest.mark.parametrize(
+    ("dialled", "meant"), [("111000001", "+420111000001"), ("00420111000001", "+420111000001"), ("5", None)]
+)
+def test_a_number_that_is_not_international_has_a_proposal(
+    voice: Voice, plan: Path, dialled: str, meant: str | None
+) -> None:
+    answer = voice("route", dialled, "--plan", plan, "--json", *ON)
+    assert answer.code == 9
+    assert (meant or "country code") in answer.json["proposal"]
+    assert answer.json["proposal"] in answer.json["conclusion"]
 
 
 def test_a_number_that_leads_nowhere_ends_with_no(voice: Voice, plan: Path) -> None:

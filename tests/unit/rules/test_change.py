@@ -38,6 +38,20 @@ def test_rules_on_top_cost_every_packet_one_comparison_each(counter: int | None)
     assert means(change) == pytest.approx((1.8, 301.8))
     assert (change.added, change.removed, change.reordered) == (300, 0, False)
     assert change.counters == "own"
+    places = tuple(("FORWARD", number) for number in range(1, 301))
+    assert change.unstopping == (() if counter == 0 else places)
+
+
+def test_rules_whose_packets_nothing_counts_are_told_apart() -> None:
+    jump, inner = "-A FORWARD -i eth0 -j web", accept(25, chain="web")
+    after = [jump, inner, accept(1000), "-A FORWARD -p tcp -j LOG", accept(21), *BEFORE]
+    change = ruleset_change(path([accept(21), *BEFORE]), path(after, chains=["web"]))
+    assert change.new_jumps == (("FORWARD", 1),)
+    assert change.unstopping == (("FORWARD", 2), ("web", 1))
+    assert change.uncounted == (("FORWARD", 4),)
+    assert ruleset_change(path(BEFORE), path([accept(25), accept(80)], "DROP")).unstopping == (
+        ("FORWARD", 1),
+    )
 
 
 def test_the_same_rules_are_no_change_whatever_they_counted() -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from weirlab.rules import iptables_path
+from weirlab.rules import advise, iptables_path
 from weirlab.rules.chains import Ruleset
 from weirlab.rules.costs import KnownAdvice, RuleCost, costs, known_first, sets
+from weirlab.rules.walking import spans
 
 
 def saved(*rules: tuple[int, str], policy: int = 0) -> Ruleset:
@@ -19,10 +20,48 @@ def saved(*rules: tuple[int, str], policy: int = 0) -> Ruleset:
 def test_a_rule_costs_what_comes_to_it() -> None:
     rules = saved((10, "-s 10.0.0.1/32 -j DROP"), (60, "-p tcp -j ACCEPT"), (30, "-p udp -j ACCEPT"))
     assert costs(rules) == [
-        RuleCost("FORWARD", 1, "-s 10.0.0.1/32 -j DROP", 1.0),
-        RuleCost("FORWARD", 2, "-p tcp -j ACCEPT", 0.9),
-        RuleCost("FORWARD", 3, "-p udp -j ACCEPT", pytest.approx(0.3)),
+        RuleCost("FORWARD", 2, "-p tcp -j ACCEPT", 0.9, 0.6),
+        RuleCost("FORWARD", 3, "-p udp -j ACCEPT", pytest.approx(0.3), 0.3),
+        RuleCost("FORWARD", 1, "-s 10.0.0.1/32 -j DROP", 1.0, 0.1),
     ]
+
+
+def test_a_rule_saves_what_the_best_place_with_the_same_meaning_brings() -> None:
+    rules = saved(
+        (0, "-p tcp -m tcp --dport 22 -j DROP"),
+        (10, "-p udp -m udp --dport 53 -j ACCEPT"),
+        (70, "-p tcp -j ACCEPT"),
+        (20, "-p udp -j ACCEPT"),
+    )
+    advice = advise([rules])
+    by_place = {cost.place: (cost.share, cost.saved) for cost in advice.costs}
+    # TCP may pass the rule for port 53, but not the DROP; the DROP may go behind that rule only.
+    assert by_place == {
+        1: (0.0, pytest.approx(0.1)),
+        2: (pytest.approx(0.1), pytest.approx(0.7)),
+        3: (pytest.approx(0.7), pytest.approx(0.6)),
+        4: (pytest.approx(0.2), 0.0),
+    }
+    assert {cost.saved for cost in advice.without_order().costs} == {None}
+
+
+def test_a_rule_that_keeps_its_place_saves_nothing_and_one_without_a_counter_matches_an_unknown_share() -> (
+    None
+):
+    text = (
+        "*filter\n:FORWARD DROP [0:0]\n-A FORWARD -p tcp -j ACCEPT\n"
+        "[9:1] -A FORWARD -p udp -m limit --limit 1/sec -j ACCEPT\n"
+        "[1:1] -A FORWARD -p icmp -j ACCEPT\nCOMMIT\n"
+    )
+    found = {cost.place: (cost.share, cost.saved) for cost in advise(iptables_path(text)).costs}
+    assert found == {1: (None, None), 2: (pytest.approx(0.9), None), 3: (pytest.approx(0.1), 0.0)}
+
+
+def test_rules_are_named_as_ranges_and_only_some() -> None:
+    many = [("FORWARD", number) for number in range(1, 301)]
+    assert spans(many) == "FORWARD 1-300"
+    assert spans([*many, ("FORWARD", 302), ("web", 4)]) == "FORWARD 1-300, 302 and web 4"
+    assert spans([("FORWARD", 2 * number) for number in range(1, 301)]) == "FORWARD 2, 4, 6 and 297 more"
 
 
 def test_rules_that_differ_in_one_address_are_one_set_of_networks() -> None:

@@ -216,7 +216,7 @@ def test_a_rule_without_counter_is_unknown_and_stays(nft: NftPath) -> None:
         "tcp dport 443 counter packets 900 bytes 840 accept",
     )
     found = advice(nft, *lines)
-    assert found.before.uncounted == ("forward rule 1", "forward rule 2")
+    assert found.before.uncounted == (("forward", 1), ("forward", 2))
     assert [(move.place, move.new_place) for move in found.moves] == [(4, 3)]
 
 
@@ -227,7 +227,7 @@ def test_a_named_counter_is_read_from_its_object_if_one_rule_uses_it(nft: NftPat
     assert found.before.packets == 5_000_900
     assert found.before.mean_position == pytest.approx(1.0, abs=0.001)
     shared = advice(nft, *lines, "udp dport 5061 counter name voip accept", before=voip)
-    assert shared.before.uncounted == ("forward rule 1", "forward rule 3")
+    assert shared.before.uncounted == (("forward", 1), ("forward", 3))
 
 
 def test_the_counter_behind_a_verdict_map_says_nothing_about_its_verdicts(nft: NftPath) -> None:
@@ -237,7 +237,7 @@ def test_the_counter_behind_a_verdict_map_says_nothing_about_its_verdicts(nft: N
         "tcp dport 443 counter packets 900 bytes 1 accept",
     )
     found = advice(nft, *lines)
-    assert found.before.uncounted == ("forward rule 1",)
+    assert found.before.uncounted == (("forward", 1),)
     assert [(move.place, move.new_place) for move in found.moves] == [(3, 2)]
 
 

@@ -14,6 +14,7 @@ from weirlab.base.quantities import NOTHING, count, percent, plural, significant
 from weirlab.base.tables import Table
 from weirlab.lab.dut.rulesets.source import RulesetFiles, RulesetSource
 from weirlab.rules import RulesetChange, ruleset_change
+from weirlab.rules.walking import spans
 
 MARGIN: Final = 0.08
 """Growth of the mean matching position that is accepted unless the user sets another: as much as
@@ -73,12 +74,31 @@ class RulesetChangeOutcome:
             if change.growth_ratio > 0
             else "not worse; the margin is"
         )
-        counters = (
-            "each by its own counters"
-            if change.counters == "own"
-            else f"at most, by the counters of {self.before}, because {self.after} counted no packet"
-        )
-        return f"{self.difference}, {said} {self.margin * 100:g} %: {words(parts)}; {counters}."
+        return f"{self.difference}, {said} {self.margin * 100:g} %: {words(parts)}; {self._counters}."
+
+    @property
+    def _counters(self) -> str:
+        """Whose counters it rests on, and what stands for those that are missing."""
+        change, own = self.change, self.change.counters == "own"
+        parts = []
+        if not own:
+            parts.append(f"at most, by the counters of {self.before}, because {self.after} counted no packet")
+        for rules, noun, stand_in in (
+            (change.unstopping, "new rule", "stopping no packet"),
+            (change.new_jumps, "new jump", "taken by every packet"),
+        ):
+            if rules:
+                one = len(rules) == 1
+                how = f"{'has' if one else 'have'} no counter ({spans(rules)}): counted as {stand_in}"
+                if not own:
+                    how = f"({spans(rules)}) {'counts' if one else 'count'} as {stand_in}"
+                parts.append(f"{plural(len(rules), noun)} {how}")
+        if change.uncounted:
+            rules = change.uncounted
+            parts.append(
+                f"packets of {plural(len(rules), 'rule')} without a counter are left out ({spans(rules)})"
+            )
+        return "; ".join(parts) or "each by its own counters"
 
     def table(self) -> Table:
         """Both rulesets."""
@@ -90,7 +110,7 @@ class RulesetChangeOutcome:
         ]
         if any(walk.uncounted for _, walk in walks):
             columns.append("Without a counter")
-            rows = [[*row, words(walk.uncounted)] for row, (_, walk) in zip(rows, walks, strict=True)]
+            rows = [[*row, count(len(walk.uncounted))] for row, (_, walk) in zip(rows, walks, strict=True)]
         return Table("Change of rules", columns, rows)
 
     def problem(self) -> NotMet | None:
@@ -112,7 +132,7 @@ class RulesetChangeOutcome:
             "added": change.added,
             "removed": change.removed,
             "reordered": change.reordered,
-            "uncounted": change.after.uncounted,
+            "uncounted": [f"{chain} rule {number}" for chain, number in change.after.uncounted],
             "notes": [*change.before.notes, *change.after.notes],
         }
 

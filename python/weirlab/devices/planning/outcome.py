@@ -19,7 +19,7 @@ from weirlab.model.backlog import Backlog, DeviceQueue
 from weirlab.model.planning import Answer, Conclusion, Find, PlanForecast, PlanningQuestion, Requirement, best
 from weirlab.requirements import Demand, DemandJudgement
 from weirlab.rules import Advice, Walk
-from weirlab.rules.costs import costs, known_first, sets
+from weirlab.rules.costs import known_first, sets
 from weirlab.traffic.calls.mix import VoiceMix
 from weirlab.traffic.sizes import SizeMix
 from weirlab.traffic.spec import Arrivals, Rate
@@ -114,7 +114,7 @@ class RulesetOutcome:
             "best_order": None
             if advice.best is None
             else dict(zip(("moves", "mean_position"), advice.best, strict=True)),
-            "comparisons": [cost for rules in advice.present for cost in costs(rules)],
+            "comparisons": advice.costs,
             "sets": [one for rules in advice.present for one in sets(rules)],
             "established_first": [one for rules in advice.present for one in known_first(rules)],
             "orders": {chain.name: [place + 1 for place in chain.order] for chain in advice.chains},
@@ -130,7 +130,7 @@ class RulesetOutcome:
                 for one in advice.kept
                 if one.freed_mean_position is not None
             },
-            "uncounted": advice.before.uncounted,
+            "uncounted": [f"{chain} rule {number}" for chain, number in advice.before.uncounted],
             "untried": advice.untried,
             "notes": advice.notes,
             "gains": self.gains,

@@ -56,8 +56,7 @@ def check_without_models(demands: Sequence[Demand], requirements: Sequence[Requi
 
 def judged_rules(demand: Demand, rules: Walk) -> DemandJudgement:
     """A demand on the mean number of rules that a packet is compared with."""
-    left_out = f", without those that {', '.join(rules.uncounted)} decided about" if rules.uncounted else ""
-    note = f"rules per packet, of {count(rules.packets)} packets{left_out}"
+    note = f"rules per packet, of {count(rules.packets)} packets"
     return judge(demand, [DemandCase(rules.mean_position, note=note)])
 
 

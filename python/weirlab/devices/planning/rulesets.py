@@ -9,7 +9,8 @@ from weirlab.base.tables import Table
 from weirlab.cli.quantities import NOTHING, count, duration, percent, plural, rate, significant, words
 from weirlab.records import device_in_words
 from weirlab.rules.advice import WORTH
-from weirlab.rules.costs import costs, known_first, sets
+from weirlab.rules.costs import known_first, sets
+from weirlab.rules.walking import spans
 
 if TYPE_CHECKING:
     from weirlab.devices.planning.outcome import RulesetOutcome
@@ -17,14 +18,11 @@ if TYPE_CHECKING:
     from weirlab.rules.costs import KnownAdvice, SetAdvice
 
 MOST_MOVES: Final = 20
-"""Moves shown; --json has all."""
+"""Moves, and rules that stay, shown; --json has all."""
 MOST_RANKED: Final = 10
 """Rules that are listed by their comparisons; --json has all."""
 MOST_VALUES: Final = 4
 """Values of a set that are named."""
-
-MOST_UNCOUNTED: Final = 3
-"""Rules without a counter that are named."""
 
 
 def advice_tables(found: RulesetOutcome) -> list[Table]:
@@ -61,7 +59,9 @@ def advice_tables(found: RulesetOutcome) -> list[Table]:
         ]
         result.append(Table("Gain from the new order", devices, gains))
     result += cost_tables(advice)
-    remarks = [("keeps its place", f"{one.text}{_freed(one, found)}") for one in advice.kept]
+    remarks = [("keeps its place", f"{one.text}{_freed(one, found)}") for one in advice.kept[:MOST_MOVES]]
+    if (more := len(advice.kept) - MOST_MOVES) > 0:
+        remarks.append(("keep their place", f"{plural(more, 'more rule')} (see --json)"))
     remarks += [("note", text) for text in advice.notes]
     if remarks:
         result.append(Table("Rules that stay", ("", ""), remarks, details=True))
@@ -69,19 +69,32 @@ def advice_tables(found: RulesetOutcome) -> list[Table]:
 
 
 def cost_tables(advice: Advice) -> list[Table]:
-    """Which rules packets are compared with most, and what a set, or ESTABLISHED first, would save."""
+    """Which rules matter, which match nothing, and what a set, or ESTABLISHED first, would save."""
     if not math.isfinite(advice.before.mean_position):
         return []
-    ranked = sorted(
-        (cost for rules in advice.present for cost in costs(rules)), key=lambda one: -one.comparisons
-    )
+    ranked = sorted((cost for cost in advice.costs if cost.share), key=lambda cost: -(cost.share or 0.0))
     result = []
     rows: list[tuple[str, ...]] = [
-        (one.chain, str(one.place), significant(one.comparisons), one.text) for one in ranked[:MOST_RANKED]
+        (
+            cost.chain,
+            str(cost.place),
+            percent(cost.share or 0.0),
+            significant(cost.comparisons),
+            NOTHING if cost.saved is None else significant(cost.saved),
+            cost.text,
+        )
+        for cost in ranked[:MOST_RANKED]
     ]
-    caption = "Rules by comparisons per packet"
+    caption = "Rules that match most packets"
     more = f"{caption} (the first {MOST_RANKED} of {len(ranked)})" if len(ranked) > MOST_RANKED else caption
-    result.append(Table(more, ("Chain", "Place", "Comparisons", "Rule"), rows, details=True))
+    columns = ("Chain", "Place", "Matches", "Comparisons", "Saves if moved alone", "Rule")
+    result.append(Table(more, columns, rows, details=True))
+    if idle := [cost for cost in advice.costs if cost.share == 0]:
+        places = sorted((cost.chain, cost.place) for cost in idle)
+        saves = significant(sum(cost.comparisons for cost in idle))
+        row = (count(len(idle)), saves, spans(places))
+        caption = "Rules that matched nothing"
+        result.append(Table(caption, ("Rules", "Saves if removed", "Chain and places"), [row], details=True))
     grouped = [
         (one.chain, f"{one.first}-{one.last}", significant(one.saved), _set(one), one.text)
         for rules in advice.present
@@ -115,8 +128,7 @@ def _blocked(one: KnownAdvice) -> str:
 
 
 def _set(one: SetAdvice) -> str:
-    more = len(one.values) - MOST_VALUES
-    return f"{', '.join(one.values[:MOST_VALUES])}{f' and {more} more' if more > 0 else ''}"
+    return words(one.values, most=MOST_VALUES)
 
 
 def _freed(one: FixedRule, found: RulesetOutcome) -> str:
@@ -178,10 +190,11 @@ def _best(advice: Advice) -> str:
 
 def _left_out(advice: Advice) -> str:
     """Rules whose packets nobody counts, so that the mean leaves them out."""
-    places = advice.before.uncounted
-    if not places:
+    rules = advice.before.uncounted
+    if not rules:
         return ""
-    shown = words(places[:MOST_UNCOUNTED])
-    more = f" and {len(places) - MOST_UNCOUNTED} more" if len(places) > MOST_UNCOUNTED else ""
-    has = "has" if len(places) == 1 else "have"
-    return f", without those that {shown}{more} decided about, which {has} no counter and so stay in place"
+    stay = "stays" if len(rules) == 1 else "stay"
+    return (
+        f", without those that {plural(len(rules), 'rule')} without a counter decided about "
+        f"({spans(rules)}), which {stay} in place"
+    )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from weirlab.numbering.checking.findings import PlanFinding, error, line, named, warning
+from weirlab.base.quantities import words
+from weirlab.numbering.checking.findings import PlanFinding, error, line, warning
 from weirlab.numbering.plan.numbers import digits_below
 from weirlab.numbering.routing import PlanNetwork
 
@@ -93,13 +94,14 @@ def holes(network: PlanNetwork) -> Iterator[PlanFinding]:
                 found.setdefault((hole.prefix, hole.cause), []).append(hole.digits)
         for (prefix, cause), digits in found.items():
             entry, punch = plan.enum[prefix], plan.enum[cause]
-            lost = named(f"+{digit}" for digit in sorted(digits, key=lambda each: (len(each), each))[:3])
-            more = f" and {len(digits) - 3} more" if len(digits) > 3 else ""
+            lost = words(
+                [f"+{digit}" for digit in sorted(digits, key=lambda each: (len(each), each))], most=3
+            )
             yield error(
                 "wildcard hole",
                 at("enum", cause),
                 f"{punch.key} +{punch.digits} hides the wildcard of +{entry.digits} "
                 f"({line(at('enum', prefix))}) in "
-                f"tree {name}: other numbers that begin with {lost}{more} get no answer (RFC 4592)",
+                f"tree {name}: other numbers that begin with {lost} get no answer (RFC 4592)",
                 f"add entries for these prefixes, or fill_holes: true to tree {name}",
             )

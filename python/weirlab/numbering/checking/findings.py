@@ -7,7 +7,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
+from weirlab.base.quantities import words
+
 Severity = Literal["error", "warning"]
+
+MOST_NAMED: Final = 8
+"""Names in a sentence."""
 
 MOST_OF_A_KIND: Final = 20
 """Findings that are reported per code; the last one says how many more there are."""
@@ -61,6 +66,5 @@ def line(place: str) -> str:
 
 
 def named(names: Iterable[str]) -> str:
-    """Names for a sentence: ``a, b and c``."""
-    *most, last = names
-    return f"{', '.join(most)} and {last}" if most else last
+    """Names for a sentence: ``a, b and c``, or the first ones and how many more there are."""
+    return words([*names], most=MOST_NAMED)

@@ -206,6 +206,13 @@ def tests(network: PlanNetwork) -> Iterator[PlanFinding]:
     if not can_walk(network):
         return
     plan, at = network.plan, network.book.at
+    if not plan.tests and network.scope is None:
+        yield warning(
+            "no tests",
+            at("plan"),
+            "there are no test numbers: nothing says where calls should go",
+            "list numbers under tests:, each with the engine that should answer (ends_at)",
+        )
     for i, test in enumerate(plan.tests):
         if plan.engines[test.caller or plan.caller].home is None:
             continue  # The check of homes reports this.
@@ -218,11 +225,12 @@ def tests(network: PlanNetwork) -> Iterator[PlanFinding]:
         if test.ends_at is not None and way.end.engine != test.ends_at:
             wrong.append(f"ends at {way.end.engine}, not {test.ends_at}")
         if wrong:
+            caller = ("--caller", test.caller) if test.caller is not None else ()
             yield error(
                 "test",
                 at("tests", i),
                 f"a call to {test.number} {named(wrong)}",
-                f"see weir voice route {test.number}; correct the plan or the expectation",
+                f"see {network.command('route', test.number, *caller)}; correct the plan or the expectation",
             )
 
 

@@ -133,6 +133,11 @@ def _passing(
     yield f" same => n,Hangup({_FULL})"
 
 
+def nowhere() -> Iterator[str]:
+    """The end of H.323 calls that no route fits; without it, Asterisk clears them like answered calls."""
+    yield f"exten => i,1,Wait(2)\n same => n,Hangup({_NOWHERE})"
+
+
 def refusing() -> Iterator[str]:
     """The context of those who are not admitted; numbers of H.323 have no +."""
     yield f"[{REFUSED}]"

@@ -158,6 +158,8 @@ def _dial_plan(network: PlanNetwork, name: str) -> Iterator[str]:
                     yield f" same => n,GotoIf({_FAILED}?done)"
                     yield f" same => n,{dial}"
                 yield " same => n(done),Hangup()"
+        if arriving == "h323":
+            yield from admission.nowhere()
         yield from admission.contexts(network, name, arriving, plus, rewriting)
     callers = network.plan.engines.values()
     if any(
@@ -188,7 +190,7 @@ def _dial(network: PlanNetwork, engine: Engine, target: str, route: PlanRoute, p
         case "mgcp":
             return f"Dial(MGCP/{peer.line}@{target},30)"
         case None:
-            what = f"{route.at} and {target} have no protocol in common; see weir voice check"
+            what = f"{route.at} and {target} have no protocol in common; see {network.command('check')}"
             raise parts.refuse(network, ("routes", index), what)
 
 

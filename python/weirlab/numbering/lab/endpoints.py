@@ -267,7 +267,11 @@ class LabEndpoints:
         codec = codecs.get(name, (engine.codecs or ("alaw",))[0])
         agent = call_agent(self.network, name)
         if agent is None:
-            raise refuse(self.network, ("engines", name), f"{name} has no call agent; see weir voice check")
+            raise refuse(
+                self.network,
+                ("engines", name),
+                f"{name} has no call agent; see {self.network.command('check')}",
+            )
         return engines.line(
             {
                 "host": address(self.network, name),

@@ -89,6 +89,7 @@ def checked(asked: LoadScenario, inputs: Inputs) -> tuple[PlanNetwork, tuple[Loa
             f"a search from {what.lowest} to {what.highest} calls/s is empty: highest must be above lowest"
         )
     network = PlanNetwork(of_scenario(what.plan, inputs), what.date or date.today())
+    network.is_dated = what.date is not None
     device(what.through, network, inputs)
     calls = planned(network, fall_back=False)
     if not calls:

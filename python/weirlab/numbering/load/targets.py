@@ -45,9 +45,8 @@ def chosen(network: PlanNetwork, calls: Sequence[ProofCall]) -> tuple[LoadTarget
         raise InputError(f"{network.book.name}: no endpoint of the lab answers any of its test numbers")
     reasons = dict.fromkeys(each.no_load for each in targets)
     if "" not in reasons:
-        raise InputError(
-            f"{network.book.name}: none of its test numbers can be called many times: {'; '.join(reasons)}"
-        )
+        why = words([*reasons], most=3)
+        raise InputError(f"{network.book.name}: none of its test numbers can be called many times: {why}")
     found: dict[str, LoadTarget] = {}
     for target in targets:
         if target.no_load and not target.translation:
@@ -74,7 +73,7 @@ def named(network: PlanNetwork, calls: Sequence[ProofCall], number: str) -> Load
     """
     call = next((call for call in calls if call.test.number == number), None)
     if call is None:
-        known = words([call.test.number for call in calls if call.answered])
+        known = words([call.test.number for call in calls if call.answered], most=8)
         raise InputError(f"{network.book.name}: {number} is not one of its test numbers; choose from {known}")
     target = _target(network, call)
     why = call.impossible or ("" if call.answered else f"its answer is {call.answer}") or target.no_load

@@ -174,7 +174,7 @@ def publish(
     listed = _catalog(state, target, made)
     told = f"{plural(len(made), 'zone')} with serial {serial}"
     if found.draft.held:
-        told += f", without the changes of {words([*found.draft.held])}"
+        told += f", without the changes of {words([*found.draft.held], most=8)}"
     register.store_publication(who.name, head, raised, told)
     try:
         files.check_folder(target.folder, "--voice-zones")

@@ -196,7 +196,7 @@ def _owned_by(organisation: str, owner: str | None, field: str, what: str) -> Ri
 def _foreign(
     organisation: str, owners: Owners, number: str, field: str, found: Iterable[str]
 ) -> RightsRefusal:
-    names = words(sorted(found))
+    names = words(sorted(found), most=_MOST_NAMED)
     belongs = f"belongs to {names}" if names else "lies in no range: nobody owns it"
     return RightsRefusal(
         field,
@@ -210,8 +210,7 @@ def _own(organisation: str, owners: Owners) -> str:
     prefixes = list(dict.fromkeys(range_.prefix for range_ in owners.ranges if range_.owner == organisation))
     if not prefixes:
         return f"have numbers given to {organisation} first"
-    more = f" and {len(prefixes) - _MOST_NAMED} more" if len(prefixes) > _MOST_NAMED else ""
-    return f"enter numbers of {organisation}: {', '.join(prefixes[:_MOST_NAMED])}{more}"
+    return f"enter numbers of {organisation}: {words(prefixes, most=_MOST_NAMED)}"
 
 
 _RULES: Final[

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from weirlab.base import limits
 from weirlab.base.errors import InputError
 from weirlab.base.files import HOST_FILES, NO_FILES, Inputs
+from weirlab.base.quantities import words
 from weirlab.base.quoting import quoted
 from weirlab.numbering.plan import ready, tables
 from weirlab.numbering.plan.model import NumberingPlan
@@ -127,7 +128,7 @@ def _advice(name: str, known: Iterable[str]) -> str:
     names = [*known]
     if close := difflib.get_close_matches(name, names, n=1):
         return f"; did you mean {quoted(close[0])}?"
-    return f"; there are {', '.join(names[:10])}" if names else ""
+    return f"; there are {words(names, most=10)}" if names else ""
 
 
 def _references(plan: NumberingPlan, scope: Scope | None) -> Iterator[tuple[str, str | None, Location]]:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from weirlab.base.errors import NotMet
-from weirlab.base.quantities import plural
+from weirlab.base.quantities import plural, words
 from weirlab.numbering.proof import kinds
 from weirlab.numbering.proof.rows import NOT_AS_PLANNED, NOT_TRIED, ProofCallRow, titled
 from weirlab.numbering.through.rows import DeviceRow, silent
 
 if TYPE_CHECKING:
     from weirlab.store import Run
+
+MOST_LISTED: Final = 3
+"""Calls and reasons that an error names; the table has all."""
 
 
 @dataclass(frozen=True)
@@ -78,10 +81,12 @@ class ProofFindings:
     def problem(self, run: Run | None) -> NotMet | None:
         """The error to raise if the plan is not proved."""
         if self.failed:
-            listed = "; ".join(f"{titled(row)}: {row.why}" for row in self.failed)
+            listed = "; ".join(f"{titled(row)}: {row.why}" for row in self.failed[:MOST_LISTED])
+            if (more := len(self.failed) - MOST_LISTED) > 0:
+                listed += f"; and {more:,} more"
             return NotMet(f"{plural(len(self.failed), 'call')} did not go as planned: {listed}")
         if self.left_out and not self.partly:
-            reasons = "; ".join(dict.fromkeys(row.why for row in self.left_out))
+            reasons = words(list(dict.fromkeys(row.why for row in self.left_out)), most=MOST_LISTED)
             count = plural(len(self.left_out), "call")
             return NotMet(f"{count} could not be tried: {reasons}; --partly leaves such calls out")
         return None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from weirlab.base.errors import InputError
 from weirlab.base.files import Inputs
 from weirlab.base.interrupts import owned, shielded
-from weirlab.base.quantities import plural
+from weirlab.base.quantities import plural, words
 from weirlab.jobs.progress import Progress
 from weirlab.jobs.work import Work
 from weirlab.numbering.kept import PLAN, keep_plan
@@ -61,12 +61,13 @@ def checked(asked: VoiceScenario, inputs: Inputs) -> tuple[PlanNetwork, tuple[Pr
     """
     what = asked.voice
     network = PlanNetwork(of_scenario(what.plan, inputs), what.date or date.today())
+    network.is_dated = what.date is not None
     calls = tuple(planned(network, fall_back=what.fall_back))
     if not calls:
         raise InputError(f"{network.book.name}: {NO_TESTS}")
     device(what.through, network, inputs)
     if all(call.impossible for call in calls):
-        reasons = "; ".join(dict.fromkeys(call.impossible for call in calls))
+        reasons = words(list(dict.fromkeys(call.impossible for call in calls)), most=3)
         raise InputError(f"{network.book.name}: none of its calls can be tried: {reasons}")
     return network, calls
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from datetime import date
 from functools import cached_property
@@ -10,6 +11,7 @@ from typing import Final, TypeVar
 from weirlab.base.errors import InputError
 from weirlab.base.quoting import quoted
 from weirlab.numbering.ere import BadExpression, Substitution
+from weirlab.numbering.plan import ready
 from weirlab.numbering.plan.load import PlanDocument, Scope
 from weirlab.numbering.plan.model import Engine, EnumEntry, PlanRoute, Range
 from weirlab.numbering.plan.values import Protocol
@@ -50,6 +52,13 @@ class PlanNetwork:
         self.day = day
         self.scope = scope
         self.names = Names(self.plan)
+        self.is_dated = False
+        """Did the user name the day?"""
+
+    def command(self, *words: str) -> str:
+        """``weir voice WORDS --plan FILE``, for a message: as printed, it runs on this plan and day."""
+        day = ("--date", self.day.isoformat()) if self.is_dated else ()
+        return shlex.join(("weir", "voice", *words, "--plan", ready.shown(self.book.name), *day))
 
     def follow(self, other: PlanNetwork, changed: str = "") -> None:
         """Take over the indexes of ``other``, a plan that differs only in the part ``changed``."""
@@ -60,6 +69,7 @@ class PlanNetwork:
     def limited(self, scope: Scope) -> PlanNetwork:
         """The same network, of which checks examine only ``scope``."""
         found = PlanNetwork(self.book, self.day, scope)
+        found.is_dated = self.is_dated
         for name in _MADE_OF:
             found.__dict__[name] = getattr(self, name)
         return found
@@ -226,6 +236,21 @@ class PlanNetwork:
             return True
         admitted = self.plan.organisations[engine.organisation].admits
         return admitted is None or organisation in admitted
+
+    def international(self, dialled: str) -> str | None:
+        """The number of a range that ``dialled`` means, without + and perhaps without its country code.
+
+        None if the ranges do not say, or say several.
+        """
+        digits = dialled.removeprefix("+").lstrip("0")
+        found = set()
+        for _, range_ in self.each_range():
+            prefix = range_.prefix[1:]
+            for country in range(len(prefix)):
+                number = prefix[:country] + digits
+                if number.startswith(prefix) and range_.digits in (None, len(number)):
+                    found.add(f"+{number}")
+        return found.pop() if len(found) == 1 else None
 
     def owner(self, digits: str) -> str | None:
         """The owner of a number; None if it has none."""

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from weirlab.base.tables import Table
 from weirlab.numbering.plan.load import PlanDocument
+from weirlab.numbering.routing.network import PlanNetwork
 from weirlab.numbering.routing.way import CallRoute, RouteEnd, RouteStep
 from weirlab.scenario.document import Location
 
@@ -123,6 +124,14 @@ def end(each: RouteEnd) -> str:
             return f"{each.engine} does not get an international number, so it cannot route the call"
 
 
+def proposal(network: PlanNetwork, dialled: str, ways: Sequence[CallRoute]) -> str:
+    """What would help a call that did not get an international number; empty for all others."""
+    if ways[0].end.kind != "no number" or any(way.end.good for way in ways):
+        return ""
+    meant = network.international(dialled)
+    return f"dial {meant or '+ and the country code'}, or add a rewrite rule to {ways[0].end.engine}"
+
+
 def _protocols(names: Any) -> str:
     return " or ".join(PROTOCOLS[name] for name in names)
 
@@ -140,11 +149,12 @@ def place(book: PlanDocument, location: Location) -> str:
     return book.at(*location) if location else ""
 
 
-def conclusion(number: str, ways: Sequence[CallRoute]) -> str:
+def conclusion(network: PlanNetwork, number: str, ways: Sequence[CallRoute]) -> str:
     """Where a call to ``number`` goes, in a sentence; ``ways`` are tried one after the other."""
     good = next((way for way in ways if way.end.good), None)
-    by_way = "" if good is None else f", by way of {' > '.join(good.engines)}"
-    return f"{number}: {end((good or ways[0]).end)}{by_way}."
+    more = proposal(network, number, ways)
+    more = f"; {more}" if more else "" if good is None else f", by way of {' > '.join(good.engines)}"
+    return f"{number}: {end((good or ways[0]).end)}{more}."
 
 
 def tables(book: PlanDocument, ways: Sequence[CallRoute]) -> list[Table]:

@@ -95,9 +95,8 @@ def _numbers(network: PlanNetwork, name: str, tree: PlanTree) -> Iterator[ZoneRe
             if filled.fills:
                 continue
             place = network.book.at("enum", filled.entry, entry.key)
-            raise InputError(
-                f"{place}: +{filled.digits} does not lie in zone {tree.origin}; see weir voice check"
-            )
+            see = network.command("check")
+            raise InputError(f"{place}: +{filled.digits} does not lie in zone {tree.origin}; see {see}")
         owner = owner_name(filled.digits, tree.suffix)
         owner = f"*.{owner}" if filled.wildcard else owner
         what = f"{entry.key} +{entry.digits}"

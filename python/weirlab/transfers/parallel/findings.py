@@ -159,7 +159,7 @@ class ParallelFindings:
             return None
         return TrialError(
             f"run {run.run_id}: {len(self.missing)} of {plural(self.planned, 'transfer')} have no attempt "
-            f"that counts: {words(self.missing[:3])}{' and others' if len(self.missing) > 3 else ''}"
+            f"that counts: {words(self.missing, most=3)}"
         )
 
     def of(self, case: str) -> list[MethodGroup]:

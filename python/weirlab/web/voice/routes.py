@@ -192,7 +192,9 @@ def _plan(voice: VoiceService) -> APIRouter:
             asking.Way(table.caption, [[engine, what] for _, engine, what, _ in table.rows])
             for table in wording.tables(network.book, found)
         ]
-        return asking.Ways(wording.conclusion(number, found), any(each.end.good for each in found), steps)
+        return asking.Ways(
+            wording.conclusion(network, number, found), any(each.end.good for each in found), steps
+        )
 
     @router.get("/plan.yaml")
     def document(who: Reader) -> PlainTextResponse:

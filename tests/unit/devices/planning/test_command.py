@@ -187,7 +187,7 @@ def test_rules_are_ranked_and_a_set_and_established_first_are_advised(weir: Weir
     known = "[96:0] -A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n"
     path.write_text(f"*filter\n:FORWARD DROP [0:0]\n{drops}{known}COMMIT\n")
     ruleset = weir("plan", "--ruleset", path, "--json").json["ruleset"]
-    assert [one["place"] for one in ruleset["comparisons"]] == [1, 2, 3, 4, 5]
+    assert [one["place"] for one in ruleset["comparisons"]] == [5, 1, 2, 3, 4]
     (grouped,) = ruleset["sets"]
     assert (grouped["first"], grouped["last"], grouped["values"]) == (1, 4, ["10.0.0.0/30"])
     (first,) = ruleset["established_first"]
@@ -434,6 +434,24 @@ def test_more_rules_per_packet_than_before_end_with_9_without_a_model(
     assert (document["verdict"], document["added"], document["counters"]) == ("worse", 298, "own")
     assert weir("plan", "--ruleset", before, "--before", saved).code == 0
     assert weir("plan", "--ruleset", saved, "--before", before, "--margin", "20000%").code == 0
+
+
+def test_new_rules_without_a_counter_are_counted_once_however_many_they_are(
+    weir: Weir, saved: Path, tmp_path: Path
+) -> None:
+    def lines(new: int) -> list[str]:
+        after = tmp_path / f"{new}.rules"
+        added = "".join(f"-A FORWARD -s 10.9.{i // 250}.{i % 250} -j DROP\n" for i in range(new))
+        head, mark, tail = saved.read_text().partition("[9000:1]")
+        after.write_text(head + added + mark + tail)
+        answer = weir("plan", "--ruleset", after, "--before", saved, "--require", "rules<=60")
+        assert answer.code == 9
+        text = f"{answer.out}{answer.err}"
+        assert text.count("no counter") == 1
+        assert "each by its own counters" not in text
+        return text.splitlines()
+
+    assert len(lines(2000)) == len(lines(20))
 
 
 def test_the_same_rules_end_with_0_whatever_they_counted(weir: Weir, saved: Path, tmp_path: Path) -> None:

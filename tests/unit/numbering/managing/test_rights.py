@@ -121,7 +121,7 @@ def test_the_limits_of_an_organisation_are_for_administrators(field: str, before
 def test_the_proposal_names_one_s_own_numbers() -> None:
     found = refusal("two", PLAN, "enum", None, entry(number="+420111000009"), OWNERS)
     assert found is not None
-    assert found.proposal == "enter numbers of two: +420222, +4201119, or ask an administrator"
+    assert found.proposal == "enter numbers of two: +420222 and +4201119, or ask an administrator"
 
 
 def test_names_in_a_domain_are_for_administrators() -> None:

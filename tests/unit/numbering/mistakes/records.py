@@ -99,7 +99,7 @@ RECORDS = (
         'prefix: "+42011"\n',
         "tree: public\n    number",
         "number +420111000001 hides the wildcard of +42011 (line 26) in tree public: other numbers that "
-        "begin with +420111, +4201110 and +42011100 and 3 more get no answer (RFC 4592)",
+        "begin with +420111, +4201110, +42011100 and 3 more get no answer (RFC 4592)",
     ),
     Planted(
         "never asked",

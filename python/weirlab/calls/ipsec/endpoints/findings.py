@@ -135,7 +135,7 @@ class EndpointFindings:
             return None
         return TrialError(
             f"run {run.run_id}: {len(self.missing)} of {plural(self.planned, 'attempt')} were spoiled by the "
-            f"host every time: {words(self.missing[:3])}{' and others' if len(self.missing) > 3 else ''}"
+            f"host every time: {words(self.missing, most=3)}"
         )
 
     @property

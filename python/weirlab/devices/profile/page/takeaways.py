@@ -118,7 +118,7 @@ def held_out_curve(pairs: pl.DataFrame, varied: VariedSetting = RULES) -> str:
     ]
     where = "below the threshold" if calm.height else "in overload"
     settings = chosen.sort("position", maintain_order=True)["setup"].unique(maintain_order=True)
-    held = f"{words(settings.to_list())} {varied.name}"
+    held = f"{words(settings.to_list(), most=5)} {varied.name}"
     what = f"At {held}, which no model has seen," if unseen.height else "At loads that no model has seen,"
     return f"{what} the median delay {where} is typically off by {words(errors)}."
 

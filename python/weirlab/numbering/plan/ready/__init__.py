@@ -18,6 +18,12 @@ def names() -> list[str]:
     return sorted(path.stem for path in FOLDER.glob("*.yaml"))
 
 
+def shown(name: str) -> str:
+    """What a command calls the plan in the file ``name``: a ready-made one by its own name."""
+    path = Path(name)
+    return path.stem if path.parent == FOLDER else name
+
+
 def find(wanted: Path) -> Path:
     """The file that ``wanted`` means: a path, or the name of a ready-made plan.
 

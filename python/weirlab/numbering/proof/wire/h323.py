@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from weirlab.numbering.gatekeeper import ras
@@ -170,12 +170,24 @@ def legs(
         elif answer is not None and isinstance(answer.message, ras.AdmissionReject):
             found.append(_refused(each, answer))
             found += [_refused(*pair) for pair in _rejections(each, answer, asked)]
+        elif answer is not None and _returned(each, answer):
+            # The caller then calls itself, which does not cross the wire: how that ends is not known.
+            leg = _refused(each, None)
+            found += [leg, replace(leg, at_ns=answer.at_ns, source=each.target, target=each.source)]
     return sorted(found, key=lambda leg: leg.at_ns)
 
 
 def _is_call(asked: Ras) -> bool:
     """Is this a request to make a call?"""
     return isinstance(asked.message, ras.AdmissionRequest) and not asked.message.answers
+
+
+def _returned(question: Ras, answer: Ras) -> bool:
+    """Does a gatekeeper send a call back to the engine that asked?"""
+    confirmed = answer.message
+    if not isinstance(confirmed, ras.AdmissionConfirm) or confirmed.destination is None:
+        return False
+    return confirmed.destination[0] == question.source.address
 
 
 def _leg(
