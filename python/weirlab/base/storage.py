@@ -13,6 +13,13 @@ RUN_ID: Final = re.compile(r"\d{8}-\d{6}-([a-z][a-z0-9_]*)-[0-9a-f]{4}")
 SIMULATION: Final = "sim"
 """Name of the lab in which nothing is measured, since its device is simulated."""
 
+EMULATED: Final = "dut_emulated"
+"""The fact of a run, or of a model, that says whether the device's CPU was emulated."""
+EMULATION: Final = (
+    "the device's CPU was emulated (QEMU without KVM): what it did with packets is real, its rates and "
+    "delays mean nothing"
+)
+
 
 def kind_of(run_id: str) -> str:
     """The kind of run that its ID tells; empty for what is no ID."""

@@ -10,6 +10,7 @@ import polars as pl
 
 from weirlab.base.errors import InputError, StoreError
 from weirlab.base.storage import SEARCH, searches
+from weirlab.jobs import machine
 from weirlab.measure.verify import thresholds
 from weirlab.model.effects import Effect, effects
 from weirlab.scenario.load import from_plain
@@ -52,6 +53,11 @@ class RunOutcome:
         return effects(self.run.observations("profile"))
 
     @property
+    def refusal(self) -> str:
+        """Why the run does not count; empty if it does."""
+        return machine.refusal(self.run)
+
+    @property
     def own_tables(self) -> list[str]:
         """The names of the study's own tables."""
         return self.run.own_tables
@@ -68,6 +74,7 @@ class RunOutcome:
             "kind": "run",
             "path": self.run.path,
             "manifest": self.manifest,
+            "unusable": self.refusal or None,
             "counts": self.counts,
             "invalid_reasons": self.reasons,
             "thresholds": self.thresholds,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
 from weirlab.base.amounts import parse_budget
-from weirlab.base.errors import InputError
+from weirlab.base.errors import InputError, TrialError
 from weirlab.base.quantities import percent
 from weirlab.jobs.progress import EarlyStop
 from weirlab.jobs.spoiled import reasons
@@ -18,11 +18,12 @@ from weirlab.measure import SequenceOutcome, verdict
 from weirlab.measure.attempts import Budget, setting_of
 from weirlab.measure.attempts.budget import RATIO
 from weirlab.measure.attempts.share import USUAL
+from weirlab.measure.profile import PLAN
 from weirlab.measure.progress import OVERHEAD_S, estimate_s
 from weirlab.measure.terms import TrialClocks, TrialTerms
 from weirlab.measure.validity import CAREFUL_LIMITS, ValidityLimits
 from weirlab.measure.verdict import QUIETER, MachineVerdict
-from weirlab.records import SIMULATION, TrialSpec
+from weirlab.records import SIMULATION, TrialSpec, emulation_in_words
 from weirlab.scenario import HeldOutSection, Scenario
 from weirlab.store import Run
 
@@ -115,6 +116,27 @@ def judged(run: Run, resume: str = "") -> MachineVerdict | None:
     way_on = f"{QUIETER}, then go on with {resume} {run.run_id}" if resume else QUIETER
     noise = noise_in_words() if run.manifest.scenario.get("machine") == "noisy" else ""
     return verdict.of_run(run, way_on, noise)
+
+
+def refusal(run: Run) -> str:
+    """Why ``run`` does not count; empty if it does.
+
+    A complete profile is judged by its trials, since older ones do not keep a verdict; others keep it.
+    """
+    manifest = run.manifest
+    if manifest.refusal or manifest.status != "complete" or not run.has(PLAN):
+        return manifest.refusal
+    found = verdict.of_run(run, held_out=False)
+    return "" if found is None else found.refusal
+
+
+def refuse_emulated(facts: Mapping[str, object], name: str) -> None:
+    """Raise ``TrialError`` if the device with these ``facts`` was emulated: nothing follows from its numbers.
+
+    ``name`` is what the message calls it.
+    """
+    if why := emulation_in_words(facts):
+        raise TrialError(f"{name}: {why}; profile it on a machine where KVM works (/dev/kvm)")
 
 
 def give_up(run: Run, outcome: SequenceOutcome, role: str) -> None:

@@ -52,9 +52,9 @@ class ProfileOutcome:
         """The error if the machine was not usable, else None."""
         if len(self.outcome.invalid) == self.outcome.trials:
             return spoiled.problem(self.run, KIND)
-        if self.verdict is None or self.verdict.word != "not usable":
+        if self.verdict is None or not self.verdict.refusal:
             return None
-        return TrialError(f"run {self.run.run_id} does not count: the machine was {self.verdict.label}")
+        return TrialError(f"run {self.run.run_id} does not count: {self.verdict.refusal}")
 
     def thresholds(self) -> list[dict[str, Any]]:
         """Measured threshold per rule count and frame size, see :func:`weirlab.measure.verify.thresholds`."""
@@ -79,32 +79,44 @@ class ProfileOutcome:
         }
 
 
+@dataclass(frozen=True)
+class ProfileTerms:
+    """What a command leaves to the device, once it is there, and what it demands of it."""
+
+    unnamed: bool = False
+    """The run is named after the device."""
+    any_size: bool = False
+    """Frames may be longer than the scenario says, as those that the user's rules take."""
+    real: bool = False
+    """``TrialError`` is raised before the first trial if the device turns out to be emulated."""
+
+
+AS_SCENARIO: Final = ProfileTerms()
+
+
 def profile(
     store: Store,
     scenario: Scenario,
     progress: Progress,
     *,
     command: str = "",
-    unnamed: bool = False,
-    any_size: bool = False,
     inputs: Inputs = NO_FILES,
+    terms: ProfileTerms = AS_SCENARIO,
 ) -> ProfileOutcome:
-    """Measure the profile of ``scenario`` as a new run; if ``unnamed``, the run is named after the device.
-
-    With ``any_size``, frames may be longer than ``scenario`` says, as those that the user's rules take.
-    ``inputs`` opens the files that the device needs.
-    """
+    """Measure the profile of ``scenario`` as a new run; ``inputs`` opens the files that the device needs."""
     refuse_impossible(scenario)
     sizes = to_measure(scenario).sizes
     lab, dut = scenario.lab, scenario.dut
-    checked = () if any_size else sizes
+    checked = () if terms.any_size else sizes
     with testbeds.open_bed(lab, dut, progress, flows(scenario), sizes=checked, inputs=inputs) as bed:
         testbeds.tell_if_busy(bed.lab, progress)
-        if any_size:
+        if terms.real:
+            machine.refuse_emulated(testbeds.facts(bed), bed.dut)
+        if terms.any_size:
             longer = tuple(map(describe, testbeds.roomy(bed, flows(scenario), sizes)))
             section = scenario.profile.model_copy(update={"sizes": longer})
             scenario = scenario.model_copy(update={"profile": section})
-        if unnamed:
+        if terms.unnamed:
             scenario = scenario.model_copy(update={"name": f"profile of {device_in_words(bed.dut)}"})
         with kept(lambda: begin(store, scenario, bed, command), _RESUME) as writer:
             return measured(bed, scenario, writer, progress)
@@ -253,7 +265,9 @@ def measured(
             bed, None if begun else to_measure(scenario, bed), writer, told, terms=terms
         )
     machine.give_up(writer.run, outcome, KIND)
-    return ProfileOutcome(writer.run, outcome, chosen, machine.judged(writer.run, resume))
+    found = machine.judged(writer.run, resume)
+    writer.run.judge("" if found is None else found.refusal)
+    return ProfileOutcome(writer.run, outcome, chosen, found)
 
 
 def estimate_s(scenario: Scenario) -> float:

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from weirlab.base.files import HOST_FILES
-from weirlab.jobs import profiles
-from weirlab.jobs.profiles import ProfileOutcome
+from weirlab.base.storage import EMULATED, SIMULATION
+from weirlab.jobs import machine, profiles
+from weirlab.jobs.profiles import ProfileOutcome, ProfileTerms
 from weirlab.jobs.progress import Progress
+from weirlab.lab.dut import is_emulated
 from weirlab.measure.profile import estimate_s
 from weirlab.scenario import QUICK, Scenario, from_options
 from weirlab.scenario.conflicts import OWN_RULES
@@ -80,6 +82,11 @@ class QuickProfile:
         return shlex.join(words)
 
     @property
+    def facts(self) -> dict[str, Any]:
+        """What is known of the device's bed before it is built."""
+        return {EMULATED: self.lab != SIMULATION and self.ruleset is None and is_emulated(self.device)}
+
+    @property
     def settings(self) -> int:
         """How many settings it has: matching positions times frame sizes, with equal and random gaps."""
         profile = self.scenario().profile
@@ -96,14 +103,20 @@ def profile_in_turn(
 ) -> Iterator[ProfileOutcome]:
     """Measure each of ``wanted`` as a run of its own, one after the other.
 
-    All are checked before the first is measured. Raises as :func:`weirlab.jobs.profiles.profile`.
+    All are checked before the first is measured. Raises as :func:`weirlab.jobs.profiles.profile`, and
+    ``TrialError`` for an emulated device, whose numbers mean nothing.
     """
     scenarios = [each.scenario() for each in wanted]
     for scenario in scenarios:
         profiles.refuse_impossible(scenario)
     for each, scenario in zip(wanted, scenarios, strict=True):
         own = each.ruleset is not None
+        machine.refuse_emulated(each.facts, each.device)
         yield profiles.profile(
-            store, scenario, progress, command=each.command, unnamed=not own,
-            any_size=own and each.frames is None, inputs=HOST_FILES,
-        )  # fmt: skip
+            store,
+            scenario,
+            progress,
+            command=each.command,
+            inputs=HOST_FILES,
+            terms=ProfileTerms(unnamed=not own, any_size=own and each.frames is None, real=True),
+        )

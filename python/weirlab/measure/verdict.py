@@ -99,6 +99,11 @@ class MachineVerdict:
         return f"Machine {self.label}: {told}.{mode}{to_do}"
 
     @property
+    def refusal(self) -> str:
+        """Why the run does not count; empty if it does."""
+        return f"the machine was {self.label}" if self.word == "not usable" else ""
+
+    @property
     def label(self) -> str:
         """``not usable to judge a model``."""
         return f"{self.word} {self.purpose}" if self.purpose else self.word
@@ -121,16 +126,23 @@ class MachineVerdict:
         }
 
 
-def of_run(run: Run, remedy: str = QUIETER, noisy: str = "") -> MachineVerdict | None:
+def of_run(
+    run: Run, remedy: str = QUIETER, noisy: str = "", *, held_out: bool = True
+) -> MachineVerdict | None:
     """The verdict from the trials of ``run`` and its calibration; None without a real trial.
 
-    ``remedy`` is what to do if the machine was not good.
+    ``remedy`` is what to do if the machine was not good. Without ``held_out``, the verdict is on the profile
+    alone, whatever became of held-out trials.
     """
     trials = run.trials()
+    if not held_out:
+        trials = trials.filter(pl.col("role") != "verify")
     if run.simulated or not trials.height:
         return None
-    profiled, held_out = coverage(run, PLAN, trials), coverage(run, VERIFY_PLAN, trials)
-    both = profiled + held_out
+    profiled, verified = coverage(run, PLAN, trials), Coverage()
+    if held_out:
+        verified = coverage(run, VERIFY_PLAN, trials)
+    both = profiled + verified
     attempts, valid = trials.height, int(trials["valid"].sum())
     moves = host_moves(trials)
     rise = rising(trials)
@@ -146,7 +158,7 @@ def of_run(run: Run, remedy: str = QUIETER, noisy: str = "") -> MachineVerdict |
         found, purpose = "not usable", "to compare rule counts"
     elif both.without > NEEDED_RATIO * both.settings or not valid:
         found = "not usable"
-    elif held_out.settings and held_out.without + held_out.short > NEEDED_RATIO * held_out.settings:
+    elif verified.settings and verified.without + verified.short > NEEDED_RATIO * verified.settings:
         found, purpose = "not usable", "to judge a model"
     elif valid < GOOD_RATIO * attempts or max(both.without, both.short) > GAPS_RATIO * both.settings or cable:
         found = "usable"

@@ -24,7 +24,7 @@ from weirlab.model.base import Model
 from weirlab.model.intervals.calibration import HostDrift
 from weirlab.model.piecewise import PiecewiseModel
 from weirlab.model.queueing import QueueingModel
-from weirlab.records import SIMULATION, Observation
+from weirlab.records import SIMULATION, Observation, emulation_in_words
 
 FORMAT: Final = "weir-model"
 VERSION: Final = 2
@@ -79,6 +79,11 @@ class DeviceModels:
     def new_flow_rules(self) -> float:
         """See ``Run.new_flow_rules``: if not 0, positions are shares of new flows times these rules."""
         return float(self.facts.get("new_flow_rules", 0.0))
+
+    @property
+    def unusable(self) -> str:
+        """Why the profile does not count that the models were fitted to; empty if it does."""
+        return emulation_in_words(self.facts) or str(self.facts.get("unusable") or "")
 
     @property
     def simulated(self) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from weirlab.base.storage import SIMULATION
+from weirlab.base.storage import EMULATED, EMULATION, SIMULATION
 from weirlab.records.result import (
     F64,
     U64,
@@ -80,9 +80,6 @@ _DEVICES: Final = {
     "simulated": "the simulated device",
 }
 
-_EMULATED: Final = "dut_emulated"
-"""The fact of a run that says whether the device's CPU was emulated."""
-
 
 USER_SPACE: Final = {
     "wireguard-go": "your kernel's WireGuard",
@@ -105,12 +102,7 @@ def caution(facts: Mapping[str, object]) -> str:
 
 def emulation_in_words(facts: Mapping[str, object]) -> str:
     """The warning about the numbers of a run whose device ran on an emulated CPU; empty for a real one."""
-    if not facts.get(_EMULATED):
-        return ""
-    return (
-        "the device's CPU was emulated (QEMU without KVM): what it did with packets is real, its rates and "
-        "delays mean nothing"
-    )
+    return EMULATION if facts.get(EMULATED) else ""
 
 
 def device_in_words(dut: str, *, first: bool = False) -> str:

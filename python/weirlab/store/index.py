@@ -21,13 +21,14 @@ from weirlab.base.errors import StoreError
 from weirlab.store.summary import RunSummary, stamp, summary
 
 FILE: Final = ".index.sqlite"
-_VERSION: Final = 1
+_VERSION: Final = 2
 _TABLE: Final = (
     "CREATE TABLE runs (run_id TEXT PRIMARY KEY, stamp TEXT, kind TEXT, status TEXT, created TEXT, "
-    "host TEXT, name TEXT, trials INTEGER, invalid INTEGER, problem TEXT, simulated INTEGER, answer TEXT) "
+    "host TEXT, name TEXT, trials INTEGER, invalid INTEGER, problem TEXT, simulated INTEGER, answer TEXT, "
+    "unusable TEXT) "
     "WITHOUT ROWID"
 )
-_KINDS: Final = (str, str, str, str, str, str, str, int | None, int | None, str, int, str)
+_KINDS: Final = (str, str, str, str, str, str, str, int | None, int | None, str, int, str, str)
 """Types of the columns. SQLite itself keeps any value in any column."""
 _WAIT_S: Final = 1.0
 """For another process that is writing the index."""
@@ -136,16 +137,16 @@ class RunIndex:
     def _row(self, stamp: str, one: RunSummary) -> tuple[Any, ...]:
         problem = one.problem.replace(str(self._root), _ROOT)
         about = (one.kind, one.status, one.created, one.host, one.name, one.trials, one.invalid)
-        return one.run_id, stamp, *about, problem, int(one.simulated), one.answer
+        return one.run_id, stamp, *about, problem, int(one.simulated), one.answer, one.unusable
 
     def _summary(self, row: Collection[Any]) -> RunSummary:
         """The inverse of :meth:`_row`; raises ``ValueError`` for other types."""
         if not all(map(isinstance, row, _KINDS)):
             raise ValueError("a column has another type")
-        run_id, _, kind, status, created, host, name, trials, invalid, problem, simulated, answer = row
+        run_id, _, kind, status, created, host, name, trials, invalid, problem, simulated, *told = row
         about = (run_id, kind, status, created, host, name, trials, invalid)
         problem = problem and problem.replace(_ROOT, str(self._root))
-        return RunSummary(*about, self._root, problem, bool(simulated), answer)
+        return RunSummary(*about, self._root, problem, bool(simulated), *told)
 
 
 def note(run_path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 from weirlab.base.errors import StoreError
 from weirlab.base.limits import MOST_MANIFEST_BYTES
 from weirlab.base.quoting import shortened
-from weirlab.base.storage import SIMULATION
+from weirlab.base.storage import EMULATED, EMULATION, SIMULATION
 from weirlab.store import lock
 from weirlab.store.files import load_json, write_json
 
@@ -50,6 +50,8 @@ class Manifest:
     trials: int | None = None
     """Attempts kept, invalid ones included; None while the run is being written."""
     invalid: int | None = None
+    unusable: str | None = None
+    """Why the run does not count, as judged when it was measured; None if it does."""
 
     def save(self, run_path: Path) -> None:
         """Write it to ``run_path``, atomically."""
@@ -72,6 +74,16 @@ class Manifest:
         """As :meth:`load`, but a run whose writer was killed is still running."""
         path = run_path / MANIFEST_FILE
         return cls._from_json(load_json(path, _remedy(path), limit=MOST_MANIFEST_BYTES), path)
+
+    @property
+    def refusal(self) -> str:
+        """Why the run does not count; empty if it does, or if nothing judged that."""
+        return EMULATION if self.emulated else self.unusable or ""
+
+    @property
+    def emulated(self) -> bool:
+        """Whether the device's CPU was emulated, so that rates and delays mean nothing."""
+        return bool(self.facts.get(EMULATED))
 
     @property
     def simulated(self) -> bool:
@@ -120,8 +132,9 @@ _EXPECTED: Final[Mapping[str, str]] = {
     "finished": "text or null",
     "trials": _COUNT,
     "invalid": _COUNT,
+    "unusable": "text or null",
 }
-_OPTIONAL: Final = ("calibration", "facts", "finished", "trials", "invalid")
+_OPTIONAL: Final = ("calibration", "facts", "finished", "trials", "invalid", "unusable")
 
 
 def _wrong(known: Mapping[str, Any]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable
-from dataclasses import is_dataclass
+from dataclasses import is_dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Literal, TypeVar, get_args, overload
@@ -67,6 +67,12 @@ class Run:
     def manifest(self) -> Manifest:
         """The manifest; raises ``StoreError`` if it is missing or damaged."""
         return Manifest.load(self.path)
+
+    def judge(self, unusable: str) -> None:
+        """Keep in the manifest why the run does not count; empty if it does."""
+        manifest = Manifest.stored(self.path)
+        if (manifest.unusable or "") != unusable:
+            replace(manifest, unusable=unusable or None).save(self.path)
 
     def trials(self) -> pl.DataFrame:
         """One row per attempt, ordered by ``index`` and ``attempt``; columns: ``rows.TRIALS``.

@@ -47,6 +47,8 @@ class RunSummary:
     """The device was simulated: nothing in the run was measured."""
     answer: str = ""
     """The sentence at the head of its report; empty without a report."""
+    unusable: str = ""
+    """Why it does not count; empty if it does, or if nothing judged that."""
 
     @property
     def path(self) -> Path:
@@ -120,6 +122,7 @@ def summary(path: Path) -> tuple[RunSummary, bool]:
             store=root,
             simulated=manifest.simulated,
             answer=answer_of(path),
+            unusable=_text(manifest.refusal),
         ),
         True,
     )

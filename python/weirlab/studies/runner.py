@@ -7,12 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from weirlab.base.errors import InputError
+from weirlab.base.errors import InputError, TrialError
 from weirlab.base.files import NO_FILES, Inputs
 from weirlab.jobs import testbeds
 from weirlab.jobs.inventory import scenario_of
 from weirlab.jobs.progress import RESUME, Progress, kept, prepared
 from weirlab.jobs.work import Work
+from weirlab.measure.profile import PLAN
 from weirlab.scenario.load import refuse_files
 from weirlab.scenario.model import ReportSection, Root
 from weirlab.store import Run, RunWriter, Store
@@ -147,6 +148,9 @@ def _concluded(
     plots: Path | None,
 ) -> Outcome[F]:
     found = study.conclude(run, asked, measured)
+    if not run.has(PLAN) and isinstance(problem := found.problem(run), TrialError):
+        # A profile is judged apart from what was measured afterwards.
+        run.judge(str(problem))
     wanted = _report(study, asked, out, plots)
     return Outcome(study, run, found, reports.at_the_end(run, wanted, progress, out, plots))
 

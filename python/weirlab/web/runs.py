@@ -182,7 +182,8 @@ def _line(run: RunSummary) -> dict[str, Any]:
 
 
 def _conclusion(run: RunSummary) -> str:
-    return run.problem or run.answer or _in_short(run)
+    unusable = f"Does not count: {run.unusable}. " if run.unusable else ""
+    return run.problem or unusable + (run.answer or _in_short(run))
 
 
 def _in_short(run: RunSummary) -> str:

@@ -266,10 +266,11 @@ def _model(
 
 def _named(work: Work, source: str) -> tuple[QueueingModel, str]:
     """The queueing model of a file or a run, and what it came from."""
-    models, run = modelling.find(work.store, source, inputs=work.inputs)
-    model = models[QueueingModel.name]
+    device, run = modelling.find_device(work.store, source, inputs=work.inputs)
+    model = device.models[QueueingModel.name]
     assert isinstance(model, QueueingModel)
-    return model, source if run is None else run.run_id
+    name = source if run is None else run.run_id
+    return model, f"{name} (does not count: {device.unusable})" if device.unusable else name
 
 
 def check(scenario: CapacityScenario, work: Work) -> None:

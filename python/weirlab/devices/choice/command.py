@@ -217,5 +217,7 @@ def choose(ctx: typer.Context, options: ChoiceOptions, result: JudgementOptions)
         if out is not None:
             wording.write_page(outcome, rows, out, session.command)
             document["out"] = out
-        session.finish(document, wording.sentence(outcome), wording.tables(outcome, rows))
-        session.complain(gates.worse(gates.failure(outcome.base.judged), outcome.problem()))
+        session.finish(document, wording.sentence(outcome, session.command), wording.tables(outcome, rows))
+        problem = outcome.problem()
+        verdict = None if outcome.failures else gates.failure(outcome.base.judged)
+        session.complain(gates.worse(verdict, problem))

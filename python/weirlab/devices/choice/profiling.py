@@ -6,7 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from weirlab.base.errors import InputError, StoreError, TrialError, WeirError
 from weirlab.devices.prediction import modelling
+from weirlab.jobs import machine, profiles
 from weirlab.jobs.progress import Progress
 from weirlab.jobs.quick import QuickProfile, profile_in_turn
 from weirlab.model import DeviceModels
@@ -27,6 +29,25 @@ class ProfileNeed:
     wanted: QuickProfile
     run: Run | None
     """The stored run that will do; None if it has to be measured."""
+    refused: str = ""
+    """The stored run that would do if it counted, and why it does not; empty without one."""
+    error: WeirError | None = None
+    """Why nothing can be measured here; None if something can."""
+
+
+@dataclass(frozen=True)
+class DeviceProfile:
+    """What became of a need: models, or the error that left the device without."""
+
+    need: ProfileNeed
+    device: DeviceModels | None
+    run: Run | None
+    error: WeirError | None = None
+
+    @property
+    def reason(self) -> str:
+        """Why there are no models, without the name of the device; empty if there are."""
+        return "" if self.error is None else str(self.error).removeprefix(f"{self.need.name}: ")
 
 
 def positions(rules: Sequence[int]) -> tuple[int, ...]:
@@ -37,8 +58,8 @@ def positions(rules: Sequence[int]) -> tuple[int, ...]:
     return tuple(sorted({0, *rules, round(most / 4), round(most / 2), round(most * ROOM)}))
 
 
-def stored_run(store: Store, wanted: QuickProfile) -> Run | None:
-    """The newest stored profile that contains what is ``wanted`` and was measured here; None without one."""
+def stored_runs(store: Store, wanted: QuickProfile) -> Iterator[Run]:
+    """The stored profiles that contain what is ``wanted`` and were measured here, newest first."""
     scenario = wanted.scenario()
     for summary in store.runs():
         if summary.kind != "profile" or summary.status != "complete":
@@ -57,39 +78,68 @@ def stored_run(store: Store, wanted: QuickProfile) -> Run | None:
             set(needed[key]) <= set(profile.get(key) or ()) for key in ("positions", "sizes", "arrivals")
         )
         if alike and covered and profile.get("adaptive") is None:
-            return run
-    return None
+            yield run
 
 
 def needs(store: Store, wanted: Sequence[QuickProfile], *, again: bool) -> tuple[ProfileNeed, ...]:
     """What is needed for each of ``wanted``, and whether it is stored; ``again``: nothing stored counts."""
-    return tuple(
-        ProfileNeed(
-            each.device,
-            each,
-            None if again else stored_run(store, each),
-        )
-        for each in wanted
-    )
+    return tuple(_unmeasured(one) if again else _need(store, one) for one in wanted)
 
 
-def measured(store: Store, needed: Sequence[ProfileNeed], progress: Progress) -> Iterator[Run]:
-    """The runs of ``needed``, in order; those that are not stored are measured, one after the other.
+def _need(store: Store, wanted: QuickProfile) -> ProfileNeed:
+    """A stored run that counts serves first; for a noisy machine, also one that does not."""
+    unusable: tuple[Run, str] | None = None
+    for run in stored_runs(store, wanted):
+        if not (why := machine.refusal(run)):
+            return ProfileNeed(wanted.device, wanted, run)
+        if unusable is None and not run.manifest.emulated:
+            unusable = run, why
+    if unusable is None:
+        return _unmeasured(wanted)
+    run, why = unusable
+    refused = f"run {run.run_id}: {why}"
+    if wanted.machine == "noisy":
+        return ProfileNeed(wanted.device, wanted, run, refused)
+    return replace(_unmeasured(wanted), refused=refused)
 
-    Raises as :func:`weirlab.jobs.profiles.profile`, and the error of a profile that does not count.
+
+def _unmeasured(wanted: QuickProfile) -> ProfileNeed:
+    try:
+        machine.refuse_emulated(wanted.facts, wanted.device)
+    except TrialError as error:
+        return ProfileNeed(wanted.device, wanted, None, error=error)
+    return ProfileNeed(wanted.device, wanted, None)
+
+
+def profiled(store: Store, needed: Sequence[ProfileNeed], progress: Progress) -> Iterator[DeviceProfile]:
+    """What became of each of ``needed``; those that are not stored are measured, one after the other.
+
+    A device that cannot be measured, does not count or has no model is one with an error; the others go on.
+    For a noisy machine, a profile that does not count is one with models all the same.
+
+    Raises
+    ------
+    InputError, StoreError
+        A mistake of the user, or a run cannot be kept.
     """
-    outcomes = profile_in_turn(store, [each.wanted for each in needed if each.run is None], progress)
-    for each in needed:
-        if each.run is not None:
-            yield each.run
-            continue
-        outcome = next(outcomes)
-        if (problem := outcome.problem()) is not None:
-            raise problem
-        yield outcome.run
-
-
-def fitted(run: Run, name: str, progress: Progress) -> DeviceModels:
-    """The device of ``run`` with its models, which are fitted if they are not yet, as ``name``."""
-    models = modelling.models_of(run) or modelling.fit_run(run, progress)
-    return replace(modelling.described(run, models), name=name)
+    for need in needed:
+        profiles.refuse_impossible(need.wanted.scenario())
+    for need in needed:
+        run = need.run
+        try:
+            if need.error is not None:
+                raise need.error
+            if run is None:
+                outcome = next(profile_in_turn(store, [need.wanted], progress))
+                run, problem = outcome.run, outcome.problem()
+                if problem is not None and need.wanted.machine != "noisy":
+                    raise problem
+            models = modelling.models_of(run) or modelling.fit_run(run, progress)
+        except (InputError, StoreError):
+            raise
+        except WeirError as error:
+            missing = DeviceProfile(need, None, run, error)
+            progress.note(f"{need.name} is left out: {missing.reason}")
+            yield missing
+        else:
+            yield DeviceProfile(need, replace(modelling.described(run, models), name=need.name), run)

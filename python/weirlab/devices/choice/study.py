@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
-from weirlab.base.errors import InputError, WeirError
+from weirlab.base.errors import InputError, LabError, MissingCapability, ModelError, TrialError, WeirError
 from weirlab.base.quantities import plural, words
 from weirlab.cli.quantities import clock
-from weirlab.devices.choice.profiling import ProfileNeed, fitted, measured, needs, positions
+from weirlab.devices.choice.profiling import DeviceProfile, ProfileNeed, needs, positions, profiled
 from weirlab.devices.planning.outcome import PlanOutcome, PlanRequest
 from weirlab.devices.planning.study import plan
 from weirlab.jobs.progress import Progress
@@ -63,7 +63,7 @@ class ChoiceRow:
     factor: float
     calls: int
     """Calls in question."""
-    verdict: Conclusion
+    verdict: Conclusion | Literal["not measured"]
     threshold_pps: float
     delay_p99_ns: float
     delay_p99_bound_ns: float
@@ -79,8 +79,13 @@ class ChoiceOutcome:
 
     request: ChoiceRequest
     cases: tuple[ChoiceCase, ...]
-    runs: tuple[tuple[str, str, bool], ...]
-    """Device, run ID, and whether the run was measured just now."""
+    profiles: tuple[DeviceProfile, ...] = ()
+    """What became of each device and tunnel; empty if profiles were given."""
+
+    @property
+    def failures(self) -> tuple[DeviceProfile, ...]:
+        """The devices and tunnels without a profile."""
+        return tuple(one for one in self.profiles if one.error is not None)
 
     @property
     def base(self) -> PlanOutcome:
@@ -88,15 +93,32 @@ class ChoiceOutcome:
         return self.cases[0].plan
 
     def problem(self) -> WeirError | None:
-        """The error to report: the worst of all numbers of rules at the first factor."""
+        """The error to report: of a device that was not measured, or the worst of all numbers of rules at the
+        first factor.
+        """
+        if (missing := incomplete(self.failures)) is not None:
+            return missing
         found = [case.plan.problem() for case in self.cases if case.factor == self.request.factors[0]]
         return max(filter(None, found), key=lambda error: error.exit_code, default=None)
 
     def rows(self, why: Callable[[Answer, PlanOutcome], str]) -> list[ChoiceRow]:
         """A row for each device and case; ``why`` explains an answer."""
-        return [
-            _row(case, answer, why(answer, case.plan)) for case in self.cases for answer in case.plan.answers
+        found = []
+        for case in self.cases:
+            found += [_row(case, answer, why(answer, case.plan)) for answer in case.plan.answers]
+            found += [_missing_row(case, name, failed) for name, failed in self._left_out()]
+        return found
+
+    def _left_out(self) -> Iterator[tuple[str, DeviceProfile]]:
+        """Rows without numbers: a device, or a device and a tunnel, and which of them has no profile."""
+        ends = len(self.request.devices)
+        filters, tunnels = self.profiles[:ends], self.profiles[ends:]
+        rows: list[tuple[DeviceProfile, ...]] = [(one, two) for one in filters for two in tunnels] or [
+            (one,) for one in filters
         ]
+        for parts in rows:
+            if failed := [part for part in parts if part.error is not None]:
+                yield " + ".join(part.need.name for part in parts), failed[0]
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -115,7 +137,14 @@ class ChoiceOutcome:
             "requirements": [one.document() for one in base.judged],
             "rows": rows,
             "profiles": [
-                {"device": device, "run_id": run_id, "measured": new} for device, run_id, new in self.runs
+                {
+                    "device": one.need.name,
+                    "run_id": None if one.run is None else one.run.run_id,
+                    "measured": one.run is not None and one.need.run is None,
+                    "unusable": None if one.device is None else one.device.unusable or None,
+                    "problem": one.reason or None,
+                }
+                for one in self.profiles
             ],
             "warnings": self.warnings,
         }
@@ -141,6 +170,23 @@ def _row(case: ChoiceCase, answer: Answer, why: str) -> ChoiceRow:
     )
 
 
+def _missing_row(case: ChoiceCase, name: str, failed: DeviceProfile) -> ChoiceRow:
+    nan = math.nan
+    why = failed.reason if failed.need.name == name else f"{failed.need.name}: {failed.reason}"
+    return ChoiceRow(name, case.rules, case.factor, case.calls, "not measured", nan, nan, nan, None, nan, why)
+
+
+def incomplete(failures: Sequence[DeviceProfile]) -> WeirError | None:
+    """The error if there are devices without a profile, of the kind that the first of them has."""
+    if not failures:
+        return None
+    error = failures[0].error
+    kinds = (MissingCapability, LabError, ModelError)
+    kind = next((kind for kind in kinds if isinstance(error, kind)), TrialError)
+    told = "; ".join(f"{one.need.name}: {one.reason}" for one in failures)
+    return kind(f"the answer is incomplete, not measured: {told}")
+
+
 def wanted_profiles(
     store: Store, request: ChoiceRequest
 ) -> tuple[tuple[ProfileNeed, ...], tuple[ProfileNeed, ...]]:
@@ -163,7 +209,7 @@ def wanted_profiles(
 
 def estimate(needed: Sequence[ProfileNeed]) -> str:
     """What will be measured, how long that takes, and which stored runs serve."""
-    missing = [each for each in needed if each.run is None]
+    missing = [each for each in needed if each.run is None and each.error is None]
     stored = [f"{each.name}: run {each.run.run_id}" for each in needed if each.run is not None]
     parts = []
     if missing:
@@ -172,6 +218,13 @@ def estimate(needed: Sequence[ProfileNeed]) -> str:
         parts.append(f"Profiling {names}: {plural(len(missing), 'profile')}, about {clock(seconds)}")
     if stored:
         parts.append(f"stored profiles serve for {words(stored)} (--again measures them, too)")
+    parts += [
+        f"for {each.name} there is only a run that does not count, {each.refused}"
+        if each.run is not None
+        else f"what is stored for {each.name} does not count and is left alone, {each.refused}"
+        for each in needed
+        if each.refused
+    ]
     said = "; ".join(parts)
     return said[:1].upper() + said[1:]
 
@@ -184,9 +237,11 @@ def choose(store: Store, request: ChoiceRequest, progress: Progress) -> ChoiceOu
     InputError
         There is nothing to choose from, or something cannot be profiled or planned.
     ModelError
-        A profile does not determine a model, or every device would have to extrapolate.
+        Every device would have to extrapolate.
+    TrialError, ModelError, MissingCapability, LabError
+        There is no profile of any device, or of any tunnel.
     """
-    runs: list[tuple[str, str, bool]] = []
+    known: tuple[DeviceProfile, ...] = ()
     sources: Sequence[str | DeviceModels]
     tunnels: Sequence[str | DeviceModels]
     if request.profiles:
@@ -198,12 +253,17 @@ def choose(store: Store, request: ChoiceRequest, progress: Progress) -> ChoiceOu
             raise InputError("nothing to choose from: name devices, or --profiles RUN")
         filters, behind = wanted_profiles(store, request)
         needed = (*filters, *behind)
-        progress.note(estimate(needed))
-        found: list[DeviceModels] = []
-        for each, run in zip(needed, measured(store, needed, progress), strict=True):
-            found.append(fitted(run, each.name, progress))
-            runs.append((each.name, run.run_id, each.run is None))
-        sources, tunnels = found[: len(filters)], found[len(filters) :]
+        if told := estimate(needed):
+            progress.note(told)
+        known = tuple(profiled(store, needed, progress))
+        sources, tunnels = (
+            [one.device for one in part if one.device is not None]
+            for part in (known[: len(filters)], known[len(filters) :])
+        )
+        if not sources or len(tunnels) < bool(behind):
+            missing = incomplete([one for one in known if one.error is not None])
+            assert missing is not None
+            raise missing
     cases = []
     for rules in request.rules:
         for factor in request.factors:
@@ -218,4 +278,4 @@ def choose(store: Store, request: ChoiceRequest, progress: Progress) -> ChoiceOu
                 position=float(rules),
             )
             cases.append(ChoiceCase(rules, factor, calls, plan(store, asked)))
-    return ChoiceOutcome(request, tuple(cases), tuple(runs))
+    return ChoiceOutcome(request, tuple(cases), known)

@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 import math
+import shlex
+from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from weirlab.base import files
+from weirlab.base.errors import ModelError, TrialError
 from weirlab.base.tables import Table
 from weirlab.cli.quantities import NOTHING, count, duration, plural, rate, significant, words
 from weirlab.cli.results import gates
+from weirlab.devices.choice.profiling import DeviceProfile
 from weirlab.devices.choice.study import ChoiceCase, ChoiceOutcome, ChoiceRow
 from weirlab.devices.planning import wording as plans
 from weirlab.devices.planning.outcome import PlanOutcome
+from weirlab.jobs.repetition import REPETITIONS
 from weirlab.model.planning import Answer, Conclusion
 from weirlab.report.story import Chapter, PageOrigin, Story
 from weirlab.report.tables import Tile
 
-_VERDICTS: Final[dict[Conclusion, str]] = {
+_VERDICTS: Final[dict[Conclusion | Literal["not measured"], str]] = {
     "meets": "will do",
     "undecided": "undecided",
     "misses": "will not do",
     "not profiled": "not profiled",
+    "not measured": "not measured",
 }
+NOISY: Final = ("--machine", "noisy")
+
 _TERMS: Final = (
     ("Threshold", "Load from which on packets are lost, however long the queue."),
     ("Calls", "Most calls that meet the requirement with the certainty."),
@@ -70,10 +78,27 @@ def tables(outcome: ChoiceOutcome, rows: list[ChoiceRow]) -> list[Table]:
     return [table(outcome, rows), requirements]
 
 
-def sentence(outcome: ChoiceOutcome) -> str:
+def sentence(outcome: ChoiceOutcome, command: str) -> str:
     """The answer for the load in question, then what other rules and loads change."""
     more = [_case(case) for case in outcome.cases[1:]]
-    return " ".join([plans.conclusion(outcome.base), *more])
+    return " ".join([plans.conclusion(outcome.base), *more, *remedies(outcome, command)])
+
+
+def remedies(outcome: ChoiceOutcome, command: str) -> list[str]:
+    """A sentence on each device that was not measured, with the command that would help."""
+    return [f"Not measured: {one.need.name}. {_remedy(one, command)}" for one in outcome.failures]
+
+
+def _remedy(failed: DeviceProfile, command: str) -> str:
+    if isinstance(failed.error, ModelError):
+        more = replace(failed.need.wanted, repetitions=REPETITIONS).command
+        return f"It may be enough to profile it with more trials, then to choose again: {more}"
+    if isinstance(failed.error, TrialError) and failed.need.error is None:
+        if failed.need.wanted.machine == "noisy":
+            return f"On a quieter machine: {command}"
+        typed = shlex.split(command)
+        return f"To measure in spite of other work on this machine: {shlex.join([*typed, *NOISY])}"
+    return f"Where that is mended: {command}"
 
 
 def _case(case: ChoiceCase) -> str:
@@ -115,14 +140,14 @@ def write_page(outcome: ChoiceOutcome, rows: list[ChoiceRow], out: Path, command
             Tile("Threshold", rate(best.threshold_pps), "of packets"),
         ]
     )
-    notes = [*outcome.warnings, *(_origin(*run) for run in outcome.runs)]
+    notes = [*outcome.warnings, *map(_origin, outcome.profiles)]
     story = Story(
         subject=f"choice among {plural(len(base.answers), 'device')}",
         manifest={},
         simulated=simulated,
         answer=_headline(outcome, best),
         lede=(plans.conclusion(base), *(_case(case) for case in outcome.cases[1:])),
-        caution="",
+        caution=" ".join(remedies(outcome, command)),
         place="",
         tiles=tuple(tiles),
         chapters=(
@@ -138,12 +163,16 @@ def write_page(outcome: ChoiceOutcome, rows: list[ChoiceRow], out: Path, command
         terms=_TERMS,
         made_from=PageOrigin(
             name="choice",
-            source=words([run_id for _, run_id, _ in outcome.runs]) or "the given profiles",
+            source=words([one.run.run_id for one in outcome.profiles if one.run]) or "the given profiles",
             again=(("This chooses again, from stored profiles where they serve.", command),),
         ),
     )
     files.write_bytes(out, story.html().encode())
 
 
-def _origin(device: str, run_id: str, new: bool) -> str:
-    return f"{device}: profile of run {run_id}{', measured for this choice' if new else ', stored before'}."
+def _origin(one: DeviceProfile) -> str:
+    if one.error is not None or one.run is None or one.device is None:
+        return f"{one.need.name}: not measured. {one.reason}."
+    doubt = f" It does not count: {one.device.unusable}." if one.device.unusable else ""
+    origin = "measured for this choice" if one.need.run is None else "stored before"
+    return f"{one.need.name}: profile of run {one.run.run_id}, {origin}.{doubt}"

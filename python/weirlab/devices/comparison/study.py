@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from weirlab.base.errors import InputError, NotMet, Undecided, WeirError
+from weirlab.jobs import machine
 from weirlab.model.comparing import (
     ComparisonFinding,
     ComparisonSetting,
@@ -89,10 +90,14 @@ def compare_runs(
         setting in common.
     Undecided
         A run has no valid trial.
+    TrialError
+        The device of a run was emulated.
     """
     first, second = (tuple(_open(store, name) for name in names) for names in (before, after))
     runs = (*first, *second)
     manifests = [run.manifest for run in runs]
+    for manifest in manifests:
+        machine.refuse_emulated(manifest.facts, f"run {manifest.run_id}")
     kind = _kind(runs, manifests)
     same_load = kind == "trial"
     digests = [digest(_observations(run, kind), same_load=same_load) for run in runs]
@@ -104,7 +109,9 @@ def compare_runs(
             f"nothing to compare: no setting is in the runs before and after. {_settings('Before', one)}; "
             f"{_settings('after', other)} (flows and headers must match as well)"
         )
-    if (moved := _other_state(runs)) is not None:
+    if unusable := _unusable(runs):
+        findings = [replace(found, verdict="cannot tell", why=unusable) for found in findings]
+    elif (moved := _other_state(runs)) is not None:
         findings = [replace(found, verdict="cannot tell", why=moved) for found in findings]
     notes = (*_differences(manifests), *_left_out(one, other), *_interrupted(manifests))
     return ComparisonOutcome(first, second, kind, terms, tuple(findings), notes, simulated)
@@ -158,6 +165,12 @@ def _setting(seen: Observation, kind: str) -> dict[str, str]:
         {**spec, "label": "", "rules": rules, "traffic": {**traffic, "flows": flows}}, sort_keys=True
     )
     return {SETTING: rest, **({LOAD: seen.extra["rate_text"]} if kind == "trial" else {})}
+
+
+def _unusable(runs: Sequence[Run]) -> str:
+    """Which runs do not count, and why; empty if all do."""
+    found = {run.run_id: machine.refusal(run) for run in runs}
+    return "; ".join(f"run {run_id} does not count, {why}" for run_id, why in found.items() if why)
 
 
 def _other_state(runs: Sequence[Run]) -> str | None:

@@ -163,9 +163,14 @@ class PlanOutcome:
     more_trials: Mapping[str, str] = field(default_factory=dict)
     """By device: how to profile it again with more trials."""
 
+    unusable: Mapping[str, str] = field(default_factory=dict)
+    """By device: why the profile that the answer rests on does not count."""
+
     def name(self, device: str) -> str:
-        """What a device is called in tables and sentences: those that stand in for another are marked."""
-        return f"{device} (user space)" if device in self.stand_ins else device
+        """What a device is called in tables and sentences: those with a reservation are marked."""
+        marks = ["user space"] if device in self.stand_ins else []
+        marks += ["does not count"] if device in self.unusable else []
+        return f"{device} ({', '.join(marks)})" if marks else device
 
     @property
     def best(self) -> Answer | None:
@@ -291,6 +296,7 @@ class PlanOutcome:
                     "simulated": a.device in self.simulated,
                     "verdict": a.verdict,
                     "stands_in_for": self.stand_ins.get(a.device),
+                    "unusable": self.unusable.get(a.device),
                     "more_trials": self.more_trials.get(a.device) if a.verdict == "undecided" else None,
                     "met": a.met,
                     **{k: v for k, v in vars(a).items() if k != "device"},

@@ -65,6 +65,13 @@ class PlanDevice:
     profiled: tuple[DeviceModels, ...]
     """The devices that were profiled: one, or the rules and the tunnel."""
 
+    @property
+    def unusable(self) -> str:
+        """Why a profile behind it does not count; empty if all do."""
+        found = {one.name: one.unusable for one in self.profiled if one.unusable}
+        alone = len(self.profiled) == 1
+        return "; ".join(why if alone else f"{name}, {why}" for name, why in found.items())
+
 
 def plan(store: Store, request: PlanRequest) -> PlanOutcome:
     """Answer ``request`` with every device in its sources.
@@ -141,6 +148,7 @@ def plan(store: Store, request: PlanRequest) -> PlanOutcome:
         _deep_queues(devices, answers),
         _stand_ins(devices),
         _more_trials(store, devices, answers),
+        {device.name: device.unusable for device in devices if device.unusable},
     )
 
 

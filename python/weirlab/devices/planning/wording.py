@@ -85,6 +85,10 @@ def conclusion(outcome: PlanOutcome) -> str:
     some = 0 < len(outcome.simulated) < len(outcome.answers)
     if some:
         parts.append(f"Simulated, not measured: {words(outcome.simulated)}.")
+    for device, why in outcome.unusable.items():
+        parts.insert(
+            0, f"{device_in_words(device, first=True)} is known from a run that does not count: {why}."
+        )
     return of_device(bool(outcome.simulated) and not some, " ".join(parts))
 
 

@@ -15,7 +15,7 @@ from weirlab.base.errors import InputError, ModelError
 from weirlab.base.files import HOST_FILES, Inputs
 from weirlab.base.quantities import rules as whole_rules
 from weirlab.devices.prediction.spikes import learn_spikes
-from weirlab.jobs import spoiled
+from weirlab.jobs import machine, spoiled
 from weirlab.jobs.profiles import named
 from weirlab.jobs.progress import Progress, SilentProgress
 from weirlab.jobs.repetition import more_trials, profile_words, profiled_run
@@ -74,6 +74,11 @@ class FitOutcome:
             return ()
         return tuple(drift for drift in drifts(self.run.observations("profile", plain=True)) if drift.proven)
 
+    @property
+    def unusable(self) -> str:
+        """Why the run does not count; empty if it does."""
+        return machine.refusal(self.run)
+
     def document(self) -> dict[str, Any]:
         """For ``--json``."""
         model = self.queueing
@@ -81,6 +86,7 @@ class FitOutcome:
             "kind": "fit",
             "run_id": self.run.run_id,
             "simulated": self.run.simulated,
+            "unusable": self.unusable or None,
             "path": self.path,
             "models": list(self.models),
             "parameters": model.parameters() if model else [],
@@ -110,7 +116,7 @@ def fit(
     """
     if out is not None:
         files.check_output(out, "--out")
-    run = named(store, run_id)
+    run = _real(named(store, run_id))
     models = fit_run(run, progress)
     path = path_in(run)
     if out is not None:
@@ -159,7 +165,7 @@ def fit_devices(
         )
     require_distinct(names, str(out))
     files.check_output(out, "--out")
-    runs = [named(store, run_id) for run_id in run_ids]
+    runs = [_real(named(store, run_id)) for run_id in run_ids]
     devices = [described(run, fit_run(run, progress)) for run in runs]
     own = [device.name for device in devices]
     chosen = tuple(names) or tuple(
@@ -182,8 +188,9 @@ def described(run: Run, models: Models) -> DeviceModels:
         "weirlab": manifest.versions.get("weirlab", "unknown"),
         "calibration": manifest.calibration,
     }
-    shares = {"new_flow_rules": run.new_flow_rules} if run.new_flow_rules else {}
-    return DeviceModels(str(manifest.facts.get("dut", run.run_id)), models, {**conditions, **facts, **shares})
+    more = {"new_flow_rules": run.new_flow_rules or None, "unusable": machine.refusal(run) or None}
+    known = {name: value for name, value in more.items() if value is not None}
+    return DeviceModels(str(manifest.facts.get("dut", run.run_id)), models, {**conditions, **facts, **known})
 
 
 def fit_run(run: Run, progress: Progress = QUIET) -> Models:
@@ -194,7 +201,7 @@ def fit_run(run: Run, progress: Progress = QUIET) -> Models:
     ModelError
         The profile does not determine a model.
     TrialError
-        As before, because the host spoiled most of its trials.
+        The host spoiled most of its trials.
     """
     observations = run.observations("profile", plain=True)
     try:
@@ -258,8 +265,8 @@ def find_device(
         holds several devices and ``device`` is None.
     """
     if is_file(source):
-        return pick(load_devices(Path(source), inputs), device, source), None
-    run = named(store, source)
+        return _of_real(pick(load_devices(Path(source), inputs), device, source)), None
+    run = _real(named(store, source))
     return pick([_fitted(run)], device, f"run {run.run_id}"), run
 
 
@@ -278,7 +285,20 @@ def profile_of(store: Store, device: DeviceModels) -> list[str]:
 
 def devices(store: Store, source: str) -> list[DeviceModels]:
     """All devices in the file ``source``, or that of the run ``source``; ``ModelError`` if it has none."""
-    return load_devices(Path(source)) if is_file(source) else [_fitted(named(store, source))]
+    if is_file(source):
+        return [_of_real(device) for device in load_devices(Path(source))]
+    return [_fitted(_real(named(store, source)))]
+
+
+def _real(run: Run) -> Run:
+    """``run``; raises ``TrialError`` if its device was emulated, so that its numbers mean nothing."""
+    machine.refuse_emulated(run.manifest.facts, f"run {run.run_id}")
+    return run
+
+
+def _of_real(device: DeviceModels) -> DeviceModels:
+    machine.refuse_emulated(device.facts, device.name)
+    return device
 
 
 def _fitted(run: Run) -> DeviceModels:
@@ -311,6 +331,8 @@ class PredictionOutcome:
     device: str = ""
     simulated: bool = False
     """The models are those of a simulated device."""
+    unusable: str = ""
+    """Why the profile behind the models does not count; empty if it does."""
     more_trials: str = ""
     """How to profile the device again with more trials."""
     new_share: float | None = None
@@ -342,6 +364,7 @@ class PredictionOutcome:
             **({} if self.new_share is None else {"new_share": self.new_share}),
             "device": self.device,
             "simulated": self.simulated,
+            "unusable": self.unusable or None,
             "model": first,
             **self.predictions[first],
             "extrapolated": bool(self.outside),
@@ -421,6 +444,7 @@ def predict(
         intervals,
         asked.name,
         asked.simulated,
+        asked.unusable,
         more_trials_of(store, asked),
         position / asked.new_flow_rules if asked.new_flow_rules else None,
     )

@@ -13,6 +13,7 @@ from weirlab.base.documents import plain
 from weirlab.base.errors import InputError, ModelError
 from weirlab.devices.prediction.modelling import Models, find, find_device, keep, models_of, position_of
 from weirlab.devices.prediction.spikes import learn_spikes, seen_in, series_of
+from weirlab.jobs.machine import refuse_emulated
 from weirlab.jobs.profiles import named
 from weirlab.model.spike import NO_SPIKE, Spike
 from weirlab.model.transient import (
@@ -101,6 +102,7 @@ def compare_steps(
         There are no models.
     """
     run = store.open(run_id) if source is not None else named(store, run_id)
+    refuse_emulated(run.manifest.facts, f"run {run.run_id}")
     found = series_of(run)
     if not found:
         raise InputError(

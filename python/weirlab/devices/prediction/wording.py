@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from weirlab.cli.quantities import duration, percent, plural, rate, rules, words
-from weirlab.cli.results.wording import of_device
+from weirlab.cli.results.wording import of_device, of_run
 from weirlab.jobs.repetition import PROFILE_AGAIN
 from weirlab.model.base import TOLD_LEVEL
 from weirlab.model.planning.requirements import NO_LOSS
@@ -29,7 +29,8 @@ def fit(outcome: FitOutcome) -> str:
     )
     said += "".join(f" Too little evidence: {reason}." for reason in outcome.evidence.too_little)
     said += "".join(f" {drift(each)}" for each in outcome.drifts)
-    return of_device(outcome.run.simulated, f"{said} The models are in {outcome.path}.")
+    said = of_run(outcome.unusable, f"{said} The models are in {outcome.path}.")
+    return of_device(outcome.run.simulated, said)
 
 
 def drift(found: Drift) -> str:
@@ -95,7 +96,7 @@ def prediction(outcome: PredictionOutcome) -> str:
         said += (
             f" The trials of the profile scatter too much to say more about {words(outcome.unsure)}: {way}."
         )
-    return of_device(outcome.simulated, said)
+    return of_device(outcome.simulated, of_run(outcome.unusable, said))
 
 
 def verification(outcome: VerificationOutcome) -> str:

@@ -206,7 +206,7 @@ def profile(
     from weirlab.base.files import HOST_FILES
     from weirlab.cli.results.wording import machine as machine_in_words
     from weirlab.devices.profile import tables, wording
-    from weirlab.jobs.profiles import profile, resume_profile
+    from weirlab.jobs.profiles import ProfileTerms, profile, resume_profile
 
     with result.session(ctx) as session:
         time_budget = plan.choice.checked_time()
@@ -221,9 +221,11 @@ def profile(
                 scenario,
                 session.progress,
                 command=session.command,
-                unnamed=plan.name is None and device.ruleset is None,
-                any_size=device.ruleset is not None and not traffic.sizes.listed(),
                 inputs=HOST_FILES,
+                terms=ProfileTerms(
+                    unnamed=plan.name is None and device.ruleset is None,
+                    any_size=device.ruleset is not None and not traffic.sizes.listed(),
+                ),
             )
         problem = outcome.problem()
         session.finish(

@@ -84,6 +84,8 @@ WITH_VARIETIES: Final[dict[str, Callable[[str | None], DutDriver]]] = {
 """Devices that take a suffix after a colon: tunnels a cipher suite, a virtual machine its filter, an emulated
 link and a redundant pair their settings."""
 
+_VIRTUAL: Final = frozenset({"vm", "vm-esp", "vm-wireguard", "image"})
+
 _PARSED: Final[dict[str, Callable[[str | None], DutDriver]]] = {
     **WITH_VARIETIES,
     # The usual ones try what the kernel has; what it lacks is refused when the device is made.
@@ -164,6 +166,13 @@ def files_of(name: str) -> Sequence[Path]:
     if kind not in _PARSED:
         raise _without_suffix(kind, suite)
     return _PARSED[kind](suite).files
+
+
+def is_emulated(name: str) -> bool:
+    """Whether the device ``name`` will run on an emulated CPU, for want of KVM; if not, it still may."""
+    from weirlab.lab.vm import qemu
+
+    return name.partition(":")[0] in _VIRTUAL and "kvm" not in qemu.accelerators()
 
 
 def _made(name: str, file: Path | None) -> DutDriver:

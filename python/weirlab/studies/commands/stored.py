@@ -15,7 +15,7 @@ from weirlab.cli.options import JsonOption, StoreOption, completing
 from weirlab.cli.output import Session
 
 if TYPE_CHECKING:
-    from weirlab.store import Run
+    from weirlab.store import Run, RunSummary
 
 REPORT = """Write the report of a run: one HTML file that needs no network.
 
@@ -127,7 +127,7 @@ def runs(
                 run.created[:16].replace("T", " "),
                 "" if run.trials is None else str(run.trials),
                 "" if run.invalid is None else str(run.invalid),
-                f"{run.name} (simulated)" if run.simulated else run.name or run.problem,
+                " ".join([run.name or run.problem, *_marks(run)]),
             )
             for run in found
         ]
@@ -135,6 +135,11 @@ def runs(
         tables = [Table("Runs", columns, rows, spare=_SPARE)] if rows else []
         document = {"kind": "runs", "store": session.store.root, "runs": found}
         session.finish(document, wording.runs(found, session.store.root, kind), tables)
+
+
+def _marks(run: RunSummary) -> list[str]:
+    marks = {"(simulated)": run.simulated, "(does not count)": bool(run.unusable)}
+    return [mark for mark, applies in marks.items() if applies]
 
 
 def show(ctx: typer.Context, run: RunArgument, store: StoreOption = None, json: JsonOption = False) -> None:

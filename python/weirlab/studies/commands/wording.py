@@ -22,6 +22,9 @@ def run(outcome: RunOutcome) -> str:
     valid = sum(n["valid"] for n in outcome.counts.values())
     attempts = sum(n["attempts"] for n in outcome.counts.values())
     lead = f"{manifest.kind.capitalize()} {manifest.run_id} is {manifest.status}"
+    if unusable := outcome.refusal:
+        held = f", with {count(valid)} of {count(attempts)} attempts valid" if attempts else ""
+        return f"{lead}, but does not count: {unusable}{held}."
     if not attempts and outcome.own_tables:
         kept = f"table{'s' if len(outcome.own_tables) > 1 else ''} {words(outcome.own_tables)}"
         return f"{lead}, with the {kept}; next: weir export {manifest.run_id} --out DIR"
@@ -44,7 +47,13 @@ def runs(found: Sequence[RunSummary], root: Path, kind: str | None = None) -> st
         return f"No runs in {root}; 'weir trial' or 'weir run' makes the first."
     damaged = [run for run in found if run.problem]
     end = f", {len(damaged)} of them damaged" if damaged else ""
-    return f"{plural(len(found), 'run')} in {root}{end}."
+    unusable = [run for run in found if run.unusable]
+    last = f" {len(unusable)} of them {_count(unusable)} (weir show says why)." if unusable else ""
+    return f"{plural(len(found), 'run')} in {root}{end}.{last}"
+
+
+def _count(runs: Sequence[RunSummary]) -> str:
+    return "does not count" if len(runs) == 1 else "do not count"
 
 
 def export(run_id: str, files: Sequence[Path], out: Path) -> str:
