@@ -4,5 +4,6 @@ from weirlab.scripting import predict as predict
 from weirlab.scripting import resume as resume
 from weirlab.scripting import run as run
 from weirlab.scripting import runs as runs
+from weirlab.scripting import thresholds as thresholds
 
 __version__: str

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 import polars as pl
+from scipy.special import stdtrit
 
 from weirlab.base.documents import SPARSE
 from weirlab.base.errors import InputError
@@ -221,7 +222,8 @@ def thresholds(trials: pl.DataFrame) -> pl.DataFrame:
 
     ``trials`` is ``Run.trials()`` or a part of it; those with traffic at several positions or
     cross traffic on the device are left out. Columns: ``position, stateful, sizes_text,
-    frame_bytes, threshold_pps, low_pps, high_pps`` (smallest and largest) and ``n``; one row
+    frame_bytes, threshold_pps, low_pps, high_pps`` (smallest and largest), ``n``, and ``interval_low_pps,
+    interval_high_pps``, the 95 % interval of the threshold (null for a single trial); one row
     per setting that was overloaded at all. Where shares of new flows vary, ``position`` is the mean over the
     packets: the share ``new_share`` of them is compared with ``rules``.
     """
@@ -242,9 +244,28 @@ def thresholds(trials: pl.DataFrame) -> pl.DataFrame:
             low_pps=pl.col("forwarding_pps").min(),
             high_pps=pl.col("forwarding_pps").max(),
             n=pl.len(),
+            half=pl.col("forwarding_pps").log().map_batches(_half_interval, pl.Float64, returns_scalar=True),
         )
+        .with_columns(
+            interval_low_pps=pl.col("threshold_pps") * (-pl.col("half")).exp(),
+            interval_high_pps=pl.col("threshold_pps") * pl.col("half").exp(),
+        )
+        .drop("half")
         .sort("position", "stateful", "frame_bytes", "sizes_text", *answered)
     )
+
+
+def _half_interval(logarithms: pl.Series) -> float | None:
+    """Half the width of the 95 % interval of a median, by Student's t.
+
+    The standard error of the median of normal values is sqrt(pi / 2) times that of their mean (Kendall and
+    Stuart, The Advanced Theory of Statistics, 1, 10.11). None for a single value.
+    """
+    n = len(logarithms)
+    if n < 2:
+        return None
+    error = math.sqrt(math.pi / 2 / n) * float(logarithms.std())  # type: ignore[arg-type]
+    return float(stdtrit(n - 1, 0.975)) * error
 
 
 def drawn_shares(profiled: Sequence[float], seed: int) -> tuple[float, ...]:

@@ -4,13 +4,14 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 
 from weirlab.base.errors import InputError
 from weirlab.measure import profile, verify
 from weirlab.measure.scouting import ScoutPoint
-from weirlab.measure.verify import VerificationPlan, drawn_positions, plan, thresholds
+from weirlab.measure.verify import VerificationPlan, _half_interval, drawn_positions, plan, thresholds
 from weirlab.store import Store
 from weirlab.testing import FakeBed, FakeDevice, make_record, make_result, make_spec
 from weirlab.traffic.sizes import Constant
@@ -181,6 +182,22 @@ def test_the_measured_threshold_is_the_median_forwarding_rate_in_overload(tmp_pa
         (0, pytest.approx(700_000), pytest.approx(700_000), pytest.approx(700_000), 1),
         (200, pytest.approx(510_000), pytest.approx(500_000), pytest.approx(590_000), 3),
     ]
+    # exp(4.3027 · sqrt(π/2) · s / sqrt(3)), s being the deviation of the three logarithms.
+    (alone, several) = found.select("interval_low_pps", "interval_high_pps").rows()
+    assert alone == (None, None)
+    assert several == (pytest.approx(510_000 / 1.325, rel=1e-3), pytest.approx(510_000 * 1.325, rel=1e-3))
+
+
+def test_the_interval_of_a_threshold_covers_the_truth_in_about_95_of_100_runs(tmp_path: Path) -> None:
+    draw = np.random.default_rng(7)
+    covered = 0
+    for _ in range(400):
+        rates = pl.Series(1e6 * np.exp(draw.normal(0, 0.05, 5)))
+        half = _half_interval(rates.log())
+        assert half is not None
+        middle = float(rates.median())  # type: ignore[arg-type]
+        covered += middle * np.exp(-half) <= 1e6 <= middle * np.exp(half)
+    assert 0.93 <= covered / 400 <= 0.99
 
 
 def test_without_overload_there_is_no_threshold(tmp_path: Path) -> None:

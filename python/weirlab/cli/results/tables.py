@@ -20,19 +20,27 @@ def thresholds(rows: Sequence[Mapping[str, Any]]) -> list[Table]:
         return []
     answered = "new_share" in rows[0]
     columns = (
-        *(("New flows",) if answered else ()), "Rules", "Frames", "Threshold", "Lowest", "Highest", "Trials",
+        *(("New flows",) if answered else ()), "Rules", "Frames", "Threshold", "95 % interval", "Lowest",
+        "Highest", "Trials",
     )  # fmt: skip
     cells = [
         (
             *((percent(row["new_share"]),) if answered else ()),
             count(row.get("rules", row["position"])) + (" stateful" if row["stateful"] else ""),
             row["sizes_text"],
-            *(rate(row[name]) for name in ("threshold_pps", "low_pps", "high_pps")),
+            rate(row["threshold_pps"]),
+            _interval(row["interval_low_pps"], row["interval_high_pps"]),
+            *(rate(row[name]) for name in ("low_pps", "high_pps")),
             str(row["n"]),
         )
         for row in rows
     ]
-    return [Table("Forwarding rate in overload", columns, cells, spare=("Trials",))]
+    return [Table("Forwarding rate in overload", columns, cells, spare=("Lowest", "Highest"))]
+
+
+def _interval(low_pps: float | None, high_pps: float | None) -> str:
+    """``344 kpps to 399 kpps``; unknown for a single trial."""
+    return "unknown" if low_pps is None or high_pps is None else f"{rate(low_pps)} to {rate(high_pps)}"
 
 
 def reasons(counts: Mapping[str, int]) -> Table:

@@ -138,7 +138,13 @@ def search(
             keep(points)
 
     what = {"goals": goals}
-    done = _carry_out(work, asked, _SearchKind(SEARCH, what, measure), attempts)
+
+    def finding(dut: str) -> str:
+        from weirlab.devices.search.wording import search_finding
+
+        return search_finding(points, dut) if points else ""
+
+    done = _carry_out(work, asked, _SearchKind(SEARCH, what, measure, finding), attempts)
     return SearchOutcome(done.run, done.conditions, shape, tuple(goals), tuple(points), done.trials, done.s)
 
 
@@ -163,7 +169,13 @@ def rfc2544(
             results.append(result)
             keep(results)
 
-    done = _carry_out(work, asked, _SearchKind(RFC2544, document_of(suite), measure), attempts)
+    def finding(dut: str) -> str:
+        from weirlab.devices.search.wording import rfc2544_finding
+
+        return rfc2544_finding(results[0], dut) if results else ""
+
+    what = _SearchKind(RFC2544, document_of(suite), measure, finding)
+    done = _carry_out(work, asked, what, attempts)
     return Rfc2544Outcome(done.run, done.conditions, shape, suite, tuple(results), done.trials, done.s)
 
 
@@ -174,6 +186,8 @@ class _SearchKind:
     kind: str
     goals: Mapping[str, Any]
     measure: Callable[[Sequence[Setting], SearchTrialRunner, Callable[[Any], object]], None]
+    finding: Callable[[str], str]
+    """What was found of a device so far, without a full stop; empty if nothing is finished."""
 
 
 @dataclass(frozen=True)
@@ -214,7 +228,12 @@ def _carry_out(work: Work, asked: SearchPlan, what: _SearchKind, attempts: int) 
             trials = SearchTrialRunner(
                 bed, writer, passed_on(progress), terms=TrialTerms(max_attempts=attempts)
             )
-            what.measure(settings, trials, lambda found: writer.put_json(RESULT, found))
+            try:
+                what.measure(settings, trials, lambda found: writer.put_json(RESULT, found))
+            except KeyboardInterrupt:
+                if finding := what.finding(bed.dut):
+                    progress.note(f"found so far: {finding}; all of it: weir report {writer.run_id}")
+                raise
     apart = len(writer.done) - int(writer.run.trials()["valid"].sum())
     if apart > 0:
         progress.note(

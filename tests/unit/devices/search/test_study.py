@@ -99,8 +99,25 @@ def test_ctrl_c_keeps_the_finished_trials(store: Store, scripted: Scripted, told
     bed = scripted(None, None, KeyboardInterrupt())
     with pytest.raises(RunInterrupt, match="2 valid attempts"):
         search(Work(store, told), asked(SETTINGS), (NDR,))
-    assert store.open("last").manifest.status == "interrupted"
+    run = store.open("last")
+    assert run.manifest.status == "interrupted"
     assert bed.closed
+    assert told.notes == []
+
+
+def test_ctrl_c_says_what_was_found_so_far_and_the_command_that_shows_it(
+    store: Store, scripted: Scripted, told: Told
+) -> None:
+    coarse = replace(NDR, relative_width=0.2)
+    scripted()
+    trials = search(Work(store, told), asked(SETTINGS[:1]), (coarse,)).trials
+    scripted(*[None] * trials, KeyboardInterrupt())
+    with pytest.raises(RunInterrupt, match=f"{trials} valid attempts"):
+        search(Work(store, told), asked(SETTINGS), (coarse,))
+    (note,) = told.notes
+    assert note.endswith(f"weir report {store.open('last').run_id}")
+    assert "64" in note
+    assert "pps" in note
 
 
 def test_a_device_that_forwards_nothing_fails_the_run(store: Store, scripted: Scripted, told: Told) -> None:

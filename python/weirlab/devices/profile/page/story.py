@@ -76,7 +76,7 @@ def tell(evidence: ProfileEvidence) -> Story:
         tiles=tuple(summary.tiles(evidence)),
         chapters=tuple(_chapters(evidence, draw(evidence))),
         terms=_TERMS,
-        where_note=summary.calls_note(),
+        where_note=summary.calls_note(evidence),
         assurance=evidence.judgement.machine if evidence.judgement.good else "",
     )
 

@@ -10,7 +10,7 @@ import polars as pl
 
 from weirlab.devices.profile.page import takeaways
 from weirlab.devices.profile.page.curves import LossFreeLoad, by_load, loss_free, thresholds
-from weirlab.devices.profile.page.drawing import voice_panel
+from weirlab.devices.profile.page.drawing import VOICE_FRAME_BYTES, voice_panel
 from weirlab.devices.profile.page.source import ProfileEvidence
 from weirlab.model.score import REPEATABILITY
 from weirlab.report.numbers import NOTHING, count, duration, percent, plural, rate, words
@@ -24,7 +24,7 @@ G711_PPS: Final = 50
 
 
 def headline(evidence: ProfileEvidence) -> list[str]:
-    """One or two sentences: what the device carries without loss, and how many calls that is."""
+    """What the device carries without loss and, if its frames are those of G.711, how many calls that is."""
     panel = voice_panel(evidence.telling)
     chosen = takeaways.ends(loss_free(_of(evidence.telling, panel)))
     if not chosen:
@@ -39,6 +39,8 @@ def headline(evidence: ProfileEvidence) -> list[str]:
     first = f"{device} carried up to {words(loads)} without loss ({panel})"
     if lossy:
         first += f", but lost packets at every load tested {words([takeaways.named(e) for e in lossy])}"
+    if not _has_voice_frames(evidence):
+        return [f"{first}."]
     number, *others = [f"{count(calls_both_ways(entry.loss_free_pps))}" for entry in carried]
     calls = [f"{number} simultaneous G.711 calls {takeaways.named(carried[0])}"]
     calls += [f"{other} {takeaways.named(entry)}" for other, entry in zip(others, carried[1:], strict=True)]
@@ -63,12 +65,20 @@ def caution(evidence: ProfileEvidence) -> str:
     )
 
 
-def calls_note() -> str:
-    """What else to know about the number of calls."""
+def calls_note(evidence: ProfileEvidence) -> str:
+    """What else to know about the number of calls; empty without one."""
+    if not _has_voice_frames(evidence):
+        return ""
     return (
         f"If only one direction of each call ({G711_PPS} packets/s) passes the device, it carries twice "
         "as many. Calls are the loss-free load divided by the packets per call; leave room for other traffic."
     )
+
+
+def _has_voice_frames(evidence: ProfileEvidence) -> bool:
+    """Whether the headline's frames are G.711 packets, so that its loads are numbers of calls."""
+    frames = _of(evidence.telling, voice_panel(evidence.telling))["frame_bytes"]
+    return bool(len(frames)) and bool((frames == VOICE_FRAME_BYTES).all())
 
 
 def calls_both_ways(pps: float) -> int:
@@ -83,7 +93,8 @@ def tiles(evidence: ProfileEvidence) -> list[Tile]:
     panel = voice_panel(evidence.telling)
     trials = _of(evidence.telling, panel)
     chosen = takeaways.ends(loss_free(trials))
-    found = [_carried_tile(entry, panel) for entry in chosen] or [
+    voice = _has_voice_frames(evidence)
+    found = [_carried_tile(entry, panel, voice=voice) for entry in chosen] or [
         Tile("Loss-free load", NOTHING, "not measured")
     ]
     limits = thresholds(trials)
@@ -119,14 +130,14 @@ def _at_least(entry: LossFreeLoad) -> str:
     )
 
 
-def _carried_tile(entry: LossFreeLoad, panel: str) -> Tile:
+def _carried_tile(entry: LossFreeLoad, panel: str, *, voice: bool) -> Tile:
     label = f"Loss-free {takeaways.named(entry)}"
     if entry.loss_free_pps == 0:
         return Tile(label, NOTHING, f"loss at every load tested, {panel}")
-    calls = f"{count(calls_both_ways(entry.loss_free_pps))} G.711 calls"
+    calls = f"{count(calls_both_ways(entry.loss_free_pps))} G.711 calls; " if voice else ""
     if math.isnan(entry.next_pps):
-        return Tile(label, f"≥ {rate(entry.loss_free_pps)}", f"{calls}; the highest load tested")
-    return Tile(label, rate(entry.loss_free_pps), f"{calls}; next load tested {rate(entry.next_pps)}")
+        return Tile(label, f"≥ {rate(entry.loss_free_pps)}", f"{calls}the highest load tested")
+    return Tile(label, rate(entry.loss_free_pps), f"{calls}next load tested {rate(entry.next_pps)}")
 
 
 def _half_load_tile(trials: pl.DataFrame, limits: pl.DataFrame) -> Tile:

@@ -21,13 +21,24 @@ def _plain(text: str) -> str:
     return text.replace("\u00a0", " ")
 
 
-def test_the_answer_names_device_loads_frames_and_calls_in_two_sentences(evidence: ProfileEvidence) -> None:
+def test_the_answer_names_device_loads_and_frames_and_calls_if_the_frames_are_theirs(
+    evidence: ProfileEvidence,
+) -> None:
     said = [_plain(sentence) for sentence in summary.headline(evidence)]
-    assert len(said) == 2
+    assert len(said) == 1
+    assert summary.calls_note(evidence) == ""
+    assert not [tile for tile in summary.tiles(evidence) if "calls" in tile.note]
     assert said[0].startswith("iptables-legacy carried up to 8")
     assert "with no rules and 2" in said[0]
     assert said[0].endswith("with 1,000 rules without loss (64-byte frames).")
+    of_voice = replace(
+        evidence,
+        profile=evidence.profile.with_columns(frame_bytes=pl.lit(218.0)),
+        heldout=evidence.heldout.with_columns(frame_bytes=pl.lit(218.0)),
+    )
+    said = [_plain(sentence) for sentence in summary.headline(of_voice)]
     assert "simultaneous G.711 calls with no rules" in said[1]
+    assert "each call" in _plain(summary.calls_note(of_voice))
     assert "100 packets/s per call (both directions)" in said[1]
 
 
