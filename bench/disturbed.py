@@ -34,8 +34,8 @@ from weirlab.cli.progress import reporter
 from weirlab.jobs import profiles
 from weirlab.lab.netns import PlainPair
 from weirlab.measure.terms import SINGLE
+from weirlab.measure.thresholds import thresholds
 from weirlab.measure.trial import TrialEntry, run_trial
-from weirlab.measure.verify import thresholds
 from weirlab.records import RuleSetup, TrialSpec
 from weirlab.scenario import QUICK, from_plain
 from weirlab.store import Store

@@ -16,7 +16,7 @@ from weirlab.base.files import HOST_FILES
 from weirlab.devices.prediction import modelling
 from weirlab.devices.prediction.modelling import FitOutcome, PredictionOutcome
 from weirlab.jobs.progress import Progress, SilentProgress
-from weirlab.measure import verify
+from weirlab.measure import thresholds as measured
 from weirlab.scenario.document import Document
 from weirlab.store import Run, RunSummary, Store, default_root
 from weirlab.studies import ready, runner, scenarios
@@ -77,10 +77,10 @@ def open_run(run_id: str = "last", *, kind: str | None = None, store: AnyStore =
 def thresholds(run: str | Run = "last", *, store: AnyStore = None) -> pl.DataFrame:
     """Forwarding rate in overload per rule count and frame size, with 95 % intervals.
 
-    See :func:`weirlab.measure.verify.thresholds` for the columns.
+    See :func:`weirlab.measure.thresholds.thresholds` for the columns.
     """
     where, run_id = _place(run, store)
-    return verify.thresholds(where.open(run_id).trials().filter(pl.col("role") == "profile"))
+    return measured.thresholds(where.open(run_id).trials().filter(pl.col("role") == "profile"))
 
 
 def fit(run: str | Run = "last", *, store: AnyStore = None) -> FitOutcome:

@@ -11,7 +11,7 @@ import polars as pl
 from weirlab.base.errors import InputError, StoreError
 from weirlab.base.storage import SEARCH, searches
 from weirlab.jobs import machine
-from weirlab.measure.verify import thresholds
+from weirlab.measure.thresholds import thresholds
 from weirlab.model.effects import Effect, effects
 from weirlab.scenario.load import from_plain
 from weirlab.scenario.model import Root
@@ -43,7 +43,7 @@ class RunOutcome:
 
     @property
     def thresholds(self) -> list[dict[str, Any]]:
-        """Thresholds, see :func:`weirlab.measure.verify.thresholds`; not of a search for a load."""
+        """Thresholds, see :mod:`weirlab.measure.thresholds`; not of a search for a load."""
         mine = searches(self.run.run_id) | (pl.col("role") != SEARCH)
         return thresholds(self.trials.filter(mine)).to_dicts()
 

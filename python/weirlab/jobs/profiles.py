@@ -19,8 +19,8 @@ from weirlab.measure import profile as measuring
 from weirlab.measure.attempts import Budget
 from weirlab.measure.plan import Extras
 from weirlab.measure.progress import OVERHEAD_S
+from weirlab.measure.thresholds import thresholds
 from weirlab.measure.verdict import MachineVerdict
-from weirlab.measure.verify import thresholds
 from weirlab.records import SIMULATION, device_in_words
 from weirlab.scenario import OptionValue, Root, Scenario, from_options
 from weirlab.store import Run, RunWriter, Store, how_recent
@@ -57,7 +57,7 @@ class ProfileOutcome:
         return TrialError(f"run {self.run.run_id} does not count: {self.verdict.refusal}")
 
     def thresholds(self) -> list[dict[str, Any]]:
-        """Measured threshold per rule count and frame size, see :func:`weirlab.measure.verify.thresholds`."""
+        """Measured threshold per rule count and frame size, see :mod:`weirlab.measure.thresholds`."""
         return thresholds(self.run.trials().filter(pl.col("role") == "profile")).to_dicts()
 
     def document(self) -> dict[str, Any]:

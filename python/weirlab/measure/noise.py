@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -74,6 +74,8 @@ class Noise:
     """Share of trials of :data:`TRIAL_S` that neither CPU would spoil."""
     real_time: bool
     """Whether the listening threads had real-time priority, as short trials have where it is allowed."""
+    load_average: float = 0.0
+    """Of the last minute before, when Weir did not hold the CPUs."""
 
     @property
     def verdict(self) -> Word:
@@ -103,7 +105,7 @@ def listen(cores: Cores, sleep: Callable[[float], object] = time.sleep) -> Noise
         role: (after.cpu_s[role].get("steal", 0.0) - before.cpu_s[role].get("steal", 0.0)) / wall_s
         for role in roles
     }
-    return summarize(heard, stolen)
+    return replace(summarize(heard, stolen), load_average=os.getloadavg()[0])
 
 
 def summarize(
@@ -151,6 +153,11 @@ def sentence(noise: Noise) -> str:
     """What it means for measuring now; empty if the machine is quiet."""
     share = f"{percent(noise.undisturbed_ratio)} of short trials would count"
     match noise.verdict:
+        case "good" if noise.load_average > (cpus := os.cpu_count() or 1):
+            return (
+                f"Other work wants the CPUs (load average {noise.load_average:.1f} on {cpus}): it may spoil "
+                "trials although it did not while Weir listened."
+            )
         case "good":
             return ""
         case "usable":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,9 @@ from weirlab.measure.attempts import setting_of
 from weirlab.measure.attempts.budget import NEEDED_RATIO
 from weirlab.measure.profile import PLAN
 from weirlab.measure.sequence import kept_plan
-from weirlab.measure.verify import VERIFY_PLAN, thresholds
+from weirlab.measure.thresholds import thresholds
+from weirlab.measure.verify import VERIFY_PLAN
+from weirlab.model.drift import drifts
 from weirlab.records import emulation_in_words
 from weirlab.store import Run, states
 from weirlab.store.reasons import reason_counts
@@ -34,6 +37,9 @@ FALSE_LOSS: Final = 1e-4
 
 RISE_RATIO: Final = 1.1
 """No device forwards more by this factor behind more rules: the machine must have changed during the run."""
+
+DRIFT_RATIO: Final = 0.2
+"""Proven change at unchanged settings during a profile that a good machine does not have."""
 
 _REASONS: Final = 3
 
@@ -92,7 +98,7 @@ class MachineVerdict:
     def sentence(self) -> str:
         """For the first line of terminal and page."""
         count = f"{self.valid:,} of {self.attempts:,} attempts valid"
-        every = "every setting has a valid trial"
+        every = "every setting has at least one valid trial"
         told = "; ".join([count, *(self.why or [every])])
         mode = f" Made for a noisy machine: {self.noisy}." if self.noisy else ""
         to_do = f" {self.remedy[:1].upper()}{self.remedy[1:]}." if self.remedy else ""
@@ -147,6 +153,7 @@ def of_run(
     moves = host_moves(trials)
     rise = rising(trials)
     cable = _calibrated(run)
+    drifted = _drifted(run)
     gaps = [
         f"{n} of {both.settings} settings {'has' if n == 1 else 'have'} {what} valid trial"
         for n, what in ((both.without, "no"), (both.short, "only one"))
@@ -160,7 +167,12 @@ def of_run(
         found = "not usable"
     elif verified.settings and verified.without + verified.short > NEEDED_RATIO * verified.settings:
         found, purpose = "not usable", "to judge a model"
-    elif valid < GOOD_RATIO * attempts or max(both.without, both.short) > GAPS_RATIO * both.settings or cable:
+    elif (
+        valid < GOOD_RATIO * attempts
+        or max(both.without, both.short) > GAPS_RATIO * both.settings
+        or cable
+        or drifted
+    ):
         found = "usable"
     else:
         found = "good"
@@ -168,7 +180,7 @@ def of_run(
     if emulated:
         found, purpose, remedy = "not usable", "to judge rates or delays", _REAL
     moved = [f"the host moved the CPUs {moves} times"] if moves and found != "good" else []
-    why = (*filter(None, (emulated, rise)), *gaps, *spoiled, *cable, *moved)
+    why = (*filter(None, (emulated, rise)), *gaps, *spoiled, *cable, *drifted, *moved)
     return MachineVerdict(
         found,  # type: ignore[arg-type]
         purpose,
@@ -256,6 +268,16 @@ def _spoiled(trials: pl.DataFrame) -> tuple[str, ...]:
     return tuple(
         f"{kind} in {n:,} attempt{'s' if n > 1 else ''}" for kind, n in list(counts.items())[:_REASONS]
     )
+
+
+def _drifted(run: Run) -> list[str]:
+    """How the device changed while its profile was measured, by more than :data:`DRIFT_RATIO`."""
+    found = drifts(run.observations("profile", plain=True)) if run.has(PLAN) else ()
+    return [
+        f"the {one.quantity} at unchanged settings moved by {percent(math.expm1(one.span))}"
+        for one in found
+        if one.proven and math.expm1(one.span) > DRIFT_RATIO
+    ]
 
 
 def _calibrated(run: Run) -> list[str]:

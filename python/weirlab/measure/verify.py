@@ -18,7 +18,6 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 import polars as pl
-from scipy.special import stdtrit
 
 from weirlab.base.documents import SPARSE
 from weirlab.base.errors import InputError
@@ -29,7 +28,7 @@ from weirlab.measure.plan.grid import ONE_FLOW, variants
 from weirlab.measure.plan.loads import load_share
 from weirlab.measure.profile import PLAN
 from weirlab.measure.progress import OnProgress
-from weirlab.measure.scouting import OVERLOAD_LOSS, fastest
+from weirlab.measure.scouting import fastest
 from weirlab.measure.sequence import Part, SequenceOutcome
 from weirlab.measure.terms import USUAL, TrialTerms
 from weirlab.records import Observation, RuleSetup, TrialSpec
@@ -215,57 +214,6 @@ def run(
     """
     part = Part("verify", VERIFY_PLAN, sequence.next_index(writer, PLAN))
     return sequence.run(bed, specs, writer, part, on_progress, terms=terms)
-
-
-def thresholds(trials: pl.DataFrame) -> pl.DataFrame:
-    """Measured thresholds: the median forwarding rate of the valid trials in overload.
-
-    ``trials`` is ``Run.trials()`` or a part of it; those with traffic at several positions or
-    cross traffic on the device are left out. Columns: ``position, stateful, sizes_text,
-    frame_bytes, threshold_pps, low_pps, high_pps`` (smallest and largest), ``n``, and ``interval_low_pps,
-    interval_high_pps``, the 95 % interval of the threshold (null for a single trial); one row
-    per setting that was overloaded at all. Where shares of new flows vary, ``position`` is the mean over the
-    packets: the share ``new_share`` of them is compared with ``rules``.
-    """
-    answered = ("new_share", "rules") if trials["new_share"].drop_nulls().n_unique() > 1 else ()
-    if answered:
-        trials = trials.with_columns(rules=pl.col("position"), position=pl.col("mean_position"))
-    return (
-        trials.filter(
-            pl.col("valid")
-            & (pl.col("places") == "")
-            & ~pl.col("cross_traffic")
-            & (pl.col("forwarding_pps") < (1 - OVERLOAD_LOSS) * pl.col("achieved_pps"))
-            & (pl.col("received") > 0)
-        )
-        .group_by("position", "stateful", "sizes_text", "frame_bytes", *answered)
-        .agg(
-            threshold_pps=pl.col("forwarding_pps").median(),
-            low_pps=pl.col("forwarding_pps").min(),
-            high_pps=pl.col("forwarding_pps").max(),
-            n=pl.len(),
-            half=pl.col("forwarding_pps").log().map_batches(_half_interval, pl.Float64, returns_scalar=True),
-        )
-        .with_columns(
-            interval_low_pps=pl.col("threshold_pps") * (-pl.col("half")).exp(),
-            interval_high_pps=pl.col("threshold_pps") * pl.col("half").exp(),
-        )
-        .drop("half")
-        .sort("position", "stateful", "frame_bytes", "sizes_text", *answered)
-    )
-
-
-def _half_interval(logarithms: pl.Series) -> float | None:
-    """Half the width of the 95 % interval of a median, by Student's t.
-
-    The standard error of the median of normal values is sqrt(pi / 2) times that of their mean (Kendall and
-    Stuart, The Advanced Theory of Statistics, 1, 10.11). None for a single value.
-    """
-    n = len(logarithms)
-    if n < 2:
-        return None
-    error = math.sqrt(math.pi / 2 / n) * float(logarithms.std())  # type: ignore[arg-type]
-    return float(stdtrit(n - 1, 0.975)) * error
 
 
 def drawn_shares(profiled: Sequence[float], seed: int) -> tuple[float, ...]:

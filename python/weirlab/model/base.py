@@ -164,6 +164,11 @@ class Reason(str):
         return reason
 
 
+_NUMBER: Final = re.compile(r"\d+(\.\d+)?%?")
+_LOADS: Final = (0.1, 0.3, 0.5, 0.7, 0.9, 1.2)
+"""Shares of the threshold that a model needs besides those in question."""
+
+
 def refusal(what: str, reasons: Iterable[str], profile: Sequence[str] = ()) -> ModelError:
     """The error for extrapolating without the user's consent; ``what``: a plan, a prediction.
 
@@ -184,15 +189,17 @@ def _by_profile(remedy: str, profile: Sequence[str]) -> str:
     """``remedy``, with the options of ``profile`` besides the one that it names."""
 
     def command(match: re.Match[str]) -> str:
-        option = match[1]
-        words = [
-            word
-            for before, word in zip(["", *profile], profile, strict=False)
-            if option not in (before, word) and not word.startswith(f"{option}=")
-        ]
-        return f"{shlex.join(words)} {option} ..."
+        option, wanted = match[1], match[2].split(",")
+        words: list[str] = []
+        for before, word in zip(["", *profile], profile, strict=False):
+            if option == before or word.startswith(f"{option}="):
+                wanted += word.removeprefix(f"{option}=").split(",")
+            elif word != option:
+                words.append(word)
+        numbers = {float(value.rstrip("%")): value for value in wanted if _NUMBER.fullmatch(value)}
+        return f"{shlex.join(words)} {option} {','.join(numbers[number] for number in sorted(numbers))}"
 
-    return re.sub(r"weir profile (--[a-z]+)", command, remedy) if profile else remedy
+    return re.sub(r"weir profile (--[a-z]+) (\S+?)(?=[)\s]|$)", command, remedy) if profile else remedy
 
 
 @dataclass(frozen=True)
@@ -229,7 +236,9 @@ class ProfileRange:
     ) -> tuple[Bool, list[str]]:
         """Which settings lie outside, and the distinct reasons."""
         low, high = 1 - self.RATE_SLACK, 1 + self.RATE_SLACK
-        loads = "profile such loads (weir profile --loads)"
+        shares = {*_LOADS, *(round(float(share), 3) for share in _ends(rate / threshold))}
+        listed = ",".join(f"{100 * share:g}%" for share in sorted(shares) if share > 0)
+        loads = f"profile such loads (weir profile --loads {listed})"
         checks = (
             (
                 rate < self.rate_min_pps * low,
@@ -249,12 +258,14 @@ class ProfileRange:
             (
                 (frame < self.frame_min_bytes - 0.5) | (frame > self.frame_max_bytes + 0.5),
                 _unlike("frame size", frame, self.frame_min_bytes, self.frame_max_bytes, " B"),
-                "profile such frames (weir profile --frame)",
+                f"profile such frames (weir profile --frame "
+                f"{_listed(self.frame_min_bytes, self.frame_max_bytes, *_ends(frame))})",
             ),
             (
                 (position < self.position_min) | (position > self.position_max),
                 _unlike("matching position", position, self.position_min, self.position_max, ""),
-                "profile such positions (weir profile --rules)",
+                f"profile such positions (weir profile --rules "
+                f"{_listed(self.position_min, self.position_max, *_ends(position))})",
             ),
             (
                 (gap_scv < self.gap_scv_min) | (gap_scv > self.gap_scv_max),
@@ -269,6 +280,15 @@ class ProfileRange:
                 flags |= mask
                 why.append(Reason(reason, remedy))
         return flags, why
+
+
+def _ends(asked: F64) -> tuple[float, float]:
+    return float(asked.min()), float(asked.max())
+
+
+def _listed(*values: float) -> str:
+    """``64,900``: whole numbers, each once."""
+    return ",".join(str(value) for value in sorted({round(value) for value in values}))
 
 
 def _gaps(low: float, high: float) -> str:

@@ -46,6 +46,7 @@ __all__ = [
     "SLOWEST_UNPACED_PPS",
     "TABLE_FULL",
     "U64",
+    "WHERE",
     "AnswerResult",
     "Backend",
     "BinDetails",
@@ -82,10 +83,14 @@ _DEVICES: Final = {
 
 
 USER_SPACE: Final = {
-    "wireguard-go": "your kernel's WireGuard",
-    "strongswan-libipsec": "your kernel's ESP",
+    "wireguard-go": "a kernel's WireGuard",
+    "strongswan-libipsec": "a kernel's ESP",
 }
 """Daemons that carry packets themselves, and the part of the kernel that does so where there is one."""
+
+
+WHERE: Final = "weir doctor tells whether this kernel has it; else measure on a host that does"
+"""What to do about a stand-in."""
 
 
 def stand_in(dut: str) -> str:
@@ -96,7 +101,7 @@ def stand_in(dut: str) -> str:
 def caution(facts: Mapping[str, object]) -> str:
     """What to know about the device of a run before believing its numbers; empty if there is nothing."""
     part = stand_in(str(facts.get("dut", "")))
-    said = f"{facts['dut']} carries packets in user space; {part} would be faster" if part else ""
+    said = f"{facts['dut']} carries packets in user space; {part} would be faster ({WHERE})" if part else ""
     return "; ".join(filter(None, (emulation_in_words(facts), said)))
 
 

@@ -13,7 +13,8 @@ from weirlab.devices.profile.page.summary import tiles
 from weirlab.lab.sim import SimDevice, SimLab
 from weirlab.measure.plan.grid import Profile
 from weirlab.measure.profile import measure, plan, scout
-from weirlab.measure.verify import VerificationPlan, drawn_shares, thresholds
+from weirlab.measure.thresholds import thresholds
+from weirlab.measure.verify import VerificationPlan, drawn_shares
 from weirlab.measure.verify import plan as held_out_plan
 from weirlab.model import DeviceModels, QueueingModel
 from weirlab.store import Run, Store

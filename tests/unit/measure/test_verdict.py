@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from weirlab.measure import verdict as verdicts
 from weirlab.measure import verify
 from weirlab.measure.plan.grid import Profile
 from weirlab.measure.profile import measure
 from weirlab.measure.terms import TrialTerms
 from weirlab.measure.verdict import MachineVerdict, of_run, rising, undecided, word
 from weirlab.measure.verify import VerificationPlan
+from weirlab.model.drift import Drift
 from weirlab.store import Run, Store
 from weirlab.testing import FakeBed, FakeDevice, disturbed
 from weirlab.testing.hosts import STOLEN
@@ -75,10 +77,31 @@ def test_an_emulated_device_is_not_usable_to_judge_its_speed(measured: Measured)
     assert "where KVM works" in verdict.sentence
 
 
+def test_a_machine_on_which_delays_moved_is_not_good(
+    measured: Measured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = measured()
+    for span, p, expected in ((0.5, 1e-6, "usable"), (0.5, 0.5, "good"), (0.1, 1e-6, "good")):
+        moved = Drift("mean delay", span, span / 2, p)
+        monkeypatch.setattr(verdicts, "drifts", lambda _, found=moved: (found,))
+        found = judged(run)
+        assert found.word == expected
+        assert bool(found.why) is (expected == "usable")
+
+
+def test_a_profile_counts_whatever_became_of_its_held_out_trials(measured: Measured) -> None:
+    run = measured([*[None] * 32, *[STOLEN] * 100], attempts=1)
+    profile = of_run(run, held_out=False)
+    assert profile is not None
+    assert (profile.refusal, judged(run).refusal != "") == ("", True)
+
+
 def test_a_quiet_machine_is_good(measured: Measured) -> None:
     found = judged(measured())
     assert (found.word, found.purpose, found.why, found.remedy) == ("good", "", (), "")
-    assert found.sentence == "Machine good: 44 of 44 attempts valid; every setting has a valid trial."
+    assert (
+        found.sentence == "Machine good: 44 of 44 attempts valid; every setting has at least one valid trial."
+    )
 
 
 def test_a_simulated_device_says_nothing_about_the_machine(measured: Measured) -> None:

@@ -11,7 +11,8 @@ import pytest
 from weirlab.base.errors import InputError
 from weirlab.measure import profile, verify
 from weirlab.measure.scouting import ScoutPoint
-from weirlab.measure.verify import VerificationPlan, _half_interval, drawn_positions, plan, thresholds
+from weirlab.measure.thresholds import _half_interval, thresholds
+from weirlab.measure.verify import VerificationPlan, drawn_positions, plan
 from weirlab.store import Store
 from weirlab.testing import FakeBed, FakeDevice, make_record, make_result, make_spec
 from weirlab.traffic.sizes import Constant
@@ -171,7 +172,8 @@ def test_the_measured_threshold_is_the_median_forwarding_rate_in_overload(tmp_pa
         trial(590_000),
         trial(100_000, invalid=("steal",)),
         trial(400_000, rate=400_000),
-        trial(980_000),
+        trial(998_000),
+        trial(300_000, rate=320_000),
         trial(700_000, position=0),
     ]
     with Store(tmp_path).create("verify", {}, {}) as writer:

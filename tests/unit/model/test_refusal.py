@@ -6,19 +6,21 @@ import pytest
 
 from weirlab.model.base import Reason, refusal
 
-FRAMES = Reason("frame size 900 B, but only 64 B was profiled", "profile such frames (weir profile --frame)")
+FRAMES = Reason(
+    "frame size 900 B, but only 64 B was profiled", "profile such frames (weir profile --frame 64,900)"
+)
 
 
 @pytest.mark.parametrize(
     ("profile", "helps"),
     [
-        ("", "profile such frames (weir profile --frame)"),
+        ("", "profile such frames (weir profile --frame 64,900)"),
         (
             "weir profile --dut nftables --frame 64 --quick",
-            "(weir profile --dut nftables --quick --frame ...)",
+            "(weir profile --dut nftables --quick --frame 64,900)",
         ),
-        ("weir profile --frame=64 --rules 0,9", "(weir profile --rules 0,9 --frame ...)"),
-        ("weir profile --ruleset 'my rules'", "(weir profile --ruleset 'my rules' --frame ...)"),
+        ("weir profile --frame=64,128 --rules 0,9", "(weir profile --rules 0,9 --frame 64,128,900)"),
+        ("weir profile --ruleset 'my rules'", "(weir profile --ruleset 'my rules' --frame 64,900)"),
     ],
 )
 def test_what_helps_keeps_the_options_of_the_profile(profile: str, helps: str) -> None:

@@ -25,7 +25,7 @@ from weirlab.cli.options import (
     reading,
     share,
 )
-from weirlab.cli.quantities import NOTHING, plural, significant, words
+from weirlab.cli.quantities import NOTHING, percent, plural, significant, words
 from weirlab.cli.results import junit as xml
 
 if TYPE_CHECKING:
@@ -288,14 +288,14 @@ def _share(option: str, value: str, text: str = "") -> float:
 
 def tables(outcome: ComparisonOutcome) -> list[Table]:
     """One row per quantity, and where those that changed did so most."""
-    sure = f"{outcome.terms.certainty * 100:g} %"
-    columns = ("Quantity", "Verdict", "Change", f"Interval ({sure})", "Margin", "Settings", "Run to run")
+    sure = outcome.terms.certainty
+    columns = ("Quantity", "Verdict", "Change", "Interval", "Margin", "Settings", "Run to run")
     rows = [
         (
             one.title,
             one.verdict,
             change(one, one.change),
-            interval(one),
+            interval(one, sure),
             change(one, one.margin).replace("+", "± "),
             str(one.places),
             f"{significant(one.scatter * 100, 2)} % ({one.source})"
@@ -318,7 +318,8 @@ def sentence(outcome: ComparisonOutcome) -> str:
     """The verdict, what decides it, and what would help."""
     verdict = outcome.verdict
     deciding = [one for one in outcome.findings if one.verdict == verdict]
-    told = words([f"{one.title} {change(one, one.change)} {interval(one)}" for one in deciding])
+    sure = outcome.terms.certainty
+    told = words([f"{one.title} {change(one, one.change)} {interval(one, sure)}" for one in deciding])
     lead = {
         "worse": "Changed for the worse",
         "better": "Changed for the better",
@@ -375,11 +376,13 @@ def change(one: ComparisonFinding, value: float) -> str:
     return f"{number if number.strip('+-0.') else '0'} {unit}"
 
 
-def interval(one: ComparisonFinding) -> str:
-    """``[-12.0 %, -4.1 %]``."""
-    if not (math.isfinite(one.low) and math.isfinite(one.high)):
+def interval(one: ComparisonFinding, certainty: float) -> str:
+    """``[-12.0 %, -4.1 %] at 98 %``: the interval that the verdict rests on, and its level."""
+    low, high, level = one.rests_on
+    if not (math.isfinite(low) and math.isfinite(high)):
         return "[unknown]"
-    return f"[{change(one, one.low)}, {change(one, one.high)}]"
+    sure = percent(certainty if math.isnan(level) else level)
+    return f"[{change(one, low)}, {change(one, high)}] at {sure}"
 
 
 def _cases(outcome: ComparisonOutcome) -> list[xml.JunitCase]:
@@ -388,8 +391,8 @@ def _cases(outcome: ComparisonOutcome) -> list[xml.JunitCase]:
         xml.JunitCase(
             one.title,
             kinds.get(one.verdict, "passed"),
-            f"{one.verdict}: {change(one, one.change)} {interval(one)}, margin {change(one, one.margin)}"
-            + (f"; {one.why}" if one.why else ""),
+            f"{one.verdict}: {change(one, one.change)} {interval(one, outcome.terms.certainty)}, "
+            f"margin {change(one, one.margin)}" + (f"; {one.why}" if one.why else ""),
         )
         for one in outcome.findings
     ]

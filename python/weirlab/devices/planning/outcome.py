@@ -17,6 +17,7 @@ from weirlab.lab.equivalence.proof import EquivalenceProof
 from weirlab.model import DeviceModels, QueueingModel
 from weirlab.model.backlog import Backlog, DeviceQueue
 from weirlab.model.planning import Answer, Conclusion, Find, PlanForecast, PlanningQuestion, Requirement, best
+from weirlab.records import WHERE
 from weirlab.requirements import Demand, DemandJudgement
 from weirlab.rules import Advice, Walk
 from weirlab.rules.costs import known_first, sets
@@ -240,7 +241,7 @@ class PlanOutcome:
                 for why in one.outlook.why_extrapolated:
                     found[f"{one.device}: extrapolated, {why}"] = None
         for device, part in self.stand_ins.items():
-            found[f"{device}: in user space; {part} would be faster"] = None
+            found[f"{device}: in user space; {part} would be faster ({WHERE})"] = None
         for device, held in self.queues.items():
             found[f"{device}: {self._deep(held)}"] = None
         return tuple(found)

@@ -44,6 +44,9 @@ _MEETS: Final[dict[Conclusion, str]] = {
     "not profiled": "not profiled",
 }
 
+FURTHER: Final = 1.05
+"""Factor by which the prediction alone reaches further before that is worth a word."""
+
 _SHOWN: Final = (
     ("Threshold", "threshold_pps"),
     ("Delay p99", "delay_p99_ns"),
@@ -96,7 +99,8 @@ def _answers(outcome: PlanOutcome) -> Table:
     question = outcome.question
     assert question is not None
     headroom = question.find in ("delay", "loss", "device")
-    columns = ["Device", "Meets it", question.find.capitalize() if not headroom else "Most load", "Because"]
+    most = f"Most load, {question.certainty * 100:g} %" if headroom else question.find.capitalize()
+    columns = ["Device", "Meets it", most, "Because"]
     if headroom:
         columns += ["Headroom", "Spare load"]
     rows = []
@@ -106,7 +110,7 @@ def _answers(outcome: PlanOutcome) -> Table:
         if headroom:
             room = one.headroom
             row += [
-                f"{significant(room.ratio)} ×" if room else NOTHING,
+                f"{significant(room.ratio)} ×" if room and math.isfinite(room.ratio) else NOTHING,
                 rate(room.left_pps) if room else NOTHING,
             ]
         rows.append(row)
@@ -160,12 +164,22 @@ def _value(one: Answer) -> str:
 def because(one: Answer, question: PlanningQuestion) -> str:
     if one.refused:
         return "; ".join(one.refused)
+    reach = one.headroom.reach if one.headroom else one.reach
     if one.verdict == "undecided":
-        return unsure(one, question)
+        return unsure(one, question) + ("" if reach is None else _beyond(one, reach, question))
     if one.find == "frame":
         return "" if one.outlook is None or one.outlook.met else f"{one.outlook.binding.label} too high"
-    reach = one.headroom.reach if one.headroom else one.reach
-    return _end(reach) if reach is not None else ""
+    return "" if reach is None else f"{_end(reach)}{_beyond(one, reach, question)}"
+
+
+def _beyond(one: Answer, reach: Reach, question: PlanningQuestion) -> str:
+    """How much further the prediction alone reaches; if no load will do, what passes without loss."""
+    foreseen = one.headroom.foreseen_pps if one.headroom else one.foreseen.value if one.foreseen else None
+    if foreseen is not None and foreseen > FURTHER * (reach.value or 0.0):
+        return f" ({_amount(one, foreseen, question)} by the prediction alone)"
+    if reach.value is None and one.outlook is not None and one.find != "rules":
+        return f" ({_amount(one, one.outlook.predicted['threshold_pps'], question)} without loss)"
+    return ""
 
 
 def _end(reach: Reach) -> str:
@@ -210,8 +224,10 @@ def _sentence(outcome: PlanOutcome) -> str:
         )
         why = ""
         if closest is not None and closest.outlook is not None:
-            name = device_in_words(outcome.name(closest.device))
-            why = f"; first to fail on {name}: {_missed(closest.outlook.binding)}"
+            missed = _missed(closest.outlook.binding)
+            name = device_in_words(outcome.name(closest.device), first=True)
+            alone = len(outcome.answers) == 1
+            why = f": {missed}" if alone else f". {name} comes closest, with {missed}"
         return f"{nobody} {verb} {demand} {sure}{why}."
     look, who = best.outlook, device_in_words(outcome.name(best.device), first=True)
 
@@ -330,7 +346,7 @@ def _foreseen(one: Answer, question: PlanningQuestion) -> str:
 def _amount(one: Answer, value: float, question: PlanningQuestion) -> str:
     if one.find == "rules":
         return f"{count(value)} rules"
-    if one.find == "calls" and question.call_pps is not None:
+    if question.call_pps is not None:
         return f"{count(value // question.call_pps)} calls"
     return rate(value)
 

@@ -48,6 +48,9 @@ CERTAINTY: Final = 0.98
 EQUIVALENCE: Final = 0.05
 """Risk of calling a difference of just the margin unchanged: two one-sided tests (Schuirmann, 1987)."""
 
+WITHIN_LEVEL: Final = 1 - 2 * EQUIVALENCE
+"""Level of the interval whose ends are the two one-sided tests."""
+
 WIDE: Final = "the interval is too wide"
 
 POWER: Final = 0.8
@@ -94,6 +97,17 @@ class ComparisonFinding:
     runs_needed: int | None = None
     """Number of runs of each with which the margin can be proved, if nothing changed."""
     matches: tuple[SettingDifference, ...] = ()
+    within: tuple[float, float] = (math.nan, math.nan)
+    """The interval that has to lie inside the margin for ``unchanged``: by two one-sided tests."""
+
+    @property
+    def rests_on(self) -> tuple[float, float, float]:
+        """The interval that decides the verdict, and its level: a change lies outside 0 with the certainty of
+        the comparison (level NaN), no change inside the margin at :data:`WITHIN_LEVEL`.
+        """
+        if self.verdict in ("worse", "better"):
+            return self.low, self.high, math.nan
+        return *self.within, WITHIN_LEVEL
 
     @property
     def title(self) -> str:
@@ -279,6 +293,7 @@ def _finding(quantity: Compared, level: _Level, terms: ComparisonTerms, compared
         provable,
         _runs_needed(level, room[1]),
         level.matches,
+        (shown(narrow[0]), shown(narrow[1])),
     )
 
 

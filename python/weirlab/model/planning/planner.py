@@ -110,6 +110,8 @@ class Headroom:
     ratio: float
     """Largest over given load; below 1 the given load is too much, NaN if no load will do."""
     left_pps: float
+    foreseen_pps: float = math.nan
+    """Largest load by the prediction alone; NaN if none will do."""
 
 
 @dataclass(frozen=True)
@@ -229,9 +231,9 @@ def _given(device: str, judge: Judge, question: PlanningQuestion) -> Answer:
 
     if why and not (question.extrapolate or _exceeded(judge, place, rate)):
         return Answer(device, question.find, None, refused=why)
-    most = reach(judge, RATES_PPS, place)
-    value = math.nan if most.value is None else most.value
-    headroom = Headroom(most, value / rate, value - rate)
+    most, foreseen = _reaches(judge, RATES_PPS, place)
+    value, alone = (math.nan if one.value is None else one.value for one in (most, foreseen))
+    headroom = Headroom(most, value / rate, value - rate, alone)
     return replace(_told(device, judge, question, setting), headroom=headroom)
 
 

@@ -98,7 +98,7 @@ def in_words(
     first, last = _service_ns(service, near, frame), _service_ns(service, far, frame)
     said = [
         f"{at(near).capitalize()} a frame of {frame:.0f} B takes {wording.ns(first)}: "
-        f"up to {wording.pps(1e9 / first)} pass without loss."
+        f"the model's threshold is {wording.pps(1e9 / first)}."
     ]
     if far > near and new_flow_rules and last > first:
         each = wording.ns((last - first) * new_flow_rules / (far - near))

@@ -255,7 +255,7 @@ def test_a_stand_in_is_marked_in_table_sentence_and_page(weir: Weir, models: Pat
         "--packet-time", "30ms", "--out", tmp_path / "choice.html",
     )  # fmt: skip
     assert answer.out.count("wireguard-go (user space)") >= 3
-    assert "your kernel's WireGuard would be faster" in " ".join(answer.err.split())
+    assert "a kernel's WireGuard would be faster" in " ".join(answer.err.split())
     page = (tmp_path / "choice.html").read_text()
     assert "wireguard-go (user space)" in page
     assert "WireGuard would be faster" in page

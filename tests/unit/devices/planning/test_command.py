@@ -372,6 +372,24 @@ def test_a_plan_whose_answer_is_no_has_an_exit_code_for_scripts(weir: Weir, devi
     assert weir(*asked, "--rate", "100kpps").code == 0
 
 
+def test_the_device_that_comes_closest_is_named_with_what_it_misses(weir: Weir, devices: Path) -> None:
+    answer = weir("plan", devices, "--rate", "100kpps", "--rules", "100", "--require", "p99<1ns")
+    assert answer.code == 9
+    words = " ".join(answer.out.split())
+    assert "comes closest, with p99 delay above 1.00 ns." in words
+    assert "without loss)" in words
+
+
+def test_the_most_load_says_how_far_the_prediction_alone_reaches(weir: Weir, noisy: Path) -> None:
+    arguments = ("plan", noisy, "--rate", "20kpps", "--rules", "100", "--require", "p99<10ms")
+    answer = weir(*arguments, "--wide")
+    assert "Most load, 95 %" in answer.out
+    (row,) = weir(*arguments, "--json").json["answers"]
+    room = row["headroom"]
+    assert room["foreseen_pps"] > 1.05 * (room["reach"]["value"] or 0.0)
+    assert "by the prediction alone)" in " ".join(answer.out.split())
+
+
 def test_a_plan_says_of_each_requirement_whether_it_is_met(weir: Weir, devices: Path) -> None:
     asked = ("plan", devices, "--device", "old", "--rules", "400", "--rate", "100kpps", "--certainty", "50%")
     answer = weir(*asked, "--require", "mean<1ns", "--require", "p99<1s", "--json")
@@ -515,7 +533,7 @@ def test_a_device_in_user_space_is_marked_in_sentence_table_and_warnings(
     (tmp_path / "tunnel.json").write_text(text)
     answer = weir("plan", tmp_path / "tunnel.json", "--device", "wireguard-go", "--rules", "0")
     assert answer.out.count("wireguard-go (user space)") >= 2
-    assert "wireguard-go: in user space; your kernel's WireGuard would be faster" in answer.err
+    assert "wireguard-go: in user space; a kernel's WireGuard would be faster" in answer.err
 
 
 def test_the_hint_for_more_trials_is_the_command_of_the_profile(

@@ -245,3 +245,16 @@ def test_a_setting_with_a_single_trial_does_not_hide_the_scatter_of_others() -> 
     (rate,) = [one for one in found if one.quantity == "rate"]
     assert rate.verdict == "worse"
     assert rate.why == ""
+
+
+def test_the_interval_that_is_shown_decides_the_verdict(usual: list[Digest], slowed: list[Digest]) -> None:
+    for after in (usual[1], slowed[0]):
+        for found in compare([usual[0]], [after], ComparisonTerms(), same_load=False):
+            low, high, level = found.rests_on
+            if found.verdict in ("worse", "better"):
+                assert (low, high) == (found.low, found.high)
+                assert low > 0 or high < 0
+            else:
+                assert level == pytest.approx(0.9)
+                assert (-found.margin <= low and high <= found.margin) == (found.verdict == "unchanged")
+                assert found.provable == pytest.approx(max(abs(low), abs(high)))

@@ -17,9 +17,10 @@ import numpy as np
 import polars as pl
 
 from weirlab.base.errors import ModelError
+from weirlab.measure.thresholds import in_overload
 from weirlab.measure.verify import HELD_OUT, parted
-from weirlab.model import ErrorRow, compare, regimes
-from weirlab.model.base import Band, ObservationTable
+from weirlab.model import ErrorRow, compare
+from weirlab.model.base import Band
 from weirlab.model.score import Deviations, deviations
 from weirlab.records import Observation, device_in_words
 from weirlab.report.numbers import percent
@@ -28,17 +29,6 @@ from weirlab.store.steps import StepSeries, step_series
 
 TRIAL: Final = "trial"
 """What ``source`` holds in rows that come from trials; other rows hold a model's name."""
-
-_OF_MODELS: Final = (
-    "frame_bytes",
-    "position",
-    "forwarding_pps",
-    "loss_ratio",
-    "delay_mean_ns",
-    "delay_p50_ns",
-    "delay_p90_ns",
-    "delay_p99_ns",
-)
 
 
 class RunData(Protocol):
@@ -228,8 +218,8 @@ def gather(
     return ProfileEvidence(
         manifest=_mapping(run.manifest),
         attempts=attempts,
-        profile=_with_regime(_steady(profile)),
-        heldout=_with_regime(_steady(heldout)),
+        profile=in_overload(_steady(profile)),
+        heldout=in_overload(_steady(heldout)),
         histograms=run.histograms(),
         models=models,
         errors=errors,
@@ -344,29 +334,6 @@ def _step_series(run: RunData, trials: pl.DataFrame) -> tuple[StepSeries, ...]:
     """The trials with steps; time series are read only if there are any."""
     stepped = any(_spec(text).get("traffic", {}).get("steps") for text in trials["spec"])
     return tuple(step_series(trials, run.series())) if stepped else ()
-
-
-def _with_regime(trials: pl.DataFrame) -> pl.DataFrame:
-    """Adds ``overload``, told apart as the models do it, so that both speak of the same threshold."""
-    columns = pl.struct(
-        usable=pl.all_horizontal(pl.col(*_OF_MODELS).is_not_null()) & (pl.col("forwarding_pps") > 0),
-        row=pl.int_range(pl.len()),
-    )
-    rows = trials.select(columns.alias("at")).unnest("at").filter("usable")["row"].to_list()
-    values = trials[rows].select("achieved_pps", *_OF_MODELS, pl.col("jitter_ns").fill_null(math.nan))
-    overload = np.zeros(trials.height, dtype=np.bool_)
-    if rows:
-        known = {name: values[name].cast(pl.Float64).to_numpy() for name in values.columns}
-        table = ObservationTable(
-            rate_pps=known.pop("achieved_pps"),
-            **known,
-            # None of these tells regimes apart.
-            delay_p999_ns=np.full(len(rows), math.nan),
-            gap_scv=np.zeros(len(rows)),
-            packets=np.zeros(len(rows)),
-        )
-        overload[rows] = regimes.sort(table).overload
-    return trials.with_columns(overload=pl.Series(overload, dtype=pl.Boolean))
 
 
 def _errors(models: Mapping[str, Any], observations: list[Observation]) -> tuple[ErrorRow, ...]:
