@@ -468,11 +468,12 @@ class ConnectionRows:
     """Packets, round trips and SACK blocks of connections, in memory; see :func:`analyse`.
 
     Of connections with at least ``least_segments`` packets with data, or ``least_timeouts`` time-outs, from
-    one side; of connection ``only`` alone, if given. At more than ``most`` packets all are dropped
+    one side; of connection ``only`` alone, if given. At more than ``most`` rows all are dropped
     (``overflowed``). Columns are those of the files of series, with codes for words.
     """
 
     overflowed: bool
+    only: int | None
     def __init__(
         self, *, least_segments: int, least_timeouts: int, most: int, only: int | None = None
     ) -> None: ...

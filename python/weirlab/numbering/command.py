@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -24,9 +24,6 @@ from weirlab.numbering.options import (
     network_of,
     plural,
 )
-
-if TYPE_CHECKING:
-    pass
 
 VOICE = """Plan how calls are routed: SIP, H.323, MGCP and ENUM.
 

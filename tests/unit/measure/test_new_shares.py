@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from weirlab.base.errors import InputError
+from weirlab.base.errors import InputError, Undecided
 from weirlab.cli.results.tables import thresholds as threshold_tables
 from weirlab.devices.prediction.modelling import position_of
 from weirlab.devices.profile.page.drawing import draw
@@ -127,8 +127,10 @@ def test_the_page_of_shares_says_that_they_varied(run: Run) -> None:
 
 
 def test_a_prediction_of_such_a_profile_needs_a_share() -> None:
-    device = DeviceModels("firewall", {}, {"new_flow_rules": 200.0})
+    device = DeviceModels("firewall", {}, {"new_flow_rules": 200.0, "new_shares": [0.0, 0.3, 1.0]})
     assert position_of(device, None, 0.3) == position_of(device, 200, 0.3) == 60
+    with pytest.raises(Undecided, match=r"0 %, 30 % and 100 %.*profile 20 % as well"):
+        position_of(device, None, 0.2)
     with pytest.raises(InputError, match="give one"):
         position_of(device, None, None)
     with pytest.raises(InputError, match="leave --rules out"):

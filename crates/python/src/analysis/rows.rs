@@ -31,11 +31,25 @@ struct Rtt {
     method: u8,
 }
 
+#[derive(Clone, Copy)]
+struct Sack {
+    left: i64,
+    right: i64,
+    duplicate: bool,
+    from_side: u8,
+}
+
 #[derive(Default)]
 struct Rows {
     segments: Vec<Segment>,
     rtt: Vec<Rtt>,
-    sack: Vec<SackRow>,
+    sack: Vec<Sack>,
+}
+
+impl Rows {
+    fn len(&self) -> u64 {
+        (self.segments.len() + self.rtt.len() + self.sack.len()) as u64
+    }
 }
 
 /// The rows of connections that are worth a diagnosis; see `weirlab._engine.ConnectionRows`.
@@ -44,9 +58,10 @@ pub struct ConnectionRows {
     rows: HashMap<u32, Rows>,
     least_segments: u64,
     least_timeouts: u64,
+    #[pyo3(get)]
     only: Option<u32>,
     most: u64,
-    segments: u64,
+    count: u64,
     #[pyo3(get)]
     overflowed: bool,
 }
@@ -56,15 +71,7 @@ impl ConnectionRows {
     #[new]
     #[pyo3(signature = (*, least_segments, least_timeouts, most, only=None))]
     fn new(least_segments: u64, least_timeouts: u64, most: u64, only: Option<u32>) -> Self {
-        Self {
-            rows: HashMap::new(),
-            least_segments,
-            least_timeouts,
-            only,
-            most,
-            segments: 0,
-            overflowed: false,
-        }
+        Self { rows: HashMap::new(), least_segments, least_timeouts, only, most, count: 0, overflowed: false }
     }
 
     fn segments_of<'py>(
@@ -106,8 +113,7 @@ impl ConnectionRows {
     fn sack_of<'py>(&self, py: Python<'py>, connection: u32) -> PyResult<Bound<'py, PyDict>> {
         let dict = PyDict::new(py);
         let rows = self.rows.get(&connection).map_or(&[][..], |rows| &rows.sack);
-        columns!(dict, rows.iter(); left, right, duplicate);
-        dict.set_item("from_side", PyArray1::from_iter(py, rows.iter().map(|row| row.from as u8)))?;
+        columns!(dict, rows.iter(); left, right, duplicate, from_side);
         Ok(dict)
     }
 
@@ -130,8 +136,15 @@ impl ConnectionRows {
         std::mem::replace(self, empty)
     }
 
+    /// The rows of `connection`, to which one is about to be added.
     fn of(&mut self, connection: u32) -> Option<&mut Rows> {
         if self.overflowed || self.only.is_some_and(|only| only != connection) {
+            return None;
+        }
+        self.count += 1;
+        if self.count > self.most {
+            self.overflowed = true;
+            self.rows = HashMap::new();
             return None;
         }
         Some(self.rows.entry(connection).or_default())
@@ -142,7 +155,7 @@ impl ConnectionRows {
             side.data_packets >= self.least_segments || side.retransmissions.timeout >= self.least_timeouts
         });
         if !is_worth && let Some(rows) = self.rows.remove(&connection.id) {
-            self.segments -= rows.segments.len() as u64;
+            self.count -= rows.len();
         }
     }
 
@@ -160,11 +173,6 @@ impl ConnectionRows {
             flags: row.flags,
             meaning: row.meaning as u8,
         });
-        self.segments += 1;
-        if self.segments > self.most {
-            self.overflowed = true;
-            self.rows = HashMap::new();
-        }
     }
 
     fn rtt(&mut self, row: &RttRow) {
@@ -182,7 +190,12 @@ impl ConnectionRows {
 
     fn sack(&mut self, row: &SackRow) {
         if let Some(rows) = self.of(row.connection) {
-            rows.sack.push(*row);
+            rows.sack.push(Sack {
+                left: row.left,
+                right: row.right,
+                duplicate: row.duplicate,
+                from_side: row.from as u8,
+            });
         }
     }
 }

@@ -20,11 +20,11 @@ _PART_BYTES: Final = 1 << 20
 
 
 @contextmanager
-def readable(paths: Sequence[Path]) -> Iterator[list[Path]]:
+def readable(paths: Sequence[Path], *, twice: bool = True) -> Iterator[list[Path]]:
     """``paths``, where ``-`` stands for standard input and becomes ``/dev/stdin``.
 
-    A pipe is copied to its end into a file without a name in the temporary folder, which takes its place as
-    standard input during the block.
+    If it is read ``twice``, a pipe is copied to its end into a file without a name in the temporary folder,
+    which takes its place as standard input during the block.
 
     Raises
     ------
@@ -42,7 +42,7 @@ def readable(paths: Sequence[Path]) -> Iterator[list[Path]]:
     if os.isatty(0):
         raise InputError("- is standard input, which is a terminal; pipe a file into it")
     named = [_OPEN if path == DASH else path for path in paths]
-    if stat.S_ISREG(os.fstat(0).st_mode) and not os.lseek(0, 0, os.SEEK_CUR):
+    if not twice or (stat.S_ISREG(os.fstat(0).st_mode) and not os.lseek(0, 0, os.SEEK_CUR)):
         yield named
         return
     with tempfile.TemporaryFile(prefix="weir-") as copy:

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from weirlab.base import files
-from weirlab.base.errors import InputError, ModelError
+from weirlab.base.errors import InputError, ModelError, Undecided
 from weirlab.base.files import HOST_FILES, Inputs
+from weirlab.base.quantities import percent, words
 from weirlab.base.quantities import rules as whole_rules
 from weirlab.devices.prediction.spikes import learn_spikes
 from weirlab.jobs import machine, spoiled
@@ -188,7 +189,11 @@ def described(run: Run, models: Models) -> DeviceModels:
         "weirlab": manifest.versions.get("weirlab", "unknown"),
         "calibration": manifest.calibration,
     }
-    more = {"new_flow_rules": run.new_flow_rules or None, "unusable": machine.refusal(run) or None}
+    more = {
+        "new_flow_rules": run.new_flow_rules or None,
+        "new_shares": manifest.section("profile")["new"] if run.new_flow_rules else None,
+        "unusable": machine.refusal(run) or None,
+    }
     known = {name: value for name, value in more.items() if value is not None}
     return DeviceModels(str(manifest.facts.get("dut", run.run_id)), models, {**conditions, **facts, **known})
 
@@ -398,6 +403,13 @@ def position_of(device: DeviceModels, rules: float | None, new_share: float | No
         raise InputError(f"{through}: give one, e.g. --new 10%")
     if rules not in (None, behind):
         raise InputError(f"{through}: leave --rules out")
+    shares = device.facts.get("new_shares", ())
+    if not any(math.isclose(new_share, share, abs_tol=1e-9) for share in shares):
+        profiled = words([percent(share) for share in shares])
+        raise Undecided(
+            f"{through}, {profiled}: what lies between them has not been shown to follow from them; profile "
+            f"{percent(new_share)} as well"
+        )
     return behind * new_share
 
 

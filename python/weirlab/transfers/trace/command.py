@@ -143,7 +143,10 @@ def trace(
 ) -> None:
     """Analyse captures."""
     series, report, number = options.series, options.report, options.connection
-    with Session(ctx, as_json=json) as session, standard_input.readable(files) as files:
+    with (
+        Session(ctx, as_json=json) as session,
+        standard_input.readable(files, twice=options.pcapng is not None) as files,
+    ):
         window = packets.window()
         wanted = [flows.parse(text) for text in options.flow or ()]
         target_bps = None if options.target is None else _rate_bps(options.target)

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from weirlab.diagnosis.finding import Diagnosis
 
 MOST_PACKETS: Final = 10_000_000
-"""Packets that are kept in memory, of 40 bytes each, unless a single connection is chosen."""
+"""Packets, round trips and SACK blocks that are kept in memory, some 40 bytes each; ten times as many of
+a single connection."""
 MOST: Final = 20
 """Most connections that are diagnosed: those that are shown first."""
 
@@ -28,7 +29,7 @@ def packet_rows(number: int | None) -> ConnectionRows:
     return _engine.ConnectionRows(
         least_segments=LEAST_SEGMENTS,
         least_timeouts=LEAST_TIMEOUTS,
-        most=MOST_PACKETS if number is None else 1 << 62,
+        most=MOST_PACKETS if number is None else 10 * MOST_PACKETS,
         only=number,
     )
 
@@ -51,4 +52,7 @@ def reason_not(rows: ConnectionRows, analysis: Analysis) -> str | None:
     """Why there is no diagnosis although there is enough data; None if there is one."""
     if not rows.overflowed:
         return None
-    return f"the captures have {count(analysis['capture']['packets'])} packets; choose one with --connection"
+    many = f"the captures have {count(analysis['capture']['packets'])} packets"
+    if rows.only is not None:
+        return f"{many}, too many for a diagnosis; take a part of the time with --from and --to"
+    return f"{many}; choose one with --connection"
