@@ -48,6 +48,10 @@ struct Entry {
     answer_ns: u64,
     /// The last that was known of it is that it does not work.
     is_silent: bool,
+    /// It has had a stream.
+    has_worked: bool,
+    /// Its other end's host has refused a connection since a stream last came or ended.
+    is_refused: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,17 +73,21 @@ impl Redial {
             since_ns: None,
             answer_ns: 0,
             is_silent: false,
+            has_worked: false,
+            is_refused: false,
         };
         Self { routes: paths.into_iter().map(entry).collect() }
     }
 
     /// The route has a stream that works.
     pub fn attached(&mut self, route: usize, now_ns: u64) {
+        self.routes.iter_mut().for_each(|entry| entry.is_refused = false);
         let Some(entry) = self.routes.get_mut(route) else { return };
         entry.is_needed = false;
         entry.state = State::Idle;
         entry.since_ns = None;
         entry.is_silent = false;
+        entry.has_worked = true;
         let path = entry.path;
         for other in self.routes.iter_mut().filter(|other| other.path == path && other.is_needed) {
             other.is_silent = false;
@@ -114,6 +122,7 @@ impl Redial {
 
     /// The route's stream has ended. `answer_ns`: how long an answer may take; 0 if nothing new is known.
     pub fn ended(&mut self, route: usize, answer_ns: u64, now_ns: u64) {
+        self.routes.iter_mut().for_each(|entry| entry.is_refused = false);
         let Some(entry) = self.routes.get_mut(route) else { return };
         entry.is_needed = true;
         if answer_ns > 0 {
@@ -122,6 +131,22 @@ impl Redial {
         if entry.state == State::Idle {
             entry.state = State::Waiting { until_ns: now_ns.saturating_add(FIRST_PAUSE_NS) };
         }
+    }
+
+    /// A try failed as the other end's host refused it: all over the same path would be.
+    pub fn refused(&mut self, route: usize, now_ns: u64) {
+        if let Some(path) = self.routes.get(route).map(|entry| entry.path) {
+            let same = self.routes.iter_mut().filter(|entry| entry.path == path);
+            same.for_each(|entry| entry.is_refused = true);
+        }
+        self.failed(route, now_ns);
+    }
+
+    /// Every route that has ever worked was refused since a stream last came or ended.
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        let mut proven = self.routes.iter().filter(|entry| entry.has_worked).peekable();
+        proven.peek().is_some() && proven.all(|entry| entry.is_refused)
     }
 
     /// A try failed.
@@ -252,6 +277,26 @@ mod tests {
         redial.recovers(0);
         redial.failed(0, 300 * MS);
         assert_eq!(redial.next_ns(), u64::MAX, "nobody waits for it any more");
+    }
+
+    #[test]
+    fn the_other_end_refuses_when_every_path_that_has_worked_does_so_after_the_last_stream() {
+        // Paths 0, 1 and 2; over the last of them nothing ever works.
+        let mut redial = Redial::new([0, 1, 0, 3], 0);
+        redial.refused(3, 0);
+        assert!(!redial.is_refused(), "nothing has worked yet");
+        (0..3).for_each(|route| redial.attached(route, 0));
+        redial.ended(1, RTT, 0);
+        redial.refused(1, 0);
+        redial.ended(0, RTT, 0);
+        redial.ended(2, RTT, 0);
+        redial.refused(3, 0);
+        redial.refused(0, 0);
+        assert!(!redial.is_refused(), "of the second path it is not known since then");
+        redial.refused(1, 0);
+        assert!(redial.is_refused());
+        redial.attached(2, 0);
+        assert!(!redial.is_refused());
     }
 
     proptest! {

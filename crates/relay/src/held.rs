@@ -82,8 +82,14 @@ impl Held {
                     if let Some(range) = range {
                         set(program, libc::IPPROTO_IP, IP_LOCAL_PORT_RANGE, range)?;
                     }
-                    started?;
-                    return Ok(Self { from, to, relay: own, means: Some(Means::Armed(armed)) });
+                    match started {
+                        Ok(()) => {
+                            return Ok(Self { from, to, relay: own, means: Some(Means::Armed(armed)) });
+                        }
+                        // The port has been taken meanwhile.
+                        Err(e) if e.kind() == io::ErrorKind::AddrNotAvailable => problem = e,
+                        Err(e) => return Err(e),
+                    }
                 }
                 Err(e) => problem = e,
             }

@@ -178,16 +178,16 @@ impl House {
     }
 
     /// Carries a connection in a session, which its program is at this end of (`is_near`), or its destination. Returns
-    /// whether the session can carry another one.
+    /// whether the session can carry another one. `before`: its report then, as data may have come since.
     pub fn carry(
         &self,
         session: &ParallelSocket,
         stream: TcpStream,
         programs: &Arc<AtomicBool>,
         is_near: bool,
+        before: &Report,
         ended: &mut Ended,
     ) -> bool {
-        let before = session.report();
         let (done, carried) = mpsc::channel();
         match Splice::new(stream, Arc::clone(programs), done) {
             Ok(splice) => session.attach(Box::new(splice)),
@@ -207,7 +207,7 @@ impl House {
         };
         let (sent, received) = if is_near { (taken_bytes, given_bytes) } else { (given_bytes, taken_bytes) };
         (ended.sent_bytes, ended.received_bytes) = (sent, received);
-        ended.report = Some(session.report().since(&before));
+        ended.report = Some(session.report().since(before));
         let Err(why) = result else { return true };
         // Whoever ends a session early at the other end carries a reset.
         let is_own =
@@ -219,8 +219,8 @@ impl House {
         false
     }
 
-    /// Waits until a session has something to be read; false if nothing comes `within` this time. After `firm`, it is
-    /// to make room where others wait for that.
+    /// Waits until a session has something to be read; false if nothing comes `within` this time, or the
+    /// session fails. After `firm`, it is to make room where others wait for that.
     pub fn awaits(&self, session: &ParallelSocket, firm: Duration, within: Duration) -> bool {
         let begun = Instant::now();
         loop {
@@ -231,7 +231,7 @@ impl House {
                         return false;
                     }
                 }
-                _ => return true,
+                found => return found.is_ok(),
             }
         }
     }
@@ -291,7 +291,7 @@ pub fn prepare(stream: &TcpStream) -> io::Result<()> {
     let keepalive =
         TcpKeepalive::new().with_time(Duration::from_secs(60)).with_interval(Duration::from_secs(15));
     SockRef::from(stream).set_tcp_keepalive(&keepalive)?;
-    // An urgent byte would be lost; a session carries it as any other.
+    // Else an urgent byte would not be read in its place.
     SockRef::from(stream).set_out_of_band_inline(true)?;
     stream.set_nodelay(true)
 }

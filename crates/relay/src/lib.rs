@@ -6,14 +6,15 @@
 //!
 //! - [`Rules`]: which destinations are selected; no I/O.
 //! - [`wire`]: how a session names its destination (`docs/psock-run.md`); no I/O.
-//! - [`Relay`]: takes the connections of programs, each into its own session. They are redirected to it by BPF
-//!   programs at a control group, or by a seccomp filter that the programs start with ([`Way`]).
+//! - [`Relay`]: takes the connections of programs, each into a session that carries no other at that time. They are
+//!   redirected to it by BPF programs at a control group, or by a seccomp filter that the programs start with ([`Way`]).
 //! - [`Proxy`]: makes the connections that sessions request.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may panic"))]
 
 mod held;
 mod house;
+mod idle;
 mod order;
 mod packets;
 mod proxy;

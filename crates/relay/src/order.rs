@@ -5,7 +5,7 @@ use std::collections::hash_map::RandomState;
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasher, Hasher};
 use std::net::SocketAddr;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use crate::wire::Position;
@@ -63,6 +63,8 @@ struct Tickets {
 pub struct Ticket {
     sequence: Arc<Sequence>,
     number: u64,
+    /// The number of its request, once that has been sent.
+    sent: OnceLock<u64>,
 }
 
 impl Numbering {
@@ -85,20 +87,22 @@ impl Numbering {
             state.unsent.insert(number);
             number
         };
-        Ticket { sequence, number }
+        Ticket { sequence, number, sent: OnceLock::new() }
     }
 }
 
 impl Ticket {
     /// Sends a request when those before it have been sent, or after `patience`; `send` gets its position.
+    /// Sent again, a request has the same one: the far end waits for every number.
     pub fn send<T>(&self, patience: Duration, send: impl FnOnce(Position) -> T) -> T {
         let Sequence { id, state, changed } = &*self.sequence;
         let is_early = |tickets: &Tickets| tickets.unsent.first().is_some_and(|first| *first < self.number);
-        let mut tickets = wait_while(changed, lock(state), Instant::now() + patience, is_early);
-        let position = Position { sequence: *id, number: tickets.sent };
-        tickets.sent += 1;
-        drop(tickets);
-        let result = send(position);
+        let number = *self.sent.get_or_init(|| {
+            let mut tickets = wait_while(changed, lock(state), Instant::now() + patience, is_early);
+            tickets.sent += 1;
+            tickets.sent - 1
+        });
+        let result = send(Position { sequence: *id, number });
         self.leave();
         result
     }
@@ -219,6 +223,14 @@ mod tests {
         let [first, second] = [80, 80].map(|port| numbering.ticket(to(port)));
         assert_eq!(number(&second, Duration::ZERO), 0);
         assert_eq!(number(&first, LONG), 1);
+    }
+
+    #[test]
+    fn a_request_that_is_sent_again_keeps_its_number() {
+        let numbering = Numbering::default();
+        let tickets = [80, 80].map(|port| numbering.ticket(to(port)));
+        let numbers = [0, 0, 1, 0, 1].map(|at| number(&tickets[at], LONG));
+        assert_eq!(numbers, [0, 0, 1, 0, 1]);
     }
 
     #[test]

@@ -19,6 +19,9 @@ pub const PORT: u16 = 29_102;
 
 /// Time within which a session that has begun to name its destination must have named it.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a session keeps its place before its first request while others wait: that may have to wait for requests
+/// before it. Less than [`ROOM`].
+const FIRM: Duration = Duration::from_secs(2);
 /// How long a session may carry nothing: the near end closes it earlier.
 const IDLE: Duration = Duration::from_secs(60);
 /// Time within which a refusal must have been read.
@@ -107,8 +110,7 @@ fn accept(listener: &Listener, house: &Arc<House>, allowed: &Arc<Rules>, patienc
         let is_begun = if house.has_room() {
             let (allowed, ordering) = (Arc::clone(allowed), Arc::clone(&ordering));
             house.apart(move |house| {
-                // The first request of a session may have to wait for those before it.
-                let mut firm = PATIENCE;
+                let mut firm = FIRM;
                 while serve(house, &session, peer, &allowed, &ordering, firm) {
                     firm = Duration::ZERO;
                 }
@@ -118,10 +120,16 @@ fn accept(listener: &Listener, house: &Arc<House>, allowed: &Arc<Rules>, patienc
             let (told, ordering) = (Arc::clone(house), Arc::clone(&ordering));
             refusals.apart(move |house| {
                 // A session that still asks would not receive the answer; and those behind it do not wait for it.
-                if let Ok(request) = requested(house, &session, FAREWELL) {
+                let to = house.awaits(&session, FAREWELL, FAREWELL).then(|| {
+                    let request = requested(house, &session, FAREWELL)?;
                     ordering.in_turn(request.position, Duration::ZERO, || ());
+                    Ok(request.to)
+                });
+                let why = refuse(house, &session, Status::Full);
+                // Without a request, it is a check, or was opened in advance.
+                if !matches!(to, None | Some(Err(Failed::Nothing))) {
+                    told.tell(Ended::new(peer, to.and_then(Result::ok)).failed(why));
                 }
-                told.tell(Ended::new(peer, None).failed(refuse(house, &session, Status::Full)));
                 None
             })
         } else {
@@ -172,7 +180,7 @@ fn serve(
     firm: Duration,
 ) -> bool {
     if !house.awaits(session, firm, IDLE) {
-        // The near end opens another one when it needs one.
+        // It has ended or makes room: the near end opens another one when it needs one.
         session.abort();
         return false;
     }
@@ -240,7 +248,7 @@ fn connect(
         ended.failure = why;
         return false;
     }
-    house.carry(session, stream, &Arc::default(), false, ended)
+    house.carry(session, stream, &Arc::default(), false, &session.report(), ended)
 }
 
 /// Reports why not, and waits until that has arrived; returns it.
@@ -292,8 +300,16 @@ mod tests {
         let mut reply = [0; REPLY_BYTES];
         house.fill(&session, &mut reply, ROOM).unwrap();
         assert_eq!(Status::parse(&reply), Ok(Status::Full));
+        drop(session);
+        // One that was opened in advance gets the same answer, and is no failure.
+        let spare = ParallelSocket::connect(&[route], &Options::default()).unwrap();
+        house.fill(&spare, &mut reply, 4 * FAREWELL).unwrap();
+        assert_eq!(Status::parse(&reply), Ok(Status::Full));
+        drop(spare);
         house.stop();
         accepting.join().unwrap();
+        let told: Vec<_> = house.ended().into_iter().map(|ended| (ended.to, ended.failure)).collect();
+        assert_eq!(told, [(Some(request.to), Status::Full.to_string())]);
     }
 
     #[test]

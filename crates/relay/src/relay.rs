@@ -1,22 +1,22 @@
-//! The near end: opens a session for each connection that a program makes, and carries it in there. The program's
-//! connect() ends when the proxy has connected to the destination.
+//! The near end: carries each connection that a program makes in a session of its own at that time, one that is open or
+//! is opened for it. The program's connect() ends when the proxy has connected to the destination.
 
-use std::collections::VecDeque;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use socket2::{Domain, Protocol, Socket, Type};
 use thiserror::Error;
-use weir_psock::io::{OpenError, Opening, Options, ParallelSocket, Route, SocketError};
+use weir_psock::io::{OpenError, Opening, Options, ParallelSocket, Report, Route, SocketError};
 use weir_psock::wire::GreetingError;
 use weir_tcp::diag::{Diag, Id};
 
 use crate::held::Held;
 use crate::house::{Door, Ended, House, LOOK, NO_THREAD, begin, connected, prepare};
+use crate::idle::Idle;
 use crate::order::{self, Numbering, Ticket};
 use crate::packets::Refusal;
 use crate::redirect::{Redirect, RedirectError, netns_cookie, ports};
@@ -34,9 +34,8 @@ const MOST_STREAMS_OPENING: usize = 256;
 const TURN: Duration = Duration::from_secs(120);
 /// Pause between two questions whether the program still waits.
 const ASK: Duration = Duration::from_millis(500);
-/// Most sessions that wait for their next connection, and how long each does.
-const MOST_IDLE: usize = 16;
-const IDLE: Duration = Duration::from_secs(30);
+/// How long a request in a session that was idle is on its way at most, or four round trips.
+const ON_ITS_WAY: Duration = Duration::from_millis(500);
 /// Pause while there is no room.
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -89,7 +88,7 @@ pub struct Relay {
     watch: Option<Arc<Watch>>,
 }
 
-/// Carries each connection in a session of its own.
+/// What every connection needs.
 struct Carrier {
     settings: Settings,
     /// For sessions that are being opened.
@@ -105,52 +104,6 @@ impl Carrier {
         let turns = Turns::new((MOST_STREAMS_OPENING / settings.routes.len().max(1)).max(1));
         let diag = working_diag().map(Mutex::new);
         Self { settings, turns, numbering: Numbering::default(), idle: Idle::default(), diag }
-    }
-}
-
-/// Sessions that have carried a connection, or none yet, and wait for the next one.
-#[derive(Default)]
-struct Idle {
-    sessions: Mutex<VecDeque<(ParallelSocket, Instant)>>,
-    /// One is being opened.
-    is_opening: AtomicBool,
-    /// None is kept any longer.
-    is_over: AtomicBool,
-}
-
-impl Idle {
-    fn sessions(&self) -> MutexGuard<'_, VecDeque<(ParallelSocket, Instant)>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Keeps a session; gives back one for which there is no room, to be closed.
-    fn keep(&self, session: ParallelSocket) -> Option<ParallelSocket> {
-        let mut sessions = self.sessions();
-        if self.is_over.load(SeqCst) {
-            return Some(session);
-        }
-        sessions.push_back((session, Instant::now()));
-        if sessions.len() > MOST_IDLE { sessions.pop_front().map(|(oldest, _)| oldest) } else { None }
-    }
-
-    /// The one that was used last, if the other end keeps it as well.
-    fn take(&self) -> Option<ParallelSocket> {
-        let mut sessions = self.sessions();
-        while let Some((session, _)) = sessions.pop_back() {
-            if matches!(session.peek(&mut [0], Some(Duration::ZERO)), Err(SocketError::TimedOut)) {
-                return Some(session);
-            }
-        }
-        None
-    }
-
-    /// Those that have waited for long; `all`: every one, and none is kept from now on.
-    fn expired(&self, all: bool) -> Vec<ParallelSocket> {
-        let mut sessions = self.sessions();
-        self.is_over.fetch_or(all, SeqCst);
-        let is_old = |since: &Instant| all || since.elapsed() > IDLE;
-        let count = sessions.iter().take_while(|(_, since)| is_old(since)).count();
-        sessions.drain(..count).map(|(session, _)| session).collect()
     }
 }
 
@@ -293,7 +246,7 @@ fn serve(mut redirecting: Redirecting, house: &Arc<House>, carrier: &Arc<Carrier
             let ticket = carrier.numbering.ticket(held.to);
             take(house, held, move |house, held, ended| carry(house, &carrier, &end, held, ticket, ended));
         };
-        for session in carrier.idle.expired(is_last && is_all) {
+        for session in carrier.idle.ending(is_last && is_all) {
             // Without a thread, it is broken off.
             let _ = house.apart(move |house| {
                 let _ = house.close(&session);
@@ -335,7 +288,7 @@ fn carry(
             ended.is_direct = true;
             directly(&mut patience).map(Far::Direct)
         }
-        found => found.map(Far::Session),
+        found => found.map(|(session, before)| Far::Session(session, Box::new(before))),
     };
     spare(house, carrier);
     // It is made, or will not be.
@@ -362,12 +315,12 @@ fn carry(
         return Ended { is_reset: true, ..ended };
     };
     match far {
-        Far::Session(session) => {
-            if house.carry(&session, stream, &end.is_told, true, &mut ended)
-                && let Some(session) = carrier.idle.keep(session)
-                && let Err(why) = house.close(&session)
+        Far::Session(session, before) => {
+            if house.carry(&session, stream, &end.is_told, true, &before, &mut ended)
+                && let Some(oldest) = carrier.idle.keep(session)
             {
-                ended.failure = why;
+                // It carries nothing; and this connection has ended well.
+                let _ = house.close(&oldest);
             }
         }
         Far::Direct(direct) => {
@@ -387,24 +340,23 @@ fn carry(
 /// Has a session opened that waits for a connection, unless one does.
 fn spare(house: &Arc<House>, carrier: &Arc<Carrier>) {
     let idle = &carrier.idle;
-    if idle.is_over.load(SeqCst)
-        || !idle.sessions().is_empty()
-        || carrier.turns.is_crowded()
-        || idle.is_opening.swap(true, SeqCst)
-    {
+    if carrier.turns.is_crowded() || !idle.begin_opening() {
         return;
     }
     let (house, carrier) = (Arc::clone(house), Arc::clone(carrier));
     let open = move || {
-        let lasts = || !house.is_stopped() && !carrier.idle.is_over.load(SeqCst);
-        let opened = open(&carrier, &mut || if lasts() { Ok(()) } else { Err(Failed::Stopped) });
-        // Where there is none, the next connection says why.
-        if let Ok(session) = opened
-            && let Some(session) = carrier.idle.keep(session)
-        {
-            let _ = house.close(&session);
+        let lasts = || !house.is_stopped() && !carrier.idle.is_over();
+        match open(&carrier, &mut || if lasts() { Ok(()) } else { Err(Failed::Stopped) }) {
+            Ok(session) => {
+                if let Some(session) = carrier.idle.keep(session) {
+                    let _ = house.close(&session);
+                }
+            }
+            Err(failed) if failed.has_no_room() => carrier.idle.refuse(),
+            // The next connection says why.
+            Err(_) => {}
         }
-        carrier.idle.is_opening.store(false, SeqCst);
+        carrier.idle.end_opening();
     };
     // If there is no thread now, there is no spare session later either.
     let _ = thread::Builder::new().name("psock spare".to_owned()).spawn(open);
@@ -437,14 +389,15 @@ impl Patience<'_> {
 
 /// What a connection is carried to.
 enum Far {
-    Session(ParallelSocket),
+    /// With its report before the request.
+    Session(ParallelSocket, Box<Report>),
     Direct(TcpStream),
 }
 
 impl Far {
     fn reset(&self) {
         match self {
-            Self::Session(session) => session.abort(),
+            Self::Session(session, _) => session.abort(),
             Self::Direct(stream) => reset(stream),
         }
     }
@@ -459,19 +412,24 @@ fn directly(patience: &mut Patience<'_>) -> Result<TcpStream, Failed> {
 }
 
 /// A session whose other end has connected to the destination. While the proxy has no room, it is tried again.
-fn connect(patience: &mut Patience<'_>, ticket: &Ticket) -> Result<ParallelSocket, Failed> {
-    let begun = Instant::now();
+fn connect(patience: &mut Patience<'_>, ticket: &Ticket) -> Result<(ParallelSocket, Report), Failed> {
+    let (begun, carrier) = (Instant::now(), patience.carrier);
     loop {
-        while let Some(session) = patience.carrier.idle.take() {
-            match request(patience, &session, ticket) {
+        while let Some(session) = carrier.idle.take() {
+            match request(patience, &session, ticket, true) {
+                Err(Failed::Unheard) => drop(carrier.idle.expired(Duration::ZERO)),
+                Err(failed) if failed.has_no_room() => carrier.idle.refuse(),
                 // The other end has closed it meanwhile.
                 Err(Failed::Session(_) | Failed::Wire(WireError::NotProxy)) => {}
-                result => return result.map(|()| session),
+                result => return result.map(|before| (session, before)),
             }
         }
-        let opened = open(patience.carrier, &mut || patience.lasts());
-        match opened.and_then(|session| request(patience, &session, ticket).map(|()| session)) {
+        let opened = open(carrier, &mut || patience.lasts());
+        match opened
+            .and_then(|session| request(patience, &session, ticket, false).map(|before| (session, before)))
+        {
             Err(failed) if failed.has_no_room() && begun.elapsed() < TURN => {
+                carrier.idle.refuse();
                 patience.lasts()?;
                 thread::sleep(LOOK);
             }
@@ -480,12 +438,32 @@ fn connect(patience: &mut Patience<'_>, ticket: &Ticket) -> Result<ParallelSocke
     }
 }
 
-/// Has the proxy connect to the destination.
-fn request(patience: &mut Patience<'_>, session: &ParallelSocket, ticket: &Ticket) -> Result<(), Failed> {
+/// Has the proxy connect to the destination. The path of a session that `was_idle` may be gone, and nobody was told.
+/// Returns the session's report before.
+fn request(
+    patience: &mut Patience<'_>,
+    session: &ParallelSocket,
+    ticket: &Ticket,
+    was_idle: bool,
+) -> Result<Report, Failed> {
+    let before = session.report();
+    let acked_bytes = session.acked_bytes();
     let session_failed = |e: SocketError| Failed::Session(e.to_string());
     let to = patience.held.to;
     let send = |position| session.write_all(&Request { to, position }.emit());
     ticket.send(order::PATIENCE, send).map_err(session_failed)?;
+    if was_idle {
+        let srtt_ns = before.streams.iter().map(|stream| stream.srtt_ns).max().unwrap_or_default();
+        match session.acknowledged(Some(ON_ITS_WAY.max(4 * Duration::from_nanos(srtt_ns)))) {
+            Err(SocketError::TimedOut) => {
+                // The other end may be slow; its TCP is not.
+                if session.acked_bytes() <= acked_bytes {
+                    return Err(Failed::Unheard);
+                }
+            }
+            arrived => arrived.map_err(session_failed)?,
+        }
+    }
     let (mut reply, mut have) = ([0; REPLY_BYTES], 0);
     while have < REPLY_BYTES {
         match session.read(&mut reply[have..], Some(LOOK)) {
@@ -496,7 +474,7 @@ fn request(patience: &mut Patience<'_>, session: &ParallelSocket, ticket: &Ticke
         }
     }
     match Status::parse(&reply)? {
-        Status::Connected => Ok(()),
+        Status::Connected => Ok(before),
         refusal => Err(Failed::Refused(refusal)),
     }
 }
@@ -510,6 +488,8 @@ enum Failed {
     Stopped,
     #[error("the program gave up")]
     GaveUp,
+    #[error("the proxy has not received the request")]
+    Unheard,
     #[error("{0}")]
     Session(String),
     #[error(transparent)]
@@ -585,19 +565,4 @@ const fn has_no_psock(problem: &OpenError) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::held::tests::{events, held};
-
-    #[test]
-    fn a_connection_that_cannot_be_carried_is_refused_and_told() {
-        let (program, held, _relay) = held();
-        // No system has room for such a stack.
-        let house = House::with_stacks(10, 1 << 60);
-        take(&house, held, |_, _, ended| ended);
-        let [ended] = &house.ended()[..] else { panic!("it is told once") };
-        assert_eq!((house.active(), ended.failure.as_str()), (0, NO_THREAD));
-        assert_eq!(events(&program, -1) & libc::POLLHUP, libc::POLLHUP);
-        assert_eq!(program.take_error().unwrap().unwrap().kind(), io::ErrorKind::ConnectionRefused);
-    }
-}
+mod tests;

@@ -270,7 +270,8 @@ fn peek(session: &Session, into: &mut [u8]) -> Result<usize, String> {
 }
 
 /// Carries bytes both ways between two connections until both directions have ended, or one fails: then both are reset.
-/// `goes_on` is asked ten times a second, with whether the second was given everything. Also returns how many bytes were carried to the second, and to the first.
+/// `goes_on` is asked ten times a second, with whether the second was given everything. Also returns how many bytes
+/// were carried to the second, and to the first.
 pub fn join(ends: [&TcpStream; 2], goes_on: &mut dyn FnMut(bool) -> bool) -> (Result<(), String>, [u64; 2]) {
     let mut carried = [0; 2];
     let result = join_ends(ends, &mut carried, goes_on);

@@ -286,6 +286,28 @@ fn a_session_beyond_the_limit_waits_for_the_end_of_another() {
 }
 
 #[test]
+fn a_session_that_asks_for_nothing_makes_room_in_time_and_is_no_failure_when_it_breaks_off() {
+    let ((to, work), proxy) = (echo(), proxy(&["127.0.0.1"], 1));
+    let spare = opened(&proxy);
+    while proxy.active() == 0 {
+        thread::yield_now();
+    }
+    let session = opened(&proxy);
+    assert_eq!(asked(&session, to), Status::Connected);
+    assert!(spare.read(&mut [0], LONG).is_err());
+    send(&session, Part::End, b"");
+    rest(&session);
+    work.join().unwrap();
+    assert_eq!(ended(&proxy).failure, "");
+    // As when weir psock run is stopped.
+    session.abort();
+    while proxy.active() > 0 {
+        thread::yield_now();
+    }
+    assert!(proxy.ended().is_empty());
+}
+
+#[test]
 fn sessions_are_connected_in_the_order_of_their_numbers() {
     let (listener, proxy) = (TcpListener::bind(LOOPBACK).unwrap(), proxy(&["127.0.0.1"], 10));
     let to = listener.local_addr().unwrap();

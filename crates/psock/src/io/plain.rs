@@ -31,7 +31,7 @@ pub fn start(shared: &Arc<Shared>, stream: TcpStream) -> Result<(), OpenError> {
     let mut state = shared.lock();
     state.is_plain = true;
     state.session.plain_begin();
-    let report = StreamReport::new(local, remote);
+    let report = StreamReport::new(0, local, remote);
     state.streams.push(Tracked { report, connection: Arc::downgrade(&stream) });
     drop(state);
     let worker = Worker {

@@ -8,8 +8,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use thiserror::Error;
+use weir_clock::now_ns;
 
 use super::forwarder::Forwarder;
+use super::observed::observe;
 use super::signal::{Signal, Waker};
 use super::worker::Arrival;
 use super::{OpenError, Opening, Options, Route, system};
@@ -39,6 +41,8 @@ pub enum SocketError {
 /// What a stream has carried, and its state.
 #[derive(Clone, Debug)]
 pub struct StreamReport {
+    /// Its number, which no other stream of the session has.
+    pub id: u64,
     /// This end.
     pub local: SocketAddr,
     /// The other.
@@ -55,8 +59,9 @@ pub struct StreamReport {
 
 impl StreamReport {
     /// A stream that has carried nothing.
-    pub(super) fn new(local: SocketAddr, remote: SocketAddr) -> Self {
+    pub(super) fn new(id: u64, local: SocketAddr, remote: SocketAddr) -> Self {
         Self {
+            id,
             local,
             remote,
             totals: StreamTotals::default(),
@@ -80,24 +85,27 @@ pub struct Report {
     pub is_plain: bool,
 }
 
+const fn reduce(now: &mut u64, before: u64) {
+    *now = now.saturating_sub(before);
+}
+
 impl Report {
     /// What was added since `before`, a report of the same session.
     #[must_use]
     pub fn since(mut self, before: &Self) -> Self {
         let (now, then) = (&mut self.totals, &before.totals);
-        now.written_bytes -= then.written_bytes;
-        now.acknowledged_bytes -= then.acknowledged_bytes;
-        now.received_bytes -= then.received_bytes;
-        now.duplicate_bytes -= then.duplicate_bytes;
-        now.resent_bytes -= then.resent_bytes;
-        now.resent_blocks -= then.resent_blocks;
+        reduce(&mut now.written_bytes, then.written_bytes);
+        reduce(&mut now.acknowledged_bytes, then.acknowledged_bytes);
+        reduce(&mut now.received_bytes, then.received_bytes);
+        reduce(&mut now.duplicate_bytes, then.duplicate_bytes);
+        reduce(&mut now.resent_bytes, then.resent_bytes);
+        reduce(&mut now.resent_blocks, then.resent_blocks);
         self.streams.retain_mut(|stream| {
-            let same = |it: &&StreamReport| (it.local, it.remote) == (stream.local, stream.remote);
-            let Some(earlier) = before.streams.iter().rfind(same) else { return true };
-            stream.totals.sent_bytes -= earlier.totals.sent_bytes;
-            stream.totals.resent_bytes -= earlier.totals.resent_bytes;
-            stream.totals.received_bytes -= earlier.totals.received_bytes;
-            stream.retransmitted_segments -= earlier.retransmitted_segments;
+            let Some(earlier) = before.streams.iter().find(|it| it.id == stream.id) else { return true };
+            reduce(&mut stream.totals.sent_bytes, earlier.totals.sent_bytes);
+            reduce(&mut stream.totals.resent_bytes, earlier.totals.resent_bytes);
+            reduce(&mut stream.totals.received_bytes, earlier.totals.received_bytes);
+            reduce(&mut stream.retransmitted_segments, earlier.retransmitted_segments);
             earlier.ended.is_empty()
         });
         self
@@ -371,6 +379,32 @@ impl ParallelSocket {
         })
     }
 
+    /// Waits until everything that was written so far has arrived.
+    ///
+    /// # Errors
+    /// [`SocketError`].
+    pub fn acknowledged(&self, within: Option<Duration>) -> Result<(), SocketError> {
+        self.shared.wait(due(within), |state| match state.session.failure() {
+            Some(failure) => Some(Err(failure.into())),
+            None => state.session.is_acknowledged().then_some(Ok(())),
+        })
+    }
+
+    /// Time since anything came by a stream that exists, if only from the other end's TCP; `None`: there is none.
+    #[must_use]
+    pub fn silence(&self) -> Option<Duration> {
+        let heard_ns = self.shared.lock().session.worked_ns()?;
+        Some(Duration::from_nanos(now_ns().saturating_sub(heard_ns)))
+    }
+
+    /// What the other end's TCP has acknowledged on the streams that exist, as this system knows now.
+    #[must_use]
+    pub fn acked_bytes(&self) -> u64 {
+        let state = self.shared.lock();
+        let connections = state.streams.iter().filter_map(|stream| stream.connection.upgrade());
+        connections.filter_map(|connection| observe(&connection)).map(|stats| stats.acked_bytes).sum()
+    }
+
     /// Ends the session properly: waits until everything has arrived at both ends, which requires the other
     /// end's finish as well, and until the connections are closed.
     ///
@@ -443,5 +477,29 @@ impl ParallelSocket {
 impl Drop for ParallelSocket {
     fn drop(&mut self) {
         self.abort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_added_is_that_of_each_stream_whichever_ports_it_has() {
+        let (at, session) =
+            (SocketAddr::from(([192, 0, 2, 1], 1)), Shared::new(&Options::default()).unwrap());
+        let report = |streams: &[(u64, u64, &str)]| {
+            let stream = |&(id, sent_bytes, ended): &(u64, u64, &str)| {
+                let mut stream = StreamReport::new(id, at, at);
+                (stream.totals.sent_bytes, stream.ended) = (sent_bytes, ended.to_owned());
+                stream
+            };
+            let streams = streams.iter().map(stream).collect();
+            Report { streams, ..ParallelSocket::new(Arc::clone(&session)).report() }
+        };
+        let before = report(&[(1, 500, "reset"), (2, 70, "")]);
+        let added = report(&[(1, 500, "reset"), (2, 100, ""), (3, 20, "")]).since(&before);
+        let streams: Vec<_> = added.streams.iter().map(|it| (it.id, it.totals.sent_bytes)).collect();
+        assert_eq!(streams, [(2, 30), (3, 20)]);
     }
 }

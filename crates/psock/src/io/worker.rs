@@ -263,7 +263,11 @@ impl Worker {
     }
 
     fn attach(&mut self, state: &mut State, now: u64) {
-        for Arrival { route, stream } in std::mem::take(&mut state.arriving) {
+        let mut arriving = std::mem::take(&mut state.arriving);
+        // What works first: beside it, a failure ends nothing.
+        arriving.sort_by_key(|arrival| arrival.stream.is_err());
+        for Arrival { route, stream } in arriving {
+            let mut is_refused = false;
             let made = match stream {
                 Ok(stream) => self.accept(state, route, stream, now),
                 Err(error) => {
@@ -272,12 +276,8 @@ impl Worker {
                     if is_forgotten && !self.has_working(state) {
                         state.session.forget();
                     }
-                    if matches!(&error, OpenError::Connect { source, .. }
-                        if source.kind() == io::ErrorKind::ConnectionRefused)
-                    {
-                        // Its host answers: nobody listens any more.
-                        state.session.part();
-                    }
+                    is_refused = matches!(&error, OpenError::Connect { source, .. }
+                        if source.kind() == io::ErrorKind::ConnectionRefused);
                     None
                 }
             };
@@ -285,8 +285,13 @@ impl Worker {
             state.awaited.remove(&route);
             match made {
                 Some(()) => dialer.redial.attached(route, now),
+                None if is_refused => dialer.redial.refused(route, now),
                 None => dialer.redial.failed(route, now),
             }
+        }
+        if self.dialer.as_ref().is_some_and(|dialer| dialer.redial.is_refused()) {
+            // Its hosts answer: nobody listens any more.
+            state.session.part();
         }
     }
 
@@ -309,7 +314,7 @@ impl Worker {
         }
         let id = state.session.attach(now)?;
         let stream = Arc::new(stream);
-        let report = self.add_report(state, local, remote, &stream);
+        let report = self.add_report(state, id, local, remote, &stream);
         self.connections.push(Connection {
             id,
             stream,
@@ -324,6 +329,7 @@ impl Worker {
     fn add_report(
         &mut self,
         state: &mut State,
+        id: StreamId,
         local: SocketAddr,
         remote: SocketAddr,
         stream: &Arc<TcpStream>,
@@ -336,7 +342,7 @@ impl Worker {
                 connection.report -= usize::from(connection.report > oldest);
             }
         }
-        let report = StreamReport::new(local, remote);
+        let report = StreamReport::new(id.0.into(), local, remote);
         state.streams.push(Tracked { report, connection: Arc::downgrade(stream) });
         state.streams.len() - 1
     }
@@ -419,5 +425,60 @@ impl Worker {
                 return;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+    use crate::io::{Options, Route};
+    use crate::wire::Secret;
+
+    const LOOPBACK: &str = "127.0.0.1:0";
+
+    fn refused(route: usize) -> Arrival {
+        let (to, source) = (LOOPBACK.parse().unwrap(), io::ErrorKind::ConnectionRefused.into());
+        Arrival { route: Some(route), stream: Err(OpenError::Connect { to, source }) }
+    }
+
+    #[test]
+    fn a_session_ends_when_the_paths_that_worked_are_refused_and_nothing_else_arrives() {
+        let listener = TcpListener::bind(LOOPBACK).unwrap();
+        let at = listener.local_addr().unwrap();
+        let works = |route| Arrival { route: Some(route), stream: Ok(TcpStream::connect(at).unwrap()) };
+        // The third is one to which nobody ever listens.
+        let routes = ["127.0.0.1", "127.0.0.2", "127.0.0.3"]
+            .map(|local| Route { local: Some(local.parse().unwrap()), remote: at });
+        let (shared, id) = (Shared::new(&Options::default()).unwrap(), [0; 16]);
+        let dialer =
+            Dialer::new(&routes, &[false; 3], id, Secret::of_token(b"", &id), Arc::new(Options::default()));
+        let mut worker = Worker {
+            shared: Arc::clone(&shared),
+            dialer: Some(dialer),
+            connections: Vec::new(),
+            buffer: Vec::new(),
+            forwarder: None,
+            closes_ns: None,
+            looked_ns: 0,
+            next_look_ns: u64::MAX,
+        };
+        let state = &mut *shared.lock();
+        let mut arrive = |state: &mut State, arriving, closes: bool| {
+            state.arriving = arriving;
+            worker.attach(state, 1);
+            let ids: Vec<_> = worker.connections.iter().map(|connection| connection.id).collect();
+            for id in ids.into_iter().filter(|_| closes) {
+                worker.close(state, id, "reset", Some(Close::Reset), 1);
+            }
+        };
+        arrive(state, vec![works(0), works(1), refused(2)], true);
+        arrive(state, vec![refused(2), refused(1)], false);
+        assert_eq!(state.session.failure(), None, "one is still to be tried");
+        arrive(state, vec![refused(0), works(1)], true);
+        assert_eq!(state.session.failure(), None, "one works");
+        arrive(state, vec![refused(0), refused(1)], false);
+        assert_eq!(state.session.failure(), Some(SessionError::Gone));
     }
 }

@@ -32,8 +32,7 @@ impl Session {
             self.alone_since_ns = None;
             return None;
         }
-        let last = self.streams.values().map(Stream::worked_ns).max();
-        let since = last.filter(|_| !has_ended).unwrap_or(now_ns);
+        let since = self.worked_ns().filter(|_| !has_ended).unwrap_or(now_ns);
         Some(now_ns.saturating_sub(*self.alone_since_ns.get_or_insert(since)))
     }
 
