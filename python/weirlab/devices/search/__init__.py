@@ -25,10 +25,10 @@ class SearchStudy(Study[Any, Any, Any]):
         return search_page(run)
 
     def headlines(self, run: Run) -> Sequence[str]:
-        from weirlab.devices.search import stored, wording
+        from weirlab.devices.search import findings, stored
 
         points = stored.points(run)
-        return (f"{wording.search_finding(points, stored.device(run))}.",) if points else ()
+        return (f"{findings.search_finding(points, stored.device(run))}.",) if points else ()
 
 
 class Rfc2544Study(Study[Any, Any, Any]):
@@ -43,7 +43,7 @@ class Rfc2544Study(Study[Any, Any, Any]):
         return rfc2544_page(run)
 
     def headlines(self, run: Run) -> Sequence[str]:
-        from weirlab.devices.search import stored, wording
+        from weirlab.devices.search import findings, stored
 
         results = stored.results(run)
-        return (f"{wording.rfc2544_finding(results[0], stored.device(run))}.",) if results else ()
+        return (f"{findings.rfc2544_finding(results[0], stored.device(run))}.",) if results else ()

@@ -140,7 +140,7 @@ def search(
     what = {"goals": goals}
 
     def finding(dut: str) -> str:
-        from weirlab.devices.search.wording import search_finding
+        from weirlab.devices.search.findings import search_finding
 
         return search_finding(points, dut) if points else ""
 
@@ -170,7 +170,7 @@ def rfc2544(
             keep(results)
 
     def finding(dut: str) -> str:
-        from weirlab.devices.search.wording import rfc2544_finding
+        from weirlab.devices.search.findings import rfc2544_finding
 
         return rfc2544_finding(results[0], dut) if results else ""
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from weirlab.base.tables import Table
-from weirlab.cli.quantities import clock, count, duration, percent, plural, rate, rules
+from weirlab.cli.quantities import clock, percent, plural
 from weirlab.devices.search import tables
+from weirlab.devices.search.findings import rfc2544_finding, search_finding
 from weirlab.records import device_in_words
 
 if TYPE_CHECKING:
     from weirlab.devices.search.rfc2544 import Result
     from weirlab.devices.search.study import Rfc2544Outcome, SearchOutcome
-    from weirlab.measure.search import GoalResult, Point, SearchGoal, Setting
+    from weirlab.measure.search import GoalResult, SearchGoal, Setting
 
 
 def device(outcome: SearchOutcome | Rfc2544Outcome) -> str:
@@ -29,13 +30,6 @@ def search_tables(outcome: SearchOutcome) -> list[Table]:
 def search_sentence(outcome: SearchOutcome) -> str:
     """What was found, in how many trials and how long."""
     return f"{search_finding(outcome.points, outcome.conditions.dut)} {_work(outcome)}.{_against(outcome)}"
-
-
-def search_finding(points: Sequence[Point], dut: str) -> str:
-    """The first goal of each setting, for at most three settings; without a full stop."""
-    parts = [f"{_told(point.setting, dut)}: {_carried(point.found[0])}" for point in points if point.found]
-    told = "; ".join(parts[:3]) + (f"; {len(parts) - 3} more in the table" if len(parts) > 3 else "")
-    return f"{device_in_words(dut, first=True)}, {told or 'nothing was found'}"
 
 
 def rfc2544_tables(outcome: Rfc2544Outcome) -> list[Table]:
@@ -55,23 +49,6 @@ def _against(outcome: SearchOutcome | Rfc2544Outcome) -> str:
 
     against = contradicted(outcome.run.trials())
     return f" {against}" if against else ""
-
-
-def rfc2544_finding(first: Result, dut: str) -> str:
-    """The results of the ``first`` setting, without a full stop."""
-    parts = []
-    if first.found is not None:
-        parts.append(_carried(first.found))
-    if first.latency is not None:
-        parts.append(f"latency there {duration(first.latency.mean_ns)}")
-    if first.loss is not None:
-        top = first.loss.points[0]
-        parts.append(f"{percent(top.loss_ratio)} lost at {rate(top.offered_pps)}")
-    if first.bursts is not None:
-        more = "at least " if first.bursts.at_least else ""
-        parts.append(f"bursts of up to {more}{count(first.bursts.mean_frames)} frames without loss")
-    what = ", ".join(parts) or "nothing was found"
-    return f"{device_in_words(dut, first=True)}, {_told(first.setting, dut)}: {what}"
 
 
 def _work(outcome: SearchOutcome | Rfc2544Outcome) -> str:
@@ -173,20 +150,6 @@ def _where_row(setting: Setting) -> dict[str, Any]:
 def _found_row(found: GoalResult) -> dict[str, Any]:
     values = {name: value for name, value in vars(found).items() if name != "goal"}
     return {**{f"goal_{name}": value for name, value in vars(found.goal).items()}, **values}
-
-
-def _told(setting: Setting, dut: str) -> str:
-    sizes = setting.sizes_text
-    frames = f"{sizes}-byte frames" if sizes.isdigit() else f"frames {sizes}"
-    return frames if dut in ("ruleset", "none") else f"{rules(setting.rules.position)}, {frames}"
-
-
-def _carried(found: GoalResult) -> str:
-    throughput = found.conditional_throughput_pps
-    if throughput is None:
-        return f"more lost than {found.goal.name} allows even at the lowest load"
-    limit = ", the highest load offered" if found.at_least else ""
-    return f"{found.goal.name} {'at least ' if found.at_least else ''}{rate(throughput)}{limit}"
 
 
 def goal_in_words(goal: SearchGoal) -> str:
