@@ -26,6 +26,7 @@ from weirlab.numbering.through.rows import DeviceRow, Total, passed, total
 _PATIENCE_S: Final = 5.0
 """Time for packets to get from the caller's port to the device."""
 _LOOK_S: Final = 0.01
+_SILENCE_S: Final = 0.05
 
 
 class CallerPassage(Protocol):
@@ -162,7 +163,7 @@ class DevicePassage:
         self._switch.call(partial(cables.plug_host, number, aside=True))
         # Packets that the caller sent while it was unplugged were lost. The device's ports are read first: a
         # packet on its way from there to the caller would otherwise seem to bypass the device.
-        ports = self._at_ports()
+        ports = self._silent_ports()
         self._first, self._now = total(self._caller.read(), ports, Total()), Total()
 
     def _wire(self, here: Mapping[str, str], there: Mapping[str, str]) -> tuple[Namespace, Namespace]:
@@ -225,6 +226,16 @@ class DevicePassage:
 
     def _since(self, caller: Mapping[str, int]) -> Total:
         return total(caller, self._at_ports(), self._first)
+
+    def _silent_ports(self) -> dict[str, int]:
+        """The counters at the device's ports once they stand still: at its start it reports its groups."""
+        until, before = time.monotonic() + _PATIENCE_S, self._at_ports()
+        while True:
+            time.sleep(_SILENCE_S)
+            now = self._at_ports()
+            if now == before or time.monotonic() > until:
+                return now
+            before = now
 
     def _at_ports(self) -> dict[str, int]:
         device: dict[str, int] = {}
