@@ -452,24 +452,22 @@ fn request(
     let to = patience.held.to;
     let send = |position| session.write_all(&Request { to, position }.emit());
     ticket.send(order::PATIENCE, send).map_err(session_failed)?;
-    if was_idle {
-        let srtt_ns = before.streams.iter().map(|stream| stream.srtt_ns).max().unwrap_or_default();
-        match session.acknowledged(Some(ON_ITS_WAY.max(4 * Duration::from_nanos(srtt_ns)))) {
-            Err(SocketError::TimedOut) => {
-                // The other end may be slow; its TCP is not.
-                if session.acked_bytes() <= acked_bytes {
-                    return Err(Failed::Unheard);
-                }
-            }
-            arrived => arrived.map_err(session_failed)?,
-        }
-    }
+    // The other end may be slow; its TCP is not.
+    let srtt_ns = before.streams.iter().map(|stream| stream.srtt_ns).max().unwrap_or_default();
+    let on_its_way = ON_ITS_WAY.max(4 * Duration::from_nanos(srtt_ns));
+    let sent = Instant::now();
     let (mut reply, mut have) = ([0; REPLY_BYTES], 0);
     while have < REPLY_BYTES {
         match session.read(&mut reply[have..], Some(LOOK)) {
             Ok(0) => return Err(WireError::NotProxy.into()),
             Ok(len) => have += len,
-            Err(SocketError::TimedOut) => patience.lasts()?,
+            Err(SocketError::TimedOut) => {
+                let is_late = was_idle && sent.elapsed() >= on_its_way;
+                if is_late && session.acked_bytes() <= acked_bytes {
+                    return Err(Failed::Unheard);
+                }
+                patience.lasts()?;
+            }
             Err(e) => return Err(session_failed(e)),
         }
     }

@@ -379,17 +379,6 @@ impl ParallelSocket {
         })
     }
 
-    /// Waits until everything that was written so far has arrived.
-    ///
-    /// # Errors
-    /// [`SocketError`].
-    pub fn acknowledged(&self, within: Option<Duration>) -> Result<(), SocketError> {
-        self.shared.wait(due(within), |state| match state.session.failure() {
-            Some(failure) => Some(Err(failure.into())),
-            None => state.session.is_acknowledged().then_some(Ok(())),
-        })
-    }
-
     /// Time since anything came by a stream that exists, if only from the other end's TCP; `None`: there is none.
     #[must_use]
     pub fn silence(&self) -> Option<Duration> {

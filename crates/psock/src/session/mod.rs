@@ -173,12 +173,6 @@ impl Session {
         self.outgoing.is_done()
     }
 
-    /// All data written here so far has arrived.
-    #[must_use]
-    pub fn is_acknowledged(&self) -> bool {
-        self.outgoing.acknowledged() == self.outgoing.end()
-    }
-
     /// When the other end, or its TCP, was last heard from by a stream; `None`: there is none.
     #[must_use]
     pub fn worked_ns(&self) -> Option<u64> {
