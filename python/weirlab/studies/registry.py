@@ -38,6 +38,7 @@ OWN: Final = (
     "weirlab.devices.planning:PlanningStudy",
     "weirlab.devices.choice:ChoiceStudy",
     "weirlab.devices.comparison:ComparisonStudy",
+    "weirlab.reproduction:ReproductionStudy",
 )
 """Weir's own, in the order of lists and of the help."""
 

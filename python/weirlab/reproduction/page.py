@@ -1,0 +1,62 @@
+"""The page about a reproduction: a chapter for each experiment."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from weirlab.base.quantities import plural
+from weirlab.publications import PublishedExperiment
+from weirlab.report.figure import Figure
+from weirlab.report.story import Chapter, Story
+from weirlab.report.tables import Tile
+from weirlab.reproduction import study, tables
+from weirlab.reproduction.contract import ReproductionRow
+from weirlab.store import Run
+
+
+def page(run: Run) -> Story:
+    """The page; each experiment with its claims and values, and its charts."""
+    found = study.stored(run)
+    about = found.about
+    figures = study.figures(run)
+    claims = Counter(row.verdict for row in found.claims)
+    tiles = (
+        Tile("claims hold", str(claims["holds"]), f"of {len(found.claims)}"),
+        Tile("claims differ", str(claims["differs"]), "measured here, and not so"),
+        Tile("cannot be decided", str(claims["cannot tell"]), "too few or too scattered measurements"),
+        Tile("cannot be had here", str(claims["not here"]), "with the reason"),
+    )
+    chapters = [
+        _chapter(published, [row for row in found.rows if row.experiment == key], figures.get(key, ()))
+        for key, published in about.experiments.items()
+    ]
+    return Story(
+        subject=f"{about.title}, repeated",
+        manifest=vars(run.manifest),
+        simulated=False,
+        answer=found.sentence,
+        lede=(about.citation, *found.deviations),
+        caution="" if not found.left else f"{plural(found.left, 'scenario')} not yet measured.",
+        place="",
+        tiles=tiles,
+        chapters=tuple(chapter for chapter in chapters if not chapter.empty),
+        terms=(
+            ("holds, differs", "a test of the shape of what was measured here; the test is in the table"),
+            ("—", "shown beside the published value and not judged: it is the hardware's"),
+        ),
+    )
+
+
+def _chapter(
+    published: PublishedExperiment, rows: list[ReproductionRow], figures: tuple[Figure, ...]
+) -> Chapter:
+    made = tables.tables(rows)
+    return Chapter(
+        published.key,
+        published.question,
+        published.key,
+        intro=published.where,
+        figures=figures,
+        tables=tuple(table for table in made if not table.details),
+        details=tuple(table for table in made if table.details),
+    )

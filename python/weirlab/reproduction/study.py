@@ -1,0 +1,252 @@
+"""Runs the experiments of a publication one after the other, and answers its values and claims."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Annotated, Any, Final
+
+from pydantic import Field
+
+from weirlab.base.errors import InputError, LabError, MissingCapability, StoreError, TrialError, WeirError
+from weirlab.base.files import HOST_FILES
+from weirlab.base.quantities import plural, words
+from weirlab.jobs.inventory import scenario_of
+from weirlab.jobs.work import Work
+from weirlab.publications import KEYS, Publication, publication
+from weirlab.report.figure import Figure
+from weirlab.reproduction.contract import ReproducedExperiment, ReproductionRow, rows
+from weirlab.scenario.document import Document
+from weirlab.scenario.model import Root, Section
+from weirlab.store import Run, RunWriter, Store
+from weirlab.store.frames import frame_of
+from weirlab.studies import scenarios
+from weirlab.studies.runner import resume_scenario, run_scenario
+
+MODULES: Final[Mapping[str, str]] = {}
+"""The modules of experiments, by publication."""
+
+RUNS: Final = "runs"
+"""What became of every scenario: the run's ID, or why there is none."""
+ROWS: Final = "answers"
+
+
+class ReproductionSection(Section):
+    """The section ``reproduction`` of a scenario."""
+
+    publication: str
+    """As ``weir reproduce`` lists them."""
+    quick: bool = False
+    """In ten minutes at most, with fewer and shorter trials."""
+    only: Annotated[tuple[str, ...], Field(max_length=100)] = ()
+    """Experiments; empty: all of them."""
+
+
+class ReproductionScenario(Root):
+    """A scenario that repeats a publication."""
+
+    KEY = "reproduction"
+
+    reproduction: ReproductionSection
+
+
+def experiments(key: str) -> Sequence[ReproducedExperiment]:
+    """The experiments that are made here for a publication, in the order of its file.
+
+    Raises
+    ------
+    InputError
+        There is no such publication.
+    """
+    about = publication(key)
+    if key not in MODULES:
+        return ()
+    own = {each.key: each for each in import_module(MODULES[key]).EXPERIMENTS}
+    return [own[name] for name in about.experiments if name in own]
+
+
+def chosen(asked: ReproductionSection) -> Sequence[ReproducedExperiment]:
+    """The experiments of ``asked``; raises ``InputError`` for one that there is not."""
+    made = experiments(asked.publication)
+    known = {experiment.key for experiment in made}
+    if unknown := [name for name in asked.only if name not in known]:
+        raise InputError(
+            f"{asked.publication} has no experiment {words(unknown, 'or')} that is made here; choose from "
+            f"{', '.join(sorted(known))}"
+        )
+    return [experiment for experiment in made if not asked.only or experiment.key in asked.only]
+
+
+@dataclass(frozen=True)
+class ReproductionFindings:
+    """All rows of a reproduction."""
+
+    about: Publication
+    asked: ReproductionSection
+    rows: tuple[ReproductionRow, ...]
+    deviations: tuple[str, ...]
+    """How the experiments differ from the published ones."""
+    runs: Mapping[str, str]
+    """IDs of the runs, by ``experiment/scenario``."""
+    problems: Mapping[str, str]
+    """Why scenarios could not be measured."""
+    left: int
+    """Scenarios not yet tried."""
+
+    @property
+    def claims(self) -> Sequence[ReproductionRow]:
+        """The rows about claims."""
+        return [row for row in self.rows if row.kind == "claim"]
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Rows by verdict."""
+        return Counter(row.verdict for row in self.rows)
+
+    @property
+    def sentence(self) -> str:
+        """What came out, in one sentence."""
+        claims = Counter(row.verdict for row in self.claims)
+        parts = [f"{claims[verdict]} {phrase}" for verdict, phrase in _PHRASES.items() if claims[verdict]]
+        values = [row for row in self.rows if row.kind != "claim"]
+        beside = sum(row.verdict != "not here" for row in values)
+        return (
+            f"{self.about.title} ({self.about.year}): of {plural(len(self.claims), 'claim')}, "
+            f"{words(parts) or 'none were tried'}; {beside} of {plural(len(values), 'published value')} "
+            f"{'has' if beside == 1 else 'have'} a value of this machine beside them."
+        )
+
+    def document(self) -> dict[str, Any]:
+        """For ``--json``."""
+        return {
+            "publication": self.about.key,
+            "quick": self.asked.quick,
+            "counts": dict(self.counts),
+            "deviations": self.deviations,
+            "rows": self.rows,
+            "runs": self.runs,
+            "problems": self.problems,
+        }
+
+    def problem(self, run: Run) -> WeirError | None:
+        """An error if nothing could be measured."""
+        if self.problems and not self.runs:
+            return TrialError(f"nothing of run {run.run_id} could be measured: {next(iter(self.problems.values()))}")
+        return None
+
+
+_PHRASES: Final = {
+    "holds": "hold here",
+    "differs": "do not",
+    "cannot tell": "could not be decided",
+    "not here": "cannot be had here",
+}
+
+
+def measured(asked: ReproductionScenario, writer: RunWriter, work: Work) -> ReproductionFindings:
+    """Measure the scenarios that the run does not have yet."""
+    kept = dict(_kept(writer.run))
+    planned = list(_planned(asked.reproduction))
+    for number, (place, scenario) in enumerate(planned, 1):
+        if place in kept:
+            continue
+        work.progress.note(f"{place}: {number} of {len(planned)}")
+        try:
+            kept[place] = {"run": _run(scenario, place, writer.run, work).run_id}
+        except (MissingCapability, LabError, TrialError) as error:
+            kept[place] = {"problem": str(error)}
+            work.progress.note(f"{place}: {error}")
+        writer.put_json(RUNS, kept)
+    return stored(writer.run)
+
+
+def _planned(asked: ReproductionSection) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for experiment in chosen(asked):
+        for name, scenario in experiment.scenarios(asked.quick).items():
+            yield f"{experiment.key}/{name}", scenario
+
+
+def _run(scenario: Mapping[str, Any], place: str, within: Run, work: Work) -> Run:
+    """The run of a scenario: begun earlier within this reproduction, or new."""
+    name = f"{within.run_id}: {place}"
+    full = {"name": name, "report": None, **scenario}
+    for entry in work.store.runs():
+        if entry.status == "interrupted" and entry.name == name:
+            return resume_scenario(work.store, entry.run_id, work.progress, inputs=HOST_FILES).run
+    asked = scenarios.check(Document(place, full))
+    return run_scenario(work.store, asked, work.progress, command=work.command, inputs=HOST_FILES).run
+
+
+def stored(run: Run) -> ReproductionFindings:
+    """The findings of a run, finished or not, from the runs of its experiments."""
+    asked = scenario_of(run, ReproductionScenario).reproduction
+    about = publication(asked.publication)
+    kept = _kept(run)
+    tried = {experiment.key: experiment for experiment in chosen(asked)}
+    answered: list[ReproductionRow] = []
+    for key, published in about.experiments.items():
+        if asked.only and key not in asked.only:
+            continue
+        if key not in tried:
+            answered += rows(published, {}, "not made here")
+            continue
+        runs, problems = _runs(run, kept, key)
+        answers = {answer.key: answer for answer in tried[key].answers(runs, published)}
+        if unknown := answers.keys() - published.values.keys() - published.claims.keys():
+            raise ValueError(f"{about.key}/{key} has no {', '.join(sorted(unknown))}")
+        answered += rows(published, answers, "; ".join(problems) or "this experiment does not measure it")
+    return ReproductionFindings(
+        about=about,
+        asked=asked,
+        rows=tuple(answered),
+        deviations=tuple(dict.fromkeys(text for each in tried.values() for text in each.deviations)),
+        runs={place: each["run"] for place, each in kept.items() if "run" in each},
+        problems={place: each["problem"] for place, each in kept.items() if "problem" in each},
+        left=len([place for place, _ in _planned(asked) if place not in kept]),
+    )
+
+
+def _kept(run: Run) -> Mapping[str, Mapping[str, str]]:
+    return run.get_json(RUNS) if run.has(RUNS) else {}
+
+
+def _runs(run: Run, kept: Mapping[str, Mapping[str, str]], key: str) -> tuple[dict[str, Run], list[str]]:
+    """The runs of one experiment, and why others are missing."""
+    store = Store(run.path.parent)
+    runs, problems = {}, []
+    for place, became in kept.items():
+        experiment, _, name = place.partition("/")
+        if experiment != key:
+            continue
+        try:
+            if "run" in became:
+                runs[name] = store.open(became["run"])
+            else:
+                problems.append(became["problem"])
+        except StoreError as error:
+            problems.append(str(error))
+    return runs, problems
+
+
+def figures(run: Run) -> Mapping[str, tuple[Figure, ...]]:
+    """The charts of a run, by experiment."""
+    asked = scenario_of(run, ReproductionScenario).reproduction
+    about, kept = publication(asked.publication), _kept(run)
+    return {
+        experiment.key: tuple(
+            experiment.figures(_runs(run, kept, experiment.key)[0], about.experiments[experiment.key])
+        )
+        for experiment in chosen(asked)
+    }
+
+
+def keep(run: Run, found: ReproductionFindings) -> None:
+    """Store the rows with the run, for ``weir export``."""
+    run.put_table(ROWS, frame_of(ReproductionRow, found.rows))
+
+
+def listed() -> Sequence[tuple[Publication, Sequence[ReproducedExperiment]]]:
+    """Every publication, and which of its experiments are made here."""
+    return [(publication(key), experiments(key)) for key in KEYS]
