@@ -204,7 +204,9 @@ def _values(experiment: str, name: str, content: Mapping[str, Any]) -> Iterator[
         for point, value in content["series"].items():
             words = f"{content['what']}, {content['by']} {point:g}"
             own = {**shared, "what": words}
-            yield PublishedValue(f"{name}@{point:g}", low=float(value), high=float(value), at=float(point), **own)
+            yield PublishedValue(
+                f"{name}@{point:g}", low=float(value), high=float(value), at=float(point), **own
+            )
         return
     if "range" in content:
         low, high = content["range"]

@@ -5,6 +5,7 @@ None of them compares with an absolute number of other hardware.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 
@@ -38,14 +39,18 @@ def ordered(values: Mapping[str, float], rule: str, slack: float = 0.0) -> Decis
     found = ", ".join(f"{name} {significant(value)}" for name, value in values.items())
     if len(numbers) < 2 or any(math.isnan(number) for number in numbers):
         return Decision(UNKNOWN, rule, f"too few values: {found}" if found else "no values")
-    holds = all(later <= earlier * (1 + slack) for earlier, later in zip(numbers, numbers[1:], strict=False))
+    holds = all(later <= earlier * (1 + slack) for earlier, later in itertools.pairwise(numbers))
     return decided(holds, rule, found)
 
 
-def monotone(x: Sequence[float], y: Sequence[float], *, falling: bool = False, slack: float = 0.0) -> Decision:
+def monotone(
+    x: Sequence[float], y: Sequence[float], *, falling: bool = False, slack: float = 0.0
+) -> Decision:
     """Whether ``y`` rises with ``x`` (or falls), but for steps back of a share ``slack`` of its range."""
     word = "falls" if falling else "rises"
-    rule = f"{word} from point to point" + (f", steps back of up to {slack:.0%} of the range" if slack else "")
+    rule = f"{word} from point to point" + (
+        f", steps back of up to {slack:.0%} of the range" if slack else ""
+    )
     points = sorted((a, b) for a, b in zip(x, y, strict=True) if not math.isnan(b))
     if len(points) < 3:
         return Decision(UNKNOWN, rule, f"{len(points)} points")
@@ -54,11 +59,17 @@ def monotone(x: Sequence[float], y: Sequence[float], *, falling: bool = False, s
     back = int((steps < -slack * span).sum())
     net = points[-1][1] - points[0][1]
     holds = back == 0 and (net < 0 if falling else net > 0)
-    return decided(holds, rule, f"{back} of {len(steps)} steps against it, from {significant(points[0][1])} to "
-                   f"{significant(points[-1][1])}")
+    return decided(
+        holds,
+        rule,
+        f"{back} of {len(steps)} steps against it, from {significant(points[0][1])} to "
+        f"{significant(points[-1][1])}",
+    )
 
 
-def fitted(x: Sequence[float], y: Sequence[float], *, exponential: bool = False, least: float = 0.95) -> Decision:
+def fitted(
+    x: Sequence[float], y: Sequence[float], *, exponential: bool = False, least: float = 0.95
+) -> Decision:
     """Whether a line (or an exponential, as a line of the logarithms) describes ``y``, by its R²."""
     kind = "an exponential" if exponential else "a line"
     rule = f"R² of {kind} at least {least:g}"

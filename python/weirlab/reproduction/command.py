@@ -36,9 +36,7 @@ def add_to(app: typer.Typer) -> None:
 
 def reproduce(
     ctx: typer.Context,
-    publication: Annotated[
-        str | None, typer.Argument(help="The publication.", metavar="PUBLICATION")
-    ] = None,
+    publication: Annotated[str | None, typer.Argument(help="The publication.", metavar="PUBLICATION")] = None,
     *,
     quick: Annotated[bool, typer.Option("--quick", help="In ten minutes at most.")] = False,
     only: Annotated[
@@ -50,8 +48,8 @@ def reproduce(
     result: ResultOptions,
 ) -> None:
     """Reproduce."""
-    from weirlab.reproduction import ReproductionStudy, study, tables
     from weirlab.jobs.work import Work
+    from weirlab.reproduction import ReproductionStudy, study, tables
     from weirlab.studies import runner
     from weirlab.studies.commands.scenarios import carry_out, show
 
@@ -60,9 +58,7 @@ def reproduce(
             if publication is not None or only or quick:
                 raise InputError("--resume continues a run as it was begun: leave the other options out")
             work = Work(session.store, session.progress)
-            outcome = runner.resume(
-                ReproductionStudy(), resume, work, out=report.out, plots=report.plots
-            )
+            outcome = runner.resume(ReproductionStudy(), resume, work, out=report.out, plots=report.plots)
             show(session, outcome)
         elif publication is None:
             listed = study.listed()

@@ -76,7 +76,7 @@ class ReproducedExperiment(ABC):
     """How it differs from the published one, in sentences."""
 
     def scenarios(self, quick: bool) -> Mapping[str, Mapping[str, Any]]:
-        """What is to be measured: scenarios of studies as in their files, by name; empty if all is computed."""
+        """The scenarios to run, as in their files, by name; empty if everything is computed."""
         return {}
 
     @abstractmethod

@@ -133,7 +133,9 @@ class ReproductionFindings:
     def problem(self, run: Run) -> WeirError | None:
         """An error if nothing could be measured."""
         if self.problems and not self.runs:
-            return TrialError(f"nothing of run {run.run_id} could be measured: {next(iter(self.problems.values()))}")
+            return TrialError(
+                f"nothing of run {run.run_id} could be measured: {next(iter(self.problems.values()))}"
+            )
         return None
 
 

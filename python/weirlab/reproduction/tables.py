@@ -8,8 +8,8 @@ from typing import Final
 
 from weirlab.base.quantities import NOTHING, significant
 from weirlab.base.tables import Table
-from weirlab.reproduction.contract import ReproducedExperiment, ReproductionRow
 from weirlab.publications import Publication
+from weirlab.reproduction.contract import ReproducedExperiment, ReproductionRow
 
 VERDICTS: Final = {
     "holds": "holds",
