@@ -12,11 +12,11 @@ from scoring import COVERAGE_OF, RunScores, coverage, medians
 from simulated import Recovery
 from targets import ERRORS, Verdict
 from weirlab.cli.quantities import significant
-from weirlab.model import PiecewiseModel, QueueingModel
+from weirlab.model import LohmillerModel, PiecewiseModel, QueueingModel
 from weirlab.model.base import LEVELS
 from weirlab.model.score import REPEATABILITY
 
-MODELS = (QueueingModel.name, PiecewiseModel.name, REPEATABILITY)
+MODELS = (QueueingModel.name, PiecewiseModel.name, LohmillerModel.name, REPEATABILITY)
 
 VERDICTS = ("target", "found", "wanted", "verdict")
 """Columns of a table of verdicts."""

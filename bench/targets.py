@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from collections.abc import Mapping, Sequence
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from scoring import RunScores, Score, Speed, coverage, medians, repeatability
 from simulated import Recovery
 from weirlab.cli.quantities import significant
-from weirlab.model import PiecewiseModel, QueueingModel
+from weirlab.model import LohmillerModel, PiecewiseModel, QueueingModel
 
 REPEATABILITY_FACTOR = 1.5
 """An error counts as unavoidable up to this multiple of the difference between repetitions."""
@@ -87,14 +88,15 @@ def of_recovery(found: Recovery) -> list[Verdict]:
 
 
 def _better(scores: Mapping[tuple[str, str], Score]) -> list[Verdict]:
-    """Compare the queueing model with the thesis' curves on the same trials."""
+    """Compare the queueing model with the published model, and our variant of it, on the same trials."""
     verdicts = []
-    for what, quantity in [*((what, quantity) for what, quantity, _, _ in ERRORS), ("loss", "loss")]:
-        ours, theirs = _error(scores, quantity), _error(scores, quantity, PiecewiseModel.name)
+    quantities = [*((what, quantity) for what, quantity, _, _ in ERRORS), ("loss", "loss")]
+    for (what, quantity), other in itertools.product(quantities, (LohmillerModel.name, PiecewiseModel.name)):
+        ours, theirs = _error(scores, quantity), _error(scores, quantity, other)
         known = math.isfinite(ours) and math.isfinite(theirs)
         verdicts.append(
             Verdict(
-                f"{what}: better than {PiecewiseModel.name}",
+                f"{what}: better than {other}",
                 f"{ours:.2f}",
                 f"< {theirs:.2f}",
                 ours < theirs if known else None,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from weirlab.model.base import Model, Parameter, Prediction
     from weirlab.model.io import DeviceModels, fit_all, load, load_devices, save, save_devices
+    from weirlab.model.lohmiller import LohmillerModel
     from weirlab.model.piecewise import PiecewiseModel
     from weirlab.model.queueing import QueueingModel
     from weirlab.model.score import ErrorRow, compare
@@ -18,6 +19,7 @@ else:
     _PLACES = {
         "base": ("Model", "Parameter", "Prediction"),
         "io": ("DeviceModels", "fit_all", "load", "load_devices", "save", "save_devices"),
+        "lohmiller": ("LohmillerModel",),
         "piecewise": ("PiecewiseModel",),
         "queueing": ("QueueingModel",),
         "score": ("ErrorRow", "compare"),
@@ -34,6 +36,7 @@ else:
 __all__ = [
     "DeviceModels",
     "ErrorRow",
+    "LohmillerModel",
     "Model",
     "Parameter",
     "PiecewiseModel",

@@ -22,6 +22,7 @@ from weirlab.base.quoting import quoted
 from weirlab.model import intervals
 from weirlab.model.base import Model
 from weirlab.model.intervals.calibration import HostDrift
+from weirlab.model.lohmiller import LohmillerModel
 from weirlab.model.piecewise import PiecewiseModel
 from weirlab.model.queueing import QueueingModel
 from weirlab.records import SIMULATION, Observation, emulation_in_words
@@ -30,9 +31,10 @@ FORMAT: Final = "weir-model"
 VERSION: Final = 2
 READABLE: Final = (1, VERSION)
 
-KINDS: Final[dict[str, type[QueueingModel] | type[PiecewiseModel]]] = {
+KINDS: Final[dict[str, type[QueueingModel] | type[PiecewiseModel] | type[LohmillerModel]]] = {
     QueueingModel.name: QueueingModel,
     PiecewiseModel.name: PiecewiseModel,
+    LohmillerModel.name: LohmillerModel,
 }
 """Every model by its name; a new one is added here."""
 

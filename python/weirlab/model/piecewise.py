@@ -1,57 +1,55 @@
-"""The model of Lohmiller's thesis: five curves with a jump at the threshold.
+"""The curves of the published firewall model, changed where that predicts better.
 
-N. Lohmiller, "Modeling and Simulation of the Performance Impact of Network Security
-Mechanisms on Network Traffic", master thesis, Tübingen 2022. With offered load x and
-matching position n:
+As in :mod:`weirlab.model.lohmiller`, the threshold is ``a exp(-b n) + c``, the delay a quadratic in the load
+below it and a line above it, both shifted linearly with n, and the largest loss ``b n^a + c``. What is
+different here:
 
-- threshold ``g(n) = a exp(-b n) + c``;
-- offset ``h(n)`` linear in n, one line per regime;
-- delay below the threshold ``c x^2 + d x + h(n)``, one variant for small and one for
-  large frames; above it ``a x + h(n)``;
-- loss: none up to g(n), above it a quadratic through the threshold and the largest loss
-  ``m(n) = b n^a + c``.
+- the threshold is fitted to what was measured, without interpolated points;
+- delays are fitted to the trials at all positions together, not to those without rules and then shifted;
+- frames below and above 400 B have curves of their own, without an overlap;
+- loss above the threshold has a curvature of its own, not an apex at the largest loss;
+- the curves change at the threshold itself: the line of overload is not extended below it;
+- outliers weigh less than by least squares.
 
-The thesis predicts the mean delay; quantiles and jitter get curves of the same form here.
-Loads are in Mpps, delays in µs and positions relative to the last profiled one while
-fitting, so that all coefficients are of similar size.
+The publication predicts the mean delay; quantiles and jitter get curves of the same form in both models.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, ClassVar, Final, Self
+from functools import partial
+from typing import ClassVar, Final, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from weirlab.base.documents import SPARSE
-from weirlab.base.errors import ModelError
 from weirlab.model import regimes as regime
-from weirlab.model.base import (
-    DELAYS,
-    F64,
-    ObservationTable,
-    Prediction,
-    ProfileRange,
-    places,
-    require_all,
-    settings,
+from weirlab.model.base import F64, ObservationTable, Prediction, ProfileRange, places, require_all, settings
+from weirlab.model.curves import (
+    MPPS,
+    QUANTITIES,
+    US,
+    ThresholdCurve,
+    curve,
+    highest_loads,
+    least,
+    positions,
+    root,
+    with_intervals,
 )
 from weirlab.model.intervals import IntervalCalibration
 from weirlab.model.spike import NO_SPIKE, Spike
 from weirlab.records import Observation
 
-QUANTITIES: Final = (*DELAYS, "jitter_ns")
-
 SMALL_FRAMES_BELOW_BYTES: Final = 400
-"""Between the thesis' small (64-200 B) and medium (476-612 B) frames."""
+"""Between the publication's small and medium frames."""
 
 LEAST_LOADS_BELOW: Final = 3
 LEAST_POSITIONS: Final = 2
 
-_MPPS: Final = 1e6
-_US: Final = 1e3
+_curve = partial(curve, model="piecewise", robust=True)
 
 
 @dataclass(frozen=True)
@@ -74,15 +72,6 @@ class OverloadDelay:
 
 
 @dataclass(frozen=True)
-class ThresholdCurve:
-    """``a exp(-b n) + c`` in Mpps, n relative."""
-
-    a: float
-    b: float
-    c: float
-
-
-@dataclass(frozen=True)
 class OverloadLoss:
     """``m(n) u (1 + q (1 - u))`` with ``m(n) = b n^a + c``, u = 0 at the threshold and 1 at the highest load.
 
@@ -97,7 +86,7 @@ class OverloadLoss:
 
 @dataclass(frozen=True)
 class PiecewiseModel:
-    """The thesis' five curves, fitted."""
+    """The curves, fitted."""
 
     name: ClassVar[str] = "piecewise"
 
@@ -131,7 +120,7 @@ class PiecewiseModel:
         regime.require(table, regimes, cls.name, LEAST_LOADS_BELOW, LEAST_POSITIONS)
         over, below = table.where(regimes.overload), table.where(regimes.below)
         unit = max(float(table.position.max()), 1.0)
-        highest = tuple((float(n), float(table.rate_pps[table.position == n].max())) for n in _unique(table))
+        highest = highest_loads(table)
         g = _fit_threshold(over, unit)
         small = below.where(below.frame_bytes < SMALL_FRAMES_BELOW_BYTES)
         large = below.where(below.frame_bytes >= SMALL_FRAMES_BELOW_BYTES)
@@ -143,7 +132,7 @@ class PiecewiseModel:
             small={q: _fit_below(small if len(small) else below, q, unit) for q in QUANTITIES},
             large={q: _fit_below(large if len(large) else below, q, unit) for q in QUANTITIES},
             above={q: _fit_above(over, q, unit) for q in QUANTITIES},
-            profiled=ProfileRange.of(table, _threshold(g, table.position / unit)),
+            profiled=ProfileRange.of(table, g.pps(table.position / unit)),
         )
         shares = model._share(over.rate_pps, over.position)
         return replace(model, loss=_fit_loss(over, shares, unit))
@@ -160,8 +149,8 @@ class PiecewiseModel:
         The curves do not depend on the gaps between arrivals: ``gap_scv`` has no effect.
         """
         rate, frame, place, gaps = settings(rate_pps, frame_bytes, position, gap_scv)
-        x, n = rate / _MPPS, place / self.unit_position
-        threshold = _threshold(self.g, n)
+        x, n = rate / MPPS, place / self.unit_position
+        threshold = self.g.pps(n)
         overload = rate > threshold
         is_small = frame < SMALL_FRAMES_BELOW_BYTES
 
@@ -170,7 +159,7 @@ class PiecewiseModel:
             large = _below((x, n), **asdict(self.large[quantity]))
             above = _above((x, n), **asdict(self.above[quantity]))
             value = np.where(overload, above, np.where(is_small, small, large))
-            return np.maximum(value * _US, 0.0)
+            return np.maximum(value * US, 0.0)
 
         share = self._share(rate, place)
         loss = np.clip(_loss((share, n), **asdict(self.loss)), 0.0, 1.0)
@@ -187,23 +176,15 @@ class PiecewiseModel:
             extrapolated=outside,
             why=why,
         )
-        if self.calibration is None:
-            return found
-
-        def laws(factor: float) -> dict[str, F64]:
-            # Everything of a slower device takes longer, and its threshold is nearer.
-            bare = replace(self, calibration=None).predict(rate * factor, frame, place, gaps)
-            return {
-                q: getattr(bare, q) * (1 if q == "loss_ratio" else factor)
-                for q in (*QUANTITIES, "loss_ratio")
-            }
-
-        return self.calibration.applied(found, rate, laws)
+        bare = replace(self, calibration=None)
+        return with_intervals(
+            self.calibration, found, rate, lambda other: bare.predict(other, frame, place, gaps)
+        )
 
     def threshold_pps(self, position: npt.ArrayLike, frame_bytes: npt.ArrayLike) -> F64:
         """Offered load above which packets are lost; the frame size does not matter here."""
         place, _ = places(position, frame_bytes)
-        return _threshold(self.g, place / self.unit_position)
+        return self.g.pps(place / self.unit_position)
 
     def with_calibration(self, calibration: IntervalCalibration) -> Self:
         """The same model, with intervals around its predictions."""
@@ -216,7 +197,7 @@ class PiecewiseModel:
     def _share(self, rate_pps: F64, position: F64) -> F64:
         """Where a load lies between the threshold (0) and the highest profiled load (1)."""
         n, pps = np.array(self.highest).T
-        threshold = _threshold(self.g, position / self.unit_position)
+        threshold = self.g.pps(position / self.unit_position)
         top = np.maximum(np.interp(position, n, pps), 1.05 * threshold)
         return np.asarray(np.clip((rate_pps - threshold) / (top - threshold), 0.0, 1.0))
 
@@ -231,22 +212,14 @@ def _above(xn: tuple[F64, F64], a: float, h0: float, h1: float) -> F64:
     return np.asarray(a * x + h0 + h1 * n)
 
 
-def _threshold(g: ThresholdCurve, n: F64) -> F64:
-    return np.maximum((g.a * np.exp(-g.b * n) + g.c) * _MPPS, 1.0)
-
-
-def _largest(n: F64, b: float, a: float, c: float) -> F64:
-    return np.asarray(b * n**a + c)
-
-
 def _loss(un: tuple[F64, F64], b: float, a: float, c: float, q: float) -> F64:
     u, n = un
-    return np.asarray(_largest(n, b, a, c) * u * (1.0 + q * (1.0 - u)))
+    return np.asarray(root(n, b, a, c) * u * (1.0 + q * (1.0 - u)))
 
 
 def _fit_threshold(over: ObservationTable, unit: float) -> ThresholdCurve:
-    n = _unique(over)
-    measured = np.array([float(np.median(over.forwarding_pps[over.position == p])) for p in n]) / _MPPS
+    n = positions(over)
+    measured = np.array([float(np.median(over.forwarding_pps[over.position == p])) for p in n]) / MPPS
     top, low = float(measured.max()), float(measured.min())
     if len(n) == 1:
         return ThresholdCurve(0.0, 1.0, top)
@@ -272,8 +245,8 @@ def _fit_below(below: ObservationTable, quantity: str, unit: float) -> Underload
     if not known.any():
         return UnderloadDelay(0.0, 0.0, float("nan"), 0.0)
     table = below.where(known)
-    y = getattr(table, quantity) / _US
-    x, n = table.rate_pps / _MPPS, table.position / unit
+    y = getattr(table, quantity) / US
+    x, n = table.rate_pps / MPPS, table.position / unit
     return UnderloadDelay(
         *_sum((x**2, x, np.ones_like(x), n), y, 2, (True, True, True, float(np.ptp(n)) > 0))
     )
@@ -284,8 +257,8 @@ def _fit_above(over: ObservationTable, quantity: str, unit: float) -> OverloadDe
     if not known.any():
         return OverloadDelay(0.0, float("nan"), 0.0)
     table = over.where(known)
-    y = getattr(table, quantity) / _US
-    x, n = table.rate_pps / _MPPS, table.position / unit
+    y = getattr(table, quantity) / US
+    x, n = table.rate_pps / MPPS, table.position / unit
     # A line needs two points: with one load or one position its slope stays 0.
     return OverloadDelay(
         *_sum((x, np.ones_like(x), n), y, 1, (float(np.ptp(x)) > 0, True, float(np.ptp(n)) > 0))
@@ -294,7 +267,7 @@ def _fit_above(over: ObservationTable, quantity: str, unit: float) -> OverloadDe
 
 def _fit_loss(over: ObservationTable, share: F64, unit: float) -> OverloadLoss:
     """m(n) through the losses at each position's highest load, then the curvature."""
-    n = _unique(over)
+    n = positions(over)
     largest = np.array([_loss_at_top(over, position) for position in n])
     relative = n / unit
     spread = float(largest[-1] - largest[0])
@@ -306,7 +279,7 @@ def _fit_loss(over: ObservationTable, share: F64, unit: float) -> OverloadLoss:
     else:
         b, a, c = map(
             float,
-            _curve(_largest, relative, largest, [spread, 0.5, float(largest[0])], [-1, 0.02, 0], [1, 4, 1]),
+            _curve(root, relative, largest, [spread, 0.5, float(largest[0])], [-1, 0.02, 0], [1, 4, 1]),
         )
     rows = (share, over.position / unit)
     (q,) = _curve(lambda un, q: _loss(un, b, a, c, q), rows, over.loss_ratio, [0.5], [-1], [1])
@@ -329,39 +302,12 @@ def _sum(columns: Sequence[F64], y: F64, constant: int, free: Sequence[bool]) ->
     matrix = np.stack(columns, axis=1)[:, mask]
     coefficients = np.zeros(len(columns))
     # Some versions of the solver modify in place what they get.
-    coefficients[mask] = _least(lambda p: matrix @ p - y, y, start[mask], jac=lambda _: matrix.copy())
+    coefficients[mask] = least(
+        lambda p: matrix @ p - y,
+        y,
+        start[mask],
+        model=PiecewiseModel.name,
+        robust=True,
+        jac=lambda _: matrix.copy(),
+    )
     return [float(c) for c in coefficients]
-
-
-def _curve(
-    f: Callable[..., F64],
-    x: F64 | tuple[F64, F64],
-    y: F64,
-    start: Sequence[float],
-    low: Sequence[float],
-    high: Sequence[float],
-) -> F64:
-    """Parameters within ``low`` and ``high`` for which ``f`` of ``x`` is ``y``."""
-    return _least(lambda p: f(x, *p) - y, y, np.clip(start, low, high), bounds=(low, high))
-
-
-def _least(residual: Callable[[F64], F64], y: F64, start: F64, **settings: Any) -> F64:
-    """Least squares with a loss function that outliers cannot dominate."""
-    from scipy.optimize import least_squares
-
-    outlier = max(0.1 * float(np.median(np.abs(y))), 1e-6)
-    try:
-        found = least_squares(residual, start, loss="soft_l1", f_scale=outlier, max_nfev=2000, **settings)
-        problem = "" if found.success else found.message
-    except ValueError as error:
-        problem = str(error)
-    if problem:
-        raise ModelError(
-            f"the piecewise model's curves do not fit these trials ({problem}); measure a profile with more "
-            "loads per position"
-        )
-    return np.asarray(found.x, dtype=np.float64)
-
-
-def _unique(table: ObservationTable) -> F64:
-    return np.unique(table.position)

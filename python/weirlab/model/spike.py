@@ -1,6 +1,6 @@
 """A temporary delay after a rate step that the queue does not explain.
 
-The thesis (see :mod:`weirlab.model.piecewise`) finds that a step in the rate causes a spike
+The published model (see :mod:`weirlab.model.lohmiller`) finds that a step in the rate causes a spike
 of latency and a step in the matching position none, and adds a spike to its prediction over
 time, without giving its form. Here it has the simplest form: proportional to the step's size,
 fading exponentially; steps down have none.

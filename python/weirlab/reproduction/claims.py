@@ -114,3 +114,8 @@ def ratio(
     elif most < low or least > high:
         verdict = "differs"
     return Decision(verdict, rule, f"{middle:.3g} (95 % interval {least:.3g} to {most:.3g})")
+
+
+def settled(holds: bool | None, rule: str, found: str) -> Decision:
+    """A decision, or none (``holds`` is None) because there is no valid measurement for it."""
+    return Decision(UNKNOWN, rule, found) if holds is None else decided(holds, rule, found)

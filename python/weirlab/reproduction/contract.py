@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from weirlab.publications import PublishedClaim, PublishedExperiment, PublishedValue
 
 if TYPE_CHECKING:
+    from weirlab.base.tables import Table
     from weirlab.report.figure import Figure
     from weirlab.store import Run
 
@@ -85,6 +86,10 @@ class ReproducedExperiment(ABC):
 
     def figures(self, runs: Runs, published: PublishedExperiment) -> Sequence[Figure]:
         """Charts of the experiment, if a table is not enough."""
+        return ()
+
+    def tables(self, runs: Runs, published: PublishedExperiment) -> Sequence[Table]:
+        """Further tables for the page, beside that of the answers."""
         return ()
 
 

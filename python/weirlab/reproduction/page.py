@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from weirlab.base.quantities import plural
+from weirlab.base.tables import Table
 from weirlab.publications import PublishedExperiment
 from weirlab.report.figure import Figure
 from weirlab.report.story import Chapter, Story
@@ -18,7 +20,7 @@ def page(run: Run) -> Story:
     """The page; each experiment with its claims and values, and its charts."""
     found = study.stored(run)
     about = found.about
-    figures = study.figures(run)
+    figures, further = study.figures(run), study.further_tables(run)
     claims = Counter(row.verdict for row in found.claims)
     tiles = (
         Tile("claims hold", str(claims["holds"]), f"of {len(found.claims)}"),
@@ -27,7 +29,12 @@ def page(run: Run) -> Story:
         Tile("cannot be had here", str(claims["not here"]), "with the reason"),
     )
     chapters = [
-        _chapter(published, [row for row in found.rows if row.experiment == key], figures.get(key, ()))
+        _chapter(
+            published,
+            [row for row in found.rows if row.experiment == key],
+            figures.get(key, ()),
+            further.get(key, ()),
+        )
         for key, published in about.experiments.items()
     ]
     return Story(
@@ -48,7 +55,10 @@ def page(run: Run) -> Story:
 
 
 def _chapter(
-    published: PublishedExperiment, rows: list[ReproductionRow], figures: tuple[Figure, ...]
+    published: PublishedExperiment,
+    rows: list[ReproductionRow],
+    figures: tuple[Figure, ...],
+    further: Sequence[Table],
 ) -> Chapter:
     made = tables.tables(rows)
     return Chapter(
@@ -57,6 +67,6 @@ def _chapter(
         published.key,
         intro=published.where,
         figures=figures,
-        tables=tuple(table for table in made if not table.details),
+        tables=(*(table for table in made if not table.details), *further),
         details=tuple(table for table in made if table.details),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,9 +11,18 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field
 
-from weirlab.base.errors import InputError, LabError, MissingCapability, StoreError, TrialError, WeirError
+from weirlab.base.errors import (
+    InputError,
+    LabError,
+    MissingCapability,
+    ModelError,
+    StoreError,
+    TrialError,
+    WeirError,
+)
 from weirlab.base.files import HOST_FILES
 from weirlab.base.quantities import plural, words
+from weirlab.base.tables import Table
 from weirlab.jobs.inventory import scenario_of
 from weirlab.jobs.work import Work
 from weirlab.publications import KEYS, Publication, publication
@@ -25,7 +35,9 @@ from weirlab.store.frames import frame_of
 from weirlab.studies import scenarios
 from weirlab.studies.runner import resume_scenario, run_scenario
 
-MODULES: Final[Mapping[str, str]] = {}
+MODULES: Final[Mapping[str, str]] = {
+    "lohmiller-2022": "weirlab.reproduction.firewall",
+}
 """The modules of experiments, by publication."""
 
 RUNS: Final = "runs"
@@ -148,16 +160,21 @@ _PHRASES: Final = {
 
 
 def measured(asked: ReproductionScenario, writer: RunWriter, work: Work) -> ReproductionFindings:
-    """Measure the scenarios that the run does not have yet."""
+    """Measure the scenarios that the run does not have yet; one that several experiments have, only once."""
     kept = dict(_kept(writer.run))
     planned = list(_planned(asked.reproduction))
+    first = {json.dumps(scenario, sort_keys=True): place for place, scenario in reversed(planned)}
     for number, (place, scenario) in enumerate(planned, 1):
         if place in kept:
+            continue
+        if (same := first[json.dumps(scenario, sort_keys=True)]) != place:
+            kept[place] = kept[same]
+            writer.put_json(RUNS, kept)
             continue
         work.progress.note(f"{place}: {number} of {len(planned)}")
         try:
             kept[place] = {"run": _run(scenario, place, writer.run, work).run_id}
-        except (MissingCapability, LabError, TrialError) as error:
+        except (MissingCapability, LabError, ModelError, TrialError) as error:
             kept[place] = {"problem": str(error)}
             work.progress.note(f"{place}: {error}")
         writer.put_json(RUNS, kept)
@@ -198,7 +215,7 @@ def stored(run: Run) -> ReproductionFindings:
         answers = {answer.key: answer for answer in tried[key].answers(runs, published)}
         if unknown := answers.keys() - published.values.keys() - published.claims.keys():
             raise ValueError(f"{about.key}/{key} has no {', '.join(sorted(unknown))}")
-        answered += rows(published, answers, "; ".join(problems) or "this experiment does not measure it")
+        answered += rows(published, answers, "; ".join(problems) or "no valid measurement")
     return ReproductionFindings(
         about=about,
         asked=asked,
@@ -239,6 +256,18 @@ def figures(run: Run) -> Mapping[str, tuple[Figure, ...]]:
     return {
         experiment.key: tuple(
             experiment.figures(_runs(run, kept, experiment.key)[0], about.experiments[experiment.key])
+        )
+        for experiment in chosen(asked)
+    }
+
+
+def further_tables(run: Run) -> Mapping[str, Sequence[Table]]:
+    """What experiments tabulate beside their answers, by experiment."""
+    asked = scenario_of(run, ReproductionScenario).reproduction
+    about, kept = publication(asked.publication), _kept(run)
+    return {
+        experiment.key: experiment.tables(
+            _runs(run, kept, experiment.key)[0], about.experiments[experiment.key]
         )
         for experiment in chosen(asked)
     }

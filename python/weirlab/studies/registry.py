@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 OWN: Final = (
     "weirlab.devices.profile:ProfileStudy",
+    "weirlab.devices.series:SeriesStudy",
     "weirlab.devices.search:SearchStudy",
     "weirlab.devices.search:Rfc2544Study",
     "weirlab.calls.calls:CallsStudy",

@@ -16,7 +16,7 @@ from weirlab.devices.planning.study import plan
 from weirlab.jobs.progress import Progress
 from weirlab.jobs.quick import QuickProfile
 from weirlab.model import DeviceModels
-from weirlab.model.planning import Answer, Conclusion
+from weirlab.model.planning import Conclusion, PlanAnswer
 from weirlab.store import Store
 from weirlab.traffic.calls.mix import VoiceMix
 
@@ -101,7 +101,7 @@ class ChoiceOutcome:
         found = [case.plan.problem() for case in self.cases if case.factor == self.request.factors[0]]
         return max(filter(None, found), key=lambda error: error.exit_code, default=None)
 
-    def rows(self, why: Callable[[Answer, PlanOutcome], str]) -> list[ChoiceRow]:
+    def rows(self, why: Callable[[PlanAnswer, PlanOutcome], str]) -> list[ChoiceRow]:
         """A row for each device and case; ``why`` explains an answer."""
         found = []
         for case in self.cases:
@@ -150,7 +150,7 @@ class ChoiceOutcome:
         }
 
 
-def _row(case: ChoiceCase, answer: Answer, why: str) -> ChoiceRow:
+def _row(case: ChoiceCase, answer: PlanAnswer, why: str) -> ChoiceRow:
     look, room, question = answer.outlook, answer.headroom, case.plan.question
     most = None
     if room is not None and question is not None and question.call_pps is not None:

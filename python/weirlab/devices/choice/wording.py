@@ -18,7 +18,7 @@ from weirlab.devices.choice.study import ChoiceCase, ChoiceOutcome, ChoiceRow
 from weirlab.devices.planning import wording as plans
 from weirlab.devices.planning.outcome import PlanOutcome
 from weirlab.jobs.repetition import REPETITIONS
-from weirlab.model.planning import Answer, Conclusion
+from weirlab.model.planning import Conclusion, PlanAnswer
 from weirlab.report.story import Chapter, PageOrigin, Story
 from weirlab.report.tables import Tile
 
@@ -39,7 +39,7 @@ _TERMS: Final = (
 )
 
 
-def why(answer: Answer, plan: PlanOutcome) -> str:
+def why(answer: PlanAnswer, plan: PlanOutcome) -> str:
     """What limits a device, or leaves it undecided."""
     return plans.because(answer, plan.question) if plan.question is not None else ""
 

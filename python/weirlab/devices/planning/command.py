@@ -68,7 +68,7 @@ Examples:
 
 Class = Literal["isochronous", "cyclic", "acyclic"]
 Sought = Literal["rate", "calls", "rules", "frame", "delay", "loss", "device"]
-Kind = Literal["queueing", "piecewise"]
+Kind = Literal["queueing", "piecewise", "lohmiller"]
 
 GIVEN: Final = ("rate", "calls", "codec", "frame", "sizes", "rules", "device")
 """What ``--given`` takes, each as the option of that name does."""

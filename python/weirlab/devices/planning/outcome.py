@@ -16,7 +16,15 @@ from weirlab.devices.planning.requiring import MOST_RULES
 from weirlab.lab.equivalence.proof import EquivalenceProof
 from weirlab.model import DeviceModels, QueueingModel
 from weirlab.model.backlog import Backlog, DeviceQueue
-from weirlab.model.planning import Answer, Conclusion, Find, PlanForecast, PlanningQuestion, Requirement, best
+from weirlab.model.planning import (
+    Conclusion,
+    Find,
+    PlanAnswer,
+    PlanForecast,
+    PlanningQuestion,
+    Requirement,
+    best,
+)
 from weirlab.records import WHERE
 from weirlab.requirements import Demand, DemandJudgement
 from weirlab.rules import Advice, Walk
@@ -146,7 +154,7 @@ class PlanOutcome:
     question: PlanningQuestion | None
     """None if the plan is about a ruleset only."""
     requirements: tuple[Requirement, ...]
-    answers: tuple[Answer, ...]
+    answers: tuple[PlanAnswer, ...]
     ruleset: RulesetOutcome | None = None
     stream: VoiceMix | None = None
     directions: int = 2
@@ -174,7 +182,7 @@ class PlanOutcome:
         return f"{device} ({', '.join(marks)})" if marks else device
 
     @property
-    def best(self) -> Answer | None:
+    def best(self) -> PlanAnswer | None:
         """The device that answers best; None if none meets the limits."""
         return best(list(self.answers))
 
@@ -195,7 +203,7 @@ class PlanOutcome:
         """The same by every device."""
         return self._judged(self.answers)
 
-    def _judged(self, answers: Sequence[Answer]) -> tuple[DemandJudgement, ...]:
+    def _judged(self, answers: Sequence[PlanAnswer]) -> tuple[DemandJudgement, ...]:
         question = self.question
         rules = None if question is not None and question.find == "rules" else self._rules_walk()
         of_rules = [demand for demand in self.demands if rules is not None and demand.quantity is MOST_RULES]

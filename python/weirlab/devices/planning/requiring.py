@@ -9,7 +9,7 @@ from typing import Final
 from weirlab.base.errors import InputError
 from weirlab.base.quantities import count
 from weirlab.base.quoting import quoted
-from weirlab.model.planning import Answer, Find, QuantityLimit, Reach, Requirement
+from weirlab.model.planning import Find, PlanAnswer, QuantityLimit, Reach, Requirement
 from weirlab.model.planning.requirements import LIMITED, NO_LOSS
 from weirlab.requirements import LOSS, Demand, DemandCase, DemandJudgement, Quantity, Unit, Verdict, judge
 from weirlab.rules import Walk
@@ -63,7 +63,7 @@ def judged_rules(demand: Demand, rules: Walk) -> DemandJudgement:
 def judged(
     demands: Sequence[Demand],
     requirements: Sequence[Requirement],
-    answer: Answer,
+    answer: PlanAnswer,
     call_pps: float | None = None,
 ) -> tuple[DemandJudgement, ...]:
     """Every demand on the device that answers best, and every limit that follows from calls or classes."""
@@ -91,7 +91,7 @@ def _demand(limit: QuantityLimit, source: str) -> tuple[Demand, str]:
     return Demand(limit.text, _OF[limit.quantity], "<=", limit.at_most, unit), source
 
 
-def _limit(demand: Demand, source: str, answer: Answer) -> DemandJudgement:
+def _limit(demand: Demand, source: str, answer: PlanAnswer) -> DemandJudgement:
     look = answer.outlook
     if look is None:
         case = DemandCase.unknown("; ".join(answer.refused) or "no setting was found", answer.device)
@@ -107,7 +107,7 @@ def _limit(demand: Demand, source: str, answer: Answer) -> DemandJudgement:
     return DemandJudgement(demand, verdict, case, 1, int(verdict == "not met"))
 
 
-def _reached(demand: Demand, answer: Answer, call_pps: float | None) -> DemandCase:
+def _reached(demand: Demand, answer: PlanAnswer, call_pps: float | None) -> DemandCase:
     """From the most that is sure to the most that is predicted; unbounded where the profile ends."""
     reach = answer.headroom.reach if answer.headroom is not None else answer.reach
     look = answer.outlook

@@ -32,9 +32,9 @@ from weirlab.model.backlog import Backlog, backlog
 from weirlab.model.base import Predictor, Reason, refusal
 from weirlab.model.planning import (
     NOTHING_LOST,
-    Answer,
     Find,
     OfferedLoad,
+    PlanAnswer,
     PlanForecast,
     PlanningQuestion,
     Requirement,
@@ -152,7 +152,7 @@ def plan(store: Store, request: PlanRequest) -> PlanOutcome:
     )
 
 
-def _deep_queues(devices: Sequence[PlanDevice], answers: Sequence[Answer]) -> dict[str, Backlog]:
+def _deep_queues(devices: Sequence[PlanDevice], answers: Sequence[PlanAnswer]) -> dict[str, Backlog]:
     """Backlogs, by device, so deep that the load without loss depends on the length of a trial."""
     found = {}
     for device, one in zip(devices, answers, strict=True):
@@ -172,7 +172,9 @@ def _stand_ins(devices: Sequence[PlanDevice]) -> dict[str, str]:
     return {name: words([*filter(None, found)]) for name, found in parts.items() if any(found)}
 
 
-def _more_trials(store: Store, devices: Sequence[PlanDevice], answers: Sequence[Answer]) -> dict[str, str]:
+def _more_trials(
+    store: Store, devices: Sequence[PlanDevice], answers: Sequence[PlanAnswer]
+) -> dict[str, str]:
     """By device that is undecided, how to profile it again with more trials."""
     return {
         device.name: words(

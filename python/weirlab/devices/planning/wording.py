@@ -27,9 +27,9 @@ from weirlab.records import device_in_words
 if TYPE_CHECKING:
     from weirlab.devices.planning.outcome import PlanOutcome
     from weirlab.model.planning import (
-        Answer,
         Conclusion,
         Headroom,
+        PlanAnswer,
         PlanForecast,
         PlanningQuestion,
         QuantityLimit,
@@ -147,7 +147,7 @@ def _with_bound(look: PlanForecast, name: str) -> str:
     return show(look.predicted[name]) + (f" ({sign} {show(bound)})" if math.isfinite(bound) else "")
 
 
-def _value(one: Answer) -> str:
+def _value(one: PlanAnswer) -> str:
     if one.refused:
         return NOTHING
     if one.find == "frame":
@@ -161,7 +161,7 @@ def _value(one: Answer) -> str:
     return f"{least}{count(reach.value) if one.find == 'rules' else rate(reach.value)}"
 
 
-def because(one: Answer, question: PlanningQuestion) -> str:
+def because(one: PlanAnswer, question: PlanningQuestion) -> str:
     if one.refused:
         return "; ".join(one.refused)
     reach = one.headroom.reach if one.headroom else one.reach
@@ -172,7 +172,7 @@ def because(one: Answer, question: PlanningQuestion) -> str:
     return "" if reach is None else f"{_end(reach)}{_beyond(one, reach, question)}"
 
 
-def _beyond(one: Answer, reach: Reach, question: PlanningQuestion) -> str:
+def _beyond(one: PlanAnswer, reach: Reach, question: PlanningQuestion) -> str:
     """How much further the prediction alone reaches; if no load will do, what passes without loss."""
     foreseen = one.headroom.foreseen_pps if one.headroom else one.foreseen.value if one.foreseen else None
     if foreseen is not None and foreseen > FURTHER * (reach.value or 0.0):
@@ -263,7 +263,7 @@ def _sentence(outcome: PlanOutcome) -> str:
     return " ".join([said, *_others(outcome, best), *filter(None, [more_trials(outcome)])])
 
 
-def _others(outcome: PlanOutcome, chosen: Answer | None) -> list[str]:
+def _others(outcome: PlanOutcome, chosen: PlanAnswer | None) -> list[str]:
     """A sentence on each device that the plan does not choose and that does not meet the requirement."""
     question = outcome.question
     assert question is not None
@@ -280,7 +280,7 @@ def _others(outcome: PlanOutcome, chosen: Answer | None) -> list[str]:
     return found
 
 
-def _foreseen_better(one: Answer, chosen: Answer) -> bool:
+def _foreseen_better(one: PlanAnswer, chosen: PlanAnswer) -> bool:
     """Whether ``one`` reaches further than ``chosen``, by the predictions alone."""
     if one.foreseen is not None and chosen.foreseen is not None:
         return (one.foreseen.value or 0.0) > (chosen.foreseen.value or 0.0)
@@ -298,7 +298,7 @@ def more_trials(outcome: PlanOutcome) -> str:
     return f"To settle it, {ways}; a lower certainty (--certainty 75%) needs fewer trials."
 
 
-def unsure(one: Answer, question: PlanningQuestion) -> str:
+def unsure(one: PlanAnswer, question: PlanningQuestion) -> str:
     """Of an undecided answer: which bounds miss their limits although the predictions do not."""
     look = one.outlook
     assert look is not None
@@ -325,7 +325,7 @@ def _room(room: Headroom) -> str:
     return f"{significant(room.ratio)} × headroom, beyond it {missed}"
 
 
-def _undecided(one: Answer, outcome: PlanOutcome, question: PlanningQuestion) -> str:
+def _undecided(one: PlanAnswer, outcome: PlanOutcome, question: PlanningQuestion) -> str:
     """Why a device is undecided, for the load in question."""
     look = one.outlook
     assert look is not None
@@ -334,7 +334,7 @@ def _undecided(one: Answer, outcome: PlanOutcome, question: PlanningQuestion) ->
     return f"Undecided: {name}, for {where}: {unsure(one, question)}{_foreseen(one, question)}."
 
 
-def _foreseen(one: Answer, question: PlanningQuestion) -> str:
+def _foreseen(one: PlanAnswer, question: PlanningQuestion) -> str:
     """How far the prediction alone reaches, if that is further."""
     if one.foreseen is None or one.foreseen.value is None:
         return ""
@@ -343,7 +343,7 @@ def _foreseen(one: Answer, question: PlanningQuestion) -> str:
     return "" if most == sure else f" ({most} by the prediction alone)"
 
 
-def _amount(one: Answer, value: float, question: PlanningQuestion) -> str:
+def _amount(one: PlanAnswer, value: float, question: PlanningQuestion) -> str:
     if one.find == "rules":
         return f"{count(value)} rules"
     if question.call_pps is not None:

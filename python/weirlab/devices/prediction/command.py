@@ -34,13 +34,13 @@ from weirlab.devices.prediction import transients_command as transients
 if TYPE_CHECKING:
     pass
 
-FIT = """Fit both models to a profile and keep them with the run.
+FIT = """Fit the models to a profile and keep them with the run.
 
 The queueing model has physical parameters (service time over rules and size,
 queue, base delay) with standard errors; the piecewise model is a set of
-fitted curves. RUN is an ID, the beginning of one, or "last" for the newest
-profile. Several runs become several devices in one file, which weir plan
-compares.
+fitted curves, and lohmiller the published model that it improves on. RUN is
+an ID, the beginning of one, or "last" for the newest profile. Several runs
+become several devices in one file, which weir plan compares.
 
 Examples:
   weir fit last

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from weirlab.model.planning.planner import (
     FINDABLE,
-    Answer,
     Conclusion,
     Find,
     Headroom,
     OfferedLoad,
+    PlanAnswer,
     PlanForecast,
     PlanningQuestion,
     answer,
@@ -32,11 +32,11 @@ from weirlab.model.planning.search import Reach
 __all__ = [
     "FINDABLE",
     "NOTHING_LOST",
-    "Answer",
     "Conclusion",
     "Find",
     "Headroom",
     "OfferedLoad",
+    "PlanAnswer",
     "PlanForecast",
     "PlanningQuestion",
     "QuantityLimit",

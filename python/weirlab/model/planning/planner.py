@@ -115,7 +115,7 @@ class Headroom:
 
 
 @dataclass(frozen=True)
-class Answer:
+class PlanAnswer:
     """The answer for one device."""
 
     device: str
@@ -159,7 +159,7 @@ class Answer:
         return self.headroom.ratio if self.headroom else 0.0
 
 
-def answer(device: str, model: Predictor, question: PlanningQuestion) -> Answer:
+def answer(device: str, model: Predictor, question: PlanningQuestion) -> PlanAnswer:
     """The answer of ``model`` to ``question``; ``refused`` instead of extrapolating unless allowed."""
     judge = Judge(model, question.limits, question.certainty, question.gap_scv, question.extrapolate)
     if question.find in ("rate", "calls"):
@@ -171,17 +171,17 @@ def answer(device: str, model: Predictor, question: PlanningQuestion) -> Answer:
     return _given(device, judge, question)
 
 
-def best(answers: list[Answer]) -> Answer | None:
+def best(answers: list[PlanAnswer]) -> PlanAnswer | None:
     """The answer of the best device; None if none meets the limits."""
     chosen = max(answers, key=lambda found: found.score, default=None)
     return chosen if chosen is not None and chosen.met else None
 
 
-def _load(device: str, judge: Judge, question: PlanningQuestion) -> Answer:
+def _load(device: str, judge: Judge, question: PlanningQuestion) -> PlanAnswer:
     frame, position = _number(question.frame_bytes), _number(question.position)
     found, foreseen = _reaches(judge, RATES_PPS, lambda rate: OperatingPoints(rate, frame, position))
     if found.lowest is None:
-        return Answer(device, question.find, None, found, refused=found.why)
+        return PlanAnswer(device, question.find, None, found, refused=found.why)
     setting = OperatingPoints(found.lowest if found.value is None else found.value, frame, position)
     calls = None
     if question.call_pps is not None:
@@ -190,18 +190,18 @@ def _load(device: str, judge: Judge, question: PlanningQuestion) -> Answer:
     return replace(said, reach=found, calls=calls, foreseen=foreseen)
 
 
-def _rules(device: str, judge: Judge, question: PlanningQuestion) -> Answer:
+def _rules(device: str, judge: Judge, question: PlanningQuestion) -> PlanAnswer:
     frame, rate = _number(question.frame_bytes), _given_pps(question)
     found, foreseen = _reaches(
         judge, POSITIONS, lambda rules: OperatingPoints(rate, frame, rules), whole=True
     )
     if found.lowest is None:
-        return Answer(device, question.find, None, found, refused=found.why)
+        return PlanAnswer(device, question.find, None, found, refused=found.why)
     setting = OperatingPoints(rate, frame, found.lowest if found.value is None else found.value)
     return replace(_told(device, judge, question, setting), reach=found, foreseen=foreseen)
 
 
-def _frames(device: str, judge: Judge, question: PlanningQuestion) -> Answer:
+def _frames(device: str, judge: Judge, question: PlanningQuestion) -> PlanAnswer:
     load, position = question.load, _number(question.position)
     assert load is not None
 
@@ -211,7 +211,7 @@ def _frames(device: str, judge: Judge, question: PlanningQuestion) -> Answer:
     verdict = judge.at(place(FRAMES_BYTES))
     inside = ~verdict.outside | judge.extrapolate
     if not inside.any():
-        return Answer(device, question.find, None, refused=_reasons_inside(judge, place))
+        return PlanAnswer(device, question.find, None, refused=_reasons_inside(judge, place))
     found = stretches(judge, FRAMES_BYTES, place)
     sizes = tuple((int(first), int(last)) for first, last in found)
     # Without a size that will do, the first profiled one shows what is missing.
@@ -221,7 +221,7 @@ def _frames(device: str, judge: Judge, question: PlanningQuestion) -> Answer:
     return replace(_told(device, judge, question, setting), frames=sizes)
 
 
-def _given(device: str, judge: Judge, question: PlanningQuestion) -> Answer:
+def _given(device: str, judge: Judge, question: PlanningQuestion) -> PlanAnswer:
     frame, position, rate = _number(question.frame_bytes), _number(question.position), _given_pps(question)
     setting = OperatingPoints(rate, frame, position)
     why = tuple(judge.reasons(setting))
@@ -230,17 +230,17 @@ def _given(device: str, judge: Judge, question: PlanningQuestion) -> Answer:
         return OperatingPoints(rates, frame, position)
 
     if why and not (question.extrapolate or _exceeded(judge, place, rate)):
-        return Answer(device, question.find, None, refused=why)
+        return PlanAnswer(device, question.find, None, refused=why)
     most, foreseen = _reaches(judge, RATES_PPS, place)
     value, alone = (math.nan if one.value is None else one.value for one in (most, foreseen))
     headroom = Headroom(most, value / rate, value - rate, alone)
     return replace(_told(device, judge, question, setting), headroom=headroom)
 
 
-def _told(device: str, judge: Judge, question: PlanningQuestion, setting: OperatingPoints) -> Answer:
+def _told(device: str, judge: Judge, question: PlanningQuestion, setting: OperatingPoints) -> PlanAnswer:
     """What ``device`` does at one setting."""
     uncertain = judge.uncertain(setting)
-    return Answer(device, question.find, outlook(judge, setting), uncertain=uncertain)
+    return PlanAnswer(device, question.find, outlook(judge, setting), uncertain=uncertain)
 
 
 def outlook(judge: Judge, setting: OperatingPoints) -> PlanForecast:

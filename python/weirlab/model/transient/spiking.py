@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 
 from weirlab.model.base import F64, Model
+from weirlab.model.lohmiller import LohmillerModel
 from weirlab.model.piecewise import PiecewiseModel
 from weirlab.model.queueing import QueueingModel
 from weirlab.model.spike import NO_SPIKE, Spike, fit_spike
@@ -35,7 +36,7 @@ def with_spike(model: Model, trials: Iterable[StepObservation]) -> tuple[Model, 
     Steps that also change position or frame size are left out (the thesis finds no spike
     after a step of the position), and so are those from or into overload.
     """
-    if not isinstance(model, QueueingModel | PiecewiseModel):
+    if not isinstance(model, QueueingModel | PiecewiseModel | LohmillerModel):
         return model, NO_SPIKE
     plain = model.with_spike(NO_SPIKE)
     columns: list[F64] = []

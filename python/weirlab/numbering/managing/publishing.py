@@ -23,7 +23,7 @@ from weirlab.numbering.managing.drafts import Draft, draft
 from weirlab.numbering.managing.parts import GENERAL
 from weirlab.numbering.managing.register import NAME, Register, conflict
 from weirlab.numbering.managing.state import ChangeRefusal, PlanState, Problem
-from weirlab.numbering.managing.transaction import Publication, UserAccount
+from weirlab.numbering.managing.transaction import PlanPublication, UserAccount
 from weirlab.numbering.plan import loads
 from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.zones import put, zones
@@ -90,7 +90,7 @@ class PublicationPreview:
     """The last change of the plan."""
     draft: Draft
     """What would be published."""
-    before: Publication | None
+    before: PlanPublication | None
     changes: tuple[RoutingChange, ...]
     """Numbers that are routed differently; none if nothing has been published yet."""
     untold: str
@@ -122,7 +122,7 @@ class PublicationPlanner:
             return self._last[1]
 
 
-def _pending(state: PlanState, head: int, before: Publication | None) -> PublicationPreview:
+def _pending(state: PlanState, head: int, before: PlanPublication | None) -> PublicationPreview:
     if before is None:
         return PublicationPreview(head, draft(state, None), None, (), "")
     book = loads(before.text, NAME)

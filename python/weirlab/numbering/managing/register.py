@@ -17,7 +17,7 @@ from weirlab.numbering.managing.state import SMALL, ChangeRefusal, PlanState, Pr
 from weirlab.numbering.managing.transaction import (
     PieceChange,
     PlanEvent,
-    Publication,
+    PlanPublication,
     Transaction,
     UserAccount,
 )
@@ -272,7 +272,7 @@ class Register:
             event = on.record(instant(self.now()), who, "published", told)
             for item in with_serial((each for each in on.items() if each.part == GENERAL), serial):
                 on.put(replace(item, revision=event))
-            on.put_publication(Publication(event, serial, text))
+            on.put_publication(PlanPublication(event, serial, text))
 
     def record(self, who: str, action: str, told: str) -> None:
         """Record an action that is not a change."""

@@ -125,7 +125,7 @@ class UserAccount:
 
 
 @dataclass(frozen=True)
-class Publication:
+class PlanPublication:
     """What was published last."""
 
     event: int
@@ -287,13 +287,13 @@ class Transaction:
         """Delete a session."""
         self._on.execute(sql.delete(_SESSIONS).where(_SESSIONS.c.digest == digest))
 
-    def publication(self) -> Publication | None:
+    def publication(self) -> PlanPublication | None:
         """The last one."""
         query = sql.select(_PUBLICATIONS).order_by(_PUBLICATIONS.c.event.desc()).limit(1)
         row = self._on.execute(query).first()
-        return None if row is None else Publication(row.event, row.serial, row.text)
+        return None if row is None else PlanPublication(row.event, row.serial, row.text)
 
-    def put_publication(self, made: Publication) -> None:
+    def put_publication(self, made: PlanPublication) -> None:
         """Store a publication."""
         self._on.execute(
             sql.insert(_PUBLICATIONS).values(event=made.event, serial=made.serial, text=made.text)

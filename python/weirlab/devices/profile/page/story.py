@@ -50,7 +50,7 @@ _TERMS: Final = (
     (
         "Models",
         "queueing: a server with a finite queue, whose service time grows with rules and size. piecewise: "
-        "separate curves fitted below and beyond the threshold.",
+        "separate curves fitted below and beyond the threshold. lohmiller: such curves as published.",
     ),
 )
 _ERRORS: Final = (

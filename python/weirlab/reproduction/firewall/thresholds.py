@@ -1,0 +1,169 @@
+"""The experiment about the threshold over the rules."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from weirlab.base.tables import Table
+from weirlab.model.curves import MPPS, ThresholdCurve
+from weirlab.model.lohmiller import fit_exponential, interpolated
+from weirlab.publications import PublishedExperiment, publication
+from weirlab.report.figure import Figure
+from weirlab.reproduction import claims
+from weirlab.reproduction.contract import Answer, Runs
+from weirlab.reproduction.firewall import charts, stages
+from weirlab.reproduction.firewall.measured import (
+    MeasuredProfile,
+)
+from weirlab.reproduction.firewall.scenarios import MORE_RULES, RULES, FirewallExperiment
+
+
+def exponential_percent(
+    limits: Mapping[float, float], *, points: bool
+) -> tuple[float, ThresholdCurve, float]:
+    """Mean deviation in percent of an exponential from ``limits`` (pps by rules), the curve, and its unit.
+
+    ``points``: it is fitted to points interpolated between them, too.
+    """
+    n, pps = np.array(list(limits)), np.array(list(limits.values()))
+    unit = float(n.max())
+    curve = fit_exponential(*(interpolated(n / unit, pps / MPPS) if points else (n / unit, pps / MPPS)))
+    return float(100 * np.mean(np.abs(curve.pps(n / unit) / pps - 1))), curve, unit
+
+
+class Threshold(FirewallExperiment):
+    """The threshold over the rules, and an exponential through it."""
+
+    key = "threshold"
+    shared = ("iptables",)
+
+    def answers(self, runs: Runs, published: PublishedExperiment) -> Iterator[Answer]:
+        """See :class:`weirlab.reproduction.contract.ReproducedExperiment`."""
+        yield claims.near(published.values["more-time"], 100 * (9 - len(RULES)) / len(RULES), 0.0)
+        if "iptables" not in runs:
+            return
+        found = MeasuredProfile.of(runs["iptables"])
+        limits = found.thresholds()
+        for rules in published.series("measured"):
+            yield Answer(f"measured@{rules:g}", limits.get(rules, math.nan))
+        yield Answer("measured-0", limits.get(0.0, math.nan))
+        yield Answer("measured-1000", limits.get(1000.0, math.nan))
+        five = {n: limits[n] for n in map(float, RULES) if n in limits}
+        held_out = [n for n in map(float, MORE_RULES) if n in limits]
+        if len(five) < len(RULES) or len(held_out) < len(MORE_RULES):
+            return
+        bare, _, _ = exponential_percent(five, points=False)
+        with_points, curve, unit = exponential_percent(five, points=True)
+        nine, _, _ = exponential_percent(limits, points=True)
+        yield Answer("deviation-5", bare)
+        yield Answer("deviation-5-points", with_points)
+        yield Answer("deviation-9", nine)
+        errors = {n: float(curve.pps(np.array(n / unit))) / limits[n] - 1 for n in held_out}
+        for rules in published.series("predicted"):
+            yield Answer(f"predicted@{rules:g}", float(curve.pps(np.array(rules / unit))))
+        yield Answer("convex", decision=_convex(limits))
+        yield Answer(
+            "points-help",
+            decision=claims.settled(
+                with_points <= bare / 2,
+                "mean deviation at the five measured thresholds at most half of that without such points",
+                f"{with_points:.3g} % and {bare:.3g} %",
+            ),
+        )
+        yield Answer(
+            "more-counts-do-not-help",
+            decision=claims.settled(
+                nine >= with_points,
+                "mean deviation with nine rule counts not below that with five",
+                f"{nine:.3g} % and {with_points:.3g} %",
+            ),
+        )
+        shown = ", ".join(f"{n:g} rules {error:+.1%}" for n, error in errors.items())
+        worst = max(errors, key=lambda n: abs(errors[n]))
+        yield Answer(
+            "too-late",
+            decision=claims.settled(
+                all(errors[n] > 0 for n in held_out[:2]) and worst == held_out[0],
+                "the exponential lies above the thresholds at 200 and 300 rules, and is furthest off at 200",
+                shown,
+            ),
+        )
+        yield Answer(
+            "error-shrinks",
+            decision=claims.monotone(held_out, [abs(errors[n]) for n in held_out], falling=True),
+        )
+        yield from self._scatter(found, five, curve, unit)
+
+    def _scatter(
+        self, found: MeasuredProfile, five: Mapping[float, float], curve: ThresholdCurve, unit: float
+    ) -> Iterator[Answer]:
+        rates = {n: found.repeated(n) for n in five}
+        spans = {n: float(np.ptp(own) / own.mean()) for n, own in rates.items() if len(own) > 1}
+        few = [spans[n] for n in (0.0, 50.0, 100.0) if n in spans]
+        yield Answer(
+            "scatter-at-few-rules",
+            decision=claims.settled(
+                max(few) > spans[1000.0] if few and 1000.0 in spans else None,
+                "largest relative range of repeated thresholds with 0 to 100 rules above that at 1000",
+                ", ".join(f"{n:g} rules {span:.2%}" for n, span in spans.items()),
+            ),
+        )
+        of_three = {
+            n: float(own.std(ddof=1) / own.mean() / 3**0.5) for n, own in rates.items() if len(own) > 1
+        }
+        misfit = float(
+            np.mean([abs(float(curve.pps(np.array(n / unit))) / pps - 1) for n, pps in five.items()])
+        )
+        worst = max(of_three.values(), default=math.nan)
+        yield Answer(
+            "three-suffice",
+            decision=claims.settled(
+                worst < misfit if of_three else None,
+                "standard error of the mean of three thresholds below the mean misfit of the exponential",
+                f"at most {worst:.2%}, misfit {misfit:.2%}",
+            ),
+        )
+
+    def figures(self, runs: Runs, published: PublishedExperiment) -> Sequence[Figure]:
+        """Thresholds here, and the exponential through those of the profile."""
+        if "iptables" not in runs:
+            return ()
+        limits = MeasuredProfile.of(runs["iptables"]).thresholds()
+        five = {n: pps for n, pps in limits.items() if n in RULES}
+        if len(five) < len(RULES):
+            return ()
+        percent, curve, unit = exponential_percent(five, points=True)
+        n = np.linspace(0, max(limits), 41)
+        return (
+            charts.courses(
+                "thresholds",
+                f"The exponential is {percent:.3g} % off the five thresholds that it was fitted to.",
+                "Threshold over the number of rules, as measured, and an exponential.",
+                "Rules",
+                "Threshold, kpps",
+                {
+                    "measured": [(rules, pps / 1e3) for rules, pps in limits.items()],
+                    "exponential": list(zip(n, curve.pps(n / unit) / 1e3, strict=True)),
+                },
+            ),
+        )
+
+    def tables(self, runs: Runs, published: PublishedExperiment) -> Sequence[Table]:
+        """What one or two stages make of the published thresholds."""
+        return (stages.table(publication("lohmiller-2022")),)
+
+
+def _convex(limits: Mapping[float, float]) -> claims.Decision:
+    n, pps = np.array(list(limits)), np.array(list(limits.values()))
+    slopes = np.diff(pps) / np.diff(n)
+    hyperbola = 1e9 / np.polyval(np.polyfit(n, 1e9 / pps, 1), n)
+    exponential, _, _ = exponential_percent(limits, points=True)
+    return claims.settled(
+        bool((slopes < 0).all() and abs(slopes[-1]) < abs(slopes[0]) / 2),
+        "falls from point to point, and at the end at less than half of its first slope",
+        f"{int((slopes >= 0).sum())} steps up; an exponential is {exponential:.3g} % off, a hyperbola "
+        f"{100 * float(np.mean(np.abs(hyperbola / pps - 1))):.3g} %",
+    )
