@@ -63,12 +63,12 @@ class PublishedValue:
     def text(self) -> str:
         """The value without its unit, as tables show it."""
         if self.low == self.high:
-            return ("about " if self.about else "") + significant(self.low, 6)
+            return ("about " if self.about else "") + _written(self.low)
         if math.isinf(self.low):
-            return f"up to {significant(self.high, 6)}"
+            return f"up to {_written(self.high)}"
         if math.isinf(self.high):
-            return f"at least {significant(self.low, 6)}"
-        return f"{significant(self.low, 6)} to {significant(self.high, 6)}"
+            return f"at least {_written(self.low)}"
+        return f"{_written(self.low)} to {_written(self.high)}"
 
 
 @dataclass(frozen=True)
@@ -162,6 +162,12 @@ _CLAIM: Final = {"says", "absent"}
 _VALUE: Final = {"what", "unit", "kind", "value", "about", "range", "series", "by", "absent", "note"}
 
 
+def _written(number: float) -> str:
+    """``number`` as the authors give it: without zeros after the last decimal."""
+    text = significant(number, 7)
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
 def _known(content: Mapping[str, Any], keys: set[str], where: str) -> None:
     if unknown := content.keys() - keys:
         raise ValueError(f"{where}: no such key: {', '.join(sorted(unknown))}")
@@ -177,6 +183,8 @@ def _experiment(key: str, content: Mapping[str, Any]) -> PublishedExperiment:
     values = [
         value for name, each in (content.get("values") or {}).items() for value in _values(key, name, each)
     ]
+    if twice := claims.keys() & {value.key for value in values}:
+        raise ValueError(f"{key}: both a value and a claim are called {', '.join(sorted(twice))}")
     return PublishedExperiment(
         key=key,
         where=content["where"],

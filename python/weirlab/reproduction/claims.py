@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from weirlab.base.quantities import significant
 from weirlab.publications import PublishedValue
 from weirlab.reproduction.contract import Answer, Decision, Verdict
 
-UNKNOWN = "cannot tell"
+UNKNOWN: Final = "cannot tell"
 
 
 def decided(holds: bool, rule: str, found: str) -> Decision:
@@ -95,7 +96,7 @@ def ratio(
     itself decides.
     """
     ends = f"{low:g} to {high:g}" if not math.isinf(high) else f"at least {low:g}"
-    rule = f"ratio of {names[0]} to {names[1]} {ends if math.isinf(high) or low else f'at most {high:g}'}"
+    rule = f"ratio of {names[0]} to {names[1]}: {ends if math.isinf(high) or low else f'at most {high:g}'}"
     a = np.array([value for value in first if value > 0])
     b = np.array([value for value in second if value > 0])
     if not a.size or not b.size:

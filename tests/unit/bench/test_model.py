@@ -19,7 +19,7 @@ from simulated import device
 from weirlab.base.errors import InputError
 from weirlab.jobs.profiles import to_measure
 from weirlab.measure.profile import expected
-from weirlab.model import PiecewiseModel, QueueingModel
+from weirlab.model import LohmillerModel, PiecewiseModel, QueueingModel
 from weirlab.model.score import REPEATABILITY
 
 from ..conftest import remembering
@@ -49,7 +49,10 @@ def run_with(errors: dict[tuple[str, str], float], covered: float = 90.0, alarms
 
 GOOD = {
     (name, quantity): factor * error
-    for name, factor in ((QueueingModel.name, 1.0), (PiecewiseModel.name, 3.0), (REPEATABILITY, 0.8))
+    for name, factor in (
+        (QueueingModel.name, 1.0), (PiecewiseModel.name, 3.0), (LohmillerModel.name, 4.0),
+        (REPEATABILITY, 0.8),
+    )
     for quantity, error in (
         ("threshold", 2.0), ("delay_mean_below", 6.0), ("delay_p99_below", 15.0),
         ("delay_mean_overload", 3.0), ("loss", 0.4),
@@ -70,6 +73,7 @@ def test_a_target_that_is_missed_says_by_how_much() -> None:
     assert str(found["threshold"]) == "missed by 3.50 points"
     assert found["threshold"].limit == "<= 4.00%"
     assert str(found["threshold: better than piecewise"]) == "missed by 1.50"
+    assert str(found["threshold: better than lohmiller"]) == "met"
 
 
 def test_repetitions_that_differ_raise_the_limit_of_delays_alone() -> None:

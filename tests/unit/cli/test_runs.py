@@ -74,7 +74,7 @@ def test_predict_answers_inside_the_profiled_range(weir: Weir, finished: str) ->
     answer = weir("predict", "last", "--rate", "200kpps", "--frame", "64", "--rules", "200", "--json")
     assert answer.code == 0
     assert answer.json["extrapolated"] is False
-    assert answer.json["models"].keys() == {"queueing", "piecewise"}
+    assert answer.json["models"].keys() == {"queueing", "piecewise", "lohmiller"}
     low, high = answer.json["intervals"]["queueing"]["delay_mean_ns"]["90"]
     assert low <= answer.json["delay_mean_ns"] <= high
     assert answer.json["threshold_pps"] == pytest.approx(1e9 / (1150 + 2.5 * 200 + 0.2 * 64), rel=0.02)
@@ -98,7 +98,7 @@ def test_verify_tells_each_models_errors(weir: Weir, finished: str) -> None:
     answer = weir("verify", "last", "--json")
     assert answer.code == 0
     rows = answer.json["errors"]
-    assert {row["model"] for row in rows} >= {"queueing", "piecewise"}
+    assert {row["model"] for row in rows} >= {"queueing", "piecewise", "lohmiller"}
     assert {row["per"] for row in rows} == {"trial", "setting"}
     assert {"mean_absolute", "mean", "mean_low", "mean_high", "std", "max"} == rows[0]["absolute"].keys()
     assert rows[0]["coverage_percent"].keys() <= {"50", "90", "99"}

@@ -9,6 +9,7 @@ import pytest
 from weirlab.base.errors import InputError, ModelError, StoreError
 from weirlab.model import (
     DeviceModels,
+    LohmillerModel,
     PiecewiseModel,
     QueueingModel,
     fit_all,
@@ -36,6 +37,7 @@ def test_every_model_is_fitted(models: dict[str, Model]) -> None:
     assert {name: type(model) for name, model in models.items()} == {
         "queueing": QueueingModel,
         "piecewise": PiecewiseModel,
+        "lohmiller": LohmillerModel,
     }
 
 
@@ -149,7 +151,7 @@ def test_a_failed_save_leaves_nothing_behind(models: dict[str, Model], tmp_path:
     assert [p.name for p in tmp_path.iterdir()] == ["taken"]
 
 
-@pytest.mark.parametrize("kind", ["queueing", "piecewise"])
+@pytest.mark.parametrize("kind", ["queueing", "piecewise", "lohmiller"])
 def test_a_list_or_mapping_in_place_of_a_number_is_refused_when_read(
     kind: str, models: dict[str, Model], tmp_path: Path
 ) -> None:

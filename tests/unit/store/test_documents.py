@@ -36,17 +36,11 @@ from weirlab.measure.scouting import ScoutPoint, ScoutResult
 from weirlab.measure.search import GoalResult, Point, SearchGoal, Setting
 from weirlab.measure.spread import Spread
 from weirlab.model.base import DELAYS, ProfileRange
+from weirlab.model.curves import QUANTITIES, ThresholdCurve
 from weirlab.model.intervals.calibration import DelayRange, ScoreLimits
 from weirlab.model.intervals.calibration import IntervalCalibration as Intervals
 from weirlab.model.io import from_document
-from weirlab.model.piecewise import (
-    QUANTITIES,
-    OverloadDelay,
-    OverloadLoss,
-    PiecewiseModel,
-    ThresholdCurve,
-    UnderloadDelay,
-)
+from weirlab.model.piecewise import OverloadDelay, OverloadLoss, PiecewiseModel, UnderloadDelay
 from weirlab.model.queueing import QueueingModel
 from weirlab.model.queueing.delay import DelayCurve
 from weirlab.model.queueing.disturbance import DisturbanceLaw

@@ -188,7 +188,8 @@ class CrossTraffic(FirewallExperiment):
         yield Answer(
             "rules-amplify",
             decision=claims.ratio(
-                *peaks,
+                peaks[0],
+                peaks[1],
                 1.0,
                 float("inf"),
                 ("the highest latency over the median at 100 rules", "that without"),

@@ -85,7 +85,7 @@ class SentTraffic(FirewallExperiment):
         )
 
 
-_RATES: Final = (50, 150, 250, 350, 450, 550, 650, 750, 850, 1000, 1200, 1500)
+_RATES: Final = (50, 150, 250, 350, 450, 550, 650, 750, 850, 1000, 1200, 1500, 1800, 2200)
 
 
 class LatencyOverRate(FirewallExperiment):
@@ -138,7 +138,7 @@ class LatencyOverRate(FirewallExperiment):
             return
         yield Answer("threshold", over[0][0])
         yield Answer("latency-above", middle(delay for _, delay, _, _ in over))
-        yield Answer("loss-highest", over[-1][2])
+        yield Answer("loss-highest", loss_percent(trials.get("1000")))
         highest = max(delay for _, delay, _, _ in over[:2])
         yield Answer(
             "jumps",

@@ -110,7 +110,7 @@ class MeasuredProfile:
         """Forwarding rates in overload of every trial of the smallest frames at ``position``."""
         rows = self.over.position == position
         smallest = self.over.frame_bytes[rows].min() if rows.any() else 0.0
-        return self.over.forwarding_pps[rows & (np.abs(self.over.frame_bytes - smallest) < 1)]
+        return np.asarray(self.over.forwarding_pps[rows & (np.abs(self.over.frame_bytes - smallest) < 1)])
 
 
 def means(table: ObservationTable) -> dict[float, float]:

@@ -21,8 +21,10 @@ from weirlab.model.base import F64, Bool, ObservationTable
 from weirlab.model.lohmiller import VerificationFigures, size_groups, verification_figures
 from weirlab.model.trials import TrialTable, members
 from weirlab.publications import PublishedExperiment, publication
+from weirlab.report.figure import Figure
 from weirlab.reproduction import claims
 from weirlab.reproduction.contract import Answer, Decision, Runs
+from weirlab.reproduction.firewall import charts
 from weirlab.reproduction.firewall.loads import JUMP
 from weirlab.reproduction.firewall.measured import US, MeasuredProfile, means
 from weirlab.reproduction.firewall.scenarios import FirewallExperiment
@@ -223,6 +225,10 @@ class VerificationMain(FirewallExperiment):
         most = float(found.predicted(LohmillerModel.name)[rows].max()) + abs(own.max)
         return claims.settled(most < limit_us, rule, f"at most {significant(most)} µs")
 
+    def figures(self, runs: Runs, published: PublishedExperiment) -> Sequence[Figure]:
+        """Letter values of every model's deviations."""
+        return _letters(runs, "iptables")
+
     def tables(self, runs: Runs, published: PublishedExperiment) -> Sequence[Table]:
         """All models beside each other."""
         return _verified(runs, "iptables", "iptables: measured minus predicted, mean delay")
@@ -233,6 +239,33 @@ def _verified(runs: Runs, name: str, title: str) -> Sequence[Table]:
         return ()
     found = Verification.of(runs[name])
     return (found.table(title),) if found.models and len(found.points) else ()
+
+
+def _letters(runs: Runs, name: str) -> Sequence[Figure]:
+    """Deviations of all models below overload, in µs and in percent of the prediction."""
+    if name not in runs:
+        return ()
+    found = Verification.of(runs[name])
+    if not found.models or found.overload.all():
+        return ()
+    rows = ~found.overload
+    measured = found.points.delay_mean_ns[rows] / US
+    predicted = {model: found.predicted(model)[rows] for model in found.models}
+    units: dict[str, dict[str, list[float]]] = {
+        "µs": {model: list(measured - own) for model, own in predicted.items()},
+        "%": {model: list(100 * (measured[own > 0] / own[own > 0] - 1)) for model, own in predicted.items()},
+    }
+    return tuple(
+        charts.letters(
+            f"{name}-{'us' if unit == 'µs' else 'percent'}",
+            f"Below overload half of the deviations of lohmiller are within "
+            f"{np.quantile(np.abs(series[LohmillerModel.name]), 0.5):.3g} {unit}.",
+            f"Deviations of each model on held-out trials of {name}, as letter values.",
+            f"Measured minus predicted, {unit}",
+            series,
+        )
+        for unit, series in units.items()
+    )
 
 
 def _figures(found: Verification, counts: Sequence[int], published: PublishedExperiment) -> Iterator[Answer]:
@@ -290,6 +323,10 @@ class VerificationOther(FirewallExperiment):
             )
         if "iptables" in runs:
             yield Answer("alike", decision=_alike(MeasuredProfile.of(runs["iptables"]), found.profile))
+
+    def figures(self, runs: Runs, published: PublishedExperiment) -> Sequence[Figure]:
+        """Letter values of every model's deviations."""
+        return _letters(runs, "nftables")
 
     def tables(self, runs: Runs, published: PublishedExperiment) -> Sequence[Table]:
         """All models beside each other."""

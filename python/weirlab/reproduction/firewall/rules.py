@@ -11,11 +11,12 @@ import polars as pl
 
 from weirlab.base.quantities import significant
 from weirlab.model import regimes as regime
+from weirlab.model.base import F64
 from weirlab.model.curves import root
 from weirlab.publications import PublishedExperiment
 from weirlab.report.figure import Figure
 from weirlab.reproduction import claims
-from weirlab.reproduction.contract import Answer, Runs
+from weirlab.reproduction.contract import Answer, Decision, Runs
 from weirlab.reproduction.firewall import charts, measured
 from weirlab.reproduction.firewall.loads import JUMP
 from weirlab.reproduction.firewall.measured import (
@@ -324,7 +325,7 @@ class Loss(FirewallExperiment):
         )
 
 
-def _root(known: Mapping[int, float]) -> claims.Decision:
+def _root(known: Mapping[int, float]) -> Decision:
     rule = (
         "b n^a + c with a from 0 to 1 explains at least 95 % of the variance, and all losses are below 100 %"
     )
@@ -333,7 +334,11 @@ def _root(known: Mapping[int, float]) -> claims.Decision:
     from scipy.optimize import least_squares
 
     n, loss = np.array(list(known)) / max(known), np.array(list(known.values())) / 100
-    found = least_squares(lambda p: root(n, *p) - loss, [0.5, 0.5, 0.1], bounds=([0, 0.02, -1], [2, 4, 1])).x
+
+    def misfit(p: F64) -> F64:
+        return np.asarray(root(n, *p) - loss)
+
+    found = least_squares(misfit, np.array([0.5, 0.5, 0.1]), bounds=([0, 0.02, -1], [2, 4, 1])).x
     explained = r_squared(loss, root(n, *found))
     holds = explained >= 0.95 and 0 < found[1] < 1 and float(loss.max()) < 1
     return claims.settled(holds, rule, f"a {found[1]:.2g}, {explained:.1%}, at most {100 * loss.max():.3g} %")

@@ -28,9 +28,11 @@ def _fit_sigmoid(x: F64, y: F64, limit: float) -> F64:
 
     start = [float(np.median(y[x <= limit])), float(np.median(y[x > limit])), limit, 0.02 * limit]
     bounds = ([-np.inf, -np.inf, 0.5 * limit, 1e-4 * limit], [np.inf, np.inf, 1.5 * limit, limit])
-    return np.asarray(
-        least_squares(lambda p: _sigmoid(x, *p) - y, start, bounds=bounds, x_scale=np.abs(start)).x
-    )
+
+    def misfit(p: F64) -> F64:
+        return np.asarray(_sigmoid(x, *p) - y)
+
+    return np.asarray(least_squares(misfit, np.array(start), bounds=bounds, x_scale=np.abs(start)).x)
 
 
 def _pieces(degree: int) -> Callable[[F64, F64, F64, float], F64]:

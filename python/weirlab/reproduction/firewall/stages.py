@@ -57,9 +57,11 @@ def fits(about: Publication) -> Sequence[StageFit]:
         """Thresholds by ``law``, fitted to the published ones by relative least squares."""
         from scipy.optimize import least_squares
 
-        found = least_squares(
-            lambda p: law(*p) * pps / S_NS - 1, [*start, *more], x_scale=[100, 1, *[100] * len(more)]
-        )
+        def misfit(p: F64) -> F64:
+            return np.asarray(law(*p) * pps / S_NS - 1)
+
+        scale = np.array([100.0, 1.0, *[100.0] * len(more)])
+        found = least_squares(misfit, np.array([*start, *more]), x_scale=scale)
         return np.asarray(S_NS / law(*found.x))
 
     return (

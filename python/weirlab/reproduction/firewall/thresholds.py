@@ -13,7 +13,7 @@ from weirlab.model.lohmiller import fit_exponential, interpolated
 from weirlab.publications import PublishedExperiment, publication
 from weirlab.report.figure import Figure
 from weirlab.reproduction import claims
-from weirlab.reproduction.contract import Answer, Runs
+from weirlab.reproduction.contract import Answer, Decision, Runs
 from weirlab.reproduction.firewall import charts, stages
 from weirlab.reproduction.firewall.measured import (
     MeasuredProfile,
@@ -156,7 +156,7 @@ class Threshold(FirewallExperiment):
         return (stages.table(publication("lohmiller-2022")),)
 
 
-def _convex(limits: Mapping[float, float]) -> claims.Decision:
+def _convex(limits: Mapping[float, float]) -> Decision:
     n, pps = np.array(list(limits)), np.array(list(limits.values()))
     slopes = np.diff(pps) / np.diff(n)
     hyperbola = 1e9 / np.polyval(np.polyfit(n, 1e9 / pps, 1), n)

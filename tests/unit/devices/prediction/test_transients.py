@@ -160,4 +160,4 @@ def test_a_figure_shows_the_bins_around_its_step(profiled: tuple[Store, Run]) ->
     trial = view.frame.filter(view.frame["source"] == "trial")
     assert view.at_s == 0.02
     assert trial["time_ms"].to_list()[0] < 0 < trial["time_ms"].to_list()[-1]
-    assert set(view.frame["source"]) == {"trial", "queueing", "piecewise"}
+    assert set(view.frame["source"]) == {"trial", "queueing", "piecewise", "lohmiller"}
