@@ -70,42 +70,45 @@ def with_intervals(
     return calibration.applied(found, rate_pps, laws)
 
 
-def curve(
-    f: Callable[..., F64],
-    x: F64 | tuple[F64, F64],
-    y: F64,
-    start: Sequence[float],
-    low: Sequence[float],
-    high: Sequence[float],
-    *,
-    model: str,
-    robust: bool,
-) -> F64:
-    """Parameters within ``low`` and ``high`` for which ``f`` of ``x`` is ``y``; see :func:`least`."""
-    begin = np.clip(start, low, high)
-    return least(lambda p: f(x, *p) - y, y, begin, model=model, robust=robust, bounds=(low, high))
+@dataclass(frozen=True)
+class LeastSquares:
+    """How the curves of a model are fitted."""
 
+    model: str
+    """Its name, for messages."""
+    robust: bool
+    """With a loss function that outliers cannot dominate."""
 
-def least(
-    residual: Callable[[F64], F64], y: F64, start: F64, *, model: str, robust: bool, **settings: Any
-) -> F64:
-    """Least squares; ``robust``: with a loss function that outliers cannot dominate.
+    def curve(
+        self,
+        f: Callable[..., F64],
+        x: F64 | tuple[F64, F64],
+        y: F64,
+        start: Sequence[float],
+        low: Sequence[float],
+        high: Sequence[float],
+    ) -> F64:
+        """Parameters within ``low`` and ``high`` for which ``f`` of ``x`` is ``y``; see :meth:`solve`."""
+        return self.solve(lambda p: f(x, *p) - y, y, np.clip(start, low, high), bounds=(low, high))
 
-    Raises ``ModelError``, which names the ``model``, if there is no solution.
-    """
-    from scipy.optimize import least_squares
+    def solve(self, residual: Callable[[F64], F64], y: F64, start: F64, **settings: Any) -> F64:
+        """The least sum of squares of ``residual``, which is of the size of ``y``.
 
-    if robust:
-        outlier = max(0.1 * float(np.median(np.abs(y))), 1e-6)
-        settings = {"loss": "soft_l1", "f_scale": outlier, **settings}
-    try:
-        found = least_squares(residual, start, max_nfev=2000, **settings)
-        problem = "" if found.success else found.message
-    except ValueError as error:
-        problem = str(error)
-    if problem:
-        raise ModelError(
-            f"the {model} model's curves do not fit these trials ({problem}); measure a profile with more "
-            "loads per position"
-        )
-    return np.asarray(found.x, dtype=np.float64)
+        Raises ``ModelError`` if there is no solution.
+        """
+        from scipy.optimize import least_squares
+
+        if self.robust:
+            outlier = max(0.1 * float(np.median(np.abs(y))), 1e-6)
+            settings = {"loss": "soft_l1", "f_scale": outlier, **settings}
+        try:
+            found = least_squares(residual, start, max_nfev=2000, **settings)
+            problem = "" if found.success else found.message
+        except ValueError as error:
+            problem = str(error)
+        if problem:
+            raise ModelError(
+                f"the {self.model} model's curves do not fit these trials ({problem}); measure a profile "
+                "with more loads per position"
+            )
+        return np.asarray(found.x, dtype=np.float64)

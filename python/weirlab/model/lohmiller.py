@@ -45,8 +45,8 @@ from weirlab.model.curves import (
     MPPS,
     QUANTITIES,
     US,
+    LeastSquares,
     ThresholdCurve,
-    curve,
     highest_loads,
     positions,
     root,
@@ -69,7 +69,7 @@ LEAST_POSITIONS: Final = 2
 _SAME_LOAD: Final = 0.05
 """Logarithm of the ratio of two loads that are different."""
 
-_curve = partial(curve, model="lohmiller", robust=False)
+_FIT: Final = LeastSquares("lohmiller", robust=False)
 
 
 @dataclass(frozen=True)
@@ -284,7 +284,7 @@ def fit_exponential(n: F64, y: F64) -> ThresholdCurve:
     if len(n) == 1:
         return ThresholdCurve(0.0, 1.0, top)
     ends = [9 * top, 60.0, 9 * top]
-    a, b, c = _curve(
+    a, b, c = _FIT.curve(
         lambda p, a, b, c: np.asarray(a * np.exp(-b * p) + c),
         n,
         y,
@@ -360,7 +360,7 @@ def _fit_largest_loss(table: ObservationTable, unit: float) -> LargestLoss:
     if len(n) == 2:
         return LargestLoss(spread, 1.0, float(largest[0]))
     start = [spread, 0.5, float(largest[0])]
-    b, a, c = map(float, _curve(root, n / unit, largest, start, [-1, 0.02, 0], [1, 4, 1]))
+    b, a, c = map(float, _FIT.curve(root, n / unit, largest, start, [-1, 0.02, 0], [1, 4, 1]))
     return LargestLoss(b, a, c)
 
 

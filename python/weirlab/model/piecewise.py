@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from typing import ClassVar, Final, Self
 
 import numpy as np
@@ -31,10 +30,9 @@ from weirlab.model.curves import (
     MPPS,
     QUANTITIES,
     US,
+    LeastSquares,
     ThresholdCurve,
-    curve,
     highest_loads,
-    least,
     positions,
     root,
     with_intervals,
@@ -49,7 +47,7 @@ SMALL_FRAMES_BELOW_BYTES: Final = 400
 LEAST_LOADS_BELOW: Final = 3
 LEAST_POSITIONS: Final = 2
 
-_curve = partial(curve, model="piecewise", robust=True)
+_FIT: Final = LeastSquares("piecewise", robust=True)
 
 
 @dataclass(frozen=True)
@@ -225,11 +223,11 @@ def _fit_threshold(over: ObservationTable, unit: float) -> ThresholdCurve:
         return ThresholdCurve(0.0, 1.0, top)
     if len(n) == 2:
         start, low_ends, ends = [top, 1.0], [0.0, 0.0], [9 * top, 60.0]
-        a, b = _curve(
+        a, b = _FIT.curve(
             lambda p, a, b: np.asarray(a * np.exp(-b * p)), n / unit, measured, start, low_ends, ends
         )
         return ThresholdCurve(float(a), float(b), 0.0)
-    a, b, c = _curve(
+    a, b, c = _FIT.curve(
         lambda p, a, b, c: np.asarray(a * np.exp(-b * p) + c),
         n / unit,
         measured,
@@ -279,10 +277,10 @@ def _fit_loss(over: ObservationTable, share: F64, unit: float) -> OverloadLoss:
     else:
         b, a, c = map(
             float,
-            _curve(root, relative, largest, [spread, 0.5, float(largest[0])], [-1, 0.02, 0], [1, 4, 1]),
+            _FIT.curve(root, relative, largest, [spread, 0.5, float(largest[0])], [-1, 0.02, 0], [1, 4, 1]),
         )
     rows = (share, over.position / unit)
-    (q,) = _curve(lambda un, q: _loss(un, b, a, c, q), rows, over.loss_ratio, [0.5], [-1], [1])
+    (q,) = _FIT.curve(lambda un, q: _loss(un, b, a, c, q), rows, over.loss_ratio, [0.5], [-1], [1])
     return OverloadLoss(b, a, c, float(q))
 
 
@@ -302,12 +300,5 @@ def _sum(columns: Sequence[F64], y: F64, constant: int, free: Sequence[bool]) ->
     matrix = np.stack(columns, axis=1)[:, mask]
     coefficients = np.zeros(len(columns))
     # Some versions of the solver modify in place what they get.
-    coefficients[mask] = least(
-        lambda p: matrix @ p - y,
-        y,
-        start[mask],
-        model=PiecewiseModel.name,
-        robust=True,
-        jac=lambda _: matrix.copy(),
-    )
+    coefficients[mask] = _FIT.solve(lambda p: matrix @ p - y, y, start[mask], jac=lambda _: matrix.copy())
     return [float(c) for c in coefficients]

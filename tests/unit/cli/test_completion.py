@@ -67,7 +67,7 @@ def runs(tmp_path: Path) -> list[str]:
 
 
 def test_commands_and_options_are_completed(tmp_path: Path) -> None:
-    assert complete("rep", store=tmp_path) == ["report"]
+    assert complete("rep", store=tmp_path) == ["reproduce", "report"]
     assert complete("tcp", "wa", store=tmp_path) == ["watch"]
     assert complete("show", "last", "--wi", store=tmp_path) == ["--wide"]
     assert complete("trial", "--backend", "x", store=tmp_path) == ["xdp"]
