@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -115,6 +115,10 @@ def compared(outcome: TransientsOutcome) -> str:
     return f"After {plural(steps, 'step')}, {'; '.join(parts) or 'there is nothing to compare'}."
 
 
+_NARROW: Final = 2
+"""Models that a narrow terminal has room for."""
+
+
 def over_time_tables(outcome: OverTimeOutcome) -> list[Table]:
     """A row per instant: mean and 99th percentile of the delay and the loss by each model."""
     models = tuple(outcome.predictions)
@@ -134,7 +138,7 @@ def over_time_tables(outcome: OverTimeOutcome) -> list[Table]:
         for i, row in enumerate(rows)
         if i in (0, len(rows) - 1) or row[1:] != rows[i - 1][1:] or row[0].startswith("before")
     ]
-    return [Table(outcome.rate_text, columns, rows)]
+    return [Table(outcome.rate_text, columns, rows, spare=columns[1 + _NARROW * len(shown) :])]
 
 
 def over_time(outcome: OverTimeOutcome) -> str:
