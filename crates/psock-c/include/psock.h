@@ -27,7 +27,8 @@
 #define PSOCK_MAX_STREAM_CNT 2
 
 /*
- `struct sockaddr`: another local address, to connect from or to listen on; after `pbind`, in any number.
+ `struct sockaddr`: another local address, to connect from or to listen on; after `pbind`, in any number. A server
+ may add one after `plisten`.
  */
 #define PSOCK_ADD_LOCAL_ADDR 3
 
@@ -37,12 +38,12 @@
 #define PSOCK_ADD_REMOTE_ADDR 4
 
 /*
- `struct psock_stream_value`, or `int` for all streams: `SO_SNDBUF` of a stream.
+ `struct pstream_int`, or `int` for all streams: `SO_SNDBUF` of a stream.
  */
 #define PSOCK_SNDBUF 5
 
 /*
- `struct psock_stream_value`, or `int` for all streams: `SO_RCVBUF` of a stream.
+ `struct pstream_int`, or `int` for all streams: `SO_RCVBUF` of a stream.
  */
 #define PSOCK_RCVBUF 6
 
@@ -102,7 +103,7 @@
 #define PSOCK_IS_PLAIN 17
 
 /*
- Stands for every stream in `struct psock_stream_value`.
+ Stands for every stream in `struct pstream_int`.
  */
 #define PSOCK_ALL_STREAMS (-1)
 
@@ -119,11 +120,11 @@
 /*
  An option of one stream.
  */
-struct psock_stream_value {
+struct pstream_int {
   /*
-   Its number, from 0 in the order in which streams were made, or `PSOCK_ALL_STREAMS`.
+   The stream's number, from 0 in the order in which streams were made, or `PSOCK_ALL_STREAMS`.
    */
-  int stream;
+  int index;
   /*
    The option's value.
    */
@@ -235,6 +236,14 @@ int psclose(int fd);
  `value` has `len` bytes.
  */
 int setpsockopt(int fd, int level, int name, const void *value, socklen_t len);
+
+/*
+ Sets what an option of the level `SOL_PSOCK` is for the sockets that are made from now on; not addresses, which
+ belong to one socket.
+
+ `value` has `len` bytes.
+ */
+int psock_setopt(int name, const void *value, socklen_t len);
 
 /*
  Reads an option, as getsockopt(2).

@@ -340,6 +340,23 @@ pub unsafe extern "C" fn setpsockopt(
     })
 }
 
+/// Sets what an option of the level `SOL_PSOCK` is for the sockets that are made from now on; not addresses, which
+/// belong to one socket.
+///
+/// # Safety
+/// `value` has `len` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn psock_setopt(name: c_int, value: *const c_void, len: socklen_t) -> c_int {
+    told(|| {
+        if value.is_null() {
+            return failed(libc::EFAULT);
+        }
+        // SAFETY: the caller's promise.
+        let value = unsafe { slice::from_raw_parts(value.cast::<u8>(), len as usize) };
+        options::set_default(name, value).map(|()| 0)
+    })
+}
+
 /// Reads an option, as getsockopt(2).
 ///
 /// # Safety

@@ -261,6 +261,19 @@ impl Descriptor {
         Ok(())
     }
 
+    /// Listens at another address; with port 0, at the port of the first.
+    ///
+    /// # Errors
+    /// `EINVAL`: it does not listen; `EADDRINUSE`, `EACCES` and other system errors.
+    pub fn listen_also(&self, address: SocketAddr) -> Outcome<()> {
+        let inner = self.lock();
+        let Stage::Listening(listener) = &inner.stage else { return failed(libc::EINVAL) };
+        let first = listener.addresses().first().map_or(0, SocketAddr::port);
+        let port = if address.port() == 0 { first } else { address.port() };
+        listener.add(SocketAddr::new(address.ip(), port))?;
+        Ok(())
+    }
+
     /// The next session of a listener.
     ///
     /// # Errors

@@ -1,5 +1,6 @@
 //! `setpsockopt` and `getpsockopt`.
 
+use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,13 +24,14 @@ pub const SOL_PSOCK: c_int = 0x7073;
 pub const PSOCK_RCMD_STREAM_CNT: c_int = 1;
 /// `int`: most streams of a session, 1 to 64. A client makes no more, a server accepts no more.
 pub const PSOCK_MAX_STREAM_CNT: c_int = 2;
-/// `struct sockaddr`: another local address, to connect from or to listen on; after `pbind`, in any number.
+/// `struct sockaddr`: another local address, to connect from or to listen on; after `pbind`, in any number. A server
+/// may add one after `plisten`.
 pub const PSOCK_ADD_LOCAL_ADDR: c_int = 3;
 /// `struct sockaddr`: another address of the server, with its port; in any number.
 pub const PSOCK_ADD_REMOTE_ADDR: c_int = 4;
-/// `struct psock_stream_value`, or `int` for all streams: `SO_SNDBUF` of a stream.
+/// `struct pstream_int`, or `int` for all streams: `SO_SNDBUF` of a stream.
 pub const PSOCK_SNDBUF: c_int = 5;
-/// `struct psock_stream_value`, or `int` for all streams: `SO_RCVBUF` of a stream.
+/// `struct pstream_int`, or `int` for all streams: `SO_RCVBUF` of a stream.
 pub const PSOCK_RCVBUF: c_int = 6;
 /// Bytes: the secret that both ends know. A server that others can reach needs one.
 pub const PSOCK_TOKEN: c_int = 7;
@@ -54,16 +56,16 @@ pub const PSOCK_ERROR_TEXT: c_int = 16;
 /// `int`, only read: 1 where plain TCP is used.
 pub const PSOCK_IS_PLAIN: c_int = 17;
 
-/// Stands for every stream in `struct psock_stream_value`.
+/// Stands for every stream in `struct pstream_int`.
 pub const PSOCK_ALL_STREAMS: c_int = -1;
 
 /// An option of one stream.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 #[allow(non_camel_case_types, reason = "C's name")]
-pub struct psock_stream_value {
-    /// Its number, from 0 in the order in which streams were made, or `PSOCK_ALL_STREAMS`.
-    pub stream: c_int,
+pub struct pstream_int {
+    /// The stream's number, from 0 in the order in which streams were made, or `PSOCK_ALL_STREAMS`.
+    pub index: c_int,
     /// The option's value.
     pub value: c_int,
 }
@@ -108,6 +110,9 @@ pub fn set(descriptor: &Descriptor, level: c_int, name: c_int, value: &[u8]) -> 
     match (level, name) {
         (SOL_PSOCK, PSOCK_SNDBUF) => set_buffer(descriptor, libc::SO_SNDBUF, value),
         (SOL_PSOCK, PSOCK_RCVBUF) => set_buffer(descriptor, libc::SO_RCVBUF, value),
+        (SOL_PSOCK, PSOCK_ADD_LOCAL_ADDR) if descriptor.is_listening() => {
+            descriptor.listen_also(read_address(value)?)
+        }
         (SOL_PSOCK, _) => descriptor.set(|setup| set_own(setup, name, value)),
         (libc::SOL_SOCKET, libc::SO_RCVTIMEO) => {
             let limit = time(value)?;
@@ -153,8 +158,7 @@ fn set_own(setup: &mut Setup, name: c_int, value: &[u8]) -> Outcome<()> {
             if list.len() >= MOST_STREAMS {
                 return failed(libc::ENOBUFS);
             }
-            // SAFETY: the value has the length given.
-            let added = unsafe { address::read(value.as_ptr().cast(), value.len() as socklen_t) }?;
+            let added = read_address(value)?;
             if !is_local && added.port() == 0 {
                 return failed(libc::EINVAL);
             }
@@ -185,13 +189,34 @@ fn set_own(setup: &mut Setup, name: c_int, value: &[u8]) -> Outcome<()> {
     Ok(())
 }
 
+fn read_address(value: &[u8]) -> Outcome<SocketAddr> {
+    // SAFETY: the value has the length given.
+    unsafe { address::read(value.as_ptr().cast(), value.len() as socklen_t) }
+}
+
+/// Sets what an option is for the sockets that are made from now on.
+///
+/// # Errors
+/// `ENOPROTOOPT`: unknown, or an address, which belongs to one socket. `EINVAL`: another value.
+pub fn set_default(name: c_int, value: &[u8]) -> Outcome<()> {
+    Setup::change_defaults(|setup| match name {
+        PSOCK_ADD_LOCAL_ADDR | PSOCK_ADD_REMOTE_ADDR => failed(libc::ENOPROTOOPT),
+        PSOCK_SNDBUF => setup.set_for_streams(buffer(libc::SO_SNDBUF, number(value)?)?),
+        PSOCK_RCVBUF => setup.set_for_streams(buffer(libc::SO_RCVBUF, number(value)?)?),
+        _ => set_own(setup, name, value),
+    })
+}
+
+fn buffer(name: c_int, bytes: c_int) -> Outcome<Setting> {
+    Ok(Setting::new(&format!("{}:{name}", libc::SOL_SOCKET), &bytes.to_string())?)
+}
+
 fn set_buffer(descriptor: &Descriptor, name: c_int, value: &[u8]) -> Outcome<()> {
     let wanted = match plain(value) {
         Ok(wanted) => wanted,
-        Err(_) => psock_stream_value { stream: PSOCK_ALL_STREAMS, value: number(value)? },
+        Err(_) => pstream_int { index: PSOCK_ALL_STREAMS, value: number(value)? },
     };
-    let setting = Setting::new(&format!("{}:{name}", libc::SOL_SOCKET), &wanted.value.to_string())?;
-    set_streams(descriptor, wanted.stream, setting)
+    set_streams(descriptor, wanted.index, buffer(name, wanted.value)?)
 }
 
 /// Sets an option of a stream, or of every one: of those that will be made before there is a session, of those that
@@ -201,12 +226,7 @@ fn set_streams(descriptor: &Descriptor, stream: c_int, setting: Setting) -> Outc
         if stream != PSOCK_ALL_STREAMS {
             return failed(libc::ENOTCONN);
         }
-        return descriptor.set(|setup| {
-            let settings = &mut setup.options.settings;
-            settings.retain(|before| before.name != setting.name);
-            settings.push(setting);
-            Ok(())
-        });
+        return descriptor.set(|setup| setup.set_for_streams(setting));
     };
     let streams = socket.report().streams.len();
     let chosen = match usize::try_from(stream) {
@@ -292,8 +312,8 @@ fn time_bytes(limit: Option<Duration>) -> Vec<u8> {
 
 /// The value of a stream, whose number is in the place for it; the first one's where that holds an `int` alone.
 fn get_buffer(descriptor: &Descriptor, name: c_int, given: &[u8]) -> Outcome<Vec<u8>> {
-    let asked: Option<psock_stream_value> = plain(given).ok();
-    let stream = asked.map_or(0, |asked| asked.stream.max(0));
+    let asked: Option<pstream_int> = plain(given).ok();
+    let stream = asked.map_or(0, |asked| asked.index.max(0));
     let value = of_stream(descriptor, stream, libc::SOL_SOCKET, name, size_of::<c_int>())?;
     Ok(if asked.is_some() { [&stream.to_ne_bytes()[..], &value].concat() } else { value })
 }

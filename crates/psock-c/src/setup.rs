@@ -1,11 +1,13 @@
 //! What can be set before there is a session, and which streams follow from it.
 
 use std::net::SocketAddr;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use libc::c_int;
 use weir_psock::io::{Options, Route};
 use weir_psock::wire::MOST_STREAMS;
+use weir_tcp::option::Setting;
 
 use crate::failure::{Failure, Outcome};
 
@@ -61,12 +63,43 @@ pub struct Setup {
     pub linger: Linger,
 }
 
+/// What `psock_setopt` has set.
+static DEFAULTS: Mutex<Option<Setup>> = Mutex::new(None);
+
 impl Setup {
-    /// The defaults.
+    /// The defaults, those of `psock_setopt` included.
     #[must_use]
     pub fn new(domain: c_int) -> Self {
+        let defaults = DEFAULTS.lock().unwrap_or_else(PoisonError::into_inner);
+        Self { domain, ..defaults.clone().unwrap_or_else(Self::usual) }
+    }
+
+    /// Changes what sockets have that are made from now on.
+    ///
+    /// # Errors
+    /// Those of `change`; nothing is changed then.
+    pub fn change_defaults(change: impl FnOnce(&mut Self) -> Outcome<()>) -> Outcome<()> {
+        let mut defaults = DEFAULTS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut changed = defaults.clone().unwrap_or_else(Self::usual);
+        change(&mut changed)?;
+        *defaults = Some(changed);
+        Ok(())
+    }
+
+    /// Sets a socket option of every stream that will be made.
+    ///
+    /// # Errors
+    /// None; it ends a call that has some.
+    pub fn set_for_streams(&mut self, setting: Setting) -> Outcome<()> {
+        let settings = &mut self.options.settings;
+        settings.retain(|before| before.name != setting.name);
+        settings.push(setting);
+        Ok(())
+    }
+
+    fn usual() -> Self {
         Self {
-            domain,
+            domain: libc::AF_INET,
             options: Options::default(),
             local: Vec::new(),
             remote: Vec::new(),

@@ -4,6 +4,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
@@ -164,6 +165,30 @@ fn another_token_is_refused_and_the_example_says_so() {
 fn every_call_does_what_the_bsd_call_does() {
     let program = compile("tests/calls.c", "calls", &shared());
     run(&mut Command::new(&program));
+    fs::remove_file(program).unwrap();
+}
+
+/// A port whose five successors are free as well.
+fn six_free_ports() -> u16 {
+    (20_000..30_000_u16)
+        .step_by(6)
+        .skip(process::id() as usize % 1000)
+        .find(|first| (0..6).all(|offset| TcpListener::bind(("127.0.0.1", first + offset)).is_ok()))
+        .unwrap()
+}
+
+#[test]
+fn the_published_example_runs_with_its_errors_mended() {
+    let program = compile("tests/published.c", "published", &shared());
+    let port = six_free_ports().to_string();
+    let mut server =
+        Command::new(&program).args(["server", &port]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "listening\n");
+    let came = run(Command::new(&program).args(["client", &port]));
+    assert_eq!(String::from_utf8(came).unwrap(), "Hello over parallel sockets\n");
+    assert!(server.wait().unwrap().success());
     fs::remove_file(program).unwrap();
 }
 

@@ -198,21 +198,21 @@ static void streams_have_options(void)
 {
 	int listener = listening(0), fd = psocket(AF_INET, SOCK_STREAM, 0), server, nodelay = 1;
 	struct sockaddr_in to = loopback(port_of(listener)), from;
-	struct psock_stream_value buffer = { .stream = PSOCK_ALL_STREAMS, .value = 20000 };
+	struct pstream_int buffer = { .index = PSOCK_ALL_STREAMS, .value = 20000 };
 	socklen_t len = sizeof(buffer);
 
 	set(fd, PSOCK_RCMD_STREAM_CNT, 1);
 	CHECK(setpsockopt(fd, SOL_PSOCK, PSOCK_SNDBUF, &buffer, sizeof(buffer)) == 0);
 	CHECK(setpsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4) == 0);
 	CHECK(pconnect(fd, (struct sockaddr *)&to, sizeof(to)) == 0);
-	buffer.stream = 0;
+	buffer.index = 0;
 	CHECK(getpsockopt(fd, SOL_PSOCK, PSOCK_SNDBUF, &buffer, &len) == 0);
 	/* The kernel doubles it (socket(7)). */
-	CHECK(len == sizeof(buffer) && buffer.stream == 0 && buffer.value == 40000);
+	CHECK(len == sizeof(buffer) && buffer.index == 0 && buffer.value == 40000);
 	buffer.value = 30000;
 	CHECK(setpsockopt(fd, SOL_PSOCK, PSOCK_SNDBUF, &buffer, sizeof(buffer)) == 0);
 	CHECK(get(fd, SOL_SOCKET, SO_SNDBUF) == 60000);
-	buffer.stream = 1;
+	buffer.index = 1;
 	FAILS(setpsockopt(fd, SOL_PSOCK, PSOCK_SNDBUF, &buffer, sizeof(buffer)), EINVAL);
 	CHECK(setpsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &nodelay, sizeof(nodelay)) == 0);
 	FAILS(setpsockopt(fd, SOL_PSOCK, PSOCK_FAIR, &nodelay, sizeof(nodelay)), EINVAL);
@@ -233,6 +233,48 @@ static void streams_have_options(void)
 	CHECK(get(server, SOL_SOCKET, SO_ERROR) == ECONNRESET);
 	FAILS(psclose(server), ECONNRESET);
 	CHECK(psclose(listener) == 0);
+}
+
+/* Streams may come to an address that was added while the server listened already. */
+static void addresses_after_listening(void)
+{
+	int listener = listening(0), fd = psocket(AF_INET, SOCK_STREAM, 0), server;
+	struct sockaddr_in at = loopback(0), to = loopback(port_of(listener)), from;
+	socklen_t len = sizeof(from);
+
+	at.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1);
+	CHECK(setpsockopt(listener, SOL_PSOCK, PSOCK_ADD_LOCAL_ADDR, &at, sizeof(at)) == 0);
+	FAILS(setpsockopt(listener, SOL_PSOCK, PSOCK_ADD_LOCAL_ADDR, &at, sizeof(at)), EADDRINUSE);
+	FAILS(setpsockopt(listener, SOL_PSOCK, PSOCK_ADD_REMOTE_ADDR, &to, sizeof(to)), EINVAL);
+	to.sin_addr = at.sin_addr;
+	CHECK(pconnect(fd, (struct sockaddr *)&to, sizeof(to)) == 0);
+	CHECK(pgetpeername(fd, (struct sockaddr *)&from, &len) == 0);
+	CHECK(from.sin_addr.s_addr == at.sin_addr.s_addr);
+	server = paccept(listener, NULL, NULL);
+	CHECK(server >= 0 && pshutdown(fd, SHUT_WR) == 0);
+	CHECK(psclose(server) == 0 && psclose(fd) == 0 && psclose(listener) == 0);
+	/* Others can reach it, and it has no token. */
+	listener = listening(0);
+	at.sin_addr.s_addr = htonl(INADDR_ANY);
+	FAILS(setpsockopt(listener, SOL_PSOCK, PSOCK_ADD_LOCAL_ADDR, &at, sizeof(at)), EACCES);
+	CHECK(psclose(listener) == 0);
+}
+
+static void defaults(void)
+{
+	int streams = 7, usual = 0, none = -1, bytes = 20000, fd;
+	struct sockaddr_in at = loopback(0);
+
+	CHECK(psock_setopt(PSOCK_RCMD_STREAM_CNT, &streams, sizeof(streams)) == 0);
+	CHECK(psock_setopt(PSOCK_SNDBUF, &bytes, sizeof(bytes)) == 0);
+	FAILS(psock_setopt(PSOCK_RCMD_STREAM_CNT, &none, sizeof(none)), EINVAL);
+	FAILS(psock_setopt(PSOCK_RCMD_STREAM_CNT, NULL, sizeof(none)), EFAULT);
+	FAILS(psock_setopt(PSOCK_ADD_LOCAL_ADDR, &at, sizeof(at)), ENOPROTOOPT);
+	FAILS(psock_setopt(999, &none, sizeof(none)), ENOPROTOOPT);
+	fd = psocket(AF_INET6, SOCK_STREAM, 0);
+	CHECK(get(fd, SOL_PSOCK, PSOCK_RCMD_STREAM_CNT) == 7 && get(fd, SOL_SOCKET, SO_DOMAIN) == AF_INET6);
+	CHECK(psock_setopt(PSOCK_RCMD_STREAM_CNT, &usual, sizeof(usual)) == 0);
+	CHECK(get(fd, SOL_PSOCK, PSOCK_RCMD_STREAM_CNT) == 7 && psclose(fd) == 0);
 }
 
 static void without_blocking(void)
@@ -516,8 +558,11 @@ int main(void)
 	messages();
 	accepted_with_flags();
 	forked();
+	addresses_after_listening();
 	ended(0);
 	ended(SIGKILL);
 	ended(-1);
+	/* The last, as it changes what every socket has. */
+	defaults();
 	return 0;
 }

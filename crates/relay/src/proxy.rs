@@ -64,7 +64,7 @@ impl Proxy {
 
     /// Where it listens.
     #[must_use]
-    pub fn addresses(&self) -> &[SocketAddr] {
+    pub fn addresses(&self) -> Vec<SocketAddr> {
         self.listener.addresses()
     }
 

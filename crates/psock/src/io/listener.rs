@@ -48,7 +48,7 @@ pub struct Stranger {
 /// Listens, in its own thread.
 #[derive(Debug)]
 pub struct Listener {
-    addresses: Vec<SocketAddr>,
+    addresses: Mutex<Vec<SocketAddr>>,
     house: Arc<House>,
     thread: Option<JoinHandle<()>>,
 }
@@ -56,6 +56,8 @@ pub struct Listener {
 #[derive(Debug)]
 struct House {
     options: Options,
+    /// Where it is to listen besides, until its thread takes them.
+    added: Mutex<Vec<TcpListener>>,
     sessions: Mutex<HashMap<Id, (Weak<Shared>, Secret)>>,
     queue: Mutex<Queue>,
     changed: Condvar,
@@ -123,19 +125,17 @@ impl Listener {
         if !(1..=MOST_STREAMS).contains(&addresses.len()) {
             return Err(OpenError::Addresses(addresses.len()));
         }
-        let is_open = |at: &&SocketAddr| !at.ip().to_canonical().is_loopback();
         if (1..LEAST_TOKEN_BYTES).contains(&options.token.len()) {
             return Err(OpenError::TokenShort(options.token.len()));
         }
-        if let Some(open) = addresses.iter().find(is_open).filter(|_| options.token.is_empty()) {
-            return Err(OpenError::TokenNeeded(open.ip()));
-        }
+        check_reach(addresses, &options)?;
         let made = addresses.iter().map(|at| listen(*at, &options));
         let listeners = made.collect::<Result<Vec<_>, _>>()?;
         let local = listeners.iter().map(TcpListener::local_addr).collect::<io::Result<_>>();
         let addresses = local.map_err(system("the socket has no address"))?;
         let house = Arc::new(House {
             options,
+            added: Mutex::default(),
             sessions: Mutex::default(),
             queue: Mutex::default(),
             changed: Condvar::new(),
@@ -147,15 +147,32 @@ impl Listener {
         let for_thread = Arc::clone(&house);
         let thread = thread::Builder::new()
             .name("psock listen".to_owned())
-            .spawn(move || accept(&listeners, &for_thread))
+            .spawn(move || accept(listeners, &for_thread))
             .map_err(system("no thread can be made"))?;
-        Ok(Self { addresses, house, thread: Some(thread) })
+        Ok(Self { addresses: Mutex::new(addresses), house, thread: Some(thread) })
     }
 
     /// Where it listens.
     #[must_use]
-    pub fn addresses(&self) -> &[SocketAddr] {
-        &self.addresses
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        lock(&self.addresses).clone()
+    }
+
+    /// Listens at one more address, to which streams of all sessions may come.
+    ///
+    /// # Errors
+    /// [`OpenError`], as for [`Self::bind`].
+    pub fn add(&self, address: SocketAddr) -> Result<(), OpenError> {
+        let mut addresses = lock(&self.addresses);
+        if addresses.len() >= MOST_STREAMS {
+            return Err(OpenError::Addresses(addresses.len() + 1));
+        }
+        check_reach(&[address], &self.house.options)?;
+        let listener = listen(address, &self.house.options)?;
+        addresses.push(listener.local_addr().map_err(system("the socket has no address"))?);
+        lock(&self.house.added).push(listener);
+        self.house.waker.wake();
+        Ok(())
     }
 
     /// The next session, and the address that opened it. `within`: how long to wait; `None`: without limit.
@@ -209,6 +226,15 @@ impl Drop for Listener {
     }
 }
 
+/// Without a token, only this host may connect.
+fn check_reach(addresses: &[SocketAddr], options: &Options) -> Result<(), OpenError> {
+    let is_open = |at: &&SocketAddr| !at.ip().to_canonical().is_loopback();
+    match addresses.iter().find(is_open) {
+        Some(open) if options.token.is_empty() => Err(OpenError::TokenNeeded(open.ip())),
+        _ => Ok(()),
+    }
+}
+
 fn listen(at: SocketAddr, options: &Options) -> Result<TcpListener, OpenError> {
     let made = Socket::new(Domain::for_address(at), Type::STREAM, Some(Protocol::TCP));
     let socket = made.map_err(system("no socket can be made"))?;
@@ -227,11 +253,16 @@ fn listen(at: SocketAddr, options: &Options) -> Result<TcpListener, OpenError> {
     Ok(socket.into())
 }
 
-fn accept(listeners: &[TcpListener], house: &Arc<House>) {
+fn accept(mut listeners: Vec<TcpListener>, house: &Arc<House>) {
     let entry = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-    let mut fds: Vec<_> = listeners.iter().map(|listener| entry(listener.as_raw_fd())).collect();
-    fds.push(entry(house.waker.as_raw_fd()));
     while !house.stop.load(SeqCst) {
+        house.waker.clear();
+        listeners.append(&mut lock(&house.added));
+        let mut fds: Vec<_> = listeners.iter().map(|listener| entry(listener.as_raw_fd())).collect();
+        fds.push(entry(house.waker.as_raw_fd()));
+        if house.stop.load(SeqCst) {
+            return;
+        }
         if poll(&mut fds, 0, u64::MAX).is_err() {
             thread::sleep(PAUSE);
         }
