@@ -1,4 +1,4 @@
-"""Parallel sockets put to the test: the published experiments over emulated paths, all methods side by side.
+"""Parallel sockets put to the test over emulated paths, all methods side by side.
 
 ``section`` is what a scenario may say, ``plan`` the attempts that follow from it, ``bed`` carries one out in
 namespaces, ``campaign`` all of them, ``recording`` makes rows of what was seen, ``findings`` conclusions of
@@ -31,7 +31,7 @@ class ParallelStudy(Study["ParallelScenario", "Ground[ParallelBed]", "ParallelFi
     title = "parallel sockets, multipath TCP and independent streams over several paths, compared"
     ready = {
         "parallel-sockets": "several TCP streams as one, over paths of unequal rate and delay",
-        "parallel-sockets-full": "the same with every published experiment and every scheduler",
+        "parallel-sockets-full": "the same with every scheduler, at the ratios and times of the psock report",
         "parallel-sockets-fair": "the same beside one TCP stream on the same path, with and without --fair",
     }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -37,9 +37,13 @@ def course(planned: ParallelPlan, asked: ParallelSection, inputs: Inputs = NO_FI
     warmup_s, lasts_s = timing(planned.case, asked)
     every = dict(enumerate(planned.case.every_path(), 1))
     used = planned.used
+    paths = {number: _pair(every[number], number, planned.repetition, inputs) for number in used}
     return ParallelAttempt(
         method=planned.method,
-        paths={number: _pair(every[number], number, planned.repetition, inputs) for number in used},
+        paths=paths,
+        buffer_bytes=_buffer_bytes(
+            paths.values(), asked.buffers if planned.case.buffers is None else planned.case.buffers
+        ),
         congestion=asked.congestion,
         streams=asked.streams,
         how=how(asked),
@@ -71,6 +75,13 @@ def _pair(path: CasePath, number: int, repetition: int, inputs: Inputs) -> PathP
     return PathPair(
         **{name: replace(each, seed=(each.seed + other) % HIGHEST_SEED) for name, each in both.items()}
     )
+
+
+def _buffer_bytes(paths: Iterable[PathPair], multiple: float | None) -> int | None:
+    """``multiple`` of what the fastest path holds; a connection's socket does not know over which it goes."""
+    if multiple is None:
+        return None
+    return round(multiple * max((path.up.rate_bps or 0) * path.rtt_ns / 8e9 for path in paths))
 
 
 def how(asked: ParallelSection) -> SessionSettings:

@@ -37,6 +37,8 @@ MOST_PATHS: Final = 8
 
 PathNumber = Annotated[int, Field(strict=True, ge=1, le=MOST_PATHS)]
 Share = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]
+RateRatio = Annotated[float, Field(ge=0.001, le=1000, allow_inf_nan=False)]
+Buffers = Annotated[float, Field(ge=0.1, le=100, allow_inf_nan=False)]
 Name = Annotated[str, Field(min_length=1, max_length=60)]
 
 
@@ -90,6 +92,8 @@ class ParallelCase(Section):
     paths: Annotated[tuple[CasePath, ...], Field(min_length=1, max_length=MOST_PATHS)]
     outages: Annotated[tuple[PathOutage, ...], MayBeEmpty] = ()
     competitors: Annotated[tuple[Competitor, ...], Field(max_length=MOST_PATHS)] = ()
+    buffers: Buffers | None = None
+    """Left out: as in the section."""
     warmup_s: WarmUp | None = None
     """Time of traffic before recording, in s; left out: as in the section."""
     lasts_s: Seconds | None = None
@@ -101,12 +105,14 @@ class ParallelCase(Section):
 
 
 class Split(Section):
-    """Two paths that share one rate; each share is a case."""
+    """Two paths that share one rate; each share, or each ratio, is a case."""
 
     rate: BitRate = "100Mbps"
     """Rate of both paths together."""
     shares: Annotated[tuple[Share, ...], NotEmpty, AfterValidator(_no_repeats)] = (0.1, 0.3, 0.5)
     """The first path's share of the rate."""
+    ratios: Annotated[tuple[RateRatio, ...], MayBeEmpty, AfterValidator(_no_repeats)] = ()
+    """The first path's rate as a multiple of the second's, in place of ``shares``."""
     both: Words = {"delay": "5ms", "queue": "30ms"}
     """Other options of both paths, in the words of ``weir link``."""
 
@@ -114,6 +120,10 @@ class Split(Section):
         """See :meth:`Section.files`."""
         yield from super().files()
         yield from traces(self.both, "both")
+
+    def every_share(self) -> tuple[float, ...]:
+        """The first path's share in each case."""
+        return tuple(ratio / (1 + ratio) for ratio in self.ratios) or self.shares
 
 
 class ParallelSection(Section):
@@ -137,6 +147,9 @@ class ParallelSection(Section):
     """Most unsent bytes that a stream of a session may hold."""
     congestion: Annotated[str, Field(min_length=1, max_length=15)] = "cubic"
     """Congestion control of every stream."""
+    buffers: Buffers | None = None
+    """Socket buffers of every connection, as a multiple of rate times round trip of the fastest path that its
+    method uses; left out: the system's, which grow."""
     warmup_s: WarmUp = 0.5
     """Time of traffic before recording, in s."""
     lasts_s: Seconds = 2.0
@@ -159,7 +172,7 @@ class ParallelSection(Section):
     def every_case(self) -> list[ParallelCase]:
         """Those of ``split`` first."""
         return (
-            [*(_of(self.split, share) for share in self.split.shares), *self.cases]
+            [*(_of(self.split, share) for share in self.split.every_share()), *self.cases]
             if self.split
             else [*self.cases]
         )
@@ -167,7 +180,7 @@ class ParallelSection(Section):
 
 def share_of(split: Split, name: str) -> float | None:
     """The first path's share in the case ``name`` of ``split``; None for another case."""
-    return next((share for share in split.shares if _named(split, share) == name), None)
+    return next((share for share in split.every_share() if _named(split, share) == name), None)
 
 
 def _of(split: Split, share: float) -> ParallelCase:
@@ -201,7 +214,7 @@ class ParallelScenario(Root):
         what = self.parallel
         alone = MOST_PATHS * ("tcp" in what.methods)
         methods = len(what.methods) + alone
-        cases = len(what.cases) + (len(what.split.shares) if what.split else 0)
+        cases = len(what.cases) + (len(what.split.every_share()) if what.split else 0)
         yield ("parallel",), cases * methods * what.repetitions
 
     def conflicts(self) -> Iterator[Conflict]:
@@ -213,10 +226,12 @@ class ParallelScenario(Root):
             for word in what.split.both.keys() & {"rate", "trace"}:
                 yield ("parallel", "split", "both", word), "the rates follow from 'rate' and 'shares'"
                 return
+            if what.split.ratios and "shares" in what.split.model_fields_set:
+                yield ("parallel", "split", "ratios"), "give either 'shares' or 'ratios'"
             yield from _conflicts_of_split(what.split)
         names: list[str] = []
         for number, case in enumerate(what.every_case()):
-            own = number - (len(what.split.shares) if what.split else 0)
+            own = number - (len(what.split.every_share()) if what.split else 0)
             if case.name in names:
                 yield ("parallel", "cases", max(own, 0), "name"), "another case is called so"
             names.append(case.name)
@@ -234,7 +249,7 @@ class ParallelScenario(Root):
 
 
 def _conflicts_of_split(split: Split) -> Iterator[Conflict]:
-    for share in split.shares:
+    for share in split.every_share():
         for path in _of(split, share).paths:
             for _, why in path.conflicts():
                 yield ("parallel", "split", "both"), why
@@ -248,8 +263,12 @@ def _conflicts_of_case(
     if paths > MOST_PATHS:
         yield (*place, "paths"), f"{paths} paths: at most {MOST_PATHS} are possible"
     for number, path in enumerate(case.paths):
-        for side, why in path.conflicts():
+        wrong = [*path.conflicts()]
+        for side, why in wrong:
             yield (*place, "paths", number, side), why
+        sized = what.buffers is not None or case.buffers is not None
+        if sized and not wrong and path.read("up").rate_bps is None:
+            yield (*place, "paths", number), "'buffers' needs paths with a rate"
     lasts_s = case.lasts_s or what.lasts_s
     events: list[tuple[str, int, PathOutage | Competitor]] = [
         *(("outages", number, each) for number, each in enumerate(case.outages)),

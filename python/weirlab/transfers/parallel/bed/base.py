@@ -59,6 +59,8 @@ class ParallelAttempt:
     every_s: float
     slack_s: float = 0.0
     """How late emulated paths may send frames."""
+    buffer_bytes: int | None = None
+    """``SO_SNDBUF`` and ``SO_RCVBUF`` of every connection; None: the system's."""
     outages: tuple[PathSpan, ...] = ()
     competitors: tuple[PathSpan, ...] = ()
 

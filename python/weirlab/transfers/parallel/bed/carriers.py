@@ -38,6 +38,8 @@ _CONNECT_S: Final = 10.0
 _RESET: Final = struct.pack("ii", 1, 0)
 """``struct linger``: closing sends RST, and leaves nothing behind for the next attempt."""
 _ANY: Final = "0.0.0.0"
+BUFFERS: Final = {"SO_SNDBUFFORCE": 32, "SO_RCVBUFFORCE": 33}
+"""Options that set socket buffers beyond the system's limit, which Python does not name."""
 
 
 class Intake:
@@ -183,6 +185,8 @@ class Sockets:
     congestion: str
     streams: int = 1
     protocol: int = socket.IPPROTO_TCP
+    buffer_bytes: int | None = None
+    """As of :class:`ParallelAttempt`."""
 
     def make(self) -> socket.socket:
         """One that is neither bound nor connected."""
@@ -190,6 +194,9 @@ class Sockets:
         try:
             made.settimeout(_CONNECT_S)
             control(made, self.congestion)
+            # Before it connects or listens: the window scale follows from it.
+            for name in BUFFERS.values() if self.buffer_bytes is not None else ():
+                made.setsockopt(socket.SOL_SOCKET, name, self.buffer_bytes)
         except BaseException:
             made.close()
             raise

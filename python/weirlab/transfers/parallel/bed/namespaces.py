@@ -70,7 +70,8 @@ class EmulatedPaths:
             stack.callback(carrier.stop)
             rivals: list[_CompetitorStream] = []
             for number, span in enumerate(course.competitors):
-                rivals.append(_CompetitorStream(self.hosts, span, course.congestion, _COMPETING + number))
+                sockets = carriers.Sockets(course.congestion, buffer_bytes=course.buffer_bytes)
+                rivals.append(_CompetitorStream(self.hosts, span, sockets, _COMPETING + number))
                 stack.callback(rivals[-1].stop)
             cpu_s, waited_ns, begun_ns = time.process_time(), _waited_ns(), time.monotonic_ns()
             carrier.start()
@@ -113,25 +114,31 @@ class EmulatedPaths:
 
     def _carrier(self, course: ParallelAttempt) -> TransferCarrier:
         paths = [*course.paths]
+        plain = carriers.Sockets(course.congestion, buffer_bytes=course.buffer_bytes)
         if course.method in (TCP, INDEPENDENT):
             streams = 1 if course.method == TCP else course.streams
-            return carriers.connections(self.hosts, paths, PORT, carriers.Sockets(course.congestion, streams))
+            return carriers.connections(self.hosts, paths, PORT, replace(plain, streams=streams))
         if course.method == MPTCP:
             further = [hosts.server_port(path - 1).address for path in paths[1:]]
             self.hosts.server.call(partial(mptcp.announce, further))
-            one = carriers.Sockets(course.congestion, protocol=mptcp.PROTOCOL)
-            return carriers.connections(self.hosts, paths[:1], PORT, one)
+            return carriers.connections(self.hosts, paths[:1], PORT, replace(plain, protocol=mptcp.PROTOCOL))
         is_fair = course.method == FAIR
-        how = replace(course.how, scheduler="earliest" if is_fair else course.method, fair=is_fair)
+        buffers = ((name, str(course.buffer_bytes)) for name in carriers.BUFFERS)
+        how = replace(
+            course.how,
+            scheduler="earliest" if is_fair else course.method,
+            fair=is_fair,
+            options=(*course.how.options, *(buffers if course.buffer_bytes is not None else ())),
+        )
         return carriers.session(self.hosts, paths, PORT, streams=course.streams, how=how)
 
 
 class _CompetitorStream:
     """A competing TCP stream, connected before anything is sent; it begins to send when it is told to."""
 
-    def __init__(self, made: Hosts, span: PathSpan, congestion: str, port: int) -> None:
+    def __init__(self, made: Hosts, span: PathSpan, sockets: carriers.Sockets, port: int) -> None:
         self.span = span
-        self._carrier = carriers.connections(made, [span.path], port, carriers.Sockets(congestion))
+        self._carrier = carriers.connections(made, [span.path], port, sockets)
 
     def start(self) -> None:
         self._carrier.start()

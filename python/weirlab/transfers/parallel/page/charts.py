@@ -102,8 +102,11 @@ def over_time(
     extent: tuple[float, float],
     title: str,
     spans: Sequence[Meanwhile] = (),
+    *,
+    along: str = "Time, s",
+    stepped: bool = True,
 ) -> alt.LayerChart:
-    """A line per ``series`` over ``at_s``; ``spans`` are shaded."""
+    """A line per ``series`` over ``at_s``, whose axis is called ``along``; ``spans`` are shaded."""
     names = frame["series"].unique(maintain_order=True).to_list()
     most = float(frame["value"].max() or 0.0) or 1.0  # type: ignore[arg-type]
     short = frame.with_columns(pl.col("at_s").round(4), pl.col("value").round_sig_figs(4))
@@ -111,10 +114,12 @@ def over_time(
     legend = alt.Legend(
         symbolType="stroke", symbolSize=300, symbolStrokeWidth=1.8, columns=axes.columns(names)
     )
-    lines = base.mark_line(interpolate="step-after", strokeWidth=1.6, clip=True).encode(
+    lines = base.mark_line(
+        interpolate="step-after" if stepped else "linear", strokeWidth=1.6, clip=True
+    ).encode(
         x=alt.X(
             "at_s:Q",
-            title="Time, s",
+            title=along,
             scale=axes.linear(extent),
             axis=alt.Axis(format=",.4~g", tickCount=8),
         ),
@@ -141,7 +146,7 @@ def over_time(
         order="at_s:Q",
         tooltip=[
             alt.Tooltip("series:N", title="what"),
-            alt.Tooltip("at_s:Q", title="from, s", format=",.4~g"),
+            alt.Tooltip("at_s:Q", title="from, s" if stepped else along.lower(), format=",.4~g"),
             alt.Tooltip("value:Q", title="Mbit/s", format=",.4~g"),
         ],
     )

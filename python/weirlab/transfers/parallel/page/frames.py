@@ -94,6 +94,23 @@ def by_path(series: pl.DataFrame, attempt: ParallelAttemptRow) -> pl.DataFrame:
     return pl.concat(parts) if parts else pl.DataFrame(schema=_LINES)
 
 
+def competitors(series: pl.DataFrame, attempts: Sequence[ParallelAttemptRow]) -> pl.DataFrame:
+    """What all competitors read together next to each attempt, a line per attempt, in Mbit/s."""
+    parts = [
+        series.filter((pl.col("trial_id") == attempt.trial_id) & (pl.col("what") == COMPETITOR))
+        .group_by("start_s")
+        .agg(pl.col("throughput_bps").sum())
+        .sort("start_s")
+        .select(
+            series=pl.lit(named(attempt.method)),
+            at_s="start_s",
+            value=pl.col("throughput_bps") / _MBIT,
+        )
+        for attempt in attempts
+    ]
+    return pl.concat(parts) if parts else pl.DataFrame(schema=_LINES)
+
+
 def _line(series: pl.DataFrame, trial_id: str, what: str, number: int, name: str) -> pl.DataFrame:
     return (
         series.filter(

@@ -146,12 +146,18 @@ def _of_case(found: ParallelFindings, case: ParallelCase, key: str, series: pl.D
         key,
         case.name[:1].upper() + case.name[1:],
         said=(sentence(case.name, groups),),
-        figures=(
-            _bars(key, case.name, _extremes(groups), frames.goodput(groups)),
-            *_over_time(found, case, key, series),
-        ),
+        figures=tuple(figures_of_case(found, case, key, series)),
         tables=(tables.compared(case.name, groups),),
     )
+
+
+def figures_of_case(
+    found: ParallelFindings, case: ParallelCase, key: str, series: pl.DataFrame
+) -> Iterator[Figure]:
+    """Goodput of the methods of a case that has valid attempts, and what happened over time."""
+    groups = found.of(case.name)
+    yield _bars(key, case.name, _extremes(groups), frames.goodput(groups))
+    yield from _over_time(found, case, key, series)
 
 
 def _bars(key: str, panel: str, title: str, frame: pl.DataFrame) -> Figure:
@@ -213,6 +219,20 @@ def _over_time(
         data=frame,
         linked=key,
     )
+    if case.competitors:
+        frame = frames.competitors(series, attempts)
+        carried = [f"{bit_rate(row.competitor_bps)} next to {named(row.method)}" for row in attempts]
+        yield Figure(
+            key=f"{key}-competitors",
+            section=key,
+            panel=f"{case.name}, the competition",
+            title=f"While it is there, a competitor carries {words(carried)}.",
+            caption=f"All competitors together, next to the same attempts.{shaded}",
+            alt="What competitors read in Mbit/s over time, a line per method.",
+            chart=charts.over_time(frame, extent, "Competitors, Mbit/s", spans),
+            data=frame,
+            linked=key,
+        )
     sessions = {each.method for each in found.of(case.name) if each.is_session}
     for attempt in [row for row in attempts if row.method in sessions][-1:]:
         frame = frames.by_path(series, attempt)
