@@ -119,12 +119,14 @@ def test_what_packets_show_is_kept_by_period() -> None:
             "rtt_us": [None, 2.0, 4.0, 8.0],
             "retransmissions": [0, 1, None, None],
             "delay_us": [None, 3.0, 5.0, None],
+            "duplicate_acks": [0, None, 2, 3],
+            "cwnd_bytes": [5, 9, None, None],
         }
     )
     found = result.periods(rows, 10 * MS, 100 * MS)
     assert found.rows() == [
-        (0, "client", 100 * MS, 20, 9, 6, 2.0, 2.0, 1, 3.0, 3.0),
-        (0, "client", 110 * MS, 40, 4, None, 6.0, 8.0, 1, 5.0, 5.0),
+        (0, "client", 100 * MS, 20, 9, 6, 2.0, 2.0, 1, 3.0, 3.0, 0, 9),
+        (0, "client", 110 * MS, 40, 4, None, 6.0, 8.0, 1, 5.0, 5.0, 3, None),
     ]
     # What another end's capture shows is kept apart.
     ends = rows.with_columns(end=pl.Series(["client", "client", "client", "server"]))

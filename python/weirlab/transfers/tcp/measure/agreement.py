@@ -22,6 +22,7 @@ LEAST_RTT: Final = 0.1
 MEAN_RTT: Final = 0.2
 """The same for mean RTTs, which are weighted differently."""
 SCATTER_US: Final = 200.0
+EACH_ONCE: Final = "Bytes, each counted once"
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ def _counted(told: Mapping[str, int], place: Place, seen: ConnectionCapture) -> 
     missing = _missing(seen)
     if "bytes_sent" in told and "bytes_retrans" in told:
         once = told["bytes_sent"] - told["bytes_retrans"]
-        yield _exact("Bytes, each counted once", "bytes", place, once, sent["unique_bytes"], missing)
+        yield _exact(EACH_ONCE, "bytes", place, once, sent["unique_bytes"], missing)
     arrived = "some retransmissions were lost on their way here" if place == "receiver" else ""
     if "bytes_retrans" in told:
         why = missing or arrived

@@ -20,7 +20,7 @@ from weirlab.transfers.tcp.measure.agreement import QuantityAgreement
 
 if TYPE_CHECKING:
     from weirlab.diagnosis.finding import Diagnosis
-    from weirlab.trace.facts import SideName
+    from weirlab.trace.facts import Connection, SideName
     from weirlab.trace.frames import Trace
     from weirlab.transfers.tcp.measure.agreement import Place
     from weirlab.transfers.tcp.measure.capturing import End, TransferCapture
@@ -45,13 +45,16 @@ SHOWN: Final[dict[str, Any]] = {
     "acked_bytes": pl.Int64,
     "flight_bytes": pl.Int64,
     "window_bytes": pl.Int64,
+    "cwnd_bytes": pl.Int64,
     "retransmissions": pl.Int64,
+    "duplicate_acks": pl.Int64,
     "rtt_us": pl.Float64,
     "delay_us": pl.Float64,
     "connection": pl.Int64,
     "end": pl.String,
 }
-"""Characteristics packet by packet; ``delay_us``: the one-way delay from the other end to here."""
+"""Characteristics packet by packet; ``delay_us``: the one-way delay from the other end to here. See
+:func:`congestion_window`."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +143,7 @@ def _take(
                 capture.shift_ns, capture.unclocked = shift_ns, False
                 look = replace(look, shift_ns=shift_ns)
             looks[place] = look
-        shown = _shown(read, connection["id"], name, capture.shift_ns)
+        shown = _shown(read, connection, name, capture.shift_ns)
         found.parts.append(_labelled(shown, number, end))
 
 
@@ -203,8 +206,20 @@ def _delays(found: Delays, number: int, end: End) -> pl.DataFrame:
     return _labelled(rows.with_columns(pl.lit(None).alias(name) for name in others), number, end)
 
 
-def _shown(read: Trace, connection: int, name: SideName, shift_ns: int) -> pl.DataFrame:
+def congestion_window(rows: pl.DataFrame, round_trip_ns: int, segment_bytes: int) -> pl.DataFrame:
+    """``rows`` with ``cwnd_bytes``: the most data in flight of the last round trip.
+
+    That is the congestion window of a sender that always has data. It is null while the receiver's window has
+    no room for another segment: then that is the limit, and the congestion window is at least as large.
+    """
+    most = pl.col("flight_bytes").rolling_max_by("time_ns", f"{max(round_trip_ns, 1)}i")
+    has_room = most + segment_bytes <= pl.col("window_bytes").forward_fill()
+    return rows.with_columns(pl.when(has_room.fill_null(True)).then(most).alias("cwnd_bytes"))
+
+
+def _shown(read: Trace, facts: Connection, name: SideName, shift_ns: int) -> pl.DataFrame:
     """Characteristics of one connection in the capture, packet by packet."""
+    connection, sent = facts["id"], side(facts, name)
     rows = read.scan_segments().filter(pl.col("connection") == connection)
     ours = pl.col("from_side") == name
     again = pl.col("meaning").is_in(["timeout", "fast", "tail_probe", "unexplained"]) & ours
@@ -217,15 +232,17 @@ def _shown(read: Trace, connection: int, name: SideName, shift_ns: int) -> pl.Da
         pl.when(ours).then(pl.col("flight_bytes")).alias("flight_bytes"),
         pl.when(~ours).then(pl.col("window_bytes")).alias("window_bytes"),
         again.cum_sum().alias("retransmissions"),
+        (~ours & (pl.col("meaning") == "duplicate_ack")).cum_sum().alias("duplicate_acks"),
         pl.lit(None, pl.Float64).alias("rtt_us"),
         pl.lit(None, pl.Float64).alias("delay_us"),
     )
     trips = rtt.select(
         "time_ns",
         *(pl.lit(None, pl.Int64).alias(each) for each in ("acked_bytes", "flight_bytes", "window_bytes")),
-        pl.lit(None, pl.UInt32).alias("retransmissions"),
+        *(pl.lit(None, pl.UInt32).alias(each) for each in ("retransmissions", "duplicate_acks")),
         (pl.col("rtt_ns") / 1e3).alias("rtt_us"),
         pl.lit(None, pl.Float64).alias("delay_us"),
     )
     stacked = pl.concat([both, trips], how="vertical_relaxed").sort("time_ns", maintain_order=True)
-    return stacked.with_columns(pl.col("acked_bytes").forward_fill(), pl.col("time_ns") + shift_ns).collect()
+    found = stacked.with_columns(pl.col("acked_bytes").forward_fill(), pl.col("time_ns") + shift_ns).collect()
+    return congestion_window(found, sent["rtt"]["min_ns"] or 0, sent["payload_max"] or 0)

@@ -70,7 +70,7 @@ class TestOptions:
     """The transfer, and between whom."""
 
     server: ServerOptions
-    transfer: Annotated[TransferOptions, without("bidir", "forever", "block")]
+    transfer: Annotated[TransferOptions, without("bidir", "forever")]
     sockets: Annotated[SocketOptions, only("congestion", "option")]
     far: FarOptions
 
@@ -220,6 +220,7 @@ def _scenario(
         lasts=transfer.duration,
         total=transfer.total,
         rate=transfer.rate,
+        block=transfer.block,
         congestion=settings.congestion,
         options=dict(settings.options),
         every=sources.every,

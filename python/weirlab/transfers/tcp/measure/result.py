@@ -78,15 +78,17 @@ PACKETS: Final = {
     "retransmissions": pl.Int64,
     "delay_us": pl.Float64,
     "delay_max_us": pl.Float64,
+    "duplicate_acks": pl.Int64,
+    "cwnd_bytes": pl.Int64,
 }
 
 
 def periods(shown: pl.DataFrame, every_ns: int, start_ns: int) -> pl.DataFrame:
     """Packets by connection, end and period of ``every_ns``, or longer ones if there were too many rows.
 
-    For each period: its beginning, what had been acknowledged and retransmitted by its end, the most data in
-    flight, the smallest window, and the mean and greatest round trip and one-way delay; null if it shows
-    nothing.
+    For each period: its beginning; by its end, what had been acknowledged and retransmitted, and how many
+    ACKs were duplicates; the most data in flight, the greatest estimate of the congestion window, and the
+    smallest window; the mean and greatest round trip and one-way delay. Null if it shows nothing.
     """
     if shown.is_empty():
         return pl.DataFrame(schema=PACKETS)
@@ -96,7 +98,7 @@ def periods(shown: pl.DataFrame, every_ns: int, start_ns: int) -> pl.DataFrame:
     begun = (pl.col("time_ns") - start_ns) // length_ns * length_ns + start_ns
     # What an ACK or a segment shows is valid until the next one.
     filled = shown.sort("time_ns", maintain_order=True).with_columns(
-        pl.col("retransmissions").forward_fill().over("connection", "end")
+        pl.col("retransmissions", "duplicate_acks").forward_fill().over("connection", "end")
     )
     return (
         filled.group_by("connection", "end", begun.alias("begun"), maintain_order=True)
@@ -109,6 +111,8 @@ def periods(shown: pl.DataFrame, every_ns: int, start_ns: int) -> pl.DataFrame:
             pl.col("retransmissions").last(),
             pl.col("delay_us").mean(),
             pl.col("delay_us").max().alias("delay_max_us"),
+            pl.col("duplicate_acks").last(),
+            pl.col("cwnd_bytes").max(),
         )
         .rename({"begun": "time_ns"})
         .sort("connection", "end", "time_ns")

@@ -86,8 +86,45 @@ def window(kept: TransferRecord, number: int, over: Axis) -> pl.DataFrame:
         ]
     if (rows := _packets(kept, number, "sender")) is not None:
         capture = _at(kept, _end(kept, number, "sender"))
-        parts.append(_piecewise(rows, pl.col("flight_bytes"), over, f"in flight ({capture})"))
+        parts += [
+            _piecewise(rows, pl.col("flight_bytes"), over, f"in flight ({capture})"),
+            _piecewise(rows, pl.col("cwnd_bytes"), over, f"congestion window, estimated ({capture})"),
+        ]
     return _together(parts)
+
+
+def sequence(kept: TransferRecord, number: int, over: Axis) -> pl.DataFrame:
+    """Bytes of a connection written, sent and acknowledged so far."""
+    sender = samples.of(kept.samples, number, "sender")
+    parts = [
+        _piecewise(sender, pl.col(name).cast(pl.Int64), over, f"{what} ({SENDER})")
+        for name, what in (("app_bytes", "written"), ("bytes_sent", "sent, retransmissions included"))
+        if name in sender.columns
+    ]
+    if (rows := _packets(kept, number, "sender")) is not None:
+        capture = _at(kept, _end(kept, number, "sender"))
+        parts.append(_piecewise(rows, pl.col("acked_bytes"), over, f"acknowledged ({capture})"))
+    return _together(parts)
+
+
+def duplicates(kept: TransferRecord, over: Axis) -> pl.DataFrame:
+    """Duplicate ACKs that reached each sender in each piece; pieces without any are left out."""
+    parts = [
+        _grown(rows, "duplicate_acks", over, f"connection {each.connection}")
+        for each in kept.connections
+        if (rows := _packets(kept, each.connection, "sender")) is not None
+    ]
+    found = _together(parts)
+    one = len(kept.connections) == 1
+    named = found.with_columns(series=pl.lit("capture")) if one else found
+    return named.filter(pl.col("value") > 0)
+
+
+def repeated(kept: TransferRecord, over: Axis) -> pl.DataFrame:
+    """Retransmitted bytes in each piece, all connections together; pieces without any are left out."""
+    return _together([_grown(samples_of(kept, "sender"), "bytes_retrans", over, SENDER)]).filter(
+        pl.col("value") > 0
+    )
 
 
 def round_trip(kept: TransferRecord, number: int, over: Axis) -> pl.DataFrame:

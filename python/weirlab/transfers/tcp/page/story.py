@@ -47,6 +47,11 @@ TERMS: Final = (
     ),
     ("In flight", "Data sent and not yet acknowledged."),
     (
+        "Congestion window, estimated",
+        "From a capture: the most data in flight of a round trip. There is no estimate while the receiver's "
+        "window is the limit.",
+    ),
+    (
         "Round trip",
         "From a segment to its acknowledgement. The kernel's is smoothed (RFC 6298). The capture's is taken "
         "from each segment that was sent only once (Karn).",
@@ -269,6 +274,12 @@ def _over_time(kept: TransferRecord, axis: lines.Axis) -> Iterator[Figure]:
             "throughput", every, f"{bit_rate(mean)} on average, at most {most} in {step}.",
             charts.over_time(frame, axis, "Throughput, bit/s", _RATES), frame,
         )  # fmt: skip
+    frame = lines.sequence(kept, number, axis)
+    if frame.height:
+        yield _figure(
+            "sequence", which, f"{size(_most(frame))} had been written or sent in the end.",
+            charts.over_time(frame, axis, "Bytes so far", _BYTES), frame,
+        )  # fmt: skip
     frame = lines.window(kept, number, axis)
     if frame.height:
         cwnd, flight = (size(_of(frame, name)) for name in ("congestion window", "in flight"))
@@ -310,6 +321,20 @@ def _over_time(kept: TransferRecord, axis: lines.Axis) -> Iterator[Figure]:
         yield _figure(
             "again", every, f"{plural(again, 'segment')} retransmitted.",
             charts.events(frame, axis, f"Retransmitted segments in {step}", "segments"), frame,
+        )  # fmt: skip
+    frame = lines.repeated(kept, axis)
+    if frame.height:
+        again = sum(direction.retransmitted_bytes or 0 for direction in kept.directions)
+        yield _figure(
+            "again-bytes", every, f"{size(again)} retransmitted.",
+            charts.events(frame, axis, f"Retransmitted bytes in {duration(axis.step_ns)}", _BYTES), frame,
+        )  # fmt: skip
+    frame = lines.duplicates(kept, axis)
+    if frame.height:
+        told = plural(round(float(frame["value"].sum())), "duplicate ACK")
+        yield _figure(
+            "duplicates", every, f"{told} reached the sender.",
+            charts.events(frame, axis, f"Duplicate ACKs in {duration(axis.step_ns)}", "ACKs"), frame,
         )  # fmt: skip
 
 

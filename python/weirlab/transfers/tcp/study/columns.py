@@ -292,3 +292,8 @@ class PacketsRow:
     """Mean one-way delay of what came from the other end, in µs; null without a capture there."""
     delay_max_us: float
     """The greatest, in µs."""
+    duplicate_acks: int | None = None
+    """Duplicate ACKs so far."""
+    cwnd_bytes: int | None = None
+    """Greatest estimate of the congestion window: the most data in flight of a round trip; null while the
+    receiver's window is the limit."""

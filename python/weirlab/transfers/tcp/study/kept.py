@@ -360,7 +360,10 @@ def _earlier_packets(axis: pl.DataFrame, connections: int) -> pl.DataFrame:
                     for name in ("flight_bytes", "window_bytes", "rtt_us", "retransmissions")
                 ),
                 pl.col(f"{prefix}.rtt_us").alias("rtt_max_us"),
-                *(pl.lit(None).alias(name) for name in ("delay_us", "delay_max_us")),
+                *(
+                    pl.lit(None).alias(name)
+                    for name in ("delay_us", "delay_max_us", "duplicate_acks", "cwnd_bytes")
+                ),
             ).select(pl.col(name).cast(kind) for name, kind in PACKET_COLUMNS.items())
         )
     return pl.concat(parts) if parts else pl.DataFrame(schema=PACKET_COLUMNS)

@@ -82,6 +82,6 @@ def _serve(address: str, asked: TcpSection, token: str, folder: str) -> Any:
         most_ns=None,
         most_bytes=None,
         most_clients=1,
-        options=list(asked.server_options.items()),
+        options=[*asked.buffers(not asked.reverse), *asked.server_options.items()],
         capture=_CAPTURES.allowed(folder),
     )

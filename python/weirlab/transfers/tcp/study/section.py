@@ -74,6 +74,11 @@ class TcpSection(Section):
     """Size of the transfer, instead of ``lasts``: ``500MB``."""
     rate: BitRate | None = None
     """Maximum rate: ``50Mbit/s``."""
+    block: Size = "128KiB"
+    """Bytes of each write, from 24 to 4 MiB."""
+    buffer: Size | None = None
+    """Socket buffer of the sender and of the receiver (``SO_SNDBUF``, ``SO_RCVBUF``); left out: the system's,
+    which grow. With ``host``, that of the client's end only."""
     congestion: Annotated[str, Field(max_length=15)] = ""
     """Congestion control of both ends; empty: each host's default."""
     options: Words = {}
@@ -122,6 +127,13 @@ class TcpSection(Section):
         """The other end in words."""
         return self.host or "a namespace of this host"
 
+    def buffers(self, receives: bool) -> tuple[tuple[str, str], ...]:
+        """Socket options of an end that sends, or that receives."""
+        if self.buffer is None:
+            return ()
+        name = "SO_RCVBUF" if receives else "SO_SNDBUF"
+        return ((name, str(parse_size(self.buffer, "the buffer"))),)
+
     def settings(self, *, host: str, token: str, client_token: str = "") -> sending.TransferSettings:
         """The transfer, to a server at ``host``."""
         via = (
@@ -139,9 +151,10 @@ class TcpSection(Section):
             lasts_s=parse_time(lasts, "the time") if self.total is None else None,
             total_bytes=None if self.total is None else parse_size(self.total, "the size"),
             rate_bps=None if self.rate is None else parse_line(self.rate),
+            block_bytes=parse_size(self.block, "the block"),
             interval_s=self.every_ns / 1e9,
             congestion=self.congestion,
-            options=tuple(self.options.items()),
+            options=(*self.buffers(self.reverse), *self.options.items()),
             via=via,
         )
 
@@ -159,6 +172,11 @@ class TcpScenario(Root):
         what = self.tcp
         if what.host is None and what.path is None:
             yield ("tcp",), "give 'host', where weir tcp serve runs, or 'path', an emulated path on this host"
+        block = parse_size(what.block, "the block")
+        if not sending.LEAST_BLOCK_BYTES <= block <= sending.MOST_BLOCK_BYTES:
+            yield ("tcp", "block"), "a block has 24 bytes (its header) or more, up to 4 MiB"
+        if what.buffer is not None and what.client is not None:
+            yield ("tcp", "buffer"), "applies to sockets of this host, and with 'client' it has none"
         if what.lasts is not None and what.total is not None:
             yield ("tcp", "total"), "excludes 'lasts': give one of them"
         if what.client is not None:
