@@ -29,8 +29,8 @@ VOICE = """Plan how calls are routed: SIP, H.323, MGCP and ENUM.
 
 A numbering plan is one YAML file: organisations, number ranges, engines,
 trees of ENUM, routes, service points and test numbers. PLAN is such a file,
-or a plan that comes with Weir: campus, carriers, cesnet, federation,
-translations.
+or a plan that comes with Weir: campus, carriers, cesnet, cesnet-network,
+federation, translations.
 """
 
 ROUTE = """Show step by step where a call to a number goes, and why.
@@ -62,11 +62,12 @@ Examples:
 EXAMPLE = """Print a plan that comes with Weir, as a start for your own.
 
 Plans:
-  campus        only SIP; needs no gateway and no gatekeeper
-  carriers      only SIP; every kind of route without gateways
-  cesnet        one number with two NAPTR records, for SIP and for H.323
-  federation    three organisations; SIP, H.323 and MGCP, routed by ENUM
-  translations  gateways and gatekeepers, no proxy; every translation, both ways
+  campus          only SIP; needs no gateway and no gatekeeper
+  carriers        only SIP; every kind of route without gateways
+  cesnet          one number with two NAPTR records, for SIP and for H.323
+  cesnet-network  SIP and H.323, joined by two gateways with prefixes
+  federation      three organisations; SIP, H.323 and MGCP, routed by ENUM
+  translations    gateways and gatekeepers, no proxy; every translation
 
 Examples:
   weir voice example federation > mine.yaml
