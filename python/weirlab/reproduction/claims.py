@@ -44,6 +44,25 @@ def ordered(values: Mapping[str, float], rule: str, slack: float = 0.0) -> Decis
     return decided(holds, rule, found)
 
 
+def within(values: Mapping[str, float], low: float, high: float, rule: str) -> Decision:
+    """Whether each of ``values`` lies from ``low`` to ``high``."""
+    if not values or any(math.isnan(value) for value in values.values()):
+        return Decision(UNKNOWN, rule, "no valid measurement")
+    least, most = min(values, key=values.__getitem__), max(values, key=values.__getitem__)
+    found = f"from {significant(values[least], 4)} ({least}) to {significant(values[most], 4)} ({most})"
+    return decided(low <= values[least] and values[most] <= high, rule, found)
+
+
+def every(parts: Mapping[str, Decision], rule: str) -> Decision:
+    """Whether all of ``parts`` hold; one that differs decides."""
+    verdicts = {part.verdict for part in parts.values()}
+    verdict: Verdict = "differs" if "differs" in verdicts else UNKNOWN if verdicts != {"holds"} else "holds"
+    shown = {name: part for name, part in parts.items() if verdict == "holds" or part.verdict != "holds"}
+    held = sum(part.verdict == "holds" for part in parts.values())
+    found = "; ".join(f"{name}: {part.found}" for name, part in shown.items())
+    return Decision(verdict, rule, f"{held} of {len(parts)}. {found}" if parts else "no measurements")
+
+
 def monotone(
     x: Sequence[float], y: Sequence[float], *, falling: bool = False, slack: float = 0.0
 ) -> Decision:

@@ -37,6 +37,10 @@ from weirlab.studies.runner import resume_scenario, run_scenario
 
 MODULES: Final[Mapping[str, str]] = {
     "lohmiller-2022": "weirlab.reproduction.firewall",
+    "ubik-psock-2007": "weirlab.reproduction.parallel",
+    "ubik-tbwtools-2007": "weirlab.reproduction.debugging",
+    "cesnet-routing-2007": "weirlab.reproduction.routing",
+    "chertov-link-monitor": "weirlab.reproduction.monitor",
 }
 """The modules of experiments, by publication."""
 

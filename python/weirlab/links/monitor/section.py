@@ -21,7 +21,8 @@ from weirlab.scenario.model import (
     _no_repeats,
 )
 
-PUBLISHED_PAYLOADS: Final = (10, 100, 500, 700, 1000, 1400)
+PAYLOADS: Final = (10, 100, 500, 700, 1000, 1400)
+"""From less than the least frame has to almost the largest."""
 
 MAX_PAYLOAD_BYTES: Final = 1472
 """In an Ethernet frame of 1514 bytes."""
@@ -91,7 +92,7 @@ class Monitor(Section):
     """``tap-bare`` and ``plain-bridge``: the two bridges without a recorder. ``tap-ring``: the tap's ring,
     recorded on the same host. ``tap-mirror``: its copies, recorded by a logger. ``tcpdump-bridge`` and
     ``tcpdump-receiver``: a bridge of the kernel, with tcpdump -w on it or where the link ends."""
-    payloads: Payloads = PUBLISHED_PAYLOADS
+    payloads: Payloads = PAYLOADS
     """Bytes of UDP payload. Frames have at least 60 bytes (64 with FCS), so 10 and 18 make the same frame."""
     loads: Annotated[tuple[RateText, ...], NotEmpty, AfterValidator(_no_repeats)] = (
         "max",

@@ -41,6 +41,7 @@ from weirlab.store.frames import completed, rows_of
 from weirlab.studies.contract import Ground
 
 if TYPE_CHECKING:
+    from weirlab.links.monitor.page import MonitorEvidence
     from weirlab.report.story import Story
 
 KIND: Final = "monitor"
@@ -169,22 +170,27 @@ def measured(
 
 def page(run: Run) -> Story:
     """The page about ``run``."""
-    from weirlab.links.monitor.page import MonitorEvidence, tell
+    from weirlab.links.monitor.page import tell
 
     if not run.has_table(TRIALS):
         raise InputError(
             f"run {run.run_id} was interrupted before its first trial: go on with {RESUME} {run.run_id}"
         )
+    return tell(evidence(run))
+
+
+def evidence(run: Run) -> MonitorEvidence:
+    """Every attempt that ``run`` stores, and what they show."""
+    from weirlab.links.monitor.page import MonitorEvidence
+
     rows = _rows(run)
-    return tell(
-        MonitorEvidence(
-            manifest=vars(run.manifest),
-            rows=rows,
-            groups=compare(rows),
-            found=_found(run),
-            costs=costs(rows),
-            stalls=stalls(rows),
-        )
+    return MonitorEvidence(
+        manifest=vars(run.manifest),
+        rows=rows,
+        groups=compare(rows),
+        found=_found(run),
+        costs=costs(rows),
+        stalls=stalls(rows),
     )
 
 

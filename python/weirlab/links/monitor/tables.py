@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 
 from weirlab.base.tables import Table
-from weirlab.links.monitor.page.source import METHODS, PLACES, PUBLISHED, MonitorEvidence
+from weirlab.links.monitor.page.source import METHODS, PLACES, MonitorEvidence, reference
+from weirlab.links.monitor.page.source import published as published_losses
 from weirlab.links.monitor.trials import MonitorGroup
 from weirlab.report.numbers import NOTHING, count, percent, rate, significant
 
@@ -57,8 +58,10 @@ def _groups(found: Sequence[MonitorGroup], load: str) -> Table:
 
 def published() -> Table:
     """What the original measurement found, on other hardware."""
+    settings = reference().settings
     return Table(
-        "Published: 100 Mbit/s Ethernet, other hardware; packets per minute, ten runs",
+        f"Published: {settings['link_mbit_s']} Mbit/s, other hardware; packets per minute, averages of "
+        f"{settings['runs']} runs",
         ("Payload, B", "Sent", "Logged", "Not logged"),
         tuple(
             (
@@ -67,7 +70,7 @@ def published() -> Table:
                 f"{one.logged_per_min:,.1f}",
                 share(one.loss_ratio),
             )
-            for one in PUBLISHED
+            for one in published_losses()
         ),
     )
 

@@ -8,7 +8,8 @@ from typing import Any, Final
 import polars as pl
 
 from weirlab.links.monitor.bed import RECORDING
-from weirlab.links.monitor.page.source import METHODS, PLACES, PUBLISHED, cost_name
+from weirlab.links.monitor.page.source import METHODS, PLACES, cost_name, reference
+from weirlab.links.monitor.page.source import published as published_losses
 from weirlab.links.monitor.trials import Cost, MonitorGroup
 from weirlab.report import axes, palette
 from weirlab.report.numbers import rounded
@@ -60,9 +61,9 @@ def loss_rows(groups: Sequence[MonitorGroup], column: str, *, published: bool) -
                 "loss_percent": _percent(one.loss_ratio),
                 "low_percent": None,
                 "high_percent": None,
-                "runs": 10,
+                "runs": reference().settings["runs"],
             }
-            for one in PUBLISHED
+            for one in published_losses()
         ]
     return pl.DataFrame(rows, infer_schema_length=None)
 

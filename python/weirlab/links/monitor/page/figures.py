@@ -9,7 +9,7 @@ import polars as pl
 
 from weirlab.links.monitor.bed import RECORDING, WORDS
 from weirlab.links.monitor.page import charts
-from weirlab.links.monitor.page.source import MonitorEvidence, cost_name, load_words, when
+from weirlab.links.monitor.page.source import MonitorEvidence, cost_name, load_words, reference, when
 from weirlab.links.monitor.trials import CUT_BYTES, MonitorGroup
 from weirlab.report.figure import Figure
 from weirlab.report.numbers import percent, words
@@ -24,7 +24,11 @@ def losses(evidence: MonitorEvidence) -> Iterator[Figure]:
             columns.append(("record_loss_ratio", "Missed by the record, % of the frames that reached it"))
         for column, axis in columns:
             of_sent = column == "logged_loss_ratio"
-            frame = charts.loss_rows(groups, column, published=load == "max" and of_sent)
+            frame = charts.loss_rows(
+                groups,
+                column,
+                published=of_sent and load in ("max", f"{reference().settings['link_mbit_s']}Mbps"),
+            )
             if not frame.height or "payload" not in frame.columns:
                 continue
             yield Figure(

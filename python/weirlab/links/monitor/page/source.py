@@ -14,6 +14,7 @@ from weirlab.links.monitor.trials import (
     StallEffect,
     conclusions,
 )
+from weirlab.publications import PublishedExperiment, publication
 
 METHODS: Final = {
     "tap-ring": "tap, ring",
@@ -46,7 +47,7 @@ def cost_name(cost: Cost) -> str:
 
 @dataclass(frozen=True)
 class ReferenceLoss:
-    """Published for ten runs on 100 Mbit/s Ethernet, in packets per minute."""
+    """Published, in packets per minute."""
 
     payload_bytes: int
     sent_per_min: float
@@ -58,8 +59,19 @@ class ReferenceLoss:
         return 1 - self.logged_per_min / self.sent_per_min
 
 
-PUBLISHED: Final = (ReferenceLoss(10, 8_978_569.5, 8_908_384.7), ReferenceLoss(1400, 514_691.5, 514_681.3))
-"""R. Chertov, S. Fahmy: Design and Validation of a Software Link Monitor."""
+def reference() -> PublishedExperiment:
+    """The flood of small and large packets, as the design that Weir's monitor follows was validated."""
+    return publication("chertov-link-monitor").experiments["udp-flood"]
+
+
+def published() -> Sequence[ReferenceLoss]:
+    """Losses of the two payloads of which numbers were published."""
+    about = reference()
+    recorded = about.series("recorded")
+    return [
+        ReferenceLoss(round(payload), sent, recorded[payload])
+        for payload, sent in about.series("sent").items()
+    ]
 
 
 @dataclass(frozen=True)
