@@ -226,7 +226,8 @@ class ParallelScenario(Root):
             for word in what.split.both.keys() & {"rate", "trace"}:
                 yield ("parallel", "split", "both", word), "the rates follow from 'rate' and 'shares'"
                 return
-            if what.split.ratios and "shares" in what.split.model_fields_set:
+            # A stored scenario has the usual shares, too.
+            if what.split.ratios and what.split.shares != Split().shares:
                 yield ("parallel", "split", "ratios"), "give either 'shares' or 'ratios'"
             yield from _conflicts_of_split(what.split)
         names: list[str] = []

@@ -12,7 +12,7 @@ from weirlab._engine import psock_limits
 from weirlab.base.errors import InputError
 from weirlab.studies import ready, scenarios
 from weirlab.transfers.parallel import campaign, plan
-from weirlab.transfers.parallel.section import MethodName, ParallelScenario, ParallelSection
+from weirlab.transfers.parallel.section import MethodName, ParallelScenario, ParallelSection, share_of
 
 
 def asked(text: str) -> ParallelSection:
@@ -47,6 +47,10 @@ TWO = "cases: [{name: two, paths: [{both: {rate: 10Mbps, delay: 5ms}, copies: 2}
         ),
         ("{cases: [{name: a, paths: [{}]}], methods: [udp]}", "'tcp'"),
         ("{cases: [{name: a, paths: [{}]}], memory: lots}", "is no size"),
+        ("{split: {shares: [0.2], ratios: [0.5]}}", "give either 'shares' or 'ratios'"),
+        ("{split: {ratios: [0]}}", "greater than or equal to 0.001"),
+        ("{cases: [{name: a, paths: [{}]}], buffers: 1.1}", "'buffers' needs paths with a rate"),
+        ("{cases: [{name: a, paths: [{}], buffers: 2}]}", "'buffers' needs paths with a rate"),
     ],
 )
 def test_a_scenario_that_cannot_be_is_refused_with_its_place(text: str, told: str) -> None:
@@ -61,6 +65,26 @@ def test_a_split_gives_a_case_for_each_share_with_all_of_the_rate() -> None:
     assert [case.name for case in found] == ["10 Mbit/s + 90 Mbit/s", "50 Mbit/s + 50 Mbit/s"]
     rates = [path.read("up").rate_bps for path in found[0].every_path()]
     assert rates == [10_000_000, 90_000_000]
+
+
+def test_ratios_give_the_first_rate_as_a_multiple_of_the_second_and_survive_being_stored() -> None:
+    found = asked("{split: {rate: 90Mbps, ratios: [0.5, 2]}}")
+    names = ["30 Mbit/s + 60 Mbit/s", "60 Mbit/s + 30 Mbit/s"]
+    assert [case.name for case in found.every_case()] == names
+    assert found.split is not None
+    assert [share_of(found.split, name) for name in names] == pytest.approx([1 / 3, 2 / 3])
+    stored = ParallelScenario.model_validate({"name": "x", "parallel": found.model_dump()})
+    assert not [*stored.conflicts()]
+
+
+def test_socket_buffers_are_a_multiple_of_what_the_fastest_path_of_a_method_holds() -> None:
+    paths = "paths: [{both: {rate: 8Mbps, delay: 5ms}}, {both: {rate: 80Mbps, delay: 5ms}}]"
+    what = asked(f"{{buffers: 1.5, methods: [tcp, poll-all], cases: [{{name: a, {paths}}}]}}")
+    made = {(each.method, each.path): campaign.course(each, what).buffer_bytes for each in plan.plan(what)}
+    assert made[("tcp", 1)] == 15_000
+    assert made[("tcp", 2)] == made[("poll-all", 0)] == 150_000
+    own = asked(f"{{buffers: 1.5, methods: [poll-all], cases: [{{name: a, buffers: 2, {paths}}}]}}")
+    assert {campaign.course(each, own).buffer_bytes for each in plan.plan(own)} == {200_000}
 
 
 def test_every_method_is_tried_in_every_round_and_single_tcp_once_over_paths_that_are_alike() -> None:

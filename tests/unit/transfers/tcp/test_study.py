@@ -79,6 +79,8 @@ def outcome(store: Store) -> Outcome[Any]:
         ("tcp: {host: a, fields: nonsense}", "there is no field"),
         ("tcp: {host: a, lasts: never}", "is no time"),
         ("tcp: {host: a, connections: 1000}", "less than or equal to 128"),
+        ("tcp: {host: a, block: 5}", "24 bytes (its header) or more"),
+        ("tcp: {host: a, client: b, buffer: 1MB}", "with 'client' it has none"),
     ],
 )
 def test_a_scenario_that_cannot_be_is_refused_with_its_place(text: str, told: str) -> None:
@@ -95,6 +97,18 @@ def test_a_scenario_says_what_is_sent() -> None:
     assert (settings.lasts_s, settings.total_bytes, settings.rate_bps) == (None, BYTES, 8e6)
     assert settings.options == (("TCP_NODELAY", "1"),)
     assert asked(1, total=None).tcp.settings(host="a", token="").lasts_s == 10.0
+
+
+def test_a_test_has_a_block_and_a_buffer_at_each_end() -> None:
+    what = asked(1, block="16KiB", buffer="6MB", options={"TCP_NODELAY": "1"})
+    settings = what.tcp.settings(host="a", token="t")
+    assert settings.block_bytes == 16_384
+    assert settings.options == (("SO_SNDBUF", "6000000"), ("TCP_NODELAY", "1"))
+    # The server receives.
+    assert what.tcp.buffers(receives=True) == (("SO_RCVBUF", "6000000"),)
+    assert asked(1, buffer="6MB", reverse=True).tcp.settings(host="a", token="").options == (
+        ("SO_RCVBUF", "6000000"),
+    )
 
 
 def test_directions_of_a_path_have_random_numbers_of_their_own() -> None:
