@@ -243,7 +243,9 @@ int setpsockopt(int fd, int level, int name, const void *value, socklen_t len);
 
  `value` has `len` bytes.
  */
-int psock_setopt(int name, const void *value, socklen_t len);
+int psock_setopt(int name,
+                 const void *value,
+                 socklen_t len);
 
 /*
  Reads an option, as getsockopt(2).

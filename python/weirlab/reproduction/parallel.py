@@ -136,7 +136,7 @@ class TwoEmulatedPaths(ReproducedExperiment):
         if RUN not in runs:
             return ()
         found = study.stored(runs[RUN])
-        rows = []
+        rows: list[dict[str, Any]] = []
         for ratio, case in self._cases(runs[RUN]).items():
             lines = {
                 POLL_ALL: _median(goodputs(found, case, POLL_ALL)),
@@ -148,7 +148,7 @@ class TwoEmulatedPaths(ReproducedExperiment):
         if not frame.height:
             return ()
         extent = (min(published.settings["ratios"]), max(published.settings["ratios"]))
-        mean = frame.filter(pl.col("series") == POLL_ALL)["value"].mean()
+        mean = float(np.mean(frame.filter(pl.col("series") == POLL_ALL)["value"].to_numpy()))
         return [
             Figure(
                 key=f"{self.key}-totals",

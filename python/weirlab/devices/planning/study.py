@@ -74,7 +74,7 @@ class PlanDevice:
 
 
 def plan(store: Store, request: PlanRequest) -> PlanOutcome:
-    """Answer ``request`` with every device in its sources.
+    """PlanAnswer ``request`` with every device in its sources.
 
     Raises
     ------

@@ -195,8 +195,9 @@ class Sockets:
             made.settimeout(_CONNECT_S)
             control(made, self.congestion)
             # Before it connects or listens: the window scale follows from it.
-            for name in BUFFERS.values() if self.buffer_bytes is not None else ():
-                made.setsockopt(socket.SOL_SOCKET, name, self.buffer_bytes)
+            if self.buffer_bytes is not None:
+                for name in BUFFERS.values():
+                    made.setsockopt(socket.SOL_SOCKET, name, self.buffer_bytes)
         except BaseException:
             made.close()
             raise
