@@ -29,7 +29,7 @@ def test_every_case_is_drawn_as_bars_and_over_time_by_path(story: Story) -> None
     keys = [figure.key for figure in story.figures]
     assert keys == [
         "shares-goodput", "shares-time", "shares-paths", "case-2-goodput", "case-2-time", "case-2-paths",
-        "case-3-goodput", "case-3-time", "case-3-paths", "memory-peaks",
+        "case-3-goodput", "case-3-time", "case-3-competitors", "case-3-paths", "memory-peaks",
     ]  # fmt: skip
     figures = {figure.key: figure for figure in story.figures}
     bars = figures["shares-goodput"].data
