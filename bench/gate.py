@@ -49,41 +49,45 @@ def rules(path: Path, before: int) -> Path:
 
 
 def more_rules(store: Path, folder: Path) -> int:
-    """Rules that make packets take ``SLOWER`` longer, by two quick profiles."""
-    times_ns: list[float] = []
-    for count in (RULES, 4 * RULES):
-        path = rules(folder / f"{count}.rules", count)
-        code, found, _ = weir("profile", "--quick", "--ruleset", path, "--frame", FRAME, store=store)
-        if code:
-            sys.exit(f"bench: weir profile ended with {code}: is the machine quiet?")
-        times_ns.append(1e9 / found["thresholds"][0]["threshold_pps"])
-    return round(float(SLOWER * times_ns[0] / ((times_ns[1] - times_ns[0]) / (3 * RULES))))
+    """Rules that make packets take ``SLOWER`` longer: the cost of a rule grows with what the cache must hold."""
+    before, count = rules(folder / "few.rules", RULES), RULES // 4
+    for _ in range(3):
+        after = rules(folder / "more.rules", RULES + count)
+        _, found, _ = weir("compare", "--measure", before, after, "--frame", FRAME, store=store)
+        (rate,) = (one for one in found["quantities"] if one["quantity"] == "rate")
+        slower = 1 / (1 + float(rate["change"])) - 1
+        print(f"{count} rules more than {RULES} cost {slower:.1%} of the time of a packet", flush=True)
+        count = round(min(max(SLOWER / max(slower, 0.01), 0.5), 4) * count)
+    return count
 
 
 def compared(kinds: Sequence[str], rounds: int, pairs: int, folder: Path) -> dict[str, Any]:
     """Exit codes of the comparisons, the kinds in turns."""
     store = folder / "store"
     extra = more_rules(store, folder)
-    print(f"{extra} rules more than {RULES} cost {SLOWER:.0%} of the time of a packet", flush=True)
+    print(f"{extra} rules more should cost {SLOWER:.0%}", flush=True)
     before = rules(folder / "before.rules", RULES)
     after = {
         "slower": rules(folder / "slower.rules", RULES + extra),
         "unchanged": rules(folder / "unchanged.rules", RULES),
     }
     codes: dict[str, Counter[int]] = {kind: Counter() for kind in kinds}
+    changes: dict[str, list[dict[str, float]]] = {kind: [] for kind in kinds}
     seconds = []
     for number in range(1, rounds + 1):
         for kind in kinds:
             options = ("--frame", FRAME, "--pairs", pairs)
-            code, _, took_s = weir("compare", "--measure", before, after[kind], *options, store=store)
+            code, found, took_s = weir("compare", "--measure", before, after[kind], *options, store=store)
             codes[kind][code] += 1
+            changes[kind].append({one["quantity"]: one["change"] for one in found.get("quantities", ())})
             seconds.append(took_s)
-            print(f"{number}/{rounds} {kind}: exit code {code} after {took_s:.0f} s", flush=True)
-    for kind, found in codes.items():
-        others = ", ".join(f"{n} x {code}" for code, n in sorted(found.items()) if code != WANTED[kind])
-        right = f"{found[WANTED[kind]]} of {rounds} ended with {WANTED[kind]}"
+            shown = ", ".join(f"{name} {change:+.1%}" for name, change in changes[kind][-1].items())
+            print(f"{number}/{rounds} {kind}: exit code {code} after {took_s:.0f} s, {shown}", flush=True)
+    for kind, counts in codes.items():
+        others = ", ".join(f"{n} x {code}" for code, n in sorted(counts.items()) if code != WANTED[kind])
+        right = f"{counts[WANTED[kind]]} of {rounds} ended with {WANTED[kind]}"
         print(f"{kind}: {right}" + (f"; {others}" if others else ""))
-    return {"more rules": extra, "exit codes": codes, "seconds": seconds}
+    return {"more rules": extra, "exit codes": codes, "changes": changes, "seconds": seconds}
 
 
 def failovers(rounds: int, folder: Path) -> dict[str, Any]:
@@ -102,7 +106,7 @@ def failovers(rounds: int, folder: Path) -> dict[str, Any]:
 def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     arguments.add_argument("--rounds", type=int, default=20)
-    arguments.add_argument("--pairs", type=int, default=3, help="profiles of each side of a comparison")
+    arguments.add_argument("--pairs", type=int, default=60, help="pairs of trials of a comparison")
     arguments.add_argument("--only", choices=list(WANTED), help="one kind of comparison")
     arguments.add_argument("--failover", action="store_true")
     arguments.add_argument("--load", action="store_true", help="beside two busy processes")

@@ -31,7 +31,7 @@ def near(value: PublishedValue, here: float, tolerance: float) -> Answer:
         return Answer(value.key, here, Decision(UNKNOWN, rule, "no valid measurement"))
     low, high = value.low, value.high
     holds = low - tolerance * abs(low) <= here <= high + tolerance * abs(high)
-    return Answer(value.key, here, decided(holds, rule, significant(here, 6)))
+    return Answer(value.key, here, decided(holds, rule, significant(here, 4)))
 
 
 def ordered(values: Mapping[str, float], rule: str, slack: float = 0.0) -> Decision:

@@ -18,6 +18,7 @@ from weirlab.base.errors import (
     ModelError,
     StoreError,
     TrialError,
+    Undecided,
     WeirError,
 )
 from weirlab.base.files import HOST_FILES
@@ -178,7 +179,7 @@ def measured(asked: ReproductionScenario, writer: RunWriter, work: Work) -> Repr
         work.progress.note(f"{place}: {number} of {len(planned)}")
         try:
             kept[place] = {"run": _run(scenario, place, writer.run, work).run_id}
-        except (MissingCapability, LabError, ModelError, TrialError) as error:
+        except (MissingCapability, LabError, TrialError, ModelError, Undecided) as error:
             kept[place] = {"problem": str(error)}
             work.progress.note(f"{place}: {error}")
         writer.put_json(RUNS, kept)

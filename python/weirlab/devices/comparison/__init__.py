@@ -1,15 +1,31 @@
-"""Runs before a change compared with runs after it."""
+"""Two devices compared: by runs of each, or by trials that alternate between them."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from weirlab.studies.contract import Study
 
+if TYPE_CHECKING:
+    from weirlab.report.story import Story
+    from weirlab.store import Run
+
 
 class ComparisonStudy(Study[Any, Any, Any]):
-    """Commands alone: nothing is sent, and no run is made."""
+    """Comparisons; a run is one whose trials alternated between two devices."""
 
     key = "comparison"
-    title = "two runs compared, with the scatter from run to run"
+    title = "two devices compared, or two runs"
     commands = {"weirlab.devices.comparison.command": ("compare",)}
+
+    def headlines(self, run: Run) -> Sequence[str]:
+        from weirlab.devices.comparison.command import sentence
+        from weirlab.devices.comparison.study import compare_turns
+
+        return (sentence(compare_turns(run)),)
+
+    def page(self, run: Run) -> Story:
+        from weirlab.devices.comparison import page
+
+        return page.page(run)

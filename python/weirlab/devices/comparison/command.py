@@ -29,8 +29,8 @@ from weirlab.cli.quantities import NOTHING, percent, plural, significant, words
 from weirlab.cli.results import junit as xml
 
 if TYPE_CHECKING:
-    from weirlab.devices.comparison.measuring import TurnsPlan
     from weirlab.devices.comparison.study import ComparisonOutcome
+    from weirlab.devices.comparison.turns import TurnsPlan
     from weirlab.model.comparing import Compared, ComparisonFinding, ComparisonTerms
 
 COMPARE = """Compare a run after a change with one before: did the device become slower?
@@ -47,9 +47,10 @@ of a run share the state of the host. One run of each does not show by how
 much. The scatter of published runs is used unless --scatter gives yours, or
 more runs (--before, --after) show it. See docs/ci.md.
 
-With --measure, BEFORE and AFTER are rulesets or devices, which are profiled in
-turns (before, after, after, before, ...) with the same settings. How small a
-change that can find is printed first.
+With --measure, BEFORE and AFTER are rulesets or devices. Both are there at
+once, and trials alternate between them (before, after, after, before, ...), in
+overload and at half the rate that both forward: what the host does meets both
+trials of a pair alike. How small a change that can find is printed first.
 
 Examples:
   weir compare last~1 last
@@ -57,14 +58,11 @@ Examples:
   weir compare last~3 last~2 --before last~1 --after last --junit weir.xml
   weir compare last~1 last --scatter 2% --json
   weir compare --measure before.rules after.rules --junit weir.xml
-  weir compare --measure iptables nftables --rules 0,400 --pairs 6
+  weir compare --measure iptables nftables --rules 0,400 --pairs 100
 """
 
-PAIRS: Final = 4
-"""Profiles of each device with ``--measure``."""
-
 REPETITIONS: Final = 3
-"""Trials of each setting in such a profile."""
+"""Trials of each setting in a profile of a device that cannot be there beside another."""
 
 _SHOWN: Final = 5
 """Settings listed of a quantity that changed; --json has all."""
@@ -96,25 +94,16 @@ class MoreRunsOptions:
 
 @dataclass(frozen=True)
 class MeasureOptions:
-    """Profiles to measure first."""
+    """Trials to measure first."""
 
     PANEL: ClassVar = "With --measure"
 
     measure: Annotated[
-        bool, typer.Option("--measure", help="Profile BEFORE and AFTER, rulesets or devices, in turns.")
+        bool, typer.Option("--measure", help="Measure BEFORE and AFTER, rulesets or devices, in turns.")
     ] = False
     pairs: Annotated[
         int | None,
-        typer.Option("--pairs", min=1, max=limits.MOST_ATTEMPTS, help="Profiles of each (default: 4)."),
-    ] = None
-    repetitions: Annotated[
-        int | None,
-        typer.Option(
-            "--repetitions",
-            min=1,
-            max=limits.MOST_ATTEMPTS,
-            help="Trials of each setting in a profile (default: 3).",
-        ),
+        typer.Option("--pairs", min=1, max=limits.MOST_ATTEMPTS, help="Pairs of trials (default: 60)."),
     ] = None
     rules: Annotated[
         str | None, typer.Option("--rules", help="Matching positions, e.g. 0,400.", metavar="N,...")
@@ -126,8 +115,8 @@ class MeasureOptions:
     lab: Annotated[LabKind | None, typer.Option("--lab", help="Where: netns (root), or sim.")] = None
 
     def plan(self, before: str, after: str) -> TurnsPlan | None:
-        """The profiles to measure; None without ``--measure``."""
-        from weirlab.devices.comparison.measuring import TurnsPlan
+        """What to measure; None without ``--measure``."""
+        from weirlab.devices.comparison.turns import TurnsPlan
         from weirlab.jobs.quick import QuickProfile
 
         if not self.measure:
@@ -139,11 +128,11 @@ class MeasureOptions:
             before,
             None if self.rules is None else tuple(listed(self.rules, int, "--rules", "0,400")),
             reading.frames(self.frame),
-            self.repetitions or REPETITIONS,
+            REPETITIONS,
             self.lab or "auto",
             self.machine or "usual",
         )
-        return TurnsPlan(usual, replace(usual, device=after), self.pairs or PAIRS)
+        return TurnsPlan(usual, replace(usual, device=after), self.pairs)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,7 +152,8 @@ class TermsOptions:
         typer.Option(
             "--margin",
             help="Largest change that counts as none: 5%, or for one quantity p99=30% "
-            "(default: rate=8%, mean=8%, p99=20%, and 0.2% of the packets for loss); repeatable.",
+            "(default: rate=8%, mean=8%, p99=20%; with --measure 5%, 10%, 25%; and 0.2% of the packets "
+            "for loss); repeatable.",
             metavar="SHARE",
         ),
     ] = None
@@ -182,16 +172,17 @@ class TermsOptions:
         ),
     ] = "98%"
 
-    def terms(self) -> ComparisonTerms:
-        """The options as terms; raises ``InputError`` naming an option that is invalid."""
-        from weirlab.model.comparing import ComparisonTerms
-        from weirlab.model.comparing.verdicts import MARGINS
+    def terms(self, *, pairs: bool = False) -> ComparisonTerms:
+        """The options as terms, for ``pairs`` of trials or for runs; raises ``InputError`` naming an option
+        that is invalid."""
+        from weirlab.model.comparing import ComparisonTerms, paired, verdicts
 
         sure = _share("--certainty", self.certainty)
         if not 0.5 <= sure <= 0.999:
             raise InputError(f"--certainty {quoted(self.certainty)}: it must be from 50% to 99.9%")
         relative: tuple[Compared, ...] = ("rate", "mean", "p99")
-        margins = {**MARGINS, **_named("--margin", self.margin or [], relative, ("loss",))}
+        usual = paired.MARGINS if pairs else verdicts.MARGINS
+        margins = {**usual, **_named("--margin", self.margin or [], relative, ("loss",))}
         return ComparisonTerms(margins, sure, _named("--scatter", self.scatter or [], relative))
 
 
@@ -227,22 +218,29 @@ def compare(
     result: ResultOptions,
 ) -> None:
     """Compare runs."""
-    from weirlab.devices.comparison.measuring import measure_in_turns
-    from weirlab.devices.comparison.study import compare_runs
+    from weirlab.devices.comparison import turns as measuring
+    from weirlab.devices.comparison.study import compare_runs, compare_turns
 
     with result.session(ctx) as session:
         xml.check(junit)
-        wanted = options.terms()
         more, turns = runs.more, runs.turns
         first: Sequence[str] = [before, *(more.more_before or [])]
         second: Sequence[str] = [after, *(more.more_after or [])]
         plan = turns.plan(before, after)
+        pairs = plan is not None and plan.beside
+        wanted = options.terms(pairs=pairs)
         if plan is not None:
             if more.more_before or more.more_after:
                 raise InputError("--before and --after name runs; --measure makes its own: leave them out")
+            measuring.check(plan)
             session.say(plan.forecast(wanted))
-            first, second = measure_in_turns(session.store, plan, session.progress)
-        outcome = compare_runs(session.store, first, second, wanted)
+            if not pairs:
+                first, second = measuring.profile_in_turns(session.store, plan, session.progress)
+        if plan is not None and pairs:
+            run = measuring.measure_in_turns(session.store, plan, session.progress, session.command)
+            outcome = compare_turns(run, wanted)
+        else:
+            outcome = compare_runs(session.store, first, second, wanted)
         said = sentence(outcome)
         if junit is not None:
             xml.write(junit, "weir compare", _cases(outcome), _properties(outcome, said))
@@ -329,11 +327,11 @@ def sentence(outcome: ComparisonOutcome) -> str:
     }[verdict]
     said = f"{lead}: {told}."
     if verdict == "cannot tell":
-        said += "".join(f" {text}" for text in _ways_out(deciding))
+        said += "".join(f" {text}" for text in _ways_out(deciding, outcome.run is not None))
     return f"Simulated, not measured: {said}" if outcome.simulated else said
 
 
-def _ways_out(undecided: Sequence[ComparisonFinding]) -> list[str]:
+def _ways_out(undecided: Sequence[ComparisonFinding], pairs: bool) -> list[str]:
     """What would decide, a sentence or two for all that have the same reason."""
     from weirlab.model.comparing.verdicts import WIDE
 
@@ -342,16 +340,16 @@ def _ways_out(undecided: Sequence[ComparisonFinding]) -> list[str]:
         alike = [one for one in undecided if one.why == why]
         titles = words([one.title for one in alike])
         found.append(f"{titles[0].upper()}{titles[1:]}: {why}.")
-        found += [_runs_needed(one) for one in alike if one.runs_needed is not None and why == WIDE]
+        found += [_runs_needed(one, pairs) for one in alike if one.runs_needed is not None and why == WIDE]
     return found
 
 
-def _runs_needed(one: ComparisonFinding) -> str:
+def _runs_needed(one: ComparisonFinding, pairs: bool) -> str:
     provable, margin = (change(one, value).lstrip("+") for value in (one.provable, one.margin))
-    return (
-        f"These runs can only prove {one.title} unchanged within {provable}; "
-        f"for the margin of {margin} take {plural(one.runs_needed or 1, 'run')} of each, in turns."
-    )
+    count = one.runs_needed or 1
+    more = f"--pairs {count}" if pairs else f"{plural(count, 'run')} of each, in turns"
+    only = f"This can only prove {one.title} unchanged within {provable}"
+    return f"{only}; for the margin of {margin} take {more}."
 
 
 def assumptions(outcome: ComparisonOutcome) -> list[str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from weirlab.base.errors import InputError, NotMet, Undecided, WeirError
+from weirlab.devices.comparison import turns
 from weirlab.jobs import machine
 from weirlab.model.comparing import (
     ComparisonFinding,
@@ -17,6 +18,7 @@ from weirlab.model.comparing import (
     compare,
     digest,
     overall,
+    paired,
 )
 from weirlab.model.comparing.matching import LOAD, OWN_RULES, SETTING, SettingMeasurement
 from weirlab.model.comparing.verdicts import GOOD
@@ -24,6 +26,8 @@ from weirlab.records import Observation, device_in_words
 from weirlab.scenario.conflicts import OWN_RULES as OWN_DEVICES
 from weirlab.store import Manifest, Run, Store, how_recent
 from weirlab.store.states import SAME_RATIO
+
+IN_TURNS: Final = ComparisonTerms(paired.MARGINS)
 
 KINDS: Final = ("profile", "trial")
 """Kinds of runs that can be compared."""
@@ -40,12 +44,14 @@ class ComparisonOutcome:
 
     before: tuple[Run, ...]
     after: tuple[Run, ...]
+    """Both empty if the devices were measured in turns, as one ``run``."""
     kind: str
     terms: ComparisonTerms
     findings: tuple[ComparisonFinding, ...]
     notes: tuple[str, ...]
     """What the reader must know: what differs besides the results, what was left out."""
     simulated: bool
+    run: Run | None = None
 
     @property
     def verdict(self) -> Verdict:
@@ -69,6 +75,7 @@ class ComparisonOutcome:
             "of": self.kind,
             "before": [run.run_id for run in self.before],
             "after": [run.run_id for run in self.after],
+            "run_id": None if self.run is None else self.run.run_id,
             "simulated": self.simulated,
             "verdict": self.verdict,
             "good": self.verdict in GOOD,
@@ -115,6 +122,19 @@ def compare_runs(
         findings = [replace(found, verdict="cannot tell", why=moved) for found in findings]
     notes = (*_differences(manifests), *_left_out(one, other), *_interrupted(manifests))
     return ComparisonOutcome(first, second, kind, terms, tuple(findings), notes, simulated)
+
+
+def compare_turns(run: Run, terms: ComparisonTerms = IN_TURNS) -> ComparisonOutcome:
+    """What a run of trials in turns says about its two devices."""
+    terms = replace(terms, simulated=run.simulated)
+    findings = paired.compare_pairs(turns.differences(run), terms)
+    if not findings:
+        raise Undecided(f"run {run.run_id} has no pair of valid trials; 'weir show' says why")
+    trials = run.trials()
+    notes = list(_interrupted([run.manifest]))
+    if spoiled := int((~trials["valid"]).sum()):
+        notes.append(f"{spoiled} of {trials.height} trials were disturbed by the host and do not count.")
+    return ComparisonOutcome((), (), turns.KIND, terms, tuple(findings), tuple(notes), run.simulated, run)
 
 
 def _open(store: Store, name: str) -> Run:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from scipy.special import ndtri
-
 from weirlab.model.comparing.matching import QUANTITIES, Compared
 from weirlab.model.comparing.scatter import NONE, PUBLISHED, Scatter
-from weirlab.model.comparing.verdicts import EQUIVALENCE, POWER, ComparisonTerms
+from weirlab.model.comparing.verdicts import ComparisonTerms, detectable
 
 
 @dataclass(frozen=True)
@@ -38,11 +36,7 @@ def power(settings: int, runs: int, terms: ComparisonTerms) -> tuple[Power, ...]
     for quantity in compared:
         scatter = _scatter(quantity, terms)
         stderr = math.sqrt(2 / runs * (scatter.run**2 + scatter.place**2 / settings))
-        sure = float(ndtri(1 - (1 - terms.certainty) / 2 / len(QUANTITIES)) + ndtri(POWER))
-        equal = float(ndtri(1 - EQUIVALENCE) + ndtri((1 + POWER) / 2))
-        # A change that is proved to be within the margin counts as none.
-        beyond = math.log1p(terms.margins[quantity]) - float(ndtri(1 - EQUIVALENCE) - ndtri(POWER)) * stderr
-        found.append(Power(quantity, math.expm1(max(sure * stderr, beyond)), math.expm1(equal * stderr)))
+        found.append(Power(quantity, *detectable(quantity, stderr, terms)))
     return tuple(found)
 
 

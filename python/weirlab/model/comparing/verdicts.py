@@ -123,7 +123,7 @@ class ComparisonFinding:
 
 
 @dataclass(frozen=True)
-class _Level:
+class Level:
     """A change on its own scale with its standard error."""
 
     value: float
@@ -140,7 +140,7 @@ class _Level:
 
 @dataclass(frozen=True)
 class _ChangeCertainty:
-    """How certain a change is, and from which scatter that is known; see :class:`_Level`."""
+    """How certain a change is, and from which scatter that is known; see :class:`Level`."""
 
     stderr: float
     freedom: float
@@ -151,7 +151,7 @@ class _ChangeCertainty:
 
 def compare(before: Runs, after: Runs, terms: ComparisonTerms, *, same_load: bool) -> list[ComparisonFinding]:
     """A finding for every quantity that both sides have; empty if they have nothing in common."""
-    levels: dict[Compared, _Level] = {}
+    levels: dict[Compared, Level] = {}
     for quantity in QUANTITIES:
         level = (
             _loss(before, after)
@@ -160,7 +160,7 @@ def compare(before: Runs, after: Runs, terms: ComparisonTerms, *, same_load: boo
         )
         if level is not None:
             levels[quantity] = level
-    return [_finding(quantity, level, terms, len(levels)) for quantity, level in levels.items()]
+    return [finding(quantity, level, terms, len(levels)) for quantity, level in levels.items()]
 
 
 def overall(findings: Sequence[ComparisonFinding]) -> Verdict:
@@ -171,7 +171,7 @@ def overall(findings: Sequence[ComparisonFinding]) -> Verdict:
 
 def _logs(
     before: Runs, after: Runs, quantity: Compared, terms: ComparisonTerms, *, same_load: bool
-) -> _Level | None:
+) -> Level | None:
     pairs = [contrast(one, other, quantity, same_load=same_load) for one in before for other in after]
     matches = averaged(pairs)
     counts = (len(before), len(after))
@@ -208,8 +208,8 @@ def _logs(
 
 def _level(
     found: Estimate, matches: Sequence[SettingDifference], by: _ChangeCertainty, why: str = ""
-) -> _Level:
-    return _Level(
+) -> Level:
+    return Level(
         value=found.difference,
         stderr=by.stderr,
         freedom=by.freedom,
@@ -228,7 +228,7 @@ def _assumed(quantity: Compared, terms: ComparisonTerms) -> Scatter:
     return NONE if terms.simulated else PUBLISHED[quantity]
 
 
-def _loss(before: Runs, after: Runs) -> _Level | None:
+def _loss(before: Runs, after: Runs) -> Level | None:
     """Mean loss ratio over trials, by Welch's test: losses of different runs were not correlated."""
     first_places = {place for run in before for place in run}
     places = sorted(first_places & {place for run in after for place in run}, key=lambda place: place.text)
@@ -238,14 +238,14 @@ def _loss(before: Runs, after: Runs) -> _Level | None:
     value = float(second.mean() - first.mean())
     if min(len(first), len(second)) < 2:
         why = "" if value == 0 else _SINGLE
-        return _Level(
+        return Level(
             value, math.nan if why else 0.0, math.inf, len(places), math.nan, "repetitions", math.nan, why
         )
     parts = [(float(np.var(side, ddof=1)) / len(side), len(side) - 1) for side in (first, second)]
     total = sum(variance for variance, _ in parts)
     spread = sum(variance**2 / freedom for variance, freedom in parts)
     freedom = total**2 / spread if spread else math.inf
-    return _Level(
+    return Level(
         value,
         math.sqrt(total),
         freedom,
@@ -256,7 +256,18 @@ def _loss(before: Runs, after: Runs) -> _Level | None:
     )
 
 
-def _finding(quantity: Compared, level: _Level, terms: ComparisonTerms, compared: int) -> ComparisonFinding:
+def detectable(quantity: Compared, stderr: float, terms: ComparisonTerms) -> tuple[float, float]:
+    """The relative change that is found with the probability :data:`POWER`, and the one beyond which an
+    unchanged device is excluded with it."""
+    sure = float(ndtri(1 - (1 - terms.certainty) / 2 / len(QUANTITIES)) + ndtri(POWER))
+    equal = float(ndtri(1 - EQUIVALENCE) + ndtri((1 + POWER) / 2))
+    # A change that is proved to be within the margin counts as none.
+    beyond = math.log1p(terms.margins[quantity]) - float(ndtri(1 - EQUIVALENCE) - ndtri(POWER)) * stderr
+    return math.expm1(max(sure * stderr, beyond)), math.expm1(equal * stderr)
+
+
+def finding(quantity: Compared, level: Level, terms: ComparisonTerms, compared: int) -> ComparisonFinding:
+    """The verdict on one quantity of ``compared``."""
     linear = quantity == "loss"
     margin = terms.margins[quantity]
     # Bonferroni: every quantity has its share of the risk.
@@ -297,7 +308,7 @@ def _finding(quantity: Compared, level: _Level, terms: ComparisonTerms, compared
     )
 
 
-def _runs_needed(level: _Level, room: float) -> int | None:
+def _runs_needed(level: Level, room: float) -> int | None:
     if not math.isfinite(level.per_run):
         return None
     # With no change at all both one-sided tests have to succeed.

@@ -17,6 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 from weirlab.cli.program.app import app
+from weirlab.devices.comparison.turns import TurnsPlan
 from weirlab.jobs import testbeds
 from weirlab.store import Store
 from weirlab.testing import FakeBed, FakeClock, FakeDevice, make_record, make_result, make_spec
@@ -286,28 +287,45 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return opened
 
 
-MEASURE = ("compare", "--measure", "--frame", "64", "--repetitions", "2", "--lab", "sim")
+MEASURE = ("compare", "--measure", "--frame", "64", "--lab", "sim", "--pairs", "10")
 
 
-def test_two_devices_are_profiled_in_turns_and_compared(weir: Weir, turns: list[str]) -> None:
-    answer = weir(*MEASURE, "iptables", "nftables", "--rules", "0,400", "--pairs", "2")
-    assert turns == ["iptables", "nftables", "nftables", "iptables"]
+def test_two_devices_are_measured_in_turns_and_compared(weir: Weir, turns: list[str]) -> None:
+    answer = weir(*MEASURE, "iptables", "nftables", "--rules", "0,400")
+    assert turns == ["iptables", "nftables", "nftables", "iptables"], "each is built twice, in turns"
     assert answer.code == 9
-    assert "Changed for the worse" in answer.out
-    forecast = answer.err.index("2 profiles of each in turns")
-    assert forecast < answer.err.index("profiling")
+    assert "Changed for the worse: forwarding rate" in answer.out
+    forecast = answer.err.index("10 pairs of trials, one of each right after the other")
+    assert forecast < answer.err.index("10 pairs of trials, run")
     assert "find a change of" in answer.err
 
 
-def test_two_rulesets_are_measured_with_one_profile_of_each(
-    weir: Weir, turns: list[str], tmp_path: Path
-) -> None:
+def test_a_stored_comparison_says_again_what_it_found(weir: Weir, turns: list[str], tmp_path: Path) -> None:
+    first = weir(*MEASURE, "iptables", "nftables", "--json")
+    assert first.json["of"] == "comparison"
+    assert first.json["conclusion"] in " ".join(weir("show", "last").out.split())
+    page = tmp_path / "page.html"
+    assert weir("report", "last", "--out", page).code == 0
+    assert "nftables against iptables" in page.read_text()
+
+
+def test_two_rulesets_are_measured_side_by_side(weir: Weir, turns: list[str], tmp_path: Path) -> None:
     for name in ("before.rules", "after.rules"):
         (tmp_path / name).write_text("*filter\n:FORWARD ACCEPT [0:0]\n-A FORWARD -p udp -j ACCEPT\nCOMMIT\n")
-    answer = weir(*MEASURE, tmp_path / "before.rules", tmp_path / "after.rules", "--pairs", "1", "--json")
-    assert turns == ["before.rules", "after.rules"]
+    answer = weir(*MEASURE, tmp_path / "before.rules", tmp_path / "after.rules", "--json")
+    assert turns == ["before.rules", "after.rules", "after.rules", "before.rules"]
     assert answer.code in (0, 7)
-    assert len(answer.json["before"]) == len(answer.json["after"]) == 1
+    assert {one["quantity"] for one in answer.json["quantities"]} == {"rate", "mean", "p99", "loss"}
+
+
+def test_a_device_with_processes_of_its_own_is_profiled_in_turns(
+    weir: Weir, turns: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TurnsPlan, "beside", property(lambda _: False))
+    answer = weir(*MEASURE[:-2], "iptables", "nftables", "--rules", "0,400", "--pairs", "2")
+    assert turns == ["iptables", "nftables", "nftables", "iptables"]
+    assert answer.code == 9
+    assert "2 profiles of each in turns" in answer.err
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,69 @@
+"""The page about a run whose trials alternated between two devices."""
+
+from __future__ import annotations
+
+import math
+
+from weirlab.cli.quantities import plural
+from weirlab.devices.comparison import command, turns
+from weirlab.devices.comparison.study import compare_turns
+from weirlab.report.story import Chapter, Story, place
+from weirlab.report.tables import Table, Tile
+from weirlab.store import Run
+
+
+def page(run: Run) -> Story:
+    """The verdict, its intervals, and the change at every setting; ``InputError`` without valid pairs."""
+    outcome = compare_turns(run)
+    manifest, facts = vars(run.manifest), run.manifest.facts
+    names = [str(run.manifest.scenario[side]) for side in turns.SIDES]
+    settings = Table(
+        "Change by setting",
+        ("Setting", "Quantity", "Median change", "Pairs"),
+        [
+            (
+                setting.text,
+                finding.title,
+                command.change(finding, _shown(finding.quantity, match.difference)),
+                f"{len(pairs[finding.quantity]):,}",
+            )
+            for setting, pairs in turns.differences(run).items()
+            for finding in outcome.findings
+            for match in finding.matches
+            if match.place == setting
+        ],
+    )
+    return Story(
+        subject=f"{names[1]} against {names[0]}",
+        manifest=manifest,
+        simulated=run.simulated,
+        answer=command.sentence(outcome),
+        lede=(
+            "Both were there at once. Trials alternated between them, so that what the host did met both "
+            "trials of a pair alike; the change is the median over pairs.",
+            *outcome.notes,
+        ),
+        caution="",
+        place=place(manifest, facts["lab"], f"{names[0]} and {names[1]}"),
+        tiles=tuple(
+            Tile(
+                finding.title,
+                command.change(finding, finding.change),
+                f"{finding.verdict}, {command.interval(finding, outcome.terms.certainty)}",
+            )
+            for finding in outcome.findings
+        ),
+        chapters=(
+            Chapter("verdict", "Verdict", tables=tuple(command.tables(outcome)[:1])),
+            Chapter("settings", f"{plural(len(settings.rows), 'change')} by setting", tables=(settings,)),
+        ),
+        terms=(
+            ("forwarding rate", "packets/s that arrive while more are sent than the device can forward"),
+            ("mean delay, p99 delay, loss", "at half the rate that both forward"),
+            ("margin", "the largest change that counts as none"),
+        ),
+    )
+
+
+def _shown(quantity: str, difference: float) -> float:
+    return difference if quantity == "loss" else math.expm1(difference)

@@ -1,0 +1,266 @@
+"""Two devices measured in turns: a trial through each, one right after the other, again and again."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import numpy as np
+
+from weirlab.base.errors import InputError, TrialError
+from weirlab.base.files import HOST_FILES
+from weirlab.cli.quantities import duration, percent, plural, words
+from weirlab.jobs import machine, profiles, testbeds
+from weirlab.jobs.progress import Progress, kept
+from weirlab.jobs.quick import QuickProfile, profile_in_turn
+from weirlab.lab.base import TestBed
+from weirlab.lab.dut import make
+from weirlab.measure import Hooks, TrialEntry, run_trial
+from weirlab.measure.progress import OVERHEAD_S, estimate_s
+from weirlab.measure.terms import SINGLE
+from weirlab.model.base import F64
+from weirlab.model.comparing import Compared, ComparisonSetting, ComparisonTerms
+from weirlab.model.comparing.matching import OWN_RULES
+from weirlab.model.comparing.paired import power_of_pairs
+from weirlab.model.comparing.power import power
+from weirlab.records import RuleSetup, TrialSpec
+from weirlab.store import Run, RunWriter, Store
+from weirlab.traffic.load import parse_rate
+from weirlab.traffic.sizes import SizeMix, mean_bytes
+from weirlab.traffic.spec import Rate, Traffic
+
+KIND: Final = "comparison"
+SIDES: Final = ("before", "after")
+PLAN: Final = "turns"
+"""What was planned, in the run: its settings."""
+
+PAIRS: Final = 60
+"""Of trials, for each setting and load."""
+MOST_TRIES: Final = 3
+"""Times the number of pairs that are tried until enough of them are valid."""
+TRIAL_S: Final = 0.1
+WARMUP_S: Final = 0.03
+BUILD_S: Final = 3.0
+"""Time that building a bed takes, about."""
+HALF: Final = 0.5
+"""Share of the rate that both forward at which delays are compared: far from the threshold of either."""
+
+PROFILES: Final = 4
+"""Profiles of each device whose own processes would work beside those of the other."""
+_SHORT: Final = ("overload", "half load")
+
+
+@dataclass(frozen=True)
+class TurnsPlan:
+    """Two devices to compare, and how often each is measured."""
+
+    before: QuickProfile
+    after: QuickProfile
+    pairs: int | None = None
+
+    @property
+    def sides(self) -> tuple[QuickProfile, QuickProfile]:
+        return self.before, self.after
+
+    @property
+    def beside(self) -> bool:
+        """Whether both can be there at once: the kernel does nothing for a device without packets."""
+        names = [side.scenario().dut for side in self.sides]
+        return not any(make(dut.name, dut.file, HOST_FILES, dut.files_beside).forwards for dut in names)
+
+    def forecast(self, terms: ComparisonTerms) -> str:
+        """What this can find, and how long it takes."""
+        settings = min(self.before.settings, self.after.settings)
+        if self.beside:
+            count = self.pairs or PAIRS
+            foreseen = power_of_pairs(settings, count, terms)
+            seconds = settings * count * 4 * (TRIAL_S + WARMUP_S + OVERHEAD_S) + 4 * BUILD_S
+            what = f"{plural(count, 'pair')} of trials, one of each right after the other"
+        else:
+            count = self.pairs or PROFILES
+            foreseen = power(settings, count, terms)
+            seconds = count * (self.before.expected_s + self.after.expected_s)
+            what = f"{plural(count, 'profile')} of each in turns"
+        found = words([f"{percent(one.detectable)} in {one.title}" for one in foreseen])
+        proved = words([percent(one.provable) for one in foreseen])
+        return (
+            f"{what}, about {duration(seconds * 1e9, 2)}. If they scatter as assumed, 4 of 5 such "
+            f"comparisons find a change of {found}, and prove no change within {proved}. --pairs for more"
+        )
+
+
+def check(plan: TurnsPlan) -> None:
+    """Raise ``InputError`` for devices that cannot be compared, before anything is built."""
+    if plan.before == plan.after:
+        raise InputError(f"{plan.before.device} would be compared with itself: name another one after it")
+    for side in plan.sides:
+        profiles.refuse_impossible(side.scenario())
+        machine.refuse_emulated(side.facts, side.device)
+
+
+def profile_in_turns(
+    store: Store, plan: TurnsPlan, progress: Progress
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Profile both in turns (ABBA), and return the IDs of the runs of each."""
+    order = ((False, True, True, False) * (plan.pairs or PROFILES))[: 2 * (plan.pairs or PROFILES)]
+    runs: tuple[list[str], list[str]] = ([], [])
+    for turn, outcome in zip(
+        order, profile_in_turn(store, [plan.sides[turn] for turn in order], progress), strict=True
+    ):
+        runs[turn].append(outcome.run.run_id)
+        if (problem := outcome.problem()) is not None:
+            raise problem
+    return tuple(runs[False]), tuple(runs[True])
+
+
+def measure_in_turns(store: Store, plan: TurnsPlan, progress: Progress, command: str = "") -> Run:
+    """Measure pairs of trials as one run.
+
+    Raises
+    ------
+    LabError, MissingCapability
+        A bed cannot be built.
+    FailedTrial
+        A device forwards nothing.
+    """
+    with ExitStack() as opened:
+        beds = _open(plan, progress, opened, (0, 1))
+        testbeds.tell_if_busy(beds[0].lab, progress)
+        for bed in beds:
+            machine.refuse_emulated(testbeds.facts(bed), bed.dut)
+        facts = {**testbeds.facts(beds[0], command), "after": testbeds.facts(beds[1])}
+        names = [side.device if side.ruleset is None else side.ruleset.name for side in plan.sides]
+        scenario = {"name": f"{names[1]} against {names[0]}", "before": names[0], "after": names[1]}
+        with kept(lambda: store.create(KIND, scenario, facts)) as writer:
+            turns = _Turns(plan, writer, progress)
+            writer.put_json(PLAN, turns.document)
+            turns.measure(beds, math.ceil(turns.pairs / 2))
+            # Where the memory of a bed lies matters a little: both are built again, the other way round.
+            opened.close()
+            turns.measure(_open(plan, progress, opened, (1, 0)), turns.pairs)
+    return writer.run
+
+
+def _open(
+    plan: TurnsPlan, progress: Progress, opened: ExitStack, order: Sequence[int]
+) -> tuple[TestBed, TestBed]:
+    beds = {}
+    for side in order:
+        scenario = plan.sides[side].scenario()
+        sizes = () if plan.sides[side].ruleset is not None else profiles.to_measure(scenario).sizes
+        beds[side] = opened.enter_context(
+            testbeds.open_bed(
+                scenario.lab, scenario.dut, progress, profiles.flows(scenario), sizes=sizes, inputs=HOST_FILES
+            )
+        )
+    return beds[0], beds[1]
+
+
+class _Turns:
+    """Pairs of trials, counted over all openings of the beds."""
+
+    def __init__(self, plan: TurnsPlan, writer: RunWriter, progress: Progress) -> None:
+        self.pairs = plan.pairs or PAIRS
+        scenario = plan.before.scenario()
+        self._flows = profiles.flows(scenario)
+        self._own = [side.ruleset is not None for side in plan.sides]
+        measured = profiles.to_measure(scenario)
+        self._settings = [(position, mix) for position in measured.positions for mix in measured.sizes]
+        self._terms = replace(SINGLE, max_attempts=1)
+        self._writer, self._progress = writer, progress
+        self._tried = 0
+        self._valid = [[0, 0] for _ in self._settings]
+        self._loads: list[Rate] = []
+
+    @property
+    def document(self) -> dict[str, Any]:
+        own = all(self._own)
+        settings = [[OWN_RULES if own else position, mean_bytes(mix)] for position, mix in self._settings]
+        return {"settings": settings}
+
+    def measure(self, beds: tuple[TestBed, TestBed], wanted: int) -> None:
+        """Go on until so many pairs are valid at every setting and load, or too many were tried."""
+        specs = [self._specs(beds, number) for number in range(len(self._settings))]
+        most = MOST_TRIES * wanted
+        seconds = estimate_s(one for of in specs for pair in of for one in pair)
+        what = plural(self.pairs, "pair")
+        self._progress.stage(f"{what} of trials, run {self._writer.run_id}")
+        while self._tried < most and min(min(of) for of in self._valid) < wanted:
+            done = min(min(of) for of in self._valid)
+            self._progress.advance(done, self.pairs, f"pair {done + 1}", (self.pairs - done) * seconds)
+            for number, of in enumerate(specs):
+                for load, pair in enumerate(of):
+                    if self._valid[number][load] < wanted:
+                        self._valid[number][load] += self._pair(beds, pair, (self._tried, number, load))
+            self._tried += 1
+
+    def _pair(
+        self, beds: tuple[TestBed, TestBed], specs: Sequence[TrialSpec], place: tuple[int, int, int]
+    ) -> bool:
+        tried, number, load = place
+        valid = True
+        for side in (0, 1) if tried % 2 == 0 else (1, 0):
+            index = ((tried * len(self._settings) + number) * 2 + load) * 2 + side
+            entry = TrialEntry(self._writer.run_id, index)
+            hooks = Hooks(on_record=self._writer.add)
+            several = len(self._settings) > 1
+            records = run_trial(
+                beds[side], specs[side], entry, terms=self._terms, hooks=hooks, set_rules=several
+            )
+            valid &= records[-1].valid
+        return valid
+
+    def _specs(self, beds: tuple[TestBed, TestBed], number: int) -> list[tuple[TrialSpec, TrialSpec]]:
+        """The trials of a setting: of both devices in overload, and at half the rate that both forward."""
+        position, mix = self._settings[number]
+        rules = [testbeds.rule_setup(bed, RuleSetup(position)) for bed in beds]
+        most = self._traffic(parse_rate("max"), mix, beds)
+        for bed, setup in zip(beds, rules, strict=True):
+            bed.set_rules(setup)
+        if number == len(self._loads):
+            forwarded = [bed.run(most).forwarding_pps for bed in beds]
+            if not min(forwarded):
+                raise TrialError(
+                    "a device forwards nothing in overload: weir trial shows at which load it does"
+                )
+            self._loads.append(parse_rate(f"{HALF * min(forwarded):.3g}"))
+        half = self._traffic(self._loads[number], mix, beds)
+        return [
+            (
+                TrialSpec(traffic, rules[0], f"{SIDES[0]}, {name}"),
+                TrialSpec(traffic, rules[1], f"{SIDES[1]}, {name}"),
+            )
+            for name, traffic in zip(_SHORT, (most, half), strict=True)
+        ]
+
+    def _traffic(self, rate: Rate, mix: SizeMix, beds: tuple[TestBed, TestBed]) -> Traffic:
+        for bed in beds:
+            (mix,) = testbeds.roomy(bed, self._flows, (mix,))
+        return Traffic(rate, mix, self._flows, warmup_s=WARMUP_S, duration_s=TRIAL_S)
+
+
+def differences(run: Run) -> Mapping[ComparisonSetting, Mapping[Compared, F64]]:
+    """The differences of every pair of valid trials in a run."""
+    settings = [ComparisonSetting(*of) for of in run.get_json(PLAN)["settings"]]
+    trials = {row["index"]: row for row in run.trials().filter("valid").iter_rows(named=True)}
+    by_setting: dict[ComparisonSetting, dict[Compared, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for index, first in trials.items():
+        second = trials.get(index + 1)
+        if index % 2 or second is None:
+            continue
+        load, place = index // 2 % 2, settings[index // 4 % len(settings)]
+        of = by_setting[place]
+        if load == 0:
+            of["rate"].append(math.log(second["forwarding_pps"] / first["forwarding_pps"]))
+            continue
+        of["loss"].append(second["loss_ratio"] - first["loss_ratio"])
+        of["mean"].append(math.log(second["delay_mean_ns"] / first["delay_mean_ns"]))
+        of["p99"].append(math.log(second["delay_p99_ns"] / first["delay_p99_ns"]))
+    return {
+        place: {quantity: np.array(values) for quantity, values in of.items()}
+        for place, of in by_setting.items()
+    }

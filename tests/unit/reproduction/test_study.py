@@ -1,0 +1,135 @@
+"""A reproduction: its scenarios are measured once each, and its rows follow from the stored runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from weirlab import publications
+from weirlab.publications import PublishedExperiment, PublishedValue
+from weirlab.reproduction import claims, study
+from weirlab.reproduction.contract import Answer, ReproducedExperiment, ReproductionRow, Runs
+from weirlab.store import Store
+from weirlab.store.frames import rows_of
+
+from ..conftest import Weir
+
+KEY = "ubik-psock-2007"
+FIRST = next(iter(publications.publication(KEY).experiments))
+
+
+class Delays(ReproducedExperiment):
+    """Answers one value and one claim from two small profiles of a simulated device."""
+
+    key = FIRST
+    deviations = ("Simulated.",)
+
+    def scenarios(self, quick: bool) -> Mapping[str, Mapping[str, Any]]:
+        section = {
+            "positions": [0],
+            "sizes": [64],
+            "load_shares": [0.1, 0.4, 0.7, 1.5],
+            "repetitions": 1,
+            "trial_s": 0.02,
+        }
+        one = {"lab": {"kind": "sim"}, "profile": section}
+        return {"first": one, "second": one}
+
+    def answers(self, runs: Runs, published: PublishedExperiment) -> Iterator[Answer]:
+        counts = [float(run.trials().height) for run in runs.values()]
+        value = next(iter(published.values.values()))
+        yield Answer(value.key, sum(counts))
+        claim = next(iter(published.claims))
+        yield Answer(claim, decision=claims.ratio(counts, counts, 0.5, 2, ("one", "other")))
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(study, "experiments", lambda key: (Delays(),) if key == KEY else ())
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "store")
+
+
+@pytest.mark.usefixtures("made")
+def test_every_row_follows_from_the_stored_runs(weir: Weir, store: Store) -> None:
+    answer = weir("reproduce", KEY, "--only", FIRST, "--json")
+    assert answer.code == 0
+    run = store.open(answer.json["run_id"])
+    kept = rows_of(ReproductionRow, run.table(study.ROWS))
+    recomputed = study.stored(store.open(run.run_id)).rows
+    assert [replace(row, here=0, ratio=0) for row in kept] == [
+        replace(row, here=0, ratio=0) for row in recomputed
+    ]
+    first = kept[0]
+    trials = sum(store.open(each).trials().height for each in answer.json["runs"].values())
+    assert first.here == trials
+    assert first.verdict == "beside"
+    assert {row.verdict for row in kept if row.kind == "claim"} == {"holds", "not here"}
+
+
+@pytest.mark.usefixtures("made")
+def test_a_published_value_that_changes_changes_the_row_and_nothing_else(
+    weir: Weir, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = store.open(weir("reproduce", KEY, "--only", FIRST, "--json").json["run_id"])
+    before = study.stored(run).rows
+    about = publications.publication(KEY)
+    experiment = about.experiments[FIRST]
+    name, value = next(iter(experiment.values.items()))
+    changed: PublishedValue = replace(value, low=1234.5, high=1234.5)
+    experiments = {
+        **about.experiments,
+        FIRST: replace(experiment, values={**experiment.values, name: changed}),
+    }
+    monkeypatch.setattr(study, "publication", lambda _: replace(about, experiments=experiments))
+    after = study.stored(run).rows
+    different = [new for old, new in zip(before, after, strict=True) if repr(old) != repr(new)]
+    assert [
+        (row.key, row.published.endswith("1,234.5") or "1234.5" in row.published) for row in different
+    ] == [(name, True)]
+
+
+@pytest.mark.usefixtures("made")
+def test_an_interrupted_reproduction_goes_on_with_what_is_left(weir: Weir, store: Store) -> None:
+    done = weir("reproduce", KEY, "--only", FIRST, "--json").json
+    run = store.open(done["run_id"])
+    kept = run.get_json(study.RUNS)
+    second = kept.pop(f"{FIRST}/second")["run"]
+    run.put_json(study.RUNS, kept)
+    again = weir("reproduce", "--resume", done["run_id"], "--json").json
+    assert again["runs"][f"{FIRST}/first"] == kept[f"{FIRST}/first"]["run"]
+    assert again["runs"][f"{FIRST}/second"] != second
+
+
+@pytest.mark.usefixtures("made")
+def test_what_cannot_be_measured_is_said_in_its_rows(weir: Weir, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Delays, "scenarios", lambda *_: {"first": {"lab": {"kind": "netns"}, "failover": {}}})
+    monkeypatch.setattr(Delays, "answers", lambda *_: iter(()))
+    answer = weir("reproduce", KEY, "--only", FIRST, "--json")
+    assert answer.code in (2, 5)
+
+
+def test_without_an_argument_the_publications_are_listed(weir: Weir) -> None:
+    answer = weir("reproduce", "--json")
+    assert [one["key"] for one in answer.json["publications"]] == list(publications.KEYS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("nobody-1999",), "there is no publication"),
+        ((KEY, "--only", "nothing"), "has no experiment nothing that is made here"),
+        ((KEY, "--resume", "last"), "leave the other options out"),
+    ],
+)
+def test_mistakes_are_named(weir: Weir, arguments: tuple[str, ...], complaint: str) -> None:
+    answer = weir("reproduce", *arguments)
+    assert answer.code == 2
+    assert complaint in " ".join(answer.err.split())
