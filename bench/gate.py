@@ -49,7 +49,7 @@ def rules(path: Path, before: int) -> Path:
 
 
 def more_rules(store: Path, folder: Path) -> int:
-    """Rules that make packets take ``SLOWER`` longer: the cost of a rule grows with what the cache must hold."""
+    """Rules that make packets take ``SLOWER`` longer; found by trying, as their cost is not linear."""
     before, count = rules(folder / "few.rules", RULES), RULES // 4
     for _ in range(3):
         after = rules(folder / "more.rules", RULES + count)

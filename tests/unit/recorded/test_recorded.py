@@ -29,7 +29,7 @@ from .answers import (
 
 MEASURE = {
     "calibrate", "trial", "profile", "search", "rfc2544", "failover", "run", "tap", "log", "link", "tcp",
-    "doctor", "lab", "schema", "completion", "web", "psock",
+    "doctor", "lab", "schema", "completion", "web", "psock", "reproduce",
 }  # fmt: skip
 """Commands that need no stored run and no capture: they make them, or speak of this machine or of Weir."""
 

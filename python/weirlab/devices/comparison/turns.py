@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -23,7 +22,7 @@ from weirlab.measure import Hooks, TrialEntry, run_trial
 from weirlab.measure.progress import OVERHEAD_S, estimate_s
 from weirlab.measure.terms import SINGLE
 from weirlab.model.base import F64
-from weirlab.model.comparing import Compared, ComparisonSetting, ComparisonTerms
+from weirlab.model.comparing import QUANTITIES, Compared, ComparisonSetting, ComparisonTerms
 from weirlab.model.comparing.matching import OWN_RULES
 from weirlab.model.comparing.paired import power_of_pairs
 from weirlab.model.comparing.power import power
@@ -247,7 +246,9 @@ def differences(run: Run) -> Mapping[ComparisonSetting, Mapping[Compared, F64]]:
     """The differences of every pair of valid trials in a run."""
     settings = [ComparisonSetting(*of) for of in run.get_json(PLAN)["settings"]]
     trials = {row["index"]: row for row in run.trials().filter("valid").iter_rows(named=True)}
-    by_setting: dict[ComparisonSetting, dict[Compared, list[float]]] = defaultdict(lambda: defaultdict(list))
+    by_setting: dict[ComparisonSetting, dict[Compared, list[float]]] = {
+        place: {quantity: [] for quantity in QUANTITIES} for place in settings
+    }
     for index, first in trials.items():
         second = trials.get(index + 1)
         if index % 2 or second is None:

@@ -54,9 +54,9 @@ def compare_pairs(settings: Differences, terms: ComparisonTerms) -> list[Compari
 
 
 def _level(quantity: Compared, settings: Differences, terms: ComparisonTerms) -> Level:
-    known = {place: of[quantity] for place, of in settings.items() if len(of.get(quantity, ())) > 0}
-    medians = {place: float(np.median(values)) for place, values in known.items()}
-    fewest = min((len(values) for values in known.values()), default=0)
+    known = {place: of[quantity] for place, of in settings.items() if quantity in of}
+    fewest = min(len(values) for values in known.values())
+    medians = {place: float(np.median(values)) for place, values in known.items() if len(values)}
     value = float(np.mean(list(medians.values()))) if medians else math.nan
     if fewest < LEAST_PAIRS:
         return Level(value, math.nan, math.inf, len(known), math.nan, "repetitions", math.nan, TOO_FEW)

@@ -58,6 +58,8 @@ def test_loss_is_compared_in_points() -> None:
 def test_too_few_pairs_decide_nothing_and_the_number_that_would_is_named() -> None:
     (few,) = paired.compare_pairs({PLACE: {"rate": spread(-0.3, pairs=5)}}, EXACT)
     assert (few.verdict, few.why) == ("cannot tell", paired.TOO_FEW)
+    (none,) = paired.compare_pairs({PLACE: {"mean": np.empty(0)}}, EXACT)
+    assert (none.verdict, none.why) == ("cannot tell", paired.TOO_FEW), "a quantity without pairs is no less"
     (wide,) = paired.compare_pairs({PLACE: {"rate": spread(0, pairs=20, scatter=0.2)}}, EXACT)
     assert wide.verdict == "cannot tell"
     assert wide.runs_needed is not None
