@@ -24,6 +24,7 @@ TRANSFERS: Final = HERE / "inputs-tcp.tar.xz"
 """Runs of a kind that came later: one of a version that kept no trials of it, one of the first that did."""
 LATER: Final = HERE / "inputs-later.tar.xz"
 LATEST: Final = HERE / "inputs-latest.tar.xz"
+NEWEST: Final = HERE / "inputs-newest.tar.xz"
 """Runs of kinds that came later still."""
 
 CLOSE: Final = 1e-9
@@ -52,6 +53,8 @@ VOICE: Final = "20260105-081200-voice-000d"
 PARALLEL: Final = "20260105-081400-parallel-000f"
 VOICE_LOAD: Final = "20260105-081500-voice_load-0010"
 ENDPOINTS: Final = "20260105-081600-endpoints-0011"
+COMPARISON: Final = "20260105-081700-comparison-0012"
+REPRODUCTION: Final = "20260105-081800-reproduction-0013"
 
 RUNS: Final = (
     PROFILE, SLOWER, TRIAL, STEPS, VERIFY, CALIBRATE, SEARCH, RFC2544, CALLS, CAPACITY, FAILOVER, MONITOR,
@@ -59,6 +62,8 @@ RUNS: Final = (
 )  # fmt: skip
 LATER_RUNS: Final = (PARALLEL, VOICE_LOAD)
 LATEST_RUNS: Final = (ENDPOINTS,)
+NEWEST_RUNS: Final = (COMPARISON, REPRODUCTION)
+_ADDED: Final = (*LATER_RUNS, *LATEST_RUNS, *NEWEST_RUNS)
 
 
 def _kind(run: str) -> str:
@@ -78,8 +83,8 @@ COMMANDS: Final = {
     "show-tcp-earlier": f"show {TCP_EARLIER}",
     "report-tcp": f"report {TCP} --out report.html",
     "report-tcp-earlier": f"report {TCP_EARLIER} --out report.html",
-    **{f"show-{_kind(run)}": f"show {run}" for run in (*LATER_RUNS, *LATEST_RUNS)},
-    **{f"report-{_kind(run)}": f"report {run} --out report.html" for run in (*LATER_RUNS, *LATEST_RUNS)},
+    **{f"show-{_kind(run)}": f"show {run}" for run in _ADDED},
+    **{f"report-{_kind(run)}": f"report {run} --out report.html" for run in _ADDED},
     "export": f"export {FAILOVER} --format csv --out exported",
     "fit": f"fit {PROFILE}",
     "predict": f"predict {PROFILE} --rate 250kpps --frame 214 --rules 200",
@@ -112,7 +117,7 @@ COMMANDS: Final = {
 
 def unpacked(folder: Path) -> Path:
     """The inputs, in ``folder``."""
-    for path in (INPUTS, TRANSFERS, LATER, LATEST):
+    for path in (INPUTS, TRANSFERS, LATER, LATEST, NEWEST):
         with tarfile.open(path) as archive:
             archive.extractall(folder, filter="data")
     return folder

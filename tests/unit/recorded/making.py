@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from answers import INPUTS, LATER, LATER_RUNS, LATEST, LATEST_RUNS, PROFILE, RUNS, SLOWER
+from answers import INPUTS, LATER, LATER_RUNS, LATEST, LATEST_RUNS, NEWEST, NEWEST_RUNS, PROFILE, RUNS, SLOWER
 from typer.testing import CliRunner
 
 from weirlab.calls.failover import FailoverStudy
@@ -197,6 +197,17 @@ def make_latest() -> None:
             scenario = from_plain(ENDPOINTS_SCENARIO, "here", EndpointScenario)
             _run(endpoints, Store(folder / "store"), scenario)
         _pack(LATEST, folder, ("store",))
+
+
+def make_newest() -> None:
+    """Those of kinds that are newer still; needs no root."""
+    with tempfile.TemporaryDirectory() as work:
+        folder = Path(work)
+        with _elsewhere(folder), _as_example(NEWEST_RUNS):
+            compared = ("compare", "--measure", "iptables", "nftables", "--lab", "sim", "--pairs", "8")
+            _weir(*compared, "--frame", "64")
+            _weir("reproduce", "cesnet-routing-2007")
+        _pack(NEWEST, folder, ("store",))
 
 
 def _pack(path: Path, folder: Path, names: Sequence[str]) -> None:
