@@ -222,7 +222,7 @@ class UnequalChannels(ReproducedExperiment):
         return _figures(self.key, runs)
 
 
-class CrossTraffic(ReproducedExperiment):
+class CompetingStreams(ReproducedExperiment):
     """TCP streams that come and go on two equal channels."""
 
     key = "cross-traffic"
@@ -341,4 +341,4 @@ def _busy(case: ParallelCase, seconds: int) -> Sequence[int]:
     return [second for second in range(seconds) if any(a <= second < b for a, b in spans)]
 
 
-EXPERIMENTS: Final = (TwoEmulatedPaths(), UnequalChannels(), CrossTraffic())
+EXPERIMENTS: Final = (TwoEmulatedPaths(), UnequalChannels(), CompetingStreams())

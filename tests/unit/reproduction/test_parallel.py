@@ -80,7 +80,7 @@ def test_other_streams_come_and_go_at_the_published_times() -> None:
     full = scenarios.load(ready.find(Path("parallel-sockets-full")))
     assert isinstance(full, ParallelScenario)
     rivals = [case for case in full.parallel.cases if case.competitors]
-    for cases in (scenario(parallel.CrossTraffic()).parallel.cases, rivals):
+    for cases in (scenario(parallel.CompetingStreams()).parallel.cases, rivals):
         times = [
             [[each.path, each.from_s, each.from_s + (each.lasts_s or 0)] for each in case.competitors]
             for case in cases
@@ -92,7 +92,7 @@ def test_other_streams_come_and_go_at_the_published_times() -> None:
 
 
 def test_slower_channels_hold_as_many_bytes_as_the_published_ones() -> None:
-    for experiment in (parallel.UnequalChannels(), parallel.CrossTraffic()):
+    for experiment in (parallel.UnequalChannels(), parallel.CompetingStreams()):
         published = ABOUT.experiments[experiment.key].settings
         for case in scenario(experiment).parallel.cases:
             paths = [path.read("up") for path in case.every_path()]
@@ -155,7 +155,7 @@ def test_the_listing_has_the_numbers_of_the_report() -> None:
 
 
 def test_charts_show_both_drivers_and_what_other_streams_get(runs: Mapping[str, Run]) -> None:
-    experiment = parallel.CrossTraffic()
+    experiment = parallel.CompetingStreams()
     figures: Any = experiment.figures({parallel.RUN: runs[experiment.key]}, ABOUT.experiments[experiment.key])
     rivals = [each for each in figures if each.key.endswith("-competitors")]
     assert len(rivals) == 3
