@@ -181,8 +181,7 @@ fn six_free_ports() -> u16 {
 fn the_published_example_runs_with_its_errors_mended() {
     let program = compile("tests/published.c", "published", &shared());
     let port = six_free_ports().to_string();
-    let mut server =
-        Command::new(&program).args(["server", &port]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut server = Command::new(&program).args(["server", &port]).stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
     assert_eq!(line, "listening\n");
