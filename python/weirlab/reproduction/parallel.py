@@ -108,7 +108,7 @@ class TwoEmulatedPaths(ReproducedExperiment):
             methods=[TCP, ROUND_ROBIN, POLL_ALL],
             split=split,
             lasts_s=2 if quick else 8,
-            repetitions=1 if quick else 5,
+            repetitions=2 if quick else 5,
         )
 
     def answers(self, runs: Runs, published: PublishedExperiment) -> Iterator[Answer]:
@@ -247,7 +247,7 @@ class CompetingStreams(ReproducedExperiment):
             cases=cases,
             buffers=_BUFFERS,
             lasts_s=asked["lasts_s"],
-            repetitions=2 if quick else 7,
+            repetitions=1 if quick else 7,
         )
 
     def answers(self, runs: Runs, published: PublishedExperiment) -> Iterator[Answer]:
