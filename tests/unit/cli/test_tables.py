@@ -64,6 +64,7 @@ OTHERS = (
     ("ipsec bytes", "--published"),
     ("ipsec bytes", "--over", "all", "--mtu", "300"),
     ("ipsec endpoints", "--calls", "1", "--repetitions", "2", "--seconds", "0.2"),
+    ("reproduce",),
     ("tcp list", "--state", "listen"),
     ("tcp watch", "--list-fields"),
     ("tcp watch", "--events", "--list-fields"),
