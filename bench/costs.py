@@ -1,4 +1,4 @@
-"""The cost of a packet, from the rounds of ``crates/esp/benches/cost``: lines, ratios and their intervals.
+"""The cost of a packet, from the rounds of ``crates/engine/benches/esp_cost``: lines and ratios.
 
 An interval is the 2.5th to 97.5th percentile over resampled rounds (bootstrap). Compared values were
 measured in the same rounds, and the same rounds are drawn for both.
@@ -89,14 +89,6 @@ def ratio(over: list[float], under: list[float]) -> Estimate:
     tops, bottoms = medians_of(both).T
     middle = np.median(both, axis=1)
     return Estimate(float(middle[0] / middle[1]), *interval(tops / bottoms))
-
-
-def slope(x: F64, over: F64, under: F64) -> Estimate:
-    """Slope of the difference of two medians, ns per byte; rows of ``over`` and ``under`` belong to ``x``."""
-    differences = medians_of(np.concatenate([over, under]))
-    differences = differences[:, : len(x)] - differences[:, len(x) :]
-    middle = np.median(over, axis=1) - np.median(under, axis=1)
-    return Estimate(float(np.polyfit(x, middle, 1)[0]), *interval(np.polyfit(x, differences.T, 1)[0]))
 
 
 def medians_of(rounds: F64) -> F64:

@@ -1,11 +1,11 @@
-"""What ESP costs per packet, in and out, for every suite, mode and size; published findings checked again.
+"""What ESP costs per packet, in and out, for every suite, mode and size, beside other implementations.
 
-Runs ``crates/esp/benches/cost``, which times the engine's ESP and the algorithms alone in turns, under four
-conditions: the packets of a round are in the CPU's caches (warm) or not (cold), and belong to one flow or to
-many. A line through the sizes gives the fixed cost of a packet and the cost of each byte. Scapy encapsulates
-the same packets; intel-ipsec-mb, if it is installed, runs the algorithms that they need. User-space gateways
-carry packets between namespaces, each in turn (root; left out with ``--repeats 0``). Results are valid only
-on a machine without other work.
+Runs ``crates/engine/benches/esp_cost``, which times the engine's ESP and the algorithms alone in turns, under
+four conditions: the packets of a round are in the CPU's caches (warm) or not (cold), and belong to one flow
+or to many. A line through the sizes gives the fixed cost of a packet and the cost of each byte. Scapy
+encapsulates the same packets; intel-ipsec-mb, if it is installed, runs the algorithms that they need.
+User-space gateways carry packets between namespaces, each in turn (root; left out with ``--repeats 0``).
+Results are valid only on a machine without other work.
 
     make bench-esp
     .venv/bin/python bench/esp.py --rounds 10 --cold-rounds 1 --repeats 0 --out build/bench/esp
@@ -25,10 +25,8 @@ from rich.console import Console
 import costs
 import machine
 import multibuffer
-import pictures
 import tunnels
 from costs import VOICE_BYTES, Estimate, Fit, Samples, ratio
-from findings import Answer, answers
 from scapys import scapy_costs
 from summary import Summary, Tables
 from summary import about as called
@@ -36,20 +34,23 @@ from summary import parser as options
 from weirlab.base.errors import WeirError
 
 HERE = Path(__file__).resolve().parent
-WAYS = ("out", "out-each", "in", "raw-out", "raw-in", "endpoint-udp", "endpoint-rtp", "endpoint-system")
+WAYS = (
+    "out", "out-each", "out-udp", "out-rtp", "in", "in-udp", "in-rtp", "in-layers", "in-system", "raw-out",
+    "raw-in",
+)  # fmt: skip
 FITS = ("suite", "mode", "way", "a ns", "b ns/B", "ns at 200 B", "off the line")
 CONDITIONS = ("suite", "mode", "way", "warm, one flow", "warm, many", "cold, one", "cold, many")
 BESIDE = ("suite", "mode", "way", "ns at 200 B", "× the algorithms alone", "Scapy, × as long")
 VERDICTS = ("target", "found", "verdict")
-PUBLISHED = ("published", "today")
 MOST_OF_RAW = 1.5
 LEAST_OF_PEERS = 2.0
 SOME_SIZES = (64, 200, 520, 1500)
 """Sizes of cold packets, which take long."""
 LEGEND = (
     "Bytes are those of the IP packet in the clear. out, in: packet after packet; out-each: eight at a time; "
-    "raw: the algorithms alone, over as many bytes; endpoint: decapsulated and handed to its call, with UDP, "
-    "without, or through a socket of the system. In brackets: 2.5th to 97.5th percentile over drawn rounds."
+    "out-udp, out-rtp: headers written before; in-udp, in-rtp, in-layers, in-system: handed to its call, "
+    "with UDP, without, through a queue, or through a socket; raw: the algorithms alone, over as many bytes. "
+    "In brackets: 2.5th to 97.5th percentile over drawn rounds."
 )
 
 
@@ -123,7 +124,7 @@ def measured(asked: argparse.Namespace, console: Console) -> dict[str, list[str]
 
 def measure(rounds: int, condition: Condition) -> list[str]:
     """Run the benchmark; returns lines with a JSON document each."""
-    command = ["cargo", "bench", "--locked", "--quiet", "-p", "weir-esp", "--bench", "cost", "--"]
+    command = ["cargo", "bench", "--locked", "--quiet", "-p", "weir-engine", "--bench", "esp_cost", "--"]
     command += ["--rounds", str(rounds), "--set", str(condition.packets)]
     command += ["--associations", str(condition.flows)]
     if condition.is_cold:
@@ -139,14 +140,12 @@ def publish(
     peers: Peers,
     console: Console,
 ) -> None:
-    """Write the folder with its page, pictures and raw data."""
+    """Write the folder with its page and raw data."""
     found = {name: costs.samples(lines) for name, lines in everything.items()}
     warm = next(iter(found.values()))
     fits = [costs.fit(key, sizes) for key, sizes in warm.items()]
-    said = answers(warm)
     tables: Tables = {
         VERDICTS: verdicts(warm, peers.gateways_pps),
-        PUBLISHED: [(one.published, one.verdict) for one in said],
         BESIDE: beside(warm, peers.scapy_ns),
         multibuffer.HEADINGS: multibuffer.rows(warm, peers.multibuffer_ns, VOICE_BYTES),
         FITS: [fitted(one) for one in sorted(fits, key=_order)],
@@ -156,7 +155,6 @@ def publish(
     summary = Summary("What ESP costs per packet", about, about["versions"], tables, LEGEND)
     raw = {
         "fits": [asdict(one) for one in fits],
-        "answers": [asdict(one) for one in said],
         "scapy_ns": {" ".join(key): ns for key, ns in peers.scapy_ns.items()},
         "multibuffer_ns": {" ".join(key): each for key, each in peers.multibuffer_ns.items()},
         "gateways_pps": peers.gateways_pps,
@@ -167,21 +165,6 @@ def publish(
             f'{{"condition":"{name}",{line[1:]}\n' for name, lines in everything.items() for line in lines
         )
     )
-    drawn = pictures.draw(warm, out)
-    page = out / "README.md"
-    page.write_text(page.read_text() + "\n" + chapters(said, drawn))
-
-
-def chapters(said: list[Answer], drawn: dict[str, str]) -> str:
-    """The findings one by one, each with its picture."""
-    parts = []
-    for number, one in enumerate(said, start=1):
-        parts += [f"## {number}. {one.published}", "", f"**Today: {one.verdict}.**", ""]
-        parts += [f"- {sentence}" for sentence in one.found]
-        if one.key in drawn:
-            parts += ["", f"![{one.published}]({drawn[one.key]})"]
-        parts.append("")
-    return "\n".join(parts)
 
 
 def verdicts(found: Samples, carried: dict[str, list[float]]) -> list[tuple[str, ...]]:

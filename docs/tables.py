@@ -21,6 +21,7 @@ from weirlab.calls.calls.columns import PacketRow
 from weirlab.calls.capacity.trials.columns import CapacityRow, InsideRow
 from weirlab.calls.failover.switches.columns import SwitchCallRow, SwitchSeriesRow
 from weirlab.calls.failover.switches.rows import SwitchRow
+from weirlab.calls.ipsec.cost.rows import COSTS, EspCostRow
 from weirlab.calls.ipsec.endpoints import rows as endpoints
 from weirlab.links.monitor.trials.rows import MonitorRow
 from weirlab.numbering.load.rows import LIMITS, TRIALS, WORK, LoadLimitRow, LoadTrialRow, WorkRow
@@ -141,6 +142,11 @@ GROUPS: Final = (
             endpoints.DISTRIBUTIONS: endpoints.DistributionRow,
             endpoints.LIMITS: endpoints.EndpointLimitRow,
         },
+    ),
+    Group(
+        "Runs about the cost of ESP",
+        "What `weir ipsec cost` keeps ([ipsec.md](ipsec.md)).",
+        {COSTS: EspCostRow},
     ),
     Group(
         "Runs about voice routing",

@@ -8,6 +8,7 @@ mod account;
 pub mod emulator;
 pub mod endpoints;
 mod engine;
+pub mod esp_cost;
 mod frames;
 pub mod gateway;
 mod histogram;

@@ -10,6 +10,7 @@ mod emulator;
 mod endpoints;
 mod errors;
 mod esp;
+mod esp_cost;
 mod extent;
 mod gateway;
 mod media;
@@ -271,6 +272,7 @@ fn _engine(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<analysis::Connections>()?;
     m.add_class::<emulator::Emulator>()?;
     m.add_class::<Engine>()?;
+    m.add_class::<esp_cost::EspCosts>()?;
     m.add_class::<esp::EspInbound>()?;
     m.add_class::<esp::EspOutbound>()?;
     m.add("ESP_COUNTERS", PyTuple::new(m.py(), weir_engine::gateway::COUNTERS)?)?;

@@ -139,3 +139,27 @@ def ratio(
 def settled(holds: bool | None, rule: str, found: str) -> Decision:
     """A decision, or none (``holds`` is None) because there is no valid measurement for it."""
     return Decision(UNKNOWN, rule, found) if holds is None else decided(holds, rule, found)
+
+
+def all_of(decisions: Mapping[str, Decision]) -> Decision:
+    """Whether all ``decisions`` hold; those that do not are named."""
+    rules = list(dict.fromkeys(decision.rule for decision in decisions.values()))
+    rule = "; ".join(rules) + (f"; in all of {len(decisions)} cases" if len(decisions) > len(rules) else "")
+    verdicts = {name: decision.verdict for name, decision in decisions.items()}
+    verdict: Verdict = "holds"
+    if not decisions or UNKNOWN in verdicts.values():
+        verdict = UNKNOWN
+    if "differs" in verdicts.values():
+        verdict = "differs"
+    shown = (
+        [name for name in decisions if verdicts[name] == verdict] if verdict != "holds" else list(decisions)
+    )
+    found = "; ".join(f"{name}: {decisions[name].found}" for name in shown[:_SHOWN])
+    if len(shown) > _SHOWN:
+        found += f"; and {len(shown) - _SHOWN} more"
+    if verdict == "differs" and len(shown) < len(decisions):
+        found = f"not in {len(shown)} of {len(decisions)}: {found}"
+    return Decision(verdict, rule, found or "no valid measurement")
+
+
+_SHOWN: Final = 4

@@ -42,6 +42,8 @@ MODULES: Final[Mapping[str, str]] = {
     "ubik-tbwtools-2007": "weirlab.reproduction.debugging",
     "cesnet-routing-2007": "weirlab.reproduction.routing",
     "chertov-link-monitor": "weirlab.reproduction.monitor",
+    "woernhard-2006": "weirlab.reproduction.voice",
+    "kazemi-ipsec-voip": "weirlab.reproduction.ipsec",
 }
 """The modules of experiments, by publication."""
 

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from weirlab.scenario.model import Section, Seed, readable
 from weirlab.traffic.calls.codecs import parse_codec
-from weirlab.traffic.calls.spec import CallClass, Calls, Direction, Phases, Transport
+from weirlab.traffic.calls.spec import Calls, Direction, Phases, Transport, parse_classes
 
 CodecText = Annotated[
     str,
@@ -16,13 +16,22 @@ CodecText = Annotated[
     Field(json_schema_extra={"examples": ["g711", "g729:40ms", "opus@24kbit/s"]}),
 ]
 
+MixText = Annotated[
+    str,
+    readable(parse_classes),
+    Field(json_schema_extra={"examples": ["g711", "g729:40ms", "g711:60,g729/iax2:40"]}),
+]
+
 
 class CallShape(Section):
     """What all calls have in common; their number varies."""
 
-    codec: CodecText = "g711"
-    """Codec, followed by a colon and the packet time if that is not the usual one, e.g. ``g711:30ms``."""
+    codec: MixText = "g711"
+    """Codec, followed by a colon and the packet time if that is not the usual one, e.g. ``g711:30ms``; or a
+    mix: parts with commas between them, each ``CODEC:PACKETms/TRANSPORT:SHARE``, of which only the codec is
+    needed."""
     transport: Transport = "rtp"
+    """Transport of the calls, or of the parts of a mix that name none."""
     ip: Literal[4, 6] = 4
     directions: Direction = "both"
     """Who talks: ``forward`` is from the sender's side through the device to the receiver's."""
@@ -37,7 +46,7 @@ class CallShape(Section):
     def calls(self, count: int) -> Calls:
         """``count`` such calls that last for the whole trial."""
         return Calls(
-            classes=(CallClass(parse_codec(self.codec, self.ip), self.transport),),
+            classes=parse_classes(self.codec, self.transport, self.ip),
             count=count,
             directions=self.directions,
             phases=self.phases,

@@ -30,6 +30,7 @@ OWN: Final = (
     "weirlab.transfers.tcp:TcpStudy",
     "weirlab.calls.ipsec:IpsecStudy",
     "weirlab.calls.ipsec.endpoints:EndpointsStudy",
+    "weirlab.calls.ipsec.cost:EspCostStudy",
     "weirlab.links.emulator:EmulatorStudy",
     "weirlab.transfers.psock:PsockStudy",
     "weirlab.transfers.parallel:ParallelStudy",

@@ -19,8 +19,8 @@ from ..conftest import Weir
 ROOT = Path(__file__).resolve().parents[3]
 COMMANDS = [
     "doctor", "calibrate", "trial", "profile", "search", "rfc2544", "calls", "failover", "quality",
-    "tap", "log", "link", "trace", "ipsec bytes", "ipsec endpoints", "tcp list", "tcp why", "tcp watch",
-    "tcp send", "tcp serve",
+    "tap", "log", "link", "trace", "ipsec bytes", "ipsec cost", "ipsec endpoints", "capacity", "tcp list",
+    "tcp why", "tcp watch", "tcp send", "tcp serve",
     "fit", "predict", "plan", "choose", "verify", "transients", "report", "runs", "show", "export", "compare",
     "run", "reproduce", "schema", "lab clean", "lab build",
     "voice route", "voice check", "voice zones", "voice import", "voice diff", "voice configs",

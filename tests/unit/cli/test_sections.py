@@ -10,10 +10,14 @@ from typing import Any, get_args, get_type_hints
 import pytest
 from typer.models import ParameterInfo
 
-from weirlab.calls.capacity.section import Capacity
+from weirlab.calls.capacity.command import CapacityCallOptions, CapacityPlanOptions
+from weirlab.calls.capacity.section import Capacity, SweepSection
 from weirlab.calls.failover.command import OngoingOptions, PairOptions, SwitchOptions
 from weirlab.calls.failover.section import Failover, OngoingCalls, PairSection
+from weirlab.calls.ipsec.cost.command import CostOptions
+from weirlab.calls.ipsec.cost.section import EspCostSection
 from weirlab.cli.options import DeviceOptions, FlowOptions, TrialsOptions
+from weirlab.scenario.calls import CallShape
 from weirlab.scenario.model import CalibrationSection, Dut, Lab, Section, TrafficShape
 from weirlab.scenario.profile import HeldOutSection, ProfileSection
 
@@ -61,6 +65,10 @@ PAIRS = [
     *(Pair(TrialsOptions, name, HeldOutSection) for name in ("repetitions", "trial_s", "warmup_s")),
     *(Pair(TrialsOptions, name, CalibrationSection) for name in ("repetitions", "trial_s")),
     Pair(TrialsOptions, "max_attempts", Capacity),
+    *(Pair(CapacityCallOptions, field.name, CallShape) for field in dataclasses.fields(CapacityCallOptions)),
+    *(Pair(CapacityPlanOptions, name, SweepSection) for name in ("first", "last", "step")),
+    *(Pair(CapacityPlanOptions, name, Capacity) for name in ("inside", "seed")),
+    *(Pair(CostOptions, name, EspCostSection) for name in ("codec", "rounds", "packets", "associations")),
     Pair(TrialsOptions, "max_attempts", Failover),
     *(Pair(PairOptions, field.name, PairSection) for field in dataclasses.fields(PairOptions)),
     *(Pair(OngoingOptions, field.name, OngoingCalls) for field in dataclasses.fields(OngoingOptions)),

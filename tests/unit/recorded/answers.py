@@ -25,6 +25,7 @@ TRANSFERS: Final = HERE / "inputs-tcp.tar.xz"
 LATER: Final = HERE / "inputs-later.tar.xz"
 LATEST: Final = HERE / "inputs-latest.tar.xz"
 NEWEST: Final = HERE / "inputs-newest.tar.xz"
+COSTS: Final = HERE / "inputs-costs.tar.xz"
 """Runs of kinds that came later still."""
 
 CLOSE: Final = 1e-9
@@ -55,6 +56,7 @@ VOICE_LOAD: Final = "20260105-081500-voice_load-0010"
 ENDPOINTS: Final = "20260105-081600-endpoints-0011"
 COMPARISON: Final = "20260105-081700-comparison-0012"
 REPRODUCTION: Final = "20260105-081800-reproduction-0013"
+ESP: Final = "20260105-081900-esp-0014"
 
 RUNS: Final = (
     PROFILE, SLOWER, TRIAL, STEPS, VERIFY, CALIBRATE, SEARCH, RFC2544, CALLS, CAPACITY, FAILOVER, MONITOR,
@@ -63,7 +65,8 @@ RUNS: Final = (
 LATER_RUNS: Final = (PARALLEL, VOICE_LOAD)
 LATEST_RUNS: Final = (ENDPOINTS,)
 NEWEST_RUNS: Final = (COMPARISON, REPRODUCTION)
-_ADDED: Final = (*LATER_RUNS, *LATEST_RUNS, *NEWEST_RUNS)
+COSTS_RUNS: Final = (ESP,)
+_ADDED: Final = (*LATER_RUNS, *LATEST_RUNS, *NEWEST_RUNS, *COSTS_RUNS)
 
 
 def _kind(run: str) -> str:
@@ -117,7 +120,7 @@ COMMANDS: Final = {
 
 def unpacked(folder: Path) -> Path:
     """The inputs, in ``folder``."""
-    for path in (INPUTS, TRANSFERS, LATER, LATEST, NEWEST):
+    for path in (INPUTS, TRANSFERS, LATER, LATEST, NEWEST, COSTS):
         with tarfile.open(path) as archive:
             archive.extractall(folder, filter="data")
     return folder

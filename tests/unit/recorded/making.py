@@ -18,7 +18,20 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from answers import INPUTS, LATER, LATER_RUNS, LATEST, LATEST_RUNS, NEWEST, NEWEST_RUNS, PROFILE, RUNS, SLOWER
+from answers import (
+    COSTS,
+    COSTS_RUNS,
+    INPUTS,
+    LATER,
+    LATER_RUNS,
+    LATEST,
+    LATEST_RUNS,
+    NEWEST,
+    NEWEST_RUNS,
+    PROFILE,
+    RUNS,
+    SLOWER,
+)
 from typer.testing import CliRunner
 
 from weirlab.calls.failover import FailoverStudy
@@ -26,6 +39,9 @@ from weirlab.calls.failover.fakes import FakePair, SwitchBehaviour, instant
 from weirlab.calls.failover.section import FailoverScenario
 from weirlab.calls.failover.switches import PairSpec
 from weirlab.calls.failover.switches.event import SwitchClocks
+from weirlab.calls.ipsec.cost import EspCostStudy
+from weirlab.calls.ipsec.cost.fakes import FormulaTimer
+from weirlab.calls.ipsec.cost.section import EspCostScenario
 from weirlab.calls.ipsec.endpoints import EndpointsStudy
 from weirlab.calls.ipsec.endpoints.fakes import FakeEndpointBed as FakeEndpoints
 from weirlab.calls.ipsec.endpoints.fakes import opener as open_endpoints
@@ -142,6 +158,12 @@ ENDPOINTS_SCENARIO: dict[str, Any] = {
     "report": None,
 }
 
+ESP_SCENARIO: dict[str, Any] = {
+    "name": "small costs",
+    "esp": {"suites": ["aes-cbc", "aes-gcm-16"], "packet_times_ms": [10, 20, 60], "rounds": 10},
+    "report": None,
+}
+
 PARALLEL_SCENARIO: dict[str, Any] = {
     "name": "small parallel",
     "parallel": {
@@ -208,6 +230,16 @@ def make_newest() -> None:
             _weir(*compared, "--frame", "64")
             _weir("reproduce", "cesnet-routing-2007")
         _pack(NEWEST, folder, ("store",))
+
+
+def make_costs() -> None:
+    """A run of ESP costs; needs no root."""
+    with tempfile.TemporaryDirectory() as work:
+        folder = Path(work)
+        with _elsewhere(folder), _as_example(COSTS_RUNS):
+            scenario = from_plain(ESP_SCENARIO, "here", EspCostScenario)
+            _run(EspCostStudy(FormulaTimer()), Store(folder / "store"), scenario)
+        _pack(COSTS, folder, ("store",))
 
 
 def _pack(path: Path, folder: Path, names: Sequence[str]) -> None:

@@ -15,6 +15,7 @@ from .answers import (
     ANSWERS,
     CLOSE,
     COMMANDS,
+    COSTS_RUNS,
     FITTED,
     LATER_RUNS,
     LATEST_RUNS,
@@ -30,7 +31,7 @@ from .answers import (
 
 MEASURE = {
     "calibrate", "trial", "profile", "search", "rfc2544", "failover", "run", "tap", "log", "link", "tcp",
-    "doctor", "lab", "schema", "completion", "web", "psock", "reproduce",
+    "doctor", "lab", "schema", "completion", "web", "psock", "reproduce", "capacity",
 }  # fmt: skip
 """Commands that need no stored run and no capture: they make them, or speak of this machine or of Weir."""
 
@@ -71,7 +72,7 @@ def test_every_command_that_reads_runs_or_captures_is_recorded() -> None:
 def test_there_is_a_stored_run_of_every_kind(inputs: Path) -> None:
     runs = Store(inputs / "store").runs()
     assert sorted(run.run_id for run in runs) == sorted(
-        (*RUNS, TCP_EARLIER, TCP, *LATER_RUNS, *LATEST_RUNS, *NEWEST_RUNS)
+        (*RUNS, TCP_EARLIER, TCP, *LATER_RUNS, *LATEST_RUNS, *NEWEST_RUNS, *COSTS_RUNS)
     )
     assert {run.kind for run in runs} >= set(kinds())
     assert [run.problem for run in runs if run.problem] == []

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from weirlab.base.errors import InputError
 from weirlab.base.units import FCS_BYTES, NS_PER_S, WIRE_OVERHEAD_BYTES, bps_from_pps
+from weirlab.calls.calls.published import PublishedLine, published_bytes_per_s, published_line
 from weirlab.traffic.calls import control, lines
 from weirlab.traffic.calls.codecs import ETHERNET_BYTES, IP_BYTES, UDP_BYTES, describe_codec
 from weirlab.traffic.calls.spec import CallClass, Calls, describe, validate
@@ -65,7 +66,7 @@ class ClassSheet:
     control: WireLoad
     """RTCP per direction; zero without RTCP."""
     line: lines.LineCapacity
-    published: lines.PublishedLine
+    published: PublishedLine
 
     def document(self, duration_s: float) -> dict[str, Any]:
         stream = self.kind.stream
@@ -132,7 +133,7 @@ class CallSheet:
         if len(self.classes) == 1:
             only = self.classes[0].published
             return only.max_pps, only.calls
-        max_pps = int(lines.PUBLISHED_BYTES_PER_S // self.mean_frame_bytes)
+        max_pps = int(published_bytes_per_s() // self.mean_frame_bytes)
         return max_pps, int(max_pps * self.calls.count // self.media.rate_pps)
 
     @property
@@ -212,7 +213,7 @@ def _class_sheet(kind: CallClass, calls: Calls, line_bps: float) -> ClassSheet:
         WireLoad.of(count * stream.rate_pps / per_packet, size),
         WireLoad.of(control_pps, control.frame_bytes(stream.ip)),
         lines.line(kind, line_bps, rtcp=calls.rtcp, rtcp_min_s=calls.rtcp_min_s),
-        lines.published_line(kind),
+        published_line(kind),
     )
 
 

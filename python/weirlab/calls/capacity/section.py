@@ -32,7 +32,7 @@ from weirlab.scenario.model import (
     WarmUp,
 )
 from weirlab.scenario.profile import ProfileSection
-from weirlab.traffic.calls.codecs import parse_codec
+from weirlab.traffic.calls.codecs import VoiceStream, describe_codec
 
 _RUN: Final = re.compile(r"last(~\d+)?|\d{8}-[0-9a-z_-]*")
 """What names a run, whole or by its beginning."""
@@ -155,11 +155,15 @@ class CapacityScenario(Root):
         if search is not None and search.max_calls is not None and search.max_calls <= search.min_calls:
             yield ("capacity", "search", "max_calls"), f"must be above 'min_calls' ({search.min_calls})"
         if search is not None and search.mos is not None:
-            best = best_mos(self.calls.codec)
-            if not best >= search.mos:
+            kinds = self.calls.calls(1).classes
+            best = [best_mos(kind.stream) for kind in kinds]
+            bad = [i for i, reached in enumerate(best) if not reached >= search.mos]
+            if sum(kinds[i].share for i in bad) > 1 - search.good_share + 1e-9:
+                named = self.calls.codec if len(kinds) == 1 else describe_codec(kinds[bad[0]].stream)
+                few = "no call is" if len(bad) == len(kinds) else "too few calls are"
                 yield (
                     ("capacity", "search", "mos"),
-                    f"{self.calls.codec} {_reaches(best)}, so no call is good enough: "
+                    f"{named} {_reaches(best[bad[0]])}, so {few} good enough: "
                     "ask for less, or write 'mos: null' to search without",
                 )
         if wanted.predict is not None and wanted.predict.model and wanted.predict.profile:
@@ -212,9 +216,8 @@ def _of_sweep(sweep: SweepSection, *, searched: bool) -> Iterator[Conflict]:
         yield (*where, "last"), f"must not be below 'first' ({sweep.first})"
 
 
-def best_mos(codec: str) -> float:
+def best_mos(stream: VoiceStream) -> float:
     """MOS of a call that loses nothing and meets no delay but its packets'; NaN where nobody knows."""
-    stream = parse_codec(codec)
     kind = impairment(stream.codec)
     coded = StreamCoding((kind,), np.zeros(1, np.int64))
     _, mos = opinion(coded, np.array([stream.packet_ms + kind.lookahead_ms]), np.zeros(1), np.ones(1))

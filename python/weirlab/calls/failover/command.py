@@ -89,7 +89,9 @@ class OngoingOptions:
             help="Calls in progress (default: 60 % of those that the pair carries).",
         ),
     ] = None
-    codec: Annotated[str, typer.Option("--codec", help="Codec, with an optional packet time.")] = "g711:60ms"
+    codec: Annotated[
+        str, typer.Option("--codec", help="Codec, with an optional packet time, or a mix (see weir calls).")
+    ] = "g711:60ms"
     transport: Annotated[
         Literal["rtp", "iax2", "iax2-trunk"],
         typer.Option("--transport", help="Transport of the speech."),

@@ -12,7 +12,7 @@ from weirlab.base import limits
 from weirlab.base.errors import InputError
 from weirlab.base.quoting import quoted
 from weirlab.calls.failover.bed import Conntrackd, Keepalived, Ucarp
-from weirlab.scenario.calls import CallShape, CodecText
+from weirlab.scenario.calls import CallShape, MixText
 from weirlab.scenario.conflicts import Conflict
 from weirlab.scenario.model import (
     Attempts,
@@ -124,9 +124,9 @@ class OngoingCalls(CallShape):
     count: Count | None = None
     """Number of calls; fewer are made if the pair does not carry them without loss. Left out: 60 % of those
     that every pair carries, of 3,000 at most."""
-    codec: CodecText = "g711:60ms"
-    """Codec, followed by a colon and the packet time if that is not the usual one. By default, both
-    directions of 3,000 calls are 100,000 packets per second."""
+    codec: MixText = "g711:60ms"
+    """Codec, followed by a colon and the packet time if that is not the usual one, or a mix of codecs. By
+    default, both directions of 3,000 calls are 100,000 packets per second."""
     rtcp: bool = False
     """Whether RTCP packets are sent."""
 
@@ -196,7 +196,7 @@ class FailoverScenario(Root):
             yield ("calls", "directions"), "calls are admitted from the sender's side: 'forward' or 'both'"
         if self.calls.ip != 4:
             yield ("calls", "ip"), "a redundant pair forwards IPv4 only"
-        least_s = 2e-3 * self.calls.calls(1).classes[0].stream.packet_ms
+        least_s = 2e-3 * max(kind.stream.packet_ms for kind in self.calls.calls(1).classes)
         if self.calls.directions == "both" and self.failover.warmup_s < least_s:
             yield (
                 ("failover", "warmup_s"),

@@ -43,6 +43,7 @@ from weirlab.calls.failover.switches.load import USUAL_SHARE
 from weirlab.jobs import spoiled, testbeds
 from weirlab.jobs.progress import RESUME, Progress, passed_on
 from weirlab.jobs.work import Work
+from weirlab.publications import publication
 from weirlab.store import Run, RunWriter
 from weirlab.store.frames import completed, rows_of
 from weirlab.studies.contract import Ground
@@ -55,9 +56,6 @@ KIND: Final = "failover"
 LOAD: Final = "load"
 """Name under which a run keeps what the pairs carry."""
 RESULT: Final = "result"
-
-PUBLISHED_PPS: Final = 81_600
-"""The load of the published measurement."""
 
 _LOAD_S: Final = 8.0
 """Time to see that a pair carries the calls, in addition to its timers and the trials themselves."""
@@ -217,7 +215,8 @@ def _load(writer: RunWriter, scenario: FailoverScenario, bed: Pairs, progress: P
 def load_text(load: CommonLoad) -> str:
     """The load under which the pairs are switched, and why."""
     rate = f"{load.calls:,} calls, {load.offered_pps:,.0f} packets per second"
-    beyond = "" if load.offered_pps >= PUBLISHED_PPS else f" (fewer than the published {PUBLISHED_PPS:,})"
+    published_pps = publication("woernhard-2006").experiments["failover-soft"].settings["pps"]
+    beyond = "" if load.offered_pps >= published_pps else f" (fewer than the published {published_pps:,})"
     if not load.searched:
         return f"load: {rate}{beyond}, whether the pairs carry it or not"
     if load.share is not None and load.carried is not None:

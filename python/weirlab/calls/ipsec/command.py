@@ -11,6 +11,7 @@ import typer
 from weirlab.base.errors import InputError
 from weirlab.base.quantities import words
 from weirlab.base.quoting import quoted
+from weirlab.calls.ipsec.cost import command as cost
 from weirlab.calls.ipsec.endpoints import command as endpoints
 from weirlab.cli.options import IpVersion, JsonOption, grouped, listed
 from weirlab.cli.output import Session
@@ -101,17 +102,20 @@ class LineOptions:
     ] = "2Mbit/s"
     published: Annotated[
         bool,
-        typer.Option("--published", help="Also show the published table, by its definition and by Weir's."),
+        typer.Option(
+            "--published", help="Also show bandwidths as the publication on IPsec and calls counts them."
+        ),
     ] = False
 
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands to ``app``."""
     group = typer.Typer(
-        help="What encryption costs calls: bytes on the wire, and jitter between endpoints.",
+        help="What encryption costs calls: bytes on the wire, processing time, and jitter between endpoints.",
         no_args_is_help=True,
     )
     group.command("bytes", help=BYTES)(grouped(bytes_))
+    cost.add_to(group)
     endpoints.add_to(group)
     app.add_typer(group, name="ipsec", rich_help_panel="Measure")
 

@@ -1,8 +1,8 @@
-"""The published table of bandwidth, by its definition, and the same on Ethernet. Pure.
+"""Kazemi, Wijesinha and Karne on IPsec and calls: bandwidth as they count it, and their calls. Pure.
 
-N. Kazemi, A. L. Wijesinha and R. Karne ("Evaluation of IPsec Overhead for VoIP using a Bare PC") count
-IP packets: no Ethernet header, no FCS, neither preamble nor gap; G.711 in packets of 10 to 60 ms; a
-kilobit of 1,000 bits. Their authenticators are cut to 96 bits, so that SHA-1 and MD5 take the same.
+They count IP packets: no Ethernet header, no FCS, neither preamble nor gap. Their figure has no numbers and
+names no codec, so the bandwidths here are computed: G.711 in packets of their lengths, a kilobit of 1,000
+bits, and authenticators of 96 bits.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from weirlab.base.units import bps_from_pps
+from weirlab.publications import publication
 from weirlab.traffic.calls.codecs import VoiceStream, parse_codec
 from weirlab.traffic.encapsulation import packets
 from weirlab.traffic.encapsulation.frames import frame_bytes
 from weirlab.traffic.encapsulation.packets import VoicePacket
 from weirlab.traffic.encapsulation.suites import suite
 
-PACKET_TIMES_MS: Final = (10, 20, 30, 40, 50, 60)
+KEY: Final = "kazemi-ipsec-voip"
 MODES: Final = ("clear", "transport", "tunnel")
 SUITES: Final = {
     "AES": suite("aes-cbc"),
@@ -29,7 +30,7 @@ SUITES: Final = {
 
 @dataclass(frozen=True)
 class Cell:
-    """A stream in one direction; ``ip_bps`` is the published quantity, ``wire_bps`` Ethernet's."""
+    """A stream in one direction; ``ip_bps`` is what the publication counts, ``wire_bps`` Ethernet's."""
 
     packet_ms: int
     mode: str
@@ -41,10 +42,15 @@ class Cell:
     wire_bps: float
 
 
+def packet_times_ms() -> tuple[int, ...]:
+    """The lengths of voice packets that the publication measured."""
+    return tuple(publication(KEY).experiments["processing-incoming"].settings["voice_ms"])
+
+
 def cells() -> tuple[Cell, ...]:
     """By packet time, then by mode, then by suite."""
     made = []
-    for packet_ms in PACKET_TIMES_MS:
+    for packet_ms in packet_times_ms():
         stream = parse_codec(f"g711:{packet_ms}ms")
         voice = VoicePacket(stream.payload_bytes)
         made.append(_cell(packet_ms, "clear", "", packets.clear(voice), stream))
@@ -70,7 +76,7 @@ def _cell(packet_ms: int, mode: str, name: str, parts: packets.Parts, stream: Vo
 
 @dataclass(frozen=True)
 class Quality:
-    """Arrivals of a call with packets of 20 ms, in ms, as published; None for what was not."""
+    """Arrivals of a call, in ms, as published; None for what was not."""
 
     what: str
     jitter_mean_ms: float
@@ -78,10 +84,26 @@ class Quality:
     delta_max_ms: float
 
 
-QUALITY: Final = (
-    Quality("two bare PCs (2009)", 0.1, None, 20.0),
-    Quality("two Linux PCs (2009)", 8.0, 10.0, 40.0),
-)
-"""Between endpoints that bypass the operating system, and between ordinary ones."""
-QUALITY_PACKET_NS: Final = 20_000_000
-"""Packet time of those calls."""
+def quality() -> tuple[Quality, ...]:
+    """Between endpoints that bypass the operating system, and between ordinary ones."""
+    about = publication(KEY)
+    values = about.experiments["call-quality"].values
+    return (
+        Quality(
+            f"two bare PCs ({about.year})",
+            values["bare-jitter"].number,
+            None,
+            values["bare-max-delta"].number,
+        ),
+        Quality(
+            f"two Linux PCs ({about.year})",
+            values["linux-mean-jitter"].number,
+            values["linux-max-jitter"].number,
+            values["linux-max-delta"].number,
+        ),
+    )
+
+
+def quality_packet_ns() -> int:
+    """Packet time of those calls."""
+    return int(publication(KEY).experiments["call-quality"].settings["voice_ms"] * 1e6)

@@ -60,7 +60,7 @@ class Row:
     calls: int
     """How many such calls a full-duplex Ethernet line carries."""
     calls_by_ip: int
-    """The same if only IP packets counted, as published tables do."""
+    """The same if only IP packets counted."""
     inner_mtu: int
     """The longest packet in the clear that still fits."""
 
@@ -117,7 +117,7 @@ class Sheet:
     question: IpsecQuestion
     streams: tuple[StreamSheet, ...]
     published: tuple[published.Cell, ...]
-    """The published table; empty unless requested."""
+    """Bandwidths as the publication counts them; empty unless requested."""
 
     def warnings(self) -> list[str]:
         """What does not fit, a sentence each."""
@@ -156,7 +156,7 @@ class Sheet:
             "mtu": asked.mtu,
             "line_bps": asked.line_bps,
             "streams": [stream.document() for stream in self.streams],
-            "published": [asdict(cell) for cell in self.published] or None,
+            "published_definition": [asdict(cell) for cell in self.published] or None,
             "warnings": self.warnings(),
         }
 

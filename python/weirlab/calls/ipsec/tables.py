@@ -16,10 +16,10 @@ _ESN = "Extended sequence numbers add no byte: their upper half is not sent (RFC
 
 
 def tables(sheet: Sheet) -> list[Table]:
-    """A table per kind of call, and the published one if requested."""
+    """A table per kind of call, and bandwidths as the publication counts them if requested."""
     shown = [_stream(stream, sheet) for stream in sheet.streams]
     if sheet.published:
-        shown += [_published(sheet), _on_ethernet(sheet)]
+        shown += [_by_definition(sheet), _on_ethernet(sheet)]
     return shown
 
 
@@ -83,8 +83,8 @@ def _title(row: Row) -> str:
     return f"{row.encapsulation.title}{' (historic)' if row.encapsulation.historic else ''}"
 
 
-def _published(sheet: Sheet) -> Table:
-    return _matrix(sheet, "Published: kbit/s of IP packets, G.711", "ip_bps")
+def _by_definition(sheet: Sheet) -> Table:
+    return _matrix(sheet, "Computed by the publication's definition: kbit/s of IP packets, G.711", "ip_bps")
 
 
 def _on_ethernet(sheet: Sheet) -> Table:
@@ -92,14 +92,14 @@ def _on_ethernet(sheet: Sheet) -> Table:
 
 
 def _matrix(sheet: Sheet, title: str, what: str) -> Table:
-    first = [cell for cell in sheet.published if cell.packet_ms == published.PACKET_TIMES_MS[0]]
+    first = [cell for cell in sheet.published if cell.packet_ms == published.packet_times_ms()[0]]
     columns = ("Packet time", *(f"{cell.mode} {cell.suite}".strip() for cell in first))
     rows = [
         (
             f"{packet_ms} ms",
             *(_kilobits(getattr(cell, what)) for cell in sheet.published if cell.packet_ms == packet_ms),
         )
-        for packet_ms in published.PACKET_TIMES_MS
+        for packet_ms in published.packet_times_ms()
     ]
     return Table(title, columns, rows)
 

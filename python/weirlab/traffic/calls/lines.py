@@ -1,10 +1,7 @@
-"""How many calls a line carries: with the real overhead of Ethernet, and as published in 2006.
+"""How many calls a line carries.
 
 On the wire a frame takes its own bytes (FCS included), a preamble of 8 B and a gap of 12 B
-(IEEE 802.3, clause 4). M. D. Woernhard ("Generating Synthetic VoIP Traffic for Analyzing Redundant
-OpenBSD-Firewalls", Oslo 2006) left out preamble and gap and took a gigabit as 2^30 bit:
-``floor(134217728 / (frame + 4))`` packets/s of frames that he counts without FCS, and as many calls as
-whole streams fit into these.
+(IEEE 802.3, clause 4).
 """
 
 from __future__ import annotations
@@ -13,13 +10,10 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from weirlab.base.units import FCS_BYTES, bps_from_pps, pps_from_bps
+from weirlab.base.units import bps_from_pps, pps_from_bps
 from weirlab.traffic.calls import control
 from weirlab.traffic.calls.spec import CallClass, Calls
 from weirlab.traffic.calls.transport import calls_per_packet, frame_bytes
-
-PUBLISHED_BYTES_PER_S: Final = 134_217_728
-"""2^30 bit/s."""
 
 LINES: Final[tuple[str, ...]] = ("10Mbit/s", "100Mbit/s", "1Gbit/s", "10Gbit/s", "25Gbit/s", "100Gbit/s")
 
@@ -43,15 +37,6 @@ class LineCapacity:
     """With the RTCP packets of each stream on the line; the same as ``calls`` if there are none."""
 
 
-@dataclass(frozen=True)
-class PublishedLine:
-    """The same by the definition of the published table; ``frame_bytes`` is without FCS there."""
-
-    frame_bytes: int
-    max_pps: int
-    calls: int
-
-
 def line(kind: CallClass, line_bps: float, *, rtcp: bool = True, rtcp_min_s: float = 5.0) -> LineCapacity:
     """What an Ethernet line of ``line_bps`` carries of calls like ``kind``."""
     per_packet = calls_per_packet(kind.stream, kind.transport, kind.trunk_calls)
@@ -68,14 +53,6 @@ def line(kind: CallClass, line_bps: float, *, rtcp: bool = True, rtcp_min_s: flo
         calls=calls,
         calls_with_control=_whole(line_bps / call_bps) if control_bps else calls,
     )
-
-
-def published_line(kind: CallClass) -> PublishedLine:
-    """The row of the published table; trunks are counted in the same way, though it has none."""
-    per_packet = calls_per_packet(kind.stream, kind.transport, kind.trunk_calls)
-    size = frame_bytes(kind.stream, kind.transport, per_packet)
-    max_pps = PUBLISHED_BYTES_PER_S // size
-    return PublishedLine(size - FCS_BYTES, max_pps, _whole(max_pps / kind.stream.rate_pps) * per_packet)
 
 
 def line_calls(calls: Calls, line_bps: float) -> int:

@@ -9,8 +9,8 @@ from typing import Final
 from weirlab.base.errors import InputError
 from weirlab.base.quantities import percent
 from weirlab.base.quoting import quoted
-from weirlab.traffic.calls.codecs import VoiceStream, parse_codec
-from weirlab.traffic.calls.spec import parse_calls
+from weirlab.traffic.calls.codecs import VoiceStream
+from weirlab.traffic.calls.spec import parse_classes
 
 _PACKET_TIME: Final = re.compile(r"(\d+(?:\.\d+)?)(?:ms)?")
 _CODEC: Final = re.compile(r"\s*[^/:,\s]+(?:bit/s)?")
@@ -58,9 +58,7 @@ def parse_mix(text: str) -> VoiceMix:
     InputError
         The text is not understood, or a part has another transport than RTP.
     """
-    if "," not in text and "/" not in text:
-        return VoiceMix(((parse_codec(text), 1.0),))
-    classes = parse_calls(1, text).classes
+    classes = parse_classes(text)
     if other := next((each.transport for each in classes if each.transport != "rtp"), None):
         raise InputError(f"codec {quoted(text)}: a plan is for calls over RTP, not {other}")
     return VoiceMix(tuple((each.stream, each.share) for each in classes))

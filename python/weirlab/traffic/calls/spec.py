@@ -14,7 +14,17 @@ from weirlab.base.quoting import quoted
 from weirlab.traffic.calls.codecs import VoiceStream, describe_codec, parse_codec
 from weirlab.traffic.calls.transport import TITLES, TRANSPORTS, Transport, check, parse_transport
 
-__all__ = ["TRANSPORTS", "CallClass", "Calls", "Direction", "Phases", "Transport", "describe", "parse_calls"]
+__all__ = [
+    "TRANSPORTS",
+    "CallClass",
+    "Calls",
+    "Direction",
+    "Phases",
+    "Transport",
+    "describe",
+    "parse_calls",
+    "parse_classes",
+]
 
 Direction = Literal["forward", "back", "both"]
 """``forward``: from the sender's side through the device to the receiver's; ``back``: the other way."""
@@ -128,6 +138,16 @@ def parse_calls(
     )
     validate(calls)
     return calls
+
+
+def parse_classes(text: str, transport: Transport = "rtp", ip: Literal[4, 6] = 4) -> tuple[CallClass, ...]:
+    """Kinds of calls: a codec with an optional packet time, or a mix as :func:`parse_calls` reads it.
+
+    ``transport`` is for parts that name none. Raises ``InputError`` as that does.
+    """
+    if "," not in text and "/" not in text:
+        return (CallClass(parse_codec(text, ip), transport),)
+    return parse_calls(1, text, transport, ip).classes
 
 
 def validate(calls: Calls) -> None:

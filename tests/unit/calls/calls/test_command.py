@@ -4,19 +4,19 @@ from pathlib import Path
 
 import pytest
 
+from weirlab.publications import publication
+
 from ...conftest import Weir
 
+TABLE = publication("woernhard-2006").experiments["codec-table"]
+PAYLOADS = {"g711": 160, "g726": 80, "gsm-slow": 66, "gsm-fast": 33}
 PUBLISHED = [
-    ("g711", "rtp", 214, 615_677, 12_313),
-    ("g711", "iax2", 206, 639_132, 12_782),
-    ("g726", "rtp", 134, 972_592, 19_451),
-    ("g726", "iax2", 126, 1_032_444, 20_648),
-    ("gsm-slow", "rtp", 120, 1_082_401, 43_296),
-    ("gsm-slow", "iax2", 112, 1_157_049, 46_281),
-    ("gsm-fast", "rtp", 87, 1_474_920, 29_498),
-    ("gsm-fast", "iax2", 79, 1_617_081, 32_341),
+    (codec, transport, int(size), int(TABLE.series("most-pps")[size]), int(TABLE.series("most-calls")[size]))
+    for codec, payload in PAYLOADS.items()
+    for transport in ("rtp", "iax2")
+    for size in [TABLE.series(f"size-{transport}")[payload]]
 ]
-"""Woernhard 2006: frame without FCS, packets/s and calls of a Gigabit of 2^30 bit/s."""
+"""Frame without FCS, packets/s and calls of a gigabit of 2^30 bits."""
 
 
 @pytest.mark.parametrize(("codec", "transport", "frame_bytes", "max_pps", "calls"), PUBLISHED)
@@ -102,8 +102,8 @@ def test_people_read_sizes_rates_and_both_line_limits(weir: Weir) -> None:
     assert answer.code == 0
     assert answer.err == ""
     for text in (
-        "14 + 20 + 8 + 12 = 54", "214", "218", "20.0 µs", "190.4 Mbit/s", "525,210", "615,677", "12,313",
-        "published definition",
+        "14 + 20 + 8 + 12 = 54", "214", "218", "20.0 µs", "190.4 Mbit/s", "525,210", f"{PUBLISHED[0][3]:,}",
+        f"{PUBLISHED[0][4]:,}", "published definition",
     ):  # fmt: skip
         assert text in answer.out
     assert answer.out.startswith("1,000 calls send 50,000 packets/s in a direction")

@@ -5,6 +5,7 @@ import pytest
 from weirlab.base.errors import InputError
 from weirlab.calls.failover.bed import Conntrackd, Keepalived, Ucarp
 from weirlab.calls.failover.section import FailoverScenario
+from weirlab.publications import publication
 from weirlab.scenario.load import from_plain
 from weirlab.studies import ready
 from weirlab.studies.scenarios import json_schema, load, loads
@@ -31,8 +32,19 @@ def test_the_shortest_scenario_measures_both_kinds_seven_times() -> None:
     assert scenario.calls.count is None
     calls = scenario.calls.calls(3000)
     assert calls.count == 3000
-    assert calls.count * 2 * 1000 / calls.classes[0].stream.packet_ms >= 81_600
+    published_pps = publication("woernhard-2006").experiments["failover-soft"].settings["pps"]
+    assert calls.count * 2 * 1000 / calls.classes[0].stream.packet_ms >= published_pps
     assert not calls.rtcp
+
+
+def test_a_mix_of_codecs_is_read_with_its_shares_and_the_longest_packet_time_counts() -> None:
+    mix = "calls:\n  codec: g711:20ms:75,g729:40ms/iax2:25\n"
+    kinds = read(PAIR + mix).calls.calls(100).classes
+    assert [(kind.stream.packet_ms, kind.transport, kind.share) for kind in kinds] == [
+        (20, "rtp", 0.75), (40, "iax2", 0.25),
+    ]  # fmt: skip
+    (problem,) = problems(PAIR + "  warmup_s: 0.05\n" + mix)
+    assert "give at least 0.08 s" in problem
 
 
 def test_the_shipped_scenario_has_what_the_question_needs() -> None:

@@ -73,9 +73,9 @@ def test_a_tunnel_too_narrow_for_ipv6_is_told() -> None:
     assert any("1,280 B that IPv6 needs" in one for one in told)
 
 
-def test_the_published_table_comes_when_asked_for() -> None:
-    assert ask("--over", "clear")["published"] is None
-    cells = ask("--over", "clear", "--published")["published"]
+def test_bandwidths_by_the_published_definition_come_when_asked_for() -> None:
+    assert ask("--over", "clear")["published_definition"] is None
+    cells = ask("--over", "clear", "--published")["published_definition"]
     assert len(cells) == 6 * 7
     (cell,) = (c for c in cells if (c["packet_ms"], c["mode"], c["suite"]) == (20, "tunnel", "AES-SHA1"))
     assert cell["ip_bps"] == 105_600

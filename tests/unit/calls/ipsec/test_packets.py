@@ -1,4 +1,4 @@
-"""Lengths by their specifications, worked out by hand, and what was published."""
+"""Lengths by their specifications, worked out by hand, and what a publication counts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ BY_NAME = {each.name: each for each in ENCAPSULATIONS}
         ("tunnel", "AES-MD5", 264, 105.6),
     ],
 )
-def test_20_ms_of_the_published_table_are_exact(mode: str, name: str, ip_bytes: int, kbps: float) -> None:
+def test_bandwidths_of_20_ms_by_the_published_definition_are_exact(
+    mode: str, name: str, ip_bytes: int, kbps: float
+) -> None:
     """Kazemi, Wijesinha, Karne: kb/s of IP packets."""
     (cell,) = (c for c in published.cells() if (c.packet_ms, c.mode, c.suite) == (20, mode, name))
     assert cell.ip_bytes == ip_bytes

@@ -3,33 +3,12 @@ from __future__ import annotations
 import pytest
 
 from weirlab.base.amounts import parse_line
-from weirlab.traffic.calls.lines import line, line_calls, published_line
+from weirlab.traffic.calls.lines import line, line_calls
 from weirlab.traffic.calls.spec import CallClass, parse_calls
 
 
 def kind(text: str) -> CallClass:
     return parse_calls(1, text).classes[0]
-
-
-@pytest.mark.parametrize(
-    ("text", "frame_bytes", "max_pps", "calls"),
-    [
-        ("g711/rtp", 214, 615_677, 12_313),
-        ("g711/iax2", 206, 639_132, 12_782),
-        ("g726/rtp", 134, 972_592, 19_451),
-        ("g726/iax2", 126, 1_032_444, 20_648),
-        ("gsm-slow/rtp", 120, 1_082_401, 43_296),
-        ("gsm-slow/iax2", 112, 1_157_049, 46_281),
-        ("gsm-fast/rtp", 87, 1_474_920, 29_498),
-        ("gsm-fast/iax2", 79, 1_617_081, 32_341),
-    ],
-)
-def test_every_row_of_the_published_table_comes_out(
-    text: str, frame_bytes: int, max_pps: int, calls: int
-) -> None:
-    """Woernhard 2006: all eight rows under one definition."""
-    row = published_line(kind(text))
-    assert (row.frame_bytes, row.max_pps, row.calls) == (frame_bytes, max_pps, calls)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +45,6 @@ def test_trunks_carry_more_calls_than_single_packets() -> None:
     single, trunk = line(kind("g729/iax2"), 1e9), line(kind("g729/iax2-trunk*20"), 1e9)
     assert trunk.calls > 3 * single.calls
     assert trunk.calls % 20 == 0
-    assert published_line(kind("g729/iax2-trunk*20")).calls % 20 == 0
 
 
 def test_a_mix_lies_between_its_parts_in_proportion() -> None:

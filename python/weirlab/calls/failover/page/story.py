@@ -34,8 +34,8 @@ _TERMS: Final = (
     ),
     (
         "Lost / rate",
-        "Packets lost from the event on, over the rate at which they were sent: how the published "
-        "tables count an interruption. It equals the gap only if everything in between is lost.",
+        "Packets lost from the event on, over the rate at which they were sent: how Woernhard 2006 "
+        "counts an interruption. It equals the gap only if everything in between is lost.",
     ),
     (
         "Dead stream",

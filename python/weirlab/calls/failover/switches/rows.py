@@ -124,7 +124,7 @@ class SwitchRow:
     reordered: int = 0
     """Packets in the affected seconds after one with a higher sequence number (RFC 4737)."""
     glitch_ms: float = nan
-    """``lost`` over the rate at which packets with speech were sent, as in the published tables."""
+    """``lost`` over the rate at which packets with speech were sent, as in Woernhard 2006."""
     streams: int = 0
     """Streams of speech (calls times directions) heard before the event."""
     alive: int = 0

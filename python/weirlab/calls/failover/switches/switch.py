@@ -97,7 +97,7 @@ class SwitchMeasurement:
 
     @property
     def glitch_ms(self) -> float:
-        """Lost packets over the rate: the length of the interruption as the published tables give it."""
+        """Lost packets over the rate: the length of the interruption as Woernhard 2006 gives it."""
         return self.lost() / self.sent_pps * 1e3
 
 

@@ -140,9 +140,9 @@ class EndpointFindings:
 
     @property
     def publication(self) -> Sequence[published.Quality]:
-        """What was published of such calls: nothing but with packets of 20 ms."""
-        same = parse_codec(self.asked.codec).packet_ns == published.QUALITY_PACKET_NS
-        return published.QUALITY if same else ()
+        """What was published of such calls: nothing but with packets of one length."""
+        same = parse_codec(self.asked.codec).packet_ns == published.quality_packet_ns()
+        return published.quality() if same else ()
 
     @property
     def spoken_of(self) -> int | None:

@@ -15,6 +15,8 @@ from weirlab.calls.ipsec.endpoints.findings import EndpointFindings, EndpointGro
 from weirlab.calls.ipsec.endpoints.plan import NAMES, SHORT, WHERE
 from weirlab.calls.ipsec.endpoints.rows import DistributionRow
 from weirlab.calls.ipsec.endpoints.section import CLEAR
+from weirlab.calls.ipsec.published import KEY
+from weirlab.publications import publication
 from weirlab.report import axes, palette
 from weirlab.report.figure import Figure
 from weirlab.report.numbers import rounded
@@ -101,10 +103,7 @@ def _chapters(found: EndpointFindings, distributions: Sequence[DistributionRow])
             figure for beside in found.asked.beside if (figure := _bars(found, beside)) is not None
         ),
         tables=(tables.compared(found),),
-        note="Published: N. Kazemi, A. L. Wijesinha and R. Karne, Evaluation of IPsec Overhead for VoIP "
-        "using a Bare PC; between PCs of 2009."
-        if found.publication
-        else "",
+        note=f"Published: {publication(KEY).citation}" if found.publication else "",
     )
     if (calls := found.spoken_of) is not None:
         yield Chapter(

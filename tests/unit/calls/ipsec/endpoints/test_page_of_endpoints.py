@@ -6,6 +6,7 @@ import pytest
 
 from weirlab.calls.ipsec.endpoints.fakes import FakeEndpointBed
 from weirlab.calls.ipsec.endpoints.study import page
+from weirlab.calls.ipsec.published import quality
 from weirlab.report.story import Story
 from weirlab.store import Store
 
@@ -34,7 +35,7 @@ def test_jitter_is_drawn_beside_the_published_one_and_distributions_end_with_the
     ]  # fmt: skip
     rows = figures["jitter-idle"].data["row"].unique(maintain_order=True).to_list()
     assert rows[:3] == ["1 call, bypass", "1 call, sockets", "1 call, sockets, real-time"]
-    assert rows[-2:] == ["published: two bare PCs (2009)", "published: two Linux PCs (2009)"]
+    assert rows[-2:] == [f"published: {each.what}" for each in quality()]
     delays = figures["distribution-delay"].data
     for _, series in delays.group_by("series"):
         assert series["share"].max() == 1.0

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from weirlab.base.errors import InputError, LabError
+from weirlab.base.quantities import duration
 from weirlab.calls.ipsec.endpoints import EndpointsStudy
 from weirlab.calls.ipsec.endpoints.fakes import CAPACITY, SWING_NS, EndpointFault, FakeEndpointBed, opener
 from weirlab.calls.ipsec.endpoints.findings import EndpointFindings, EndpointGroup
@@ -20,6 +21,7 @@ from weirlab.calls.ipsec.endpoints.searching import searched
 from weirlab.calls.ipsec.endpoints.section import CallLimitSection, EndpointScenario, EndpointsSection
 from weirlab.calls.ipsec.endpoints.study import page, stored
 from weirlab.calls.ipsec.endpoints.tables import compared
+from weirlab.calls.ipsec.published import quality
 from weirlab.jobs.progress import RunInterrupt, SilentProgress
 from weirlab.jobs.work import Work
 from weirlab.scenario.load import from_plain
@@ -126,7 +128,7 @@ def test_the_terminal_answers_first_with_the_comparison(outcome: Found) -> None:
         "Endpoints compared", "Most calls", "Every attempt",
     ]  # fmt: skip
     published = [row for row in told.tables[0].rows if row[2] == "published"]
-    assert [row[3] for row in published] == ["100 µs", "8.00 ms"]
+    assert [row[3] for row in published] == [duration(each.jitter_mean_ms * 1e6) for each in quality()]
     assert outcome.found.publication
     others = replace(outcome.found, asked=outcome.found.asked.model_copy(update={"codec": "g711:60ms"}))
     assert not [row for row in compared(others).rows if row[2] == "published"]

@@ -13,7 +13,7 @@ use sha1::Sha1;
 use sha2::Sha256;
 use weir_esp::Suite;
 
-use super::KEY;
+use weir_engine::esp_cost::KEY;
 
 /// Takes what is encrypted, and 16 bytes for a code.
 type Seal = dyn Fn(&mut [u8], &mut [u8]);

@@ -1,0 +1,66 @@
+"""From a scenario to a kept run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from typing import TYPE_CHECKING, Final, Protocol
+
+from weirlab.calls.ipsec.cost.findings import EspCostFindings
+from weirlab.calls.ipsec.cost.rows import COSTS, EspCostRow
+from weirlab.calls.ipsec.cost.section import EspCostScenario, EspCostSection
+from weirlab.jobs.inventory import scenario_of
+from weirlab.jobs.progress import Progress
+from weirlab.store.frames import frame_of
+
+if TYPE_CHECKING:
+    from weirlab.store import Run, RunWriter
+
+_KEEP_EVERY: Final = 10
+"""Rounds after which those so far are stored."""
+
+
+class CostTimer(Protocol):
+    """What times packets; see ``_engine.EspCosts``."""
+
+    def round(self, *, suite: str, tunnel: bool, way: str, packet_bytes: int) -> float:
+        """ns per packet in one round."""
+
+
+def measured(
+    asked: EspCostScenario, writer: RunWriter, progress: Progress, timer: CostTimer | None = None
+) -> EspCostFindings:
+    """Measure the rounds that the run does not have yet; the first time of each case only fills caches."""
+    what = asked.esp
+    rows = list(stored(writer.run).rows)
+    begun = 1 + max((row.round for row in rows), default=-1)
+    timer = timer or _engine(what)
+    progress.stage(f"{what.rounds} rounds, run {writer.run_id}")
+    for number in range(begun, what.rounds):
+        progress.advance(number, what.rounds, f"round {number + 1}")
+        rows += _round(number, what, timer)
+        if (number + 1) % _KEEP_EVERY == 0 or number + 1 == what.rounds:
+            writer.put_table(COSTS, frame_of(EspCostRow, rows))
+    return EspCostFindings(what, tuple(rows))
+
+
+def _round(number: int, what: EspCostSection, timer: CostTimer) -> Iterator[EspCostRow]:
+    for suite, mode, (packet_ms, packet_bytes), way in product(
+        what.suites, what.modes, what.sizes(), what.ways
+    ):
+        tunnel = mode == "tunnel"
+        timer.round(suite=suite, tunnel=tunnel, way=way, packet_bytes=packet_bytes)
+        cost_ns = timer.round(suite=suite, tunnel=tunnel, way=way, packet_bytes=packet_bytes)
+        yield EspCostRow(number, suite, mode, way, packet_ms, packet_bytes, cost_ns)
+
+
+def _engine(what: EspCostSection) -> CostTimer:
+    from weirlab._engine import EspCosts
+
+    return EspCosts(packets=what.packets, associations=what.associations)
+
+
+def stored(run: Run) -> EspCostFindings:
+    """What a run shows, finished or not."""
+    asked = scenario_of(run, EspCostScenario)
+    return EspCostFindings(asked.esp, tuple(run.rows(EspCostRow, COSTS)))

@@ -1,0 +1,326 @@
+"""Woernhard 2006: every row from the stored runs, by values that are put in."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from weirlab.calls.capacity.findings import CapacityConclusions
+from weirlab.calls.capacity.study import RESULT
+from weirlab.calls.capacity.trials import CAPACITY, CallCapacity, CallGoal
+from weirlab.calls.capacity.trials.columns import CapacityRow
+from weirlab.calls.failover.switches import SWITCHES, SwitchRow
+from weirlab.publications import publication
+from weirlab.reproduction.contract import Answer, ReproducedExperiment, rows
+from weirlab.reproduction.voice import EXPERIMENTS
+from weirlab.reproduction.voice.failover import SoftFailover
+from weirlab.reproduction.voice.generator import voice_sizes
+from weirlab.store import Run, Store
+from weirlab.store.frames import frame_of
+
+ABOUT = publication("woernhard-2006")
+BY_KEY = {experiment.key: experiment for experiment in EXPERIMENTS}
+
+
+class CableRun:
+    """A profile over a cable, by its trials."""
+
+    def __init__(self, trials: Sequence[Mapping[str, Any]]) -> None:
+        self._trials = pl.DataFrame(
+            [{"valid": True, "loss_ratio": 0.0, "spec": "{}", **row} for row in trials]
+        )
+
+    def trials(self) -> pl.DataFrame:
+        return self._trials
+
+
+def fastest(ns: Mapping[int, float]) -> CableRun:
+    """Three trials as fast as possible for every size with FCS, by the time per packet."""
+    return CableRun(
+        [
+            {"frame_bytes": float(size), "offered_pps": math.inf, "achieved_pps": 1e9 / (time + off)}
+            for size, time in ns.items()
+            for off in (-0.01, 0.0, 0.01)
+        ]
+    )
+
+
+def stored(tmp_path: Path, tables: Mapping[str, pl.DataFrame], documents: Mapping[str, object] = {}) -> Run:
+    with Store(tmp_path).create("test", {"name": "test"}, {}) as writer:
+        for name, frame in tables.items():
+            writer.put_table(name, frame)
+        for name, content in documents.items():
+            writer.put_json(name, content)
+    return writer.run
+
+
+def capacity(tmp_path: Path, limit_pps: float, *, softirq: bool = True, loaded: float = 1.0) -> Run:
+    """A firewall that forwards up to ``limit_pps``, and ``loaded`` of that in overload."""
+    rows = []
+    for share in (0.25, 0.5, 0.75, 0.9, 1.05, 1.4):
+        for run in range(3):
+            offered = share * limit_pps
+            forwarded = offered if share < 1 else limit_pps * (loaded if share > 1.2 else 1.0)
+            rows.append(
+                CapacityRow(
+                    trial_id=f"{share}-{run}",
+                    index=len(rows),
+                    attempt=1,
+                    valid=True,
+                    phase="sweep",
+                    position=0,
+                    calls=round(offered / 50),
+                    run=run,
+                    offered_pps=offered,
+                    achieved_pps=offered,
+                    forwarded_pps=forwarded + run,
+                    sent=1000,
+                    lost=round(1000 * (1 - forwarded / offered)),
+                    loss_ratio=1 - forwarded / offered,
+                    delay_mean_ns=1e4,
+                    cpu_irq=0.0,
+                    cpu_softirq=min(share, 1.0) if softirq else math.nan,
+                    samples_due=10,
+                    samples_taken=10 - round(7 * share),
+                )
+            )
+    goal = CallGoal("without loss", 0.0)
+    found = CapacityConclusions(
+        search=(CallCapacity(goal, 0, round(limit_pps / 50), round(limit_pps / 49), pps=limit_pps),)
+    )
+    return stored(tmp_path, {CAPACITY: frame_of(CapacityRow, rows)}, {RESULT: found})
+
+
+def switch(index: int, kind: str, pair: str, glitch_ms: float, **more: Any) -> SwitchRow:
+    return SwitchRow(
+        **{
+            "trial_id": f"t{index}",
+            "index": index,
+            "attempt": 1,
+            "repetition": 1,
+            "pair": pair,
+            "protocol": "ucarp",
+            "advert_s": 1.0,
+            "sharing": "direct",
+            "nat": False,
+            "preempt": False,
+            "kind": kind,
+            "valid": True,
+            "invalid": "",
+            "calls": 1632,
+            "offered_pps": 81_600.0,
+            "achieved_pps": 81_600.0,
+            "glitch_ms": glitch_ms,
+            "outage_ns": glitch_ms * 1e6,
+            "lost": round(glitch_ms * 81.6),
+            "states_known": 1632,
+            "streams": 1632,
+            "alive": 1632,
+            **more,
+        }
+    )
+
+
+def switches(tmp_path: Path, rows: Sequence[SwitchRow]) -> Run:
+    return stored(tmp_path, {SWITCHES: frame_of(SwitchRow, list(rows))})
+
+
+def loaded(tmp_path: Path) -> Run:
+    table = [("soft", "firewall1", 10.0), ("soft", "firewall2", 200.0), ("hard", "firewall1", 2900.0)]
+    table.append(("hard", "firewall2", 2400.0))
+    return switches(tmp_path, [switch(i, *row) for i, row in enumerate(table)])
+
+
+def answers(experiment: str, runs: Mapping[str, Any]) -> Mapping[str, Answer]:
+    found = BY_KEY[experiment].answers(runs, ABOUT.experiments[experiment])
+    return {answer.key: answer for answer in found}
+
+
+def verdict(answer: Answer) -> str:
+    assert answer.decision is not None
+    return answer.decision.verdict
+
+
+SIZES = voice_sizes()
+
+
+def all_runs(experiment: ReproducedExperiment, tmp_path: Path) -> Mapping[str, Any]:
+    """A run for every scenario of an experiment."""
+    sized = fastest({size: 1000.0 + 4 * size for size in (64, *SIZES, 254)})
+    paced = CableRun(
+        [
+            {"frame_bytes": 218.0, "offered_pps": pps, "achieved_pps": pps}
+            for pps in (1e4, 1e5, 1e6)
+            for _ in range(3)
+        ]
+    )
+    gaps = CableRun(
+        [
+            {
+                "frame_bytes": 218.0,
+                "offered_pps": 1e5,
+                "achieved_pps": 1e5,
+                "loss_ratio": loss,
+                "spec": json.dumps({"traffic": {"arrivals": kind}}),
+            }
+            for kind, loss in (("constant", 0.001), ("poisson", 0.004))
+        ]
+    )
+    slow = [switch(0, "soft", "firewall1", 0.0, lost=0), switch(1, "hard", "firewall1", 3000.0, lost=30)]
+    made = {}
+    for name in experiment.scenarios(quick=True):
+        folder = tmp_path / name.replace(" ", "-")
+        if name in ("cable", "one flow", "random flows", "generator"):
+            made[name] = paced if experiment.key == "pktgen-delay-defect" else sized
+        elif name == "equal and random gaps":
+            made[name] = gaps
+        elif name == "ten packets a second":
+            made[name] = switches(folder, slow)
+        elif name == "at the published rate":
+            made[name] = loaded(folder)
+        else:
+            made[name] = capacity(folder, 125_000)
+    return made
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda each: each.key)
+def test_every_value_and_claim_has_an_answer_or_a_reason(
+    experiment: ReproducedExperiment, tmp_path: Path
+) -> None:
+    about = ABOUT.experiments[experiment.key]
+    keys = set(answers(experiment.key, all_runs(experiment, tmp_path)))
+    reasons = {value.key for value in about.values.values() if value.absent}
+    reasons |= {claim.key for claim in about.claims.values() if claim.absent}
+    assert keys | reasons == about.values.keys() | about.claims.keys()
+    assert not keys & reasons
+
+
+@pytest.mark.parametrize("key", ["pktgen-maximum", "forwarding-capacity"])
+def test_charts_have_the_measured_courses(key: str, tmp_path: Path) -> None:
+    (figure,) = BY_KEY[key].figures(all_runs(BY_KEY[key], tmp_path), ABOUT.experiments[key])
+    assert figure.data.height >= 12
+    assert len(figure.data["series"].unique()) == 2
+    assert figure.spec["mark"]
+    assert not BY_KEY[key].figures({}, ABOUT.experiments[key])
+
+
+def test_a_value_changed_in_the_file_changes_its_row_and_nothing_else(tmp_path: Path) -> None:
+    runs = {"at the published rate": loaded(tmp_path)}
+    about = ABOUT.experiments["failover-soft"]
+    key = "soft-glitch-dell1-firewall1"
+    other = replace(about, values={**about.values, key: replace(about.values[key], low=20.0, high=20.0)})
+    before, after = (
+        {row.key: row for row in rows(each, {a.key: a for a in SoftFailover().answers(runs, each)}, "")}
+        for each in (about, other)
+    )
+    assert [name for name, row in after.items() if repr(row) != repr(before[name])] == [key]
+    assert (after[key].published, after[key].ratio, after[key].here) == ("20", 0.5, 10.0)
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda each: each.key)
+def test_without_any_run_nothing_is_judged(experiment: ReproducedExperiment) -> None:
+    if experiment.scenarios(quick=True):
+        found = answers(experiment.key, {})
+        assert {verdict(each) for each in found.values() if each.decision is not None} <= {"cannot tell"}
+
+
+def test_every_experiment_of_the_file_is_made_here_in_its_order() -> None:
+    assert [experiment.key for experiment in EXPERIMENTS] == list(ABOUT.experiments)
+
+
+def test_the_codecs_table_is_exact() -> None:
+    found = answers("codec-table", {})
+    assert {verdict(each) for each in found.values()} == {"holds"}
+    assert len(found) == 4 + 8 + 8 + 8 + 2
+
+
+def test_the_generator_is_shown_beside_and_judged_by_its_course() -> None:
+    found = answers("pktgen-maximum", {"cable": fastest({size: 1850 + 8.2 * size for size in SIZES})})
+    assert found["most-sent@214"].here == pytest.approx(1e9 / (1850 + 8.2 * 218))
+    most = ABOUT.number("codec-table", "most-pps@214")
+    assert found["share@214"].here == pytest.approx(100 * found["most-sent@214"].here / most)
+    assert found["calls-79"].here == pytest.approx(found["most-sent@79"].here / 50)
+    assert verdict(found["cannot-fill-gigabit"]) == "holds"
+    assert verdict(found["per-packet-cost-dominates"]) == "holds"
+    fast = answers("pktgen-maximum", {"cable": fastest({size: 100 + 0.01 * size for size in SIZES})})
+    assert verdict(fast["cannot-fill-gigabit"]) == "differs"
+
+
+def test_a_generators_time_is_linear_or_not() -> None:
+    line = {size: 1000 + 5.0 * size for size in (64, 83, 124, 218, 254)}
+    assert verdict(answers("pktgen-generation-time", {"cable": fastest(line)})["linear-beyond"]) == "holds"
+    flat = {size: 1000 + 0.001 * (size % 7) for size in line}
+    assert verdict(answers("pktgen-generation-time", {"cable": fastest(flat)})["linear-beyond"]) == "differs"
+
+
+def test_random_addresses_that_cost_too_much_differ() -> None:
+    one = fastest({83: 1000.0, 218: 1500.0})
+    cheap = answers(
+        "pktgen-randomisation", {"one flow": one, "random flows": fastest({83: 1040.0, 218: 1510.0})}
+    )
+    assert verdict(cheap["randomisation-negligible"]) == "holds"
+    assert verdict(cheap["effect-larger-for-small"]) == "holds"
+    assert cheap["random-79"].here == pytest.approx(100 * (1 - 1000 / 1040))
+    dear = answers(
+        "pktgen-randomisation", {"one flow": one, "random flows": fastest({83: 2000.0, 218: 3500.0})}
+    )
+    assert verdict(dear["randomisation-negligible"]) == "differs"
+    assert verdict(dear["effect-larger-for-small"]) == "differs"
+
+
+def test_a_limit_in_packets_holds_and_one_in_bits_does_not(tmp_path: Path) -> None:
+    same = {name: capacity(tmp_path / name, 125_000) for name in ("small packets", "large packets")}
+    found = answers("forwarding-capacity", same)
+    assert verdict(found["limit-in-packets"]) == "holds"
+    assert found["capacity"].here == 125_000
+    assert found["capacity-bit-rate"].here == pytest.approx(218.0)
+    assert found["capacity-calls"].here == 2500
+    bits = {
+        "small packets": capacity(tmp_path / "a", 300_000),
+        "large packets": capacity(tmp_path / "b", 125_000),
+    }
+    assert verdict(answers("forwarding-capacity", bits)["limit-in-packets"]) == "differs"
+
+
+def test_forwarding_that_stays_flat_is_no_collapse(tmp_path: Path) -> None:
+    flat = {name: capacity(tmp_path / name, 125_000) for name in ("small packets", "large packets")}
+    assert verdict(answers("forwarding-capacity", flat)["two-collapse-trends"]) == "differs"
+    worse = {name: capacity(tmp_path / f"w{name}", 125_000, loaded=0.4) for name in flat}
+    assert verdict(answers("forwarding-capacity", worse)["two-collapse-trends"]) == "holds"
+
+
+def test_interrupts_and_samples_follow_the_load(tmp_path: Path) -> None:
+    runs = {name: capacity(tmp_path / name, 125_000) for name in ("small packets", "large packets")}
+    assert verdict(answers("cpu-states", runs)["interrupts-eat-cpu"]) == "holds"
+    assert verdict(answers("measuring-starvation", runs)["fewer-samples-under-load"]) == "holds"
+    unknown = {name: capacity(tmp_path / f"u{name}", 125_000, softirq=False) for name in runs}
+    assert verdict(answers("cpu-states", unknown)["interrupts-eat-cpu"]) == "cannot tell"
+
+
+def test_interruptions_are_those_of_the_switches(tmp_path: Path) -> None:
+    runs = {"at the published rate": loaded(tmp_path)}
+    soft, hard = answers("failover-soft", runs), answers("failover-hard", runs)
+    assert soft["soft-received-dell1-firewall2"].here == 1_000_000 - 16_320
+    assert soft["soft-glitch-dell1-firewall1"].here == 10.0
+    assert [verdict(soft[key]) for key in ABOUT.experiments["failover-soft"].claims] == ["holds"] * 3
+    assert hard["hard-glitch-dell1-firewall1"].here == 2900.0
+    assert [verdict(hard[key]) for key in ABOUT.experiments["failover-hard"].claims] == ["holds"] * 3
+    assert verdict(answers("trace-analysis", runs)["one-flow"]) == "differs"
+
+
+def test_a_slow_take_over_and_losses_before_the_event_differ(tmp_path: Path) -> None:
+    rows = [
+        switch(i, kind, "firewall1", 4300.0, lost_before=1, dead=5) for i, kind in enumerate(("soft", "hard"))
+    ]
+    runs = {"at the published rate": switches(tmp_path, rows)}
+    soft, hard = answers("failover-soft", runs), answers("failover-hard", runs)
+    assert verdict(soft["soft-below-perceptible-mostly"]) == "differs"
+    assert verdict(soft["backup-skew-matters"]) == "cannot tell"
+    assert {verdict(hard[key]) for key in ABOUT.experiments["failover-hard"].claims} == {"differs"}
