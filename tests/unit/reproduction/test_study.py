@@ -37,7 +37,8 @@ class Delays(ReproducedExperiment):
             "trial_s": 0.02,
         }
         one = {"lab": {"kind": "sim"}, "profile": section}
-        return {"first": one, "second": one}
+        other = {**one, "profile": {**section, "seed": 2}}
+        return {"first": one, "second": other}
 
     def answers(self, runs: Runs, published: PublishedExperiment) -> Iterator[Answer]:
         counts = [float(run.trials().height) for run in runs.values()]
