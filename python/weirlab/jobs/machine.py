@@ -93,10 +93,14 @@ def budget(scenario: Scenario, bed: TestBed, expected_s: float) -> Budget | None
 
     Nothing disturbs a simulated device: it has a limit only if ``scenario`` sets one.
     """
-    simulated = bed.lab == SIMULATION
     if scenario.time_budget is not None:
-        return Budget(parse_budget(scenario.time_budget), clock, gives_up=not simulated)
-    return None if simulated else Budget(RATIO * expected_s, clock)
+        return Budget(parse_budget(scenario.time_budget), clock, gives_up=bed.lab != SIMULATION)
+    return time_for(bed, expected_s)
+
+
+def time_for(bed: TestBed, expected_s: float) -> Budget | None:
+    """The time that trials expected to take ``expected_s`` may take where nobody sets one."""
+    return None if bed.lab == SIMULATION else Budget(RATIO * expected_s, clock)
 
 
 def refuse_short_budget(scenario: Scenario, specs: Iterable[TrialSpec]) -> None:

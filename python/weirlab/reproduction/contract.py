@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from weirlab.publications import PublishedClaim, PublishedExperiment, PublishedValue
 
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 Verdict = Literal["holds", "differs", "cannot tell", "beside", "not here"]
 """``beside``: shown beside the published value and not judged, because it is the hardware's."""
+
+NOT_MADE: Final = "not made here"
+"""The problem of an experiment that has no class here."""
 
 Runs = Mapping[str, "Run"]
 """The runs of an experiment, by the names of its scenarios; without those that could not be measured."""
@@ -130,6 +133,11 @@ def _value_row(
     )
 
 
+def _unanswered(reason: str, problem: str) -> Verdict:
+    """Of a claim without an answer: for a ``reason`` that the file gives, or for want of measurements."""
+    return "not here" if reason or problem == NOT_MADE else "cannot tell"
+
+
 def _claim_row(
     published: PublishedExperiment, claim: PublishedClaim, answer: Answer | None, problem: str
 ) -> ReproductionRow:
@@ -144,7 +152,9 @@ def _claim_row(
         published="",
         here=math.nan,
         ratio=math.nan,
-        verdict="not here" if decision is None else decision.verdict,
+        verdict=_unanswered(claim.absent or published.absent, problem)
+        if decision is None
+        else decision.verdict,
         rule="" if decision is None else decision.rule,
         found=reason if decision is None else decision.found,
         where=published.where,

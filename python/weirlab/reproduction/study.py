@@ -24,11 +24,12 @@ from weirlab.base.errors import (
 from weirlab.base.files import HOST_FILES
 from weirlab.base.quantities import plural, words
 from weirlab.base.tables import Table
+from weirlab.jobs import machine, profiles
 from weirlab.jobs.inventory import scenario_of
 from weirlab.jobs.work import Work
 from weirlab.publications import KEYS, Publication, publication
 from weirlab.report.figure import Figure
-from weirlab.reproduction.contract import ReproducedExperiment, ReproductionRow, rows
+from weirlab.reproduction.contract import NOT_MADE, ReproducedExperiment, ReproductionRow, rows
 from weirlab.scenario.document import Document
 from weirlab.scenario.model import Root, Section
 from weirlab.store import Run, RunWriter, Store
@@ -216,7 +217,7 @@ def stored(run: Run) -> ReproductionFindings:
         if asked.only and key not in asked.only:
             continue
         if key not in tried:
-            answered += rows(published, {}, "not made here")
+            answered += rows(published, {}, NOT_MADE)
             continue
         runs, problems = _runs(run, kept, key)
         answers = {answer.key: answer for answer in tried[key].answers(runs, published)}
@@ -248,7 +249,12 @@ def _runs(run: Run, kept: Mapping[str, Mapping[str, str]], key: str) -> tuple[di
             continue
         try:
             if "run" in became:
-                runs[name] = store.open(became["run"])
+                found = store.open(became["run"])
+                # What a profile says on a machine that was not usable is not to be compared.
+                if found.manifest.kind == profiles.KIND and (refused := machine.refusal(found)):
+                    problems.append(refused)
+                else:
+                    runs[name] = found
             else:
                 problems.append(became["problem"])
         except StoreError as error:

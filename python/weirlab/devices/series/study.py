@@ -17,10 +17,13 @@ from weirlab.base.errors import TrialError
 from weirlab.base.quantities import plural
 from weirlab.base.tables import Table
 from weirlab.cli.quantities import NOTHING, count, duration, percent, rate
+from weirlab.jobs import machine
 from weirlab.jobs.inventory import scenario_of
 from weirlab.jobs.progress import Progress, passed_on
 from weirlab.jobs.work import Work
 from weirlab.measure import sequence
+from weirlab.measure.progress import estimate_s
+from weirlab.measure.terms import TrialTerms
 from weirlab.records import RuleSetup, TrialSpec
 from weirlab.report.story import Chapter, Story, place
 from weirlab.report.tables import Tile
@@ -274,8 +277,10 @@ def opened(asked: SeriesScenario, work: Work) -> AbstractContextManager[DeviceGr
 def measured(
     ground: DeviceGround, asked: SeriesScenario, writer: RunWriter, progress: Progress
 ) -> ListedTrials:
-    """Make the trials that the run does not have yet."""
-    sequence.run(ground.bed, asked.specs(), writer, sequence.Part("single", PLAN), passed_on(progress))
+    """Make the trials that the run does not have yet, spoiled ones again for as long as the time lasts."""
+    specs, bed = asked.specs(), ground.bed
+    terms = TrialTerms(machine.PROFILE_LIMITS, None, machine.time_for(bed, estimate_s(specs)))
+    sequence.run(bed, specs, writer, sequence.Part("single", PLAN), passed_on(progress), terms=terms)
     return stored(writer.run)
 
 

@@ -22,6 +22,9 @@ from weirlab.traffic.spec import Rate
 JUMP: Final = 4.0
 """By what latency grows where overload begins."""
 
+SLACK: Final = 0.05
+"""How far a course may step back by chance, as a share of its range."""
+
 _GIGABIT: Final = Rate(1e9, "bps")
 _MIX_PPS: Final = (50_000, 100_000, 200_000, 300_000)
 
@@ -109,7 +112,7 @@ class LatencyOverRate(FirewallExperiment):
             yield from self._over_rate(measured.settings(runs["rates"]))
         if "iptables" in runs:
             found = MeasuredProfile.of(runs["iptables"]).thresholds()
-            decision = claims.monotone(list(found), list(found.values()), falling=True)
+            decision = claims.monotone(list(found), list(found.values()), falling=True, slack=SLACK)
             yield Answer("threshold-of-rules", decision=decision)
 
     def _over_rate(self, trials: Mapping[str, pl.DataFrame]) -> Iterator[Answer]:
