@@ -1,8 +1,8 @@
 """Ask every command anew and show what is not as recorded: ``python tests/unit/recorded [NAME...]``.
 
 ``--keep`` writes the new answers. ``--inputs`` makes the stored runs, captures and models anew first, and
-with them all answers; ``--later`` makes those of the kinds that came later, ``--latest``, ``--newest``
-and ``--costs`` of still newer ones. Only for a new kind of run, since they stand for what users have.
+with them all answers; ``--later`` makes those of the kinds that came later, ``--latest``, ``--newest``,
+``--costs`` and ``--listed`` of still newer ones. Only for a new kind of run, since they stand for what users have.
 """
 
 from __future__ import annotations
@@ -19,7 +19,16 @@ from answers import ANSWERS, CLOSE, COMMANDS, FITTED, additions, answer, differe
 
 def main(options: list[str]) -> int:
     named = [name for name in options if not name.startswith("--")]
-    if not set(options) <= {"--keep", "--inputs", "--later", "--latest", "--newest", "--costs", *COMMANDS}:
+    if not set(options) <= {
+        "--keep",
+        "--inputs",
+        "--later",
+        "--latest",
+        "--newest",
+        "--costs",
+        "--listed",
+        *COMMANDS,
+    }:
         print(__doc__, file=sys.stderr)
         return 2
     if "--inputs" in options:
@@ -42,6 +51,10 @@ def main(options: list[str]) -> int:
         from making import make_costs
 
         make_costs()
+    if "--listed" in options:
+        from making import make_listed
+
+        make_listed()
     os.environ["COLUMNS"] = "100"
     different = False
     ANSWERS.mkdir(exist_ok=True)

@@ -26,6 +26,7 @@ LATER: Final = HERE / "inputs-later.tar.xz"
 LATEST: Final = HERE / "inputs-latest.tar.xz"
 NEWEST: Final = HERE / "inputs-newest.tar.xz"
 COSTS: Final = HERE / "inputs-costs.tar.xz"
+LISTED: Final = HERE / "inputs-listed.tar.xz"
 """Runs of kinds that came later still."""
 
 CLOSE: Final = 1e-9
@@ -57,6 +58,7 @@ ENDPOINTS: Final = "20260105-081600-endpoints-0011"
 COMPARISON: Final = "20260105-081700-comparison-0012"
 REPRODUCTION: Final = "20260105-081800-reproduction-0013"
 ESP: Final = "20260105-081900-esp-0014"
+SERIES: Final = "20260105-082800-series-001d"
 
 RUNS: Final = (
     PROFILE, SLOWER, TRIAL, STEPS, VERIFY, CALIBRATE, SEARCH, RFC2544, CALLS, CAPACITY, FAILOVER, MONITOR,
@@ -66,7 +68,8 @@ LATER_RUNS: Final = (PARALLEL, VOICE_LOAD)
 LATEST_RUNS: Final = (ENDPOINTS,)
 NEWEST_RUNS: Final = (COMPARISON, REPRODUCTION)
 COSTS_RUNS: Final = (ESP,)
-_ADDED: Final = (*LATER_RUNS, *LATEST_RUNS, *NEWEST_RUNS, *COSTS_RUNS)
+LISTED_RUNS: Final = (SERIES,)
+_ADDED: Final = (*LATER_RUNS, *LATEST_RUNS, *NEWEST_RUNS, *COSTS_RUNS, *LISTED_RUNS)
 
 
 def _kind(run: str) -> str:
@@ -120,7 +123,7 @@ COMMANDS: Final = {
 
 def unpacked(folder: Path) -> Path:
     """The inputs, in ``folder``."""
-    for path in (INPUTS, TRANSFERS, LATER, LATEST, NEWEST, COSTS):
+    for path in (INPUTS, TRANSFERS, LATER, LATEST, NEWEST, COSTS, LISTED):
         with tarfile.open(path) as archive:
             archive.extractall(folder, filter="data")
     return folder

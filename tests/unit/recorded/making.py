@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from unittest.mock import patch
 
 from answers import (
@@ -26,6 +26,8 @@ from answers import (
     LATER_RUNS,
     LATEST,
     LATEST_RUNS,
+    LISTED,
+    LISTED_RUNS,
     NEWEST,
     NEWEST_RUNS,
     PROFILE,
@@ -240,6 +242,28 @@ def make_costs() -> None:
             scenario = from_plain(ESP_SCENARIO, "here", EspCostScenario)
             _run(EspCostStudy(FormulaTimer()), Store(folder / "store"), scenario)
         _pack(COSTS, folder, ("store",))
+
+
+def make_listed() -> None:
+    """That of listed settings; needs no root."""
+    with tempfile.TemporaryDirectory() as work:
+        folder = Path(work)
+        with _elsewhere(folder), _as_example(LISTED_RUNS):
+            (folder / "series.yaml").write_text(SERIES_SCENARIO)
+            _weir("run", "series.yaml")
+        _pack(LISTED, folder, ("store",))
+
+
+SERIES_SCENARIO: Final = """
+name: TCP beside UDP
+lab: {kind: sim}
+report: null
+series:
+  trial_s: 0.02
+  settings:
+    - {name: udp, rate: 200kpps, sizes: 160}
+    - {name: tcp, rate: 200kpps, sizes: 160, l4: tcp}
+"""
 
 
 def _pack(path: Path, folder: Path, names: Sequence[str]) -> None:

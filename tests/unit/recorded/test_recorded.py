@@ -19,6 +19,7 @@ from .answers import (
     FITTED,
     LATER_RUNS,
     LATEST_RUNS,
+    LISTED_RUNS,
     NEWEST_RUNS,
     RUNS,
     TCP,
@@ -72,7 +73,7 @@ def test_every_command_that_reads_runs_or_captures_is_recorded() -> None:
 def test_there_is_a_stored_run_of_every_kind(inputs: Path) -> None:
     runs = Store(inputs / "store").runs()
     assert sorted(run.run_id for run in runs) == sorted(
-        (*RUNS, TCP_EARLIER, TCP, *LATER_RUNS, *LATEST_RUNS, *NEWEST_RUNS, *COSTS_RUNS)
+        (*RUNS, TCP_EARLIER, TCP, *LATER_RUNS, *LATEST_RUNS, *NEWEST_RUNS, *COSTS_RUNS, *LISTED_RUNS)
     )
     assert {run.kind for run in runs} >= set(kinds())
     assert [run.problem for run in runs if run.problem] == []
