@@ -2,7 +2,8 @@
 
 ``--keep`` writes the new answers. ``--inputs`` makes the stored runs, captures and models anew first, and
 with them all answers; ``--later`` makes those of the kinds that came later, ``--latest``, ``--newest``,
-``--costs`` and ``--listed`` of still newer ones. Only for a new kind of run, since they stand for what users have.
+``--costs`` and ``--listed`` of still newer ones. Only for a new kind of run, since they stand for what users
+have.
 """
 
 from __future__ import annotations
@@ -19,16 +20,8 @@ from answers import ANSWERS, CLOSE, COMMANDS, FITTED, additions, answer, differe
 
 def main(options: list[str]) -> int:
     named = [name for name in options if not name.startswith("--")]
-    if not set(options) <= {
-        "--keep",
-        "--inputs",
-        "--later",
-        "--latest",
-        "--newest",
-        "--costs",
-        "--listed",
-        *COMMANDS,
-    }:
+    archives = {"--inputs", "--later", "--latest", "--newest", "--costs", "--listed"}
+    if not set(options) <= {"--keep", *archives, *COMMANDS}:
         print(__doc__, file=sys.stderr)
         return 2
     if "--inputs" in options:
