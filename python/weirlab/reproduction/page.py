@@ -41,15 +41,20 @@ def page(run: Run) -> Story:
         subject=f"{about.title}, repeated",
         manifest=vars(run.manifest),
         simulated=False,
-        answer=found.sentence,
-        lede=(about.citation, *found.deviations),
+        answer=found.verdicts,
+        lede=(about.citation,),
         caution="" if not found.left else f"{plural(found.left, 'scenario')} not yet measured.",
         place="",
         tiles=tiles,
-        chapters=tuple(chapter for chapter in chapters if not chapter.empty),
+        chapters=(
+            Chapter(
+                "deviations", "How this differs from what was published", "differences", said=found.deviations
+            ),
+            *(chapter for chapter in chapters if not chapter.empty),
+        ),
         terms=(
             ("holds, differs", "a test of the shape of what was measured here; the test is in the table"),
-            ("—", "shown beside the published value and not judged: it is the hardware's"),
+            ("–", "shown beside the published value and not judged: it is the hardware's"),
         ),
     )
 

@@ -126,16 +126,24 @@ class ReproductionFindings:
         return Counter(row.verdict for row in self.rows)
 
     @property
-    def sentence(self) -> str:
-        """What came out, in one sentence."""
+    def verdicts(self) -> str:
+        """How many claims hold and do not, in a sentence."""
         claims = Counter(row.verdict for row in self.claims)
-        parts = [f"{claims[verdict]} {phrase}" for verdict, phrase in _PHRASES.items() if claims[verdict]]
+        parts = [
+            f"{claims[verdict]} {one if claims[verdict] == 1 else several}"
+            for verdict, (one, several) in _PHRASES.items()
+            if claims[verdict]
+        ]
+        return f"Of {plural(len(self.claims), 'claim')}, {words(parts) or 'none was tried'}."
+
+    @property
+    def sentence(self) -> str:
+        """What came out, and how many values can be compared."""
         values = [row for row in self.rows if row.kind != "claim"]
         beside = sum(row.verdict != "not here" for row in values)
         return (
-            f"{self.about.title} ({self.about.year}): of {plural(len(self.claims), 'claim')}, "
-            f"{words(parts) or 'none were tried'}; {beside} of {plural(len(values), 'published value')} "
-            f"{'has' if beside == 1 else 'have'} a value of this machine beside them."
+            f"{self.about.key}: {self.verdicts} {beside} of {plural(len(values), 'published value')} can be "
+            "compared with one of this machine."
         )
 
     def document(self) -> dict[str, Any]:
@@ -160,10 +168,10 @@ class ReproductionFindings:
 
 
 _PHRASES: Final = {
-    "holds": "hold here",
-    "differs": "do not",
-    "cannot tell": "could not be decided",
-    "not here": "cannot be had here",
+    "holds": ("holds here", "hold here"),
+    "differs": ("does not", "do not"),
+    "cannot tell": ("could not be decided", "could not be decided"),
+    "not here": ("cannot be had here", "cannot be had here"),
 }
 
 
