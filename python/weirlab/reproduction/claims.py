@@ -34,6 +34,13 @@ def near(value: PublishedValue, here: float, tolerance: float) -> Answer:
     return Answer(value.key, here, decided(holds, rule, significant(here, 4)))
 
 
+def beside(key: str, here: float) -> Answer:
+    """The answer for a value of the authors' hardware: not judged, unless there is no measurement."""
+    if math.isnan(here):
+        return Answer(key, here, Decision(UNKNOWN, "", "no valid measurement"))
+    return Answer(key, here)
+
+
 def ordered(values: Mapping[str, float], rule: str, slack: float = 0.0) -> Decision:
     """Whether ``values`` fall in their order; ``slack``: how much more the next may be, as a share."""
     numbers = list(values.values())

@@ -89,7 +89,7 @@ class ExampleConnection(ReproducedExperiment):
             if name in ("data", "segment"):
                 yield claims.near(published.values[name], value, 0)
             else:
-                yield Answer(name, value)
+                yield claims.beside(name, value)
         yield Answer("fast-retransmit", decision=_repairs(summaries))
         yield Answer("flat-window", decision=_flat_window(lossy))
         yield Answer("unsent-data", decision=_unsent(lossy))

@@ -133,11 +133,11 @@ class Flood(ReproducedExperiment):
         for payload in published.series("sent"):
             yield claims.near(published.values[f"sent@{payload:g}"], sent[round(payload)], 0.01)
         for payload in published.series("recorded"):
-            yield Answer(f"recorded@{payload:g}", recorded[round(payload)])
+            yield claims.beside(f"recorded@{payload:g}", recorded[round(payload)])
         for name, value in published.values.items():
             what, _, payload_text = name.partition("-")
             if what == "missing":
-                yield Answer(name, 100 * missing[int(payload_text)])
+                yield claims.beside(name, 100 * missing[int(payload_text)])
             if what == "throughput":
                 octets = int(payload_text) + asked["header_bytes"]
                 yield claims.near(value, recorded[int(payload_text)] / 60 * octets / 1e6, 0.03)

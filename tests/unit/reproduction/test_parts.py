@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from weirlab.reproduction.claims import decided, every, within
+from weirlab.reproduction.claims import beside, decided, every, within
 from weirlab.reproduction.contract import Decision
 
 HOLDS = decided(True, "rule", "good")
@@ -35,3 +35,10 @@ def test_values_within_their_ends_hold_and_unknown_ones_decide_nothing() -> None
     assert within({"a": 1.0, "b": 2.1}, 1.0, 2.0, "rule").verdict == "differs"
     assert within({"a": 1.0, "b": math.nan}, 1.0, 2.0, "rule").verdict == "cannot tell"
     assert within({}, 1.0, 2.0, "rule").verdict == "cannot tell"
+
+
+def test_a_value_that_was_not_measured_is_not_shown_as_one() -> None:
+    assert beside("a", 1.0).decision is None
+    missing = beside("a", math.nan).decision
+    assert missing is not None
+    assert missing.verdict == "cannot tell"
