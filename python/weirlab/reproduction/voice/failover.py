@@ -262,7 +262,7 @@ class FlowsOfCalls(_LoadedFailover):
             "profile": {
                 "positions": [0],
                 "sizes": [str(size)],
-                "load_shares": [0.8, 0.9, 0.95],
+                "load_shares": [0.8, 0.9, 0.95, 1.2],
                 "load_stride": 1,
                 "repetitions": 5 if quick else 20,
                 "arrivals": ["constant", "poisson"],

@@ -16,7 +16,7 @@ from weirlab.publications import PublishedExperiment, publication
 from weirlab.reproduction.claims import all_of, decided, monotone, ratio
 from weirlab.reproduction.contract import Answer, Decision, ReproducedExperiment, Runs
 from weirlab.reproduction.voice.failover import CARP, LOADED, glitch_ms, loaded
-from weirlab.reproduction.voice.generator import CABLE, cable, fastest
+from weirlab.reproduction.voice.generator import CABLE, FASTEST, cable, fastest
 from weirlab.store import Run
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class ForwardingCapacity(_Forwarding):
             **super().scenarios(quick),
             LARGE_BACK: forwarding(LARGE, directions="back", **limit(quick)),
             "published calls": forwarding(LARGE, **counts(quick)),
-            "generator": cable(sorted(published_sizes().values()), (1.2,), quick),
+            "generator": cable(sorted(published_sizes().values()), FASTEST, quick),
         }
 
     def answers(self, runs: Runs, published: PublishedExperiment) -> Iterator[Answer]:

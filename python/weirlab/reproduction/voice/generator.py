@@ -23,17 +23,21 @@ CABLE: Final = "A veth pair and the engine's XDP sender stand for Gigabit Ethern
 VOICE_CALL_PPS: Final = 50
 
 
-def cable(sizes: Sequence[int], shares: Sequence[float], quick: bool, *, flows: int = 1) -> Mapping[str, Any]:
-    """Packets of ``sizes`` (with FCS) over a cable at ``shares`` of what the sender achieves, and at most."""
+FASTEST: Final = ("max",)
+
+
+def cable(sizes: Sequence[int], rates: Sequence[str], quick: bool, *, flows: int = 1) -> Mapping[str, Any]:
+    """Packets of ``sizes`` (with FCS) over a cable at every one of ``rates``."""
     return {
         "lab": {"kind": "netns"},
         "dut": {"name": "none"},
         "traffic": {"flows": flows, "order": "random" if flows > 1 else "advance"},
-        "profile": {
-            "positions": [0],
-            "sizes": [str(size) for size in sizes],
-            "load_shares": list(shares),
-            "load_stride": 1,
+        "series": {
+            "settings": [
+                {"name": f"{size} B at {rate}", "rate": rate, "sizes": str(size)}
+                for size in sizes
+                for rate in rates
+            ],
             "repetitions": 5 if quick else 14,
             "trial_s": 0.1 if quick else 0.5,
         },
@@ -61,7 +65,7 @@ class _MaximumOverSize(ReproducedExperiment):
         experiment = publication("woernhard-2006").experiments["pktgen-generation-time"]
         longest = int(experiment.settings["sizes"][1]) + FCS_BYTES
         further = range(MIN_FRAME_BYTES, longest + 1, (longest - MIN_FRAME_BYTES) // 5)
-        return {"cable": cable(sorted({*voice_sizes(), *further}), (1.2,), quick)}
+        return {"cable": cable(sorted({*voice_sizes(), *further}), FASTEST, quick)}
 
 
 class GeneratorMaximum(_MaximumOverSize):
@@ -154,8 +158,8 @@ class AddressRandomisation(ReproducedExperiment):
         settings = publication("woernhard-2006").experiments[self.key].settings
         sizes = sorted(size + FCS_BYTES for size in settings["sizes"])
         return {
-            "one flow": cable(sizes, (1.2,), quick),
-            "random flows": cable(sizes, (1.2,), quick, flows=int(settings["addresses"])),
+            "one flow": cable(sizes, FASTEST, quick),
+            "random flows": cable(sizes, FASTEST, quick, flows=int(settings["addresses"])),
         }
 
     def answers(self, runs: Runs, published: PublishedExperiment) -> Iterator[Answer]:
@@ -198,8 +202,8 @@ class GeneratorPacing(ReproducedExperiment):
     deviations = (CABLE,)
 
     def scenarios(self, quick: bool) -> Mapping[str, Mapping[str, Any]]:
-        shares = (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
-        return {"cable": cable(voice_sizes()[-1:], shares, quick)}
+        rates = [f"{kilo}kpps" for kilo in (10, 25, 50, 100, 200, 300, 400, 600, 800, 1000)]
+        return {"cable": cable(voice_sizes()[-1:], rates, quick)}
 
     def answers(self, runs: Runs, published: PublishedExperiment) -> Iterator[Answer]:
         if "cable" not in runs:
