@@ -50,7 +50,7 @@ def courses(text: CourseText, series: Mapping[str, Points]) -> Sequence[Figure]:
         .mark_line(strokeWidth=1.6, point=True)
         .encode(
             x=alt.X("x:Q", title=text.x, axis=axes.number_axis(6)),
-            y=alt.Y("y:Q", title=text.y, axis=alt.Axis(format=",.3~g", tickCount=6)),
+            y=alt.Y("y:Q", title=text.y, axis=alt.Axis(format=",.6~g", tickCount=6)),
             color=alt.Color(
                 "series:N", title=None, sort=names, legend=legend, scale=alt.Scale(domain=names, range=colour)
             ),

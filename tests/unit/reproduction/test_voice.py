@@ -16,14 +16,18 @@ from weirlab.calls.capacity.findings import CapacityConclusions
 from weirlab.calls.capacity.study import RESULT
 from weirlab.calls.capacity.trials import CAPACITY, CallCapacity, CallGoal
 from weirlab.calls.capacity.trials.columns import CapacityRow
+from weirlab.calls.failover.section import FailoverScenario
+from weirlab.calls.failover.study import checked
 from weirlab.calls.failover.switches import SWITCHES, SwitchRow
 from weirlab.publications import publication
 from weirlab.reproduction.contract import Answer, ReproducedExperiment, rows
 from weirlab.reproduction.voice import EXPERIMENTS
 from weirlab.reproduction.voice.failover import SoftFailover
 from weirlab.reproduction.voice.generator import voice_sizes
+from weirlab.scenario.document import Document
 from weirlab.store import Run, Store
 from weirlab.store.frames import frame_of
+from weirlab.studies.scenarios import check
 
 ABOUT = publication("woernhard-2006")
 BY_KEY = {experiment.key: experiment for experiment in EXPERIMENTS}
@@ -273,6 +277,21 @@ def test_random_addresses_that_cost_too_much_differ() -> None:
     )
     assert verdict(dear["randomisation-negligible"]) == "differs"
     assert verdict(dear["effect-larger-for-small"]) == "differs"
+    gain = answers(
+        "pktgen-randomisation", {"one flow": one, "random flows": fastest({83: 990.0, 218: 1200.0})}
+    )
+    assert verdict(gain["effect-larger-for-small"]) == "differs"
+
+
+def test_a_sender_that_keeps_its_rates_is_not_inaccurate() -> None:
+    paced = [
+        {"frame_bytes": 218.0, "offered_pps": pps, "achieved_pps": factor * pps}
+        for pps in (1e4, 1e5, 1e6)
+        for factor in (1.0, 2.0)
+    ]
+    exact, doubled = (CableRun(paced[start::2]) for start in (0, 1))
+    assert verdict(answers("pktgen-delay-defect", {"cable": exact})["delay-inaccurate"]) == "differs"
+    assert verdict(answers("pktgen-delay-defect", {"cable": doubled})["delay-inaccurate"]) == "holds"
 
 
 def test_a_limit_in_packets_holds_and_one_in_bits_does_not(tmp_path: Path) -> None:
@@ -324,3 +343,13 @@ def test_a_slow_take_over_and_losses_before_the_event_differ(tmp_path: Path) -> 
     assert verdict(soft["soft-below-perceptible-mostly"]) == "differs"
     assert verdict(soft["backup-skew-matters"]) == "cannot tell"
     assert {verdict(hard[key]) for key in ABOUT.experiments["failover-hard"].claims} == {"differs"}
+
+
+@pytest.mark.parametrize("quick", [True, False])
+@pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda each: each.key)
+def test_every_scenario_can_be_carried_out(experiment: ReproducedExperiment, quick: bool) -> None:
+    for name, scenario in experiment.scenarios(quick).items():
+        asked = check(Document(name, {"name": name, "report": None, **scenario}))
+        if isinstance(asked, FailoverScenario):
+            pairs, _ = checked(asked)
+            assert pairs[0].text == "firewall1"

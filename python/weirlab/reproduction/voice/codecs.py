@@ -50,4 +50,4 @@ class CodecTable(ReproducedExperiment):
         filled = [(size + FCS_BYTES) * pps for size, pps in published.series("most-pps").items()]
         apart = max(filled) / min(filled) - 1
         rule = "published rate times bytes with FCS is the same within 0.01 %"
-        yield Answer("pps-inverse-size", decision=decided(apart <= 1e-4, rule, f"{apart:.5%} apart"))
+        yield Answer("pps-inverse-size", decision=decided(apart <= 1e-4, rule, f"{100 * apart:.2g} % apart"))

@@ -82,7 +82,7 @@ def _course(quick: bool, settings: Mapping[str, Any]) -> Mapping[str, Any]:
         "repetitions": 2 if quick else settings["repetitions"],
         "event_s": 3 if quick else settings["fail_after_s"],
         "affected_s": 5,
-        "after_s": 8,
+        "after_s": 9,
     }
 
 
