@@ -11,6 +11,8 @@ import pytest
 from weirlab.calls.failover import FailoverStudy
 from weirlab.calls.failover.fakes import FakePair, SwitchBehaviour, instant
 from weirlab.calls.failover.switches.event import SwitchClocks
+from weirlab.calls.ipsec.cost import EspCostStudy
+from weirlab.calls.ipsec.cost.fakes import FormulaTimer
 from weirlab.calls.ipsec.endpoints import EndpointsStudy
 from weirlab.calls.ipsec.endpoints.fakes import FakeEndpointBed as FakeEndpoints
 from weirlab.calls.ipsec.endpoints.fakes import opener
@@ -34,7 +36,7 @@ PAIR = ("--advert", "0.1", "--calls", "20", "--event", "0.5", "--after", "12", "
 ELSEWHERE = frozenset(
     {
         "link", "tap", "log", "tcp send", "tcp measure", "tcp why", "transients", "calibrate", "psock send",
-        "psock run", "voice lab", "voice install", "voice manage users", "voice manage log",
+        "psock run", "voice lab", "voice install", "voice manage users", "voice manage log", "capacity",
     }
 )  # fmt: skip
 """Commands with tests of their own, in which tests/unit/conftest.py looks at the tables."""
@@ -63,6 +65,7 @@ OTHERS = (
     ("trace", "made.pcap", "--connection", "1"),
     ("ipsec bytes", "--published"),
     ("ipsec bytes", "--over", "all", "--mtu", "300"),
+    ("ipsec cost", "--suite", "aes-cbc", "--mode", "tunnel", "--packet-time", "20", "--rounds", "2"),
     ("ipsec endpoints", "--calls", "1", "--repetitions", "2", "--seconds", "0.2"),
     ("reproduce",),
     ("tcp list", "--state", "listen"),
@@ -129,6 +132,8 @@ def test_what_calculates_and_what_reads_captures(
     monkeypatch.setitem(studies(), pairs.key, pairs)
     routing = VoiceStudy(lambda network, talk_s: FakeLab(network, tmp_path))
     monkeypatch.setitem(studies(), routing.key, routing)
+    costing = EspCostStudy(FormulaTimer())
+    monkeypatch.setitem(studies(), costing.key, costing)
     talking = EndpointsStudy(opener(FakeEndpoints()))
     monkeypatch.setitem(studies(), talking.key, talking)
     loading = VoiceLoadStudy(lambda network, talk_s: FakeLoadLab(network, tmp_path))
