@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from weirlab.base.quantities import significant
+from weirlab.base.quantities import NOTHING, significant
 from weirlab.base.tables import Table
 from weirlab.devices.prediction import modelling
 from weirlab.model import LohmillerModel, Model, PiecewiseModel, QueueingModel
@@ -106,7 +106,7 @@ class Verification:
                                 name,
                                 f"{found.mean:+.2f} µs",
                                 f"{found.mean_percent:+.1f} %",
-                                f"{found.low:+.2f} to {found.high:+.2f} µs",
+                                f"{found.low:+.2f} to {found.high:+.2f} µs" if found.n > 1 else NOTHING,
                                 f"{found.std:.2f} µs",
                                 f"{found.max:+.2f} µs",
                                 str(found.n),
