@@ -38,7 +38,9 @@ class ReproductionStudy(Study["ReproductionScenario", "Ground[None]", "Reproduct
         study.chosen(asked.reproduction)
 
     def open(self, asked: ReproductionScenario, work: Work) -> AbstractContextManager[Ground[None]]:
-        return nullcontext(Ground(None, {"lab": "", "dut": asked.reproduction.publication, "backend": ""}))
+        return nullcontext(
+            Ground(None, {"lab": "see its runs", "dut": asked.reproduction.publication, "backend": ""})
+        )
 
     def measure(
         self, ground: Ground[None], asked: ReproductionScenario, writer: RunWriter, work: Work

@@ -41,7 +41,7 @@ def page(run: Run) -> Story:
         subject=f"{about.title}, repeated",
         manifest=vars(run.manifest),
         simulated=False,
-        answer=found.verdicts,
+        answer=found.verdicts(),
         lede=(about.citation,),
         caution="" if not found.left else f"{plural(found.left, 'scenario')} not yet measured.",
         place="",

@@ -125,16 +125,15 @@ class ReproductionFindings:
         """Rows by verdict."""
         return Counter(row.verdict for row in self.rows)
 
-    @property
-    def verdicts(self) -> str:
-        """How many claims hold and do not, in a sentence."""
+    def verdicts(self, of: str = "") -> str:
+        """How many claims hold and do not, in a sentence; ``of`` names the publication."""
         claims = Counter(row.verdict for row in self.claims)
         parts = [
             f"{claims[verdict]} {one if claims[verdict] == 1 else several}"
             for verdict, (one, several) in _PHRASES.items()
             if claims[verdict]
         ]
-        return f"Of {plural(len(self.claims), 'claim')}, {words(parts) or 'none was tried'}."
+        return f"Of {plural(len(self.claims), 'claim')}{of}, {words(parts) or 'none was tried'}."
 
     @property
     def sentence(self) -> str:
@@ -142,8 +141,8 @@ class ReproductionFindings:
         values = [row for row in self.rows if row.kind != "claim"]
         beside = sum(row.verdict != "not here" for row in values)
         return (
-            f"{self.about.key}: {self.verdicts} {beside} of {plural(len(values), 'published value')} can be "
-            "compared with one of this machine."
+            f"{self.verdicts(f' of {self.about.key}')} {beside} of {plural(len(values), 'published value')} "
+            "can be compared with one of this machine."
         )
 
     def document(self) -> dict[str, Any]:
