@@ -274,6 +274,7 @@ fn direction_to_dict<'py>(py: Python<'py>, direction: &Direction) -> PyResult<Bo
     dict.set_item("late_max_ns", direction.late.max_ns)?;
     dict.set_item("paced_bits", direction.pace.bits)?;
     dict.set_item("paced_ns", direction.pace.ns)?;
+    dict.set_item("paced_bursts", direction.pace.bursts)?;
     dict.set_item("refused_reason", &overload.reason)?;
     let counts = direction.late.counts.iter().enumerate().filter(|&(_, &count)| count > 0);
     let buckets: Vec<(u32, u64)> = counts.map(|(bucket, &count)| (bucket as u32, count)).collect();

@@ -68,6 +68,7 @@ class Direction:
     late_max_ns: int
     paced_bits: int
     paced_ns: int
+    paced_bursts: int = 0
 
     @property
     def gone(self) -> int:
@@ -98,6 +99,11 @@ class Direction:
     def rate_error(self) -> float:
         """Relative deviation of ``carried_bps`` from the configured rate; NaN if unknown."""
         return self.carried_bps / self.rate_bps - 1 if self.rate_bps else math.nan
+
+    @property
+    def rate_doubt(self) -> float:
+        """How much of ``rate_error`` lateness at the ends of bursts explains."""
+        return self.paced_bursts * self.late_ns(0.99) / self.paced_ns if self.paced_ns else 0.0
 
     def document(self) -> dict[str, Any]:
         """The direction for JSON."""
@@ -160,6 +166,7 @@ def read_account(
             late_max_ns=found["late_max_ns"],
             paced_bits=found["paced_bits"],
             paced_ns=found["paced_ns"],
+            paced_bursts=found["paced_bursts"],
         )
         for found, source, target, rate_bps in zip(
             raw["directions"], ends, reversed(ends), rates_bps, strict=True
@@ -224,7 +231,7 @@ def _timing(way: Direction, most_late_ns: float) -> Iterator[str]:
             f"{where}1 % of the frames left {duration(late_ns)} or more after their time (at most "
             f"{duration(way.late_max_ns)}): this host was too busy; end other work, or use --busy, --cpu"
         )
-    if way.paced_ns >= _RATE_NS and abs(way.rate_error) > RATE_TOLERANCE:
+    if way.paced_ns >= _RATE_NS and abs(way.rate_error) > RATE_TOLERANCE + way.rate_doubt:
         yield f"{where}the rate was {bit_rate(way.carried_bps)} instead of {bit_rate(way.rate_bps or 0)}"
 
 

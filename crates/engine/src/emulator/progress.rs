@@ -58,6 +58,8 @@ pub struct Paced {
     pub bits: u64,
     /// How long that took, by the times at which the frames really left.
     pub ns: u64,
+    /// How often the transmitter began again after a pause.
+    pub bursts: u64,
 }
 
 /// A whole link so far.

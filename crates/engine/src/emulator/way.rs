@@ -116,6 +116,7 @@ impl Way {
                 self.pace.bits += bits;
                 self.pace.ns += now - last_ns;
             }
+            self.pace.bursts += u64::from(pace == Pace::Begins);
             if pace != Pace::Apart {
                 self.last_ns = Some(now);
             }

@@ -43,10 +43,7 @@ if TYPE_CHECKING:
     )
 
 RATE_ERROR: Final = 0.005
-"""How far an emulated path may miss its rate."""
-_JUDGED: Final = 0.5
-"""Share of a path's time in which frames must have waited before its rate is judged: the ends of many short
-bursts say more about lateness than about the rate."""
+"""How far an emulated path may miss its rate, beyond what lateness at the ends of bursts explains."""
 _BACK: Final = 0.5
 """Share of its former throughput from which on a path counts as back."""
 _LEAST_FRAME_BYTES: Final = 64
@@ -79,8 +76,9 @@ def reasons(seen: AttemptObservation, late_ns: float) -> tuple[str, ...]:
         if late > late_ns:
             found.append(f"{where}was late: p99 {duration(late)}, {duration(late_ns)} allowed")
         error = _rate_error(account)
-        if account.up.paced_ns >= _JUDGED * account.elapsed_s * 1e9 and abs(error) > RATE_ERROR:
-            found.append(f"{where}missed its rate by {percent(abs(error))}, {percent(RATE_ERROR)} allowed")
+        allowed = RATE_ERROR + account.up.rate_doubt
+        if abs(error) > allowed:
+            found.append(f"{where}missed its rate by {percent(abs(error))}, {percent(allowed)} allowed")
     return tuple(found)
 
 

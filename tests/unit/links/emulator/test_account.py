@@ -25,6 +25,7 @@ def direction(**known: Any) -> dict[str, Any]:
         "late_max_ns": 50_050,
         "paced_bits": 0,
         "paced_ns": 0,
+        "paced_bursts": 0,
         **known,
     }
 
@@ -111,6 +112,7 @@ def test_a_link_whose_rate_is_another_is_not_as_configured() -> None:
     assert said == "eth1 to eth2: the rate was 97 Mbit/s instead of 100 Mbit/s"
     # Too little waited for a judgement.
     assert complaints(account({**CARRIED, "paced_bits": 90_000, "paced_ns": 1_000_000})) == []
+    assert complaints(account({**CARRIED, "paced_bits": 9_700_000, "paced_bursts": 30})) == []
 
 
 def test_frames_that_the_interface_refused_are_told_with_its_reason() -> None:

@@ -25,7 +25,7 @@ class FakeLink:
         nothing = {name: np.zeros(0, np.uint64) for name in ("lower_ns", "upper_ns", "count")}
         way = {
             **dict.fromkeys(COUNTED, 0), "refused_reason": "", "late": nothing, "late_max_ns": 0,
-            "paced_bits": 0, "paced_ns": 0,
+            "paced_bits": 0, "paced_ns": 0, "paced_bursts": 0,
         }  # fmt: skip
         up = {**way, "arrived": 1, "sent": 1, **known}
         self._raw: dict[str, Any] = {

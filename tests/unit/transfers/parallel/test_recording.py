@@ -77,9 +77,10 @@ def test_of_several_competitors_the_share_furthest_from_a_half_counts() -> None:
 def test_a_rate_that_was_missed_spoils_an_attempt_and_one_of_short_bursts_does_not() -> None:
     seen = FakeParallelBed().carry(COURSE)
 
-    def with_pace(bits: int, ns: int) -> tuple[str, ...]:
+    def with_pace(bits: int, ns: int, bursts: int = 1) -> tuple[str, ...]:
         account = seen.paths[1].account
-        up = replace(account.up, paced_bits=bits, paced_ns=ns)
+        late = replace(account.up.late, lower_ns=np.array([50_000]), upper_ns=np.array([50_002]))
+        up = replace(account.up, paced_bits=bits, paced_ns=ns, paced_bursts=bursts, late=late)
         paths = {**seen.paths, 1: replace(seen.paths[1], account=replace(account, up=up))}
         return reasons(replace(seen, paths=paths), 1e9)
 
@@ -87,7 +88,7 @@ def test_a_rate_that_was_missed_spoils_an_attempt_and_one_of_short_bursts_does_n
     assert with_pace(98_000_000, 2_000_000_000) == (
         "path 1: the emulator missed its rate by 2.0 %, 0.50 % allowed",
     )
-    assert with_pace(49_000_000, 1_000_000_000) == ()
+    assert with_pace(49_000_000, 1_000_000_000, 400) == ()
 
 
 def test_a_receiver_compares_every_byte_and_knows_when_it_came() -> None:
