@@ -18,6 +18,9 @@ from weirlab.reproduction.contract import Answer, Decision, Verdict
 
 UNKNOWN: Final = "cannot tell"
 
+SLACK: Final = 0.05
+"""Steps back of a course, as a share of its range, that are taken for scatter."""
+
 
 def decided(holds: bool, rule: str, found: str) -> Decision:
     """A decision without doubt."""
@@ -71,7 +74,7 @@ def every(parts: Mapping[str, Decision], rule: str) -> Decision:
 
 
 def monotone(
-    x: Sequence[float], y: Sequence[float], *, falling: bool = False, slack: float = 0.0
+    x: Sequence[float], y: Sequence[float], *, falling: bool = False, slack: float = SLACK
 ) -> Decision:
     """Whether ``y`` rises with ``x`` (or falls), but for steps back of a share ``slack`` of its range."""
     word = "falls" if falling else "rises"

@@ -163,9 +163,9 @@ def _claims(
 ) -> Iterator[Answer]:
     payloads = sorted(missing)
     gaps = [arrived[p] - recorded[p] for p in payloads]
-    shape = claims.monotone(payloads, [missing[p] for p in payloads], falling=True, slack=0.05)
+    shape = claims.monotone(payloads, [missing[p] for p in payloads], falling=True)
     yield Answer("falls-with-size", decision=_unless_nothing(missing, shape))
-    growth = claims.monotone([arrived[p] for p in payloads], gaps, slack=0.05)
+    growth = claims.monotone([arrived[p] for p in payloads], gaps)
     yield Answer("grows-with-rate", decision=_unless_nothing(missing, growth))
     worst = {f"{p} B": 100 * missing[p] for p in payloads}
     rule = "average below 1 % missing at every payload"
@@ -223,7 +223,7 @@ class Design(ReproducedExperiment):
             if (name := f"buffer-{size}") in runs
         }
         if missing:
-            shape = claims.monotone([*missing], [*missing.values()], falling=True, slack=0.1)
+            shape = claims.monotone([*missing], [*missing.values()], falling=True)
             yield Answer("larger-buffer", decision=_unless_nothing(missing, shape))
 
 

@@ -22,8 +22,6 @@ from weirlab.traffic.spec import Rate
 JUMP: Final = 4.0
 """By what latency grows where overload begins."""
 
-SLACK: Final = 0.05
-"""How far a course may step back by chance, as a share of its range."""
 
 _GIGABIT: Final = Rate(1e9, "bps")
 _MIX_PPS: Final = (50_000, 100_000, 200_000, 300_000)
@@ -112,7 +110,7 @@ class LatencyOverRate(FirewallExperiment):
             yield from self._over_rate(measured.settings(runs["rates"]))
         if "iptables" in runs:
             found = MeasuredProfile.of(runs["iptables"]).thresholds()
-            decision = claims.monotone(list(found), list(found.values()), falling=True, slack=SLACK)
+            decision = claims.monotone(list(found), list(found.values()), falling=True)
             yield Answer("threshold-of-rules", decision=decision)
 
     def _over_rate(self, trials: Mapping[str, pl.DataFrame]) -> Iterator[Answer]:
@@ -133,7 +131,7 @@ class LatencyOverRate(FirewallExperiment):
         yield Answer("loss-below", middle(loss for _, _, loss, _ in below))
         yield Answer(
             "rises",
-            decision=claims.monotone([p[0] for p in below], [p[1] for p in below], slack=0.1),
+            decision=claims.monotone([p[0] for p in below], [p[1] for p in below]),
         )
         rule = f"where loss first exceeds {LOST:.1%}, or at the next rate, {JUMP:g} times the latency below"
         if not over:
@@ -152,9 +150,7 @@ class LatencyOverRate(FirewallExperiment):
                 f"{significant(base)} µs",
             ),
         )
-        yield Answer(
-            "loss-rises", decision=claims.monotone([p[0] for p in over], [p[2] for p in over], slack=0.05)
-        )
+        yield Answer("loss-rises", decision=claims.monotone([p[0] for p in over], [p[2] for p in over]))
         yield Answer(
             "spread",
             decision=claims.ordered(
@@ -193,7 +189,7 @@ class LatencyOverSize(FirewallExperiment):
         yield Answer("shortest", delays[0])
         yield Answer("longest", delays[-1])
         yield Answer("loss", max(losses))
-        yield Answer("rises", decision=claims.monotone(_SIZES, delays, slack=0.1))
+        yield Answer("rises", decision=claims.monotone(_SIZES, delays))
         yield Answer(
             "no-loss",
             decision=claims.settled(

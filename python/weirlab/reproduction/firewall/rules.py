@@ -18,7 +18,7 @@ from weirlab.report.figure import Figure
 from weirlab.reproduction import claims
 from weirlab.reproduction.contract import Answer, Decision, Runs
 from weirlab.reproduction.firewall import charts, measured
-from weirlab.reproduction.firewall.loads import JUMP, SLACK
+from weirlab.reproduction.firewall.loads import JUMP
 from weirlab.reproduction.firewall.measured import (
     LOST,
     US,
@@ -60,14 +60,14 @@ class MatchingPosition(FirewallExperiment):
             loads = _loads(runs["loads"])
             known = [rules for rules in RULES if (rules, 500) in loads]
             delays = [middle(us(loads[rules, 500])) for rules in known]
-            yield Answer("rises", decision=claims.monotone(known, delays, slack=SLACK))
+            yield Answer("rises", decision=claims.monotone(known, delays))
         if "iptables" in runs:
             found = MeasuredProfile.of(runs["iptables"])
             limits, busy = found.thresholds(held_out=False), means(found.over)
             for rules in published.series("steep"):
                 yield Answer(f"steep@{rules:g}", limits.get(rules, math.nan))
-            falls = claims.monotone(list(limits), list(limits.values()), falling=True, slack=SLACK)
-            rises = claims.monotone(list(busy), list(busy.values()), slack=SLACK)
+            falls = claims.monotone(list(limits), list(limits.values()), falling=True)
+            rises = claims.monotone(list(busy), list(busy.values()))
             known_both = "cannot tell" not in (falls.verdict, rises.verdict)
             both = falls.verdict == rises.verdict == "holds"
             yield Answer(
@@ -275,7 +275,7 @@ class Loss(FirewallExperiment):
         known = {n: loss for n, loss in largest.items() if not math.isnan(loss)}
         yield Answer(
             "earlier-and-higher",
-            decision=claims.monotone(list(known), list(known.values()), slack=SLACK),
+            decision=claims.monotone(list(known), list(known.values())),
         )
         yield Answer("root", decision=_root(known))
         parabola, constant = [], []

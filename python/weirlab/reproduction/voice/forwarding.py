@@ -211,7 +211,7 @@ class CpuStates(_Forwarding):
                 trials = swept(runs[name]).values()
                 offered = [median(row.offered_pps for row in rows) for rows in trials]
                 shares = [median(interrupts(row) for row in rows) for rows in trials]
-                courses[name] = monotone(offered, shares, slack=0.05)
+                courses[name] = monotone(offered, shares)
         yield Answer("interrupts-eat-cpu", decision=all_of(courses))
         with_agent, without = (overload(runs[name]) if name in runs else () for name in (LARGE, UNWATCHED))
         yield Answer(
@@ -247,7 +247,7 @@ class SamplerStarvation(_Forwarding):
                     and row.samples_due > 0
                 ]  # fmt: skip
                 taken[median(row.offered_pps for row in rows)] = median(shares) if shares else math.nan
-            courses[name] = monotone(list(taken), list(taken.values()), falling=True, slack=0.05)
+            courses[name] = monotone(list(taken), list(taken.values()), falling=True)
             starved = [pps for pps, share in taken.items() if share < 0.5]
             if name == LARGE:
                 rule = "the lowest rate at which fewer than half of the samples are taken"

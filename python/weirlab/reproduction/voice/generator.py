@@ -144,7 +144,7 @@ class GenerationTime(_MaximumOverSize):
         sizes, ns = list(times), list(times.values())
         yield Answer(
             "linear-beyond",
-            decision=all_of({"course": monotone(sizes, ns, slack=0.1), "line": fitted(sizes, ns)}),
+            decision=all_of({"course": monotone(sizes, ns), "line": fitted(sizes, ns)}),
         )
 
 
