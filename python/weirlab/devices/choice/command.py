@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 CHOOSE = """Choose the device that carries given calls: profile what is missing, then plan.
 
-Every DEVICE is compared, with every --tunnel behind it: one table with each
-one's threshold, p99 delay, most calls, headroom and verdict, and a sentence
-with the answer. Stored profiles of this machine serve again; what is missing
+Every DEVICE is compared, with every --tunnel behind it (and without, to show
+what the tunnel costs): one table with each one's threshold, p99 delay, most
+calls, headroom and verdict, and a sentence with the answer. Stored profiles of this machine serve again; what is missing
 is measured, after an estimate of how long that takes. --profiles chooses from
 runs or model files without measuring; --tunnel then names such as well.
 

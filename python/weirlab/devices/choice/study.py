@@ -52,6 +52,8 @@ class ChoiceCase:
     factor: float
     calls: int
     plan: PlanOutcome
+    plain: PlanOutcome | None = None
+    """The same devices without the tunnels behind them, to compare with."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,10 @@ class ChoiceOutcome:
         """A row for each device and case; ``why`` explains an answer."""
         found = []
         for case in self.cases:
-            found += [_row(case, answer, why(answer, case.plan)) for answer in case.plan.answers]
+            found += [_row(case, case.plan, answer, why(answer, case.plan)) for answer in case.plan.answers]
+            if (plain := case.plain) is not None:
+                rows = [_row(case, plain, answer, why(answer, plain)) for answer in plain.answers]
+                found += [replace(row, device=f"{row.device}, no tunnel") for row in rows]
             found += [_missing_row(case, name, failed) for name, failed in self._left_out()]
         return found
 
@@ -150,13 +155,13 @@ class ChoiceOutcome:
         }
 
 
-def _row(case: ChoiceCase, answer: PlanAnswer, why: str) -> ChoiceRow:
-    look, room, question = answer.outlook, answer.headroom, case.plan.question
+def _row(case: ChoiceCase, plan: PlanOutcome, answer: PlanAnswer, why: str) -> ChoiceRow:
+    look, room, question = answer.outlook, answer.headroom, plan.question
     most = None
     if room is not None and question is not None and question.call_pps is not None:
         most = 0 if room.reach.value is None else int(room.reach.value / question.call_pps)
     return ChoiceRow(
-        case.plan.name(answer.device),
+        plan.name(answer.device),
         case.rules,
         case.factor,
         case.calls,
@@ -277,5 +282,6 @@ def choose(store: Store, request: ChoiceRequest, progress: Progress) -> ChoiceOu
                 calls=calls,
                 position=float(rules),
             )
-            cases.append(ChoiceCase(rules, factor, calls, plan(store, asked)))
+            plain = plan(store, replace(asked, tunnels=())) if tunnels else None
+            cases.append(ChoiceCase(rules, factor, calls, plan(store, asked), plain))
     return ChoiceOutcome(request, tuple(cases), known)

@@ -227,7 +227,11 @@ def test_every_tunnel_stands_behind_every_device(weir: Weir, profiled: list[str]
     answer = weir(*CHOOSE, "iptables", "nftables-set", "--tunnel", "esp", "--rules", "100", "--json")
     assert profiled == ["iptables", "nftables-set", "esp"]
     found = rows(answer.json)
-    assert {device for device, _, _ in found} == {"iptables + esp", "nftables-set + esp"}
+    alone = {"iptables, no tunnel", "nftables-set, no tunnel"}
+    assert {device for device, _, _ in found} == {"iptables + esp", "nftables-set + esp"} | alone
+    assert answer.json["best"] == "nftables-set + esp", "what is compared with is not chosen"
+    plain = found["nftables-set, no tunnel", 100, 1.0]
+    assert plain["threshold_pps"] > found["nftables-set + esp", 100, 1.0]["threshold_pps"]
     row = found["nftables-set + esp", 100, 1.0]
     service_ns = DEVICES["esp"].service_ns(0, 218) + 100 * DEVICES["nftables-set"].service_per_rule_ns
     assert row["threshold_pps"] == pytest.approx(1e9 / service_ns, rel=0.05)
