@@ -29,9 +29,10 @@ CHOOSE = """Choose the device that carries given calls: profile what is missing,
 
 Every DEVICE is compared, with every --tunnel behind it (and without, to show
 what the tunnel costs): one table with each one's threshold, p99 delay, most
-calls, headroom and verdict, and a sentence with the answer. Stored profiles of this machine serve again; what is missing
-is measured, after an estimate of how long that takes. --profiles chooses from
-runs or model files without measuring; --tunnel then names such as well.
+calls, headroom and verdict, and a sentence with the answer. Stored profiles of
+this machine serve again; what is missing is measured, after an estimate of how
+long that takes. --profiles chooses from runs or model files without measuring;
+--tunnel then names such as well.
 
 --rules may be several, and --factors multiplies the calls: is there room for
 twice as many? The exit code is that of the first factor: 0 if a device will
