@@ -13,6 +13,7 @@ import pytest
 
 from weirlab.testing.capture import Packet, write_pcap
 from weirlab.testing.tcp import TcpConversation
+from weirlab.transfers.tcp.measure import axis
 from weirlab.transfers.tcp.measure.capturing import End, TransferCapture
 from weirlab.transfers.tcp.measure.measuring import TransferMeasurement
 from weirlab.transfers.tcp.measure.samples import Start
@@ -21,6 +22,7 @@ from weirlab.web.children import ChildFailure, Children
 from weirlab.web.launching.jobs import ServiceFolders
 from weirlab.web.launching.launcher import DirectLauncher
 from weirlab.web.settings import WebSettings
+from weirlab.web.transfers import axis as drawing
 from weirlab.web.transfers import explaining
 from weirlab.web.transfers.reading import Reader
 from weirlab.web.transfers.service import WebTransfer
@@ -182,3 +184,8 @@ def test_a_service_that_ends_waits_for_no_capture(measured: TransferMeasurement,
     children.close()
     with pytest.raises(ChildFailure, match="The service ends"):
         Reader(WebSettings(), children).read(measured, captures(tapes), tapes, 0.1)
+
+
+def test_whatever_is_on_the_time_axis_has_a_chart() -> None:
+    columns = {*axis.USUAL, *axis.RECEIVING, *axis.CAPTURED, "delay_us"}
+    assert columns <= drawing._CHARTS.keys()

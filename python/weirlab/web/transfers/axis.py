@@ -33,6 +33,7 @@ _CHARTS: Final[Mapping[str, _Chart]] = {
     "delay_us": _Chart("One-way delay", "ms", 1e3),
     "snd_cwnd": _Chart("Congestion window", "segments"),
     "flight_bytes": _Chart("In flight", "bytes"),
+    "cwnd_bytes": _Chart("Congestion window, estimated", "bytes"),
     "snd_wnd_bytes": _WINDOW,
     "window_bytes": _WINDOW,
     "rcv_wnd_bytes": _WINDOW,
@@ -40,6 +41,7 @@ _CHARTS: Final[Mapping[str, _Chart]] = {
     "rqueue_bytes": _Chart("Received, not read", "bytes"),
     "total_retrans": _AGAIN,
     "retransmissions": _AGAIN,
+    "duplicate_acks": _Chart("Duplicate ACKs so far", "packets"),
 }
 _SOURCES: Final[Mapping[str, str]] = {
     "sender": "sender's kernel",
