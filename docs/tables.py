@@ -28,6 +28,7 @@ from weirlab.numbering.load.rows import LIMITS, TRIALS, WORK, LoadLimitRow, Load
 from weirlab.numbering.plan import json_schema
 from weirlab.numbering.proof.rows import CALLS, LOGS, MESSAGES, LogRow, MessageRow, ProofCallRow
 from weirlab.numbering.through.rows import DEVICE, DeviceRow
+from weirlab.reproduction.contract import ROWS, ReproductionRow
 from weirlab.store import rows
 from weirlab.store.columns import TrialRow
 from weirlab.trace.columns import PeriodRow, RoundTripRow, SackRow, SegmentRow
@@ -147,6 +148,11 @@ GROUPS: Final = (
         "Runs about the cost of ESP",
         "What `weir ipsec cost` keeps ([ipsec.md](ipsec.md)).",
         {COSTS: EspCostRow},
+    ),
+    Group(
+        "Publications, repeated",
+        "What `weir reproduce` keeps ([reproduce.md](reproduce.md)); its experiments are runs of their own.",
+        {ROWS: ReproductionRow},
     ),
     Group(
         "Runs about voice routing",

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from weirlab.report.figure import Figure
     from weirlab.store import Run
 
+ROWS: Final = "answers"
+"""The table of a run that has the rows."""
+
 Verdict = Literal["holds", "differs", "cannot tell", "beside", "not here"]
 """``beside``: shown beside the published value and not judged, because it is the hardware's."""
 
@@ -52,23 +55,29 @@ class ReproductionRow:
     """A published value or claim, and what was measured here."""
 
     experiment: str
+    """Key of the experiment in the publication's file."""
     key: str
+    """Key of the value or claim."""
     what: str
+    """What the value is, or what is claimed."""
     kind: str
-    """``claim``, or how the authors came by the value."""
+    """`claim`, or how the authors came by the value."""
     unit: str
+    """Unit of `published` and `here`; empty for a claim."""
     published: str
+    """The value as published; empty for a claim."""
     here: float
-    """NaN if there is no number."""
+    """What was measured or computed here; NaN if there is no number."""
     ratio: float
     """Here to published; NaN for a claim and for a range."""
     verdict: str
-    """See :data:`Verdict`."""
+    """`holds`, `differs`, `cannot tell`, `beside` (not judged) or `not here`."""
     rule: str
+    """The test of a claim."""
     found: str
-    """What a claim's test found; why there is no answer."""
+    """What the test found; why there is no answer."""
     where: str
-    """In the publication."""
+    """Place in the publication."""
 
 
 class ReproducedExperiment(ABC):

@@ -29,7 +29,7 @@ from weirlab.jobs.inventory import scenario_of
 from weirlab.jobs.work import Work
 from weirlab.publications import KEYS, Publication, publication
 from weirlab.report.figure import Figure
-from weirlab.reproduction.contract import NOT_MADE, ReproducedExperiment, ReproductionRow, rows
+from weirlab.reproduction.contract import NOT_MADE, ROWS, ReproducedExperiment, ReproductionRow, rows
 from weirlab.scenario.document import Document
 from weirlab.scenario.model import Root, Section
 from weirlab.store import Run, RunWriter, Store
@@ -50,7 +50,6 @@ MODULES: Final[Mapping[str, str]] = {
 
 RUNS: Final = "runs"
 """What became of every scenario: the run's ID, or why there is none."""
-ROWS: Final = "answers"
 
 
 class ReproductionSection(Section):

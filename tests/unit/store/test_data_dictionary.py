@@ -15,12 +15,14 @@ from weirlab.base import columns
 from weirlab.calls.calls.columns import PacketRow
 from weirlab.calls.capacity.trials.columns import CapacityRow, InsideRow
 from weirlab.calls.failover.switches.rows import SwitchRow
+from weirlab.calls.ipsec.cost.rows import COSTS, EspCostRow
 from weirlab.calls.ipsec.endpoints import rows as endpoints
 from weirlab.links.monitor.trials.rows import MonitorRow
 from weirlab.numbering.load.rows import LIMITS, TRIALS, WORK, LoadLimitRow, LoadTrialRow, WorkRow
 from weirlab.numbering.proof.rows import CALLS, LOGS, MESSAGES, LogRow, MessageRow, ProofCallRow
 from weirlab.numbering.through.rows import DEVICE, DeviceRow
 from weirlab.records import PacketLog
+from weirlab.reproduction.contract import ROWS, ReproductionRow
 from weirlab.store import rows
 from weirlab.store.frames import schema_of
 from weirlab.trace.schema import FILES
@@ -96,6 +98,8 @@ def test_tables_hold_the_columns_that_are_described(documented: Mapping[str, typ
                 endpoints.LIMITS: endpoints.EndpointLimitRow,
             }.items()
         },
+        COSTS: list(schema_of(EspCostRow)),
+        ROWS: list(schema_of(ReproductionRow)),
         CALLS: list(schema_of(ProofCallRow)),
         MESSAGES: list(schema_of(MessageRow)),
         LOGS: list(schema_of(LogRow)),

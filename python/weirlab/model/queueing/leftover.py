@@ -18,7 +18,7 @@ from typing import Final, Self
 import numpy as np
 
 from weirlab.model import repeats
-from weirlab.model.base import DELAYS, F64, ObservationTable
+from weirlab.model.base import DELAYS, F64, ObservationTable, require_all
 from weirlab.model.queueing.delay import DelayInput
 from weirlab.model.queueing.jitter import RESOLUTION_NS
 from weirlab.model.queueing.kriging import AMPLITUDES, Kriging, Residual, ResidualField
@@ -55,6 +55,11 @@ class ResidualModel:
     cycle_ns: float
     below: Kriging
     over: Kriging
+
+    def __post_init__(self) -> None:
+        """Raise ``ValueError`` if a quantity has no residuals."""
+        require_all("residuals below the threshold", self.below.fields, QUANTITIES)
+        require_all("residuals in overload", self.over.fields, QUANTITIES)
 
     @classmethod
     def fit(
