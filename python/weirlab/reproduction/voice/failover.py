@@ -72,14 +72,13 @@ def slow(quick: bool) -> Mapping[str, Any]:
             "kinds": ["soft", "hard"],
             "find_load": False,
             **_course(quick, publication("woernhard-2006").experiments["failover-soft"].settings),
-            **({"repetitions": 1} if quick else {}),
         },
     }
 
 
 def _course(quick: bool, settings: Mapping[str, Any]) -> Mapping[str, Any]:
     return {
-        "repetitions": 2 if quick else settings["repetitions"],
+        "repetitions": 1 if quick else settings["repetitions"],
         "event_s": 3 if quick else settings["fail_after_s"],
         "affected_s": 5,
         "after_s": 9,

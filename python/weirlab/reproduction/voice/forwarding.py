@@ -73,7 +73,7 @@ def counts(quick: bool) -> Mapping[str, Any]:
     sweep = {
         "first": first,
         "last": last,
-        "step": 5 * step if quick else step,
+        "step": 10 * step if quick else step,
         "trial_s": 0.3 if quick else 1.0,
     }
     return {"search": None, "sweep": {**sweep, "repetitions": 2 if quick else settings["repetitions"]}}
