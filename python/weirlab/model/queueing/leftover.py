@@ -17,8 +17,9 @@ from typing import Final, Self
 
 import numpy as np
 
+from weirlab.base.errors import ModelError
 from weirlab.model import repeats
-from weirlab.model.base import DELAYS, F64, ObservationTable, require_all
+from weirlab.model.base import DELAYS, F64, ObservationTable
 from weirlab.model.queueing.delay import DelayInput
 from weirlab.model.queueing.jitter import RESOLUTION_NS
 from weirlab.model.queueing.kriging import AMPLITUDES, Kriging, Residual, ResidualField
@@ -56,11 +57,6 @@ class ResidualModel:
     below: Kriging
     over: Kriging
 
-    def __post_init__(self) -> None:
-        """Raise ``ValueError`` if a quantity has no residuals."""
-        require_all("residuals below the threshold", self.below.fields, QUANTITIES)
-        require_all("residuals in overload", self.over.fields, QUANTITIES)
-
     @classmethod
     def fit(
         cls,
@@ -91,6 +87,8 @@ class ResidualModel:
         for name in QUANTITIES:
             mean, variance, scatter = np.zeros_like(rho), np.zeros_like(rho), np.zeros_like(rho)
             for share, mask, found in parts:
+                if name not in found:
+                    raise ModelError(f"the model has no residuals of {name}: fit it again with weir fit")
                 mean[mask] += share[mask] * found[name].mean
                 variance[mask] += share[mask] * found[name].std ** 2
                 scatter[mask] += share[mask] * found[name].scatter ** 2
