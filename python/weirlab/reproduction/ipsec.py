@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise, product
 from statistics import fmean, median
@@ -83,9 +84,9 @@ class _Costs(ReproducedExperiment):
         if COSTS in runs:
             yield from self.answered(EspCosts(cost.stored(runs[COSTS])), published)
 
+    @abstractmethod
     def answered(self, costs: EspCosts, published: PublishedExperiment) -> Iterator[Answer]:
         """The answers by the rounds of a run."""
-        raise NotImplementedError
 
 
 class EspCosts:
