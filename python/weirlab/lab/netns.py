@@ -291,7 +291,8 @@ class NetnsLab(NamespaceBed):
         return result
 
     def _holds(self) -> bool | None:
-        return self._driver.holds()
+        held = self._driver.holds()
+        return super()._holds() if held is None else held
 
     @property
     def site(self) -> Site:

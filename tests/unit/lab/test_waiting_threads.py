@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from weirlab.lab.host import HostReader
+from weirlab.lab.linux import napi
 
 MS = 1_000_000
 
@@ -77,3 +78,21 @@ def test_threads_that_a_process_begins_belong_to_the_device(proc: Path) -> None:
     # A process that has ended is asked no more.
     reader.watch([8], processes=[9])
     assert reader.sample().dut_wait_s == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "state", "waiting"),
+    [
+        ("ksoftirqd/1", "R", True),
+        ("napi/rx0-8203", "R", True),
+        ("ksoftirqd/0", "S", False),
+        ("python) R (3", "S", False),
+        ("sender", "R", False),
+    ],
+)
+def test_packets_wait_for_threads_of_the_kernel_that_receive(
+    name: str, state: str, waiting: bool, proc: Path
+) -> None:
+    (proc / "7" / "comm").write_text(f"{name}\n")
+    (proc / "7" / "stat").write_text(f"7 ({name}) {state} 2 0 0 0 -1\n")
+    assert napi.waiting(proc) is waiting

@@ -22,6 +22,20 @@ def backlog_thread(cpu: int, proc: Path = _PROC) -> set[int]:
     return _called(f"ksoftirqd/{cpu}\n", proc)
 
 
+def waiting(proc: Path = _PROC) -> bool:
+    """Whether a kernel thread that receives packets, on any CPU, has work and is not done."""
+    return any(_runnable(thread, proc) for name in ("napi/", "ksoftirqd/") for thread in _called(name, proc))
+
+
+def _runnable(thread: int, proc: Path) -> bool:
+    try:
+        stat = (proc / str(thread) / "stat").read_text()
+    except OSError:
+        return False
+    # The name, in parentheses, may hold anything.
+    return stat.rpartition(")")[2].split()[0] == "R"
+
+
 def _called(beginning: str, proc: Path) -> set[int]:
     """Processes whose name, including the final newline, begins with this."""
     found: set[int] = set()
