@@ -138,6 +138,9 @@ export interface Asked {
   interval_ms: number;
   rate: string;
   congestion: string;
+  /** Bytes per write, and the socket buffer of this end, with units; empty: the defaults. */
+  block?: string;
+  buffer?: string;
   /** Record the packets at both ends, where that is allowed. */
   capture: boolean;
 }

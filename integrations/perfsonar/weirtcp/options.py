@@ -10,6 +10,7 @@ from weirtcp import speaking
 
 _NUMBERS = ("connections", "single-ended-port")
 _RATES = ("bandwidth", "target")
+_SIZES = ("block", "buffer")
 _FLAGS = ("reverse", "single-ended")
 _HELP = {
     "source": "host that connects",
@@ -22,6 +23,8 @@ _HELP = {
     "bandwidth": "at most so many bit/s; 100M, 10G",
     "target": "wanted bit/s: the diagnosis says what they would need",
     "congestion": "congestion control of both ends",
+    "block": "bytes per write; 64K, 1M",
+    "buffer": "socket buffer of both ends in bytes; 256K",
     "reverse": "the destination sends",
     "single-ended": "the destination runs weir tcp serve, and no pScheduler",
     "single-ended-port": "its port",
@@ -35,7 +38,7 @@ _SHORT = {
     "connections": "-P",
     "bandwidth": "-b",
 }
-_PREFIXES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+_PREFIXES = ("", "k", "m", "g", "t")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -51,7 +54,7 @@ def spec(arguments: list[str]) -> dict[str, Any]:
         if key in _FLAGS:
             parser.add_argument(*names, help=about, action="store_true", default=None)
         else:
-            kind = int if key in _NUMBERS else _bits if key in _RATES else str
+            kind = int if key in _NUMBERS else _bits if key in _RATES else _bytes if key in _SIZES else str
             parser.add_argument(*names, help=about, type=kind)
     read = vars(parser.parse_args(arguments))
     found: dict[str, Any] = {"schema": 1}
@@ -75,7 +78,15 @@ def arguments(asked: dict[str, Any]) -> list[str]:
 
 
 def _bits(text: str) -> int:
+    return _amount(text, 1000)
+
+
+def _bytes(text: str) -> int:
+    return _amount(text, 1024)
+
+
+def _amount(text: str, step: int) -> int:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([kmgt]?)", text.strip().lower())
     if match is None:
-        raise argparse.ArgumentTypeError(f"not a rate: {text}")
-    return round(float(match[1]) * _PREFIXES[match[2]])
+        raise argparse.ArgumentTypeError(f"not a number with a unit: {text}; 64K, 100M")
+    return round(float(match[1]) * step ** _PREFIXES.index(match[2]))

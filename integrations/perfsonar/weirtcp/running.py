@@ -56,6 +56,7 @@ def destination(spec: dict[str, Any], served: dict[str, Any], settings: Settings
     command = [
         *(settings.weir, "tcp", "serve", "--json", "--transfers", "1", "--max-clients", "1"),
         *("--bind", _everywhere(), "--port", str(served["port"]), "--max-time", f"{most_s:.3f}s"),
+        *_buffer(spec, receives=not spec.get("reverse")),
     ]
     code, out, err = _run(command, str(served["_token"]), lasts_s(spec, settings))
     document = _last(out)
@@ -81,9 +82,19 @@ def _measure(spec: dict[str, Any], port: int) -> list[str]:
             made += [option, f"{spec[key]}bit/s"]
     if "congestion" in spec:
         made += ["--congestion", spec["congestion"]]
+    if "block" in spec:
+        made += ["--block", f"{spec['block']}B"]
     if spec.get("reverse"):
         made.append("--reverse")
+    made += _buffer(spec, receives=bool(spec.get("reverse")))
     return [*made, "--", spec["dest"]]
+
+
+def _buffer(spec: dict[str, Any], *, receives: bool) -> list[str]:
+    """The option for the socket buffer of an end that receives, or that sends."""
+    if "buffer" not in spec:
+        return []
+    return ["--option", f"{'SO_RCVBUF' if receives else 'SO_SNDBUF'}={spec['buffer']}"]
 
 
 def _result(document: dict[str, Any]) -> dict[str, Any]:

@@ -29,6 +29,9 @@ def spec(asked: dict[str, Any]) -> Rows:
     yield "Connections", str(asked.get("connections", 1))
     yield "At most", rate(asked["bandwidth"]) if "bandwidth" in asked else "no limit"
     yield "Congestion control", asked.get("congestion", "the hosts' own")
+    for name, key in (("Write", "block"), ("Socket buffer", "buffer")):
+        if key in asked:
+            yield name, f"{asked[key]:,} bytes"
     if "target" in asked:
         yield "Wanted", rate(asked["target"])
     if asked.get("single-ended"):

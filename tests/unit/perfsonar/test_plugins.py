@@ -34,6 +34,8 @@ SPEC: dict[str, Any] = {
     "reverse": True,
     "bandwidth": 100_000_000,
     "congestion": "cubic",
+    "block": 65_536,
+    "buffer": 262_144,
 }
 RESULT: dict[str, Any] = {
     "schema": 1,
@@ -110,8 +112,15 @@ def test_test_and_tool_enumerate_themselves() -> None:
 def test_options_become_a_spec_and_a_spec_options() -> None:
     options = answer("test/spec-to-cli", SPEC)
     assert answer("test/cli-to-spec", options) == SPEC
-    made = answer("test/cli-to-spec", None, "-d", "h", "-b", "1.5G", "--single-ended", "--token", "t")
-    assert made == {"schema": 1, "dest": "h", "bandwidth": 1_500_000_000, "single-ended": True, "_token": "t"}
+    options = ["-d", "h", "-b", "1.5G", "--block", "64K", "--single-ended", "--token", "t"]
+    assert answer("test/cli-to-spec", None, *options) == {
+        "schema": 1,
+        "dest": "h",
+        "bandwidth": 1_500_000_000,
+        "block": 65_536,
+        "single-ended": True,
+        "_token": "t",
+    }
     code, _, err = called("test/cli-to-spec", ["--fast"])
     assert code == 1
     assert "--fast" in err
@@ -128,6 +137,8 @@ def test_options_become_a_spec_and_a_spec_options() -> None:
         ({"duration": "PT2H"}, "duration: 0.1 s to 1 h"),
         ({"interval": "PT30S"}, "interval"),
         ({"congestion": "a b"}, "congestion"),
+        ({"block": 23}, "block"),
+        ({"buffer": "64K"}, "buffer"),
         ({"command": "id"}, "command"),
         ({"_token": "t"}, "single-ended"),
     ],
@@ -225,7 +236,8 @@ def checked(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_source_and_destination_measure_together(conf: Path) -> None:
-    spec = {"dest": "127.0.0.1", "duration": "PT0.5S", "interval": "PT0.1S", "connections": 2}
+    spec = {"dest": "127.0.0.1", "duration": "PT0.5S", "interval": "PT0.1S", "connections": 2,
+            "block": 8192, "buffer": 65_536}  # fmt: skip
     test = {"type": "weirtcp", "spec": spec}
     data = [answer("tool/participant-data", {"participant": n, "test": test}, conf=conf) for n in (0, 1)]
     given = {"participant-data": data, "test": test}
@@ -243,6 +255,8 @@ def test_source_and_destination_measure_together(conf: Path) -> None:
         measured = answer("tool/run", {**given, "participant": 0}, conf=conf)
         served = json.loads(destination.communicate(timeout=DEADLINE_S)[0])
     assert served["succeeded"], served
+    assert "--option SO_SNDBUF=65536" in measured["diags"]
+    assert "--option SO_RCVBUF=65536" in served["diags"]
     merged = checked(answer("tool/merged-results", {"test": test, "results": [measured, served]}))
     assert merged["succeeded"], merged
     assert merged["received-bytes"] > 0

@@ -21,6 +21,7 @@ from weirlab.transfers.tcp import sending
 from weirlab.transfers.tcp.measure.coarser import IntervalMerger
 from weirlab.transfers.tcp.results import Interval
 from weirlab.web.transfers import explaining, recording, rows
+from weirlab.web.transfers.asking import TransferRequest, settings
 
 from .conftest import Serve, settled
 
@@ -244,6 +245,9 @@ def test_where_nobody_listens_the_reason_is_told(client: TestClient) -> None:
         ({"port": 0}, "port"),
         ({"congestion": "a; rm -rf"}, "congestion"),
         ({"rate": "fast"}, "not understood"),
+        ({"block": "23"}, "24 bytes"),
+        ({"buffer": "much"}, "no size"),
+        ({"buffer": "64KiB", "client": "192.0.2.1"}, "another host"),
         ({"connections": 1000}, "connections"),
         ({"command": "id"}, "command"),
     ],
@@ -292,3 +296,10 @@ def test_a_capture_of_the_service_is_analysed_like_an_upload(
     assert not file.exists()
     assert settled(client, one.data_id)["stage"] == "ready"
     assert client.get(f"/api/captures/{one.data_id}").json()["connections"]
+
+
+def test_blocks_and_buffers_are_those_of_the_ends_that_use_them() -> None:
+    made = settings(TransferRequest(host="h", direction="down", block="8KiB", buffer="64KiB"), 300)
+    assert (made.block_bytes, made.options) == (8192, (("SO_RCVBUF", "65536"),))
+    both = settings(TransferRequest(host="h", direction="both", buffer="64KiB"), 300)
+    assert dict(both.options) == {"SO_SNDBUF": "65536", "SO_RCVBUF": "65536"}

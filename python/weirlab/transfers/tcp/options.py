@@ -119,12 +119,7 @@ class TransferOptions:
 
     def block_bytes(self) -> int:
         """``--block`` in bytes."""
-        from weirlab.base.amounts import parse_size
-
-        found = parse_size(self.block, "--block")
-        if not sending.LEAST_BLOCK_BYTES <= found <= sending.MOST_BLOCK_BYTES:
-            raise InputError(f"--block {self.block}: a block has 24 bytes (its header) or more, up to 4 MiB")
-        return found
+        return sending.block_bytes(self.block, "--block")
 
     def lasts_s(self) -> float | None:
         """How long the transfer lasts; None if something else ends it."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from weirlab.base.errors import TrialError
+from weirlab.base.errors import InputError, TrialError
 from weirlab.link.stopping import Stop
 
 if TYPE_CHECKING:
@@ -28,6 +28,16 @@ MOST_BLOCK_BYTES: Final = 4 << 20
 LASTS_S: Final = 10.0
 _WAIT_S: Final = 0.1
 _NS: Final = 1_000_000_000
+
+
+def block_bytes(text: str, option: str) -> int:
+    """Bytes of each write; ``InputError`` if ``text`` is none of the sizes that are possible."""
+    from weirlab.base.amounts import parse_size
+
+    found = parse_size(text, option)
+    if not LEAST_BLOCK_BYTES <= found <= MOST_BLOCK_BYTES:
+        raise InputError(f"{option} {text}: a block has 24 bytes (its header) or more, up to 4 MiB")
+    return found
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from weirlab.base.amounts import parse_line
+from weirlab.base.amounts import parse_line, parse_size
 from weirlab.base.errors import InputError
 from weirlab.transfers.tcp import sending
 from weirlab.transfers.tcp.fields import USUAL
@@ -14,6 +14,7 @@ from weirlab.transfers.tcp.fields import USUAL
 MOST_TOTAL_BYTES: Final = 1_000_000_000_000
 LEAST_S: Final = 0.01
 _Text = Annotated[str, StringConstraints(strip_whitespace=True, max_length=253)]
+_Size = Annotated[_Text, StringConstraints(max_length=20)]
 _Token = Annotated[str, StringConstraints(max_length=1000)]
 
 
@@ -38,6 +39,9 @@ class TransferRequest(BaseModel):
     interval_ms: Annotated[int, Field(ge=10, le=10_000)] = 100
     rate: Annotated[_Text, StringConstraints(max_length=40)] = ""
     congestion: Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]{0,15}$")] = ""
+    block: _Size = ""
+    buffer: _Size = ""
+    """Socket buffer of this host's end; empty: the system's, which grows."""
     capture: bool = False
     """Record the packets at both ends, where that is allowed."""
 
@@ -56,7 +60,8 @@ def settings(asked: TransferRequest, most_s: float) -> sending.TransferSettings:
     Raises
     ------
     InputError
-        The transfer would last longer than ``most_s`` or have too few bytes, or the rate is invalid.
+        The transfer would last longer than ``most_s`` or have too few bytes, or the rate, the
+        block or the buffer is invalid.
     """
     if asked.lasts_s is not None and asked.total_bytes is not None:
         raise InputError("A transfer ends after a time or after some bytes; give one of them.")
@@ -66,15 +71,24 @@ def settings(asked: TransferRequest, most_s: float) -> sending.TransferSettings:
     least_bytes = asked.connections * sending.LEAST_BLOCK_BYTES
     if asked.total_bytes is not None and asked.total_bytes < least_bytes:
         raise InputError(f"A transfer over {asked.connections} connections has at least {least_bytes} bytes.")
+    if asked.buffer and asked.client:
+        raise InputError("A socket buffer applies to this host, and here another host is the client.")
+    sends, receives = asked.direction in ("up", "both"), asked.direction in ("down", "both")
     return sending.TransferSettings(
         host=asked.host.strip("[]"),
         port=asked.port,
         token=asked.token,
-        up=asked.connections if asked.direction in ("up", "both") else 0,
-        down=asked.connections if asked.direction in ("down", "both") else 0,
+        up=asked.connections if sends else 0,
+        down=asked.connections if receives else 0,
         lasts_s=lasts_s if lasts_s is not None or asked.total_bytes is not None else sending.LASTS_S,
         total_bytes=asked.total_bytes,
         rate_bps=parse_line(asked.rate) if asked.rate else None,
+        block_bytes=sending.block_bytes(asked.block, "a block") if asked.block else sending.BLOCK_BYTES,
+        options=tuple(
+            (name, str(parse_size(asked.buffer, "the buffer")))
+            for name, needed in (("SO_SNDBUF", sends), ("SO_RCVBUF", receives))
+            if needed and asked.buffer
+        ),
         interval_s=asked.interval_ms / 1e3,
         congestion=asked.congestion,
         names=USUAL,

@@ -151,7 +151,7 @@ class TcpSection(Section):
             lasts_s=parse_time(lasts, "the time") if self.total is None else None,
             total_bytes=None if self.total is None else parse_size(self.total, "the size"),
             rate_bps=None if self.rate is None else parse_line(self.rate),
-            block_bytes=parse_size(self.block, "the block"),
+            block_bytes=sending.block_bytes(self.block, "the block"),
             interval_s=self.every_ns / 1e9,
             congestion=self.congestion,
             options=(*self.buffers(self.reverse), *self.options.items()),
@@ -172,9 +172,10 @@ class TcpScenario(Root):
         what = self.tcp
         if what.host is None and what.path is None:
             yield ("tcp",), "give 'host', where weir tcp serve runs, or 'path', an emulated path on this host"
-        block = parse_size(what.block, "the block")
-        if not sending.LEAST_BLOCK_BYTES <= block <= sending.MOST_BLOCK_BYTES:
-            yield ("tcp", "block"), "a block has 24 bytes (its header) or more, up to 4 MiB"
+        try:
+            sending.block_bytes(what.block, "the block")
+        except InputError as error:
+            yield ("tcp", "block"), str(error)
         if what.buffer is not None and what.client is not None:
             yield ("tcp", "buffer"), "applies to sockets of this host, and with 'client' it has none"
         if what.lasts is not None and what.total is not None:
