@@ -10,7 +10,7 @@ import polars as pl
 
 from weirlab.base.quantities import count, duration, percent, plural
 from weirlab.calls.ipsec.endpoints import tables
-from weirlab.calls.ipsec.endpoints.figures import DELAY, JITTER, LATENESS, QUANTITIES
+from weirlab.calls.ipsec.endpoints.figures import DELAY, DELTA, JITTER, LATENESS, QUANTITIES
 from weirlab.calls.ipsec.endpoints.findings import EndpointFindings, EndpointGroup
 from weirlab.calls.ipsec.endpoints.plan import NAMES, SHORT, WHERE
 from weirlab.calls.ipsec.endpoints.rows import DistributionRow
@@ -28,6 +28,11 @@ _US: Final = 1e3
 _HEIGHT: Final = 220
 _WHAT: Final[Mapping[str, str]] = {JITTER: "Jitter", DELAY: "One-way delay", LATENESS: "Lateness of senders"}
 _SHOWN: Final = (JITTER, DELAY, LATENESS)
+_VALUES: Final = {
+    JITTER: (("mean", "jitter_mean_ns", "jitter_mean_ms"), ("maximum", "jitter_max_ns", "jitter_max_ms")),
+    DELTA: (("maximum", "delta_max_ns", "delta_max_ms"),),
+}
+"""What a chart of a quantity shows: column of an attempt, and value of the publication."""
 
 _TERMS: Final = (
     (
@@ -100,7 +105,10 @@ def _chapters(found: EndpointFindings, distributions: Sequence[DistributionRow])
         "jitter",
         "Jitter",
         figures=tuple(
-            figure for beside in found.asked.beside if (figure := _bars(found, beside)) is not None
+            figure
+            for quantity in _VALUES
+            for beside in found.asked.beside
+            if (figure := _bars(found, beside, quantity)) is not None
         ),
         tables=(tables.compared(found),),
         note=f"Published: {publication(KEY).citation}" if found.publication else "",
@@ -122,20 +130,20 @@ def _chapters(found: EndpointFindings, distributions: Sequence[DistributionRow])
     )
 
 
-def jitter_rows(found: EndpointFindings, beside: str) -> pl.DataFrame:
-    """A row per kind of endpoints and number of calls: mean and maximum, in µs; the published ones behind."""
+def value_rows(found: EndpointFindings, beside: str, quantity: str) -> pl.DataFrame:
+    """A row per kind of endpoints and number of calls, in µs; the published ones behind."""
     rows = []
     for group in found.groups:
         if group.beside == beside:
-            for what, name in (("mean", "jitter_mean_ns"), ("maximum", "jitter_max_ns")):
+            for what, name, _ in _VALUES[quantity]:
                 spread = group.spread[name]
                 if spread.known:
                     rows.append(
                         _point(f"{plural(group.calls, 'call')}, {SHORT[group.arm]}", what, *_in_us(spread))
                     )
     for old in found.publication:
-        for what, value in (("mean", old.jitter_mean_ms), ("maximum", old.jitter_max_ms)):
-            if value is not None:
+        for what, _, name in _VALUES[quantity]:
+            if (value := getattr(old, name)) is not None:
                 rows.append(_point(f"published: {old.what}", what, *[value * 1e3] * 3))
     schema = {
         "row": pl.String, "what": pl.String, "value": pl.Float64, "low": pl.Float64, "high": pl.Float64,
@@ -151,43 +159,45 @@ def _point(row: str, what: str, value: float, low: float, high: float) -> dict[s
     return {"row": row, "what": what, "value": rounded(value), "low": rounded(low), "high": rounded(high)}
 
 
-def _bars(found: EndpointFindings, beside: str) -> Figure | None:
-    data = jitter_rows(found, beside)
-    groups = [group for group in found.groups if group.beside == beside]
+def _bars(found: EndpointFindings, beside: str, quantity: str) -> Figure | None:
+    data = value_rows(found, beside, quantity)
+    what, column, _ = _VALUES[quantity][0]
+    groups = [group for group in found.groups if group.beside == beside and group.spread[column].known]
     if not groups:
         return None
-    least = min(groups, key=lambda each: each.spread["jitter_mean_ns"].median)
-    most = max(groups, key=lambda each: each.spread["jitter_mean_ns"].median)
+    least = min(groups, key=lambda group: group.spread[column].median)
+    most = max(groups, key=lambda group: group.spread[column].median)
+    kinds = [kind for kind, *_ in _VALUES[quantity]]
     return Figure(
-        key=f"jitter-{beside}",
+        key=f"{quantity}-{beside}",
         section="jitter",
-        panel=WHERE[beside],
-        title=f"{_first(WHERE[beside])}, mean jitter is from {_named(least)} to {_named(most)}.",
+        panel=f"{quantity}, {WHERE[beside]}",
+        title=f"{_first(WHERE[beside])}, {what} {quantity} is from {_named(least, column)} to "
+        f"{_named(most, column)}.",
         caption="Points: medians; lines: from the least to the greatest attempt.",
-        alt=f"Mean and maximum jitter {WHERE[beside]}, a row per kind of endpoints and number of calls.",
-        chart=_dots(data),
+        alt=f"{_first(' and '.join(kinds))} {quantity} {WHERE[beside]}, a row per kind of endpoints and "
+        "number of calls.",
+        chart=_dots(data, f"{_first(quantity)}, µs", kinds),
         data=data,
     )
 
 
-def _named(each: EndpointGroup) -> str:
-    jitter = duration(each.spread["jitter_mean_ns"].median)
-    return f"{jitter} ({NAMES[each.arm]}, {plural(each.calls, 'call')})"
+def _named(group: EndpointGroup, column: str) -> str:
+    return f"{duration(group.spread[column].median)} ({NAMES[group.arm]}, {plural(group.calls, 'call')})"
 
 
-def _dots(data: pl.DataFrame) -> alt.LayerChart:
+def _dots(data: pl.DataFrame, title: str, kinds: Sequence[str]) -> alt.LayerChart:
     rows = data["row"].unique(maintain_order=True).to_list()
-    kinds = ["mean", "maximum"]
     domain = axes.log_domain(*axes.extent(data.filter(pl.col("low") > 0), "low", "high"))
     base = alt.Chart(axes.data(data))
     y = axes.rows(rows)
-    x = alt.X("value:Q", title="Jitter, µs", scale=axes.log(domain), axis=axes.log_axis(domain))
+    x = alt.X("value:Q", title=title, scale=axes.log(domain), axis=axes.log_axis(domain))
     colour = alt.Color(
-        "what:N", title=None, sort=kinds, scale=alt.Scale(domain=kinds, range=palette.models(2))
+        "what:N", title=None, sort=kinds, scale=alt.Scale(domain=kinds, range=palette.models(len(kinds)))
     )
     tips = [
         alt.Tooltip("row:N", title="endpoints"),
-        alt.Tooltip("what:N", title="jitter"),
+        alt.Tooltip("what:N", title="value"),
         alt.Tooltip("value:Q", title="median, µs", format=",.4~g"),
         alt.Tooltip("low:Q", title="least", format=",.4~g"),
         alt.Tooltip("high:Q", title="greatest", format=",.4~g"),
@@ -200,7 +210,7 @@ def _dots(data: pl.DataFrame) -> alt.LayerChart:
             "what:N",
             title=None,
             sort=kinds,
-            scale=alt.Scale(domain=kinds, range=["circle", "triangle-up"]),
+            scale=alt.Scale(domain=kinds, range=["circle", "triangle-up"][: len(kinds)]),
         ),
         tooltip=tips,
     )

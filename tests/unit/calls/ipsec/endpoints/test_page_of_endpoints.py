@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import polars as pl
 import pytest
 
 from weirlab.calls.ipsec.endpoints.fakes import FakeEndpointBed
@@ -31,8 +32,11 @@ def test_jitter_is_drawn_beside_the_published_one_and_distributions_end_with_the
 ) -> None:
     figures = {figure.key: figure for figure in story.figures}
     assert [*figures] == [
-        "jitter-idle", "jitter-hog", "distribution-jitter", "distribution-delay", "distribution-lateness",
+        "jitter-idle", "jitter-hog", "delta-idle", "delta-hog", "distribution-jitter", "distribution-delay",
+        "distribution-lateness",
     ]  # fmt: skip
+    longest = figures["delta-hog"].data.filter(pl.col("row").str.starts_with("published"))["value"]
+    assert longest.to_list() == [old.delta_max_ms * 1e3 for old in quality()]
     rows = figures["jitter-idle"].data["row"].unique(maintain_order=True).to_list()
     assert rows[:3] == ["1 call, bypass", "1 call, sockets", "1 call, sockets, real-time"]
     assert rows[-2:] == [f"published: {each.what}" for each in quality()]
