@@ -8,6 +8,7 @@ from typing import Final, Protocol
 
 from weirlab.base.errors import TrialError
 from weirlab.base.interrupts import behind, shielded
+from weirlab.base.quantities import plural
 from weirlab.measure import OnProgress, TrialProgress
 from weirlab.measure.progress import trial_s
 from weirlab.records import TrialRecord, TrialSpec
@@ -83,16 +84,19 @@ def attempts_told(
 class RunInterrupt(KeyboardInterrupt):
     """Ctrl-C, raised after every attempt so far is on disk; the test bed is removed as it propagates.
 
-    ``kept`` counts valid attempts; None if all are done and only the report is missing. ``resume`` is the
+    ``kept`` counts ``items``; None if all are done and only the report is missing. ``resume`` is the
     command that continues the run; empty if the run is too short for one.
     """
 
-    def __init__(self, run_id: str, kept: int | None, resume: str = "") -> None:
+    def __init__(
+        self, run_id: str, kept: int | None, resume: str = "", items: str = "valid attempt"
+    ) -> None:
         self.run_id = run_id
         self.kept = kept
         self.resume = resume
-        attempts = "1 valid attempt" if kept == 1 else f"{kept} valid attempts"
-        what = f"run {run_id} is complete and kept" if kept is None else f"{attempts} kept in run {run_id}"
+        what = f"run {run_id} is complete and kept"
+        if kept is not None:
+            what = f"{plural(kept, items)} kept in run {run_id}"
         way_on = f"; go on with: {resume}" if resume else ""
         super().__init__(f"interrupted; {what}{way_on}")
 
@@ -154,5 +158,5 @@ def kept(begin: Callable[[], RunWriter], resume: str = "") -> Iterator[RunWriter
         if not behind(error):
             raise
         way_on = f"{resume} {writer.run_id}" if resume else ""
-        raise RunInterrupt(writer.run_id, writer.finished, way_on) from error
+        raise RunInterrupt(writer.run_id, writer.finished, way_on, writer.items) from error
     completed.append(writer.run_id)

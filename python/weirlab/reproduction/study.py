@@ -177,6 +177,7 @@ def measured(asked: ReproductionScenario, writer: RunWriter, work: Work) -> Repr
     """Measure the scenarios that the run does not have yet; one that several experiments have, only once."""
     kept = dict(_kept(writer.run))
     planned = list(_planned(asked.reproduction))
+    writer.finished_beside, writer.items = len(kept), "measurement"
     first = {json.dumps(scenario, sort_keys=True): place for place, scenario in reversed(planned)}
     for number, (place, scenario) in enumerate(planned, 1):
         if place in kept:
@@ -192,6 +193,7 @@ def measured(asked: ReproductionScenario, writer: RunWriter, work: Work) -> Repr
             kept[place] = {"problem": str(error)}
             work.progress.note(f"{place}: {error}")
         writer.put_json(RUNS, kept)
+        writer.finished_beside = len(kept)
     return stored(writer.run)
 
 

@@ -64,6 +64,8 @@ class RunWriter:
         self._attempts: dict[int, int] = {}
         self.finished_beside = 0
         """Number of finished items that a study keeps in its own tables instead of as trials."""
+        self.items = "valid attempt"
+        """What a finished item is called."""
         if known is not None:
             for index, attempt, valid in known.select("index", "attempt", "valid").iter_rows():
                 self._count(index, attempt, valid)

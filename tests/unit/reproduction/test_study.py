@@ -13,8 +13,9 @@ from weirlab import publications
 from weirlab.publications import PublishedExperiment, PublishedValue
 from weirlab.reproduction import claims, study
 from weirlab.reproduction.contract import Answer, ReproducedExperiment, ReproductionRow, Runs
-from weirlab.store import Store
+from weirlab.store import Run, Store
 from weirlab.store.frames import rows_of
+from weirlab.studies.contract import Work
 
 from ..conftest import Weir
 
@@ -107,6 +108,21 @@ def test_an_interrupted_reproduction_goes_on_with_what_is_left(weir: Weir, store
     again = weir("reproduce", "--resume", done["run_id"], "--json").json
     assert again["runs"][f"{FIRST}/first"] == kept[f"{FIRST}/first"]["run"]
     assert again["runs"][f"{FIRST}/second"] != second
+
+
+@pytest.mark.usefixtures("made")
+def test_an_interruption_counts_what_is_kept(weir: Weir, monkeypatch: pytest.MonkeyPatch) -> None:
+    measure = study._run
+
+    def interrupted(scenario: Mapping[str, Any], place: str, within: Run, work: Work) -> Run:
+        if place.endswith("/second"):
+            raise KeyboardInterrupt
+        return measure(scenario, place, within, work)
+
+    monkeypatch.setattr(study, "_run", interrupted)
+    answer = weir("reproduce", KEY, "--only", FIRST)
+    assert answer.code == 130
+    assert "1 measurement kept in run" in answer.err
 
 
 @pytest.mark.usefixtures("made")
