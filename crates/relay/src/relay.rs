@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use socket2::{Domain, Protocol, Socket, Type};
 use thiserror::Error;
 use weir_psock::io::{OpenError, Opening, Options, ParallelSocket, Report, Route, SocketError};
-use weir_psock::wire::GreetingError;
+use weir_psock::session::SessionError;
+use weir_psock::wire::{GreetingError, Reason};
 use weir_tcp::diag::{Diag, Id};
 
 use crate::held::Held;
@@ -428,8 +429,10 @@ fn connect(patience: &mut Patience<'_>, ticket: &Ticket) -> Result<(ParallelSock
         match opened
             .and_then(|session| request(patience, &session, ticket, false).map(|before| (session, before)))
         {
-            Err(failed) if failed.has_no_room() && begun.elapsed() < TURN => {
-                carrier.idle.refuse();
+            Err(failed) if (failed.has_no_room() || failed.is_broken_off()) && begun.elapsed() < TURN => {
+                if failed.has_no_room() {
+                    carrier.idle.refuse();
+                }
                 patience.lasts()?;
                 thread::sleep(LOOK);
             }
@@ -448,10 +451,9 @@ fn request(
 ) -> Result<Report, Failed> {
     let before = session.report();
     let acked_bytes = session.acked_bytes();
-    let session_failed = |e: SocketError| Failed::Session(e.to_string());
     let to = patience.held.to;
     let send = |position| session.write_all(&Request { to, position }.emit());
-    ticket.send(order::PATIENCE, send).map_err(session_failed)?;
+    ticket.send(order::PATIENCE, send).map_err(Failed::Session)?;
     // The other end may be slow; its TCP is not.
     let srtt_ns = before.streams.iter().map(|stream| stream.srtt_ns).max().unwrap_or_default();
     let on_its_way = ON_ITS_WAY.max(4 * Duration::from_nanos(srtt_ns));
@@ -468,7 +470,7 @@ fn request(
                 }
                 patience.lasts()?;
             }
-            Err(e) => return Err(session_failed(e)),
+            Err(e) => return Err(Failed::Session(e)),
         }
     }
     match Status::parse(&reply)? {
@@ -488,8 +490,8 @@ enum Failed {
     GaveUp,
     #[error("the proxy has not received the request")]
     Unheard,
-    #[error("{0}")]
-    Session(String),
+    #[error(transparent)]
+    Session(SocketError),
     #[error(transparent)]
     Wire(#[from] WireError),
     #[error(transparent)]
@@ -506,6 +508,11 @@ impl Failed {
             Self::Open(OpenError::Greeting { source, .. }) => matches!(source, GreetingError::Full),
             _ => false,
         }
+    }
+
+    /// The proxy has closed a new session: it makes room where a request is long in coming, as from a busy host.
+    const fn is_broken_off(&self) -> bool {
+        matches!(self, Self::Session(SocketError::Session(SessionError::Aborted(Reason::Closed))))
     }
 
     /// What the program's connect() fails with; `None`: nothing answers.

@@ -18,8 +18,9 @@ fn listener() -> (Listener, Route) {
     (listener, route)
 }
 
-/// What the requests of one connection get, after `idle` is the session that waits for it; they are counted.
-fn connected_beside(idle: ParallelSocket, (listener, route): (Listener, Route), replies: &[Status]) {
+/// What the requests of one connection get, after `idle` is the session that waits for it; they are counted. `None`: the
+/// session is broken off.
+fn connected_beside(idle: ParallelSocket, (listener, route): (Listener, Route), replies: &[Option<Status>]) {
     let (_program, held, _relay) = held();
     let settings = Settings {
         routes: vec![route],
@@ -32,10 +33,15 @@ fn connected_beside(idle: ParallelSocket, (listener, route): (Listener, Route), 
     assert!(carrier.idle.keep(idle).is_none());
     thread::scope(|scope| {
         let serving = scope.spawn(|| {
-            let answer = |reply: &Status| {
+            let answer = |reply: &Option<Status>| {
                 let (session, _) = listener.accept(Some(TURN)).unwrap();
-                house.fill(&session, &mut [0; REQUEST_BYTES], TURN).unwrap();
-                session.write_all(&reply.emit()).unwrap();
+                match reply {
+                    None => session.abort(),
+                    Some(reply) => {
+                        house.fill(&session, &mut [0; REQUEST_BYTES], TURN).unwrap();
+                        session.write_all(&reply.emit()).unwrap();
+                    }
+                }
                 session
             };
             replies.iter().map(answer).collect::<Vec<_>>()
@@ -51,7 +57,17 @@ fn connected_beside(idle: ParallelSocket, (listener, route): (Listener, Route), 
 #[test]
 fn a_connection_for_which_the_proxy_has_no_room_in_an_idle_session_is_tried_again() {
     let (listener, route) = listener();
-    connected_beside(session(route), (listener, route), &[Status::Full, Status::Full, Status::Connected]);
+    connected_beside(
+        session(route),
+        (listener, route),
+        &[Some(Status::Full), Some(Status::Full), Some(Status::Connected)],
+    );
+}
+
+#[test]
+fn a_connection_whose_new_session_is_broken_off_before_its_request_came_is_tried_again() {
+    let (listener, route) = listener();
+    connected_beside(session(route), (listener, route), &[Some(Status::Full), None, Some(Status::Connected)]);
 }
 
 #[test]
@@ -73,7 +89,7 @@ fn an_idle_session_that_answers_nothing_is_left_for_a_new_one() {
     });
     let idle = session(route);
     let _silent = greeting.join().unwrap();
-    connected_beside(idle, listener(), &[Status::Connected]);
+    connected_beside(idle, listener(), &[Some(Status::Connected)]);
 }
 
 #[test]
