@@ -6,7 +6,7 @@ import os
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -110,15 +110,35 @@ class PlainTraffic:
                         continue
             return False
 
-    def is_dropped(self, source: str = SENDER[4]) -> bool:
-        """Whether the device takes UDP from ``source`` in and lets none of it out."""
+    def is_dropped(self, source: str = SENDER[4], arrivals: Sequence[str] = ("ip_received",)) -> bool:
+        """Whether the device takes UDP from ``source`` in and lets none of it out.
+
+        ``arrivals`` are counters of packets that the device has taken in.
+        """
+
+        def came(counters: Mapping[str, int]) -> int:
+            return sum(counters[name] for name in arrivals)
+
         before, count, noise = self.lab.counters(), 20, 8
         with self._socket(4, "udp", source) as sender:
             for _ in range(count):
                 self._send(sender, 4, "udp")
         # The device works in order: when the last have come in, the fate of the first is settled.
-        wait_until(lambda: self.lab.counters()["ip_received"] >= before["ip_received"] + count)
+        wait_until(lambda: came(self.lab.counters()) >= came(before) + count)
         return self.lab.counters()["out_tx_packets"] - before["out_tx_packets"] < noise
+
+    def add_sender(self, address: str) -> None:
+        """Give the sender another address."""
+        self._tx.call(lambda: _add_addresses(address))
+
+    def source_on_arrival(self) -> str:
+        """The source address of a datagram of test traffic when it arrives."""
+        with self._rx.call(lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as receiver:
+            receiver.bind((RECEIVER[4], PORT))
+            receiver.settimeout(DEADLINE_S)
+            with self._socket(4, "udp", SENDER[4]) as sender:
+                self._send(sender, 4, "udp")
+                return str(receiver.recvfrom(2048)[1][0])
 
     def tracked_connections(self) -> int:
         path = Path("/proc/sys/net/netfilter/nf_conntrack_count")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +17,50 @@ from weirlab.base.errors import InputError
 from weirlab.base.files import HOST_FILES
 from weirlab.lab import dut
 from weirlab.lab.base import DutDriver
+from weirlab.lab.dut import tool
+from weirlab.lab.dut.datapaths.flower import TcFlower
+from weirlab.lab.dut.datapaths.openvswitch import SWITCH, OpenVswitch
+from weirlab.lab.dut.datapaths.xdpfilter import XdpFilter
 from weirlab.lab.netns import NetnsLab
 from weirlab.records import RuleSetup
+from weirlab.traffic.sizes import Constant
+from weirlab.traffic.spec import Flows, Rate, Traffic
 
-from .conftest import PlainTraffic
+from .conftest import STRANGER, PlainTraffic
 
 pytestmark = pytest.mark.netns
 
 EXAMPLE = "nftables-chains"
 """The driver that docs/add-a-device.md shows, which is in a package of its own."""
-GENERATING = [
+FILTERS = [
     "iptables", "iptables-legacy", "iptables-nft", "nftables", "nftables-set", "nftables-vmap", EXAMPLE,
 ]  # fmt: skip
+TRACKING = ["flowtable", "nat", "nat-static"]
+"""They track connections whatever their rules are."""
+STATELESS = ["bridge", "bridge-ebtables", "openvswitch", "tc-flower", "xdp-filter"]
+GENERATING = [*FILTERS, *TRACKING, *STATELESS]
+ACCEPTING = [name for name in GENERATING if name != "xdp-filter"]
+"""Where there are rules, they drop what no rule accepts."""
+ON_THE_PATH = {
+    "flowtable": (0.0, 0.2, ("flowtable_slow",)),
+    "nat": (0.0, 1.0, ("nat_connections",)),
+    "nat-static": (0.0, 1.0, ("nat_connections",)),
+    "bridge": (1.0, 1.0, ("bridge_filtered",)),
+    "bridge-ebtables": (1.0, 1.0, ("bridge_filtered",)),
+    "openvswitch": (1.0, 1.0, ("switch_known", "switch_compared")),
+    "tc-flower": (1.0, 1.0, ("flower_accepted",)),
+    "xdp-filter": (1.0, 1.0, ("xdp_passed",)),
+}
+"""How often these counters move for each packet, at least and at most."""
+NOISE = 40
+"""Packets of the kernel's own, such as those of multicast listener discovery."""
+ARRIVALS = {
+    "bridge": ("in_rx_packets",),
+    "bridge-ebtables": ("in_rx_packets",),
+    "tc-flower": ("in_rx_packets",),
+    "openvswitch": ("switch_known", "switch_compared"),
+}
+"""Counters of arrived packets whose fate is settled; those of IP, where the kernel routes."""
 FROM_FILE = ["ruleset/iptables-save", "ruleset/nft"]
 PACKAGE = Path(__file__).parents[1] / "unit" / "lab" / "weir_chains" / "__init__.py"
 ALL = ["forward", *GENERATING, *FROM_FILE]
@@ -87,7 +121,7 @@ def built(name: str, folder: Path) -> Iterator[NetnsLab]:
 def shared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shared]:
     with built(request.param, tmp_path_factory.mktemp("lab")) as lab:
         traffic = PlainTraffic(lab)
-        yield Shared(lab, traffic, traffic.rules())
+        yield Shared(lab, traffic, listed(lab, traffic))
 
 
 @pytest.fixture
@@ -107,6 +141,8 @@ def traffic(shared: Shared, lab: NetnsLab) -> PlainTraffic:
 def positions(driver: str) -> list[RuleSetup]:
     if driver == "forward":
         return [RuleSetup()]
+    if driver in STATELESS:
+        return [RuleSetup(0), RuleSetup(1), RuleSetup(7), RuleSetup(2, both_ways=True)]
     return [
         RuleSetup(0),
         RuleSetup(1),
@@ -114,6 +150,25 @@ def positions(driver: str) -> list[RuleSetup]:
         RuleSetup(7, stateful=True),
         RuleSetup(0, stateful=True),
     ]
+
+
+def listed(lab: NetnsLab, traffic: PlainTraffic) -> dict[str, str]:
+    """What all tools say of the device's rules, without counters."""
+    driver, said = lab._driver, traffic.rules()
+    if isinstance(driver, OpenVswitch):
+        command = ["env", "OVS_RUNDIR=/run", "ovs-ofctl", "--no-stats", "dump-flows", SWITCH]
+        return {**said, "flows": "\n".join(driver._run(command))}
+    if isinstance(driver, XdpFilter):
+        # Its map is a hash table: no order.
+        script = "xdp-filter status | awk '/  src  /{print $1}' | sort"
+        return {**said, "list": "\n".join(driver._running().run(["sh", "-c", script])[1])}
+    if isinstance(driver, TcFlower):
+        name = lab.site.inward.name
+        return {
+            **said,
+            "filters": tool.printed(lab.site.netns, ["tc", "filter", "show", "dev", name, "ingress"]),
+        }
+    return said
 
 
 def for_drivers(*names: str) -> Any:
@@ -131,31 +186,32 @@ def test_test_traffic_passes_under_every_setup(lab: NetnsLab, traffic: PlainTraf
             assert traffic.arrives(ip=6, l4="tcp"), rules
 
 
-@for_drivers(*GENERATING)
+@for_drivers(*ACCEPTING)
 def test_only_test_traffic_passes_where_there_are_rules(lab: NetnsLab, traffic: PlainTraffic) -> None:
-    for rules in (RuleSetup(1), RuleSetup(7), RuleSetup(7, stateful=True)):
-        lab.set_rules(rules)
-        assert traffic.is_dropped(source="192.0.2.1"), rules
+    for rules in positions(lab.dut):
+        if rules.position:
+            lab.set_rules(rules)
+            assert traffic.is_dropped(STRANGER, ARRIVALS.get(lab.dut, ("ip_received",))), rules
 
 
 @for_drivers(*ALL)
 def test_setting_the_same_rules_again_changes_nothing(lab: NetnsLab, traffic: PlainTraffic) -> None:
     rules = positions(lab.dut)[-1]
     lab.set_rules(rules)
-    once = traffic.rules()
+    once = listed(lab, traffic)
     lab.set_rules(rules)
-    assert traffic.rules() == once
+    assert listed(lab, traffic) == once
     # The lab need not have asked its driver again; the driver itself keeps the same promise.
     lab._driver.apply(lab.site, rules)
-    assert traffic.rules() == once
+    assert listed(lab, traffic) == once
 
 
 @for_drivers(*GENERATING)
 def test_new_rules_replace_the_old_ones_wholly(lab: NetnsLab, traffic: PlainTraffic, shared: Shared) -> None:
-    lab.set_rules(RuleSetup(40, stateful=True))
-    assert traffic.rules() != shared.untouched
+    lab.set_rules(RuleSetup(40, stateful=lab.dut not in STATELESS))
+    assert listed(lab, traffic) != shared.untouched
     lab.set_rules(RuleSetup())
-    assert traffic.rules() == shared.untouched
+    assert listed(lab, traffic) == shared.untouched
 
 
 @for_drivers("iptables-legacy", "iptables-nft", "nftables")
@@ -176,7 +232,7 @@ def test_position_is_the_number_of_elements(lab: NetnsLab, traffic: PlainTraffic
     assert dump.count("198.18.0.0/16") == 1
 
 
-@pytest.mark.parametrize("name", ["forward", *GENERATING])
+@pytest.mark.parametrize("name", ["forward", *FILTERS])
 def test_connections_are_tracked_only_when_asked_for(name: str, tmp_path: Path) -> None:
     # In a lab of its own: what was tracked stays in the table for a while.
     with built(name, tmp_path) as lab:
@@ -195,16 +251,59 @@ def test_driver_says_what_it_is_made_of(lab: NetnsLab) -> None:
     facts = lab.facts
     assert facts["dut_layout"]
     if lab.dut != "forward":
-        assert "v" in str(facts["dut_tool"])
+        assert re.search(r"\d\.\d", str(facts["dut_tool"]))
 
 
 @for_drivers(*GENERATING)
 def test_impossible_position_is_refused_and_the_rules_stay(lab: NetnsLab, traffic: PlainTraffic) -> None:
     lab.set_rules(RuleSetup(3))
-    before = traffic.rules()
+    before = listed(lab, traffic)
     with pytest.raises(InputError, match="matching position -1"):
         lab.set_rules(RuleSetup(-1))
-    assert traffic.rules() == before
+    assert listed(lab, traffic) == before
+
+
+@for_drivers(*STATELESS)
+def test_what_tracks_no_connections_refuses_to_be_stateful(lab: NetnsLab, traffic: PlainTraffic) -> None:
+    lab.set_rules(RuleSetup(3))
+    before = listed(lab, traffic)
+    for rules in (RuleSetup(3, stateful=True), RuleSetup(3, answered=True)):
+        with pytest.raises(InputError, match="tracks no connections"):
+            lab._driver.apply(lab.site, rules)
+    assert listed(lab, traffic) == before
+
+
+@for_drivers(*ON_THE_PATH)
+def test_its_own_counters_show_that_packets_pass_it(lab: NetnsLab) -> None:
+    # Finding out how packets are sent warms the lab up.
+    assert lab.backend
+    lab.set_rules(RuleSetup(3))
+    before = lab.counters()
+    result = lab.run(Traffic(Rate(1000), Constant(128), Flows(count=5), warmup_s=0.0, duration_s=0.2))
+    after = lab.counters()
+    least, most, names = ON_THE_PATH[lab.dut]
+    counted = sum(after[name] - before[name] for name in names)
+    assert result.received > 50
+    assert least * result.received <= counted <= most * (result.sent + NOISE)
+
+
+@for_drivers("xdp-filter")
+def test_listed_senders_are_dropped_by_xdp(lab: NetnsLab, traffic: PlainTraffic) -> None:
+    lab.set_rules(RuleSetup(2))
+    before = lab.counters()["xdp_dropped"]
+    traffic.add_sender("10.0.0.1")
+    assert traffic.is_dropped("10.0.0.1", ("in_rx_packets",))
+    assert lab.counters()["xdp_dropped"] - before >= 20
+    # Nothing but the list drops.
+    lab.set_rules(RuleSetup(1))
+    assert not traffic.is_dropped("10.0.0.1", ("xdp_passed",))
+
+
+def test_senders_behind_nat_have_the_address_of_the_outer_port(tmp_path: Path) -> None:
+    for name, network in (("nat", "198.19.0.1/32"), ("nat-static", "10.200.0.0/16")):
+        with built(name, tmp_path) as lab:
+            source = PlainTraffic(lab).source_on_arrival()
+            assert ip_address(source) in ip_network(network)
 
 
 @for_drivers("forward")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import json
-import re
 import signal
 import socket
 import struct
@@ -37,7 +36,7 @@ from weirlab.traffic.encapsulation.packets import VoicePacket
 
 from .conftest import STRANGER, PlainTraffic, wait_until
 from .test_tunnels import between_gateways, capture, ip_length, is_fragment
-from .vm_checks import all_pass, check_calls, check_length, need_machines, the_filter, the_tunnel
+from .vm_checks import SENT, all_pass, check_calls, check_length, need_machines, the_filter, the_tunnel
 
 pytestmark = pytest.mark.netns
 
@@ -109,16 +108,32 @@ def test_the_flowtable_takes_over_what_the_rules_accept(
     driver = the_filter(lab)
     monkeypatch.setattr(driver, "kind", "flowtable")
     lab.set_rules(RuleSetup(3))
-    # A rule behind which nothing is counted that takes the short way.
-    driver.guest.do(
-        "nft add table ip seen && "
-        "nft 'add chain ip seen c { type filter hook forward priority 20; counter; }'"
-    )
+    before = lab.counters()["vm_flowtable_slow"]
     try:
         assert all_pass(lab)
-        seen = re.search(r"counter packets (\d+)", driver.guest.do("nft list chain ip seen c"))
-        assert seen is not None
-        assert 1 <= int(seen[1]) < 10
+        assert 1 <= lab.counters()["vm_flowtable_slow"] - before < 10
+    finally:
+        monkeypatch.undo()
+        lab.set_rules(RuleSetup())
+
+
+def test_filters_of_flower_accept_test_traffic_at_every_position(
+    lab: NetnsLab, traffic: PlainTraffic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(the_filter(lab), "kind", "tc-flower")
+    try:
+        for rules in (RuleSetup(1), RuleSetup(40), RuleSetup(2, both_ways=True)):
+            lab.set_rules(rules)
+            before = lab.counters()
+            assert all_pass(lab)
+            assert traffic.arrives(ip=6)
+            assert traffic.is_dropped(STRANGER, ("vm_flower_dropped",))
+            assert lab.counters()["vm_flower_accepted"] - before["vm_flower_accepted"] >= SENT
+        with pytest.raises(InputError, match="tracks no connections"):
+            lab.set_rules(RuleSetup(3, stateful=True))
+        lab.set_rules(RuleSetup())
+        assert traffic.arrives()
+        assert "chain" not in lab._driver.guest.do("tc filter show dev in0 ingress")  # type: ignore[attr-defined]
     finally:
         monkeypatch.undo()
         lab.set_rules(RuleSetup())

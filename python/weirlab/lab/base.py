@@ -160,6 +160,10 @@ class DutDriver(Protocol):
         """Whether the driver itself forwards; otherwise the kernel does, in the device's namespace."""
 
     @property
+    def bridges(self) -> bool:
+        """Whether frames pass it unchanged, addressed to whoever is behind it: it is no router."""
+
+    @property
     def gateways(self) -> Literal[1, 2]:
         """How many gateways the device consists of; two have a namespace each, see :class:`Site`."""
 
@@ -251,6 +255,7 @@ class Driver(ABC):
 
     name: str
     forwards = False
+    bridges = False
     gateways: Literal[1, 2] = 1
     joined = True
     carries: Sequence[Literal[4, 6]] = (4, 6)

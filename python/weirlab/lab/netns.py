@@ -72,8 +72,6 @@ class NetnsLab(NamespaceBed):
     """
 
     _parts: tuple[str, ...] = ("tx", "dut", "rx")
-    _destination = wiring.IN0
-    _back_destination = wiring.OUT0
 
     def __init__(
         self,
@@ -89,6 +87,9 @@ class NetnsLab(NamespaceBed):
         self._driver = driver
         if driver.gateways == 2:
             self._parts = ("tx", "dut", "far", "rx")
+        self._destination, self._back_destination = (
+            (wiring.RX0, wiring.TX0) if driver.bridges else (wiring.IN0, wiring.OUT0)
+        )
         self._aimed = aimed
         self._answered = answered
         self._ports = wiring.IN0, wiring.OUT0
@@ -307,7 +308,7 @@ class NetnsLab(NamespaceBed):
             netns["tx"],
             [netns[part] for part in ("dut", "far") if part in netns],
             netns["rx"],
-            wiring.KernelWork(self._cores.dut, not driver.forwards, self._answered),
+            wiring.KernelWork(self._cores.dut, not driver.forwards, self._answered, driver.bridges),
             self._ports,
             self._networks(),
         )

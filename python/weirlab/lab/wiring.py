@@ -115,6 +115,8 @@ class KernelWork:
     answered: bool = False
     """Packets are answered where the device hands them over. Then the thread that takes in packets also takes
     in the answers, between them: a second one on its CPU gets no time in overload, and answers get lost."""
+    bridges: bool = False
+    """Sender and receiver address their frames to each other."""
 
 
 def build_through_device(
@@ -156,8 +158,9 @@ def build_through_device(
             near.call(lambda: _bring_up_device(threaded, inward))
             far.call(lambda: _bring_up_device(threaded[1:], outward))
         threads = [napi.pin(port.name, before[port.name], work.cpu) for port in threaded]
-    tx.call(lambda: interface.bring_up([TX0], behind(IN0, TX0, RECEIVERS)))
-    rx.call(lambda: interface.bring_up([RX0], behind(OUT0, RX0, SENDERS)))
+    ahead, back = (RX0, TX0) if work.bridges else (IN0, OUT0)
+    tx.call(lambda: interface.bring_up([TX0], behind(ahead, TX0, RECEIVERS)))
+    rx.call(lambda: interface.bring_up([RX0], behind(back, RX0, SENDERS)))
     return threads
 
 

@@ -17,6 +17,12 @@ from weirlab.base.files import NO_FILES, Inputs
 from weirlab.base.quoting import quoted
 from weirlab.lab.base import Driver, DutDriver
 from weirlab.lab.dut import iptables
+from weirlab.lab.dut.datapaths.bridge import Bridge, EbtablesBridge
+from weirlab.lab.dut.datapaths.flower import TcFlower
+from weirlab.lab.dut.datapaths.flowtable import Flowtable
+from weirlab.lab.dut.datapaths.nat import Nat
+from weirlab.lab.dut.datapaths.openvswitch import OpenVswitch
+from weirlab.lab.dut.datapaths.xdpfilter import XdpFilter
 from weirlab.lab.dut.emulated.device import EmulatedLinkDriver
 from weirlab.lab.dut.forward import Forward
 from weirlab.lab.dut.iptables import Iptables
@@ -84,6 +90,17 @@ WITH_VARIETIES: Final[dict[str, Callable[[str | None], DutDriver]]] = {
 """Devices that take a suffix after a colon: tunnels a cipher suite, a virtual machine its filter, an emulated
 link and a redundant pair their settings."""
 
+_DATAPATHS: Final[dict[str, Callable[[], DutDriver]]] = {
+    "bridge": Bridge,
+    "bridge-ebtables": EbtablesBridge,
+    "flowtable": Flowtable,
+    "nat": partial(Nat, "masquerade"),
+    "nat-static": partial(Nat, "static"),
+    "openvswitch": OpenVswitch,
+    "tc-flower": TcFlower,
+    "xdp-filter": XdpFilter,
+}
+
 _VIRTUAL: Final = frozenset({"vm", "vm-esp", "vm-wireguard", "image"})
 
 _PARSED: Final[dict[str, Callable[[str | None], DutDriver]]] = {
@@ -113,6 +130,7 @@ def own() -> dict[str, Factory]:
         "nftables": _without_file("nftables", lambda: Nftables("linear")),
         "nftables-set": _without_file("nftables-set", lambda: Nftables("set")),
         "nftables-vmap": _without_file("nftables-vmap", lambda: Nftables("vmap")),
+        **{name: _without_file(name, make) for name, make in _DATAPATHS.items()},
         "image": _image,
         "ruleset": _ruleset,
         **{name: _without_file(name, partial(make, None)) for name, make in WITH_VARIETIES.items()},

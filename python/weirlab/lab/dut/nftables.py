@@ -54,13 +54,17 @@ class Nftables(Driver):
         """The device's namespace, while it has a rule for known connections."""
 
     def check(self) -> list[str]:
-        return tool.probe("nftables", COMMAND, ruleset(RuleSetup(position=2), self.layout))
+        return tool.probe("nftables", COMMAND, self.text(RuleSetup(position=2), None))
+
+    def text(self, rules: RuleSetup, site: Site | None) -> str:
+        """The whole ruleset; without a ``site``, for a namespace that only has the interface ``lo``."""
+        return ruleset(rules, self.layout)
 
     def apply(self, site: Site, rules: RuleSetup) -> None:
         check(rules)
         if self.layout != "linear":
             check_single(rules, self.name)
-        tool.load(site.netns, COMMAND, ruleset(rules, self.layout), source="generated rules", prefix=FLUSH)
+        tool.load(site.netns, COMMAND, self.text(rules, site), source="generated rules", prefix=FLUSH)
         self._netns = site.netns if rules.answered else None
 
     def counters(self) -> Mapping[str, int]:
@@ -99,7 +103,7 @@ def _table(family: Family, rules: RuleSetup, layout: Layout) -> Iterator[str]:
     if rules.position:
         if layout == "linear":
             for match in chain(family, rules):
-                yield f"    {_words(word, match)} accept"
+                yield f"    {match_words(word, match)} accept"
         elif layout == "set":
             yield f"    {word} saddr @networks accept"
         else:
@@ -120,7 +124,8 @@ def _collection(family: Family, rules: RuleSetup, layout: Layout) -> Iterator[st
     yield "  }"
 
 
-def _words(family_word: str, match: AddressMatch) -> str:
+def match_words(family_word: str, match: AddressMatch) -> str:
+    """A match in nft syntax."""
     words = f"{family_word} saddr {match.source} {family_word} daddr {match.destination}"
     if match.protocol is not None:
         words += f" {match.protocol} dport {match.port}"

@@ -44,11 +44,13 @@ class RulesetOrigin(Protocol):
 
 
 @functools.cache
-def version(name: str, option: str = "--version") -> str:
-    """The first line of ``name --version``, or an empty string."""
+def version(name: str, *options: str) -> str:
+    """The first line that ``name`` prints with the options (default ``--version``), or an empty string."""
     if programs.find(name) is None:
         return ""
-    done: subprocess.CompletedProcess[str] = programs.run([name, option], capture_output=True, text=True)
+    done: subprocess.CompletedProcess[str] = programs.run(
+        [name, *(options or ("--version",))], capture_output=True, text=True
+    )
     return (done.stdout.strip() or done.stderr.strip()).split("\n")[0]
 
 
@@ -141,13 +143,15 @@ def refusal(tool: str, message: str, text: str, source: str) -> str:
 
 def counted(netns: str, commands: Iterable[Sequence[str]], pattern: re.Pattern[str]) -> int:
     """The sum of the numbers that ``pattern`` finds in what ``commands`` print in a namespace."""
-    found = 0
-    for command in commands:
-        done = Namespace(netns).call(functools.partial(run, command, ""))
-        if done.returncode:
-            raise LabError(f"{command[0]} does not tell its counters: {done.stderr.strip()}")
-        found += sum(map(int, pattern.findall(done.stdout)))
-    return found
+    return sum(int(count) for command in commands for count in pattern.findall(printed(netns, command)))
+
+
+def printed(netns: str, command: Sequence[str]) -> str:
+    """What ``command``, which shows counters, prints in a namespace."""
+    done = Namespace(netns).call(functools.partial(run, command, ""))
+    if done.returncode:
+        raise LabError(f"{command[0]} does not tell its counters: {done.stderr.strip()}")
+    return done.stdout
 
 
 def run(command: Sequence[str], text: str) -> subprocess.CompletedProcess[str]:

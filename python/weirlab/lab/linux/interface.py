@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,6 +17,10 @@ from pyroute2.netlink.exceptions import NetlinkError
 
 _REACHABLE_FOR_EVER: Final = 0x80
 """NUD_PERMANENT of linux/neighbour.h."""
+_STATIC: Final = 0x40
+"""NUD_NOARP: a station's entry that never ages; a permanent one would be an address of the bridge itself."""
+_NTF_MASTER: Final = 0x04
+"""Of linux/neighbour.h: an entry of the bridge, not of its port."""
 _NO_DETECTION: Final = 0x02
 """IFA_F_NODAD of linux/if_addr.h. Even with detection off, an address would wait for a kernel thread."""
 
@@ -79,6 +83,17 @@ def create_bridge(netlink: Any, name: str, mtu_bytes: int, mac: str) -> int:
         "add", ifname=name, kind="bridge", address=mac, mtu=mtu_bytes, br_stp_state=0, br_mcast_snooping=0
     )
     return index_of(netlink, name)
+
+
+def bridge_ports(name: str, mac: str, mtu_bytes: int, stations: Mapping[str, str]) -> None:
+    """Make a bridge of existing interfaces, each with the MAC address of the one station behind it."""
+    with IPRoute() as netlink:
+        bridge = create_bridge(netlink, name, mtu_bytes, mac)
+        for port, station in stations.items():
+            index = index_of(netlink, port)
+            netlink.link("set", index=index, master=bridge)
+            netlink.fdb("append", ifindex=index, lladdr=station, state=_STATIC, flags=_NTF_MASTER)
+        netlink.link("set", index=bridge, state="up")
 
 
 def index_of(netlink: Any, name: str) -> int:

@@ -36,6 +36,8 @@ MODULES: Final = (
     "crc32c_generic", "crc32c_intel", "nf_tables", "nf_conntrack", "nft_reject_inet", "nft_ct", "nft_numgen",
     "nft_limit", "nft_log", "nft_nat", "nft_masq", "nft_flow_offload", "nf_flow_table", "nf_flow_table_inet",
     "nft_chain_nat", "nft_hash",
+    # Filters of tc.
+    "cls_flower", "act_gact",
     # Captures and queueing disciplines.
     "af_packet", "sch_netem", "sch_tbf", "sch_fq", "sch_fq_codel", "sch_ingress", "cls_u32", "act_mirred",
 )  # fmt: skip

@@ -10,6 +10,8 @@ from weirlab.base.interrupts import shielded
 from weirlab.base.quoting import quoted
 from weirlab.lab.base import Driver, Site
 from weirlab.lab.dut import nftables, tool
+from weirlab.lab.dut.datapaths import flower, flowtable
+from weirlab.lab.dut.datapaths.stateless import check_stateless
 from weirlab.lab.dut.nftables import Layout
 from weirlab.lab.dut.rules import check, check_single
 from weirlab.lab.dut.vm import site as sites
@@ -26,20 +28,15 @@ _LAYOUTS: Final[Mapping[str, Layout]] = {
     "nftables-vmap": "vmap",
     "flowtable": "linear",
 }
-KINDS: Final = ("forward", *_LAYOUTS)
+FLOWER: Final = "tc-flower"
+KINDS: Final = ("forward", *_LAYOUTS, FLOWER)
 """The filters that the guest supports."""
 
-_WORDS: Final = {"forward": "no filter", "flowtable": "nftables, linear rules in front of a flowtable"}
-
-_FLOWTABLE: Final = """table inet weir_fast {{
-  flowtable fast {{ hook ingress priority filter; devices = {{ {inward}, {outward} }}; }}
-  chain forward {{
-    type filter hook forward priority filter + 10; policy accept;
-    meta l4proto {{ tcp, udp }} flow add @fast
-  }}
-}}
-"""
-"""Goes after the rules: flows that they accept take the fast path from their second packet on."""
+_WORDS: Final = {
+    "forward": "no filter",
+    "flowtable": "nftables, linear rules in front of a flowtable",
+    FLOWER: "filters of tc flower, linear",
+}
 
 
 class VirtualFilter(Driver):
@@ -109,19 +106,30 @@ class VirtualFilter(Driver):
                     "choose 'vm'"
                 )
             return
+        if self.kind == FLOWER:
+            check_stateless(rules, self.name, flower.MOST_RULES)
+            load(self.guest, flower.filters(rules, [*self._ports.values()]), flower.COMMAND)
+            return
         layout = _LAYOUTS[self.kind]
         if layout != "linear":
             check_single(rules, self.name)
         text = nftables.ruleset(rules, layout)
         if self.kind == "flowtable":
-            text += _FLOWTABLE.format(inward=site.inward.name, outward=site.outward.name)
-        load(self.guest, text)
+            text += flowtable.table(flowtable.devices(site))
+        load(self.guest, nftables.FLUSH + text)
 
     def listing(self) -> list[str]:
         raise InputError(sites.NO_SESSION)
 
     def counters(self) -> Mapping[str, int]:
-        return sites.counted(self.guest, "vm", scripts.port_counters(self._ports))
+        counted = sites.counted(self.guest, "vm", scripts.port_counters(self._ports))
+        if self.kind == FLOWER:
+            shown = self.guest.do("\n".join(" ".join(flower.shown(port)) for port in self._ports.values()))
+            counted |= {f"vm_{name}": count for name, count in flower.counted(shown).items()}
+        elif self.kind == "flowtable":
+            listed = self.guest.do(" ".join(flowtable.LISTING))
+            counted[f"vm_{flowtable.SLOW}"] = flowtable.slow(listed)
+        return counted
 
     def facts(self) -> Mapping[str, object]:
         guests = [] if self._guest is None else [self._guest]
@@ -132,8 +140,8 @@ class VirtualFilter(Driver):
         }
 
 
-def load(guest: Guest, text: str) -> None:
-    """Have the guest's nft replace all rules by those in ``text``; ``LabError`` with its message."""
-    code, said = guest.run(scripts.piped(nftables.COMMAND, nftables.FLUSH + text))
+def load(guest: Guest, text: str, command: Sequence[str] = nftables.COMMAND) -> None:
+    """Have a program of the guest load the rules in ``text``; ``LabError`` with its message."""
+    code, said = guest.run(scripts.piped(command, text))
     if code != 0:
-        raise LabError(tool.refusal("nft", said, text, "generated rules"))
+        raise LabError(tool.refusal(command[0], said, text, "generated rules"))

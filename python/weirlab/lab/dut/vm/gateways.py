@@ -135,7 +135,7 @@ class VirtualTunnel(EncapsulationDriver):
     def apply(self, site: Site, rules: RuleSetup) -> None:
         check(rules)
         if rules.position or rules.stateful or self._filtered:
-            load(self.ends[0].guest, nftables.ruleset(rules, "linear"))
+            load(self.ends[0].guest, nftables.FLUSH + nftables.ruleset(rules, "linear"))
             self._filtered = True
 
     def listing(self) -> list[str]:

@@ -1,0 +1,173 @@
+"""Open vSwitch with its datapath in user space."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from weirlab.base.errors import LabError
+from weirlab.base.interrupts import shielded
+from weirlab.lab.base import Driver, Site
+from weirlab.lab.dut import tool
+from weirlab.lab.dut.datapaths.stateless import check_stateless
+from weirlab.lab.dut.rules import FAMILIES, AddressMatch, Family, chain
+from weirlab.lab.dut.tunnels.tunnel import lacking
+from weirlab.lab.linux.namespace import Namespace
+from weirlab.lab.machines.machine import CRITICAL, Machine, quote
+from weirlab.records import RuleSetup
+
+SWITCH: Final = "weir"
+_DATABASE: Final = "unix:/run/db.sock"
+_SCHEMA: Final = Path("/usr/share/openvswitch/vswitch.ovsschema")
+_FLOWS: Final = "/run/flows"
+_TUN: Final = Path("/dev/net/tun")
+MOST_RULES: Final = 60_000
+"""Each flow has a priority of its own, of 16 bits."""
+_KINDS: Final[Mapping[str, Sequence[str]]] = {
+    "AF_XDP": ("type=afxdp-nonpmd", "options:xdp-mode=generic"),
+    "packet sockets": ("type=system",),
+}
+"""How the switch can get at frames, the faster way first: not every build and kernel has AF_XDP."""
+_PATIENCE_S: Final = 30.0
+_LOOK_S: Final = 0.02
+_LOOKUPS: Final = re.compile(r"lookups: hit:(\d+) missed:(\d+)")
+_PROTOCOLS: Final[Mapping[Family, tuple[str, str, str]]] = {
+    4: ("ip", "nw_src", "nw_dst"),
+    6: ("ipv6", "ipv6_src", "ipv6_dst"),
+}
+
+
+class OpenVswitch(Driver):
+    """A switch with two ports in user space (``datapath_type=netdev``), and OpenFlow rules between them.
+
+    The matching position counts rules by priority. The switch caches the outcome for each flow, so that only
+    the first packet meets the rules.
+    """
+
+    name = "openvswitch"
+    forwards = True
+    bridges = True
+    takes_turns = True
+
+    def __init__(self) -> None:
+        self._machine: Machine | None = None
+        self._kind: str | None = None
+
+    def check(self) -> list[str]:
+        missing = lacking({"openvswitch-switch": ["ovs-vswitchd", "ovsdb-server", "ovs-vsctl", str(_SCHEMA)]})
+        if not _TUN.exists():
+            missing.append(f"{_TUN} is missing, which a switch in user space needs: modprobe tun")
+        return missing
+
+    @shielded
+    def start(self, site: Site) -> Sequence[int]:
+        self._machine = machine = Machine("Open vSwitch", Namespace(site.netns), site.cpu)
+        environment = ["env", "OVS_RUNDIR=/run", "OVS_LOGDIR=/run", "OVS_DBDIR=/run"]
+        self._run(["ovsdb-tool", "create", "/run/conf.db", str(_SCHEMA)])
+        machine.start(
+            "ovsdb-server",
+            [*environment, "ovsdb-server", "/run/conf.db", f"--remote=p{_DATABASE}", "-vconsole:warn"],
+        )
+        self._until_it_runs(["ovs-vsctl", f"--db={_DATABASE}", "--timeout=1", "--no-wait", "init"])
+        threads = ["other_config:n-handler-threads=1", "other_config:n-revalidator-threads=1"]
+        self._configure("--no-wait", "set", "Open_vSwitch", ".", *threads)
+        command = [*environment, "ovs-vswitchd", _DATABASE, "--pidfile", "-vconsole:off"]
+        machine.start("ovs-vswitchd", command, nice=CRITICAL)
+        self._kind = next(kind for kind in _KINDS if self._joins((site.inward.name, site.outward.name), kind))
+        return machine.processes
+
+    @shielded
+    def stop(self) -> None:
+        machine, self._machine = self._machine, None
+        if machine is not None:
+            machine.power_off()
+
+    def check_alive(self) -> None:
+        self._running().check()
+
+    def apply(self, site: Site, rules: RuleSetup) -> None:
+        check_stateless(rules, self.name, MOST_RULES)
+        self._running().write(_FLOWS, openflow(rules))
+        # A bundle is a transaction.
+        self._run(self._control("--bundle", "replace-flows", SWITCH, _FLOWS))
+
+    def counters(self) -> Mapping[str, int]:
+        """Packets whose fate the switch knew from earlier ones, and those that it compared with the rules."""
+        if self._machine is None:
+            return {}
+        command = ["env", "OVS_RUNDIR=/run", "sh", "-c", "ovs-appctl dpctl/show -s | grep lookups"]
+        found = _LOOKUPS.search(" ".join(self._run(command)))
+        return {} if found is None else {"switch_known": int(found[1]), "switch_compared": int(found[2])}
+
+    def facts(self) -> Mapping[str, object]:
+        return {
+            "tool": tool.version("ovs-vswitchd"),
+            "layout": "a switch in user space (datapath netdev); OpenFlow rules by priority, whose outcome "
+            "is cached for each flow; position 0: everything passes",
+            **({} if self._kind is None else {"sockets": self._kind}),
+        }
+
+    def _joins(self, ports: Sequence[str], kind: str) -> bool:
+        """Whether the ports can be of this kind; the switch then has them."""
+        words = ["add-br", SWITCH, "--", "set", "bridge", SWITCH, "datapath_type=netdev", "fail_mode=secure"]
+        for n, port in enumerate(ports, start=1):
+            options = [f"ofport_request={n}", *_KINDS[kind]]
+            words += ["--", "add-port", SWITCH, port, "--", "set", "interface", port, *options]
+        self._configure("--timeout=20", *words)
+        if all(self._configure("get", "interface", port, "error") == ["[]"] for port in ports):
+            return True
+        self._configure("--timeout=20", "del-br", SWITCH)
+        return False
+
+    def _running(self) -> Machine:
+        if self._machine is None:
+            raise LabError("Open vSwitch is not switched on")
+        return self._machine
+
+    def _control(self, *words: str) -> list[str]:
+        return ["env", "OVS_RUNDIR=/run", "ovs-ofctl", *words]
+
+    def _configure(self, *words: str) -> list[str]:
+        return self._run(["ovs-vsctl", f"--db={_DATABASE}", *words])
+
+    def _run(self, command: Sequence[str]) -> list[str]:
+        machine = self._running()
+        code, said = machine.run(command)
+        if code:
+            machine.check()
+            raise LabError(f"Open vSwitch: {' '.join(command)} failed: {quote(said)}")
+        return said
+
+    def _until_it_runs(self, command: Sequence[str]) -> None:
+        end_s = time.monotonic() + _PATIENCE_S
+        while (answer := self._running().run(command))[0]:
+            self._running().check()
+            if time.monotonic() > end_s:
+                raise LabError(f"Open vSwitch does not answer within {_PATIENCE_S:g} s: {quote(answer[1])}")
+            time.sleep(_LOOK_S)
+
+
+def openflow(rules: RuleSetup) -> str:
+    """The flows in the syntax of ovs-ofctl: from port 1 to port 2, and back."""
+    return "\n".join(_flows(rules)) + "\n"
+
+
+def _flows(rules: RuleSetup) -> Iterator[str]:
+    for here, there in ((1, 2), (2, 1)):
+        if not rules.position:
+            yield f"in_port={here} actions=output:{there}"
+            continue
+        for family in FAMILIES:
+            for n, match in enumerate(chain(family, rules)):
+                priority = rules.position - n
+                yield f"priority={priority},in_port={here},{_words(family, match)} actions=output:{there}"
+
+
+def _words(family: Family, match: AddressMatch) -> str:
+    ip, source, destination = _PROTOCOLS[family]
+    protocol = ip if match.protocol is None else match.protocol + ("6" if family == 6 else "")
+    words = f"{protocol},{source}={match.source},{destination}={match.destination}"
+    return words if match.port is None else f"{words},tp_dst={match.port}"
