@@ -13,7 +13,7 @@ import re
 import secrets
 import shutil
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -31,6 +31,8 @@ _NAME: Final = re.compile(r"weir-(?P<lab>[0-9a-f]{8})-[a-z]+")
 _IDENTIFIER: Final = re.compile(r"[0-9a-f]{8}")
 _SCRATCH: Final = "weir-"
 """Prefix of the names of folders that belong to a lab."""
+CONNECTION: Final = "ssh-"
+"""Prefix of the names of folders with a shared connection, which are locked as long as they are in use."""
 
 
 class LabOwnership:
@@ -125,8 +127,21 @@ def clean(directory: Path = LOCKS) -> list[str]:
                 path.unlink(missing_ok=True)
         finally:
             os.close(fd)
+    sweep_connections(directory)
     restore_settings(directory)
     return removed
+
+
+def sweep_connections(directory: Path = LOCKS) -> None:
+    """Remove the folders of connections whose process was killed; the connections ended with it."""
+    for folder in directory.glob(f"{CONNECTION}*"):
+        with suppress(OSError):
+            fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(fd)
 
 
 def restore_settings(directory: Path = LOCKS) -> list[str]:
