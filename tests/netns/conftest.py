@@ -36,8 +36,9 @@ VOICE = {
 
 BESIDE = {
     "test_emulator", "test_equivalence", "test_full_page", "test_full_store", "test_netem", "test_psock",
-    "test_psock_run", "test_psock_run_ends", "test_record", "test_remote", "test_tap", "test_tcp", "test_tcp_between",
-    "test_tcp_events", "test_tcp_samples", "test_trace_real", "test_voice_through", "test_web_rights",
+    "test_psock_run", "test_psock_run_ends", "test_record", "test_remote", "test_tap", "test_tcp",
+    "test_tcp_between", "test_tcp_events", "test_tcp_samples", "test_trace_real", "test_voice_through",
+    "test_web_rights",
 }  # fmt: skip
 """Files without a test bed, which would claim the measuring CPUs. They run beside those with one, but one
 after another, since some look at every tap and emulated link of this machine, or clean up after them."""

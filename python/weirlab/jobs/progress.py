@@ -88,9 +88,7 @@ class RunInterrupt(KeyboardInterrupt):
     command that continues the run; empty if the run is too short for one.
     """
 
-    def __init__(
-        self, run_id: str, kept: int | None, resume: str = "", items: str = "valid attempt"
-    ) -> None:
+    def __init__(self, run_id: str, kept: int | None, resume: str = "", items: str = "valid attempt") -> None:
         self.run_id = run_id
         self.kept = kept
         self.resume = resume
