@@ -13,9 +13,10 @@ from dataclasses import dataclass
 import pytest
 from pyroute2 import IPRoute
 
+from weirlab.lab.linux import inventory
 from weirlab.lab.linux.interface import add_neighbour
 from weirlab.lab.linux.namespace import Namespace, write_sysctls
-from weirlab.link.host import interfaces, journal, offloads, tc
+from weirlab.link.host import journal, offloads, tc
 
 X, Y, LINK, APART = (f"weiremu{os.getpid()}{part}" for part in "xyla")
 ADDRESS = {X: "10.98.0.1", Y: "10.98.0.2"}
@@ -105,7 +106,7 @@ def state() -> tuple[object, ...]:
         )
         for name, netns in places.items()
     }
-    found = interfaces.look(LINK)
+    found = inventory.look(LINK)
     flags = Namespace(LINK).call(_promiscuity)
     tables = Namespace(LINK).call(_tables)
     told = Namespace(LINK).call(tc.qdiscs)

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from weirlab.lab.linux import inventory
 from weirlab.lab.linux.namespace import Namespace
-from weirlab.link.host import interfaces, journal, offloads
+from weirlab.link.host import journal, offloads
 
 from .tap_hosts import FRAMES, LOGGER, LOGGER_MAC, TAP, Eventually, Weir, Wires, X, Y, datagrams, frames
 
@@ -120,12 +121,12 @@ def test_a_killed_recorder_costs_the_link_nothing_and_is_followed_by_another(
 
 
 def test_after_ctrl_c_every_interface_is_as_it_was(wires: Wires, weir: Weir) -> None:
-    before = wires.features(), {name: facts.up for name, facts in interfaces.look(TAP).items()}
+    before = wires.features(), {name: facts.up for name, facts in inventory.look(TAP).items()}
     locks = set(journal.DIRECTORY.glob("*")) if journal.DIRECTORY.exists() else set()
     program = weir.tap("--fallback", "only", "--mirror", "tc", "--logger-mac", LOGGER_MAC)
     assert wires.features() != before[0]
     weir.end(program)
-    found = interfaces.look(TAP)
+    found = inventory.look(TAP)
     assert (wires.features(), {name: facts.up for name, facts in found.items()}) == before
     assert not any(facts.xdp or facts.master for facts in found.values())
     assert set(journal.DIRECTORY.glob("*")) <= locks
@@ -141,7 +142,7 @@ def test_after_ctrl_c_every_interface_is_as_it_was(wires: Wires, weir: Weir) -> 
 def test_killed_with_its_file_finished_and_its_changes_undone_by_the_next(
     wires: Wires, weir: Weir, eventually: Eventually, options: tuple[str, ...]
 ) -> None:
-    before = wires.features(), set(interfaces.look(TAP))
+    before = wires.features(), set(inventory.look(TAP))
     program = weir.tap(*options)
     recorder = recorder_of(program)
     assert len(wires.send(X, FRAMES)) == FRAMES
@@ -151,7 +152,7 @@ def test_killed_with_its_file_finished_and_its_changes_undone_by_the_next(
     assert weir.numbers("link.pcapng") == list(range(FRAMES))
     assert weir.manifest("link.pcapng.json")["state"] == "running"
     assert any(name.startswith("weir-") for name in journal.clean(pytest.fail))
-    found = interfaces.look(TAP)
+    found = inventory.look(TAP)
     assert (wires.features(), set(found)) == before
     assert not any(facts.xdp or facts.master for facts in found.values())
     assert tables_of(TAP) == ""

@@ -13,6 +13,7 @@ from pyroute2.ethtool.ioctl import EthtoolError
 from pyroute2.netlink.exceptions import NetlinkError
 
 from weirlab.base.errors import LabError, MissingCapability
+from weirlab.lab.linux import inventory
 from weirlab.lab.linux.privilege import way_out
 from weirlab.link import bindings
 from weirlab.link.host import interfaces, journal, prepare
@@ -65,7 +66,7 @@ def run_tap(
         notes = Notes(watcher)
         journal.clean(notes)
         where = f"in namespace {settings.netns}" if settings.netns else "here"
-        found = interfaces.look(settings.netns)
+        found = inventory.look(settings.netns)
         chosen = interfaces.choose(found, settings.interfaces, where)
         ends = chosen[:2]
         for facts in ends:
@@ -111,7 +112,7 @@ def run_log(
         notes = Notes(watcher)
         journal.clean(notes)
         where = f"in namespace {settings.netns}" if settings.netns else "here"
-        (facts,) = interfaces.choose(interfaces.look(settings.netns), (settings.interface,), where)
+        (facts,) = interfaces.choose(inventory.look(settings.netns), (settings.interface,), where)
         outputs = _outputs(settings.recording, manifest)
         with _claimed(outputs, "weir log"), _journal(notes) as changes:
             if not facts.loopback and facts.ethernet:

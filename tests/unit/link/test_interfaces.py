@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from weirlab.base.errors import InputError, LabError
-from weirlab.link.host.interfaces import InterfaceFacts, check_end, check_mirror, choose, warnings
+from weirlab.lab.linux.inventory import InterfaceFacts
+from weirlab.link.host.interfaces import check_end, check_mirror, choose, warnings
 
 PLAIN = InterfaceFacts("eth1", 2)
 HERE = {"lo": InterfaceFacts("lo", 1, loopback=True), "eth1": PLAIN, "eth2": InterfaceFacts("eth2", 3)}

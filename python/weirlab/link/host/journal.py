@@ -25,9 +25,9 @@ from weirlab.base.files import shown
 from weirlab.lab import clean as lab_clean
 from weirlab.lab.isolation.groups import CgroupHierarchy
 from weirlab.lab.linux import namespace
+from weirlab.lab.linux.inventory import inside
 from weirlab.lab.linux.privilege import way_out
 from weirlab.link.host import offloads
-from weirlab.link.host.interfaces import inside
 from weirlab.link.host.nft import FAMILY, delete_table
 from weirlab.link.host.tc import delete_ingress, delete_root
 

@@ -10,9 +10,10 @@ from typing import Final
 
 from pyroute2.ethtool.ioctl import EthtoolError
 
+from weirlab.lab.linux.inventory import InterfaceFacts, inside
 from weirlab.lab.linux.namespace import write_sysctls
 from weirlab.link.host import offloads
-from weirlab.link.host.interfaces import InterfaceFacts, Peer, inside
+from weirlab.link.host.interfaces import Peer
 from weirlab.link.host.journal import Journal, set_up
 
 _SOL_PACKET: Final = 263

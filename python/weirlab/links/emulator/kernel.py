@@ -12,6 +12,7 @@ from typing import Final
 from weirlab.base.errors import InputError, LabError, MissingCapability
 from weirlab.base.interrupts import shielded
 from weirlab.emulation.reading import LinkSpec
+from weirlab.lab.linux import inventory
 from weirlab.link.host import interfaces, journal, prepare
 from weirlab.link.host.nft import first_line
 from weirlab.link.host.tc import occupied, qdiscs, tc
@@ -50,7 +51,7 @@ class NetemLink:
 
     def account(self) -> NetemCounters:
         """What netem has counted so far. Raises ``LabError`` if netem has been removed."""
-        told = interfaces.inside(self._netns, qdiscs)
+        told = inventory.inside(self._netns, qdiscs)
         a, b = self._ends
         elapsed_s = time.monotonic() - self._began_s
         return NetemCounters(
@@ -105,11 +106,11 @@ def _put_up(
 ) -> list[int]:
     """Make the link, and return the indices of its interfaces."""
     where = f"in namespace {netns}" if netns else "here"
-    chosen = interfaces.choose(interfaces.look(netns), ends, where)
+    chosen = interfaces.choose(inventory.look(netns), ends, where)
     changes.occupy({facts.name: (netns, facts.index) for facts in chosen}, "weir link --by netem")
     for facts in chosen:
         interfaces.check_end(facts, xdp=False)
-        if taken := interfaces.inside(netns, lambda name=facts.name: occupied(name)):  # type: ignore[misc]
+        if taken := inventory.inside(netns, lambda name=facts.name: occupied(name)):  # type: ignore[misc]
             raise LabError(f"{facts.name} has {taken}")
     for warning in interfaces.warnings(chosen, "the emulated link"):
         tell(warning)
@@ -118,10 +119,10 @@ def _put_up(
     ways = ((a, b, asked.up), (b, a, asked.down))
     for _, target, path in ways:
         changes.note("netem", netns, target)
-        interfaces.inside(netns, lambda target=target, path=path: _apply(netem.shape(target, path)))  # type: ignore[misc]
+        inventory.inside(netns, lambda target=target, path=path: _apply(netem.shape(target, path)))  # type: ignore[misc]
     for source, target, _ in ways:
         changes.note("ingress", netns, source)
-        interfaces.inside(netns, lambda way=(source, target): _apply(netem.redirect(*way)))  # type: ignore[misc]
+        inventory.inside(netns, lambda way=(source, target): _apply(netem.redirect(*way)))  # type: ignore[misc]
     said += prepare.ends(changes, netns, chosen)
     said += prepare.far_ends(changes, interfaces.peers(chosen, netns), xdp=False)
     for change in said:

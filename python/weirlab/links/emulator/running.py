@@ -12,6 +12,7 @@ from weirlab.base.extras import engine_needed
 from weirlab.base.interrupts import shielded
 from weirlab.emulation.account import EmulationCounters, read_account
 from weirlab.emulation.spec import PathSpec
+from weirlab.lab.linux import inventory
 from weirlab.link.host import interfaces, journal, prepare
 from weirlab.link.host.nft import FAMILY, first_line, nft
 from weirlab.link.tap import require_privileges, understood
@@ -137,15 +138,15 @@ def emulated_link(
             tell(problem)
 
 
-def _facts(end: LinkEnd) -> interfaces.InterfaceFacts:
+def _facts(end: LinkEnd) -> inventory.InterfaceFacts:
     """The interface, which can be an end."""
     where = f"in namespace {end.netns}" if end.netns else "here"
-    (facts,) = interfaces.choose(interfaces.look(end.netns), [end.interface], where)
+    (facts,) = interfaces.choose(inventory.look(end.netns), [end.interface], where)
     interfaces.check_end(facts, xdp=False)
     return facts
 
 
-def _prepare(changes: journal.Journal, end: LinkEnd, facts: interfaces.InterfaceFacts, tell: Tell) -> None:
+def _prepare(changes: journal.Journal, end: LinkEnd, facts: inventory.InterfaceFacts, tell: Tell) -> None:
     """Prepare an interface to be an end."""
     chosen = (facts,)
     for warning in interfaces.warnings(chosen, "the emulated link"):
@@ -173,7 +174,7 @@ table {FAMILY} {table} {{
 """
     changes.note("table", end.netns, table)
     try:
-        done = interfaces.inside(end.netns, lambda: nft("-f", "-", text=rules))
+        done = inventory.inside(end.netns, lambda: nft("-f", "-", text=rules))
         problem = first_line(done) if done.returncode else ""
     except MissingCapability as error:
         problem = str(error)
