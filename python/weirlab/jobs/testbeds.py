@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 from weirlab.base.errors import InputError
 from weirlab.base.files import NO_FILES, Inputs
 from weirlab.base.interrupts import shielded
-from weirlab.jobs.progress import Progress
+from weirlab.jobs.progress import Progress, SilentProgress
 from weirlab.lab.base import AimingBed, TestBed
 from weirlab.lab.clean import owners
 from weirlab.records import RuleSetup, caution
@@ -47,7 +47,7 @@ def tell_if_busy(lab: str, progress: Progress) -> None:
         )
 
 
-def choose(lab: Lab, dut: Dut, progress: Progress) -> Literal["netns", "sim"]:
+def choose(lab: Lab, dut: Dut, progress: Progress) -> Literal["netns", "sim", "wired"]:
     """The lab to use. ``auto`` is ``netns`` if that works, otherwise ``sim``, with a note.
 
     Raises
@@ -57,8 +57,8 @@ def choose(lab: Lab, dut: Dut, progress: Progress) -> Literal["netns", "sim"]:
     """
     from weirlab.lab import doctor
 
-    if lab.kind == "netns":
-        return "netns"
+    if lab.kind in ("netns", "wired"):
+        return lab.kind
     is_real = dut.name in ("ruleset", "image", NO_DEVICE)
     why = ""
     if lab.kind == "auto":
@@ -102,7 +102,13 @@ def open_bed(
         From the lab and the driver.
     """
     flows, calls = (USUAL_FLOWS, demand) if isinstance(demand, Calls) else (demand, None)
-    if choose(lab, dut, progress) == "sim":
+    chosen = choose(lab, dut, progress)
+    if chosen == "wired":
+        version = flows.ip if calls is None else calls.classes[0].stream.ip
+        with open_wired(lab, dut, progress, version) as wired:
+            yield wired
+        return
+    if chosen == "sim":
         from weirlab.lab.sim import SimDevice, SimLab
 
         with SimLab(SimDevice(**lab.device.model_dump())) as simulated:
@@ -158,8 +164,29 @@ def roomy(bed: TestBed, flows: Flows, sizes: Sequence[SizeMix]) -> tuple[SizeMix
 
 @contextmanager
 @shielded
+def open_wired(lab: Lab, dut: Dut, progress: Progress, version: Literal[4, 6]) -> Iterator[TestBed]:
+    """The user's own device between two ports, or a patch cable, for the duration of the block."""
+    from weirlab.lab.dut.blackbox import BlackBox
+    from weirlab.lab.wired.bed import WiredBed, WiredSetting
+    from weirlab.lab.wired.ends import wired_ends
+
+    progress.stage(f"borrowing the ports {' and '.join(lab.between)}")
+    ends = wired_ends(lab.between, lab.addresses, lab.gateways)
+    setting = WiredSetting(ends, lab.mode, lab.take, lab.allow)
+    driver = None if dut.name == NO_DEVICE else BlackBox()
+    with WiredBed(setting, driver, lab.backend, version=version) as bed:
+        yield bed
+
+
+@contextmanager
+@shielded
 def open_cable(lab: Lab) -> Iterator[TestBed]:
-    """A plain veth pair without a device, for the duration of the block."""
+    """A cable without a device, for the duration of the block: between the ports of a wired lab, or a veth
+    pair."""
+    if lab.kind == "wired":
+        with open_wired(lab, Dut(name=NO_DEVICE), SilentProgress(), 4) as wired:
+            yield wired
+        return
     from weirlab.lab.netns import PlainPair
 
     with PlainPair(backend=lab.backend) as pair:

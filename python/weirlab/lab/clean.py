@@ -1,8 +1,8 @@
 """Ownership of labs, and removal of those whose owner is gone.
 
-Every lab has an identifier, namespaces (and control groups) named after it, and a lock file that its process
-locks with flock(2). The kernel releases the lock however the process ends, so a lock that
-can be taken has no living owner.
+Every lab has an identifier, namespaces (and control groups) named after it, a journal of the ports of this
+machine that it has borrowed, and a lock file that its process locks with flock(2). The kernel releases the
+lock however the process ends, so a lock that can be taken has no living owner.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ from weirlab.base.interrupts import shielded
 from weirlab.lab.isolation import pages, partition
 from weirlab.lab.isolation.partition import Isolation
 from weirlab.lab.linux import namespace
+from weirlab.lab.linux.namespace import Namespace
 from weirlab.lab.linux.privilege import way_out
+from weirlab.lab.wired import borrowing
+from weirlab.lab.wired.borrowing import PortState
 
 LOCKS: Final = Path("/run/weir")
 
@@ -59,6 +62,7 @@ class LabOwnership:
         self.identifier = identifier
         self._path = path
         self._journal = path.with_suffix(partition.JOURNAL)
+        self._ports = path.with_suffix(borrowing.JOURNAL)
         self._isolation: Isolation | None = None
         self._fd: int | None = fd
         os.write(fd, f"{os.getpid()}\n".encode())
@@ -72,6 +76,10 @@ class LabOwnership:
         assert self._fd is not None
         assert folder.name.startswith(_SCRATCH)
         os.write(self._fd, os.fsencode(folder.absolute()) + b"\0")
+
+    def borrow(self, port: str, into: Namespace) -> PortState:
+        """Move a port of this machine into a namespace of the lab, until :meth:`release`."""
+        return borrowing.borrow(self._ports, port, into)
 
     def isolate(self, cpus: Iterable[int], spared: Iterable[int] = ()) -> None:
         """Isolate the measuring CPUs for this lab, if that is possible here; see ``isolation.partition``."""
@@ -88,11 +96,10 @@ class LabOwnership:
         """Remove everything named after the identifier, then release the lock. May be called twice."""
         if self._fd is None:
             return
-        for name in _namespaces(self.identifier):
-            namespace.Namespace(name).remove()
+        _, is_empty = _remove_namespaces(self._path)
         # The kernel threads in it ended with their interfaces. What cannot be given back now is given back
         # later, by whichever process finds the lock file.
-        if partition.give_back(self._journal):
+        if partition.give_back(self._journal) and is_empty:
             self._path.unlink(missing_ok=True)
         fd, self._fd = self._fd, None
         os.close(fd)
@@ -118,12 +125,11 @@ def clean(directory: Path = LOCKS) -> list[str]:
         if fd is None:
             continue
         try:
-            for name in _namespaces(path.stem):
-                namespace.Namespace(name).remove()
-                removed.append(name)
+            names, is_empty = _remove_namespaces(path)
+            removed += names
             for folder in _folders(path):
                 shutil.rmtree(folder, ignore_errors=True)
-            if partition.give_back(path.with_suffix(partition.JOURNAL)):
+            if partition.give_back(path.with_suffix(partition.JOURNAL)) and is_empty:
                 path.unlink(missing_ok=True)
         finally:
             os.close(fd)
@@ -215,6 +221,25 @@ def owners(directory: Path = LOCKS, but: Path | None = None) -> list[int]:
         except (OSError, ValueError):
             found.append(0)
     return found
+
+
+def borrower(port: str, directory: Path = LOCKS) -> int | None:
+    """The process whose lab has borrowed a port called ``port``; None if there is none."""
+    for path in directory.glob(f"*{borrowing.JOURNAL}"):
+        if any(state["name"] == port for state in borrowing.states_in(path)):
+            with suppress(OSError, ValueError):
+                return int(path.with_suffix(".lock").read_bytes().partition(b"\n")[0])
+    return None
+
+
+def _remove_namespaces(lock: Path) -> tuple[list[str], bool]:
+    """Put borrowed ports back, then remove the namespaces of the lab with that lock: a veth would be deleted
+    with its namespace. Returns the names of those removed, and whether that was all."""
+    kept = {state["netns"] for state in borrowing.give_back(lock.with_suffix(borrowing.JOURNAL))}
+    names = [name for name in _namespaces(lock.stem) if name not in kept]
+    for name in names:
+        Namespace(name).remove()
+    return names, not kept
 
 
 def _folders(path: Path) -> list[Path]:

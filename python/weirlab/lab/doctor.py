@@ -215,8 +215,8 @@ def _engine() -> Finding:
 
 def _devices() -> Iterator[Finding]:
     for name, factory in dut.drivers().items():
-        if name in ("forward", "image", "iptables", "ruleset") or name in dut.VARIANTS:
-            continue  # always there; an alias; needs a file
+        if name in ("blackbox", "forward", "image", "iptables", "ruleset") or name in dut.VARIANTS:
+            continue  # always there; an alias; needs a file or a device of the user's
         try:
             driver = factory(None)
             missing = driver.check()

@@ -45,6 +45,8 @@ class NamespaceBed(ABC):
 
     lab = "netns"
     _parts: tuple[str, ...] = ("tx", "rx")
+    _sender = wiring.TX0
+    _receiver = wiring.RX0
     _receives = wiring.RX0.name
     """The interface at which the engine receives."""
     _destination = wiring.RX0
@@ -73,8 +75,8 @@ class NamespaceBed(ABC):
                 self._claim.isolate({self._cores.sender, self._cores.dut}, self._spared())
             with explained("the lab"):
                 self._build()
-                self._add_meter("tx", {"tx": wiring.TX0.name})
-                self._add_meter("rx", {"rx": wiring.RX0.name})
+                self._add_meter("tx", {"tx": self._sender.name})
+                self._add_meter("rx", {"rx": self._receiver.name})
         except BaseException:
             self.close()
             raise
@@ -119,8 +121,8 @@ class NamespaceBed(ABC):
         with self._host.polling(), aside((self._cores.sender, self._cores.dut)):
             raw = engine.run(
                 plan,
-                _macs(wiring.TX0.mac, self._destination.mac),
-                _macs(wiring.RX0.mac, self._back_destination.mac),
+                _macs(self._sender.mac, self._destination.mac),
+                _macs(self._receiver.mac, self._back_destination.mac),
                 holds=self._holds,
             )
         return to_result(raw, plan)
@@ -136,11 +138,9 @@ class NamespaceBed(ABC):
 
     def close(self) -> None:
         """Remove everything that this lab made. May be called twice."""
-        engine, self._engine = self._engine, None
         self._meters = []
         try:
-            if engine is not None:
-                engine.close()
+            self._close_engine()
         finally:
             try:
                 self._opened.close()
@@ -179,7 +179,7 @@ class NamespaceBed(ABC):
         if self._engine is None:
             self._engine = open_engine(
                 tx_netns=self._netns["tx"].name,
-                tx_if=wiring.TX0.name,
+                tx_if=self._sender.name,
                 rx_netns=self._netns["rx"].name,
                 rx_if=self._receives,
                 tx_cpu=self._cores.sender,
@@ -187,8 +187,17 @@ class NamespaceBed(ABC):
                 device_threads=self._threads,
                 backend=self._backend,
             )
-            warm_up(self._engine, wiring.TX0.mac, self._destination.mac)
+            self._warm_up(self._engine)
         return self._engine
+
+    def _close_engine(self) -> None:
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            engine.close()
+
+    def _warm_up(self, engine: Engine) -> None:
+        """Prepare the engine for its first trial."""
+        warm_up(engine, self._sender.mac, self._destination.mac)
 
 
 def open_engine(**options: Any) -> Engine:

@@ -9,10 +9,11 @@ from __future__ import annotations
 from weirlab.scenario.calls import CallShape
 from weirlab.scenario.full import FULL, full
 from weirlab.scenario.load import OptionValue, checked, from_options, from_plain, section
-from weirlab.scenario.model import NO_DEVICE, CalibrationSection, Dut, Lab, Root, SimDeviceSection
+from weirlab.scenario.model import BLACK_BOX, NO_DEVICE, CalibrationSection, Dut, Lab, Root, SimDeviceSection
 from weirlab.scenario.profile import QUICK, AdaptiveSection, HeldOutSection, ProfileSection, Scenario
 
 __all__ = [
+    "BLACK_BOX",
     "FULL",
     "NO_DEVICE",
     "QUICK",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from weirlab.scenario.model import NO_DEVICE
+from weirlab.scenario.model import BLACK_BOX, NO_DEVICE
 from weirlab.scenario.profile import ProfileSection
 from weirlab.traffic.places import mean_position, parse_places
 
@@ -25,7 +25,7 @@ FULL: Final[dict[str, Any]] = {
 _WALKED: Final = ("iptables", "iptables-legacy", "iptables-nft", "nftables", "vm", "vm:nftables")
 """Devices that walk their rules one by one, so that the position of the matching rule matters."""
 
-_WITHOUT_RULES: Final = ("forward", "ruleset", "image", "vm:forward", NO_DEVICE)
+_WITHOUT_RULES: Final = ("forward", "ruleset", "image", "vm:forward", BLACK_BOX, NO_DEVICE)
 """Devices whose rules cannot be chosen."""
 
 
@@ -48,6 +48,6 @@ def full(dut: str, positions: Sequence[int] | None = None) -> dict[str, Any]:
     if dut in _WITHOUT_RULES:
         del settings["stateful"]
         settings["positions"] = (0,)
-    if dut == NO_DEVICE:
+    if dut in (BLACK_BOX, NO_DEVICE):
         del settings["cross_traffic"]
     return settings

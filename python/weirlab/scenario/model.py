@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from weirlab.base import limits
 from weirlab.base.amounts import parse_budget
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 NO_DEVICE: Final = "none"
 """Takes the place of a device's name: sender and receiver are connected by a cable."""
+
+BLACK_BOX: Final = "blackbox"
+"""The user's own device in the wired lab."""
 
 
 def _number_as_text(value: object) -> object:
@@ -229,6 +232,16 @@ class Root(Section):
     report: ReportSection | None = ReportSection()
     """``null``: no report."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _name_wired_device(cls, value: Any) -> Any:
+        """In the wired lab, the device is the user's own unless the file names one."""
+        if isinstance(value, Mapping) and {"lab", "dut"} <= set(cls.model_fields):
+            lab, dut = value.get("lab"), value.get("dut", {})
+            if isinstance(lab, Mapping) and lab.get("kind") == "wired" and isinstance(dut, Mapping):
+                return {**value, "dut": {"name": BLACK_BOX, **dut}}
+        return value
+
     def conflicts(self) -> Iterator[tuple[tuple[int | str, ...], str]]:
         """Locations of keys that are valid by themselves but not together, and why."""
         return iter(())
@@ -276,13 +289,47 @@ class SimDeviceSection(Section):
 class Lab(Section):
     """Where the trials take place."""
 
-    kind: Literal["auto", "netns", "sim"] = "auto"
+    kind: Literal["auto", "netns", "sim", "wired"] = "auto"
     """``netns``: Linux network namespaces (needs root); ``sim``: a simulated device;
-    ``auto``: ``netns`` with root, else ``sim``."""
+    ``auto``: ``netns`` with root, else ``sim``; ``wired``: a device of your own between two ports."""
     backend: Literal["auto", "xdp", "af_packet"] = "auto"
-    """How the netns lab sends and receives."""
+    """How frames are sent and received, except in the ``sim`` lab."""
     device: SimDeviceSection = SimDeviceSection()
     """The device of the ``sim`` lab."""
+    between: Annotated[tuple[str, ...], Field(max_length=2), AfterValidator(_no_repeats)] = ()
+    """Of the ``wired`` lab: the two ports of this machine, the sender's first."""
+    addresses: Annotated[tuple[str, ...], Field(max_length=4)] = ()
+    """Addresses that these ports get, with prefix length; left out: ``[198.18.0.2/24, 198.19.0.2/24]``.
+    Two of IPv6 may follow."""
+    gateways: Annotated[tuple[str, ...], Field(max_length=4)] = ()
+    """The device's addresses at its two ports; left out: ``[198.18.0.1, 198.19.0.1]``. Two of IPv6 may
+    follow."""
+    mode: Literal["routed", "bridge"] = "routed"
+    """Whether the device routes between its ports, or bridges them."""
+    take: bool = False
+    """Ports may have addresses; they are taken away for the duration of the test."""
+    shared: bool = False
+    """Other hosts and switches may be connected to the ports."""
+    allow: Annotated[tuple[str, ...], MayBeEmpty] = ()
+    """Networks outside 198.18.0.0/15 and 2001:2::/48 to which test traffic may go."""
+
+    @model_validator(mode="after")
+    def _check_wired(self) -> Self:
+        """The keys of the wired lab go with it, and fit together."""
+        from weirlab.lab.wired.ends import read_networks, wired_ends
+
+        try:
+            if self.kind == "wired":
+                wired_ends(self.between, self.addresses, self.gateways)
+                read_networks(self.allow)
+            else:
+                own = ("between", "addresses", "gateways", "mode", "take", "shared", "allow")
+                usual = Lab.model_fields
+                if changed := [key for key in own if getattr(self, key) != usual[key].default]:
+                    raise InputError(f"{changed[0]} goes with the lab 'wired', not with {self.kind!r}")
+        except InputError as error:
+            raise ValueError(str(error)) from None
+        return self
 
 
 class Dut(Section):

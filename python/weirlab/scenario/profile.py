@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import AfterValidator, ConfigDict, Field
 
 from weirlab.base.errors import InputError
-from weirlab.scenario.conflicts import OWN_RULES, Conflict, of_device
+from weirlab.scenario.conflicts import OWN_RULES, Conflict, of_device, of_lab
 from weirlab.scenario.document import Location
 from weirlab.scenario.model import (
     Attempts,
@@ -207,6 +207,7 @@ class Scenario(Root):
 
 def of_profile(scenario: Scenario) -> Iterator[Conflict]:
     """Every conflict in a scenario with a profile."""
+    yield from of_lab(scenario.lab, scenario.dut)
     yield from of_device(scenario.dut, _position_lists(scenario))
     traffic, profile = scenario.traffic, scenario.profile
     if scenario.dut.name in OWN_RULES:

@@ -123,7 +123,17 @@ def capacity(
     device: Annotated[
         DeviceOptions,
         only(
-            "lab", "dut", "positions", "ruleset", "include", "ipset", "image", "match", "stateful", "backend"
+            "lab",
+            "dut",
+            "positions",
+            "ruleset",
+            "include",
+            "ipset",
+            "image",
+            "match",
+            "stateful",
+            "backend",
+            "wired",
         ),
     ],
     calls: CapacityCallOptions,
@@ -140,7 +150,7 @@ def capacity(
         dut, positions = device.device(), device.listed_positions()
         content: dict[str, Any] = {
             "name": f"capacity of {dut.name} in calls",
-            "lab": device.where().model_dump(),
+            "lab": device.lab_section(),
             "dut": dut.model_dump(),
             "calls": {**typed(calls), "seed": plan.seed},
             "capacity": {**typed({"positions": positions}, positions="--rules"), **plan.section()},

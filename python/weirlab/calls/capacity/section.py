@@ -14,7 +14,7 @@ from pydantic import ConfigDict, Field
 from weirlab.quality.assess import StreamCoding, opinion
 from weirlab.quality.codecs import impairment
 from weirlab.scenario.calls import CallShape
-from weirlab.scenario.conflicts import Conflict, of_device
+from weirlab.scenario.conflicts import Conflict, of_device, of_lab
 from weirlab.scenario.model import (
     NO_DEVICE,
     Attempts,
@@ -144,6 +144,7 @@ class CapacityScenario(Root):
     def conflicts(self) -> Iterator[Conflict]:
         """See :meth:`Root.conflicts`."""
         wanted = self.capacity
+        yield from of_lab(self.lab, self.dut)
         yield from of_device(self.dut, iter([(("capacity", "positions"), wanted.positions)]))
         if self.dut.name == NO_DEVICE:
             yield ("dut", "name"), "a plain cable has no capacity to find; name a device"

@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
 
 import typer
 
 from weirlab.base import limits
 from weirlab.base.errors import InputError
 from weirlab.cli.options import completing, reading
+from weirlab.cli.options.groups import typed
+from weirlab.cli.options.wired import NO_PORTS, WiredOptions
 
 if TYPE_CHECKING:
     from weirlab.records import RuleSetup
     from weirlab.scenario import Dut, Lab
     from weirlab.traffic.spec import LoadStep
 
-LabKind = Literal["auto", "netns", "sim"]
+LabKind = Literal["auto", "netns", "sim", "wired"]
 BackendChoice = Literal["auto", "xdp", "af_packet"]
 
 PANEL: Final = "Device under test"
@@ -50,7 +52,12 @@ class DeviceOptions:
     PANEL: ClassVar = PANEL
 
     lab: Annotated[
-        LabKind, typer.Option("--lab", help="netns: network namespaces; sim: simulated; auto: netns as root.")
+        LabKind,
+        typer.Option(
+            "--lab",
+            help="netns: network namespaces; sim: simulated; auto: netns as root; wired: your own device "
+            "between two ports (--between).",
+        ),
     ] = "auto"
     dut: Annotated[
         str | None,
@@ -113,12 +120,23 @@ class DeviceOptions:
     backend: Annotated[
         BackendChoice, typer.Option("--backend", help="How packets are sent and received.")
     ] = "auto"
+    wired: WiredOptions = NO_PORTS
 
     def where(self) -> Lab:
-        """The lab of the trials."""
-        from weirlab.scenario import Lab
+        """The lab of the trials; raises ``InputError`` for options that do not fit it."""
+        from weirlab.scenario import Lab, section
 
-        return Lab(kind=self.lab, backend=self.backend)
+        return section(Lab, self.lab_section())
+
+    @property
+    def kind(self) -> LabKind:
+        """Ports that are named stand for the wired lab."""
+        return "wired" if self.lab == "auto" and self.wired.between else self.lab
+
+    def lab_section(self) -> dict[str, Any]:
+        """The section ``lab`` of a scenario."""
+        kind = typed({"kind": self.kind, "backend": self.backend}, kind="--lab", backend="--backend")
+        return {**kind, **self.wired.section()}
 
     def device(self) -> Dut:
         """The device: the user's ruleset or disk image if one is given, else iptables.
@@ -131,7 +149,8 @@ class DeviceOptions:
         from weirlab.base.files import HOST_FILES
         from weirlab.lab.dut import make
         from weirlab.lab.dut.rulesets.source import RulesetFiles
-        from weirlab.scenario import NO_DEVICE, Dut
+        from weirlab.scenario import BLACK_BOX, NO_DEVICE, Dut
+        from weirlab.scenario.conflicts import OWN_RULES, misplaced
 
         of_rules = {"--match": self.match, "--include": self.include, "--ipset": self.ipset}
         for option, value in of_rules.items():
@@ -141,7 +160,10 @@ class DeviceOptions:
         names = [name for name, path in given.items() if path is not None]
         if len(names) > 1:
             raise InputError("--ruleset and --image exclude each other: give one of them")
-        chosen = self.dut if self.dut is not None else names[0] if names else "iptables"
+        usual = BLACK_BOX if self.kind == "wired" else "iptables"
+        chosen = self.dut if self.dut is not None else names[0] if names else usual
+        if why := misplaced(self.kind, chosen):
+            raise InputError(f"--dut: {why}")
         if "image" in names and chosen != "image":
             raise InputError(f"--image goes with the device 'image', not with {chosen!r}")
         if chosen != NO_DEVICE:
@@ -155,11 +177,17 @@ class DeviceOptions:
             match=self.match,
             stateful=self.stateful,
         )
-        own = {"ruleset": "--ruleset: your ruleset", "image": "--image: your disk image"}
+        own = dict(
+            zip(
+                OWN_RULES,
+                ("--ruleset: your ruleset", "--image: your disk image", "your own device: it"),
+                strict=True,
+            )
+        )
         if found.name in own and any(each is not None for each in (self.rules, self.positions, self.places)):
             raise InputError(f"--rules does not go with {own[found.name]} has its own rules")
-        if found.name == "image" and self.stateful:
-            raise InputError("--stateful does not go with --image: your disk image has its own rules")
+        if found.name in ("image", BLACK_BOX) and self.stateful:
+            raise InputError(f"--stateful does not go with {own[found.name]} has its own rules")
         return found
 
     def rule_setup(self, steps: Sequence[LoadStep] = ()) -> RuleSetup:

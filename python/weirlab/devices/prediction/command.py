@@ -305,7 +305,7 @@ def verify(
     again: Annotated[
         bool, typer.Option("--again", help="Measure again, even if done before.", rich_help_panel="Plan")
     ] = False,
-    device: Annotated[DeviceOptions, only("lab", "dut", "ruleset", "backend")],
+    device: Annotated[DeviceOptions, only("lab", "dut", "ruleset", "backend", "wired")],
     result: ResultOptions,
 ) -> None:
     """Verify the models."""

@@ -119,7 +119,7 @@ def calibrate(
         ),
     ] = None,
     trials: Annotated[TrialsOptions, only("repetitions", "trial_s")],
-    device: Annotated[DeviceOptions, only("lab", "backend")],
+    device: Annotated[DeviceOptions, only("lab", "backend", "wired")],
     result: ResultOptions,
 ) -> None:
     """Calibrate the test bed."""
@@ -252,7 +252,7 @@ def _scenario(
             or ("profile" if device.ruleset is None else f"profile of {device.ruleset.name}"),
             "machine": plan.choice.machine,
             **typed({"time_budget": time_budget}, time_budget="--time-budget"),
-            "lab": {"kind": device.lab, "backend": device.backend},
+            "lab": device.lab_section(),
             "dut": typed(dut.model_dump(), name="--dut", **named),
             "traffic": traffic.flows.section(),
             "profile": _profile_section(dut, device, traffic, plan),

@@ -27,7 +27,7 @@ from weirlab.measure.terms import TrialTerms
 from weirlab.records import RuleSetup, TrialSpec
 from weirlab.report.story import Chapter, Story, place
 from weirlab.report.tables import Tile
-from weirlab.scenario.conflicts import Conflict, of_device
+from weirlab.scenario.conflicts import Conflict, of_device, of_lab
 from weirlab.scenario.model import (
     Dut,
     Lab,
@@ -125,6 +125,7 @@ class SeriesScenario(Root):
     def conflicts(self) -> Iterator[Conflict]:
         """See :meth:`Root.conflicts`."""
         positions = tuple(dict.fromkeys(setting.position for setting in self.series.settings))
+        yield from of_lab(self.lab, self.dut)
         yield from of_device(self.dut, iter([(("series", "settings"), positions)]))
 
     def trials(self) -> Iterator[tuple[tuple[int | str, ...], int]]:

@@ -17,6 +17,7 @@ from weirlab.base.files import NO_FILES, Inputs
 from weirlab.base.quoting import quoted
 from weirlab.lab.base import Driver, DutDriver
 from weirlab.lab.dut import iptables
+from weirlab.lab.dut.blackbox import BlackBox
 from weirlab.lab.dut.datapaths.bridge import Bridge, EbtablesBridge
 from weirlab.lab.dut.datapaths.flower import TcFlower
 from weirlab.lab.dut.datapaths.flowtable import Flowtable
@@ -123,6 +124,7 @@ def own() -> dict[str, Factory]:
     ``iptables`` is the legacy back end if it works, otherwise the nft one.
     """
     return {
+        "blackbox": _without_file("blackbox", BlackBox),
         "forward": _without_file("forward", Forward),
         "iptables": _without_file("iptables", iptables.usual),
         "iptables-legacy": _without_file("iptables-legacy", lambda: Iptables("legacy")),

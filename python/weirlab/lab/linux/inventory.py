@@ -37,6 +37,8 @@ class InterfaceFacts:
     master: str = ""
     xdp: int = 0
     """ID of the attached XDP program; 0 for none."""
+    lower_index: int = 0
+    """The interface that a VLAN or the like is on top of, in the same namespace; 0 for none."""
     addresses: tuple[str, ...] = ()
     mtu_bytes: int = 1500
     carrier: bool = True
@@ -112,11 +114,18 @@ def _facts(
         master=names.get(link.get_attr("IFLA_MASTER") or 0, ""),
         xdp=int(xdp.get_attr("IFLA_XDP_PROG_ID") or 0) if xdp is not None else 0,
         addresses=addresses,
+        lower_index=_lower(link, kind),
         mtu_bytes=int(link.get_attr("IFLA_MTU") or 0),
         carrier=bool(link.get_attr("IFLA_CARRIER")),
         peer_index=int(link.get_attr("IFLA_LINK") or 0) if kind == "veth" else 0,
         peer_netns_id=link.get_attr("IFLA_LINK_NETNSID"),
     )
+
+
+def _lower(link: Any, kind: str) -> int:
+    if kind == "veth" or link.get_attr("IFLA_LINK_NETNSID") is not None:
+        return 0
+    return int(link.get_attr("IFLA_LINK") or 0)
 
 
 def _sysfs() -> int | None:

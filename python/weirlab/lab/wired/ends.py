@@ -1,0 +1,146 @@
+"""The two ends of a wired lab: which ports, with which addresses, and which gateways they send to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_interface, ip_network
+from typing import Final
+
+from weirlab.base.errors import InputError
+from weirlab.base.quoting import quoted
+from weirlab.lab import wiring
+from weirlab.traffic.spec import FlowEndpoints
+
+BENCHMARKING: Final = (IPv4Network("198.18.0.0/15"), IPv6Network("2001:2::/48"))
+"""Networks set aside for tests of devices: RFC 2544 appendix C.2.2 and RFC 5180 section 8."""
+
+_USUAL: Final = (
+    (wiring.TX0.ipv4, wiring.RX0.ipv4, wiring.IN0.ipv4, wiring.OUT0.ipv4),
+    (wiring.TX0.ipv6, wiring.RX0.ipv6, wiring.IN0.ipv6, wiring.OUT0.ipv6),
+)
+"""For each IP version, the addresses of sender and receiver and of the device's two ports."""
+
+_PORTS: Final = (1024, 65535)
+
+
+@dataclass(frozen=True)
+class WiredEnd:
+    """One end; addresses by IP version."""
+
+    port: str
+    """Name of the port."""
+    addresses: Mapping[int, str]
+    """With prefix length, e.g. ``198.18.0.2/24``."""
+    gateways: Mapping[int, str]
+    """The device's addresses on this side, without prefix length."""
+
+    @property
+    def host(self) -> str:
+        """The IPv4 address without prefix length."""
+        return self.addresses[4].partition("/")[0]
+
+
+def wired_ends(
+    between: Sequence[str], addresses: Sequence[str] = (), gateways: Sequence[str] = ()
+) -> tuple[WiredEnd, WiredEnd]:
+    """The ends at the ports ``between``.
+
+    ``addresses`` and ``gateways`` are pairs for the first and the second port: one pair, or one of each IP
+    version. An IP version that is left out has the addresses of the lab in namespaces.
+
+    Raises
+    ------
+    InputError
+        The ports are the same, an address cannot be read, or a gateway is not in its port's network.
+    """
+    if len(between) != 2:
+        raise InputError("name two ports, the sender's and the receiver's: --between A B")
+    if between[0] == between[1]:
+        raise InputError(f"{between[0]} is named twice: a device is tested between two different ports")
+    own = _pairs(addresses, "addresses", "198.18.0.2/24,198.19.0.2/24", prefix=True)
+    next_hops = _pairs(gateways, "gateways", "198.18.0.1,198.19.0.1", prefix=False)
+    for version, pair in own.items():
+        if version not in next_hops and pair != _usual(_USUAL[version == 6][:2]):
+            raise InputError(
+                f"the IPv{version} addresses {', '.join(pair)} need gateways: the device's addresses in "
+                "the networks of the first and the second port"
+            )
+    found = []
+    for side, port in enumerate(between):
+        mine: dict[int, str] = {}
+        theirs: dict[int, str] = {}
+        for version, usual in zip((4, 6), _USUAL, strict=True):
+            mine[version] = own[version][side] if version in own else usual[side]
+            gateway = next_hops[version][side] if version in next_hops else usual[2 + side]
+            theirs[version] = gateway.partition("/")[0]
+            network = ip_interface(mine[version]).network
+            if ip_address(theirs[version]) not in network:
+                raise InputError(f"the gateway {theirs[version]} is not in the network {network} of {port}")
+            if theirs[version] == mine[version].partition("/")[0]:
+                raise InputError(f"{theirs[version]} cannot be both the address of {port} and its gateway")
+        found.append(WiredEnd(port, mine, theirs))
+    return found[0], found[1]
+
+
+def endpoints(ends: tuple[WiredEnd, WiredEnd], version: int) -> FlowEndpoints | None:
+    """Where flows come from and go to: the ends' own addresses, if one of them is outside the benchmarking
+    networks; None for the usual addresses of test traffic."""
+    source, destination = (end.addresses[version].partition("/")[0] for end in ends)
+    if all(is_reserved(address) for address in (source, destination)):
+        return None
+    return FlowEndpoints((source, source), (destination, destination), _PORTS, (7, 7))
+
+
+def is_reserved(address: str) -> bool:
+    """Whether ``address`` is in a network for tests."""
+    return any(ip_address(address) in network for network in BENCHMARKING)
+
+
+def refuse_others(ends: tuple[WiredEnd, WiredEnd], version: int, allowed: Iterable[str]) -> None:
+    """Raise ``InputError`` if test traffic would leave for an address outside the benchmarking networks and
+    those ``allowed`` (RFC 6815: never a production network)."""
+    networks = [*BENCHMARKING, *read_networks(allowed)]
+    for end in ends:
+        address = ip_address(end.addresses[version].partition("/")[0])
+        if endpoints(ends, version) is not None and not any(address in network for network in networks):
+            raise InputError(
+                f"test traffic would go to {address} at {end.port}, outside the networks for tests "
+                f"(198.18.0.0/15 and 2001:2::/48). If that network is yours and carries nothing else: "
+                f"--allow {ip_interface(end.addresses[version]).network}"
+            )
+
+
+def read_networks(texts: Iterable[str]) -> list[IPv4Network | IPv6Network]:
+    """Networks such as ``10.1.0.0/16``; raises ``InputError``."""
+    found = []
+    for text in texts:
+        try:
+            found.append(ip_network(text, strict=False))
+        except ValueError:
+            raise InputError(f"{quoted(text)} is no network; write it as 10.1.0.0/16") from None
+    return found
+
+
+def _usual(pair: Sequence[str]) -> tuple[str, ...]:
+    return tuple(str(ip_interface(text)) for text in pair)
+
+
+def _pairs(texts: Sequence[str], what: str, example: str, *, prefix: bool) -> dict[int, tuple[str, ...]]:
+    """By IP version, the text for the first and the second port."""
+    if len(texts) % 2:
+        raise InputError(f"{what}: give one for each port, e.g. {example}")
+    found: dict[int, tuple[str, ...]] = {}
+    for pair in zip(texts[::2], texts[1::2], strict=True):
+        try:
+            if prefix and not all("/" in text for text in pair):
+                raise ValueError
+            read = [ip_interface(text) if prefix else ip_address(text) for text in pair]
+        except ValueError:
+            raise InputError(f"{what}: {quoted(','.join(pair))} not understood; e.g. {example}") from None
+        if read[0].version != read[1].version or read[0].version in found:
+            raise InputError(f"{what}: give two of the same IP version, one for each port, e.g. {example}")
+        if read[0] == read[1]:
+            raise InputError(f"{what}: {read[0]} is given for both ports")
+        found[read[0].version] = tuple(str(each) for each in read)
+    return found

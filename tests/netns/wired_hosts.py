@@ -1,0 +1,91 @@
+"""Devices between two pre-made ends of veth pairs, which play the ports of this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from weirlab.lab.linux.inventory import look
+from weirlab.lab.linux.namespace import Namespace, write_sysctls
+
+DeviceKind = Literal["router", "bridge"]
+
+
+def ip(arguments: str) -> str:
+    return subprocess.run(["ip", *arguments.split()], check=True, text=True, capture_output=True).stdout
+
+
+@dataclass(frozen=True)
+class WiredHost:
+    """Two ports of this process's namespace, and the device that their cables lead to."""
+
+    ports: tuple[str, str]
+    device: Namespace
+
+    def state(self) -> dict[str, Any]:
+        """Everything about the ports that a test must leave as it was."""
+        found: dict[str, Any] = {}
+        for port in self.ports:
+            (link,) = json.loads(ip(f"-j link show dev {port}"))
+            (held,) = json.loads(ip(f"-j addr show dev {port}"))
+            sysctls = Path("/proc/sys/net/ipv4/conf", port)
+            found[port] = {
+                "link": {key: link[key] for key in ("ifname", "mtu", "address", "flags", "operstate")},
+                "addresses": sorted(
+                    (each["local"], each["prefixlen"])
+                    for each in held["addr_info"]
+                    if each["scope"] == "global"
+                ),
+                "routes": sorted(
+                    (route["dst"], route.get("gateway", ""))
+                    for route in json.loads(ip(f"-j route show dev {port}"))
+                ),
+                "sysctls": {path.name: path.read_text() for path in sysctls.iterdir()},
+                "xdp": look()[port].xdp,
+            }
+        return found
+
+    def inside(self, arguments: str) -> None:
+        """``ip`` in the device's namespace."""
+        ip(f"-n {self.device.name} {arguments}")
+
+
+@contextmanager
+def wired_host(kind: DeviceKind = "router") -> Iterator[WiredHost]:
+    """Ports that are up and without addresses; the device forwards test traffic."""
+    number = os.getpid() % 10_000
+    ports = f"wta{number}", f"wtb{number}"
+    device = Namespace(f"weir-test-wired-{os.getpid()}")
+    try:
+        device.create()
+        host = WiredHost(ports, device)
+        for port, inner in zip(ports, ("in0", "out0"), strict=True):
+            ip(f"link add {port} type veth peer name {inner} netns {device.name}")
+            Path("/proc/sys/net/ipv6/conf", port, "disable_ipv6").write_text("1")
+            ip(f"link set {port} up")
+            # Frames that XDP redirects to the port need a receiver with NAPI at the other end.
+            device.call(lambda inner=inner: subprocess.run(["ethtool", "-K", inner, "gro", "on"], check=True))
+            host.inside(f"link set {inner} up")
+        if kind == "bridge":
+            host.inside("link add br0 type bridge forward_delay 0")
+            for inner in ("in0", "out0"):
+                host.inside(f"link set {inner} master br0")
+            host.inside("link set br0 up")
+        else:
+            device.call(lambda: write_sysctls({"net/ipv4/ip_forward": 1, "net/ipv6/conf/all/forwarding": 1}))
+            for inner, net in (("in0", 18), ("out0", 19)):
+                side = net - 17
+                host.inside(f"addr add 198.{net}.0.1/16 dev {inner}")
+                host.inside(f"addr add 2001:2:0:{side}::1/120 dev {inner} nodad")
+                host.inside(f"route add 2001:2:0:{side}::/64 via 2001:2:0:{side}::2 dev {inner}")
+        yield host
+    finally:
+        device.remove()
+        for port in ports:
+            subprocess.run(["ip", "link", "delete", port], check=False, capture_output=True)
