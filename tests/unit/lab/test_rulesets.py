@@ -114,6 +114,7 @@ def test_names_of_drivers() -> None:
         "xdp-filter",
         "image",
         "ruleset",
+        "blackbox",
         "esp",
         "esp-udp",
         "openvpn",

@@ -83,9 +83,11 @@ def typed(said: Any, **options: str) -> dict[str, Any]:
 
 
 def spelled(group: type[Any]) -> dict[str, str]:
-    """The options of a group's fields as users write them, without their negations."""
+    """The options of a group's fields as users write them, without their negations; not those of groups in
+    it."""
     hints = get_type_hints(group, include_extras=True)
-    return {field.name: _option_of(hints[field.name]) for field in dataclasses.fields(group)}
+    options = (field.name for field in dataclasses.fields(group))
+    return {name: _option_of(hints[name]) for name in options if not dataclasses.is_dataclass(hints[name])}
 
 
 def _option_of(annotation: Any) -> str:

@@ -124,7 +124,6 @@ def own() -> dict[str, Factory]:
     ``iptables`` is the legacy back end if it works, otherwise the nft one.
     """
     return {
-        "blackbox": _without_file("blackbox", BlackBox),
         "forward": _without_file("forward", Forward),
         "iptables": _without_file("iptables", iptables.usual),
         "iptables-legacy": _without_file("iptables-legacy", lambda: Iptables("legacy")),
@@ -135,6 +134,7 @@ def own() -> dict[str, Factory]:
         **{name: _without_file(name, make) for name, make in _DATAPATHS.items()},
         "image": _image,
         "ruleset": _ruleset,
+        "blackbox": _without_file("blackbox", BlackBox),
         **{name: _without_file(name, partial(make, None)) for name, make in WITH_VARIETIES.items()},
     }
 
