@@ -14,8 +14,9 @@ from weirlab.base.storage import default_root, run_ids
 DEVICES: Final = (
     "blackbox", "bridge", "bridge-ebtables", "esp", "esp-udp", "flowtable", "forward", "iptables",
     "iptables-legacy", "iptables-nft", "keepalived", "link", "nat", "nat-static", "nftables", "nftables-set",
-    "nftables-vmap", "none", "openvpn", "openvswitch", "strongswan", "strongswan-kernel", "strongswan-libipsec", "tc-flower",
-    "ucarp", "vm", "vm-esp", "vm-wireguard", "wireguard", "wireguard-go", "wireguard-kernel", "xdp-filter",
+    "nftables-vmap", "none", "openvpn", "openvswitch", "strongswan", "strongswan-kernel",
+    "strongswan-libipsec", "tc-flower", "ucarp", "vm", "vm-esp", "vm-wireguard", "wireguard", "wireguard-go",
+    "wireguard-kernel", "xdp-filter",
 )  # fmt: skip
 """Those of ``weirlab.lab.dut`` without a file of their own, which takes too long to load for a key."""
 
