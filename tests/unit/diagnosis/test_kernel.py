@@ -259,13 +259,14 @@ def test_settings_are_noted_whatever_the_limit_is() -> None:
     ]
 
 
-def test_an_application_that_pauses_is_told_with_what_it_wrote_and_what_got_through_otherwise() -> None:
+def test_an_application_that_pauses_is_told_with_what_got_through_otherwise() -> None:
     # In the first half nothing waits, and a tenth is written.
     acked = np.cumsum(half(1_000, 10_000))
     columns = {"notsent_bytes": half(0, 200 * MSS), "bytes_acked": acked, "bytes_sent": acked + 100 * MSS}
     said = found(total_retrans=half(0, 1), **columns).sentence
-    assert "the application had nothing to send: it wrote 1.73 Mbit/s meanwhile" in said
-    assert said.endswith("when it had more to send, 16.0 Mbit/s got through.")
+    assert said.endswith(
+        "the application had nothing to send: when it had more to send, 16.0 Mbit/s got through."
+    )
 
 
 def test_loss_is_told_with_the_loss_that_a_wanted_throughput_bears() -> None:

@@ -119,12 +119,10 @@ def _writing(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
         evidence.insert(
             0, "a segment shorter than the MSS, or new data without an ACK before it, ended each pause"
         )
-    wrote, reached = got_through(view, part)
-    why = f"it wrote {bit_rate(wrote)} meanwhile, and TCP could have sent more"
+    _, reached = got_through(view, part)
+    why = "TCP could have sent more"
     if reached is not None:
-        why = (
-            f"it wrote {bit_rate(wrote)} meanwhile; when it had more to send, {bit_rate(reached)} got through"
-        )
+        why = f"when it had more to send, {bit_rate(reached)} got through"
     return why, tuple(evidence)
 
 
