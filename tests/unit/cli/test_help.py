@@ -22,7 +22,7 @@ COMMANDS = [
     "tap", "log", "link", "trace", "ipsec bytes", "ipsec cost", "ipsec endpoints", "capacity", "tcp list",
     "tcp why", "tcp watch", "tcp send", "tcp serve",
     "fit", "predict", "plan", "choose", "verify", "transients", "report", "runs", "show", "export", "compare",
-    "run", "reproduce", "schema", "lab clean", "lab build",
+    "run", "demo", "reproduce", "schema", "lab clean", "lab build",
     "voice route", "voice check", "voice zones", "voice import", "voice diff", "voice configs",
     "voice example", "voice schema", "voice lab", "voice prove", "voice install", "voice load", "completion",
     "voice manage import", "voice manage export", "voice manage add-user", "voice manage remove-user",
@@ -56,12 +56,15 @@ def test_no_help_line_is_broken_by_a_terminal_of_80_columns(
             assert len(line) <= 80
 
 
-def test_without_a_command_the_help_is_shown_and_nothing_complains(weir: Weir) -> None:
-    for arguments in ([], ["lab"]):
-        answer = weir(*arguments)
-        assert answer.code == 2
-        assert "Usage: weir" in answer.out + answer.err
-        assert "weir: " not in answer.err
+def test_without_a_command_there_are_three_things_to_try_and_those_of_a_group_are_listed(weir: Weir) -> None:
+    first = weir()
+    assert (first.code, first.err) == (0, "")
+    named = [line.split()[1] for line in first.out.splitlines() if line.startswith("  weir ")]
+    assert named == ["demo", "doctor", "trace"]
+    group = weir("lab")
+    assert group.code == 2
+    assert "Usage: weir" in group.out + group.err
+    assert "weir: " not in group.err
 
 
 def test_the_version_is_shown(weir: Weir) -> None:

@@ -27,7 +27,7 @@ from weirlab.cli.program.help import HELP_OPTIONS, prepare_help
 from weirlab.cli.streams import guarded, tell
 
 PARTS: Final[Mapping[str, Sequence[str]]] = {
-    "weirlab.studies.commands.scenarios": ("run", "schema"),
+    "weirlab.studies.commands.scenarios": ("run", "demo", "schema"),
     "weirlab.cli.link.commands": ("tap", "log"),
     "weirlab.studies.commands.stored": ("report", "runs", "show", "export"),
     "weirlab.web.command": ("web",),
@@ -63,6 +63,7 @@ _CODES = "\n".join(f"{code:>3}  {meaning}" for code, meaning in failures.EXIT_CO
 OVERVIEW = f"""Measure, model and predict what network gear does to real-time traffic.
 
 Examples:
+  weir demo                                        a simulated firewall, no root
   weir doctor                                      what works on this machine
   weir run firewall-rules                          from trials to report
   weir trial --dut iptables --rules 400 --rate 500kpps
@@ -74,6 +75,17 @@ line, the result last). Messages and progress go to stderr.
 
 Exit codes:
 {_CODES}
+"""
+
+
+FIRST = """Weir measures, models and predicts what network gear does to real-time traffic.
+
+Three things to try:
+  weir demo               a simulated firewall measured, modelled and predicted
+  weir doctor             what works on this machine, and how to get the rest
+  weir trace FILE.pcap    why a transfer in a capture was slow
+
+All commands: weir --help
 """
 
 
@@ -148,6 +160,10 @@ class Weir(TyperGroup):
         self.argv = argv = list(sys.argv[1:] if args is None else args)
         if completion.VARIABLE in os.environ:
             completion.answer()
+        elif not argv:
+            with guarded():
+                tell(FIRST.rstrip())
+            sys.exit(0)
         else:
             prepare_help(argv)
         with guarded():
