@@ -41,7 +41,7 @@ def test_a_ready_made_scenario_is_printed_with_its_comments(weir: Weir) -> None:
     assert document["text"] == answer.out
 
 
-SMALL = """
+SMALL = """name: small
 lab: {kind: netns}
 profile: {positions: [0, 100], sizes: [64], load_shares: [0.1, 0.4, 0.7, 1.5], repetitions: 1, trial_s: 0.02}
 """
