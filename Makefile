@@ -11,7 +11,7 @@ export PYO3_PYTHON := $(VENV)/bin/python
 # Containers often set it; then every process that a test starts would compile all of Weir again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test kills lint audit fuzz bench bench-model bench-tap bench-opening bench-trace bench-esp bench-tcp bench-planted bench-foreign bench-disturbed bench-gate bench-later bench-link bench-psock bench-programs bench-managing bench-rulesets bench-hostile bench-prefixes psock-schedules voice-numbers build install-psock webui wheel manual format lock clean
+.PHONY: help demo test kills lint audit fuzz bench bench-model bench-tap bench-opening bench-trace bench-esp bench-tcp bench-planted bench-foreign bench-disturbed bench-gate bench-later bench-link bench-psock bench-programs bench-managing bench-rulesets bench-hostile bench-prefixes psock-schedules voice-numbers build install-psock webui wheel manual docs format lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -120,6 +120,9 @@ webui: ## Build the page of weir web into python/weirlab/web/static (needs Node 
 
 wheel: build ## Build the wheel into dist/
 	@maturin build --release --out dist
+
+docs: build ## Build the documentation site in build/docs/site, and check its links and its spelling
+	@.venv/bin/python docs/site.py "$$(scripts/tools)"
 
 manual: build ## Regenerate weir(1) and the lines of weir --help from the help of the commands
 	@scripts/manual

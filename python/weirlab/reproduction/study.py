@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Annotated, Any, Final
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from weirlab.base.errors import (
     InputError,
@@ -67,6 +67,7 @@ class ReproductionScenario(Root):
     """A scenario that repeats a publication."""
 
     KEY = "reproduction"
+    model_config = ConfigDict(title="Weir scenario: publication")
 
     reproduction: ReproductionSection
 

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
 import yaml
 
-from weirlab.store import Store
 from weirlab.studies import ready
-from weirlab.studies.commands import scenarios
 
 from ..conftest import Weir
 
@@ -39,23 +34,6 @@ def test_a_ready_made_scenario_is_printed_with_its_comments(weir: Weir) -> None:
     assert yaml.safe_load(answer.out)["name"] == "What do firewall rules cost?"
     document = weir("run", "firewall-rules", "--print", "--json").json
     assert document["text"] == answer.out
-
-
-SMALL = """name: small
-lab: {kind: netns}
-profile: {positions: [0, 100], sizes: [64], load_shares: [0.1, 0.4, 0.7, 1.5], repetitions: 1, trial_s: 0.02}
-"""
-
-
-def test_the_demo_measures_a_simulated_device_and_writes_a_report(
-    weir: Weir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "small.yaml").write_text(SMALL)
-    monkeypatch.setattr(scenarios, "_DEMO", tmp_path / "small.yaml")
-    answer = weir("demo", "--out", tmp_path / "demo.html", "--json")
-    assert answer.code == 0, answer.err
-    assert Store(tmp_path / "store").open(answer.json["run_id"]).manifest.scenario["lab"]["kind"] == "sim"
-    assert (tmp_path / "demo.html").exists()
 
 
 def test_what_cannot_be_printed_is_refused(weir: Weir) -> None:

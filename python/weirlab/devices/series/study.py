@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Annotated, Any, Final, Literal
 
 import polars as pl
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, ConfigDict, Field
 
 from weirlab.base import limits
 from weirlab.base.errors import TrialError
@@ -116,6 +116,7 @@ class SeriesScenario(Root):
     """A scenario that lists its trials."""
 
     KEY = "series"
+    model_config = ConfigDict(title="Weir scenario: listed trials")
 
     lab: Lab = Lab()
     dut: Dut = Dut()

@@ -1,0 +1,327 @@
+"""Builds the documentation site (``make docs``): these pages, and a reference made from the code.
+
+python docs/site.py TOOLS    assembles build/docs, builds build/docs/site with the programs in TOOLS, and
+                             checks its links and its spelling; the exit code is 1 if something is wrong
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+import typer
+from typer.main import get_command
+
+from weirlab.cli.options.shapes import shape
+from weirlab.cli.program import failures
+from weirlab.cli.program.app import app, parts
+from weirlab.cli.program.help import HELP_OPTIONS
+from weirlab.studies.scenarios import json_schema
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+DOCS: Final = ROOT / "docs"
+WORK: Final = ROOT / "build/docs"
+SITE: Final = WORK / "site"
+
+SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
+    "Start": {"index": "What Weir is", "tutorial": "Ten minutes without root"},
+    "How to": {
+        "planning": "Choose a device, and plan",
+        "profile": "Measure what your rules cost",
+        "wired": "Test your own firewall",
+        "remote": "Set its rules over SSH",
+        "chain": "Measure a chain of devices",
+        "ci": "Check a change in CI",
+        "trace": "Find why a capture is slow",
+        "tcp": "Find why a transfer is slow now",
+        "quality": "Find out whether calls were bad",
+        "calls": "Make calls",
+        "capacity": "Find how many calls a device carries",
+        "failover": "Measure a failover",
+        "ipsec": "Find what IPsec costs calls",
+        "voice-routing": "Route calls, and prove it",
+        "voice-zones": "Share a numbering plan",
+        "psock-run": "Speed a program up over several paths",
+        "link-emulator": "Emulate a link",
+        "link-monitor": "Record a link",
+        "reproduce": "Repeat a publication",
+        "simulate": "Use a measured device in a simulator",
+        "web": "Use Weir in a browser",
+        "python": "Use Weir from Python",
+        "add-a-device": "Add a device",
+        "add-a-study": "Add a kind of measurement",
+    },
+    "Reference": dict.fromkeys(
+        (
+            "commands", "scenario-keys", "plan-keys", "tables", "glossary", "devices", "tunnels", "vm-lab",
+            "store", "terminal", "model-format", "psock", "psock-c", "psock-protocol", "security",
+            "changelog",
+        ),
+        "",
+    ),
+    "Explanation": dict.fromkeys(
+        (
+            "engine", "accuracy", "search", "adaptive", "model", "transients", "endpoints",
+            "parallel-sockets", "architecture",
+        ),
+        "",
+    ),
+}  # fmt: skip
+"""Pages by section, with their titles where those are not the pages' own; a page that is not named here is at
+the end of the reference."""
+
+COPIED: Final = {"README.md": "index", "CHANGELOG.md": "changelog", "ARCHITECTURE.md": "architecture"}
+"""Files outside of this folder that are pages, too."""
+
+_LINK: Final = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
+_NOT_PAGES: Final = {"pypi"}
+
+
+def assemble() -> None:
+    """Write the pages, and the configuration with their list, to :data:`WORK`."""
+    shutil.rmtree(WORK, ignore_errors=True)
+    pages = WORK / "pages"
+    pages.mkdir(parents=True)
+    shutil.copytree(DOCS / "images", pages / "images")
+    sources = {path.stem: path for path in DOCS.glob("*.md") if path.stem not in _NOT_PAGES}
+    sources |= {name: ROOT / path for path, name in COPIED.items()}
+    sources |= {f"decisions/{path.stem}": path for path in sorted((DOCS / "decisions").glob("*.md"))}
+    places = {path: f"{name}.md" for name, path in sources.items()}
+    (pages / "decisions").mkdir()
+    for name, path in sources.items():
+        text = _relinked(path.read_text(encoding="utf-8"), path, places)
+        (pages / f"{name}.md").write_text(text, encoding="utf-8")
+    for name, text in (("commands", commands()), ("scenario-keys", scenario_keys())):
+        (pages / f"{name}.md").write_text(text, encoding="utf-8")
+        sources[name] = pages / f"{name}.md"
+    (WORK / "zensical.toml").write_text(
+        (DOCS / "site.toml")
+        .read_text(encoding="utf-8")
+        .replace("[project]\n", f"[project]\nnav = {_nav(sources)}\n", 1),
+        encoding="utf-8",
+    )
+
+
+def _nav(sources: Mapping[str, Path]) -> str:
+    placed = {name for names in SECTIONS.values() for name in names}
+    rest = sorted(name for name in sources if name not in placed and "/" not in name)
+    sections = {
+        **SECTIONS,
+        "Reference": {**SECTIONS["Reference"], **dict.fromkeys(rest, "")},
+        "Decisions": dict.fromkeys((name for name in sources if "/" in name), ""),
+    }
+    items = []
+    for title, pages in sections.items():
+        entries = [
+            f"{{ {json.dumps(words)} = {json.dumps(f'{name}.md')} }}" if words else json.dumps(f"{name}.md")
+            for name, words in pages.items()
+            if name in sources
+        ]
+        items.append(f"  {{ {json.dumps(title)} = [{', '.join(entries)}] }},")
+    return "\n".join(["[", *items, "]"])
+
+
+def _relinked(text: str, path: Path, places: Mapping[Path, str]) -> str:
+    """``text`` with links to other pages; of a link to a file that is no page, the words are left."""
+    depth = "../" if path.parent.name == "decisions" else ""
+
+    def link(match: re.Match[str]) -> str:
+        image, words, target = match.groups()
+        if urlsplit(target).scheme or target.startswith("#"):
+            return match[0]
+        file, hash_, anchor = target.partition("#")
+        place = (path.parent / file).resolve()
+        if place in places:
+            return f"{image}[{words}]({depth}{places[place]}{hash_}{anchor})"
+        if place.is_relative_to(DOCS / "images"):
+            return f"{image}[{words}]({depth}{place.relative_to(DOCS)})"
+        if not place.exists():
+            raise SystemExit(f"{path.relative_to(ROOT)}: {target} does not exist")
+        return words
+
+    return _LINK.sub(link, text)
+
+
+def commands() -> str:
+    """Every command with its options, and the exit codes."""
+    weir: Any = get_command(app)
+    root = typer.Context(weir, info_name="weir", help_option_names=list(HELP_OPTIONS))
+    lines = ["# Commands", "", "Made from the help of every command: `weir COMMAND --help`.", ""]
+    lines += [*_options(weir, root), ""]
+    for command, context in _all(
+        weir, root, [name for names in parts(only_own=True).values() for name in names]
+    ):
+        usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
+        lines += [f"## {context.command_path}", "", f"`{usage}`", "", *_prose(command.help or "")]
+        lines += [*_options(command, context), ""]
+    lines += ["## Exit codes", "", "| code | meaning |", "|---|---|"]
+    lines += [f"| {code} | {meaning} |" for code, meaning in failures.EXIT_CODES.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _all(group: Any, above: typer.Context, names: Sequence[str]) -> Iterator[tuple[Any, typer.Context]]:
+    for name in names:
+        command = group.get_command(above, name)
+        context = typer.Context(command, info_name=name, parent=above)
+        if hasattr(command, "commands"):
+            yield from _all(command, context, command.list_commands(context))
+        else:
+            yield command, context
+
+
+def _prose(text: str) -> Iterator[str]:
+    """Paragraphs; indented lines are examples."""
+    for paragraph in text.strip("\n").split("\n\n"):
+        lines = paragraph.split("\n")
+        head = next((i for i, line in enumerate(lines) if line.startswith(" ")), len(lines))
+        yield from map(_escaped, lines[:head])
+        yield ""
+        if lines[head:]:
+            yield from ("```", *(line[2:] for line in lines[head:]), "```", "")
+
+
+def _options(command: Any, context: typer.Context) -> Iterator[str]:
+    yield from ("| option | value | what it does |", "|---|---|---|")
+    for parameter in command.get_params(context):
+        if getattr(parameter, "hidden", False) or (context.parent and parameter.name == "help"):
+            continue
+        if parameter.param_type_name == "argument":
+            names, value = f"`{parameter.metavar or parameter.name.upper()}`", ""
+        else:
+            names = ", ".join(
+                f"`{name}`" for name in (*sorted(parameter.opts, key=len), *parameter.secondary_opts)
+            )
+            value = (
+                ""
+                if parameter.is_flag
+                else str(parameter.metavar or shape(parameter.display_type(context)) or "")
+            )
+        yield f"| {names} | {_cell(value)} | {_cell(parameter.help or '')} |"
+
+
+def scenario_keys() -> str:
+    """Every key of scenario files, from their schema."""
+    schema = json_schema()
+    definitions = schema["$defs"]
+    paths = _paths(schema)
+    lines = [
+        "# Keys of scenarios",
+        "",
+        "Made from the schema of scenario files: `weir schema`. `weir run NAME --print` prints a scenario.",
+        "",
+    ]
+    for name, path in sorted(paths.items(), key=lambda item: item[1]):
+        section = definitions[name]
+        lines += [f"## {path}", "", *_paragraph(section.get("description", ""))]
+        lines += ["| key | value | default | meaning |", "|---|---|---|---|"]
+        for key, value in section["properties"].items():
+            default = json.dumps(value["default"]) if "default" in value else ""
+            about = " ".join(value.get("description", "").split())
+            lines.append(f"| `{key}` | {_cell(_kind(value, paths))} | {_cell(default)} | {_cell(about)} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _paths(schema: Mapping[str, Any]) -> Mapping[str, str]:
+    """The shortest path of keys to each definition with keys of its own; a kind of scenario has its title."""
+    definitions, found = schema["$defs"], {}
+    waiting = [(str(root["$ref"]).rsplit("/", 1)[-1], "") for root in schema["oneOf"]]
+    for name, path in waiting:
+        if name in found or not definitions[name].get("properties"):
+            continue
+        found[name] = path or definitions[name]["title"]
+        for key, value in definitions[name]["properties"].items():
+            for ref in re.findall(r"#/\$defs/(\w+)", json.dumps(value)):
+                waiting.append((ref, f"{path}.{key}" if path else key))
+    return found
+
+
+def _paragraph(text: str) -> Iterator[str]:
+    if text:
+        yield from (_escaped(" ".join(text.split())), "")
+
+
+def _kind(value: Mapping[str, Any], paths: Mapping[str, str]) -> str:
+    """The type of a value in few words."""
+    if "$ref" in value:
+        return paths.get(str(value["$ref"]).rsplit("/", 1)[-1], "text")
+    if "const" in value:
+        return json.dumps(value["const"])
+    if "enum" in value:
+        return ", ".join(map(json.dumps, value["enum"]))
+    for several in ("anyOf", "oneOf", "allOf"):
+        if several in value:
+            return " or ".join(dict.fromkeys(_kind(one, paths) for one in value[several]))
+    kind = str(value.get("type", "any"))
+    if kind == "array" and isinstance(value.get("items"), dict):
+        return f"list of {_kind(value['items'], paths)}"
+    return {"null": "nothing", "object": "mapping", "boolean": "true or false", "string": "text"}.get(
+        kind, kind
+    )
+
+
+def _cell(text: str) -> str:
+    return _escaped(" ".join(text.split())).replace("|", "\\|")
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"([<*\[\]])", r"\\\1", text)
+
+
+class _Page(HTMLParser):
+    """The links of a page, and what can be linked to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.anchors: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = dict(attrs)
+        self.anchors |= {value for key in ("id", "name") if (value := values.get(key))}
+        if tag in ("a", "img") and (target := values.get("href" if tag == "a" else "src")):
+            self.links.append(target)
+
+
+def broken_links(site: Path) -> Iterator[str]:
+    """Links of the built pages to a file or to a place that is not there."""
+    pages = {}
+    for path in site.rglob("*.html"):
+        pages[path] = _Page()
+        pages[path].feed(path.read_text(encoding="utf-8"))
+    for path, page in pages.items():
+        for target in page.links:
+            parts_ = urlsplit(target)
+            if parts_.scheme or parts_.netloc or target in (".", "/") or path.name == "404.html":
+                continue
+            place = (path.parent / unquote(parts_.path)).resolve() if parts_.path else path
+            if place.is_dir():
+                place /= "index.html"
+            if not place.exists():
+                yield f"{path.relative_to(site)}: {target} does not exist"
+            elif parts_.fragment and place in pages and unquote(parts_.fragment) not in pages[place].anchors:
+                yield f"{path.relative_to(site)}: {target} is no place on that page"
+
+
+def main(tools: Path) -> int:
+    """Build the site, and say what is wrong with it."""
+    assemble()
+    subprocess.run([tools / "zensical", "build", "--clean"], cwd=WORK, check=True)
+    faults = list(broken_links(SITE))
+    print(*faults, sep="\n", end="\n" if faults else "")
+    words = ["codespell", "--ignore-words", DOCS / "words.txt", WORK / "pages"]
+    spelled = subprocess.run([tools / words[0], *words[1:]], check=False).returncode
+    print(f"{len(list(SITE.rglob('*.html')))} pages: {SITE / 'index.html'}")
+    return 1 if faults or spelled else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))
