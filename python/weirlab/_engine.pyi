@@ -61,8 +61,9 @@ class Engine:
     ``tx_netns`` and ``rx_netns`` are names of network namespaces (``None``: this one);
     ``tx_cpu`` pins the sender; ``spin_cpu`` is kept awake during trials by a thread of class
     SCHED_IDLE. ``device_threads`` (process numbers) do the device's work: they and the sender are
-    real time during trials that are short enough for it. Raises ``MissingCapability`` when no
-    allowed back end works and ``LabError`` when a namespace or an interface is missing.
+    real time during trials that are short enough for it. ``program_at_sender``: attach an XDP program to the
+    sender's interface too, which drivers of hardware need to send by XDP. Raises ``MissingCapability``
+    when no allowed back end works and ``LabError`` when a namespace or an interface is missing.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class Engine:
         spin_cpu: int | None = None,
         device_threads: Sequence[int] = (),
         backend: Literal["auto", "xdp", "af_packet"] = "auto",
+        program_at_sender: bool = False,
     ) -> None: ...
     @property
     def backend(self) -> Literal["xdp", "af_packet"]: ...

@@ -48,7 +48,7 @@ struct Engine {
 impl Engine {
     #[new]
     #[pyo3(signature = (*, tx_netns, tx_if, rx_netns, rx_if, tx_cpu=None, spin_cpu=None, device_threads=vec![],
-        backend="auto"))]
+        backend="auto", program_at_sender=false))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments in Python")]
     fn new(
         py: Python<'_>,
@@ -60,6 +60,7 @@ impl Engine {
         spin_cpu: Option<usize>,
         device_threads: Vec<i32>,
         backend: &str,
+        program_at_sender: bool,
     ) -> PyResult<Self> {
         let netns = |name: Option<&str>| name.map(|name| -> PathBuf { Path::new(NETNS_DIR).join(name) });
         let backend = match backend {
@@ -78,6 +79,7 @@ impl Engine {
             spin_cpu,
             device_threads,
             backend,
+            program_at_sender,
         };
         let inner = py.detach(|| Inner::open(options)).map_err(|e| errors::translate(py, &e))?;
         Ok(Self { inner: Some(inner) })

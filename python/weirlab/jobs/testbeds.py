@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final, Literal
@@ -164,17 +164,24 @@ def roomy(bed: TestBed, flows: Flows, sizes: Sequence[SizeMix]) -> tuple[SizeMix
 
 @contextmanager
 @shielded
-def open_wired(lab: Lab, dut: Dut, progress: Progress, version: Literal[4, 6]) -> Iterator[TestBed]:
-    """The user's own device between two ports, or a patch cable, for the duration of the block."""
+def open_wired(
+    lab: Lab,
+    dut: Dut,
+    progress: Progress,
+    version: Literal[4, 6],
+    tell: Callable[[str], None] = lambda checked: None,
+) -> Iterator[TestBed]:
+    """The user's own device between two ports, or a patch cable, for the duration of the block. ``tell`` gets
+    what was checked before, sentence by sentence."""
     from weirlab.lab.dut.blackbox import BlackBox
-    from weirlab.lab.wired.bed import WiredBed, WiredSetting
-    from weirlab.lab.wired.ends import wired_ends
+    from weirlab.lab.wired.bed import WiredBed
+    from weirlab.lab.wired.ends import WiredSetting, wired_ends
 
     progress.stage(f"borrowing the ports {' and '.join(lab.between)}")
     ends = wired_ends(lab.between, lab.addresses, lab.gateways)
-    setting = WiredSetting(ends, lab.mode, lab.take, lab.allow)
+    setting = WiredSetting(ends, lab.mode, lab.take, lab.shared, lab.allow)
     driver = None if dut.name == NO_DEVICE else BlackBox()
-    with WiredBed(setting, driver, lab.backend, version=version) as bed:
+    with WiredBed(setting, driver, lab.backend, version=version, tell=tell) as bed:
         yield bed
 
 

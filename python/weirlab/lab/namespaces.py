@@ -53,6 +53,8 @@ class NamespaceBed(ABC):
     """The destination of the sender's frames."""
     _back_destination = wiring.TX0
     """The destination of frames from the receiver's side, when calls are answered."""
+    _engine_options: Mapping[str, object] = {}
+    """Further ones of ``weirlab._engine.Engine``."""
     _places: Places = ()
     """The positions at which the rules accept test traffic, if there are several."""
 
@@ -186,6 +188,7 @@ class NamespaceBed(ABC):
                 spin_cpu=self._cores.dut,
                 device_threads=self._threads,
                 backend=self._backend,
+                **self._engine_options,
             )
             self._warm_up(self._engine)
         return self._engine

@@ -17,6 +17,7 @@ import numpy as np
 from weirlab.base.quantities import duration, percent
 from weirlab.measure import windows
 from weirlab.records import (
+    REFUSED,
     SLOWEST_UNPACED_PPS,
     TABLE_FULL,
     EngineResult,
@@ -182,13 +183,16 @@ def judge(
 
 
 def _unknown(result: EngineResult, counters: Mapping[str, int]) -> Iterator[str]:
-    """Flows that the device should know and does not, and connections that it had to forget."""
+    """Flows that the device should know and does not, connections that it had to forget, and frames that
+    never left."""
     answers = result.answers
     if answers is not None and answers.open_flows < OPEN_RATIO * answers.known_flows:
         yield (
             f"only {answers.open_flows:,} of {answers.known_flows:,} known flows were opened: "
             "too much was lost before the load began, or a longer --warmup is needed"
         )
+    if refused := counters.get(REFUSED):
+        yield f"the sending port refused {refused:,} frames, which the device never saw; lower the load"
     if full := counters.get(TABLE_FULL):
         yield (
             f"the kernel's table of connections was full: {full:,} were dropped; lower --new or the load, or "

@@ -31,6 +31,7 @@ from weirlab.records.result import (
 from weirlab.records.spec import RuleSetup, TrialSpec
 from weirlab.records.trial import (
     ESTABLISHED,
+    REFUSED,
     TABLE_FULL,
     CallTable,
     HostSample,
@@ -42,6 +43,7 @@ from weirlab.records.trial import (
 __all__ = [
     "ESTABLISHED",
     "F64",
+    "REFUSED",
     "SIMULATION",
     "SLOWEST_UNPACED_PPS",
     "TABLE_FULL",

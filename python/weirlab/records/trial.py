@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 ESTABLISHED: Final = "established_packets"
 """Counter of a device: packets that its rules for known connections accepted."""
 
+REFUSED: Final = "tx_refused"
+"""Counter of frames that the sending port did not take."""
 TABLE_FULL: Final = "connections_dropped"
 """Counter of a device: connections refused or given up because the kernel's table of them was full."""
 

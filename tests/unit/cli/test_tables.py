@@ -37,6 +37,7 @@ ELSEWHERE = frozenset(
     {
         "link", "tap", "log", "tcp send", "tcp measure", "tcp why", "transients", "calibrate", "psock send",
         "psock run", "voice lab", "voice install", "voice manage users", "voice manage log", "capacity",
+        "check", "cable",
     }
 )  # fmt: skip
 """Commands with tests of their own, in which tests/unit/conftest.py looks at the tables."""
@@ -76,6 +77,7 @@ OTHERS = (
     ("voice prove", "--plan", "campus"),
     ("voice load", "--plan", "campus", "--trial", "1", "--trials", "1", "--width", "30"),
     ("doctor",),
+    ("ports",),
 )
 
 

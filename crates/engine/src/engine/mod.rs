@@ -55,6 +55,9 @@ pub struct Options {
     pub device_threads: Vec<libc::pid_t>,
     /// Back end.
     pub backend: BackendChoice,
+    /// Whether the sender's interface gets a program even if nothing arrives there: drivers of hardware set up
+    /// the queues that XDP sends by only when one is attached.
+    pub program_at_sender: bool,
 }
 
 /// Why a trial could not be carried out.
@@ -133,6 +136,8 @@ struct Programs {
     receiver: xdp::Receiver,
     /// Set when calls are answered: both interfaces send, and the sender's interface has a receiver.
     back: Option<xdp::Receiver>,
+    /// Takes the place of `back` when nothing arrives there; it is never armed.
+    idle: Option<xdp::Receiver>,
 }
 
 struct Sockets {
@@ -306,7 +311,7 @@ impl Engine {
     }
 
     fn load_programs(&mut self, plan: &Plan, needs: &Needs) -> Result<(), EngineError> {
-        let Options { tx, rx, .. } = &self.options;
+        let &Options { ref tx, ref rx, program_at_sender, .. } = &self.options;
         let (tx_ifindex, rx_ifindex) = (self.tx_ifindex, self.rx_ifindex);
         let Machinery::Xdp(kept) = &mut self.machinery else { return Ok(()) };
         let attach = |side: Side, at: &Endpoint, ifindex| {
@@ -325,6 +330,7 @@ impl Engine {
                 receiver: attach(Side::Forward, rx, rx_ifindex)?,
                 generator: xdp::Generator::load(plan, &needs.bodies)?,
                 back: None,
+                idle: None,
             }),
         };
         if plan.media.is_some() && !loaded.generator.is_connected() {
@@ -333,8 +339,13 @@ impl Engine {
         }
         let room = needs.log_room[Side::Back as usize];
         loaded.back = loaded.back.take().filter(|back| needs.goes_back && back.fits(plan, room));
+        loaded.idle = loaded.idle.take().filter(|_| !needs.goes_back);
         if needs.goes_back && loaded.back.is_none() {
             loaded.back = Some(attach(Side::Back, tx, tx_ifindex)?);
+        } else if !needs.goes_back && program_at_sender && loaded.idle.is_none() {
+            let smallest = smallest_plan();
+            let idle = within(tx, || xdp::Receiver::attach(&smallest, 0, tx_ifindex, &tx.interface))??;
+            loaded.idle = Some(idle);
         }
         *kept = Some(loaded);
         Ok(())

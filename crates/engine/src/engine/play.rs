@@ -47,14 +47,14 @@ pub fn xdp(
     steady: Steady,
     caller: &mut dyn Caller,
 ) -> Result<Played, EngineError> {
-    let Programs { generator, receiver, back } = programs;
+    let Programs { generator, receiver, back, .. } = programs;
     generator.prepare(plan, headers, bodies);
     receiver.clear(plan, Side::Forward);
     if let Some(back) = back {
         back.clear(plan, Side::Back);
     }
     let result = play_programs(programs, plan, &headers[0], magic, tx_ifindex, options, steady, caller);
-    let Programs { generator, receiver, back } = programs;
+    let Programs { generator, receiver, back, .. } = programs;
     receiver.disarm();
     if let Some(back) = back {
         back.disarm();
@@ -76,7 +76,7 @@ pub fn xdp(
 
 #[expect(clippy::too_many_arguments, reason = "called once")]
 fn play_programs(
-    Programs { generator, receiver, back }: &mut Programs,
+    Programs { generator, receiver, back, .. }: &mut Programs,
     plan: &Plan,
     header: &Header,
     magic: u16,

@@ -7,7 +7,14 @@ converts the values of all options, and ``shapes`` is about how the help shows t
 
 from __future__ import annotations
 
-from weirlab.cli.options.device import BackendChoice, DeviceOptions, IncludeOption, LabKind, PositionsOption
+from weirlab.cli.options.device import (
+    BackendChoice,
+    BackendOption,
+    DeviceOptions,
+    IncludeOption,
+    LabKind,
+    PositionsOption,
+)
 from weirlab.cli.options.groups import given, grouped, only, spelled, typed, without
 from weirlab.cli.options.reading import listed, share
 from weirlab.cli.options.results import (
@@ -37,11 +44,13 @@ from weirlab.cli.options.traffic import (
     StepOptions,
 )
 from weirlab.cli.options.trials import LoadsOption, MachineKind, TrialsOptions
+from weirlab.cli.options.wired import WiredOptions
 
 __all__ = [
     "Arrivals",
     "ArrivalsOption",
     "BackendChoice",
+    "BackendOption",
     "DeviceOption",
     "DeviceOptions",
     "FlowOptions",
@@ -68,6 +77,7 @@ __all__ = [
     "StepOptions",
     "StoreOption",
     "TrialsOptions",
+    "WiredOptions",
     "given",
     "grouped",
     "listed",

@@ -25,6 +25,7 @@ BackendChoice = Literal["auto", "xdp", "af_packet"]
 
 PANEL: Final = "Device under test"
 
+BackendOption = Annotated[BackendChoice, typer.Option("--backend", help="How packets are sent and received.")]
 IncludeOption = Annotated[
     list[Path] | None,
     typer.Option(
@@ -117,9 +118,7 @@ class DeviceOptions:
     cross_traffic: Annotated[
         bool, typer.Option("--cross-traffic", help="Keep a management session with the device running.")
     ] = False
-    backend: Annotated[
-        BackendChoice, typer.Option("--backend", help="How packets are sent and received.")
-    ] = "auto"
+    backend: BackendOption = "auto"
     wired: WiredOptions = NO_PORTS
 
     def where(self) -> Lab:
@@ -135,6 +134,8 @@ class DeviceOptions:
 
     def lab_section(self) -> dict[str, Any]:
         """The section ``lab`` of a scenario."""
+        if self.kind == "wired":
+            self.wired.confirm()
         kind = typed({"kind": self.kind, "backend": self.backend}, kind="--lab", backend="--backend")
         return {**kind, **self.wired.section()}
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
 
 import typer
 
+from weirlab.base.errors import InputError
 from weirlab.cli.options.groups import typed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+
+    from weirlab.scenario import Lab
 
 PortsOption = Annotated[
     tuple[str, str] | None,
@@ -60,6 +65,32 @@ class WiredOptions:
         ),
     ] = None
 
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do not ask whether each cable leads to the device alone.")
+    ] = False
+
+    def confirm(self) -> None:
+        """Ask before traffic leaves by real ports; see :func:`confirm`."""
+        if self.between is not None:
+            confirm(self.between, yes=self.yes)
+
+    def lab(self, backend: str) -> Lab:
+        """The wired lab between these ports; raises ``InputError`` for options that do not fit."""
+        from weirlab.scenario import Lab, section
+
+        return section(Lab, {"kind": "wired", "backend": backend, **self.section()})
+
+    def typed_again(self) -> str:
+        """The options as they are typed for the next command."""
+        words = ["--between", *(self.between or ())]
+        for name in ("addresses", "gateways", "mode"):
+            if value := getattr(self, name):
+                words += [f"--{name}", value]
+        words += [f"--{name}" for name in ("take", "shared") if getattr(self, name)]
+        for network in self.allow or ():
+            words += ["--allow", network]
+        return shlex.join(words)
+
     def section(self) -> Mapping[str, Any]:
         """These keys of the section ``lab`` of a scenario, as far as they were given."""
         lists = {name: _listed(getattr(self, name)) for name in ("addresses", "gateways")}
@@ -74,6 +105,21 @@ class WiredOptions:
             },
             **{name: f"--{name}" for name in ("between", *lists, "mode", "allow", "take", "shared")},
         )
+
+
+def confirm(between: Sequence[str], *, yes: bool) -> None:
+    """Ask whether test traffic may leave by these ports; raises ``InputError`` if not, or nobody is there."""
+    if yes:
+        return
+    ports = " and ".join(between)
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise InputError(
+            f"test traffic is about to leave by {ports}: if each cable leads to the device alone, confirm "
+            "that with --yes"
+        )
+    question = f"Test traffic is about to leave by {ports}. Does each cable lead to the device alone?"
+    if not typer.confirm(question, err=True):
+        raise InputError("nothing was sent: plug the cables first, then weir check --between A B")
 
 
 NO_PORTS: Final = WiredOptions()

@@ -32,6 +32,7 @@ PARTS: Final[Mapping[str, Sequence[str]]] = {
     "weirlab.studies.commands.stored": ("report", "runs", "show", "export"),
     "weirlab.web.command": ("web",),
     "weirlab.studies.commands.machine": ("doctor", "lab"),
+    "weirlab.devices.wired.command": ("ports", "check", "cable"),
     "weirlab.cli.program.completion": ("completion",),
 }
 """Modules and the commands that their ``add_to`` adds, besides those that studies name.

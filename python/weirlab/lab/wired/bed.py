@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -15,9 +16,9 @@ from weirlab.lab.linux.interface import Port
 from weirlab.lab.linux.namespace import write_sysctls
 from weirlab.lab.linux.privilege import explained
 from weirlab.lab.namespaces import BackendChoice, NamespaceBed
-from weirlab.lab.wired import neighbours, ports
-from weirlab.lab.wired.ends import WiredEnd, endpoints, refuse_others
-from weirlab.records import EngineResult, RuleSetup
+from weirlab.lab.wired import listening, neighbours, ports
+from weirlab.lab.wired.ends import WiredSetting, endpoints, refuse_others
+from weirlab.records import REFUSED, EngineResult, RuleSetup
 from weirlab.traffic.plan import DeparturePlan
 from weirlab.traffic.schedule import compile_plan
 from weirlab.traffic.sizes import Constant
@@ -26,34 +27,27 @@ from weirlab.traffic.spec import Flows, Rate, Traffic
 if TYPE_CHECKING:
     from weirlab._engine import Engine
 
-WiredMode = Literal["routed", "bridge"]
-
 _CARRIER_S: Final = 6.0
 _ANSWER_S: Final = 3.0
 _SWAPPED_S: Final = 1.0
 _ETHERNET_BYTES: Final = 18
 """Header and FCS, which the MTU leaves out."""
-_PROBES: Final = Traffic(Rate(10.0), Constant(128), warmup_s=0.0, duration_s=1.0)
-"""Ten frames in a second."""
-_ROUNDS: Final = 3
+_PROBES: Final = Traffic(Rate(10.0), Constant(128), warmup_s=0.0, duration_s=0.3)
+"""Three frames."""
+_ROUNDS: Final = 2
+_PAUSE_S: Final = 2.0
 """A device whose link has just come up may not forward for a second or two (duplicate address detection)."""
+_RAMP_PPS: Final = (1_000.0, 10_000.0)
+"""Loads of a tenth of a second before a higher one."""
+_RAMP_S: Final = 0.1
+_ALLOWED_STRAYS: Final = 20
+_STRAYS: Final = 0.1
+"""Foreign frames, as a share of those sent, that the ramp accepts."""
 _HOSTS: Final = (
     ("198.18.0.0/17", "198.18.128.0/17"),
     ("198.19.0.0/17", "198.19.128.0/17"),
 )
 """Hosts that sender and receiver play, in two halves: more specific than a /16 of a port's own address."""
-
-
-@dataclass(frozen=True)
-class WiredSetting:
-    """Which ports, how the device forwards between them, and what the user permits."""
-
-    ends: tuple[WiredEnd, WiredEnd]
-    mode: WiredMode = "routed"
-    take: bool = False
-    """Whether addresses of the ports are given up for the duration of the test."""
-    allow: Sequence[str] = ()
-    """Networks outside the benchmarking ones to which test traffic may go."""
 
 
 class WiredBed(NamespaceBed):
@@ -72,6 +66,8 @@ class WiredBed(NamespaceBed):
         ``xdp``, ``af_packet``, or ``auto`` for the first by which frames arrive.
     version:
         IP version of the first frames.
+    tell:
+        Gets what was checked before the first trial, sentence by sentence.
 
     Raises
     ------
@@ -80,6 +76,7 @@ class WiredBed(NamespaceBed):
     """
 
     lab = "wired"
+    _engine_options: Mapping[str, object] = {"program_at_sender": True}
 
     def __init__(
         self,
@@ -89,14 +86,24 @@ class WiredBed(NamespaceBed):
         cores: Cores | None = None,
         *,
         version: Literal[4, 6] = 4,
+        tell: Callable[[str], None] = lambda checked: None,
     ) -> None:
         self._setting = setting
         self._driver = driver
         self._version = version
         self._rules: RuleSetup | None = None
         self._fallback = ""
+        self._refused = 0
+        """Frames that the sending ports did not take."""
+        self._ramped_pps = 0.0
+        self._tell = tell
         refuse_others(setting.ends, version, setting.allow)
         super().__init__(backend, cores)
+        try:
+            self._prove()
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def dut(self) -> str:
@@ -122,7 +129,7 @@ class WiredBed(NamespaceBed):
 
     def counters(self) -> dict[str, int]:
         own = {} if self._driver is None else self._driver.counters()
-        return {**super().counters(), **own}
+        return {**super().counters(), **own, REFUSED: self._refused}
 
     def set_rules(self, rules: RuleSetup) -> None:
         if rules == self._rules:
@@ -156,7 +163,54 @@ class WiredBed(NamespaceBed):
                 "raise the MTU of both ports and of the device"
             )
         self._meet(plan.ip)
-        return super().play(plan)
+        for pps in _RAMP_PPS:
+            if self._ramped_pps < pps < plan.nominal_pps or (self._ramped_pps < pps and not plan.paced):
+                self._ramp(pps, plan.ip)
+        return self._send(plan)
+
+    def _send(self, plan: DeparturePlan) -> EngineResult:
+        """Send a schedule; again, once, if a link went down meanwhile.
+
+        Drivers of hardware take the link down for a moment when an XDP program is attached.
+        """
+        self._loaded_engine()
+        for is_last in (False, True):
+            flaps, before = self._flaps(), self._left()
+            result = super().play(plan)
+            if self._flaps() == flaps:
+                break
+            self._await_carrier()
+            if is_last:
+                raise LabError(
+                    f"the link of {' or '.join(port.name for port in self._ports)} went down during the "
+                    "trial, twice: check cables and ports; does the device restart under load?"
+                )
+        if plan.media is None and plan.answers is None:
+            self._refused += max(result.sent + result.sent_warmup - (self._left() - before), 0)
+        return result
+
+    def _ramp(self, pps: float, version: Literal[4, 6]) -> None:
+        """A tenth of a second at a lower load, which must not come back in copies."""
+        traffic = Traffic(Rate(pps), Constant(128), Flows(ip=version), warmup_s=0.0, duration_s=_RAMP_S)
+        result = self._send(compile_plan(traffic, (), endpoints(self._setting.ends, version)))
+        self._refuse_copies(result)
+        if result.stray > _STRAYS * result.sent + _ALLOWED_STRAYS and not self._setting.shared:
+            raise LabError(
+                f"{result.stray} foreign frames arrived beside {result.sent} of ours at {pps:,.0f} pps: "
+                "something else uses these cables, or the device mangles frames; disconnect it, or --shared"
+            )
+        self._ramped_pps = pps
+
+    def _flaps(self) -> list[int]:
+        """How often the links of both ports have changed."""
+        return [
+            self._netns[part].call(partial(neighbours.carrier_changes, port.name))
+            for part, port in zip(self._parts, self._ports, strict=True)
+        ]
+
+    def _left(self) -> int:
+        """Frames that have left the sender's port, as it counts them itself."""
+        return super().counters()["tx_tx_packets"]
 
     @property
     def site(self) -> Site:
@@ -184,14 +238,22 @@ class WiredBed(NamespaceBed):
             for port, end in zip(self._ports, setting.ends, strict=True)
         )
         self._receives = self._receiver.name
+        self._tell(f"{' and '.join(port.summary for port in self._ports)}: nothing else uses them")
         for side, part in enumerate(self._parts):
-            space, end = self._netns[part], setting.ends[side]
+            space = self._netns[part]
             space.create()
             space.call(partial(write_sysctls, wiring.QUIET))
             space.call(neighbours.ignore_transport)
-            self._claim.borrow(end.port, space)
-            plays = endpoints(setting.ends, 4) is None
-            space.call(
+            self._claim.borrow(setting.ends[side].port, space)
+            space.call(partial(neighbours.set_up, setting.ends[side].port))
+        self._await_carrier()
+        self._tell("both have a link")
+        if not setting.shared:
+            self._listen()
+        plays = endpoints(setting.ends, 4) is None
+        for side, part in enumerate(self._parts):
+            end = setting.ends[side]
+            self._netns[part].call(
                 partial(
                     neighbours.configure,
                     end.port,
@@ -200,42 +262,73 @@ class WiredBed(NamespaceBed):
                     _HOSTS[side] if plays else (),
                 )
             )
-        for side, part in enumerate(self._parts):
-            name = setting.ends[side].port
-            if not self._netns[part].call(partial(neighbours.carrier, name, _CARRIER_S)):
-                raise LabError(
-                    f"{name} has no carrier: plug its cable into the device, and switch the device's port on"
-                )
         if self._driver is not None:
             self._driver.start(self.site)
         self.set_rules(RuleSetup())
         self._meet(self._version)
-        self._prove()
 
     def _prove(self) -> None:
         """Send ten frames, which must arrive once each, by the first back end that can do that."""
         probes = replace(_PROBES, flows=Flows(ip=self._version))
-        for _ in range(_ROUNDS):
+        sent, received = 0, 0
+        for number in range(_ROUNDS):
             result = self.run(probes)
-            if result.received:
+            sent, received = sent + result.sent, received + result.received
+            if received or number == _ROUNDS - 1:
                 break
-        if not result.received and self._backend == "auto" and result.backend == "xdp":
+            neighbours.pause(_PAUSE_S)
+        if not received and self._backend == "auto" and result.backend == "xdp":
             self._close_engine()
             self._backend = "af_packet"
             result = self.run(probes)
+            sent, received = sent + result.sent, result.received
             self._fallback = "frames sent by XDP do not arrive, those sent by packet sockets do"
         first, second = (port.name for port in self._ports)
+        if not received:
+            raise LabError(f"none of {sent} frames sent at {first} arrived at {second}: {self._where_lost()}")
+        self._refuse_copies(result)
+        how = "XDP" if result.backend == "xdp" else "packet sockets"
+        why = f" ({self._fallback})" if self._fallback else ""
+        self._tell(
+            f"{received} of {sent} frames sent at {first} arrived at {second}, each once, by {how}{why}"
+        )
+
+    def _refuse_copies(self, result: EngineResult) -> None:
+        first, second = (port.name for port in self._ports)
         device = "cable" if self._driver is None else "device"
-        if not result.received:
-            raise LabError(
-                f"none of {result.sent} frames sent at {first} arrived at {second}: {self._where_lost()}"
-            )
         if result.duplicated:
             raise LabError(
                 f"{result.sent} frames sent at {first} arrived at {second} "
                 f"{result.received + result.duplicated} times: there is a loop behind the ports, or the "
                 f"{device} copies frames; nothing more is sent"
             )
+
+    def _await_carrier(self) -> None:
+        for part, port in zip(self._parts, self._ports, strict=True):
+            if not self._netns[part].call(partial(neighbours.carrier, port.name, _CARRIER_S)):
+                raise LabError(
+                    f"{port.name} has no carrier: plug its cable into the device, and switch the device's "
+                    "port on"
+                )
+
+    def _listen(self) -> None:
+        """Refuse ports at which somebody else is, besides the device."""
+        with ExitStack() as opened:
+            sockets = {
+                port.name: opened.enter_context(
+                    self._netns[part].call(partial(listening.open_socket, port.name))
+                )
+                for part, port in zip(self._parts, self._ports, strict=True)
+            }
+            found = listening.listen(sockets, self._setting.listen_s)
+        own = [port.mac for port in self._ports]
+        for name, heard in found.items():
+            if objection := heard.objection(own):
+                raise LabError(
+                    f"{name}: {objection}. Test traffic belongs on cables that lead to the device alone (RFC "
+                    "6815); if this network is yours and carries nothing else: --shared"
+                )
+        self._tell("no switch and no other host is connected to them")
 
     def _where_lost(self) -> str:
         if self._driver is None:
@@ -264,6 +357,8 @@ class WiredBed(NamespaceBed):
                 self._netns[part].call(partial(neighbours.announce, port.name, mac, end.host))
         else:
             found = [self._next_hop(side, version) for side in (0, 1)]
+            for end, hop in zip(self._setting.ends, found, strict=True):
+                self._tell(f"{end.port}: {end.gateways[version]} is {hop}")
         self._next_hops.update({(side, version): mac for side, mac in enumerate(found)})
         into, out_of = self.site.inward, self.site.outward
         self._destination, self._back_destination = replace(into, mac=found[0]), replace(out_of, mac=found[1])
@@ -276,9 +371,10 @@ class WiredBed(NamespaceBed):
                 partial(neighbours.resolve, end.port, gateway, _ANSWER_S)
             )
         if found is None and self._answers(side, other := self._setting.ends[1 - side].gateways[version]):
+            swapped = " ".join(port.name for port in reversed(self._ports))
             raise LabError(
-                f"{other} answers at {end.port}, where {gateway} should be: the cables are swapped; name the "
-                f"ports in the other order: --between {' '.join(port.name for port in reversed(self._ports))}"
+                f"{other} answers at {end.port}, where {gateway} should be: are the cables swapped? Then "
+                f"name the ports in the other order: --between {swapped}"
             )
         if found is None:
             raise LabError(

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_interface, ip_network
-from typing import Final
+from typing import Final, Literal
 
 from weirlab.base.errors import InputError
 from weirlab.base.quoting import quoted
 from weirlab.lab import wiring
+from weirlab.lab.wired.listening import LISTEN_S
 from weirlab.traffic.spec import FlowEndpoints
 
 BENCHMARKING: Final = (IPv4Network("198.18.0.0/15"), IPv6Network("2001:2::/48"))
@@ -20,6 +21,8 @@ _USUAL: Final = (
     (wiring.TX0.ipv6, wiring.RX0.ipv6, wiring.IN0.ipv6, wiring.OUT0.ipv6),
 )
 """For each IP version, the addresses of sender and receiver and of the device's two ports."""
+
+WiredMode = Literal["routed", "bridge"]
 
 _PORTS: Final = (1024, 65535)
 
@@ -39,6 +42,22 @@ class WiredEnd:
     def host(self) -> str:
         """The IPv4 address without prefix length."""
         return self.addresses[4].partition("/")[0]
+
+
+@dataclass(frozen=True)
+class WiredSetting:
+    """Which ports, how the device forwards between them, and what the user permits."""
+
+    ends: tuple[WiredEnd, WiredEnd]
+    mode: WiredMode = "routed"
+    take: bool = False
+    """Whether addresses of the ports are given up for the duration of the test."""
+    shared: bool = False
+    """Whether switches and other hosts may be connected to the ports."""
+    allow: Sequence[str] = ()
+    """Networks outside the benchmarking ones to which test traffic may go."""
+    listen_s: float = LISTEN_S
+    """How long to listen for switches and other hosts."""
 
 
 def wired_ends(

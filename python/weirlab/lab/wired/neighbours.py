@@ -59,8 +59,27 @@ def link_local(mac: str) -> str:
     return f"{IPv6Address(bytes([0xFE, 0x80]) + bytes(6) + host)}/64"
 
 
+def set_up(name: str) -> None:
+    """Set the port up, without an address."""
+    with IPRoute() as netlink:
+        netlink.link("set", index=index_of(netlink, name), state="up")
+
+
+def carrier_changes(name: str) -> int:
+    """How often the link of the port has come or gone."""
+    with IPRoute() as netlink:
+        (link,) = netlink.get_links(index_of(netlink, name))
+        return int(link.get_attr("IFLA_CARRIER_CHANGES") or 0)
+
+
+@interruptible
+def pause(length_s: float) -> None:
+    """Give the device time."""
+    time.sleep(length_s)
+
+
 def configure(name: str, addresses: Iterable[str], gateways: Iterable[str], hosts: Iterable[str]) -> None:
-    """Give the port its addresses and set it up.
+    """Give the port its addresses.
 
     ``hosts`` are IPv4 networks of hosts that the tester plays: the kernel answers ARP for them.
     """
@@ -70,7 +89,6 @@ def configure(name: str, addresses: Iterable[str], gateways: Iterable[str], host
         for address in addresses:
             ip, _, length = address.partition("/")
             add_address(netlink, index, ip, int(length))
-        netlink.link("set", index=index, state="up")
         for gateway in gateways:
             netlink.route("replace", dst=f"{gateway}/{128 if ':' in gateway else 32}", oif=index)
         for network in hosts:

@@ -54,6 +54,12 @@ class PortFacts:
     """What of this host would be interrupted, and no more (``--take`` allows it)."""
 
     @property
+    def summary(self) -> str:
+        """For sentences: ``enp3s0 (igc, 1000 Mbit/s)``."""
+        speed = "" if self.speed_mbps is None else f", {self.speed_mbps} Mbit/s"
+        return f"{self.name} ({self.driver}{speed})"
+
+    @property
     def usable(self) -> bool:
         """Whether a lab may borrow it."""
         return not self.objections and not self.occupied
@@ -64,7 +70,7 @@ def survey() -> list[PortFacts]:
     found = inventory.look()
     uses = _uses(found.values())
     known = features.xdp_features()
-    sysfs = syscalls.mount_sysfs()
+    sysfs = _sysfs()
     try:
         return [
             _port(facts, found, uses.get(facts.index, []), known, sysfs)
@@ -139,7 +145,7 @@ def _objections(
     if facts.wireless:
         yield "it is wireless, and a station may only send from its own address"
     if facts.kind in _STACKED:
-        yield f"it is a {facts.kind}, which has no cable; name the port below it"
+        yield f"it has no cable (kind {facts.kind}); name the port below it"
     if facts.master:
         yield f"it belongs to {facts.master}; take it out first: ip link set dev {name} nomaster"
     above = [other.name for other in found.values() if other.lower_index == facts.index]
@@ -222,6 +228,14 @@ def _way_to(netlink: Any, address: str) -> int | None:
         return None
     index = route.get_attr("RTA_OIF")
     return None if index is None else int(index)
+
+
+def _sysfs() -> int:
+    """/sys of this namespace; without the right to mount it, what is there."""
+    try:
+        return syscalls.mount_sysfs()
+    except OSError:
+        return os.open("/sys", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
 def _driver(facts: InterfaceFacts, sysfs: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -65,6 +66,19 @@ Examples:
 """
 
 
+@dataclass(frozen=True)
+class ScenarioLabOptions:
+    """Where a scenario runs."""
+
+    lab: Annotated[
+        LabKind | None,
+        typer.Option("--lab", help="Lab to use instead of the scenario's.", show_default=False),
+    ] = None
+    yes: Annotated[
+        bool, typer.Option("--yes", help="In the lab 'wired': do not ask before test traffic is sent.")
+    ] = False
+
+
 def _help() -> str:
     """The help of ``weir run``, with the scenarios of the installed studies."""
     known = [study for study in studies().values() if study.has("scenario")]
@@ -93,10 +107,7 @@ def run(
             autocompletion=completing.scenarios,
         ),
     ] = None,
-    lab: Annotated[
-        LabKind | None,
-        typer.Option("--lab", help="Lab to use instead of the scenario's.", show_default=False),
-    ] = None,
+    where: ScenarioLabOptions,
     report: ReportOptions,
     resume: ResumeOption = None,
     printed: Annotated[
@@ -116,7 +127,9 @@ def run(
             _print(scenario, as_json=result.json)
             return
         if scenario is not None:
-            measure(session, in_lab(load(ready.find(scenario)), lab), report)
+            what = in_lab(load(ready.find(scenario)), where.lab)
+            _confirm(what, yes=where.yes)
+            measure(session, what, report)
         else:
             assert resume is not None
             outcome = runner.resume_scenario(
@@ -138,6 +151,16 @@ def demo(
 
     with result.session(ctx) as session:
         measure(session, in_lab(load(ready.find(Path(_DEMO))), "netns" if real else "sim"), report)
+
+
+def _confirm(scenario: Root, *, yes: bool) -> None:
+    """Ask before a scenario sends by real ports."""
+    from weirlab.cli.options.wired import confirm
+    from weirlab.scenario import Lab
+
+    lab = getattr(scenario, "lab", None)
+    if isinstance(lab, Lab) and lab.kind == "wired":
+        confirm(lab.between, yes=yes)
 
 
 def carry_out(session: Session, options: dict[str, Any], kind: type[Root], report: ReportOptions) -> None:
@@ -192,6 +215,13 @@ def in_lab(what: Root, lab: LabKind | None) -> Root:
     if not isinstance(section, Lab):
         raise InputError(
             f"--lab: {what.KEY} scenarios always run in network namespaces, as root; leave --lab out"
+        )
+    if lab == section.kind:
+        return what
+    if "wired" in (lab, section.kind):
+        raise InputError(
+            "--lab: the ports and your own device are keys of a scenario; write there: lab: {kind: wired, "
+            "between: [A, B]}"
         )
     return what.model_copy(update={"lab": section.model_copy(update={"kind": lab})})
 
