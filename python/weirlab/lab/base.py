@@ -140,10 +140,12 @@ class Site:
     joined by the ports ``NEAR`` and ``FAR`` of :mod:`weirlab.lab.wiring`. None if there is only one."""
     hosts: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
     """Networks behind ``inward`` and ``outward``, beyond those of test traffic; a tunnel carries them."""
+    prefix: str = ""
+    """Letters that tell the further namespaces of devices in a row apart."""
 
     def further(self, part: str) -> str:
         """Name for a further namespace of the driver, removed with the lab; ``part`` has letters only."""
-        return f"{self.netns.rpartition('-')[0]}-{part}"
+        return f"{self.netns.rpartition('-')[0]}-{self.prefix}{part}"
 
 
 class DutDriver(Protocol):
@@ -166,6 +168,10 @@ class DutDriver(Protocol):
     @property
     def gateways(self) -> Literal[1, 2]:
         """How many gateways the device consists of; two have a namespace each, see :class:`Site`."""
+
+    @property
+    def inner(self) -> tuple[str, str]:
+        """Of two gateways, the interfaces towards each other."""
 
     @property
     def joined(self) -> bool:
@@ -258,6 +264,7 @@ class Driver(ABC):
     bridges = False
     gateways: Literal[1, 2] = 1
     joined = True
+    inner = ("wan0", "wan0")
     carries: Sequence[Literal[4, 6]] = (4, 6)
     takes_turns = False
     tracks = False

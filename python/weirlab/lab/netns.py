@@ -332,8 +332,8 @@ class NetnsLab(NamespaceBed):
             processes = driver.start(self.site)
             self._threads = [*kernel, *processes]
         if "far" in netns:
-            self._add_meter("dut", {"in": into.name, "near": wiring.NEAR.name}, ip=True)
-            self._add_meter("far", {"far": wiring.FAR.name, "out": out_of.name})
+            self._add_meter("dut", {"in": into.name, "near": driver.inner[0]}, ip=True)
+            self._add_meter("far", {"far": driver.inner[1], "out": out_of.name})
         else:
             self._add_meter("dut", {"in": into.name, "out": out_of.name}, ip=True)
         self._host.watch(kernel, processes)
@@ -348,7 +348,7 @@ class NetnsLab(NamespaceBed):
     def _inside(self) -> tuple[str, str]:
         """Interfaces through which packets pass the device, or the near one of two gateways."""
         into, out_of = self._ports
-        return into.name, wiring.NEAR.name if "far" in self._netns else out_of.name
+        return into.name, self._driver.inner[0] if "far" in self._netns else out_of.name
 
     def _by_role(self, sample: Sample) -> Sample:
         """``sample`` with the default interface names, whatever the user's rules call them."""

@@ -54,9 +54,10 @@ class ThroughOptions(DeviceOptions):
     PANEL: ClassVar = "Device that the calls pass"
 
     dut: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             "--dut",
+            metavar="TEXT",
             help="Device between the caller and everybody else (default: none): iptables, nftables, forward, "
             "esp, wireguard, openvpn, ... (see weir doctor).",
             autocompletion=completing.devices,
@@ -71,7 +72,7 @@ class ThroughOptions(DeviceOptions):
         InputError
             There is no such device, or rules are given without one.
         """
-        if self.dut is None and self.ruleset is None:
+        if not self.dut and self.ruleset is None:
             if self.rules is not None or self.stateful:
                 raise InputError("--rules and --stateful need a device: name one with --dut")
             return None

@@ -95,9 +95,14 @@ WHERE: Final = "weir doctor tells whether this kernel has it; else measure on a 
 """What to do about a stand-in."""
 
 
+JOINT: Final = " + "
+"""Between the devices in the name of a chain."""
+
+
 def stand_in(dut: str) -> str:
     """What the device recorded as ``dut`` stands in for, because it runs in user space; empty: nothing."""
-    return next((part for name, part in USER_SPACE.items() if dut.split(":")[0] == name), "")
+    names = [device.split(":")[0] for device in dut.split(JOINT)]
+    return next((part for name, part in USER_SPACE.items() if name in names), "")
 
 
 def caution(facts: Mapping[str, object]) -> str:

@@ -69,14 +69,13 @@ def _places(text: str) -> object:
 
 
 def _dut_name(name: str) -> str:
-    from weirlab.lab.dut import broken, drivers, exists, files_of, refuse_machine
+    from weirlab.lab.dut import broken, drivers, files_of, known, refuse_machine
 
-    kind = name.partition(":")[0]
     try:
         refuse_machine(name)
     except InputError as error:
         raise ValueError(str(error)) from None
-    if name != NO_DEVICE and not exists(kind):
+    if name != NO_DEVICE and not known(name):
         raise ValueError(
             "; ".join((f"no such device; there are {', '.join((*drivers(), NO_DEVICE))}", *broken()))
         )
@@ -335,9 +334,21 @@ class Lab(Section):
 class Dut(Section):
     """The device under test."""
 
+    model_config = ConfigDict(
+        json_schema_extra=lambda schema: schema["properties"].update(
+            chain={
+                "type": "array",
+                "items": {"type": "string"},
+                "minItems": 2,
+                "description": "Devices in a row, in place of ``name``.",
+            }
+        )
+    )
+
     name: Annotated[str, AfterValidator(_dut_name)] = "iptables"
     """Name of the driver. For a tunnel, its cipher suite follows (``strongswan:aes128-sha1``) unless that is
-    the usual one. ``weir doctor`` says which drivers work here."""
+    the usual one. ``weir doctor`` says which drivers work here. ``chain: [nftables, link:delay=5ms]`` in
+    place of ``name`` puts several devices in a row."""
     ruleset: Path | None = None
     """The user's own rules (``iptables-save`` or ``nft list ruleset`` format) for the driver ``ruleset``."""
     include: tuple[Path, ...] = ()
@@ -352,6 +363,21 @@ class Dut(Section):
     """The user's own disk image of a configured router or firewall, for the driver ``image``."""
     stateful: bool = False
     """Put connection tracking in front of the rules."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _chained(cls, given: Any) -> Any:
+        """``given`` with the devices of ``chain`` as a name."""
+        from weirlab.records import JOINT
+
+        if not isinstance(given, dict) or "chain" not in given:
+            return given
+        chain = given["chain"]
+        if "name" in given:
+            raise ValueError("give either 'name' or 'chain'")
+        if not isinstance(chain, (list, tuple)) or not all(isinstance(name, str) for name in chain):
+            raise ValueError("'chain' is a list of devices, e.g. [nftables, link:delay=5ms]")
+        return {key: value for key, value in given.items() if key != "chain"} | {"name": JOINT.join(chain)}
 
     def files(self) -> Iterator[Location]:
         """See :meth:`Section.files`; the settings of a device may name a file."""

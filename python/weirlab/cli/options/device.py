@@ -61,11 +61,13 @@ class DeviceOptions:
         ),
     ] = "auto"
     dut: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             "--dut",
+            metavar="TEXT",
             help="iptables (default), nftables, forward, esp, wireguard, openvpn, strongswan (or with its "
-            "suite, strongswan:aes128-sha1), vm, link:delay=25ms, none, ... (see weir doctor).",
+            "suite, strongswan:aes128-sha1), vm, link:delay=25ms, none, ... (see weir doctor). Repeat it for "
+            "a chain of devices.",
             autocompletion=completing.devices,
         ),
     ] = None
@@ -150,6 +152,7 @@ class DeviceOptions:
         from weirlab.base.files import HOST_FILES
         from weirlab.lab.dut import make
         from weirlab.lab.dut.rulesets.source import RulesetFiles
+        from weirlab.records import JOINT
         from weirlab.scenario import BLACK_BOX, NO_DEVICE, Dut
         from weirlab.scenario.conflicts import OWN_RULES, misplaced
 
@@ -162,7 +165,7 @@ class DeviceOptions:
         if len(names) > 1:
             raise InputError("--ruleset and --image exclude each other: give one of them")
         usual = BLACK_BOX if self.kind == "wired" else "iptables"
-        chosen = self.dut if self.dut is not None else names[0] if names else usual
+        chosen = JOINT.join(self.dut) if self.dut else names[0] if names else usual
         if why := misplaced(self.kind, chosen):
             raise InputError(f"--dut: {why}")
         if "image" in names and chosen != "image":

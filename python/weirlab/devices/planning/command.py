@@ -45,6 +45,9 @@ exit code is 9. --require also takes the quantity found: rate, calls or rules.
 With --tunnel, the rules of MODEL stand in front of a tunnel that was profiled
 without rules: how many calls pass this tunnel behind these rules?
 
+A path (a file that ends in .yaml) has several devices in series, and flows
+through them: docs/chain.md.
+
 With --ruleset, the mean matching position is read from the rules' counters,
 and Weir looks for a better order of the rules that has the same meaning. With
 root, packets in network namespaces prove it; unproven orders are not given.
@@ -56,6 +59,7 @@ meet more rules than before, by more than --margin.
 Examples:
   weir plan devices.json --rules 400 --require 'p99<1ms'
   weir plan a.json b.json --rate 90kpps --rules 50 --class cyclic --cycle 4ms
+  weir plan path.yaml --require 'p99<10ms'
   weir plan last --codec g711 --calls 500 --find rules --certainty 99%
   weir plan last --codec g711 --rules 400 --require 'calls>=300'
   weir plan last --codec g711:60,g729:40 --packet-time 30ms --rules 400
@@ -81,7 +85,9 @@ class ModelOptions:
     models: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Model files, run IDs or 'last'.", metavar="MODEL", autocompletion=completing.runs
+            help="Model files, run IDs or 'last'; or one path.yaml.",
+            metavar="MODEL",
+            autocompletion=completing.runs,
         ),
     ] = None
     more: Annotated[
@@ -291,9 +297,24 @@ def plan(ctx: typer.Context, options: PlanningOptions, result: ResultOptions) ->
     """Plan."""
     from weirlab.cli.results import gates
     from weirlab.devices.planning import wording as plans
+    from weirlab.devices.planning.path.command import answer_path, path_of
     from weirlab.devices.planning.study import plan
 
     with result.session(ctx) as session:
+        asked = options.asked
+        others = {
+            "--tunnel": asked.tunnel,
+            "--device": asked.device,
+            "--find": options.question.find,
+            "--given": options.question.given,
+            "--class": options.wanted.traffic_class,
+            "a load": options.load,
+            "a ruleset": options.rules,
+        }
+        if (path := path_of([*(asked.models or ()), *(asked.more or ())], others)) is not None:
+            require, extrapolate = options.wanted.require or (), options.question.extrapolate
+            answer_path(session, path, require, extrapolate=extrapolate)
+            return
         outcome = plan(session.store, options.request())
         for warning in outcome.warnings:
             session.say(warning)

@@ -18,6 +18,7 @@ from weirlab.base.quoting import quoted
 from weirlab.lab.base import Driver, DutDriver
 from weirlab.lab.dut import iptables
 from weirlab.lab.dut.blackbox import BlackBox
+from weirlab.lab.dut.chain import DeviceChain, parts
 from weirlab.lab.dut.datapaths.bridge import Bridge, EbtablesBridge
 from weirlab.lab.dut.datapaths.flower import TcFlower
 from weirlab.lab.dut.datapaths.flowtable import Flowtable
@@ -154,6 +155,11 @@ def exists(name: str) -> bool:
     return name in own() or name in others()
 
 
+def known(name: str) -> bool:
+    """Whether there is a driver for ``name``, or one for each device of a chain, whatever their suffixes."""
+    return all(exists(one.partition(":")[0]) for one in parts(name))
+
+
 def make(
     name: str, file: Path | None = None, inputs: Inputs = NO_FILES, beside: RulesetFiles = NOTHING
 ) -> DutDriver:
@@ -166,7 +172,12 @@ def make(
     Raises ``InputError`` for an unknown name or suite, for a file that the device does not take, and for one
     that cannot be used or may not be opened.
     """
-    driver = _made(name, file)
+    if len(names := parts(name)) == 1:
+        driver = _made(name, file)
+    elif file is None:
+        driver = DeviceChain([_made(one, None) for one in names])
+    else:
+        raise InputError(f"the devices of a chain make their own rules; measure {file} by itself")
     if beside and not isinstance(driver, RulesetDriver):
         raise InputError(f"--include and --ipset go with a ruleset, not with the device {quoted(name)}")
     if isinstance(driver, RulesetDriver):
@@ -180,6 +191,8 @@ def files_of(name: str) -> Sequence[Path]:
 
     Raises ``InputError`` as :func:`make`.
     """
+    if (names := parts(name))[1:]:
+        return [path for one in names for path in files_of(one)]
     kind, colon, suite = name.partition(":")
     if not colon:
         return ()
@@ -192,7 +205,7 @@ def is_emulated(name: str) -> bool:
     """Whether the device ``name`` will run on an emulated CPU, for want of KVM; if not, it still may."""
     from weirlab.lab.vm import qemu
 
-    return name.partition(":")[0] in _VIRTUAL and "kvm" not in qemu.accelerators()
+    return any(one.partition(":")[0] in _VIRTUAL for one in parts(name)) and "kvm" not in qemu.accelerators()
 
 
 def _made(name: str, file: Path | None) -> DutDriver:

@@ -14,6 +14,7 @@ from weirlab.base.quoting import quoted
 from weirlab.lab import wiring
 from weirlab.lab.base import DutDriver
 from weirlab.lab.dut import make
+from weirlab.lab.dut.chain import DeviceChain
 from weirlab.lab.dut.forward import Forward
 from weirlab.lab.dut.pair import RedundantPair
 from weirlab.lab.dut.rules import FAMILIES, Family, fillers
@@ -65,6 +66,8 @@ def device(asked: PassageSection | None, network: PlanNetwork, inputs: Inputs) -
     if asked.ruleset is not None and asked.name != "ruleset":
         raise InputError(f"a ruleset goes with the device 'ruleset', not with {quoted(asked.name)}")
     driver = make(asked.name, asked.file, inputs, asked.files_beside)
+    if isinstance(driver, DeviceChain):
+        raise InputError(f"{quoted(driver.name)}: calls pass one device; name one of them")
     if driver.forwards:
         raise InputError(
             f"the device {quoted(driver.name)} cannot carry calls: it forwards by itself, and only between "

@@ -45,6 +45,7 @@ _NETWORKS: Final = (
     ("ip6", "2001:2:0:1::/64", "fd00:200:0:1::/64"),
 )
 """The senders' networks of both IP versions, and the outer addresses of ``nat-static``."""
+OUTSIDE: Final = tuple(outside for _, _, outside in _NETWORKS)
 
 
 class Nat(Nftables):

@@ -1,0 +1,234 @@
+"""The answer for a path: every flow end to end, every device, and the one that binds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from weirlab.base.errors import InputError, ModelError
+from weirlab.base.quoting import quoted
+from weirlab.devices.planning.path.sections import PathDescription, PathDevice
+from weirlab.devices.prediction import modelling
+from weirlab.model import DeviceModels, Model
+from weirlab.model.base import refusal
+from weirlab.model.planning.requirements import LIMITED
+from weirlab.model.series import (
+    SeriesBed,
+    SeriesDevice,
+    SeriesPrediction,
+    SeriesStage,
+    binding,
+    in_series,
+    stages,
+)
+from weirlab.requirements import Demand, DemandCase, DemandJudgement, judge, parse
+from weirlab.store import Store
+from weirlab.traffic.spec import GAP_SCV
+
+
+@dataclass(frozen=True)
+class PathFlowOutcome:
+    """What a flow meets."""
+
+    name: str
+    rate_pps: float
+    frame_bytes: float
+    devices: tuple[str, ...]
+    prediction: SeriesPrediction
+
+
+@dataclass(frozen=True)
+class PathDeviceOutcome:
+    """A device under the load of all flows."""
+
+    name: str
+    rate_pps: float
+    frame_bytes: float
+    threshold_pps: float
+    """By itself."""
+    utilisation: float
+    """Of its CPU, by all devices that share it."""
+    delays: Mapping[str, float]
+    """By itself at this load, the test bed's own part included."""
+
+    @property
+    def headroom(self) -> float:
+        """By what factor all flows may grow until it loses packets."""
+        return 1.0 / self.utilisation
+
+
+@dataclass(frozen=True)
+class PathOutcome:
+    """The answer."""
+
+    path: str
+    flows: tuple[PathFlowOutcome, ...]
+    devices: tuple[PathDeviceOutcome, ...]
+    binding: str
+    """The device that limits the load."""
+    judged: tuple[DemandJudgement, ...]
+    extrapolated: tuple[str, ...]
+    unusable: Mapping[str, str]
+    """By device: why its profile does not count."""
+    whole_profiles: bool
+    """Whether the test bed's part counts once per device, for want of ``bed``."""
+
+    @property
+    def headroom(self) -> float:
+        """By what factor all flows may grow until a device loses packets."""
+        return min(device.headroom for device in self.devices)
+
+    def document(self) -> dict[str, Any]:
+        """For ``--json``."""
+        return {
+            "path": self.path,
+            "binding": self.binding,
+            "headroom": self.headroom,
+            "flows": [
+                {
+                    "name": flow.name,
+                    "rate_pps": flow.rate_pps,
+                    "frame_bytes": flow.frame_bytes,
+                    "devices": list(flow.devices),
+                    "predicted": flow.prediction.values,
+                    "low": flow.prediction.low,
+                    "high": flow.prediction.high,
+                }
+                for flow in self.flows
+            ],
+            "devices": [
+                {
+                    "name": device.name,
+                    "rate_pps": device.rate_pps,
+                    "frame_bytes": device.frame_bytes,
+                    "threshold_pps": device.threshold_pps,
+                    "utilisation": device.utilisation,
+                    "headroom": device.headroom,
+                    "predicted": dict(device.delays),
+                }
+                for device in self.devices
+            ],
+            "whole_profiles": self.whole_profiles,
+            "extrapolated": list(self.extrapolated),
+            "unusable": dict(self.unusable),
+        }
+
+
+def plan_path(
+    store: Store,
+    asked: PathDescription,
+    folder: Path,
+    require: Sequence[str] = (),
+    *,
+    extrapolate: bool = False,
+) -> PathOutcome:
+    """What the flows of ``asked`` meet; model files are named from ``folder``.
+
+    Raises
+    ------
+    InputError
+        A requirement cannot be read, or a device carries no flow.
+    ModelError
+        A model is missing, or would have to extrapolate.
+    """
+    demands = tuple(parse(text, tuple(LIMITED)) for text in (*asked.require, *require))
+    profiled = {device.name: _models(store, device, folder) for device in asked.devices}
+    loaded = {device.name: _loaded(asked, device, profiled[device.name]) for device in asked.devices}
+    bed = None
+    if asked.bed is not None:
+        one, two = (_queueing(_one(store, source, None, folder)) for source in (asked.bed.one, asked.bed.two))
+        bed = SeriesBed(one, two)
+    gap_scv = GAP_SCV[asked.arrivals]
+    whole = stages([*loaded.values()], gap_scv, bed)
+    why = tuple(
+        dict.fromkeys(
+            f"{device.name}: {reason}"
+            for device in loaded.values()
+            for reason in device.model.predict(
+                device.rate_pps, device.frame_bytes, device.position, gap_scv
+            ).why
+        )
+    )
+    busiest = binding(whole)
+    overloaded = max(stage.utilisation for stage in whole) >= 1.0
+    if why and not extrapolate and not overloaded:
+        raise refusal("plan", why)
+    flows = []
+    for flow in asked.flows:
+        passed = [device.name for device in asked.passed(flow)]
+        rate, frame = flow.load
+        flows.append(PathFlowOutcome(flow.name, rate, frame, tuple(passed), _of_flow(whole, passed)))
+    return PathOutcome(
+        asked.path,
+        tuple(flows),
+        tuple(_device(device, whole, gap_scv) for device in loaded.values()),
+        busiest.name,
+        tuple(_judged(demand, flows) for demand in demands),
+        why,
+        {name: models.unusable for name, models in profiled.items() if models.unusable},
+        asked.bed is None and len(asked.devices) > 1,
+    )
+
+
+def _of_flow(whole: Sequence[SeriesStage], passed: Sequence[str]) -> SeriesPrediction:
+    """A flow passes all devices of a stage, or waits for their CPU all the same."""
+    return in_series([stage for stage in whole if any(device.name in passed for device in stage.devices)])
+
+
+def _device(device: SeriesDevice, whole: Sequence[SeriesStage], gap_scv: float) -> PathDeviceOutcome:
+    stage = next(stage for stage in whole if device in stage.devices)
+    alone = device.model.predict(device.rate_pps, device.frame_bytes, device.position, gap_scv)
+    return PathDeviceOutcome(
+        device.name,
+        device.rate_pps,
+        device.frame_bytes,
+        1e9 / device.service_ns,
+        stage.utilisation,
+        {name: float(getattr(alone, name)) for name in LIMITED.values()},
+    )
+
+
+def _loaded(asked: PathDescription, device: PathDevice, models: DeviceModels) -> SeriesDevice:
+    loads = [flow.load for flow in asked.flows if device in asked.passed(flow)]
+    rate = sum(pps for pps, _ in loads)
+    if not rate:
+        raise InputError(f"no flow passes the device {quoted(device.name)}: leave it out")
+    frame = sum(pps * size for pps, size in loads) / rate
+    return SeriesDevice(device.name, _queueing(models), rate, frame, device.rules, device.cpu)
+
+
+def _queueing(models: DeviceModels) -> Model:
+    if (model := models.models.get("queueing")) is None:
+        raise ModelError(f"{models.name} has no queueing model: weir fit makes one")
+    return model
+
+
+def _models(store: Store, device: PathDevice, folder: Path) -> DeviceModels:
+    return _one(store, device.model, device.device, folder)
+
+
+def _one(store: Store, source: str, name: str | None, folder: Path) -> DeviceModels:
+    if modelling.is_file(source) or (folder / source).is_file():
+        source = str(folder / source)
+    found = modelling.devices(store, source)
+    chosen = [models for models in found if name is None or models.name == name]
+    if len(chosen) != 1:
+        names = ", ".join(models.name for models in found)
+        raise ModelError(f"{source} has the devices {names}: name one of them with the key 'device'")
+    return chosen[0]
+
+
+def _judged(demand: Demand, flows: Sequence[PathFlowOutcome]) -> DemandJudgement:
+    quantity = LIMITED[demand.quantity]
+    cases = []
+    for flow in flows:
+        found = flow.prediction
+        if quantity not in found.values:
+            cases.append(DemandCase.unknown(f"a path has no {demand.quantity.title}", flow.name))
+            continue
+        value = found.values[quantity]
+        low, high = found.low.get(quantity, value), found.high.get(quantity, value)
+        cases.append(DemandCase(value, low, high, where=flow.name, why="the models' errors are too large"))
+    return judge(demand, cases)

@@ -1,0 +1,93 @@
+"""The answer for a path as tables and sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from weirlab.base.tables import Table
+from weirlab.cli.quantities import NOTHING, count, duration, percent, rate, significant
+from weirlab.devices.planning.path.outcome import PathOutcome
+from weirlab.model.series import BAND_LEVEL
+
+_DELAYS = ("delay_mean_ns", "delay_p50_ns", "delay_p90_ns", "delay_p99_ns", "delay_p999_ns")
+
+
+def tables(outcome: PathOutcome) -> Iterator[Table]:
+    """Flows, and devices."""
+    yield Table(
+        f"Flows end to end ({BAND_LEVEL} % of trials in brackets)",
+        ("Flow", "Load", "Frame", "Mean", "p50", "p90", "p99", "p99.9", "Loss"),
+        [
+            (
+                flow.name,
+                rate(flow.rate_pps),
+                f"{flow.frame_bytes:.0f} B",
+                *(_delay(flow.prediction.values[name]) for name in _DELAYS),
+                percent(flow.prediction.values["loss_ratio"]),
+            )
+            for flow in outcome.flows
+        ],
+    )
+    bounds = [
+        (
+            flow.name,
+            title,
+            _delay(flow.prediction.values[name]),
+            f"{_delay(flow.prediction.low[name])} to {_delay(flow.prediction.high[name])}",
+        )
+        for flow in outcome.flows
+        for title, name in (("p50", "delay_p50_ns"), ("p99", "delay_p99_ns"))
+        if name in flow.prediction.low
+    ]
+    if bounds:
+        yield Table("Bounds", ("Flow", "Delay", "Predicted", f"{BAND_LEVEL} % of trials"), bounds)
+    yield Table(
+        "Devices, each by itself at its load",
+        ("Device", "Load", "Frame", "Threshold", "Busy", "Room", "p50", "p99"),
+        [
+            (
+                device.name + (" (binds)" if device.name == outcome.binding else ""),
+                rate(device.rate_pps),
+                f"{device.frame_bytes:.0f} B",
+                rate(device.threshold_pps),
+                percent(device.utilisation),
+                f"x {significant(device.headroom, 3)}",
+                _delay(device.delays["delay_p50_ns"]),
+                _delay(device.delays["delay_p99_ns"]),
+            )
+            for device in outcome.devices
+        ],
+    )
+
+
+def conclusion(outcome: PathOutcome) -> str:
+    """The answer in a sentence."""
+    slowest = max(outcome.flows, key=lambda flow: flow.prediction.values["delay_p99_ns"])
+    delay = _delay(slowest.prediction.values["delay_p99_ns"])
+    flows = f"{count(len(outcome.flows))} flows" if len(outcome.flows) > 1 else "the flow"
+    binds = f"{outcome.binding} binds"
+    if outcome.headroom < 1:
+        return (
+            f"{outcome.path}: too much for it: {binds}, and carries {percent(outcome.headroom)} of the load."
+        )
+    return (
+        f"{outcome.path}: {flows} may grow by a factor of {significant(outcome.headroom, 3)} until packets "
+        f"are lost; {binds}. p99 delay end to end {delay}."
+    )
+
+
+def warnings(outcome: PathOutcome) -> Iterator[str]:
+    """What to know before believing the numbers."""
+    if outcome.whole_profiles:
+        yield (
+            "every profile includes the delay of the test bed, so delays are upper limits; with profiles of "
+            "one forwarding device and of two (key 'bed') it counts once"
+        )
+    for reason in outcome.extrapolated:
+        yield f"extrapolated: {reason}"
+    for name, why in outcome.unusable.items():
+        yield f"the profile of {name} does not count: {why}"
+
+
+def _delay(value_ns: float) -> str:
+    return duration(value_ns) if value_ns == value_ns else NOTHING

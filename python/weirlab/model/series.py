@@ -1,0 +1,285 @@
+"""Devices in series: what packets meet that pass all of them, from a model of each.
+
+A stage is one server: a device with a CPU of its own, or several that share one. On a shared CPU, service
+times add up, and packets wait once for the sum::
+
+    s = sum of s_i,  load of the CPU = sum of rate_i * s_i
+
+Delays of stages are independent of each other here, so the distribution of their sum is the convolution of
+theirs. Each profile includes the test bed's own part, which counts only once on the path: :class:`SeriesBed`
+knows it from profiles of one and of two devices that only forward.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any, Final
+
+import numpy as np
+
+from weirlab.base.errors import ModelError
+from weirlab.model.base import DELAYS, F64, Prediction, Predictor
+from weirlab.model.queueing import QueueingModel
+from weirlab.model.queueing.service import ServiceTime
+from weirlab.model.spike import NO_SPIKE
+
+QUANTILES: Final = {
+    "delay_p50_ns": 0.5,
+    "delay_p90_ns": 0.9,
+    "delay_p99_ns": 0.99,
+    "delay_p999_ns": 0.999,
+}
+BAND_LEVEL: Final = 90
+"""Percent of trials inside the bounds of a path."""
+_MEDIAN: Final = "delay_p50_ns"
+_NODES: Final = 700
+_DEEPEST: Final = 14.0
+"""Of -ln(1 - q): one packet in a million is beyond."""
+
+
+@dataclass(frozen=True)
+class SeriesDevice:
+    """A device of a path, and the load on it."""
+
+    name: str
+    model: Predictor
+    rate_pps: float
+    frame_bytes: float
+    """Mean of its packets."""
+    position: float = 0.0
+    cpu: str = ""
+    """Devices with the same name here share a CPU; empty: it has its own."""
+
+    @property
+    def service_ns(self) -> float:
+        """Time per packet."""
+        return 1e9 / float(self.model.threshold_pps(self.position, self.frame_bytes))
+
+    @property
+    def utilisation(self) -> float:
+        """Share of its time that it is busy, if it has the CPU to itself."""
+        return self.rate_pps * self.service_ns / 1e9
+
+
+@dataclass(frozen=True)
+class SeriesBed:
+    """Models of one forwarding device, and of two in a row on one CPU: what each further device adds."""
+
+    one: Predictor
+    two: Predictor
+
+    def service_ns(self, frame_bytes: float) -> float:
+        """What the service time of a device in a row has less than in its own profile, negative or 0."""
+        one, two = (1e9 / float(model.threshold_pps(0.0, frame_bytes)) for model in (self.one, self.two))
+        return min(two - 2 * one, 0.0)
+
+    def delay_ns(self, quantity: str, frame_bytes: float) -> float:
+        """The same of a quantile of its delay outside service and queue, negative or 0.
+
+        What the host adds varies, and a packet meets it once: a further device adds the difference of the
+        medians, whatever the quantile.
+        """
+        one, two = (idle_ns(model, 0.0, frame_bytes) for model in (self.one, self.two))
+        further = max(two[_MEDIAN] - one[_MEDIAN], 0.0)
+        return min(further - one[quantity], 0.0)
+
+
+@dataclass(frozen=True)
+class SeriesStage:
+    """Devices that share a CPU, or one by itself."""
+
+    devices: tuple[SeriesDevice, ...]
+    utilisation: float
+    """Share of time that its CPU is busy; from 1 on it loses packets."""
+    prediction: Prediction
+    """Of a packet that passes all of them."""
+
+
+@dataclass(frozen=True)
+class SeriesPrediction:
+    """What packets meet on the whole path."""
+
+    values: dict[str, float]
+    """Delays in ns, and ``loss_ratio``."""
+    low: dict[str, float]
+    high: dict[str, float]
+    """Bounds for :data:`BAND_LEVEL` percent of trials, where the models have intervals."""
+
+
+def stages(devices: Sequence[SeriesDevice], gap_scv: float, bed: SeriesBed | None) -> list[SeriesStage]:
+    """The stages of the ``devices``, in the order of their first ones.
+
+    Raises
+    ------
+    ModelError
+        A shared CPU has a device whose model is not the queueing model.
+    """
+    groups: dict[str, list[SeriesDevice]] = {}
+    for n, device in enumerate(devices):
+        groups.setdefault(device.cpu or f"\0{n}", []).append(device)
+    found = []
+    for n, group in enumerate(groups.values()):
+        # The test bed's own part counts in the first stage only.
+        found.append(_stage(tuple(group), gap_scv, bed, further=n > 0))
+    return found
+
+
+def in_series(found: Sequence[SeriesStage]) -> SeriesPrediction:
+    """What packets meet that pass all stages."""
+    parts = [stage.prediction for stage in found]
+    values = {
+        "delay_mean_ns": sum(float(part.delay_mean_ns) for part in parts),
+        **quantiles(parts),
+        "loss_ratio": 1.0 - math.prod(1.0 - float(part.loss_ratio) for part in parts),
+    }
+    low, high = {}, {}
+    for name, value in values.items():
+        if all(BAND_LEVEL in part.intervals.get(name, {}) for part in parts):
+            bands = [(float(getattr(part, name)), part.intervals[name][BAND_LEVEL]) for part in parts]
+            low[name] = max(
+                value - math.hypot(*(max(own - float(band.low), 0.0) for own, band in bands)), 0.0
+            )
+            high[name] = value + math.hypot(*(max(float(band.high) - own, 0.0) for own, band in bands))
+    return SeriesPrediction(values, low, high)
+
+
+def quantiles(parts: Sequence[Prediction]) -> dict[str, float]:
+    """The quantiles of the sum of independent delays with the quantiles of ``parts``."""
+    nodes: F64 = np.asarray((np.arange(_NODES) + 0.5) * (_DEEPEST / _NODES), dtype=np.float64)
+    weights = np.exp(-nodes)
+    weights /= weights.sum()
+    reached = np.cumsum(weights) - weights / 2
+
+    def added(one: F64, other: F64) -> F64:
+        total = np.add.outer(one, other).ravel()
+        shares = np.multiply.outer(weights, weights).ravel()
+        order = np.argsort(total)
+        return np.asarray(np.interp(reached, np.cumsum(shares[order]) - shares[order] / 2, total[order]))
+
+    total = reduce(added, (_spread(part, nodes) for part in parts))
+    return {name: float(np.interp(q, reached, total)) for name, q in QUANTILES.items()}
+
+
+def binding(found: Sequence[SeriesStage]) -> SeriesDevice:
+    """The device that limits the load: in the busiest stage, the one that takes most of the CPU."""
+    busiest = max(found, key=lambda stage: stage.utilisation)
+    return max(busiest.devices, key=lambda device: device.utilisation)
+
+
+def idle_ns(model: Predictor, position: float, frame_bytes: float) -> dict[str, float]:
+    """Delays without waiting and service, by quantity."""
+    profiled = getattr(model, "profiled", None)
+    threshold = float(model.threshold_pps(position, frame_bytes))
+    rate = 0.1 * threshold if profiled is None else max(float(profiled.rate_min_pps), 0.05 * threshold)
+    scv = 0.0 if profiled is None else float(profiled.gap_scv_min)
+    calm = model.predict(rate, frame_bytes, position, scv)
+    return {name: max(float(getattr(calm, name)) - 1e9 / threshold, 0.0) for name in DELAYS}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SummedService(ServiceTime):
+    """Service time of several devices on one CPU, in ns; positions and sizes are those of the devices."""
+
+    total_ns: float
+    relative: float
+    """Relative standard error."""
+
+    def ns(self, position: F64, frame_bytes: F64) -> F64:
+        """Time per packet, the inverse of the threshold."""
+        return np.full(np.broadcast_shapes(np.shape(position), np.shape(frame_bytes)), self.total_ns)
+
+    def uncertainty(self, position: F64, frame_bytes: F64) -> F64:
+        """Relative standard error of :meth:`ns`."""
+        return np.full(np.broadcast_shapes(np.shape(position), np.shape(frame_bytes)), self.relative)
+
+
+def _stage(
+    devices: tuple[SeriesDevice, ...], gap_scv: float, bed: SeriesBed | None, *, further: bool
+) -> SeriesStage:
+    slowest = max(devices, key=lambda device: device.service_ns)
+    frame = slowest.frame_bytes
+    less_ns = 0.0 if bed is None else bed.service_ns(frame)
+
+    def shift(quantity: str) -> float:
+        return 0.0 if bed is None else bed.delay_ns(quantity, frame)
+
+    if len(devices) == 1:
+        found = slowest.model.predict(slowest.rate_pps, frame, slowest.position, gap_scv)
+        if further:
+            found = _moved(found, lambda name: shift(name) + less_ns)
+        return SeriesStage(devices, slowest.utilisation, found)
+    rate = max(device.rate_pps for device in devices)
+    # On average over the packets of the busiest device, whose rate is that of the queue.
+    total_ns = sum(device.rate_pps / rate * device.service_ns for device in devices)
+    total_ns = max(total_ns + (len(devices) - 1 + further) * less_ns, slowest.service_ns)
+    model = slowest.model
+    errors = []
+    for device in devices:
+        if not isinstance(device.model, QueueingModel):
+            raise ModelError(f"{device.name} shares a CPU, which needs the model {QueueingModel.name}")
+        unsure = device.model.service.uncertainty(np.array([device.position]), np.array([frame]))
+        errors.append(float(unsure[0]) * device.service_ns)
+    assert isinstance(model, QueueingModel)
+    service = SummedService(
+        fixed_ns=0.0,
+        scatter=model.service.scatter,
+        total_ns=total_ns,
+        relative=math.hypot(*errors) / total_ns,
+    )
+    together = replace(model, service=service, spike=NO_SPIKE)
+    others = [
+        idle_ns(device.model, device.position, device.frame_bytes)
+        for device in devices
+        if device is not slowest
+    ]
+    found = _moved(
+        together.predict(rate, frame, slowest.position, gap_scv),
+        # Of devices on one CPU, only one makes packets wait for it.
+        lambda name: (
+            sum(idle[_MEDIAN] for idle in others) + len(others) * shift(_MEDIAN) + further * shift(name)
+        ),
+    )
+    return SeriesStage(devices, rate * total_ns / 1e9, found)
+
+
+def _moved(found: Prediction, by_ns: Callable[[str], float]) -> Prediction:
+    """``found`` with delays that are longer by a constant each."""
+    moved: dict[str, Any] = {}
+    intervals = dict(found.intervals)
+    for name in DELAYS:
+        shift = max(by_ns(name), -float(getattr(found, name)))
+        moved[name] = np.asarray(getattr(found, name) + shift)
+        if name in intervals:
+            intervals[name] = {
+                level: replace(band, low=np.maximum(band.low + shift, 0.0), high=band.high + shift)
+                for level, band in intervals[name].items()
+            }
+    return replace(found, **moved, intervals=intervals)
+
+
+def _spread(part: Prediction, nodes: F64) -> F64:
+    """The delay at each of ``nodes``, which are -ln(1 - q): straight lines between the known quantiles.
+
+    Below the median, the line begins where the mean is right, if that is between 0 and the median.
+    """
+    known = [-math.log(1.0 - q) for q in QUANTILES.values()]
+    delays = [float(getattr(part, name)) for name in QUANTILES]
+    delays = np.maximum.accumulate([value for value in delays if math.isfinite(value)]).tolist()
+    known = known[: len(delays)]
+    slope = (delays[-1] - delays[-2]) / (known[-1] - known[-2])
+    ends = [*known, _DEEPEST + 1.0]
+    tail = [*delays, delays[-1] + slope * (ends[-1] - known[-1])]
+    weights = np.exp(-nodes)
+    weights /= weights.sum()
+
+    def mean(least: float) -> float:
+        return float((np.interp(nodes, [0.0, *ends], [least, *tail]) * weights).sum())
+
+    # The mean is linear in the least delay.
+    at_nothing, at_median = mean(0.0), mean(delays[0])
+    per_ns = (at_median - at_nothing) / delays[0] if delays[0] > 0 else 0.0
+    least = (float(part.delay_mean_ns) - at_nothing) / per_ns if per_ns > 0 else 0.0
+    return np.asarray(np.interp(nodes, [0.0, *ends], [min(max(least, 0.0), delays[0]), *tail]))
