@@ -45,7 +45,6 @@ SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "quality": "Find out whether calls were bad",
         "calls": "Make calls",
         "capacity": "Find how many calls a device carries",
-        "chain": "Test a chain of devices",
         "failover": "Measure a failover",
         "ipsec": "Find what IPsec costs calls",
         "voice-routing": "Route calls, and prove it",
