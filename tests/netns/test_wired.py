@@ -12,11 +12,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.netns.wired_hosts import WiredHost, ip, wired_host
+from tests.netns.wired_hosts import WiredHost, ip, tap_ports, wired_host
 
 from weirlab.base.errors import InputError, LabError
 from weirlab.lab import clean
 from weirlab.lab.dut.blackbox import BlackBox
+from weirlab.lab.linux.inventory import look
 from weirlab.lab.linux.namespace import DIRECTORY
 from weirlab.lab.wired.bed import WiredBed
 from weirlab.lab.wired.ends import WiredSetting, wired_ends
@@ -70,8 +71,17 @@ def test_without_a_device_the_ports_are_the_ends_of_a_cable() -> None:
         ip(f"link delete {name}")
 
 
-def test_a_tap_pair_carries_frames_by_packet_sockets_where_xdp_cannot(tmp_path: Any) -> None:
-    """Frames that XDP sends to a TAP are only there while it is read; here nothing reads them by XDP."""
+def test_a_program_between_two_tap_interfaces_is_a_device() -> None:
+    with tap_ports() as names:
+        ends = WiredSetting(wired_ends(names), mode="bridge", listen_s=0.1)
+        with WiredBed(ends, BlackBox()) as bed:
+            result = bed.run(TRAFFIC)
+            assert result.received > 0
+            assert result.lost == 0
+        assert all(look()[name].up for name in names)
+
+
+def test_packet_sockets_are_used_where_frames_sent_by_xdp_do_not_arrive() -> None:
     with wired_host() as host:
         host.device.call(lambda: subprocess.run(["ethtool", "-K", "in0", "gro", "off"], check=True))
         with WiredBed(setting(host), BlackBox()) as bed:

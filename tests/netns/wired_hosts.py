@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import select
+import struct
 import subprocess
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -89,3 +93,42 @@ def wired_host(kind: DeviceKind = "router") -> Iterator[WiredHost]:
         device.remove()
         for port in ports:
             subprocess.run(["ip", "link", "delete", port], check=False, capture_output=True)
+
+
+_TUNSETIFF = 0x400454CA
+_TAP_WITHOUT_HEADER = 0x0002 | 0x1000
+
+
+@contextmanager
+def tap_ports() -> Iterator[tuple[str, str]]:
+    """Two TAP interfaces; a thread writes each frame that leaves by one into the other."""
+    number = os.getpid() % 10_000
+    names = f"wtt{number}", f"wtu{number}"
+    taps = [os.open("/dev/net/tun", os.O_RDWR | os.O_CLOEXEC) for _ in names]
+    over, wake = os.pipe()
+    try:
+        for tap, name in zip(taps, names, strict=True):
+            fcntl.ioctl(tap, _TUNSETIFF, struct.pack("16sH22x", name.encode(), _TAP_WITHOUT_HEADER))
+            Path("/proc/sys/net/ipv6/conf", name, "disable_ipv6").write_text("1")
+            ip(f"link set {name} up")
+        bridge = threading.Thread(target=_carry, args=(taps, over))
+        bridge.start()
+        try:
+            yield names
+        finally:
+            os.write(wake, b"x")
+            bridge.join()
+    finally:
+        for fd in (*taps, over, wake):
+            os.close(fd)
+
+
+def _carry(taps: list[int], over: int) -> None:
+    while True:
+        ready, _, _ = select.select([*taps, over], [], [])
+        if over in ready:
+            return
+        for tap in ready:
+            # An interface that is down at the moment takes no frames.
+            with suppress(OSError):
+                os.write(taps[1 - taps.index(tap)], os.read(tap, 4096))
