@@ -37,7 +37,7 @@ ELSEWHERE = frozenset(
     {
         "link", "tap", "log", "tcp send", "tcp measure", "tcp why", "transients", "calibrate", "psock send",
         "psock run", "voice lab", "voice install", "voice manage users", "voice manage log", "capacity",
-        "check", "cable",
+        "cable", "demo",
     }
 )  # fmt: skip
 """Commands with tests of their own, in which tests/unit/conftest.py looks at the tables."""

@@ -78,7 +78,6 @@ def check(
     result: ResultOptions,
 ) -> None:
     """Check the device between two ports."""
-    from weirlab.devices.wired import tables
     from weirlab.jobs.testbeds import open_wired
     from weirlab.scenario import BLACK_BOX, Dut
 
@@ -94,7 +93,7 @@ def check(
             facts = {"backend": bed.backend, **bed.facts}
         options = wired.typed_again()
         sentence = f"The device forwards between both ports; next: weir trial {options} --rate 1kpps"
-        session.finish({"kind": "check", "checked": checked, **facts}, sentence, tables.checked(checked))
+        session.finish({"kind": "check", "checked": checked, **facts}, sentence)
 
 
 def cable(

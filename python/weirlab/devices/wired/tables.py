@@ -35,11 +35,6 @@ def ports(found: Sequence[PortFacts]) -> list[Table]:
     return made
 
 
-def checked(sentences: Sequence[str]) -> list[Table]:
-    """Everything that was checked."""
-    return [Table("Checked", ("",), [(sentence,) for sentence in sentences], details=True)]
-
-
 def cable(found: Sequence[CableResult]) -> list[Table]:
     """Counts and delays by size and load."""
     counts = [
