@@ -12,10 +12,12 @@ class Emulator:
     """A link between the interfaces ``a`` and ``b``, carried by a thread of this process while this is open.
 
     ``a_netns`` and ``b_netns`` are names of network namespaces (``None``: this one). ``paths`` say what
-    happens from a to b and from b to a, as ``weirlab.emulation.spec.PathSpec.plain`` writes it;
-    ``duration_s`` ends it by itself; ``cpu`` pins the thread, which with ``busy`` never sleeps, and without
-    ``busy`` may be ``real_time``, before all ordinary work. Frames may leave up to ``slack_s`` late, so that
-    it sleeps longer. ``memory_bytes`` bounds the frames that are on the link.
+    happens from a to b and from b to a, as ``weirlab.emulation.spec.PathSpec.plain`` writes it. Before that,
+    frames of both directions cross the ``device``, if there is one (as ``BehaviourGrid.plain`` writes it,
+    with ``position`` and ``seed``). ``duration_s`` ends it by itself; ``cpu`` pins the thread, which with
+    ``busy`` never sleeps, and without ``busy`` may be ``real_time``, before all ordinary work. Frames may
+    leave up to ``slack_s`` late, so that it sleeps longer. ``memory_bytes`` bounds the frames that are on the
+    link.
     Raises ``InputError`` for what there cannot be, ``MissingCapability`` without CAP_NET_RAW, ``LabError``
     where an interface is missing or down.
     """
@@ -28,6 +30,7 @@ class Emulator:
         a_netns: str | None = None,
         b_netns: str | None = None,
         paths: tuple[dict[str, Any], dict[str, Any]],
+        device: Mapping[str, object] | None = None,
         duration_s: float | None = None,
         cpu: int | None = None,
         busy: bool = False,
@@ -266,11 +269,14 @@ def frames(
     (u8, all frames one after the other). ``ValueError`` for a plan that repeats or cannot be sent.
     """
 
-def simulate(plan: DeparturePlan, device: Mapping[str, object]) -> dict[str, Any]:
+def simulate(
+    plan: DeparturePlan, device: Mapping[str, object], behaviour: Mapping[str, object] | None = None
+) -> dict[str, Any]:
     """Send ``plan`` through a simulated device. ``ValueError`` names a bad parameter, ``InputError`` a
     packet of a call that cannot be sent.
 
-    ``positions`` of the device has the matching position of each flow.
+    ``positions`` of the device has the matching position of each flow. With a ``behaviour``, as
+    ``weirlab.model.process.BehaviourGrid.plain`` writes it, the device does as a measured one.
     """
 
 def handover_ns(cpu: int, other: int) -> float | None:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from pyroute2 import IPRoute
 
@@ -25,9 +26,11 @@ from weirlab.base.errors import LabError
 from weirlab.emulation.account import EmulationCounters
 from weirlab.emulation.reading import read_path
 from weirlab.emulation.spec import PathSpec
+from weirlab.jobs.simulated import CrossedDevice
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.link.host import journal
 from weirlab.links.emulator.running import USUAL, EmulatedLink, EmulatorSettings, LinkEnd, emulated_link
+from weirlab.model.process import BehaviourGrid
 
 from .emulator_hosts import (
     ADDRESS,
@@ -156,6 +159,58 @@ def test_a_queue_that_overflows_drops_what_it_has_no_room_for(hosts: Hosts) -> N
     assert account.up.arrived == 20
     assert account.up.sent + account.up.held + account.up.dropped_full == 20
     assert account.up.dropped_full > 0
+
+
+def device(service_ns: float, floor_ns: float, places: int) -> CrossedDevice:
+    """A device that takes its time, whatever its load."""
+    states = np.zeros((1, 1, 2, 6))
+    states[..., 0] = floor_ns
+    grid = BehaviourGrid(
+        positions=np.zeros(1),
+        frames_bytes=np.array([64.0]),
+        rhos=np.array([1e-4, 1.0]),
+        service_ns=np.array([[service_ns]]),
+        states=states,
+        queue_packets=places,
+        rate_min_pps=1e-3,
+    )
+    return CrossedDevice("slow", 0, 1, grid)
+
+
+def test_both_directions_share_the_queue_of_the_device_that_they_cross(
+    hosts: Hosts, eventually: Eventually
+) -> None:
+    # Frames are served for an hour, so the queue stays as full as it is.
+    with (
+        linked(PathSpec(), device=device(3.6e12, 3.6e12, 4)) as link,
+        hosts.socket(X) as x,
+        hosts.socket(Y) as y,
+    ):
+        for _ in range(3):
+            x.sendto(b"up", (ADDRESS[Y], PORT))
+        eventually(lambda: link.account().up.arrived == 3)
+        for _ in range(3):
+            y.sendto(b"down", (ADDRESS[X], PORT))
+        eventually(lambda: link.account().down.arrived == 3)
+        account = settled(link)
+    up, down = account.directions
+    assert (up.dropped_full, up.held) == (0, 3)
+    assert (down.dropped_full, down.held) == (2, 1)
+
+
+def test_no_frame_is_earlier_than_the_device_that_it_crosses_sends_it(hosts: Hosts) -> None:
+    with (
+        linked(PathSpec(), device=device(1 * MS, 30 * MS, 100)) as link,
+        hosts.socket(Y) as into,
+        hosts.socket(X) as out,
+    ):
+        for number in range(10):
+            began_ns = time.monotonic_ns()
+            out.sendto(bytes([number]), (ADDRESS[Y], PORT))
+            assert into.recv(2048) == bytes([number])
+            assert time.monotonic_ns() - began_ns >= 30 * MS
+        account = settled(link)
+    assert (account.up.sent, account.up.dropped_full) == (10, 0)
 
 
 def test_vlan_tags_are_where_they_were(hosts: Hosts) -> None:

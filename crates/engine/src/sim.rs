@@ -7,6 +7,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use rand_distr::{Distribution, Exp, Gamma};
 use thiserror::Error;
+use weir_link::{Behaviour, BehaviourError, MeasuredDevice};
 use weir_wire::Probe;
 
 use crate::account::Account;
@@ -77,6 +78,9 @@ pub enum DeviceError {
     /// The traffic cannot be sent.
     #[error(transparent)]
     Plan(#[from] PlanError),
+    /// The behaviour of a measured device is none.
+    #[error(transparent)]
+    Behaviour(#[from] BehaviourError),
 }
 
 impl Device {
@@ -133,11 +137,17 @@ const FCS: f64 = 4.0;
 const MAGIC: u16 = 1;
 
 /// Sends a plan through a simulated device; `positions` has the matching position of each flow.
-/// Both directions share its one server.
+/// Both directions share its one server. With a `behaviour` it does as a measured device does; only what
+/// takes its server away still comes from `device`.
 ///
 /// # Errors
 /// [`DeviceError`] when a parameter makes no sense, or packets of calls cannot be sent.
-pub fn simulate(plan: &Plan, device: &Device, positions: &[f64]) -> Result<Outcome, DeviceError> {
+pub fn simulate(
+    plan: &Plan,
+    device: &Device,
+    positions: &[f64],
+    behaviour: Option<Behaviour>,
+) -> Result<Outcome, DeviceError> {
     device.check()?;
     check_positions(plan, positions)?;
     if plan.media.is_some() {
@@ -153,7 +163,8 @@ pub fn simulate(plan: &Plan, device: &Device, positions: &[f64]) -> Result<Outco
     let mut back = goes_back.then(|| Account::new(window.rx_config(plan, Side::Back)));
     let mut sent = Sent::of(plan);
     let mut numbers = Numbers::new(plan.flows.len());
-    let mut server = Server::new(device, plan);
+    let measured = behaviour.map(|found| MeasuredDevice::new(found, device.seed)).transpose()?;
+    let mut server = Server::new(device, plan, measured);
     let mut cursor = Cursor::new(plan);
     let mut now_ns = 0;
     while let Some(departure) = cursor.next(now_ns) {
@@ -232,6 +243,8 @@ impl Pauses {
 
 struct Server<'a> {
     device: &'a Device,
+    /// In place of `device`, if it was measured.
+    measured: Option<MeasuredDevice>,
     /// Ends of the disturbances so far, in order.
     disturbed_ns: Vec<f64>,
     plan: &'a Plan,
@@ -250,7 +263,7 @@ struct Server<'a> {
 }
 
 impl<'a> Server<'a> {
-    fn new(device: &'a Device, plan: &'a Plan) -> Self {
+    fn new(device: &'a Device, plan: &'a Plan, measured: Option<MeasuredDevice>) -> Self {
         let noise = match device.noise {
             Noise::None => None,
             // Mean 1: shape 1/cv², scale cv². `check` has seen that both are positive.
@@ -264,6 +277,7 @@ impl<'a> Server<'a> {
         };
         Self {
             device,
+            measured,
             disturbed_ns: Vec::new(),
             plan,
             served_ns: vec![0.0; plan.n_bins() + 1],
@@ -283,14 +297,24 @@ impl<'a> Server<'a> {
         while self.leaving_ns.front().is_some_and(|&leaves| leaves <= at_ns) {
             self.leaving_ns.pop_front();
         }
-        if self.leaving_ns.len() >= self.device.queue_packets {
+        let admission = self.measured.as_mut().map(|device| device.arrive(at_ns, position, frame_bytes));
+        let places = admission.map_or(self.device.queue_packets, |found| found.places);
+        if admission.is_some_and(|found| found.is_lost) || self.leaving_ns.len() >= places {
             return None;
         }
-        let factor = self.noise.map_or(1.0, |noise| noise.sample(&mut self.random));
-        let service_ns = self.device.service_ns(position, frame_bytes) * factor;
+        let service_ns = admission.map_or_else(
+            || {
+                let factor = self.noise.map_or(1.0, |noise| noise.sample(&mut self.random));
+                self.device.service_ns(position, frame_bytes) * factor
+            },
+            |found| found.service_ns,
+        );
         self.serve(at_ns, service_ns);
         self.leaving_ns.push_back(self.free_ns);
-        let base = self.device.base_delay_ns + self.device.base_per_byte_ns * frame_bytes;
+        let base = self.measured.as_mut().map_or_else(
+            || self.device.base_delay_ns + self.device.base_per_byte_ns * frame_bytes,
+            |device| device.behind_ns(self.free_ns),
+        );
         self.last_out_ns = self.last_out_ns.max(self.free_ns + base); // packets keep their order
         Some(self.last_out_ns - at_ns)
     }

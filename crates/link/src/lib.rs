@@ -29,6 +29,7 @@
 mod codel;
 mod counters;
 mod delay;
+mod device;
 mod line;
 mod path;
 mod pattern;
@@ -41,6 +42,7 @@ mod trace;
 mod transmitter;
 
 pub use counters::Counters;
+pub use device::{Admission, Behaviour, BehaviourError, DeviceQueue, MeasuredDevice};
 pub use path::{Departure, Pace, Path};
 pub use pattern::{Pattern, PatternError};
 pub use selection::{GilbertElliott, Selection};

@@ -143,6 +143,13 @@ impl<T: Clone> Path<T> {
         }
     }
 
+    /// A frame of `bytes` came, for which a queue in front of this path had no room.
+    pub const fn turn_away(&mut self, bytes: u32) {
+        self.counters.arrived += 1;
+        self.counters.arrived_bytes += bytes as u64;
+        self.counters.dropped_full += 1;
+    }
+
     /// The next frame that is due by `now_ns`. Report all arrivals up to then before calling it.
     pub fn depart(&mut self, now_ns: u64) -> Option<Departure<T>> {
         self.advance(now_ns);

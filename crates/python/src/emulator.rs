@@ -9,10 +9,10 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use weir_engine::Endpoint;
-use weir_engine::emulator::{Direction, Emulator as Inner, EmulatorError, Options, Progress};
+use weir_engine::emulator::{Crossed, Direction, Emulator as Inner, EmulatorError, Options, Progress};
 use weir_link::{
-    CoDel, Counters, Discipline, Distribution, GilbertElliott, Jitter, Limit, Path, PathSpec, Queue, Rate,
-    Red, Reorder, Selection, Trace,
+    Behaviour, CoDel, Counters, Discipline, Distribution, GilbertElliott, Jitter, Limit, Path, PathSpec,
+    Queue, Rate, Red, Reorder, Selection, Trace,
 };
 
 use crate::errors::{describe, exception, translate_port};
@@ -27,7 +27,7 @@ pub struct Emulator {
 #[pymethods]
 impl Emulator {
     #[new]
-    #[pyo3(signature = (*, a, b, a_netns=None, b_netns=None, paths, duration_s=None, cpu=None, busy=false,
+    #[pyo3(signature = (*, a, b, a_netns=None, b_netns=None, paths, device=None, duration_s=None, cpu=None, busy=false,
         slack_s=0.0, real_time=false, memory_bytes=1 << 30))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments in Python")]
     fn new(
@@ -37,6 +37,7 @@ impl Emulator {
         a_netns: Option<&str>,
         b_netns: Option<&str>,
         paths: (Bound<'_, PyDict>, Bound<'_, PyDict>),
+        device: Option<Bound<'_, PyDict>>,
         duration_s: Option<f64>,
         cpu: Option<usize>,
         busy: bool,
@@ -56,6 +57,7 @@ impl Emulator {
         let options = Options {
             ends: [end(a, a_netns), end(b, b_netns)],
             paths: [path_spec(&paths.0)?, path_spec(&paths.1)?],
+            device: device.as_ref().map(crossed).transpose()?,
             duration,
             cpu,
             busy,
@@ -137,7 +139,7 @@ fn translate(py: Python<'_>, error: &EmulatorError) -> PyErr {
     let class = match error {
         EmulatorError::Spec(_) | EmulatorError::Same { .. } => "InputError",
         EmulatorError::Port(error) => return translate_port(py, error),
-        EmulatorError::Thread(_) => "LabError",
+        EmulatorError::Thread(_) | EmulatorError::Device(_) => "LabError",
     };
     exception(py, class, &describe(error))
 }
@@ -146,6 +148,24 @@ fn get<'py, T: FromPyObjectOwned<'py>>(dict: &Bound<'py, PyDict>, name: &str) ->
     let value =
         dict.get_item(name)?.ok_or_else(|| PyValueError::new_err(format!("the path lacks {name}")))?;
     value.extract().map_err(Into::into)
+}
+
+/// A device with its `position` and `seed`, the rest as `BehaviourGrid.plain` writes it.
+fn crossed(dict: &Bound<'_, PyDict>) -> PyResult<Crossed> {
+    Ok(Crossed { behaviour: behaviour(dict)?, position: get(dict, "position")?, seed: get(dict, "seed")? })
+}
+
+/// As `BehaviourGrid.plain` writes it.
+pub fn behaviour(dict: &Bound<'_, PyDict>) -> PyResult<Behaviour> {
+    Ok(Behaviour {
+        positions: get(dict, "positions")?,
+        frames_bytes: get(dict, "frames_bytes")?,
+        rhos: get(dict, "rhos")?,
+        service_ns: get(dict, "service_ns")?,
+        states: get(dict, "states")?,
+        queue_packets: get(dict, "queue_packets")?,
+        rate_min_pps: get(dict, "rate_min_pps")?,
+    })
 }
 
 /// As `PathSpec.plain` writes it.

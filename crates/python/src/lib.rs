@@ -197,14 +197,17 @@ fn frames<'py>(
 
 /// Sends a plan through a simulated device; see `weirlab.lab.sim`.
 #[pyfunction]
+#[pyo3(signature = (plan, device, behaviour=None))]
 fn simulate<'py>(
     py: Python<'py>,
     plan: &Bound<'py, PyAny>,
     device: &Bound<'py, PyDict>,
+    behaviour: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let plan = plan::extract(plan)?;
+    let behaviour = behaviour.map(emulator::behaviour).transpose()?;
     let (device, positions) = (device_from(device)?, get::<Vec<f64>>(device, "positions")?);
-    let result = py.detach(|| weir_engine::simulate(&plan, &device, &positions));
+    let result = py.detach(|| weir_engine::simulate(&plan, &device, &positions, behaviour));
     let result = result.map_err(|e| match e {
         DeviceError::Plan(e) => errors::translate(py, &EngineError::Plan(e)),
         e => PyValueError::new_err(e.to_string()),

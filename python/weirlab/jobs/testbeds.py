@@ -53,12 +53,17 @@ def choose(lab: Lab, dut: Dut, progress: Progress) -> Literal["netns", "sim", "w
     Raises
     ------
     MissingCapability, InputError
-        The simulated lab would have to replace the user's own rules or a cable.
+        The simulated lab would have to replace the user's own rules or a cable; a model is given for
+        another lab.
     """
     from weirlab.lab import doctor
 
     if lab.kind in ("netns", "wired"):
+        if lab.model is not None:
+            raise InputError(f"{lab.model} can only be simulated: use --lab sim, or leave out --as")
         return lab.kind
+    if lab.model is not None:
+        return "sim"
     is_real = dut.name in ("ruleset", "image", NO_DEVICE)
     why = ""
     if lab.kind == "auto":
@@ -109,9 +114,11 @@ def open_bed(
             yield wired
         return
     if chosen == "sim":
+        from weirlab.jobs.simulated import simulated_model
         from weirlab.lab.sim import SimDevice, SimLab
 
-        with SimLab(SimDevice(**lab.device.model_dump())) as simulated:
+        measured = None if lab.model is None else simulated_model(lab.model, inputs)
+        with SimLab(SimDevice(**lab.device.model_dump()), measured) as simulated:
             yield simulated
         return
     progress.stage(f"building the lab for {dut.name}")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from weirlab.base.errors import InputError
 from weirlab.base.extras import engine_needed
@@ -18,6 +19,11 @@ from weirlab.traffic.spec import Traffic
 
 _UNPACED_GAP_NS: Final = 200
 """A sender without pacing sends 5 million packets/s, as the real one does."""
+_MOST_SIZES: Final = 8
+"""Frame sizes whose behaviour is computed for a trial; between them it is interpolated."""
+
+Axis = tuple[float, ...]
+"""Rising values."""
 
 
 @dataclass(frozen=True)
@@ -89,8 +95,21 @@ class SimDevice:
             raise InputError("simulated device: noise_cv is 0; use noise none for a device without noise")
 
 
+@dataclass(frozen=True)
+class SimulatedModel:
+    """A measured device that is to be simulated."""
+
+    name: str
+    behaviour: Callable[[Axis, Axis], Mapping[str, Any]]
+    """What it does at these matching positions and frame sizes, as ``weirlab._engine.simulate`` takes it."""
+
+
 class SimLab:
-    """The test bed around a :class:`SimDevice`. The same calls in the same order give the same results."""
+    """The test bed around a :class:`SimDevice`. The same calls in the same order give the same results.
+
+    With a ``model`` the device has the service times, the queue and the delays of a measured one; only cross
+    traffic, disturbances and the seed remain from ``device``.
+    """
 
     __test__ = False
 
@@ -98,8 +117,9 @@ class SimLab:
     dut = "simulated"
     backend = "sim"
 
-    def __init__(self, device: SimDevice | None = None) -> None:
-        self._device = device or SimDevice()
+    def __init__(self, device: SimDevice | None = None, model: SimulatedModel | None = None) -> None:
+        self._device, self._model = device or SimDevice(), model
+        self._behaviours: dict[tuple[Axis, Axis], Mapping[str, Any]] = {}
         self._rules = RuleSetup()
         self._cross_traffic = False
         self._runs = 0
@@ -112,6 +132,8 @@ class SimLab:
 
     @property
     def facts(self) -> Mapping[str, object]:
+        if self._model is not None:
+            return {"device_model": self._model.name, "device_seed": self._device.seed}
         return {f"device_{name}": value for name, value in asdict(self._device).items()}
 
     def set_rules(self, rules: RuleSetup) -> None:
@@ -134,11 +156,12 @@ class SimLab:
             "service_fixed_ns": device.service_fixed_ns + rules.stateful * device.stateful_ns,
             "interrupt_every_ns": device.cross_traffic_every_ns,
             "interrupt_ns": self._cross_traffic * device.cross_traffic_ns,
-            "positions": self._positions(traffic, len(plan.flows)),
+            "positions": (positions := self._positions(traffic, len(plan.flows))),
             "seed": self._next_seed(traffic),
             "unpaced_gap_ns": _UNPACED_GAP_NS,
         }
-        result = to_result(simulate(plan, settings), plan)
+        behaviour = self._behaviour(positions, np.unique(plan.frame_bytes))
+        result = to_result(simulate(plan, settings, behaviour), plan)
         self._elapsed_s += traffic.warmup_s + traffic.duration_s
         self._count(result)
         return result
@@ -171,12 +194,28 @@ class SimLab:
             self._counters[f"{into}_rx_dropped"] += int(flows.sent[mine].sum()) - passed
             self._counters[f"{out_of}_tx_packets"] += passed
 
+    def _behaviour(
+        self, positions: list[float], frames_bytes: npt.NDArray[np.uint16]
+    ) -> Mapping[str, Any] | None:
+        """What a measured device does to the packets of a plan; None for any other."""
+        if self._model is None:
+            return None
+        sizes = frames_bytes.astype(np.float64)
+        if len(sizes) > _MOST_SIZES:
+            sizes = np.unique(np.geomspace(sizes[0], sizes[-1], _MOST_SIZES).round())
+        key = (tuple(sorted(set(positions))), tuple(sizes.tolist()))
+        if key not in self._behaviours:
+            self._behaviours[key] = self._model.behaviour(*key)
+        return self._behaviours[key]
+
     def _positions(self, traffic: Traffic, n_flows: int) -> list[float]:
         """Matching position of each flow."""
         rules, device = self._rules, self._device
         if traffic.flows.answered:
             # A rule in front accepts packets of known connections.
             known = [0.0] * traffic.flows.count
+            if self._model is not None:
+                return known + [float(rules.position)] * (n_flows - len(known))
             dearer = device.new_flow_ns / device.service_per_rule_ns if device.new_flow_ns else 0.0
             return known + [rules.position + dearer] * (n_flows - len(known))
         if len(rules.places) < 2:

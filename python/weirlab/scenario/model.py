@@ -251,7 +251,9 @@ class Root(Section):
 
     def beside(self, folder: Path) -> Self:
         """A copy whose relative input paths start from ``folder``, the folder of the scenario file."""
-        return self
+        sections = {name: getattr(self, name) for name in type(self).model_fields}
+        moved = {name: part.beside(folder) for name, part in sections.items() if isinstance(part, Lab | Dut)}
+        return self.model_copy(update=moved) if moved else self
 
 
 class SimDeviceSection(Section):
@@ -295,6 +297,8 @@ class Lab(Section):
     """How frames are sent and received, except in the ``sim`` lab."""
     device: SimDeviceSection = SimDeviceSection()
     """The device of the ``sim`` lab."""
+    model: Path | None = None
+    """A model file of one device (``weir fit --out``), which the ``sim`` lab then simulates instead."""
     between: Annotated[tuple[str, ...], Field(max_length=2), AfterValidator(_no_repeats)] = ()
     """Of the ``wired`` lab: the two ports of this machine, the sender's first."""
     addresses: Annotated[tuple[str, ...], Field(max_length=4)] = ()
@@ -311,6 +315,10 @@ class Lab(Section):
     """Other hosts and switches may be connected to the ports."""
     allow: Annotated[tuple[str, ...], MayBeEmpty] = ()
     """Networks outside 198.18.0.0/15 and 2001:2::/48 to which test traffic may go."""
+
+    def beside(self, folder: Path) -> Self:
+        """A copy whose model file is looked for in ``folder``."""
+        return self if self.model is None else self.model_copy(update={"model": folder / self.model})
 
     @model_validator(mode="after")
     def _check_wired(self) -> Self:

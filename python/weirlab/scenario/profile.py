@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field
 
@@ -199,10 +198,6 @@ class Scenario(Root):
         yield ("profile",), self.profile.trials
         for i, held_out in enumerate(self.verify):
             yield ("verify", i), held_out.trials
-
-    def beside(self, folder: Path) -> Self:
-        """See :meth:`Root.beside`."""
-        return self.model_copy(update={"dut": self.dut.beside(folder)})
 
 
 def of_profile(scenario: Scenario) -> Iterator[Conflict]:

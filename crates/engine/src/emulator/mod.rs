@@ -5,6 +5,7 @@
 //! thread that is held up sends late, which it measures, but emulates the same link. Frames that it cannot
 //! keep are counted apart from those that the emulated link drops ([`Overload`]).
 
+mod crossing;
 mod pool;
 mod port;
 mod progress;
@@ -18,7 +19,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use thiserror::Error;
-use weir_link::{PathSpec, SpecError};
+use weir_link::{Behaviour, BehaviourError, PathSpec, SpecError};
 
 pub use progress::{Direction, Late, Overload, Paced, Progress};
 
@@ -34,6 +35,8 @@ pub struct Options {
     pub ends: [Endpoint; 2],
     /// From the first end to the second, and back.
     pub paths: [PathSpec; 2],
+    /// A device that both directions pass before their paths.
+    pub device: Option<Crossed>,
     /// Time after which it ends by itself.
     pub duration: Option<Duration>,
     /// CPU of its thread.
@@ -50,12 +53,26 @@ pub struct Options {
     pub memory_bytes: u64,
 }
 
+/// A measured device that frames cross.
+#[derive(Clone, Debug)]
+pub struct Crossed {
+    /// What it does.
+    pub behaviour: Behaviour,
+    /// Matching position of all frames.
+    pub position: f64,
+    /// Seed of its delays.
+    pub seed: u64,
+}
+
 /// Why a link cannot be emulated.
 #[derive(Debug, Error)]
 pub enum EmulatorError {
     /// A path is invalid.
     #[error(transparent)]
     Spec(#[from] SpecError),
+    /// The behaviour of the device is none.
+    #[error(transparent)]
+    Device(#[from] BehaviourError),
     /// Both ends are the same interface.
     #[error("a link has two ends, but {interface} is given twice")]
     Same {
@@ -95,6 +112,7 @@ impl Emulator {
     /// [`EmulatorError`]; nothing is left in place then.
     pub fn start(options: Options) -> Result<Self, EmulatorError> {
         options.paths.iter().try_for_each(PathSpec::check)?;
+        options.device.iter().try_for_each(|device| device.behaviour.check())?;
         let [a, b] = &options.ends;
         if a.interface == b.interface && a.netns == b.netns {
             return Err(EmulatorError::Same { interface: a.interface.clone() });

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use weir_link::PathSpec;
 
+use super::crossing::Crossing;
 use super::pool::Pool;
 use super::port::Port;
 use super::progress::Progress;
@@ -40,6 +41,7 @@ pub struct Pump {
     ports: [Port; 2],
     ways: [Way; 2],
     pool: Pool,
+    device: Option<Crossing>,
     cpu: Option<usize>,
     busy: bool,
     slack_ns: u64,
@@ -67,6 +69,7 @@ impl Pump {
         Self {
             ways: options.paths.each_ref().map(|spec| Way::new(spec, start_ns)),
             ports,
+            device: options.device.as_ref().map(|crossed| Crossing::new(crossed, start_ns)),
             pool: Pool::new(options.memory_bytes),
             cpu: options.cpu,
             busy: options.busy,
@@ -124,7 +127,8 @@ impl Pump {
     fn carry(&mut self, now: u64) {
         let [first, second] = &mut self.ports;
         let [there, back] = &mut self.ways;
-        let due = [there.read(first, &self.pool, now), back.read(second, &self.pool, now)];
+        let device = &mut self.device;
+        let due = [there.read(first, &self.pool, device, now), back.read(second, &self.pool, device, now)];
         for (way, port, until_ns) in [(there, second, due[0]), (back, first, due[1])] {
             if let Err(error) = way.send(port, until_ns) {
                 self.failure = error;

@@ -4,6 +4,7 @@ use std::io;
 
 use weir_link::{Pace, Path, PathSpec};
 
+use super::crossing::Crossing;
 use super::pool::{Frame, Pool};
 use super::port::Port;
 use super::progress::{Direction, Late, Overload, Paced};
@@ -60,13 +61,16 @@ impl Way {
         self.pace = Paced::default();
     }
 
-    /// Takes frames in; returns the time up to which all have been taken.
-    pub fn read(&mut self, port: &mut Port, pool: &Pool, now: u64) -> u64 {
+    /// Takes frames in, through `device` if there is one; returns the time up to which all have been taken.
+    pub fn read(&mut self, port: &mut Port, pool: &Pool, device: &mut Option<Crossing>, now: u64) -> u64 {
         let (path, mut last_ns) = (&mut self.path, 0);
         let is_more = port.receive(READ, pool, &mut self.overload, |at_ns, frame| {
-            let len = frame.bytes().len() as u32;
+            let len = frame.bytes().len();
             last_ns = at_ns;
-            path.arrive(at_ns, frame, len);
+            match device.as_mut().map_or(Some(at_ns), |device| device.pass(at_ns, len)) {
+                Some(leaves_ns) => path.arrive(leaves_ns, frame, len as u32),
+                None => path.turn_away(len as u32),
+            }
         });
         if is_more { last_ns.min(now) } else { now }
     }

@@ -27,7 +27,7 @@ fn run_at(gap_ns: u32, device: &Device, positions: &[f64]) -> Outcome {
     let mut plan = plan(vec![entry], phases, positions.len(), true);
     plan.warmup_ns = 20_000_000;
     plan.duration_ns = 80_000_000;
-    simulate(&plan, device, positions).expect("valid device")
+    simulate(&plan, device, positions, None).expect("valid device")
 }
 
 fn run(gap_ns: u32, device: &Device) -> Outcome {
@@ -91,8 +91,8 @@ fn interruptions_without_a_pause_are_refused() {
 #[test]
 fn every_flow_needs_a_position() {
     let plan = plan(vec![], vec![], 2, true);
-    assert!(simulate(&plan, &DEVICE, &[0.0]).is_err());
-    assert!(simulate(&plan, &DEVICE, &[0.0, -1.0]).is_err());
+    assert!(simulate(&plan, &DEVICE, &[0.0], None).is_err());
+    assert!(simulate(&plan, &DEVICE, &[0.0, -1.0], None).is_err());
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn calls_in_both_directions_share_the_server_and_are_logged() {
     // The second of two packets at a time waits for the first, although it goes the other way.
     plan.entries[1].gap_ns = 0;
     plan.entries[2].gap_ns = 20_000;
-    let outcome = simulate(&plan, &DEVICE, &[0.0, 0.0]).expect("valid device");
+    let outcome = simulate(&plan, &DEVICE, &[0.0, 0.0], None).expect("valid device");
     let flow = |i: usize| {
         let f = outcome.flows[i];
         (f.sent, f.received, f.duplicated, f.reordered, f.first_seq)

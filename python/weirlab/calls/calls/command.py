@@ -264,7 +264,7 @@ def _send(
         attempts=sending.attempts or 3,
         keep_packets=sending.keep_packets,
     )
-    outcome = make_calls(work_of(session), device.where(), dut, wanted, course)
+    outcome = make_calls(work_of(session), device.where(session.store), dut, wanted, course)
     gates.finish(
         session,
         outcome.document(),
@@ -280,6 +280,7 @@ def _refuse_what_goes_with_send(
 ) -> None:
     given = {
         "--lab": device.lab != "auto",
+        "--as": device.as_ is not None,
         "--dut": device.dut is not None,
         "--rules": device.rules is not None,
         "--ruleset": device.ruleset is not None,

@@ -150,7 +150,7 @@ def capacity(
         dut, positions = device.device(), device.listed_positions()
         content: dict[str, Any] = {
             "name": f"capacity of {dut.name} in calls",
-            "lab": device.lab_section(),
+            "lab": device.lab_section(session.store),
             "dut": dut.model_dump(),
             "calls": {**typed(calls), "seed": plan.seed},
             "capacity": {**typed({"positions": positions}, positions="--rules"), **plan.section()},

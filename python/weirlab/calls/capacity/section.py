@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Annotated, Final, Self
+from typing import Annotated, Final
 
 import numpy as np
 from pydantic import ConfigDict, Field
@@ -190,10 +189,6 @@ class CapacityScenario(Root):
             )
         if what.predict is not None and what.predict.profile is not None:
             yield ("capacity", "predict", "profile"), what.predict.profile.trials
-
-    def beside(self, folder: Path) -> Self:
-        """See :meth:`Root.beside`."""
-        return self.model_copy(update={"dut": self.dut.beside(folder)})
 
     def files(self) -> Iterator[tuple[int | str, ...]]:
         """See :meth:`Root.files`."""

@@ -8,6 +8,7 @@ converts the values of all options, and ``shapes`` is about how the help shows t
 from __future__ import annotations
 
 from weirlab.cli.options.device import (
+    AsOption,
     BackendChoice,
     BackendOption,
     DeviceOptions,
@@ -49,6 +50,7 @@ from weirlab.cli.options.wired import WiredOptions
 __all__ = [
     "Arrivals",
     "ArrivalsOption",
+    "AsOption",
     "BackendChoice",
     "BackendOption",
     "DeviceOption",

@@ -18,6 +18,7 @@ from weirlab.cli.options.wired import NO_PORTS, WiredOptions
 if TYPE_CHECKING:
     from weirlab.records import RuleSetup
     from weirlab.scenario import Dut, Lab
+    from weirlab.store import Store
     from weirlab.traffic.spec import LoadStep
 
 LabKind = Literal["auto", "netns", "sim", "wired"]
@@ -32,6 +33,16 @@ IncludeOption = Annotated[
         "--include",
         help="A folder with files that --ruleset includes, besides its own; repeatable.",
         metavar="DIR",
+    ),
+]
+AsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--as",
+        help="Simulate a measured device: a model file, or a run with fitted models.",
+        metavar="MODEL",
+        rich_help_panel=PANEL,
+        autocompletion=completing.runs,
     ),
 ]
 PositionsOption = Annotated[
@@ -60,6 +71,7 @@ class DeviceOptions:
             "between two ports (--between).",
         ),
     ] = "auto"
+    as_: AsOption = None
     dut: Annotated[
         list[str] | None,
         typer.Option(
@@ -123,23 +135,34 @@ class DeviceOptions:
     backend: BackendOption = "auto"
     wired: WiredOptions = NO_PORTS
 
-    def where(self) -> Lab:
-        """The lab of the trials; raises ``InputError`` for options that do not fit it."""
+    def where(self, store: Store) -> Lab:
+        """The lab of the trials; a measured device may be that of a run in ``store``.
+
+        Raises
+        ------
+        InputError
+            Options do not fit the lab.
+        StoreError, ModelError
+            There is no such run, or it has no models.
+        """
         from weirlab.scenario import Lab, section
 
-        return section(Lab, self.lab_section())
+        return section(Lab, self.lab_section(store))
 
     @property
     def kind(self) -> LabKind:
         """Ports that are named stand for the wired lab."""
         return "wired" if self.lab == "auto" and self.wired.between else self.lab
 
-    def lab_section(self) -> dict[str, Any]:
-        """The section ``lab`` of a scenario."""
+    def lab_section(self, store: Store) -> dict[str, Any]:
+        """The section ``lab`` of a scenario; raises as :meth:`where`."""
+        from weirlab.jobs.models import model_file
+
         if self.kind == "wired":
             self.wired.confirm()
         kind = typed({"kind": self.kind, "backend": self.backend}, kind="--lab", backend="--backend")
-        return {**kind, **self.wired.section()}
+        model = {} if self.as_ is None else {"model": model_file(store, self.as_)}
+        return {**kind, **self.wired.section(), **model}
 
     def device(self) -> Dut:
         """The device: the user's ruleset or disk image if one is given, else iptables.

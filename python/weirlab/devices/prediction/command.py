@@ -305,7 +305,7 @@ def verify(
     again: Annotated[
         bool, typer.Option("--again", help="Measure again, even if done before.", rich_help_panel="Plan")
     ] = False,
-    device: Annotated[DeviceOptions, only("lab", "dut", "ruleset", "backend", "wired")],
+    device: Annotated[DeviceOptions, only("lab", "as_", "dut", "ruleset", "backend", "wired")],
     result: ResultOptions,
 ) -> None:
     """Verify the models."""
@@ -320,7 +320,7 @@ def verify(
             source,
             held_out=held_out,
             again=again or bool(held_out),
-            lab=device.where(),
+            lab=device.where(session.store),
             dut=device.device() if device.dut or device.ruleset or device.image else None,
         )
         problem = outcome.problem()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,6 +16,7 @@ from weirlab.base.quantities import percent, words
 from weirlab.base.quantities import rules as whole_rules
 from weirlab.devices.prediction.spikes import learn_spikes
 from weirlab.jobs import machine, spoiled
+from weirlab.jobs.models import MODEL, is_file
 from weirlab.jobs.profiles import named
 from weirlab.jobs.progress import Progress, SilentProgress
 from weirlab.jobs.repetition import more_trials, profile_words, profiled_run
@@ -32,9 +32,6 @@ from weirlab.store import Run, Store
 from weirlab.traffic.load import describe_rate, rate_pps
 from weirlab.traffic.sizes import SizeMix, describe, mean_bytes
 from weirlab.traffic.spec import GAP_SCV, Arrivals, Rate
-
-MODEL: Final = "model"
-"""Name under which a run keeps its fitted models."""
 
 QUIET: Final = SilentProgress()
 
@@ -311,11 +308,6 @@ def _fitted(run: Run) -> DeviceModels:
     if not models:
         raise ModelError(f"run {run.run_id} has no fitted models; make them with: weir fit {run.run_id}")
     return described(run, models)
-
-
-def is_file(source: str) -> bool:
-    """Does ``source`` name a model file rather than a run?"""
-    return source.endswith(".json") or "/" in source or os.path.isfile(source)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from weirlab.devices.prediction import modelling
 from weirlab.devices.prediction.modelling import Models
 from weirlab.jobs import machine, spoiled, testbeds
 from weirlab.jobs.inventory import scenario_of
+from weirlab.jobs.models import is_file
 from weirlab.jobs.profiles import begin, flows, go_on
 from weirlab.jobs.progress import Progress, kept, passed_on, prepared
 from weirlab.jobs.repetition import profiled_run
@@ -113,7 +114,7 @@ def verify(
         Where and what to measure for a model file; a run says that itself.
     """
     store, progress = work.store, work.progress
-    if modelling.is_file(source):
+    if is_file(source):
         if dut is None:
             raise InputError("a model file does not say which device it describes; give --dut or --ruleset")
         models, _ = modelling.find(store, source)

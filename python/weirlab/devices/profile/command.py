@@ -27,6 +27,7 @@ from weirlab.devices.profile.options import ProfilePlan, ProfileTraffic, TrialPl
 
 if TYPE_CHECKING:
     from weirlab.scenario import Dut, Scenario
+    from weirlab.store import Store
     from weirlab.traffic.spec import Traffic
 
 _RULES_OF_SHARES: Final = 1000
@@ -130,7 +131,9 @@ def calibrate(
     with result.session(ctx) as session:
         wanted = {} if rates is None else {"rates": listed(rates, str, "--rates", "1kpps,1Mpps")}
         plan = section(CalibrationSection, {**typed(wanted, rates="--rates"), **typed(trials)})
-        outcome = calibrate(session.store, device.where(), plan, session.progress, command=session.command)
+        outcome = calibrate(
+            session.store, device.where(session.store), plan, session.progress, command=session.command
+        )
         shown = [tables.calibration(map(vars, outcome.calibration.points))]
         session.finish(outcome.document(), wording.calibration(outcome.calibration), shown)
 
@@ -157,7 +160,7 @@ def trial(
         sent = _traffic(traffic, plan)
         outcome = trial(
             work_of(session, name),
-            device.where(),
+            device.where(session.store),
             dut,
             TrialSpec(sent, device.rule_setup(sent.steps), cross_traffic=device.cross_traffic),
             attempts=plan.max_attempts or 3,
@@ -215,7 +218,7 @@ def profile(
                 session.store, resume, session.progress, time_budget=time_budget, inputs=HOST_FILES
             )
         else:
-            scenario = _scenario(device, traffic, plan, time_budget)
+            scenario = _scenario(session.store, device, traffic, plan, time_budget)
             outcome = profile(
                 session.store,
                 scenario,
@@ -239,7 +242,7 @@ def profile(
 
 
 def _scenario(
-    device: DeviceOptions, traffic: ProfileTraffic, plan: ProfilePlan, time_budget: str | None
+    store: Store, device: DeviceOptions, traffic: ProfileTraffic, plan: ProfilePlan, time_budget: str | None
 ) -> Scenario:
     """The scenario that the options are."""
     from weirlab.scenario import from_options
@@ -252,7 +255,7 @@ def _scenario(
             or ("profile" if device.ruleset is None else f"profile of {device.ruleset.name}"),
             "machine": plan.choice.machine,
             **typed({"time_budget": time_budget}, time_budget="--time-budget"),
-            "lab": device.lab_section(),
+            "lab": device.lab_section(store),
             "dut": typed(dut.model_dump(), name="--dut", **named),
             "traffic": traffic.flows.section(),
             "profile": _profile_section(dut, device, traffic, plan),

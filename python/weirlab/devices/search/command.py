@@ -261,7 +261,7 @@ def search(
         goals = tuple(SearchGoal(_goal_name(ratio), ratio, **changes) for ratio in dict.fromkeys(ratios))
         demands = gates.demands(result.require, requiring.search_quantities(goals))
         settings = _settings(dut, device, traffic, (64,))
-        asked = SearchPlan(device.where(), dut, settings, shape, _any_size(device, traffic))
+        asked = SearchPlan(device.where(session.store), dut, settings, shape, _any_size(device, traffic))
         outcome = search(work_of(session, run.name), asked, goals, **_attempts(trials))
         tables, conclusion = searched.search_tables(outcome), searched.search_sentence(outcome)
         if run.out is not None:
@@ -295,7 +295,7 @@ def rfc2544(
         suite = tests.suite(goal)
         settings = _settings(dut, device, traffic, FRAME_BYTES)
         shape = traffic.shape(tests.trials.warmup_s)
-        asked = SearchPlan(device.where(), dut, settings, shape, _any_size(device, traffic))
+        asked = SearchPlan(device.where(session.store), dut, settings, shape, _any_size(device, traffic))
         outcome = rfc2544(work_of(session, run.name), asked, suite, **_attempts(tests.trials))
         tables, conclusion = searched.rfc2544_tables(outcome), searched.rfc2544_sentence(outcome)
         if run.out is not None:

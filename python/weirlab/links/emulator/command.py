@@ -12,15 +12,19 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol, T
 
 import typer
 
-from weirlab.cli.options import JsonOption, given, grouped
+from weirlab.base import limits
+from weirlab.cli.options import AsOption, JsonOption, StoreOption, given, grouped
+from weirlab.cli.options.device import PANEL as DEVICE_PANEL
 from weirlab.cli.output import Session
 
 if TYPE_CHECKING:
     from weirlab.base.errors import WeirError
     from weirlab.base.tables import Table
     from weirlab.emulation.reading import LinkSpec
+    from weirlab.jobs.simulated import CrossedDevice
     from weirlab.links.emulator.running import EmulatorSettings, LinkEnd, Tell
     from weirlab.links.emulator.tables import LinkDisplay, LinkSnapshot
+    from weirlab.store import Store
 
 HELP = """Emulate a link between two interfaces: delay, rate, queue, loss and reordering.
 
@@ -33,6 +37,9 @@ Ctrl-C ends the link and restores every interface.
 Weir's own emulator accounts for every frame and reports how late it was
 itself. Frames that the host could not carry are counted separately.
 
+With --as, frames of both directions first cross a measured device: they share
+its CPU and its queue, and have its delays and losses.
+
 Examples:
   weir link eth1 eth2 --delay 25ms --rate 100Mbps --queue 50pkts --loss 1%
   weir link eth1 eth2 --delay 20ms --up "rate 10Mbps" --down "rate 50Mbps"
@@ -40,6 +47,7 @@ Examples:
   weir link eth1 eth2 --loss frames=5,17,/100 --for 60s --json
   weir link eth1 eth2 --delay 25ms --rate 1Gbps --by netem
   weir link eth1 eth2 --up "trace lte.up" --down "trace lte.down" --delay 20ms
+  weir link eth1 eth2 --as firewall.model.json --rules 400
 """
 
 
@@ -114,6 +122,42 @@ class PathOptions:
         return given(self)
 
 
+@dataclass(frozen=True)
+class CrossingOptions:
+    """The measured device that frames cross."""
+
+    as_: AsOption = None
+    rules: Annotated[
+        int | None,
+        typer.Option(
+            "--rules",
+            min=0,
+            max=limits.MOST_RULES,
+            help="With --as: matching position of all frames (default: 0, no rules).",
+            metavar="N",
+            rich_help_panel=DEVICE_PANEL,
+        ),
+    ] = None
+
+    def device(self, store: Store, seed: int) -> CrossedDevice | None:
+        """The device, or None without ``--as``.
+
+        Raises
+        ------
+        InputError, ModelError, StoreError
+            There is no such model.
+        """
+        from weirlab.base.errors import InputError
+        from weirlab.jobs.models import model_file
+        from weirlab.jobs.simulated import crossed_device
+
+        if self.as_ is None:
+            if self.rules is not None:
+                raise InputError("--rules goes with --as, the device that has these rules")
+            return None
+        return crossed_device(model_file(store, self.as_), self.rules or 0, seed)
+
+
 @dataclass(frozen=True, kw_only=True)
 class LinkOptions:
     """What the link does."""
@@ -121,6 +165,7 @@ class LinkOptions:
     PANEL: ClassVar = "Link"
 
     both: PathOptions
+    crossing: CrossingOptions
     up: Annotated[
         str | None,
         typer.Option("--up", help="Options for A to B: 'rate 10Mbps queue 20pkts'.", metavar="WORDS"),
@@ -213,17 +258,21 @@ def link(
     b: Annotated[str, typer.Argument(help="The other end.", metavar="B", show_default=False)],
     options: LinkOptions,
     running: RunOptions,
+    store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
     """Emulate a link."""
+    from weirlab.base.errors import InputError
     from weirlab.links.emulator import tables
     from weirlab.links.emulator.running import LinkEnd
 
-    carry = _by_netem if running.by == "netem" else _by_weir
-    with Session(ctx, as_json=json) as session:
+    with Session(ctx, as_json=json, store=store) as session:
         # netem takes no seed.
         asked = options.asked(None if running.by == "netem" else _seed)
         how = running.how()
+        device = options.crossing.device(session.store, asked.up.seed)
+        if device is not None and running.by == "netem":
+            raise InputError("--as is for Weir's own emulator: leave out --by netem")
         notes: list[str] = []
         with tables.screen(sys.stderr) as shown:
 
@@ -235,12 +284,19 @@ def link(
                 tell(
                     f"random choices have the seed {asked.drawn_seed}: --seed {asked.drawn_seed} repeats them"
                 )
-            done = carry((LinkEnd(a, running.netns), LinkEnd(b, running.netns)), asked, how, shown, tell)
+            ends = LinkEnd(a, running.netns), LinkEnd(b, running.netns)
+            if device is not None:
+                tell(f"frames of both directions cross {device.name} at matching position {device.position}")
+            if running.by == "netem":
+                done = _by_netem(ends, asked, how, shown, tell)
+            else:
+                done = _by_weir(ends, asked, how, shown, tell, device)
         document = {
             "by": running.by,
             "up": {"asked": dict(asked.up_words), **done.up},
             "down": {"asked": dict(asked.down_words), **done.down},
             **done.more,
+            **({} if device is None else {"device": device.name, "position": device.position}),
             "notes": notes,
         }
         session.finish(document, done.conclusion, done.tables, done.problem)
@@ -276,12 +332,17 @@ class _RunningLink(Protocol[A]):
 
 
 def _by_weir(
-    ends: tuple[LinkEnd, LinkEnd], asked: LinkSpec, how: EmulatorSettings, shown: LinkDisplay, tell: Tell
+    ends: tuple[LinkEnd, LinkEnd],
+    asked: LinkSpec,
+    how: EmulatorSettings,
+    shown: LinkDisplay,
+    tell: Tell,
+    device: CrossedDevice | None,
 ) -> _LinkResult:
     from weirlab.emulation import account
     from weirlab.links.emulator import running, tables
 
-    link = running.emulated_link(*ends, asked.up, asked.down, how=how, tell=tell)
+    link = running.emulated_link(*ends, asked.up, asked.down, how=how, device=device, tell=tell)
     last = _watched(link, f"{ends[0]} and {ends[1]} are linked", how, shown, tell)
     if last.real_time_refused:
         tell(f"the emulator was not real time: {last.real_time_refused}")

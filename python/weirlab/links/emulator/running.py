@@ -19,6 +19,7 @@ from weirlab.link.tap import require_privileges, understood
 
 if TYPE_CHECKING:
     from weirlab._engine import Emulator
+    from weirlab.jobs.simulated import CrossedDevice
 
 Tell = Callable[[str], None]
 
@@ -94,9 +95,12 @@ def emulated_link(
     down: PathSpec | None = None,
     *,
     how: EmulatorSettings = USUAL,
+    device: CrossedDevice | None = None,
     tell: Tell = lambda message: None,
 ) -> Iterator[EmulatedLink]:
     """Carry frames between ``a`` and ``b``: from ``a`` as ``up``, from ``b`` as ``down``.
+
+    Before that, all of them cross ``device``, if there is one.
 
     Without ``down`` it is as ``up``, with its own random numbers. A thread of this process carries frames: it
     ends with the block, when ``how`` says so, and with this process, however that ends. What is changed on
@@ -129,7 +133,7 @@ def emulated_link(
             )
             for end, each in zip((a, b), facts, strict=True):
                 _prepare(changes, end, each, tell)
-            engine = _started(a, b, up, down, how)
+            engine = _started(a, b, up, down, how, device)
         yield EmulatedLink(engine, (a, b), up, down)
     finally:
         if engine is not None:
@@ -190,7 +194,14 @@ def _chain(end: LinkEnd) -> str:
     return "from_" + "".join(c if c.isascii() and c.isalnum() else f"_{ord(c):x}_" for c in end.interface)
 
 
-def _started(a: LinkEnd, b: LinkEnd, up: PathSpec, down: PathSpec, how: EmulatorSettings) -> Emulator:
+def _started(
+    a: LinkEnd,
+    b: LinkEnd,
+    up: PathSpec,
+    down: PathSpec,
+    how: EmulatorSettings,
+    device: CrossedDevice | None,
+) -> Emulator:
     with engine_needed():
         from weirlab._engine import Emulator as EngineEmulator
     return EngineEmulator(
@@ -199,6 +210,7 @@ def _started(a: LinkEnd, b: LinkEnd, up: PathSpec, down: PathSpec, how: Emulator
         a_netns=a.netns,
         b_netns=b.netns,
         paths=(up.plain(), down.plain()),
+        device=None if device is None else device.plain(),
         duration_s=how.for_s,
         cpu=how.cpu,
         busy=how.busy,

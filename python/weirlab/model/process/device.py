@@ -14,6 +14,8 @@ from weirlab.model.queueing import QueueingModel
 _MOST_PACKETS: Final = 256
 _SHORTEST_NS: Final = 10e6
 _LONGEST_NS: Final = 1e9
+_LEAST_PLACES: Final = 16
+"""Just above the threshold delays spread from none to those of a full queue, which still takes bursts."""
 _MASK: Final = (1 << 64) - 1
 
 
@@ -111,7 +113,7 @@ class ReferenceDevice:
         queue_ns = service_ns / self._cpus
         if states.rho[0] > 1.0:
             # A queue that is full holds a packet for all but the rest of the time inside.
-            places = max(math.floor(floor_ns / service_ns), 1)
+            places = max(math.floor(floor_ns / service_ns), min(places, _LEAST_PLACES))
             queue_ns = places * service_ns - 0.5e9 / rate_pps
         self._places = max(math.floor(places * self._cpus + 0.5), 1)
         self._floor_ns = max(floor_ns - queue_ns, 0.0)

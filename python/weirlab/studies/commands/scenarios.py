@@ -10,7 +10,16 @@ import typer
 
 from weirlab.base.errors import InputError
 from weirlab.base.files import HOST_FILES
-from weirlab.cli.options import LabKind, ReportOptions, ResultOptions, ResumeOption, completing, grouped
+from weirlab.cli.options import (
+    AsOption,
+    LabKind,
+    ReportOptions,
+    ResultOptions,
+    ResumeOption,
+    completing,
+    given,
+    grouped,
+)
 from weirlab.cli.output import Session, to_json
 from weirlab.cli.quantities import words
 from weirlab.cli.streams import tell
@@ -74,6 +83,7 @@ class ScenarioLabOptions:
         LabKind | None,
         typer.Option("--lab", help="Lab to use instead of the scenario's.", show_default=False),
     ] = None
+    as_: AsOption = None
     yes: Annotated[
         bool, typer.Option("--yes", help="In the lab 'wired': do not ask before test traffic is sent.")
     ] = False
@@ -116,6 +126,7 @@ def run(
     result: ResultOptions,
 ) -> None:
     """Run a scenario."""
+    from weirlab.jobs.models import model_file
     from weirlab.studies import ready, runner
     from weirlab.studies.scenarios import load
 
@@ -127,7 +138,8 @@ def run(
             _print(scenario, as_json=result.json)
             return
         if scenario is not None:
-            what = in_lab(load(ready.find(scenario)), where.lab)
+            model = None if where.as_ is None else model_file(session.store, where.as_)
+            what = in_lab(load(ready.find(scenario)), where.lab, model)
             _confirm(what, yes=where.yes)
             measure(session, what, report)
         else:
@@ -205,25 +217,24 @@ def _print(scenario: Path | None, *, as_json: bool) -> None:
     print(to_json({"kind": "scenario file", "path": path, "text": text}) if as_json else text.rstrip("\n"))
 
 
-def in_lab(what: Root, lab: LabKind | None) -> Root:
-    """``what`` in another lab than it says; refused if it has none to choose."""
-    if lab is None:
+def in_lab(what: Root, lab: LabKind | None, model: Path | None = None) -> Root:
+    """``what`` in another lab than it says, or on the device in ``model``; refused if it has no lab."""
+    changes = given({"kind": lab, "model": model})
+    if not changes:
         return what
     from weirlab.scenario import Lab
 
     section = getattr(what, "lab", None)
     if not isinstance(section, Lab):
         raise InputError(
-            f"--lab: {what.KEY} scenarios always run in network namespaces, as root; leave --lab out"
+            f"{what.KEY} scenarios always run in network namespaces, as root; leave out --lab and --as"
         )
-    if lab == section.kind:
-        return what
-    if "wired" in (lab, section.kind):
+    if lab != section.kind and "wired" in (lab, section.kind) and lab is not None:
         raise InputError(
             "--lab: the ports and your own device are keys of a scenario; write there: lab: {kind: wired, "
             "between: [A, B]}"
         )
-    return what.model_copy(update={"lab": section.model_copy(update={"kind": lab})})
+    return what.model_copy(update={"lab": section.model_copy(update=changes)})
 
 
 def schema(

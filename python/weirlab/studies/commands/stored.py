@@ -47,15 +47,20 @@ Examples:
   weir show 20260131-1200 --json
 """
 
-EXPORT = """Write a run's tables as CSV or Parquet, for other programs.
+EXPORT = """Write a run's tables, or its device as a module for a simulator.
 
 Tables are trials (one row per attempt), histograms, series, flows and calls,
 joined by trial_id, and those of capacity and failover. The manifest and
 everything else that the run keeps are written as JSON.
 
+With --to, the model of a device (of a run, or a model file) becomes a module
+of a simulator: sources, the model as data, and an example that runs as it is.
+
 Examples:
   weir export last --format csv --out data
   weir export last --format parquet --out data
+  weir export last --to ns3 --out firewall-ns3
+  weir export firewall.model.json --to omnetpp --out firewall-omnetpp
 """
 
 _SPARE: Final = ("Created (UTC)", "Invalid", "Trials")
@@ -167,18 +172,39 @@ def _said(session: Session, run: Run) -> Sequence[str]:
 
 def export(
     ctx: typer.Context,
-    run: RunArgument,
+    run: Annotated[
+        str,
+        typer.Argument(
+            help="Run ID, its beginning, or 'last'; with --to also a model file.",
+            metavar="RUN",
+            autocompletion=completing.runs,
+        ),
+    ],
     out: Annotated[
         Path, typer.Option("--out", help="Folder to write into; created if missing.", metavar="DIR")
     ],
     format: Annotated[Literal["csv", "parquet"], typer.Option("--format", help="File format.")] = "csv",
+    to: Annotated[
+        Literal["ns3", "omnetpp"] | None,
+        typer.Option("--to", help="Write the device as a module for this simulator.", show_default=False),
+    ] = None,
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Export one run."""
+    """Export one run, or its device."""
     from weirlab.studies.commands import wording
 
     with Session(ctx, as_json=json, store=store) as session:
+        if to is not None:
+            from weirlab.jobs.models import model_file
+            from weirlab.jobs.simulated import queueing_model
+            from weirlab.simulators import SIMULATORS, write_module
+
+            device, _ = queueing_model(model_file(session.store, run))
+            files = write_module(device, to, out)
+            document = {"kind": "module", "device": device.name, "to": to, "files": files}
+            session.finish(document, wording.module(device.name, out, SIMULATORS[to].further))
+            return
         source = session.store.open(run)
         files = source.export(out, format)
         document = {"kind": "export", "run_id": source.run_id, "format": format, "files": files}

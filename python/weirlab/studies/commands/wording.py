@@ -56,6 +56,11 @@ def _count(runs: Sequence[RunSummary]) -> str:
     return "does not count" if len(runs) == 1 else "do not count"
 
 
+def module(device: str, out: Path, further: str) -> str:
+    """Where a device was written for a simulator, and what to do ``further`` there."""
+    return f"{device} is in {out}; next there: {further}."
+
+
 def export(run_id: str, files: Sequence[Path], out: Path) -> str:
     """What was exported."""
     return f"{plural(len(files), 'file')} of run {run_id} written to {out}."

@@ -11,6 +11,7 @@ from weirlab.base.errors import InputError, ModelError
 from weirlab.base.quoting import quoted
 from weirlab.devices.planning.path.sections import PathDescription, PathDevice
 from weirlab.devices.prediction import modelling
+from weirlab.jobs.models import is_file
 from weirlab.model import DeviceModels, Model
 from weirlab.model.base import refusal
 from weirlab.model.planning.requirements import LIMITED
@@ -210,7 +211,7 @@ def _models(store: Store, device: PathDevice, folder: Path) -> DeviceModels:
 
 
 def _one(store: Store, source: str, name: str | None, folder: Path) -> DeviceModels:
-    if modelling.is_file(source) or (folder / source).is_file():
+    if is_file(source) or (folder / source).is_file():
         source = str(folder / source)
     found = modelling.devices(store, source)
     chosen = [models for models in found if name is None or models.name == name]

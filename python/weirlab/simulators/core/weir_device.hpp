@@ -189,6 +189,8 @@ class Device {
 
  private:
   static constexpr std::uint64_t kMostPackets = 256;
+  // Just above the threshold delays spread from none to those of a full queue, which still takes bursts.
+  static constexpr double kLeastPlaces = 16.0;
   static constexpr double kShortestNs = 10e6, kLongestNs = 1e9;
 
   double service_ns(double position, double frame_bytes) {
@@ -240,7 +242,7 @@ class Device {
     // A queue that is full holds the packet for all but the rest of the time inside.
     double queue_ns = state_.service_ns / cpus_, places = std::max(std::round(model_.queue_packets()), 1.0);
     if (state_.rho > 1.0) {
-      places = std::max(std::floor(state_.floor_ns / state_.service_ns), 1.0);
+      places = std::max(std::floor(state_.floor_ns / state_.service_ns), std::min(places, kLeastPlaces));
       queue_ns = places * state_.service_ns - 0.5e9 / rate_pps;
     }
     places_ = static_cast<std::size_t>(std::max(std::round(places * cpus_), 1.0));

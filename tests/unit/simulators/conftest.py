@@ -11,8 +11,8 @@ import weirlab
 from weirlab.model import QueueingModel, save
 from weirlab.testing.queue import QueueDevice, profile
 
-SOURCES = Path(weirlab.__file__).parent / "devices" / "simulators"
-RUNS = Path(__file__).resolve().parents[4] / "bench" / "runs"
+SOURCES = Path(weirlab.__file__).parent / "simulators"
+RUNS = Path(__file__).resolve().parents[3] / "bench" / "runs"
 
 
 @pytest.fixture(scope="session")
