@@ -51,6 +51,7 @@ def test_a_list_that_is_no_chain_is_refused(given: dict[str, object], reason: st
         ("bridge + forward", "cannot begin or end a chain"),
         ("forward + openvswitch", "cannot begin or end a chain"),
         (" + ".join(["forward"] * (MOST + 1)), "takes 2 to 8"),
+        ("forward + blackbox", "no part of a chain"),
         ("forward + nothing", "no device under test is called"),
         ("forward + nftables:x", "no cipher suites"),
     ],

@@ -27,6 +27,7 @@ from weirlab.base.interrupts import shielded
 from weirlab.base.quoting import quoted
 from weirlab.lab import wiring
 from weirlab.lab.base import Driver, DutDriver, Site
+from weirlab.lab.dut.blackbox import BlackBox
 from weirlab.lab.dut.datapaths.nat import OUTSIDE
 from weirlab.lab.linux import interface
 from weirlab.lab.linux.counters import InterfaceCounters
@@ -101,6 +102,8 @@ class DeviceChain(Driver):
         self.name = JOINT.join(driver.name for driver in drivers)
         if not 2 <= len(drivers) <= MOST:
             raise InputError(f"a chain of {len(drivers)} devices: it takes 2 to {MOST}")
+        if any(isinstance(driver, BlackBox) for driver in drivers):
+            raise InputError("your own device between two ports is no part of a chain, which is built here")
         for driver in (drivers[0], drivers[-1]):
             if driver.bridges:
                 raise InputError(
