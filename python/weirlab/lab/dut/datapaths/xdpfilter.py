@@ -23,6 +23,11 @@ MOST_RULES: Final = 2000
 _TOGETHER: Final = 100
 """Addresses that one shell adds, so that it answers in time."""
 _SCRIPT: Final = "/run/addresses"
+_TRIED: Final = (
+    "mount -t bpf bpf /sys/fs/bpf; ip link add probe0 type veth peer name probe1; "
+    "xdp-filter load --mode native --policy allow probe0; xdp-filter unload probe0"
+)
+"""Loads it on an interface of a temporary namespace, with maps that only this shell sees."""
 _COUNTERS: Final = {
     "xdp_passed": re.compile(r"XDP_PASS\s+(\d+) pkts"),
     "xdp_dropped": re.compile(r"XDP_DROP\s+(\d+) pkts"),
@@ -42,7 +47,9 @@ class XdpFilter(Driver):
         self._ports: Sequence[str] = ()
 
     def check(self) -> list[str]:
-        return lacking({"xdp-tools": ["xdp-filter"]})
+        missing = lacking({"xdp-tools": ["xdp-filter"]})
+        tried = missing or tool.probe("xdp-tools", ["unshare", "--mount", "sh", "-ec", _TRIED], "")
+        return [why.replace("unshare", self.name, 1) for why in tried]
 
     @shielded
     def start(self, site: Site) -> Sequence[int]:
