@@ -55,6 +55,10 @@ class RemoteFirewall:
         _run("ip", "link", "add", self._cable, "type", "veth", "peer", "name", "eth0", "netns", name)
         for end, port in zip(self.between, PORTS, strict=True):
             _run("ip", "link", "add", end, "type", "veth", "peer", "name", port, "netns", name)
+            Path("/proc/sys/net/ipv6/conf", end, "disable_ipv6").write_text("1")
+            _run("ip", "link", "set", end, "up")
+            # Frames that XDP redirects to the port need a receiver with NAPI at the other end.
+            _run("ip", "netns", "exec", name, "ethtool", "-K", port, "gro", "on")
         _run("ip", "addr", "add", "203.0.113.130/30", "dev", self._cable)
         for port, address in zip(("eth0", *PORTS), (ADDRESS, "198.18.0.1", "198.19.0.1"), strict=True):
             _run("ip", "-n", name, "addr", "add", f"{address}/{30 if port == 'eth0' else 16}", "dev", port)

@@ -16,7 +16,6 @@ from weirlab.jobs.progress import Progress
 from weirlab.lab.dut import is_emulated
 from weirlab.measure.profile import estimate_s
 from weirlab.scenario import QUICK, Scenario, from_options
-from weirlab.scenario.conflicts import OWN_RULES
 from weirlab.store import Store
 
 OWN: Final = "ruleset"
@@ -48,7 +47,7 @@ class QuickProfile:
         dut: dict[str, Any] = {"name": self.device}
         if self.ruleset is not None:
             dut = {"name": OWN, "ruleset": str(self.ruleset)}
-        positions = (0,) if dut["name"] in OWN_RULES else self.positions
+        positions = (0,) if dut["name"] in ("ruleset", "image") else self.positions
         said = {
             "positions": positions,
             "sizes": None if self.frames is None else [str(frame) for frame in self.frames],

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final, Literal
 
-from weirlab.base.errors import InputError
+from weirlab.base.errors import InputError, MissingCapability
 from weirlab.base.files import NO_FILES, Inputs
 from weirlab.base.interrupts import shielded
 from weirlab.jobs.progress import Progress, SilentProgress
-from weirlab.lab.base import AimingBed, TestBed
+from weirlab.lab.base import AimingBed, DutDriver, TestBed
 from weirlab.lab.clean import owners
 from weirlab.records import RuleSetup, caution
 from weirlab.scenario import NO_DEVICE, Dut, Lab
@@ -180,16 +180,49 @@ def open_wired(
 ) -> Iterator[TestBed]:
     """The user's own device between two ports, or a patch cable, for the duration of the block. ``tell`` gets
     what was checked before, sentence by sentence."""
-    from weirlab.lab.dut.blackbox import BlackBox
     from weirlab.lab.wired.bed import WiredBed
     from weirlab.lab.wired.ends import WiredSetting, wired_ends
 
     progress.stage(f"borrowing the ports {' and '.join(lab.between)}")
     ends = wired_ends(lab.between, lab.addresses, lab.gateways)
     setting = WiredSetting(ends, lab.mode, lab.take, lab.shared, lab.allow)
-    driver = None if dut.name == NO_DEVICE else BlackBox()
-    with WiredBed(setting, driver, lab.backend, version=version, tell=tell) as bed:
+    with (
+        _elsewhere(lab, dut, progress) as driver,
+        WiredBed(setting, driver, lab.backend, version=version, tell=tell) as bed,
+    ):
         yield bed
+
+
+@contextmanager
+@shielded
+def _elsewhere(lab: Lab, dut: Dut, progress: Progress) -> Iterator[DutDriver | None]:
+    """The driver of a device that is not built here, with the login open; None for a patch cable."""
+    if dut.name == NO_DEVICE:
+        yield None
+        return
+    from weirlab.lab.linux.inventory import look
+    from weirlab.lab.remote.address import parse_address
+    from weirlab.lab.remote.changes import make_change
+    from weirlab.lab.remote.device import ExternalDevice
+    from weirlab.lab.remote.ssh import SshTarget
+
+    target = None if dut.at is None else SshTarget(parse_address(dut.at))
+    change = make_change(dut.change, dut.name, target, dut.restore_s)
+    driver = ExternalDevice(dut.name, target, change, dut.ports)
+    driver.note = progress.note
+    try:
+        if missing := driver.check():
+            raise MissingCapability(f"device {dut.name}: {'; '.join(missing)}")
+        known = look()
+        for port in lab.between:
+            addresses = known[port].addresses if port in known else ()
+            if target is not None and target.client() in (each.partition("/")[0] for each in addresses):
+                raise InputError(
+                    f"{dut.at} is reached through {port}, which the test takes: log in through another port"
+                )
+        yield driver
+    finally:
+        driver.stop()
 
 
 @contextmanager

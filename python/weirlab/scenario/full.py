@@ -29,11 +29,11 @@ _WITHOUT_RULES: Final = ("forward", "ruleset", "image", "vm:forward", BLACK_BOX,
 """Devices whose rules cannot be chosen."""
 
 
-def full(dut: str, positions: Sequence[int] | None = None) -> dict[str, Any]:
+def full(dut: str, positions: Sequence[int] | None = None, *, own: bool = False) -> dict[str, Any]:
     """Settings of the full profile, as far as the device called ``dut`` supports them.
 
     With ``positions`` other than the usual ones, mixed positions whose mean is not among them are
-    left out: there would be nothing to compare them with.
+    left out: there would be nothing to compare them with. ``own``: it is a device of the user's.
     """
     usual = ProfileSection().positions if dut not in _WITHOUT_RULES else (0,)
     known = tuple(usual if positions is None else positions)
@@ -48,6 +48,6 @@ def full(dut: str, positions: Sequence[int] | None = None) -> dict[str, Any]:
     if dut in _WITHOUT_RULES:
         del settings["stateful"]
         settings["positions"] = (0,)
-    if dut in (BLACK_BOX, NO_DEVICE):
+    if own or dut in (BLACK_BOX, NO_DEVICE):
         del settings["cross_traffic"]
     return settings

@@ -7,6 +7,7 @@ packets/s or bytes. A relative path starts from the scenario file's folder.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self
@@ -70,20 +71,39 @@ def _places(text: str) -> object:
 
 def _dut_name(name: str) -> str:
     from weirlab.lab.dut import broken, drivers, files_of, known, refuse_machine
+    from weirlab.lab.remote.filters import FILTERS
 
     try:
         refuse_machine(name)
     except InputError as error:
         raise ValueError(str(error)) from None
-    if name != NO_DEVICE and not known(name):
+    if name != NO_DEVICE and not known(name) and name not in FILTERS:
         raise ValueError(
             "; ".join((f"no such device; there are {', '.join((*drivers(), NO_DEVICE))}", *broken()))
         )
+    if name in FILTERS and not known(name):
+        return name
     try:
         files_of(name)
     except InputError as error:
         raise ValueError(str(error)) from None
     return name
+
+
+def _login(text: str) -> object:
+    from weirlab.lab.remote.address import parse_address
+
+    return parse_address(text)
+
+
+def _change(text: str) -> object:
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise InputError(f"{quoted(text)} is no command: {error}") from None
+    if not words:
+        raise InputError("write none, ask, rules, or a command")
+    return words
 
 
 def _no_repeats(values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -371,6 +391,26 @@ class Dut(Section):
     """The user's own disk image of a configured router or firewall, for the driver ``image``."""
     stateful: bool = False
     """Put connection tracking in front of the rules."""
+    at: Annotated[str, readable(_login)] | None = None
+    """Of a device in the ``wired`` lab: the login to it, ``ssh://user@host:port``."""
+    ports: Annotated[tuple[str, ...], Field(max_length=2), AfterValidator(_no_repeats)] = ()
+    """Its two test ports, as it calls them; left out: those with routes to the networks of test traffic."""
+    change: Annotated[str, readable(_change)] = "none"
+    """Who sets its rules. ``none``: nobody, it has its own; ``rules``: Weir, through the login, in the filter
+    that ``name`` says; ``ask``: the operator, who is told which; else a command, which gets them as JSON."""
+    restore_s: Seconds = 120.0
+    """With ``change: rules``, the device removes Weir's rules by itself after so many s without a word from
+    Weir."""
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether it is a device that Weir does not build."""
+        return self.name == BLACK_BOX or self.at is not None or self.change != "none" or bool(self.ports)
+
+    @property
+    def has_own_rules(self) -> bool:
+        """Whether its rules cannot be chosen."""
+        return self.name in ("ruleset", "image") or (self.elsewhere and self.change == "none")
 
     @model_validator(mode="before")
     @classmethod
@@ -392,8 +432,11 @@ class Dut(Section):
         from weirlab.lab.dut import files_of
 
         yield from super().files()
-        if files_of(self.name):
+        if not self.elsewhere and files_of(self.name):
             yield ("name",)
+        # A login uses the keys of this host, and a command is one of its files.
+        yield from (("at",),) if self.at else ()
+        yield from (("change",),) if self.change not in ("none", "rules") else ()
 
     @property
     def file(self) -> Path | None:
@@ -411,6 +454,9 @@ class Dut(Section):
         """A copy whose file paths start from ``folder``."""
         found = {"ruleset": self.ruleset, "image": self.image, "ipset": self.ipset}
         moved: dict[str, Any] = {key: folder / path for key, path in found.items() if path}
+        program, *rest = shlex.split(self.change)
+        if "/" in program:
+            moved["change"] = shlex.join([str((folder / program).absolute()), *rest])
         if self.include:
             moved["include"] = tuple(folder / path for path in self.include)
         return self.model_copy(update=moved) if moved else self

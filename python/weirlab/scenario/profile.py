@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, ConfigDict, Field
 
 from weirlab.base.errors import InputError
-from weirlab.scenario.conflicts import OWN_RULES, Conflict, of_device, of_lab
+from weirlab.scenario.conflicts import Conflict, of_device, of_lab
 from weirlab.scenario.document import Location
 from weirlab.scenario.model import (
     Attempts,
@@ -205,7 +205,7 @@ def of_profile(scenario: Scenario) -> Iterator[Conflict]:
     yield from of_lab(scenario.lab, scenario.dut)
     yield from of_device(scenario.dut, _position_lists(scenario))
     traffic, profile = scenario.traffic, scenario.profile
-    if scenario.dut.name in OWN_RULES:
+    if scenario.dut.has_own_rules:
         if profile.mixed:
             yield ("profile", "mixed"), f"the device {scenario.dut.name!r} has its own rules: leave it out"
         if profile.position_step:
@@ -223,7 +223,7 @@ def of_profile(scenario: Scenario) -> Iterator[Conflict]:
             yield ("traffic", "new"), "goes with 'answered: true'"
         if profile.new:
             yield ("profile", "new"), "goes with 'answered: true' below 'traffic'"
-    is_single = scenario.dut.name in OWN_RULES or (len(profile.positions) == 1 and profile.positions[0] > 0)
+    is_single = scenario.dut.has_own_rules or (len(profile.positions) == 1 and profile.positions[0] > 0)
     if len(profile.new) > 1 and not is_single:
         yield ("profile", "positions"), "several shares of 'new' need one position above 0"
     if profile.new and profile.adaptive:

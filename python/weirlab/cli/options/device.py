@@ -12,6 +12,7 @@ import typer
 from weirlab.base import limits
 from weirlab.base.errors import InputError
 from weirlab.cli.options import completing, reading
+from weirlab.cli.options.elsewhere import NOT_ELSEWHERE, ElsewhereOptions
 from weirlab.cli.options.groups import typed
 from weirlab.cli.options.wired import NO_PORTS, WiredOptions
 
@@ -134,6 +135,7 @@ class DeviceOptions:
     ] = False
     backend: BackendOption = "auto"
     wired: WiredOptions = NO_PORTS
+    elsewhere: ElsewhereOptions = NOT_ELSEWHERE
 
     def where(self, store: Store) -> Lab:
         """The lab of the trials; a measured device may be that of a run in ``store``.
@@ -176,8 +178,8 @@ class DeviceOptions:
         from weirlab.lab.dut import make
         from weirlab.lab.dut.rulesets.source import RulesetFiles
         from weirlab.records import JOINT
-        from weirlab.scenario import BLACK_BOX, NO_DEVICE, Dut
-        from weirlab.scenario.conflicts import OWN_RULES, misplaced
+        from weirlab.scenario import BLACK_BOX, NO_DEVICE, Dut, section
+        from weirlab.scenario.conflicts import misplaced
 
         of_rules = {"--match": self.match, "--include": self.include, "--ipset": self.ipset}
         for option, value in of_rules.items():
@@ -189,32 +191,32 @@ class DeviceOptions:
             raise InputError("--ruleset and --image exclude each other: give one of them")
         usual = BLACK_BOX if self.kind == "wired" else "iptables"
         chosen = JOINT.join(self.dut) if self.dut else names[0] if names else usual
-        if why := misplaced(self.kind, chosen):
-            raise InputError(f"--dut: {why}")
         if "image" in names and chosen != "image":
             raise InputError(f"--image goes with the device 'image', not with {chosen!r}")
-        if chosen != NO_DEVICE:
+        found = section(
+            Dut,
+            {
+                **typed({"name": chosen}, name="--dut"),
+                **{name: path for name, path in given.items() if path is not None},
+                "include": tuple(self.include or ()),
+                "ipset": self.ipset,
+                "match": self.match,
+                "stateful": self.stateful,
+                **self.elsewhere.section(),
+            },
+        ).beside(Path.cwd())
+        for key, why in misplaced(self.kind, found):
+            raise InputError(f"--{'dut' if key == 'name' else key}: {why}")
+        if chosen != NO_DEVICE and not found.elsewhere:
             beside = RulesetFiles(tuple(self.include or ()), self.ipset)
             make(chosen, given[names[0]] if names else None, HOST_FILES, beside)
-        found = Dut(
-            name=chosen,
-            **given,
-            include=tuple(self.include or ()),
-            ipset=self.ipset,
-            match=self.match,
-            stateful=self.stateful,
-        )
-        own = dict(
-            zip(
-                OWN_RULES,
-                ("--ruleset: your ruleset", "--image: your disk image", "your own device: it"),
-                strict=True,
-            )
-        )
-        if found.name in own and any(each is not None for each in (self.rules, self.positions, self.places)):
-            raise InputError(f"--rules does not go with {own[found.name]} has its own rules")
-        if found.name in ("image", BLACK_BOX) and self.stateful:
-            raise InputError(f"--stateful does not go with {own[found.name]} has its own rules")
+        own = {"ruleset": "--ruleset: your ruleset", "image": "--image: your disk image"}
+        who = own.get(found.name, "your own device (--change none): it")
+        if found.has_own_rules:
+            if any(each is not None for each in (self.rules, self.positions, self.places)):
+                raise InputError(f"--rules does not go with {who} has its own rules")
+            if found.name != "ruleset" and self.stateful:
+                raise InputError(f"--stateful does not go with {who} has its own rules")
         return found
 
     def rule_setup(self, steps: Sequence[LoadStep] = ()) -> RuleSetup:

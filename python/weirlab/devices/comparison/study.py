@@ -23,7 +23,7 @@ from weirlab.model.comparing import (
 from weirlab.model.comparing.matching import LOAD, OWN_RULES, SETTING, SettingMeasurement
 from weirlab.model.comparing.verdicts import GOOD
 from weirlab.records import Observation, device_in_words
-from weirlab.scenario.conflicts import OWN_RULES as OWN_DEVICES
+from weirlab.scenario import BLACK_BOX
 from weirlab.store import Manifest, Run, Store, how_recent
 from weirlab.store.states import SAME_RATIO
 
@@ -167,7 +167,7 @@ def _observations(run: Run, kind: str) -> list[Observation]:
 
 
 def _own_rules(manifest: Manifest) -> bool:
-    return manifest.facts.get("dut") in OWN_DEVICES
+    return manifest.facts.get("dut") in ("ruleset", "image", BLACK_BOX)
 
 
 def _setting(seen: Observation, kind: str) -> dict[str, str]:

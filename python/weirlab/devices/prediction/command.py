@@ -305,7 +305,7 @@ def verify(
     again: Annotated[
         bool, typer.Option("--again", help="Measure again, even if done before.", rich_help_panel="Plan")
     ] = False,
-    device: Annotated[DeviceOptions, only("lab", "as_", "dut", "ruleset", "backend", "wired")],
+    device: Annotated[DeviceOptions, only("lab", "as_", "dut", "ruleset", "backend", "wired", "elsewhere")],
     result: ResultOptions,
 ) -> None:
     """Verify the models."""

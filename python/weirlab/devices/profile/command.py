@@ -268,7 +268,6 @@ def _profile_section(
 ) -> dict[str, Any]:
     """The section ``profile`` of a scenario."""
     from weirlab.scenario import QUICK, OptionValue, full
-    from weirlab.scenario.conflicts import OWN_RULES
 
     adaptive = plan.choice.section()
     frames = reading.frames(traffic.sizes.frame) or ()
@@ -280,7 +279,7 @@ def _profile_section(
     if shares and positions is None:
         positions = (_RULES_OF_SHARES,)
     said = {
-        "positions": (0,) if dut.name in OWN_RULES else positions,
+        "positions": (0,) if dut.has_own_rules else positions,
         "new": shares or None,
         "sizes": sizes or None,
         "load_shares": loads,
@@ -289,7 +288,9 @@ def _profile_section(
         **given(plan.trials),
     }
     # An adaptive profile chooses for itself.
-    usual = QUICK if plan.quick else {} if plan.choice.adaptive else full(dut.name, positions)
+    usual = (
+        QUICK if plan.quick else {} if plan.choice.adaptive else full(dut.name, positions, own=dut.elsewhere)
+    )
     if loads is not None:
         # Loads that someone names are all meant.
         usual = {name: value for name, value in usual.items() if name != "load_stride"}

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
@@ -14,7 +15,7 @@ from weirlab.base.errors import InputError, LabError, MissingCapability
 from weirlab.base.quoting import shortened
 from weirlab.lab.dut.rules import FAMILIES, accepted, chain, check
 from weirlab.lab.dut.tool import MOST_S
-from weirlab.lab.remote.filters import DeviceFilter, described
+from weirlab.lab.remote.filters import DeviceFilter, described, make_filter
 from weirlab.lab.remote.session import RESTORE_S, DeviceSession
 from weirlab.lab.remote.target import Target
 from weirlab.records import RuleSetup
@@ -133,6 +134,10 @@ class OperatorChange(Unchanged):
 
     def __init__(self) -> None:
         self._changed = False
+        self._note: Note = lambda _: None
+
+    def begin(self, note: Note) -> None:
+        self._note = note
 
     def missing(self) -> list[str]:
         if sys.stdin.isatty() and sys.stderr.isatty():
@@ -141,23 +146,15 @@ class OperatorChange(Unchanged):
 
     def apply(self, rules: RuleSetup) -> None:
         check(rules)
-        self._ask(in_words(rules))
         self._changed = True
+        self._note(f"set on the device: {in_words(rules)}. Then press Enter (Ctrl-C stops)")
+        if not sys.stdin.readline():
+            raise LabError("nobody confirms the rules any more: standard input has ended")
 
     def end(self, note: Note) -> None:
         if self._changed:
             self._changed = False
             note("the device still has the rules that you set last: restore its own")
-
-    def _ask(self, wanted: str) -> None:
-        print(
-            f"\nSet on the device: {wanted}\nThen press Enter (Ctrl-C stops): ",
-            end="",
-            file=sys.stderr,
-            flush=True,
-        )
-        if not sys.stdin.readline():
-            raise LabError("nobody confirms the rules any more: standard input has ended")
 
 
 @dataclass(frozen=True)
@@ -252,6 +249,16 @@ def in_words(rules: RuleSetup) -> str:
     )
 
 
-def facts(change: RuleChange) -> Mapping[str, object]:
-    """For the manifest."""
-    return {"layout": change.layout}
+def make_change(how: str, name: str, target: Target | None, restore_s: float) -> RuleChange:
+    """The change that a scenario's ``change`` means, for the device's filter ``name``.
+
+    Raises ``InputError`` if there is no such filter.
+    """
+    if how == "none":
+        return Unchanged()
+    if how == "ask":
+        return OperatorChange()
+    if how != "rules":
+        return CommandChange(shlex.split(how))
+    assert target is not None
+    return FilterChange(target, make_filter(name), restore_s)

@@ -86,6 +86,11 @@ class ExternalDevice(Driver):
         return counters
 
     @property
+    def has_login(self) -> bool:
+        """Whether the device can be asked how it is."""
+        return self._target is not None
+
+    @property
     def reading(self) -> DeviceReading:
         """The last one."""
         return self._last or DeviceReading()

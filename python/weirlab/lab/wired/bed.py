@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Literal
 
 from weirlab.base.errors import InputError, LabError
+from weirlab.base.units import NS_PER_S
 from weirlab.lab import wiring
 from weirlab.lab.base import DutDriver, Site
 from weirlab.lab.cores import Cores
@@ -16,9 +17,10 @@ from weirlab.lab.linux.interface import Port
 from weirlab.lab.linux.namespace import write_sysctls
 from weirlab.lab.linux.privilege import explained
 from weirlab.lab.namespaces import BackendChoice, NamespaceBed
+from weirlab.lab.remote.device import ExternalDevice
 from weirlab.lab.wired import listening, neighbours, ports
 from weirlab.lab.wired.ends import WiredSetting, endpoints, refuse_others
-from weirlab.records import REFUSED, EngineResult, RuleSetup
+from weirlab.records import REFUSED, EngineResult, HostSample, RuleSetup
 from weirlab.traffic.plan import DeparturePlan
 from weirlab.traffic.schedule import compile_plan
 from weirlab.traffic.sizes import Constant
@@ -163,6 +165,8 @@ class WiredBed(NamespaceBed):
                 "raise the MTU of both ports and of the device"
             )
         self._meet(plan.ip)
+        if isinstance(self._driver, ExternalDevice):
+            self._driver.keep((plan.warmup_ns + plan.duration_ns) / NS_PER_S)
         for pps in _RAMP_PPS:
             if self._ramped_pps < pps < plan.nominal_pps or (self._ramped_pps < pps and not plan.paced):
                 self._ramp(pps, plan.ip)
@@ -211,6 +215,14 @@ class WiredBed(NamespaceBed):
     def _left(self) -> int:
         """Frames that have left the sender's port, as it counts them itself."""
         return super().counters()["tx_tx_packets"]
+
+    def host(self) -> HostSample:
+        """As of all beds; with a login to the device, clock and temperature are the device's."""
+        sample = super().host()
+        if not isinstance(self._driver, ExternalDevice) or not self._driver.has_login:
+            return sample
+        device = self._driver.reading
+        return replace(sample, frequency_mhz=device.frequency_mhz, temperature_c=device.temperature_c)
 
     @property
     def site(self) -> Site:

@@ -41,12 +41,14 @@ def test_an_operator_is_told_the_rules_and_confirms_each(monkeypatch: pytest.Mon
     notes: list[str] = []
     device.note = notes.append
     assert device.check() == []
+    device.start(SITE)
     device.apply(SITE, RuleSetup(200, stateful=True))
-    question = sys.stderr.getvalue()  # type: ignore[attr-defined]
+    question = notes.pop()
     assert "200 rules, of which number 200 accepts 198.18.0.0/16 to 198.19.0.0/16" in question
     assert "connection tracking" in question
     with pytest.raises(LabError, match="nobody confirms the rules any more"):
         device.apply(SITE, RuleSetup())
+    notes.clear()
     device.stop()
     assert notes == ["the device still has the rules that you set last: restore its own"]
 
