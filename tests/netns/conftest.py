@@ -36,7 +36,7 @@ VOICE = {
 
 BESIDE = {
     "test_emulator", "test_equivalence", "test_full_page", "test_full_store", "test_netem", "test_psock",
-    "test_psock_run", "test_psock_run_ends", "test_record", "test_remote", "test_tap", "test_tcp",
+    "test_psock_run", "test_psock_run_ends", "test_record", "test_tap", "test_tcp",
     "test_tcp_between", "test_tcp_events", "test_tcp_samples", "test_trace_real", "test_voice_through",
     "test_web_rights",
 }  # fmt: skip

@@ -193,6 +193,9 @@ class DeviceOptions:
         chosen = JOINT.join(self.dut) if self.dut else names[0] if names else usual
         if "image" in names and chosen != "image":
             raise InputError(f"--image goes with the device 'image', not with {chosen!r}")
+        if chosen != NO_DEVICE and self.kind != "wired" and self.elsewhere == NOT_ELSEWHERE:
+            beside = RulesetFiles(tuple(self.include or ()), self.ipset)
+            make(chosen, given[names[0]] if names else None, HOST_FILES, beside)
         found = section(
             Dut,
             {
@@ -207,9 +210,6 @@ class DeviceOptions:
         ).beside(Path.cwd())
         for key, why in misplaced(self.kind, found):
             raise InputError(f"--{'dut' if key == 'name' else key}: {why}")
-        if chosen != NO_DEVICE and not found.elsewhere:
-            beside = RulesetFiles(tuple(self.include or ()), self.ipset)
-            make(chosen, given[names[0]] if names else None, HOST_FILES, beside)
         own = {"ruleset": "--ruleset: your ruleset", "image": "--image: your disk image"}
         who = own.get(found.name, "your own device (--change none): it")
         if found.has_own_rules:

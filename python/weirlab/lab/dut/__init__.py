@@ -230,8 +230,8 @@ def refuse_machine(name: str) -> None:
     """Raise ``InputError``, with what can be done instead, if ``name`` means another machine."""
     if host := machine(name):
         raise InputError(
-            f"{quoted(name)} is another machine, and Weir measures devices that it builds on this one. To "
-            f"measure its rules here: ssh {host} iptables-save -c > its.rules (or: nft list ruleset), then "
+            f"{quoted(name)} is another machine. To measure it between two ports of this one: --between A B "
+            f"--dut nftables --at ssh://{host} --change rules (docs/remote.md). To measure its rules here: ssh {host} iptables-save -c > its.rules (or: nft list ruleset), then "
             "weir profile --ruleset its.rules. For what it does to live traffic: weir tap and weir log, or "
             "weir quality with a capture from either side of it"
         )

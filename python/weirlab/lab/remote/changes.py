@@ -179,8 +179,9 @@ class ChangeCommand:
         except OSError as error:
             raise InputError(f"{self.argv[0]} cannot be run: {error.strerror}") from error
         if done.returncode:
-            lines = (done.stderr.strip() or done.stdout.strip()).splitlines()
-            reason = shortened(lines[-1], 400) if lines else "it gives no reason"
+            lines = (done.stderr.strip() or done.stdout).splitlines()
+            words = [line.strip() for line in lines if any(map(str.isalnum, line))]
+            reason = shortened(words[-1], 400) if words else "it gives no reason"
             raise LabError(f"{self.argv[0]} (exit code {done.returncode}): {reason}")
 
 

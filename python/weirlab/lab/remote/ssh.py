@@ -203,11 +203,11 @@ class SshTarget:
 
     def _unreachable(self, stderr: str) -> UnreachableTarget:
         host = self.address.host
+        last = [line.strip() for line in stderr.splitlines() if line.strip()][-1:] or ["the connection ended"]
         for pattern, advice in _REASONS:
             if re.search(pattern, stderr, re.IGNORECASE):
-                return UnreachableTarget(f"{self.address}: {advice.format(host=host)}")
-        last = [line for line in stderr.splitlines() if line.strip()][-1:]
-        return UnreachableTarget(f"{self.address}: {last[0].strip() if last else 'the connection ended'}")
+                return UnreachableTarget(f"{self.address}: {advice.format(host=host)} ({last[0]})")
+        return UnreachableTarget(f"{self.address}: {last[0]}")
 
     def _refuse_without_rights(self, stderr: str) -> None:
         """Raise ``MissingCapability`` if it was sudo that refused."""
