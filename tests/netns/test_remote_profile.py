@@ -124,8 +124,9 @@ def test_a_firewall_killed_in_mid_profile_restores_its_rules_and_the_run_is_resu
     code, text = tester.run("run", "--resume", tester.newest().run_id)
     # So few loads determine no model (7), and this host may have spoiled all of them (5).
     assert code in (0, 5, 7), text
-    planned = len(tester.newest().get_json("plan")["specs"])
-    assert set(tester.newest().trials()["index"]) == set(range(planned))
+    plan = tester.newest().get_json("plan")
+    planned = range(plan["first_index"], plan["first_index"] + len(plan["specs"]))
+    assert set(planned) <= set(tester.newest().trials()["index"])
     assert tester.trials() > kept
     positions = {json.loads(spec)["rules"]["position"] for spec in tester.newest().trials()["spec"]}
     assert positions == set(POSITIONS)
