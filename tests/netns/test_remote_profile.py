@@ -107,7 +107,7 @@ def has_weir(firewall: RemoteFirewall) -> bool:
 def test_a_firewall_killed_in_mid_profile_restores_its_rules_and_the_run_is_resumed(
     dut: str, firewall: RemoteFirewall, tester: Tester
 ) -> None:
-    program = tester.start("run", str(tester.scenario(dut, WAITING_S)))
+    program = tester.start("run", "--yes", str(tester.scenario(dut, WAITING_S)))
     with program:
         wait_until(lambda: tester.trials() > 0 or program.poll() is not None)
         firewall.kill()
@@ -137,7 +137,7 @@ def test_a_firewall_killed_in_mid_profile_restores_its_rules_and_the_run_is_resu
 
 def test_counters_prove_that_test_traffic_met_the_rules(firewall: RemoteFirewall, tester: Tester) -> None:
     code, text = tester.run(
-        *("trial", "--lab", "wired", "--between", *firewall.between, "--dut", "nftables"),
+        *("trial", "--yes", "--lab", "wired", "--between", *firewall.between, "--dut", "nftables"),
         *("--at", f"ssh://root@{ADDRESS}", "--change", "rules", "--rules", "20", "--rate", "2kpps"),
     )
     assert code in (0, 5), text
@@ -155,7 +155,7 @@ def test_counters_prove_that_test_traffic_met_the_rules(firewall: RemoteFirewall
 def test_an_interrupted_profile_restores_the_rules_before_it_ends(
     number: signal.Signals, firewall: RemoteFirewall, tester: Tester
 ) -> None:
-    with tester.start("run", str(tester.scenario("nftables"))) as program:
+    with tester.start("run", "--yes", str(tester.scenario("nftables"))) as program:
         wait_until(lambda: tester.trials() > 0 or program.poll() is not None)
         program.send_signal(number)
         _, err = program.communicate(timeout=300)
@@ -168,7 +168,7 @@ def test_an_interrupted_profile_restores_the_rules_before_it_ends(
 def test_a_profile_that_was_away_too_long_stops_when_it_comes_back(
     firewall: RemoteFirewall, tester: Tester
 ) -> None:
-    with tester.start("run", str(tester.scenario("nftables", WAITING_S))) as program:
+    with tester.start("run", "--yes", str(tester.scenario("nftables", WAITING_S))) as program:
         wait_until(lambda: tester.trials() > 0 or program.poll() is not None)
         program.send_signal(signal.SIGSTOP)
         wait_until(lambda: not has_weir(firewall))
@@ -183,7 +183,7 @@ def test_a_profile_that_was_away_too_long_stops_when_it_comes_back(
 def test_a_killed_weir_leaves_the_rest_to_the_firewall_and_the_next_command(
     firewall: RemoteFirewall, tester: Tester
 ) -> None:
-    with tester.start("run", str(tester.scenario("nftables", WAITING_S))) as program:
+    with tester.start("run", "--yes", str(tester.scenario("nftables", WAITING_S))) as program:
         wait_until(lambda: tester.trials() > 0 or program.poll() is not None)
         os.kill(program.pid, signal.SIGKILL)
         program.communicate()
@@ -215,7 +215,18 @@ def test_a_program_of_the_users_sets_and_removes_the_rules(
     program.write_text(PROGRAM.format(python=sys.executable, netns=firewall.namespace.name))
     program.chmod(0o755)
     code, text = tester.run(
-        *("trial", "--lab", "wired", "--between", *firewall.between, "--rules", "5", "--rate", "2kpps"),
+        *(
+            "trial",
+            "--yes",
+            "--lab",
+            "wired",
+            "--between",
+            *firewall.between,
+            "--rules",
+            "5",
+            "--rate",
+            "2kpps",
+        ),
         *("--change", str(program)),
     )
     assert code in (0, 5), text
@@ -247,7 +258,18 @@ def test_what_cannot_work_is_refused_before_anything_is_changed(
     chosen = [] if "--dut" in words or "--change" in words else ["--dut", "nftables"]
     change = [] if "--change" in words else ["--change", "rules"]
     found = tester.run(
-        *("trial", "--lab", "wired", "--between", *firewall.between, "--rules", "3", "--rate", "1kpps"),
+        *(
+            "trial",
+            "--yes",
+            "--lab",
+            "wired",
+            "--between",
+            *firewall.between,
+            "--rules",
+            "3",
+            "--rate",
+            "1kpps",
+        ),
         *(*chosen, *change, *words),
     )
     assert found[0] == code, found[1]

@@ -231,9 +231,10 @@ def refuse_machine(name: str) -> None:
     if host := machine(name):
         raise InputError(
             f"{quoted(name)} is another machine. To measure it between two ports of this one: --between A B "
-            f"--dut nftables --at ssh://{host} --change rules (docs/remote.md). To measure its rules here: ssh {host} iptables-save -c > its.rules (or: nft list ruleset), then "
-            "weir profile --ruleset its.rules. For what it does to live traffic: weir tap and weir log, or "
-            "weir quality with a capture from either side of it"
+            f"--dut nftables --at ssh://{host} --change rules (docs/remote.md). To measure its rules here: "
+            f"ssh {host} iptables-save -c > its.rules (or: nft list ruleset), then weir profile --ruleset "
+            "its.rules. For what it does to live traffic: weir tap and weir log, or weir quality with a "
+            "capture from either side of it"
         )
 
 
