@@ -207,7 +207,9 @@ class DeviceOptions:
                 "stateful": self.stateful,
                 **self.elsewhere.section(),
             },
-        ).beside(Path.cwd())
+        )
+        # A program of the user's is where he says, and all others are the system's.
+        found = found.model_copy(update={"change": found.beside(Path.cwd()).change})
         for key, why in misplaced(self.kind, found):
             raise InputError(f"--{'dut' if key == 'name' else key}: {why}")
         own = {"ruleset": "--ruleset: your ruleset", "image": "--image: your disk image"}
