@@ -51,6 +51,9 @@ bench-model: build ## Score predictions on held-out trials (root; not with ARGS=
 bench-tap: build ## What copying costs a link, and what is lost, compared with tcpdump (root)
 	@python bench/tap.py $(ARGS)
 
+bench-wired: build ## The same device in a namespace and between two ports (root; ARGS=rounds)
+	@python bench/wired.py $(ARGS)
+
 bench-opening: build ## What opening a large capture in weir web costs (ARGS="--packets 9000000")
 	@python bench/opening.py $(ARGS)
 

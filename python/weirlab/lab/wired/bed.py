@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -68,6 +68,8 @@ class WiredBed(NamespaceBed):
         ``xdp``, ``af_packet``, or ``auto`` for the first by which frames arrive.
     version:
         IP version of the first frames.
+    device_threads:
+        Kernel threads that do the device's work, if that runs on this machine.
     tell:
         Gets what was checked before the first trial, sentence by sentence.
 
@@ -88,6 +90,7 @@ class WiredBed(NamespaceBed):
         cores: Cores | None = None,
         *,
         version: Literal[4, 6] = 4,
+        device_threads: Sequence[int] = (),
         tell: Callable[[str], None] = lambda checked: None,
     ) -> None:
         self._setting = setting
@@ -99,6 +102,7 @@ class WiredBed(NamespaceBed):
         """Frames that the sending ports did not take."""
         self._ramped_pps = 0.0
         self._tell = tell
+        self._device_threads = device_threads
         refuse_others(setting.ends, version, setting.allow)
         super().__init__(backend, cores)
         try:
@@ -250,6 +254,7 @@ class WiredBed(NamespaceBed):
             for port, end in zip(self._ports, setting.ends, strict=True)
         )
         self._receives = self._receiver.name
+        self._threads = list(self._device_threads)
         self._tell(f"{' and '.join(port.summary for port in self._ports)}: nothing else uses them")
         for side, part in enumerate(self._parts):
             space = self._netns[part]
