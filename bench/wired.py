@@ -82,8 +82,9 @@ def main(rounds: int) -> None:
         with NetnsLab(dut.make("forward"), cores=cores) as lab:
             found["netns"].append(values(lab))
         with router() as threads:
-            setting = WiredSetting(wired_ends([port.name for port in PORTS]), listen_s=0.1)
-            with WiredBed(setting, BlackBox(), cores=cores, device_threads=sorted(threads)) as bed:
+            ends = wired_ends([port.name for port in PORTS])
+            setting = WiredSetting(ends, listen_s=0.1, device_threads=sorted(threads))
+            with WiredBed(setting, BlackBox(), cores=cores) as bed:
                 # The bed's isolation of CPUs unbinds threads.
                 for thread in threads:
                     partition.bind(thread, cores.dut)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -43,6 +43,8 @@ _RAMP_PPS: Final = (1_000.0, 10_000.0)
 """Loads of a tenth of a second before a higher one."""
 _RAMP_S: Final = 0.1
 _ALLOWED_STRAYS: Final = 20
+_BRIDGE_MACS: Final = 3
+"""A bridge may speak for itself and for each of its two ports."""
 _STRAYS: Final = 0.1
 """Foreign frames, as a share of those sent, that the ramp accepts."""
 _HOSTS: Final = (
@@ -68,8 +70,6 @@ class WiredBed(NamespaceBed):
         ``xdp``, ``af_packet``, or ``auto`` for the first by which frames arrive.
     version:
         IP version of the first frames.
-    device_threads:
-        Kernel threads that do the device's work, if that runs on this machine.
     tell:
         Gets what was checked before the first trial, sentence by sentence.
 
@@ -90,7 +90,6 @@ class WiredBed(NamespaceBed):
         cores: Cores | None = None,
         *,
         version: Literal[4, 6] = 4,
-        device_threads: Sequence[int] = (),
         tell: Callable[[str], None] = lambda checked: None,
     ) -> None:
         self._setting = setting
@@ -102,7 +101,6 @@ class WiredBed(NamespaceBed):
         """Frames that the sending ports did not take."""
         self._ramped_pps = 0.0
         self._tell = tell
-        self._device_threads = device_threads
         refuse_others(setting.ends, version, setting.allow)
         super().__init__(backend, cores)
         try:
@@ -254,7 +252,7 @@ class WiredBed(NamespaceBed):
             for port, end in zip(self._ports, setting.ends, strict=True)
         )
         self._receives = self._receiver.name
-        self._threads = list(self._device_threads)
+        self._threads = list(setting.device_threads)
         self._tell(f"{' and '.join(port.summary for port in self._ports)}: nothing else uses them")
         for side, part in enumerate(self._parts):
             space = self._netns[part]
@@ -339,8 +337,9 @@ class WiredBed(NamespaceBed):
             }
             found = listening.listen(sockets, self._setting.listen_s)
         own = [port.mac for port in self._ports]
+        of_device = _BRIDGE_MACS if self._setting.mode == "bridge" else 1
         for name, heard in found.items():
-            if objection := heard.objection(own):
+            if objection := heard.objection(own, of_device):
                 raise LabError(
                     f"{name}: {objection}. Test traffic belongs on cables that lead to the device alone (RFC "
                     "6815); if this network is yours and carries nothing else: --shared"

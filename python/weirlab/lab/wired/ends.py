@@ -58,6 +58,8 @@ class WiredSetting:
     """Networks outside the benchmarking ones to which test traffic may go."""
     listen_s: float = LISTEN_S
     """How long to listen for switches and other hosts."""
+    device_threads: Sequence[int] = ()
+    """Kernel threads that do the device's work, if that runs on this machine."""
 
 
 def wired_ends(

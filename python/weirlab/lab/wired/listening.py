@@ -43,15 +43,15 @@ class Neighbourhood:
         else:
             self.hosts.add(source)
 
-    def objection(self, own: Iterable[str]) -> str:
-        """Why test traffic should not be sent here; empty if there is at most one neighbour.
+    def objection(self, own: Iterable[str], of_device: int = 1) -> str:
+        """Why test traffic should not be sent here; empty if only the device is.
 
-        ``own`` are MAC addresses of the tester.
+        ``own`` are MAC addresses of the tester; the device may have ``of_device`` of its own.
         """
         others = sorted(self.hosts - set(own))
         if self.switches:
             return f"a switch is connected to it ({', '.join(sorted(self.switches))})"
-        if len(others) > 1:
+        if len(others) > of_device:
             shown = ", ".join(others[:4])
             return f"{len(others)} hosts are connected to it ({shown}{', ...' if len(others) > 4 else ''})"
         return ""

@@ -30,6 +30,7 @@ def test_the_tester_s_own_frames_which_a_bridge_hands_back_do_not_count() -> Non
 
 def test_two_hosts_are_one_too_many() -> None:
     found = heard(f"{BROADCAST} 020000000001 0806", f"{BROADCAST} 020000000002 86dd")
+    assert found.objection([OWN], of_device=2) == ""
     assert found.objection([OWN]) == "2 hosts are connected to it (02:00:00:00:00:01, 02:00:00:00:00:02)"
 
 
