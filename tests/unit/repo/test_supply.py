@@ -39,7 +39,7 @@ def test_packages_are_installed_by_locked_hashes() -> None:
     assert [line for line in commands() if UNLOCKED.search(line)] == []
 
 
-@pytest.mark.parametrize("name", ["dev", "fuzz", "tools"])
+@pytest.mark.parametrize("name", ["dev", "run", "fuzz", "tools"])
 def test_every_locked_python_package_has_a_hash(name: str) -> None:
     entries = re.split(r"\n(?=\S)", (ROOT / f"requirements/{name}.txt").read_text())
     packages = [entry for entry in entries if not entry.startswith("#")]
