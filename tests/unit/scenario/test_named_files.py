@@ -42,6 +42,11 @@ INPUTS: Final[Mapping[str, dict[str, Any]]] = {
     "dut.ruleset": {"profile": {"positions": [0]}, "dut": {"name": "ruleset", "ruleset": _HERE}},
     "dut.image": {"profile": {"positions": [0]}, "dut": {"name": "image", "image": _HERE}},
     "dut.name": {"profile": {}, "dut": {"name": f"link:trace={_HERE}"}},
+    "dut.name of a chain": {
+        "profile": {"positions": [0]},
+        "dut": {"chain": ["forward", f"link:trace={_HERE}"]},
+    },
+    "lab.model": {"profile": {"positions": [0]}, "lab": {"kind": "sim", "model": _HERE}},
     "dut.name of a capacity": {"capacity": {}, "dut": {"name": f"link:up.delay=1ms:down.trace={_HERE}"}},
     "capacity.predict.model": {"capacity": {"predict": {"model": _HERE}}},
     "capacity.predict.tunnel": {"capacity": {"predict": {"model": _HERE, "tunnel": _HERE}}},
@@ -198,8 +203,9 @@ def test_with_the_right_what_is_wrong_with_a_file_is_told_without_its_content(
 
 
 def in_namespaces(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The lab of kinds that have one."""
-    return {"lab": {"kind": "netns"}} if {"profile", "capacity"} & document.keys() else {}
+    """The lab of kinds that have one, unless they say which."""
+    has_lab = "lab" not in document and {"profile", "capacity"} & document.keys()
+    return {"lab": {"kind": "netns"}} if has_lab else {}
 
 
 def test_every_key_with_a_path_is_tried_here() -> None:
