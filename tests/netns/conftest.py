@@ -147,7 +147,7 @@ class PlainTraffic:
 
     def rules(self) -> dict[str, str]:
         """What every tool says of the device's rules, without counters and dates."""
-        commands = ["iptables-legacy-save", "ip6tables-legacy-save", "nft list ruleset"]
+        commands = ["iptables-legacy-save", "ip6tables-legacy-save", "nft --stateless list ruleset"]
         return {command: self._dut.call(lambda c=command: _dump(c.split())) for command in commands}
 
     def _socket(self, ip: int, l4: str, source: str) -> socket.socket:

@@ -69,4 +69,4 @@ def test_rules_are_in_one_device_of_a_chain() -> None:
         assert traffic.arrives()
         assert traffic.is_dropped(STRANGER, ("hop2_in_rx_packets",))
         lab.set_rules(RuleSetup())
-        assert "198.18" not in traffic.rules()["nft list ruleset"]
+        assert "198.18" not in traffic.rules()["nft --stateless list ruleset"]

@@ -227,7 +227,7 @@ def test_accepting_rule_stands_at_the_matching_position(lab: NetnsLab, traffic: 
 @for_drivers("nftables-set", "nftables-vmap")
 def test_position_is_the_number_of_elements(lab: NetnsLab, traffic: PlainTraffic) -> None:
     lab.set_rules(RuleSetup(25))
-    dump = traffic.rules()["nft list ruleset"]
+    dump = traffic.rules()["nft --stateless list ruleset"]
     assert dump.count("/28") == 24
     assert dump.count("198.18.0.0/16") == 1
 
