@@ -27,12 +27,12 @@ BackendChoice = Literal["auto", "xdp", "af_packet"]
 
 PANEL: Final = "Device under test"
 
-BackendOption = Annotated[BackendChoice, typer.Option("--backend", help="How packets are sent and received.")]
+BackendOption = Annotated[BackendChoice, typer.Option("--backend", help="How to send and receive packets.")]
 IncludeOption = Annotated[
     list[Path] | None,
     typer.Option(
         "--include",
-        help="A folder with files that --ruleset includes, besides its own; repeatable.",
+        help="A further folder with files that --ruleset includes, besides its own folder; repeatable.",
         metavar="DIR",
     ),
 ]
@@ -68,8 +68,8 @@ class DeviceOptions:
         LabKind,
         typer.Option(
             "--lab",
-            help="netns: network namespaces; sim: simulated; auto: netns as root; wired: your own device "
-            "between two ports (--between).",
+            help="netns: network namespaces, as root; sim: a simulated device; wired: your own device "
+            "between two ports (--between); auto: wired with --between, else netns as root, else sim.",
         ),
     ] = "auto"
     as_: AsOption = None
@@ -79,8 +79,8 @@ class DeviceOptions:
             "--dut",
             metavar="TEXT",
             help="iptables (default), nftables, forward, esp, wireguard, openvpn, strongswan (or with its "
-            "suite, strongswan:aes128-sha1), vm, link:delay=25ms, none, ... (see weir doctor). Repeat it for "
-            "a chain of devices.",
+            "suite, strongswan:aes128-sha1), vm, link:delay=25ms, none (a cable), ... (see weir doctor). "
+            "Repeat it for a chain of devices.",
             autocompletion=completing.devices,
         ),
     ] = None
@@ -114,7 +114,7 @@ class DeviceOptions:
         str | None,
         typer.Option(
             "--match",
-            help="The rule of --ruleset that test traffic matches: number in the chain, handle, line or "
+            help="The rule of --ruleset that test traffic is to match: number in the chain, handle, line or "
             "comment.",
             metavar="RULE",
         ),
@@ -123,7 +123,7 @@ class DeviceOptions:
         str | None,
         typer.Option(
             "--places",
-            help="Match at several positions, e.g. 1:50,99:50 (position:weight).",
+            help="Several matching positions, e.g. 1:50,99:50 (position:weight).",
             metavar="N:W,...",
         ),
     ] = None
@@ -131,7 +131,7 @@ class DeviceOptions:
         bool, typer.Option("--stateful", help="Put connection tracking in front of the rules.")
     ] = False
     cross_traffic: Annotated[
-        bool, typer.Option("--cross-traffic", help="Keep a management session with the device running.")
+        bool, typer.Option("--cross-traffic", help="Run a management session with the device during trials.")
     ] = False
     backend: BackendOption = "auto"
     wired: WiredOptions = NO_PORTS

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 PortsOption = Annotated[
     tuple[str, str] | None,
-    typer.Option("--between", help="The two ports: the sender's, the receiver's.", metavar="A B"),
+    typer.Option(
+        "--between", help="Two ports of this machine: first the sender's, then the receiver's.", metavar="A B"
+    ),
 ]
 
 
@@ -34,7 +36,7 @@ class WiredOptions:
         str | None,
         typer.Option(
             "--addresses",
-            help="Addresses that the ports get (default: 198.18.0.2/24,198.19.0.2/24).",
+            help="Addresses of the two ports (default: 198.18.0.2/24,198.19.0.2/24).",
             metavar="ADDR,ADDR",
         ),
     ] = None
@@ -42,7 +44,7 @@ class WiredOptions:
         str | None,
         typer.Option(
             "--gateways",
-            help="The device's addresses at the ports (default: 198.18.0.1,198.19.0.1).",
+            help="Addresses of the device at the two ports (default: 198.18.0.1,198.19.0.1).",
             metavar="ADDR,ADDR",
         ),
     ] = None
@@ -51,16 +53,16 @@ class WiredOptions:
         typer.Option("--mode", help="Whether the device routes (default) or bridges."),
     ] = None
     take: Annotated[
-        bool, typer.Option("--take", help="Take the ports' own addresses away during the test.")
+        bool, typer.Option("--take", help="Use ports that have addresses, and remove these during the test.")
     ] = False
-    shared: Annotated[bool, typer.Option("--shared", help="Allow other hosts and switches at the ports.")] = (
+    shared: Annotated[bool, typer.Option("--shared", help="Allow switches and other hosts at the ports.")] = (
         False
     )
     allow: Annotated[
         list[str] | None,
         typer.Option(
             "--allow",
-            help="Allow test traffic to this network, outside 198.18.0.0/15 and 2001:2::/48; repeatable.",
+            help="Also allow test traffic to this network (default: 198.18.0.0/15, 2001:2::/48); repeatable.",
             metavar="NET",
         ),
     ] = None

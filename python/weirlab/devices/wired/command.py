@@ -11,10 +11,11 @@ from weirlab.cli.options.device import BackendOption
 
 PORTS = """List the ports of this machine, and whether a device can be tested between two of them.
 
-For each port: its driver and speed, whether it has a link, how frames would be
-sent (XDP in the driver, or packet sockets at lower rates), and why it cannot be
-used: a default route, an SSH session or the name server are reached over it, it
-belongs to a bridge, or another program has its XDP hook.
+For each port: its driver and speed, whether it has a link, how Weir would send
+frames (by XDP in the driver, or by packet sockets, at lower rates), and why it
+cannot be used. Weir does not use a port that carries a route, a TCP connection
+such as your SSH session, or the way to the name server, that belongs to a
+bridge, or that has an XDP program. A port with an address needs --take.
 
 Examples:
   weir ports
@@ -23,9 +24,9 @@ Examples:
 
 CHECK = """Check two ports and the device between them with at most ten frames.
 
-The ports are borrowed, and put back afterwards. Each thing that is checked is
-reported: who else is connected, whether the device answers, and whether frames
-arrive, once each, at the right port.
+Weir moves the ports into network namespaces, and restores them afterwards. It
+reports each check: whether a switch or another host is connected, whether the
+device answers, and whether each frame arrives once, at the right port.
 
 Examples:
   weir check --between enp3s0 enp4s0
@@ -33,13 +34,13 @@ Examples:
   weir check --between enp3s0 enp4s0 --mode bridge
 """
 
-CABLE = """Measure what two ports add by themselves, over a patch cable instead of the device.
+CABLE = """Measure the delay and error of two ports over a patch cable, without the device.
 
-Frames of several sizes are sent at 1, 50 and 99 % of what the cable carries, and
-counted four times: by the sender, by the first port, by the second port, and by
-the receiver. The delay of the cable is the bias of every delay that is measured
-with these ports; its spread is their error. The exit code is 5 if a frame is
-missing anywhere.
+Weir sends frames of several sizes at 1, 50 and 99 % of the highest load that the
+ports carry without loss. Each frame is counted four times: by the sender, by the
+first port, by the second port, and by the receiver. The median delay over the
+cable is the bias of every delay measured with these ports. Half the width of
+the middle 95 % is the random error. The exit code is 5 if the counts differ.
 
 Examples:
   weir cable --between enp3s0 enp4s0

@@ -31,14 +31,16 @@ if TYPE_CHECKING:
 
 RUN = """Run a scenario from calibration to report.
 
-SCENARIO is a file, or the name of one that comes with Weir:
+A scenario says what to test, and how. SCENARIO is a YAML file, or the name of a
+scenario that comes with Weir:
 {ready}
 
-A key at the top of a file says what the file is about: {keys}.
+The key at the top of a file names the kind of measurement: {keys}.
 
-Ctrl-C keeps every finished trial; --resume continues where it stopped. A
-profile first says how good the machine was. The exit code is 5 if the machine
-was not usable, and 7 if the held-out trials are too few to judge the models.
+Ctrl-C keeps every finished trial; --resume continues where it stopped. The
+result of a profile begins with a verdict on the machine: good, usable or not
+usable. The exit code is 5 if the machine was not usable, and 7 if there are too
+few held-out trials to judge the models.
 
 Examples:
   weir run firewall-rules
@@ -50,12 +52,12 @@ Examples:
 
 DEMO = """Show what Weir does, with a simulated firewall: no root, half a minute.
 
-The same as: weir run firewall-rules --lab sim. Trials at many loads, frame
-sizes and rule counts; models fitted to them; predictions compared with trials
-that the models have not seen; a report. Simulated numbers say nothing about
-real devices.
+The same as: weir run firewall-rules --lab sim. Weir runs trials at many loads,
+frame sizes and numbers of rules, fits models to them, compares the predictions
+with held-out trials, to which no model was fitted, and writes a report.
+Simulated numbers say nothing about real devices.
 
-With --real, this machine's packet filter is measured instead: as root, in
+With --real, Weir measures this machine's packet filter instead: as root, in
 network namespaces, in about five minutes.
 
 Examples:
@@ -81,11 +83,11 @@ class ScenarioLabOptions:
 
     lab: Annotated[
         LabKind | None,
-        typer.Option("--lab", help="Lab to use instead of the scenario's.", show_default=False),
+        typer.Option("--lab", help="Lab to use instead of that of the scenario.", show_default=False),
     ] = None
     as_: AsOption = None
     yes: Annotated[
-        bool, typer.Option("--yes", help="In the lab 'wired': do not ask before test traffic is sent.")
+        bool, typer.Option("--yes", help="In the lab 'wired': do not ask before sending test traffic.")
     ] = False
 
 
@@ -111,7 +113,7 @@ def run(
     scenario: Annotated[
         Path | None,
         typer.Argument(
-            help="Scenario, by name or as a YAML file.",
+            help="Name of a scenario, or a YAML file.",
             metavar="SCENARIO",
             show_default=False,
             autocompletion=completing.scenarios,
@@ -121,7 +123,7 @@ def run(
     report: ReportOptions,
     resume: ResumeOption = None,
     printed: Annotated[
-        bool, typer.Option("--print", help="Print the scenario's file instead of running it.")
+        bool, typer.Option("--print", help="Print the file of the scenario; do not run it.")
     ] = False,
     result: ResultOptions,
 ) -> None:
@@ -153,7 +155,9 @@ def run(
 def demo(
     ctx: typer.Context,
     *,
-    real: Annotated[bool, typer.Option("--real", help="This machine's packet filter, as root.")] = False,
+    real: Annotated[
+        bool, typer.Option("--real", help="Measure this machine's packet filter, as root.")
+    ] = False,
     report: ReportOptions,
     result: ResultOptions,
 ) -> None:
