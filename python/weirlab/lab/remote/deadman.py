@@ -1,11 +1,16 @@
 """The dead man's switch: a process on the device that restores it unless Weir comes back in time.
 
 Its folder on the device has the process's number (``pid``), the time at which it acts (``due``), how to
-``restore``, and whose it is (``owner``). Whoever acts or changes ``due`` holds the folder ``lock``.
-Afterwards the whole folder is gone, unless restoring failed: then ``log`` says why.
+``restore``, how to ``load`` rules, and whose it is (``owner``). Whoever acts, changes ``due`` or begins to
+load holds the folder ``lock``. Afterwards the whole folder is gone, unless restoring failed: then ``log``
+says why.
 
-The process sleeps until ``due`` and then looks whether that has moved: it does not wake up in between. Time
-is that since the device started where Linux tells it, so that a corrected clock fires nothing.
+The process sleeps until ``due`` and then looks whether that has moved; in between it only wakes up when
+``due`` is moved forward. Time is that since the device started where Linux tells it, so that a corrected
+clock fires nothing.
+
+A command that loads rules outlives the login that started it. So its number is in ``loading``, and whoever
+restores ends it first: it would set rules that nobody removes.
 """
 
 from __future__ import annotations
@@ -20,11 +25,14 @@ GONE, BUSY, FAILED, KILLED = 20, 21, 22, 23
 process of the switch is gone, and has not acted."""
 
 # cat says why a file cannot be written, and the echo of some shells does not. A dead process whose parent
-# does not wait for it answers to kill.
+# does not wait for it answers to kill, and so does another one that got its number: ours are in the folder.
 _FUNCTIONS: Final = f"""\
 d={FOLDER}
 put() {{ echo "$1" | cat >"$2"; }}
-alive() {{ kill -0 "$1" 2>/dev/null && ! grep -q '^State:[[:space:]]*Z' "/proc/$1/status" 2>/dev/null; }}
+alive() {{
+  kill -0 "$1" 2>/dev/null && ! grep -q '^State:[[:space:]]*Z' "/proc/$1/status" 2>/dev/null || return 1
+  [ ! -d "/proc/$1" ] || [ "/proc/$1/cwd" -ef . ]
+}}
 now() {{ cut -d. -f1 /proc/uptime 2>/dev/null || date +%s; }}
 lock() {{
   tries=0
@@ -34,6 +42,21 @@ lock() {{
     sleep 1
   done
 }}
+stop_load() {{
+  [ -s loading ] || return 0
+  load=$(cat loading)
+  # Its absence tells the script that waits.
+  rm -f loading
+  alive "$load" || return 0
+  kill "$load" 2>/dev/null
+  tries=0
+  while alive "$load"; do
+    tries=$((tries + 1))
+    [ "$tries" -lt 50 ] || kill -9 "$load" 2>/dev/null
+    [ "$tries" -lt 60 ] || break
+    sleep 0.1 2>/dev/null || sleep 1
+  done
+}}
 """
 
 WATCH: Final = f"""\
@@ -41,6 +64,7 @@ WATCH: Final = f"""\
 # Written by Weir: removes its rules from this device if it does not come back in time.
 {_FUNCTIONS}
 trap 'kill "$nap" 2>/dev/null; exit 0' TERM
+trap 'kill "$nap" 2>/dev/null' USR1
 trap '' HUP INT
 cd "$d" || exit 1
 put $$ pid.new && mv pid.new pid || exit 1
@@ -58,11 +82,19 @@ while :; do
   rmdir lock
 done
 logger -t weir "Weir did not come back: restoring the rules" 2>/dev/null
-if sh ./restore >log 2>&1; then
-  cd / && rm -rf "$d"
-else
-  logger -t weir "restoring the rules failed: $(cat log)" 2>/dev/null
-fi
+stop_load
+left=20
+# What it says goes to no file: a full or read-only disk must not keep it from restoring.
+until said=$(sh ./restore 2>&1); do
+  put "$said" log
+  logger -t weir "restoring the rules failed: $said" 2>/dev/null
+  left=$((left - 1))
+  [ "$left" -gt 0 ] || exit 1
+  sleep 10 &
+  nap=$!
+  wait "$nap"
+done
+cd / && rm -rf "$d"
 """
 
 BEGIN: Final = f"""\
@@ -93,6 +125,8 @@ begin() {{
 }}
 detach=nohup
 command -v setsid >/dev/null && detach=setsid
+# OpenWrt has neither. The switch ignores the end of the login by itself.
+command -v "$detach" >/dev/null || detach=env
 # A scope of its own outlives the login where systemd ends what a login leaves behind.
 if [ -d /run/systemd/system ] && command -v systemd-run >/dev/null; then
   begin "$detach" systemd-run --scope --quiet --collect && exit 0
@@ -101,24 +135,54 @@ begin "$detach" || {{ echo "no process can be started that outlives the login" >
 """
 """Starts the switch with ``$1`` seconds."""
 
-MOVE: Final = f"""\
+LOAD: Final = f"""\
 {_FUNCTIONS}
 [ "$(cat "$d/owner" 2>/dev/null)" = "$1" ] && cd "$d" && lock 10 || exit {GONE}
+shift
+# What is started in the background reads nothing, unless it is told what.
+exec 3<&0
+"$@" <&3 3<&- &
+load=$!
+put "$load" loading || {{ kill "$load"; rmdir lock; exit {FAILED}; }}
+rmdir lock
+wait "$load"
+code=$?
+[ -e loading ] || exit {GONE}
+rm -f loading
+exit "$code"
+"""
+"""Runs a command that loads rules, after the owner ``$1``; :data:`END` and the switch can end it."""
+
+MOVE: Final = f"""\
+{_FUNCTIONS}
+[ "$(cat "$d/owner" 2>/dev/null)" = "$1" ] && cd "$d" || exit {GONE}
+lock 10 || {{
+  [ -d "$d" ] || exit {GONE}
+  alive "$(cat pid)" || exit {KILLED}
+  cat log >&2 2>/dev/null
+  exit {FAILED}
+}}
 alive "$(cat pid)" || {{ rmdir lock; exit {KILLED}; }}
-put $(($(now) + $2)) due.new && mv due.new due
+before=$(cat due)
+due=$(($(now) + $2))
+put "$due" due.new && mv due.new due
 moved=$?
 rmdir lock
 [ "$moved" -eq 0 ] || exit {FAILED}
+[ "$due" -ge "$before" ] || kill -USR1 "$(cat pid)"
 """
 """Has the switch wait ``$2`` seconds from now, if it is still that of the owner ``$1``."""
 
 END: Final = f"""\
 {_FUNCTIONS}
-[ "$(cat "$d/owner" 2>/dev/null)" = "$1" ] && cd "$d" && lock 10 || exit {GONE}
+[ "$(cat "$d/owner" 2>/dev/null)" = "$1" ] && cd "$d" || exit {GONE}
+# Whoever holds the lock for that long was killed, or cannot restore.
+lock 10 || [ -d "$d" ] || exit {GONE}
+stop_load
 if [ -e restore ]; then
-  sh ./restore >log 2>&1 || {{ cat log >&2; rmdir lock; exit {FAILED}; }}
+  said=$(sh ./restore 2>&1) || {{ echo "$said" >&2; rmdir lock; exit {FAILED}; }}
 fi
-[ -s pid ] && kill "$(cat pid)" 2>/dev/null
+[ -s pid ] && alive "$(cat pid)" && kill "$(cat pid)"
 cd / && rm -rf "$d"
 """
 """Restores and disarms, for the owner ``$1``. The folder of another one, or none, is left alone."""

@@ -38,7 +38,8 @@ class DeviceSession:
         self.restore_s = restore_s
         self._owner = ""
         self._before = ""
-        self._probed = False
+        self._probed: set[tuple[bool, bool]] = set()
+        """The kinds of rules (any, connection tracking) with which a login was tried."""
         self._left_s = 0.0
         self._lost = False
 
@@ -61,6 +62,7 @@ class DeviceSession:
             self._before = self._listed()
             self._write("restore", self.filter.restoring())
             self._write("watch", deadman.WATCH)
+            self._write("load", deadman.LOAD)
             self._left_s = self.restore_s
             self._succeed(
                 self._script(deadman.ARM, f"{self._wait_s}"), "the switch that restores it was not armed"
@@ -75,16 +77,24 @@ class DeviceSession:
 
         Raises ``LabError`` if the device refuses them, or restored its own rules meanwhile.
         """
-        self.extend()
         loads = self.filter.loads(rules)
         for load in loads:
-            done = self._run(load.command, load.text)
+            self.extend()
+            done = self._run(["sh", f"{deadman.FOLDER}/load", self._owner, *load.command], load.text)
+            if done.returncode == deadman.GONE:
+                raise LabError(
+                    f"{self.target.name}: rules were not loaded within {self._wait_s} s, after which the "
+                    "device restores its own: fewer rules, or a longer time (restore_s)"
+                )
+            if done.returncode == deadman.FAILED:
+                self._succeed(done, "no rule was set")
             if done.returncode:
                 message = done.stderr or done.stdout
                 raise LabError(refusal(load.command[0], message, load.text, f"rules for {self.target.name}"))
-        if not self._probed:
+        kind = bool(rules.position), rules.stateful
+        if kind not in self._probed:
             self._probe()
-            self._probed = True
+            self._probed.add(kind)
         return loads
 
     def extend(self, beyond_s: float = 0.0) -> None:
@@ -123,13 +133,17 @@ class DeviceSession:
         if done.returncode == deadman.GONE:
             return ""
         if done.returncode:
-            raise LabError(f"{self.target.name}: its rules could not be restored: {done.stderr.strip()}")
+            raise LabError(
+                f"{self.target.name}: Weir's rules could not be removed there: {done.stderr.strip()[-400:]}. "
+                f"The device tries again by itself within {self._wait_s} s; docs/remote.md says how to do it "
+                "by hand"
+            )
         after = self._listed()
         return difference(self._before, after) if self._before else ""
 
     @property
     def _wait_s(self) -> int:
-        return max(1, round(self._left_s))
+        return _seconds(self._left_s)
 
     def _take(self, owner: str) -> None:
         for _ in range(2):
@@ -139,6 +153,12 @@ class DeviceSession:
             before, _, left = done.stdout.partition("\n")
             if not _is_gone(before):
                 host, process = [*before.split(), "?", "?"][:2]
+                if re.fullmatch(r"-\d{2,}", left.strip()):
+                    raise LabError(
+                        f"{self.target.name} has not removed the rules of another Weir (process {process} on "
+                        f"{host}) in time, see {deadman.FOLDER}/log there: remove them by hand, as "
+                        "docs/remote.md says, and then that folder"
+                    )
                 wait = f", within {left.strip()} s" if left.strip() else ""
                 raise LabError(
                     f"{self.target.name} is being tested by another Weir (process {process} on {host}). "
@@ -183,9 +203,10 @@ class DeviceSession:
         name, words = self.target.name, " ".join((done.stderr or done.stdout).split())[-400:]
         if done.returncode == deadman.GONE:
             self._owner = ""
+            away = _seconds(self.restore_s)
             raise LabError(
-                f"{name} restored its own rules while Weir was away for more than {self._wait_s} s, or it "
-                "was restarted: what is measured from here on would be another device. Trials so far are "
+                f"{name} restored its own rules while Weir was away for more than {away} s, or it was "
+                "restarted: what is measured from here on would be another device. Trials so far are "
                 "kept; resume the run"
             )
         if done.returncode == deadman.KILLED:
@@ -196,9 +217,18 @@ class DeviceSession:
             raise LabError(
                 f"the disk of {name} is full ({words}): make room below {deadman.FOLDER}; {otherwise}"
             )
-        if re.search("read-only|permission denied|operation not permitted", words, re.IGNORECASE):
+        if re.search("read-only", words, re.IGNORECASE):
+            raise LabError(
+                f"{name}: {words}: {deadman.FOLDER} must be on a file system that can be written to; "
+                f"{otherwise}"
+            )
+        if re.search("permission denied|operation not permitted", words, re.IGNORECASE):
             raise MissingCapability(f"{name}: {words}: Weir needs the rights of root there; {otherwise}")
         raise LabError(f"{name}: {otherwise}: {words or f'exit code {done.returncode}'}")
+
+
+def _seconds(length_s: float) -> int:
+    return max(1, round(length_s))
 
 
 def difference(before: str, after: str) -> str:
@@ -224,7 +254,9 @@ def _is_gone(owner: str) -> bool:
 
 def _machine() -> str:
     with suppress(OSError):
-        return _MACHINE.read_text().strip()[:8]
+        # Images of containers have an empty one.
+        if found := _MACHINE.read_text().strip()[:8]:
+            return found
     return platform.node()
 
 
