@@ -140,6 +140,9 @@ def _route(target: Target, address: str) -> str:
     """The port through which the device sends to ``address``; empty if there is none."""
     if not address:
         return ""
+    if "%" in address:
+        # The zone of a link-local address is the port itself.
+        return address.partition("%")[2]
     done = target.run(
         ["sh", "-c", f"ip route get {shlex.quote(address)} || route -n get {shlex.quote(address)}"]
     )

@@ -37,6 +37,8 @@ _LOGIN_S: Final = 30.0
 """Time limit for a login through any number of jump hosts."""
 _OPTIONS: Final = {
     "BatchMode": "yes",
+    # A connection that persists, as many users configure it, would outlive this process.
+    "ControlPersist": "no",
     "StrictHostKeyChecking": "yes",
     "ConnectTimeout": str(_CONNECT_S),
     # A dead host is noticed within a minute. Shorter intervals would put packets into trials.
@@ -151,6 +153,7 @@ class SshTarget:
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
+                errors="replace",
                 **account,
             )
             greeting = _greeting(master, time.monotonic() + _LOGIN_S)
@@ -212,7 +215,9 @@ class SshTarget:
     def _refuse_without_rights(self, stderr: str) -> None:
         """Raise ``MissingCapability`` if it was sudo that refused."""
         if re.search(
-            r"^(\S*sh: .*)?sudo: .*(not found|password|terminal|not allowed)|not in the sudoers", stderr, re.M
+            r"^(\S*sh: .*)?sudo: .*(not found|password|terminal|have a tty|not allowed)|not in the sudoers",
+            stderr,
+            re.M,
         ):
             raise MissingCapability(
                 f"{self.address}: the login is no root's, and sudo -n does not work there "
@@ -237,14 +242,18 @@ def _account() -> dict[str, Any]:
 def _greeting(master: programs.Program[str], end_s: float) -> list[str]:
     """User ID and connection that the login shell reports; empty if it ended or gives none in time."""
     assert master.stdout is not None
+    # Not by its own buffer, which may hold our line while select waits for more: shells print other lines.
+    source, printed = master.stdout.fileno(), b""
     while (left_s := end_s - time.monotonic()) > 0:
-        if not select.select([master.stdout], [], [], left_s)[0]:
+        if not select.select([source], [], [], left_s)[0]:
             break
-        line = master.stdout.readline()
-        if not line:
+        piece = os.read(source, 4096)
+        if not piece:
             break
-        if line.startswith(_READY):
-            return line.split()[1:]
+        printed += piece
+        _, found, rest = printed.partition(_READY.encode())
+        if found and b"\n" in rest:
+            return rest.partition(b"\n")[0].decode(errors="replace").split()
     return []
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import subprocess
+import time
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,7 @@ def test_options_forbid_passwords_and_unknown_hosts_and_leave_the_rest_to_the_us
         "StrictHostKeyChecking=yes",
         "ConnectTimeout=10",
         "ServerAliveInterval=20",
+        "ControlPersist=no",
     } <= options
     assert not {"-F", "-l", "-p", "-i"} & set(command)
     assert command[-3:-1] == ["--", "fw1"]
@@ -129,6 +131,17 @@ def test_under_sudo_ssh_runs_as_the_user_who_called_it(
     first, second = (options for _, options in started[1:])
     assert (first["user"], first["group"]) == (nobody.pw_uid, nobody.pw_gid)
     assert "user" not in second
+
+
+@pytest.mark.parametrize("noise", ["", "Welcome\\n", "one\\ntwo\\n\\377three\\n", "no end of line: "])
+def test_the_greeting_is_found_whatever_the_shell_prints_before(noise: str) -> None:
+    script = f"printf '{noise}weir-is-logged-in 0 192.0.2.1 4 192.0.2.2 22\\n'; exec cat >/dev/null"
+    with programs.start(
+        ["sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as master:
+        assert ssh._greeting(master, time.monotonic() + 5)[:2] == ["0", "192.0.2.1"]
+        assert master.stdin is not None
+        master.stdin.close()
 
 
 def test_another_configuration_of_ssh_can_be_given(

@@ -95,6 +95,12 @@ def routed(**ports: str) -> dict[str, str]:
     }
 
 
+def test_a_login_from_a_link_local_address_comes_in_through_its_zone() -> None:
+    target = RecordedTarget({}, client="fe80::1%eth1")
+    with pytest.raises(InputError, match="comes in through eth1, a test port"):
+        check_ports(target, ("eth1", "eth2"))
+
+
 def test_test_ports_are_those_with_routes_to_test_traffic() -> None:
     target = RecordedTarget(routed(login="eth0", one="eth1", two="eth2"), "192.0.2.9")
     assert check_ports(target, ()) == ("eth1", "eth2")
