@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol
 
 from weirlab.base import programs
 from weirlab.base.errors import InputError, LabError, MissingCapability
+from weirlab.base.interrupts import interruptible
 from weirlab.base.quoting import shortened
 from weirlab.lab.dut.rules import FAMILIES, accepted, chain, check
 from weirlab.lab.dut.tool import MOST_S
@@ -148,13 +149,18 @@ class OperatorChange(Unchanged):
         check(rules)
         self._changed = True
         self._note(f"set on the device: {in_words(rules)}. Then press Enter (Ctrl-C stops)")
-        if not sys.stdin.readline():
+        if not _confirmed():
             raise LabError("nobody confirms the rules any more: standard input has ended")
 
     def end(self, note: Note) -> None:
         if self._changed:
             self._changed = False
             note("the device still has the rules that you set last: restore its own")
+
+
+@interruptible
+def _confirmed() -> bool:
+    return bool(sys.stdin.readline())
 
 
 @dataclass(frozen=True)

@@ -103,8 +103,13 @@ class ExternalDevice(Driver):
         }
 
     def _check_path(self, before: Mapping[str, int], after: Mapping[str, int]) -> None:
-        if ENTERED not in before or ENTERED not in after or not self._rules.position:
+        if ENTERED not in before or not self._rules.position:
             return
+        if ENTERED not in after:
+            raise LabError(
+                f"{self.name}: Weir's rules are no longer on the device; something else there has loaded its "
+                "own (a reload of the firewall?). Keep that from happening during a test, and resume the run"
+            )
         names = [f"device_{port}_tx_packets" for port in self._ports]
         forwarded = sum(after.get(name, 0) - before.get(name, 0) for name in names)
         if forwarded > _CERTAIN_PACKETS and after[ENTERED] == before[ENTERED]:

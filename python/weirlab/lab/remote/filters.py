@@ -156,7 +156,9 @@ class IptablesFilter(DeviceFilter):
         return done
 
     def existing(self, target: Target) -> str:
-        found = [target.run([self._command(family), "-S", "WEIR"]) for family in self._families]
+        found = [
+            target.run([self._command(family), "-w", _WAIT_S, "-S", "WEIR"]) for family in self._families
+        ]
         return "".join(done.stdout for done in found if done.returncode == 0)
 
     def loads(self, rules: RuleSetup) -> list[LoadCommand]:

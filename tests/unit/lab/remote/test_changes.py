@@ -127,6 +127,23 @@ def test_traffic_that_passes_without_meeting_the_rules_is_noticed() -> None:
         device.counters()
 
 
+class VanishingChange(CountingChange):
+    there = True
+
+    def packets(self, printed: str) -> int | None:
+        return 5 if self.there else None
+
+
+def test_rules_that_something_else_removed_are_missed() -> None:
+    change = VanishingChange()
+    device = ExternalDevice("nftables", RecordedTarget({"sh -s": "filter\n"}), change, ("eth1",))
+    device.apply(SITE, RuleSetup(3))
+    device.counters()
+    change.there = False
+    with pytest.raises(LabError, match="Weir's rules are no longer on the device"):
+        device.counters()
+
+
 def test_a_difference_shows_only_lines_that_changed() -> None:
     assert difference("a\nb\nc\n", "a\nc\nd\n") == "- b\n+ d".replace("- ", "-").replace("+ ", "+")
     assert difference("a\n", "a\n") == ""
