@@ -340,6 +340,11 @@ class Lab(Section):
         """A copy whose model file is looked for in ``folder``."""
         return self if self.model is None else self.model_copy(update={"model": folder / self.model})
 
+    def files(self) -> Iterator[Location]:
+        """See :meth:`Section.files`; so are the ports of this host, through which nothing is sent unasked."""
+        yield from super().files()
+        yield from (("between",),) if self.between else ()
+
     @model_validator(mode="after")
     def _check_wired(self) -> Self:
         """The keys of the wired lab go with it, and fit together."""

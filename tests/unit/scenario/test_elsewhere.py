@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -78,23 +79,21 @@ def test_other_labs_have_no_such_device(dut: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("dut", "allowed"),
+    ("dut", "keys"),
     [
-        ({}, True),
-        ({"at": LOGIN}, False),
-        ({"name": "nftables", "at": LOGIN, "change": "rules"}, False),
-        ({"change": "ask"}, False),
-        ({"change": "/usr/bin/set-rules"}, False),
+        ({}, ["lab.between"]),
+        ({"at": LOGIN}, ["lab.between", "dut.at"]),
+        ({"name": "nftables", "at": LOGIN, "change": "rules"}, ["lab.between", "dut.at"]),
+        ({"change": "ask"}, ["lab.between", "dut.change"]),
+        ({"change": "/usr/bin/set-rules"}, ["lab.between", "dut.change"]),
     ],
 )
-def test_whoever_may_open_no_file_may_use_neither_a_login_nor_a_program(
-    dut: dict[str, Any], allowed: bool
+def test_whoever_may_open_no_file_may_use_no_port_no_login_and_no_program(
+    dut: dict[str, Any], keys: list[str]
 ) -> None:
-    if allowed:
+    with pytest.raises(InputError, match="start the scenario with weir run instead") as refused:
         scenario(dut, NO_FILES)
-        return
-    with pytest.raises(InputError, match="start the scenario with weir run instead"):
-        scenario(dut, NO_FILES)
+    assert re.findall(r"\b(?:lab|dut)\.\w+", str(refused.value)) == keys
 
 
 def test_a_program_is_looked_for_beside_the_scenario() -> None:

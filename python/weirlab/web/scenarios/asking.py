@@ -16,7 +16,8 @@ from weirlab.studies.commands.scenarios import in_lab
 from weirlab.studies.registry import studies
 
 INPUTS: Final = Inputs(
-    "a scenario from the page may name no file of this host; leave it out, or run the scenario with weir run"
+    "a scenario from the page may name no file of this host, nor use its ports and logins; leave it out, or "
+    "run the scenario with weir run"
 )
 """Users who may start scenarios may not read or write this host's files."""
 _MOST_NAME: Final = 100
