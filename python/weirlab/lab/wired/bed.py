@@ -160,6 +160,7 @@ class WiredBed(NamespaceBed):
 
     def play(self, plan: DeparturePlan) -> EngineResult:
         """Send a schedule unchanged."""
+        refuse_others(self._setting.ends, plan.ip, self._setting.allow)
         longest, mtu = int(plan.frame_bytes.max()), min(port.mtu_bytes for port in self._ports)
         if longest > mtu + _ETHERNET_BYTES:
             raise InputError(

@@ -55,7 +55,7 @@ def borrow(journal: Path, name: str, into: Namespace) -> PortState:
         state = {**_state(netlink, found[0]), "netns": into.name}
         fd = os.open(journal, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
-            os.write(fd, (json.dumps(state) + "\n").encode())
+            _note(fd, state)
         finally:
             os.close(fd)
         with _descriptor(into.path) as there:
@@ -63,14 +63,21 @@ def borrow(journal: Path, name: str, into: Namespace) -> PortState:
     return state
 
 
+def _note(journal: int, state: PortState) -> None:
+    """Append to the journal; raises ``OSError`` unless all of it is there, as on a full file system."""
+    line = (json.dumps(state) + "\n").encode()
+    if os.write(journal, line) < len(line):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
 @shielded
 def give_back(journal: Path) -> list[PortState]:
     """Put back what ``journal`` records; returns the ports that could not be. May be called again."""
     states = states_in(journal)
     kept = [state for state in reversed(states) if not _put_back(state)]
-    if kept:
+    if kept and len(kept) < len(states):
         journal.write_text("".join(json.dumps(state) + "\n" for state in reversed(kept)))
-    else:
+    elif not kept:
         journal.unlink(missing_ok=True)
     return kept
 
