@@ -89,7 +89,11 @@ class NftFilter(DeviceFilter):
         return [LoadCommand(("nft", "-f", "-"), nft_ruleset(rules))]
 
     def restoring(self) -> str:
-        return "nft delete table inet weir 2>/dev/null\n! nft list table inet weir >/dev/null 2>&1\n"
+        # A command that fails, for want of memory for example, does not prove that the table is gone.
+        return (
+            "nft delete table inet weir 2>/dev/null\n"
+            "tables=$(nft list tables) && ! echo \"$tables\" | grep -q '^table inet weir$'\n"
+        )
 
     def entered(self) -> str:
         return "nft list chain inet weir forward"
@@ -185,7 +189,8 @@ class IptablesFilter(DeviceFilter):
                 f"{tool} -w {_WAIT_S} -S FORWARD | sed -n '/ -j WEIR$/s/^-A/-D/p' | while read -r rule; do "
                 f"{tool} -w {_WAIT_S} $rule; done\n"
                 f"{tool} -w {_WAIT_S} -F WEIR 2>/dev/null; {tool} -w {_WAIT_S} -X WEIR 2>/dev/null\n"
-                f"{tool} -w {_WAIT_S} -S WEIR >/dev/null 2>&1 && exit 1\n"
+                f"rules=$({tool} -w {_WAIT_S} -S) || exit 1\n"
+                "echo \"$rules\" | grep -q -e '^-N WEIR$' -e ' -j WEIR$' && exit 1\n"
                 for tool in map(self._command, self._families)
             )
             + "exit 0\n"
@@ -240,7 +245,7 @@ class PfFilter(DeviceFilter):
     def restoring(self) -> str:
         anchors = ["weir", *(f"weir/rules{family}" for family in FAMILIES)]
         flushes = "".join(f"pfctl -a {anchor} -F rules 2>/dev/null\n" for anchor in anchors)
-        return f'{flushes}[ -z "$(pfctl -a weir -sr)" ]\n'
+        return f'{flushes}rules=$(pfctl -a weir -sr) && [ -z "$rules" ]\n'
 
     def entered(self) -> str:
         return "; ".join(f"pfctl -a weir/rules{family} -s labels" for family in FAMILIES)
