@@ -232,6 +232,25 @@ def borrower(port: str, directory: Path = LOCKS) -> int | None:
     return None
 
 
+def stranded(directory: Path = LOCKS) -> dict[str, str]:
+    """Borrowed ports that could not be put back although their lab is gone: where each is, and what to do."""
+    found = {}
+    for path in sorted(directory.glob(f"*{borrowing.JOURNAL}")):
+        with suppress(OSError):
+            fd = open_locked(path.with_suffix(".lock"), 0)
+            if fd is None:
+                continue
+            os.close(fd)
+            for state in borrowing.states_in(path):
+                name, netns = state["name"], state["netns"]
+                found[name] = (
+                    f"{name} is still in the namespace {netns} of a run that has ended: another interface "
+                    "has its name, or the namespace that it came from is gone. Rename that interface, then "
+                    f"weir lab clean; or by hand: ip -n {netns} link set {name} netns 1"
+                )
+    return found
+
+
 def _remove_namespaces(lock: Path) -> tuple[list[str], bool]:
     """Put borrowed ports back, then remove the namespaces of the lab with that lock: a veth would be deleted
     with its namespace. Returns the names of those removed, and whether that was all."""

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import signal
 from collections.abc import Callable
@@ -54,6 +55,17 @@ def test_claims_have_identifiers_of_their_own(locks: Path) -> None:
     for claim in claims:
         claim.release()
     assert list(locks.iterdir()) == []
+
+
+def test_ports_that_could_not_be_put_back_are_named_once_their_lab_is_gone(locks: Path) -> None:
+    living, dead = clean.LabOwnership(locks), _orphan(locks)
+    for claim, port in ((living, "enp3s0"), (dead, "enp4s0")):
+        claim._ports.write_text(json.dumps({"name": port, "netns": claim.namespace_name("tx")}) + "\n")
+    (why,) = clean.stranded(locks).values()
+    assert why.startswith(
+        f"enp4s0 is still in the namespace weir-{dead.identifier}-tx of a run that has ended"
+    )
+    assert f"ip -n weir-{dead.identifier}-tx link set enp4s0 netns 1" in why
 
 
 def test_cpus_of_a_dead_lab_are_given_back_before_its_lock_goes(

@@ -26,6 +26,7 @@ from weirlab.base.errors import MissingCapability
 from weirlab.base.interrupts import shielded
 from weirlab.lab import clean
 from weirlab.lab.dut.tool import MOST_S
+from weirlab.lab.linux.privilege import way_out
 from weirlab.lab.remote.address import SshAddress
 from weirlab.lab.remote.target import Output, UnreachableTarget
 
@@ -139,12 +140,18 @@ class SshTarget:
         self.close()
         clean.sweep_connections()
         account = _account()
-        clean.LOCKS.mkdir(mode=0o755, parents=True, exist_ok=True)
-        self._folder = Path(tempfile.mkdtemp(prefix=clean.CONNECTION, dir=clean.LOCKS))
-        self._lock = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        fcntl.flock(self._lock, fcntl.LOCK_EX)
-        if account:
-            os.chown(self._folder, account["user"], account["group"])
+        try:
+            clean.LOCKS.mkdir(mode=0o755, parents=True, exist_ok=True)
+            self._folder = Path(tempfile.mkdtemp(prefix=clean.CONNECTION, dir=clean.LOCKS))
+            self._lock = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+            if account:
+                os.chown(self._folder, account["user"], account["group"])
+        except OSError as error:
+            self.close()
+            raise MissingCapability(
+                f"no connection can be kept in {clean.LOCKS}: {error.strerror}; {way_out(error)}"
+            ) from error
         hello = f"echo {_READY} `id -u` $SSH_CONNECTION; exec cat >/dev/null"
         with tempfile.TemporaryFile("w+") as errors:
             master = programs.start(

@@ -76,7 +76,10 @@ def give_back(journal: Path) -> list[PortState]:
     states = states_in(journal)
     kept = [state for state in reversed(states) if not _put_back(state)]
     if kept and len(kept) < len(states):
-        journal.write_text("".join(json.dumps(state) + "\n" for state in reversed(kept)))
+        # In one step: whoever is killed here leaves one journal or the other.
+        shorter = journal.with_name(f"{journal.name}-new")
+        shorter.write_text("".join(json.dumps(state) + "\n" for state in reversed(kept)))
+        shorter.replace(journal)
     elif not kept:
         journal.unlink(missing_ok=True)
     return kept

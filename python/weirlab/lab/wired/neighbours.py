@@ -16,6 +16,7 @@ from typing import Any, Final
 from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 
+from weirlab.base.errors import LabError
 from weirlab.base.interrupts import interruptible
 from weirlab.lab.linux.interface import add_address, add_neighbour, index_of
 
@@ -66,9 +67,14 @@ def set_up(name: str) -> None:
 
 
 def carrier_changes(name: str) -> int:
-    """How often the link of the port has come or gone."""
+    """How often the link of the port has come or gone; raises ``LabError`` if the port is gone."""
     with IPRoute() as netlink:
-        (link,) = netlink.get_links(index_of(netlink, name))
+        if not (found := netlink.link_lookup(ifname=name)):
+            raise LabError(
+                f"{name} is gone: it was unplugged or removed, or its driver was unloaded; weir ports lists "
+                "what is there"
+            )
+        (link,) = netlink.get_links(found[0])
         return int(link.get_attr("IFLA_CARRIER_CHANGES") or 0)
 
 

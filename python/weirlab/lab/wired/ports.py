@@ -94,6 +94,8 @@ def choose(names: Sequence[str], *, take: bool = False) -> tuple[PortFacts, Port
     ports = {port.name: port for port in survey()}
     for name in names:
         if name not in ports:
+            if why := clean.stranded().get(name):
+                raise LabError(why)
             if owner := clean.borrower(name):
                 raise LabError(f"{name} is in use by another run of weir (process {owner}); wait for its end")
             raise InputError(
@@ -172,9 +174,12 @@ def _uses(links: Any) -> dict[int, list[str]]:
             default = network in ("0.0.0.0/0", "::/0")
             what = "this host's default route" if default else f"a route to {network}"
             note(index, f"{what} leads through it")
-        for remote, port in _connections():
+        for local, remote, port in _connections():
             who = f"an SSH session with {remote}" if port == _SSH else f"a TCP connection with {remote}"
-            note(_way_to(netlink, remote), f"{who} goes over it")
+            # A link-local address says nothing of the port; ours is that of one of them.
+            ways = _owners(netlink, local) if remote.startswith("fe80:") else [_way_to(netlink, remote)]
+            for way in ways:
+                note(way, f"{who} goes over it")
         for server in _name_servers():
             note(_way_to(netlink, server), f"this host asks the name server {server} over it")
     return found
@@ -194,8 +199,8 @@ def _routes(netlink: Any) -> Iterator[tuple[int, str]]:
                 yield index, network
 
 
-def _connections() -> Iterator[tuple[str, int]]:
-    """Remote address and local port of established TCP connections with other hosts."""
+def _connections() -> Iterator[tuple[str, str, int]]:
+    """Local address, remote address and local port of established TCP connections with other hosts."""
     for path in (Path("/proc/thread-self/net/tcp"), Path("/proc/thread-self/net/tcp6")):
         with suppress(OSError):
             for line in path.read_text().splitlines()[1:]:
@@ -203,7 +208,8 @@ def _connections() -> Iterator[tuple[str, int]]:
                 if state == _ESTABLISHED:
                     address = _address(remote.partition(":")[0])
                     if not address.is_loopback:
-                        yield str(address), int(local.rpartition(":")[2], 16)
+                        own, _, port = local.partition(":")
+                        yield str(_address(own)), str(address), int(port, 16)
 
 
 def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
@@ -228,6 +234,11 @@ def _way_to(netlink: Any, address: str) -> int | None:
         return None
     index = route.get_attr("RTA_OIF")
     return None if index is None else int(index)
+
+
+def _owners(netlink: Any, address: str) -> list[int]:
+    """Indices of the interfaces that have ``address``."""
+    return [each["index"] for each in netlink.get_addr() if each.get_attr("IFA_ADDRESS") == address]
 
 
 def _sysfs() -> int:

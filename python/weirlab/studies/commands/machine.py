@@ -130,13 +130,14 @@ def _checks(study: Study[Any, Any, Any]) -> Sequence[Finding]:
 def clean(ctx: typer.Context, json: JsonOption = False) -> None:
     """Clean up."""
     from weirlab.lab.clean import clean as remove
-    from weirlab.lab.clean import restore_settings
+    from weirlab.lab.clean import restore_settings, stranded
     from weirlab.link.host.journal import clean as undo
     from weirlab.studies.commands import wording
 
     with Session(ctx, as_json=json) as session:
         left: list[str] = []
         settings, removed, taps = restore_settings(), remove(), undo(left.append)
+        left += stranded().values()
         document = {
             "kind": "lab clean",
             "removed": removed,
