@@ -138,6 +138,11 @@ class WiredBed(NamespaceBed):
     def set_rules(self, rules: RuleSetup) -> None:
         if rules == self._rules:
             return
+        if rules.position and endpoints(self._setting.ends, self._version) is not None:
+            raise InputError(
+                "rules are set for test traffic in 198.18.0.0/15 and 2001:2::/48, and with these addresses "
+                "none would meet them: leave out --addresses, or --change and --rules"
+            )
         self._rules = None
         if self._driver is not None:
             self._driver.apply(self.site, rules)
