@@ -89,6 +89,8 @@ class DeviceSession:
             if done.returncode == deadman.FAILED:
                 self._succeed(done, "no rule was set")
             if done.returncode:
+                # Nothing is there to load with if the device has restored its rules since.
+                self.extend()
                 message = done.stderr or done.stdout
                 raise LabError(refusal(load.command[0], message, load.text, f"rules for {self.target.name}"))
         kind = bool(rules.position), rules.stateful

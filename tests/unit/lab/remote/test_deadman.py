@@ -64,13 +64,14 @@ class Here:
 
 
 class OneFile:
-    """Rules that are a file, written after ``delay_s``."""
+    """Rules that are a file; loading them takes as long as there is the file ``held``."""
 
     own = "the file rules"
 
-    def __init__(self, root: Path, delay_s: float = 0.0) -> None:
-        self.rules = root / "rules"
-        self.delay_s = delay_s
+    def __init__(self, root: Path, is_held: bool = False) -> None:
+        self.rules, self.held = root / "rules", root / "held"
+        if is_held:
+            self.held.touch()
 
     def listing(self, target: Here) -> Output:
         return target.run(["sh", "-c", f"cat {self.rules} 2>/dev/null; true"])
@@ -79,7 +80,8 @@ class OneFile:
         return ""
 
     def loads(self, rules: RuleSetup) -> list[LoadCommand]:
-        return [LoadCommand(["sh", "-c", f"sleep {self.delay_s}; cat >{self.rules}"], "one\ntwo\n")]
+        waiting = f"while [ -e {self.held} ]; do sleep 0.05; done"
+        return [LoadCommand(["sh", "-c", f"{waiting}; cat >{self.rules}"], "one\ntwo\n")]
 
     def restoring(self) -> str:
         return f"rm {self.rules}\n[ ! -e {self.rules} ]\n"
@@ -98,7 +100,7 @@ def session(target: Here, rules: Any, restore_s: float = 60.0) -> DeviceSession:
     return made
 
 
-def wait_until(condition: Any, most_s: float = 8.0) -> None:
+def wait_until(condition: Any, most_s: float = 60.0) -> None:
     end_s = time.monotonic() + most_s
     while not condition():
         assert time.monotonic() < end_s
@@ -116,13 +118,15 @@ def test_rules_are_loaded_from_standard_input_and_removed_at_the_end(target: Her
 
 
 def test_a_load_that_takes_longer_than_the_switch_waits_is_ended(target: Here, tmp_path: Path) -> None:
-    rules = OneFile(tmp_path, delay_s=1.8)
+    rules = OneFile(tmp_path, is_held=True)
     made = session(target, rules, restore_s=1.0)
     rules.rules.touch()
     with pytest.raises(LabError, match="rules were not loaded within 1 s, after which the device restores"):
         made.apply(RuleSetup(1))
     wait_until(lambda: not target.folder.exists())
-    time.sleep(0.7)
+    rules.held.unlink()
+    # Longer than a load that still waited would take to notice.
+    time.sleep(0.2)
     assert not rules.rules.exists()
     with pytest.raises(LabError, match="restored its own rules while Weir was away for more than 1 s"):
         made.extend()
@@ -140,16 +144,33 @@ def test_a_switch_that_waits_for_a_long_trial_notices_its_end(target: Here, tmp_
 
 
 def test_the_end_does_not_overtake_a_load(target: Here, tmp_path: Path) -> None:
-    rules = OneFile(tmp_path, delay_s=0.4)
+    rules = OneFile(tmp_path, is_held=True)
     made = session(target, rules)
     (load,) = rules.loads(RuleSetup(1))
     with target.start(["sh", f"{deadman.FOLDER}/load", made._owner, *load.command]) as process:
         wait_until((target.folder / "loading").exists)
         # Ctrl-C: ssh is gone, and the command on the device is not.
         made.end()
+        rules.held.unlink()
         process.communicate("late\n")
-    time.sleep(0.5)
+    time.sleep(0.2)
     assert not rules.rules.exists()
+
+
+def test_a_device_that_restored_its_rules_before_a_load_is_told_as_such(
+    target: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rules = OneFile(tmp_path)
+    made = session(target, rules)
+    moved = made.extend
+
+    def late(beyond_s: float = 0.0) -> None:
+        moved(beyond_s)
+        shutil.rmtree(target.folder)
+
+    monkeypatch.setattr(made, "extend", late)
+    with pytest.raises(LabError, match="restored its own rules while Weir was away"):
+        made.apply(RuleSetup(1))
 
 
 def test_a_lock_that_somebody_left_does_not_keep_the_end_from_restoring(
