@@ -197,9 +197,19 @@ class WiredBed(NamespaceBed):
                     f"the link of {' or '.join(port.name for port in self._ports)} went down during the "
                     "trial, twice: check cables and ports; does the device restart under load?"
                 )
+            self._await_path(plan.ip)
         if plan.media is None and plan.answers is None:
             self._refused += max(result.sent + result.sent_warmup - (self._left() - before), 0)
         return result
+
+    def _await_path(self, version: Literal[4, 6]) -> None:
+        """After a link was down, the device may have to look for its neighbours first."""
+        traffic = replace(_PROBES, flows=Flows(ip=version))
+        for _ in range(_ROUNDS):
+            result = super().play(compile_plan(traffic, (), endpoints(self._setting.ends, version)))
+            if result.received == result.sent:
+                break
+            neighbours.pause(_PAUSE_S)
 
     def _ramp(self, pps: float, version: Literal[4, 6]) -> None:
         """A tenth of a second at a lower load, which must not come back in copies."""
