@@ -121,7 +121,7 @@ def test_a_firewall_killed_in_mid_profile_restores_its_rules_and_the_run_is_resu
     assert kept > 0
 
     firewall.start()
-    code, text = tester.run("run", "--resume", tester.newest().run_id)
+    code, text = tester.run("run", "--yes", "--resume", tester.newest().run_id)
     # So few loads determine no model (7), and this host may have spoiled all of them (5).
     assert code in (0, 5, 7), text
     plan = tester.newest().get_json("plan")

@@ -101,9 +101,20 @@ def resume_scenario(
     inputs: Inputs = NO_FILES,
 ) -> Outcome[Any]:
     """As :func:`resume`, by the study that made the run; ``last`` is the newest run of any scenario."""
-    made = tuple(key for key, study in studies().items() if study.has("scenario"))
-    begun = store.open(run_id, kind=made)
-    return resume(study_of(begun), begun.run_id, Work(store, progress, inputs=inputs), out=out, plots=plots)
+    run = _of_a_scenario(store, run_id)
+    return resume(study_of(run), run.run_id, Work(store, progress, inputs=inputs), out=out, plots=plots)
+
+
+def begun(store: Store, run_id: str) -> tuple[str, Root]:
+    """The ID and the scenario of the run that :func:`resume_scenario` would resume."""
+    run = _of_a_scenario(store, run_id)
+    root = study_of(run).scenario()
+    assert root is not None
+    return run.run_id, scenario_of(run, root)
+
+
+def _of_a_scenario(store: Store, run_id: str) -> Run:
+    return store.open(run_id, kind=tuple(key for key, study in studies().items() if study.has("scenario")))
 
 
 def _check(study: Study[A, G, F], asked: A, work: Work) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -41,6 +42,41 @@ def test_an_interrupted_scenario_goes_on(weir: Weir, bed: Beds, scenario: Path) 
     again = weir("run", "--resume", "last", "--json")
     assert again.code == 0
     assert again.json["verification"]["trials"] == 5
+
+
+@pytest.mark.parametrize("command", ["run", "profile"])
+def test_the_ports_and_the_login_of_a_run_are_used_only_after_a_yes(
+    command: str, weir: Weir, bed: Beds, scenario: Path, tmp_path: Path
+) -> None:
+    beds = bed(*[None] * 20, KeyboardInterrupt())
+    wired = tmp_path / "wired.yaml"
+    lab = (
+        "lab: {kind: wired, between: [pa, pb]}\ndut: {at: 'ssh://root@fw1', change: rules, name: nftables}\n"
+    )
+    kept = [line for line in scenario.read_text().splitlines() if not line.startswith(("lab:", "dut:"))]
+    wired.write_text(lab + "\n".join(kept))
+    assert weir("run", "--yes", wired).code == 130
+    run_id, opened = Store(tmp_path / "store").open("last").run_id, len(beds)
+    answer = weir(command, "--resume", "last")
+    assert answer.code == 2
+    assert f"run {run_id} sends test traffic by pa and pb and logs in to ssh://root@fw1" in answer.err
+    assert "--yes" in answer.err
+    assert len(beds) == opened
+    assert weir(command, "--resume", "last", "--yes").code == 0
+
+
+def test_the_program_that_a_run_names_is_started_for_a_verification_only_after_a_yes(
+    weir: Weir, finished: str, tmp_path: Path
+) -> None:
+    manifest = tmp_path / "store" / finished / "manifest.json"
+    content = json.loads(manifest.read_text())
+    content["scenario"]["lab"].update(kind="wired", between=["pa", "pb"])
+    content["scenario"]["dut"].update(change="/opt/set-rules")
+    manifest.write_text(json.dumps(content))
+    answer = weir("verify", finished, "--again")
+    assert answer.code == 2
+    assert "starts the program '/opt/set-rules'" in answer.err
+    assert weir("verify", finished).code == 0, "nothing is sent for trials that are stored"
 
 
 def test_a_mistake_in_a_scenario_is_named_with_line_and_column(weir: Weir, bed: Beds, tmp_path: Path) -> None:

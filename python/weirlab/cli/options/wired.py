@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
 import typer
 
 from weirlab.base.errors import InputError
+from weirlab.base.quantities import words
 from weirlab.cli.options.groups import typed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from weirlab.scenario import Lab
+    from weirlab.scenario.model import Root
 
 PortsOption = Annotated[
     tuple[str, str] | None,
@@ -114,14 +116,44 @@ def confirm(between: Sequence[str], *, yes: bool) -> None:
     if yes:
         return
     ports = " and ".join(between)
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise InputError(
-            f"test traffic is about to leave by {ports}: if each cable leads to the device alone, confirm "
-            "that with --yes"
-        )
-    question = f"Test traffic is about to leave by {ports}. Does each cable lead to the device alone?"
-    if not typer.confirm(question, err=True):
+    if not _agreed(
+        f"Test traffic is about to leave by {ports}. Does each cable lead to the device alone?",
+        f"test traffic is about to leave by {ports}: if each cable leads to the device alone, confirm "
+        "that with --yes",
+    ):
         raise InputError("nothing was sent: plug the cables first, then weir check --between A B")
+
+
+def confirm_stored(run_id: str, scenario: Root, *, yes: bool) -> None:
+    """Ask before the ports, the login and the command that a stored run names are used: it may be anybody's.
+
+    Raises
+    ------
+    InputError
+        The answer is no, or nobody is there to answer.
+    """
+    from weirlab.scenario import Dut, Lab
+
+    lab, dut = getattr(scenario, "lab", None), getattr(scenario, "dut", None)
+    uses = []
+    if isinstance(lab, Lab) and lab.kind == "wired":
+        uses.append(f"sends test traffic by {' and '.join(lab.between)}")
+    if isinstance(dut, Dut) and dut.at is not None:
+        uses.append(f"logs in to {dut.at}")
+    if isinstance(dut, Dut) and dut.change not in ("none", "rules", "ask"):
+        uses.append(f"starts the program {dut.change!r}")
+    if not uses or yes:
+        return
+    what = f"run {run_id} {words(uses)}"
+    if not _agreed(f"{what[0].upper()}{what[1:]}. Go on?", f"{what}: confirm that with --yes"):
+        raise InputError(f"nothing was sent, and run {run_id} is as it was")
+
+
+def _agreed(question: str, unattended: str) -> bool:
+    """Whether the user agrees; raises ``InputError`` with ``unattended`` if nobody is there."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise InputError(unattended)
+    return typer.confirm(question, err=True)
 
 
 NO_PORTS: Final = WiredOptions()

@@ -309,12 +309,21 @@ def verify(
     result: ResultOptions,
 ) -> None:
     """Verify the models."""
+    from weirlab.cli.options.wired import confirm_stored
     from weirlab.cli.results.wording import machine as machine_in_words
     from weirlab.devices.prediction import tables, wording
-    from weirlab.devices.prediction.verification import verify
+    from weirlab.devices.prediction.modelling import find
+    from weirlab.devices.prediction.verification import is_measured, verify
+    from weirlab.jobs.inventory import scenario_of
+    from weirlab.jobs.models import is_file
+    from weirlab.scenario import Scenario
 
     with result.session(ctx) as session:
         held_out = settings.section()
+        if not is_file(source):
+            _, run = find(session.store, source)
+            if run is not None and (again or held_out or not is_measured(run)):
+                confirm_stored(run.run_id, scenario_of(run, Scenario), yes=device.wired.yes)
         outcome = verify(
             work_of(session),
             source,

@@ -127,7 +127,7 @@ def verify(
     profiled = _profiled_run(store, run)
     if again:
         return _measure_anew(work, models, _with(scenario, held_out), profiled)
-    if not _measured(run):
+    if not is_measured(run):
         with (
             testbeds.open_bed(
                 scenario.lab, scenario.dut, progress, flows(scenario), inputs=work.inputs
@@ -335,7 +335,7 @@ def _profile_of(models: Models) -> ProfileSection:
     )
 
 
-def _measured(run: Run) -> bool:
+def is_measured(run: Run) -> bool:
     """Whether every planned held-out trial has a valid attempt."""
     if not run.has(measuring.VERIFY_PLAN):
         return False

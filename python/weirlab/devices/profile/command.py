@@ -207,13 +207,16 @@ def profile(
 ) -> None:
     """Measure a profile."""
     from weirlab.base.files import HOST_FILES
+    from weirlab.cli.options.wired import confirm_stored
     from weirlab.cli.results.wording import machine as machine_in_words
     from weirlab.devices.profile import tables, wording
-    from weirlab.jobs.profiles import ProfileTerms, profile, resume_profile
+    from weirlab.jobs.profiles import ProfileTerms, interrupted, profile, resume_profile
 
     with result.session(ctx) as session:
         time_budget = plan.choice.checked_time()
         if resume is not None:
+            run, begun = interrupted(session.store, resume)
+            confirm_stored(run.run_id, begun, yes=device.wired.yes)
             outcome = resume_profile(
                 session.store, resume, session.progress, time_budget=time_budget, inputs=HOST_FILES
             )

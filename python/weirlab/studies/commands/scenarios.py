@@ -87,7 +87,7 @@ class ScenarioLabOptions:
     ] = None
     as_: AsOption = None
     yes: Annotated[
-        bool, typer.Option("--yes", help="In the lab 'wired': do not ask before sending test traffic.")
+        bool, typer.Option("--yes", help="Do not ask before ports, a login or a command are used.")
     ] = False
 
 
@@ -128,6 +128,7 @@ def run(
     result: ResultOptions,
 ) -> None:
     """Run a scenario."""
+    from weirlab.cli.options.wired import confirm_stored
     from weirlab.jobs.models import model_file
     from weirlab.studies import ready, runner
     from weirlab.studies.scenarios import load
@@ -146,6 +147,7 @@ def run(
             measure(session, what, report)
         else:
             assert resume is not None
+            confirm_stored(*runner.begun(session.store, resume), yes=where.yes)
             outcome = runner.resume_scenario(
                 session.store, resume, session.progress, out=out, plots=plots, inputs=HOST_FILES
             )
