@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias
 import polars as pl
 
 from weirlab.base.files import HOST_FILES
+from weirlab.cli.output import CommandResult
 from weirlab.devices.prediction import modelling
 from weirlab.devices.prediction.modelling import FitOutcome, PredictionOutcome
 from weirlab.jobs.progress import Progress, SilentProgress
@@ -105,6 +106,33 @@ def predict(
     """
     where, name = _place(source, store)
     return modelling.predict(where, name, parse_rate(rate), parse_sizes(str(frame)), rules)
+
+
+def command(name: str, *arguments: Any, store: AnyStore = None, **options: Any) -> CommandResult:
+    """Run any command of ``weir`` in this process, and return what it would have printed.
+
+    Parameters
+    ----------
+    name:
+        The command, such as ``quality`` or ``tcp serve``.
+    options:
+        Its options, with ``_`` for ``-``: True for a flag, a list for an option that is repeated; None and
+        False leave it out.
+
+    Raises
+    ------
+    InputError
+        There is no such command or option. Commands raise the other errors of :mod:`weirlab.base.errors`.
+    """
+    from weirlab.cli.program.app import result_of
+
+    words = [] if store is None else ["--store", str(_store(store).root)]
+    words += [*name.split(), *(str(argument) for argument in arguments)]
+    for key, value in options.items():
+        option = f"--{key.strip('_').replace('_', '-')}"
+        for one in value if isinstance(value, list | tuple) else [value]:
+            words += [] if one is None or one is False else [option] if one is True else [option, str(one)]
+    return result_of(words)
 
 
 def _store(store: AnyStore) -> Store:

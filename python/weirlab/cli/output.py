@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from io import StringIO
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
@@ -15,13 +18,15 @@ import typer
 
 from weirlab.base import storage
 from weirlab.base.documents import Rows, plain
-from weirlab.base.errors import WeirError
-from weirlab.base.quoting import json_printable
+from weirlab.base.errors import InputError, WeirError
+from weirlab.base.quoting import json_printable, quoted
 from weirlab.base.tables import Table
 from weirlab.cli import layout
 from weirlab.cli.streams import tell, tell_lines
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from weirlab.cli.progress import Reporter
     from weirlab.store import Store
 
@@ -37,6 +42,53 @@ class Globals:
     store: Path | None = None
     command: str = ""
     """What the user typed, for the manifest and the report."""
+
+
+@dataclass
+class CommandResult:
+    """What a command would have printed."""
+
+    document: Mapping[str, Any] = field(default_factory=dict)
+    conclusion: str = ""
+    remark: str = ""
+    tables: tuple[Table, ...] = ()
+    notes: list[str] = field(default_factory=list)
+    """Messages that are not part of the result."""
+    problem: WeirError | None = None
+    """Why the result does not count, or a requirement is not met; None if neither."""
+
+    def frame(self, caption: str) -> pl.DataFrame:
+        """The table ``caption`` as text; raises ``InputError`` if there is none."""
+        import polars as pl
+
+        for table in self.tables:
+            if table.caption == caption:
+                columns = zip(*table.rows, strict=True) if table.rows else ([] for _ in table.columns)
+                return pl.DataFrame(dict(zip(table.columns, map(list, columns), strict=True)))
+        known = "; ".join(table.caption for table in self.tables)
+        raise InputError(f"no table {quoted(caption)}; there are: {known or 'none'}")
+
+    def _repr_html_(self) -> str:
+        """As a notebook shows it."""
+        from weirlab.report import notebook
+
+        remarks = [self.remark, *([] if self.problem is None else [str(self.problem)]), *self.notes]
+        return notebook.cell(self.conclusion, self.tables, remarks)
+
+
+_RESULT: ContextVar[CommandResult | None] = ContextVar("result", default=None)
+"""Where the running command puts its output in place of printing it; None: it prints."""
+
+
+@contextmanager
+def collected() -> Iterator[CommandResult]:
+    """Have the commands that run in the block print nothing, and collect what they would have printed."""
+    result = CommandResult()
+    token = _RESULT.set(result)
+    try:
+        yield result
+    finally:
+        _RESULT.reset(token)
 
 
 class Session:
@@ -70,12 +122,14 @@ class Session:
         if self._progress is None:
             from weirlab.cli.progress import reporter
 
-            self._progress = reporter(sys.stderr)
+            self._progress = reporter(sys.stderr if _RESULT.get() is None else StringIO())
         return self._progress
 
     def say(self, message: str) -> None:
         """Print a message for the user that is not part of the result."""
-        if self._progress is not None:
+        if (result := _RESULT.get()) is not None:
+            result.notes.append(message)
+        elif self._progress is not None:
             self._progress.note(message)
         else:
             tell(f"weir: {message}", sys.stderr)
@@ -97,6 +151,10 @@ class Session:
         exits.
         """
         self.close()
+        if (result := _RESULT.get()) is not None:
+            result.document, result.problem = {**document, "conclusion": conclusion}, problem
+            result.conclusion, result.remark, result.tables = conclusion, remark, tuple(tables)
+            return
         if problem is not None:
             self._said = str(problem)
             self.say(self._said)
@@ -115,7 +173,9 @@ class Session:
 
     def complain(self, problem: WeirError | None) -> None:
         """Exit with the code of ``problem``, if there is one, after the result has been shown."""
-        if problem is not None:
+        if problem is not None and (result := _RESULT.get()) is not None:
+            result.problem = problem
+        elif problem is not None:
             if str(problem) != self._said:
                 self.say(str(problem))
             raise typer.Exit(problem.exit_code)

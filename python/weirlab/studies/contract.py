@@ -157,6 +157,15 @@ class Outcome(Generic[F]):
         """The error to report if the run does not count; None if it does."""
         return self.found.problem(self.run)
 
+    def _repr_html_(self) -> str:
+        """The outcome as a notebook shows it."""
+        from weirlab.report import notebook
+
+        summary = self.summary()
+        problem = self.problem()
+        remarks = [summary.remark, *([] if problem is None else [str(problem)])]
+        return notebook.cell(summary.conclusion, summary.tables, remarks)
+
     def summary(self) -> Summary:
         """The outcome for a terminal; the remark adds simulation, run and report if the study did not."""
         summary = self.study.summarize(self)

@@ -18,10 +18,11 @@ from typer.exceptions import TyperException
 from typer.main import get_group
 
 from weirlab.base import interrupts
+from weirlab.base.errors import InputError
 from weirlab.base.quoting import printable
 from weirlab.cli.options.coercion import quicken
 from weirlab.cli.options.shapes import reshape
-from weirlab.cli.output import Globals
+from weirlab.cli.output import CommandResult, Globals, collected, to_json
 from weirlab.cli.program import completion, failures, showing
 from weirlab.cli.program.help import HELP_OPTIONS, prepare_help
 from weirlab.cli.streams import guarded, tell
@@ -174,6 +175,28 @@ class Weir(TyperGroup):
             except Exception as error:
                 code = failures.report(error, as_json="--json" in argv, debug=failures.debugging(argv))
         sys.exit(code if isinstance(code, int) else 0)
+
+
+def result_of(words: Sequence[str]) -> CommandResult:
+    """Run the command in ``words`` within this process, and return what it would have printed.
+
+    Raises what the command raises; ``InputError`` for a mistake in ``words``.
+    """
+    group = get_group(app)
+    with collected() as result:
+        try:
+            with group.make_context("weir", list(words)) as context:
+                group.invoke(context)
+        except typer.Exit:
+            pass
+        except TyperException as error:
+            raise InputError(failures.explain(error).message) from None
+        except failures.OsErrorCarrier as carrier:
+            raise carrier.error from None
+        except failures.InterruptCarrier as carrier:
+            raise carrier.interrupt from None
+    result.document = json.loads(to_json(result.document))
+    return result
 
 
 def _having(name: str, modules: Mapping[str, Sequence[str]]) -> list[str]:
