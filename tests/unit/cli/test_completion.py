@@ -117,3 +117,36 @@ def test_bash_takes_the_script_and_offers_what_weir_says(weir: Weir, tmp_path: P
         ["bash", "-ec", test], env={"PATH": path}, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "2:weir show second"
+
+
+@pytest.mark.parametrize(
+    ("shell", "options", "use"),
+    [
+        ("fish", ["--no-config"], "complete -C 'weir trial --dut nftables-v'"),
+        # Its own completion system needs a terminal: what it is called with is printed.
+        (
+            "zsh",
+            ["-f"],
+            "_arguments() { print -r -- $@ }; "
+            "words=(weir trial --dut nftables-v); CURRENT=4; _weir_completion",
+        ),
+    ],
+)
+def test_other_shells_complete_a_device(
+    weir: Weir, tmp_path: Path, shell: str, options: list[str], use: str
+) -> None:
+    if find(shell) is None:
+        pytest.skip(f"needs {shell}")
+    script = tmp_path / "script"
+    script.write_text(weir("completion", shell).out)
+    test = f"{'compdef() { : }; ' if shell == 'zsh' else ''}source {script}; {use}"
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        [shell, *options, "-c", test],
+        env={"PATH": path, "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "nftables-vmap" in done.stdout
+    assert "iptables-legacy" not in done.stdout
