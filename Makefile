@@ -11,7 +11,7 @@ export PYO3_PYTHON := $(VENV)/bin/python
 # Containers often set it; then every process that a test starts would compile all of Weir again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test kills lint audit fuzz bench bench-model bench-tap bench-wired bench-opening bench-trace bench-esp bench-tcp bench-planted bench-foreign bench-devices bench-chain bench-disturbed bench-gate bench-later bench-link bench-psock bench-programs bench-managing bench-rulesets bench-hostile bench-prefixes bench-simulators psock-schedules voice-numbers build install-psock webui wheel deb docs manual format lock clean
+.PHONY: help demo test kills lint audit fuzz bench bench-model bench-tap bench-wired bench-opening bench-trace bench-esp bench-tcp bench-planted bench-foreign bench-devices bench-chain bench-disturbed bench-gate bench-later bench-link bench-psock bench-programs bench-managing bench-rulesets bench-hostile bench-prefixes bench-simulators psock-schedules voice-numbers build install-psock webui wheel deb release docs manual format lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -135,6 +135,9 @@ wheel: build ## Build the wheel into dist/
 
 deb: wheel ## Build a Debian package of the wheel and all that it rests on into dist/, for the release that this runs on
 	@packaging/deb
+
+release: build ## Build and check what is uploaded for a version, into dist/release (ARGS=--rehearse)
+	@scripts/release $(ARGS)
 
 docs: build ## Build the documentation site in build/docs/site, and check its links and its spelling
 	@.venv/bin/python docs/site.py "$$(scripts/tools)"

@@ -144,7 +144,8 @@ def test_a_port_that_cannot_be_put_back_keeps_its_namespace(
     first = host.ports[0]
     bed = WiredBed(setting(host), BlackBox())
     ip(f"link add {first} type bridge")
-    bed.close()
+    with pytest.raises(LabError, match=f"{first} is still in the namespace {bed.namespaces['tx']}"):
+        bed.close()
     assert (DIRECTORY / bed.namespaces["tx"]).exists()
     ip(f"link delete {first}")
     clean.clean()

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from weirlab.base.errors import MissingCapability
+from weirlab.base.errors import LabError, MissingCapability
 from weirlab.base.files import wait_for_lock
 from weirlab.base.interrupts import shielded
 from weirlab.lab.isolation import pages, partition
@@ -93,7 +93,10 @@ class LabOwnership:
 
     @shielded
     def release(self) -> None:
-        """Remove everything named after the identifier, then release the lock. May be called twice."""
+        """Remove everything named after the identifier, then release the lock. May be called twice.
+
+        Raises ``LabError`` if a borrowed port could not be put back; everything else has been done then.
+        """
         if self._fd is None:
             return
         _, is_empty = _remove_namespaces(self._path)
@@ -103,6 +106,8 @@ class LabOwnership:
             self._path.unlink(missing_ok=True)
         fd, self._fd = self._fd, None
         os.close(fd)
+        if not is_empty:
+            raise LabError("; ".join(stranded(self._path.parent, self._path.stem).values()))
 
 
 @shielded
@@ -232,10 +237,10 @@ def borrower(port: str, directory: Path = LOCKS) -> int | None:
     return None
 
 
-def stranded(directory: Path = LOCKS) -> dict[str, str]:
+def stranded(directory: Path = LOCKS, lab: str = "*") -> dict[str, str]:
     """Borrowed ports that could not be put back although their lab is gone: where each is, and what to do."""
     found = {}
-    for path in sorted(directory.glob(f"*{borrowing.JOURNAL}")):
+    for path in sorted(directory.glob(f"{lab}{borrowing.JOURNAL}")):
         with suppress(OSError):
             fd = open_locked(path.with_suffix(".lock"), 0)
             if fd is None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from weirlab.base.errors import MissingCapability
+from weirlab.base.errors import LabError, MissingCapability
 from weirlab.base.interrupts import shielded
 from weirlab.lab import clean
 from weirlab.lab.isolation.partition import Isolation
@@ -66,6 +66,19 @@ def test_ports_that_could_not_be_put_back_are_named_once_their_lab_is_gone(locks
         f"enp4s0 is still in the namespace weir-{dead.identifier}-tx of a run that has ended"
     )
     assert f"ip -n weir-{dead.identifier}-tx link set enp4s0 netns 1" in why
+
+
+def test_a_lab_that_cannot_put_a_port_back_says_so_when_it_ends(
+    locks: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim = clean.LabOwnership(locks)
+    state = {"name": "enp4s0", "netns": claim.namespace_name("tx")}
+    claim._ports.write_text(json.dumps(state) + "\n")
+    monkeypatch.setattr(clean.borrowing, "give_back", lambda _: [state])
+    with pytest.raises(LabError, match="enp4s0 is still in the namespace"):
+        claim.release()
+    claim.release()
+    assert claim._ports.exists(), "for the next time"
 
 
 def test_cpus_of_a_dead_lab_are_given_back_before_its_lock_goes(

@@ -7,11 +7,12 @@ other traffic meets the device's own rules alone.
 from __future__ import annotations
 
 import re
+import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from weirlab.base.errors import InputError
+from weirlab.base.errors import InputError, LabError
 from weirlab.lab.dut.rules import FAMILIES, AddressMatch, Family, accepted, chain, check
 from weirlab.lab.dut.tool import LoadCommand
 from weirlab.lab.remote.target import Output, Target
@@ -66,6 +67,20 @@ class DeviceFilter(ABC):
         """That number; None if it is not there."""
 
 
+_OF_WEIR: Final = re.compile(r"^-[NA] WEIR\b| -j WEIR$")
+
+
+def _printed(target: Target, argv: Sequence[str]) -> str:
+    """What a command prints there; raises ``LabError`` if it fails."""
+    done = target.run(argv)
+    if done.returncode:
+        raise LabError(
+            f"{target.name} does not tell whether rules of an earlier test are there: {shlex.join(argv)}: "
+            f"{(done.stderr or done.stdout).strip()[-400:]}"
+        )
+    return done.stdout
+
+
 class NftFilter(DeviceFilter):
     """The table ``inet weir``."""
 
@@ -82,8 +97,9 @@ class NftFilter(DeviceFilter):
         return target.run(["nft", "-s", "list", "ruleset"])
 
     def existing(self, target: Target) -> str:
-        done = target.run(["nft", "list", "table", "inet", "weir"])
-        return done.stdout if done.returncode == 0 else ""
+        # A listing that fails, for want of memory for example, does not prove that there is nothing.
+        there = "table inet weir" in _printed(target, ["nft", "list", "tables"]).splitlines()
+        return _printed(target, ["nft", "list", "table", "inet", "weir"]) if there else ""
 
     def loads(self, rules: RuleSetup) -> list[LoadCommand]:
         return [LoadCommand(("nft", "-f", "-"), nft_ruleset(rules))]
@@ -160,10 +176,9 @@ class IptablesFilter(DeviceFilter):
         return done
 
     def existing(self, target: Target) -> str:
-        found = [
-            target.run([self._command(family), "-w", _WAIT_S, "-S", "WEIR"]) for family in self._families
-        ]
-        return "".join(done.stdout for done in found if done.returncode == 0)
+        commands = [[self._command(family), "-w", _WAIT_S, "-S"] for family in self._families]
+        lines = [line for command in commands for line in _printed(target, command).splitlines()]
+        return "\n".join(line for line in lines if _OF_WEIR.search(line))
 
     def loads(self, rules: RuleSetup) -> list[LoadCommand]:
         loads = []

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from weirlab.base.errors import InputError
+from weirlab.base.errors import InputError, LabError
 from weirlab.lab.remote.filters import FILTERS, described, make_filter, nft_ruleset, pf_ruleset
 from weirlab.records import RuleSetup
 
@@ -108,3 +108,24 @@ def test_the_user_sees_the_rules_and_the_number_of_the_others() -> None:
     text = described(make_filter("nftables").loads(RuleSetup(500)))
     assert "... and 998 rules that test traffic does not match" in text
     assert len(text.splitlines()) < 20
+
+
+LISTINGS = {
+    "nftables": {"nft list tables": "table inet fw4\n"},
+    "iptables": {
+        f"{tool} -w 20 -S": "-P FORWARD DROP\n-A FORWARD -j WEIRD\n" for tool in ("iptables", "ip6tables")
+    },
+}
+
+
+@pytest.mark.parametrize("name", LISTINGS)
+def test_only_a_listing_proves_that_nothing_of_weirs_is_there(name: str) -> None:
+    assert not FILTERS[name]().existing(RecordedTarget(LISTINGS[name]))
+    with pytest.raises(LabError, match="fw1 does not tell whether rules of an earlier test are there"):
+        FILTERS[name]().existing(RecordedTarget({}))
+
+
+def test_the_chain_of_an_earlier_test_is_found() -> None:
+    earlier = "-P FORWARD DROP\n-N WEIR\n-A FORWARD -d 198.19.0.0/16 -j WEIR\n-A WEIR -j ACCEPT\n"
+    device = RecordedTarget({**LISTINGS["iptables"], "iptables -w 20 -S": earlier})
+    assert FILTERS["iptables"]().existing(device).count("WEIR") == 3
