@@ -52,6 +52,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "psock-run": "Speed a program up over several paths",
         "link-emulator": "Emulate a link",
         "link-monitor": "Record a link",
+        "campaigns": "Compare many devices",
         "reproduce": "Repeat a publication",
         "simulate": "Use a measured device in a simulator",
         "web": "Use Weir in a browser",

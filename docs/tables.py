@@ -23,6 +23,8 @@ from weirlab.calls.failover.switches.columns import SwitchCallRow, SwitchSeriesR
 from weirlab.calls.failover.switches.rows import SwitchRow
 from weirlab.calls.ipsec.cost.rows import COSTS, EspCostRow
 from weirlab.calls.ipsec.endpoints import rows as endpoints
+from weirlab.campaigns.ranking import MeasureRow
+from weirlab.campaigns.study import MEASURES, STEPS, StepRow
 from weirlab.links.monitor.trials.rows import MonitorRow
 from weirlab.numbering.load.rows import LIMITS, TRIALS, WORK, LoadLimitRow, LoadTrialRow, WorkRow
 from weirlab.numbering.plan import json_schema
@@ -153,6 +155,11 @@ GROUPS: Final = (
         "Publications, repeated",
         "What `weir reproduce` keeps ([reproduce.md](reproduce.md)); its experiments are runs of their own.",
         {ROWS: ReproductionRow},
+    ),
+    Group(
+        "Campaigns",
+        "What `weir campaign` keeps ([campaigns.md](campaigns.md)); its steps are runs of their own.",
+        {STEPS: StepRow, MEASURES: MeasureRow},
     ),
     Group(
         "Runs about voice routing",

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
+from weirlab.base.documents import Measured
 from weirlab.jobs.work import Work
 
 if TYPE_CHECKING:
@@ -57,6 +58,17 @@ class Summary:
     conclusion: str
     tables: Sequence[Table] = ()
     remark: str = ""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A number that a run found, to be compared with that of other runs."""
+
+    name: str
+    """What it is and where, e.g. ``forwarding rate, 100 rules, 64 B``; the same in all runs."""
+    value: Measured
+    unit: Literal["pps", "ns", "ratio", "bps"]
+    better: Literal["more", "less"]
 
 
 class Study(Generic[A, G, F]):
@@ -118,6 +130,14 @@ class Study(Generic[A, G, F]):
     def summarize(self, outcome: Outcome[F]) -> Summary:
         """The outcome for a terminal."""
         raise NotImplementedError(f"{self.key} has nothing to tell")
+
+    def expected_s(self, asked: A) -> float | None:
+        """Wall time in s that ``asked`` should take; None if that is not known."""
+        return None
+
+    def measures(self, run: Run) -> Sequence[Measure]:
+        """The numbers of ``run`` by which devices can be ranked; empty if there are none."""
+        return ()
 
     def headlines(self, run: Run) -> Sequence[str]:
         """What ``run`` found, in sentences, for ``weir show``; empty if there is nothing yet."""

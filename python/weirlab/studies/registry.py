@@ -41,6 +41,7 @@ OWN: Final = (
     "weirlab.devices.choice:ChoiceStudy",
     "weirlab.devices.comparison:ComparisonStudy",
     "weirlab.reproduction:ReproductionStudy",
+    "weirlab.campaigns:CampaignStudy",
 )
 """Weir's own, in the order of lists and of the help."""
 

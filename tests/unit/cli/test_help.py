@@ -22,7 +22,7 @@ COMMANDS = [
     "tap", "log", "link", "trace", "ipsec bytes", "ipsec cost", "ipsec endpoints", "capacity", "tcp list",
     "tcp why", "tcp watch", "tcp send", "tcp serve",
     "fit", "predict", "plan", "choose", "verify", "transients", "report", "runs", "show", "export", "compare",
-    "run", "demo", "reproduce", "schema", "ports", "check", "cable", "lab clean", "lab build",
+    "run", "campaign", "demo", "reproduce", "schema", "ports", "check", "cable", "lab clean", "lab build",
     "voice route", "voice check", "voice zones", "voice import", "voice diff", "voice configs",
     "voice example", "voice schema", "voice lab", "voice prove", "voice install", "voice load", "completion",
     "voice manage import", "voice manage export", "voice manage add-user", "voice manage remove-user",

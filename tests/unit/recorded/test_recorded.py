@@ -32,7 +32,7 @@ from .answers import (
 
 MEASURE = {
     "calibrate", "trial", "profile", "search", "rfc2544", "failover", "run", "tap", "log", "link", "tcp",
-    "doctor", "lab", "schema", "completion", "web", "psock", "reproduce", "capacity", "demo",
+    "doctor", "lab", "schema", "completion", "web", "psock", "reproduce", "capacity", "demo", "campaign",
     "ports", "check", "cable",
 }  # fmt: skip
 """Commands that need no stored run and no capture: they make them, or speak of this machine or of Weir."""

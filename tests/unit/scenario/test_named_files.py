@@ -50,6 +50,8 @@ INPUTS: Final[Mapping[str, dict[str, Any]]] = {
     "dut.name of a capacity": {"capacity": {}, "dut": {"name": f"link:up.delay=1ms:down.trace={_HERE}"}},
     "capacity.predict.model": {"capacity": {"predict": {"model": _HERE}}},
     "capacity.predict.tunnel": {"capacity": {"predict": {"model": _HERE, "tunnel": _HERE}}},
+    "campaign.scenarios.one": {"campaign": {"scenarios": {"one": _HERE}}},
+    "campaign.folder": {"campaign": {"scenarios": {"one": {"profile": {"positions": [0]}}}, "folder": _HERE}},
     "tcp.path.both.trace": {"tcp": {"path": {"both": {"trace": _HERE}}}},
     "tcp.path.up.trace": {"tcp": {"path": {"up": {"trace": _HERE}}}},
     "tcp.path.down.trace": {"tcp": {"path": {"down": {"trace": _HERE}}}},

@@ -17,6 +17,8 @@ from weirlab.calls.capacity.trials.columns import CapacityRow, InsideRow
 from weirlab.calls.failover.switches.rows import SwitchRow
 from weirlab.calls.ipsec.cost.rows import COSTS, EspCostRow
 from weirlab.calls.ipsec.endpoints import rows as endpoints
+from weirlab.campaigns.ranking import MeasureRow
+from weirlab.campaigns.study import MEASURES, STEPS, StepRow
 from weirlab.links.monitor.trials.rows import MonitorRow
 from weirlab.numbering.load.rows import LIMITS, TRIALS, WORK, LoadLimitRow, LoadTrialRow, WorkRow
 from weirlab.numbering.proof.rows import CALLS, LOGS, MESSAGES, LogRow, MessageRow, ProofCallRow
@@ -100,6 +102,8 @@ def test_tables_hold_the_columns_that_are_described(documented: Mapping[str, typ
         },
         COSTS: list(schema_of(EspCostRow)),
         ROWS: list(schema_of(ReproductionRow)),
+        STEPS: list(schema_of(StepRow)),
+        MEASURES: list(schema_of(MeasureRow)),
         CALLS: list(schema_of(ProofCallRow)),
         MESSAGES: list(schema_of(MessageRow)),
         LOGS: list(schema_of(LogRow)),

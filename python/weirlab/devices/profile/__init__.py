@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from weirlab.scenario import Scenario
     from weirlab.store import Run, RunWriter
     from weirlab.studies.beds import DeviceGround
-    from weirlab.studies.contract import Outcome
+    from weirlab.studies.contract import Measure, Outcome
 
 
 class ProfileStudy(Study["Scenario", "DeviceGround", "ProfileFindings"]):
@@ -63,6 +63,16 @@ class ProfileStudy(Study["Scenario", "DeviceGround", "ProfileFindings"]):
         return Summary(
             scenario(outcome), tables.scenario(outcome.found), wording.machine(outcome.found.verdict)
         )
+
+    def expected_s(self, asked: Scenario) -> float:
+        from weirlab.jobs import machine, profiles
+
+        return profiles.estimate_s(asked) + machine.held_out_s(asked, asked.verify)
+
+    def measures(self, run: Run) -> Sequence[Measure]:
+        from weirlab.devices.profile import findings
+
+        return findings.measures(run)
 
     def headlines(self, run: Run) -> Sequence[str]:
         from weirlab.devices.profile import wording

@@ -2,17 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import polars as pl
+
 from weirlab.base.errors import WeirError
+from weirlab.base.quantities import rules
 from weirlab.devices.prediction import verification
 from weirlab.devices.prediction.modelling import FitOutcome
 from weirlab.devices.prediction.verification import VerificationOutcome
 from weirlab.jobs.calibrations import CalibrationOutcome
 from weirlab.jobs.profiles import ProfileOutcome
+from weirlab.measure.thresholds import in_overload, thresholds
 from weirlab.measure.verdict import MachineVerdict
 from weirlab.store import Run
+from weirlab.studies.contract import Measure
+
+
+def measures(run: Run) -> list[Measure]:
+    """The threshold of each number of rules and frame size, and the median of the p99 delays below it."""
+    profiled = run.trials().filter(pl.col("valid") & (pl.col("role") == "profile"))
+    found = [
+        Measure(f"threshold, {_setting(row)}", row["threshold_pps"], "pps", "more")
+        for row in thresholds(profiled).iter_rows(named=True)
+    ]
+    plain = profiled.filter((pl.col("places") == "") & ~pl.col("cross_traffic"))
+    below = in_overload(plain).filter(~pl.col("overload"))
+    delays = below.group_by("position", "stateful", "sizes_text", maintain_order=True).agg(
+        pl.col("delay_p99_ns").median()
+    )
+    return found + [
+        Measure(f"p99 delay below the threshold, {_setting(row)}", row["delay_p99_ns"], "ns", "less")
+        for row in delays.sort("position", "stateful", "sizes_text").iter_rows(named=True)
+        if row["delay_p99_ns"] is not None
+    ]
+
+
+def _setting(row: Mapping[str, Any]) -> str:
+    size = row["sizes_text"]
+    frames = f"{size} B" if size.isdigit() else size
+    return ", ".join((rules(row["position"]), frames, *(["stateful"] if row["stateful"] else [])))
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from weirlab.report.story import Story
     from weirlab.store import Run, RunWriter
     from weirlab.studies.beds import DeviceGround
-    from weirlab.studies.contract import Outcome
+    from weirlab.studies.contract import Measure, Outcome
 
 
 class SeriesStudy(Study["SeriesScenario", "DeviceGround", "ListedTrials"]):
@@ -48,6 +48,16 @@ class SeriesStudy(Study["SeriesScenario", "DeviceGround", "ListedTrials"]):
     def summarize(self, outcome: Outcome[ListedTrials]) -> Summary:
         found = outcome.found
         return Summary(found.sentence, found.tables)
+
+    def expected_s(self, asked: SeriesScenario) -> float:
+        from weirlab.measure.progress import estimate_s
+
+        return estimate_s(asked.specs())
+
+    def measures(self, run: Run) -> Sequence[Measure]:
+        from weirlab.devices.series import study
+
+        return study.stored(run).measures
 
     def headlines(self, run: Run) -> Sequence[str]:
         from weirlab.devices.series import study

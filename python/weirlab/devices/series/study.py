@@ -47,6 +47,7 @@ from weirlab.scenario.model import (
 from weirlab.store import Run, RunWriter
 from weirlab.studies import beds
 from weirlab.studies.beds import DeviceGround
+from weirlab.studies.contract import Measure
 from weirlab.traffic.load import parse_rate
 from weirlab.traffic.places import parse_places
 from weirlab.traffic.schedule import compile_plan
@@ -174,6 +175,14 @@ def _rules(setting: TrialSetting, stateful: bool) -> RuleSetup:
     return RuleSetup.mixed(tuple(sorted(shares.items())), stateful)
 
 
+_MEASURES: Final[tuple[tuple[str, str, Literal["pps", "ratio", "ns"], Literal["more", "less"]], ...]] = (
+    ("forwarding_pps", "forwarding rate", "pps", "more"),
+    ("loss_ratio", "loss", "ratio", "less"),
+    ("delay_p50_ns", "median delay", "ns", "less"),
+    ("delay_p99_ns", "p99 delay", "ns", "less"),
+)
+
+
 @dataclass(frozen=True)
 class ListedTrials:
     """The valid trials of each setting."""
@@ -205,6 +214,16 @@ class ListedTrials:
                 }
             )
         return found
+
+    @property
+    def measures(self) -> list[Measure]:
+        """The medians that rank devices."""
+        return [
+            Measure(f"{name}, {row['setting']}", row[column], unit, better)
+            for row in self.rows
+            if row["trials"]
+            for column, name, unit, better in _MEASURES
+        ]
 
     @property
     def sentence(self) -> str:

@@ -1,0 +1,71 @@
+"""Campaigns: a matrix of scenarios, devices and settings, each of its steps a run of its own.
+
+``section`` is what a file may say and the steps that follow from it, ``steps`` measures one and keeps its
+record, ``study`` goes through them, ``ranking`` says which devices differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING
+
+from weirlab.jobs.work import Work
+from weirlab.studies.contract import Ground, Study, Summary
+
+if TYPE_CHECKING:
+    from weirlab.campaigns.section import CampaignScenario
+    from weirlab.campaigns.study import CampaignFindings
+    from weirlab.report.story import Story
+    from weirlab.store import Run, RunWriter
+    from weirlab.studies.contract import Outcome
+
+
+class CampaignStudy(Study["CampaignScenario", "Ground[None]", "CampaignFindings"]):
+    """Every step of a matrix, one after the other."""
+
+    key = "campaign"
+    title = "a matrix of scenarios, devices and settings, and which devices differ"
+    commands = {"weirlab.campaigns.command": ("campaign",)}
+
+    def scenario(self) -> type[CampaignScenario]:
+        from weirlab.campaigns.section import CampaignScenario
+
+        return CampaignScenario
+
+    def check(self, asked: CampaignScenario, work: Work) -> None:
+        from weirlab.campaigns import study
+
+        work.progress.note(study.estimate(asked, work).sentence)
+
+    def open(self, asked: CampaignScenario, work: Work) -> AbstractContextManager[Ground[None]]:
+        devices = ", ".join(asked.campaign.devices) or "see its steps"
+        return nullcontext(Ground(None, {"lab": "see its steps", "dut": devices, "backend": ""}))
+
+    def measure(
+        self, ground: Ground[None], asked: CampaignScenario, writer: RunWriter, work: Work
+    ) -> CampaignFindings:
+        from weirlab.campaigns import study
+
+        return study.measured(asked, writer, work)
+
+    def conclude(self, run: Run, asked: CampaignScenario, found: CampaignFindings) -> CampaignFindings:
+        from weirlab.campaigns import study
+
+        study.keep(run, found)
+        return found
+
+    def summarize(self, outcome: Outcome[CampaignFindings]) -> Summary:
+        from weirlab.campaigns import tables
+
+        return Summary(outcome.found.sentence, tables.tables(outcome.found))
+
+    def headlines(self, run: Run) -> Sequence[str]:
+        from weirlab.campaigns import study
+
+        return (study.stored(run).sentence,)
+
+    def page(self, run: Run) -> Story:
+        from weirlab.campaigns import page
+
+        return page.page(run)

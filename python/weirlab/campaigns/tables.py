@@ -1,0 +1,106 @@
+"""Tables of a campaign, for terminal and page."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from weirlab.base.quantities import NOTHING, bit_rate, count, duration, percent, rate
+from weirlab.base.tables import Table
+from weirlab.campaigns.ranking import RankRow, firsts
+from weirlab.campaigns.study import CampaignFindings, StepRow
+
+SHOWN: Final[Mapping[str, Callable[[float], str]]] = {
+    "pps": rate,
+    "ns": duration,
+    "bps": bit_rate,
+    "ratio": percent,
+}
+"""How a number is shown, by its unit."""
+
+_MOST: Final = 40
+"""Rows of a ranking beyond which it is a detail."""
+
+
+def tables(found: CampaignFindings) -> Sequence[Table]:
+    """Which device is first how often, every comparison, and the steps without a result."""
+    what = "Device" if found.by_device else "Setting"
+    made = (
+        Table("First in the ranking", (what, "First", "Others worse"), _firsts(found)),
+        ranking(found.ranking, what),
+        Table(
+            "Steps without a result",
+            ("Scenario", "Device", "Setting", "Attempts", "Why"),
+            [
+                (
+                    row.scenario,
+                    row.device or NOTHING,
+                    row.setting or NOTHING,
+                    count(row.attempts),
+                    row.problem,
+                )
+                for row in found.problems
+            ],
+        ),
+    )
+    return [table for table in made if table.rows]
+
+
+def _firsts(found: CampaignFindings) -> list[tuple[str, ...]]:
+    counted = firsts(found.ranking)
+    if len(counted) < 2:
+        return []
+    return [(name, count(first), count(alone)) for name, (first, alone) in counted.items()]
+
+
+def ranking(rows: Sequence[RankRow], what: str) -> Table:
+    """Every comparison, the best first."""
+    return Table(
+        "Ranking",
+        ("Scenario", "Setting", "Measure", what, "Mean", "95 % interval", "To the best", "Verdict"),
+        [
+            (
+                row.scenario,
+                row.setting or NOTHING,
+                row.measure,
+                row.device or NOTHING,
+                SHOWN[row.unit](row.mean),
+                _interval(row),
+                NOTHING if math.isnan(row.ratio) else percent(row.ratio),
+                row.verdict,
+            )
+            for row in rows
+        ],
+        spare=("95 % interval", "Scenario"),
+        details=len(rows) > _MOST,
+    )
+
+
+def _interval(row: RankRow) -> str:
+    if math.isnan(row.low):
+        return NOTHING
+    shown = SHOWN[row.unit]
+    return f"{shown(row.low)} to {shown(row.high)}"
+
+
+def steps(rows: Sequence[StepRow]) -> Table:
+    """Every step that was tried."""
+    return Table(
+        "Steps",
+        ("Scenario", "Device", "Setting", "Repetition", "Test bed", "Attempts", "Time", "Run"),
+        [
+            (
+                row.scenario,
+                row.device or NOTHING,
+                row.setting or NOTHING,
+                count(row.repetition + 1),
+                row.host,
+                count(row.attempts),
+                duration(row.elapsed_s * 1e9),
+                row.run_id or NOTHING,
+            )
+            for row in rows
+        ],
+        details=True,
+    )
