@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { existsSync, readFileSync, readdirSync } from "node:fs";
 import { join, relative } from "node:path";
 import { svelte } from "@sveltejs/vite-plugin-svelte";
-import { defineConfig, type Plugin } from "vite";
+import { defineConfig, type Plugin, type UserConfig } from "vite";
 
 /** Folders and files that the bundle is made of; tests/unit/web/test_bundle.py has the same list. */
 const SOURCES = ["index.html", "package-lock.json", "package.json", "public", "src", "tsconfig.json", "vite.config.ts"];
@@ -26,7 +26,7 @@ function digest(): string {
 }
 
 /** Licences of what is in the bundle, and the digest of its sources. */
-function provenance(): Plugin {
+function provenance(licences: string, head: string): Plugin {
   return {
     name: "provenance",
     generateBundle(_, bundle) {
@@ -44,16 +44,27 @@ function provenance(): Plugin {
         const rule = "=".repeat(78);
         return `${rule}\n${name} ${about.version} (${about.license})\n${rule}\n${readFileSync(join(folder, file), "utf8").trim()}\n`;
       });
-      const head = "The page of weir web contains the software named below.\n";
-      this.emitFile({ type: "asset", fileName: "LICENSES.txt", source: [head, ...texts].join("\n") });
+      this.emitFile({ type: "asset", fileName: licences, source: [head, ...texts].join("\n") });
       this.emitFile({ type: "asset", fileName: "SOURCES.sha256", source: `${digest()}\n` });
     },
   };
 }
 
-export default defineConfig({
+/** The graphs of a capture for reports: a script and a style that `weir trace --report` puts into its page. */
+const GRAPHS: UserConfig = {
+  publicDir: false,
+  plugins: [svelte(), provenance("graphs.LICENSES", "The graphs of this page contain the software named below.\n")],
+  build: {
+    outDir: "../python/weirlab/transfers/trace/page/assets",
+    emptyOutDir: true,
+    target: "es2022",
+    lib: { entry: "src/report.ts", formats: ["iife"], name: "graphs", fileName: () => "graphs.js", cssFileName: "graphs" },
+  },
+};
+
+const PAGE: UserConfig = {
   base: "./",
-  plugins: [svelte(), provenance()],
+  plugins: [svelte(), provenance("LICENSES.txt", "The page of weir web contains the software named below.\n")],
   build: {
     outDir: "../python/weirlab/web/static",
     emptyOutDir: true,
@@ -65,4 +76,6 @@ export default defineConfig({
     },
   },
   server: { proxy: { "/api": "http://127.0.0.1:29180" } },
-});
+};
+
+export default defineConfig(({ mode }) => (mode === "report" ? GRAPHS : PAGE));

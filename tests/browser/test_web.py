@@ -26,7 +26,7 @@ LOOKS = [(1280, False), (1280, True), (390, False), (390, True)]
 DRAWN = """document.querySelector('.graphs')?.dataset.busy === 'false'
     && document.querySelectorAll('#graph-sequence canvas').length"""
 
-EXPLAINED = "document.querySelector('#why + p')?.innerText.length && !document.querySelector('#why + p.soft')"
+EXPLAINED = "document.querySelector('#why')?.innerText.length && !document.querySelector('#why .soft')"
 
 SCENARIO = """\
 name: A small profile
@@ -123,6 +123,8 @@ def test_runs_are_found_opened_and_compared(
     page.evaluate("document.querySelector('input[type=search]').focus()")
     page.call("Input.insertText", text="after complete")
     page.wait_for("document.querySelectorAll('.run').length === 1")
+    assert page.evaluate("location.hash") == "#/runs?text=after+complete"
+    page.wait_for("document.querySelector('.said').innerText.includes('forwarded')")
     page.evaluate("document.querySelector('input[type=search]').select()")
     page.press("Backspace")
     page.call("Input.dispatchKeyEvent", type="rawKeyDown", key="Delete", windowsVirtualKeyCode=46)
@@ -131,13 +133,15 @@ def test_runs_are_found_opened_and_compared(
     page.wait_for("document.querySelector('a[href^=\"#/compare/\"]')")
     page.evaluate("document.querySelector('a[href^=\"#/compare/\"]').click()")
     page.wait_for("document.querySelector('h1')?.innerText.startsWith('Changed for the worse')")
+    assert page.evaluate("document.querySelectorAll('.differences li.worse svg').length") > 0
     # What is said of each run comes later.
     page.wait_for("document.querySelectorAll('.pair section').length === 2")
     page.wait_for("document.querySelector('iframe')")
     assert page.evaluate("document.querySelector('iframe').contentDocument") is None
     photograph(page, shots, "compare")
     page.evaluate(f"location.hash = '#/runs/{after}'")
-    page.wait_for(f"document.querySelector('h1')?.innerText.includes('{after}')")
+    page.wait_for(f"document.querySelector('.about code')?.innerText === '{after}'")
+    assert "forwarded" in page.evaluate("document.querySelector('h1').innerText")
     # The report tried to look at the page around it.
     assert [
         each for each in browser.problems() if "cross-origin" not in each and "SecurityError" not in each
@@ -158,10 +162,10 @@ def test_a_capture_is_uploaded_drawn_and_opened_elsewhere_by_its_data_id(
     page.choose_file("input[type=file]", file)
     page.wait_for(DRAWN)
     assert re.search(r"\b60 of [\d,]+ segments were retransmitted", page.text())
-    assert "Retransmitted\n60 packets" in page.text()
+    assert re.search(r"Retransmitted\s+60 packets", page.text())
     page.wait_for(EXPLAINED)
     if kind == "made":
-        assert re.search(r"of the time ", page.evaluate("document.querySelector('#why + p').innerText"))
+        assert re.search(r"of the time ", page.evaluate("document.querySelector('#why').innerText"))
     assert nameless(page) == []
     photograph(page, shots, f"capture-{kind}")
     # Zoom in by the keyboard: what is shown is fetched again.
@@ -175,7 +179,7 @@ def test_a_capture_is_uploaded_drawn_and_opened_elsewhere_by_its_data_id(
         (first, *_) = [each for each in links if f"/{end}?" in each]
         code = page.evaluate(f"fetch({json.dumps(first)}).then((answer) => answer.status)")
         assert code == 200, first
-    data_id = page.evaluate("location.hash").split("/")[-1]
+    data_id = page.evaluate("location.hash").split("/")[-1].partition("?")[0]
     other = browser.session()
     other.open(f"{served.url}#/captures")
     other.wait_for("document.querySelector('.find input')")
@@ -206,14 +210,96 @@ def test_a_newcomer_finds_the_cause_of_every_example_within_two_clicks(
         page.choose_in_dialog("main label.button", EXAMPLES / f"{name}.pcapng.zst")
         page.wait_for(EXPLAINED)
         page.wait_for(DRAWN)
-        assert f"% of the time {cause.held}:" in page.evaluate("document.querySelector('#why + p').innerText")
+        assert f"% of the time {cause.held}:" in page.evaluate("document.querySelector('#why').innerText")
         # It is there without scrolling, on a desktop and on a phone.
         for width, height in ((1280, 720), (390, 844)):
             page.look(width=width, height=height, dark=False)
             page.evaluate("scrollTo(0, 0)")
-            place = page.evaluate("document.querySelector('#why + p').getBoundingClientRect().bottom")
+            place = page.evaluate("document.querySelector('#why').getBoundingClientRect().bottom")
             assert place <= height, f"{name}: the reason ends at {place} of {height} px"
         photograph(page, shots, f"example-{name}")
+    assert browser.problems() == []
+
+
+RANGE = "['from', 'to'].map((each) => Number(document.querySelector('.graphs').dataset[each]))"
+SETTLED = "document.querySelector('.graphs')?.dataset.busy === 'false'"
+
+
+def middle_of(page: Page, selector: str) -> tuple[float, float, float]:
+    """Left edge, width and vertical middle, on the screen."""
+    left, width, y = page.evaluate(
+        f"""((found) => {{ found.scrollIntoView({{ block: "center" }});
+        const {{ x, y, width, height }} = found.getBoundingClientRect();
+        return [x, width, y + height / 2]; }})(document.querySelector({json.dumps(selector)}))"""
+    )
+    return float(left), float(width), float(y)
+
+
+def test_the_strip_shows_when_which_cause_was_the_limit_and_the_address_keeps_the_view(
+    serve: Serve, browser: Browser
+) -> None:
+    page = browser.session(height=800)
+    page.open(f"{serve().url}#/captures")
+    page.wait_for("document.querySelector('input[type=file]')")
+    page.choose_file("input[type=file]", EXAMPLES / "restore.pcapng.zst")
+    page.wait_for(EXPLAINED)
+    page.wait_for(f"{DRAWN} && {SETTLED} && document.querySelectorAll('#graph-cause button').length > 1")
+    for width, height, most in ((1280, 800, 450), (390, 844, 700)):
+        page.look(width=width, height=height, dark=False)
+        page.evaluate("scrollTo(0, 0)")
+        for graph in ("cause", "sequence"):
+            top = page.evaluate(f"document.querySelector('#graph-{graph}').getBoundingClientRect().top")
+            assert top <= most, (graph, width)
+    page.look(width=1280, height=800, dark=False)
+    whole = page.wait_for(RANGE)
+    # A cause names its longest interval; the strip itself has the same.
+    page.click("#graph-cause button")
+    page.wait_for(f"{SETTLED} && {RANGE}[1] - {RANGE}[0] < {(whole[1] - whole[0]) / 2}")
+    page.wait_for("location.hash.includes('from=')")
+    address = page.evaluate("location.href")
+    closer = page.evaluate(RANGE)
+    again = browser.session()
+    # Its own session has no cookie, and needs none here.
+    again.open(address)
+    again.wait_for(f"{DRAWN} && {SETTLED}")
+    assert again.evaluate(RANGE) == pytest.approx(closer, rel=1e-4)
+    page.press("0")
+    page.evaluate("document.querySelector('.graphs').focus()")
+    page.press("0")
+    page.wait_for(f"{SETTLED} && !location.hash.includes('from=')")
+    left, width, y = middle_of(page, "#graph-cause .u-over")
+    for kind in ("mousePressed", "mouseReleased"):
+        page.call("Input.dispatchMouseEvent", type=kind, x=left + width / 2, y=y, button="left", clickCount=1)
+    page.wait_for(f"{SETTLED} && {RANGE}[1] - {RANGE}[0] < {(whole[1] - whole[0]) / 2}")
+    assert page.evaluate(RANGE)[0] < sum(whole) / 2 < page.evaluate(RANGE)[1]
+    # What is at the pointer is told beside it.
+    left, width, y = middle_of(page, "#graph-sequence .u-over")
+    page.call("Input.dispatchMouseEvent", type="mouseMoved", x=left + width / 2, y=y)
+    x, told = page.wait_for(
+        "((box) => box && !box.hidden && box.innerText && [box.getBoundingClientRect().x, box.innerText])"
+        "(document.querySelector('.readout'))"
+    )
+    assert abs(x - left - width / 2) < 40
+    assert "acknowledged" in told
+    assert browser.problems() == []
+
+
+def test_a_finger_that_moves_sideways_zooms(serve: Serve, browser: Browser) -> None:
+    page = browser.session(width=390, height=844)
+    page.call("Emulation.setTouchEmulationEnabled", enabled=True)
+    page.open(f"{serve().url}#/captures")
+    page.wait_for("document.querySelector('input[type=file]')")
+    page.choose_file("input[type=file]", EXAMPLES / "radio-link.pcapng.zst")
+    page.wait_for(f"{DRAWN} && {SETTLED}")
+    page.wait_for(EXPLAINED)
+    before = page.wait_for(RANGE)
+    left, width, y = middle_of(page, "#graph-sequence .u-over")
+    for kind, share in (("touchStart", 0.3), ("touchMove", 0.4), ("touchMove", 0.6), ("touchEnd", None)):
+        points = [] if share is None else [{"x": left + share * width, "y": y}]
+        page.call("Input.dispatchTouchEvent", type=kind, touchPoints=points)
+    page.wait_for(f"{SETTLED} && {RANGE}[1] - {RANGE}[0] < {(before[1] - before[0]) / 2}")
+    after = page.evaluate(RANGE)
+    assert (after[1] - after[0]) / (before[1] - before[0]) == pytest.approx(0.3, abs=0.02)
     assert browser.problems() == []
 
 
@@ -225,7 +311,7 @@ def test_what_is_no_capture_is_told_in_the_page(serve: Serve, browser: Browser, 
     page.choose_file("input[type=file]", tmp_path / "photo.jpg")
     said = page.wait_for("document.querySelector('.error')?.innerText")
     assert "photo.jpg" in said
-    assert page.evaluate("document.title") == "Weir"
+    assert page.evaluate("document.title") == "photo.jpg – Weir"
     assert browser.problems() == []
 
 

@@ -29,6 +29,7 @@ export interface RunLine {
   status: string;
   created: string;
   name: string;
+  device: string;
   simulated: boolean;
   problem: string;
   conclusion: string;
@@ -39,24 +40,43 @@ export interface RunPage {
   /** How many fit the search, and how many there are in all. */
   found: number;
   total: number;
+  /** How many of the runs lack what they found: it is known when they are asked for again. */
+  unanswered: number;
   /** What there is to choose from. */
   kinds: string[];
   statuses: string[];
+  devices: string[];
 }
 export interface RunDetails {
   run_id: string;
   kind: string;
   name: string;
   simulated: boolean;
+  status: string;
+  created: string;
+  device: string;
   conclusion: string;
   tables: Table[];
   report: "ready" | "possible" | "none";
+}
+/** How much a quantity changed, as shares; null where that is not known. */
+export interface Difference {
+  title: string;
+  verdict: string;
+  text: string;
+  change: number | null;
+  low: number | null;
+  high: number | null;
+  margin: number | null;
 }
 export interface Comparison {
   before: string;
   after: string;
   verdict: string;
+  simulated: boolean;
+  headline: string;
   conclusion: string;
+  differences: Difference[];
   notes: string[];
   tables: Table[];
 }
@@ -105,6 +125,11 @@ export interface Why {
   sentence: string;
   tables: Table[];
   remarks: string[];
+}
+/** The same of a connection in a capture, with what to change, and when each cause was the limit. */
+export interface Reasons extends Why {
+  remedy: string;
+  strip: PackedLayer[];
 }
 /** The same of a test, with captures from each place that saw it, and what they show compared. */
 export interface Explained extends Why {

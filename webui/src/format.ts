@@ -12,12 +12,24 @@ export function short(value: number, digits = 6): string {
   return `${Number((value / factor).toPrecision(digits))}${prefix && ` ${prefix}`}`;
 }
 
+/** Labels of an axis that differ however close its ticks are: all with the prefix of the greatest one. */
+export function axisLabels(values: number[], step: number): string[] {
+  const most = Math.max(...values.map(Math.abs));
+  const [factor, prefix] = UNITS.find(([size]) => most >= size) ?? [1, ""];
+  const digits = exactDigits(step / factor);
+  // Beyond that a plain number is shorter.
+  if (digits > 6 && step >= 1) return values.map((each) => each.toFixed(0));
+  return values.map((each) => `${Number((each / factor).toFixed(digits))}${each && prefix ? ` ${prefix}` : ""}`);
+}
+
 export function bytes(value: number): string {
   return `${short(value, 3)}${value >= 1000 ? "" : " "}B`;
 }
 
+/** In the time zone of this browser: `2026-11-29 14:05`. */
 export function date(iso: string): string {
-  return iso.slice(0, 16).replace("T", " ");
+  const moment = new Date(/(Z|[+-]\d\d:\d\d)$/.test(iso) ? iso : `${iso}Z`);
+  return Number.isNaN(moment.getTime()) ? iso : moment.toLocaleString("sv").slice(0, 16);
 }
 
 /** So many digits behind the point that multiples of `step` differ. */

@@ -21,37 +21,152 @@ PLACES: Final = {
 
 @dataclass(frozen=True)
 class Cause:
-    """``held``: what happened, as a clause after "41 % of the time"."""
+    """What held a sender back, in three lengths."""
 
     key: str
     who: Who
     held: str
+    """What happened, as a clause after "41 % of the time"."""
+    name: str = ""
+    """Two or three words for a column or a graph."""
+    remedy: str = ""
+    """What to change, as an imperative clause; empty if there is nothing to advise."""
 
 
-APPLICATION_WRITE: Final = Cause("application_write", "sender", "the application had nothing to send")
-SEND_BUFFER: Final = Cause("send_buffer", "sender", "the send buffer was full")
-NAGLE: Final = Cause("nagle", "sender", "Nagle's algorithm waited for an ACK")
-PACING: Final = Cause("pacing", "sender", "pacing held data back")
-SENDER_HOST: Final = Cause("sender_host", "sender", "the sender's host was late to send")
-APPLICATION_READ: Final = Cause("application_read", "receiver", "the receiving application did not read")
-RECEIVER_HOST: Final = Cause("receiver_host", "receiver", "the receiving application waited for a CPU")
-RECEIVE_WINDOW: Final = Cause("receive_window", "receiver", "the receiver's window was full")
+APPLICATION_WRITE: Final = Cause(
+    "application_write",
+    "sender",
+    "the application had nothing to send",
+    "nothing to send",
+    "look at the sending application: the path was idle meanwhile",
+)
+SEND_BUFFER: Final = Cause(
+    "send_buffer",
+    "sender",
+    "the send buffer was full",
+    "send buffer full",
+    "enlarge the send buffer (net.ipv4.tcp_wmem, or SO_SNDBUF in the application)",
+)
+NAGLE: Final = Cause(
+    "nagle",
+    "sender",
+    "Nagle's algorithm waited for an ACK",
+    "Nagle's algorithm",
+    "set TCP_NODELAY, or write each message in one call",
+)
+PACING: Final = Cause(
+    "pacing",
+    "sender",
+    "pacing held data back",
+    "pacing",
+    "raise the rate that the sender sets itself",
+)
+SENDER_HOST: Final = Cause(
+    "sender_host",
+    "sender",
+    "the sender's host was late to send",
+    "sender's host late",
+    "look for what keeps the sender's CPUs busy",
+)
+APPLICATION_READ: Final = Cause(
+    "application_read",
+    "receiver",
+    "the receiving application did not read",
+    "receiver does not read",
+    "look at the receiving application and its disk: the path could carry more",
+)
+RECEIVER_HOST: Final = Cause(
+    "receiver_host",
+    "receiver",
+    "the receiving application waited for a CPU",
+    "receiver without CPU",
+    "give the receiving process more CPU time",
+)
+RECEIVE_WINDOW: Final = Cause(
+    "receive_window",
+    "receiver",
+    "the receiver's window was full",
+    "receiver's window full",
+    "enlarge the receive buffer (net.ipv4.tcp_rmem, or SO_RCVBUF in the application)",
+)
 WINDOW_SCALING: Final = Cause(
-    "window_scaling", "receiver", "the receiver's window was full, because window scaling is off"
+    "window_scaling",
+    "receiver",
+    "the receiver's window was full, because window scaling is off",
+    "window scaling off",
+    "turn window scaling on at both ends, and look for a device that removes the option",
 )
 RECEIVER_DROPS: Final = Cause(
-    "receiver_drops", "receiver", "the congestion window was small after the receiver's host dropped data"
+    "receiver_drops",
+    "receiver",
+    "the congestion window was small after the receiver's host dropped data",
+    "receiver's host drops",
+    "look at the drop counters of the receiver's host (ethtool -S, nstat)",
 )
-SLOW_START: Final = Cause("slow_start", "network", "the congestion window was still growing")
-BOTTLENECK: Final = Cause("bottleneck", "network", "the bottleneck was saturated")
-FOREIGN: Final = Cause("foreign", "network", "other traffic took part of the bottleneck")
-ACK_QUEUE: Final = Cause("ack_queue", "network", "ACKs waited in a queue on their way back")
-LOSS: Final = Cause("loss", "network", "the congestion window was small after loss")
-MARKS: Final = Cause("marks", "network", "the congestion window was small after congestion marks")
-REORDERING: Final = Cause("reordering", "network", "reordering was mistaken for loss")
-TIMEOUT: Final = Cause("timeout", "network", "the sender waited for a retransmission time-out")
-BLACK_HOLE: Final = Cause("black_hole", "network", "packets larger than the path carries were lost")
-UNKNOWN: Final = Cause("unknown", "unknown", "the limit cannot be told from here")
+SLOW_START: Final = Cause(
+    "slow_start",
+    "network",
+    "the congestion window was still growing",
+    "still growing",
+    "send more over one connection: this one ended before it had found its rate",
+)
+BOTTLENECK: Final = Cause(
+    "bottleneck",
+    "network",
+    "the bottleneck was saturated",
+    "bottleneck full",
+    "nothing at the ends: the path carries no more",
+)
+FOREIGN: Final = Cause(
+    "foreign",
+    "network",
+    "other traffic took part of the bottleneck",
+    "other traffic",
+    "find what else uses the bottleneck, or give this traffic a queue of its own",
+)
+ACK_QUEUE: Final = Cause(
+    "ack_queue",
+    "network",
+    "ACKs waited in a queue on their way back",
+    "ACKs queued",
+    "relieve the way back, whose queue delays ACKs",
+)
+LOSS: Final = Cause(
+    "loss",
+    "network",
+    "the congestion window was small after loss",
+    "loss",
+    "find where packets are lost: interface counters, radio links, policers",
+)
+MARKS: Final = Cause(
+    "marks",
+    "network",
+    "the congestion window was small after congestion marks",
+    "congestion marks",
+    "compare the marking threshold of the bottleneck with the round trip",
+)
+REORDERING: Final = Cause(
+    "reordering",
+    "network",
+    "reordering was mistaken for loss",
+    "reordering",
+    "look for parallel paths that reorder packets",
+)
+TIMEOUT: Final = Cause(
+    "timeout",
+    "network",
+    "the sender waited for a retransmission time-out",
+    "time-out",
+    "find what is lost at the end of a burst, where no later packet reports it",
+)
+BLACK_HOLE: Final = Cause(
+    "black_hole",
+    "network",
+    "packets larger than the path carries were lost",
+    "packets too large",
+    'let ICMP "packet too big" through, or clamp the MSS',
+)
+UNKNOWN: Final = Cause("unknown", "unknown", "the limit cannot be told from here", "not known")
 
 CAUSES: Final = (
     APPLICATION_WRITE, SEND_BUFFER, NAGLE, PACING, SENDER_HOST, APPLICATION_READ, RECEIVER_HOST,

@@ -9,6 +9,7 @@ import numpy as np
 
 from weirlab.diagnosis import causes
 from weirlab.diagnosis.finding import BlindSpot, Diagnosis, DiagnosisFinding, TransferSummary
+from weirlab.diagnosis.intervals import intervals
 from weirlab.diagnosis.rules import RULES, DiagnosisRule
 from weirlab.diagnosis.rules.settings import notes
 from weirlab.diagnosis.timeline import Timeline, TransferFacts
@@ -77,6 +78,8 @@ def diagnose(
             notes=tuple(notes(view)),
             blind=(),
             summary=_summary(view),
+            intervals=intervals(timeline, {}),
+            begun_ns=timeline.begun_ns,
         )
     left = np.ones(len(timeline.lasts_s))
     parts: dict[str, tuple[DiagnosisRule, Floats]] = {}
@@ -112,6 +115,8 @@ def diagnose(
         counters=facts.counters,
         counters_wrong=tuple(_wrong(facts.counters, shares)),
         between=facts.between,
+        intervals=intervals(timeline, {rule.cause: part for rule, part in parts.values()}),
+        begun_ns=timeline.begun_ns,
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from weirlab.diagnosis.both.evidence import PathEvidence
-from weirlab.diagnosis.causes import PLACES, Cause, Confidence, Source, Who
+from weirlab.diagnosis.causes import APPLICATION_WRITE, PLACES, UNKNOWN, Cause, Confidence, Source, Who
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,15 @@ class DiagnosisFinding:
             "sentence": self.sentence,
             "evidence": list(self.evidence),
         }
+
+
+@dataclass(frozen=True)
+class CauseInterval:
+    """From when to when a cause was the largest one, in seconds since the transfer began."""
+
+    cause: Cause
+    start_s: float
+    end_s: float
 
 
 @dataclass(frozen=True)
@@ -81,6 +90,10 @@ class Diagnosis:
     counters_wrong: tuple[str, ...] = ()
     between: PathEvidence | None = None
     """What the captures at both ends show together."""
+    intervals: tuple[CauseInterval, ...] = ()
+    """Without gaps, the earliest first; empty for a diagnosis that was read back."""
+    begun_ns: float = 0.0
+    """When the transfer began, by the clock of the capture; 0 for other sources."""
 
     @property
     def main(self) -> Cause:
@@ -90,6 +103,12 @@ class Diagnosis:
     def share(self, key: str) -> float:
         """Share of the time of a cause, by its key."""
         return sum(finding.share for finding in self.findings if finding.cause.key == key)
+
+    @property
+    def lost_s(self) -> float:
+        """How long the transfer was held up while it had something to send."""
+        idle = (APPLICATION_WRITE, UNKNOWN)
+        return sum(finding.seconds for finding in self.findings if finding.cause not in idle)
 
     def of(self, who: Who) -> float:
         """Share of the time for which one party was the limit."""

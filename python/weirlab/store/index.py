@@ -21,14 +21,14 @@ from weirlab.base.errors import StoreError
 from weirlab.store.summary import RunSummary, stamp, summary
 
 FILE: Final = ".index.sqlite"
-_VERSION: Final = 2
+_VERSION: Final = 3
 _TABLE: Final = (
     "CREATE TABLE runs (run_id TEXT PRIMARY KEY, stamp TEXT, kind TEXT, status TEXT, created TEXT, "
     "host TEXT, name TEXT, trials INTEGER, invalid INTEGER, problem TEXT, simulated INTEGER, answer TEXT, "
-    "unusable TEXT) "
+    "unusable TEXT, device TEXT) "
     "WITHOUT ROWID"
 )
-_KINDS: Final = (str, str, str, str, str, str, str, int | None, int | None, str, int, str, str)
+_KINDS: Final = (str, str, str, str, str, str, str, int | None, int | None, str, int, str, str, str)
 """Types of the columns. SQLite itself keeps any value in any column."""
 _WAIT_S: Final = 1.0
 """For another process that is writing the index."""
@@ -137,7 +137,7 @@ class RunIndex:
     def _row(self, stamp: str, one: RunSummary) -> tuple[Any, ...]:
         problem = one.problem.replace(str(self._root), _ROOT)
         about = (one.kind, one.status, one.created, one.host, one.name, one.trials, one.invalid)
-        return one.run_id, stamp, *about, problem, int(one.simulated), one.answer, one.unusable
+        return one.run_id, stamp, *about, problem, int(one.simulated), one.answer, one.unusable, one.device
 
     def _summary(self, row: Collection[Any]) -> RunSummary:
         """The inverse of :meth:`_row`; raises ``ValueError`` for other types."""

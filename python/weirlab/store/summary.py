@@ -49,6 +49,8 @@ class RunSummary:
     """The sentence at the head of its report; empty without a report."""
     unusable: str = ""
     """Why it does not count; empty if it does, or if nothing judged that."""
+    device: str = ""
+    """The device under test; empty without one."""
 
     @property
     def path(self) -> Path:
@@ -123,6 +125,7 @@ def summary(path: Path) -> tuple[RunSummary, bool]:
             simulated=manifest.simulated,
             answer=answer_of(path),
             unusable=_text(manifest.refusal),
+            device=_text(manifest.facts.get("dut") or ""),
         ),
         True,
     )

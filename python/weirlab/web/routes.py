@@ -6,7 +6,9 @@ import asyncio
 import io
 import json
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, FastAPI, Query, Request, Response
@@ -26,7 +28,7 @@ from weirlab.web.children import Children
 from weirlab.web.http.turns import without_turn
 from weirlab.web.measurements import retention
 from weirlab.web.measurements.measurement import Kind, Measurement, Measurements
-from weirlab.web.runs import RunFilter, RunService
+from weirlab.web.runs import RunFilter, RunService, SortKey
 from weirlab.web.scenarios import asking
 from weirlab.web.scenarios.service import Scenarios
 from weirlab.web.settings import WebSettings
@@ -116,12 +118,15 @@ def _runs(parts: ServiceParts) -> APIRouter:
         text: Annotated[str, Query(max_length=1000)] = "",
         kind: Annotated[str, Query(max_length=100)] = "",
         status: Annotated[str, Query(max_length=100)] = "",
+        device: Annotated[str, Query(max_length=100)] = "",
+        sort: SortKey = "newest",
         since: Annotated[str, Query(max_length=10)] = "",
         until: Annotated[str, Query(max_length=10)] = "",
         first: Annotated[int, Query(ge=0, le=_MOST_RUNS)] = 0,
         most: Annotated[int, Query(ge=1, le=1000)] = 100,
     ) -> dict[str, Any]:
-        return shelf.page(RunFilter(tuple(text.lower().split()), kind, status, since, until, first, most))
+        words = tuple(text.lower().split())
+        return shelf.page(RunFilter(words, kind, status, device, since, until, first, most, sort))
 
     @router.get("/{run_id}")
     def one(run_id: str) -> dict[str, Any]:
@@ -172,6 +177,15 @@ def _captures(parts: ServiceParts) -> APIRouter:
     def whole(data_id: str) -> dict[str, Any]:
         return telling.capture(uploads.facts(opened(data_id)))
 
+    async def written(one: Measurement, make: Callable[[], Future[Path]]) -> Response:
+        file = await without_turn(asyncio.wrap_future(await run_in_threadpool(make)))
+        return sending.answer(await run_in_threadpool(uploads.opened, one, file), "application/json", {})
+
+    @router.get("/{data_id}/causes")
+    async def causes(data_id: str) -> Response:
+        one = await run_in_threadpool(opened, data_id)
+        return await written(one, lambda: uploads.causes(one))
+
     @router.get("/{data_id}/connections/{number}")
     def connection(data_id: str, number: Number) -> dict[str, Any]:
         one = opened(data_id)
@@ -180,8 +194,7 @@ def _captures(parts: ServiceParts) -> APIRouter:
     @router.get("/{data_id}/connections/{number}/why")
     async def why(data_id: str, number: Number) -> Response:
         one = await run_in_threadpool(opened, data_id)
-        file = await without_turn(asyncio.wrap_future(await run_in_threadpool(uploads.why, one, number)))
-        return sending.answer(await run_in_threadpool(uploads.opened, one, file), "application/json", {})
+        return await written(one, lambda: uploads.why(one, number))
 
     def part_of(one: Measurement, start: float, end: float) -> tuple[int, int, int]:
         """From and to since 1970, and when the capture begins, ns."""

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Final
+from math import isfinite
+from typing import Any, BinaryIO, Final, Literal
 
 from weirlab.base import files
-from weirlab.base.errors import InputError, StoreError
+from weirlab.base.errors import InputError, StoreError, WeirError
 from weirlab.cli.quantities import count, plural
 from weirlab.devices.comparison import command as comparing
 from weirlab.devices.comparison.study import compare_runs
 from weirlab.jobs.inventory import show
+from weirlab.model.comparing import ComparisonFinding
 from weirlab.store import Run, RunSummary, Store
 from weirlab.store.manifest import MANIFEST_FILE
-from weirlab.store.summary import REPORT, answer_of
+from weirlab.store.summary import REPORT, RUNNING, answer_of
 from weirlab.studies.commands import tables, wording
 from weirlab.studies.registry import study_of
 from weirlab.web.children import Children
@@ -30,6 +35,11 @@ _MOST_READERS: Final = 2
 _MOST_REPORT_S: Final = 300.0
 
 
+_ANSWERS_S: Final = 0.3
+"""Time that a page spends on finding the answers of runs that nobody looked at yet."""
+SortKey = Literal["newest", "oldest", "name", "kind", "device"]
+
+
 @dataclass(frozen=True)
 class RunFilter:
     """The runs that a page of the list shows."""
@@ -38,24 +48,39 @@ class RunFilter:
     """Each occurs in the ID, the name, the kind, the state or the sentence; in lower case."""
     kind: str = ""
     status: str = ""
+    device: str = ""
     since: str = ""
     """Days in ISO 8601, both included."""
     until: str = ""
     first: int = 0
     """How many come before the page."""
     most: int = 100
+    sort: SortKey = "newest"
 
-    def includes(self, run: RunSummary) -> bool:
-        """Whether ``run`` is one of these, on this page or another."""
+    def includes(self, run: RunSummary, answer: str) -> bool:
+        """Whether ``run``, which found ``answer``, is one of these, on this page or another."""
         day = run.created[:10]
-        if (self.kind and run.kind != self.kind) or (self.status and run.status != self.status):
+        wanted = (self.kind, run.kind), (self.status, _state(run)), (self.device, run.device)
+        if any(one and one != other for one, other in wanted):
             return False
         if (self.since and day < self.since) or (self.until and day > self.until):
             return False
         if not self.words:
             return True
-        text = f"{run.run_id} {run.name} {run.kind} {run.status} {_conclusion(run)}".lower()
+        told = (run.run_id, run.name, run.kind, _state(run), run.device, _conclusion(run, answer))
+        text = " ".join(told).lower()
         return all(word in text for word in self.words)
+
+    def ordered(self, runs: list[RunSummary]) -> list[RunSummary]:
+        """``runs``, which come with the newest first, in the order of ``sort``."""
+        match self.sort:
+            case "newest":
+                return runs
+            case "oldest":
+                return runs[::-1]
+            case key:
+                # Among equal ones, the newest first.
+                return sorted(runs, key=lambda run: str(getattr(run, key)).lower())
 
 
 class RunService:
@@ -69,18 +94,46 @@ class RunService:
         self._children = children
         self._memory_bytes = memory_bytes
         self._read_only = read_only
+        self._answers: dict[RunSummary, str] = {}
 
     def page(self, wanted: RunFilter) -> dict[str, Any]:
-        """Lines about the ``wanted`` runs, newest first; how many there are of these, and in all."""
+        """Lines about the ``wanted`` runs; how many there are of these, and in all.
+
+        ``unanswered`` of the lines lack what the run found: a later call has it.
+        """
         runs = self._store.runs()
-        found = [run for run in runs if wanted.includes(run)]
+        found = wanted.ordered([run for run in runs if wanted.includes(run, self._answers.get(run, ""))])
+        shown = found[wanted.first : wanted.first + wanted.most]
+        unanswered = self._find_answers(shown)
         return {
-            "runs": [_line(run) for run in found[wanted.first : wanted.first + wanted.most]],
+            "runs": [_line(run, self._answers.get(run, "")) for run in shown],
+            "unanswered": unanswered,
             "found": len(found),
             "total": len(runs),
             "kinds": sorted({run.kind for run in runs} - {""}),
-            "statuses": sorted({run.status for run in runs}),
+            "statuses": sorted({_state(run) for run in runs}),
+            "devices": sorted({run.device for run in runs} - {""}),
         }
+
+    def _find_answers(self, runs: Sequence[RunSummary]) -> int:
+        """Find what ``runs`` without a report found, for a while; how many are left."""
+        left = [
+            run
+            for run in runs
+            if not (run.answer or run.problem or run.status == RUNNING or run in self._answers)
+        ]
+        until_s = time.monotonic() + _ANSWERS_S
+        while left and time.monotonic() < until_s and self._reading.acquire(blocking=False):
+            try:
+                run = left.pop(0)
+                # What cannot be read is told on the page of the run.
+                with suppress(WeirError, OSError, LookupError, ValueError):
+                    self._answers[run] = ""
+                    opened = self._store.open(run.run_id)
+                    self._answers[run] = _headline(opened)
+            finally:
+                self._reading.release()
+        return len(left)
 
     def one(self, run_id: str) -> dict[str, Any]:
         """A run at a glance."""
@@ -92,7 +145,10 @@ class RunService:
                 "kind": manifest.kind,
                 "name": str(manifest.scenario.get("name") or ""),
                 "simulated": run.simulated,
-                "conclusion": answer_of(run.path) or wording.run(outcome),
+                "status": manifest.status,
+                "created": manifest.created,
+                "device": str(manifest.facts.get("dut") or ""),
+                "conclusion": answer_of(run.path) or _headline(run) or wording.run(outcome),
                 "tables": [for_page(each) for each in tables.run(outcome)],
                 "report": self._report_state(run),
             }
@@ -105,7 +161,10 @@ class RunService:
             "before": outcome.before[0].run_id,
             "after": outcome.after[0].run_id,
             "verdict": outcome.verdict,
+            "simulated": outcome.simulated,
+            "headline": comparing.headline(outcome),
             "conclusion": comparing.sentence(outcome),
+            "differences": [_difference(one, outcome.terms.certainty) for one in outcome.findings],
             "notes": [*outcome.notes, *comparing.assumptions(outcome)],
             "tables": [for_page(table) for table in comparing.tables(outcome)],
         }
@@ -165,30 +224,59 @@ class RunService:
             return "none"
 
 
-def _line(run: RunSummary) -> dict[str, Any]:
+def _headline(run: Run) -> str:
+    """What the run found, in a sentence; empty if there is nothing yet, or if no study knows its kind."""
+    with suppress(InputError, StoreError):
+        return " ".join(study_of(run).headlines(run)[:1])
+    return ""
+
+
+def _difference(one: ComparisonFinding, certainty: float) -> dict[str, Any]:
+    """A bar of the page: numbers are shares, or None where nothing is known."""
+    low, high, _ = one.rests_on
+    numbers = {"change": one.change, "low": low, "high": high, "margin": one.margin}
+    return {
+        "title": one.title,
+        "verdict": one.verdict,
+        "text": f"{comparing.change(one, one.change)} {comparing.interval(one, certainty)}",
+        **{name: value if isfinite(value) else None for name, value in numbers.items()},
+    }
+
+
+def _state(run: RunSummary) -> str:
+    """The state of a run, as far as it can be relied on: nothing valid is not complete."""
+    if run.status == "complete" and run.unusable:
+        return "does not count"
+    if run.status == "complete" and run.trials and run.invalid == run.trials:
+        return "nothing valid"
+    return run.status
+
+
+def _line(run: RunSummary, answer: str) -> dict[str, Any]:
     return {
         "run_id": run.run_id,
         "kind": run.kind,
-        "status": run.status,
+        "status": _state(run),
         "created": run.created,
         "host": run.host,
         "name": run.name,
+        "device": run.device,
         "trials": run.trials,
         "invalid": run.invalid,
         "simulated": run.simulated,
         "problem": run.problem,
-        "conclusion": _conclusion(run),
+        "conclusion": _conclusion(run, answer),
     }
 
 
-def _conclusion(run: RunSummary) -> str:
+def _conclusion(run: RunSummary, answer: str) -> str:
     unusable = f"Does not count: {run.unusable}. " if run.unusable else ""
-    return run.problem or unusable + (run.answer or _in_short(run))
+    return run.problem or unusable + (run.answer or answer or _in_short(run))
 
 
 def _in_short(run: RunSummary) -> str:
-    """What is known of a run without a report."""
-    if run.trials is None:
+    """What is known of a run before it is read."""
+    if not run.trials:
         return f"This {run.kind} is {run.status}."
     valid = run.trials - (run.invalid or 0)
-    return f"{run.kind.capitalize()}, {run.status}: {count(valid)} of {plural(run.trials, 'attempt')} valid."
+    return f"{count(valid)} of {plural(run.trials, 'attempt')} valid."

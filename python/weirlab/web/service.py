@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from fastapi.middleware.gzip import GZipMiddleware
 from fastapi.responses import JSONResponse, Response
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
@@ -144,7 +145,7 @@ def service(
             ),
         )
         voice = None if settings.voice is None else _voice(app, settings.voice, settings.port)
-        app.mount("/", StaticFiles(directory=STATIC, html=True), name="static")
+        app.mount("/", GZipMiddleware(StaticFiles(directory=STATIC, html=True), 1000), name="static")
         _explain_failures(app)
         retention = Retention(settings, measurements, space, elapsed, forget=uploads.forget)
         if not read_only:

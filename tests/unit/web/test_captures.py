@@ -80,6 +80,16 @@ def test_it_says_why_a_connection_was_not_faster(client: TestClient, tmp_path: P
         why = client.get(f"/api/captures/{data_id}/connections/0/why").json()
         assert "of the time the receiver's window was full: its buffer of 8.19 kB allows" in why["sentence"]
         assert [table["caption"] for table in why["tables"]][:2] == ["Where the time went", "What shows it"]
+    assert why["remedy"].startswith("enlarge the receive buffer")
+    one = client.get(f"/api/captures/{data_id}/connections/0").json()
+    first, *_ = why["strip"]
+    assert first["name"].startswith("receiver's window full")
+    held = sum(sum(numbers(layer["low"])) for layer in why["strip"])
+    assert sum(numbers(first["low"])) > 0.8 * held
+    assert one["from"] <= min(numbers(first["x"])) <= one["to"]
+    causes = client.get(f"/api/captures/{data_id}/causes").json()
+    assert causes["0"]["cells"][0] == first["name"]
+    assert causes["0"]["sort"][1] > 0
     assert client.get(f"/api/captures/{data_id}/connections/7/why").status_code == 400
 
 
@@ -96,7 +106,7 @@ def test_a_capture_of_voice_has_its_mos(client: TestClient, tmp_path: Path) -> N
 def test_of_too_little_data_nothing_is_said(analysed: Analysed) -> None:
     client, data_id = analysed
     why = client.get(f"/api/captures/{data_id}/connections/0/why").json()
-    assert why == {"sentence": "", "tables": [], "remarks": []}
+    assert why == {"sentence": "", "remedy": "", "tables": [], "remarks": [], "strip": []}
 
 
 def test_a_look_closer_holds_what_is_there_and_one_point_on_each_side(analysed: Analysed) -> None:

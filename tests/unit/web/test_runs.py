@@ -36,14 +36,37 @@ def listed(client: TestClient) -> dict[str, dict[str, Any]]:
 
 def test_an_empty_store_is_no_failure(client: TestClient) -> None:
     answer = client.get("/api/runs").json()
-    assert answer == {"runs": [], "found": 0, "total": 0, "kinds": [], "statuses": []}
+    nothing = {"runs": [], "kinds": [], "statuses": [], "devices": []}
+    assert answer == {**nothing, "found": 0, "total": 0, "unanswered": 0}
 
 
 def test_every_run_is_listed_with_kind_state_and_a_sentence(client: TestClient, store: Store) -> None:
     run_id = trials(store, 20_000.0, 21_000.0, name="before")
     run = listed(client)[run_id]
     assert (run["kind"], run["status"], run["name"]) == ("trial", "complete", "before")
-    assert run["conclusion"] == "Trial, complete: 2 of 2 attempts valid."
+    assert (run["device"], "forwarded all of 100 kpps" in run["conclusion"]) == ("iptables", True)
+
+
+def test_a_run_without_a_valid_attempt_is_not_complete(client: TestClient, store: Store) -> None:
+    with store.create("trial", {}, {"lab": "netns", "dut": "iptables", "backend": "xdp"}) as writer:
+        spec, about = make_spec(1e5), {"run_id": writer.run_id, "index": 0, "role": "single"}
+        writer.add(make_record(make_result(1e5), spec, **about, invalid=("the sender was late",)))
+    assert listed(client)[writer.run_id]["status"] == "nothing valid"
+    assert client.get("/api/runs", params={"status": "complete"}).json()["found"] == 0
+
+
+def test_runs_are_chosen_by_device_and_listed_in_any_order(client: TestClient, store: Store) -> None:
+    old, new = trials(store, 20_000.0, name="B"), trials(store, 20_000.0, name="a")
+
+    def names(**query: str) -> list[str]:
+        return [run["run_id"] for run in client.get("/api/runs", params=query).json()["runs"]]
+
+    assert set(names(sort="oldest")) == {old, new}
+    assert names(sort="oldest") == names()[::-1]
+    assert names(sort="name") == [new, old]
+    assert names(device="nothing like that") == []
+    assert set(names(device="iptables", sort="device")) == {old, new}
+    assert client.get("/api/runs", params={"sort": "size"}).status_code == 400
 
 
 def test_the_list_comes_in_pages_and_is_searched_here(client: TestClient, store: Store) -> None:
@@ -95,7 +118,8 @@ def test_the_sentence_of_a_run_is_the_answer_of_its_report(client: TestClient, s
 def test_a_run_shows_what_weir_show_tells(client: TestClient, store: Store) -> None:
     run_id = trials(store, 20_000.0)
     shown = client.get(f"/api/runs/{run_id}").json()
-    assert shown["conclusion"].startswith(f"Trial {run_id} is complete")
+    assert "forwarded all of 100 kpps" in shown["conclusion"]
+    assert (shown["status"], shown["device"]) == ("complete", "iptables")
     assert ["name", "trial"] in shown["tables"][0]["rows"]
     assert shown["report"] == "possible"
 
@@ -114,6 +138,10 @@ def test_two_runs_are_compared_in_the_words_of_weir_compare(client: TestClient, 
     found = client.get(f"/api/runs/{before}/compared/{after}").json()
     assert found["verdict"] == "worse"
     assert found["conclusion"].startswith("Changed for the worse")
+    assert found["headline"].startswith("Changed for the worse: ")
+    (mean,) = [each for each in found["differences"] if each["title"] == "mean delay"]
+    assert mean["low"] < mean["change"] < mean["high"]
+    assert mean["change"] > mean["margin"] > 0
     assert any(row[0] == "mean delay" for row in found["tables"][0]["rows"]), found["tables"][0]["rows"]
 
 

@@ -1,12 +1,14 @@
 /** Several graphs over one time axis, with linked cursors; zooming in fetches that part again. */
 import uPlot from "uplot";
-import { ask, type Connection, type PackedLayer, type Side } from "../api";
-import { digitsFor, exactDigits, moment, short } from "../format";
-import { colour, draw, extent, unpacked, valueAt, type Layer } from "./layers";
+import type { Connection, Side } from "../api";
+import { axisLabels, digitsFor, exactDigits, moment, short } from "../format";
+import { colour, draw, drawShares, extent, firstAt, valueAt, type Layer } from "./layers";
 import type { Part } from "../picture";
+import { followFingers } from "./touch";
 
 export const CHARTS = [
-  { key: "sequence", title: "Sequence numbers", unit: "bytes", height: 420 },
+  { key: "cause", title: "Limited by", unit: "", height: 40 },
+  { key: "sequence", title: "Sequence numbers", unit: "bytes", height: 300 },
   { key: "throughput", title: "Throughput", unit: "bit/s", height: 190 },
   { key: "rtt", title: "Round trip", unit: "ms", height: 190 },
   { key: "flight", title: "In flight and window", unit: "bytes", height: 210 },
@@ -14,10 +16,23 @@ export const CHARTS = [
 export type ChartKey = (typeof CHARTS)[number]["key"];
 export type Clock = "relative" | "absolute";
 
+/** A connection as far as its graphs need it. */
+export type Drawn = Pick<Connection, "id" | "busier" | "start_ns" | "from" | "to">;
+/** Where the layers of a part come from: the service, or the file of a report. */
+export type Source = (side: Side, from: number, to: number, columns: number, signal: AbortSignal) => Promise<Layer[]>;
+
+/** What is at the pointer, and where that is on the screen. */
+export interface Readout {
+  time: string;
+  values: { name: string; value: string; colour: string }[];
+  x: number;
+  y: number;
+}
+
 export interface View {
   layers: Layer[];
   beyond: Record<string, boolean>;
-  cursor: string;
+  cursor: Readout | null;
   busy: boolean;
   failure: string;
   range: [number, number];
@@ -37,20 +52,50 @@ export class Graphs {
   private readonly plots = new Map<ChartKey, uPlot>();
   private readonly key = uPlot.sync(`time-${Math.random()}`);
   private view: View;
+  private strip: Layer[] = [];
   private abort: AbortController | undefined;
   private timer = 0;
 
   constructor(
-    private readonly dataId: string,
-    private readonly connection: Connection,
+    connection: Drawn,
+    private readonly source: Source,
     private readonly changed: (view: View) => void,
+    side?: Side,
+    range?: [number, number],
   ) {
-    this.side = connection.busier;
+    this.side = side ?? connection.busier;
     this.startNs = BigInt(connection.start_ns);
     const { from, to } = connection;
     const room = (to - from) * 0.005;
     this.whole = to > from ? [from - room, to + room] : [from - 0.5, from + 0.5];
-    this.view = { layers: [], beyond: {}, cursor: "", busy: true, failure: "", range: this.whole };
+    const inside = range && range[1] - range[0] >= LEAST_S && range[0] < this.whole[1] && range[1] > this.whole[0];
+    this.view = { layers: [], beyond: {}, cursor: null, busy: true, failure: "", range: inside ? range : this.whole };
+  }
+
+  /** Is only a part shown? */
+  get zoomed(): boolean {
+    return this.view.range[0] !== this.whole[0] || this.view.range[1] !== this.whole[1];
+  }
+
+  /** What limited the data of the busier side; empty until it is known. */
+  set causes(layers: Layer[]) {
+    this.strip = layers;
+    this.plots.get("cause")?.redraw(false);
+  }
+
+  /** Show the longest block of a cause; again, the next longest. */
+  showCause(name: string): void {
+    const layer = this.strip.find((each) => each.name === name);
+    if (!layer) return;
+    const [min, max] = this.view.range;
+    const longest = [...layer.low.keys()].sort((a, b) => layer.low[b]! - layer.low[a]!);
+    const here = longest.findIndex((i) => min <= layer.x[i]! && layer.x[i]! + layer.low[i]! <= max && layer.low[i]! > (max - min) / 2);
+    this.showBlock(layer, longest[(here + 1) % longest.length]!);
+  }
+
+  private showBlock(layer: Layer, i: number): void {
+    const room = layer.low[i]! * 0.05;
+    this.follow(Math.max(layer.x[i]! - room, this.whole[0]), Math.min(layer.x[i]! + layer.low[i]! + room, this.whole[1]));
   }
 
   /** Draw `chart` into `place`, until the returned function is called. */
@@ -75,10 +120,8 @@ export class Graphs {
     const columns = Math.min(4000, Math.round(widest));
     this.tell({ busy: true });
     try {
-      const query = `side=${this.side}&from=${from}&to=${to}&columns=${columns}`;
-      const path = `captures/${this.dataId}/connections/${this.connection.id}/graphs?${query}`;
-      const answer = await ask<{ layers: PackedLayer[] }>(path, { signal });
-      this.tell({ layers: answer.layers.map(unpacked), busy: false, failure: "" });
+      const layers = await this.source(this.side, from, to, columns, signal);
+      this.tell({ layers, busy: false, failure: "" });
       for (const [chart, plot] of this.plots) this.fit(plot, chart);
     } catch (error) {
       if (!signal.aborted) this.tell({ busy: false, failure: (error as Error).message });
@@ -108,17 +151,41 @@ export class Graphs {
   }
 
   step(where: "left" | "right" | "in" | "out" | "all"): void {
-    let [min, max] = this.view.range;
+    const [min, max] = this.view.range;
     const quarter = (max - min) / 4;
-    if (where === "left") [min, max] = [min - quarter, max - quarter];
-    if (where === "right") [min, max] = [min + quarter, max + quarter];
-    if (where === "in") [min, max] = [min + quarter, max - quarter];
-    if (where === "out") [min, max] = [min - 2 * quarter, max + 2 * quarter];
+    if (where === "left") this.show(min - quarter, max - quarter);
+    if (where === "right") this.show(min + quarter, max + quarter);
+    if (where === "in") this.show(min + quarter, max - quarter);
+    if (where === "out") this.show(min - 2 * quarter, max + 2 * quarter);
+    if (where === "all") this.follow(...this.whole);
+  }
+
+  /** Show this part, moved to where there is something. */
+  private show(min: number, max: number): void {
     const [first, last] = this.whole;
-    if (where === "all" || max - min >= last - first) [min, max] = this.whole;
+    if (max - min >= last - first) [min, max] = this.whole;
     else if (min < first) [min, max] = [first, first + max - min];
     else if (max > last) [min, max] = [last - (max - min), last];
     if (max - min >= LEAST_S) this.follow(min, max);
+  }
+
+  /** Move the pointer by this share of the width, as with a keyboard. */
+  movePointer(by: number): void {
+    const plot = this.plots.get("sequence") ?? [...this.plots.values()].at(-1);
+    if (!plot) return;
+    const { width, left, top } = plot.over.getBoundingClientRect();
+    const now = plot.cursor.left == null || plot.cursor.left < 0 ? width / 2 : plot.cursor.left;
+    const to = Math.min(width, Math.max(0, now + by * width));
+    for (const each of this.plots.values()) each.setCursor({ left: to, top: 0 }, false);
+    this.point(plot, { clientX: left + to, clientY: top + 20 });
+  }
+
+  private click(plot: uPlot, left: number): void {
+    const time = plot.posToVal(left, "x");
+    for (const layer of this.strip) {
+      const i = firstAt(layer.x, time) - 1;
+      if (i >= 0 && time < layer.x[i]! + layer.low[i]!) this.showBlock(layer, i);
+    }
   }
 
   /** A graph, or all of them, to be saved. */
@@ -142,6 +209,7 @@ export class Graphs {
   }
 
   private layersOf(chart: ChartKey): Layer[] {
+    if (chart === "cause") return this.strip;
     return this.shown.filter((layer) => layer.chart === chart);
   }
 
@@ -149,6 +217,17 @@ export class Graphs {
     const place = this.places.get(chart)!;
     const plot = new uPlot(this.options(chart, place.clientWidth), [this.whole, [null, null]], place);
     this.plots.set(chart, plot);
+    followFingers(plot, {
+      shown: () => this.view.range,
+      show: (from, to) => this.show(from, to),
+      point: (event) => this.point(plot, event),
+    });
+    if (chart === "cause") {
+      let began = 0;
+      plot.over.addEventListener("mousedown", (event) => (began = event.clientX));
+      // A drag has zoomed already.
+      plot.over.addEventListener("click", (event) => Math.abs(event.clientX - began) < 5 && this.click(plot, event.offsetX));
+    }
     const [min, max] = this.view.range;
     plot.setScale("x", { min, max });
   }
@@ -169,11 +248,12 @@ export class Graphs {
       font: "12px system-ui, sans-serif",
     };
     const digits = (step: number) => exactDigits(step);
+    const strip = chart === "cause";
     return {
       width,
       height: CHARTS.find(({ key }) => key === chart)!.height,
       legend: { show: false },
-      padding: [8, 12, 0, 0],
+      padding: strip ? [2, 12, 2, 0] : [8, 12, 0, 0],
       cursor: {
         y: false,
         points: { show: false },
@@ -198,15 +278,16 @@ export class Graphs {
       axes: [
         {
           ...axis,
+          show: !strip,
           size: 34,
           space: this.clock === "relative" ? 70 : 110,
           values: (_, splits, __, ___, step) => splits.map((each) => moment(each, digits(step), this.clock, this.startNs)),
         },
-        { ...axis, size: 62, values: (_, splits) => splits.map((each) => short(each)) },
+        { ...axis, size: 76, grid: strip ? { show: false } : axis.grid!, values: (_, splits, __, ___, step) => (strip ? [] : axisLabels(splits, step)) },
       ],
       series: [{}, { show: true, paths: () => null, points: { show: false } }],
       hooks: {
-        draw: [(plot) => draw(plot, this.layersOf(chart))],
+        draw: [(plot) => (strip ? drawShares : draw)(plot, this.layersOf(chart))],
         setScale: [
           (plot, key) => {
             if (key !== "x") return;
@@ -219,7 +300,7 @@ export class Graphs {
         ],
         setCursor: [
           (plot) => {
-            if (plot.cursor.event) this.point(plot);
+            if (plot.cursor.event) this.point(plot, plot.cursor.event);
           },
         ],
       },
@@ -227,6 +308,7 @@ export class Graphs {
   }
 
   private fit(plot: uPlot, chart: ChartKey): void {
+    if (chart === "cause") return;
     const { min: from, max: to } = plot.scales.x!;
     const { min, max, beyond } = extent(this.layersOf(chart), chart !== "sequence", from!, to!);
     plot.setScale("y", { min, max });
@@ -244,16 +326,20 @@ export class Graphs {
     this.timer = window.setTimeout(() => void this.fetch(), WAIT_MS);
   }
 
-  private point(plot: uPlot): void {
-    if (plot.cursor.left == null || plot.cursor.left < 0) return this.tell({ cursor: "" });
+  private point(plot: uPlot, at: { clientX: number; clientY: number }): void {
+    if (plot.cursor.left == null || plot.cursor.left < 0) return this.tell({ cursor: null });
     const [min, max] = this.view.range;
     const time = plot.posToVal(plot.cursor.left, "x");
     const near = ((max - min) / plot.width) * 6;
-    const parts = [moment(time, digitsFor((max - min) / 2000), this.clock, this.startNs)];
-    for (const layer of this.shown) {
+    const values = [];
+    for (const layer of [...this.strip, ...this.shown]) {
+      if (!this.plots.has(layer.chart as ChartKey)) continue;
       const value = valueAt(layer, time, near);
-      if (value !== undefined && this.plots.has(layer.chart as ChartKey)) parts.push(`${layer.name} ${short(value, 5)}`);
+      const unit = CHARTS.find(({ key }) => key === layer.chart)!.unit;
+      const strip = layer.chart === "cause";
+      if (value !== undefined) values.push({ name: layer.name, value: strip ? "" : `${short(value, 5)}${/[A-Z]$/i.test(short(value, 5)) ? "" : " "}${unit}`, colour: layer.colour });
     }
-    this.tell({ cursor: parts.join(" · ") });
+    const digits = digitsFor((max - min) / 2000);
+    this.tell({ cursor: { time: moment(time, digits, this.clock, this.startNs), values, x: at.clientX, y: at.clientY } });
   }
 }

@@ -144,16 +144,25 @@ const blocks: Draw = (plot, context, layer, from, to) => {
   }
 };
 
+/** The shape of each meaning: colour is never the only difference. As corners around the middle; app.css has the same. */
+const SHAPES: Record<string, [number, number][]> = {
+  timeout: [[-1, -1], [1, -1], [1, 1], [-1, 1]],
+  fast: [[0, -1], [1, 1], [-1, 1]],
+  probe: [[0, -1.3], [1.3, 0], [0, 1.3], [-1.3, 0]],
+  unexplained: [[-1, -0.4], [-0.4, -1], [0.4, -1], [1, -0.4], [1, 0.4], [0.4, 1], [-0.4, 1], [-1, 0.4]],
+  reordered: [[-1, -1], [1, -1], [0, 1]],
+  closed: [[-1.3, -0.4], [1.3, -0.4], [1.3, 0.4], [-1.3, 0.4]],
+};
+
 const marks: Draw = (plot, context, layer, from, to) => {
   bars(plot, context, layer, from, to);
-  const size = 3.2 * devicePixelRatio;
+  const size = 3.4 * devicePixelRatio;
+  const corners = SHAPES[layer.colour] ?? SHAPES.fast!;
   for (let i = from; i < to; i++) {
     const x = plot.valToPos(layer.x[i]!, "x", true);
     const y = plot.valToPos(layer.high[i]!, "y", true);
     context.beginPath();
-    context.moveTo(x, y - size);
-    context.lineTo(x + size, y + size);
-    context.lineTo(x - size, y + size);
+    for (const [right, down] of corners) context.lineTo(x + right * size, y + down * size);
     context.fill();
   }
 };
@@ -162,6 +171,47 @@ const DRAWING: Record<Layer["kind"], Draw> = { bars, line, band, blocks, marks }
 
 export function colour(name: string): string {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+}
+
+/** Draw blocks of time into `plot`: each column shows how much of its time each layer had. */
+export function drawShares(plot: uPlot, layers: Layer[]): void {
+  const context = plot.ctx;
+  const { left, top, width, height } = plot.bbox;
+  const { min, max } = plot.scales.x!;
+  const perColumn = (max! - min!) / width;
+  const floor = new Float64Array(width);
+  for (const layer of layers) {
+    const had = new Float64Array(width);
+    const [from, to] = visible(layer, min!, max!);
+    context.fillStyle = colour(layer.colour);
+    for (let i = from; i < to; i++) {
+      const begin = Math.max(0, (layer.x[i]! - min!) / perColumn);
+      const end = Math.min(width, (layer.x[i]! + layer.low[i]! - min!) / perColumn);
+      for (let column = Math.floor(begin); column < end; column++) {
+        had[column]! += Math.min(end, column + 1) - Math.max(begin, column);
+      }
+    }
+    for (let column = 0; column < width; column++) {
+      if (!had[column]) continue;
+      context.fillRect(left + column, top + height * (1 - floor[column]! - had[column]!), 1, height * had[column]!);
+      floor[column]! += had[column]!;
+    }
+  }
+  context.fillStyle = colour("paper");
+  context.font = `600 ${12 * devicePixelRatio}px system-ui, sans-serif`;
+  context.textBaseline = "middle";
+  context.textAlign = "center";
+  for (const layer of layers) {
+    const [from, to] = visible(layer, min!, max!);
+    const name = layer.name.replace(/\s\S+\s%$/, "");
+    for (let i = from; i < to; i++) {
+      const begin = Math.max(0, (layer.x[i]! - min!) / perColumn);
+      const end = Math.min(width, (layer.x[i]! + layer.low[i]! - min!) / perColumn);
+      if (context.measureText(name).width + 12 * devicePixelRatio < end - begin) {
+        context.fillText(name, left + (begin + end) / 2, top + height / 2);
+      }
+    }
+  }
 }
 
 /** Draw `layers` into `plot`, between its axes. */

@@ -312,20 +312,28 @@ def tables(outcome: ComparisonOutcome) -> list[Table]:
     return found
 
 
+_LEADS: Final = {
+    "worse": "Changed for the worse",
+    "better": "Changed for the better",
+    "unchanged": "Unchanged within the margin",
+    "not worse": "Unchanged or better",
+    "cannot tell": "Cannot tell",
+}
+
+
+def headline(outcome: ComparisonOutcome) -> str:
+    """The verdict and what decides it, without numbers."""
+    deciding = words([one.title for one in outcome.findings if one.verdict == outcome.verdict])
+    return f"{_LEADS[outcome.verdict]}: {deciding}"
+
+
 def sentence(outcome: ComparisonOutcome) -> str:
     """The verdict, what decides it, and what would help."""
     verdict = outcome.verdict
     deciding = [one for one in outcome.findings if one.verdict == verdict]
     sure = outcome.terms.certainty
     told = words([f"{one.title} {change(one, one.change)} {interval(one, sure)}" for one in deciding])
-    lead = {
-        "worse": "Changed for the worse",
-        "better": "Changed for the better",
-        "unchanged": "Unchanged within the margin",
-        "not worse": "Unchanged or better",
-        "cannot tell": "Cannot tell",
-    }[verdict]
-    said = f"{lead}: {told}."
+    said = f"{_LEADS[verdict]}: {told}."
     if verdict == "cannot tell":
         said += "".join(f" {text}" for text in _ways_out(deciding, outcome.run is not None))
     return f"Simulated, not measured: {said}" if outcome.simulated else said

@@ -35,11 +35,11 @@ def packet_rows(number: int | None) -> ConnectionRows:
 
 
 def diagnosed(
-    rows: ConnectionRows, shown: Sequence[Connection], target_bps: float | None = None
+    rows: ConnectionRows, shown: Sequence[Connection], target_bps: float | None = None, *, most: int = MOST
 ) -> dict[int, Diagnosis]:
-    """Diagnoses by connection number, of the first connections that have enough data."""
+    """Diagnoses by connection number, of the first ``most`` connections, if they have enough data."""
     found = {}
-    for connection in shown[:MOST]:
+    for connection in shown[:most]:
         if not worth_it(connection):
             continue
         from weirlab.diagnosis import tracing

@@ -11,6 +11,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Collection, Iterator
 from dataclasses import replace
+from math import isnan
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,9 +21,9 @@ import polars as pl
 from weirlab.base import files
 from weirlab.base.errors import StoreError
 from weirlab.store.files import load_json, write_json
-from weirlab.trace import Trace, sheet
+from weirlab.trace import Trace, facts, sheet, wording
 from weirlab.trace.facts import SideName
-from weirlab.transfers.trace.page.series import SCALES, Chart, Layer, sources
+from weirlab.transfers.trace.page.series import SCALES, Chart, Layer, mean_line, sources, trip_ns
 from weirlab.web.captures import columns
 
 MOST_COLUMNS: Final = 4000
@@ -53,7 +54,9 @@ _POINTS: Final = {
 _BARS: Final = 250
 """Most bars of throughput, approximately."""
 _LEAST_BAR_NS: Final = 100_000
-"""A shorter bar would contain one packet or none, and show a rate that never occurred."""
+"""A shorter bar would contain one packet or none, and show a rate that never occurred. No bar is shorter
+than a round trip, in which TCP sends a window at once and then waits.
+"""
 
 
 def name(connection: int, side: SideName) -> str:
@@ -89,7 +92,10 @@ def write(trace: Trace, connection: int, side: SideName, parent: Path, scratch: 
         _save(fresh, "rates-time", data["time_ns"])
         for column, *_ in _RATES:
             _save(fresh, f"rates-{column}", data[column].cast(pl.Int64).cum_sum())
-        write_json(fresh / _INDEX, {"layers": index})
+        whole_bps = wording.throughput_bps(facts.side(one, side))
+        mean = [] if isnan(whole_bps) else [int(data["time_ns"][0]), int(data["time_ns"][-1]), whole_bps]
+        bar_ns = max(_LEAST_BAR_NS, trip_ns(one, side))
+        write_json(fresh / _INDEX, {"layers": index, "bar_ns": bar_ns, "mean": mean})
         fresh.rename(target)
     except BaseException:
         shutil.rmtree(fresh, ignore_errors=True)
@@ -151,12 +157,15 @@ def _told(time_ns: Any, chart: Chart, name: str, low: Any, high: Any) -> pl.Data
 
 
 def _index(folder: Path) -> list[dict[str, Any]]:
+    return list(_whole_index(folder)["layers"])
+
+
+def _whole_index(folder: Path) -> dict[str, Any]:
     path, remedy = folder / _INDEX, f"delete {folder.parent}"
     index = load_json(path, remedy)
     try:
-        layers: list[dict[str, Any]] = index["layers"]
-        if all(layer.keys() >= _LAYER and layer["chart"] in SCALES for layer in layers):
-            return layers
+        if all(layer.keys() >= _LAYER and layer["chart"] in SCALES for layer in index["layers"]):
+            return {"bar_ns": _LEAST_BAR_NS, "mean": [], **index}
     except (LookupError, TypeError, AttributeError):
         pass
     raise StoreError(f"{path} is damaged; {remedy}")
@@ -190,6 +199,8 @@ def _throughput(folder: Path, from_ns: int, to_ns: int, origin_ns: int) -> list[
     for label, begin, rate, width_ns in _rates(folder, from_ns, to_ns, origin_ns):
         points = pl.DataFrame({"time_ns": begin, "high": rate}).with_columns(low=pl.lit(width_ns / 1e9))
         found.append(Layer("throughput", "blocks", label, colours[label], points).to_json(origin_ns))
+    if found and (mean := _whole_index(folder)["mean"]):
+        found.append(mean_line(*mean).to_json(origin_ns))
     return found
 
 
@@ -198,7 +209,7 @@ def _rates(folder: Path, from_ns: int, to_ns: int, origin_ns: int) -> Iterator[t
     time_ns = _load(folder, "rates-time")
     if len(time_ns) == 0:
         return
-    width_ns = columns.round_width(max((to_ns - from_ns) / _BARS, _LEAST_BAR_NS))
+    width_ns = columns.round_width(max((to_ns - from_ns) / _BARS, _whole_index(folder)["bar_ns"]))
     for column, label, _ in _RATES:
         total = _load(folder, f"rates-{column}")
         begin, rate = columns.rates(time_ns, total, from_ns, to_ns, width_ns, origin_ns)

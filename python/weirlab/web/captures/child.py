@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from weirlab.trace.facts import Analysis
+from weirlab.trace.facts import Analysis, Selection
 from weirlab.web.child import serve
 
 CAPTURE: Final = "capture"
@@ -16,8 +16,12 @@ FACTS: Final = "facts.json"
 SERIES: Final = "series"
 GRAPHS: Final = "points"
 """Folder of the arrays that graphs are drawn from; those of earlier layouts have other names."""
-WHY: Final = "why"
-"""Folder with a file for each connection for which it was requested: why it was not faster."""
+WHY: Final = "reasons"
+"""Folder with a file for each connection for which it was requested: why it was not faster, and when.
+Those of earlier layouts have other names.
+"""
+CAUSES: Final = "causes.json"
+"""By connection its main cause, in :data:`WHY`."""
 SCRATCH: Final = ".*.tmp"
 """Pattern of the names of folders that are being made in :data:`GRAPHS`."""
 PARTS: Final = "part-"
@@ -29,6 +33,8 @@ VOICE: Final = "voice"
 """Key of the facts with how voice was heard."""
 MOST_VOICE_PACKETS: Final = 500_000
 """More packets of voice are not assessed, as that takes memory and time; ``weir quality`` does it."""
+MOST_CAUSES: Final = 300
+"""Connections whose cause is listed: the largest."""
 MOST_STREAMS: Final = 100
 """Streams of voice with their MOS: the worst."""
 
@@ -91,10 +97,11 @@ def _draw(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _explain(request: dict[str, Any]) -> dict[str, Any]:
-    from weirlab.base import files
     from weirlab.cli.results import diagnosis
     from weirlab.diagnosis import tracing
     from weirlab.trace import Trace
+    from weirlab.trace.facts import start_ns
+    from weirlab.transfers.trace.page import series
     from weirlab.web.tables import for_page
 
     folder, number = Path(request["folder"]), request["connection"]
@@ -103,17 +110,46 @@ def _explain(request: dict[str, Any]) -> dict[str, Any]:
     found = tracing.read(Trace(facts, folder / SERIES, period_ns=PERIOD_NS), one)
     told = {
         "sentence": "" if found is None else found.sentence,
+        "remedy": "" if found is None else found.main.remedy,
         "tables": [] if found is None else [for_page(table) for table in diagnosis.tables(found)],
         "remarks": [] if found is None else diagnosis.remarks(found),
+        "strip": [] if found is None else series.strip(found, start_ns(facts)),
     }
+    _keep(folder, f"{number}.json", told)
+    return {}
+
+
+def _causes(request: dict[str, Any]) -> dict[str, Any]:
+    from weirlab.trace.analysis import analyse
+    from weirlab.trace.quantities import duration, percent
+    from weirlab.transfers.trace import tables, why
+
+    folder = Path(request["folder"])
+    rows = why.packet_rows(None)
+    analyse(_capture(folder), keep=KEEP, rows=rows)
+    found = why.diagnosed(
+        rows, tables.ordered(Selection(_facts(folder)["connections"]), "bytes"), most=MOST_CAUSES
+    )
+    told = {}
+    for number, each in found.items():
+        first = each.findings[0]
+        cells = [f"{first.cause.name} {percent(first.share)}", duration(each.lost_s * 1e9)]
+        told[number] = {"cells": cells, "sort": [first.cause.name, each.lost_s]}
+    _keep(folder, CAUSES, told)
+    return {}
+
+
+def _keep(folder: Path, name: str, told: dict[Any, Any]) -> None:
+    """Write ``told`` into :data:`WHY`."""
+    from weirlab.base import files
+
     files.make_folder(folder / WHY)
     try:
-        files.write_bytes(folder / WHY / f"{number}.json", json.dumps(told).encode())
+        files.write_bytes(folder / WHY / name, json.dumps(told).encode())
     except BaseException:
         with suppress(OSError):
             (folder / WHY).rmdir()
         raise
-    return {}
 
 
 def _excerpt(request: dict[str, Any]) -> dict[str, Any]:
@@ -159,6 +195,7 @@ DEEDS: Final = {
     "analyse": _analyse,
     "draw": _draw,
     "explain": _explain,
+    "causes": _causes,
     "excerpt": _excerpt,
     "export": _export,
 }

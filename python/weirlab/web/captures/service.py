@@ -178,13 +178,19 @@ class CaptureService:
     def why(self, one: Measurement, number: int) -> Future[Path]:
         """The file that says why a connection was not faster, as soon as it is made."""
         self.connection(one, number)
-        request = {"do": "explain", "name": one.state.name, "connection": number}
+        return self._reasons(one, f"{number}.json", {"do": "explain", "connection": number})
 
+    def causes(self, one: Measurement) -> Future[Path]:
+        """The file that names the main cause of each connection, as soon as it is made."""
+        self.facts(one)
+        return self._reasons(one, child.CAUSES, {"do": "causes"})
+
+    def _reasons(self, one: Measurement, name: str, request: dict[str, Any]) -> Future[Path]:
         def explain() -> None:
             with self.space.growing(one) as growth:
-                self._ask(one, request, growth)
+                self._ask(one, {**request, "name": one.state.name}, growth)
 
-        return self._made(one.path / child.WHY / f"{number}.json", explain)
+        return self._made(one.path / child.WHY / name, explain)
 
     def part(self, one: Measurement, request: Mapping[str, Any]) -> Future[BinaryIO]:
         """A file that a child process makes, open for reading and already removed from the disk.

@@ -9,12 +9,16 @@ from typing import Any, Final, Literal
 import numpy as np
 import polars as pl
 
-from weirlab.trace import Trace
-from weirlab.trace.facts import SideName
+from weirlab.diagnosis.causes import UNKNOWN
+from weirlab.diagnosis.finding import Diagnosis
+from weirlab.diagnosis.worth import least_ns
+from weirlab.trace import Trace, sheet, wording
+from weirlab.trace.facts import Connection, SideName, side
+from weirlab.trace.quantities import percent
 from weirlab.transfers.trace.page import decimate
 
 Kind = Literal["bars", "line", "band", "blocks", "marks"]
-Chart = Literal["sequence", "throughput", "rtt", "flight"]
+Chart = Literal["cause", "sequence", "throughput", "rtt", "flight"]
 
 RST: Final = 0x04
 SYN: Final = 0x02
@@ -61,6 +65,36 @@ class Layer:
         }
 
 
+_CAUSE_COLOURS: Final = ("data", "again", "ack", "probe", "reordered", "unexplained", "dsack", "sack")
+"""Of the causes of a connection, the largest first."""
+
+
+def strip(found: Diagnosis, start_ns: int) -> list[dict[str, Any]]:
+    """What held the transfer back and when: a layer per cause, the largest first, as the page takes them.
+
+    ``start_ns`` is the time of the capture's first packet.
+    """
+    begun_s = (found.begun_ns - start_ns) / 1e9
+    told = []
+    colours = iter(_CAUSE_COLOURS)
+    for finding in found.findings:
+        held = [each for each in found.intervals if each.cause is finding.cause]
+        lasts = np.array([each.end_s - each.start_s for each in held])
+        told.append(
+            {
+                "chart": "cause",
+                "kind": "blocks",
+                "name": f"{finding.cause.name} {percent(finding.share)}",
+                "colour": "edge" if finding.cause is UNKNOWN else next(colours, "stamp"),
+                "leftOut": 0,
+                "x": _packed(np.array([begun_s + each.start_s for each in held])),
+                "low": _packed(lasts),
+                "high": _packed(np.ones(len(held))),
+            }
+        )
+    return told
+
+
 SCALES: Final[dict[Chart, float]] = {"sequence": 1.0, "throughput": 1.0, "rtt": 1e-6, "flight": 1.0}
 """From the unit of the tables to that of the page: bytes, bit/s, ms."""
 
@@ -96,14 +130,36 @@ class LayerSource:
         )
 
 
-def layers(
-    trace: Trace, connection: int, sender: SideName, period_ns: int, *, windows: bool = True
-) -> list[Layer]:
-    """All layers about the data that ``sender`` sent, with windows if wanted; empty ones are left out."""
+def trip_ns(connection: Connection, sender: SideName) -> int:
+    """About a round trip of the whole path; 0 if it is not known."""
+    return max(least_ns(connection, sender), round(side(connection, sender)["rtt"]["mean_ns"] or 0))
+
+
+def mean_line(first_ns: int, last_ns: int, bps: float) -> Layer:
+    """The mean throughput from the first data to the last."""
+    return Layer(
+        "throughput",
+        "line",
+        "mean",
+        "stamp",
+        pl.DataFrame({"time_ns": [first_ns, last_ns], "low": [bps, bps], "high": [bps, bps]}),
+    )
+
+
+def layers(trace: Trace, connection: Connection, sender: SideName, period_ns: int) -> list[Layer]:
+    """All layers about the data that ``sender`` sent, without windows of unknown scale; empty ones are left
+    out.
+    """
+    number, sent = connection["id"], side(connection, sender)
     found = [
-        *(source.layer() for source in sources(trace, connection, sender, windows=windows)),
-        *_throughput(_of(trace.scan_periods(), connection, sender), period_ns),
+        *(s.layer() for s in sources(trace, number, sender, windows=sheet.scaled(connection))),
+        *_throughput(
+            _of(trace.scan_periods(), number, sender), period_ns, -(-trip_ns(connection, sender) // period_ns)
+        ),
     ]
+    whole_bps = wording.throughput_bps(sent)
+    if sent["data_ns"] is not None and whole_bps == whole_bps:
+        found.append(mean_line(*sent["data_ns"], whole_bps))
     return [layer for layer in found if not layer.points.is_empty()]
 
 
@@ -160,13 +216,14 @@ def _sequence(mine: pl.LazyFrame, theirs: pl.LazyFrame, sack: pl.LazyFrame) -> l
     ]
 
 
-def _throughput(periods: pl.LazyFrame, period_ns: int) -> list[Layer]:
+def _throughput(periods: pl.LazyFrame, period_ns: int, least: int) -> list[Layer]:
+    """Bars of at least ``least`` periods."""
     rows = periods.sort("start_ns").collect()
     if rows.is_empty():
         return []
     span = rows["start_ns"][-1] - rows["start_ns"][0] + period_ns
     # One block has enough whole periods for no more blocks than columns.
-    width_ns = period_ns * max(1, -(-span // (period_ns * decimate.COLUMNS)))
+    width_ns = period_ns * max(1, least, -(-span // (period_ns * decimate.COLUMNS)))
     begun = (pl.col("start_ns") - rows["start_ns"][0]) // width_ns * width_ns + rows["start_ns"][0]
     summed = rows.group_by(time_ns=begun).agg(pl.sum("payload_bytes"), pl.sum("unique_bytes")).sort("time_ns")
     found = []

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from markupsafe import Markup
 
 from weirlab.base import files
 from weirlab.base.errors import InputError
+from weirlab.cli.results import diagnosis
+from weirlab.diagnosis import tracing
+from weirlab.diagnosis.finding import Diagnosis
 from weirlab.report.graphs import Graphs
-from weirlab.report.shell import environment
 from weirlab.report.story import Chapter, PageOrigin, Story
 from weirlab.report.tables import Table, Tile
 from weirlab.trace import Trace, others, sheet, times, wording
@@ -30,19 +33,9 @@ from weirlab.transfers.trace import tables
 from weirlab.transfers.trace.page import colours, series
 
 _ASSETS: Final = Path(__file__).parent / "assets"
+"""``make webui`` builds them from the sources of the page of ``weir web``."""
 MOST_ROWS: Final = 50
-_DIRECTIONS: Final[tuple[tuple[SideName, str], ...]] = (("a", "a to b"), ("b", "b to a"))
-
-_GRAPHS: Final = (
-    (
-        "sequence",
-        "Sequence numbers, bytes",
-        "Segments, acknowledgements, the receiver's window, and retransmissions by their cause.",
-    ),
-    ("throughput", "Throughput, bit/s", "Payload per period, with retransmissions and with each byte once."),
-    ("rtt", "Round trip, ms", "From segments to their acknowledgements, and by time stamps."),
-    ("flight", "In flight and window, bytes", "Data not yet acknowledged, below the receiver's window."),
-)
+SIDES: Final[tuple[SideName, ...]] = ("a", "b")
 
 TERMS: Final = (
     (
@@ -95,40 +88,38 @@ def build(trace: Trace, out: Path, *, connection: int, command: str = "") -> Pat
 
 def tell(trace: Trace, *, connection: int, command: str = "") -> Story:
     """The page about ``connection``; raises ``InputError`` like :func:`build`."""
-    found = [each for each in trace.facts["connections"] if each["id"] == connection]
-    if not found:
+    one = next((each for each in trace.facts["connections"] if each["id"] == connection), None)
+    if one is None:
         raise InputError(f"the trace has no connection {connection}; weir trace lists their numbers")
-    one = found[0]
     read = trace.facts["capture"]
     paths = [file["path"] for file in read["files"]]
     names = ", ".join(Path(path).name for path in paths)
     ends = f"{endpoint(one['a'])} (a) and {endpoint(one['b'])} (b)"
+    found = tracing.read(trace, one)
     chapters = [
-        Chapter(
-            "graphs",
-            "Graphs",
-            intro="All graphs share one time axis. Drag across a graph to zoom in, double-click to zoom out.",
-            graphs=_graphs(trace, one),
-        ),
+        Chapter("graphs", "Graphs", graphs=_graphs(trace, one, found)),
+        *([] if found is None else [_evidence(found)]),
         Chapter(
             "sheet",
             "All numbers",
+            intro="" if found is None else wording.conclusion(one),
             facts=sheet.whole(one, start_ns(trace.facts), absolute=True),
-            tables=(tables.both(one),),
+            details=(tables.both(one),),
         ),
-        Chapter("connections", "Connections", tables=(_connections(trace),)),
     ]
+    if len(trace.facts["connections"]) > 1:
+        chapters.append(Chapter("connections", "Connections", tables=(_connections(trace),)))
     if beside := others.tables(trace.facts, MOST_ROWS):
         chapters.append(Chapter("others", "Voice and ESP", tables=tuple(beside)))
     return Story(
         subject=f"connection {connection} in {names}",
         manifest={},
         simulated=False,
-        answer=wording.conclusion(one),
-        lede=(f"Connection {connection}: {ends}.",),
+        answer=wording.conclusion(one) if found is None else found.sentence,
+        lede=tuple(_lede(one, ends, found)),
         caution=" ".join(wording.cautions(trace.facts)),
         place="",
-        where_note=wording.capture(trace.facts),
+        where_note=wording.capture(trace.facts) if len(trace.facts["connections"]) > 1 else "",
         tiles=tuple(tiles(one)),
         chapters=tuple(chapters),
         terms=TERMS,
@@ -146,36 +137,45 @@ def tell(trace: Trace, *, connection: int, command: str = "") -> Story:
     )
 
 
-def _graphs(trace: Trace, one: Connection) -> Graphs:
-    template = environment().from_string(_asset("graphs.html"))
-    spans = duration(one["last_ns"] - one["first_ns"])
-    return Graphs(
-        markup=Markup(
-            template.render(directions=_DIRECTIONS, busier=busier(one), graphs=_GRAPHS, spans=spans)
-        ),
-        style=_asset("uPlot.min.css") + _asset("trace.css"),
-        script=f"/*\n{_asset('uPlot.LICENSE')}*/\n{_asset('uPlot.iife.min.js')}\n{_asset('trace.js')}",
-        data=_data(trace, one),
-        light=colours.LIGHT,
-        dark=colours.DARK,
-        drawn_by="uPlot",
+def _lede(one: Connection, ends: str, found: Diagnosis | None) -> Iterator[str]:
+    if found is not None and found.main.remedy:
+        yield f"{found.main.remedy[0].upper()}{found.main.remedy[1:]}."
+    yield f"Connection {one['id']}: {ends}."
+
+
+def _evidence(found: Diagnosis) -> Chapter:
+    return Chapter(
+        "evidence",
+        "Evidence",
+        said=tuple(diagnosis.remarks(found)),
+        tables=tuple(diagnosis.tables(found)[:2]),
+        details=tuple(diagnosis.tables(found)[2:]),
     )
 
 
-def _data(trace: Trace, one: Connection) -> dict[str, Any]:
+def _graphs(trace: Trace, one: Connection, found: Diagnosis | None) -> Graphs:
     begin_ns = start_ns(trace.facts)
-    return {
-        # Text: a double is not exact to the nanosecond since 1970.
-        "startNs": str(begin_ns),
-        "from": (one["first_ns"] - begin_ns) / 1e9,
-        "to": (one["last_ns"] - begin_ns) / 1e9,
-        "layers": {
-            name: series.embedded(
-                series.layers(trace, one["id"], name, trace.period_ns, windows=sheet.scaled(one)), begin_ns
-            )
-            for name, _ in _DIRECTIONS
+    return Graphs(
+        markup=Markup('<div id="graphs-here"></div>'),
+        style=_asset("graphs.css"),
+        script=f"/*\n{_asset('graphs.LICENSES')}*/\n{_asset('graphs.js')}",
+        data={
+            "id": one["id"],
+            "busier": busier(one),
+            # Text: a double is not exact to the nanosecond since 1970.
+            "start_ns": str(begin_ns),
+            "from": (one["first_ns"] - begin_ns) / 1e9,
+            "to": (one["last_ns"] - begin_ns) / 1e9,
+            "causes": [] if found is None else series.strip(found, begin_ns),
+            "layers": {
+                name: series.embedded(series.layers(trace, one, name, trace.period_ns), begin_ns)
+                for name in SIDES
+            },
         },
-    }
+        light=colours.LIGHT,
+        dark=colours.DARK,
+        drawn_by="uPlot and Svelte",
+    )
 
 
 def tiles(one: Connection) -> list[Tile]:
