@@ -54,6 +54,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "link-monitor": "Record a link",
         "campaigns": "Compare many devices",
         "reproduce": "Repeat a publication",
+        "library": "Use and share profiles",
         "simulate": "Use a measured device in a simulator",
         "web": "Use Weir in a browser",
         "python": "Use Weir from Python",

@@ -1,4 +1,4 @@
-"""Model files, and those of runs."""
+"""Model files, those of runs, and those of profiles in a library."""
 
 from __future__ import annotations
 
@@ -14,13 +14,29 @@ MODEL: Final = "model"
 """Name under which a run keeps its fitted models."""
 
 
+def in_files(store: Store, source: str) -> str:
+    """``source``, or the model file of the profile that ``library:NAME`` names.
+
+    Raises
+    ------
+    InputError, ModelError, StoreError
+        No library has such a profile, it is refused, or its model cannot be kept.
+    """
+    if not source.startswith("library:"):
+        return source
+    from weirlab.library.places import model_path
+
+    return str(model_path(store.root, source))
+
+
 def is_file(source: str) -> bool:
     """Whether ``source`` names a model file rather than a run."""
     return source.endswith(".json") or "/" in source or os.path.isfile(source)
 
 
 def model_file(store: Store, source: str) -> Path:
-    """The model file ``source``, or that of the run ``source``; ``ModelError`` if it has none."""
+    """The model file ``source``, or that of the run or the profile; ``ModelError`` if it has none."""
+    source = in_files(store, source)
     if is_file(source):
         return Path(source).absolute()
     run = named(store, source)

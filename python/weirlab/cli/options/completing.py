@@ -29,6 +29,15 @@ def runs(ctx: typer.Context, incomplete: str) -> list[str]:
     return [name for name in ("last", *found) if name.startswith(incomplete)]
 
 
+def profiles(incomplete: str) -> list[str]:
+    """Names of the profiles that come with Weir."""
+    folder = Path(__file__).parents[2] / "library/profiles"
+    with suppress(OSError):
+        found = {path.name.rsplit("-", 2)[0] for path in folder.glob("*.weir-profile")}
+        return sorted(name for name in found if name.startswith(incomplete))
+    return []
+
+
 def scenarios(incomplete: str) -> list[str]:
     """Names of the ready-made scenarios; the shell itself completes files."""
     # Studies are in a layer above this package.

@@ -40,7 +40,7 @@ AsOption = Annotated[
     str | None,
     typer.Option(
         "--as",
-        help="Simulate a measured device: a model file, or a run with fitted models.",
+        help="Simulate a measured device: a model file, a run with fitted models, or library:NAME.",
         metavar="MODEL",
         rich_help_panel=PANEL,
         autocompletion=completing.runs,

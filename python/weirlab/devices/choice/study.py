@@ -29,8 +29,8 @@ class ChoiceRequest:
     """Empty with ``profiles``."""
     tunnels: tuple[str, ...]
     """Tunnels behind the devices; with ``profiles``, runs or model files of tunnels."""
-    profiles: tuple[str, ...]
-    """Runs or model files to choose from, without measuring."""
+    profiles: tuple[str | DeviceModels, ...]
+    """Runs, model files or models to choose from, without measuring."""
     rules: tuple[int, ...]
     calls: int
     stream: VoiceMix

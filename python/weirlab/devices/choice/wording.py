@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, Literal
@@ -124,8 +125,10 @@ def _headline(outcome: ChoiceOutcome, best: ChoiceRow | None) -> str:
     return f"{best.device} carries {calls} behind {plural(best.rules, 'rule')}, with {headroom}."
 
 
-def write_page(outcome: ChoiceOutcome, rows: list[ChoiceRow], out: Path, command: str) -> None:
-    """Write an HTML page with the answer and the table; raises ``StoreError`` if that is impossible."""
+def write_page(
+    outcome: ChoiceOutcome, rows: list[ChoiceRow], out: Path, command: str, more: Sequence[Chapter] = ()
+) -> None:
+    """Write an HTML page with the answer, the table and ``more``; ``StoreError`` if that is impossible."""
     base = outcome.base
     simulated = bool(base.simulated)
     chosen = None if base.best is None else base.name(base.best.device)
@@ -159,6 +162,7 @@ def write_page(outcome: ChoiceOutcome, rows: list[ChoiceRow], out: Path, command
                 tables=(gates.table(base.judged_devices, "Predicted"),),
                 said=tuple(notes),
             ),
+            *more,
         ),
         terms=_TERMS,
         made_from=PageOrigin(

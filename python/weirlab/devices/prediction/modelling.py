@@ -16,7 +16,7 @@ from weirlab.base.quantities import percent, words
 from weirlab.base.quantities import rules as whole_rules
 from weirlab.devices.prediction.spikes import learn_spikes
 from weirlab.jobs import machine, spoiled
-from weirlab.jobs.models import MODEL, is_file
+from weirlab.jobs.models import MODEL, in_files, is_file
 from weirlab.jobs.profiles import named
 from weirlab.jobs.progress import Progress, SilentProgress
 from weirlab.jobs.repetition import more_trials, profile_words, profiled_run
@@ -266,6 +266,7 @@ def find_device(
         The run has not been fitted, the file is not a model file, or it lacks ``device``; or it
         holds several devices and ``device`` is None.
     """
+    source = in_files(store, source)
     if is_file(source):
         return _of_real(pick(load_devices(Path(source), inputs), device, source)), None
     run = _real(named(store, source))
@@ -287,6 +288,7 @@ def profile_of(store: Store, device: DeviceModels) -> list[str]:
 
 def devices(store: Store, source: str) -> list[DeviceModels]:
     """All devices in the file ``source``, or that of the run ``source``; ``ModelError`` if it has none."""
+    source = in_files(store, source)
     if is_file(source):
         return [_of_real(device) for device in load_devices(Path(source))]
     return [_fitted(_real(named(store, source)))]

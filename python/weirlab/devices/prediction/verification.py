@@ -16,7 +16,7 @@ from weirlab.devices.prediction import modelling
 from weirlab.devices.prediction.modelling import Models
 from weirlab.jobs import machine, spoiled, testbeds
 from weirlab.jobs.inventory import scenario_of
-from weirlab.jobs.models import is_file
+from weirlab.jobs.models import in_files, is_file
 from weirlab.jobs.profiles import begin, flows, go_on
 from weirlab.jobs.progress import Progress, kept, passed_on, prepared
 from weirlab.jobs.repetition import profiled_run
@@ -114,6 +114,7 @@ def verify(
         Where and what to measure for a model file; a run says that itself.
     """
     store, progress = work.store, work.progress
+    source = in_files(store, source)
     if is_file(source):
         if dut is None:
             raise InputError("a model file does not say which device it describes; give --dut or --ruleset")
