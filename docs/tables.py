@@ -25,6 +25,7 @@ from weirlab.calls.ipsec.cost.rows import COSTS, EspCostRow
 from weirlab.calls.ipsec.endpoints import rows as endpoints
 from weirlab.campaigns.ranking import MeasureRow
 from weirlab.campaigns.study import MEASURES, STEPS, StepRow
+from weirlab.devices.simulation.rows import SIMULATIONS, SimulationRow
 from weirlab.links.monitor.trials.rows import MonitorRow
 from weirlab.numbering.load.rows import LIMITS, TRIALS, WORK, LoadLimitRow, LoadTrialRow, WorkRow
 from weirlab.numbering.plan import json_schema
@@ -89,6 +90,11 @@ GROUPS: Final = (
         "Every run with trials",
         "[engine.md](engine.md) says how packets are counted. All but `trials` have `trial_id` (text) first.",
         {"trials": TrialRow, **rows.ROWS},
+    ),
+    Group(
+        "Simulated sweeps",
+        "A row for each simulation of `weir simulate` ([simulate.md](simulate.md)); no trials.",
+        {SIMULATIONS: SimulationRow},
     ),
     Group(
         "Runs with calls",

@@ -39,6 +39,8 @@ OWN: Final = (
     "weirlab.devices.prediction:PredictionStudy",
     "weirlab.devices.planning:PlanningStudy",
     "weirlab.devices.choice:ChoiceStudy",
+    "weirlab.devices.library:LibraryStudy",
+    "weirlab.devices.simulation:SimulationStudy",
     "weirlab.devices.comparison:ComparisonStudy",
     "weirlab.reproduction:ReproductionStudy",
     "weirlab.campaigns:CampaignStudy",

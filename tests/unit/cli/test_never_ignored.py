@@ -36,6 +36,10 @@ CASES: dict[str, list[tuple[str, ...]]] = {
         ("--profiles", "device.json", "--calls", "50", "--certainty", "50%", "--extrapolate"),
         ("--calls", "50"),
     ],
+    "library compare": [
+        ("nftables", "--calls", "50", "--certainty", "50%", "--extrapolate"),
+        ("none", "--calls", "50"),
+    ],
     "plan": [
         ("--ruleset", "after.rules"),
         ("--ruleset", "after.rules", "--before", "before.rules"),
@@ -113,10 +117,10 @@ def unjudged(weir: Weir, arguments: Sequence[str], limits: Collection[str]) -> s
 def test_a_requirement_is_judged_or_refused(weir: Weir, bed: Beds, files: None, command: str) -> None:
     if command in ("trial", "search"):
         bed()
-    error = weir(command, *CASES[command][0], "--require", "colour<1ms").err
+    error = weir(*command.split(), *CASES[command][0], "--require", "colour<1ms").err
     names = re.findall(r"[\w.@%-]+", " ".join(error.split()).rsplit("accepted are ", 1)[1])
     limits = {name + next((v for p, v in VALUES.items() if re.fullmatch(p, name)), "<1ms") for name in names}
     judged: set[str] = set()
     for arguments in CASES[command]:
-        judged |= limits - unjudged(weir, (command, *arguments), limits)
+        judged |= limits - unjudged(weir, (*command.split(), *arguments), limits)
     assert judged == limits

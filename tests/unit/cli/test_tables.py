@@ -37,7 +37,7 @@ ELSEWHERE = frozenset(
     {
         "link", "tap", "log", "tcp send", "tcp measure", "tcp why", "transients", "calibrate", "psock send",
         "psock run", "voice lab", "voice install", "voice manage users", "voice manage log", "capacity",
-        "cable", "demo",
+        "cable", "demo", "library add", "library verify",
     }
 )  # fmt: skip
 """Commands with tests of their own, in which tests/unit/conftest.py looks at the tables."""
@@ -56,6 +56,8 @@ MEASURING = (
     ("choose", "--profiles", "PROFILE", "--rules", "50", "--calls", "300", "--extrapolate"),
     ("runs",),
     ("show", "PROFILE"),
+    ("ask", "show tables", "PROFILE"),
+    ("simulate", "--over", "rate=100kpps,200kpps", "--duration", "0.01"),
 )
 OTHERS = (
     ("calls", "--codec", "g711:60,g729/iax2:40", "--calls", "3000"),
@@ -76,6 +78,9 @@ OTHERS = (
     ("voice zones", "--plan", "federation", "--out", "FOLDER"),
     ("voice prove", "--plan", "campus"),
     ("voice load", "--plan", "campus", "--trial", "1", "--trials", "1", "--width", "30"),
+    ("library list",),
+    ("library show", "nftables"),
+    ("library compare", "nftables", "--calls", "300", "--rules", "50", "--extrapolate"),
     ("doctor",),
     ("ports",),
 )

@@ -2,8 +2,8 @@
 
 ``--keep`` writes the new answers. ``--inputs`` makes the stored runs, captures and models anew first, and
 with them all answers; ``--later`` makes those of the kinds that came later, ``--latest``, ``--newest``,
-``--costs`` and ``--listed`` of still newer ones. Only for a new kind of run, since they stand for what users
-have.
+``--costs``, ``--listed`` and ``--swept`` of still newer ones. Only for a new kind of run, since they stand
+for what users have.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from answers import ANSWERS, CLOSE, COMMANDS, FITTED, additions, answer, differe
 
 def main(options: list[str]) -> int:
     named = [name for name in options if not name.startswith("--")]
-    archives = {"--inputs", "--later", "--latest", "--newest", "--costs", "--listed"}
+    archives = {"--inputs", "--later", "--latest", "--newest", "--costs", "--listed", "--swept"}
     if not set(options) <= {"--keep", *archives, *COMMANDS}:
         print(__doc__, file=sys.stderr)
         return 2
@@ -48,6 +48,10 @@ def main(options: list[str]) -> int:
         from making import make_listed
 
         make_listed()
+    if "--swept" in options:
+        from making import make_swept
+
+        make_swept()
     os.environ["COLUMNS"] = "100"
     different = False
     ANSWERS.mkdir(exist_ok=True)

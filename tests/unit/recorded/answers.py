@@ -27,6 +27,7 @@ LATEST: Final = HERE / "inputs-latest.tar.xz"
 NEWEST: Final = HERE / "inputs-newest.tar.xz"
 COSTS: Final = HERE / "inputs-costs.tar.xz"
 LISTED: Final = HERE / "inputs-listed.tar.xz"
+SWEPT: Final = HERE / "inputs-swept.tar.xz"
 """Runs of kinds that came later still."""
 
 CLOSE: Final = 1e-9
@@ -59,6 +60,7 @@ COMPARISON: Final = "20260105-081700-comparison-0012"
 REPRODUCTION: Final = "20260105-081800-reproduction-0013"
 ESP: Final = "20260105-081900-esp-0014"
 SERIES: Final = "20260105-082800-series-001d"
+SIMULATION: Final = "20260105-082900-simulation-001e"
 
 RUNS: Final = (
     PROFILE, SLOWER, TRIAL, STEPS, VERIFY, CALIBRATE, SEARCH, RFC2544, CALLS, CAPACITY, FAILOVER, MONITOR,
@@ -69,7 +71,8 @@ LATEST_RUNS: Final = (ENDPOINTS,)
 NEWEST_RUNS: Final = (COMPARISON, REPRODUCTION)
 COSTS_RUNS: Final = (ESP,)
 LISTED_RUNS: Final = (SERIES,)
-_ADDED: Final = (*LATER_RUNS, *LATEST_RUNS, *NEWEST_RUNS, *COSTS_RUNS, *LISTED_RUNS)
+SWEPT_RUNS: Final = (SIMULATION,)
+_ADDED: Final = (*LATER_RUNS, *LATEST_RUNS, *NEWEST_RUNS, *COSTS_RUNS, *LISTED_RUNS, *SWEPT_RUNS)
 
 
 def _kind(run: str) -> str:
@@ -104,6 +107,7 @@ COMMANDS: Final = {
     "plan-device": "plan devices.json --rules 400 --rate 100kpps --require 'p99<1ms' --certainty 99%",
     "plan-calls": f"plan {PROFILE} --codec g711 --calls 300 --rules 400",
     "choose": "choose --profiles devices.json --rules 400 --calls 300 --require 'p99<1ms' --extrapolate",
+    "ask": f"ask 'select role, count(*) n, sum(received) r from trials group by role order by 1' {PROFILE}",
     "compare": f"compare {PROFILE} {SLOWER}",
     "compare-with-margin": f"compare {SLOWER} {PROFILE} --margin 30% --certainty 99%",
     "trace": "trace transfer.pcap.gz",
@@ -123,7 +127,7 @@ COMMANDS: Final = {
 
 def unpacked(folder: Path) -> Path:
     """The inputs, in ``folder``."""
-    for path in (INPUTS, TRANSFERS, LATER, LATEST, NEWEST, COSTS, LISTED):
+    for path in (INPUTS, TRANSFERS, LATER, LATEST, NEWEST, COSTS, LISTED, SWEPT):
         with tarfile.open(path) as archive:
             archive.extractall(folder, filter="data")
     return folder

@@ -33,6 +33,8 @@ from answers import (
     PROFILE,
     RUNS,
     SLOWER,
+    SWEPT,
+    SWEPT_RUNS,
 )
 from typer.testing import CliRunner
 
@@ -252,6 +254,16 @@ def make_listed() -> None:
             (folder / "series.yaml").write_text(SERIES_SCENARIO)
             _weir("run", "series.yaml")
         _pack(LISTED, folder, ("store",))
+
+
+def make_swept() -> None:
+    """A simulated sweep; needs no root."""
+    with tempfile.TemporaryDirectory() as work:
+        folder = Path(work)
+        with _elsewhere(folder), _as_example(SWEPT_RUNS):
+            loads = ("--over", "rules=0,100", "--over", "rate=200kpps,600kpps", "--duration", "0.02")
+            _weir("simulate", *loads)
+        _pack(SWEPT, folder, ("store",))
 
 
 SERIES_SCENARIO: Final = """

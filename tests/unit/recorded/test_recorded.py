@@ -22,6 +22,7 @@ from .answers import (
     LISTED_RUNS,
     NEWEST_RUNS,
     RUNS,
+    SWEPT_RUNS,
     TCP,
     TCP_EARLIER,
     answer,
@@ -33,7 +34,7 @@ from .answers import (
 MEASURE = {
     "calibrate", "trial", "profile", "search", "rfc2544", "failover", "run", "tap", "log", "link", "tcp",
     "doctor", "lab", "schema", "completion", "web", "psock", "reproduce", "capacity", "demo", "campaign",
-    "ports", "check", "cable",
+    "ports", "check", "cable", "library", "simulate",
 }  # fmt: skip
 """Commands that need no stored run and no capture: they make them, or speak of this machine or of Weir."""
 
@@ -74,7 +75,17 @@ def test_every_command_that_reads_runs_or_captures_is_recorded() -> None:
 def test_there_is_a_stored_run_of_every_kind(inputs: Path) -> None:
     runs = Store(inputs / "store").runs()
     assert sorted(run.run_id for run in runs) == sorted(
-        (*RUNS, TCP_EARLIER, TCP, *LATER_RUNS, *LATEST_RUNS, *NEWEST_RUNS, *COSTS_RUNS, *LISTED_RUNS)
+        (
+            *RUNS,
+            TCP_EARLIER,
+            TCP,
+            *LATER_RUNS,
+            *LATEST_RUNS,
+            *NEWEST_RUNS,
+            *COSTS_RUNS,
+            *LISTED_RUNS,
+            *SWEPT_RUNS,
+        )
     )
     assert {run.kind for run in runs} >= set(kinds())
     assert [run.problem for run in runs if run.problem] == []

@@ -31,6 +31,7 @@ PARTS: Final[Mapping[str, Sequence[str]]] = {
     "weirlab.studies.commands.scenarios": ("run", "demo", "schema"),
     "weirlab.cli.link.commands": ("tap", "log"),
     "weirlab.studies.commands.stored": ("report", "runs", "show", "export"),
+    "weirlab.studies.commands.queries": ("ask",),
     "weirlab.web.command": ("web",),
     "weirlab.studies.commands.machine": ("doctor", "lab"),
     "weirlab.devices.wired.command": ("ports", "check", "cable"),

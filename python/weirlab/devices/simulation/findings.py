@@ -1,0 +1,97 @@
+"""What the points of a sweep show. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import median
+from typing import TYPE_CHECKING, Any, Final
+
+from weirlab.base.documents import plain
+from weirlab.base.quantities import NOTHING, count, duration, percent, plural, rate
+from weirlab.base.tables import Table
+from weirlab.devices.simulation.rows import SimulationRow
+from weirlab.devices.simulation.section import SimulationSection
+
+if TYPE_CHECKING:
+    from weirlab.base.errors import WeirError
+    from weirlab.store import Run
+
+MOST_SHOWN: Final = 50
+"""Rows of a table; all are in the run's table."""
+
+
+@dataclass(frozen=True)
+class SimulationFindings:
+    """Every point of a run."""
+
+    asked: SimulationSection
+    rows: tuple[SimulationRow, ...]
+
+    @cached_property
+    def combinations(self) -> Sequence[SimulationRow]:
+        """A row per combination: medians over its repetitions."""
+        groups: dict[int, list[SimulationRow]] = {}
+        for row in self.rows:
+            groups.setdefault(row.number, []).append(row)
+        return [_median(rows) for rows in groups.values()]
+
+    @property
+    def sentence(self) -> str:
+        """How many points, how far from the model, and how long that took."""
+        simulator = {"weir": "Weir's simulator", "ns3": "ns-3"}[self.asked.simulator]
+        wall_s = sum(row.wall_s for row in self.rows)
+        said = f"{plural(len(self.rows), 'simulation')} in {simulator}, {wall_s:.3g} s of work"
+        gaps = [
+            abs(row.delay_mean_ns / row.predicted_mean_ns - 1)
+            for row in self.combinations
+            if math.isfinite(row.predicted_mean_ns) and math.isfinite(row.delay_mean_ns)
+        ]
+        near = (
+            f"; mean delays differ from the model's by {percent(median(gaps))} in the median" if gaps else ""
+        )
+        return f"{said}{near}."
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """One row for each combination, the first of them if there are many."""
+        shown = self.combinations[:MOST_SHOWN]
+        columns = ("Rules", "Frame", "Load", "Lost", "Mean delay", "Median", "p99", "Threshold")
+        rows = [
+            (
+                count(row.rules),
+                f"{row.frame_bytes} B",
+                rate(row.rate_pps),
+                percent(row.loss_ratio),
+                *(_shown(value) for value in (row.delay_mean_ns, row.delay_p50_ns, row.delay_p99_ns)),
+                rate(row.predicted_threshold_pps) if math.isfinite(row.predicted_threshold_pps) else NOTHING,
+            )
+            for row in shown
+        ]
+        more = len(self.combinations) - len(shown)
+        caption = "Simulated" + (
+            f", and {count(more)} more: weir ask 'select * from simulations'" if more else ""
+        )
+        return (Table(caption, columns, rows, spare=("Median", "Threshold")),)
+
+    def document(self) -> dict[str, Any]:
+        """For ``--json``."""
+        return {"simulator": self.asked.simulator, "simulations": [plain(vars(row)) for row in self.rows]}
+
+    def problem(self, run: Run) -> WeirError | None:
+        """Nothing can spoil it."""
+        return None
+
+
+def _median(rows: Sequence[SimulationRow]) -> SimulationRow:
+    values = {
+        name: type(getattr(rows[0], name))(median(getattr(row, name) for row in rows))
+        for name in SimulationRow.__dataclass_fields__
+    }
+    return SimulationRow(**values)
+
+
+def _shown(value_ns: float) -> str:
+    return duration(value_ns) if math.isfinite(value_ns) else NOTHING

@@ -1,0 +1,137 @@
+"""``weir simulate``: every combination, in any number of threads, as a run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from weirlab.base.errors import InputError
+from weirlab.devices.simulation import simulators, study
+from weirlab.devices.simulation.command import values_of
+from weirlab.devices.simulation.section import SweepPoint
+from weirlab.devices.simulation.simulators import PointResult
+from weirlab.model import DeviceModels, fit_all, save_devices
+from weirlab.store import Store
+from weirlab.testing import queue
+
+from ...conftest import Weir
+
+LOADS = ("--over", "rules=0..100:2", "--over", "rate=100kpps,300kpps,900kpps", "--duration", "0.05")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A device that takes 1 µs and 2.7 ns per rule."""
+    path = tmp_path_factory.mktemp("model") / "edge.model.json"
+    trials = queue.profile(queue.QueueDevice(), (0, 100, 400), (64.0, 512.0), packets=500)
+    save_devices([DeviceModels("edge", fit_all(trials, calibrate=False), {"lab": "netns"})], path)
+    return path
+
+
+def swept(weir: Weir, *words: str | Path) -> list[dict[str, float]]:
+    """The points of a sweep, without the time that each took."""
+    answer = weir("simulate", *words, "--json")
+    assert answer.code == 0, answer.err
+    points: list[dict[str, float]] = answer.json["simulations"]
+    return [{name: value for name, value in point.items() if name != "wall_s"} for point in points]
+
+
+def test_every_combination_is_simulated_as_the_model_predicts(weir: Weir, model: Path) -> None:
+    points = swept(weir, "--as", model, *LOADS)
+    assert [(point["rules"], point["rate_pps"]) for point in points] == [
+        (rules, rate) for rules in (0, 100) for rate in (1e5, 3e5, 9e5)
+    ]
+    for point in points:
+        assert point["loss_ratio"] == pytest.approx(point["predicted_loss_ratio"], abs=0.01)
+        assert point["delay_mean_ns"] == pytest.approx(point["predicted_mean_ns"], rel=0.15)
+    assert points[-1]["loss_ratio"] > 0.1
+
+
+def test_the_results_do_not_depend_on_how_many_run_at_once(
+    weir: Weir, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(study.JOBS, "1")
+    alone = swept(weir, "--as", model, *LOADS, "--repetitions", "2")
+    monkeypatch.setenv(study.JOBS, "7")
+    assert swept(weir, "--as", model, *LOADS, "--repetitions", "2") == alone
+    first, second = alone[:2]
+    assert first["number"] == second["number"]
+    assert first["delay_mean_ns"] != second["delay_mean_ns"]
+
+
+def test_an_interrupted_sweep_goes_on_where_it_was(
+    weir: Weir, model: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: list[SweepPoint] = []
+    usual = simulators.WeirSimulator.run
+
+    def run(self: simulators.WeirSimulator, point: SweepPoint) -> PointResult:
+        asked.append(point)
+        if len(asked) == 4:
+            raise KeyboardInterrupt
+        return usual(self, point)
+
+    monkeypatch.setenv(study.JOBS, "1")
+    whole = swept(weir, "--as", model, *LOADS)
+    monkeypatch.setattr(simulators.WeirSimulator, "run", run)
+    assert weir("simulate", "--as", model, *LOADS).code != 0
+    store = Store(tmp_path / "store")
+    left = store.open("last")
+    assert left.manifest.status == "interrupted"
+    assert 1 <= left.table("simulations").height < 6
+    resumed = weir("run", "--resume", "last", "--json")
+    assert resumed.code == 0, resumed.err
+    points = [{k: v for k, v in one.items() if k != "wall_s"} for one in resumed.json["simulations"]]
+    assert points == whole
+    assert len({(point.number, point.repetition) for point in asked}) == 6
+
+
+def test_a_sweep_is_a_run_with_a_page_and_answers_questions(weir: Weir, model: Path, tmp_path: Path) -> None:
+    page = tmp_path / "sweep.html"
+    done = weir("simulate", "--as", model, *LOADS, "--out", page)
+    assert done.code == 0
+    assert "Simulated, not measured." in done.out
+    assert "99th percentile of the delay" in page.read_text()
+    most = weir("ask", "select max(loss_ratio) as most from simulations where rules = 100", "--json")
+    assert most.json["rows"][0]["most"] > 0.1
+    assert "6 simulations in Weir's simulator" in weir("show", "last").out
+
+
+def test_a_file_says_the_same_and_options_override_it(weir: Weir, model: Path, tmp_path: Path) -> None:
+    file = tmp_path / "sweep.yaml"
+    file.write_text(
+        f"name: sweep\nlab: {{kind: sim, model: {model}}}\n"
+        "simulation: {rates: [100kpps, 300kpps, 900kpps], rules: [0, 50], trial_s: 0.05}\n"
+    )
+    assert swept(weir, file, "--over", "rules=0,100") == swept(weir, "--as", model, *LOADS)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "no load is given"),
+        (("--over", "rate=max"), "max is no steady load"),
+        (("--over", "rate=10pps"), "less than 100 packets count"),
+        (("--over", "colour=1"), "give rules=, rate= or frame="),
+        (("--over", "rate=1kpps", "--over", "rate=2kpps"), "rate is given twice"),
+        (("--over", "rate=100kpps", "--in", "ns3"), "name its model"),
+        (("--over", "rate=100kpps", "--over", "frame=10"), "greater than or equal to 64"),
+    ],
+)
+def test_what_cannot_be_simulated_is_refused(weir: Weir, words: tuple[str, ...], message: str) -> None:
+    refused = weir("simulate", *words, "--json")
+    assert refused.code == 2
+    assert message in json.loads(refused.out)["error"]["message"]
+    assert "no runs" in weir("runs").out.lower()
+
+
+def test_ranges_are_divided_evenly() -> None:
+    assert values_of("rules", "0..1000") == [0, 250, 500, 750, 1000]
+    assert values_of("rules", "0..3:9") == [0, 1, 2, 3]
+    assert values_of("rate", "50kpps..100kpps:3") == ["50000pps", "75000pps", "100000pps"]
+    assert values_of("frame", "64,1518") == [64, 1518]
+    for text in ("0..x", "a", "0..1:1"):
+        with pytest.raises(InputError):
+            values_of("rules", text)
