@@ -9,7 +9,7 @@ import polars as pl
 
 from weirlab.base.quantities import plural
 from weirlab.campaigns import study, tables
-from weirlab.campaigns.ranking import RISK, MeasureRow
+from weirlab.campaigns.ranking import ALIKE, RISK, MeasureRow
 from weirlab.campaigns.study import CampaignFindings
 from weirlab.report import axes, palette
 from weirlab.report.figure import Figure
@@ -35,7 +35,7 @@ def page(run: Run) -> Story:
     return Story(
         subject=str(run.manifest.scenario["name"]),
         manifest=vars(run.manifest),
-        simulated=False,
+        simulated=found.simulated,
         answer=found.sentence,
         lede=(str(run.manifest.scenario.get("question") or ""),),
         caution="",
@@ -71,8 +71,8 @@ def page(run: Run) -> Story:
                 "differs from the best of the comparison by Welch's test over repetitions; the risk of a "
                 f"false difference between any two of a comparison is {RISK:.0%} (Holm)",
             ),
-            ("as good", "no difference from the best is proved"),
-            ("cannot tell", "it was measured once: repetitions are needed"),
+            ("as good", f"the 95 % interval of its difference from the best is within {ALIKE:.0%}"),
+            ("cannot tell", "neither a difference nor that is proved: more repetitions may decide"),
         ),
     )
 

@@ -18,10 +18,12 @@ import numpy as np
 from scipy.special import stdtr, stdtrit
 
 RISK: Final = 0.05
+ALIKE: Final = 0.02
+"""A device is as good as the best if the 95 % interval of their difference is within this share of it."""
 
 RankVerdict = Literal["best", "as good", "worse", "cannot tell", "alone"]
-"""``as good``: no difference from the best is proved; ``cannot tell``: it was not repeated; ``alone``: there
-is nothing to compare it with."""
+"""``as good``: it differs from the best by at most :data:`ALIKE`; ``cannot tell``: neither that nor a
+difference is proved; ``alone``: there is nothing to compare it with."""
 
 
 @dataclass(frozen=True)
@@ -112,16 +114,30 @@ def rank(rows: Sequence[MeasureRow], *, by_device: bool) -> list[RankRow]:
     return found
 
 
-def firsts(rows: Sequence[RankRow]) -> Mapping[str, tuple[int, int]]:
-    """By device, in how many comparisons it is first, and in how many of them every other one is worse."""
-    first, alone = Counter[str](), Counter[str]()
+@dataclass(frozen=True)
+class Standing:
+    """In how many comparisons with others a device stands where."""
+
+    best: int
+    """It is the best, or as good."""
+    worse: int
+    undecided: int
+
+
+def standings(rows: Sequence[RankRow]) -> Mapping[str, Standing]:
+    """By device, those that are best most often first."""
+    best, worse, undecided = Counter[str](), Counter[str](), Counter[str]()
     for _, group in groupby(rows, lambda row: (row.scenario, row.setting, row.measure)):
-        leader, *others = group
-        if others:
-            first[leader.device] += 1
-            alone[leader.device] += all(row.verdict == "worse" for row in others)
-    names = sorted({row.device for row in rows}, key=lambda name: (-first[name], -alone[name], name))
-    return {name: (first[name], alone[name]) for name in names}
+        members = list(group)
+        if len(members) < 2:
+            continue
+        # Where one of the others may be as good, the first may be first by chance.
+        open_to_doubt = any(row.verdict == "cannot tell" for row in members)
+        for row in members:
+            doubted = row.verdict == "cannot tell" or (row.verdict == "best" and open_to_doubt)
+            (worse if row.verdict == "worse" else undecided if doubted else best)[row.device] += 1
+    names = sorted({row.device for row in rows}, key=lambda name: (-best[name], worse[name], name))
+    return {name: Standing(best[name], worse[name], undecided[name]) for name in names}
 
 
 def _verdicts(groups: Sequence[Sequence[float]]) -> list[RankVerdict]:
@@ -141,24 +157,38 @@ def _verdicts(groups: Sequence[Sequence[float]]) -> list[RankVerdict]:
         differ.add(pair)
     verdicts: list[RankVerdict] = ["best"]
     for place in range(1, len(groups)):
-        pair = (0, place)
-        verdicts.append(
-            "cannot tell" if math.isnan(risks[pair]) else "worse" if pair in differ else "as good"
-        )
+        if (0, place) in differ:
+            verdicts.append("worse")
+        else:
+            margin = math.log1p(ALIKE) if positive else ALIKE * abs(float(np.mean(scaled[0])))
+            alike = _farthest(scaled[0], scaled[place]) <= margin
+            verdicts.append("as good" if alike else "cannot tell")
     return verdicts
 
 
 def _risk(one: np.ndarray, other: np.ndarray) -> float:
     """Two-sided p value of Welch's test; NaN without repetitions."""
+    apart, error, freedom = _difference(one, other)
+    if error == 0:
+        return 1.0 if apart == 0 else 0.0
+    return 2 * float(stdtr(freedom, -apart / error))
+
+
+def _farthest(one: np.ndarray, other: np.ndarray) -> float:
+    """The end of the 95 % interval of the difference that is farther from 0; NaN without repetitions."""
+    apart, error, freedom = _difference(one, other)
+    return apart + (float(stdtrit(freedom, 0.975)) * error if error else 0.0)
+
+
+def _difference(one: np.ndarray, other: np.ndarray) -> tuple[float, float, float]:
+    """How far apart the means are, the standard error of that, and Welch's degrees of freedom; NaN without
+    repetitions."""
     if min(len(one), len(other)) < 2:
-        return math.nan
+        return math.nan, math.nan, math.nan
     parts = [(float(np.var(side, ddof=1)) / len(side), len(side) - 1) for side in (one, other)]
     total = sum(variance for variance, _ in parts)
-    apart = abs(float(one.mean() - other.mean()))
-    if total == 0:
-        return 1.0 if apart == 0 else 0.0
-    freedom = total**2 / sum(variance**2 / degrees for variance, degrees in parts)
-    return 2 * float(stdtr(freedom, -apart / math.sqrt(total)))
+    freedom = total**2 / sum(variance**2 / degrees for variance, degrees in parts) if total else math.inf
+    return abs(float(one.mean() - other.mean())), math.sqrt(total), freedom
 
 
 def _half(values: Sequence[float]) -> float:

@@ -56,6 +56,8 @@ class StepRecord:
     attempts: int = 1
     elapsed_s: Measured = 0.0
     """Of the last attempt, in s."""
+    simulated: bool = False
+    """Whether its device was simulated."""
     measures: tuple[Measure, ...] = field(default_factory=tuple)
 
     @property
@@ -99,7 +101,8 @@ def measure(
         if (problem := outcome.problem()) is not None:
             raise problem
         run = outcome.run
-        record = replace(record, run_id=run.run_id, measures=tuple(study_of(run).measures(run)))
+        measures = tuple(study_of(run).measures(run))
+        record = replace(record, run_id=run.run_id, simulated=run.simulated, measures=measures)
     except FAULTS as error:
         record = replace(record, problem=told(error))
     return replace(record, elapsed_s=time.monotonic() - begun)

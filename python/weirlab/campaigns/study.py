@@ -12,8 +12,8 @@ from typing import Any, Final, Protocol
 
 from weirlab.base.errors import TrialError, WeirError
 from weirlab.base.interrupts import shielded
-from weirlab.base.quantities import plural
-from weirlab.campaigns.ranking import MeasureRow, RankRow, firsts, rank
+from weirlab.base.quantities import plural, words
+from weirlab.campaigns.ranking import MeasureRow, RankRow, rank, standings
 from weirlab.campaigns.section import CampaignScenario, CampaignStep
 from weirlab.campaigns.steps import StepNotes, StepRecord, StepStore, measure
 from weirlab.cli.quantities import clock
@@ -54,6 +54,8 @@ class StepRow:
     """How often it was tried."""
     elapsed_s: float
     """Time of the last attempt."""
+    simulated: bool = False
+    """Whether its device was simulated."""
 
 
 class StepCarrier(Protocol):
@@ -157,23 +159,37 @@ class CampaignFindings:
         return rank(self.measures, by_device=self.by_device)
 
     @property
+    def simulated(self) -> bool:
+        """Whether every step that counts had a simulated device."""
+        return bool(self.steps) and all(row.simulated for row in self.steps if not row.problem)
+
+    @property
     def problems(self) -> Sequence[StepRow]:
         """The steps that were tried and do not count."""
         return [row for row in self.steps if row.problem]
 
     @property
     def sentence(self) -> str:
-        """How many steps count, and which device is first most often."""
+        """How many steps count, and which devices are proved worse than others."""
         count = len(self.steps) - len(self.problems)
-        told = f"{count:,} of {plural(self.planned, 'step')} measured."
+        told = f"{count:,} of {plural(self.planned, 'step')} {'simulated' if self.simulated else 'measured'}."
+        if self.simulated:
+            told = f"Simulated, not measured: {told}"
+        elif simulated := sum(row.simulated for row in self.steps):
+            told = f"{told} Of these, {simulated:,} simulated."
         compared = len({(row.scenario, row.setting, row.measure) for row in self.ranking if row.rank == 2})
         if not compared:
             return told
         of = plural(compared, "comparison")
-        name, (first, alone) = next(iter(firsts(self.ranking).items()))
-        if not any(proved for _, proved in firsts(self.ranking).values()):
-            return f"{told} In none of {of} is one better than every other by more than chance."
-        return f"{told} {name} is first in {first:,} of {of}, in {alone:,} with every other one worse."
+        counted = standings(self.ranking)
+        leader, standing = next(iter(counted.items()))
+        if not standing.best:
+            return f"{told} In none of {of} does the best differ from the others by more than chance."
+        best = f"{told} {leader} is the best or as good in {standing.best:,} of {of}"
+        worse = [f"{name} in {one.worse:,}" for name, one in counted.items() if one.worse]
+        return (
+            f"{best}; worse than the best: {words(worse)}." if worse else f"{best}; no difference is proved."
+        )
 
     def document(self) -> dict[str, Any]:
         """For ``--json``."""
@@ -268,6 +284,7 @@ def _row(step: CampaignStep, record: StepRecord) -> StepRow:
         record.host,
         record.attempts,
         record.elapsed_s,
+        record.simulated,
     )
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from weirlab.base.quantities import NOTHING, bit_rate, count, duration, percent, rate
 from weirlab.base.tables import Table
-from weirlab.campaigns.ranking import RankRow, firsts
+from weirlab.campaigns.ranking import RankRow, standings
 from weirlab.campaigns.study import CampaignFindings, StepRow
 
 SHOWN: Final[Mapping[str, Callable[[float], str]]] = {
@@ -24,10 +24,10 @@ _MOST: Final = 40
 
 
 def tables(found: CampaignFindings) -> Sequence[Table]:
-    """Which device is first how often, every comparison, and the steps without a result."""
+    """How often each device is best, every comparison, and the steps without a result."""
     what = "Device" if found.by_device else "Setting"
     made = (
-        Table("First in the ranking", (what, "First", "Others worse"), _firsts(found)),
+        Table("Comparisons", (what, "Best or as good", "Worse", "Cannot tell"), _standings(found)),
         ranking(found.ranking, what),
         Table(
             "Steps without a result",
@@ -47,11 +47,11 @@ def tables(found: CampaignFindings) -> Sequence[Table]:
     return [table for table in made if table.rows]
 
 
-def _firsts(found: CampaignFindings) -> list[tuple[str, ...]]:
-    counted = firsts(found.ranking)
+def _standings(found: CampaignFindings) -> list[tuple[str, ...]]:
+    counted = standings(found.ranking)
     if len(counted) < 2:
         return []
-    return [(name, count(first), count(alone)) for name, (first, alone) in counted.items()]
+    return [(name, count(one.best), count(one.worse), count(one.undecided)) for name, one in counted.items()]
 
 
 def ranking(rows: Sequence[RankRow], what: str) -> Table:

@@ -13,9 +13,10 @@ import scipy.stats
 import yaml
 
 from weirlab.base.errors import TrialError
+from weirlab.base.files import HOST_FILES
 from weirlab.base.storage import run_ids
 from weirlab.campaigns import CampaignStudy, steps, study
-from weirlab.campaigns.ranking import RISK, MeasureRow, _risk, firsts, rank
+from weirlab.campaigns.ranking import RISK, MeasureRow, Standing, _risk, rank, standings
 from weirlab.campaigns.section import CampaignScenario
 from weirlab.jobs.progress import SilentProgress
 from weirlab.report.story import Story
@@ -243,11 +244,13 @@ def test_a_difference_counts_only_beyond_what_repetitions_scatter() -> None:
     scattered = rank(rows(a=[100, 104, 96], b=[99, 103, 95], c=[50, 52, 48]), by_device=True)
     assert [(row.device, row.verdict) for row in scattered] == [
         ("a", "best"),
-        ("b", "as good"),
+        ("b", "cannot tell"),
         ("c", "worse"),
     ]
     assert scattered[2].ratio == pytest.approx(0.5)
-    assert firsts(scattered) == {"a": (1, 0), "b": (0, 0), "c": (0, 0)}
+    assert standings(scattered) == {"a": Standing(0, 0, 1), "b": Standing(0, 0, 1), "c": Standing(0, 1, 0)}
+    alike = rank(rows(a=[100, 100.1, 99.9], b=[99.9, 100, 99.8], c=[50, 50.1]), by_device=True)
+    assert standings(alike) == {"a": Standing(1, 0, 0), "b": Standing(1, 0, 0), "c": Standing(0, 1, 0)}
     once = rank(rows(a=[100], b=[50]), by_device=True)
     assert [row.verdict for row in once] == ["best", "cannot tell"]
     risk = scipy.stats.ttest_ind(np.log([100, 104, 96]), np.log([99, 103, 95]), equal_var=False).pvalue
@@ -268,7 +271,10 @@ def test_holm_keeps_the_risk_of_a_false_difference_among_many() -> None:
 def test_a_study_that_does_not_know_its_time_is_counted_as_unknown() -> None:
     root = {"name": "c", "campaign": {"scenarios": {"one": "call-capacity"}, "repetitions": 2}}
     asked = CampaignScenario.model_validate(root).beside(Path("/"))
-    assert study.estimate(asked, Work(Store(Path("/nonexistent")), SilentProgress())).unknown == 2
+    assert (
+        study.estimate(asked, Work(Store(Path("/nonexistent")), SilentProgress(), inputs=HOST_FILES)).unknown
+        == 2
+    )
 
 
 def test_the_commands_of_the_documentation_work(
