@@ -11,7 +11,7 @@ export PYO3_PYTHON := $(VENV)/bin/python
 # Containers often set it; then every process that a test starts would compile all of Weir again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test kills lint audit fuzz bench bench-model bench-tap bench-wired bench-opening bench-trace bench-esp bench-tcp bench-planted bench-foreign bench-devices bench-chain bench-disturbed bench-gate bench-later bench-link bench-psock bench-programs bench-managing bench-rulesets bench-hostile bench-prefixes bench-simulators psock-schedules voice-numbers build install-psock webui wheel deb release docs manual format lock clean
+.PHONY: help demo test kills lint audit fuzz bench bench-model bench-tap bench-wired bench-opening bench-trace bench-esp bench-tcp bench-planted bench-foreign bench-devices bench-campaigns bench-chain bench-disturbed bench-gate bench-later bench-link bench-psock bench-programs bench-managing bench-rulesets bench-hostile bench-prefixes bench-simulators psock-schedules voice-numbers build install-psock webui wheel deb release docs manual format lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -76,6 +76,9 @@ bench-foreign: build ## Diagnose captures that others published, judged by hand 
 
 bench-devices: build ## Profile bridge, NAT, flowtable, Open vSwitch, tc flower, xdp-filter, with a chart (root)
 	@python bench/devices.py $(ARGS)
+
+bench-campaigns: build ## What a campaign adds to its steps, and whether deaths change it (ARGS="--steps 10000 --no-kills")
+	@python bench/campaigns.py $(ARGS)
 
 bench-chain: build ## Compare a plan for a chain of devices with the chain itself (root)
 	@python bench/chain.py $(ARGS)

@@ -80,6 +80,9 @@ class _DeferredModule(ModuleType):
         return getattr(import_module(self.__name__), name)
 
 
+CLUSTER: Final = Extra("cluster", "workers on several machines", {"distributed": "Dask distributed"})
+"""What carries the steps of a campaign, and captures, to other machines."""
+
 MANAGE: Final = Extra(
     "manage", "numbering plans in a database", {"sqlalchemy": "SQLAlchemy", "pwdlib": "pwdlib"}
 )

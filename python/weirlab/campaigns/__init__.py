@@ -6,8 +6,8 @@ record, ``study`` goes through them, ``ranking`` says which devices differ.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from weirlab.jobs.work import Work
@@ -16,17 +16,22 @@ from weirlab.studies.contract import Ground, Study, Summary
 if TYPE_CHECKING:
     from weirlab.campaigns.section import CampaignScenario
     from weirlab.campaigns.study import CampaignFindings
+    from weirlab.jobs.cluster import Cluster, ClusterAddress
     from weirlab.report.story import Story
     from weirlab.store import Run, RunWriter
     from weirlab.studies.contract import Outcome
 
 
-class CampaignStudy(Study["CampaignScenario", "Ground[None]", "CampaignFindings"]):
+class CampaignStudy(Study["CampaignScenario", "Ground[Cluster | None]", "CampaignFindings"]):
     """Every step of a matrix, one after the other."""
 
     key = "campaign"
     title = "a matrix of scenarios, devices and settings, and which devices differ"
-    commands = {"weirlab.campaigns.command": ("campaign",)}
+    commands = {"weirlab.campaigns.command": ("campaign", "worker")}
+
+    def __init__(self, address: ClusterAddress | None = None) -> None:
+        """Steps are measured by the cluster at ``address``; None: by this process."""
+        self._address = address
 
     def scenario(self) -> type[CampaignScenario]:
         from weirlab.campaigns.section import CampaignScenario
@@ -38,16 +43,28 @@ class CampaignStudy(Study["CampaignScenario", "Ground[None]", "CampaignFindings"
 
         work.progress.note(study.estimate(asked, work).sentence)
 
-    def open(self, asked: CampaignScenario, work: Work) -> AbstractContextManager[Ground[None]]:
+    @contextmanager
+    def open(self, asked: CampaignScenario, work: Work) -> Iterator[Ground[Cluster | None]]:
+        from weirlab.jobs.cluster import TESTBED, Cluster
+
         devices = ", ".join(asked.campaign.devices) or "see its steps"
-        return nullcontext(Ground(None, {"lab": "see its steps", "dut": devices, "backend": ""}))
+        facts = {"lab": "see its steps", "dut": devices, "backend": ""}
+        if self._address is None:
+            yield Ground(None, facts)
+            return
+        with Cluster(self._address, TESTBED, work.progress.note, asked.campaign.requires) as cluster:
+            yield Ground(cluster, facts)
 
     def measure(
-        self, ground: Ground[None], asked: CampaignScenario, writer: RunWriter, work: Work
+        self, ground: Ground[Cluster | None], asked: CampaignScenario, writer: RunWriter, work: Work
     ) -> CampaignFindings:
-        from weirlab.campaigns import study
+        from weirlab.campaigns import carrying, study
+        from weirlab.campaigns.steps import StepStore
 
-        return study.measured(asked, writer, work)
+        if ground.bed is None:
+            return study.measured(asked, writer, work)
+        carrier = carrying.ClusterCarrier(asked, StepStore(writer.run), work, ground.bed)
+        return study.measured(asked, writer, work, carrier)
 
     def conclude(self, run: Run, asked: CampaignScenario, found: CampaignFindings) -> CampaignFindings:
         from weirlab.campaigns import study

@@ -15,9 +15,10 @@ from pydantic import ConfigDict, Field
 from weirlab.base import limits
 from weirlab.base.errors import InputError
 from weirlab.base.files import Inputs
+from weirlab.jobs.cluster import parse_requirement
 from weirlab.scenario.conflicts import Conflict
 from weirlab.scenario.document import Document, parse
-from weirlab.scenario.model import Lab, Repetitions, Root, Section, Seed
+from weirlab.scenario.model import Lab, Repetitions, Root, Section, Seed, readable
 from weirlab.studies import ready, scenarios
 
 MOST_STEPS: Final = 1_000_000
@@ -45,6 +46,8 @@ class CampaignSection(Section):
     """Seed of the order of steps."""
     attempts: Annotated[int, Field(strict=True, ge=1, le=limits.MOST_ATTEMPTS)] = 3
     """How often a step is tried that the host spoils, or whose test bed fails."""
+    requires: Annotated[tuple[Annotated[str, readable(parse_requirement)], ...], Field(max_length=20)] = ()
+    """What a test bed of a cluster must have, such as ``kernel>=6.1`` or ``nic=mlx5``."""
     folder: Path | None = None
     """Where relative paths in ``devices`` and ``settings`` start; left out: in the folder of this file."""
 

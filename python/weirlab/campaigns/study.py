@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final, Protocol
@@ -216,7 +215,7 @@ def measured(
     asked: CampaignScenario,
     writer: RunWriter,
     work: Work,
-    carrier: AbstractContextManager[StepCarrier] | None = None,
+    carrier: StepCarrier | None = None,
 ) -> CampaignFindings:
     """Measure the steps that the run does not have yet, by ``carrier`` or else in this process."""
     steps = StepStore(writer.run)
@@ -229,24 +228,24 @@ def measured(
     total, begun = asked.campaign.steps, time.monotonic()
     before = len(done)
     work.progress.stage(f"campaign {asked.name}, run {writer.run_id}")
-    with carrier or nullcontext(LocalCarrier(asked, steps, work)) as taking:
-        while queue or underway:
-            while queue and taking.room > 0:
-                step = queue.popleft()
-                attempts[step.number] += 1
-                underway[step.number] = step
-                left_s = (time.monotonic() - begun) / max(len(done) - before, 1) * (total - len(done))
-                work.progress.advance(len(done), total, step.place, left_s if len(done) > before else None)
-                taking.submit(step, attempts[step.number])
-            for record in taking.results():
-                if record.number not in underway:
-                    continue
-                step = underway.pop(record.number)
-                if record.problem and attempts[step.number] < asked.campaign.attempts:
-                    work.progress.note(f"{step.place}: {record.problem}; it is tried again later")
-                    queue.append(step)
-                    continue
-                _keep(steps, replace(record, attempts=attempts[step.number]), done, writer)
+    taking = carrier or LocalCarrier(asked, steps, work)
+    while queue or underway:
+        while queue and taking.room > 0:
+            step = queue.popleft()
+            attempts[step.number] += 1
+            underway[step.number] = step
+            left_s = (time.monotonic() - begun) / max(len(done) - before, 1) * (total - len(done))
+            work.progress.advance(len(done), total, step.place, left_s if len(done) > before else None)
+            taking.submit(step, attempts[step.number])
+        for record in taking.results():
+            if record.number not in underway:
+                continue
+            step = underway.pop(record.number)
+            if record.problem and attempts[step.number] < asked.campaign.attempts:
+                work.progress.note(f"{step.place}: {record.problem}; it is tried again later")
+                queue.append(step)
+                continue
+            _keep(steps, replace(record, attempts=attempts[step.number]), done, writer)
     return stored(writer.run)
 
 

@@ -23,6 +23,7 @@ COMMANDS = [
     "tcp why", "tcp watch", "tcp send", "tcp serve",
     "fit", "predict", "plan", "choose", "verify", "transients", "report", "runs", "show", "export", "compare",
     "ask", "library list", "library show", "library add", "library verify", "library compare", "simulate",
+    "worker",
     "run", "campaign", "demo", "reproduce", "schema", "ports", "check", "cable", "lab clean", "lab build",
     "voice route", "voice check", "voice zones", "voice import", "voice diff", "voice configs",
     "voice example", "voice schema", "voice lab", "voice prove", "voice install", "voice load", "completion",

@@ -1,0 +1,431 @@
+"""Work carried to other machines by Dask distributed: the client's side and the worker's.
+
+Dask only carries. What was done is in the store of whoever asked for it, so a worker or a scheduler that dies
+costs the work under way and nothing else. Test beds offer the resource ``testbed``, other workers
+``analysis``, and every worker what a job requires and it has (``kernel>=6.1``): nothing is placed by address.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import os
+import platform
+import queue
+import re
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from weirlab.base.errors import InputError, LabError, TrialError
+from weirlab.base.extras import CLUSTER
+
+TESTBED: Final = "testbed"
+ANALYSIS: Final = "analysis"
+
+PATIENCE_S: Final = 600.0
+"""How long a scheduler may be away."""
+FIRST_PATIENCE_S: Final = 15.0
+"""How long it may take to answer for the first time."""
+_LOOK_S: Final = 0.5
+_MOST_OFFSET_S: Final = 5.0
+"""By how much the clock of a test bed may differ from that of the campaign."""
+
+distributed: Any = CLUSTER.deferred("distributed")
+
+
+@dataclass(frozen=True)
+class ClusterAddress:
+    """A scheduler, and how connections to it are protected."""
+
+    url: str
+    ca: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+    plain: bool = False
+    """Connections without TLS are accepted beyond this machine, too."""
+
+    def security(self) -> Any:
+        """The ``Security`` of Dask; raises ``InputError`` for an address that cannot be used."""
+        CLUSTER.require()
+        match = re.fullmatch(r"(tcp|tls)://(\[[^]]+\]|[^:/\[\]]+):(\d+)", self.url)
+        if match is None:
+            raise InputError(f"{self.url}: write the scheduler as tcp://HOST:8786 or tls://HOST:8786")
+        files = (self.ca, self.certificate, self.key)
+        if match[1] == "tls":
+            if None in files:
+                raise InputError("tls:// needs --tls-ca, --tls-cert and --tls-key")
+            for path in files:
+                if path is not None and not os.access(path, os.R_OK):
+                    raise InputError(f"{path}: no such file, or it cannot be read")
+            given = {"require_encryption": True, "tls_ca_file": str(self.ca)}
+            for role in ("client", "worker", "scheduler"):
+                given |= {f"tls_{role}_cert": str(self.certificate), f"tls_{role}_key": str(self.key)}
+            return distributed.Security(**given)
+        if any(files):
+            raise InputError("--tls-ca, --tls-cert and --tls-key go with an address that begins with tls://")
+        if not (self.plain or _is_local(match[2].strip("[]"))):
+            raise InputError(
+                f"{self.url}: whoever reaches a scheduler can run any code on its workers; use tls:// with "
+                "certificates, or --plain in a network that you trust"
+            )
+        return distributed.Security()
+
+
+def _quiet() -> None:
+    """Dask reports every worker that comes and goes; what a user should know, Weir says."""
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+
+
+def _is_local(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+_REQUIREMENT: Final = re.compile(r"([a-z][a-z0-9_-]*)(>=|<=|=|<|>)([^\s<>=]+)")
+
+
+def parse_requirement(text: str) -> tuple[str, str, str]:
+    """The parts of ``kernel>=6.1``; raises ``InputError``."""
+    match = _REQUIREMENT.fullmatch(text)
+    if match is None:
+        raise InputError(f"{text}: write what a test bed must have as NAME=VALUE or NAME>=VALUE")
+    return match[1], match[2], match[3]
+
+
+def meets(facts: Mapping[str, str], requirement: str) -> bool:
+    """Whether a worker with ``facts`` has what ``requirement`` says; versions compare by numbers."""
+    name, sign, wanted = parse_requirement(requirement)
+    if name not in facts:
+        return False
+    if sign == "=":
+        return facts[name] == wanted
+    known, least = ([int(part) for part in re.findall(r"\d+", text)] for text in (facts[name], wanted))
+    known = known[: len(least)]
+    compared = {">=": known >= least, "<=": known <= least, ">": known > least, "<": known < least}
+    return compared[sign]
+
+
+class MainThreadExecutor(Executor):
+    """Runs what Dask submits in the main thread, where signals arrive and measurements belong."""
+
+    def __init__(self) -> None:
+        self._waiting: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = queue.SimpleQueue()
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        self._waiting.put((future, lambda: fn(*args, **kwargs)))
+        return future
+
+    def work_until(self, over: threading.Event) -> None:
+        """Work until ``over``, and finish what was begun."""
+        while not over.is_set():
+            try:
+                future, call = self._waiting.get(timeout=_LOOK_S)
+            except queue.Empty:
+                continue
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(call())
+                except Exception as error:
+                    future.set_exception(error)
+
+
+@dataclass
+class WorkerState:
+    """What this process is as a worker."""
+
+    name: str = ""
+    facts: dict[str, str] = field(default_factory=dict)
+    worker: Any = None
+    loop: asyncio.AbstractEventLoop | None = None
+    quarantine: str = ""
+    """Why its test bed measures nothing any more."""
+
+
+STATE: Final = WorkerState()
+
+
+def retire(why: str) -> None:
+    """Offer no test bed from this worker any more."""
+    STATE.quarantine = why
+    if STATE.worker is not None and STATE.loop is not None:
+        asyncio.run_coroutine_threadsafe(STATE.worker.set_resources(**{TESTBED: 0}), STATE.loop).result(30)
+
+
+@contextmanager
+def lease(seconds: float) -> Iterator[None]:
+    """Interrupt the block, as Ctrl-C does, after ``seconds``; raises ``TrialError`` then."""
+    expired = threading.Event()
+
+    def end() -> None:
+        expired.set()
+        os.kill(os.getpid(), signal.SIGINT)
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    except KeyboardInterrupt:
+        if not expired.is_set():
+            raise
+        raise TrialError(f"not finished within its lease of {seconds:.0f} s") from None
+    finally:
+        timer.cancel()
+
+
+def serve(
+    address: ClusterAddress, *, testbed: bool, tags: Mapping[str, str], tell: Callable[[str], object]
+) -> None:
+    """Work for the scheduler at ``address`` until Ctrl-C; look for it again if it dies."""
+    security = address.security()
+    _quiet()
+    STATE.name = f"{socket.gethostname()}-{os.getpid()}"
+    STATE.facts = {"kernel": platform.release(), "machine": platform.machine(), **tags}
+    while True:
+        executor, over, failed = MainThreadExecutor(), threading.Event(), list[BaseException]()
+        offered = {ANALYSIS: 1} if not testbed else {TESTBED: 0 if STATE.quarantine else 1}
+        thread = threading.Thread(
+            target=_in_background, args=(address.url, security, offered, executor, over, failed), daemon=True
+        )
+        thread.start()
+        try:
+            executor.work_until(over)
+        except KeyboardInterrupt:
+            if STATE.loop is not None and STATE.worker is not None:
+                asyncio.run_coroutine_threadsafe(STATE.worker.close(executor_wait=False), STATE.loop)
+            thread.join(5)
+            raise
+        tell(f"no scheduler at {address.url}{f' ({failed[0]})' if failed else ''}; looking for it again")
+        time.sleep(2)
+
+
+def _in_background(
+    url: str,
+    security: Any,
+    offered: Mapping[str, float],
+    executor: Executor,
+    over: threading.Event,
+    failed: list[BaseException],
+) -> None:
+    async def work() -> None:
+        STATE.loop = asyncio.get_running_loop()
+        worker = distributed.Worker(
+            url,
+            nthreads=1,
+            name=STATE.name,
+            resources=dict(offered),
+            executor=executor,
+            security=security,
+            dashboard=False,
+            memory_limit=0,
+            death_timeout=30,
+        )
+        async with worker:
+            STATE.worker = worker
+            await worker.finished()
+
+    try:
+        asyncio.run(work())
+    except Exception as error:
+        failed.append(error)
+    finally:
+        STATE.worker = None
+        over.set()
+
+
+class _Offers:
+    """Lets each worker offer what jobs require and it has; a plug-in of Dask's workers."""
+
+    name = "weir-offers"
+    idempotent = False
+
+    def __init__(self, requirements: Sequence[str]) -> None:
+        self.requirements = tuple(requirements)
+
+    async def setup(self, worker: Any) -> None:
+        own = {text: 1e9 for text in self.requirements if meets(STATE.facts, text)}
+        if own:
+            await worker.set_resources(**own)
+
+
+@dataclass(frozen=True)
+class Done:
+    """A call that ended: its result, or its error."""
+
+    key: int
+    value: Any = None
+    error: BaseException | None = None
+
+
+class Cluster:
+    """Calls of functions by workers; as a context manager, it ends the connection.
+
+    A call under way when the scheduler dies is made again when there is one: functions must not mind.
+    """
+
+    def __init__(
+        self,
+        address: ClusterAddress,
+        resource: str,
+        tell: Callable[[str], object],
+        requirements: Sequence[str] = (),
+    ) -> None:
+        self._address, self._security = address, address.security()
+        _quiet()
+        self._tell, self._requirements = tell, tuple(requirements)
+        self._resources = {resource: 1, **dict.fromkeys(self._requirements, 1)}
+        self._resource = resource
+        self._calls: dict[int, tuple[Callable[..., Any], tuple[Any, ...]]] = {}
+        self._futures: dict[int, Any] = {}
+        self._ended: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
+        self._made, self._complained_s = 0, time.monotonic()
+        self._checked: set[str] = set()
+        self._client = self._connected(FIRST_PATIENCE_S)
+
+    @property
+    def room(self) -> int:
+        """How many more calls keep the workers busy."""
+        return max(2 * len(self.workers()), 1) - len(self._calls)
+
+    def workers(self) -> Mapping[str, Any]:
+        """The workers that offer everything required, by address."""
+        try:
+            known = self._client.scheduler_info(n_workers=-1)["workers"]
+        except Exception:
+            return {}
+        return {
+            place: one
+            for place, one in known.items()
+            if all(one["resources"].get(name, 0) >= much for name, much in self._resources.items())
+        }
+
+    def submit(self, key: int, function: Callable[..., Any], *arguments: Any) -> None:
+        """Let a worker call ``function``; its result has ``key``."""
+        self._calls[key] = (function, arguments)
+        self._send(key)
+
+    def results(self) -> Iterator[Done]:
+        """Calls that ended; waits a while for the first."""
+        limit_s = _LOOK_S
+        ended: tuple[int, Any]
+        future: Any
+        while True:
+            try:
+                ended = self._ended.get(timeout=limit_s)
+            except queue.Empty:
+                break
+            key, future = ended
+            limit_s = 0.001
+            if id(self._futures.get(key)) != id(future) or future.status == "cancelled":
+                continue
+            del self._futures[key], self._calls[key]
+            if future.status == "finished":
+                yield Done(key, future.result())
+            else:
+                yield Done(key, error=future.exception())
+        self._check()
+
+    def run_everywhere(self, function: Callable[..., Any], *arguments: Any, workers: Sequence[str]) -> Any:
+        """Call ``function`` on each of ``workers`` beside their work; results by address."""
+        return self._client.run(function, *arguments, workers=list(workers), on_error="ignore")
+
+    def _send(self, key: int) -> None:
+        function, arguments = self._calls[key]
+        self._made += 1
+        future = self._client.submit(
+            function,
+            *arguments,
+            key=f"weir-{os.getpid()}-{key}-{self._made}",
+            resources=self._resources,
+            pure=False,
+        )
+        self._futures[key] = future
+        future.add_done_callback(lambda done: self._ended.put((key, done)))
+
+    def _check(self) -> None:
+        """Find a scheduler again if it died, say if nobody works, and look at the clocks of new test beds."""
+        lost = any(future.status == "cancelled" for future in self._futures.values())
+        if lost or self._client.status != "running":
+            self._tell(
+                f"the scheduler at {self._address.url} does not answer; what is under way is done again"
+            )
+            self._close()
+            self._client = self._connected(PATIENCE_S)
+            self._futures.clear()
+            for key in self._calls:
+                self._send(key)
+            return
+        found = self.workers()
+        if found:
+            self._complained_s = time.monotonic()
+        elif time.monotonic() - self._complained_s > 15:
+            self._complained_s = time.monotonic() + 45
+            needed = " and ".join(self._resources)
+            self._tell(f"no worker at {self._address.url} offers {needed}; start one with weir worker")
+        if self._resource == TESTBED and (new := [place for place in found if place not in self._checked]):
+            self._checked.update(new)
+            begun = time.time()
+            clocks = self.run_everywhere(time.time, workers=new)
+            for place, clock in clocks.items():
+                offset = max(begun - clock, clock - time.time())
+                if offset > _MOST_OFFSET_S:
+                    why = f"its clock is {offset:.0f} s away from that of the campaign"
+                    self.run_everywhere(_retire_later, why, workers=[place])
+                    self._tell(f"the test bed {found[place]['name']} is quarantined: {why}")
+
+    def _connected(self, patience_s: float) -> Any:
+        """A client; raises ``LabError`` if no scheduler answers for ``patience_s``."""
+        until = time.monotonic() + patience_s
+        while True:
+            try:
+                client = distributed.Client(
+                    self._address.url, security=self._security, timeout=5, set_as_default=False
+                )
+                if self._requirements:
+                    client.register_plugin(_plugin(self._requirements))
+                return client
+            except (OSError, TimeoutError) as error:
+                if time.monotonic() > until:
+                    raise LabError(
+                        f"no scheduler answers at {self._address.url} ({error}); start one: dask scheduler"
+                    ) from None
+                time.sleep(1)
+
+    def _close(self) -> None:
+        with suppress(OSError, TimeoutError):
+            self._client.close(timeout=2)
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close()
+
+
+def _retire_later(why: str) -> None:
+    """As :func:`retire`, called by Dask in the thread that it must not wait in."""
+    threading.Thread(target=retire, args=(why,), daemon=True).start()
+
+
+def _plugin(requirements: Sequence[str]) -> Any:
+    kind = type("Offers", (_Offers, distributed.WorkerPlugin), {})
+    return kind(requirements)
+
+
+def failure(error: BaseException) -> str:
+    """What an error of a call means."""
+    if type(error).__name__ == "KilledWorker":
+        return "every worker that tried it died"
+    return f"{type(error).__name__}: {error}"
