@@ -1,7 +1,8 @@
 """Measured devices in ns-3, in Weir's simulated lab and as predictions: how far they are apart.
 
-Models are fitted to the profiles of a published benchmark (``bench/runs/model-…``). The time that ns-3 takes
-is compared with that of its own bridge. Needs make, g++ and libns3-dev.
+Models are fitted to the profiles of a published benchmark (``bench/runs/model-…``); that of WireGuard comes
+with Weir (``weir library``). The time that ns-3 takes is compared with that of its own bridge. Needs make,
+g++ and libns3-dev.
 
     make bench-simulators
     .venv/bin/python bench/simulators.py --settings 60 --packets 400000
@@ -24,6 +25,8 @@ import numpy as np
 import machine
 import observed
 from weirlab.lab.sim import Axis, SimLab, SimulatedModel
+from weirlab.library import ProfileLibrary, named
+from weirlab.library.places import SHIPPED
 from weirlab.model import DeviceModels, QueueingModel
 from weirlab.model.process import BehaviourGrid
 from weirlab.records import RuleSetup
@@ -32,7 +35,9 @@ from weirlab.traffic.sizes import Constant
 from weirlab.traffic.spec import Rate, Traffic
 
 RUNS = Path(__file__).parent / "runs" / "model-20261128-1"
-DEVICES = ("iptables-legacy", "nftables", "nftables-set")
+DEVICES = ("iptables-legacy", "nftables", "nftables-set", "wireguard-go")
+TUNNEL = "wireguard-go"
+"""Profiled without rules."""
 WARMUP = 0.2
 """Share of a simulation that is not counted, as in weir-example."""
 
@@ -64,11 +69,22 @@ class _SameSeed(SimLab):
         return 2
 
 
-def settings(n: int, rng: np.random.Generator) -> Iterator[Setting]:
+def settings(n: int, rng: np.random.Generator, device: str) -> Iterator[Setting]:
     """Loads below the threshold and beyond it, at positions that were not profiled."""
     for i in range(n):
         share = rng.uniform(1.05, 2.0) if i % 4 == 3 else rng.uniform(0.05, 0.95)
-        yield Setting(int(rng.integers(1, 1000)), int(rng.choice([64, 256, 594, 1518])), float(share))
+        position = 0 if device == TUNNEL else int(rng.integers(1, 1000))
+        frame = int(rng.choice([64, 256, 594, 1400 if device == TUNNEL else 1518]))
+        yield Setting(position, frame, float(share))
+
+
+def fitted(device: str) -> QueueingModel:
+    """The model of a device."""
+    if device != TUNNEL:
+        return QueueingModel.fit(observed.read(RUNS / f"{device}-1.parquet")["profile"])
+    model = named(device, [ProfileLibrary(str(SHIPPED))]).bundle.device.models[QueueingModel.name]
+    assert isinstance(model, QueueingModel)
+    return model
 
 
 def in_ns3(module: Path, setting: Setting, rate: float, seconds: float) -> Found:
@@ -135,12 +151,13 @@ def main() -> None:
     parser.add_argument("--settings", type=int, default=60, help="settings of each device")
     parser.add_argument("--packets", type=int, default=400_000, help="packets of each setting")
     parser.add_argument("--seed", type=int, default=1, help="seed of the settings")
+    parser.add_argument("--devices", nargs="+", default=DEVICES, choices=DEVICES, metavar="DEVICE")
     options = parser.parse_args()
     for name, value in machine.versions().items():
         print(f"{name}: {value}")
     print("differences: median and largest of threshold %, mean %, p99 %, loss in points")
-    for device in DEVICES:
-        model = QueueingModel.fit(observed.read(RUNS / f"{device}-1.parquet")["profile"])
+    for device in options.devices:
+        model = fitted(device)
 
         def behaviour(positions: Axis, frames: Axis, model: QueueingModel = model) -> dict[str, object]:
             return BehaviourGrid.of(model, positions, frames).plain()
@@ -151,7 +168,7 @@ def main() -> None:
             subprocess.run(["make", "-C", module, "weir-example"], stdout=subprocess.DEVNULL, check=True)
             lab = _SameSeed(model=SimulatedModel(device, behaviour))
             ns3_lab, ns3_model, lab_model = [], [], []
-            for setting in settings(options.settings, np.random.default_rng(options.seed)):
+            for setting in settings(options.settings, np.random.default_rng(options.seed), device):
                 rate = setting.share * float(model.threshold_pps(setting.position, setting.frame_bytes))
                 seconds = options.packets / rate
                 a = in_ns3(module, setting, rate, seconds)
@@ -164,7 +181,7 @@ def main() -> None:
             print(f"  ns-3 and simulated lab    {apart(ns3_lab)}")
             print(f"  ns-3 and model            {apart(ns3_model)}")
             print(f"  simulated lab and model   {apart(lab_model)}")
-            if device == DEVICES[-1]:
+            if device == options.devices[-1]:
                 speed(module)
 
 

@@ -228,6 +228,9 @@ def _members(content: bytes) -> dict[str, bytes]:
                 raise ValueError(f"a bundle has no member {quoted(name)}")
             if name in found:
                 raise ValueError(f"{name} is in it twice")
+            if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                # LZMA takes as much memory as an archive asks for.
+                raise ValueError(f"{name} is packed by another method than Deflate")
             with archive.open(entry) as member:
                 data = member.read(_MOST[name] + 1)
             if len(data) > _MOST[name]:

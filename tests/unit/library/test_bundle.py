@@ -22,10 +22,10 @@ KEPT = Path(__file__).with_name("edge-version-1.weir-profile")
 """Written on 2026-11-29; later versions of Weir must open it."""
 
 
-def archive(members: Mapping[str, bytes]) -> bytes:
+def archive(members: Mapping[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:
     """A ZIP archive with anything in it."""
     stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as file:
+    with zipfile.ZipFile(stream, "w", method) as file:
         for name, content in members.items():
             file.writestr(name, content)
     return stream.getvalue()
@@ -104,6 +104,7 @@ def test_members_that_no_bundle_has_are_refused(
         (b"PK\x03\x04 and no more", "File is not a zip file"),
         (bytes(MOST_BUNDLE_BYTES + 1), "it has more than 4,000,000 bytes"),
         (archive({}), "it has no manifest.json"),
+        (archive({MANIFEST: b"{}"}, zipfile.ZIP_LZMA), "is packed by another method than Deflate"),
         (archive({MANIFEST: b"[" * 50_000}), "nested too deeply|it has no model.json"),
         (archive({MANIFEST: b"[]", MODEL: b"{}", TRIALS: b""}), "manifest.json is not that of a profile"),
     ],

@@ -62,7 +62,7 @@ class CandidateOptions:
         list[str] | None,
         typer.Option(
             "--profiles",
-            help="Choose from this run or model file, without measuring; repeatable.",
+            help="Choose from this run, model file or library:NAME, without measuring; repeatable.",
             metavar="MODEL",
             autocompletion=completing.runs,
         ),

@@ -330,11 +330,20 @@ def compare(
             options.request(result.require), profiles=tuple(entry.bundle.device for entry in found)
         )
         outcome = choose(session.store, request, session.progress)
-        rows = outcome.rows(choices.why)
+        rules, factors = request.rules, request.factors
+        # Most calls first; devices that were not profiled for this come last.
+        rows = sorted(
+            outcome.rows(choices.why),
+            key=lambda row: (
+                rules.index(row.rules),
+                factors.index(row.factor),
+                1 if row.most_calls is None else -row.most_calls,
+            ),
+        )
         document = {**outcome.document(rows), "kind": "library-comparison"}
         asked = outcome.base.question
         need = None if asked is None or asked.call_pps is None else asked.call_pps * calls.calls
-        chapters = wording.chapters(found, request.rules[0], need)
+        chapters = wording.chapters(found, rules[0], need)
         if answer.out is not None:
             choices.write_page(outcome, rows, answer.out, session.command, chapters)
             document["out"] = answer.out

@@ -40,10 +40,9 @@ class SimulationFindings:
 
     @property
     def sentence(self) -> str:
-        """How many points, how far from the model, and how long that took."""
+        """How many points, and how far from the model."""
         simulator = {"weir": "Weir's simulator", "ns3": "ns-3"}[self.asked.simulator]
-        wall_s = sum(row.wall_s for row in self.rows)
-        said = f"{plural(len(self.rows), 'simulation')} in {simulator}, {wall_s:.3g} s of work"
+        said = f"{plural(len(self.rows), 'simulation')} in {simulator}"
         gaps = [
             abs(row.delay_mean_ns / row.predicted_mean_ns - 1)
             for row in self.combinations

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from weirlab.base.interrupts import shielded
+from weirlab.base.quantities import plural
 from weirlab.devices.simulation.findings import SimulationFindings
 from weirlab.devices.simulation.rows import SIMULATIONS, SimulationRow
 from weirlab.devices.simulation.section import SimulationScenario, SweepPoint
@@ -60,7 +61,7 @@ def measured(
     predictions = _predicted(made.model, points)
     have = {(row.number, row.repetition) for row in rows}
     left = [point for point in points if (point.number, point.repetition) not in have]
-    progress.stage(f"simulating {len(points):,} points of {made.device}, run {writer.run_id}")
+    progress.stage(f"simulating {plural(len(points), 'point')} of {made.device}, run {writer.run_id}")
     kept_at = time.monotonic()
     # Few are handed over at once: an interruption then waits for no others.
     pool, waiting, rest = ThreadPoolExecutor(jobs()), set[Future[SimulationRow]](), iter(left)
@@ -85,6 +86,7 @@ def measured(
 
 @shielded
 def _keep(writer: RunWriter, rows: Sequence[SimulationRow]) -> None:
+    writer.finished_beside, writer.items = len(rows), "simulation"
     writer.put_table(SIMULATIONS, frame_of(SimulationRow, _sorted(rows)))
 
 

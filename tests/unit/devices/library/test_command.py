@@ -75,7 +75,7 @@ def test_devices_are_ranked_on_a_page_that_says_where_they_come_from(
 ) -> None:
     page = tmp_path / "rank.html"
     found = weir(
-        "library", "compare", "fast", "slow", *CALLS, "--library", str(place), "--out", str(page), "--json"
+        "library", "compare", "slow", "fast", *CALLS, "--library", str(place), "--out", str(page), "--json"
     )
     assert found.code == 0, found.err
     rows = [row for row in json.loads(found.out)["rows"] if row["factor"] == 1]

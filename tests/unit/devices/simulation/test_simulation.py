@@ -76,7 +76,9 @@ def test_an_interrupted_sweep_goes_on_where_it_was(
     monkeypatch.setenv(study.JOBS, "1")
     whole = swept(weir, "--as", model, *LOADS)
     monkeypatch.setattr(simulators.WeirSimulator, "run", run)
-    assert weir("simulate", "--as", model, *LOADS).code != 0
+    stopped = weir("simulate", "--as", model, *LOADS)
+    assert stopped.code == 130
+    assert "simulations kept in run" in stopped.err or "1 simulation kept in run" in stopped.err
     store = Store(tmp_path / "store")
     left = store.open("last")
     assert left.manifest.status == "interrupted"
