@@ -10,6 +10,8 @@ export interface Session {
   /** How long data is kept, in a sentence. */
   kept: string;
   may_run: boolean;
+  /** May browsers test their connection? */
+  tests: boolean;
   /** The service may not write to its store. */
   read_only: boolean;
   /** Is there zone management? */
@@ -185,6 +187,7 @@ export interface Interval {
   latency_p99_ns?: number | null;
 }
 export interface Result {
+  result?: { directions: { throughput_bps: number; /** Least, mean and greatest. */ rtt_us: [number, number, number] | null }[] };
   stage: Measurement["stage"];
   message: string;
   conclusion?: string;

@@ -28,5 +28,5 @@ pub mod strangers;
 mod times;
 pub mod watch;
 
-pub use queues::Queues;
+pub use queues::{Queues, this_thread};
 pub use sample::{Congestion, Info, Sample};

@@ -20,6 +20,7 @@ from weirlab.web.settings import (
     LOOPBACK,
     PORT,
     Network,
+    TestLimits,
     VoiceSettings,
     WebSettings,
     bind,
@@ -48,6 +49,9 @@ it. Any other address needs a token of 16 characters or more, which each
 browser must enter once. The connection is not encrypted; put a proxy with TLS
 in front of it if others could listen in, and name its address with --proxy.
 
+With --tests, it also tests the connections of browsers and other ndt7 clients
+to this host, one at a time: ten seconds each way, and why it was not faster.
+
 With --voice, organisations can also sign in to change a numbering plan that
 weir voice manage keeps, and to publish its zones.
 
@@ -61,6 +65,7 @@ Examples:
   weir web --allow-run
   weir web --max-upload 20GB --max-memory 8GB --json
   weir web --keep-days 30 --keep-size 100GB
+  weir web --bind 192.0.2.1 --token SECRET --tests --tests-rate 100Mbit/s
   weir web --voice plan.db --voice-zones /var/lib/bind/weir
 """
 
@@ -118,6 +123,44 @@ class RightOptions:
             show_default=False,
         ),
     ] = None
+
+
+@dataclass(frozen=True)
+class ClientTestOptions:
+    """Tests of the connections of clients."""
+
+    PANEL: ClassVar = "Transfer tests"
+
+    tests: Annotated[
+        bool,
+        typer.Option(
+            "--tests",
+            help="Test the connection of any browser or ndt7 client that reaches the service; no token is "
+            "needed.",
+        ),
+    ] = False
+    tests_rate: Annotated[
+        str, typer.Option("--tests-rate", help="Maximum rate of a test; 0: no limit.", metavar="RATE")
+    ] = "1Gbit/s"
+    tests_bytes: Annotated[
+        str,
+        typer.Option(
+            "--tests-bytes",
+            help="Maximum bytes of all tests within an hour, a quarter of them for one address.",
+            metavar="SIZE",
+        ),
+    ] = "100GB"
+
+    def limits(self) -> TestLimits | None:
+        """The same, parsed; None for no tests."""
+        from weirlab.base.amounts import parse_line, parse_size
+
+        unlimited = self.tests_rate.strip() == "0"
+        limits = TestLimits(
+            bytes_per_s=None if unlimited else max(int(parse_line(self.tests_rate) / 8), 1),
+            bytes=parse_size(self.tests_bytes, "--tests-bytes"),
+        )
+        return limits if self.tests else None
 
 
 @dataclass(frozen=True)
@@ -244,7 +287,9 @@ class WebLimitOptions:
         ),
     ] = None
 
-    def settings(self, listen: WebListenOptions, rights: RightOptions, voice: VoiceOptions) -> WebSettings:
+    def settings(
+        self, listen: WebListenOptions, rights: RightOptions, tests: ClientTestOptions, voice: VoiceOptions
+    ) -> WebSettings:
         """All settings of the service, parsed."""
         from weirlab.base.amounts import parse_size, parse_time
 
@@ -262,6 +307,7 @@ class WebLimitOptions:
             most_days=self.keep_days,
             most_kept_bytes=0 if self.keep_size is None else parse_size(self.keep_size, "--keep-size"),
             allow_run=rights.allow_run,
+            tests=tests.limits(),
             voice=voice.settings(proxies),
             proxies=proxies,
         )
@@ -278,13 +324,14 @@ def web(
     listen: WebListenOptions,
     rights: RightOptions,
     limits: WebLimitOptions,
+    tests: ClientTestOptions,
     voice: VoiceOptions,
     store: options.StoreOption = None,
     json: LinesOption = False,
 ) -> None:
     """Serve."""
     with Session(ctx, as_json=json, store=store) as session:
-        settings = limits.settings(listen, rights, voice)
+        settings = limits.settings(listen, rights, tests, voice)
         check(settings)
         WEB.require()
         if settings.voice is not None:

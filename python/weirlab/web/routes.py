@@ -86,6 +86,7 @@ def _session(parts: ServiceParts) -> APIRouter:
             "most_transfer_s": parts.settings.most_transfer_s,
             "kept": retention.limits_sentence(parts.settings),
             "may_run": parts.settings.allow_run,
+            "tests": parts.settings.tests is not None,
             "read_only": parts.measurements.read_only,
             "voice": parts.settings.voice is not None,
             "browser": guard.elsewhere(request),

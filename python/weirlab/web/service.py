@@ -60,6 +60,8 @@ from weirlab.web.measurements.space import NoRoom, Space, TooLarge
 from weirlab.web.runs import RunService
 from weirlab.web.scenarios.service import ForbiddenError, Scenarios
 from weirlab.web.settings import VoiceSettings, WebSettings
+from weirlab.web.transfers import ndt7
+from weirlab.web.transfers.ndt7 import TestRefusal
 from weirlab.web.transfers.reading import Reader
 from weirlab.web.transfers.recording import TestRecorder
 from weirlab.web.transfers.service import BusyError, Transfers
@@ -75,6 +77,7 @@ _STATUS: Final[tuple[tuple[type[WeirError], int], ...]] = (
     (NoRoom, 507),
     (ReadOnlyStore, 403),
     (BusyError, 409),
+    (TestRefusal, 429),
     (ForbiddenError, 403),
     (InputError, 400),
     (StoreError, 404),
@@ -144,6 +147,8 @@ def service(
                 settings, sessions, shelf, measurements, children, uploads, transfers, scenarios, closing
             ),
         )
+        if settings.tests is not None:
+            ndt7.add_to(app, transfers, settings.tests)
         voice = None if settings.voice is None else _voice(app, settings.voice, settings.port)
         app.mount("/", GZipMiddleware(StaticFiles(directory=STATIC, html=True), 1000), name="static")
         _explain_failures(app)

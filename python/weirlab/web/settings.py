@@ -36,6 +36,21 @@ class VoiceSettings:
 
 
 @dataclass(frozen=True)
+class TestLimits:
+    """What tests by ndt7 may use within an hour, of one client (an address) and of all; each lasts 13 s."""
+
+    bytes_per_s: int | None = 125_000_000
+    """Of one test; there is one at a time."""
+    bytes: int = 100_000_000_000
+    most: int = 120
+    most_of_client: int = 20
+
+    @property
+    def bytes_of_client(self) -> int:
+        return self.bytes // 4
+
+
+@dataclass(frozen=True)
 class WebSettings:
     """Sizes in bytes, times in s. Without a ``token`` only a loopback address is allowed."""
 
@@ -56,6 +71,8 @@ class WebSettings:
     """How much data is kept in all; 0: no limit."""
     allow_run: bool = False
     """Users may start scenarios, which run with the rights of the service."""
+    tests: TestLimits | None = None
+    """None: no tests by ndt7."""
     voice: VoiceSettings | None = None
     """None: no zone management."""
     proxies: tuple[Network, ...] = ()

@@ -13,7 +13,7 @@ use weir_tcp::diag::{Connection, Diag, DiagError, Id, State};
 use weir_tcp::fields::{FIELDS, Field};
 use weir_tcp::option::OPTIONS;
 use weir_tcp::process::{Process, owners};
-use weir_tcp::{Info, Sample};
+use weir_tcp::{Info, Queues, Sample, this_thread};
 
 use crate::errors::{describe, exception};
 
@@ -29,7 +29,19 @@ pub fn add_to(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(tcp_fields, m)?)?;
     m.add_function(wrap_pyfunction!(tcp_limits, m)?)?;
     m.add_function(wrap_pyfunction!(tcp_options, m)?)?;
+    m.add_function(wrap_pyfunction!(tcp_sample, m)?)?;
     m.add_function(wrap_pyfunction!(tcp_states, m)?)
+}
+
+/// What the kernel reports about a socket of this process, and how long the calling thread has waited for a CPU.
+///
+/// `INET_DIAG` from another thread takes the socket's lock from the thread that moves data.
+#[pyfunction]
+fn tcp_sample(py: Python<'_>, fd: i32) -> PyResult<(Bound<'_, PyDict>, Option<u64>)> {
+    let info = Info::of(&fd)?;
+    let queues = Queues::of(&fd, Some(this_thread()));
+    let fields = fields_dict(py, |field| info.get(field).or_else(|| queues.get(field)))?;
+    Ok((fields, queues.waited_ns))
 }
 
 /// Every quantity that the kernel reports about a connection.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from weirlab.base.tables import Table
@@ -10,7 +10,7 @@ from weirlab.trace.quantities import NOTHING, bit_rate, count, duration, octets,
 
 if TYPE_CHECKING:
     from weirlab.diagnosis.both.evidence import PathEvidence, RetransmissionCounts
-    from weirlab.diagnosis.finding import Diagnosis, TransferSummary
+    from weirlab.diagnosis.finding import Diagnosis, DiagnosisFinding, TransferSummary
 
 _COUNTERS: Final = {
     "application": "nothing to send",
@@ -22,17 +22,13 @@ _COUNTERS: Final = {
 
 def tables(found: Diagnosis) -> list[Table]:
     """Where the time went, what shows it, the transfer in numbers, and the kernel's counters."""
-    causes = [
-        (finding.cause.held, percent(finding.share), duration(finding.seconds * 1e9), finding.confidence)
-        for finding in found.findings
-    ]
     evidence = [
         (finding.cause.held if number == 0 else "", said)
         for finding in found.findings
         for number, said in enumerate(finding.evidence)
     ]
     made = [
-        Table("Where the time went", ("Cause", "Share", "Time", "Confidence"), causes),
+        where(found.findings),
         Table("What shows it", ("Cause", "Evidence"), evidence),
         Table("Transfer", ("", ""), _summary(found)),
         *between(found),
@@ -40,6 +36,15 @@ def tables(found: Diagnosis) -> list[Table]:
     if found.counters is not None:
         made.append(_counters(found))
     return [table for table in made if table.rows]
+
+
+def where(findings: Sequence[DiagnosisFinding]) -> Table:
+    """Where the time went."""
+    causes = [
+        (finding.cause.held, percent(finding.share), duration(finding.seconds * 1e9), finding.confidence)
+        for finding in findings
+    ]
+    return Table("Where the time went", ("Cause", "Share", "Time", "Confidence"), causes)
 
 
 def sentences(found: Mapping[int, Diagnosis]) -> Table:

@@ -138,7 +138,8 @@ class Merger:
         if not self._samples:
             self._samples = [[] for _ in self.ups]
         for number, up in enumerate(self.ups):
-            self._samples[number].append((client if up else server).flows[number]["fields"])
+            ends = (client, server) if up else (server, client)
+            self._samples[number].append(_of_sender(*ends, number))
         for direction in directions(self.ups):
             yield self._interval(direction, client, server)
         self._told, self._fresh = {False: client, True: server}, {}
@@ -158,7 +159,7 @@ class Merger:
                     **{name: now[name] for name in self.names if name in now},
                 }
             )
-        fields = [sender.flows[number]["fields"] for number in numbers]
+        fields = [_of_sender(sender, receiver, number) for number in numbers]
         retransmitted = [
             each["total_retrans"]
             - (sent_before.flows[number]["fields"].get("total_retrans", 0) if sent_before else 0)
@@ -246,6 +247,14 @@ def _together(direction: Direction, parts: Sequence[DirectionSummary]) -> Direct
         shares=shares.mean([part.shares for part in parts if part.shares]),
         failure="; ".join(part.failure for part in parts if part.failure),
     )
+
+
+def _of_sender(sender: _EndReport, receiver: _EndReport, number: int) -> Mapping[str, int]:
+    """The fields of the sender; if its kernel reports nothing (ndt7), the round trips of the receiver."""
+    if fields := sender.flows[number]["fields"]:
+        return dict(fields)
+    found = receiver.flows[number]["fields"]
+    return {name: found[name] for name in ("rtt_us", "min_rtt_us") if name in found}
 
 
 def _grown(now: _EndReport, before: _EndReport | None, number: int) -> int:

@@ -11,7 +11,6 @@ from weirlab.base.errors import InputError, TrialError
 from weirlab.link.stopping import Stop
 
 if TYPE_CHECKING:
-    from weirlab._engine import TcpClient
     from weirlab.transfers.tcp.results import DirectionSummary, Interval
 
 Tell = Callable[[Mapping[str, Any]], None]
@@ -104,10 +103,20 @@ class TransferSettings:
     """The server's capture."""
     fetch_via: CaptureFetch | None = None
     """The capture of ``via``."""
+    ndt7: str = ""
+    """``ws`` or ``wss``: the server speaks ndt7, without or with TLS."""
 
     @property
     def endless(self) -> bool:
         return self.lasts_s is None and self.total_bytes is None
+
+
+class TransferEngine(Protocol):
+    """Carries out a transfer, and reports events: ``weirlab._engine.TcpClient`` says which."""
+
+    def next_event(self, within_s: float) -> dict[str, Any] | None: ...
+
+    def stop(self) -> None: ...
 
 
 class TransferObserver(Protocol):
@@ -173,7 +182,7 @@ class Transfer:
     settings: TransferSettings
     started: Mapping[str, Any]
     """The event that all connections are established."""
-    _client: TcpClient
+    _client: TransferEngine
     _tell: Tell | None
 
     def carry(self, observer: TransferObserver, stop: Stop) -> TransferOutcome:
@@ -190,7 +199,7 @@ class Transfer:
                 stopping = True
             event = _next(self._client, self._tell)
             match event and event["event"]:
-                case "interval" if event:
+                case "interval" | "estimate" if event:
                     for interval in merger.take(event):
                         observer.interval(interval)
                 case "samples" if event:
@@ -221,11 +230,16 @@ def begin(
 
     ``inside`` calls its argument in the client's place, such as a network namespace.
     """
-    from weirlab._engine import TcpClient
-
     via = settings.via
-    client: TcpClient = inside(
-        lambda: TcpClient(
+
+    def made() -> TransferEngine:
+        if settings.ndt7:
+            from weirlab.transfers.tcp.ndt7 import client
+
+            return client.connect(settings)
+        from weirlab._engine import TcpClient
+
+        return TcpClient(
             host=settings.host,
             port=settings.port,
             token=settings.token,
@@ -248,7 +262,14 @@ def begin(
             read_bytes_per_s=settings.reading.bytes_per_s,
             read_pause_ns=settings.reading.pause_ns,
         )
-    )
+
+    return taken(inside(made), settings, stop, tell)
+
+
+def taken(
+    client: TransferEngine, settings: TransferSettings, stop: Stop, tell: Tell | None = None
+) -> Transfer:
+    """The transfer of ``client``, when data flows."""
     while True:
         if stop.requested:
             raise KeyboardInterrupt
@@ -261,7 +282,7 @@ def _fetching(fetch: CaptureFetch | None) -> tuple[str, bool, int] | None:
     return None if fetch is None else (str(fetch.file), fetch.must, fetch.most_bytes)
 
 
-def _next(client: TcpClient, tell: Tell | None) -> Mapping[str, Any] | None:
+def _next(client: TransferEngine, tell: Tell | None) -> Mapping[str, Any] | None:
     event = client.next_event(_WAIT_S)
     if event is not None and tell is not None:
         tell(event)

@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from weirlab.transfers.tcp.ndt7.messages import PATH, TESTS
 from weirlab.web.access.sessions import Sessions
 from weirlab.web.http.connections import KNOWN
 from weirlab.web.settings import WebSettings
@@ -60,7 +61,9 @@ class Guard:
         self._sessions = sessions
         self._hosts = {*LOOPBACK, settings.address}
         self._public = frozenset(public)
-        self._open = {*self._public, SESSION}
+        # Any ndt7 client may test its connection, pages of other sites included; see security.md.
+        self._tests = frozenset(() if settings.tests is None else (PATH + test for test in TESTS))
+        self._open = {*self._public, *self._tests, SESSION}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -91,7 +94,7 @@ class Guard:
             )
         if "\0" in path or b"%00" in request.scope["query_string"]:
             return refused(400, "The address has a NUL character.")
-        safe, public = request.method in SAFE, path in self._public
+        safe, public = request.method in SAFE, path in self._public or path in self._tests
         if not (safe and public) and not _same_origin(request):
             return refused(403, "The request came from another web site.")
         if path not in self._open and not self._sessions.admits(request):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +21,8 @@ KNOWN: Final = "known"
 """Key of a request's state: true if its sender may use the service."""
 LOST: Final = "lost"
 """Key of a request's state: what is called if the connection ends while the request waits for its turn."""
+TAKE: Final = "take"
+"""Key of a request's state: takes the socket of its connection away; see :meth:`HttpConnection.take`."""
 _SWEEP_S: Final = 0.1
 _ENDED_AT_ONCE: Final = 10
 """Connections that a sweep ends. Clients that began together would otherwise all come back together."""
@@ -144,6 +148,7 @@ class HttpConnection(H11Protocol):
 
     def __init__(self, *args: Any, connections: HttpConnectionTable, **named: Any) -> None:
         super().__init__(*args, **named)
+        self.app_state = {**self.app_state, TAKE: self.take}
         self.known = False
         """Whether the client has shown that it may use the service."""
         self._connections = connections
@@ -180,6 +185,22 @@ class HttpConnection(H11Protocol):
         self.known = self.known or bool(self.scope.get("state", {}).get(KNOWN))
         super().on_response_complete()
         self._advance(0)
+
+    def take(self, answer: bytes) -> socket.socket | None:
+        """The socket of this connection, from which the client gets ``answer``, and no more from this server.
+
+        None if the client has gone, or has not waited for the answer. To be called in the event loop.
+        """
+        transport = self.transport
+        if transport.is_closing() or self.conn.trailing_data[0] or transport.get_write_buffer_size():
+            return None
+        transport.write(answer)
+        if transport.is_closing() or transport.get_write_buffer_size():
+            return None
+        taken = socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno()))
+        # It closes its own descriptor only.
+        transport.abort()
+        return taken
 
     # Deadlines
 

@@ -9,7 +9,7 @@ from weirlab.cli.options.sockets import shown
 from weirlab.cli.results import diagnosis
 from weirlab.diagnosis.causes import PLACES
 from weirlab.transfers.tcp import sending
-from weirlab.transfers.tcp.measure import measuring
+from weirlab.transfers.tcp.measure import measuring, samples
 from weirlab.transfers.tcp.measure.measuring import TransferMeasurement
 from weirlab.transfers.tcp.page import facts
 from weirlab.transfers.tcp.study.kept import most_telling
@@ -47,6 +47,9 @@ def why(measured: TransferMeasurement, seen: Sequence[ConnectionAnalysis] = ()) 
     told = []
     for number, one in enumerate(measured.outcome.started["connections"]):
         found = {"kernel": kernels[number]} if number in kernels else {}
+        if not found and (arrived := _arrived(measured, number)) is not None:
+            told.append({"ends": " > ".join(shown(one[end]) for end in ("local", "remote")), **arrived})
+            continue
         captured = seen[number] if seen else None
         if captured is not None:
             found |= captured.diagnoses
@@ -56,6 +59,21 @@ def why(measured: TransferMeasurement, seen: Sequence[ConnectionAnalysis] = ()) 
         more = {} if captured is None else _beside(found, captured)
         told.append({"ends": ends, **_said(most_telling(found)), **more})
     return told
+
+
+def _arrived(measured: TransferMeasurement, number: int) -> dict[str, Any] | None:
+    """What the receiver's kernel alone shows: of an ndt7 client that sends, this host knows nothing else."""
+    from weirlab.diagnosis import receiving
+
+    rows = samples.of(measured.samples, number, "receiver")
+    columns = samples.columns(rows)
+    if any(name not in columns for name in receiving.FIELDS):
+        return None
+    findings = receiving.findings(rows["time_ns"].to_numpy().astype(float), columns)
+    if not findings:
+        return None
+    table = diagnosis.where(findings)
+    return {"sentence": findings[0].sentence, "tables": [for_page(table)], "remarks": []}
 
 
 def _beside(found: dict[str, Diagnosis], captured: ConnectionAnalysis) -> dict[str, Any]:

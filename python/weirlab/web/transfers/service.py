@@ -33,6 +33,7 @@ _GRACE_S: Final = 5.0
 _MOST_DETAILED: Final = 4
 """Most connections whose fields are kept one by one: more would take much memory."""
 
+BUSY: Final = "Another test is running here. Try again when it has ended, or stop it."
 _TOO_MUCH: Final = (
     "There is no diagnosis: with so many connections for so long, the kernels' reports are too many to keep."
 )
@@ -40,6 +41,10 @@ _TOO_MUCH: Final = (
 
 class BusyError(WeirError):
     """Another transfer or a scenario is running."""
+
+
+TransferBeginning = Callable[[sending.TransferSettings, Stop, sending.Tell | None], sending.Transfer]
+"""Begins a transfer, and returns when data flows."""
 
 
 @dataclass
@@ -64,6 +69,7 @@ class WebTransfer:
     claim: SpaceReservation
     """To the room of its numbers."""
     captured: bool = False
+    begin: TransferBeginning = sending.begin
     moved: TransferTotals = field(default_factory=TransferTotals)
     stop: Stop = field(default_factory=Stop)
     events: list[dict[str, Any]] = field(default_factory=list)
@@ -169,18 +175,33 @@ class Transfers:
             Another transfer or a scenario is running.
         """
         settings = asking.settings(asked, self.most_s)
+        return self._begun(asked.name(), {"asked": asked.public()}, settings, captured=asked.capture)
+
+    def serve(
+        self,
+        name: str,
+        facts: dict[str, Any],
+        settings: sending.TransferSettings,
+        begin: TransferBeginning,
+    ) -> Measurement:
+        """Keep a test that a client asked for, as if it were begun here; raises ``BusyError``."""
+        return self._begun(name, facts, settings, begin=begin)
+
+    def _begun(
+        self, name: str, facts: dict[str, Any], settings: sending.TransferSettings, **how: Any
+    ) -> Measurement:
         with self._lock:
             if not self.bench.acquire(blocking=False):
-                raise BusyError("Another test is running here. Try again when it has ended, or stop it.")
+                raise BusyError(BUSY)
             try:
                 # Its numbers take less than a step.
                 claim = self.space.claim(self.space.step)
                 try:
-                    with self.measurements.created("transfer", asked.name()) as one:
-                        one.change(stage="working", facts={"asked": asked.public()})
+                    with self.measurements.created("transfer", name) as one:
+                        one.change(stage="working", facts=facts)
                         claim.cover(one)
                         claim.use(claim.size)
-                        transfer = WebTransfer(one, settings, claim, asked.capture, self.moved)
+                        transfer = WebTransfer(one, settings, claim, moved=self.moved, **how)
                         thread = threading.Thread(target=self._run, args=(transfer,), name="weir-transfer")
                         thread.start()
                 except BaseException:
@@ -275,14 +296,14 @@ class Transfers:
         settings = tapes.settings
         every_s = explaining.period_s(settings, self.most_s)
         if every_s is None:
-            begun = sending.begin(settings, transfer.stop)
+            begun = transfer.begin(settings, transfer.stop, None)
             tapes.begun(begun.started)
             outcome = begun.carry(transfer, transfer.stop)
             transfer.rest()
             return outcome, None
         often = replace(settings, interval_s=every_s)
         watched = measuring.ReportCollector(transfer, 0.0, explaining.MOST_REPORTS)
-        begun = sending.begin(often, transfer.stop, watched.event)
+        begun = transfer.begin(often, transfer.stop, watched.event)
         tapes.begun(begun.started)
         outcome = begun.carry(watched, transfer.stop)
         transfer.rest()

@@ -15,7 +15,7 @@ from weirlab.base.files import HOST_FILES
 from weirlab.cli.options import ReportOptions, ResultOptions, grouped, only, without
 from weirlab.cli.streams import tell
 from weirlab.trace import times
-from weirlab.transfers.tcp import sending
+from weirlab.transfers.tcp import ndt7, sending
 from weirlab.transfers.tcp.options import (
     FarOptions,
     OutputOptions,
@@ -40,6 +40,11 @@ time axis, by the clock of this host; the result says how well the other clock
 is known. The run is kept: weir report draws its page, and its tables are
 Parquet. weir run slow-transfer measures over an emulated path instead.
 
+With --ndt7, HOST is an ndt7 server instead: weir web --tests, or one of
+M-Lab's. One connection sends or receives for 10 s. Of the server's kernel,
+this host knows what its messages tell, ten times a second. Give the server as
+HOST (with TLS) or as ws://HOST:PORT.
+
 With --client, the transfer runs between two other hosts, both of which run
 weir tcp serve. This host starts it, receives what both kernels report, and
 keeps it. Each of the two hosts records packets if it was started with
@@ -62,6 +67,7 @@ Examples:
   weir tcp measure 192.0.2.1 --token SECRET --capture sender,receiver
   weir tcp measure 192.0.2.1 --token A --client 198.51.100.7 --client-token B
   weir tcp measure 192.0.2.1 --client 198.51.100.7 --capture auto,between:br0
+  weir tcp measure --ndt7 ws://192.0.2.1:29180 --reverse
 """
 
 
@@ -73,11 +79,15 @@ class TestOptions:
     transfer: Annotated[TransferOptions, without("bidir", "forever")]
     sockets: Annotated[SocketOptions, only("congestion", "option")]
     far: FarOptions
+    ndt7: Annotated[
+        bool, typer.Option("--ndt7", help="HOST is an ndt7 server, such as weir web --tests.")
+    ] = False
 
     def settings(self, *, as_json: bool) -> TransferSettings:
         """The same, understood."""
         asked = TcpSendOptions(self.server, self.transfer, self.sockets, OutputOptions(), self.far)
-        return asked.settings(as_json=as_json)
+        settings = asked.settings(as_json=as_json)
+        return ndt7.of(settings) if self.ndt7 else settings
 
 
 @dataclass(frozen=True)
@@ -186,7 +196,7 @@ def measure(
         sources.every_ns()
         sources.check(reverse=what.transfer.reverse)
         axis.check()
-        asked = _scenario(settings, what.transfer, sources, axis)
+        asked = _scenario(settings, what, sources, axis)
         tokens = what.server.token, what.far.client_token
         live = TransferDisplay(_MeasureLines(quiet=result.json), axis.view(), tokens, shows_interrupted=True)
         outcome = runner.run(
@@ -206,13 +216,15 @@ def measure(
 
 
 def _scenario(
-    settings: TransferSettings, transfer: TransferOptions, sources: ObservationOptions, axis: AxisOptions
+    settings: TransferSettings, what: TestOptions, sources: ObservationOptions, axis: AxisOptions
 ) -> TcpScenario:
     from weirlab.transfers.tcp.study.section import TcpScenario, TcpSection
 
+    transfer = what.transfer
     section = TcpSection(
-        host=settings.host,
-        port=settings.port,
+        host=what.server.host,
+        port=what.server.port,
+        ndt7=what.ndt7,
         client=None if settings.via is None else settings.via.host,
         client_port=sending.PORT if settings.via is None else settings.via.port,
         connections=transfer.connections,

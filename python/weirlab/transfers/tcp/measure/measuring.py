@@ -123,7 +123,7 @@ def diagnoses(measured: TransferMeasurement, target_bps: float | None = None) ->
             sender["time_ns"].to_numpy(),
             samples.columns(sender),
             receiver,
-            congestion=one["congestion"],
+            congestion=one["congestion"] or "",
         )
         if read is None:
             continue

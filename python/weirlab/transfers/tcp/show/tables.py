@@ -68,7 +68,7 @@ def send_begun(event: Mapping[str, Any]) -> str:
     made = event["connections"]
     remote = shown(made[0]["remote"])
     clock = "" if event["same_clock"] else "; no block latency, as the clocks of the two hosts differ"
-    control = made[0]["congestion"]
+    control = made[0]["congestion"] or "not known"
     return f"{plural(len(made), 'connection')} with {remote}, congestion control {control}{clock}"
 
 

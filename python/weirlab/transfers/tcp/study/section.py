@@ -12,7 +12,7 @@ from weirlab.base.amounts import parse_line, parse_size, parse_time
 from weirlab.base.errors import InputError
 from weirlab.links.emulator.section import PathSection, Size, TextOrNumber, Words
 from weirlab.scenario.model import Root, Section, readable
-from weirlab.transfers.tcp import sending
+from weirlab.transfers.tcp import ndt7, sending
 from weirlab.transfers.tcp.measure import capturing
 
 LEAST_EVERY_NS: Final = 1_000_000
@@ -58,6 +58,9 @@ class TcpSection(Section):
     """Name or address of a host that runs ``weir tcp serve``. The token comes from ``WEIR_TCP_TOKEN``, or
     from ``--token`` of ``weir tcp measure``."""
     port: Annotated[int, Field(strict=True, ge=1, le=65535)] = sending.PORT
+    ndt7: bool = False
+    """``host`` is an ndt7 server, such as ``weir web --tests``: ``HOST`` (with TLS) or ``ws://HOST:PORT``.
+    One connection, at most 10 s."""
     client: Annotated[str, Field(min_length=1, max_length=253)] | None = None
     """Another host as the client; it runs ``weir tcp serve --allow-client``. Its token comes from
     ``WEIR_TCP_CLIENT_TOKEN``, or from ``--client-token``."""
@@ -142,7 +145,7 @@ class TcpSection(Section):
             else sending.RemoteClient(self.client.strip("[]"), self.client_port, client_token)
         )
         lasts = self.lasts or f"{sending.LASTS_S:g}s"
-        return sending.TransferSettings(
+        settings = sending.TransferSettings(
             host=host.strip("[]"),
             port=self.port,
             token=token,
@@ -157,6 +160,7 @@ class TcpSection(Section):
             options=(*self.buffers(self.reverse), *self.options.items()),
             via=via,
         )
+        return ndt7.of(settings) if self.ndt7 else settings
 
 
 class TcpScenario(Root):
@@ -172,6 +176,11 @@ class TcpScenario(Root):
         what = self.tcp
         if what.host is None and what.path is None:
             yield ("tcp",), "give 'host', where weir tcp serve runs, or 'path', an emulated path on this host"
+        if what.ndt7:
+            try:
+                what.settings(host=what.host or "", token="")
+            except InputError as error:
+                yield ("tcp", "ndt7"), str(error).removeprefix("--ndt7: ")
         try:
             sending.block_bytes(what.block, "the block")
         except InputError as error:
