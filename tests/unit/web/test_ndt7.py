@@ -107,7 +107,8 @@ def test_a_limit_of_the_rate_is_kept_both_ways(store: Store) -> None:
 
 def test_tests_are_one_at_a_time(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     with served(store) as client, socket.create_connection(("127.0.0.1", client.base_url.port)) as first:
-        assert client.get("/api/tests").json() == {"refused": ""}
+        state = client.get("/api/tests").json()
+        assert state == {"refused": "", "limit": "The service allows 1.00 Gbit/s for a test."}
         lines = ["GET /ndt/v7/upload HTTP/1.1", "Host: localhost", *(f"{k}: {v}" for k, v in UPGRADE.items())]
         first.sendall("".join(f"{line}\r\n" for line in (*lines, "")).encode())
         assert first.recv(12) == b"HTTP/1.1 101"

@@ -23,7 +23,7 @@ from starlette.concurrency import run_in_threadpool
 from weirlab.base.errors import InputError, TrialError, WeirError
 from weirlab.base.quoting import printable, shortened
 from weirlab.link.stopping import Stop
-from weirlab.trace.quantities import size
+from weirlab.trace.quantities import bit_rate, size
 from weirlab.transfers.tcp import sending
 from weirlab.transfers.tcp.fields import USUAL
 from weirlab.transfers.tcp.ndt7 import client, messages
@@ -90,15 +90,20 @@ def add_to(app: FastAPI, transfers: Transfers, limits: TestLimits) -> None:
     ledger = TestLedger(limits)
 
     @app.get("/api/tests")
-    def refusal(request: Request) -> dict[str, str]:
-        """Why there can be no test now, which a browser does not tell its page; empty if there can be one."""
+    def state(request: Request) -> dict[str, str]:
+        """Why a test is ``refused`` now, which no browser tells its page, and its ``limit``; or empty."""
+        rate = limits.bytes_per_s
+        limit = "" if rate is None else f"The service allows {bit_rate(rate * 8)} for a test."
+        return {"refused": refusal(request), "limit": limit}
+
+    def refusal(request: Request) -> str:
         if request.scope["state"].get(BY_PROXY) or request.client is None:
-            return {"refused": _BY_PROXY}
+            return _BY_PROXY
         try:
             ledger.room(request.client.host)
         except TestRefusal as error:
-            return {"refused": str(error)}
-        return {"refused": BUSY if transfers.bench.locked() else ""}
+            return str(error)
+        return BUSY if transfers.bench.locked() else ""
 
     @app.get(messages.PATH + "{test}")
     async def test(request: Request, test: Test) -> Response:
