@@ -35,14 +35,15 @@ Examples:
   weir campaign firewalls.yaml --cluster tcp://127.0.0.1:8786
 """
 
-WORKER = """Work for a Dask scheduler: measure the steps of campaigns.
+WORKER = """Work for a Dask scheduler: measure steps of campaigns, or read captures.
 
 With --testbed, this machine measures one step at a time and nothing else
-runs beside it. The worker works until Ctrl-C, and looks for the scheduler
-again if that goes away. A test bed that fails twice in a row is calibrated,
-and quarantined if packets are lost over a plain cable; --calibrate does that
-before the first step. Campaigns say under 'requires' what a bed must have,
-such as kernel>=6.1; --tag says what this one has besides its kernel.
+runs beside it; without, it reads captures (weir trace --each). It works
+until Ctrl-C, and looks for the scheduler again if that goes away. A test bed
+that fails twice in a row is calibrated, and quarantined if packets are lost
+over a plain cable; --calibrate does that before the first step. Campaigns
+say under 'requires' what a bed must have, such as kernel>=6.1; --tag says
+what this one has besides its kernel.
 
 Whoever reaches the scheduler can run code on its workers. So addresses other
 than of this machine need tls:// and certificates, or --plain.
@@ -133,7 +134,7 @@ def worker(
         address.security()
         if calibrate and (why := check_bed(Lab(kind="netns"))):
             raise TrialError(f"this test bed is quarantined: {why}")
-        offered = "measures steps" if testbed else "measures nothing (no --testbed)"
+        offered = "measures steps" if testbed else "reads captures"
         session.say(f"worker of {scheduler}; it {offered} until Ctrl-C")
         cluster.serve(
             address, testbed=testbed, tags={name: value for name, _, value in parts}, tell=session.say

@@ -50,11 +50,11 @@ def check(document: Document, *, inputs: Inputs = HOST_FILES) -> Root:
         place = document.at(document.where(()))
         raise InputError(f"{place}: a scenario consists of keys such as 'name:' and 'profile:'")
     known = roots()
-    about = telling(document.value)
+    about = [key for key in document.value if key in known]
     if len(about) > 1:
         place = document.at(document.where((about[1],), key=True))
         raise InputError(f"{place}: {about[1]}: the file has '{about[0]}' already; write a file for each")
-    kind = kind_of(document.value)
+    kind = about[0] if about else kind_of(document.value)
     return checked(document, known[kind or next(iter(known))], "" if kind else listed(), inputs=inputs)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -13,6 +13,7 @@ from weirlab.base.documents import Rows
 from weirlab.base.errors import InputError
 from weirlab.base.files import standard_input
 from weirlab.cli.options import JsonOption, grouped
+from weirlab.cli.options.cluster import ClusterOptions
 from weirlab.cli.output import Session
 from weirlab.cli.results import diagnosis
 from weirlab.trace import cutting, facts, flows, others, times, wording
@@ -35,6 +36,10 @@ ESP are listed too. FILE is pcap or pcapng, plain or compressed with gzip,
 zstd, xz, lz4 or bzip2, or - for standard input. Several files are read as one
 capture, in this order, such as the rotated files of weir log.
 
+With --each, every file is a capture by itself, with one row of totals; a file
+that cannot be read is named in its row. With --cluster, workers (see weir
+worker) read them, at the same paths.
+
 T is seconds since the first packet (1.5, 300ms, 2min), a date and time
 (2026-01-31T12:00:00.25, UTC unless it ends in +01:00) or @SECONDS since 1970.
 
@@ -45,6 +50,8 @@ Examples:
   weir trace log-*.pcapng.zst --filter "host 192.0.2.7" --sort retransmissions
   weir trace slow.pcapng --series slow --period 10ms --json
   weir trace slow.pcapng --from 2 --to 3.5 --pcapng part.pcapng
+  weir trace archive/*.pcap --each --json
+  weir trace archive/*.pcap --each --cluster tcp://127.0.0.1:8786
   ssh router tcpdump -c 10000 -w - port 443 | weir trace -
 """
 
@@ -139,10 +146,17 @@ def trace(
     files: Annotated[list[Path], typer.Argument(help="Captures.", metavar="FILE")],
     packets: PacketOptions,
     options: DisplayOptions,
+    each: Annotated[bool, typer.Option("--each", help="Every file by itself, a row for each.")] = False,
+    cluster: ClusterOptions,
     json: JsonOption = False,
 ) -> None:
     """Analyse captures."""
     series, report, number = options.series, options.report, options.connection
+    if each:
+        _each(ctx, files, packets, options, cluster, json)
+        return
+    if cluster.chosen() is not None:
+        raise InputError("--cluster goes with --each: it divides the work by file")
     with (
         Session(ctx, as_json=json) as session,
         standard_input.readable(files, twice=options.pcapng is not None) as files,
@@ -198,6 +212,29 @@ def trace(
                 session.say(f"{what}: {where}")
         if part is not None:
             session.say(f"Packets: {part.packets:,} of {part.read:,} in {part.path}")
+
+
+def _each(
+    ctx: typer.Context,
+    files: list[Path],
+    packets: PacketOptions,
+    options: DisplayOptions,
+    cluster: ClusterOptions,
+    json: bool,
+) -> None:
+    """A row for every file."""
+    from weirlab.transfers.trace.each import summaries
+
+    others = replace(options, limit=DisplayOptions.limit, diagnosis=DisplayOptions.diagnosis)
+    if others != DisplayOptions():
+        raise InputError("--each gives totals of each file: of the output options, only --limit goes with it")
+    if Path("-") in files:
+        raise InputError("--each needs files, and - is standard input")
+    with Session(ctx, as_json=json) as session:
+        chosen = cluster.chosen()
+        found = summaries(files, packets.filter, packets.window(), chosen, session.progress)
+        session.finish(found.document(), found.sentence, [found.table(options.limit)], found.problem)
+        session.complain(found.problem)
 
 
 def _part(files: list[Path], filter: str, window: times.Window, out: Path | None) -> ExcerptResult | None:
