@@ -22,6 +22,7 @@ from .conftest import Served
 from .devtools import Browser, Page
 
 REFERENCE = os.environ.get("WEIR_REFERENCE_CAPTURE", "")
+AXE = os.environ.get("WEIR_AXE", "")
 LOOKS = [(1280, False), (1280, True), (390, False), (390, True)]
 DRAWN = """document.querySelector('.graphs')?.dataset.busy === 'false'
     && document.querySelectorAll('#graph-sequence canvas').length"""
@@ -219,6 +220,40 @@ def test_a_newcomer_finds_the_cause_of_every_example_within_two_clicks(
             assert place <= height, f"{name}: the reason ends at {place} of {height} px"
         photograph(page, shots, f"example-{name}")
     assert browser.problems() == []
+
+
+@pytest.mark.skipif(not AXE, reason="needs axe-core, whose axe.min.js is named by WEIR_AXE")
+def test_axe_finds_no_fault_on_any_page(serve: Serve, browser: Browser, tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    before, after = trials(store, "before", 20_000.0), trials(store, "after", 30_000.0)
+    served = serve("--allow-run")
+    page = browser.session()
+    page.open(f"{served.url}#/captures")
+    page.wait_for("document.querySelector('input[type=file]')")
+    page.choose_file("input[type=file]", EXAMPLES / "restore.pcapng.zst")
+    page.wait_for(EXPLAINED)
+    data = page.evaluate("location.hash").partition("?")[0]
+    axe = Path(AXE).read_text()
+    for address in (
+        "#/runs",
+        "#/captures",
+        "#/scenario",
+        data,
+        f"#/runs/{before}",
+        f"#/compare/{before}/{after}",
+    ):
+        for width, dark in LOOKS:
+            page.look(width=width, height=900, dark=dark)
+            page.open("about:blank")
+            page.open(f"{served.url}{address}")
+            page.wait_for("document.querySelector('h1')")
+            page.wait_for("document.querySelector('.graphs')?.dataset.busy !== 'true'")
+            page.evaluate(f"{axe}; 0")
+            found = page.evaluate(
+                "axe.run(document).then((result) => result.violations"
+                ".map(({ id, nodes }) => `${id}: ${nodes[0].html}`))"
+            )
+            assert found == [], (address, width, dark)
 
 
 RANGE = "['from', 'to'].map((each) => Number(document.querySelector('.graphs').dataset[each]))"

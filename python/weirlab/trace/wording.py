@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from math import isnan
 from typing import Final
 
 from weirlab.trace import passed
@@ -60,10 +61,15 @@ CAUSES: Final = {
 
 
 def throughput_bps(sent: Side) -> float:
-    """Payload, each byte once, from the first packet with payload to the last; NaN for fewer than two."""
-    if sent["data_ns"] is None or sent["data_ns"][1] <= sent["data_ns"][0]:
+    """Payload, each byte once, from the first packet with payload to the last; NaN for fewer than two, or if
+    all left within a round trip: a single burst shows how fast a host writes, not what the path carries.
+    """
+    if sent["data_ns"] is None:
         return float("nan")
-    return sent["unique_bytes"] * 8e9 / (sent["data_ns"][1] - sent["data_ns"][0])
+    took_ns = sent["data_ns"][1] - sent["data_ns"][0]
+    if took_ns <= (sent["rtt"]["min_ns"] or 0):
+        return float("nan")
+    return sent["unique_bytes"] * 8e9 / took_ns
 
 
 def again_ratio(sent: Side) -> float:
@@ -165,7 +171,8 @@ def conclusion(connection: Connection, sender: SideName | None = None) -> str:
     took = sent["data_ns"][1] - sent["data_ns"][0] if sent["data_ns"] else 0
     text = f"{name} sent {size(sent['unique_bytes'])}"
     if took > 0:
-        text += f" in {duration(took)} ({bit_rate(throughput_bps(sent))})"
+        rate = throughput_bps(sent)
+        text += f" in {duration(took)} ({'within a round trip' if isnan(rate) else bit_rate(rate)})"
     return f"{'; '.join([text, str(_Repeats.of([sent])), *_remarks(sent, other, far=far)])}."
 
 

@@ -16,7 +16,7 @@ from weirlab.base.errors import InputError, StoreError, WeirError
 from weirlab.cli.quantities import count, plural
 from weirlab.devices.comparison import command as comparing
 from weirlab.devices.comparison.study import compare_runs
-from weirlab.jobs.inventory import show
+from weirlab.jobs.inventory import RunOutcome, show
 from weirlab.model.comparing import ComparisonFinding
 from weirlab.store import Run, RunSummary, Store
 from weirlab.store.manifest import MANIFEST_FILE
@@ -148,7 +148,7 @@ class RunService:
                 "status": manifest.status,
                 "created": manifest.created,
                 "device": str(manifest.facts.get("dut") or ""),
-                "conclusion": answer_of(run.path) or _headline(run) or wording.run(outcome),
+                "conclusion": answer_of(run.path) or _headline(run) or _state_of(outcome),
                 "tables": [for_page(each) for each in tables.run(outcome)],
                 "report": self._report_state(run),
             }
@@ -222,6 +222,11 @@ class RunService:
             return "possible" if study_of(run).has("page") else "none"
         except (InputError, StoreError):
             return "none"
+
+
+def _state_of(outcome: RunOutcome) -> str:
+    """The state of a run without the command to run next: here, the page does that."""
+    return f"{wording.run(outcome).partition('; next: ')[0].removesuffix('.')}."
 
 
 def _headline(run: Run) -> str:

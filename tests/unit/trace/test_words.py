@@ -67,6 +67,12 @@ def test_answers_of_an_older_connection_are_not_told_as_silence() -> None:
     )
 
 
+def test_a_burst_within_a_round_trip_has_no_rate() -> None:
+    trips = {**made.summary(10, 2e6, 3_000_000), "min_ns": 1_000_000}
+    burst = made.sender(data_ns=(made.START_NS, made.START_NS + 83_000), rtt=trips)
+    assert "in 83.0 µs (within a round trip)" in wording.conclusion(made.connection(a=burst))
+
+
 def test_a_single_segment_takes_no_time() -> None:
     one = made.sender(data_packets=1, retransmissions={"total": 0}, data_ns=(1, 1), unique_bytes=609)
     text = wording.conclusion(made.connection(a=one))

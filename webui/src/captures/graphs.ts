@@ -7,11 +7,17 @@ import type { Part } from "../picture";
 import { followFingers } from "./touch";
 
 export const CHARTS = [
-  { key: "cause", title: "Limited by", unit: "", height: 40 },
-  { key: "sequence", title: "Sequence numbers", unit: "bytes", height: 300 },
-  { key: "throughput", title: "Throughput", unit: "bit/s", height: 190 },
-  { key: "rtt", title: "Round trip", unit: "ms", height: 190 },
-  { key: "flight", title: "In flight and window", unit: "bytes", height: 210 },
+  { key: "cause", title: "Limited by", unit: "", height: 40, what: "What limited the transfer, and when." },
+  {
+    key: "sequence",
+    title: "Sequence numbers",
+    unit: "bytes",
+    height: 300,
+    what: "Segments, acknowledgements, the receiver's window, and retransmissions by their cause.",
+  },
+  { key: "throughput", title: "Throughput", unit: "bit/s", height: 190, what: "Payload per period, with retransmissions and with each byte once." },
+  { key: "rtt", title: "Round trip", unit: "ms", height: 190, what: "From segments to their acknowledgements, and by time stamps." },
+  { key: "flight", title: "In flight and window", unit: "bytes", height: 210, what: "Data not yet acknowledged, below the receiver's window." },
 ] as const;
 export type ChartKey = (typeof CHARTS)[number]["key"];
 export type Clock = "relative" | "absolute";

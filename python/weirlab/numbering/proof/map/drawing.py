@@ -60,7 +60,7 @@ def drawn(chart: Chart, rows: Sequence[ProofCallRow]) -> Drawing:
     return Drawing(
         Markup(
             '<div class="map">'
-            '<div class="card scroll" role="region" aria-label="Map of the network" tabindex="0">'
+            '<div class="card scroll" role="group" aria-label="Map of the network" tabindex="0">'
             f"{_svg(chart, layout, shown, least)}</div>{_keys(chart)}{_table(shown)}</div>"
         ),
         css,
@@ -177,7 +177,7 @@ def _table(rows: Sequence[ProofCallRow]) -> str:
         for row in rows
     )
     return (
-        '<div class="card scroll" role="region" aria-label="Ways of the calls" tabindex="0"><table>'
+        '<div class="card scroll" role="group" aria-label="Ways of the calls" tabindex="0"><table>'
         "<caption>Choose a call to see its way in the map</caption>"
         '<thead><tr><th scope="col">Call</th><th scope="col">Way</th><th scope="col">Verdict</th></tr>'
         '</thead><tbody><tr><td><label><input type="radio" name="way" checked>None</label></td><td></td>'
