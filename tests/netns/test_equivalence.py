@@ -207,6 +207,16 @@ def test_what_rules_count_that_depend_on_chance_may_differ(tmp_path: Path) -> No
     assert proof.packets > 5
 
 
+def test_a_verdict_that_chance_brings_earlier_is_counted_by_another_rule(tmp_path: Path) -> None:
+    rules = forward(
+        f"numgen random mod 2 0 {COUNTER} reject",
+        f"udp sport 53 {COUNTER} reject",
+        f"udp dport 53 {COUNTER} reject",
+        f"{COUNTER} reject",
+    )
+    assert exchanged(rules, tmp_path, (0, 2, 1, 3)).failure == ""
+
+
 def test_what_chance_does_to_packets_unseen_cannot_be_compared(tmp_path: Path) -> None:
     chance = "numgen random mod 2 0 notrack tcp dport 80 accept"
     text = forward(chance, f"ct state established {COUNTER} accept", f"ct state invalid {MANY} drop", "drop")

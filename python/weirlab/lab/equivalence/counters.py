@@ -13,7 +13,11 @@ from weirlab.rules.probing.trace import Place
 
 @dataclass
 class RuleCounts:
-    """What the rules of a filter have counted; those with one verdict in one chain are added up."""
+    """What the rules of a filter have counted; those with one verdict in one chain are added up.
+
+    Of such rules, a packet is counted by whichever it meets first. If what one of them matches is unclear, their
+    sum is, too.
+    """
 
     sums: dict[tuple[str, str, str], tuple[int, int]] = field(default_factory=dict)
     """Packets and bytes by table, chain and rule."""
@@ -37,19 +41,22 @@ def rule_counts(
     other chains, through which the kernel's own packets pass, such as limited numbers of rejections.
     """
     found = RuleCounts(named=bed.named_counters())
+    vague = set()
     for (table, chain), rules in bed.chains().items():
         order = orders.get((table, chain), range(len(rules)))
         for number, statements in zip(order, rules, strict=True):
             place = table, chain, number + 1
+            key = table, chain, plain.get(place, f"rule {number + 1}")
             if (table, chain) not in walked or place in unclear:
+                vague.add(key)
                 found.unclear |= {(table, name) for each in statements for name in _names(each)}
                 continue
-            key = table, chain, plain.get(place, f"rule {number + 1}")
             for statement in statements:
                 match statement:
                     case {"counter": {"packets": int(packets), "bytes": int(size)}}:
                         before = found.sums.get(key, (0, 0))
                         found.sums[key] = before[0] + packets, before[1] + size
+    found.sums = {key: count for key, count in found.sums.items() if key not in vague}
     return found
 
 
