@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from cases import SECONDS, Case, Draw, path, since_first_hit, where_idle
+from cases import SECONDS, Case, Draw, path, since_first_hit, until_the_end, where_idle
 from weirlab.diagnosis import causes
 
 ONE_END = ("kernel", "sender", "receiver")
@@ -47,6 +47,7 @@ def _reordering_without_sack(draw: Draw) -> Case:
         ),
         untold=dict.fromkeys(ONE_END, (causes.LOSS,)),
         void=where_idle,
+        when=until_the_end(since_first_hit),
         seconds=draw("seconds", SECONDS, 5, 9),
     )
 
@@ -61,6 +62,7 @@ def _receiver_drops(draw: Draw) -> Case:
         drops=round(draw("drops", 100, 40, 150)),
         untold=dict.fromkeys(ONE_END, (causes.LOSS,)),
         void=where_idle,
+        when=until_the_end(since_first_hit),
         seconds=draw("seconds", SECONDS, 5, 9),
     )
 

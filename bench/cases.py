@@ -58,6 +58,8 @@ class Case:
     """By place: causes that may be named instead if it cannot be told; the diagnosis must say so."""
     void: Callable[[Truth], str] = lambda truth: ""
     """Returns why the planted cause did not occur or did not limit the transfer; empty if it did."""
+    when: Callable[[Truth], Sequence[tuple[float, float]]] = lambda truth: ()
+    """From when to when the cause applied, s since the transfer began; empty if that is not known."""
     notes: Sequence[str] = ()
     """Beginnings of the expected notes on settings, whatever the limit is."""
     also: Sequence[Cause] = ()
@@ -84,6 +86,11 @@ def path(
 
 def since_first_hit(truth: Truth) -> float:
     return 1 - truth.first_hit_s / truth.seconds
+
+
+def until_the_end(share: Callable[[Truth], float]) -> Callable[[Truth], list[tuple[float, float]]]:
+    """When a cause applied that begins once and has this `share` of the time."""
+    return lambda truth: [((1 - share(truth)) * truth.seconds, truth.seconds)]
 
 
 def where_idle(truth: Truth) -> str:

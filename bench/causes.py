@@ -13,7 +13,7 @@ from typing import Final
 import between
 import host_causes
 import path_causes
-from cases import SECONDS, Case, Draw, Truth, path, since_first_hit, where_idle
+from cases import SECONDS, Case, Draw, Truth, path, since_first_hit, until_the_end, where_idle
 from weirlab.diagnosis import causes
 
 MSS = 1448
@@ -27,24 +27,32 @@ def _after_growth(limit_bytes: float, rtt_s: float) -> Callable[[Truth], float]:
     return lambda truth: 1 - trips * rtt_s / truth.seconds
 
 
-def _not_reading(rtt_s: float) -> Callable[[Truth], float]:
-    """The time in which the receiver's buffer was full, plus half a round trip before and after.
+def _not_read(rtt_s: float) -> Callable[[Truth], list[tuple[float, float]]]:
+    """When the receiver's buffer was full, with half a round trip before and after; s since the beginning.
 
     The sender has used up the window half a round trip before the last data fill the buffer, and learns half
     a round trip late that it is open again. Time after the last data does not count.
     """
     half_ns = rtt_s / 2 * 1e9
 
-    def share(truth: Truth) -> float:
+    def when(truth: Truth) -> list[tuple[float, float]]:
         begun = ended = float(truth.sender["began_ns"])
-        ends, held = begun + truth.seconds * 1e9, 0.0
+        ends, found = begun + truth.seconds * 1e9, []
         for since, until in truth.receiver["held_ns"]:
             # Some may be less than a round trip apart.
-            held += max(min(until + half_ns, ends) - max(since - half_ns, ended), 0.0)
+            first, last = max(since - half_ns, ended), min(until + half_ns, ends)
+            if last > first:
+                found.append(((first - begun) / 1e9, (last - begun) / 1e9))
             ended = max(until + half_ns, ended)
-        return held / 1e9 / truth.seconds
+        return found
 
-    return share
+    return when
+
+
+def _not_reading(rtt_s: float) -> Callable[[Truth], float]:
+    """The share of the time in which the receiver's buffer was full, as in :func:`_not_read`."""
+    when = _not_read(rtt_s)
+    return lambda truth: sum(last - first for first, last in when(truth)) / truth.seconds
 
 
 def _where_fed(rtt_s: float) -> Callable[[Truth], str]:
@@ -95,6 +103,7 @@ def _slow_reader(draw: Draw) -> Case:
             "sleeps_s": draw("sleeps_s", 0.8, 0.5, 1.2),
             "options": {"SO_RCVBUF": int(draw("buffer_bytes", 262_144, 131_072, 400_000))},
         },
+        when=_not_read(2 * delay_s),
         seconds=draw("seconds", SECONDS, 5, 9),
     )
 
@@ -128,6 +137,7 @@ def _receive_window(draw: Draw) -> Case:
         "arithmetic",
         path(delay_s, draw("rate_bps", 200e6, 150e6, 300e6), 1000),
         receive={"mode": "fast", "options": {"SO_RCVBUF": int(window)}},
+        when=until_the_end(_after_growth(window, 2 * delay_s)),
         seconds=draw("seconds", SECONDS, 5, 9),
     )
 
@@ -141,6 +151,7 @@ def _window_scaling(draw: Draw) -> Case:
         "arithmetic",
         path(delay_s, draw("rate_bps", 200e6, 100e6, 300e6), 1000),
         sysctls=({}, {"net/ipv4/tcp_window_scaling": 0}),
+        when=until_the_end(_after_growth(UNSCALED, 2 * delay_s)),
         seconds=draw("seconds", SECONDS, 5, 9),
     )
 
@@ -160,6 +171,7 @@ def _random_loss(draw: Draw) -> Case:
             seed=f"{draw('seed', 7, 1, 1000):.0f}",
         ),
         void=where_idle,
+        when=until_the_end(since_first_hit),
         seconds=draw("seconds", SECONDS, 5, 9),
     )
 
@@ -229,6 +241,7 @@ def _reordering(draw: Draw) -> Case:
             {},
         ),
         void=where_idle,
+        when=until_the_end(since_first_hit),
         seconds=draw("seconds", SECONDS, 5, 9),
     )
 
@@ -283,6 +296,7 @@ def _pacing(draw: Draw) -> Case:
             },
         },
         untold={"receiver": (causes.APPLICATION_WRITE,)},
+        when=until_the_end(_after_growth(limit_bps / 8 * 2 * delay_s, 2 * delay_s)),
         seconds=draw("seconds", SECONDS, 5, 9),
     )
 

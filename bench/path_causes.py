@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from cases import SECONDS, Case, Draw, Truth, path, since_first_hit, where_idle
+from cases import SECONDS, Case, Draw, Truth, path, since_first_hit, until_the_end, where_idle
 from weirlab.diagnosis import causes
 
 PORT = 5001
@@ -29,6 +29,7 @@ def _burst_loss(draw: Draw) -> Case:
         ),
         also=(causes.TIMEOUT,),
         void=where_idle,
+        when=until_the_end(since_first_hit),
         seconds=draw("seconds", SECONDS, 2, 4),
     )
 
@@ -49,6 +50,7 @@ def _loss_without_sack(draw: Draw) -> Case:
         sysctls=({}, {"net/ipv4/tcp_sack": 0}),
         also=(causes.TIMEOUT,),
         void=where_idle,
+        when=until_the_end(since_first_hit),
         seconds=draw("seconds", SECONDS, 2, 4),
     )
 

@@ -45,6 +45,7 @@ from weirlab._engine import emulate_path
 from weirlab.diagnosis import kernel, tracing
 from weirlab.diagnosis.both import reading
 from weirlab.diagnosis.both.reading import EndTrace
+from weirlab.diagnosis.causes import Cause
 from weirlab.diagnosis.diagnosing import diagnose
 from weirlab.diagnosis.finding import Diagnosis
 from weirlab.emulation.account import complaints
@@ -54,6 +55,7 @@ from weirlab.trace.facts import Connection
 HERE = Path(__file__).resolve().parent
 FRAME = 1514
 NEAR = 0.05
+COVERED = 0.9
 SOURCES = ("kernel", *PLACES, "both")
 
 
@@ -82,6 +84,10 @@ class Row:
     """The notes on settings."""
     missing: Sequence[str] = ()
     """The expected notes that are missing."""
+    overlap: float | None = None
+    """Share of the time in which the cause was planted that its drawn intervals cover; None if that
+    time is not known.
+    """
     sentence: str = ""
     findings: Mapping[str, float] = field(default_factory=dict)
     blind: Sequence[str] = ()
@@ -108,6 +114,8 @@ class Kept:
     void: str = ""
     whole: bool = True
     """Both captures have all packets."""
+    when: Sequence[tuple[float, float]] = ()
+    """From when to when the cause was planted, s since the transfer began; empty if that is not known."""
 
 
 def keep(case: Case, seed: int | None, made: Planted, folder: Path) -> Kept:
@@ -118,7 +126,9 @@ def keep(case: Case, seed: int | None, made: Planted, folder: Path) -> Kept:
         seconds, made.talk["sender"], made.talk["receiver"], made.account, _first_hit_s(case, made.files)
     )
     told = tuple(complaints(made.account))
-    kept = Kept(case.name, seed, case.truth(truth), told, case.drawn, case.void(truth), made.whole)
+    kept = Kept(
+        case.name, seed, case.truth(truth), told, case.drawn, case.void(truth), made.whole, case.when(truth)
+    )
     (folder / "case.json").write_text(json.dumps(asdict(kept), indent=1))
     return kept
 
@@ -210,11 +220,25 @@ def _row(kept: Kept, source: str, found: Diagnosis | None) -> Row:
         untold=untold,
         noted=found.notes,
         missing=[each for each in case.notes if not any(note.startswith(each) for note in found.notes)],
+        overlap=_overlap(kept.when, found, (case.cause, *case.also)),
         sentence=found.sentence,
         findings={each.cause.key: each.share for each in found.findings},
         blind=blind,
         counters=found.counters,
     )
+
+
+def _overlap(
+    planted_s: Sequence[tuple[float, float]], found: Diagnosis, right: Sequence[Cause]
+) -> float | None:
+    drawn = [each for each in found.intervals if each.cause in right]
+    whole = sum(last - first for first, last in planted_s)
+    shared = sum(
+        max(min(last, each.end_s) - max(first, each.start_s), 0.0)
+        for first, last in planted_s
+        for each in drawn
+    )
+    return shared / whole if whole > 0 else None
 
 
 def _carried_out(
@@ -249,7 +273,8 @@ def _percent(value: float | None) -> str:
 def _told(row: Row) -> str:
     mark = "*" if row.right else ""
     missing = f", not said: {', '.join(row.missing)}" if row.missing else ""
-    return f"{row.named or 'nothing'} {_percent(row.said)}{mark}{' †' if row.untold else ''}{missing}"
+    drawn = "" if row.overlap is None else f", drawn {_percent(row.overlap)}"
+    return f"{row.named or 'nothing'} {_percent(row.said)}{mark}{' †' if row.untold else ''}{drawn}{missing}"
 
 
 def _shown(found: Sequence[Row]) -> Table:
@@ -257,7 +282,8 @@ def _shown(found: Sequence[Row]) -> Table:
         title="Planted causes",
         caption="named: the largest share, followed by the share of the planted cause. * within 5 points. "
         "† the planted cause cannot be told from there, and the diagnosis says so: not counted as right. "
-        "void: the planted cause did not limit the transfer.",
+        "void: the planted cause did not limit the transfer. drawn: share of the time in which the cause was "
+        "planted that its intervals in the graphs cover.",
     )
     for heading in ("planted", "seed", "truth", "from", *SOURCES, "counters: app/receiver/buffer/network"):
         table.add_column(heading)
@@ -285,6 +311,18 @@ def _counted(source: str, found: Sequence[Row]) -> str:
         f"{source}: of {len(looks)} diagnoses {named} name the planted cause first, {right} of them within "
         f"{NEAR * 100:.0f} points of the truth; {untold} say that it cannot be told from there; "
         f"{len(looks) - named - untold} are wrong. {len(found) - len(looks)} are void."
+    )
+
+
+def _covered(found: Sequence[Row]) -> str:
+    known = [row.overlap for row in found if row.overlap is not None and row.names_it]
+    if not known:
+        return "It is not known when these causes were planted."
+    good = sum(each >= COVERED for each in known)
+    least, mean = _percent(min(known)), _percent(sum(known) / len(known))
+    return (
+        f"{good} of {len(known)} diagnoses that name the cause draw it over at least {COVERED * 100:.0f} % "
+        f"of the time in which it was planted; the least is {least}, the mean {mean}."
     )
 
 
@@ -323,6 +361,7 @@ def main() -> None:
     for source in SOURCES:
         console.print(_counted(source, [row for row in found if row.source == source]))
     console.print(_counted("all", found))
+    console.print(_covered(found))
     chosen.out.mkdir(parents=True, exist_ok=True)
     path = chosen.out / f"planted-{datetime.now(UTC):%Y%m%d-%H%M%S}.json"
     about["load average after"] = " ".join(f"{load:.2f}" for load in os.getloadavg())

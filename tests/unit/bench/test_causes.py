@@ -37,7 +37,9 @@ def test_a_reader_counts_as_slow_no_longer_than_the_transfer_lasts() -> None:
     # Full twice, with a round trip of 20 ms; the second time for longer than the transfer.
     told = {"held_ns": [(1_000_000_000, 1_500_000_000), (3_500_000_000, 9_000_000_000)]}
     truth = Truth(4.0, {"began_ns": 0}, told, None)  # type: ignore[arg-type]
-    assert planted("slow reader").truth(truth) == pytest.approx((0.52 + 0.51) / 4)
+    case = planted("slow reader")
+    assert case.truth(truth) == pytest.approx((0.52 + 0.51) / 4)
+    assert [*case.when(truth)] == [pytest.approx((0.99, 1.51)), pytest.approx((3.49, 4.0))]
 
 
 def test_a_look_is_right_only_if_it_names_the_cause_and_what_was_planted_was_there() -> None:
