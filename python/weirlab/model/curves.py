@@ -6,15 +6,18 @@ coefficients are of similar size.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Any, Final, Self, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from weirlab.base.errors import ModelError
-from weirlab.model.base import DELAYS, F64, ObservationTable, Prediction
+from weirlab.model.base import DELAYS, F64, ObservationTable, Prediction, ProfileRange, places, settings
 from weirlab.model.intervals import IntervalCalibration
+from weirlab.model.spike import Spike
 
 QUANTITIES: Final = (*DELAYS, "jitter_ns")
 
@@ -50,24 +53,84 @@ def positions(table: ObservationTable) -> F64:
     return np.unique(table.position)
 
 
-def with_intervals(
-    calibration: IntervalCalibration | None,
-    found: Prediction,
-    rate_pps: F64,
-    bare: Callable[[F64], Prediction],
-) -> Prediction:
-    """``found`` with the intervals of ``calibration``; ``bare`` predicts without them at other loads."""
-    if calibration is None:
-        return found
+@dataclass(frozen=True)
+class CurvePoints:
+    """Where curves are read, an element each: what was asked for, and the threshold there."""
 
-    def laws(factor: float) -> dict[str, F64]:
-        # Everything of a slower device takes longer, and its threshold is nearer.
-        slower = bare(rate_pps * factor)
-        return {
-            q: getattr(slower, q) * (1 if q == "loss_ratio" else factor) for q in (*QUANTITIES, "loss_ratio")
-        }
+    rate_pps: F64
+    frame_bytes: F64
+    position: F64
+    relative_position: F64
+    threshold_pps: F64
 
-    return calibration.applied(found, rate_pps, laws)
+    @property
+    def mpps(self) -> F64:
+        """The load, as curves take it."""
+        return self.rate_pps / MPPS
+
+
+class CurveModel(ABC):
+    """A model made of curves over load and position. The gaps between arrivals have no effect."""
+
+    unit_position: float
+    """Positions are divided by this."""
+    g: ThresholdCurve
+    profiled: ProfileRange
+    calibration: IntervalCalibration | None
+
+    @abstractmethod
+    def delay_ns(self, quantity: str, at: CurvePoints) -> F64:
+        """One of :data:`QUANTITIES`."""
+
+    @abstractmethod
+    def loss_ratio(self, at: CurvePoints) -> F64:
+        """The lost share of packets, from 0 to 1."""
+
+    def predict(
+        self,
+        rate_pps: npt.ArrayLike,
+        frame_bytes: npt.ArrayLike,
+        position: npt.ArrayLike,
+        gap_scv: npt.ArrayLike = 0.0,
+    ) -> Prediction:
+        """Predict at the given settings; see :meth:`weirlab.model.base.Model.predict`."""
+        rate, frame, place, gaps = settings(rate_pps, frame_bytes, position, gap_scv)
+        relative = place / self.unit_position
+        at = CurvePoints(rate, frame, place, relative, self.g.pps(relative))
+        outside, why = self.profiled.outside(rate, frame, place, at.threshold_pps, gaps)
+        found = Prediction(
+            threshold_pps=at.threshold_pps,
+            loss_ratio=self.loss_ratio(at),
+            **cast(Any, {quantity: self.delay_ns(quantity, at) for quantity in QUANTITIES}),
+            extrapolated=outside,
+            why=why,
+        )
+        if self.calibration is None:
+            return found
+        bare = self.with_calibration(None)
+
+        def laws(factor: float) -> dict[str, F64]:
+            # Everything of a slower device takes longer, and its threshold is nearer.
+            slower = bare.predict(rate * factor, frame, place, gaps)
+            return {
+                q: getattr(slower, q) * (1 if q == "loss_ratio" else factor)
+                for q in (*QUANTITIES, "loss_ratio")
+            }
+
+        return self.calibration.applied(found, rate, laws)
+
+    def threshold_pps(self, position: npt.ArrayLike, frame_bytes: npt.ArrayLike) -> F64:
+        """Offered load above which packets are lost; the frame size does not matter here."""
+        place, _ = places(position, frame_bytes)
+        return self.g.pps(place / self.unit_position)
+
+    def with_calibration(self, calibration: IntervalCalibration | None) -> Self:
+        """The same model, with intervals around its predictions; without them for None."""
+        return cast(Self, replace(cast(Any, self), calibration=calibration))
+
+    def with_spike(self, spike: Spike) -> Self:
+        """The same model with ``spike`` after steps up of the rate."""
+        return cast(Self, replace(cast(Any, self), spike=spike))
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar, Final, Self
 
@@ -40,17 +40,18 @@ import numpy.typing as npt
 
 from weirlab.base.documents import SPARSE
 from weirlab.model import regimes as regime
-from weirlab.model.base import F64, ObservationTable, Prediction, ProfileRange, places, require_all, settings
+from weirlab.model.base import F64, ObservationTable, ProfileRange, require_all
 from weirlab.model.curves import (
     MPPS,
     QUANTITIES,
     US,
+    CurveModel,
+    CurvePoints,
     LeastSquares,
     ThresholdCurve,
     highest_loads,
     positions,
     root,
-    with_intervals,
 )
 from weirlab.model.intervals import IntervalCalibration
 from weirlab.model.regimes import Regimes
@@ -132,13 +133,12 @@ class LargestLoss:
 
 
 @dataclass(frozen=True)
-class LohmillerModel:
+class LohmillerModel(CurveModel):
     """The published curves, fitted."""
 
     name: ClassVar[str] = "lohmiller"
 
     unit_position: float
-    """Positions are divided by this."""
     g: ThresholdCurve
     extension: float
     """Share of the threshold from which delays are those of overload."""
@@ -196,68 +196,22 @@ class LohmillerModel:
             groups=_fit_groups(below, shifted) if grouped else None,
         )
 
-    def predict(
-        self,
-        rate_pps: npt.ArrayLike,
-        frame_bytes: npt.ArrayLike,
-        position: npt.ArrayLike,
-        gap_scv: npt.ArrayLike = 0.0,
-    ) -> Prediction:
-        """Predict at the given settings; see :meth:`weirlab.model.base.Model.predict`.
+    def delay_ns(self, quantity: str, at: CurvePoints) -> F64:
+        """See :meth:`weirlab.model.curves.CurveModel.delay_ns`; the frame size matters only with groups."""
+        x, n = at.mpps, at.relative_position
+        under = self.below[quantity].us(x, n)
+        if self.groups is not None:
+            small, large = self.groups.small[quantity], self.groups.large[quantity]
+            under = np.where(at.frame_bytes > self.groups.limit_bytes, large.us(x, n), small.us(x, n))
+        overload = at.rate_pps > self.extension * at.threshold_pps
+        return np.asarray(np.where(overload, self.above[quantity].us(x, n), under) * US)
 
-        The curves do not depend on the gaps between arrivals, and on the frame size only with groups.
-        """
-        rate, frame, place, gaps = settings(rate_pps, frame_bytes, position, gap_scv)
-        x, n = rate / MPPS, place / self.unit_position
-        threshold = self.g.pps(n)
-
-        def at(quantity: str) -> F64:
-            under = self.below[quantity].us(x, n)
-            if self.groups is not None:
-                small, large = self.groups.small[quantity], self.groups.large[quantity]
-                under = np.where(frame > self.groups.limit_bytes, large.us(x, n), small.us(x, n))
-            overload = rate > self.extension * threshold
-            return np.asarray(np.where(overload, self.above[quantity].us(x, n), under) * US)
-
-        outside, why = self.profiled.outside(rate, frame, place, threshold, gaps)
-        found = Prediction(
-            threshold_pps=threshold,
-            loss_ratio=self._loss(rate, place),
-            delay_mean_ns=at("delay_mean_ns"),
-            delay_p50_ns=at("delay_p50_ns"),
-            delay_p90_ns=at("delay_p90_ns"),
-            delay_p99_ns=at("delay_p99_ns"),
-            delay_p999_ns=at("delay_p999_ns"),
-            jitter_ns=at("jitter_ns"),
-            extrapolated=outside,
-            why=why,
-        )
-        bare = replace(self, calibration=None)
-        return with_intervals(
-            self.calibration, found, rate, lambda other: bare.predict(other, frame, place, gaps)
-        )
-
-    def threshold_pps(self, position: npt.ArrayLike, frame_bytes: npt.ArrayLike) -> F64:
-        """Offered load above which packets are lost; the frame size does not matter here."""
-        place, _ = places(position, frame_bytes)
-        return self.g.pps(place / self.unit_position)
-
-    def with_calibration(self, calibration: IntervalCalibration) -> Self:
-        """The same model, with intervals around its predictions."""
-        return replace(self, calibration=calibration)
-
-    def with_spike(self, spike: Spike) -> Self:
-        """The same model with ``spike`` after steps up of the rate."""
-        return replace(self, spike=spike)
-
-    def _loss(self, rate: F64, place: F64) -> F64:
+    def loss_ratio(self, at: CurvePoints) -> F64:
         """A parabola from the threshold to the largest loss, and that beyond."""
-        n = place / self.unit_position
-        threshold = self.g.pps(n)
         profiled, loads = np.array(self.highest).T
-        apex = np.maximum(np.interp(place, profiled, loads), 1.01 * threshold)
-        left = np.clip((apex - rate) / (apex - threshold), 0.0, 1.0)
-        return np.asarray(self.loss.ratio(n) * (1.0 - left**2))
+        apex = np.maximum(np.interp(at.position, profiled, loads), 1.01 * at.threshold_pps)
+        left = np.clip((apex - at.rate_pps) / (apex - at.threshold_pps), 0.0, 1.0)
+        return np.asarray(self.loss.ratio(at.relative_position) * (1.0 - left**2))
 
 
 def measured_thresholds(table: ObservationTable, regimes: Regimes) -> tuple[F64, F64]:

@@ -21,21 +21,21 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import ClassVar, Final, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from weirlab.base.documents import SPARSE
 from weirlab.model import regimes as regime
-from weirlab.model.base import F64, ObservationTable, Prediction, ProfileRange, places, require_all, settings
+from weirlab.model.base import F64, ObservationTable, ProfileRange, require_all
 from weirlab.model.curves import (
     MPPS,
     QUANTITIES,
     US,
+    CurveModel,
+    CurvePoints,
     LeastSquares,
     ThresholdCurve,
     highest_loads,
     positions,
     root,
-    with_intervals,
 )
 from weirlab.model.intervals import IntervalCalibration
 from weirlab.model.spike import NO_SPIKE, Spike
@@ -83,13 +83,12 @@ class OverloadLoss:
 
 
 @dataclass(frozen=True)
-class PiecewiseModel:
+class PiecewiseModel(CurveModel):
     """The curves, fitted."""
 
     name: ClassVar[str] = "piecewise"
 
     unit_position: float
-    """Positions are divided by this."""
     g: ThresholdCurve
     loss: OverloadLoss
     highest: tuple[tuple[float, float], ...]
@@ -135,62 +134,20 @@ class PiecewiseModel:
         shares = model._share(over.rate_pps, over.position)
         return replace(model, loss=_fit_loss(over, shares, unit))
 
-    def predict(
-        self,
-        rate_pps: npt.ArrayLike,
-        frame_bytes: npt.ArrayLike,
-        position: npt.ArrayLike,
-        gap_scv: npt.ArrayLike = 0.0,
-    ) -> Prediction:
-        """Predict at the given settings; see :meth:`weirlab.model.base.Model.predict`.
+    def delay_ns(self, quantity: str, at: CurvePoints) -> F64:
+        """See :meth:`weirlab.model.curves.CurveModel.delay_ns`."""
+        xn = at.mpps, at.relative_position
+        small = _below(xn, **asdict(self.small[quantity]))
+        large = _below(xn, **asdict(self.large[quantity]))
+        under = np.where(at.frame_bytes < SMALL_FRAMES_BELOW_BYTES, small, large)
+        above = _above(xn, **asdict(self.above[quantity]))
+        return np.maximum(np.where(at.rate_pps > at.threshold_pps, above, under) * US, 0.0)
 
-        The curves do not depend on the gaps between arrivals: ``gap_scv`` has no effect.
-        """
-        rate, frame, place, gaps = settings(rate_pps, frame_bytes, position, gap_scv)
-        x, n = rate / MPPS, place / self.unit_position
-        threshold = self.g.pps(n)
-        overload = rate > threshold
-        is_small = frame < SMALL_FRAMES_BELOW_BYTES
-
-        def at(quantity: str) -> F64:
-            small = _below((x, n), **asdict(self.small[quantity]))
-            large = _below((x, n), **asdict(self.large[quantity]))
-            above = _above((x, n), **asdict(self.above[quantity]))
-            value = np.where(overload, above, np.where(is_small, small, large))
-            return np.maximum(value * US, 0.0)
-
-        share = self._share(rate, place)
-        loss = np.clip(_loss((share, n), **asdict(self.loss)), 0.0, 1.0)
-        outside, why = self.profiled.outside(rate, frame, place, threshold, gaps)
-        found = Prediction(
-            threshold_pps=threshold,
-            loss_ratio=np.where(overload, loss, 0.0),
-            delay_mean_ns=at("delay_mean_ns"),
-            delay_p50_ns=at("delay_p50_ns"),
-            delay_p90_ns=at("delay_p90_ns"),
-            delay_p99_ns=at("delay_p99_ns"),
-            delay_p999_ns=at("delay_p999_ns"),
-            jitter_ns=at("jitter_ns"),
-            extrapolated=outside,
-            why=why,
-        )
-        bare = replace(self, calibration=None)
-        return with_intervals(
-            self.calibration, found, rate, lambda other: bare.predict(other, frame, place, gaps)
-        )
-
-    def threshold_pps(self, position: npt.ArrayLike, frame_bytes: npt.ArrayLike) -> F64:
-        """Offered load above which packets are lost; the frame size does not matter here."""
-        place, _ = places(position, frame_bytes)
-        return self.g.pps(place / self.unit_position)
-
-    def with_calibration(self, calibration: IntervalCalibration) -> Self:
-        """The same model, with intervals around its predictions."""
-        return replace(self, calibration=calibration)
-
-    def with_spike(self, spike: Spike) -> Self:
-        """The same model with ``spike`` after steps up of the rate."""
-        return replace(self, spike=spike)
+    def loss_ratio(self, at: CurvePoints) -> F64:
+        """None below the threshold."""
+        share = self._share(at.rate_pps, at.position)
+        loss = np.clip(_loss((share, at.relative_position), **asdict(self.loss)), 0.0, 1.0)
+        return np.where(at.rate_pps > at.threshold_pps, loss, 0.0)
 
     def _share(self, rate_pps: F64, position: F64) -> F64:
         """Where a load lies between the threshold (0) and the highest profiled load (1)."""
