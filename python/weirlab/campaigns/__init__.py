@@ -27,7 +27,6 @@ class CampaignStudy(Study["CampaignScenario", "Ground[Cluster | None]", "Campaig
 
     key = "campaign"
     title = "a matrix of scenarios, devices and settings, and which devices differ"
-    commands = {"weirlab.campaigns.command": ("campaign", "worker")}
 
     def __init__(self, address: ClusterAddress | None = None) -> None:
         """Steps are measured by the cluster at ``address``; None: by this process."""

@@ -32,8 +32,6 @@ class VoiceStudy(Study["VoiceScenario", "Ground[ProofBed]", "ProofFindings"]):
 
     key = "voice"
     title = "how calls find their way: one numbering plan, checked, explained, and proved by calls"
-    commands = {"weirlab.numbering.command": ("voice",)}
-    ready = {"voice-routing": "a numbering plan proved by calls through Kamailio and BIND"}
 
     def __init__(self, open_lab: OpenLab | None = None) -> None:
         self._open_lab = open_lab

@@ -25,7 +25,6 @@ class ReproductionStudy(Study["ReproductionScenario", "Ground[None]", "Reproduct
 
     key = "reproduction"
     title = "the experiments of a publication, measured here"
-    commands = {"weirlab.reproduction.command": ("reproduce",)}
 
     def scenario(self) -> type[ReproductionScenario]:
         from weirlab.reproduction.study import ReproductionScenario

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import difflib
 import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from weirlab.base import files
 from weirlab.base.errors import InputError
-from weirlab.studies.contract import Study
-from weirlab.studies.registry import broken, studies
+from weirlab.studies.registry import broken, entries
 
 FOLDER: Final = "ready"
 """Folder with the ready-made scenarios of a study, next to its module."""
@@ -20,12 +18,13 @@ FOLDER: Final = "ready"
 
 def paths() -> Mapping[str, Path]:
     """The files of all ready-made scenarios, by name."""
-    return {name: _folder(study) / f"{name}.yaml" for study in studies().values() for name in study.ready}
+    known = entries().values()
+    return {name: entry.folder / FOLDER / f"{name}.yaml" for entry in known for name in entry.ready}
 
 
-def _folder(study: Study[Any, Any, Any]) -> Path:
-    module = sys.modules[type(study).__module__]
-    return Path(str(module.__file__)).parent / FOLDER
+def phrases() -> Mapping[str, str]:
+    """What each is about, by name."""
+    return {name: phrase for entry in entries().values() for name, phrase in entry.ready.items()}
 
 
 def names() -> list[str]:

@@ -13,7 +13,7 @@ from weirlab.report.export import ReportOutcome, write_figures
 from weirlab.scenario.model import ReportSection
 from weirlab.store import Run, Store, how_recent
 from weirlab.store.summary import REPORT
-from weirlab.studies.registry import studies, study_of
+from weirlab.studies.registry import PAGE, providing, study_of
 
 
 def report(store: Store, run_id: str, *, out: Path | None = None, plots: Path | None = None) -> ReportOutcome:
@@ -41,12 +41,7 @@ def foresee(out: Path | None, plots: Path | None, wanted: ReportSection | None =
 
 
 def _reportable(store: Store, run_id: str) -> Run:
-    return store.open(run_id, kind=None if how_recent(run_id) is None else reported())
-
-
-def reported() -> tuple[str, ...]:
-    """The kinds of runs that have a report."""
-    return tuple(key for key, study in studies().items() if study.has("page"))
+    return store.open(run_id, kind=None if how_recent(run_id) is None else providing(PAGE))
 
 
 def at_the_end(

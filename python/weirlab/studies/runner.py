@@ -19,7 +19,7 @@ from weirlab.scenario.model import ReportSection, Root
 from weirlab.store import Run, RunWriter, Store
 from weirlab.studies import reports
 from weirlab.studies.contract import A, F, G, Outcome, Study
-from weirlab.studies.registry import studies, study_of
+from weirlab.studies.registry import SCENARIO, providing, studies, study_of
 
 
 def run(
@@ -83,12 +83,13 @@ def run_scenario(
     inputs: Inputs = NO_FILES,
 ) -> Outcome[Any]:
     """As :func:`run`, by the study that ``asked`` is for; ``inputs`` opens the files that it names."""
-    study = studies().get(asked.KEY)
-    if study is None:
+    if asked.KEY not in studies():
         raise InputError(
             f"no installed study has the key {asked.KEY!r}, which is the KEY of {type(asked).__name__}"
         )
-    return run(study, asked, Work(store, progress, command, inputs=inputs), out=out, plots=plots)
+    return run(
+        studies()[asked.KEY], asked, Work(store, progress, command, inputs=inputs), out=out, plots=plots
+    )
 
 
 def resume_scenario(
@@ -114,7 +115,7 @@ def begun(store: Store, run_id: str) -> tuple[str, Root]:
 
 
 def _of_a_scenario(store: Store, run_id: str) -> Run:
-    return store.open(run_id, kind=tuple(key for key, study in studies().items() if study.has("scenario")))
+    return store.open(run_id, kind=providing(SCENARIO))
 
 
 def _check(study: Study[A, G, F], asked: A, work: Work) -> None:

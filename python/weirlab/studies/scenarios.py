@@ -17,15 +17,20 @@ from weirlab.base.files import HOST_FILES, Inputs
 from weirlab.scenario.document import Document, parse, read
 from weirlab.scenario.load import checked
 from weirlab.scenario.model import Root
-from weirlab.studies.registry import studies
+from weirlab.studies.registry import SCENARIO, providing, studies
 
 SCHEMA_ID: Final = "https://json-schema.org/draft/2020-12/schema"
 
 
 def roots() -> Mapping[str, type[Root]]:
     """The models of all kinds of scenarios, by the top-level key of the kind."""
-    found = {key: study.scenario() for key, study in studies().items() if study.has("scenario")}
-    return {key: root for key, root in found.items() if root is not None}
+    return {key: _root(key) for key in providing(SCENARIO)}
+
+
+def _root(key: str) -> type[Root]:
+    root = studies()[key].scenario()
+    assert root is not None
+    return root
 
 
 def load(path: Path) -> Root:
@@ -49,18 +54,17 @@ def check(document: Document, *, inputs: Inputs = HOST_FILES) -> Root:
     if not isinstance(document.value, dict):
         place = document.at(document.where(()))
         raise InputError(f"{place}: a scenario consists of keys such as 'name:' and 'profile:'")
-    known = roots()
-    about = [key for key in document.value if key in known]
+    about = telling(document.value)
     if len(about) > 1:
         place = document.at(document.where((about[1],), key=True))
         raise InputError(f"{place}: {about[1]}: the file has '{about[0]}' already; write a file for each")
-    kind = about[0] if about else kind_of(document.value)
-    return checked(document, known[kind or next(iter(known))], "" if kind else listed(), inputs=inputs)
+    kind = kind_of(document.value)
+    return checked(document, _root(kind or providing(SCENARIO)[0]), "" if kind else listed(), inputs=inputs)
 
 
 def telling(keys: Iterable[str]) -> list[str]:
     """Those of ``keys`` that name a kind; with more than one the kind is ambiguous."""
-    known = roots()
+    known = providing(SCENARIO)
     return [key for key in keys if key in known]
 
 
@@ -69,7 +73,7 @@ def kind_of(keys: Iterable[str]) -> str | None:
 
     None if no key resembles a kind.
     """
-    keys, known = list(keys), list(roots())
+    keys, known = list(keys), providing(SCENARIO)
     for key in telling(keys):
         return key
     for key in keys:
@@ -80,7 +84,7 @@ def kind_of(keys: Iterable[str]) -> str | None:
 
 def listed() -> str:
     """The keys of all kinds as a phrase, for messages."""
-    keys = [repr(key) for key in roots()]
+    keys = [repr(key) for key in providing(SCENARIO)]
     return "".join(keys) if len(keys) < 2 else f"{', '.join(keys[:-1])} and {keys[-1]}"
 
 

@@ -35,7 +35,7 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     folder.mkdir()
     monkeypatch.syspath_prepend(str(folder))
     monkeypatch.syspath_prepend(str(HERE))
-    caches = (registry._others, registry.studies, app.parts)
+    caches = (registry._others, registry.entries, registry.studies, app.parts)
     for cache in caches:
         cache.cache_clear()
     yield folder

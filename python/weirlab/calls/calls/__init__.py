@@ -17,7 +17,6 @@ class CallsStudy(Study[Any, Any, Any]):
 
     key = "calls"
     title = "calls through a device, and what callers hear"
-    commands = {"weirlab.calls.calls.command": ("calls",)}
 
     def headlines(self, run: Run) -> Sequence[str]:
         from weirlab.calls.calls import heard

@@ -23,8 +23,6 @@ class CapacityStudy(Study["CapacityScenario", "DeviceGround", "CapacityFindings"
 
     key = "capacity"
     title = "how many calls a device carries, measured and predicted"
-    commands = {"weirlab.calls.capacity.command": ("capacity",)}
-    ready = {"call-capacity": "how many calls a device carries, measured and predicted"}
 
     def scenario(self) -> type[CapacityScenario]:
         from weirlab.calls.capacity.section import CapacityScenario

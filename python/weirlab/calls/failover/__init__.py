@@ -25,8 +25,6 @@ class FailoverStudy(Study["FailoverScenario", "Ground[Pairs]", "FailoverFindings
 
     key = "failover"
     title = "redundant pairs: protocols, timers and states compared"
-    commands = {"weirlab.calls.failover.command": ("failover",)}
-    ready = {"failover": "redundant pairs: protocols, timers and states compared"}
 
     def __init__(self, open_pair: OpenPair | None = None, *, clocks: SwitchClocks | None = None) -> None:
         self._open_pair, self._clocks = open_pair, clocks

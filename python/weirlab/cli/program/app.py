@@ -28,6 +28,27 @@ from weirlab.cli.program.help import HELP_OPTIONS, prepare_help
 from weirlab.cli.streams import guarded, tell
 
 PARTS: Final[Mapping[str, Sequence[str]]] = {
+    "weirlab.devices.profile.command": ("calibrate", "trial", "profile"),
+    "weirlab.devices.search.command": ("search", "rfc2544"),
+    "weirlab.calls.calls.command": ("calls",),
+    "weirlab.calls.quality.command": ("quality",),
+    "weirlab.calls.capacity.command": ("capacity",),
+    "weirlab.calls.failover.command": ("failover",),
+    "weirlab.transfers.trace.command": ("trace",),
+    "weirlab.transfers.tcp.command": ("tcp",),
+    "weirlab.calls.ipsec.command": ("ipsec",),
+    "weirlab.links.emulator.command": ("link",),
+    "weirlab.transfers.psock.command": ("psock",),
+    "weirlab.numbering.command": ("voice",),
+    "weirlab.devices.prediction.command": ("fit", "predict", "verify"),
+    "weirlab.devices.prediction.transients_command": ("transients",),
+    "weirlab.devices.planning.command": ("plan",),
+    "weirlab.devices.choice.command": ("choose",),
+    "weirlab.devices.library.command": ("library",),
+    "weirlab.devices.simulation.command": ("simulate",),
+    "weirlab.devices.comparison.command": ("compare",),
+    "weirlab.reproduction.command": ("reproduce",),
+    "weirlab.campaigns.command": ("campaign", "worker"),
     "weirlab.studies.commands.scenarios": ("run", "demo", "schema"),
     "weirlab.cli.link.commands": ("tap", "log"),
     "weirlab.studies.commands.stored": ("report", "runs", "show", "export"),
@@ -37,7 +58,7 @@ PARTS: Final[Mapping[str, Sequence[str]]] = {
     "weirlab.devices.wired.command": ("ports", "check", "cable"),
     "weirlab.cli.program.completion": ("completion",),
 }
-"""Modules and the commands that their ``add_to`` adds, besides those that studies name.
+"""Weir's own modules with commands, and the commands that their ``add_to`` adds, in the order of the help.
 
 A module is imported only when one of its commands is used: the others would delay the start.
 """
@@ -50,15 +71,12 @@ _SECRETS: Final = ("--token", "--client-token")
 
 @cache
 def parts(only_own: bool = False) -> Mapping[str, Sequence[str]]:
-    """Every module with commands, and its commands in the order of the help.
-
-    ``only_own`` leaves out studies of other packages, which take time to find.
-    """
+    """Every module with commands; ``only_own`` leaves out those of other packages, slow to find."""
+    if only_own:
+        return PARTS
     # The registry is in a layer above this package.
-    registry = import_module("weirlab.studies.registry")
-    known = registry.own() if only_own else registry.studies()
-    of_studies = [study.commands for study in known.values()]
-    return {module: names for commands in (*of_studies, PARTS) for module, names in commands.items()}
+    outside = import_module("weirlab.studies.registry").outside().values()
+    return {**PARTS, **{module: names for study in outside for module, names in study.commands.items()}}
 
 
 _CODES = "\n".join(f"{code:>3}  {meaning}" for code, meaning in failures.EXIT_CODES.items())

@@ -17,7 +17,6 @@ class ComparisonStudy(Study[Any, Any, Any]):
 
     key = "comparison"
     title = "two devices compared, or two runs"
-    commands = {"weirlab.devices.comparison.command": ("compare",)}
 
     def headlines(self, run: Run) -> Sequence[str]:
         from weirlab.devices.comparison.command import sentence

@@ -23,12 +23,6 @@ class ProfileStudy(Study["Scenario", "DeviceGround", "ProfileFindings"]):
 
     key = "profile"
     title = "what rules cost: measured, modelled, predicted, verified"
-    commands = {"weirlab.devices.profile.command": ("calibrate", "trial", "profile")}
-    also = ("trial", "verify", "calibrate")
-    ready = {
-        "firewall-rules": "what rules cost: measured, modelled, predicted, verified",
-        "full-profile": "every trial that characterises a device",
-    }
 
     def scenario(self) -> type[Scenario]:
         from weirlab.scenario import Scenario

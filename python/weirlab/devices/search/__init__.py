@@ -17,7 +17,6 @@ class SearchStudy(Study[Any, Any, Any]):
 
     key = "search"
     title = "the greatest load without loss, or with some (RFC 9971)"
-    commands = {"weirlab.devices.search.command": ("search", "rfc2544")}
 
     def page(self, run: Run) -> Story:
         from weirlab.devices.search.stored import search_page

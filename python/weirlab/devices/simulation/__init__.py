@@ -27,7 +27,6 @@ class SimulationStudy(Study["SimulationScenario", "Ground[PointSimulator]", "Sim
 
     key = "simulation"
     title = "a measured device simulated over rules, rates and frame sizes"
-    commands = {"weirlab.devices.simulation.command": ("simulate",)}
 
     def scenario(self) -> type[SimulationScenario]:
         from weirlab.devices.simulation.section import SimulationScenario

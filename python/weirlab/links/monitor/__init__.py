@@ -24,7 +24,6 @@ class MonitorStudy(Study["MonitorScenario", "Ground[OpenLab]", "MonitorFindings"
 
     key = "monitor"
     title = "a link monitor put to the test, compared with tcpdump"
-    ready = {"link-monitor": "a link monitor tested and compared with tcpdump"}
 
     def __init__(
         self, open_lab: OpenLab | None = None, *, clock: Callable[[], float] = time.monotonic

@@ -116,12 +116,12 @@ def doctor(
 def _checks(study: Study[Any, Any, Any]) -> Sequence[Finding]:
     """What ``study`` reports about this machine; studies of other packages may raise anything."""
     from weirlab.lab.finding import Finding
-    from weirlab.studies.registry import own
+    from weirlab.studies.registry import OWN
 
     try:
         return study.checks()
     except Exception as error:
-        if study.key in own():
+        if study.key in OWN:
             raise
         detail = f"its checks failed: {type(error).__name__}: {error}"
         return (Finding(study.key, False, detail, "repair or reinstall that package", False),)

@@ -23,7 +23,8 @@ from weirlab.cli.options import (
 from weirlab.cli.output import Session, to_json
 from weirlab.cli.quantities import words
 from weirlab.cli.streams import tell
-from weirlab.studies.registry import studies
+from weirlab.studies import ready
+from weirlab.studies.registry import SCENARIO, providing
 
 if TYPE_CHECKING:
     from weirlab.scenario.model import Root
@@ -93,11 +94,10 @@ class ScenarioLabOptions:
 
 def _help() -> str:
     """The help of ``weir run``, with the scenarios of the installed studies."""
-    known = [study for study in studies().values() if study.has("scenario")]
-    ready = {name: phrase for study in known for name, phrase in study.ready.items()}
-    width = max(map(len, ready), default=0) + 2
-    lines = [f"  {name:<{width}} {phrase}" for name, phrase in ready.items()]
-    return RUN.format(ready="\n".join(lines), keys=words([study.key for study in known]))
+    phrases = ready.phrases()
+    width = max(map(len, phrases), default=0) + 2
+    lines = [f"  {name:<{width}} {phrase}" for name, phrase in phrases.items()]
+    return RUN.format(ready="\n".join(lines), keys=words(providing(SCENARIO)))
 
 
 def add_to(app: typer.Typer) -> None:
@@ -130,7 +130,7 @@ def run(
     """Run a scenario."""
     from weirlab.cli.options.wired import confirm_stored
     from weirlab.jobs.models import model_file
-    from weirlab.studies import ready, runner
+    from weirlab.studies import runner
     from weirlab.studies.scenarios import load
 
     out, plots = report.out, report.plots
@@ -164,7 +164,6 @@ def demo(
     result: ResultOptions,
 ) -> None:
     """Run the scenario that shows the most."""
-    from weirlab.studies import ready
     from weirlab.studies.scenarios import load
 
     with result.session(ctx) as session:
@@ -214,7 +213,6 @@ def show(session: Session, outcome: Outcome[Any]) -> None:
 def _print(scenario: Path | None, *, as_json: bool) -> None:
     """The file of ``scenario`` as it is, comments included."""
     from weirlab.scenario import document
-    from weirlab.studies import ready
 
     if scenario is None:
         raise InputError("--print: give a scenario, not --resume")

@@ -29,11 +29,6 @@ class ParallelStudy(Study["ParallelScenario", "Ground[ParallelBed]", "ParallelFi
 
     key = "parallel"
     title = "parallel sockets, multipath TCP and independent streams over several paths, compared"
-    ready = {
-        "parallel-sockets": "several TCP streams as one, over paths of unequal rate and delay",
-        "parallel-sockets-full": "the same with every scheduler, at the ratios and times of the psock report",
-        "parallel-sockets-fair": "the same beside one TCP stream on the same path, with and without --fair",
-    }
 
     def __init__(self, open_bed: OpenBed | None = None) -> None:
         self._open_bed = open_bed

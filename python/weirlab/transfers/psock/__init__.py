@@ -21,7 +21,6 @@ class PsockStudy(Study[Any, Any, Any]):
 
     key = "psock"
     title = "bytes copied over several TCP connections at once"
-    commands = {"weirlab.transfers.psock.command": ("psock",)}
 
     def checks(self) -> Sequence[Finding]:
         from weirlab.transfers.psock.dropin.checking import findings

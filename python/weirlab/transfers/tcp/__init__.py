@@ -23,8 +23,6 @@ class TcpStudy(Study["TcpScenario", "Ground[TransferRun | None]", "TcpFindings"]
 
     key = "tcp"
     title = "a TCP transfer from all sides, and why it was not faster"
-    commands = {"weirlab.transfers.tcp.command": ("tcp",)}
-    ready = {"slow-transfer": "why a TCP transfer over a long path is slow"}
 
     def __init__(self, live: TransferDisplay | None = None) -> None:
         self._live = live

@@ -13,7 +13,6 @@ from weirlab.scenario import document
 from weirlab.scenario.model import Root
 from weirlab.studies import ready, scenarios
 from weirlab.studies.commands.scenarios import in_lab
-from weirlab.studies.registry import studies
 
 INPUTS: Final = Inputs(
     "a scenario from the page may name no file of this host, nor use its ports and logins; leave it out, or "
@@ -35,7 +34,7 @@ class ScenarioRequest(BaseModel):
 
 def offered() -> list[dict[str, str]]:
     """The ready-made scenarios: ``name``, ``about`` in a phrase, and the ``text`` of the file."""
-    phrases = {name: about for study in studies().values() for name, about in study.ready.items()}
+    phrases = ready.phrases()
     return [
         {"name": name, "about": phrases[name], "text": document.source(path)}
         for name, path in ready.paths().items()
