@@ -49,7 +49,7 @@ def reproduce(
 ) -> None:
     """Reproduce."""
     from weirlab.jobs.work import Work
-    from weirlab.reproduction import ReproductionStudy, study, tables
+    from weirlab.reproduction import study, tables
     from weirlab.studies import runner
     from weirlab.studies.commands.scenarios import carry_out, show
 
@@ -58,7 +58,9 @@ def reproduce(
             if publication is not None or only or quick:
                 raise InputError("--resume continues a run as it was begun: leave the other options out")
             work = Work(session.store, session.progress)
-            outcome = runner.resume(ReproductionStudy(), resume, work, out=report.out, plots=report.plots)
+            outcome = runner.resume(
+                study.ReproductionStudy(), resume, work, out=report.out, plots=report.plots
+            )
             show(session, outcome)
         elif publication is None:
             listed = study.listed()

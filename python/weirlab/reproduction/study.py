@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Annotated, Any, Final
@@ -29,12 +30,14 @@ from weirlab.jobs.inventory import scenario_of
 from weirlab.jobs.work import Work
 from weirlab.publications import KEYS, Publication, publication
 from weirlab.report.figure import Figure
+from weirlab.report.story import Story
 from weirlab.reproduction.contract import NOT_MADE, ROWS, ReproducedExperiment, ReproductionRow, rows
 from weirlab.scenario.document import Document
 from weirlab.scenario.model import Root, Section
 from weirlab.store import Run, RunWriter, Store
 from weirlab.store.frames import frame_of
 from weirlab.studies import scenarios
+from weirlab.studies.contract import Ground, Outcome, Study, Summary
 from weirlab.studies.runner import resume_scenario, run_scenario
 
 MODULES: Final[Mapping[str, str]] = {
@@ -174,30 +177,6 @@ _PHRASES: Final = {
 }
 
 
-def measured(asked: ReproductionScenario, writer: RunWriter, work: Work) -> ReproductionFindings:
-    """Measure the scenarios that the run does not have yet; one that several experiments have, only once."""
-    kept = dict(_kept(writer.run))
-    planned = list(_planned(asked.reproduction))
-    writer.finished_beside, writer.items = len(kept), "measurement"
-    first = {json.dumps(scenario, sort_keys=True): place for place, scenario in reversed(planned)}
-    for number, (place, scenario) in enumerate(planned, 1):
-        if place in kept:
-            continue
-        if (same := first[json.dumps(scenario, sort_keys=True)]) != place:
-            kept[place] = kept[same]
-            writer.put_json(RUNS, kept)
-            continue
-        work.progress.note(f"{place}: {number} of {len(planned)}")
-        try:
-            kept[place] = {"run": _run(scenario, place, writer.run, work).run_id}
-        except (MissingCapability, LabError, TrialError, ModelError, Undecided) as error:
-            kept[place] = {"problem": str(error)}
-            work.progress.note(f"{place}: {error}")
-        writer.put_json(RUNS, kept)
-        writer.finished_beside = len(kept)
-    return stored(writer.run)
-
-
 def _planned(asked: ReproductionSection) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for experiment in chosen(asked):
         for name, scenario in experiment.scenarios(asked.quick).items():
@@ -295,11 +274,70 @@ def further_tables(run: Run) -> Mapping[str, Sequence[Table]]:
     }
 
 
-def keep(run: Run, found: ReproductionFindings) -> None:
-    """Store the rows with the run, for ``weir export``."""
-    run.put_table(ROWS, frame_of(ReproductionRow, found.rows))
-
-
 def listed() -> Sequence[tuple[Publication, Sequence[ReproducedExperiment]]]:
     """Every publication, and which of its experiments are made here."""
     return [(publication(key), experiments(key)) for key in KEYS]
+
+
+class ReproductionStudy(Study[ReproductionScenario, Ground[None], ReproductionFindings]):
+    """The experiments of one publication, each a run of its own."""
+
+    key = "reproduction"
+    title = "the experiments of a publication, measured here"
+
+    def scenario(self) -> type[ReproductionScenario]:
+        return ReproductionScenario
+
+    def check(self, asked: ReproductionScenario, work: Work) -> None:
+        chosen(asked.reproduction)
+
+    def open(self, asked: ReproductionScenario, work: Work) -> AbstractContextManager[Ground[None]]:
+        return nullcontext(
+            Ground(None, {"lab": "see its runs", "dut": asked.reproduction.publication, "backend": ""})
+        )
+
+    def measure(
+        self, ground: Ground[None], asked: ReproductionScenario, writer: RunWriter, work: Work
+    ) -> ReproductionFindings:
+        """Measure the scenarios that the run does not have yet, each once for all its experiments."""
+        kept = dict(_kept(writer.run))
+        planned = list(_planned(asked.reproduction))
+        writer.finished_beside, writer.items = len(kept), "measurement"
+        first = {json.dumps(scenario, sort_keys=True): place for place, scenario in reversed(planned)}
+        for number, (place, scenario) in enumerate(planned, 1):
+            if place in kept:
+                continue
+            if (same := first[json.dumps(scenario, sort_keys=True)]) != place:
+                kept[place] = kept[same]
+                writer.put_json(RUNS, kept)
+                continue
+            work.progress.note(f"{place}: {number} of {len(planned)}")
+            try:
+                kept[place] = {"run": _run(scenario, place, writer.run, work).run_id}
+            except (MissingCapability, LabError, TrialError, ModelError, Undecided) as error:
+                kept[place] = {"problem": str(error)}
+                work.progress.note(f"{place}: {error}")
+            writer.put_json(RUNS, kept)
+            writer.finished_beside = len(kept)
+        return stored(writer.run)
+
+    def conclude(
+        self, run: Run, asked: ReproductionScenario, found: ReproductionFindings
+    ) -> ReproductionFindings:
+        """Store the rows with the run, for ``weir export``."""
+        run.put_table(ROWS, frame_of(ReproductionRow, found.rows))
+        return found
+
+    def summarize(self, outcome: Outcome[ReproductionFindings]) -> Summary:
+        from weirlab.reproduction import tables
+
+        found = outcome.found
+        return Summary(found.sentence, tables.tables(found.rows), "\n".join(found.deviations))
+
+    def headlines(self, run: Run) -> Sequence[str]:
+        return (stored(run).sentence,)
+
+    def page(self, run: Run) -> Story:
+        from weirlab.reproduction import page
+
+        return page.page(run)

@@ -78,8 +78,8 @@ class Study(Generic[A, G, F]):
     study with its own commands lists them in :attr:`commands`. :mod:`weirlab.studies.runner` does the rest:
     it creates and resumes runs, stores what is found, and writes reports.
 
-    Every start of ``weir`` imports the modules of all studies. The class must therefore be cheap to import:
-    its methods import what they need.
+    Weir's own are imported when they are used; every start of ``weir`` imports those of other packages, which
+    should therefore be cheap to import.
     """
 
     key: ClassVar[str]

@@ -54,7 +54,7 @@ class StudyEntry:
 
 OWN: Final[Mapping[str, StudyEntry]] = {
     "profile": StudyEntry(
-        "weirlab.devices.profile",
+        "weirlab.devices.profile.study",
         "ProfileStudy",
         also=("trial", "verify", "calibrate"),
         ready={
@@ -62,22 +62,22 @@ OWN: Final[Mapping[str, StudyEntry]] = {
             "full-profile": "every trial that characterises a device",
         },
     ),
-    "series": StudyEntry("weirlab.devices.series", "SeriesStudy"),
+    "series": StudyEntry("weirlab.devices.series.study", "SeriesStudy"),
     "search": StudyEntry("weirlab.devices.search", "SearchStudy", (PAGE,)),
     "rfc2544": StudyEntry("weirlab.devices.search", "Rfc2544Study", (PAGE,)),
     "calls": StudyEntry("weirlab.calls.calls", "CallsStudy", (PAGE,)),
     "capacity": StudyEntry(
-        "weirlab.calls.capacity",
+        "weirlab.calls.capacity.study",
         "CapacityStudy",
         ready={"call-capacity": "how many calls a device carries, measured and predicted"},
     ),
     "failover": StudyEntry(
-        "weirlab.calls.failover",
+        "weirlab.calls.failover.study",
         "FailoverStudy",
         ready={"failover": "redundant pairs: protocols, timers and states compared"},
     ),
     "monitor": StudyEntry(
-        "weirlab.links.monitor",
+        "weirlab.links.monitor.study",
         "MonitorStudy",
         ready={"link-monitor": "a link monitor tested and compared with tcpdump"},
     ),
@@ -86,8 +86,8 @@ OWN: Final[Mapping[str, StudyEntry]] = {
         "TcpStudy",
         ready={"slow-transfer": "why a TCP transfer over a long path is slow"},
     ),
-    "endpoints": StudyEntry("weirlab.calls.ipsec.endpoints", "EndpointsStudy"),
-    "esp": StudyEntry("weirlab.calls.ipsec.cost", "EspCostStudy"),
+    "endpoints": StudyEntry("weirlab.calls.ipsec.endpoints.study", "EndpointsStudy"),
+    "esp": StudyEntry("weirlab.calls.ipsec.cost.study", "EspCostStudy"),
     "psock": StudyEntry("weirlab.transfers.psock", "PsockStudy", ()),
     "parallel": StudyEntry(
         "weirlab.transfers.parallel",
@@ -103,14 +103,14 @@ OWN: Final[Mapping[str, StudyEntry]] = {
         },
     ),
     "voice": StudyEntry(
-        "weirlab.numbering",
+        "weirlab.numbering.proof.study",
         "VoiceStudy",
         ready={"voice-routing": "a numbering plan proved by calls through Kamailio and BIND"},
     ),
-    "voice_load": StudyEntry("weirlab.numbering.load", "VoiceLoadStudy"),
+    "voice_load": StudyEntry("weirlab.numbering.load.study", "VoiceLoadStudy"),
     "simulation": StudyEntry("weirlab.devices.simulation", "SimulationStudy"),
     "comparison": StudyEntry("weirlab.devices.comparison", "ComparisonStudy", (PAGE,)),
-    "reproduction": StudyEntry("weirlab.reproduction", "ReproductionStudy"),
+    "reproduction": StudyEntry("weirlab.reproduction.study", "ReproductionStudy"),
     "campaign": StudyEntry("weirlab.campaigns", "CampaignStudy"),
 }
 """Weir's own, by their keys, in the order of lists and of the help."""

@@ -7,10 +7,9 @@ import pytest
 import tap
 from weirlab.jobs.progress import SilentProgress
 from weirlab.jobs.work import Work
-from weirlab.links.monitor import MonitorStudy
 from weirlab.links.monitor.bed import METHODS, RECORDING
 from weirlab.links.monitor.fakes import FakeLink
-from weirlab.links.monitor.study import MonitorFindings
+from weirlab.links.monitor.study import MonitorFindings, MonitorStudy
 from weirlab.store import Store
 from weirlab.studies import runner
 from weirlab.studies.contract import Outcome

@@ -8,20 +8,20 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from weirlab.calls.failover import FailoverStudy
 from weirlab.calls.failover.fakes import FakePair, SwitchBehaviour, instant
+from weirlab.calls.failover.study import FailoverStudy
 from weirlab.calls.failover.switches.event import SwitchClocks
-from weirlab.calls.ipsec.cost import EspCostStudy
 from weirlab.calls.ipsec.cost.fakes import FormulaTimer
-from weirlab.calls.ipsec.endpoints import EndpointsStudy
+from weirlab.calls.ipsec.cost.study import EspCostStudy
 from weirlab.calls.ipsec.endpoints.fakes import FakeEndpointBed as FakeEndpoints
 from weirlab.calls.ipsec.endpoints.fakes import opener
+from weirlab.calls.ipsec.endpoints.study import EndpointsStudy
 from weirlab.cli.program.showing import WITHOUT_TABLES
 from weirlab.lab.finding import Finding
-from weirlab.numbering import VoiceStudy
 from weirlab.numbering.fakes import FakeLab
-from weirlab.numbering.load import VoiceLoadStudy
 from weirlab.numbering.load.fakes import FakeLoadLab
+from weirlab.numbering.load.study import VoiceLoadStudy
+from weirlab.numbering.proof.study import VoiceStudy
 from weirlab.store import Store
 from weirlab.studies.registry import studies
 from weirlab.testing import FakeBed, FakeClock

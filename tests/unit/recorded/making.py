@@ -38,31 +38,31 @@ from answers import (
 )
 from typer.testing import CliRunner
 
-from weirlab.calls.failover import FailoverStudy
 from weirlab.calls.failover.fakes import FakePair, SwitchBehaviour, instant
 from weirlab.calls.failover.section import FailoverScenario
+from weirlab.calls.failover.study import FailoverStudy
 from weirlab.calls.failover.switches import PairSpec
 from weirlab.calls.failover.switches.event import SwitchClocks
-from weirlab.calls.ipsec.cost import EspCostStudy
 from weirlab.calls.ipsec.cost.fakes import FormulaTimer
 from weirlab.calls.ipsec.cost.section import EspCostScenario
-from weirlab.calls.ipsec.endpoints import EndpointsStudy
+from weirlab.calls.ipsec.cost.study import EspCostStudy
 from weirlab.calls.ipsec.endpoints.fakes import FakeEndpointBed as FakeEndpoints
 from weirlab.calls.ipsec.endpoints.fakes import opener as open_endpoints
 from weirlab.calls.ipsec.endpoints.section import EndpointScenario
+from weirlab.calls.ipsec.endpoints.study import EndpointsStudy
 from weirlab.cli.program.app import app
 from weirlab.jobs import testbeds
 from weirlab.jobs.progress import SilentProgress
 from weirlab.jobs.work import Work
 from weirlab.lab.linux.namespace import Namespace
-from weirlab.links.monitor import MonitorStudy
 from weirlab.links.monitor.bed import MonitorSettings
 from weirlab.links.monitor.fakes import FakeLink
 from weirlab.links.monitor.section import MonitorScenario
-from weirlab.numbering import VoiceStudy
+from weirlab.links.monitor.study import MonitorStudy
 from weirlab.numbering.fakes import FakeLab
-from weirlab.numbering.load import VoiceLoadStudy
 from weirlab.numbering.load.fakes import FakeLoadLab
+from weirlab.numbering.load.study import VoiceLoadStudy
+from weirlab.numbering.proof.study import VoiceStudy
 from weirlab.numbering.section import LoadScenario, VoiceScenario
 from weirlab.scenario.load import from_plain
 from weirlab.store import RunWriter, Store, catalogue

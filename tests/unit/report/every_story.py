@@ -24,9 +24,9 @@ from weirlab.jobs.progress import SilentProgress
 from weirlab.jobs.work import Work
 from weirlab.links.monitor.page import tell as tell_monitor
 from weirlab.numbering.fakes import FakeLab
-from weirlab.numbering.load import VoiceLoadStudy
 from weirlab.numbering.load.fakes import FakeLoadLab
 from weirlab.numbering.load.page import tell as tell_load
+from weirlab.numbering.load.study import VoiceLoadStudy
 from weirlab.numbering.plan import load as load_plan
 from weirlab.numbering.plan import ready
 from weirlab.numbering.proof.calling import made as proof_of

@@ -20,10 +20,10 @@ from weirlab.jobs.progress import SilentProgress
 from weirlab.jobs.work import Work
 from weirlab.publications import Publication, parsed, publication
 from weirlab.report.story import Story
-from weirlab.reproduction import ReproductionStudy, page, study
+from weirlab.reproduction import page, study
 from weirlab.reproduction.firewall import EXPERIMENTS, measured, shared, stages
 from weirlab.reproduction.firewall.measured import MeasuredProfile, SteppedTrial
-from weirlab.reproduction.study import ReproductionScenario
+from weirlab.reproduction.study import ReproductionScenario, ReproductionStudy
 from weirlab.scenario.document import Document
 from weirlab.store import Run, Store
 from weirlab.studies import runner, scenarios

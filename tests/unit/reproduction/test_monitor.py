@@ -12,10 +12,10 @@ import pytest
 
 from weirlab.jobs.progress import SilentProgress
 from weirlab.jobs.work import Work
-from weirlab.links.monitor import MonitorStudy
 from weirlab.links.monitor.bed import MonitorSettings
 from weirlab.links.monitor.fakes import FakeLink, LinkCapacity
 from weirlab.links.monitor.section import MonitorScenario
+from weirlab.links.monitor.study import MonitorStudy
 from weirlab.publications import publication
 from weirlab.reproduction import monitor
 from weirlab.reproduction.contract import Answer, ReproducedExperiment

@@ -13,6 +13,7 @@ from weirlab.jobs.work import Work
 from weirlab.reproduction import study
 from weirlab.reproduction.study import ReproductionScenario, ReproductionSection
 from weirlab.store import Run, Store
+from weirlab.studies.contract import Ground
 
 
 def test_experiments_with_the_same_scenario_share_its_run(
@@ -35,7 +36,9 @@ def test_experiments_with_the_same_scenario_share_its_run(
         reproduction=ReproductionSection(publication="woernhard-2006", quick=True, only=only),
     )
     with store.create("reproduction", asked.model_dump(mode="json"), {}) as writer:
-        kept = study.measured(asked, writer, Work(store, SilentProgress()))
+        ground = Ground(None)
+        study.ReproductionStudy().measure(ground, asked, writer, Work(store, SilentProgress()))
+        kept = writer.run.get_json(study.RUNS)
     assert len(measured) == 1
     assert {place: each["run"] for place, each in kept.items()} == dict.fromkeys(
         (f"{name}/cable" for name in only), next(iter(kept.values()))["run"]

@@ -55,6 +55,7 @@ from weirlab.store import Run, RunWriter
 from weirlab.store.frames import completed
 from weirlab.studies import beds
 from weirlab.studies.beds import DeviceGround
+from weirlab.studies.contract import Outcome, Study, Summary
 from weirlab.traffic.schedule import compile_plan
 
 if TYPE_CHECKING:
@@ -92,66 +93,6 @@ class CapacityFindings:
         if not told:
             return None
         return TrialError(f"not everything was found: {'; '.join(told)} (run {run.run_id})")
-
-
-def opened(asked: CapacityScenario, work: Work) -> AbstractContextManager[DeviceGround]:
-    """Open the bed, calibrated first if ``asked`` says so."""
-    return beds.opened(work, asked.lab, asked.dut, asked.calibrate, calls=asked.calls.calls(1))
-
-
-def measured(
-    ground: DeviceGround, scenario: CapacityScenario, writer: RunWriter, work: Work
-) -> CapacityFindings:
-    """Sweep, search and predict, without repeating what the run already has."""
-    bed, progress = ground.bed, work.progress
-    _tell_time(scenario, bed, progress)
-    model, source = _model(work, bed, scenario, writer)
-    places = testbeds.positions(bed, scenario.capacity.positions)
-    capacity = scenario.capacity.model_copy(update={"positions": places})
-    scenario = scenario.model_copy(update={"capacity": capacity})
-    setting = CallTraffic(scenario.calls.calls(1), scenario.dut.stateful)
-    wanted = scenario.capacity
-    good_mos = wanted.search.mos if wanted.search and wanted.search.mos else 4.0
-    keeper = CallRecorder(bed, writer, good_mos=good_mos)
-    carried: tuple[CallCapacity, ...] = ()
-    with _watched(bed, wanted.inside, progress):
-        if fixed := fixed_counts(scenario):
-            _sweep(bed, to_sweep(scenario, fixed), scenario, setting, writer, keeper, progress)
-        if wanted.search is not None:
-            carried = _search(bed, scenario, setting, writer, keeper, progress)
-        if wanted.sweep is not None and not fixed:
-            swept = to_sweep(scenario, _around(scenario, carried, writer))
-            _sweep(bed, swept, scenario, setting, writer, keeper, progress)
-    rows = _still_valid(writer, keeper)
-    counted = [row.counters_agree for row in rows if row.counters_agree is not None]
-    foretold: tuple[CapacityPrediction, ...] = ()
-    if model is not None:
-        trials = wanted.search or wanted.sweep
-        trial_s, warmup_s = (trials.trial_s, trials.warmup_s) if trials else (1.0, 0.0)
-        goals = goals_of(scenario)
-        foretold = tuple(foretell(model, setting, goals, wanted.positions, trial_s, warmup_s))
-    found = CapacityConclusions(
-        sweep=tuple(dropping(rows, wanted.search.loss_ratio if wanted.search else 0.0)),
-        search=carried,
-        model=source,
-        predicted=foretold,
-        counters=CounterAgreement(len(counted), sum(counted)),
-        losses=tuple(losses(rows)),
-    )
-    writer.put_json(RESULT, found)
-    return CapacityFindings(ground.calibrated, found)
-
-
-def page(run: Run) -> Story:
-    """The page about ``run``."""
-    from weirlab.calls.capacity.page import tell
-
-    if not run.has_table(CAPACITY):
-        raise InputError(
-            f"run {run.run_id} was interrupted before its first trial with calls: go on with {RESUME} "
-            f"{run.run_id}"
-        )
-    return tell(findings(run, found(run)))
 
 
 def found(run: Run) -> CapacityConclusions:
@@ -273,25 +214,6 @@ def _named(work: Work, source: str) -> tuple[QueueingModel, str]:
     return model, f"{name} (does not count: {device.unusable})" if device.unusable else name
 
 
-def check(scenario: CapacityScenario, work: Work) -> None:
-    """Raise, before anything is built, if ``scenario`` cannot be carried out."""
-    wanted = scenario.capacity
-    setting = CallTraffic(scenario.calls.calls(1), scenario.dut.stateful)
-    for what, count in (
-        (wanted.sweep, max(wanted.sweep.fixed, default=1) if wanted.sweep else 0),
-        (wanted.search, wanted.search.max_calls or wanted.search.min_calls if wanted.search else 0),
-    ):
-        if what is not None:
-            spec = setting.spec(0, count, trial_s=what.trial_s, warmup_s=what.warmup_s)
-            compile_plan(spec.traffic)
-    if wanted.predict is not None and wanted.predict.model is not None:
-        rules, _ = _named(work, wanted.predict.model)
-        if wanted.predict.tunnel is not None:
-            tunnelled(rules, _named(work, wanted.predict.tunnel)[0])
-    elif wanted.predict is not None:
-        profiles.refuse_impossible(profile_of(scenario))
-
-
 def _tell_time(scenario: CapacityScenario, bed: TestBed, progress: Progress) -> None:
     """Note, before anything is measured, how many trials there are and how long they take."""
     wanted = scenario.capacity
@@ -314,3 +236,99 @@ def _tell_time(scenario: CapacityScenario, bed: TestBed, progress: Progress) -> 
     # A simulated device takes no real time.
     took = "" if bed.lab == "sim" else f", about {seconds / 60:.0f} min if none has to be repeated"
     progress.note(f"trials: {', '.join(told)}{took}")
+
+
+class CapacityStudy(Study[CapacityScenario, DeviceGround, CapacityFindings]):
+    """A sweep over the number of calls, a search for the most, and what the model says."""
+
+    key = "capacity"
+    title = "how many calls a device carries, measured and predicted"
+
+    def scenario(self) -> type[CapacityScenario]:
+        return CapacityScenario
+
+    def check(self, asked: CapacityScenario, work: Work) -> None:
+        """Raise, before anything is built, if ``asked`` cannot be carried out."""
+        wanted = asked.capacity
+        setting = CallTraffic(asked.calls.calls(1), asked.dut.stateful)
+        for what, count in (
+            (wanted.sweep, max(wanted.sweep.fixed, default=1) if wanted.sweep else 0),
+            (wanted.search, wanted.search.max_calls or wanted.search.min_calls if wanted.search else 0),
+        ):
+            if what is not None:
+                spec = setting.spec(0, count, trial_s=what.trial_s, warmup_s=what.warmup_s)
+                compile_plan(spec.traffic)
+        if wanted.predict is not None and wanted.predict.model is not None:
+            rules, _ = _named(work, wanted.predict.model)
+            if wanted.predict.tunnel is not None:
+                tunnelled(rules, _named(work, wanted.predict.tunnel)[0])
+        elif wanted.predict is not None:
+            profiles.refuse_impossible(profile_of(asked))
+
+    def open(self, asked: CapacityScenario, work: Work) -> AbstractContextManager[DeviceGround]:
+        """Open the bed, calibrated first if ``asked`` says so."""
+        return beds.opened(work, asked.lab, asked.dut, asked.calibrate, calls=asked.calls.calls(1))
+
+    def measure(
+        self, ground: DeviceGround, asked: CapacityScenario, writer: RunWriter, work: Work
+    ) -> CapacityFindings:
+        """Sweep, search and predict, without repeating what the run already has."""
+        scenario, bed, progress = asked, ground.bed, work.progress
+        _tell_time(scenario, bed, progress)
+        model, source = _model(work, bed, scenario, writer)
+        places = testbeds.positions(bed, scenario.capacity.positions)
+        capacity = scenario.capacity.model_copy(update={"positions": places})
+        scenario = scenario.model_copy(update={"capacity": capacity})
+        setting = CallTraffic(scenario.calls.calls(1), scenario.dut.stateful)
+        wanted = scenario.capacity
+        good_mos = wanted.search.mos if wanted.search and wanted.search.mos else 4.0
+        keeper = CallRecorder(bed, writer, good_mos=good_mos)
+        carried: tuple[CallCapacity, ...] = ()
+        with _watched(bed, wanted.inside, progress):
+            if fixed := fixed_counts(scenario):
+                _sweep(bed, to_sweep(scenario, fixed), scenario, setting, writer, keeper, progress)
+            if wanted.search is not None:
+                carried = _search(bed, scenario, setting, writer, keeper, progress)
+            if wanted.sweep is not None and not fixed:
+                swept = to_sweep(scenario, _around(scenario, carried, writer))
+                _sweep(bed, swept, scenario, setting, writer, keeper, progress)
+        rows = _still_valid(writer, keeper)
+        counted = [row.counters_agree for row in rows if row.counters_agree is not None]
+        foretold: tuple[CapacityPrediction, ...] = ()
+        if model is not None:
+            trials = wanted.search or wanted.sweep
+            trial_s, warmup_s = (trials.trial_s, trials.warmup_s) if trials else (1.0, 0.0)
+            goals = goals_of(scenario)
+            foretold = tuple(foretell(model, setting, goals, wanted.positions, trial_s, warmup_s))
+        found = CapacityConclusions(
+            sweep=tuple(dropping(rows, wanted.search.loss_ratio if wanted.search else 0.0)),
+            search=carried,
+            model=source,
+            predicted=foretold,
+            counters=CounterAgreement(len(counted), sum(counted)),
+            losses=tuple(losses(rows)),
+        )
+        writer.put_json(RESULT, found)
+        return CapacityFindings(ground.calibrated, found)
+
+    def summarize(self, outcome: Outcome[CapacityFindings]) -> Summary:
+        from weirlab.calls.capacity import tables, wording
+
+        evidence = findings(outcome.run, outcome.found.results)
+        return Summary(wording.conclusion(outcome), tables.of(evidence))
+
+    def headlines(self, run: Run) -> Sequence[str]:
+        from weirlab.calls.capacity import wording
+
+        return wording.headlines(run, found(run))
+
+    def page(self, run: Run) -> Story:
+        """The page about ``run``."""
+        from weirlab.calls.capacity.page import tell
+
+        if not run.has_table(CAPACITY):
+            raise InputError(
+                f"run {run.run_id} was interrupted before its first trial with calls: go on with {RESUME} "
+                f"{run.run_id}"
+            )
+        return tell(findings(run, found(run)))

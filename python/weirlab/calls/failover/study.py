@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +15,7 @@ from weirlab.base.documents import plain
 from weirlab.base.errors import InputError, MissingCapability, TrialError
 from weirlab.base.interrupts import owned, shielded
 from weirlab.base.quantities import percent
+from weirlab.calls.failover.bed import capabilities
 from weirlab.calls.failover.bed.schedule import compiled
 from weirlab.calls.failover.section import MOST_CALLS, FailoverScenario
 from weirlab.calls.failover.switches import (
@@ -40,13 +41,15 @@ from weirlab.calls.failover.switches import (
 )
 from weirlab.calls.failover.switches.event import CLOCKS, SwitchClocks
 from weirlab.calls.failover.switches.load import USUAL_SHARE
+from weirlab.cli.quantities import clock, plural
 from weirlab.jobs import spoiled, testbeds
 from weirlab.jobs.progress import RESUME, Progress, passed_on
 from weirlab.jobs.work import Work
+from weirlab.lab.finding import Finding
 from weirlab.publications import publication
 from weirlab.store import Run, RunWriter
 from weirlab.store.frames import completed, rows_of
-from weirlab.studies.contract import Ground
+from weirlab.studies.contract import Ground, Outcome, Study, Summary
 from weirlab.traffic.spec import Traffic
 
 if TYPE_CHECKING:
@@ -111,82 +114,11 @@ class Pairs:
     opener: OpenPair
 
 
-@contextmanager
-@shielded
-def opened(asked: FailoverScenario, work: Work, open_pair: OpenPair | None) -> Iterator[Ground[Pairs]]:
-    """The pairs of ``asked``; each is built anew for each attempt, by ``open_pair`` or in namespaces."""
-    pairs, traffic = checked(asked)
-    opener = open_pair or _opener(asked, pairs)
-    testbeds.tell_if_busy("redundant", work.progress)
-    facts: dict[str, Any] = {}
-    if work.begun is None:
-        with opener(pairs[0]) as lab:  # What cannot be built leaves no run behind.
-            common = {name: value for name, value in lab.facts.items() if not _of_one_pair(name)}
-            facts = {"lab": lab.lab, "dut": KIND, "backend": lab.backend, **common}
-        facts |= {"pairs": plain(pairs), **_tools(pairs)}
-    yield Ground(Pairs(pairs, traffic, opener), facts)
-
-
-def measured(
-    ground: Ground[Pairs],
-    asked: FailoverScenario,
-    writer: RunWriter,
-    progress: Progress,
-    clocks: SwitchClocks | None = None,
-) -> FailoverFindings:
-    """Find the load that all pairs carry, then make every switch that the run does not have yet."""
-    what, timing = asked.failover, timing_of(asked)
-    pairs, traffic, opener = ground.bed.pairs, ground.bed.traffic, ground.bed.opener
-    switches = _plan(asked, pairs)
-    expected_s = estimate_s((p for p in switches if p.index not in writer.done), timing)
-    if what.find_load and not writer.has(LOAD):
-        expected_s += sum(_LOAD_S + 2 * what.load_s + pair.protocol.expected_failover_s[1] for pair in pairs)
-    progress.stage(
-        f"{_counted(len(switches), 'switch', 'switches')} of {_counted(len(pairs), 'pair', 'pairs')}, "
-        f"{_counted(what.repetitions, 'run', 'runs')} each, about {expected_s / 60:.0f} min, "
-        f"run {writer.run_id}"
-    )
-    load = _load(writer, asked, ground.bed, progress)
-    of_switches = traffic(load.calls, timing.duration_s)
-    conditions = SwitchConditions(
-        calls=asked.calls.calls(load.calls),
-        traffic=of_switches,
-        connections=_connections(of_switches),
-        timing=timing,
-        close_admission=what.close_admission,
-        limits=SwitchLimits(cut_ratio=what.cut_ratio),
-        max_attempts=what.max_attempts,
-    )
-    campaign = measure(opener, switches, conditions, writer, passed_on(progress), clocks=clocks or CLOCKS)
-    found = _concluded(load, switches, campaign.rows, campaign.elapsed_s)
-    writer.put_json(RESULT, found.kept())
-    return found
-
-
 def kept(run: Run) -> tuple[SwitchRow, ...]:
     """Every attempt that ``run`` stores."""
     if not run.has_table(SWITCHES):
         return ()
     return tuple(rows_of(SwitchRow, completed(SwitchRow, run.table(SWITCHES))))
-
-
-def page(run: Run) -> Story:
-    """The page about ``run``."""
-    from weirlab.calls.failover.page import SwitchRun, tell
-
-    if not run.has_table(SWITCHES):
-        raise InputError(
-            f"run {run.run_id} was interrupted before its first switch: go on with {RESUME} {run.run_id}"
-        )
-    return tell(
-        SwitchRun(
-            manifest=vars(run.manifest),
-            rows=kept(run),
-            calls=run.table(CALLS) if run.has_table(CALLS) else pl.DataFrame(),
-            series=run.table(SERIES) if run.has_table(SERIES) else pl.DataFrame(),
-            load=run.get_json(LOAD, CommonLoad) if run.has(LOAD) else None,
-        )
-    )
 
 
 def _counted(n: int, one: str, several: str) -> str:
@@ -325,3 +257,109 @@ def _opener(scenario: FailoverScenario, pairs: tuple[PairSpec, ...]) -> OpenPair
         return owned(lambda: RedundantLab(pair.protocol, pair.states, pair.nat, scenario.lab.backend))
 
     return open_pair
+
+
+class FailoverStudy(Study[FailoverScenario, Ground[Pairs], FailoverFindings]):
+    """Redundant pairs, switched while calls pass; ``open_pair`` builds one, by default in namespaces."""
+
+    key = "failover"
+    title = "redundant pairs: protocols, timers and states compared"
+
+    def __init__(self, open_pair: OpenPair | None = None, *, clocks: SwitchClocks = CLOCKS) -> None:
+        self._open_pair, self._clocks = open_pair, clocks
+
+    def scenario(self) -> type[FailoverScenario]:
+        return FailoverScenario
+
+    def checks(self) -> Sequence[Finding]:
+        return (capabilities.finding(),)
+
+    def check(self, asked: FailoverScenario, work: Work) -> None:
+        checked(asked)
+
+    @contextmanager
+    @shielded
+    def open(self, asked: FailoverScenario, work: Work) -> Iterator[Ground[Pairs]]:
+        """The pairs of ``asked``; each is built anew for each attempt."""
+        pairs, traffic = checked(asked)
+        opener = self._open_pair or _opener(asked, pairs)
+        testbeds.tell_if_busy("redundant", work.progress)
+        facts: dict[str, Any] = {}
+        if work.begun is None:
+            with opener(pairs[0]) as lab:  # What cannot be built leaves no run behind.
+                common = {name: value for name, value in lab.facts.items() if not _of_one_pair(name)}
+                facts = {"lab": lab.lab, "dut": KIND, "backend": lab.backend, **common}
+            facts |= {"pairs": plain(pairs), **_tools(pairs)}
+        yield Ground(Pairs(pairs, traffic, opener), facts)
+
+    def measure(
+        self, ground: Ground[Pairs], asked: FailoverScenario, writer: RunWriter, work: Work
+    ) -> FailoverFindings:
+        """Find the load that all pairs carry, then make every switch that the run does not have yet."""
+        progress = work.progress
+        what, timing = asked.failover, timing_of(asked)
+        pairs, traffic, opener = ground.bed.pairs, ground.bed.traffic, ground.bed.opener
+        switches = _plan(asked, pairs)
+        expected_s = estimate_s((p for p in switches if p.index not in writer.done), timing)
+        if what.find_load and not writer.has(LOAD):
+            expected_s += sum(
+                _LOAD_S + 2 * what.load_s + pair.protocol.expected_failover_s[1] for pair in pairs
+            )
+        progress.stage(
+            f"{_counted(len(switches), 'switch', 'switches')} of {_counted(len(pairs), 'pair', 'pairs')}, "
+            f"{_counted(what.repetitions, 'run', 'runs')} each, about {expected_s / 60:.0f} min, "
+            f"run {writer.run_id}"
+        )
+        load = _load(writer, asked, ground.bed, progress)
+        of_switches = traffic(load.calls, timing.duration_s)
+        conditions = SwitchConditions(
+            calls=asked.calls.calls(load.calls),
+            traffic=of_switches,
+            connections=_connections(of_switches),
+            timing=timing,
+            close_admission=what.close_admission,
+            limits=SwitchLimits(cut_ratio=what.cut_ratio),
+            max_attempts=what.max_attempts,
+        )
+        campaign = measure(opener, switches, conditions, writer, passed_on(progress), clocks=self._clocks)
+        found = _concluded(load, switches, campaign.rows, campaign.elapsed_s)
+        writer.put_json(RESULT, found.kept())
+        return found
+
+    def summarize(self, outcome: Outcome[FailoverFindings]) -> Summary:
+        """A sentence per pair and kind of event, then the load, the run and its report."""
+        from weirlab.calls.failover import tables
+
+        found = outcome.found
+        lines = [*found.conclusions] or ["No switch was measured."]
+        attempts, valid = len(found.rows), sum(row.valid for row in found.rows)
+        spoiled = f", {plural(attempts - valid, 'attempt')} spoiled by the host" if attempts > valid else ""
+        took = f" in {clock(found.elapsed_s)}" if found.elapsed_s else ""
+        report = "" if outcome.report is None else f" Report: {outcome.report.path}"
+        load = load_text(found.load)
+        lines.append(f"{load[0].upper()}{load[1:]}.")
+        lines.append(
+            f"Run {outcome.run.run_id}: {valid} of {found.planned} switches measured{took}{spoiled}.{report}"
+        )
+        return Summary("\n".join(lines), tables.compared(found.groups))
+
+    def headlines(self, run: Run) -> Sequence[str]:
+        return tuple(conclusions(compare(kept(run))))
+
+    def page(self, run: Run) -> Story:
+        """The page about ``run``."""
+        from weirlab.calls.failover.page import SwitchRun, tell
+
+        if not run.has_table(SWITCHES):
+            raise InputError(
+                f"run {run.run_id} was interrupted before its first switch: go on with {RESUME} {run.run_id}"
+            )
+        return tell(
+            SwitchRun(
+                manifest=vars(run.manifest),
+                rows=kept(run),
+                calls=run.table(CALLS) if run.has_table(CALLS) else pl.DataFrame(),
+                series=run.table(SERIES) if run.has_table(SERIES) else pl.DataFrame(),
+                load=run.get_json(LOAD, CommonLoad) if run.has(LOAD) else None,
+            )
+        )

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
+from weirlab.cli.results.wording import machine as machine_sentence
 from weirlab.devices.prediction import modelling, verification
 from weirlab.devices.prediction.modelling import FitOutcome
-from weirlab.devices.profile.findings import ProfileFindings
+from weirlab.devices.profile import tables, wording
+from weirlab.devices.profile.findings import ProfileFindings, measures
 from weirlab.devices.profile.page import RunJudgement, VerificationEvidence, gather, tell
 from weirlab.jobs import machine, profiles
-from weirlab.jobs.progress import RESUME, Progress
+from weirlab.jobs.progress import RESUME
 from weirlab.jobs.work import Work
 from weirlab.measure.verdict import undecided
 from weirlab.measure.verify import HELD_OUT
@@ -18,38 +21,70 @@ from weirlab.scenario import Scenario
 from weirlab.store import Run, RunWriter
 from weirlab.studies import beds
 from weirlab.studies.beds import DeviceGround
+from weirlab.studies.contract import Measure, Outcome, Study, Summary
 
 
-def opened(asked: Scenario, work: Work) -> AbstractContextManager[DeviceGround]:
-    """Open the bed, calibrated first if ``asked`` says so."""
-    grid = profiles.to_measure(asked)
-    return beds.opened(work, asked.lab, asked.dut, asked.calibrate, flows=grid.flows, sizes=grid.sizes)
+class ProfileStudy(Study[Scenario, DeviceGround, ProfileFindings]):
+    """A profile with its models, their verification and its report."""
 
+    key = "profile"
+    title = "what rules cost: measured, modelled, predicted, verified"
 
-def measured(ground: DeviceGround, asked: Scenario, writer: RunWriter, progress: Progress) -> ProfileFindings:
-    """Measure the profile, fit the models, and measure the held-out trials."""
-    bed = ground.bed
-    profile_s, verify_s = profiles.estimate_s(asked), machine.held_out_s(asked, asked.verify)
-    whole = machine.budget(asked, bed, profile_s + verify_s)
-    # What the profile leaves is for the held-out trials, without which there is no verdict on the model.
-    part = None if whole is None else whole.part(profile_s / (profile_s + verify_s))
-    profile = profiles.measured(bed, asked, writer, progress, part, RESUME)
-    models = modelling.fit_run(writer.run, progress)
-    if asked.verify:
-        verification.measure(bed, models, asked, writer, progress, whole)
-    fit = FitOutcome(writer.run, models, modelling.path_in(writer.run))
-    return ProfileFindings(ground.calibrated, profile, fit)
+    def scenario(self) -> type[Scenario]:
+        return Scenario
 
+    def check(self, asked: Scenario, work: Work) -> None:
+        profiles.refuse_impossible(asked)
 
-def page(run: Run) -> Story:
-    """The page about the trials and models of ``run``, of any kind."""
-    models = modelling.models_of(run)
-    heldout = run.trials().filter(HELD_OUT)
-    verified = VerificationEvidence(heldout, tuple(verification.errors_of(run))) if heldout.height else None
-    found = machine.judged(run) if run.manifest.kind in (profiles.KIND, "verify") else None
-    judgement = RunJudgement(
-        machine=found.sentence if found else "",
-        good=found is None or found.word == "good",
-        undecided=undecided(run) if heldout.height else "",
-    )
-    return tell(gather(run, models, verified, judgement))
+    def open(self, asked: Scenario, work: Work) -> AbstractContextManager[DeviceGround]:
+        """Open the bed, calibrated first if ``asked`` says so."""
+        grid = profiles.to_measure(asked)
+        return beds.opened(work, asked.lab, asked.dut, asked.calibrate, flows=grid.flows, sizes=grid.sizes)
+
+    def measure(
+        self, ground: DeviceGround, asked: Scenario, writer: RunWriter, work: Work
+    ) -> ProfileFindings:
+        """Measure the profile, fit the models, and measure the held-out trials."""
+        progress = work.progress
+        bed = ground.bed
+        profile_s, verify_s = profiles.estimate_s(asked), machine.held_out_s(asked, asked.verify)
+        whole = machine.budget(asked, bed, profile_s + verify_s)
+        # What the profile leaves is for the held-out trials, without which there is no verdict on the model.
+        part = None if whole is None else whole.part(profile_s / (profile_s + verify_s))
+        profile = profiles.measured(bed, asked, writer, progress, part, RESUME)
+        models = modelling.fit_run(writer.run, progress)
+        if asked.verify:
+            verification.measure(bed, models, asked, writer, progress, whole)
+        fit = FitOutcome(writer.run, models, modelling.path_in(writer.run))
+        return ProfileFindings(ground.calibrated, profile, fit)
+
+    def conclude(self, run: Run, asked: Scenario, found: ProfileFindings) -> ProfileFindings:
+        return found.verified() if asked.verify else found
+
+    def summarize(self, outcome: Outcome[ProfileFindings]) -> Summary:
+        found = outcome.found
+        return Summary(wording.scenario(outcome), tables.scenario(found), machine_sentence(found.verdict))
+
+    def expected_s(self, asked: Scenario) -> float:
+        return profiles.estimate_s(asked) + machine.held_out_s(asked, asked.verify)
+
+    def measures(self, run: Run) -> Sequence[Measure]:
+        return measures(run)
+
+    def headlines(self, run: Run) -> Sequence[str]:
+        return wording.headlines(run)
+
+    def page(self, run: Run) -> Story:
+        """The page about the trials and models of ``run``, of any kind."""
+        models = modelling.models_of(run)
+        heldout = run.trials().filter(HELD_OUT)
+        verified = (
+            VerificationEvidence(heldout, tuple(verification.errors_of(run))) if heldout.height else None
+        )
+        found = machine.judged(run) if run.manifest.kind in (profiles.KIND, "verify") else None
+        judgement = RunJudgement(
+            machine=found.sentence if found else "",
+            good=found is None or found.word == "good",
+            undecided=undecided(run) if heldout.height else "",
+        )
+        return tell(gather(run, models, verified, judgement))

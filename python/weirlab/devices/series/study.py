@@ -19,7 +19,7 @@ from weirlab.base.tables import Table
 from weirlab.cli.quantities import NOTHING, count, duration, percent, rate
 from weirlab.jobs import machine
 from weirlab.jobs.inventory import scenario_of
-from weirlab.jobs.progress import Progress, passed_on
+from weirlab.jobs.progress import passed_on
 from weirlab.jobs.work import Work
 from weirlab.measure import sequence
 from weirlab.measure.progress import estimate_s
@@ -47,7 +47,7 @@ from weirlab.scenario.model import (
 from weirlab.store import Run, RunWriter
 from weirlab.studies import beds
 from weirlab.studies.beds import DeviceGround
-from weirlab.studies.contract import Measure
+from weirlab.studies.contract import Measure, Outcome, Study, Summary
 from weirlab.traffic.load import parse_rate
 from weirlab.traffic.places import parse_places
 from weirlab.traffic.schedule import compile_plan
@@ -283,28 +283,6 @@ def _shown(value: float, shown: Any) -> str:
     return NOTHING if math.isnan(value) else str(shown(value))
 
 
-def refuse_impossible(asked: SeriesScenario) -> None:
-    """Raise ``InputError`` for traffic that cannot be sent, before anything is built."""
-    for spec in asked.specs():
-        compile_plan(spec.traffic, spec.rules.places)
-
-
-def opened(asked: SeriesScenario, work: Work) -> AbstractContextManager[DeviceGround]:
-    """Open the device's bed."""
-    sizes = [parse_sizes(setting.sizes) for setting in asked.series.settings]
-    return beds.opened(work, asked.lab, asked.dut, None, flows=asked.traffic.demand(), sizes=sizes)
-
-
-def measured(
-    ground: DeviceGround, asked: SeriesScenario, writer: RunWriter, progress: Progress
-) -> ListedTrials:
-    """Make the trials that the run does not have yet, spoiled ones again for as long as the time lasts."""
-    specs, bed = asked.specs(), ground.bed
-    terms = TrialTerms(machine.PROFILE_LIMITS, None, machine.time_for(bed, estimate_s(specs)))
-    sequence.run(bed, specs, writer, sequence.Part("single", PLAN), passed_on(progress), terms=terms)
-    return stored(writer.run)
-
-
 def stored(run: Run) -> ListedTrials:
     """The trials of a run, finished or not."""
     asked = scenario_of(run, SeriesScenario)
@@ -312,19 +290,59 @@ def stored(run: Run) -> ListedTrials:
     return ListedTrials([setting.name for setting in asked.series.settings], valid)
 
 
-def page(run: Run) -> Story:
-    """The page about a run."""
-    found = stored(run)
-    facts = run.manifest.facts
-    return Story(
-        subject="Trials at listed settings",
-        manifest=vars(run.manifest),
-        simulated=run.simulated,
-        answer=found.sentence,
-        lede=(),
-        caution="",
-        place=place(vars(run.manifest), facts["lab"], facts["dut"]),
-        tiles=(Tile("settings", str(len(found.names)), "one after the other, repeated"),),
-        chapters=(Chapter("settings", "Settings", tables=tuple(found.tables)),),
-        terms=(),
-    )
+class SeriesStudy(Study[SeriesScenario, DeviceGround, ListedTrials]):
+    """A series of trials."""
+
+    key = "series"
+    title = "trials at listed settings, to compare them"
+
+    def scenario(self) -> type[SeriesScenario]:
+        return SeriesScenario
+
+    def check(self, asked: SeriesScenario, work: Work) -> None:
+        """Raise ``InputError`` for traffic that cannot be sent, before anything is built."""
+        for spec in asked.specs():
+            compile_plan(spec.traffic, spec.rules.places)
+
+    def open(self, asked: SeriesScenario, work: Work) -> AbstractContextManager[DeviceGround]:
+        """Open the device's bed."""
+        sizes = [parse_sizes(setting.sizes) for setting in asked.series.settings]
+        return beds.opened(work, asked.lab, asked.dut, None, flows=asked.traffic.demand(), sizes=sizes)
+
+    def measure(
+        self, ground: DeviceGround, asked: SeriesScenario, writer: RunWriter, work: Work
+    ) -> ListedTrials:
+        """Make the trials that the run does not have yet, spoiled ones again while the time lasts."""
+        specs, bed = asked.specs(), ground.bed
+        terms = TrialTerms(machine.PROFILE_LIMITS, None, machine.time_for(bed, estimate_s(specs)))
+        sequence.run(bed, specs, writer, sequence.Part("single", PLAN), passed_on(work.progress), terms=terms)
+        return stored(writer.run)
+
+    def summarize(self, outcome: Outcome[ListedTrials]) -> Summary:
+        return Summary(outcome.found.sentence, outcome.found.tables)
+
+    def expected_s(self, asked: SeriesScenario) -> float:
+        return estimate_s(asked.specs())
+
+    def measures(self, run: Run) -> Sequence[Measure]:
+        return stored(run).measures
+
+    def headlines(self, run: Run) -> Sequence[str]:
+        return (stored(run).sentence,)
+
+    def page(self, run: Run) -> Story:
+        """The page about a run."""
+        found = stored(run)
+        facts = run.manifest.facts
+        return Story(
+            subject="Trials at listed settings",
+            manifest=vars(run.manifest),
+            simulated=run.simulated,
+            answer=found.sentence,
+            lede=(),
+            caution="",
+            place=place(vars(run.manifest), facts["lab"], facts["dut"]),
+            tiles=(Tile("settings", str(len(found.names)), "one after the other, repeated"),),
+            chapters=(Chapter("settings", "Settings", tables=tuple(found.tables)),),
+            terms=(),
+        )

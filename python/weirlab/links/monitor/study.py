@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from weirlab.base.documents import typed
 from weirlab.base.errors import InputError, TrialError
 from weirlab.base.interrupts import owned, shielded
+from weirlab.cli.quantities import clock, plural
 from weirlab.jobs import spoiled, testbeds
 from weirlab.jobs.progress import RESUME, Progress, passed_on
 from weirlab.jobs.work import Work
@@ -38,7 +40,7 @@ from weirlab.links.monitor.trials import (
 )
 from weirlab.store import Run, RunWriter
 from weirlab.store.frames import completed, rows_of
-from weirlab.studies.contract import Ground
+from weirlab.studies.contract import Ground, Outcome, Study, Summary
 
 if TYPE_CHECKING:
     from weirlab.links.monitor.page import MonitorEvidence
@@ -110,75 +112,6 @@ class MonitorFindings:
         return spoiled.without_valid(run, "trials", self.missing, self.planned, self.rows, TRIALS)
 
 
-@contextmanager
-@shielded
-def opened(asked: MonitorScenario, work: Work, open_lab: OpenLab | None) -> Iterator[Ground[OpenLab]]:
-    """What builds the links of ``asked``: ``open_lab``, or else a builder in network namespaces."""
-    opener = open_lab or _opener()
-    testbeds.tell_if_busy("netns", work.progress)
-    facts: dict[str, Any] = {}
-    if work.begun is None:
-        facts = {"lab": "netns", "dut": KIND}
-        for method in methods_of(asked.monitor):
-            # What cannot be built leaves no run behind.
-            with opener(replace(common_settings(asked), method=method)) as lab:
-                facts |= {"backend": lab.backend, **lab.facts}
-        facts.pop("records", None)
-    yield Ground(opener, facts)
-
-
-def measured(
-    ground: Ground[OpenLab],
-    asked: MonitorScenario,
-    writer: RunWriter,
-    progress: Progress,
-    clock: Callable[[], float],
-) -> MonitorFindings:
-    """Make every trial that the run does not have yet, then search."""
-    begun_s = clock()
-    trials, opener = checked(asked), ground.bed
-    common, what = common_settings(asked), asked.monitor
-    tables = MonitorTables(writer)
-    carrier = MonitorTrialRunner(writer, tables, what.max_attempts)
-    expected_s = estimate_s(planned for planned in trials if planned.index not in writer.done)
-    expected_s += _search_s(what, writer)
-    progress.stage(
-        f"{len(trials):,} trials of {len(what.methods)} methods, about {expected_s / 60:.0f} min, run "
-        f"{writer.run_id}"
-    )
-    campaign = measure(opener, trials, common, carrier, passed_on(progress), clock=clock)
-    found = _searched(writer, what, common, carrier, opener, progress, len(trials))
-    rows = tuple(tables.rows)
-    findings = MonitorFindings(
-        planned=len(trials),
-        rows=rows,
-        groups=compare(rows),
-        found=found,
-        costs=costs(rows),
-        stalls=stalls(rows),
-        missing=tuple(one.text for one in campaign.missing),
-        elapsed_s=clock() - begun_s,
-    )
-    writer.put_json(RESULT, findings.kept())
-    if findings.unbalanced:
-        progress.note(
-            f"counters do not agree in {findings.unbalanced} attempts: see the column 'balance' of the table "
-            f"'{TRIALS}'"
-        )
-    return findings
-
-
-def page(run: Run) -> Story:
-    """The page about ``run``."""
-    from weirlab.links.monitor.page import tell
-
-    if not run.has_table(TRIALS):
-        raise InputError(
-            f"run {run.run_id} was interrupted before its first trial: go on with {RESUME} {run.run_id}"
-        )
-    return tell(evidence(run))
-
-
 def evidence(run: Run) -> MonitorEvidence:
     """Every attempt that ``run`` stores, and what they show."""
     from weirlab.links.monitor.page import MonitorEvidence
@@ -192,12 +125,6 @@ def evidence(run: Run) -> MonitorEvidence:
         costs=costs(rows),
         stalls=stalls(rows),
     )
-
-
-def headlines(run: Run) -> list[str]:
-    """What ``run`` shows, a sentence each."""
-    rows = _rows(run)
-    return list(conclusions(compare(rows), _found(run), costs(rows), stalls(rows)))
 
 
 def _rows(run: Run) -> list[MonitorRow]:
@@ -270,3 +197,111 @@ def _opener() -> OpenLab:
 
     need_namespaces("a monitored link needs")
     return lambda settings: owned(lambda: LinkLab(settings))
+
+
+class MonitorStudy(Study[MonitorScenario, Ground[OpenLab], MonitorFindings]):
+    """A link monitor put to the test; ``open_lab`` builds a monitored link, by default in namespaces."""
+
+    key = "monitor"
+    title = "a link monitor put to the test, compared with tcpdump"
+
+    def __init__(
+        self, open_lab: OpenLab | None = None, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._open_lab, self._clock = open_lab, clock
+
+    def scenario(self) -> type[MonitorScenario]:
+        return MonitorScenario
+
+    def check(self, asked: MonitorScenario, work: Work) -> None:
+        checked(asked)
+
+    @contextmanager
+    @shielded
+    def open(self, asked: MonitorScenario, work: Work) -> Iterator[Ground[OpenLab]]:
+        """What builds the links of ``asked``: ``self._open_lab``, or else a builder in network namespaces."""
+        opener = self._open_lab or _opener()
+        testbeds.tell_if_busy("netns", work.progress)
+        facts: dict[str, Any] = {}
+        if work.begun is None:
+            facts = {"lab": "netns", "dut": KIND}
+            for method in methods_of(asked.monitor):
+                # What cannot be built leaves no run behind.
+                with opener(replace(common_settings(asked), method=method)) as lab:
+                    facts |= {"backend": lab.backend, **lab.facts}
+            facts.pop("records", None)
+        yield Ground(opener, facts)
+
+    def measure(
+        self, ground: Ground[OpenLab], asked: MonitorScenario, writer: RunWriter, work: Work
+    ) -> MonitorFindings:
+        """Make every trial that the run does not have yet, then search."""
+        progress = work.progress
+        begun_s = self._clock()
+        trials, opener = checked(asked), ground.bed
+        common, what = common_settings(asked), asked.monitor
+        tables = MonitorTables(writer)
+        carrier = MonitorTrialRunner(writer, tables, what.max_attempts)
+        expected_s = estimate_s(planned for planned in trials if planned.index not in writer.done)
+        expected_s += _search_s(what, writer)
+        progress.stage(
+            f"{len(trials):,} trials of {len(what.methods)} methods, about {expected_s / 60:.0f} min, run "
+            f"{writer.run_id}"
+        )
+        campaign = measure(opener, trials, common, carrier, passed_on(progress), clock=self._clock)
+        found = _searched(writer, what, common, carrier, opener, progress, len(trials))
+        rows = tuple(tables.rows)
+        findings = MonitorFindings(
+            planned=len(trials),
+            rows=rows,
+            groups=compare(rows),
+            found=found,
+            costs=costs(rows),
+            stalls=stalls(rows),
+            missing=tuple(one.text for one in campaign.missing),
+            elapsed_s=self._clock() - begun_s,
+        )
+        writer.put_json(RESULT, findings.kept())
+        if findings.unbalanced:
+            progress.note(
+                f"counters do not agree in {findings.unbalanced} attempts: see the column 'balance' of the "
+                f"table '{TRIALS}'"
+            )
+        return findings
+
+    def summarize(self, outcome: Outcome[MonitorFindings]) -> Summary:
+        """What was found, a sentence each, then the run and its report."""
+        from weirlab.links.monitor import tables
+
+        found = outcome.found
+        lines = [*found.conclusions] or ["No trial was measured."]
+        attempts, valid = len(found.rows), sum(row.valid for row in found.rows)
+        spoiled = f", {plural(attempts - valid, 'attempt')} spoiled by the host" if attempts > valid else ""
+        open_sums = (
+            f" Counters do not agree in {plural(found.unbalanced, 'attempt')}."
+            if found.unbalanced
+            else " The counters of every trial agree."
+        )
+        if found.remainder:
+            open_sums += f" {plural(found.remainder, 'frame')} disappeared where losses are not counted."
+        report = "" if outcome.report is None else f" Report: {outcome.report.path}"
+        lines.append(
+            f"Run {outcome.run.run_id}: {found.planned - len(found.missing)} of {found.planned} trials "
+            f"measured in {clock(found.elapsed_s)}{spoiled}.{open_sums}{report}"
+        )
+        return Summary("\n".join(lines), tables.groups(found.groups))
+
+    def headlines(self, run: Run) -> list[str]:
+        """What ``run`` shows, a sentence each."""
+        rows = _rows(run)
+        return list(conclusions(compare(rows), _found(run), costs(rows), stalls(rows)))
+
+    def page(self, run: Run) -> Story:
+        """The page about ``run``."""
+        from weirlab.links.monitor.page import tell
+
+        if not run.has_table(TRIALS):
+            raise InputError(
+                f"run {run.run_id} was interrupted before its first trial: go on with {RESUME} {run.run_id}"
+            )
+        return tell(evidence(run))

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from weirlab.base.errors import InputError, LabError
 from weirlab.base.files import Inputs
 from weirlab.base.interrupts import owned, shielded
-from weirlab.jobs.progress import Progress
 from weirlab.jobs.work import Work
 from weirlab.numbering.configs.parts import address
 from weirlab.numbering.kept import PLAN, keep_plan
@@ -38,7 +37,7 @@ from weirlab.numbering.through.passage import CallerPassage
 from weirlab.numbering.through.rows import DEVICE, DeviceRow, bypassing
 from weirlab.store import Run, RunWriter
 from weirlab.store.frames import frame_of
-from weirlab.studies.contract import Ground
+from weirlab.studies.contract import Ground, Outcome, Study, Summary
 
 if TYPE_CHECKING:
     from weirlab.report.story import Story
@@ -103,65 +102,6 @@ def checked(asked: LoadScenario, inputs: Inputs) -> tuple[PlanNetwork, tuple[Loa
 def _in_namespaces(network: PlanNetwork, talk_s: float, device: PassageDevice | None) -> LoadTestLab:
     check_namespaces()
     return LoadTestLab(network, talk_s, device)
-
-
-@contextmanager
-@shielded
-def opened(asked: LoadScenario, work: Work, opener: OpenLoadLab | None) -> Iterator[Ground[LoadBed]]:
-    """Open the lab for ``asked``: by ``opener``, or else in network namespaces."""
-    network, numbers = checked(asked, work.inputs)
-    talk_s = max(asked.voice_load.trial_s - _LEAD_S, asked.voice_load.trial_s / 2)
-    begin = opener or partial(_in_namespaces, device=device(asked.voice_load.through, network, work.inputs))
-    with owned(lambda: begin(network, talk_s)) as lab:
-        facts = {"lab": lab.lab, "dut": "voice routing", "backend": "engines", **lab.facts}
-        yield Ground(LoadBed(lab, numbers), facts)
-
-
-def measured(
-    ground: Ground[LoadBed], asked: LoadScenario, writer: RunWriter, progress: Progress
-) -> LoadFindings:
-    """Search every number; each trial is stored before the next one."""
-    lab, what = ground.bed.lab, asked.voice_load
-    plan = lab.network.plan.plan
-    begun = stored(writer.run)
-    # A trial that was not stored is made again, with its work.
-    kept = {row.index for row in begun.trials}
-    trials, work, limits = [*begun.trials], [row for row in begun.work if row.index in kept], [*begun.limits]
-    through = [row for row in begun.passed if row.index in kept]
-    keep_plan(writer, lab.network)
-    writer.finished_beside = len(trials)
-    found = {limit.number for limit in limits}
-    for each in ground.bed.numbers:
-        number = each.number
-        if number in found:
-            continue
-        if each.no_load:
-            limits.append(left_out(each))
-            writer.put_table(LIMITS, frame_of(LoadLimitRow, limits))
-            progress.note(limit_sentence(limits[-1]))
-            continue
-        progress.stage(f"calls to {number}, run {writer.run_id}")
-
-        def measure(rate: int, each: LoadTarget = each, number: str = number) -> LoadTrialRow:
-            done = sum(row.number == number for row in trials)
-            progress.advance(done, done + 1, f"{number} at {rate} calls/s")
-            row, more, passed = trial(lab, each.planned, what, len(trials), rate)
-            trials.append(row)
-            work.extend(more)
-            through.extend(passed)
-            if lab.way.title:
-                writer.put_table(DEVICE, frame_of(DeviceRow, through))
-            writer.put_table(WORK, frame_of(WorkRow, work))
-            writer.put_table(TRIALS, frame_of(LoadTrialRow, trials))
-            writer.finished_beside = len(trials)
-            return row
-
-        known = [row for row in begun.trials if row.number == number]
-        limit = beside_others(searched(what, each, measure, known), what, trials, work)
-        limits.append(limit)
-        writer.put_table(LIMITS, frame_of(LoadLimitRow, limits))
-        progress.note(limit_sentence(limit))
-    return LoadFindings(plan, tuple(trials), tuple(work), tuple(limits), lab.way.title, tuple(through))
 
 
 def _passed(lab: LoadLab, index: int, frames: Sequence[Frame], caller: str) -> list[DeviceRow]:
@@ -231,13 +171,103 @@ def stored(run: Run) -> LoadFindings:
     )
 
 
-def page(run: Run) -> Story:
-    """The report page of ``run``."""
-    from weirlab.numbering.load.page import tell
+class VoiceLoadStudy(Study[LoadScenario, Ground[LoadBed], LoadFindings]):
+    """Searches for the highest rate of calls with short set-up times; its command is ``weir voice load``.
 
-    found = stored(run)
-    if not found.limits:
-        raise InputError(
-            f"run {run.run_id} was interrupted before its first result: weir run --resume continues it"
+    ``open_lab`` opens the lab; by default, it has real engines in namespaces.
+    """
+
+    key = "voice_load"
+    title = "how many calls per second the engines of a numbering plan set up"
+
+    def __init__(self, open_lab: OpenLoadLab | None = None) -> None:
+        self._open_lab = open_lab
+
+    def scenario(self) -> type[LoadScenario]:
+        return LoadScenario
+
+    def check(self, asked: LoadScenario, work: Work) -> None:
+        checked(asked, work.inputs)
+
+    @contextmanager
+    @shielded
+    def open(self, asked: LoadScenario, work: Work) -> Iterator[Ground[LoadBed]]:
+        """Open the lab for ``asked``: by ``self._open_lab``, or else in network namespaces."""
+        network, numbers = checked(asked, work.inputs)
+        talk_s = max(asked.voice_load.trial_s - _LEAD_S, asked.voice_load.trial_s / 2)
+        begin = self._open_lab or partial(
+            _in_namespaces, device=device(asked.voice_load.through, network, work.inputs)
         )
-    return tell(found, vars(run.manifest))
+        with owned(lambda: begin(network, talk_s)) as lab:
+            facts = {"lab": lab.lab, "dut": "voice routing", "backend": "engines", **lab.facts}
+            yield Ground(LoadBed(lab, numbers), facts)
+
+    def measure(
+        self, ground: Ground[LoadBed], asked: LoadScenario, writer: RunWriter, work: Work
+    ) -> LoadFindings:
+        """Search every number; each trial is stored before the next one."""
+        progress = work.progress
+        lab, what = ground.bed.lab, asked.voice_load
+        plan = lab.network.plan.plan
+        begun = stored(writer.run)
+        # A trial that was not stored is made again, with its work.
+        kept = {row.index for row in begun.trials}
+        trials, limits = [*begun.trials], [*begun.limits]
+        shares = [row for row in begun.work if row.index in kept]
+        through = [row for row in begun.passed if row.index in kept]
+        keep_plan(writer, lab.network)
+        writer.finished_beside = len(trials)
+        found = {limit.number for limit in limits}
+        for each in ground.bed.numbers:
+            number = each.number
+            if number in found:
+                continue
+            if each.no_load:
+                limits.append(left_out(each))
+                writer.put_table(LIMITS, frame_of(LoadLimitRow, limits))
+                progress.note(limit_sentence(limits[-1]))
+                continue
+            progress.stage(f"calls to {number}, run {writer.run_id}")
+
+            def attempt(rate: int, each: LoadTarget = each, number: str = number) -> LoadTrialRow:
+                done = sum(row.number == number for row in trials)
+                progress.advance(done, done + 1, f"{number} at {rate} calls/s")
+                row, more, passed = trial(lab, each.planned, what, len(trials), rate)
+                trials.append(row)
+                shares.extend(more)
+                through.extend(passed)
+                if lab.way.title:
+                    writer.put_table(DEVICE, frame_of(DeviceRow, through))
+                writer.put_table(WORK, frame_of(WorkRow, shares))
+                writer.put_table(TRIALS, frame_of(LoadTrialRow, trials))
+                writer.finished_beside = len(trials)
+                return row
+
+            known = [row for row in begun.trials if row.number == number]
+            limit = beside_others(searched(what, each, attempt, known), what, trials, shares)
+            limits.append(limit)
+            writer.put_table(LIMITS, frame_of(LoadLimitRow, limits))
+            progress.note(limit_sentence(limit))
+        return LoadFindings(plan, tuple(trials), tuple(shares), tuple(limits), lab.way.title, tuple(through))
+
+    def summarize(self, outcome: Outcome[LoadFindings]) -> Summary:
+        from weirlab.numbering.load import tables
+
+        found = outcome.found
+        shown = (tables.limits(found), tables.not_loaded(found), tables.trials(found), tables.through(found))
+        return Summary(found.sentence, [*filter(None, shown)])
+
+    def headlines(self, run: Run) -> Sequence[str]:
+        found = stored(run)
+        return (found.sentence,) if found.limits else ()
+
+    def page(self, run: Run) -> Story:
+        """The report page of ``run``."""
+        from weirlab.numbering.load.page import tell
+
+        found = stored(run)
+        if not found.limits:
+            raise InputError(
+                f"run {run.run_id} was interrupted before its first result: weir run --resume continues it"
+            )
+        return tell(found, vars(run.manifest))

@@ -13,10 +13,10 @@ from weirlab.base.errors import InputError
 from weirlab.base.files import Inputs
 from weirlab.base.interrupts import owned, shielded
 from weirlab.base.quantities import plural, words
-from weirlab.jobs.progress import Progress
 from weirlab.jobs.work import Work
+from weirlab.lab.finding import Finding
 from weirlab.numbering.kept import PLAN, keep_plan
-from weirlab.numbering.lab import VoiceLab
+from weirlab.numbering.lab import VoiceLab, engines
 from weirlab.numbering.plan import of_scenario
 from weirlab.numbering.proof.calling import CallLab, OpenLab, carried, not_tried
 from weirlab.numbering.proof.findings import ProofFindings
@@ -37,7 +37,7 @@ from weirlab.numbering.through.device import PassageDevice, device
 from weirlab.numbering.through.rows import DEVICE, DeviceRow
 from weirlab.store import Run, RunWriter
 from weirlab.store.frames import frame_of, rows_of
-from weirlab.studies.contract import Ground
+from weirlab.studies.contract import Ground, Outcome, Study, Summary
 
 if TYPE_CHECKING:
     from weirlab.report.story import Story
@@ -85,56 +85,6 @@ def check_namespaces() -> None:
     need_namespaces("the voice lab needs")
 
 
-@contextmanager
-@shielded
-def opened(asked: VoiceScenario, work: Work, opener: OpenLab | None) -> Iterator[Ground[ProofBed]]:
-    """Open the lab for ``asked``: by ``opener``, or else in network namespaces."""
-    network, calls = checked(asked, work.inputs)
-    begin = opener or partial(open_lab, device=device(asked.voice.through, network, work.inputs))
-    with owned(lambda: begin(network, asked.voice.talk_s)) as lab:
-        facts = {"lab": lab.lab, "dut": "voice routing", "backend": "engines", **lab.facts}
-        yield Ground(ProofBed(lab, calls), facts)
-
-
-def measured(
-    ground: Ground[ProofBed], asked: VoiceScenario, writer: RunWriter, progress: Progress
-) -> ProofFindings:
-    """Make every call that the run does not have yet; each is stored before the next one."""
-    lab, calls = ground.bed.lab, ground.bed.calls
-    run = writer.run
-    rows = run.rows(ProofCallRow, CALLS)
-    messages = run.rows(MessageRow, MESSAGES)
-    through = run.rows(DeviceRow, DEVICE)
-    keep_plan(writer, lab.network)
-    writer.put_json(MAP, charted(lab.network, calls, lab.way.title).document())
-    progress.stage(f"{plural(len(calls), 'call')}, run {writer.run_id}")
-    done = {row.index for row in rows}
-    writer.finished_beside = len(rows)
-    # A call that was not stored is made again, with its messages.
-    messages = [row for row in messages if row.index in done]
-    through = [each for each in through if each.index in done]
-    try:
-        for call in calls:
-            if call.index in done:
-                continue
-            row = not_tried(lab.network, call, calls)
-            progress.advance(len(rows), len(calls), titled(row))
-            if not call.impossible:
-                row, listed, passed = carried(lab, call, calls)
-                messages += listed
-                through += passed
-            rows.append(row)
-            writer.put_table(MESSAGES, frame_of(MessageRow, messages))
-            if lab.way.title:
-                writer.put_table(DEVICE, frame_of(DeviceRow, through))
-            writer.put_table(CALLS, frame_of(ProofCallRow, rows))
-            writer.finished_beside = len(rows)
-    finally:
-        writer.put_table(LOGS, frame_of(LogRow, _said(lab)))
-    plan = lab.network.plan.plan
-    return ProofFindings(plan, tuple(rows), asked.voice.partly, lab.way.title, tuple(through))
-
-
 def _said(lab: CallLab) -> Iterable[LogRow]:
     for daemon in lab.daemons:
         for line in lab.output(daemon.name).splitlines():
@@ -153,13 +103,101 @@ def stored(run: Run) -> ProofFindings:
     return ProofFindings(str(kept.get("plan", "the plan")), tuple(rows), partly, title, tuple(through))
 
 
-def page(run: Run) -> Story:
-    """The report page of ``run``."""
-    from weirlab.numbering.proof.page import tell
+class VoiceStudy(Study[VoiceScenario, Ground[ProofBed], ProofFindings]):
+    """A numbering plan: commands check it and turn it into files, and calls in a lab prove it.
 
-    found = stored(run)
-    if not found.rows:
-        raise InputError(f"run {run.run_id} was interrupted before its first call: start a new run")
-    messages: Sequence[MessageRow] = rows_of(MessageRow, run.table(MESSAGES))
-    chart = Chart.of(run.get_json(MAP, dict)) if run.has(MAP) else None
-    return tell(found, messages, vars(run.manifest), chart)
+    ``open_lab`` opens the lab; by default, it has real engines in namespaces.
+    """
+
+    key = "voice"
+    title = "how calls find their way: one numbering plan, checked, explained, and proved by calls"
+
+    def __init__(self, open_lab: OpenLab | None = None) -> None:
+        self._open_lab = open_lab
+
+    def scenario(self) -> type[VoiceScenario]:
+        return VoiceScenario
+
+    def checks(self) -> Sequence[Finding]:
+        return (engines.finding(),)
+
+    def check(self, asked: VoiceScenario, work: Work) -> None:
+        checked(asked, work.inputs)
+
+    @contextmanager
+    @shielded
+    def open(self, asked: VoiceScenario, work: Work) -> Iterator[Ground[ProofBed]]:
+        """Open the lab for ``asked``: by ``self._open_lab``, or else in network namespaces."""
+        network, calls = checked(asked, work.inputs)
+        begin = self._open_lab or partial(open_lab, device=device(asked.voice.through, network, work.inputs))
+        with owned(lambda: begin(network, asked.voice.talk_s)) as lab:
+            facts = {"lab": lab.lab, "dut": "voice routing", "backend": "engines", **lab.facts}
+            yield Ground(ProofBed(lab, calls), facts)
+
+    def measure(
+        self, ground: Ground[ProofBed], asked: VoiceScenario, writer: RunWriter, work: Work
+    ) -> ProofFindings:
+        """Make every call that the run does not have yet; each is stored before the next one."""
+        lab, calls = ground.bed.lab, ground.bed.calls
+        run = writer.run
+        rows = run.rows(ProofCallRow, CALLS)
+        messages = run.rows(MessageRow, MESSAGES)
+        through = run.rows(DeviceRow, DEVICE)
+        keep_plan(writer, lab.network)
+        writer.put_json(MAP, charted(lab.network, calls, lab.way.title).document())
+        work.progress.stage(f"{plural(len(calls), 'call')}, run {writer.run_id}")
+        done = {row.index for row in rows}
+        writer.finished_beside = len(rows)
+        # A call that was not stored is made again, with its messages.
+        messages = [row for row in messages if row.index in done]
+        through = [each for each in through if each.index in done]
+        try:
+            for call in calls:
+                if call.index in done:
+                    continue
+                row = not_tried(lab.network, call, calls)
+                work.progress.advance(len(rows), len(calls), titled(row))
+                if not call.impossible:
+                    row, listed, passed = carried(lab, call, calls)
+                    messages += listed
+                    through += passed
+                rows.append(row)
+                writer.put_table(MESSAGES, frame_of(MessageRow, messages))
+                if lab.way.title:
+                    writer.put_table(DEVICE, frame_of(DeviceRow, through))
+                writer.put_table(CALLS, frame_of(ProofCallRow, rows))
+                writer.finished_beside = len(rows)
+        finally:
+            writer.put_table(LOGS, frame_of(LogRow, _said(lab)))
+        plan = lab.network.plan.plan
+        return ProofFindings(plan, tuple(rows), asked.voice.partly, lab.way.title, tuple(through))
+
+    def summarize(self, outcome: Outcome[ProofFindings]) -> Summary:
+        from weirlab.numbering.proof import tables
+
+        found = outcome.found
+        report = "" if outcome.report is None else f" Report: {outcome.report.path}"
+        shown = (
+            tables.acceptance(found.rows),
+            tables.kinds(found.kinds),
+            tables.differing(found.rows),
+            tables.media(found.rows),
+            tables.through(found.rows, found.passed, found.device),
+        )
+        conclusion = f"{found.sentence} Run {outcome.run.run_id}.{report}"
+        return Summary(conclusion, [*filter(None, shown)])
+
+    def headlines(self, run: Run) -> Sequence[str]:
+        found = stored(run)
+        return (found.sentence,) if found.rows else ()
+
+    def page(self, run: Run) -> Story:
+        """The report page of ``run``."""
+        from weirlab.numbering.proof.page import tell
+
+        found = stored(run)
+        if not found.rows:
+            raise InputError(f"run {run.run_id} was interrupted before its first call: start a new run")
+        messages: Sequence[MessageRow] = rows_of(MessageRow, run.table(MESSAGES))
+        chart = Chart.of(run.get_json(MAP, dict)) if run.has(MAP) else None
+        return tell(found, messages, vars(run.manifest), chart)

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from weirlab.calls.failover import FailoverStudy
 from weirlab.calls.failover.fakes import FakePair, SwitchBehaviour, SwitchFault, instant
+from weirlab.calls.failover.study import FailoverStudy
 from weirlab.calls.failover.switches import PairSpec
 from weirlab.calls.failover.switches.event import SwitchClocks
 from weirlab.publications import publication

@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 
 from weirlab.base.errors import InputError
-from weirlab.calls.failover import FailoverStudy
 from weirlab.calls.failover.bed import schedule
 from weirlab.calls.failover.fakes import FakePair, SwitchBehaviour, SwitchFault, instant
 from weirlab.calls.failover.section import FailoverScenario
-from weirlab.calls.failover.study import FailoverFindings, load_text
+from weirlab.calls.failover.study import FailoverFindings, FailoverStudy, load_text
 from weirlab.calls.failover.switches import PairSpec
 from weirlab.calls.failover.switches.event import SwitchClocks
 from weirlab.jobs.progress import RunInterrupt, SilentProgress

@@ -12,13 +12,11 @@ import pytest
 from weirlab.base.errors import LabError
 from weirlab.jobs.progress import RunInterrupt, SilentProgress
 from weirlab.jobs.work import Work
-from weirlab.links.monitor import MonitorStudy
-from weirlab.links.monitor import wording as monitored
 from weirlab.links.monitor.bed import MonitorSettings
 from weirlab.links.monitor.fakes import FakeLink, LinkCapacity, TrialFault
 from weirlab.links.monitor.plan import common_settings
 from weirlab.links.monitor.section import MonitorScenario
-from weirlab.links.monitor.study import MonitorFindings
+from weirlab.links.monitor.study import MonitorFindings, MonitorStudy
 from weirlab.links.monitor.trials import MonitorRow, OpenLab
 from weirlab.scenario.load import from_plain
 from weirlab.store import Store
@@ -140,14 +138,14 @@ def test_a_trial_that_stays_spoiled_is_a_problem_with_a_way_on(store: Store) -> 
 def test_sums_that_do_not_close_are_told(store: Store) -> None:
     outcome = run(store, Opener(TrialFault(vanished=3)))
     assert outcome.found.unbalanced == 1
-    assert "Counters do not agree in 1 attempt." in monitored.conclusion(outcome)
+    assert "Counters do not agree in 1 attempt." in outcome.summary().conclusion
 
 
 def test_what_is_printed_has_conclusions_and_a_row_per_group(
     whole: Outcome[MonitorFindings],
 ) -> None:
     outcome = whole
-    told = monitored.conclusion(outcome)
+    told = outcome.summary().conclusion
     assert told.startswith("At up to ")
     assert "The counters of every trial agree." in told
     tables = outcome.summary().tables
@@ -161,7 +159,7 @@ def test_frames_that_only_a_difference_tells_of_are_said_to_be_such(
     rows = (replace(outcome.found.rows[0], lost_behind=2, lost_logger=1),)
     behind = replace(outcome, found=replace(outcome.found, rows=rows))
     assert (outcome.found.remainder, behind.found.remainder) == (0, 3)
-    assert "agree. 3 frames disappeared where losses are not counted." in monitored.conclusion(behind)
+    assert "agree. 3 frames disappeared where losses are not counted." in behind.summary().conclusion
 
 
 def test_the_document_is_plain(whole: Outcome[MonitorFindings]) -> None:

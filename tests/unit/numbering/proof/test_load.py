@@ -12,12 +12,12 @@ from weirlab.base.errors import InputError
 from weirlab.base.files import NO_FILES
 from weirlab.jobs.progress import SilentProgress
 from weirlab.jobs.work import Work
-from weirlab.numbering.load import VoiceLoadStudy, targets
+from weirlab.numbering.load import targets
 from weirlab.numbering.load.counted import counted, edges
 from weirlab.numbering.load.fakes import FakeLoadLab, statistics
 from weirlab.numbering.load.findings import LoadFindings, limit_sentence
 from weirlab.numbering.load.rows import LoadLimitRow, LoadTrialRow
-from weirlab.numbering.load.study import checked, stored, trial
+from weirlab.numbering.load.study import VoiceLoadStudy, checked, stored, trial
 from weirlab.numbering.load.tables import limits, not_loaded
 from weirlab.numbering.load.targets import LoadTarget
 from weirlab.numbering.load.trials import searched

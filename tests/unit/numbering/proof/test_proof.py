@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from weirlab.numbering import VoiceStudy
 from weirlab.numbering.fakes import FakeLab
 from weirlab.numbering.lab import Frame
 from weirlab.numbering.proof import page, ways
 from weirlab.numbering.proof.calling import MAX_ATTEMPTS, made
 from weirlab.numbering.proof.plan import ProofCall, planned
 from weirlab.numbering.proof.rows import NOT_AS_PLANNED
+from weirlab.numbering.proof.study import VoiceStudy
 from weirlab.numbering.proof.wire import signalling
 from weirlab.numbering.proof.wire.packets import TransportAddress
 from weirlab.numbering.proof.wire.signalling import CallLeg

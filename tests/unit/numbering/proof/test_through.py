@@ -12,7 +12,6 @@ import pytest
 from weirlab.base.errors import InputError, LabError
 from weirlab.base.files import HOST_FILES
 from weirlab.lab.dut import iptables, nftables
-from weirlab.numbering import VoiceStudy
 from weirlab.numbering.fakes import FakeLab
 from weirlab.numbering.lab.recorder import Frame
 from weirlab.numbering.load.fakes import FakeLoadLab
@@ -22,6 +21,7 @@ from weirlab.numbering.proof.map.chart import Chart, charted
 from weirlab.numbering.proof.map.drawing import drawn
 from weirlab.numbering.proof.plan import planned
 from weirlab.numbering.proof.rows import AS_PLANNED, NOT_AS_PLANNED
+from weirlab.numbering.proof.study import VoiceStudy
 from weirlab.numbering.proof.wire import packets
 from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.section import PassageSection

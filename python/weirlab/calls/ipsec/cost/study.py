@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from itertools import product
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -10,11 +11,13 @@ from weirlab.calls.ipsec.cost.findings import EspCostFindings
 from weirlab.calls.ipsec.cost.rows import COSTS, EspCostRow
 from weirlab.calls.ipsec.cost.section import EspCostScenario, EspCostSection
 from weirlab.jobs.inventory import scenario_of
-from weirlab.jobs.progress import Progress
+from weirlab.jobs.work import Work
+from weirlab.store import Run, RunWriter
 from weirlab.store.frames import frame_of
+from weirlab.studies.contract import Ground, Outcome, Study, Summary
 
 if TYPE_CHECKING:
-    from weirlab.store import Run, RunWriter
+    from weirlab.report.story import Story
 
 _KEEP_EVERY: Final = 10
 """Rounds after which those so far are stored."""
@@ -25,23 +28,6 @@ class CostTimer(Protocol):
 
     def round(self, *, suite: str, tunnel: bool, way: str, packet_bytes: int) -> float:
         """ns per packet in one round."""
-
-
-def measured(
-    asked: EspCostScenario, writer: RunWriter, progress: Progress, timer: CostTimer | None = None
-) -> EspCostFindings:
-    """Measure the rounds that the run does not have yet; the first time of each case only fills caches."""
-    what = asked.esp
-    rows = list(stored(writer.run).rows)
-    begun = 1 + max((row.round for row in rows), default=-1)
-    timer = timer or _engine(what)
-    progress.stage(f"{what.rounds} rounds, run {writer.run_id}")
-    for number in range(begun, what.rounds):
-        progress.advance(number, what.rounds, f"round {number + 1}")
-        rows += _round(number, what, timer)
-        if (number + 1) % _KEEP_EVERY == 0 or number + 1 == what.rounds:
-            writer.put_table(COSTS, frame_of(EspCostRow, rows))
-    return EspCostFindings(what, tuple(rows))
 
 
 def _round(number: int, what: EspCostSection, timer: CostTimer) -> Iterator[EspCostRow]:
@@ -64,3 +50,49 @@ def stored(run: Run) -> EspCostFindings:
     """What a run shows, finished or not."""
     asked = scenario_of(run, EspCostScenario)
     return EspCostFindings(asked.esp, tuple(run.rows(EspCostRow, COSTS)))
+
+
+class EspCostStudy(Study[EspCostScenario, Ground[None], EspCostFindings]):
+    """Every case in turn; ``weir ipsec cost`` is its command. ``timer`` takes the place of the engine."""
+
+    key = "esp"
+    title = "what a packet of speech costs with ESP"
+
+    def __init__(self, timer: CostTimer | None = None) -> None:
+        self._timer = timer
+
+    def scenario(self) -> type[EspCostScenario]:
+        return EspCostScenario
+
+    def open(self, asked: EspCostScenario, work: Work) -> AbstractContextManager[Ground[None]]:
+        return nullcontext(Ground(None, {"lab": "", "dut": "esp", "backend": ""}))
+
+    def measure(
+        self, ground: Ground[None], asked: EspCostScenario, writer: RunWriter, work: Work
+    ) -> EspCostFindings:
+        """Measure the rounds that the run does not have yet; the first of each case only fills caches."""
+        what = asked.esp
+        rows = list(stored(writer.run).rows)
+        begun = 1 + max((row.round for row in rows), default=-1)
+        timer = self._timer or _engine(what)
+        work.progress.stage(f"{what.rounds} rounds, run {writer.run_id}")
+        for number in range(begun, what.rounds):
+            work.progress.advance(number, what.rounds, f"round {number + 1}")
+            rows += _round(number, what, timer)
+            if (number + 1) % _KEEP_EVERY == 0 or number + 1 == what.rounds:
+                writer.put_table(COSTS, frame_of(EspCostRow, rows))
+        return EspCostFindings(what, tuple(rows))
+
+    def summarize(self, outcome: Outcome[EspCostFindings]) -> Summary:
+        from weirlab.calls.ipsec.cost import tables
+
+        return Summary(outcome.found.sentence, tables.of(outcome.found))
+
+    def headlines(self, run: Run) -> Sequence[str]:
+        found = stored(run)
+        return (found.sentence,) if found.rows else ()
+
+    def page(self, run: Run) -> Story:
+        from weirlab.calls.ipsec.cost import page
+
+        return page.page(run)

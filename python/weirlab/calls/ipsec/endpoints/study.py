@@ -31,38 +31,16 @@ from weirlab.calls.ipsec.endpoints.section import (
 )
 from weirlab.jobs.inventory import scenario_of
 from weirlab.jobs.progress import RESUME, Progress
+from weirlab.jobs.work import Work
 from weirlab.store import Run, RunWriter
 from weirlab.store.frames import frame_of
-from weirlab.studies.contract import Ground
+from weirlab.studies.contract import Ground, Outcome, Study, Summary
 
 if TYPE_CHECKING:
     from weirlab.report.story import Story
 
 COMPARE: Final = "compare"
 LIMIT: Final = "limit"
-
-
-@contextmanager
-@shielded
-def opened(asked: EndpointScenario, open_bed: OpenBed | None) -> Iterator[Ground[EndpointBed]]:
-    """The bed: what ``open_bed`` opens, or two network namespaces."""
-    with owned(lambda: (open_bed or beds.opened)()) as bed:
-        facts = {"lab": bed.lab, "dut": "endpoints", "backend": "af_xdp, sockets", **bed.facts}
-        yield Ground(bed, facts)
-
-
-def measured(
-    bed: EndpointBed, asked: EndpointScenario, writer: RunWriter, progress: Progress
-) -> EndpointFindings:
-    """Make every attempt that the run does not have yet, then search for the most calls."""
-    what = asked.endpoints
-    campaign = EndpointCampaign(bed, what, writer, progress)
-    planned = plan(what)
-    progress.stage(f"{plural(len(planned), 'attempt')}, run {writer.run_id}")
-    campaign.compare(planned)
-    if what.limit is not None:
-        campaign.search(what.limit)
-    return stored(writer.run)
 
 
 class EndpointCampaign:
@@ -193,3 +171,53 @@ def page(run: Run) -> Story:
             f"run {run.run_id} was interrupted before any attempt counted: go on with {RESUME} {run.run_id}"
         )
     return tell(found, _distributions(run), vars(run.manifest))
+
+
+class EndpointsStudy(Study[EndpointScenario, Ground[EndpointBed], EndpointFindings]):
+    """Calls by every kind of endpoint in turn; ``weir ipsec endpoints`` is its command.
+
+    ``open_bed`` opens a bed of another kind.
+    """
+
+    key = "endpoints"
+    title = "endpoints of calls that bypass the system, compared with ordinary ones"
+
+    def __init__(self, open_bed: OpenBed | None = None) -> None:
+        self._open_bed = open_bed
+
+    def scenario(self) -> type[EndpointScenario]:
+        return EndpointScenario
+
+    @contextmanager
+    @shielded
+    def open(self, asked: EndpointScenario, work: Work) -> Iterator[Ground[EndpointBed]]:
+        """The bed: what ``self._open_bed`` opens, or two network namespaces."""
+        with owned(lambda: (self._open_bed or beds.opened)()) as bed:
+            facts = {"lab": bed.lab, "dut": "endpoints", "backend": "af_xdp, sockets", **bed.facts}
+            yield Ground(bed, facts)
+
+    def measure(
+        self, ground: Ground[EndpointBed], asked: EndpointScenario, writer: RunWriter, work: Work
+    ) -> EndpointFindings:
+        """Make every attempt that the run does not have yet, then search for the most calls."""
+        what = asked.endpoints
+        campaign = EndpointCampaign(ground.bed, what, writer, work.progress)
+        planned = plan(what)
+        work.progress.stage(f"{plural(len(planned), 'attempt')}, run {writer.run_id}")
+        campaign.compare(planned)
+        if what.limit is not None:
+            campaign.search(what.limit)
+        return stored(writer.run)
+
+    def summarize(self, outcome: Outcome[EndpointFindings]) -> Summary:
+        from weirlab.calls.ipsec.endpoints import tables
+
+        found = outcome.found
+        return Summary("\n".join(found.sentences()), tables.of(found), "\n".join(found.remarks()))
+
+    def headlines(self, run: Run) -> Sequence[str]:
+        found = stored(run)
+        return found.sentences() if found.groups else ()
+
+    def page(self, run: Run) -> Story:
+        return page(run)
