@@ -90,7 +90,7 @@ OWN: Final[Mapping[str, StudyEntry]] = {
     "esp": StudyEntry("weirlab.calls.ipsec.cost.study", "EspCostStudy"),
     "psock": StudyEntry("weirlab.transfers.psock", "PsockStudy", ()),
     "parallel": StudyEntry(
-        "weirlab.transfers.parallel",
+        "weirlab.transfers.parallel.study",
         "ParallelStudy",
         ready={
             "parallel-sockets": "several TCP streams as one, over paths of unequal rate and delay",

@@ -69,10 +69,10 @@ from weirlab.store import RunWriter, Store, catalogue
 from weirlab.studies import runner
 from weirlab.studies.contract import Study
 from weirlab.testing import FakeBed, FakeClock, FakeDevice
-from weirlab.transfers.parallel import ParallelStudy
 from weirlab.transfers.parallel.fakes import FakeParallelBed as FakePaths
 from weirlab.transfers.parallel.fakes import opener
 from weirlab.transfers.parallel.section import ParallelScenario
+from weirlab.transfers.parallel.study import ParallelStudy
 
 FIREWALL = """\
 name: small firewall

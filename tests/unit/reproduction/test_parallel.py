@@ -19,9 +19,9 @@ from weirlab.reproduction.contract import Answer, ReproducedExperiment
 from weirlab.scenario.load import from_plain
 from weirlab.store import Run, Store
 from weirlab.studies import ready, runner, scenarios
-from weirlab.transfers.parallel import ParallelStudy
 from weirlab.transfers.parallel.fakes import HEADERS, FakeParallelBed, opener
 from weirlab.transfers.parallel.section import ParallelScenario, ParallelSection
+from weirlab.transfers.parallel.study import ParallelStudy
 
 from .completeness import unanswered
 

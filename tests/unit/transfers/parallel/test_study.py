@@ -15,12 +15,11 @@ from weirlab.scenario.load import from_plain
 from weirlab.store import Store
 from weirlab.studies import runner
 from weirlab.studies.contract import Outcome
-from weirlab.transfers.parallel import ParallelStudy
 from weirlab.transfers.parallel.fakes import FakeParallelBed, ParallelFault, opener
 from weirlab.transfers.parallel.findings import ParallelFindings
 from weirlab.transfers.parallel.rows import ATTEMPTS, PATHS, SERIES
 from weirlab.transfers.parallel.section import ParallelScenario
-from weirlab.transfers.parallel.study import page, stored
+from weirlab.transfers.parallel.study import ParallelStudy, page, stored
 
 CONTENT: dict[str, Any] = {
     "name": "test",
