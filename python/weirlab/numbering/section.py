@@ -11,7 +11,8 @@ from pydantic import ConfigDict, Field
 
 from weirlab.base import limits
 from weirlab.numbering.plan.values import Dialled
-from weirlab.scenario.model import Dut, Root, Seconds, Section
+from weirlab.scenario.model import Dut, Root, Section
+from weirlab.scenario.values import Seconds
 
 Rate = Annotated[int, Field(strict=True, ge=1, le=100_000)]
 Ratio = Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False)]

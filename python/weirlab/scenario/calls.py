@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from weirlab.scenario.model import Section, Seed, readable
+from weirlab.scenario.model import Section
+from weirlab.scenario.values import Seed, readable
 from weirlab.traffic.calls.codecs import parse_codec
 from weirlab.traffic.calls.spec import Calls, Direction, Phases, Transport, parse_classes
 

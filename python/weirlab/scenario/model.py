@@ -8,18 +8,28 @@ packets/s or bytes. A relative path starts from the scenario file's folder.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from weirlab.base import limits
-from weirlab.base.amounts import parse_budget
 from weirlab.base.errors import InputError
 from weirlab.base.quoting import quoted
 from weirlab.lab.sim import SimDevice
 from weirlab.scenario.document import Location
+from weirlab.scenario.values import (
+    Count,
+    MayBeEmpty,
+    NotEmpty,
+    NotNegative,
+    RateText,
+    Repetitions,
+    Seconds,
+    Seed,
+    no_repeats,
+    readable,
+)
 from weirlab.traffic.spec import Arrivals, Flows
 
 if TYPE_CHECKING:
@@ -30,43 +40,6 @@ NO_DEVICE: Final = "none"
 
 BLACK_BOX: Final = "blackbox"
 """The user's own device in the wired lab."""
-
-
-def _number_as_text(value: object) -> object:
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return f"{value:g}" if isinstance(value, float) else str(value)
-    return value
-
-
-def readable(read: Callable[[str], object]) -> AfterValidator:
-    """A validator for text that ``read`` accepts. It stays text; errors have the message of ``read``."""
-
-    def check(text: str) -> str:
-        try:
-            read(text)
-        except InputError as error:
-            raise ValueError(str(error)) from None
-        return text
-
-    return AfterValidator(check)
-
-
-def _rate(text: str) -> object:
-    from weirlab.traffic.load import parse_rate
-
-    return parse_rate(text)
-
-
-def _sizes(text: str) -> object:
-    from weirlab.traffic.sizes import parse_sizes
-
-    return parse_sizes(text)
-
-
-def _places(text: str) -> object:
-    from weirlab.traffic.places import parse_places
-
-    return parse_places(text)
 
 
 def _dut_name(name: str) -> str:
@@ -104,98 +77,6 @@ def _change(text: str) -> object:
     if not words:
         raise InputError("write none, ask, rules, or a command")
     return words
-
-
-def _no_repeats(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    seen = set()
-    for value in values:
-        if value in seen:
-            raise ValueError(f"{quoted(value)} is listed twice")
-        seen.add(value)
-    return values
-
-
-def _text_or_number(number: str, *examples: object) -> Callable[[dict[str, Any]], None]:
-    """Changes a JSON Schema for text that may also be written as a plain number."""
-
-    def replace(schema: dict[str, Any]) -> None:
-        schema.pop("type", None)
-        plain = {"type": number, "exclusiveMinimum": 0}
-        schema.update(anyOf=[{"type": "string"}, plain], examples=list(examples))
-
-    return replace
-
-
-RateText = Annotated[
-    str,
-    BeforeValidator(_number_as_text),
-    readable(_rate),
-    Field(json_schema_extra=_text_or_number("number", "2Mpps", "40%@10Gbit/s", "max")),
-]
-
-
-SizesText = Annotated[
-    str,
-    BeforeValidator(_number_as_text),
-    readable(_sizes),
-    Field(json_schema_extra=_text_or_number("integer", 64, "imix", "poisson:64-200")),
-]
-
-
-TimeText = Annotated[
-    str,
-    BeforeValidator(_number_as_text),
-    readable(parse_budget),
-    Field(json_schema_extra=_text_or_number("number", "6min", "90s", "1h")),
-]
-
-
-PlacesText = Annotated[str, readable(_places), Field(json_schema_extra={"examples": ["1:50,99:50"]})]
-
-
-Position = Annotated[int, Field(strict=True, ge=0, le=limits.MOST_RULES)]
-
-
-Share = Annotated[float, Field(gt=0, le=10, allow_inf_nan=False)]
-
-
-Seconds = Annotated[float, Field(gt=0, le=limits.LONGEST_S, allow_inf_nan=False)]
-
-
-Count = Annotated[int, Field(strict=True, ge=1, le=limits.MOST_FLOWS)]
-
-
-NotNegative = Annotated[float, Field(ge=0, le=limits.LONGEST_S * 1e9, allow_inf_nan=False)]
-
-
-Repetitions = Annotated[int, Field(strict=True, ge=1, le=limits.MOST_REPETITIONS)]
-
-
-Attempts = Annotated[int, Field(strict=True, ge=1, le=limits.MOST_ATTEMPTS)]
-
-
-Seed = Annotated[int, Field(strict=True, ge=0, le=limits.HIGHEST_SEED)]
-
-
-WarmUp = Annotated[float, Field(ge=0, le=limits.LONGEST_S, allow_inf_nan=False)]
-
-
-MayBeEmpty = Field(max_length=limits.MOST_ITEMS)
-
-
-NotEmpty = Field(min_length=1, max_length=limits.MOST_ITEMS)
-
-
-Positions = Annotated[tuple[Position, ...], NotEmpty, AfterValidator(_no_repeats)]
-
-
-SizeList = Annotated[tuple[SizesText, ...], NotEmpty, AfterValidator(_no_repeats)]
-
-
-Shares = Annotated[tuple[Share, ...], NotEmpty, AfterValidator(_no_repeats)]
-
-
-Compared = Annotated[tuple[bool, ...], MayBeEmpty, AfterValidator(_no_repeats)]
 
 
 _DEVICE: Final = SimDevice()
@@ -319,7 +200,7 @@ class Lab(Section):
     """The device of the ``sim`` lab."""
     model: Path | None = None
     """A model file of one device (``weir fit --out``), which the ``sim`` lab then simulates instead."""
-    between: Annotated[tuple[str, ...], Field(max_length=2), AfterValidator(_no_repeats)] = ()
+    between: Annotated[tuple[str, ...], Field(max_length=2), AfterValidator(no_repeats)] = ()
     """Of the ``wired`` lab: the two ports of this machine, the sender's first."""
     addresses: Annotated[tuple[str, ...], Field(max_length=4)] = ()
     """Addresses that these ports get, with prefix length; left out: ``[198.18.0.2/24, 198.19.0.2/24]``.
@@ -398,7 +279,7 @@ class Dut(Section):
     """Put connection tracking in front of the rules."""
     at: Annotated[str, readable(_login)] | None = None
     """Of a device in the ``wired`` lab: the login to it, ``ssh://user@host:port``."""
-    ports: Annotated[tuple[str, ...], Field(max_length=2), AfterValidator(_no_repeats)] = ()
+    ports: Annotated[tuple[str, ...], Field(max_length=2), AfterValidator(no_repeats)] = ()
     """Its two test ports, as it calls them; left out: those with routes to the networks of test traffic."""
     change: Annotated[str, readable(_change)] = "none"
     """Who sets its rules. ``none``: nobody, it has its own; ``rules``: Weir, through the login, in the filter
@@ -492,7 +373,7 @@ class TrafficShape(Section):
 class CalibrationSection(Section):
     """Trials over a plain cable, which measure the test bed's own error."""
 
-    rates: Annotated[tuple[RateText, ...], NotEmpty, AfterValidator(_no_repeats)] = (
+    rates: Annotated[tuple[RateText, ...], NotEmpty, AfterValidator(no_repeats)] = (
         "1kpps", "10kpps", "100kpps", "1Mpps", "max",
     )  # fmt: skip
     """Loads at which pacing, time stamps and false loss are measured."""

@@ -10,29 +10,24 @@ from pydantic import AfterValidator, ConfigDict, Field
 from weirlab.base.errors import InputError
 from weirlab.scenario.conflicts import Conflict, of_device, of_lab
 from weirlab.scenario.document import Location
-from weirlab.scenario.model import (
+from weirlab.scenario.model import CalibrationSection, Dut, Lab, Root, Section, TrafficShape
+from weirlab.scenario.values import (
     Attempts,
-    CalibrationSection,
     Compared,
     Count,
-    Dut,
-    Lab,
     MayBeEmpty,
     PlacesText,
     Position,
     Positions,
     Repetitions,
-    Root,
     Seconds,
-    Section,
     Seed,
     Share,
     Shares,
     SizeList,
     TimeText,
-    TrafficShape,
     WarmUp,
-    _no_repeats,
+    no_repeats,
 )
 from weirlab.traffic.flows import describe_headers, min_frame_bytes
 from weirlab.traffic.load import LOAD_SHARES
@@ -42,7 +37,7 @@ from weirlab.traffic.spec import Arrivals
 NewShares = Annotated[
     tuple[Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)], ...],
     MayBeEmpty,
-    AfterValidator(_no_repeats),
+    AfterValidator(no_repeats),
 ]
 
 
@@ -92,12 +87,12 @@ class ProfileSection(Section):
     cross_traffic: Compared = ()
     """``[false, true]``: also some loads with a management session on the device; ``[true]``: in every
     trial; left out: none."""
-    arrivals: Annotated[tuple[Arrivals, ...], MayBeEmpty, AfterValidator(_no_repeats)] = ()
+    arrivals: Annotated[tuple[Arrivals, ...], MayBeEmpty, AfterValidator(no_repeats)] = ()
     """``[constant, poisson]``: some loads with both; left out: always as in ``traffic``."""
     new: NewShares = ()
     """With ``answered`` traffic and one position: shares of packets that each open a further flow, e.g.
     ``[0, 0.01, 0.1, 0.5, 1]``. Nothing is measured besides the grid then. Left out: as in ``traffic``."""
-    mixed: Annotated[tuple[PlacesText, ...], MayBeEmpty, AfterValidator(_no_repeats)] = ()
+    mixed: Annotated[tuple[PlacesText, ...], MayBeEmpty, AfterValidator(no_repeats)] = ()
     """Traffic that matches at several positions at once, as ``position:weight``, e.g. ``1:50,99:50``."""
     rate_step: tuple[Share, Share] | None = None
     """Loads before and after a step in mid-trial, as shares of the forwarding rate in overload."""
@@ -142,11 +137,11 @@ class HeldOutSection(Section):
     """Frame sizes with FCS, or mixes."""
     new: NewShares = ()
     """Of ``answered`` traffic: shares of packets that each open a flow; left out: as in ``traffic``."""
-    load_shares: Annotated[tuple[Share, ...], MayBeEmpty, AfterValidator(_no_repeats)] = ()
+    load_shares: Annotated[tuple[Share, ...], MayBeEmpty, AfterValidator(no_repeats)] = ()
     """Loads below the threshold, as shares of it; drawn at random if left out."""
     draws: Annotated[int, Field(strict=True, ge=0, le=1000)] = 6
     """Number of loads to draw."""
-    overload_shares: Annotated[tuple[Share, ...], MayBeEmpty, AfterValidator(_no_repeats)] = (1.15, 1.5)
+    overload_shares: Annotated[tuple[Share, ...], MayBeEmpty, AfterValidator(no_repeats)] = (1.15, 1.5)
     """Loads beyond the threshold, as shares of it; they also measure it."""
     repetitions: Repetitions = 3
     """Trials per setting."""

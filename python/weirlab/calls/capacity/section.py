@@ -14,23 +14,9 @@ from weirlab.quality.assess import StreamCoding, opinion
 from weirlab.quality.codecs import impairment
 from weirlab.scenario.calls import CallShape
 from weirlab.scenario.conflicts import Conflict, of_device, of_lab
-from weirlab.scenario.model import (
-    NO_DEVICE,
-    Attempts,
-    CalibrationSection,
-    Count,
-    Dut,
-    Lab,
-    Positions,
-    Repetitions,
-    Root,
-    Seconds,
-    Section,
-    Seed,
-    Shares,
-    WarmUp,
-)
+from weirlab.scenario.model import NO_DEVICE, CalibrationSection, Dut, Lab, Root, Section
 from weirlab.scenario.profile import ProfileSection
+from weirlab.scenario.values import Attempts, Count, Positions, Repetitions, Seconds, Seed, Shares, WarmUp
 from weirlab.traffic.calls.codecs import VoiceStream, describe_codec
 
 _RUN: Final = re.compile(r"last(~\d+)?|\d{8}-[0-9a-z_-]*")

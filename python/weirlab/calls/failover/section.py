@@ -14,18 +14,17 @@ from weirlab.base.quoting import quoted
 from weirlab.calls.failover.bed import Conntrackd, Keepalived, Ucarp
 from weirlab.scenario.calls import CallShape, MixText
 from weirlab.scenario.conflicts import Conflict
-from weirlab.scenario.model import (
+from weirlab.scenario.model import Root, Section
+from weirlab.scenario.values import (
     Attempts,
     Count,
     NotEmpty,
     NotNegative,
     Repetitions,
-    Root,
     Seconds,
-    Section,
     Seed,
     WarmUp,
-    _no_repeats,
+    no_repeats,
 )
 from weirlab.traffic.calls.spec import Calls
 
@@ -139,7 +138,7 @@ class Failover(Section):
     """Switches to measure: every kind of event with every pair."""
 
     pairs: Annotated[tuple[PairSection, ...], NotEmpty]
-    kinds: Annotated[tuple[EventKind, ...], NotEmpty, AfterValidator(_no_repeats)] = ("soft", "hard")
+    kinds: Annotated[tuple[EventKind, ...], NotEmpty, AfterValidator(no_repeats)] = ("soft", "hard")
     """``soft``: the master steps down; ``hard``: it dies; ``return``: the dead one comes back."""
     repetitions: Repetitions = 7
     """Valid runs of each kind with each pair."""

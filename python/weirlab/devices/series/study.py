@@ -28,20 +28,16 @@ from weirlab.records import RuleSetup, TrialSpec
 from weirlab.report.story import Chapter, Story, place
 from weirlab.report.tables import Tile
 from weirlab.scenario.conflicts import Conflict, of_device, of_lab
-from weirlab.scenario.model import (
-    Dut,
-    Lab,
+from weirlab.scenario.model import Dut, Lab, Root, Section, TrafficShape
+from weirlab.scenario.values import (
     MayBeEmpty,
     NotEmpty,
     PlacesText,
     Position,
     RateText,
     Repetitions,
-    Root,
     Seconds,
-    Section,
     SizesText,
-    TrafficShape,
     WarmUp,
 )
 from weirlab.store import Run, RunWriter

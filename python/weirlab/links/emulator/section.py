@@ -12,7 +12,8 @@ from weirlab.base.amounts import parse_size
 from weirlab.base.errors import InputError
 from weirlab.base.files import Inputs
 from weirlab.scenario.document import Location
-from weirlab.scenario.model import Section, readable
+from weirlab.scenario.model import Section
+from weirlab.scenario.values import readable
 
 if TYPE_CHECKING:
     from weirlab.emulation.spec import PathSpec

@@ -10,16 +10,8 @@ from pydantic import AfterValidator, ConfigDict, Field
 
 from weirlab.links.monitor.bed import BARE, METHODS, RECORDING, Method
 from weirlab.scenario.conflicts import Conflict
-from weirlab.scenario.model import (
-    Attempts,
-    NotEmpty,
-    RateText,
-    Repetitions,
-    Root,
-    Seconds,
-    Section,
-    _no_repeats,
-)
+from weirlab.scenario.model import Root, Section
+from weirlab.scenario.values import Attempts, NotEmpty, RateText, Repetitions, Seconds, no_repeats
 
 PAYLOADS: Final = (10, 100, 500, 700, 1000, 1400)
 """From less than the least frame has to almost the largest."""
@@ -28,8 +20,8 @@ MAX_PAYLOAD_BYTES: Final = 1472
 """In an Ethernet frame of 1514 bytes."""
 
 Payload = Annotated[int, Field(strict=True, ge=1, le=MAX_PAYLOAD_BYTES)]
-Payloads = Annotated[tuple[Payload, ...], NotEmpty, AfterValidator(_no_repeats)]
-Methods = Annotated[tuple[Method, ...], NotEmpty, AfterValidator(_no_repeats)]
+Payloads = Annotated[tuple[Payload, ...], NotEmpty, AfterValidator(no_repeats)]
+Methods = Annotated[tuple[Method, ...], NotEmpty, AfterValidator(no_repeats)]
 Frame = Annotated[int, Field(strict=True, ge=60, le=1514)]
 Pps = Annotated[float, Field(gt=0, le=2e7, allow_inf_nan=False)]
 Bytes = Annotated[int, Field(strict=True, ge=1 << 16, le=1 << 32)]
@@ -57,7 +49,7 @@ class SearchSection(Section):
     """The greatest rate at which every frame is forwarded and recorded in most trials."""
 
     methods: Methods = ("tap-ring", "tcpdump-bridge")
-    frames: Annotated[tuple[Frame, ...], NotEmpty, AfterValidator(_no_repeats)] = (60, 1514)
+    frames: Annotated[tuple[Frame, ...], NotEmpty, AfterValidator(no_repeats)] = (60, 1514)
     """Frame sizes in bytes, without FCS."""
     min_pps: Pps = 20e3
     max_pps: Pps = 2e6
@@ -94,7 +86,7 @@ class Monitor(Section):
     ``tcpdump-receiver``: a bridge of the kernel, with tcpdump -w on it or where the link ends."""
     payloads: Payloads = PAYLOADS
     """Bytes of UDP payload. Frames have at least 60 bytes (64 with FCS), so 10 and 18 make the same frame."""
-    loads: Annotated[tuple[RateText, ...], NotEmpty, AfterValidator(_no_repeats)] = (
+    loads: Annotated[tuple[RateText, ...], NotEmpty, AfterValidator(no_repeats)] = (
         "max",
         "200kpps",
     )

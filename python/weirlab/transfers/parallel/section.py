@@ -13,18 +13,17 @@ from weirlab.emulation.spec import MOST_SLACK_S
 from weirlab.links.emulator.section import PathSection, Size, Words, traces
 from weirlab.scenario.conflicts import Conflict
 from weirlab.scenario.document import Location
-from weirlab.scenario.model import (
+from weirlab.scenario.model import Root, Section
+from weirlab.scenario.values import (
     Attempts,
     MayBeEmpty,
     NotEmpty,
     NotNegative,
     Repetitions,
-    Root,
     Seconds,
-    Section,
     Seed,
     WarmUp,
-    _no_repeats,
+    no_repeats,
     readable,
 )
 
@@ -109,9 +108,9 @@ class Split(Section):
 
     rate: BitRate = "100Mbps"
     """Rate of both paths together."""
-    shares: Annotated[tuple[Share, ...], NotEmpty, AfterValidator(_no_repeats)] = (0.1, 0.3, 0.5)
+    shares: Annotated[tuple[Share, ...], NotEmpty, AfterValidator(no_repeats)] = (0.1, 0.3, 0.5)
     """The first path's share of the rate."""
-    ratios: Annotated[tuple[RateRatio, ...], MayBeEmpty, AfterValidator(_no_repeats)] = ()
+    ratios: Annotated[tuple[RateRatio, ...], MayBeEmpty, AfterValidator(no_repeats)] = ()
     """The first path's rate as a multiple of the second's, in place of ``shares``."""
     both: Words = {"delay": "5ms", "queue": "30ms"}
     """Other options of both paths, in the words of ``weir link``."""
@@ -131,7 +130,7 @@ class ParallelSection(Section):
 
     split: Split | None = None
     cases: Annotated[tuple[ParallelCase, ...], MayBeEmpty] = ()
-    methods: Annotated[tuple[MethodName, ...], NotEmpty, AfterValidator(_no_repeats)] = (
+    methods: Annotated[tuple[MethodName, ...], NotEmpty, AfterValidator(no_repeats)] = (
         "tcp", "independent", "mptcp", "round-robin", "poll-all", "ecf", "blest", "earliest",
     )  # fmt: skip
     """``tcp``: a single stream over each path by itself; ``independent``: streams over all paths at once that

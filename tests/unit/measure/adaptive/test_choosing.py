@@ -138,7 +138,7 @@ def test_the_trials_of_a_batch_are_not_near_duplicates() -> None:
 
 
 @given(st.integers(0, 60), st.integers(0, 2**32 - 1))
-def test_a_choice_has_no_repeats_and_depends_on_its_arguments_alone(count: int, seed: int) -> None:
+def test_a_choice_hasno_repeats_and_depends_on_its_arguments_alone(count: int, seed: int) -> None:
     settings = grid_of((0, 5, 30, 200, 1000))
     uncertainty = np.random.default_rng(seed).exponential(size=len(settings))
     chosen = choose(uncertainty, settings, grid_of((0, 1000)), count)

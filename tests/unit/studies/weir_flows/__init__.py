@@ -19,7 +19,8 @@ from weirlab.measure import sequence
 from weirlab.records import RuleSetup, TrialSpec
 from weirlab.report.story import Chapter, Story, place
 from weirlab.report.tables import Tile
-from weirlab.scenario.model import Dut, Lab, RateText, Root, Seconds, Section
+from weirlab.scenario.model import Dut, Lab, Root, Section
+from weirlab.scenario.values import RateText, Seconds
 from weirlab.store import Run, RunWriter
 from weirlab.studies import Outcome, Study, Summary, Work
 from weirlab.studies.beds import DeviceGround, opened

@@ -10,7 +10,8 @@ from pydantic import AfterValidator, ConfigDict, Field
 from weirlab.base.errors import InputError
 from weirlab.scenario.calls import CodecText
 from weirlab.scenario.conflicts import Conflict
-from weirlab.scenario.model import NotEmpty, Root, Section, _no_repeats, readable
+from weirlab.scenario.model import Root, Section
+from weirlab.scenario.values import NotEmpty, no_repeats, readable
 from weirlab.traffic.calls.codecs import parse_codec
 from weirlab.traffic.encapsulation.packets import VoicePacket
 from weirlab.traffic.encapsulation.suites import suite
@@ -31,10 +32,10 @@ class EspCostSection(Section):
     codec: CodecText = "g711"
     """Codec of the speech."""
     packet_times_ms: Annotated[
-        tuple[Annotated[float, Field(gt=0, le=1000)], ...], NotEmpty, AfterValidator(_no_repeats)
+        tuple[Annotated[float, Field(gt=0, le=1000)], ...], NotEmpty, AfterValidator(no_repeats)
     ] = (10, 20, 30, 40, 50, 60)
     """Packet times, in ms."""
-    suites: Annotated[tuple[SuiteText, ...], NotEmpty, AfterValidator(_no_repeats)] = (
+    suites: Annotated[tuple[SuiteText, ...], NotEmpty, AfterValidator(no_repeats)] = (
         "aes-cbc",
         "aes-cbc-hmac-md5-96",
         "aes-cbc-hmac-sha1-96",
@@ -43,9 +44,9 @@ class EspCostSection(Section):
         "chacha20-poly1305",
     )
     """Cipher suites of ESP."""
-    modes: Annotated[tuple[EspMode, ...], NotEmpty, AfterValidator(_no_repeats)] = ("transport", "tunnel")
+    modes: Annotated[tuple[EspMode, ...], NotEmpty, AfterValidator(no_repeats)] = ("transport", "tunnel")
     """Modes of ESP."""
-    ways: Annotated[tuple[CostWay, ...], NotEmpty, AfterValidator(_no_repeats)] = WAYS
+    ways: Annotated[tuple[CostWay, ...], NotEmpty, AfterValidator(no_repeats)] = WAYS
     """``out``: encapsulated; ``out-each``: eight at a time; ``out-udp``, ``out-rtp``: headers written before,
     with UDP or without; ``in``: decapsulated; ``in-udp``, ``in-rtp``: and handed to its call, with UDP or
     without; ``in-layers``: through a queue between IPsec and UDP; ``in-system``: through a socket."""

@@ -9,16 +9,15 @@ from pydantic import AfterValidator, ConfigDict, Field
 
 from weirlab.base.errors import InputError
 from weirlab.scenario.conflicts import Conflict
-from weirlab.scenario.model import (
+from weirlab.scenario.model import Root, Section
+from weirlab.scenario.values import (
     Attempts,
     NotEmpty,
     Repetitions,
-    Root,
     Seconds,
-    Section,
     Seed,
     WarmUp,
-    _no_repeats,
+    no_repeats,
     readable,
 )
 
@@ -89,14 +88,14 @@ class EndpointsSection(Section):
     """Cipher suite of ESP; ``none``: calls in the clear."""
     mode: Literal["transport", "tunnel"] = "transport"
     """Mode of ESP."""
-    arms: Annotated[tuple[ArmName, ...], NotEmpty, AfterValidator(_no_repeats)] = (
+    arms: Annotated[tuple[ArmName, ...], NotEmpty, AfterValidator(no_repeats)] = (
         "bypass", "sockets", "sockets-real-time",
     )  # fmt: skip
     """``bypass``: AF_XDP sockets, polled by real-time threads; ``sockets``: UDP sockets of ordinary threads;
     ``sockets-real-time``: the same, of real-time threads."""
-    beside: Annotated[tuple[Beside, ...], NotEmpty, AfterValidator(_no_repeats)] = ("idle", "hog")
+    beside: Annotated[tuple[Beside, ...], NotEmpty, AfterValidator(no_repeats)] = ("idle", "hog")
     """What else runs on each endpoint's CPU: nothing, or a program that never sleeps."""
-    calls: Annotated[tuple[Calls, ...], NotEmpty, AfterValidator(_no_repeats)] = (1, 100, 1000)
+    calls: Annotated[tuple[Calls, ...], NotEmpty, AfterValidator(no_repeats)] = (1, 100, 1000)
     """Numbers of calls to compare."""
     warmup_s: WarmUp = 0.5
     """Time of calls before recording, in s."""

@@ -13,7 +13,8 @@ from weirlab.base.errors import InputError
 from weirlab.base.quoting import quoted
 from weirlab.scenario.document import read
 from weirlab.scenario.load import validated
-from weirlab.scenario.model import Count, Section
+from weirlab.scenario.model import Section
+from weirlab.scenario.values import Count
 from weirlab.traffic.calls.mix import parse_mix
 from weirlab.traffic.load import parse_rate
 from weirlab.traffic.spec import Arrivals

@@ -11,7 +11,8 @@ from pydantic import ConfigDict, Field
 from weirlab.base.amounts import parse_line, parse_size, parse_time
 from weirlab.base.errors import InputError
 from weirlab.links.emulator.section import PathSection, Size, TextOrNumber, Words
-from weirlab.scenario.model import Root, Section, readable
+from weirlab.scenario.model import Root, Section
+from weirlab.scenario.values import readable
 from weirlab.transfers.tcp import ndt7, sending
 from weirlab.transfers.tcp.measure import capturing
 
