@@ -14,8 +14,9 @@ import polars as pl
 
 from weirlab.base.files import HOST_FILES
 from weirlab.cli.output import CommandResult
-from weirlab.devices.prediction import modelling
-from weirlab.devices.prediction.modelling import FitOutcome, PredictionOutcome
+from weirlab.devices.prediction import modelling, outcome
+from weirlab.devices.prediction.modelling import FitOutcome
+from weirlab.devices.prediction.outcome import PredictionOutcome
 from weirlab.jobs.progress import Progress, SilentProgress
 from weirlab.measure import thresholds as measured
 from weirlab.scenario.document import Document
@@ -105,7 +106,7 @@ def predict(
         Matching position: rules that are walked before a packet is accepted.
     """
     where, name = _place(source, store)
-    return modelling.predict(where, name, parse_rate(rate), parse_sizes(str(frame)), rules)
+    return outcome.predict(where, name, parse_rate(rate), parse_sizes(str(frame)), rules)
 
 
 def command(name: str, *arguments: Any, store: AnyStore = None, **options: Any) -> CommandResult:

@@ -15,10 +15,11 @@ import pytest
 
 from weirlab.base.errors import InputError, LabError, MissingCapability
 from weirlab.lab import dut, wiring
+from weirlab.lab.cable import PlainPair
 from weirlab.lab.cores import Cores, choose
 from weirlab.lab.linux.namespace import DIRECTORY, Namespace
 from weirlab.lab.namespaces import BackendChoice
-from weirlab.lab.netns import NetnsLab, PlainPair
+from weirlab.lab.netns import NetnsLab
 from weirlab.records import RuleSetup
 from weirlab.traffic.spec import Flows, Rate, Traffic
 

@@ -234,7 +234,7 @@ def open_cable(lab: Lab) -> Iterator[TestBed]:
         with open_wired(lab, Dut(name=NO_DEVICE), SilentProgress(), 4) as wired:
             yield wired
         return
-    from weirlab.lab.netns import PlainPair
+    from weirlab.lab.cable import PlainPair
 
     with PlainPair(backend=lab.backend) as pair:
         yield pair

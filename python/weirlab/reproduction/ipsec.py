@@ -2,40 +2,31 @@
 
 from __future__ import annotations
 
-import math
-from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise, product
-from statistics import fmean, median
-from typing import TYPE_CHECKING, Any, ClassVar, Final
-
-import numpy as np
+from statistics import median
+from typing import Any, Final
 
 from weirlab.calls.ipsec import published as bandwidth
-from weirlab.calls.ipsec.cost import study as cost
-from weirlab.calls.ipsec.cost.findings import EspCostFindings
 from weirlab.calls.ipsec.endpoints import study as endpoints
 from weirlab.publications import PublishedExperiment, publication
-from weirlab.reproduction.claims import all_of, decided, fitted, near, ratio
-from weirlab.reproduction.contract import Answer, Decision, ReproducedExperiment, Runs
-from weirlab.store import Run
-from weirlab.traffic.calls.codecs import UDP_BYTES
-
-if TYPE_CHECKING:
-    from weirlab.report.figure import Figure
-
-KEY: Final = "kazemi-ipsec-voip"
-AES, SHA1, MD5 = "aes-cbc", "aes-cbc-hmac-sha1-96", "aes-cbc-hmac-md5-96"
-COSTS: Final = "processing times"
-LIBRARY: Final = (
-    "Weir's ESP library, timed in memory with the CPU's AES instructions, stands for the handlers of the "
-    "bare PC. The codec, which is not named, is G.711."
+from weirlab.reproduction.claims import all_of, decided, near, ratio
+from weirlab.reproduction.contract import Answer, ReproducedExperiment, Runs
+from weirlab.reproduction.costs import (
+    AES,
+    KEY,
+    NANOSECONDS,
+    SHA1,
+    CostDirections,
+    DirectHandOver,
+    IncomingCosts,
+    WithoutUdp,
 )
+from weirlab.store import Run
+
 CALLS: Final = (
     "Endpoints that poll AF_XDP sockets stand for bare PCs, and endpoints on UDP sockets for Linux PCs with "
     "a phone. ESP is in UDP."
 )
-NANOSECONDS: Final = {"ms": 1e6, "µs": 1e3}
 
 
 class EspBandwidth(ReproducedExperiment):
@@ -60,299 +51,6 @@ class EspBandwidth(ReproducedExperiment):
         found = ", ".join(f"{mode} {suite} {kbps:g} kbit/s" for (mode, suite), kbps in compared.items())
         holds = (most, least) == (("tunnel", SHA1), ("transport", AES))
         yield Answer("tunnel-auth-largest", decision=decided(holds, rule, found))
-
-
-class _Costs(ReproducedExperiment):
-    """Experiments that share a run of processing times."""
-
-    deviations: ClassVar[Sequence[str]] = (LIBRARY,)
-
-    def scenarios(self, quick: bool) -> Mapping[str, Mapping[str, Any]]:
-        settings = publication(KEY).experiments["processing-incoming"].settings
-        return {
-            COSTS: {
-                "esp": {
-                    "packet_times_ms": list(settings["voice_ms"]),
-                    "suites": list(settings["suites"]),
-                    "modes": list(settings["modes"]),
-                    "rounds": 60 if quick else 300,
-                }
-            }
-        }
-
-    def answers(self, runs: Runs, published: PublishedExperiment) -> Iterator[Answer]:
-        if COSTS in runs:
-            yield from self.answered(EspCosts(cost.stored(runs[COSTS])), published)
-
-    @abstractmethod
-    def answered(self, costs: EspCosts, published: PublishedExperiment) -> Iterator[Answer]:
-        """The answers by the rounds of a run."""
-
-
-class EspCosts:
-    """The rounds of a run, and what follows from them."""
-
-    def __init__(self, found: EspCostFindings) -> None:
-        self._found = found
-        self.suites, self.modes = found.asked.suites, found.asked.modes
-        self.times_ms = sorted(found.asked.packet_times_ms)
-
-    def rounds(self, suite: str, mode: str, way: str, packet_ms: float) -> Sequence[float]:
-        """ns per packet, round by round."""
-        return self._found.rounds.get((suite, mode, way, packet_ms), ())
-
-    def median(self, suite: str, mode: str, way: str, packet_ms: float) -> float:
-        """ns per packet; NaN if it was not measured."""
-        rounds = self.rounds(suite, mode, way, packet_ms)
-        return median(rounds) if rounds else math.nan
-
-    def course(self, suite: str, mode: str, way: str) -> Sequence[float]:
-        """Medians over the packet times."""
-        return [self.median(suite, mode, way, packet_ms) for packet_ms in self.times_ms]
-
-    def sums(self, suite: str, mode: str, way: str) -> Sequence[float]:
-        """ns for a packet of every length, round by round."""
-        each = [self.rounds(suite, mode, way, packet_ms) for packet_ms in self.times_ms]
-        return [sum(rounds) for rounds in zip(*each, strict=True)]
-
-    def gains(self, suite: str, mode: str, slow: str, fast: str) -> Sequence[float]:
-        """By how many percent more packets pass the fast way, over the packet times."""
-        courses = zip(self.course(suite, mode, slow), self.course(suite, mode, fast), strict=True)
-        return [100 * (longer / shorter - 1) for longer, shorter in courses]
-
-
-class IncomingCosts(_Costs):
-    """Processing time of incoming packets over mode, suite and size."""
-
-    key = "processing-incoming"
-
-    def answered(self, costs: EspCosts, published: PublishedExperiment) -> Iterator[Answer]:
-        apart = {
-            suite: [
-                longer - shorter
-                for longer, shorter in zip(
-                    costs.course(suite, "tunnel", "in"), costs.course(suite, "transport", "in"), strict=True
-                )
-            ]
-            for suite in costs.suites
-        }
-        typical = float(np.median(list(apart.values())))
-        yield Answer("tunnel-minus-transport", typical / NANOSECONDS["µs"])
-        yield Answer(
-            "constant-mode-difference",
-            decision=all_of({suite: self._constant(costs, suite, ns) for suite, ns in apart.items()}),
-        )
-        yield Answer(
-            "linear-in-size",
-            decision=all_of(
-                {
-                    f"{suite}, {mode}": fitted(costs.times_ms, costs.course(suite, mode, "in"))
-                    for suite, mode in product(costs.suites, costs.modes)
-                }
-            ),
-        )
-        yield Answer(
-            "md5-slightly-more-than-sha1",
-            decision=all_of(
-                {
-                    f"{mode}, {packet_ms:g} ms": ratio(
-                        costs.rounds(MD5, mode, "in", packet_ms),
-                        costs.rounds(SHA1, mode, "in", packet_ms),
-                        1,
-                        1.25,
-                        ("MD5", "SHA-1"),
-                    )
-                    for mode, packet_ms in product(costs.modes, costs.times_ms)
-                }
-            ),
-        )
-        yield Answer(
-            "tunnel-only-slightly-more",
-            decision=all_of(
-                {
-                    suite: ratio(
-                        costs.sums(suite, "tunnel", "in"),
-                        costs.sums(suite, "transport", "in"),
-                        1,
-                        1.25,
-                        ("tunnel", "transport"),
-                    )
-                    for suite in costs.suites
-                }
-            ),
-        )
-
-    def figures(self, runs: Runs, published: PublishedExperiment) -> Sequence[Figure]:
-        from weirlab.reproduction.charts import CourseText, courses
-
-        if COSTS not in runs:
-            return ()
-        costs = EspCosts(cost.stored(runs[COSTS]))
-        text = CourseText(
-            "incoming-costs",
-            self.key,
-            "incoming packets",
-            "Processing time of an incoming packet, over the speech in it.",
-            "ms of speech",
-            "ns",
-        )
-        return courses(
-            text,
-            {
-                f"{suite}, {mode}": list(zip(costs.times_ms, costs.course(suite, mode, "in"), strict=True))
-                for suite, mode in product(costs.suites, costs.modes)
-            },
-        )
-
-    @staticmethod
-    def _constant(costs: EspCosts, suite: str, apart_ns: Sequence[float]) -> Decision:
-        rule = (
-            "from the shortest to the longest packet, a line through the differences changes by at most 5 % "
-            "of the longest packet's cost"
-        )
-        slope = float(np.polyfit(costs.times_ms, apart_ns, 1)[0])
-        change_ns = slope * (costs.times_ms[-1] - costs.times_ms[0])
-        longest_ns = costs.course(suite, "transport", "in")[-1]
-        typical = float(np.median(apart_ns))
-        found = f"{change_ns:+.0f} ns ({change_ns / longest_ns:+.1%}), {typical:+.0f} ns at the median"
-        return decided(abs(change_ns) <= 0.05 * longest_ns, rule, found)
-
-
-class CostDirections(_Costs):
-    """Incoming packets against outgoing ones."""
-
-    key = "incoming-versus-outgoing"
-
-    def answered(self, costs: EspCosts, published: PublishedExperiment) -> Iterator[Answer]:
-        cases = [(suite, mode) for suite in costs.suites for mode in costs.modes]
-        yield Answer(
-            "in-more-than-out",
-            decision=all_of(
-                {
-                    f"{suite}, {mode}": ratio(
-                        costs.sums(suite, mode, "in"),
-                        costs.sums(suite, mode, "out"),
-                        1,
-                        math.inf,
-                        ("in", "out"),
-                    )
-                    for suite, mode in cases
-                }
-            ),
-        )
-        increases = {case: fmean(self._increases(costs, *case)) for case in cases}
-        most = max(increases, key=lambda case: increases[case])
-        least = min(increases, key=lambda case: increases[case])
-        rule = (
-            "of the six mean increases, the largest is that of AES alone in tunnel mode, the smallest that "
-            "of AES with authentication in transport mode"
-        )
-        found = ", ".join(
-            f"{suite} {mode} {100 * increase:+.0f} %" for (suite, mode), increase in increases.items()
-        )
-        holds = most == (AES, "tunnel") and least[1] == "transport" and least[0] != AES
-        yield Answer("largest-without-auth-tunnel", decision=decided(holds, rule, found))
-        steps = [
-            later < earlier
-            for suite, mode in cases
-            if suite != AES
-            for earlier, later in pairwise(self._increases(costs, suite, mode))
-        ]
-        rule = "more than half of the steps from one packet time to the next fall"
-        ends = [self._increases(costs, SHA1, "transport")[place] for place in (0, -1)]
-        course = f"with SHA-1 in transport mode from {ends[0]:+.0%} to {ends[1]:+.0%}"
-        found = f"{sum(steps)} of {len(steps)} steps; {course}"
-        yield Answer("decreases-with-size-mostly", decision=decided(sum(steps) > len(steps) / 2, rule, found))
-        yield Answer(
-            "auth-cost-symmetric",
-            decision=all_of(
-                {
-                    f"{suite}, {mode}": ratio(
-                        self._authentication(costs, suite, mode, "in"),
-                        self._authentication(costs, suite, mode, "out"),
-                        0.9,
-                        1.1,
-                        ("authentication in", "out"),
-                    )
-                    for suite, mode in cases
-                    if suite != AES
-                }
-            ),
-        )
-
-    @staticmethod
-    def _increases(costs: EspCosts, suite: str, mode: str) -> Sequence[float]:
-        courses = zip(costs.course(suite, mode, "in"), costs.course(suite, mode, "out"), strict=True)
-        return [inward / outward - 1 for inward, outward in courses]
-
-    @staticmethod
-    def _authentication(costs: EspCosts, suite: str, mode: str, way: str) -> Sequence[float]:
-        """What a suite costs more than AES alone, over all lengths, round by round."""
-        both = zip(costs.sums(suite, mode, way), costs.sums(AES, mode, way), strict=True)
-        return [longer - shorter for longer, shorter in both]
-
-
-class WithoutUdp(_Costs):
-    """RTP straight over ESP."""
-
-    key = "without-udp"
-
-    def answered(self, costs: EspCosts, published: PublishedExperiment) -> Iterator[Answer]:
-        yield near(published.values["udp-header"], UDP_BYTES, 0)
-        gains = [gain for mode in costs.modes for gain in costs.gains(SHA1, mode, "in-udp", "in-rtp")]
-        yield Answer("udp-gain", fmean(gains))
-        gain = published.values["udp-gain"]
-        yield Answer(
-            "udp-removal-gains",
-            decision=all_of(
-                {
-                    mode: ratio(
-                        costs.sums(SHA1, mode, "in-udp"),
-                        costs.sums(SHA1, mode, "in-rtp"),
-                        1 + gain.low / 100,
-                        1 + gain.high / 100,
-                        ("time with UDP", "time without"),
-                    )
-                    for mode in costs.modes
-                }
-            ),
-        )
-
-
-class DirectHandOver(_Costs):
-    """From ESP straight to UDP, instead of through a queue between the layers."""
-
-    key = "inter-layer"
-    deviations: ClassVar[Sequence[str]] = (
-        LIBRARY,
-        "A queue between IPsec and UDP, with the IP header checked again, stands for the layers of a system.",
-    )
-    _ODD_MS: Final = 40
-
-    def answered(self, costs: EspCosts, published: PublishedExperiment) -> Iterator[Answer]:
-        gains = dict(zip(costs.times_ms, costs.gains(SHA1, "transport", "in-layers", "in-udp"), strict=True))
-        others = [gain for packet_ms, gain in gains.items() if packet_ms != self._ODD_MS]
-        spread = max(others) - min(others)
-        yield Answer("os-gain", fmean(gains.values()))
-        yield Answer("os-gain-spread", spread)
-        gain = published.values["os-gain"]
-        yield Answer(
-            "bare-gains",
-            decision=ratio(
-                costs.sums(SHA1, "transport", "in-layers"),
-                costs.sums(SHA1, "transport", "in-udp"),
-                1 + gain.low / 100,
-                1 + gain.high / 100,
-                ("time through layers", "time of direct hand-over"),
-            ),
-        )
-        most = published.values["os-gain-spread"].high
-        odd = gains.get(self._ODD_MS, math.nan)
-        whole = max(gains.values()) - min(gains.values())
-        rule = f"without 40 ms the gain spreads over at most {most:g} points, with it over more"
-        between = f"{min(others):.3g} to {max(others):.3g} %"
-        found = f"{spread:.2g} and {whole:.2g} points ({between}, at 40 ms {odd:.3g} %)"
-        yield Answer("flat-except-40", decision=decided(spread <= most < whole, rule, found))
 
 
 class CallQualityWithEsp(ReproducedExperiment):

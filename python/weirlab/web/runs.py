@@ -14,7 +14,8 @@ from typing import Any, BinaryIO, Final, Literal
 from weirlab.base import files
 from weirlab.base.errors import InputError, StoreError, WeirError
 from weirlab.cli.quantities import count, plural
-from weirlab.devices.comparison import command as comparing
+from weirlab.devices.comparison import wording as comparing
+from weirlab.devices.comparison.command import TermsOptions
 from weirlab.devices.comparison.study import compare_runs
 from weirlab.jobs.inventory import RunOutcome, show
 from weirlab.model.comparing import ComparisonFinding
@@ -156,7 +157,7 @@ class RunService:
     def compare(self, before: str, after: str) -> dict[str, Any]:
         """``weir compare`` of two runs, in the same words."""
         with self._reading:
-            outcome = compare_runs(self._store, [before], [after], comparing.TermsOptions().terms())
+            outcome = compare_runs(self._store, [before], [after], TermsOptions().terms())
         return {
             "before": outcome.before[0].run_id,
             "after": outcome.after[0].run_id,

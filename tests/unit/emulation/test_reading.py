@@ -10,17 +10,8 @@ from hypothesis import strategies as st
 
 from weirlab.base.errors import InputError
 from weirlab.base.files import HOST_FILES
-from weirlab.emulation.reading import (
-    READERS,
-    read_amount,
-    read_link,
-    read_path,
-    read_rate_bps,
-    read_selection,
-    read_time_ns,
-    read_words,
-    with_trace,
-)
+from weirlab.emulation.fields import read_amount, read_rate_bps, read_selection, read_time_ns
+from weirlab.emulation.reading import READERS, read_link, read_path, read_words, with_trace
 from weirlab.emulation.spec import (
     Amount,
     CoDel,

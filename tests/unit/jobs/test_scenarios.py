@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from weirlab.base.errors import InputError, ModelError
-from weirlab.devices.prediction.modelling import fit, predict
+from weirlab.devices.prediction.modelling import fit
+from weirlab.devices.prediction.outcome import predict
 from weirlab.devices.prediction.verification import verify
 from weirlab.jobs import testbeds
 from weirlab.jobs.inventory import show

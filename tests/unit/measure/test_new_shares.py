@@ -6,7 +6,7 @@ import pytest
 
 from weirlab.base.errors import InputError, Undecided
 from weirlab.cli.results.tables import thresholds as threshold_tables
-from weirlab.devices.prediction.modelling import position_of
+from weirlab.devices.prediction.outcome import position_of
 from weirlab.devices.profile.page.drawing import draw
 from weirlab.devices.profile.page.source import gather
 from weirlab.devices.profile.page.summary import tiles

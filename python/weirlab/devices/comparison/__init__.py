@@ -19,8 +19,8 @@ class ComparisonStudy(Study[Any, Any, Any]):
     title = "two devices compared, or two runs"
 
     def headlines(self, run: Run) -> Sequence[str]:
-        from weirlab.devices.comparison.command import sentence
         from weirlab.devices.comparison.study import compare_turns
+        from weirlab.devices.comparison.wording import sentence
 
         return (sentence(compare_turns(run)),)
 

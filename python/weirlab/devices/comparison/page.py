@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from weirlab.cli.quantities import plural
-from weirlab.devices.comparison import command, turns
+from weirlab.devices.comparison import turns, wording
 from weirlab.devices.comparison.study import compare_turns
 from weirlab.report.story import Chapter, Story, place
 from weirlab.report.tables import Table, Tile
@@ -24,7 +24,7 @@ def page(run: Run) -> Story:
             (
                 setting.text,
                 finding.title,
-                command.change(finding, _shown(finding.quantity, match.difference)),
+                wording.change(finding, _shown(finding.quantity, match.difference)),
                 f"{len(pairs[finding.quantity]):,}",
             )
             for setting, pairs in turns.differences(run).items()
@@ -37,7 +37,7 @@ def page(run: Run) -> Story:
         subject=f"{names[1]} against {names[0]}",
         manifest=manifest,
         simulated=run.simulated,
-        answer=command.sentence(outcome),
+        answer=wording.sentence(outcome),
         lede=(
             "Both were there at once. Trials alternated between them, so that what the host did met both "
             "trials of a pair alike; the change is the median over pairs.",
@@ -48,13 +48,13 @@ def page(run: Run) -> Story:
         tiles=tuple(
             Tile(
                 finding.title,
-                command.change(finding, finding.change),
-                f"{finding.verdict}, {command.interval(finding, outcome.terms.certainty)}",
+                wording.change(finding, finding.change),
+                f"{finding.verdict}, {wording.interval(finding, outcome.terms.certainty)}",
             )
             for finding in outcome.findings
         ),
         chapters=(
-            Chapter("verdict", "Verdict", tables=tuple(command.tables(outcome)[:1])),
+            Chapter("verdict", "Verdict", tables=tuple(wording.tables(outcome)[:1])),
             Chapter("settings", f"{plural(len(settings.rows), 'change')} by setting", tables=(settings,)),
         ),
         terms=(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import typer
 
@@ -30,9 +30,6 @@ from weirlab.cli.options import (
 )
 from weirlab.cli.output import Session
 from weirlab.devices.prediction import transients_command as transients
-
-if TYPE_CHECKING:
-    pass
 
 FIT = """Fit the models to a profile and keep them with the run.
 
@@ -240,7 +237,8 @@ def predict(
 ) -> None:
     """Predict."""
     from weirlab.devices.prediction import tables, wording
-    from weirlab.devices.prediction.modelling import devices, position_of, predict, profile_of
+    from weirlab.devices.prediction.modelling import devices, profile_of
+    from weirlab.devices.prediction.outcome import position_of, predict
     from weirlab.devices.prediction.transients import LoadSchedule, predict_steps
     from weirlab.model.io import pick
     from weirlab.traffic.load import parse_rate

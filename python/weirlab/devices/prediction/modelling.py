@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from weirlab.base import files
-from weirlab.base.errors import InputError, ModelError, Undecided
+from weirlab.base.errors import InputError, ModelError
 from weirlab.base.files import HOST_FILES, Inputs
-from weirlab.base.quantities import percent, words
-from weirlab.base.quantities import rules as whole_rules
 from weirlab.devices.prediction.spikes import learn_spikes
 from weirlab.jobs import machine, spoiled
 from weirlab.jobs.models import MODEL, in_files, is_file
@@ -21,21 +18,14 @@ from weirlab.jobs.profiles import named
 from weirlab.jobs.progress import Progress, SilentProgress
 from weirlab.jobs.repetition import more_trials, profile_words, profiled_run
 from weirlab.model import DeviceModels, Model, QueueingModel, fit_all, load_devices, save_devices
-from weirlab.model.base import DELAYS, QUANTITIES, TOLD_LEVEL, ProfileRange
 from weirlab.model.drift import Drift, drifts
 from weirlab.model.effects import Effect, effects
 from weirlab.model.evidence import ModelEvidence, evidence
-from weirlab.model.intervals.calibration import NEAR, HostDrift
+from weirlab.model.intervals.calibration import HostDrift
 from weirlab.model.io import from_document, pick, require_distinct, to_document
-from weirlab.model.planning.requirements import NO_LOSS
 from weirlab.store import Run, Store
-from weirlab.traffic.load import describe_rate, rate_pps
-from weirlab.traffic.sizes import SizeMix, describe, mean_bytes
-from weirlab.traffic.spec import GAP_SCV, Arrivals, Rate
 
 QUIET: Final = SilentProgress()
-
-_MAGNITUDE: Final = 10.0
 
 Models = dict[str, Model]
 
@@ -310,147 +300,3 @@ def _fitted(run: Run) -> DeviceModels:
     if not models:
         raise ModelError(f"run {run.run_id} has no fitted models; make them with: weir fit {run.run_id}")
     return described(run, models)
-
-
-@dataclass(frozen=True)
-class PredictionOutcome:
-    """What each model predicts for one setting."""
-
-    rate_text: str
-    rate_pps: float
-    sizes_text: str
-    frame_bytes: float
-    position: float
-    predictions: dict[str, dict[str, float]]
-    """By model: ``threshold_pps, loss_ratio, delay_*_ns, jitter_ns``."""
-    outside: tuple[str, ...]
-    """Why this extrapolates; empty inside the profiled range."""
-    intervals: dict[str, dict[str, dict[int, tuple[float, float]]]] = field(default_factory=dict)
-    """By model, quantity and level in percent: where a new trial should lie; empty if not calibrated."""
-    device: str = ""
-    simulated: bool = False
-    """The models are those of a simulated device."""
-    unusable: str = ""
-    """Why the profile behind the models does not count; empty if it does."""
-    more_trials: str = ""
-    """How to profile the device again with more trials."""
-    new_share: float | None = None
-    """Share of the packets that open a flow, if the profile went through such shares."""
-
-    @property
-    def unsure(self) -> tuple[str, ...]:
-        """Which of delay and loss the first model knows only to an order of magnitude.
-
-        A possible loss far below the threshold comes from the host that disturbed the profile.
-        """
-        name, found = next(iter(self.predictions.items()))
-        bands = {quantity: levels[TOLD_LEVEL] for quantity, levels in self.intervals.get(name, {}).items()}
-        delays = any(bands[q][1] > _MAGNITUDE * bands[q][0] for q in DELAYS if q in bands)
-        clear = self.rate_pps < NEAR[0] * found["threshold_pps"]
-        loss = clear and "loss_ratio" in bands and bands["loss_ratio"][1] > NO_LOSS
-        return tuple(what for what, unsure in (("delay", delays), ("loss", loss)) if unsure)
-
-    def document(self) -> dict[str, Any]:
-        """For ``--json``: the first model's numbers on top, all models' below ``models``."""
-        first = next(iter(self.predictions))
-        return {
-            "kind": "prediction",
-            "rate": self.rate_text,
-            "rate_pps": self.rate_pps,
-            "sizes": self.sizes_text,
-            "frame_bytes": self.frame_bytes,
-            "position": self.position,
-            **({} if self.new_share is None else {"new_share": self.new_share}),
-            "device": self.device,
-            "simulated": self.simulated,
-            "unusable": self.unusable or None,
-            "model": first,
-            **self.predictions[first],
-            "extrapolated": bool(self.outside),
-            "why_extrapolated": self.outside,
-            "models": self.predictions,
-            "intervals": self.intervals,
-            "too_noisy_for": self.unsure,
-        }
-
-
-def usual_position(models: Mapping[str, Model]) -> int:
-    """The matching position that the models know if that is only one, as of the user's own rules; else 0."""
-    ranges = (getattr(model, "profiled", None) for model in models.values())
-    found = next((profiled for profiled in ranges if isinstance(profiled, ProfileRange)), None)
-    if found is None or found.position_min != found.position_max:
-        return 0
-    return round(found.position_min)
-
-
-def position_of(device: DeviceModels, rules: float | None, new_share: float | None) -> float:
-    """The position that the models of ``device`` know for ``rules`` (None: :func:`usual_position`), or for a
-    share of packets that open a flow, if the profile went through such shares.
-    """
-    behind = device.new_flow_rules
-    if not behind:
-        if new_share is not None:
-            raise InputError(f"the profile of {device.name} has no shares of new flows: leave --new out")
-        return usual_position(device.models) if rules is None else rules
-    through = f"the profile of {device.name} went through shares of new flows behind {whole_rules(behind)}"
-    if new_share is None:
-        raise InputError(f"{through}: give one, e.g. --new 10%")
-    if rules not in (None, behind):
-        raise InputError(f"{through}: leave --rules out")
-    shares = device.facts.get("new_shares", ())
-    if not any(math.isclose(new_share, share, abs_tol=1e-9) for share in shares):
-        profiled = words([percent(share) for share in shares])
-        raise Undecided(
-            f"{through}, {profiled}: what lies between them has not been shown to follow from them; profile "
-            f"{percent(new_share)} as well"
-        )
-    return behind * new_share
-
-
-def predict(
-    store: Store,
-    source: str,
-    rate: Rate,
-    sizes: SizeMix,
-    position: float | None,
-    *,
-    arrivals: Arrivals = "constant",
-    device: str | None = None,
-) -> PredictionOutcome:
-    """What the models of ``source`` (file or run) say about one setting.
-
-    ``device`` chooses one if a file has several. ``position`` is that of the models, see :func:`position_of`.
-    """
-    asked, _ = find_device(store, source, device)
-    if position is None:
-        position = position_of(asked, None, None)
-    pps = rate_pps(rate, sizes)
-    if not math.isfinite(pps):
-        raise InputError("a prediction needs a load in numbers, not 'max'; e.g. --rate 300kpps")
-    frame_bytes = mean_bytes(sizes)
-    predictions: dict[str, dict[str, float]] = {}
-    intervals: dict[str, dict[str, dict[int, tuple[float, float]]]] = {}
-    outside: dict[str, None] = {}
-    for name, model in asked.models.items():
-        found = model.predict(pps, frame_bytes, position, GAP_SCV[arrivals])
-        predictions[name] = {quantity: float(getattr(found, quantity)) for quantity in QUANTITIES}
-        intervals[name] = {
-            quantity: {level: (float(band.low), float(band.high)) for level, band in bands.items()}
-            for quantity, bands in found.intervals.items()
-        }
-        outside.update(dict.fromkeys(found.why))
-    return PredictionOutcome(
-        describe_rate(rate),
-        pps,
-        describe(sizes),
-        frame_bytes,
-        position,
-        predictions,
-        tuple(outside),
-        intervals,
-        asked.name,
-        asked.simulated,
-        asked.unusable,
-        more_trials_of(store, asked),
-        position / asked.new_flow_rules if asked.new_flow_rules else None,
-    )

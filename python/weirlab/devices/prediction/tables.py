@@ -14,7 +14,8 @@ from weirlab.model.base import TOLD_LEVEL
 from weirlab.report import numbers
 
 if TYPE_CHECKING:
-    from weirlab.devices.prediction.modelling import DevicesOutcome, FitOutcome, PredictionOutcome
+    from weirlab.devices.prediction.modelling import DevicesOutcome, FitOutcome
+    from weirlab.devices.prediction.outcome import PredictionOutcome
     from weirlab.devices.prediction.verification import VerificationOutcome
     from weirlab.model import ErrorRow
 

@@ -11,7 +11,8 @@ import numpy as np
 
 from weirlab.base.documents import plain
 from weirlab.base.errors import InputError, ModelError
-from weirlab.devices.prediction.modelling import Models, find, find_device, keep, models_of, position_of
+from weirlab.devices.prediction.modelling import Models, find, find_device, keep, models_of
+from weirlab.devices.prediction.outcome import position_of
 from weirlab.devices.prediction.spikes import learn_spikes, seen_in, series_of
 from weirlab.jobs.machine import refuse_emulated
 from weirlab.jobs.profiles import named
@@ -194,7 +195,7 @@ class LoadSchedule:
     rate: Rate
     sizes: SizeMix
     position: int | None
-    """Before the first step; None: see :func:`weirlab.devices.prediction.modelling.usual_position`."""
+    """Before the first step; None: see :func:`weirlab.devices.prediction.outcome.usual_position`."""
     steps: tuple[LoadStep, ...]
     arrivals: Arrivals = "constant"
     duration_s: float | None = None

@@ -13,7 +13,8 @@ from weirlab.model.base import TOLD_LEVEL
 from weirlab.model.planning.requirements import NO_LOSS
 
 if TYPE_CHECKING:
-    from weirlab.devices.prediction.modelling import DevicesOutcome, FitOutcome, PredictionOutcome
+    from weirlab.devices.prediction.modelling import DevicesOutcome, FitOutcome
+    from weirlab.devices.prediction.outcome import PredictionOutcome
     from weirlab.devices.prediction.verification import VerificationOutcome
     from weirlab.model.drift import Drift
     from weirlab.model.shift import Shift

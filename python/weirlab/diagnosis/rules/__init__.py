@@ -11,7 +11,8 @@ from weirlab.diagnosis.rules.ends import (
     LIMIT_RULES,
     WINDOW_RULES,
 )
-from weirlab.diagnosis.rules.network import GROWTH_RULES, LOSS_RULES, MARK_RULES, PATH_RULES, TIMEOUT_RULES
+from weirlab.diagnosis.rules.losses import LOSS_RULES, MARK_RULES, TIMEOUT_RULES
+from weirlab.diagnosis.rules.network import GROWTH_RULES, PATH_RULES
 from weirlab.diagnosis.rules.rule import DiagnosisRule
 
 RULES: Final[tuple[DiagnosisRule, ...]] = (

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from weirlab.diagnosis import causes
-from weirlab.diagnosis.rules.ends import at_rtt, seconds, wanted
+from weirlab.diagnosis.rules.ends import seconds
 from weirlab.diagnosis.rules.rule import DiagnosisRule
 from weirlab.diagnosis.view import TimelineView
-from weirlab.trace.quantities import bit_rate, count, octets, percent, plural, size
+from weirlab.trace.quantities import bit_rate, count, percent, plural
 
 if TYPE_CHECKING:
     from weirlab.diagnosis.both.evidence import RetransmissionCounts
     from weirlab.diagnosis.causes import Source
-    from weirlab.diagnosis.timeline import BlackHole, Bools, Floats
+    from weirlab.diagnosis.timeline import Bools, Floats
+
 
 NEEDLESS: Final = 0.5
 """Share of spurious retransmissions from which on reordering was mistaken for loss."""
 GROWTH_TRIPS: Final = 8
 """Round trips in which a congestion window that grows at all becomes larger than before."""
-MATHIS: Final = 1.22
-"""Mathis et al., ACM CCR 27(3), 1997: throughput is at most ``1.22 MSS / (RTT sqrt(p))``."""
 
 
 def _growing(view: TimelineView) -> Bools:
@@ -107,56 +105,6 @@ def _saturation(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]
     return f"it carries {bit_rate(capacity)}, of which this transfer used {percent(used)}", tuple(evidence)
 
 
-def _timing_out(view: TimelineView) -> Bools:
-    return view.timeline.timing_out
-
-
-def _black_hole(view: TimelineView) -> BlackHole | None:
-    known = view.facts.timeouts
-    return None if known is None else known.black_hole
-
-
-def _swallowed(view: TimelineView) -> Bools:
-    return _timing_out(view) & (_black_hole(view) is not None)
-
-
-def _swallowing(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
-    hole, known = _black_hole(view), view.facts.timeouts
-    assert hole is not None
-    assert known is not None
-    why = (
-        f"none of {plural(hole.tries, 'transmission')} of {octets(hole.lost_bytes)} or more was acknowledged"
-        f", while up to {octets(hole.passed_bytes)} arrived; let ICMP 'fragmentation needed' through, or "
-        "lower the MTU or the MSS"
-    )
-    alive = "after larger ones" if hole.later_passed else "beside larger ones"
-    return why, (
-        f"a segment of {octets(hole.passed_bytes)} that was sent {alive} was acknowledged",
-        f"the sender waited for {plural(known.number, 'time-out')}, {seconds(known.longest_s)} at most",
-    )
-
-
-def _expiring(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
-    known = view.facts.timeouts
-    assert known is not None
-    waited = view.share(part) * view.timeline.seconds
-    why = f"{plural(known.number, 'time')}, for {seconds(waited)} in all, {seconds(known.longest_s)} at most"
-    evidence: list[str] = []
-    if known.tails:
-        evidence.append(
-            f"{count(known.tails)} of them: nothing was sent after the lost segment, so no duplicate ACK "
-            "could report it"
-        )
-    if known.ignored:
-        evidence.append(
-            f"{count(known.ignored)} of them: three or more duplicate ACKs had asked for the segment, but "
-            "the sender waited"
-        )
-        if view.facts.misplaced_sacks:
-            why += "; the sender could not use the receiver's SACK blocks, which cover what was never sent"
-    return why, tuple(evidence) or ("the ACKs that would have reported the loss earlier did not come",)
-
-
 def _acks_wait(view: TimelineView) -> Bools:
     return view.acks_queued
 
@@ -170,6 +118,11 @@ def _knows_the_ways(view: TimelineView) -> bool:
     return not t.paced.any() if t.source == "receiver" else view.capacity is None
 
 
+def fates_of(view: TimelineView) -> RetransmissionCounts | None:
+    between = view.facts.between
+    return None if between is None else between.fates
+
+
 def _ack_queue(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
     t = view.timeline
     assert t.back_s is not None
@@ -178,161 +131,9 @@ def _ack_queue(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
         f"between the captures ACKs waited {seconds(waited)}, and data hardly waited",
         f"the RTT rose from {seconds(view.facts.min_rtt_s)} to {seconds(rtt)}",
     ]
-    if (fates := _fates(view)) is not None and fates.acks_lost:
+    if (fates := fates_of(view)) is not None and fates.acks_lost:
         evidence.append(f"{count(fates.acks_lost)} of {count(fates.acks)} ACKs were lost on their way back")
     return f"for {seconds(waited)}, at an RTT of {seconds(rtt)}", tuple(evidence)
-
-
-def _fates(view: TimelineView) -> RetransmissionCounts | None:
-    between = view.facts.between
-    return None if between is None else between.fates
-
-
-def _knows_fates(view: TimelineView) -> bool:
-    return _fates(view) is not None
-
-
-def _most_are(view: TimelineView, name: str) -> bool:
-    """Whether most retransmitted segments have this fate."""
-    fates = _fates(view)
-    return fates is not None and fates.again > 0 and getattr(fates, name) >= NEEDLESS * fates.again
-
-
-def _fated(view: TimelineView) -> list[str]:
-    """What captures at both ends show about the retransmissions."""
-    fates = _fates(view)
-    if fates is None:
-        return []
-    told = (
-        (fates.lost, "lost between the captures"),
-        (fates.late, "late: later segments overtook the earlier copy"),
-        (fates.dropped, "dropped by the receiver's host after they had arrived"),
-        (
-            fates.needless,
-            "not needed: the earlier copy arrived, and its ACK came late or not at all",
-        ),
-    )
-    said = [f"{count(number)} {what}" for number, what in told if number]
-    return [f"of {plural(fates.again, 'retransmitted segment')}, {'; '.join(said)}"] if said else []
-
-
-def _dropped(view: TimelineView) -> Bools:
-    return _reduced(view) & _most_are(view, "dropped")
-
-
-def _dropping(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
-    fates = _fates(view)
-    assert fates is not None
-    why = (
-        f"{count(fates.dropped)} of {plural(fates.again, 'retransmitted segment')} had arrived there, but "
-        "were not acknowledged until they arrived again"
-    )
-    return why, (
-        *_fated(view),
-        "nothing before them was missing, and later segments had arrived: the receiver should have "
-        "acknowledged them at once",
-    )
-
-
-def _spurious(view: TimelineView) -> bool:
-    if _knows_fates(view):
-        return _most_are(view, "late")
-    again, needless, fast = view.facts.retransmitted, view.facts.spurious, view.facts.fast
-    if fast is not None and not view.facts.reordered:
-        # A time-out or a probe is needless because an ACK was late; only what later segments seemed to ask
-        # for shows that these had overtaken it.
-        needless = max(needless - (again - fast), 0)
-    return again > 0 and needless >= NEEDLESS * again
-
-
-def _marked(view: TimelineView) -> Bools:
-    # Marks of a queue that is seen are the bottleneck's.
-    return view.marked & ~view.lossy & (view.capacity is None)
-
-
-def _marking(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
-    t = view.timeline
-    assert t.marks is not None
-    flight, rtt = view.usual(t.flight_bytes, part), view.usual(t.rtt_s, part)
-    what = "segments" if t.source == "kernel" else "ACKs"
-    known = "arrived with a mark (ECN)" if t.source == "kernel" else "reported a mark (ECN)"
-    why = f"{count(int(t.marks[-1]))} {what} {known}, which held it near {size(flight)}"
-    return f"{why} ({at_rtt(flight * 8 / rtt, rtt)})" if rtt > 0 else why, (
-        "nothing was lost, and no queue was seen: whatever marks does so early",
-    )
-
-
-def _disordered(view: TimelineView) -> Bools:
-    return view.lossy & _spurious(view)
-
-
-def _disorder(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
-    facts, fates = view.facts, _fates(view)
-    if fates is not None:
-        return f"{count(fates.late)} of {plural(fates.again, 'retransmitted segment')} had not been lost", (
-            *_fated(view),
-            f"{plural(fates.overtaken, 'segment')} arrived after later ones, by up to "
-            f"{seconds(fates.overtaken_s)}",
-        )
-    again = plural(facts.retransmitted, "retransmitted segment")
-    why = f"{count(facts.spurious)} of {again} had arrived already: they were late, not lost"
-    evidence = ["the receiver reported them by DSACK (RFC 2883)"]
-    if facts.reordered:
-        evidence.append(f"reordering was seen {count(facts.reordered)} times")
-    return why, tuple(evidence)
-
-
-def _reduced(view: TimelineView) -> Bools:
-    facts = view.facts
-    if facts.fast is None or _knows_fates(view):
-        lost = True
-    else:
-        # Packets that a capture has twice look like retransmissions that nothing explains.
-        doubtful = facts.timeouts is None and facts.early > facts.retransmitted / 2
-        lost = facts.retransmitted > facts.spurious and not doubtful
-    return (view.lossy | view.timeline.recovery) & lost
-
-
-def _reduction(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
-    t, facts = view.timeline, view.facts
-    real = max(facts.retransmitted - facts.spurious, 1)
-    ratio = real / max(facts.segments, 1)
-    flight, rtt = view.usual(t.flight_bytes, part), view.usual(t.rtt_s, part)
-    allowed = MATHIS * facts.mss_bytes * 8 / (rtt * math.sqrt(ratio)) if rtt > 0 else float("nan")
-    evidence = [
-        f"{plural(facts.retransmitted, 'segment')} of {count(facts.segments)} were retransmitted, "
-        f"{count(facts.spurious)} of them spuriously",
-        f"the recoveries themselves took {percent(view.share(part * t.recovery))} of the time",
-        f"at this loss and RTT, Reno gets about {bit_rate(allowed)} (Mathis)"
-        if rtt > 0
-        else "the RTT is not known: no data that was sent only once was acknowledged",
-        _before(view),
-    ]
-    evidence = [*_fated(view), *evidence]
-    if _most_are(view, "needless"):
-        return f"little was lost, but late or missing ACKs held it near {size(flight)}", tuple(evidence)
-    why = f"{percent(ratio)} of the segments were lost, which held it near {size(flight)}"
-    if rtt > 0:
-        why += f" ({at_rtt(flight * 8 / rtt, rtt)}){_bearable(view, flight * 8 / rtt, rtt)}"
-    return why, tuple(evidence)
-
-
-def _bearable(view: TimelineView, allowed_bps: float, rtt_s: float) -> str:
-    """The loss that would allow the wanted throughput, by the same formula."""
-    target = wanted(view, allowed_bps)
-    if target is None:
-        return ""
-    ratio = (MATHIS * view.facts.mss_bytes * 8 / (rtt_s * target)) ** 2
-    return f"; {bit_rate(target)} would need a loss below {percent(ratio)}"
-
-
-def _before(view: TimelineView) -> str:
-    """Whether a queue had filled up when packets were lost."""
-    ratio = view.before_losses
-    if math.isnan(ratio):
-        return "the RTT before the losses is not known"
-    full = "a queue had filled up" if view.overflowed else "no queue had filled up"
-    return f"before losses the RTT was {ratio:.2f} times the minimum: {full}"
 
 
 def _unfilled(view: TimelineView) -> Bools:
@@ -351,8 +152,7 @@ _OTHERS: Final = (
     "own and foreign congestion look alike, unless the transfer had the path to itself for a while: other "
     "traffic is not seen"
 )
-
-_ONE_PLACE: Final[tuple[Source, ...]] = ("kernel", "sender", "between", "receiver")
+ONE_PLACE: Final[tuple[Source, ...]] = ("kernel", "sender", "between", "receiver")
 
 PATH_RULES: Final = (
     DiagnosisRule(
@@ -367,7 +167,7 @@ PATH_RULES: Final = (
         _ack_queue,
         {"both": "high"},
         {
-            **dict.fromkeys(_ONE_PLACE, "a round trip does not show in which direction the queue is"),
+            **dict.fromkeys(ONE_PLACE, "a round trip does not show in which direction the queue is"),
             "receiver": "the return path of the ACKs is not seen, and segments that ACKs release one by one "
             "arrive as evenly as paced ones",
         },
@@ -394,57 +194,6 @@ PATH_RULES: Final = (
         causes.BOTTLENECK,
         _saturated,
         _saturation,
-        {"kernel": "high", "sender": "high", "between": "medium", "receiver": "medium"},
-    ),
-)
-TIMEOUT_RULES: Final = (
-    DiagnosisRule(
-        causes.BLACK_HOLE,
-        _swallowed,
-        _swallowing,
-        dict.fromkeys(("sender", "between"), "medium"),
-    ),
-    DiagnosisRule(
-        causes.TIMEOUT,
-        _timing_out,
-        _expiring,
-        {"sender": "high"},
-    ),
-)
-MARK_RULES: Final = (
-    DiagnosisRule(
-        causes.MARKS,
-        _marked,
-        _marking,
-        {"kernel": "high", "sender": "high", "between": "medium", "receiver": "medium"},
-    ),
-)
-LOSS_RULES: Final = (
-    DiagnosisRule(
-        causes.RECEIVER_DROPS,
-        _dropped,
-        _dropping,
-        {"both": "high"},
-        dict.fromkeys(
-            _ONE_PLACE,
-            "segments lost on the path and segments dropped by the receiver's host are retransmitted alike",
-        ),
-        (causes.LOSS.key,),
-        _knows_fates,
-    ),
-    DiagnosisRule(
-        causes.REORDERING,
-        _disordered,
-        _disorder,
-        {"kernel": "high", "sender": "high", "between": "medium", "receiver": "high"},
-        dict.fromkeys(_ONE_PLACE, "without SACK the receiver does not report what arrived twice"),
-        (causes.LOSS.key,),
-        lambda view: _knows_fates(view) or view.facts.sack is not False,
-    ),
-    DiagnosisRule(
-        causes.LOSS,
-        _reduced,
-        _reduction,
         {"kernel": "high", "sender": "high", "between": "medium", "receiver": "medium"},
     ),
 )

@@ -220,7 +220,7 @@ class RunOptions:
         """The same for the emulator."""
         from weirlab.base.amounts import parse_time
         from weirlab.base.errors import InputError
-        from weirlab.emulation.reading import read_time_ns
+        from weirlab.emulation.fields import read_time_ns
         from weirlab.emulation.spec import MOST_SLACK_S
         from weirlab.links.emulator.running import EmulatorSettings
 

@@ -9,7 +9,8 @@ import pytest
 
 from weirlab.base.errors import InputError, ModelError
 from weirlab.devices.prediction import modelling
-from weirlab.devices.prediction.modelling import fit, predict
+from weirlab.devices.prediction.modelling import fit
+from weirlab.devices.prediction.outcome import predict
 from weirlab.devices.prediction.transients import LoadSchedule, compare_steps, predict_steps
 from weirlab.devices.profile.page import gather, tell
 from weirlab.devices.profile.page.transients import views

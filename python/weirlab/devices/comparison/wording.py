@@ -1,0 +1,125 @@
+"""What a comparison shows, in sentences and tables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from weirlab.base.tables import Table
+from weirlab.cli.quantities import NOTHING, percent, plural, significant, words
+
+if TYPE_CHECKING:
+    from weirlab.devices.comparison.study import ComparisonOutcome
+    from weirlab.model.comparing import ComparisonFinding
+
+
+_SHOWN: Final = 5
+"""Settings listed of a quantity that changed; --json has all."""
+
+
+def tables(outcome: ComparisonOutcome) -> list[Table]:
+    """One row per quantity, and where those that changed did so most."""
+    sure = outcome.terms.certainty
+    columns = ("Quantity", "Verdict", "Change", "Interval", "Margin", "Settings", "Run to run")
+    rows = [
+        (
+            one.title,
+            one.verdict,
+            change(one, one.change),
+            interval(one, sure),
+            change(one, one.margin).replace("+", "± "),
+            str(one.places),
+            f"{significant(one.scatter * 100, 2)} % ({one.source})"
+            if math.isfinite(one.scatter)
+            else NOTHING,
+        )
+        for one in outcome.findings
+    ]
+    found = [Table("After against before", columns, rows, spare=("Run to run", "Settings"))]
+    for one in outcome.findings:
+        if one.verdict in ("worse", "better") and len(one.matches) > 1:
+            most = sorted(one.matches, key=lambda match: -abs(match.difference))[:_SHOWN]
+            listed = [(match.place.text, change(one, math.expm1(match.difference))) for match in most]
+            caption = f"{one.title[0].upper()}{one.title[1:]}: most changed"
+            found.append(Table(caption, ("Setting", "Change"), listed, details=True))
+    return found
+
+
+_LEADS: Final = {
+    "worse": "Changed for the worse",
+    "better": "Changed for the better",
+    "unchanged": "Unchanged within the margin",
+    "not worse": "Unchanged or better",
+    "cannot tell": "Cannot tell",
+}
+
+
+def headline(outcome: ComparisonOutcome) -> str:
+    """The verdict and what decides it, without numbers."""
+    deciding = words([one.title for one in outcome.findings if one.verdict == outcome.verdict])
+    return f"{_LEADS[outcome.verdict]}: {deciding}"
+
+
+def sentence(outcome: ComparisonOutcome) -> str:
+    """The verdict, what decides it, and what would help."""
+    verdict = outcome.verdict
+    deciding = [one for one in outcome.findings if one.verdict == verdict]
+    sure = outcome.terms.certainty
+    told = words([f"{one.title} {change(one, one.change)} {interval(one, sure)}" for one in deciding])
+    said = f"{_LEADS[verdict]}: {told}."
+    if verdict == "cannot tell":
+        said += "".join(f" {text}" for text in _ways_out(deciding, outcome.run is not None))
+    return f"Simulated, not measured: {said}" if outcome.simulated else said
+
+
+def _ways_out(undecided: Sequence[ComparisonFinding], pairs: bool) -> list[str]:
+    """What would decide, a sentence or two for all that have the same reason."""
+    from weirlab.model.comparing.verdicts import WIDE
+
+    found = []
+    for why in dict.fromkeys(one.why for one in undecided):
+        alike = [one for one in undecided if one.why == why]
+        titles = words([one.title for one in alike])
+        found.append(f"{titles[0].upper()}{titles[1:]}: {why}.")
+        found += [_runs_needed(one, pairs) for one in alike if one.runs_needed is not None and why == WIDE]
+    return found
+
+
+def _runs_needed(one: ComparisonFinding, pairs: bool) -> str:
+    provable, margin = (change(one, value).lstrip("+") for value in (one.provable, one.margin))
+    count = one.runs_needed or 1
+    more = f"--pairs {count}" if pairs else f"{plural(count, 'run')} of each, in turns"
+    only = f"This can only prove {one.title} unchanged within {provable}"
+    return f"{only}; for the margin of {margin} take {more}."
+
+
+def assumptions(outcome: ComparisonOutcome) -> list[str]:
+    """What is assumed about the scatter from run to run."""
+    assumed = [one for one in outcome.findings if one.source == "published runs"]
+    if not assumed:
+        return []
+    known = words([f"{one.title} {significant(one.scatter * 100, 2)} %" for one in assumed])
+    return [
+        "How far two runs of one device are apart on this host is not known from these runs; what published "
+        f"runs on another host show is assumed ({known}). To replace it, name more runs of each (--before, "
+        "--after), or give --scatter."
+    ]
+
+
+def change(one: ComparisonFinding, value: float) -> str:
+    """``+3.1 %``; of loss, in percentage points."""
+    if not math.isfinite(value):
+        return NOTHING
+    digits, unit = (3, "points") if one.quantity == "loss" else (1, "%")
+    number = f"{value * 100:+.{digits}f}"
+    return f"{number if number.strip('+-0.') else '0'} {unit}"
+
+
+def interval(one: ComparisonFinding, certainty: float) -> str:
+    """``[-12.0 %, -4.1 %] at 98 %``: the interval that the verdict rests on, and its level."""
+    low, high, level = one.rests_on
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return "[unknown]"
+    sure = percent(certainty if math.isnan(level) else level)
+    return f"[{change(one, low)}, {change(one, high)}] at {sure}"
