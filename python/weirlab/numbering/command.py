@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from weirlab.base.errors import InputError, NotMet
+from weirlab.base.quantities import plural
 from weirlab.cli.options import JsonOption
 from weirlab.cli.output import Session, to_json
 from weirlab.cli.streams import tell
@@ -22,7 +23,6 @@ from weirlab.numbering.options import (
     PlanOption,
     chosen,
     network_of,
-    plural,
 )
 
 VOICE = """Plan how calls are routed: SIP, H.323, MGCP and ENUM.

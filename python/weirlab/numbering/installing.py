@@ -7,10 +7,10 @@ from typing import Annotated, Final
 import typer
 
 from weirlab.base.errors import InputError
+from weirlab.base.quantities import plural
 from weirlab.base.tables import Table
 from weirlab.cli.options import JsonOption
 from weirlab.cli.output import Session
-from weirlab.numbering.options import plural
 
 INSTALL: Final = """Install Asterisk with H.323 and MGCP for the lab, beside the system.
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import typer
 
 from weirlab.base.errors import InputError
+from weirlab.base.quantities import plural
 from weirlab.base.tables import Table
 from weirlab.cli.options import JsonOption, grouped
 from weirlab.cli.output import Session
@@ -20,7 +21,6 @@ from weirlab.numbering.options import (
     PlanOption,
     chosen,
     network_of,
-    plural,
 )
 
 if TYPE_CHECKING:

@@ -46,6 +46,10 @@ class NumberingPlanOptions:
     plan: PlanOption = DEFAULT_PLAN
     day: DateOption = None
 
+    def section(self, plan: Path) -> dict[str, Any]:
+        """The keys of a scenario about ``plan``."""
+        return {"plan": str(plan), "date": None if self.day is None else day_of(self.day).isoformat()}
+
 
 @dataclass(frozen=True)
 class ThroughOptions(DeviceOptions):
@@ -112,8 +116,3 @@ def day_of(text: str | None) -> date:
         return date.fromisoformat(text)
     except ValueError:
         raise InputError(f"{text!r} is not a date; write it as 2026-01-31") from None
-
-
-def plural(count: int, what: str) -> str:
-    """``1 zone``, ``2 zones``."""
-    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"

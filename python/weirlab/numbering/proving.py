@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 import typer
 
 from weirlab.base import limits
-from weirlab.base.quantities import NOTHING
+from weirlab.base.quantities import NOTHING, plural
 from weirlab.base.tables import Table
-from weirlab.cli.options import JsonOption, ReportOptions, ResultOptions, grouped, only
+from weirlab.cli.options import JsonOption, ReportOptions, ResultOptions, grouped, only, typed
 from weirlab.cli.output import Session
 from weirlab.numbering.options import (
     DEFAULT_PLAN,
@@ -21,9 +21,7 @@ from weirlab.numbering.options import (
     PlanOption,
     ThroughOptions,
     chosen,
-    day_of,
     network_of,
-    plural,
 )
 
 if TYPE_CHECKING:
@@ -81,7 +79,7 @@ _LOOK_S: Final = 0.5
 
 @dataclass(frozen=True)
 class ProofOptions:
-    """Which calls are made."""
+    """Which calls are made; the fields are keys of ``voice`` in a scenario."""
 
     PANEL: ClassVar = "Calls"
 
@@ -89,7 +87,7 @@ class ProofOptions:
         bool,
         typer.Option("--fall-back/--no-fall-back", help="Call again while the preferred engine fails."),
     ] = True
-    talk: Annotated[
+    talk_s: Annotated[
         float,
         typer.Option(
             "--talk", min=0.1, max=limits.LONGEST_S, help="How long caller and callee talk.", metavar="S"
@@ -198,7 +196,6 @@ def prove(
     """Prove a plan by calls."""
     from weirlab.numbering.checking import check
     from weirlab.numbering.section import VoiceScenario
-    from weirlab.scenario import OptionValue
     from weirlab.studies.commands.scenarios import carry_out
 
     with result.session(ctx) as session:
@@ -207,15 +204,6 @@ def prove(
         network = network_of(plan, asked.day)
         if errors := sum(finding.severity == "error" for finding in check(network)):
             session.say(f"this plan has {plural(errors, 'error')}: {network.command('check')}")
-        content = {
-            "name": f"proof of {plan.stem}",
-            "voice": {
-                "plan": str(plan),
-                "date": None if asked.day is None else day_of(asked.day).isoformat(),
-                "fall_back": calls.fall_back,
-                "talk_s": OptionValue("--talk", calls.talk),
-                "partly": calls.partly,
-                "through": device.through(),
-            },
-        }
+        section = {**asked.section(plan), **typed(calls), "through": device.through()}
+        content = {"name": f"proof of {plan.stem}", "voice": section}
         carry_out(session, content, VoiceScenario, report)

@@ -72,9 +72,10 @@ PAIRS = [
     Pair(TrialsOptions, "max_attempts", Failover),
     *(Pair(PairOptions, field.name, PairSection) for field in dataclasses.fields(PairOptions)),
     *(Pair(OngoingOptions, field.name, OngoingCalls) for field in dataclasses.fields(OngoingOptions)),
-    *(Pair(SwitchOptions, name, Failover) for name in ("repetitions", "find_load", "seed")),
-    Pair(SwitchOptions, "event", Failover, "event_s"),
-    Pair(SwitchOptions, "after", Failover, "after_s"),
+    *(
+        Pair(SwitchOptions, name, Failover)
+        for name in ("repetitions", "find_load", "seed", "event_s", "after_s")
+    ),
 ]
 
 

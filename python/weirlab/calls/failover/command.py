@@ -9,7 +9,9 @@ import typer
 
 from weirlab.base import limits
 from weirlab.cli.options import (
+    WORDS,
     DeviceOptions,
+    Reading,
     ReportOptions,
     ResultOptions,
     SeedOption,
@@ -107,14 +109,14 @@ class SwitchOptions:
 
     PANEL: ClassVar = "Plan"
 
-    kinds: Annotated[str, typer.Option("--kinds", help="Some of soft,hard,return.", metavar="KIND,...")] = (
-        "soft,hard"
-    )
+    kinds: Annotated[
+        str, typer.Option("--kinds", help="Some of soft,hard,return.", metavar="KIND,..."), WORDS
+    ] = "soft,hard"
     repetitions: Annotated[
         int,
         typer.Option("--repetitions", min=1, max=limits.MOST_REPETITIONS, help="Valid runs of each kind."),
     ] = 7
-    event: Annotated[
+    event_s: Annotated[
         float | None,
         typer.Option(
             "--event",
@@ -123,7 +125,7 @@ class SwitchOptions:
             help="Seconds from when all calls are in progress to the event (3).",
         ),
     ] = None
-    after: Annotated[
+    after_s: Annotated[
         float | None,
         typer.Option("--after", min=0, max=limits.LONGEST_S, help="Seconds from the event to the end (13)."),
     ] = None
@@ -133,34 +135,20 @@ class SwitchOptions:
             "--find-load/--no-find-load", help="First find how many calls the pair carries without loss."
         ),
     ] = True
-    admission: Annotated[
+    close_admission: Annotated[
         Literal["closed", "open"],
         typer.Option(
             "--admission",
             help="Whether the firewalls admit calls without a state, from shortly before the event.",
         ),
+        Reading(lambda admission: admission == "closed"),
     ] = "closed"
     trials: Annotated[TrialsOptions, only("max_attempts")]
     seed: SeedOption = 1
 
     def section(self) -> dict[str, Any]:
         """The section ``failover`` of a scenario, but for the pairs."""
-        found = {
-            "kinds": [kind.strip() for kind in self.kinds.split(",")],
-            "repetitions": self.repetitions,
-            "find_load": self.find_load,
-            "close_admission": self.admission == "closed",
-            "event_s": self.event,
-            "after_s": self.after,
-            "seed": self.seed,
-        }
-        options = {
-            "kinds": "--kinds",
-            "repetitions": "--repetitions",
-            "event_s": "--event",
-            "after_s": "--after",
-        }
-        return {**typed(found, seed="--seed", **options), **typed(self.trials)}
+        return {**typed(self), **typed(self.trials)}
 
 
 def add_to(app: typer.Typer) -> None:

@@ -16,7 +16,7 @@ from weirlab.cli.options.device import (
     LabKind,
     PositionsOption,
 )
-from weirlab.cli.options.groups import given, grouped, only, spelled, typed, without
+from weirlab.cli.options.groups import PERCENT, WORDS, Reading, given, grouped, only, spelled, typed, without
 from weirlab.cli.options.reading import listed, share
 from weirlab.cli.options.results import (
     DeviceOption,
@@ -48,6 +48,8 @@ from weirlab.cli.options.trials import LoadsOption, MachineKind, TrialsOptions
 from weirlab.cli.options.wired import WiredOptions
 
 __all__ = [
+    "PERCENT",
+    "WORDS",
     "Arrivals",
     "ArrivalsOption",
     "AsOption",
@@ -69,6 +71,7 @@ __all__ = [
     "PacketTimeOption",
     "PlotsOption",
     "PositionsOption",
+    "Reading",
     "ReportOptions",
     "RequireOption",
     "ResultOptions",

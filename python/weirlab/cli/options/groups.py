@@ -66,20 +66,40 @@ def given(said: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
+@dataclass(frozen=True)
+class Reading:
+    """In the annotation of an option whose value is not yet that of its key in a scenario: how it is read."""
+
+    read: Callable[[Any], Any]
+
+
+WORDS: Final = Reading(lambda text: [word.strip() for word in text.split(",")])
+PERCENT: Final = Reading(lambda percent: percent / 100)
+
+
 def typed(said: Any, **options: str) -> dict[str, Any]:
     """The entries of a mapping or a group that are not None, each with the option that users type for it.
 
-    ``options`` gives the options of a mapping's keys; a group's fields define theirs. The result is for
-    ``weirlab.scenario.from_options``.
+    ``options`` gives the options of a mapping's keys; a group's fields define theirs, and their
+    :class:`Reading`; groups in it are left out. The result is for ``weirlab.scenario.from_options``.
     """
     from weirlab.scenario import OptionValue
 
+    values = given(said)
     if not isinstance(said, Mapping):
-        options = spelled(type(said))
+        options, hints = spelled(type(said)), get_type_hints(type(said), include_extras=True)
+        values = {name: _read(value, hints[name]) for name, value in values.items() if name in options}
     return {
         name: OptionValue(options[name], value) if name in options else value
-        for name, value in given(said).items()
+        for name, value in values.items()
     }
+
+
+def _read(value: Any, annotation: Any) -> Any:
+    for extra in get_args(annotation):
+        if isinstance(extra, Reading):
+            return extra.read(value)
+    return value
 
 
 def spelled(group: type[Any]) -> dict[str, str]:

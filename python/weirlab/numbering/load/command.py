@@ -7,8 +7,8 @@ from typing import Annotated, ClassVar
 
 import typer
 
-from weirlab.cli.options import ReportOptions, ResultOptions, grouped, only
-from weirlab.numbering.options import NumberingPlanOptions, PlanArgument, ThroughOptions, chosen, day_of
+from weirlab.cli.options import PERCENT, ReportOptions, ResultOptions, grouped, only, typed
+from weirlab.numbering.options import NumberingPlanOptions, PlanArgument, ThroughOptions, chosen
 
 LOAD = """Find how many calls per second the engines of a plan set up.
 
@@ -36,11 +36,11 @@ Examples:
 
 @dataclass(frozen=True)
 class LoadRateOptions:
-    """Which rates are tried, and when one is too high."""
+    """Which rates are tried, and when one is too high; the fields are keys of ``voice_load``."""
 
     PANEL: ClassVar = "Rates"
 
-    number: Annotated[
+    numbers: Annotated[
         list[str] | None,
         typer.Option("--number", help="Test number to call; may be repeated.", metavar="NUMBER"),
     ] = None
@@ -50,16 +50,17 @@ class LoadRateOptions:
     highest: Annotated[
         int, typer.Option("--highest", min=2, help="Highest rate to try.", metavar="CALLS/S")
     ] = 2000
-    setup_limit: Annotated[
+    setup_limit_ms: Annotated[
         int, typer.Option("--setup-limit", min=1, help="Longest set-up of a good call.", metavar="MS")
     ] = 500
-    bad: Annotated[
+    bad_share: Annotated[
         float,
         typer.Option(
             "--bad", min=0.001, max=99, help="Share of bad calls that a trial may have.", metavar="PERCENT"
         ),
+        PERCENT,
     ] = 1.0
-    trial: Annotated[
+    trial_s: Annotated[
         float, typer.Option("--trial", min=1, help="Seconds per trial in which calls begin.", metavar="S")
     ] = 5.0
     trials: Annotated[
@@ -77,6 +78,7 @@ class LoadRateOptions:
             help="Distance of the bounds at which the search ends.",
             metavar="PERCENT",
         ),
+        PERCENT,
     ] = 5.0
     media_calls: Annotated[
         int,
@@ -103,27 +105,11 @@ def load(
 ) -> None:
     """Find the limit of a plan's engines."""
     from weirlab.numbering.section import LoadScenario
-    from weirlab.scenario import OptionValue
     from weirlab.studies.commands.scenarios import carry_out
 
     with result.session(ctx) as session:
         report.check()
         plan = chosen(asked.plan, argument)
-        content = {
-            "name": f"load of {plan.stem}",
-            "voice_load": {
-                "plan": str(plan),
-                "date": None if asked.day is None else day_of(asked.day).isoformat(),
-                "numbers": OptionValue("--number", rates.number or []),
-                "setup_limit_ms": OptionValue("--setup-limit", rates.setup_limit),
-                "bad_share": OptionValue("--bad", rates.bad / 100),
-                "trial_s": OptionValue("--trial", rates.trial),
-                "trials": OptionValue("--trials", rates.trials),
-                "lowest": OptionValue("--lowest", rates.lowest),
-                "highest": OptionValue("--highest", rates.highest),
-                "width": OptionValue("--width", rates.width / 100),
-                "media_calls": OptionValue("--media-calls", rates.media_calls),
-                "through": device.through(),
-            },
-        }
+        section = {**asked.section(plan), **typed(rates), "through": device.through()}
+        content = {"name": f"load of {plan.stem}", "voice_load": section}
         carry_out(session, content, LoadScenario, report)

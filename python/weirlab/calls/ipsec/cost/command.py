@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import typer
 
-from weirlab.cli.options import ReportOptions, ResultOptions, grouped, listed
+from weirlab.cli.options import WORDS, Reading, ReportOptions, ResultOptions, grouped, listed, typed
 
 COST = """Measure what a packet of speech costs with ESP.
 
@@ -32,7 +32,9 @@ class CostOptions:
 
     codec: Annotated[str, typer.Option("--codec", help="Codec of the speech.")] = "g711"
     packet_times_ms: Annotated[
-        str, typer.Option("--packet-time", help="Packet times in ms.", metavar="MS,...")
+        str,
+        typer.Option("--packet-time", help="Packet times in ms.", metavar="MS,..."),
+        Reading(lambda text: listed(text, float, "--packet-time", "10,20")),
     ] = "10,20,30,40,50,60"
     suites: Annotated[
         str | None,
@@ -41,8 +43,9 @@ class CostOptions:
             help="Cipher suites of ESP (see weir ipsec bytes); left out: six usual ones.",
             metavar="NAME,...",
         ),
+        WORDS,
     ] = None
-    modes: Annotated[str, typer.Option("--mode", help="Modes of ESP.", metavar="NAME,...")] = (
+    modes: Annotated[str, typer.Option("--mode", help="Modes of ESP.", metavar="NAME,..."), WORDS] = (
         "transport,tunnel"
     )
     ways: Annotated[
@@ -52,6 +55,7 @@ class CostOptions:
             help="Some of out, out-each, out-udp, out-rtp, in, in-udp, in-rtp, in-layers, in-system.",
             metavar="NAME,...",
         ),
+        WORDS,
     ] = None
     rounds: Annotated[int, typer.Option("--rounds", min=2, max=10_000, help="Rounds.")] = 40
     packets: Annotated[
@@ -72,26 +76,8 @@ def add_to(ipsec: typer.Typer) -> None:
 def cost(ctx: typer.Context, *, packets: CostOptions, report: ReportOptions, result: ResultOptions) -> None:
     """Measure the cost of ESP."""
     from weirlab.calls.ipsec.cost.section import EspCostScenario
-    from weirlab.scenario import OptionValue
     from weirlab.studies.commands.scenarios import carry_out
 
     with result.session(ctx) as session:
         report.check()
-        times = list(listed(packets.packet_times_ms, float, "--packet-time", "10,20"))
-        content: dict[str, Any] = {
-            "codec": OptionValue("--codec", packets.codec),
-            "packet_times_ms": OptionValue("--packet-time", times),
-            "modes": OptionValue("--mode", _words(packets.modes)),
-            "rounds": OptionValue("--rounds", packets.rounds),
-            "packets": OptionValue("--packets", packets.packets),
-            "associations": OptionValue("--associations", packets.associations),
-        }
-        if packets.suites is not None:
-            content["suites"] = OptionValue("--suite", _words(packets.suites))
-        if packets.ways is not None:
-            content["ways"] = OptionValue("--ways", _words(packets.ways))
-        carry_out(session, {"name": "cost of ESP", "esp": content}, EspCostScenario, report)
-
-
-def _words(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",")]
+        carry_out(session, {"name": "cost of ESP", "esp": typed(packets)}, EspCostScenario, report)

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import typer
 
 from weirlab.base import limits
-from weirlab.cli.options import ReportOptions, ResultOptions, SeedOption, grouped, listed
+from weirlab.cli.options import (
+    PERCENT,
+    WORDS,
+    Reading,
+    ReportOptions,
+    ResultOptions,
+    SeedOption,
+    grouped,
+    listed,
+    typed,
+)
 
 ENDPOINTS = """Measure jitter and delay between endpoints with and without kernel bypass.
 
@@ -32,11 +42,11 @@ Examples:
 
 @dataclass(frozen=True)
 class EndpointOptions:
-    """The endpoints."""
+    """The endpoints; the fields are keys of ``endpoints`` in a scenario."""
 
     PANEL: ClassVar = "Endpoints"
 
-    arms: Annotated[str, typer.Option("--arms", help="Kinds of endpoints.", metavar="NAME,...")] = (
+    arms: Annotated[str, typer.Option("--arms", help="Kinds of endpoints.", metavar="NAME,..."), WORDS] = (
         "bypass,sockets,sockets-real-time"
     )
     beside: Annotated[
@@ -44,6 +54,7 @@ class EndpointOptions:
         typer.Option(
             "--beside", help="Other work on the endpoints' CPUs: idle (none), hog.", metavar="NAME,..."
         ),
+        WORDS,
     ] = "idle,hog"
     suite: Annotated[
         str,
@@ -54,15 +65,17 @@ class EndpointOptions:
 
 @dataclass(frozen=True)
 class TalkOptions:
-    """The calls."""
+    """The calls; the fields are keys of ``endpoints`` in a scenario."""
 
     PANEL: ClassVar = "Calls"
 
     calls: Annotated[
-        str, typer.Option("--calls", help="Numbers of calls to compare.", metavar="COUNT,...")
+        str,
+        typer.Option("--calls", help="Numbers of calls to compare.", metavar="COUNT,..."),
+        Reading(lambda text: listed(text, int, "--calls", "1,100")),
     ] = "1,100,1000"
     codec: Annotated[str, typer.Option("--codec", help="Codec, with an optional packet time.")] = "g711"
-    seconds: Annotated[
+    lasts_s: Annotated[
         float,
         typer.Option("--seconds", min=0.1, max=limits.LONGEST_S, help="Recorded seconds per attempt."),
     ] = 4.0
@@ -77,7 +90,7 @@ class TalkOptions:
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """The search for the most calls."""
+    """The search for the most calls; the fields after the first are keys of ``endpoints.limit``."""
 
     PANEL: ClassVar = "Most calls"
 
@@ -87,7 +100,7 @@ class SearchOptions:
     most_calls: Annotated[
         int, typer.Option("--most-calls", min=1, max=20_000, help="Maximum calls to try.", metavar="COUNT")
     ] = 10_000
-    late: Annotated[
+    late_ms: Annotated[
         float,
         typer.Option(
             "--late",
@@ -97,9 +110,10 @@ class SearchOptions:
             metavar="MS",
         ),
     ] = 10.0
-    bad: Annotated[
+    bad_share: Annotated[
         float,
         typer.Option("--bad", min=0.001, max=99, help="Maximum share of bad packets.", metavar="PERCENT"),
+        PERCENT,
     ] = 0.1
 
 
@@ -119,34 +133,12 @@ def endpoints(
 ) -> None:
     """Compare endpoints."""
     from weirlab.calls.ipsec.endpoints.section import EndpointScenario
-    from weirlab.scenario import OptionValue
     from weirlab.studies.commands.scenarios import carry_out
 
     with result.session(ctx) as session:
         report.check()
-        content: dict[str, Any] = {
-            "name": f"endpoints with {kinds.suite}",
-            "endpoints": {
-                "codec": OptionValue("--codec", talk.codec),
-                "suite": OptionValue("--suite", kinds.suite),
-                "mode": OptionValue("--mode", kinds.mode),
-                "arms": OptionValue("--arms", _words(kinds.arms)),
-                "beside": OptionValue("--beside", _words(kinds.beside)),
-                "calls": OptionValue("--calls", list(listed(talk.calls, int, "--calls", "1,100"))),
-                "lasts_s": OptionValue("--seconds", talk.seconds),
-                "repetitions": OptionValue("--repetitions", talk.repetitions),
-                "seed": OptionValue("--seed", talk.seed),
-                "limit": {
-                    "most_calls": OptionValue("--most-calls", search.most_calls),
-                    "late_ms": OptionValue("--late", search.late),
-                    "bad_share": OptionValue("--bad", search.bad / 100),
-                }
-                if search.search
-                else None,
-            },
-        }
+        limit = typed(search)
+        searches = limit.pop("search").value
+        section = {**typed(kinds), **typed(talk), "limit": limit if searches else None}
+        content = {"name": f"endpoints with {kinds.suite}", "endpoints": section}
         carry_out(session, content, EndpointScenario, report)
-
-
-def _words(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",")]
