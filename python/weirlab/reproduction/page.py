@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from weirlab.base.quantities import plural
 from weirlab.base.tables import Table
@@ -11,16 +11,20 @@ from weirlab.publications import PublishedExperiment
 from weirlab.report.figure import Figure
 from weirlab.report.story import Chapter, Story
 from weirlab.report.tables import Tile
-from weirlab.reproduction import study, tables
+from weirlab.reproduction import tables
 from weirlab.reproduction.contract import ReproductionRow
+from weirlab.reproduction.findings import ReproductionFindings
 from weirlab.store import Run
 
 
-def page(run: Run) -> Story:
-    """The page; each experiment with its claims and values, and its charts."""
-    found = study.stored(run)
+def page(
+    run: Run,
+    found: ReproductionFindings,
+    figures: Mapping[str, tuple[Figure, ...]],
+    further: Mapping[str, Sequence[Table]],
+) -> Story:
+    """The page; each experiment with its claims and values, its charts and ``further`` tables."""
     about = found.about
-    figures, further = study.figures(run), study.further_tables(run)
     claims = Counter(row.verdict for row in found.claims)
     tiles = (
         Tile("claims hold", str(claims["holds"]), f"of {len(found.claims)}"),

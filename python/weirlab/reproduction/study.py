@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from importlib import import_module
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict
 
 from weirlab.base.errors import (
     InputError,
@@ -20,10 +18,9 @@ from weirlab.base.errors import (
     StoreError,
     TrialError,
     Undecided,
-    WeirError,
 )
 from weirlab.base.files import HOST_FILES
-from weirlab.base.quantities import plural, words
+from weirlab.base.quantities import words
 from weirlab.base.tables import Table
 from weirlab.jobs import machine, profiles
 from weirlab.jobs.inventory import scenario_of
@@ -32,8 +29,9 @@ from weirlab.publications import KEYS, Publication, publication
 from weirlab.report.figure import Figure
 from weirlab.report.story import Story
 from weirlab.reproduction.contract import NOT_MADE, ROWS, ReproducedExperiment, ReproductionRow, rows
+from weirlab.reproduction.findings import ReproductionFindings, ReproductionSection
 from weirlab.scenario.document import Document
-from weirlab.scenario.model import Root, Section
+from weirlab.scenario.model import Root
 from weirlab.store import Run, RunWriter, Store
 from weirlab.store.frames import frame_of
 from weirlab.studies import scenarios
@@ -53,17 +51,6 @@ MODULES: Final[Mapping[str, str]] = {
 
 RUNS: Final = "runs"
 """What became of every scenario: the run's ID, or why there is none."""
-
-
-class ReproductionSection(Section):
-    """The section ``reproduction`` of a scenario."""
-
-    publication: str
-    """As ``weir reproduce`` lists them."""
-    quick: bool = False
-    """In ten minutes at most, with fewer and shorter trials."""
-    only: Annotated[tuple[str, ...], Field(max_length=100)] = ()
-    """Experiments; empty: all of them."""
 
 
 class ReproductionScenario(Root):
@@ -100,81 +87,6 @@ def chosen(asked: ReproductionSection) -> Sequence[ReproducedExperiment]:
             f"{', '.join(sorted(known))}"
         )
     return [experiment for experiment in made if not asked.only or experiment.key in asked.only]
-
-
-@dataclass(frozen=True)
-class ReproductionFindings:
-    """All rows of a reproduction."""
-
-    about: Publication
-    asked: ReproductionSection
-    rows: tuple[ReproductionRow, ...]
-    deviations: tuple[str, ...]
-    """How the experiments differ from the published ones."""
-    runs: Mapping[str, str]
-    """IDs of the runs, by ``experiment/scenario``."""
-    problems: Mapping[str, str]
-    """Why scenarios could not be measured."""
-    left: int
-    """Scenarios not yet tried."""
-
-    @property
-    def claims(self) -> Sequence[ReproductionRow]:
-        """The rows about claims."""
-        return [row for row in self.rows if row.kind == "claim"]
-
-    @property
-    def counts(self) -> Mapping[str, int]:
-        """Rows by verdict."""
-        return Counter(row.verdict for row in self.rows)
-
-    def verdicts(self, of: str = "") -> str:
-        """How many claims hold and do not, in a sentence; ``of`` names the publication."""
-        claims = Counter(row.verdict for row in self.claims)
-        parts = [
-            f"{claims[verdict]} {one if claims[verdict] == 1 else several}"
-            for verdict, (one, several) in _PHRASES.items()
-            if claims[verdict]
-        ]
-        return f"Of {plural(len(self.claims), 'claim')}{of}, {words(parts) or 'none was tried'}."
-
-    @property
-    def sentence(self) -> str:
-        """What came out, and how many values can be compared."""
-        values = [row for row in self.rows if row.kind != "claim"]
-        beside = sum(row.verdict != "not here" for row in values)
-        return (
-            f"{self.verdicts(f' of {self.about.key}')} {beside} of {plural(len(values), 'published value')} "
-            "can be compared with one of this machine."
-        )
-
-    def document(self) -> dict[str, Any]:
-        """For ``--json``."""
-        return {
-            "publication": self.about.key,
-            "quick": self.asked.quick,
-            "counts": dict(self.counts),
-            "deviations": self.deviations,
-            "rows": self.rows,
-            "runs": self.runs,
-            "problems": self.problems,
-        }
-
-    def problem(self, run: Run) -> WeirError | None:
-        """An error if nothing could be measured."""
-        if self.problems and not self.runs:
-            return TrialError(
-                f"nothing of run {run.run_id} could be measured: {next(iter(self.problems.values()))}"
-            )
-        return None
-
-
-_PHRASES: Final = {
-    "holds": ("holds here", "hold here"),
-    "differs": ("does not", "do not"),
-    "cannot tell": ("could not be decided", "could not be decided"),
-    "not here": ("cannot be had here", "cannot be had here"),
-}
 
 
 def _planned(asked: ReproductionSection) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -340,4 +252,4 @@ class ReproductionStudy(Study[ReproductionScenario, Ground[None], ReproductionFi
     def page(self, run: Run) -> Story:
         from weirlab.reproduction import page
 
-        return page.page(run)
+        return page.page(run, stored(run), figures(run), further_tables(run))

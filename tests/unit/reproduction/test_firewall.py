@@ -20,7 +20,7 @@ from weirlab.jobs.progress import SilentProgress
 from weirlab.jobs.work import Work
 from weirlab.publications import Publication, parsed, publication
 from weirlab.report.story import Story
-from weirlab.reproduction import page, study
+from weirlab.reproduction import study
 from weirlab.reproduction.firewall import EXPERIMENTS, measured, shared, stages
 from weirlab.reproduction.firewall.measured import MeasuredProfile, SteppedTrial
 from weirlab.reproduction.study import ReproductionScenario, ReproductionStudy
@@ -147,7 +147,7 @@ def test_a_changed_published_value_changes_its_row_and_nothing_else(
 
 
 def test_the_page_shows_every_models_errors_on_both_devices(run: Run) -> None:
-    story = page.page(run)
+    story = study.ReproductionStudy().page(run)
     assert isinstance(story, Story)
     chapters = {chapter.key: chapter for chapter in story.chapters}
     for key in ("verification-eagle40", "verification-eagle30"):

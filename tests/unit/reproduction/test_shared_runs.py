@@ -11,7 +11,8 @@ import pytest
 from weirlab.jobs.progress import SilentProgress
 from weirlab.jobs.work import Work
 from weirlab.reproduction import study
-from weirlab.reproduction.study import ReproductionScenario, ReproductionSection
+from weirlab.reproduction.findings import ReproductionSection
+from weirlab.reproduction.study import ReproductionScenario
 from weirlab.store import Run, Store
 from weirlab.studies.contract import Ground
 

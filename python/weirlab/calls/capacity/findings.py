@@ -6,8 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from weirlab.base.documents import document_of
+from weirlab.base.errors import TrialError
 from weirlab.calls.capacity.prediction import CapacityPrediction
 from weirlab.calls.capacity.trials import CallCapacity, CallGoal, CallLoss, DropThreshold
+from weirlab.jobs.calibrations import CalibrationOutcome
+from weirlab.store import Run
 
 
 @dataclass(frozen=True)
@@ -63,3 +66,27 @@ class CapacityConclusions:
                 for one in self.predicted
             ]
         }
+
+
+@dataclass(frozen=True)
+class CapacityFindings:
+    """What a run about capacity found."""
+
+    calibration: CalibrationOutcome | None
+    results: CapacityConclusions
+
+    def document(self) -> dict[str, Any]:
+        """For ``--json``."""
+        calibration = None if self.calibration is None else self.calibration.document()
+        return {"calibration": calibration, **self.results.to_json()}
+
+    def problem(self, run: Run) -> TrialError | None:
+        """The error to report if the host spoiled a search."""
+        told = [
+            f"{one.goal.name} at position {one.position}: {one.problem}"
+            for one in self.results.search
+            if one.problem
+        ]
+        if not told:
+            return None
+        return TrialError(f"not everything was found: {'; '.join(told)} (run {run.run_id})")

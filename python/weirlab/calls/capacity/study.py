@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import polars as pl
 
-from weirlab.base.errors import InputError, TrialError
-from weirlab.calls.capacity.findings import CapacityConclusions, CounterAgreement
+from weirlab.base.errors import InputError
+from weirlab.calls.capacity.findings import CapacityConclusions, CapacityFindings, CounterAgreement
 from weirlab.calls.capacity.plan import (
     fixed_counts,
     found_counts,
@@ -36,7 +35,6 @@ from weirlab.calls.capacity.trials import (
 from weirlab.calls.capacity.trials.columns import CapacityRow, InsideRow
 from weirlab.devices.prediction import modelling
 from weirlab.jobs import profiles, testbeds
-from weirlab.jobs.calibrations import CalibrationOutcome
 from weirlab.jobs.progress import RESUME, Progress, passed_on
 from weirlab.jobs.work import Work
 from weirlab.lab.base import TestBed, WatchableBed
@@ -69,30 +67,6 @@ RESULT: Final = "capacity"
 
 _EACH_S: Final = 0.8
 """What a trial with thousands of calls takes besides its traffic: schedule and assessment of calls."""
-
-
-@dataclass(frozen=True)
-class CapacityFindings:
-    """What a run about capacity found."""
-
-    calibration: CalibrationOutcome | None
-    results: CapacityConclusions
-
-    def document(self) -> dict[str, Any]:
-        """For ``--json``."""
-        calibration = None if self.calibration is None else self.calibration.document()
-        return {"calibration": calibration, **self.results.to_json()}
-
-    def problem(self, run: Run) -> TrialError | None:
-        """The error to report if the host spoiled a search."""
-        told = [
-            f"{one.goal.name} at position {one.position}: {one.problem}"
-            for one in self.results.search
-            if one.problem
-        ]
-        if not told:
-            return None
-        return TrialError(f"not everything was found: {'; '.join(told)} (run {run.run_id})")
 
 
 def found(run: Run) -> CapacityConclusions:

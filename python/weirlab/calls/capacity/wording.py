@@ -10,8 +10,7 @@ from weirlab.cli.quantities import NOTHING, count, duration, percent, plural, ra
 from weirlab.records import device_in_words
 
 if TYPE_CHECKING:
-    from weirlab.calls.capacity.findings import CapacityConclusions
-    from weirlab.calls.capacity.study import CapacityFindings
+    from weirlab.calls.capacity.findings import CapacityConclusions, CapacityFindings
     from weirlab.calls.capacity.trials import CallCapacity, DropThreshold
     from weirlab.store import Run
     from weirlab.studies.contract import Outcome

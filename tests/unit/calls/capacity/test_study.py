@@ -12,8 +12,8 @@ from weirlab.base.documents import plain
 from weirlab.base.errors import InputError
 from weirlab.base.files import HOST_FILES
 from weirlab.calls.capacity import wording as words
+from weirlab.calls.capacity.findings import CapacityFindings
 from weirlab.calls.capacity.section import CapacityScenario
-from weirlab.calls.capacity.study import CapacityFindings
 from weirlab.calls.capacity.trials import CAPACITY
 from weirlab.jobs import testbeds
 from weirlab.jobs.progress import RunInterrupt, SilentProgress

@@ -48,7 +48,7 @@ def test_terminal_and_page_show_the_medians(tmp_path: Path) -> None:
     )
     table = compared(outcome.found)
     assert table.rows[0][:5] == ("aes-cbc", "transport", "300 ns", "350 ns", "17 %")
-    story = page(outcome.run)
+    story = page(outcome.run, outcome.found)
     assert [figure.key for figure in story.figures] == ["cost-transport", "cost-tunnel"]
     frame = story.figures[1].data
     assert frame.filter(series="aes-cbc, in", bytes=120)["value"].to_list() == [300.0]

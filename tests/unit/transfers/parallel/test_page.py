@@ -7,14 +7,15 @@ import pytest
 from weirlab.report.story import Story
 from weirlab.store import Store
 from weirlab.transfers.parallel.fakes import FakeParallelBed
-from weirlab.transfers.parallel.study import page
+from weirlab.transfers.parallel.study import ParallelStudy
 
 from .test_study import run, scenario
 
 
 @pytest.fixture(scope="module")
 def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
-    return page(run(Store(tmp_path_factory.mktemp("store")), FakeParallelBed(), scenario(repetitions=1)).run)
+    made = run(Store(tmp_path_factory.mktemp("store")), FakeParallelBed(), scenario(repetitions=1)).run
+    return ParallelStudy().page(made)
 
 
 def test_the_page_begins_with_the_least_share_and_has_a_chapter_per_kind_of_case(story: Story) -> None:

@@ -9,7 +9,7 @@ import polars as pl
 
 from weirlab.base.errors import InputError
 from weirlab.base.quantities import duration
-from weirlab.calls.ipsec.cost import study, tables
+from weirlab.calls.ipsec.cost import tables
 from weirlab.calls.ipsec.cost.findings import EspCostFindings
 from weirlab.jobs.progress import RESUME
 from weirlab.report import axes, palette
@@ -39,9 +39,8 @@ _TERMS: Final = (
 )
 
 
-def page(run: Run) -> Story:
-    """The page about ``run``."""
-    found = study.stored(run)
+def page(run: Run, found: EspCostFindings) -> Story:
+    """The page about ``run``, which shows ``found``."""
     if not found.rows:
         raise InputError(
             f"run {run.run_id} was interrupted before its tenth round: go on with {RESUME} {run.run_id}"

@@ -95,4 +95,4 @@ class EspCostStudy(Study[EspCostScenario, Ground[None], EspCostFindings]):
     def page(self, run: Run) -> Story:
         from weirlab.calls.ipsec.cost import page
 
-        return page.page(run)
+        return page.page(run, stored(run))
