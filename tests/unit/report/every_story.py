@@ -12,7 +12,7 @@ from weirlab.calls.capacity.page import tell as tell_capacity
 from weirlab.calls.capacity.prediction import CapacityPrediction
 from weirlab.calls.failover.page import tell as tell_failover
 from weirlab.calls.ipsec.endpoints.fakes import FakeEndpointBed as FakeEndpoints
-from weirlab.calls.ipsec.endpoints.study import page as page_of_endpoints
+from weirlab.calls.ipsec.endpoints.study import EndpointsStudy
 from weirlab.calls.quality.page import tell as tell_quality
 from weirlab.calls.quality.study import capture_quality
 from weirlab.calls.quality.voice_page import assessed
@@ -41,7 +41,7 @@ from weirlab.store import Store
 from weirlab.studies import runner
 from weirlab.trace import Trace
 from weirlab.transfers.parallel.fakes import FakeParallelBed
-from weirlab.transfers.parallel.study import page as page_of_parallel
+from weirlab.transfers.parallel.study import ParallelStudy
 from weirlab.transfers.trace.page import tell as tell_trace
 
 from ..calls.calls import test_page as test_calls_page
@@ -140,7 +140,7 @@ def stories(small_run: Any, models: Any, folder: Path) -> dict[str, Callable[[],
         run = test_parallel_study.run(
             Store(folder / "parallel"), FakeParallelBed(), test_parallel_study.scenario(repetitions=1)
         ).run
-        return replace(page_of_parallel(run), manifest={**vars(run.manifest), **dated})
+        return replace(ParallelStudy().page(run), manifest={**vars(run.manifest), **dated})
 
     def voice_load() -> Story:
         scenario = {"plan": "campus", "trial_s": 1.0, "trials": 1, "width": 0.3, "media_calls": 1}
@@ -153,7 +153,7 @@ def stories(small_run: Any, models: Any, folder: Path) -> dict[str, Callable[[],
         run = test_endpoints_study.run(
             Store(folder / "endpoints"), FakeEndpoints(), test_endpoints_study.scenario()
         ).run
-        return replace(page_of_endpoints(run), manifest={**vars(run.manifest), **dated})
+        return replace(EndpointsStudy().page(run), manifest={**vars(run.manifest), **dated})
 
     return {
         "profile": profile,

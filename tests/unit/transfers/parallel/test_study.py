@@ -19,7 +19,7 @@ from weirlab.transfers.parallel.fakes import FakeParallelBed, ParallelFault, ope
 from weirlab.transfers.parallel.findings import ParallelFindings
 from weirlab.transfers.parallel.rows import ATTEMPTS, PATHS, SERIES
 from weirlab.transfers.parallel.section import ParallelScenario
-from weirlab.transfers.parallel.study import ParallelStudy, page, stored
+from weirlab.transfers.parallel.study import ParallelStudy, stored
 
 CONTENT: dict[str, Any] = {
     "name": "test",
@@ -215,7 +215,7 @@ def test_a_method_that_is_not_here_is_left_out_and_named(store: Store) -> None:
     outcome = run(store, FakeParallelBed(lacking=lacking), small(methods=["mptcp", "earliest"]))
     assert {row.method for row in outcome.found.rows} == {"earliest"}
     assert "MPTCP was left out: this kernel is built without it." in outcome.summary().remark
-    assert "MPTCP was left out" in page(outcome.run).warning
+    assert "MPTCP was left out" in ParallelStudy().page(outcome.run).warning
     with pytest.raises(MissingCapability, match="built without it"):
         run(store, FakeParallelBed(lacking=lacking), small(methods=["mptcp"]))
 
@@ -231,7 +231,7 @@ def test_a_run_without_an_attempt_has_no_page(store: Store) -> None:
     with pytest.raises(RunInterrupt):
         run(store, FakeParallelBed(iter([ParallelFault(raises=KeyboardInterrupt())])), small())
     with pytest.raises(InputError, match="before any attempt counted"):
-        page(store.open("last"))
+        ParallelStudy().page(store.open("last"))
 
 
 def test_without_the_reference_throughputs_are_told_instead_of_shares(store: Store) -> None:

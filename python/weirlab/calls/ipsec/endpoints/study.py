@@ -161,18 +161,6 @@ def stored(run: Run) -> EndpointFindings:
     )
 
 
-def page(run: Run) -> Story:
-    """The page about ``run``."""
-    from weirlab.calls.ipsec.endpoints.page import tell
-
-    found = stored(run)
-    if not found.groups:
-        raise InputError(
-            f"run {run.run_id} was interrupted before any attempt counted: go on with {RESUME} {run.run_id}"
-        )
-    return tell(found, _distributions(run), vars(run.manifest))
-
-
 class EndpointsStudy(Study[EndpointScenario, Ground[EndpointBed], EndpointFindings]):
     """Calls by every kind of endpoint in turn; ``weir ipsec endpoints`` is its command.
 
@@ -220,4 +208,13 @@ class EndpointsStudy(Study[EndpointScenario, Ground[EndpointBed], EndpointFindin
         return found.sentences() if found.groups else ()
 
     def page(self, run: Run) -> Story:
-        return page(run)
+        """The page about ``run``."""
+        from weirlab.calls.ipsec.endpoints.page import tell
+
+        found = stored(run)
+        if not found.groups:
+            raise InputError(
+                f"run {run.run_id} was interrupted before any attempt counted: go on with {RESUME} "
+                f"{run.run_id}"
+            )
+        return tell(found, _distributions(run), vars(run.manifest))

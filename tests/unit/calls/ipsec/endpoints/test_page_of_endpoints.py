@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from weirlab.calls.ipsec.endpoints.fakes import FakeEndpointBed
-from weirlab.calls.ipsec.endpoints.study import page
+from weirlab.calls.ipsec.endpoints.study import EndpointsStudy
 from weirlab.calls.ipsec.published import quality
 from weirlab.report.story import Story
 from weirlab.store import Store
@@ -16,7 +16,9 @@ from .test_study import run, scenario
 
 @pytest.fixture(scope="module")
 def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
-    return page(run(Store(tmp_path_factory.mktemp("store")), FakeEndpointBed(), scenario()).run)
+    return EndpointsStudy().page(
+        run(Store(tmp_path_factory.mktemp("store")), FakeEndpointBed(), scenario()).run
+    )
 
 
 def test_the_page_begins_with_the_comparison_and_has_a_chapter_for_each_question(story: Story) -> None:

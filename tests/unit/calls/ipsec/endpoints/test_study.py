@@ -18,7 +18,7 @@ from weirlab.calls.ipsec.endpoints.plan import talk
 from weirlab.calls.ipsec.endpoints.rows import ATTEMPTS, DISTRIBUTIONS, LIMITS, EndpointAttemptRow
 from weirlab.calls.ipsec.endpoints.searching import searched
 from weirlab.calls.ipsec.endpoints.section import CallLimitSection, EndpointScenario, EndpointsSection
-from weirlab.calls.ipsec.endpoints.study import EndpointsStudy, page, stored
+from weirlab.calls.ipsec.endpoints.study import EndpointsStudy, stored
 from weirlab.calls.ipsec.endpoints.tables import compared
 from weirlab.calls.ipsec.published import quality
 from weirlab.jobs.progress import RunInterrupt, SilentProgress
@@ -238,7 +238,7 @@ def test_a_run_without_a_valid_attempt_has_no_page(store: Store) -> None:
     with pytest.raises(RunInterrupt):
         run(store, FakeEndpointBed(iter([EndpointFault(raises=KeyboardInterrupt())])), small())
     with pytest.raises(InputError, match="interrupted before any attempt counted"):
-        page(store.open("last"))
+        EndpointsStudy().page(store.open("last"))
 
 
 def test_calls_in_the_clear_are_told_so(store: Store) -> None:
