@@ -205,7 +205,7 @@ class DeviceOptions:
                 "ipset": self.ipset,
                 "match": self.match,
                 "stateful": self.stateful,
-                **self.elsewhere.section(),
+                **typed(self.elsewhere),
             },
         )
         # A program of the user's is where he says, and all others are the system's.

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
+from typing import Annotated, ClassVar, Final
 
 import typer
 
-from weirlab.cli.options.groups import typed
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from weirlab.cli.options.groups import WORDS
 
 
 @dataclass(frozen=True)
 class ElsewhereOptions:
-    """A login to the device, and who sets its rules."""
+    """A login to the device, and who sets its rules; the fields are keys of ``dut`` in a scenario."""
 
     PANEL: ClassVar = "Device between two ports (--lab wired)"
 
@@ -30,6 +27,7 @@ class ElsewhereOptions:
             help="Test ports of your device as it calls them (default: those with routes to test traffic).",
             metavar="PORT,PORT",
         ),
+        WORDS,
     ] = None
     change: Annotated[
         str | None,
@@ -40,12 +38,6 @@ class ElsewhereOptions:
             metavar="WHO",
         ),
     ] = None
-
-    def section(self) -> Mapping[str, Any]:
-        """These keys of the section ``dut`` of a scenario, as far as they were given."""
-        ports = None if self.ports is None else [part.strip() for part in self.ports.split(",")]
-        keys = {"at": self.at, "ports": ports, "change": self.change}
-        return typed(keys, at="--at", ports="--ports", change="--change")
 
 
 NOT_ELSEWHERE: Final = ElsewhereOptions()
