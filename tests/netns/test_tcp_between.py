@@ -16,8 +16,9 @@ from weirlab.lab.linux.namespace import Namespace
 from weirlab.store import Store
 from weirlab.studies import runner, scenarios
 from weirlab.studies.contract import Outcome
-from weirlab.transfers.tcp import TcpStudy, page, serving
+from weirlab.transfers.tcp import page, serving
 from weirlab.transfers.tcp.study import kept, running
+from weirlab.transfers.tcp.study.running import TcpStudy
 
 from .router import CLIENT, SERVER, Router, routed
 

@@ -12,8 +12,9 @@ from weirlab.jobs.work import Work
 from weirlab.store import Store
 from weirlab.studies import ready, runner, scenarios
 from weirlab.studies.contract import Outcome
-from weirlab.transfers.tcp import TcpStudy, page
+from weirlab.transfers.tcp import page
 from weirlab.transfers.tcp.study import kept, running
+from weirlab.transfers.tcp.study.running import TcpStudy
 from weirlab.transfers.tcp.study.section import TcpScenario
 
 from .conftest import Made

@@ -19,9 +19,10 @@ from weirlab.jobs.progress import SilentProgress
 from weirlab.jobs.work import Work
 from weirlab.store import Store
 from weirlab.studies import runner, scenarios
-from weirlab.transfers.tcp import TcpStudy, serving
+from weirlab.transfers.tcp import serving
 from weirlab.transfers.tcp.measure import capturing
 from weirlab.transfers.tcp.measure.capturing import FILES
+from weirlab.transfers.tcp.study.running import TcpStudy
 from weirlab.web.service import service
 from weirlab.web.settings import WebSettings
 

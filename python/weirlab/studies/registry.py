@@ -82,7 +82,7 @@ OWN: Final[Mapping[str, StudyEntry]] = {
         ready={"link-monitor": "a link monitor tested and compared with tcpdump"},
     ),
     "tcp": StudyEntry(
-        "weirlab.transfers.tcp",
+        "weirlab.transfers.tcp.study.running",
         "TcpStudy",
         ready={"slow-transfer": "why a TCP transfer over a long path is slow"},
     ),

@@ -16,11 +16,11 @@ from weirlab.jobs.work import Work
 from weirlab.store import Run, Store
 from weirlab.studies import reports, runner, scenarios
 from weirlab.studies.contract import Outcome
-from weirlab.transfers.tcp import TcpStudy, page
+from weirlab.transfers.tcp import page
 from weirlab.transfers.tcp.results import Interval
 from weirlab.transfers.tcp.study import kept, recording
 from weirlab.transfers.tcp.study.findings import AxisView
-from weirlab.transfers.tcp.study.running import SilentObserver, TransferDisplay
+from weirlab.transfers.tcp.study.running import SilentObserver, TcpStudy, TransferDisplay
 from weirlab.transfers.tcp.study.section import TcpScenario
 
 from .conftest import Served, Weir

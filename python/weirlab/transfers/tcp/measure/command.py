@@ -187,8 +187,7 @@ def measure(
     from weirlab.jobs.progress import SilentProgress
     from weirlab.jobs.work import Work
     from weirlab.studies import runner
-    from weirlab.transfers.tcp import TcpStudy
-    from weirlab.transfers.tcp.study.running import TransferDisplay
+    from weirlab.transfers.tcp.study.running import TcpStudy, TransferDisplay
 
     with result.session(ctx) as session:
         # Messages name the options before the scenario is made of them.

@@ -17,8 +17,7 @@ from weirlab.transfers.tcp.page import charts, facts, lines
 from weirlab.transfers.tcp.show import both
 from weirlab.transfers.tcp.show import tables as shown
 from weirlab.transfers.tcp.study import kept as keeping
-from weirlab.transfers.tcp.study.findings import between, captures_remarks, clocks_sentence, where
-from weirlab.transfers.tcp.study.running import PATH
+from weirlab.transfers.tcp.study.findings import PATH, between, captures_remarks, clocks_sentence, where
 
 if TYPE_CHECKING:
     from weirlab.diagnosis.finding import Diagnosis

@@ -39,6 +39,9 @@ MOST_ROWS: Final = 60
 """Most rows of the axis that a terminal shows; the run has all."""
 _SECOND_NS: Final = 1_000_000_000
 
+PATH: Final = "path"
+"""Name under which a run stores what happened to the frames on its emulated path."""
+
 
 @dataclass(frozen=True)
 class AxisView:

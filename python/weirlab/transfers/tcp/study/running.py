@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 from weirlab.base import files
 from weirlab.base.interrupts import shielded
 from weirlab.emulation.account import complaints
+from weirlab.jobs.work import Work
 from weirlab.link.stopping import Stop
+from weirlab.store import Run, RunWriter
 from weirlab.store.catalogue import utc_now
-from weirlab.studies.contract import Ground
+from weirlab.studies.contract import Ground, Outcome, Study, Summary
 from weirlab.transfers.tcp import sending
 from weirlab.transfers.tcp.measure import capturing, measuring, result
 from weirlab.transfers.tcp.measure.capturing import (
@@ -32,17 +34,14 @@ from weirlab.transfers.tcp.measure.capturing import (
 )
 from weirlab.transfers.tcp.measure.measuring import ReportCollector
 from weirlab.transfers.tcp.study import kept, place, recording
-from weirlab.transfers.tcp.study.findings import AxisView, TcpFindings
+from weirlab.transfers.tcp.study.findings import PATH, AxisView, TcpFindings
+from weirlab.transfers.tcp.study.section import TcpScenario
 
 if TYPE_CHECKING:
-    from weirlab.jobs.work import Work
     from weirlab.links.emulator.running import EmulatedLink
-    from weirlab.store import RunWriter
+    from weirlab.report.story import Story
     from weirlab.transfers.tcp.results import Interval
-    from weirlab.transfers.tcp.study.section import TcpScenario
 
-PATH: Final = "path"
-"""Name under which a run stores what happened to the frames on its emulated path."""
 TOKEN: Final = "WEIR_TCP_TOKEN"
 CLIENT_TOKEN: Final = "WEIR_TCP_CLIENT_TOKEN"
 
@@ -90,59 +89,6 @@ class TransferRun:
     link: EmulatedLink | None = None
 
 
-@contextmanager
-@shielded
-def opened(asked: TcpScenario, work: Work, live: TransferDisplay) -> Iterator[Ground[TransferRun | None]]:
-    """Begin the transfer; if it cannot begin, no run is left behind.
-
-    Nothing begins for a run that already has its transfer.
-    """
-    what = asked.tcp
-    lab = "netns" if what.host is None else "host"
-    facts = {"lab": lab, "dut": "tcp", "backend": "tcp"}
-    if work.begun is not None and work.begun.trials()["valid"].any():
-        yield Ground(None, facts)
-        return
-    with ExitStack() as stack, ExitStack() as recording_stack:
-        token, client_token = live.secrets()
-        netns, link, inside, host, wanted = None, None, _here, what.host or "", what.captures
-        if what.host is None:
-            built = stack.enter_context(place.built(what, work.inputs))
-            netns, link, host, token = built.client.name, built.link, built.host, built.token
-            inside = built.inside
-            client = wanted.client if wanted.client == NONE else place.CLIENT.name
-            wanted = replace(wanted, client=client)
-        settings = what.settings(host=host, token=token, client_token=client_token)
-        scratch = Path(stack.enter_context(TemporaryDirectory(prefix="weir-measure-")))
-        recordings: dict[End, LiveCapture] = {}
-        here: list[tuple[End, str]] = [("between", wanted.between)] if wanted.between != NONE else []
-        if settings.via is None:
-            here.append(("client", wanted.client))
-        for end, interface in here:
-            recordings[end] = recording_stack.enter_context(
-                capturing.capturing(
-                    *(settings.host, settings.port, scratch, interface),
-                    end=end,
-                    opened=partial(capturing.opened_here, netns=netns),
-                )
-            )
-        settings = replace(
-            settings,
-            fetch=_fetch("server", wanted.server, scratch),
-            fetch_via=None if settings.via is None else _fetch("client", wanted.client, scratch),
-        )
-        watched = ReportCollector(live.observer, live.view.print_ns / 1e9)
-        work.progress.stage(f"TCP transfer to {what.where}")
-        started_at = utc_now().isoformat(timespec="milliseconds")
-        with Stop() as stop:
-            transfer = sending.begin(settings, stop, watched.event, inside)
-        for each in recordings.values():
-            each.name_connections(transfer.started)
-        captures = {end: each.capture for end, each in recordings.items()}
-        begun = TransferRun(transfer, watched, captures, wanted, recording_stack.close, started_at, lab, link)
-        yield Ground(begun, facts)
-
-
 def _fetch(end: End, wanted: str, folder: Path) -> sending.CaptureFetch | None:
     """The capture that another host is to make, if any."""
     return (
@@ -154,47 +100,6 @@ def _fetch(end: End, wanted: str, folder: Path) -> sending.CaptureFetch | None:
 
 def _here(make: Callable[[], Any]) -> Any:
     return make()
-
-
-def measured(
-    ground: Ground[TransferRun | None], asked: TcpScenario, writer: RunWriter, live: TransferDisplay
-) -> TcpFindings:
-    """Wait for the end of the transfer, compute everything, and store it."""
-    begun = ground.bed
-    if begun is None:
-        return TcpFindings(kept.read(writer.run), live.view)
-    with Stop() as stop:
-        outcome = begun.transfer.carry(begun.watched, stop)
-        begun.watched.rest()
-    begun.stop_captures()
-    what = asked.tcp
-    done = measuring.measured(outcome, begun.watched)
-    captures = _captures(begun, done)
-    asked_for = result.AnalysisSettings(what.every_ns, what.period_ns, what.names, what.target_bps)
-    found = result.found(done, captures, asked_for)
-    for end, capture in captures.items():
-        if capture.path is not None:
-            _copy(capture.path, writer.path / FILES[end])
-    if begun.link is not None:
-        account = begun.link.stop()
-        ways = {"up": account.up.document(), "down": account.down.document()}
-        writer.put_json(PATH, {**ways, "complaints": complaints(account)})
-    settings = begun.transfer.settings
-    if what.host is None:
-        settings = replace(settings, host="")
-    writer.add(
-        recording.record(
-            found,
-            settings,
-            run_id=writer.run_id,
-            attempt=writer.attempts.get(0, 0) + 1,
-            started_at=begun.started_at,
-            lab=begun.lab,
-        )
-    )
-    if outcome.interrupted and not live.shows_interrupted:
-        raise KeyboardInterrupt
-    return TcpFindings(kept.read(writer.run), live.view)
 
 
 def _captures(begun: TransferRun, done: measuring.TransferMeasurement) -> dict[End, TransferCapture]:
@@ -222,3 +127,128 @@ def _copy(source: Path, target: Path) -> None:
             shutil.copyfileobj(taken, file)
 
     files.write(target, fill)
+
+
+class TcpStudy(Study[TcpScenario, Ground[TransferRun | None], TcpFindings]):
+    """A transfer measured from all sides; ``live`` is what a command does during it."""
+
+    key = "tcp"
+    title = "a TCP transfer from all sides, and why it was not faster"
+
+    def __init__(self, live: TransferDisplay | None = None) -> None:
+        self._alone = live is None
+        self._live = live or TransferDisplay()
+
+    def scenario(self) -> type[TcpScenario]:
+        return TcpScenario
+
+    @contextmanager
+    @shielded
+    def open(self, asked: TcpScenario, work: Work) -> Iterator[Ground[TransferRun | None]]:
+        """Begin the transfer; if it cannot begin, no run is left behind.
+
+        Nothing begins for a run that already has its transfer.
+        """
+        what = asked.tcp
+        lab = "netns" if what.host is None else "host"
+        facts = {"lab": lab, "dut": "tcp", "backend": "tcp"}
+        if work.begun is not None and work.begun.trials()["valid"].any():
+            yield Ground(None, facts)
+            return
+        with ExitStack() as stack, ExitStack() as recording_stack:
+            token, client_token = self._live.secrets()
+            netns, link, inside, host, wanted = None, None, _here, what.host or "", what.captures
+            if what.host is None:
+                built = stack.enter_context(place.built(what, work.inputs))
+                netns, link, host, token = built.client.name, built.link, built.host, built.token
+                inside = built.inside
+                client = wanted.client if wanted.client == NONE else place.CLIENT.name
+                wanted = replace(wanted, client=client)
+            settings = what.settings(host=host, token=token, client_token=client_token)
+            scratch = Path(stack.enter_context(TemporaryDirectory(prefix="weir-measure-")))
+            recordings: dict[End, LiveCapture] = {}
+            here: list[tuple[End, str]] = [("between", wanted.between)] if wanted.between != NONE else []
+            if settings.via is None:
+                here.append(("client", wanted.client))
+            for end, interface in here:
+                recordings[end] = recording_stack.enter_context(
+                    capturing.capturing(
+                        *(settings.host, settings.port, scratch, interface),
+                        end=end,
+                        opened=partial(capturing.opened_here, netns=netns),
+                    )
+                )
+            settings = replace(
+                settings,
+                fetch=_fetch("server", wanted.server, scratch),
+                fetch_via=None if settings.via is None else _fetch("client", wanted.client, scratch),
+            )
+            watched = ReportCollector(self._live.observer, self._live.view.print_ns / 1e9)
+            work.progress.stage(f"TCP transfer to {what.where}")
+            started_at = utc_now().isoformat(timespec="milliseconds")
+            with Stop() as stop:
+                transfer = sending.begin(settings, stop, watched.event, inside)
+            for each in recordings.values():
+                each.name_connections(transfer.started)
+            captures = {end: each.capture for end, each in recordings.items()}
+            begun = TransferRun(
+                transfer, watched, captures, wanted, recording_stack.close, started_at, lab, link
+            )
+            yield Ground(begun, facts)
+
+    def measure(
+        self, ground: Ground[TransferRun | None], asked: TcpScenario, writer: RunWriter, work: Work
+    ) -> TcpFindings:
+        """Wait for the end of the transfer, compute everything, and store it."""
+        begun = ground.bed
+        if begun is None:
+            return TcpFindings(kept.read(writer.run), self._live.view)
+        with Stop() as stop:
+            outcome = begun.transfer.carry(begun.watched, stop)
+            begun.watched.rest()
+        begun.stop_captures()
+        what = asked.tcp
+        done = measuring.measured(outcome, begun.watched)
+        captures = _captures(begun, done)
+        asked_for = result.AnalysisSettings(what.every_ns, what.period_ns, what.names, what.target_bps)
+        found = result.found(done, captures, asked_for)
+        for end, capture in captures.items():
+            if capture.path is not None:
+                _copy(capture.path, writer.path / FILES[end])
+        if begun.link is not None:
+            account = begun.link.stop()
+            ways = {"up": account.up.document(), "down": account.down.document()}
+            writer.put_json(PATH, {**ways, "complaints": complaints(account)})
+        settings = begun.transfer.settings
+        if what.host is None:
+            settings = replace(settings, host="")
+        writer.add(
+            recording.record(
+                found,
+                settings,
+                run_id=writer.run_id,
+                attempt=writer.attempts.get(0, 0) + 1,
+                started_at=begun.started_at,
+                lab=begun.lab,
+            )
+        )
+        if outcome.interrupted and not self._live.shows_interrupted:
+            raise KeyboardInterrupt
+        return TcpFindings(kept.read(writer.run), self._live.view)
+
+    def summarize(self, outcome: Outcome[TcpFindings]) -> Summary:
+        found = outcome.found
+        report = "" if outcome.report is None else f" Report: {outcome.report.path}"
+        return Summary(
+            f"{found.conclusion(outcome.run.run_id)}{report}",
+            found.tables(),
+            "\n".join(found.remarks()) if self._alone else "",
+        )
+
+    def headlines(self, run: Run) -> Sequence[str]:
+        return TcpFindings(kept.read(run)).sentences() if kept.has_transfer(run) else ()
+
+    def page(self, run: Run) -> Story:
+        from weirlab.transfers.tcp import page
+
+        return page.tell(run)
