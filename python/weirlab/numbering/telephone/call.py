@@ -62,7 +62,7 @@ class Call:
         self.own, self.media = own, media
         self.identifier, self.reference, self.number = identifier, reference, number
         self.out: list[H225Message] = []
-        self.controls: list[h245.Message] = []
+        self.controls: list[h245.ControlMessage] = []
         self.connects_to: Address | None = None
         """Where it wants a connection of H.245."""
         self.speaks_to: Address | None = None
@@ -175,7 +175,7 @@ class Call:
             h245.Determination(_TERMINAL, self._rank),
         ]
 
-    def controlled(self, message: h245.Message, now_s: float) -> None:
+    def controlled(self, message: h245.ControlMessage, now_s: float) -> None:
         """A message of H.245 arrived."""
         match message:
             case h245.Capabilities(number, codecs):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from weirlab.base import extras
 from weirlab.numbering.gatekeeper.ras import Address, NoMessage
@@ -66,45 +66,78 @@ class Channel:
 
 
 @dataclass(frozen=True)
-class Capabilities:
+class ControlMessage:
+    """What all messages have in common."""
+
+    GROUP: ClassVar[str]
+    """``request``, ``response`` or ``command``."""
+    NAME: ClassVar[str]
+    """The name in ASN.1."""
+    TITLE: ClassVar[str]
+
+
+@dataclass(frozen=True)
+class NumberedMessage(ControlMessage):
+    """A message that says nothing but a number, besides what is always the same."""
+
+    FIELD: ClassVar[str] = "forwardLogicalChannelNumber"
+    """The number's name in ASN.1."""
+    ALWAYS: ClassVar[Mapping[str, object]] = {}
+
+    number: int
+
+
+@dataclass(frozen=True)
+class Capabilities(ControlMessage):
     """What the sender can hear (TerminalCapabilitySet)."""
+
+    GROUP, NAME, TITLE = "request", "terminalCapabilitySet", "TCS"
 
     number: int
     codecs: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class CapabilitiesAck:
+class CapabilitiesAck(NumberedMessage):
     """Understood."""
 
-    number: int
+    GROUP, NAME, TITLE = "response", "terminalCapabilitySetAck", "TCS Ack"
+    FIELD = "sequenceNumber"
 
 
 @dataclass(frozen=True)
-class Determination:
+class Determination(ControlMessage):
     """Who is the master?"""
+
+    GROUP, NAME, TITLE = "request", "masterSlaveDetermination", "MSD"
 
     kind: int
     number: int
 
 
 @dataclass(frozen=True)
-class DeterminationAck:
+class DeterminationAck(ControlMessage):
     """You are, or I am."""
+
+    GROUP, NAME, TITLE = "response", "masterSlaveDeterminationAck", "MSD Ack"
 
     you_are_master: bool
 
 
 @dataclass(frozen=True)
-class OpenChannel:
+class OpenChannel(ControlMessage):
     """A channel is to be opened from the sender."""
+
+    GROUP, NAME, TITLE = "request", "openLogicalChannel", "OLC"
 
     channel: Channel
 
 
 @dataclass(frozen=True)
-class OpenChannelAck:
+class OpenChannelAck(ControlMessage):
     """It is open."""
+
+    GROUP, NAME, TITLE = "response", "openLogicalChannelAck", "OLC Ack"
 
     number: int
     media: Address | None
@@ -112,85 +145,62 @@ class OpenChannelAck:
 
 
 @dataclass(frozen=True)
-class OpenChannelReject:
+class OpenChannelReject(NumberedMessage):
     """It is not."""
 
-    number: int
+    GROUP, NAME, TITLE = "response", "openLogicalChannelReject", "OLC Reject"
+    ALWAYS = {"cause": ("dataTypeNotSupported", 0)}
 
 
 @dataclass(frozen=True)
-class CloseChannel:
+class CloseChannel(NumberedMessage):
     """A channel ends."""
 
-    number: int
+    GROUP, NAME, TITLE = "request", "closeLogicalChannel", "CLC"
+    ALWAYS = {"source": ("lcse", 0)}
 
 
 @dataclass(frozen=True)
-class CloseChannelAck:
+class CloseChannelAck(NumberedMessage):
     """It has ended."""
 
-    number: int
+    GROUP, NAME, TITLE = "response", "closeLogicalChannelAck", "CLC Ack"
 
 
 @dataclass(frozen=True)
-class RoundTrip:
+class RoundTrip(NumberedMessage):
     """RTDSE: asks whether the other end is there."""
 
-    number: int
+    GROUP, NAME, TITLE = "request", "roundTripDelayRequest", "RTDR"
+    FIELD = "sequenceNumber"
 
 
 @dataclass(frozen=True)
-class RoundTripAnswer:
+class RoundTripAnswer(NumberedMessage):
     """RTDSE: the answer to a round-trip request."""
 
-    number: int
+    GROUP, NAME, TITLE = "response", "roundTripDelayResponse", "RTDR Ack"
+    FIELD = "sequenceNumber"
 
 
 @dataclass(frozen=True)
-class EndSession:
+class EndSession(ControlMessage):
     """Nothing more will come."""
 
+    GROUP, NAME, TITLE = "command", "endSessionCommand", "End Session"
+
 
 @dataclass(frozen=True)
-class UnknownControl:
+class UnknownControl(ControlMessage):
     """A message that a telephone needs not understand."""
 
     name: str
 
 
-Message = (
-    Capabilities
-    | CapabilitiesAck
-    | Determination
-    | DeterminationAck
-    | OpenChannel
-    | OpenChannelAck
-    | OpenChannelReject
-    | CloseChannel
-    | CloseChannelAck
-    | RoundTrip
-    | RoundTripAnswer
-    | EndSession
-    | UnknownControl
-)
-
-TITLES: Final[Mapping[type[Message], str]] = {
-    Capabilities: "TCS",
-    CapabilitiesAck: "TCS Ack",
-    Determination: "MSD",
-    DeterminationAck: "MSD Ack",
-    OpenChannel: "OLC",
-    OpenChannelAck: "OLC Ack",
-    OpenChannelReject: "OLC Reject",
-    CloseChannel: "CLC",
-    CloseChannelAck: "CLC Ack",
-    RoundTrip: "RTDR",
-    RoundTripAnswer: "RTDR Ack",
-    EndSession: "End Session",
-}
+_NUMBERED: Final = {kind.NAME: kind for kind in NumberedMessage.__subclasses__()}
 
 
-def read(content: bytes) -> Message:
+def read(content: bytes) -> ControlMessage:
     """The message of a TPKT; raises ``NoMessage``."""
     schema = _asn1.MULTIMEDIA_SYSTEM_CONTROL.MultimediaSystemControlMessage
     try:
@@ -209,15 +219,16 @@ def read(content: bytes) -> Message:
         raise NoMessage(f"{name} without what it needs: {error}") from None
 
 
-def written(message: Message) -> bytes:
+def written(message: ControlMessage) -> bytes:
     """The content of its TPKT."""
     schema = _asn1.MULTIMEDIA_SYSTEM_CONTROL.MultimediaSystemControlMessage
-    schema.set_val(_said(message))
+    content = _content(message)
+    schema.set_val((message.GROUP, (message.NAME, content)))
     encoded: bytes = schema.to_aper()
     return encoded
 
 
-def title(message: Message) -> str:
+def title(message: ControlMessage) -> str:
     """``OLC alaw``, ``TCS alaw ulaw``."""
     match message:
         case UnknownControl(name):
@@ -228,7 +239,7 @@ def title(message: Message) -> str:
             more = channel.codec
         case _:
             more = ""
-    return f"{TITLES[type(message)]} {more}".rstrip()
+    return f"{message.TITLE} {more}".rstrip()
 
 
 def proposal(content: bytes) -> Channel:
@@ -249,72 +260,48 @@ def proposed(channel: Channel) -> bytes:
     return encoded
 
 
-def _meant(name: str, found: Any) -> Message:
-    number = found.get("forwardLogicalChannelNumber", 0) if isinstance(found, dict) else 0
+def _meant(name: str, found: Any) -> ControlMessage:
     match name:
-        case "terminalCapabilitySet":
+        case Capabilities.NAME:
             return Capabilities(found["sequenceNumber"], _codecs(found.get("capabilityTable", ())))
-        case "terminalCapabilitySetAck":
-            return CapabilitiesAck(found["sequenceNumber"])
-        case "masterSlaveDetermination":
+        case Determination.NAME:
             return Determination(found["terminalType"], found["statusDeterminationNumber"])
-        case "masterSlaveDeterminationAck":
+        case DeterminationAck.NAME:
             return DeterminationAck(found["decision"][0] == "master")
-        case "openLogicalChannel":
+        case OpenChannel.NAME:
             return OpenChannel(_channel(found))
-        case "openLogicalChannelAck":
+        case OpenChannelAck.NAME:
+            number = found["forwardLogicalChannelNumber"]
             match found.get("forwardMultiplexAckParameters"):
                 case ("h2250LogicalChannelAckParameters", dict() as more):
                     media, control = more.get("mediaChannel"), more.get("mediaControlChannel")
                     return OpenChannelAck(number, _unpacked(media), _unpacked(control))
             return OpenChannelAck(number, None)
-        case "openLogicalChannelReject":
-            return OpenChannelReject(number)
-        case "closeLogicalChannel":
-            return CloseChannel(number)
-        case "closeLogicalChannelAck":
-            return CloseChannelAck(number)
-        case "roundTripDelayRequest":
-            return RoundTrip(found["sequenceNumber"])
-        case "roundTripDelayResponse":
-            return RoundTripAnswer(found["sequenceNumber"])
-        case "endSessionCommand":
+        case EndSession.NAME:
             return EndSession()
+    if (kind := _NUMBERED.get(name)) is not None:
+        return kind(found[kind.FIELD])
     return UnknownControl(name)
 
 
-def _said(message: Message) -> tuple[str, tuple[str, Any]]:
+def _content(message: ControlMessage) -> Any:
+    """What ASN.1 has below the name of a message."""
     match message:
+        case NumberedMessage():
+            return {message.FIELD: message.number, **message.ALWAYS}
         case Capabilities():
-            return "request", ("terminalCapabilitySet", _capable(message))
-        case CapabilitiesAck(number):
-            return "response", ("terminalCapabilitySetAck", {"sequenceNumber": number})
+            return _capable(message)
         case Determination(kind, number):
-            determined = {"terminalType": kind, "statusDeterminationNumber": number}
-            return "request", ("masterSlaveDetermination", determined)
+            return {"terminalType": kind, "statusDeterminationNumber": number}
         case DeterminationAck(you_are_master):
-            decision = {"decision": ("master" if you_are_master else "slave", 0)}
-            return "response", ("masterSlaveDeterminationAck", decision)
+            return {"decision": ("master" if you_are_master else "slave", 0)}
         case OpenChannel(channel):
-            return "request", ("openLogicalChannel", _opened(channel))
+            return _opened(channel)
         case OpenChannelAck():
-            return "response", ("openLogicalChannelAck", _acknowledged(message))
-        case OpenChannelReject(number):
-            refused = {"forwardLogicalChannelNumber": number, "cause": ("dataTypeNotSupported", 0)}
-            return "response", ("openLogicalChannelReject", refused)
-        case CloseChannel(number):
-            closed = {"forwardLogicalChannelNumber": number, "source": ("lcse", 0)}
-            return "request", ("closeLogicalChannel", closed)
-        case CloseChannelAck(number):
-            return "response", ("closeLogicalChannelAck", {"forwardLogicalChannelNumber": number})
-        case RoundTrip(number):
-            return "request", ("roundTripDelayRequest", {"sequenceNumber": number})
-        case RoundTripAnswer(number):
-            return "response", ("roundTripDelayResponse", {"sequenceNumber": number})
+            return _acknowledged(message)
         case EndSession():
-            return "command", ("endSessionCommand", ("disconnect", 0))
-        case UnknownControl(name):
-            raise TypeError(f"a telephone does not send {name}")
+            return "disconnect", 0
+    raise TypeError(f"a telephone does not send {title(message)}")
 
 
 def _capable(message: Capabilities) -> dict[str, Any]:

@@ -62,7 +62,7 @@ def test_call_signalling_is_read_as_it_was_meant(signal: H225Message) -> None:
     ],
     ids=h245.title,
 )
-def test_messages_of_h245_are_read_as_they_were_meant(message: h245.Message) -> None:
+def test_messages_of_h245_are_read_as_they_were_meant(message: h245.ControlMessage) -> None:
     assert h245.read(h245.written(message)) == message
 
 

@@ -76,7 +76,7 @@ class Control:
     at_ns: int
     source: TransportAddress
     target: TransportAddress
-    message: h245.Message
+    message: h245.ControlMessage
 
 
 @dataclass(frozen=True)
