@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 import typer
 
@@ -39,6 +39,9 @@ Examples:
   weir failover --kinds soft,hard,return --nat --directions forward
   weir failover --advert 0.1 --repetitions 1 --json
 """
+
+
+_CLOSED: Final = Reading(lambda admission: admission == "closed")
 
 
 @dataclass(frozen=True)
@@ -141,7 +144,7 @@ class SwitchOptions:
             "--admission",
             help="Whether the firewalls admit calls without a state, from shortly before the event.",
         ),
-        Reading(lambda admission: admission == "closed"),
+        _CLOSED,
     ] = "closed"
     trials: Annotated[TrialsOptions, only("max_attempts")]
     seed: SeedOption = 1

@@ -68,7 +68,10 @@ def given(said: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Reading:
-    """In the annotation of an option whose value is not yet that of its key in a scenario: how it is read."""
+    """In the annotation of an option whose value is not yet that of its key in a scenario: how it is read.
+
+    Annotations cannot refer to names of their module in a lambda: give such a reading a name.
+    """
 
     read: Callable[[Any], Any]
 
@@ -106,14 +109,13 @@ def spelled(group: type[Any]) -> dict[str, str]:
     """The options of a group's fields as users write them, without their negations; not those of groups in
     it."""
     hints = get_type_hints(group, include_extras=True)
-    options = (field.name for field in dataclasses.fields(group))
-    return {name: _option_of(hints[name]) for name in options if not dataclasses.is_dataclass(hints[name])}
-
-
-def _option_of(annotation: Any) -> str:
-    option = next(each for each in get_args(annotation) if isinstance(each, ParameterInfo))
     # Of an annotated option, Typer keeps the first name as the default.
-    return str(option.default).partition("/")[0]
+    return {
+        field.name: str(extra.default).partition("/")[0]
+        for field in dataclasses.fields(group)
+        for extra in get_args(hints[field.name])
+        if isinstance(extra, ParameterInfo)
+    }
 
 
 def _fields(group: Any) -> dict[str, Any]:

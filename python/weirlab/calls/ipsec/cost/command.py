@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Final
 
 import typer
 
@@ -24,6 +24,9 @@ Examples:
 """
 
 
+_TIMES: Final = Reading(lambda text: listed(text, float, "--packet-time", "10,20"))
+
+
 @dataclass(frozen=True)
 class CostOptions:
     """What is timed; the fields are keys of ``esp`` in a scenario."""
@@ -34,7 +37,7 @@ class CostOptions:
     packet_times_ms: Annotated[
         str,
         typer.Option("--packet-time", help="Packet times in ms.", metavar="MS,..."),
-        Reading(lambda text: listed(text, float, "--packet-time", "10,20")),
+        _TIMES,
     ] = "10,20,30,40,50,60"
     suites: Annotated[
         str | None,

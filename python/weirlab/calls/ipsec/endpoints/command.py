@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 import typer
 
@@ -40,6 +40,9 @@ Examples:
 """
 
 
+_COUNTS: Final = Reading(lambda text: listed(text, int, "--calls", "1,100"))
+
+
 @dataclass(frozen=True)
 class EndpointOptions:
     """The endpoints; the fields are keys of ``endpoints`` in a scenario."""
@@ -72,7 +75,7 @@ class TalkOptions:
     calls: Annotated[
         str,
         typer.Option("--calls", help="Numbers of calls to compare.", metavar="COUNT,..."),
-        Reading(lambda text: listed(text, int, "--calls", "1,100")),
+        _COUNTS,
     ] = "1,100,1000"
     codec: Annotated[str, typer.Option("--codec", help="Codec, with an optional packet time.")] = "g711"
     lasts_s: Annotated[
