@@ -18,7 +18,8 @@ from weirlab.base.files import Inputs
 from weirlab.jobs.cluster import parse_requirement
 from weirlab.scenario.conflicts import Conflict
 from weirlab.scenario.document import Document, parse
-from weirlab.scenario.model import Lab, Repetitions, Root, Section, Seed, readable
+from weirlab.scenario.model import Lab, Root, Section
+from weirlab.scenario.values import Repetitions, Seed, readable
 from weirlab.studies import ready, scenarios
 
 MOST_STEPS: Final = 1_000_000
