@@ -11,7 +11,7 @@ from weirlab.base import limits
 from weirlab.cli.options import (
     WORDS,
     DeviceOptions,
-    Reading,
+    OptionReading,
     ReportOptions,
     ResultOptions,
     SeedOption,
@@ -41,7 +41,7 @@ Examples:
 """
 
 
-_CLOSED: Final = Reading(lambda admission: admission == "closed")
+_CLOSED: Final = OptionReading(lambda admission: admission == "closed")
 
 
 @dataclass(frozen=True)

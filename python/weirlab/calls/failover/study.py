@@ -121,10 +121,6 @@ def kept(run: Run) -> tuple[SwitchRow, ...]:
     return tuple(rows_of(SwitchRow, completed(SwitchRow, run.table(SWITCHES))))
 
 
-def _counted(n: int, one: str, several: str) -> str:
-    return f"{n} {one if n == 1 else several}"
-
-
 def _load(writer: RunWriter, scenario: FailoverScenario, bed: Pairs, progress: Progress) -> CommonLoad:
     """The load that all pairs carry without loss: searched for, or stored in a resumed run."""
     what, count = scenario.failover, scenario.calls.count
@@ -306,8 +302,8 @@ class FailoverStudy(Study[FailoverScenario, Ground[Pairs], FailoverFindings]):
                 _LOAD_S + 2 * what.load_s + pair.protocol.expected_failover_s[1] for pair in pairs
             )
         progress.stage(
-            f"{_counted(len(switches), 'switch', 'switches')} of {_counted(len(pairs), 'pair', 'pairs')}, "
-            f"{_counted(what.repetitions, 'run', 'runs')} each, about {expected_s / 60:.0f} min, "
+            f"{plural(len(switches), 'switch', 'switches')} of {plural(len(pairs), 'pair')}, "
+            f"{plural(what.repetitions, 'run')} each, about {expected_s / 60:.0f} min, "
             f"run {writer.run_id}"
         )
         load = _load(writer, asked, ground.bed, progress)

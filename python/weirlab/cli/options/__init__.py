@@ -16,7 +16,17 @@ from weirlab.cli.options.device import (
     LabKind,
     PositionsOption,
 )
-from weirlab.cli.options.groups import PERCENT, WORDS, Reading, given, grouped, only, spelled, typed, without
+from weirlab.cli.options.groups import (
+    PERCENT,
+    WORDS,
+    OptionReading,
+    given,
+    grouped,
+    only,
+    spelled,
+    typed,
+    without,
+)
 from weirlab.cli.options.reading import listed, share
 from weirlab.cli.options.results import (
     DeviceOption,
@@ -67,11 +77,11 @@ __all__ = [
     "LoadsOption",
     "MachineKind",
     "NameOption",
+    "OptionReading",
     "OutOption",
     "PacketTimeOption",
     "PlotsOption",
     "PositionsOption",
-    "Reading",
     "ReportOptions",
     "RequireOption",
     "ResultOptions",

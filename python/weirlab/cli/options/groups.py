@@ -67,7 +67,7 @@ def given(said: Any) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Reading:
+class OptionReading:
     """In the annotation of an option whose value is not yet that of its key in a scenario: how it is read.
 
     Annotations cannot refer to names of their module in a lambda: give such a reading a name.
@@ -76,15 +76,15 @@ class Reading:
     read: Callable[[Any], Any]
 
 
-WORDS: Final = Reading(lambda text: [word.strip() for word in text.split(",")])
-PERCENT: Final = Reading(lambda percent: percent / 100)
+WORDS: Final = OptionReading(lambda text: [word.strip() for word in text.split(",")])
+PERCENT: Final = OptionReading(lambda percent: percent / 100)
 
 
 def typed(said: Any, **options: str) -> dict[str, Any]:
     """The entries of a mapping or a group that are not None, each with the option that users type for it.
 
     ``options`` gives the options of a mapping's keys; a group's fields define theirs, and their
-    :class:`Reading`; groups in it are left out. The result is for ``weirlab.scenario.from_options``.
+    :class:`OptionReading`; groups in it are left out. The result is for ``weirlab.scenario.from_options``.
     """
     from weirlab.scenario import OptionValue
 
@@ -100,7 +100,7 @@ def typed(said: Any, **options: str) -> dict[str, Any]:
 
 def _read(value: Any, annotation: Any) -> Any:
     for extra in get_args(annotation):
-        if isinstance(extra, Reading):
+        if isinstance(extra, OptionReading):
             return extra.read(value)
     return value
 

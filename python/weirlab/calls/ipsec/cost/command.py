@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Final
 
 import typer
 
-from weirlab.cli.options import WORDS, Reading, ReportOptions, ResultOptions, grouped, listed, typed
+from weirlab.cli.options import WORDS, OptionReading, ReportOptions, ResultOptions, grouped, listed, typed
 
 COST = """Measure what a packet of speech costs with ESP.
 
@@ -24,7 +24,7 @@ Examples:
 """
 
 
-_TIMES: Final = Reading(lambda text: listed(text, float, "--packet-time", "10,20"))
+_TIMES: Final = OptionReading(lambda text: listed(text, float, "--packet-time", "10,20"))
 
 
 @dataclass(frozen=True)

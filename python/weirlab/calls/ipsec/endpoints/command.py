@@ -11,7 +11,7 @@ from weirlab.base import limits
 from weirlab.cli.options import (
     PERCENT,
     WORDS,
-    Reading,
+    OptionReading,
     ReportOptions,
     ResultOptions,
     SeedOption,
@@ -40,7 +40,7 @@ Examples:
 """
 
 
-_COUNTS: Final = Reading(lambda text: listed(text, int, "--calls", "1,100"))
+_COUNTS: Final = OptionReading(lambda text: listed(text, int, "--calls", "1,100"))
 
 
 @dataclass(frozen=True)
