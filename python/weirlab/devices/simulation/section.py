@@ -11,18 +11,8 @@ import numpy as np
 from pydantic import AfterValidator, ConfigDict, Field
 
 from weirlab.scenario.conflicts import Conflict
-from weirlab.scenario.model import (
-    Lab,
-    NotEmpty,
-    Position,
-    RateText,
-    Repetitions,
-    Root,
-    Seconds,
-    Section,
-    Seed,
-    _no_repeats,
-)
+from weirlab.scenario.model import Lab, Root, Section
+from weirlab.scenario.values import NotEmpty, Position, RateText, Repetitions, Seconds, Seed, no_repeats
 from weirlab.traffic.load import parse_rate, rate_pps
 from weirlab.traffic.sizes import Constant
 
@@ -32,10 +22,10 @@ WARMUP: Final = 0.2
 """Share of a simulation that is not counted, while the queue fills."""
 FEWEST_PACKETS: Final = 100
 
-Rates = Annotated[tuple[RateText, ...], NotEmpty, AfterValidator(_no_repeats)]
-Rules = Annotated[tuple[Position, ...], NotEmpty, AfterValidator(_no_repeats)]
+Rates = Annotated[tuple[RateText, ...], NotEmpty, AfterValidator(no_repeats)]
+Rules = Annotated[tuple[Position, ...], NotEmpty, AfterValidator(no_repeats)]
 Frames = Annotated[
-    tuple[Annotated[int, Field(strict=True, ge=64, le=9216)], ...], NotEmpty, AfterValidator(_no_repeats)
+    tuple[Annotated[int, Field(strict=True, ge=64, le=9216)], ...], NotEmpty, AfterValidator(no_repeats)
 ]
 
 
