@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
+import math
 import os
 import platform
 import queue
@@ -292,6 +293,8 @@ class Cluster:
         self._ended: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
         self._made, self._complained_s = 0, time.monotonic()
         self._checked: set[str] = set()
+        self._workers: Mapping[str, Any] = {}
+        self._looked_s = -math.inf
         self._client = self._connected(FIRST_PATIENCE_S)
 
     @property
@@ -301,15 +304,19 @@ class Cluster:
 
     def workers(self) -> Mapping[str, Any]:
         """The workers that offer everything required, by address."""
+        if time.monotonic() - self._looked_s < _LOOK_S:
+            return self._workers
         try:
             known = self._client.scheduler_info(n_workers=-1)["workers"]
         except Exception:
-            return {}
-        return {
+            known = {}
+        self._looked_s = time.monotonic()
+        self._workers = {
             place: one
             for place, one in known.items()
             if all(one["resources"].get(name, 0) >= much for name, much in self._resources.items())
         }
+        return self._workers
 
     def submit(self, key: int, function: Callable[..., Any], *arguments: Any) -> None:
         """Let a worker call ``function``; its result has ``key``."""

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _ATTEMPTS: Final = 3
 """How often a capture is given to a worker, if workers die over it."""
+_BATCH: Final = 20
+"""Captures that a worker gets at once: sending takes as long as reading a small one."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,11 @@ def summary(path: str, filter: str, window: Window) -> CaptureSummary:
         len(found["esp"]) + found["esp_left_out"],
         read["cut_short"],
     )
+
+
+def batch_of(paths: Sequence[str], filter: str, window: Window) -> list[CaptureSummary]:
+    """The summary of each of ``paths``."""
+    return [summary(path, filter, window) for path in paths]
 
 
 @dataclass(frozen=True)
@@ -148,20 +155,26 @@ def _there(
 ) -> Iterator[tuple[int, CaptureSummary]]:
     from weirlab.jobs import cluster
 
-    waiting, underway, tried = list(range(len(names)))[::-1], set[int](), Counter[int]()
+    at_once = range(0, len(names), _BATCH)
+    waiting = [range(begin, min(begin + _BATCH, len(names))) for begin in reversed(at_once)]
+    underway, tried = dict[int, range](), Counter[int]()
     with cluster.Cluster(address, cluster.ANALYSIS, progress.note) as workers:
         while waiting or underway:
             while waiting and workers.room > 0:
-                number = waiting.pop()
-                tried[number] += 1
-                underway.add(number)
-                workers.submit(number, summary, names[number], filter, window)
+                batch = waiting.pop()
+                tried[batch.start] += 1
+                underway[batch.start] = batch
+                workers.submit(batch.start, batch_of, [names[number] for number in batch], filter, window)
             for done in workers.results():
-                underway.discard(done.key)
+                batch = underway.pop(done.key)
                 if done.error is None:
-                    yield done.key, done.value
+                    yield from zip(batch, done.value, strict=True)
+                elif len(batch) > 1:
+                    # One of its captures may be what kills workers.
+                    waiting += [range(number, number + 1) for number in batch]
+                    tried[done.key] = 0
                 elif tried[done.key] < _ATTEMPTS:
-                    waiting.append(done.key)
+                    waiting.append(batch)
                 else:
                     name = names[done.key]
                     yield done.key, CaptureSummary(name, f"{name}: {cluster.failure(done.error)}")
