@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import socket
+import ssl
+import subprocess
+import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from weirlab.base.errors import LabError
+from weirlab.transfers.tcp import ndt7, sending
+from weirlab.transfers.tcp.ndt7 import client, messages
 from weirlab.transfers.tcp.ndt7.frames import BINARY, CLOSE, FrameReader, header, message
 from weirlab.transfers.tcp.ndt7.messages import Test
 from weirlab.transfers.tcp.ndt7.transfer import Ndt7Transfer, TransferPlan
@@ -98,3 +105,50 @@ def test_a_hostile_or_lost_client_ends_only_its_own_test(
     ends[0].sendall(sent)
     ends[0].shutdown(socket.SHUT_WR)
     assert why in events(server)[-1]["server"][0]["failure"]
+
+
+@pytest.mark.parametrize("up", [False, True], ids=["download", "upload"])
+def test_the_client_speaks_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, up: bool) -> None:
+    certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+    ]
+    command += ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    subprocess.run([*command, "-out", certificate, "-keyout", key], check=True, capture_output=True)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate, key)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        asked = sending.TransferSettings(
+            f"wss://localhost:{listener.getsockname()[1]}", up=int(up), down=int(not up), lasts_s=SHORT_S
+        )
+
+        def serve() -> None:
+            # The first client does not trust the certificate.
+            with pytest.raises(ssl.SSLError):
+                context.wrap_socket(listener.accept()[0], server_side=True)
+            connection = context.wrap_socket(listener.accept()[0], server_side=True)
+            head = connection.recv(4096).decode()
+            (found,) = (
+                line.split(": ")[1] for line in head.split("\r\n") if line.startswith("Sec-WebSocket-Key")
+            )
+            lines = ("HTTP/1.1 101 Switching Protocols", f"Sec-WebSocket-Accept: {client.accept(found)}")
+            answer = (*lines, f"Sec-WebSocket-Protocol: {messages.PROTOCOL}", "", "")
+            connection.sendall("\r\n".join(answer).encode())
+            events(Ndt7Transfer(connection, TransferPlan("upload" if up else "download", serves=True)))
+
+        server = threading.Thread(target=serve)
+        server.start()
+        with pytest.raises(LabError, match="its certificate is not valid"):
+            client.connect(ndt7.of(asked))
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        done = events(client.connect(ndt7.of(asked)))[-1]
+        server.join()
+    assert not done["client"][0]["failure"]
+    assert done["client"][0]["bytes"] > 100_000

@@ -269,7 +269,10 @@ class Ndt7Transfer:
             self._pending.pop(0)
 
     def _read(self, buffer: memoryview) -> None:
-        for _ in range(_READS if self._plan.bytes_per_s is None else 1):
+        reads = _READS if self._plan.bytes_per_s is None else 1
+        # Of what TLS has decrypted already, poll knows nothing.
+        while reads > 0 or (isinstance(self._connection, ssl.SSLSocket) and self._connection.pending()):
+            reads -= 1
             try:
                 number = self._connection.recv_into(buffer)
             except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
