@@ -67,7 +67,9 @@ def test_both_ends_agree_on_what_was_moved_and_know_the_other_kernel(
 def test_a_limit_of_bytes_ends_it_in_good_order(ends: tuple[socket.socket, socket.socket]) -> None:
     server = Ndt7Transfer(ends[1], TransferPlan("download", serves=True, most_bytes=100_000))
     client = Ndt7Transfer(ends[0], TransferPlan("download", serves=False))
-    assert 90_000 < events(server)[-1]["server"][0]["bytes"] < 1_000_000
+    done = events(server)[-1]
+    assert done["stopped"]
+    assert 90_000 < done["server"][0]["bytes"] < 1_000_000
     assert not events(client)[-1]["client"][0]["failure"]
 
 

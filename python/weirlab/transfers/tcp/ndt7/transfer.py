@@ -176,7 +176,8 @@ class Ndt7Transfer:
             )
             ours[0]["failure"] = failure
             client, server = (theirs, ours) if self._plan.serves else (ours, theirs)
-            self._put("done", client=client, server=server, stopped=self._stopping.is_set())
+            stopped = self._stopping.is_set() or self._is_at_limit()
+            self._put("done", client=client, server=server, stopped=stopped)
 
     def _carry(self) -> None:
         plan, connection = self._plan, self._connection
@@ -228,8 +229,11 @@ class Ndt7Transfer:
             self._stopping.is_set()
             # A receiver leaves the end to the sender, unless it wants less than a whole test.
             or (now_s >= plan.lasts_s and (plan.sends or plan.lasts_s < LASTS_S))
-            or (plan.most_bytes is not None and plan.moved[0] >= plan.most_bytes)
+            or self._is_at_limit()
         )
+
+    def _is_at_limit(self) -> bool:
+        return self._plan.most_bytes is not None and self._plan.moved[0] >= self._plan.most_bytes
 
     def _may_read(self, now_s: float) -> bool:
         """A limit of the rate holds what arrives back, too."""
