@@ -319,6 +319,29 @@ def test_the_strip_shows_when_which_cause_was_the_limit_and_the_address_keeps_th
     assert browser.problems() == []
 
 
+def test_connections_are_listed_by_the_time_that_they_lost(
+    serve: Serve, browser: Browser, tmp_path: Path
+) -> None:
+    # Sections of pcapng, and frames of zstd, may follow each other in one file.
+    several = tmp_path / "several.pcapng.zst"
+    several.write_bytes(b"".join(path.read_bytes() for path in sorted(EXAMPLES.glob("*.zst"))))
+    page = browser.session()
+    page.open(f"{serve().url}#/captures")
+    page.wait_for("document.querySelector('input[type=file]')")
+    page.choose_file("input[type=file]", several)
+    rows = "[...document.querySelectorAll('.connections tbody tr')].map((row) => row.innerText)"
+    page.wait_for(f"{rows}.length && !{rows}.some((row) => row.includes('…'))")
+    listed = page.evaluate(rows)
+    assert len(listed) == len(PLANTED)
+    assert "loss" in listed[0]
+    assert "nothing to send" in listed[-1]
+    page.click(".connections tbody tr:last-child button")
+    page.wait_for("document.querySelector('#why')?.innerText.includes('had nothing to send')")
+    assert re.search(r"connection=\d", page.evaluate("location.hash"))
+    assert page.evaluate("document.activeElement.getAttribute('aria-current')") == "true"
+    assert browser.problems() == []
+
+
 def test_a_finger_that_moves_sideways_zooms(serve: Serve, browser: Browser) -> None:
     page = browser.session(width=390, height=844)
     page.call("Emulation.setTouchEmulationEnabled", enabled=True)
