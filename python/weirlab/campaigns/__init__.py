@@ -44,7 +44,8 @@ class CampaignStudy(Study["CampaignScenario", "Ground[Cluster | None]", "Campaig
 
     @contextmanager
     def open(self, asked: CampaignScenario, work: Work) -> Iterator[Ground[Cluster | None]]:
-        from weirlab.jobs.cluster import TESTBED, Cluster
+        from weirlab.jobs.cluster import Cluster
+        from weirlab.jobs.worker import TESTBED
 
         devices = ", ".join(asked.campaign.devices) or "see its steps"
         facts = {"lab": "see its steps", "dut": devices, "backend": ""}

@@ -14,7 +14,7 @@ from weirlab.base.errors import StoreError, WeirError
 from weirlab.base.files import HOST_FILES
 from weirlab.campaigns.section import CampaignScenario, CampaignStep
 from weirlab.campaigns.steps import StepRecord, StepStore, measure, told
-from weirlab.jobs import cluster
+from weirlab.jobs import cluster, worker
 from weirlab.jobs.calibrations import calibrate
 from weirlab.jobs.cluster import Cluster
 from weirlab.jobs.progress import SilentProgress
@@ -74,10 +74,10 @@ def check_bed(lab: Lab) -> str:
 def carry_out(version_there: str, content: dict[str, Any], step: CampaignStep, lease_s: float) -> CarriedStep:
     """Measure ``step`` of the campaign ``content`` on this worker. Its folder is removed again."""
     global _faults
-    record = StepRecord(step.number, host=cluster.STATE.name)
+    record = StepRecord(step.number, host=worker.STATE.name)
     if version_there != versions()["weirlab"]:
         why = f"it has Weir {versions()['weirlab']}, and the campaign {version_there}"
-        cluster.retire(why)
+        worker.retire(why)
         return CarriedStep(record, quarantine=why)
     asked = from_plain(content, "the campaign", CampaignScenario)
     with TemporaryDirectory(prefix="weir-step-") as folder:
@@ -86,14 +86,14 @@ def carry_out(version_there: str, content: dict[str, Any], step: CampaignStep, l
             lab = getattr(asked.root(step, HOST_FILES), "lab", None)
             if _faults >= _FAULTS_BEFORE_CHECK and isinstance(lab, Lab) and lab.kind != "sim":
                 if why := check_bed(lab):
-                    cluster.retire(why)
+                    worker.retire(why)
                     return CarriedStep(record, quarantine=why)
                 _faults = 0
-            with cluster.lease(lease_s):
+            with worker.lease(lease_s):
                 found = measure(asked, step, scratch, SilentProgress(), HOST_FILES)
         except WeirError as error:
             return CarriedStep(replace(record, problem=told(error)))
-        found = replace(found, host=cluster.STATE.name)
+        found = replace(found, host=worker.STATE.name)
         _faults = _faults + 1 if found.problem else 0
         return CarriedStep(found, _packed(scratch / found.run_id) if found.run_id else b"")
 

@@ -123,19 +123,23 @@ def worker(
 ) -> None:
     """Work for a scheduler."""
     from weirlab.campaigns.carrying import check_bed
-    from weirlab.jobs import cluster
+    from weirlab.jobs import worker as working
     from weirlab.scenario import Lab
 
     with Session(ctx, as_json=json) as session:
-        parts = [cluster.parse_requirement(text) for text in tag or ()]
+        parts = [working.parse_requirement(text) for text in tag or ()]
         if wrong := [name + sign + value for name, sign, value in parts if sign != "="]:
             raise InputError(f"--tag {wrong[0]}: write NAME=VALUE")
         address = protection.address(scheduler)
-        address.security()
+        security = address.security()
         if calibrate and (why := check_bed(Lab(kind="netns"))):
             raise TrialError(f"this test bed is quarantined: {why}")
         offered = "measures steps" if testbed else "reads captures"
         session.say(f"worker of {scheduler}; it {offered} until Ctrl-C")
-        cluster.serve(
-            address, testbed=testbed, tags={name: value for name, _, value in parts}, tell=session.say
+        working.serve(
+            address.url,
+            security,
+            testbed=testbed,
+            tags={name: value for name, _, value in parts},
+            tell=session.say,
         )

@@ -15,7 +15,7 @@ from pydantic import ConfigDict, Field
 from weirlab.base import limits
 from weirlab.base.errors import InputError
 from weirlab.base.files import Inputs
-from weirlab.jobs.cluster import parse_requirement
+from weirlab.jobs.worker import parse_requirement
 from weirlab.scenario.conflicts import Conflict
 from weirlab.scenario.document import Document, parse
 from weirlab.scenario.model import Lab, Root, Section

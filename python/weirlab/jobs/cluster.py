@@ -1,4 +1,4 @@
-"""Work carried to other machines by Dask distributed: the client's side and the worker's.
+"""Work carried to other machines by Dask distributed; ``worker`` is the other side.
 
 Dask only carries. What was done is in the store of whoever asked for it, so a worker or a scheduler that dies
 costs the work under way and nothing else. Test beds offer the resource ``testbed``, other workers
@@ -7,30 +7,22 @@ costs the work under way and nothing else. Test beds offer the resource ``testbe
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
-import logging
 import math
 import os
-import platform
 import queue
 import re
-import signal
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from weirlab.base.errors import InputError, LabError, TrialError
+from weirlab.base.errors import InputError, LabError
 from weirlab.base.extras import CLUSTER
-
-TESTBED: Final = "testbed"
-ANALYSIS: Final = "analysis"
+from weirlab.jobs.worker import STATE, TESTBED, meets, quiet, retire
 
 PATIENCE_S: Final = 600.0
 """How long a scheduler may be away."""
@@ -81,169 +73,11 @@ class ClusterAddress:
         return distributed.Security()
 
 
-def _quiet() -> None:
-    """Dask reports every worker that comes and goes; what a user should know, Weir says."""
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)
-
-
 def _is_local(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-_REQUIREMENT: Final = re.compile(r"([a-z][a-z0-9_-]*)(>=|<=|=|<|>)([^\s<>=]+)")
-
-
-def parse_requirement(text: str) -> tuple[str, str, str]:
-    """The parts of ``kernel>=6.1``; raises ``InputError``."""
-    match = _REQUIREMENT.fullmatch(text)
-    if match is None:
-        raise InputError(f"{text}: write what a test bed must have as NAME=VALUE or NAME>=VALUE")
-    return match[1], match[2], match[3]
-
-
-def meets(facts: Mapping[str, str], requirement: str) -> bool:
-    """Whether a worker with ``facts`` has what ``requirement`` says; versions compare by numbers."""
-    name, sign, wanted = parse_requirement(requirement)
-    if name not in facts:
-        return False
-    if sign == "=":
-        return facts[name] == wanted
-    known, least = ([int(part) for part in re.findall(r"\d+", text)] for text in (facts[name], wanted))
-    known = known[: len(least)]
-    compared = {">=": known >= least, "<=": known <= least, ">": known > least, "<": known < least}
-    return compared[sign]
-
-
-class MainThreadExecutor(Executor):
-    """Runs what Dask submits in the main thread, where signals arrive and measurements belong."""
-
-    def __init__(self) -> None:
-        self._waiting: queue.SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = queue.SimpleQueue()
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        self._waiting.put((future, lambda: fn(*args, **kwargs)))
-        return future
-
-    def work_until(self, over: threading.Event) -> None:
-        """Work until ``over``, and finish what was begun."""
-        while not over.is_set():
-            try:
-                future, call = self._waiting.get(timeout=_LOOK_S)
-            except queue.Empty:
-                continue
-            if future.set_running_or_notify_cancel():
-                try:
-                    future.set_result(call())
-                except Exception as error:
-                    future.set_exception(error)
-
-
-@dataclass
-class WorkerState:
-    """What this process is as a worker."""
-
-    name: str = ""
-    facts: dict[str, str] = field(default_factory=dict)
-    worker: Any = None
-    loop: asyncio.AbstractEventLoop | None = None
-    quarantine: str = ""
-    """Why its test bed measures nothing any more."""
-
-
-STATE: Final = WorkerState()
-
-
-def retire(why: str) -> None:
-    """Offer no test bed from this worker any more."""
-    STATE.quarantine = why
-    if STATE.worker is not None and STATE.loop is not None:
-        asyncio.run_coroutine_threadsafe(STATE.worker.set_resources(**{TESTBED: 0}), STATE.loop).result(30)
-
-
-@contextmanager
-def lease(seconds: float) -> Iterator[None]:
-    """Interrupt the block, as Ctrl-C does, after ``seconds``; raises ``TrialError`` then."""
-    expired = threading.Event()
-
-    def end() -> None:
-        expired.set()
-        os.kill(os.getpid(), signal.SIGINT)
-
-    timer = threading.Timer(seconds, end)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    except KeyboardInterrupt:
-        if not expired.is_set():
-            raise
-        raise TrialError(f"not finished within its lease of {seconds:.0f} s") from None
-    finally:
-        timer.cancel()
-
-
-def serve(
-    address: ClusterAddress, *, testbed: bool, tags: Mapping[str, str], tell: Callable[[str], object]
-) -> None:
-    """Work for the scheduler at ``address`` until Ctrl-C; look for it again if it dies."""
-    security = address.security()
-    _quiet()
-    STATE.name = f"{socket.gethostname()}-{os.getpid()}"
-    STATE.facts = {"kernel": platform.release(), "machine": platform.machine(), **tags}
-    while True:
-        executor, over, failed = MainThreadExecutor(), threading.Event(), list[BaseException]()
-        offered = {ANALYSIS: 1} if not testbed else {TESTBED: 0 if STATE.quarantine else 1}
-        thread = threading.Thread(
-            target=_in_background, args=(address.url, security, offered, executor, over, failed), daemon=True
-        )
-        thread.start()
-        try:
-            executor.work_until(over)
-        except KeyboardInterrupt:
-            if STATE.loop is not None and STATE.worker is not None:
-                asyncio.run_coroutine_threadsafe(STATE.worker.close(executor_wait=False), STATE.loop)
-            thread.join(5)
-            raise
-        tell(f"no scheduler at {address.url}{f' ({failed[0]})' if failed else ''}; looking for it again")
-        time.sleep(2)
-
-
-def _in_background(
-    url: str,
-    security: Any,
-    offered: Mapping[str, float],
-    executor: Executor,
-    over: threading.Event,
-    failed: list[BaseException],
-) -> None:
-    async def work() -> None:
-        STATE.loop = asyncio.get_running_loop()
-        worker = distributed.Worker(
-            url,
-            nthreads=1,
-            name=STATE.name,
-            resources=dict(offered),
-            executor=executor,
-            security=security,
-            dashboard=False,
-            memory_limit=0,
-            death_timeout=30,
-        )
-        async with worker:
-            STATE.worker = worker
-            await worker.finished()
-
-    try:
-        asyncio.run(work())
-    except Exception as error:
-        failed.append(error)
-    finally:
-        STATE.worker = None
-        over.set()
 
 
 class _Offers:
@@ -284,7 +118,7 @@ class Cluster:
         requirements: Sequence[str] = (),
     ) -> None:
         self._address, self._security = address, address.security()
-        _quiet()
+        quiet()
         self._tell, self._requirements = tell, tuple(requirements)
         self._resources = {resource: 1, **dict.fromkeys(self._requirements, 1)}
         self._resource = resource

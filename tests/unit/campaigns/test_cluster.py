@@ -16,7 +16,9 @@ from weirlab.base.errors import InputError, TrialError
 from weirlab.base.storage import run_ids
 from weirlab.campaigns import carrying, steps, study
 from weirlab.jobs import cluster as clusters
-from weirlab.jobs.cluster import ClusterAddress, MainThreadExecutor, lease, meets
+from weirlab.jobs import worker as working
+from weirlab.jobs.cluster import ClusterAddress
+from weirlab.jobs.worker import MainThreadExecutor, lease, meets
 from weirlab.measure.calibrate import Calibration, CalibrationPoint
 from weirlab.store import Store
 
@@ -146,7 +148,7 @@ def test_a_bed_that_keeps_failing_is_calibrated_and_quarantined(monkeypatch: pyt
 
     monkeypatch.setattr(carrying, "measure", failing)
     monkeypatch.setattr(carrying, "check_bed", lambda lab: "1% of the packets are lost")
-    monkeypatch.setattr(clusters, "retire", retired.append)
+    monkeypatch.setattr(working, "retire", retired.append)
     monkeypatch.setattr(carrying, "_faults", 0)
     here = carrying.versions()["weirlab"]
     carried = [carrying.carry_out(here, asked.model_dump(mode="json"), step, 60) for _ in range(3)]

@@ -154,11 +154,12 @@ def _there(
     names: Sequence[str], filter: str, window: Window, address: ClusterAddress, progress: Reporter
 ) -> Iterator[tuple[int, CaptureSummary]]:
     from weirlab.jobs import cluster
+    from weirlab.jobs.worker import ANALYSIS
 
     at_once = range(0, len(names), _BATCH)
     waiting = [range(begin, min(begin + _BATCH, len(names))) for begin in reversed(at_once)]
     underway, tried = dict[int, range](), Counter[int]()
-    with cluster.Cluster(address, cluster.ANALYSIS, progress.note) as workers:
+    with cluster.Cluster(address, ANALYSIS, progress.note) as workers:
         while waiting or underway:
             while waiting and workers.room > 0:
                 batch = waiting.pop()
