@@ -37,6 +37,7 @@ from weirlab.link.stopping import Stop
 from weirlab.links.emulator import hosts
 from weirlab.links.emulator.running import emulated_link
 from weirlab.transfers.tcp import sending
+from weirlab.transfers.tcp.settings import TransferSettings
 from weirlab.transfers.tcp.study.running import SilentObserver
 
 PORT = 29381
@@ -62,7 +63,7 @@ def seldom(self, block, size):
 if how["pause_s"]:
     transfer.Ndt7Transfer._load = seldom
 with Stop() as stop:
-    asked = sending.TransferSettings(how["host"], how["port"], up=how["up"], down=1 - how["up"], lasts_s=10.0,
+    asked = TransferSettings(how["host"], how["port"], up=how["up"], down=1 - how["up"], lasts_s=10.0,
                                      interval_s=0.01, rate_bps=how["read_bps"], ndt7="ws")
     print(sending.send(asked, SilentObserver(), stop).problem() or "")
 """
@@ -191,7 +192,7 @@ def loopback() -> dict[str, Any]:
         for _ in range(LOOPS):
             for up in (0, 1):
                 for kind, port in (("ndt7", PORT), ("plain", plain.address[1])):
-                    asked = sending.TransferSettings(
+                    asked = TransferSettings(
                         "127.0.0.1",
                         port,
                         up=up,

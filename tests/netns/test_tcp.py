@@ -16,6 +16,7 @@ from weirlab.lab.linux.namespace import Namespace
 from weirlab.link.stopping import Stop
 from weirlab.transfers.tcp import connections, sending, serving
 from weirlab.transfers.tcp.results import Interval
+from weirlab.transfers.tcp.settings import CaptureFetch, TransferSettings
 
 pytestmark = pytest.mark.netns
 
@@ -55,7 +56,7 @@ def _serve(server: Namespace, address: str, **more: Any) -> TcpServer:
     )
 
 
-def _send(client: Namespace, settings: sending.TransferSettings, seen: Seen) -> sending.TransferOutcome:
+def _send(client: Namespace, settings: TransferSettings, seen: Seen) -> sending.TransferOutcome:
     def work() -> sending.TransferOutcome:
         with Stop() as stop:
             return sending.send(settings, seen, stop)
@@ -69,7 +70,7 @@ def test_every_byte_crosses_and_each_namespace_knows_its_own_ends(
 ) -> None:
     client, server = hosts
     service, seen = _serve(server, address), Seen(client, server)
-    settings = sending.TransferSettings(
+    settings = TransferSettings(
         address, service.address[1], "a token of tests", up=2, down=1, total_bytes=BYTES
     )
     outcome = _send(client, settings, seen)
@@ -97,7 +98,7 @@ def test_loss_is_seen_as_retransmissions_of_the_sender(hosts: tuple[Namespace, N
     nft = ["ip", "netns", "exec", server.name, "nft", "--file", "-"]
     subprocess.run(nft, input=rules, text=True, check=True)
     service, seen = _serve(server, V4), Seen(client, server)
-    settings = sending.TransferSettings(
+    settings = TransferSettings(
         V4, service.address[1], "a token of tests", total_bytes=BYTES, congestion="cubic"
     )
     (direction,) = _send(client, settings, seen).directions
@@ -112,7 +113,7 @@ def test_a_server_of_another_namespace_is_not_ours(hosts: tuple[Namespace, Names
     for end in hosts:
         end.call(lambda: subprocess.run(["ip", "link", "set", "lo", "up"], check=True))
     service = _serve(server, "127.0.0.1")
-    settings = sending.TransferSettings("127.0.0.1", service.address[1], total_bytes=1000)
+    settings = TransferSettings("127.0.0.1", service.address[1], total_bytes=1000)
     with pytest.raises(LabError, match="cannot connect"):
         _send(client, settings, Seen(client, server))
     service.stop()
@@ -126,8 +127,8 @@ def test_the_server_hands_over_what_it_recorded_of_the_test_and_keeps_nothing(
     folder = tmp_path / "there"
     folder.mkdir()
     service = _serve(server, address, capture=serving.Captures().allowed(str(folder)))
-    fetch = sending.CaptureFetch(tmp_path / "here.pcapng", must=True, most_bytes=1 << 30)
-    settings = sending.TransferSettings(
+    fetch = CaptureFetch(tmp_path / "here.pcapng", must=True, most_bytes=1 << 30)
+    settings = TransferSettings(
         address, service.address[1], "a token of tests", up=1, down=1, total_bytes=BYTES, fetch=fetch
     )
     outcome = _send(client, settings, Seen(client, server))
@@ -153,10 +154,8 @@ def test_a_capture_at_the_server_has_as_many_bytes_as_it_may(
     client, server = hosts
     captures = serving.Captures(most_bytes=20_000, interface="b0")
     service = _serve(server, V4, capture=captures.allowed(str(tmp_path)))
-    fetch = sending.CaptureFetch(tmp_path / "here.pcapng", must=True, most_bytes=1 << 30)
-    settings = sending.TransferSettings(
-        V4, service.address[1], "a token of tests", total_bytes=BYTES, fetch=fetch
-    )
+    fetch = CaptureFetch(tmp_path / "here.pcapng", must=True, most_bytes=1 << 30)
+    settings = TransferSettings(V4, service.address[1], "a token of tests", total_bytes=BYTES, fetch=fetch)
     outcome = _send(client, settings, Seen(client, server))
     service.stop()
     assert outcome.recorded is not None
@@ -181,10 +180,8 @@ def test_who_insists_on_a_capture_is_refused_where_none_is_allowed(
 ) -> None:
     client, server = hosts
     service = _serve(server, V4)
-    fetch = sending.CaptureFetch(tmp_path / "here.pcapng", must=True, most_bytes=1 << 30)
-    settings = sending.TransferSettings(
-        V4, service.address[1], "a token of tests", total_bytes=1000, fetch=fetch
-    )
+    fetch = CaptureFetch(tmp_path / "here.pcapng", must=True, most_bytes=1 << 30)
+    settings = TransferSettings(V4, service.address[1], "a token of tests", total_bytes=1000, fetch=fetch)
     with pytest.raises(TrialError, match="--allow-capture"):
         _send(client, settings, Seen(client, server))
     service.stop()

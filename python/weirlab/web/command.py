@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Final
 
 import typer
 
@@ -106,26 +106,6 @@ class WebListenOptions:
 
 
 @dataclass(frozen=True)
-class RightOptions:
-    """What users may do."""
-
-    PANEL: ClassVar = "Rights"
-
-    allow_run: Annotated[
-        bool,
-        typer.Option("--allow-run", help="Users may start scenarios, with the rights of this process."),
-    ] = False
-    user: Annotated[
-        str | None,
-        typer.Option(
-            help="The user that the service becomes, as root; by default weir, or one that nobody is.",
-            metavar="NAME",
-            show_default=False,
-        ),
-    ] = None
-
-
-@dataclass(frozen=True)
 class ClientTestOptions:
     """Tests of the connections of clients."""
 
@@ -161,6 +141,30 @@ class ClientTestOptions:
             bytes=parse_size(self.tests_bytes, "--tests-bytes"),
         )
         return limits if self.tests else None
+
+
+NO_TESTS: Final = ClientTestOptions()
+
+
+@dataclass(frozen=True)
+class RightOptions:
+    """What users may do."""
+
+    PANEL: ClassVar = "Rights"
+
+    allow_run: Annotated[
+        bool,
+        typer.Option("--allow-run", help="Users may start scenarios, with the rights of this process."),
+    ] = False
+    user: Annotated[
+        str | None,
+        typer.Option(
+            help="The user that the service becomes, as root; by default weir, or one that nobody is.",
+            metavar="NAME",
+            show_default=False,
+        ),
+    ] = None
+    tests: ClientTestOptions = NO_TESTS
 
 
 @dataclass(frozen=True)
@@ -287,9 +291,7 @@ class WebLimitOptions:
         ),
     ] = None
 
-    def settings(
-        self, listen: WebListenOptions, rights: RightOptions, tests: ClientTestOptions, voice: VoiceOptions
-    ) -> WebSettings:
+    def settings(self, listen: WebListenOptions, rights: RightOptions, voice: VoiceOptions) -> WebSettings:
         """All settings of the service, parsed."""
         from weirlab.base.amounts import parse_size, parse_time
 
@@ -307,7 +309,7 @@ class WebLimitOptions:
             most_days=self.keep_days,
             most_kept_bytes=0 if self.keep_size is None else parse_size(self.keep_size, "--keep-size"),
             allow_run=rights.allow_run,
-            tests=tests.limits(),
+            tests=rights.tests.limits(),
             voice=voice.settings(proxies),
             proxies=proxies,
         )
@@ -324,14 +326,13 @@ def web(
     listen: WebListenOptions,
     rights: RightOptions,
     limits: WebLimitOptions,
-    tests: ClientTestOptions,
     voice: VoiceOptions,
     store: options.StoreOption = None,
     json: LinesOption = False,
 ) -> None:
     """Serve."""
     with Session(ctx, as_json=json, store=store) as session:
-        settings = limits.settings(listen, rights, tests, voice)
+        settings = limits.settings(listen, rights, voice)
         check(settings)
         WEB.require()
         if settings.voice is not None:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, FastAPI, Query, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
-from pydantic import Field
+from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 
 from weirlab import __version__
@@ -110,24 +110,29 @@ def _session(parts: ServiceParts) -> APIRouter:
     return router
 
 
+class RunQuery(BaseModel):
+    """What a list of runs is asked for; see :class:`RunFilter`."""
+
+    text: Annotated[str, Field(max_length=1000)] = ""
+    """Words, separated by spaces."""
+    kind: Annotated[str, Field(max_length=100)] = ""
+    status: Annotated[str, Field(max_length=100)] = ""
+    device: Annotated[str, Field(max_length=100)] = ""
+    sort: SortKey = "newest"
+    since: Annotated[str, Field(max_length=10)] = ""
+    until: Annotated[str, Field(max_length=10)] = ""
+    first: Annotated[int, Field(ge=0, le=_MOST_RUNS)] = 0
+    most: Annotated[int, Field(ge=1, le=1000)] = 100
+
+
 def _runs(parts: ServiceParts) -> APIRouter:
     router = APIRouter(prefix="/runs")
     shelf = parts.shelf
 
     @router.get("")
-    def listed(
-        text: Annotated[str, Query(max_length=1000)] = "",
-        kind: Annotated[str, Query(max_length=100)] = "",
-        status: Annotated[str, Query(max_length=100)] = "",
-        device: Annotated[str, Query(max_length=100)] = "",
-        sort: SortKey = "newest",
-        since: Annotated[str, Query(max_length=10)] = "",
-        until: Annotated[str, Query(max_length=10)] = "",
-        first: Annotated[int, Query(ge=0, le=_MOST_RUNS)] = 0,
-        most: Annotated[int, Query(ge=1, le=1000)] = 100,
-    ) -> dict[str, Any]:
-        words = tuple(text.lower().split())
-        return shelf.page(RunFilter(words, kind, status, device, since, until, first, most, sort))
+    def listed(query: Annotated[RunQuery, Query()]) -> dict[str, Any]:
+        wanted = query.model_dump()
+        return shelf.page(RunFilter(words=tuple(wanted.pop("text").lower().split()), **wanted))
 
     @router.get("/{run_id}")
     def one(run_id: str) -> dict[str, Any]:

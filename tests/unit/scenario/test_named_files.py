@@ -193,8 +193,8 @@ def test_without_the_right_no_study_opens_a_file_whatever_was_checked_before(
     assert not [*store.runs()]
 
 
-# Every file is a disk image.
-@pytest.mark.parametrize("key", [key for key in INPUTS if not key.endswith("image")])
+# Every file is a disk image, and a folder is not read.
+@pytest.mark.parametrize("key", [key for key in INPUTS if not key.endswith(("image", "folder"))])
 def test_with_the_right_what_is_wrong_with_a_file_is_told_without_its_content(
     key: str, secret: Path, watch: Watch, store: Store
 ) -> None:
@@ -212,6 +212,7 @@ def in_namespaces(document: Mapping[str, Any]) -> dict[str, Any]:
 
 def test_every_key_with_a_path_is_tried_here() -> None:
     known = {key.partition(" ")[0].replace("[0]", "").replace("[1]", "") for key in (*INPUTS, *OUTPUTS)}
+    known |= {key.removesuffix(".one") for key in known}  # a name that the user gives
     for root in scenarios.roots().values():
         assert {place for place in paths(root) if place.split(".")[0] not in ("report", "dut")} <= known
 

@@ -17,6 +17,7 @@ import pytest
 from weirlab.link.stopping import Stop
 from weirlab.store import Store
 from weirlab.transfers.tcp import ndt7, sending
+from weirlab.transfers.tcp.settings import TransferSettings
 from weirlab.transfers.tcp.study.running import SilentObserver
 from weirlab.web.http import listening, server
 from weirlab.web.service import service
@@ -59,7 +60,7 @@ def served(store: Store, **limits: Any) -> Iterator[httpx2.Client]:
 
 def carried_out(client: httpx2.Client, *, up: bool) -> tuple[sending.TransferOutcome, str]:
     """A short test without the service's token, and its data ID."""
-    asked = sending.TransferSettings(
+    asked = TransferSettings(
         f"ws://127.0.0.1:{client.base_url.port}",
         up=int(up),
         down=int(not up),

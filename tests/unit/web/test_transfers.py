@@ -17,9 +17,9 @@ from fastapi.testclient import TestClient
 from weirlab._engine import TcpServer
 from weirlab.base.errors import MissingCapability
 from weirlab.store import Store
-from weirlab.transfers.tcp import sending
 from weirlab.transfers.tcp.measure.coarser import IntervalMerger
 from weirlab.transfers.tcp.results import Interval
+from weirlab.transfers.tcp.settings import TransferSettings
 from weirlab.web.transfers import explaining, recording, rows
 from weirlab.web.transfers.asking import TransferRequest, settings
 
@@ -153,7 +153,7 @@ def test_the_address_of_the_browser_is_told_where_it_is_another_host(serve: Serv
 
 
 def test_what_would_be_too_much_to_keep_is_not_explained() -> None:
-    few = sending.TransferSettings("h", up=1, lasts_s=10, interval_s=0.1)
+    few = TransferSettings("h", up=1, lasts_s=10, interval_s=0.1)
     assert explaining.period_s(few, 300) == 0.01
     assert explaining.period_s(replace(few, up=32, down=32), 300) == pytest.approx(0.064)
     many = replace(few, up=32, down=32)

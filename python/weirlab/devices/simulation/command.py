@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Final
 
 import typer
 
+from weirlab.base import limits
 from weirlab.base.errors import InputError
 from weirlab.base.quoting import quoted
 from weirlab.cli.options import AsOption, ReportOptions, ResultOptions, grouped
@@ -55,15 +56,23 @@ class SweepOptions:
         ),
     ] = None
     repetitions: Annotated[
-        int | None, typer.Option("--repetitions", min=1, help="Simulations of each combination.")
+        int | None,
+        typer.Option(
+            "--repetitions", min=1, max=limits.MOST_REPETITIONS, help="Simulations of each combination."
+        ),
     ] = None
     trial_s: Annotated[
-        float | None, typer.Option("--duration", help="Simulated time of each, in s (default 0.5).")
+        float | None,
+        typer.Option(
+            "--duration", min=0, max=limits.LONGEST_S, help="Simulated time of each, in s (default 0.5)."
+        ),
     ] = None
     simulator: Annotated[
         SimulatorChoice | None, typer.Option("--in", help="Simulator (default weir).", show_default=False)
     ] = None
-    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Seed of all random numbers.")] = None
+    seed: Annotated[
+        int | None, typer.Option("--seed", min=0, max=limits.HIGHEST_SEED, help="Seed of all random numbers.")
+    ] = None
 
 
 def add_to(app: typer.Typer) -> None:

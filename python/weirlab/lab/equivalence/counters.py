@@ -15,8 +15,8 @@ from weirlab.rules.probing.trace import Place
 class RuleCounts:
     """What the rules of a filter have counted; those with one verdict in one chain are added up.
 
-    Of such rules, a packet is counted by whichever it meets first. If what one of them matches is unclear, their
-    sum is, too.
+    Of such rules, a packet is counted by whichever it meets first. If what one of them matches is unclear,
+    their sum is, too.
     """
 
     sums: dict[tuple[str, str, str], tuple[int, int]] = field(default_factory=dict)

@@ -22,6 +22,7 @@ from weirlab.transfers.tcp.options import (
     TcpListenOptions,
     TcpSendOptions,
 )
+from weirlab.transfers.tcp.settings import TransferSettings
 
 if TYPE_CHECKING:
     from weirlab.transfers.tcp.results import Interval
@@ -176,7 +177,7 @@ class _BulkLines:
 class _BulkStream:
     """A JSON document per interval on stdout."""
 
-    def __init__(self, settings: sending.TransferSettings) -> None:
+    def __init__(self, settings: TransferSettings) -> None:
         self._names = settings.names
 
     def started(self, event: Mapping[str, Any]) -> None:

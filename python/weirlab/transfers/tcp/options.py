@@ -9,7 +9,17 @@ import typer
 
 from weirlab.base.errors import InputError
 from weirlab.cli.options.sockets import parse_address, parse_option
-from weirlab.transfers.tcp import sending, serving
+from weirlab.transfers.tcp import serving
+from weirlab.transfers.tcp.settings import (
+    AT_ONCE,
+    LASTS_S,
+    MOST_CONNECTIONS,
+    PORT,
+    Reading,
+    RemoteClient,
+    TransferSettings,
+    block_bytes,
+)
 
 _SOCKETS = "Sockets"
 
@@ -38,7 +48,7 @@ class ServerOptions:
     """The server to send to."""
 
     host: Annotated[str, typer.Argument(help="Name or address of the server.", metavar="HOST")]
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Server port.", metavar="PORT")] = sending.PORT
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Server port.", metavar="PORT")] = PORT
     token: TokenOption = ""
 
 
@@ -54,19 +64,17 @@ class FarOptions:
             help="Use this host as the client; it runs weir tcp serve --allow-client.", metavar="HOST"
         ),
     ] = None
-    client_port: Annotated[int, typer.Option(min=1, max=65535, help="Client port.", metavar="PORT")] = (
-        sending.PORT
-    )
+    client_port: Annotated[int, typer.Option(min=1, max=65535, help="Client port.", metavar="PORT")] = PORT
     client_token: Annotated[
         str,
         typer.Option(help="Client token.", envvar="WEIR_TCP_CLIENT_TOKEN", metavar="TEXT"),
     ] = ""
 
-    def via(self) -> sending.RemoteClient | None:
+    def via(self) -> RemoteClient | None:
         """The host, if there is one."""
         if self.client is None:
             return None
-        return sending.RemoteClient(self.client.strip("[]"), self.client_port, self.client_token)
+        return RemoteClient(self.client.strip("[]"), self.client_port, self.client_token)
 
 
 @dataclass(frozen=True)
@@ -77,7 +85,7 @@ class TransferOptions:
 
     connections: Annotated[
         int,
-        typer.Option(min=1, max=sending.MOST_CONNECTIONS, help="Connections in each direction.", metavar="N"),
+        typer.Option(min=1, max=MOST_CONNECTIONS, help="Connections in each direction.", metavar="N"),
     ] = 1
     reverse: Annotated[bool, typer.Option("--reverse", help="The server sends.")] = False
     bidir: Annotated[bool, typer.Option("--bidir", help="Both ends send, over separate connections.")] = False
@@ -119,7 +127,7 @@ class TransferOptions:
 
     def block_bytes(self) -> int:
         """``--block`` in bytes."""
-        return sending.block_bytes(self.block, "--block")
+        return block_bytes(self.block, "--block")
 
     def lasts_s(self) -> float | None:
         """How long the transfer lasts; None if something else ends it."""
@@ -127,7 +135,7 @@ class TransferOptions:
 
         if self.duration is not None:
             return parse_time(self.duration, "--time")
-        return sending.LASTS_S if self.total is None and not self.forever else None
+        return LASTS_S if self.total is None and not self.forever else None
 
 
 @dataclass(frozen=True)
@@ -198,7 +206,7 @@ class ReadOptions:
         typer.Option("--read-pause", help="After AT, read nothing for TIME: 2s,500ms.", metavar="AT,TIME"),
     ] = None
 
-    def reading(self) -> sending.Reading:
+    def reading(self) -> Reading:
         """The same for a transfer; raises ``InputError``."""
         from weirlab.base.amounts import parse_line, parse_time
 
@@ -212,7 +220,7 @@ class ReadOptions:
             at_s = 0.0 if at.strip() == "0" else parse_time(at, "--read-pause")
             pause = round(at_s * 1e9), round(parse_time(lasts, "--read-pause") * 1e9)
         rate = None if self.read_rate is None else max(int(parse_line(self.read_rate) / 8), 1)
-        return sending.Reading(rate, pause)
+        return Reading(rate, pause)
 
 
 @dataclass(frozen=True)
@@ -226,7 +234,7 @@ class TcpSendOptions:
     far: FarOptions = FarOptions()
     receiver: ReadOptions = ReadOptions()
 
-    def settings(self, *, as_json: bool) -> sending.TransferSettings:
+    def settings(self, *, as_json: bool) -> TransferSettings:
         """The parsed settings."""
         from weirlab.base.amounts import parse_line, parse_size
         from weirlab.transfers.tcp import fields as names
@@ -240,12 +248,12 @@ class TcpSendOptions:
         if first is not None and first + ports - 1 > 65535:
             raise InputError(f"--local-port {first}: there are fewer than {ports} ports from there on")
         reading = self.receiver.reading()
-        if reading != sending.AT_ONCE and not transfer.down:
+        if reading != AT_ONCE and not transfer.down:
             raise InputError(
                 "--read-rate and --read-pause are for what this end receives: give --reverse or --bidir, or "
                 "give them to weir tcp serve"
             )
-        return sending.TransferSettings(
+        return TransferSettings(
             host=server.host.strip("[]"),
             port=server.port,
             token=server.token,
@@ -291,7 +299,7 @@ class TcpListenOptions:
 
     bind: Annotated[str, typer.Option(help="Address to listen on.", metavar="ADDRESS")] = serving.LOOPBACK
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0: any free port.", metavar="PORT")] = (
-        sending.PORT
+        PORT
     )
     token: TokenOption = ""
 

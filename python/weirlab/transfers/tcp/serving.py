@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from weirlab.base.errors import MissingCapability
 from weirlab.link.stopping import Stop
-from weirlab.transfers.tcp.sending import AT_ONCE, PORT, Reading
+from weirlab.transfers.tcp.settings import AT_ONCE, PORT, Reading
 
 LOOPBACK: Final = "127.0.0.1"
 MOST_S: Final = 3600.0

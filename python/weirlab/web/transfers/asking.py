@@ -8,8 +8,16 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from weirlab.base.amounts import parse_line, parse_size
 from weirlab.base.errors import InputError
-from weirlab.transfers.tcp import sending
 from weirlab.transfers.tcp.fields import USUAL
+from weirlab.transfers.tcp.settings import (
+    BLOCK_BYTES,
+    LASTS_S,
+    LEAST_BLOCK_BYTES,
+    PORT,
+    RemoteClient,
+    TransferSettings,
+    block_bytes,
+)
 
 MOST_TOTAL_BYTES: Final = 1_000_000_000_000
 LEAST_S: Final = 0.01
@@ -27,10 +35,10 @@ class TransferRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     host: Annotated[_Text, StringConstraints(min_length=1)]
-    port: Annotated[int, Field(ge=1, le=65535)] = sending.PORT
+    port: Annotated[int, Field(ge=1, le=65535)] = PORT
     token: _Token = ""
     client: _Text = ""
-    client_port: Annotated[int, Field(ge=1, le=65535)] = sending.PORT
+    client_port: Annotated[int, Field(ge=1, le=65535)] = PORT
     client_token: _Token = ""
     direction: Literal["up", "down", "both"] = "up"
     connections: Annotated[int, Field(ge=1, le=32)] = 1
@@ -54,7 +62,7 @@ class TransferRequest(BaseModel):
         return self.model_dump(exclude={"token", "client_token"})
 
 
-def settings(asked: TransferRequest, most_s: float) -> sending.TransferSettings:
+def settings(asked: TransferRequest, most_s: float) -> TransferSettings:
     """The settings that ``weir tcp send`` would get.
 
     Raises
@@ -68,22 +76,22 @@ def settings(asked: TransferRequest, most_s: float) -> sending.TransferSettings:
     lasts_s = asked.lasts_s
     if lasts_s is not None and lasts_s > most_s:
         raise InputError(f"A transfer may last at most {most_s:g} s here.")
-    least_bytes = asked.connections * sending.LEAST_BLOCK_BYTES
+    least_bytes = asked.connections * LEAST_BLOCK_BYTES
     if asked.total_bytes is not None and asked.total_bytes < least_bytes:
         raise InputError(f"A transfer over {asked.connections} connections has at least {least_bytes} bytes.")
     if asked.buffer and asked.client:
         raise InputError("A socket buffer applies to this host, and here another host is the client.")
     sends, receives = asked.direction in ("up", "both"), asked.direction in ("down", "both")
-    return sending.TransferSettings(
+    return TransferSettings(
         host=asked.host.strip("[]"),
         port=asked.port,
         token=asked.token,
         up=asked.connections if sends else 0,
         down=asked.connections if receives else 0,
-        lasts_s=lasts_s if lasts_s is not None or asked.total_bytes is not None else sending.LASTS_S,
+        lasts_s=lasts_s if lasts_s is not None or asked.total_bytes is not None else LASTS_S,
         total_bytes=asked.total_bytes,
         rate_bps=parse_line(asked.rate) if asked.rate else None,
-        block_bytes=sending.block_bytes(asked.block, "a block") if asked.block else sending.BLOCK_BYTES,
+        block_bytes=block_bytes(asked.block, "a block") if asked.block else BLOCK_BYTES,
         options=tuple(
             (name, str(parse_size(asked.buffer, "the buffer")))
             for name, needed in (("SO_SNDBUF", sends), ("SO_RCVBUF", receives))
@@ -92,7 +100,7 @@ def settings(asked: TransferRequest, most_s: float) -> sending.TransferSettings:
         interval_s=asked.interval_ms / 1e3,
         congestion=asked.congestion,
         names=USUAL,
-        via=sending.RemoteClient(asked.client.strip("[]"), asked.client_port, asked.client_token)
+        via=RemoteClient(asked.client.strip("[]"), asked.client_port, asked.client_token)
         if asked.client
         else None,
     )

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 from weirlab.cli.options.sockets import shown
 from weirlab.cli.results import diagnosis
 from weirlab.diagnosis.causes import PLACES
-from weirlab.transfers.tcp import sending
 from weirlab.transfers.tcp.measure import measuring, samples
 from weirlab.transfers.tcp.measure.measuring import TransferMeasurement
 from weirlab.transfers.tcp.page import facts
+from weirlab.transfers.tcp.settings import TransferSettings
 from weirlab.transfers.tcp.study.kept import most_telling
 from weirlab.web.tables import for_page
 from weirlab.web.transfers.reading import ConnectionAnalysis
@@ -25,7 +25,7 @@ MOST_REPORTS: Final = 20_000
 """Most reports of all connections and both ends that are kept until the end: about 8 kB each."""
 
 
-def period_s(settings: sending.TransferSettings, most_s: float) -> float | None:
+def period_s(settings: TransferSettings, most_s: float) -> float | None:
     """How often both kernels report; None if that would be too much to keep, so that there is no diagnosis.
 
     How long a transfer lasts that ends by bytes is not known in advance: it may turn out to be too much.

@@ -29,6 +29,7 @@ from weirlab.transfers.tcp.fields import USUAL
 from weirlab.transfers.tcp.ndt7 import client, messages
 from weirlab.transfers.tcp.ndt7.messages import Test
 from weirlab.transfers.tcp.ndt7.transfer import Ndt7Transfer, TransferPlan
+from weirlab.transfers.tcp.settings import TransferSettings
 from weirlab.web.access.proxies import BY_PROXY
 from weirlab.web.addresses import site
 from weirlab.web.http.connections import TAKE
@@ -113,7 +114,7 @@ def add_to(app: FastAPI, transfers: Transfers, limits: TestLimits) -> None:
             raise InputError(_BY_PROXY)
         most_bytes = ledger.room(peer.host)
         connection: Future[sending.TransferEngine] = Future()
-        settings = sending.TransferSettings(
+        settings = TransferSettings(
             host=peer.host,
             port=peer.port,
             up=int(test == "upload"),
@@ -123,7 +124,7 @@ def add_to(app: FastAPI, transfers: Transfers, limits: TestLimits) -> None:
             names=USUAL,
         )
 
-        def begin(often: sending.TransferSettings, stop: Stop, tell: sending.Tell | None) -> sending.Transfer:
+        def begin(often: TransferSettings, stop: Stop, tell: sending.Tell | None) -> sending.Transfer:
             return sending.taken(connection.result(), often, stop, tell)
 
         name, facts = f"{test.capitalize()} test of {peer.host}", {"ndt7": test, "client": about}

@@ -16,6 +16,7 @@ from weirlab.trace.quantities import count
 from weirlab.transfers.tcp import sending
 from weirlab.transfers.tcp.measure import capturing
 from weirlab.transfers.tcp.measure.capturing import End, TransferCapture
+from weirlab.transfers.tcp.settings import CaptureFetch, TransferSettings
 from weirlab.transfers.tcp.study.findings import capture_remarks
 from weirlab.web.launching.launcher import Launcher
 from weirlab.web.measurements.measurement import Measurement
@@ -37,7 +38,7 @@ Adopt = Callable[[str, Path, SpaceReservation], Measurement]
 class TestCaptures:
     """The captures of one test."""
 
-    settings: sending.TransferSettings
+    settings: TransferSettings
     """Settings of the test, with the request for the captures of other hosts."""
     adopt: Adopt
     reader: Reader
@@ -116,7 +117,7 @@ class TestRecorder:
 
     @contextmanager
     def of(
-        self, one: Measurement, settings: sending.TransferSettings, wanted: bool, claim: SpaceReservation
+        self, one: Measurement, settings: TransferSettings, wanted: bool, claim: SpaceReservation
     ) -> Iterator[TestCaptures]:
         """Record a test while the block lasts, in the folder of ``one``; nothing unless ``wanted``.
 
@@ -135,7 +136,7 @@ class TestRecorder:
         with TemporaryDirectory(dir=one.path, prefix="tapes-") as name, ExitStack() as recorder:
             folder = Path(name)
             server, client = (
-                sending.CaptureFetch(folder / capturing.FILES[end], must=False, most_bytes=most_bytes)
+                CaptureFetch(folder / capturing.FILES[end], must=False, most_bytes=most_bytes)
                 for end in _ENDS
             )
             wishes = replace(settings, fetch=server, fetch_via=None if settings.via is None else client)

@@ -16,6 +16,7 @@ from weirlab.transfers.tcp import sending, shares
 from weirlab.transfers.tcp.measure import measuring
 from weirlab.transfers.tcp.measure.coarser import IntervalMerger
 from weirlab.transfers.tcp.results import Interval
+from weirlab.transfers.tcp.settings import TransferSettings
 from weirlab.transfers.tcp.show import tables as shown
 from weirlab.web import failures
 from weirlab.web.measurements.measurement import Measurement, Measurements
@@ -43,7 +44,7 @@ class BusyError(WeirError):
     """Another transfer or a scenario is running."""
 
 
-TransferBeginning = Callable[[sending.TransferSettings, Stop, sending.Tell | None], sending.Transfer]
+TransferBeginning = Callable[[TransferSettings, Stop, sending.Tell | None], sending.Transfer]
 """Begins a transfer, and returns when data flows."""
 
 
@@ -65,7 +66,7 @@ class WebTransfer:
     """A running transfer. ``events`` only grows; browsers get the events that they do not have yet."""
 
     one: Measurement
-    settings: sending.TransferSettings
+    settings: TransferSettings
     claim: SpaceReservation
     """To the room of its numbers."""
     captured: bool = False
@@ -181,15 +182,13 @@ class Transfers:
         self,
         name: str,
         facts: dict[str, Any],
-        settings: sending.TransferSettings,
+        settings: TransferSettings,
         begin: TransferBeginning,
     ) -> Measurement:
         """Keep a test that a client asked for, as if it were begun here; raises ``BusyError``."""
         return self._begun(name, facts, settings, begin=begin)
 
-    def _begun(
-        self, name: str, facts: dict[str, Any], settings: sending.TransferSettings, **how: Any
-    ) -> Measurement:
+    def _begun(self, name: str, facts: dict[str, Any], settings: TransferSettings, **how: Any) -> Measurement:
         with self._lock:
             if not self.bench.acquire(blocking=False):
                 raise BusyError(BUSY)

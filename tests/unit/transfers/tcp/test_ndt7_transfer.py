@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 
 from weirlab.base.errors import LabError
-from weirlab.transfers.tcp import ndt7, sending
+from weirlab.transfers.tcp import ndt7
 from weirlab.transfers.tcp.ndt7 import client, messages
 from weirlab.transfers.tcp.ndt7.frames import BINARY, CLOSE, FrameReader, header, message
 from weirlab.transfers.tcp.ndt7.messages import Test
 from weirlab.transfers.tcp.ndt7.transfer import Ndt7Transfer, TransferPlan
+from weirlab.transfers.tcp.settings import TransferSettings
 
 SHORT_S = 0.3
 KEY = b"abcd"
@@ -127,7 +128,7 @@ def test_the_client_speaks_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(certificate, key)
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        asked = sending.TransferSettings(
+        asked = TransferSettings(
             f"wss://localhost:{listener.getsockname()[1]}", up=int(up), down=int(not up), lasts_s=SHORT_S
         )
 

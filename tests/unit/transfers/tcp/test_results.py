@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weirlab._engine import tcp_limits
-from weirlab.transfers.tcp import fields, sending, shares, watching
+from weirlab.transfers.tcp import fields, shares, watching
 from weirlab.transfers.tcp.results import Merger
+from weirlab.transfers.tcp.settings import LEAST_BLOCK_BYTES, MOST_BLOCK_BYTES, MOST_CONNECTIONS, PORT
 
 CHRONO = {"busy_time_us": 0, "rwnd_limited_us": 0, "sndbuf_limited_us": 0}
 
@@ -127,10 +128,10 @@ def test_shares_are_of_the_time_that_passed() -> None:
 
 def test_limits_are_those_of_the_engine() -> None:
     assert tcp_limits() == {
-        "port": sending.PORT,
-        "least_block_bytes": sending.LEAST_BLOCK_BYTES,
-        "most_block_bytes": sending.MOST_BLOCK_BYTES,
-        "most_connections": sending.MOST_CONNECTIONS,
+        "port": PORT,
+        "least_block_bytes": LEAST_BLOCK_BYTES,
+        "most_block_bytes": MOST_BLOCK_BYTES,
+        "most_connections": MOST_CONNECTIONS,
         "most_watched": watching.MOST_WATCHED,
     }
 

@@ -17,6 +17,7 @@ from weirlab import _engine
 from weirlab.base.errors import MissingCapability, TrialError
 from weirlab.link.stopping import Stop
 from weirlab.transfers.tcp import sending
+from weirlab.transfers.tcp.settings import TransferSettings
 
 from .conftest import DEADLINE_S, Served, Weir
 from .test_sending import AtFirst
@@ -60,7 +61,7 @@ def test_a_server_that_dies_is_noticed() -> None:
         def kill() -> None:
             os.kill(server.pid, signal.SIGKILL)
 
-        settings = sending.TransferSettings("127.0.0.1", port, interval_s=0.001, lasts_s=1000)
+        settings = TransferSettings("127.0.0.1", port, interval_s=0.001, lasts_s=1000)
         with pytest.raises(TrialError, match="the server went away after"):
             sending.send(settings, AtFirst(kill), stop)
 

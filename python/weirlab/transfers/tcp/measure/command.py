@@ -15,7 +15,7 @@ from weirlab.base.files import HOST_FILES
 from weirlab.cli.options import ReportOptions, ResultOptions, grouped, only, without
 from weirlab.cli.streams import tell
 from weirlab.trace import times
-from weirlab.transfers.tcp import ndt7, sending
+from weirlab.transfers.tcp import ndt7
 from weirlab.transfers.tcp.options import (
     FarOptions,
     OutputOptions,
@@ -24,10 +24,11 @@ from weirlab.transfers.tcp.options import (
     TcpSendOptions,
     TransferOptions,
 )
+from weirlab.transfers.tcp.settings import PORT
 
 if TYPE_CHECKING:
     from weirlab.transfers.tcp.results import Interval
-    from weirlab.transfers.tcp.sending import TransferSettings
+    from weirlab.transfers.tcp.settings import TransferSettings
     from weirlab.transfers.tcp.study.findings import AxisView
     from weirlab.transfers.tcp.study.section import TcpScenario
 
@@ -225,7 +226,7 @@ def _scenario(
         port=what.server.port,
         ndt7=what.ndt7,
         client=None if settings.via is None else settings.via.host,
-        client_port=sending.PORT if settings.via is None else settings.via.port,
+        client_port=PORT if settings.via is None else settings.via.port,
         connections=transfer.connections,
         reverse=transfer.reverse,
         lasts=transfer.duration,

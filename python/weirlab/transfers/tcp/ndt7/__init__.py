@@ -12,13 +12,13 @@ from urllib.parse import urlsplit
 
 from weirlab.base.errors import InputError
 from weirlab.base.quoting import quoted
-from weirlab.transfers.tcp import sending
 from weirlab.transfers.tcp.ndt7.messages import LASTS_S
+from weirlab.transfers.tcp.settings import PORT, TransferSettings
 
 PORTS: Final = {"ws": 80, "wss": 443}
 
 
-def of(settings: sending.TransferSettings) -> sending.TransferSettings:
+def of(settings: TransferSettings) -> TransferSettings:
     """``settings`` for an ndt7 server, whose ``host`` may be ``ws://192.0.2.1:29180``.
 
     Raises
@@ -26,7 +26,7 @@ def of(settings: sending.TransferSettings) -> sending.TransferSettings:
     InputError
         The host is not understood, or ndt7 has no such transfer.
     """
-    plain = sending.TransferSettings("")
+    plain = TransferSettings("")
     for unfit, why in (
         (settings.up + settings.down != 1, "a test has one connection, one way"),
         (settings.via is not None, "this host is the client"),
@@ -42,7 +42,7 @@ def of(settings: sending.TransferSettings) -> sending.TransferSettings:
     return replace(settings, ndt7=scheme, host=host, port=port, token="")
 
 
-def endpoint(text: str, port: int = sending.PORT) -> tuple[str, str, int]:
+def endpoint(text: str, port: int = PORT) -> tuple[str, str, int]:
     """Scheme, host and port of ``ws://192.0.2.1:29180``; ``HOST`` alone is ``wss://HOST``.
 
     ``port`` counts if it is not that of ``weir tcp serve`` and ``text`` has none. Raises ``InputError``.
@@ -59,5 +59,5 @@ def endpoint(text: str, port: int = sending.PORT) -> tuple[str, str, int]:
         raise wrong from None
     if parts.scheme not in PORTS or not host or parts.path.strip("/") or parts.query or parts.username:
         raise wrong
-    usual = PORTS[parts.scheme] if port == sending.PORT else port
+    usual = PORTS[parts.scheme] if port == PORT else port
     return parts.scheme, host, usual if named is None else named

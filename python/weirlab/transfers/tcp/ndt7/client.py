@@ -19,7 +19,7 @@ from weirlab.transfers.tcp.ndt7 import messages
 from weirlab.transfers.tcp.ndt7.transfer import Ndt7Transfer, TransferPlan
 
 if TYPE_CHECKING:
-    from weirlab.transfers.tcp.sending import TransferSettings
+    from weirlab.transfers.tcp.settings import TransferSettings
 
 _PATIENCE_S: Final = 10.0
 """For the connection, TLS and the handshake (the specification advises 5 to 10 s)."""

@@ -16,8 +16,9 @@ from weirlab.transfers.tcp.connections import TcpSocket, owner
 from weirlab.transfers.tcp.events import RetransmissionLog
 from weirlab.transfers.tcp.fields import TcpInfoField
 from weirlab.transfers.tcp.results import DirectionSummary, Interval
-from weirlab.transfers.tcp.sending import TransferOutcome, TransferSettings
+from weirlab.transfers.tcp.sending import TransferOutcome
 from weirlab.transfers.tcp.serving import ServerTotals
+from weirlab.transfers.tcp.settings import TransferSettings
 from weirlab.transfers.tcp.shares import TimeShares
 from weirlab.transfers.tcp.watching import BPF, INET_DIAG, ConnectionTally, WatchOutcome, WatchSettings
 

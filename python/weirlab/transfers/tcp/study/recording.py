@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from weirlab.transfers.tcp.measure.captured import CaptureResults
     from weirlab.transfers.tcp.measure.measuring import TransferMeasurement
     from weirlab.transfers.tcp.results import BlockLatency
-    from weirlab.transfers.tcp.sending import TransferSettings
+    from weirlab.transfers.tcp.settings import TransferSettings
     from weirlab.transfers.tcp.shares import TimeShares
 
 R = TypeVar("R")

@@ -33,6 +33,7 @@ from weirlab.transfers.tcp.measure.capturing import (
     TransferCapture,
 )
 from weirlab.transfers.tcp.measure.measuring import ReportCollector
+from weirlab.transfers.tcp.settings import CaptureFetch
 from weirlab.transfers.tcp.study import kept, place, recording
 from weirlab.transfers.tcp.study.findings import PATH, AxisView, TcpFindings
 from weirlab.transfers.tcp.study.section import TcpScenario
@@ -89,13 +90,9 @@ class TransferRun:
     link: EmulatedLink | None = None
 
 
-def _fetch(end: End, wanted: str, folder: Path) -> sending.CaptureFetch | None:
+def _fetch(end: End, wanted: str, folder: Path) -> CaptureFetch | None:
     """The capture that another host is to make, if any."""
-    return (
-        sending.CaptureFetch(folder / FILES[end], wanted == MUST, MOST_BYTES)
-        if wanted in (AUTO, MUST)
-        else None
-    )
+    return CaptureFetch(folder / FILES[end], wanted == MUST, MOST_BYTES) if wanted in (AUTO, MUST) else None
 
 
 def _here(make: Callable[[], Any]) -> Any:
@@ -115,9 +112,7 @@ def _captures(begun: TransferRun, done: measuring.TransferMeasurement) -> dict[E
     return found
 
 
-def _fetched(
-    fetch: sending.CaptureFetch | None, told: Mapping[str, Any] | None, wanted: str
-) -> TransferCapture:
+def _fetched(fetch: CaptureFetch | None, told: Mapping[str, Any] | None, wanted: str) -> TransferCapture:
     return capturing.fetched(told, None if fetch is None else fetch.file, wanted)
 
 

@@ -13,8 +13,16 @@ from weirlab.base.errors import InputError
 from weirlab.links.emulator.section import PathSection, Size, TextOrNumber, Words
 from weirlab.scenario.model import Root, Section
 from weirlab.scenario.values import readable
-from weirlab.transfers.tcp import ndt7, sending
+from weirlab.transfers.tcp import ndt7
 from weirlab.transfers.tcp.measure import capturing
+from weirlab.transfers.tcp.settings import (
+    LASTS_S,
+    MOST_CONNECTIONS,
+    PORT,
+    RemoteClient,
+    TransferSettings,
+    block_bytes,
+)
 
 LEAST_EVERY_NS: Final = 1_000_000
 
@@ -58,18 +66,18 @@ class TcpSection(Section):
     host: Annotated[str, Field(min_length=1, max_length=255)] | None = None
     """Name or address of a host that runs ``weir tcp serve``. The token comes from ``WEIR_TCP_TOKEN``, or
     from ``--token`` of ``weir tcp measure``."""
-    port: Annotated[int, Field(strict=True, ge=1, le=65535)] = sending.PORT
+    port: Annotated[int, Field(strict=True, ge=1, le=65535)] = PORT
     ndt7: bool = False
     """``host`` is an ndt7 server, such as ``weir web --tests``: ``HOST`` (with TLS) or ``ws://HOST:PORT``.
     One connection, at most 10 s."""
     client: Annotated[str, Field(min_length=1, max_length=253)] | None = None
     """Another host as the client; it runs ``weir tcp serve --allow-client``. Its token comes from
     ``WEIR_TCP_CLIENT_TOKEN``, or from ``--client-token``."""
-    client_port: Annotated[int, Field(strict=True, ge=1, le=65535)] = sending.PORT
+    client_port: Annotated[int, Field(strict=True, ge=1, le=65535)] = PORT
     path: PathSection | None = None
     """Instead of ``host``: client and server are in network namespaces of this host, with this path between
     them (needs root)."""
-    connections: Annotated[int, Field(strict=True, ge=1, le=sending.MOST_CONNECTIONS)] = 1
+    connections: Annotated[int, Field(strict=True, ge=1, le=MOST_CONNECTIONS)] = 1
     reverse: bool = False
     """The server sends."""
     lasts: Time | None = None
@@ -138,15 +146,15 @@ class TcpSection(Section):
         name = "SO_RCVBUF" if receives else "SO_SNDBUF"
         return ((name, str(parse_size(self.buffer, "the buffer"))),)
 
-    def settings(self, *, host: str, token: str, client_token: str = "") -> sending.TransferSettings:
+    def settings(self, *, host: str, token: str, client_token: str = "") -> TransferSettings:
         """The transfer, to a server at ``host``."""
         via = (
             None
             if self.client is None
-            else sending.RemoteClient(self.client.strip("[]"), self.client_port, client_token)
+            else RemoteClient(self.client.strip("[]"), self.client_port, client_token)
         )
-        lasts = self.lasts or f"{sending.LASTS_S:g}s"
-        settings = sending.TransferSettings(
+        lasts = self.lasts or f"{LASTS_S:g}s"
+        settings = TransferSettings(
             host=host.strip("[]"),
             port=self.port,
             token=token,
@@ -155,7 +163,7 @@ class TcpSection(Section):
             lasts_s=parse_time(lasts, "the time") if self.total is None else None,
             total_bytes=None if self.total is None else parse_size(self.total, "the size"),
             rate_bps=None if self.rate is None else parse_line(self.rate),
-            block_bytes=sending.block_bytes(self.block, "the block"),
+            block_bytes=block_bytes(self.block, "the block"),
             interval_s=self.every_ns / 1e9,
             congestion=self.congestion,
             options=(*self.buffers(self.reverse), *self.options.items()),
@@ -183,7 +191,7 @@ class TcpScenario(Root):
             except InputError as error:
                 yield ("tcp", "ndt7"), str(error).removeprefix("--ndt7: ")
         try:
-            sending.block_bytes(what.block, "the block")
+            block_bytes(what.block, "the block")
         except InputError as error:
             yield ("tcp", "block"), str(error)
         if what.buffer is not None and what.client is not None:
