@@ -37,7 +37,7 @@ ELSEWHERE = frozenset(
     {
         "link", "tap", "log", "tcp send", "tcp measure", "tcp why", "transients", "calibrate", "psock send",
         "psock run", "voice lab", "voice install", "voice manage users", "voice manage log", "capacity",
-        "cable", "demo", "library add", "library verify",
+        "cable", "demo", "library add", "library verify", "campaign", "worker",
     }
 )  # fmt: skip
 """Commands with tests of their own, in which tests/unit/conftest.py looks at the tables."""

@@ -2,8 +2,8 @@
 
 ``--keep`` writes the new answers. ``--inputs`` makes the stored runs, captures and models anew first, and
 with them all answers; ``--later`` makes those of the kinds that came later, ``--latest``, ``--newest``,
-``--costs``, ``--listed`` and ``--swept`` of still newer ones. Only for a new kind of run, since they stand
-for what users have.
+``--costs``, ``--listed``, ``--swept`` and ``--matrix`` of still newer ones. Only for a new kind of run,
+since they stand for what users have.
 """
 
 from __future__ import annotations
@@ -17,41 +17,26 @@ from pathlib import Path
 
 from answers import ANSWERS, CLOSE, COMMANDS, FITTED, additions, answer, differences, kept, unpacked
 
+ARCHIVES = {
+    "--inputs": "make",
+    **{
+        f"--{name}": f"make_{name}"
+        for name in ("later", "latest", "newest", "costs", "listed", "swept", "matrix")
+    },
+}
+"""Options, and the functions of ``making`` that make what they name."""
+
 
 def main(options: list[str]) -> int:
     named = [name for name in options if not name.startswith("--")]
-    archives = {"--inputs", "--later", "--latest", "--newest", "--costs", "--listed", "--swept"}
-    if not set(options) <= {"--keep", *archives, *COMMANDS}:
+    if not set(options) <= {"--keep", *ARCHIVES, *COMMANDS}:
         print(__doc__, file=sys.stderr)
         return 2
-    if "--inputs" in options:
-        from making import make
+    for option, maker in ARCHIVES.items():
+        if option in options:
+            import making
 
-        make()
-    if "--later" in options:
-        from making import make_later
-
-        make_later()
-    if "--latest" in options:
-        from making import make_latest
-
-        make_latest()
-    if "--newest" in options:
-        from making import make_newest
-
-        make_newest()
-    if "--costs" in options:
-        from making import make_costs
-
-        make_costs()
-    if "--listed" in options:
-        from making import make_listed
-
-        make_listed()
-    if "--swept" in options:
-        from making import make_swept
-
-        make_swept()
+            getattr(making, maker)()
     os.environ["COLUMNS"] = "100"
     different = False
     ANSWERS.mkdir(exist_ok=True)

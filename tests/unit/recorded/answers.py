@@ -28,6 +28,7 @@ NEWEST: Final = HERE / "inputs-newest.tar.xz"
 COSTS: Final = HERE / "inputs-costs.tar.xz"
 LISTED: Final = HERE / "inputs-listed.tar.xz"
 SWEPT: Final = HERE / "inputs-swept.tar.xz"
+MATRIX: Final = HERE / "inputs-matrix.tar.xz"
 """Runs of kinds that came later still."""
 
 CLOSE: Final = 1e-9
@@ -61,6 +62,8 @@ REPRODUCTION: Final = "20260105-081800-reproduction-0013"
 ESP: Final = "20260105-081900-esp-0014"
 SERIES: Final = "20260105-082800-series-001d"
 SIMULATION: Final = "20260105-082900-simulation-001e"
+CAMPAIGN: Final = "20260105-083000-campaign-001f"
+CAMPAIGN_STEPS: Final = tuple(f"20260105-083{minute}00-series-002{minute}" for minute in range(1, 7))
 
 RUNS: Final = (
     PROFILE, SLOWER, TRIAL, STEPS, VERIFY, CALIBRATE, SEARCH, RFC2544, CALLS, CAPACITY, FAILOVER, MONITOR,
@@ -72,7 +75,16 @@ NEWEST_RUNS: Final = (COMPARISON, REPRODUCTION)
 COSTS_RUNS: Final = (ESP,)
 LISTED_RUNS: Final = (SERIES,)
 SWEPT_RUNS: Final = (SIMULATION,)
-_ADDED: Final = (*LATER_RUNS, *LATEST_RUNS, *NEWEST_RUNS, *COSTS_RUNS, *LISTED_RUNS, *SWEPT_RUNS)
+MATRIX_RUNS: Final = (CAMPAIGN,)
+_ADDED: Final = (
+    *LATER_RUNS,
+    *LATEST_RUNS,
+    *NEWEST_RUNS,
+    *COSTS_RUNS,
+    *LISTED_RUNS,
+    *SWEPT_RUNS,
+    *MATRIX_RUNS,
+)
 
 
 def _kind(run: str) -> str:
@@ -127,7 +139,7 @@ COMMANDS: Final = {
 
 def unpacked(folder: Path) -> Path:
     """The inputs, in ``folder``."""
-    for path in (INPUTS, TRANSFERS, LATER, LATEST, NEWEST, COSTS, LISTED, SWEPT):
+    for path in (INPUTS, TRANSFERS, LATER, LATEST, NEWEST, COSTS, LISTED, SWEPT, MATRIX):
         with tarfile.open(path) as archive:
             archive.extractall(folder, filter="data")
     return folder

@@ -19,6 +19,8 @@ from typing import Any, Final
 from unittest.mock import patch
 
 from answers import (
+    CAMPAIGN,
+    CAMPAIGN_STEPS,
     COSTS,
     COSTS_RUNS,
     INPUTS,
@@ -28,6 +30,7 @@ from answers import (
     LATEST_RUNS,
     LISTED,
     LISTED_RUNS,
+    MATRIX,
     NEWEST,
     NEWEST_RUNS,
     PROFILE,
@@ -50,6 +53,7 @@ from weirlab.calls.ipsec.endpoints.fakes import FakeEndpointBed as FakeEndpoints
 from weirlab.calls.ipsec.endpoints.fakes import opener as open_endpoints
 from weirlab.calls.ipsec.endpoints.section import EndpointScenario
 from weirlab.calls.ipsec.endpoints.study import EndpointsStudy
+from weirlab.campaigns import steps
 from weirlab.cli.program.app import app
 from weirlab.jobs import testbeds
 from weirlab.jobs.progress import SilentProgress
@@ -265,6 +269,32 @@ def make_swept() -> None:
             _weir("simulate", *loads)
         _pack(SWEPT, folder, ("store",))
 
+
+def make_matrix() -> None:
+    """A campaign; needs no root."""
+    with tempfile.TemporaryDirectory() as work:
+        folder = Path(work)
+        with (
+            _elsewhere(folder),
+            _as_example((CAMPAIGN, *CAMPAIGN_STEPS)),
+            patch.object(steps, "host", lambda: "example"),
+        ):
+            (folder / "series.yaml").write_text(SERIES_SCENARIO)
+            (folder / "matrix.yaml").write_text(MATRIX_SCENARIO)
+            _weir("campaign", "matrix.yaml")
+        _pack(MATRIX, folder, ("store",))
+
+
+MATRIX_SCENARIO: Final = """
+name: a device and a slower one
+report: null
+campaign:
+  scenarios: {series: series.yaml}
+  devices:
+    new: {lab: {device: {service_fixed_ns: 1150}}}
+    old: {lab: {device: {service_fixed_ns: 6000}}}
+  repetitions: 3
+"""
 
 SERIES_SCENARIO: Final = """
 name: TCP beside UDP

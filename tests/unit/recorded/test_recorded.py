@@ -20,6 +20,7 @@ from .answers import (
     LATER_RUNS,
     LATEST_RUNS,
     LISTED_RUNS,
+    MATRIX_RUNS,
     NEWEST_RUNS,
     RUNS,
     SWEPT_RUNS,
@@ -85,6 +86,7 @@ def test_there_is_a_stored_run_of_every_kind(inputs: Path) -> None:
             *COSTS_RUNS,
             *LISTED_RUNS,
             *SWEPT_RUNS,
+            *MATRIX_RUNS,
         )
     )
     assert {run.kind for run in runs} >= set(kinds())

@@ -63,7 +63,7 @@ def bundle(found: ProfileBundle, place: str) -> list[Table]:
     """What a bundle says of itself."""
     known = found.manifest
     rows = [
-        ("identity", found.id),
+        ("identity", f"{found.id[:32]}..."),
         ("library", place),
         ("kind", kind(found)),
         ("measured", known.measured),
