@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from weirlab.diagnosis.both.evidence import PathEvidence
@@ -90,9 +90,9 @@ class Diagnosis:
     counters_wrong: tuple[str, ...] = ()
     between: PathEvidence | None = None
     """What the captures at both ends show together."""
-    intervals: tuple[CauseInterval, ...] = ()
+    intervals: tuple[CauseInterval, ...] = field(default=(), compare=False)
     """Without gaps, the earliest first; empty for a diagnosis that was read back."""
-    begun_ns: float = 0.0
+    begun_ns: float = field(default=0.0, compare=False)
     """When the transfer began, by the clock of the capture; 0 for other sources."""
 
     @property

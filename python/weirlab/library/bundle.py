@@ -147,7 +147,8 @@ class ProfileBundle:
         content = self.members[TRIALS]
         try:
             Allowance(_MOST_TRIALS_BYTES).admit(where, content, COLUMNS)
-            frame = pl.read_parquet(io.BytesIO(content), columns=list(COLUMNS))
+            file = io.BytesIO(content)
+            frame = pl.read_parquet(file, columns=list(COLUMNS))
         except (InvalidTable, pl.exceptions.PolarsError, OSError) as error:
             raise InputError(f"{where} is no table of trials ({error}); ask for the bundle again") from error
         if wrong := [name for name, kind in COLUMNS.items() if frame.schema[name] != kind]:

@@ -19,6 +19,7 @@ from weirlab.calls.ipsec.cost.rows import COSTS, EspCostRow
 from weirlab.calls.ipsec.endpoints import rows as endpoints
 from weirlab.campaigns.ranking import MeasureRow
 from weirlab.campaigns.study import MEASURES, STEPS, StepRow
+from weirlab.devices.simulation.rows import SIMULATIONS, SimulationRow
 from weirlab.links.monitor.trials.rows import MonitorRow
 from weirlab.numbering.load.rows import LIMITS, TRIALS, WORK, LoadLimitRow, LoadTrialRow, WorkRow
 from weirlab.numbering.proof.rows import CALLS, LOGS, MESSAGES, LogRow, MessageRow, ProofCallRow
@@ -104,6 +105,7 @@ def test_tables_hold_the_columns_that_are_described(documented: Mapping[str, typ
         ROWS: list(schema_of(ReproductionRow)),
         STEPS: list(schema_of(StepRow)),
         MEASURES: list(schema_of(MeasureRow)),
+        SIMULATIONS: list(schema_of(SimulationRow)),
         CALLS: list(schema_of(ProofCallRow)),
         MESSAGES: list(schema_of(MessageRow)),
         LOGS: list(schema_of(LogRow)),
