@@ -14,19 +14,19 @@ from weirlab.cli.output import Session
 
 CAMPAIGN = """Measure a matrix: every scenario, on every device, with every setting.
 
-FILE is YAML with the key 'campaign'. Each step of the matrix is a run; they are
-measured one after the other, every cell once before any a second time. --plan
-checks all of them and says how many steps and trials there are and how long
-they take, without measuring.
+FILE is YAML with the key 'campaign'. Each step of the matrix is a run; they
+are measured one after the other, every cell once before any a second time.
+--plan checks all of them and says how many steps and trials there are and how
+long they take, without measuring.
 
-The result ranks the devices in each scenario and setting, and says which differ
-from the best by more than chance; the page has a chart for every measure. A
-step that the host spoils is tried again later. Ctrl-C keeps every finished
-step; --resume continues.
+The result ranks the devices in each scenario and setting, and says which
+differ from the best by more than chance; the page has a chart for every
+measure. A step that the host spoils is tried again later. Ctrl-C keeps every
+finished step; --resume continues.
 
 With --cluster, the test beds of a Dask scheduler measure the steps (see weir
-worker). The runs are kept here all the same, so any worker or the scheduler may
-die: only the steps under way are measured again.
+worker). The runs are kept here all the same, so any worker or the scheduler
+may die: only the steps under way are measured again.
 
 Examples:
   weir campaign firewalls.yaml --plan

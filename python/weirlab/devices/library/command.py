@@ -65,9 +65,9 @@ Examples:
 
 COMPARE = """Rank the devices of the libraries for given calls, as weir choose does.
 
-Nothing is measured. The page also says where each profile was measured, and has
-the thresholds of devices of the literature. Without names, all profiles are
-compared.
+Nothing is measured. The page also says where each profile was measured, and
+has the thresholds of devices of the literature. Without names, all profiles
+are compared.
 
 Examples:
   weir library compare --calls 300 --rules 100 --require 'p99<1ms'
