@@ -71,19 +71,7 @@ impl Queues {
 }
 
 fn memory(fd: libc::c_int) -> Option<Raw<MEMORY_BYTES>> {
-    let mut bytes = [0_u8; MEMORY_BYTES];
-    let mut len = size_of_val(&bytes) as libc::socklen_t;
-    // SAFETY: the kernel writes at most `len` bytes, which `bytes` has.
-    let failed = unsafe {
-        libc::getsockopt(
-            fd,
-            libc::SOL_SOCKET,
-            SO_MEMINFO,
-            std::ptr::from_mut(&mut bytes).cast(),
-            &raw mut len,
-        )
-    };
-    (failed == 0).then(|| Raw::new(&bytes[..(len as usize).min(MEMORY_BYTES)]))
+    Raw::option(fd, libc::SOL_SOCKET, SO_MEMINFO).ok()
 }
 
 /// Bytes in a queue of the socket (tcp(7)).

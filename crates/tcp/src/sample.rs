@@ -21,6 +21,9 @@ pub const MEMORY_BYTES: usize = 36;
 /// `union tcp_cc_info`.
 pub const CONGESTION_BYTES: usize = 20;
 
+/// `TCP_CA_NAME_MAX`.
+const NAME_BYTES: usize = 16;
+
 /// The first `N` bytes of a structure of the kernel, and how many of them it has.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Raw<const N: usize> {
@@ -34,6 +37,19 @@ impl<const N: usize> Raw<N> {
         let mut bytes = [0; N];
         bytes[..len].copy_from_slice(&from[..len]);
         Self { bytes, len }
+    }
+
+    /// An option of a socket; fails as getsockopt(2) does.
+    pub(crate) fn option(fd: libc::c_int, level: libc::c_int, name: libc::c_int) -> io::Result<Self> {
+        let mut bytes = [0_u8; N];
+        let mut len = N as libc::socklen_t;
+        // SAFETY: the kernel writes at most `len` bytes, which `bytes` has.
+        let failed =
+            unsafe { libc::getsockopt(fd, level, name, ptr::from_mut(&mut bytes).cast(), &raw mut len) };
+        if failed != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self::new(&bytes[..(len as usize).min(N)]))
     }
 
     pub(crate) fn get(&self) -> &[u8] {
@@ -69,22 +85,7 @@ impl Info {
     /// # Errors
     /// Those of getsockopt(2).
     pub fn of(socket: &impl AsRawFd) -> io::Result<Self> {
-        let mut bytes = [0_u8; INFO_BYTES];
-        let mut len = INFO_BYTES as libc::socklen_t;
-        // SAFETY: the kernel writes at most `len` bytes, which `bytes` has.
-        let failed = unsafe {
-            libc::getsockopt(
-                socket.as_raw_fd(),
-                libc::IPPROTO_TCP,
-                libc::TCP_INFO,
-                ptr::from_mut(&mut bytes).cast(),
-                &raw mut len,
-            )
-        };
-        if failed != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(Self::new(&bytes[..(len as usize).min(INFO_BYTES)]))
+        Raw::option(socket.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO).map(Self)
     }
 
     /// The bytes.
@@ -105,6 +106,29 @@ impl Info {
 pub struct Congestion {
     pub(crate) source: Option<Source>,
     pub(crate) raw: Raw<CONGESTION_BYTES>,
+}
+
+impl Congestion {
+    /// Queries the kernel about a socket of this process; empty if its congestion control reports nothing.
+    #[must_use]
+    pub fn of(socket: &impl AsRawFd) -> Self {
+        let fd = socket.as_raw_fd();
+        let name = Raw::<NAME_BYTES>::option(fd, libc::IPPROTO_TCP, libc::TCP_CONGESTION).unwrap_or_default();
+        let source = match name.get().split(|byte| *byte == 0).next() {
+            Some(b"bbr") => Source::Bbr,
+            Some(b"dctcp") => Source::Dctcp,
+            Some(b"vegas" | b"veno" | b"westwood" | b"illinois") => Source::Vegas,
+            _ => return Self::default(),
+        };
+        let raw = Raw::option(fd, libc::IPPROTO_TCP, libc::TCP_CC_INFO).unwrap_or_default();
+        Self { source: Some(source), raw }
+    }
+
+    /// The value of a field; `None` if this congestion control does not report it.
+    #[must_use]
+    pub fn get(&self, field: &Field) -> Option<u64> {
+        if self.source == Some(field.source) { field.read(self.raw.get()) } else { None }
+    }
 }
 
 /// Everything that the kernel reported about a connection at one time.
@@ -153,8 +177,7 @@ impl Sample {
             Source::Info => self.info.get(field),
             Source::Memory => field.read(self.memory.get()),
             Source::Message => field.read(self.message.get()),
-            source if self.congestion.source == Some(source) => field.read(self.congestion.raw.get()),
-            Source::Bbr | Source::Vegas | Source::Dctcp => None,
+            Source::Bbr | Source::Vegas | Source::Dctcp => self.congestion.get(field),
         }
     }
 }
@@ -214,6 +237,25 @@ mod tests {
         let locked = Sample { is_by_bpf: false, ..sample };
         assert!(FIELDS.iter().any(|field| sample.get(field).is_none() && locked.get(field).is_some()));
         assert_eq!(locked.as_by_bpf(), sample);
+    }
+
+    #[test]
+    fn a_socket_has_the_numbers_of_its_own_congestion_control() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let reported = |name| {
+            let set = crate::option::Setting::new("TCP_CONGESTION", name).unwrap().set(&socket);
+            let found = Congestion::of(&socket);
+            set.map(|()| {
+                FIELDS.iter().filter(|field| found.get(field).is_some()).map(|field| field.source).collect()
+            })
+        };
+        assert_eq!(reported("reno").ok(), Some(Vec::new()));
+        // Not every kernel has it.
+        if let Ok(sources) = reported("bbr") {
+            assert_eq!(sources, vec![Source::Bbr; sources.len()]);
+            assert!(!sources.is_empty());
+        }
     }
 
     #[test]

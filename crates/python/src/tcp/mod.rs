@@ -13,7 +13,7 @@ use weir_tcp::diag::{Connection, Diag, DiagError, Id, State};
 use weir_tcp::fields::{FIELDS, Field};
 use weir_tcp::option::OPTIONS;
 use weir_tcp::process::{Process, owners};
-use weir_tcp::{Info, Queues, Sample, this_thread};
+use weir_tcp::{Congestion, Info, Queues, Sample, this_thread};
 
 use crate::errors::{describe, exception};
 
@@ -39,8 +39,10 @@ pub fn add_to(m: &Bound<'_, PyModule>) -> PyResult<()> {
 #[pyfunction]
 fn tcp_sample(py: Python<'_>, fd: i32) -> PyResult<(Bound<'_, PyDict>, Option<u64>)> {
     let info = Info::of(&fd)?;
-    let queues = Queues::of(&fd, Some(this_thread()));
-    let fields = fields_dict(py, |field| info.get(field).or_else(|| queues.get(field)))?;
+    let (queues, congestion) = (Queues::of(&fd, Some(this_thread())), Congestion::of(&fd));
+    let read =
+        |field: &Field| info.get(field).or_else(|| queues.get(field)).or_else(|| congestion.get(field));
+    let fields = fields_dict(py, read)?;
     Ok((fields, queues.waited_ns))
 }
 
