@@ -144,7 +144,8 @@ def test_without_privileges_the_missing_ones_are_named_and_nothing_is_made() -> 
     program = textwrap.dedent("""
         from weirlab.base.errors import MissingCapability
         from weirlab.lab import clean, doctor, dut
-        from weirlab.lab.netns import NetnsLab, PlainPair
+        from weirlab.lab.cable import PlainPair
+        from weirlab.lab.netns import NetnsLab
 
         made, claim = [], clean.LabOwnership
         clean.LabOwnership = lambda: made.append(claim()) or made[-1]

@@ -109,7 +109,7 @@ def test_the_manual_page_comes_with_the_wheel(archive: ZipFile, full: Installed)
 
 def test_the_wheel_says_what_it_is_for(metadata: Message) -> None:
     assert metadata["Requires-Python"] == ">=3.11"
-    assert metadata.get_all("Provides-Extra") == ["manage", "report", "voice", "web"]
+    assert metadata.get_all("Provides-Extra") == ["cluster", "manage", "report", "voice", "web"]
     assert "Programming Language :: Python :: 3.13" in metadata.get_all("Classifier", [])
 
 
