@@ -1,6 +1,7 @@
 """Which cause `weir web --tests` names first, for eight that were planted.
 
     .venv/bin/python bench/ndt7.py --out bench/runs/ndt7-20261129-1
+    .venv/bin/python bench/ndt7.py --control bbr
     .venv/bin/python bench/ndt7.py --loopback
 
 Client and service are in two namespaces, joined by an emulated link (`weir link`) of 20 Mbit/s and 40 ms. In
@@ -43,8 +44,8 @@ from weirlab.transfers.tcp.study.running import SilentObserver
 PORT = 29381
 TOKEN = "0123456789abcdef"
 RATE, DELAY, QUEUE = "20Mbit/s", "20ms", "100pkts"
-CONTROL = "net.ipv4.tcp_congestion_control=reno"
-"""To BBR, loss means little. Namespaces may choose this one everywhere."""
+CONTROLS = ("reno", "bbr")
+"""Congestion controls. To BBR, loss means little: what limits it is the rate that it finds."""
 LOOPS, LOOP_S = 5, 3.0
 
 CLIENT = """
@@ -52,6 +53,7 @@ import json, sys, time
 from weirlab.link.stopping import Stop
 from weirlab.transfers.tcp import sending
 from weirlab.transfers.tcp.ndt7 import transfer
+from weirlab.transfers.tcp.settings import TransferSettings
 from weirlab.transfers.tcp.study.running import SilentObserver
 how = json.loads(sys.argv[1])
 load, again_s = transfer.Ndt7Transfer._load, 0.0
@@ -84,19 +86,28 @@ class PlantedFault:
     up: int = 0
     read_bps: float | None = None
     pause_s: float = 0.0
+    right_of_bbr: Sequence[Cause] = ()
+    """Where these are not ``right``."""
+
+    def named_by(self, control: str) -> Sequence[Cause]:
+        """The causes that are right under a congestion control."""
+        return self.right_of_bbr or self.right if control == "bbr" else self.right
 
 
 FAULTS = (
     PlantedFault("send buffer of the server", [causes.SEND_BUFFER], {}, server="tcp_wmem=4096 16384 24576"),
     PlantedFault("slow reader", [causes.APPLICATION_READ], {}, read_bps=4e6),
-    PlantedFault("loss", [causes.LOSS], {"loss": "1%", "seed": "7"}),
-    PlantedFault("shallow queue", [causes.LOSS], {"queue": "5pkts"}),
+    PlantedFault("loss", [causes.LOSS], {"loss": "1%", "seed": "7"}, right_of_bbr=[causes.BOTTLENECK]),
+    PlantedFault(
+        "shallow queue", [causes.LOSS], {"queue": "5pkts"}, right_of_bbr=[causes.BOTTLENECK, causes.LOSS]
+    ),
     PlantedFault("deep queue", [causes.BOTTLENECK], {"queue": "400pkts"}),
     PlantedFault(
         "policer",
         [causes.LOSS, causes.RECEIVER_DROPS, causes.TIMEOUT],
         {},
         rule=f"tcp sport {PORT} limit rate over 800 kbytes/second burst 20 kbytes drop",
+        right_of_bbr=[causes.BOTTLENECK, causes.LOSS, causes.RECEIVER_DROPS, causes.TIMEOUT],
     ),
     PlantedFault("small receive window", [causes.RECEIVE_WINDOW], {}, client="tcp_rmem=4096 32768 32768"),
     PlantedFault("slow application", [causes.APPLICATION_WRITE], {}, up=1, pause_s=0.03),
@@ -132,7 +143,7 @@ def kept(store: Path) -> dict[str, Any]:
         time.sleep(0.1)
 
 
-def diagnosed(fault: PlantedFault) -> dict[str, Any]:
+def diagnosed(fault: PlantedFault, control: str) -> dict[str, Any]:
     """What the service says of a test with this fault."""
     with ExitStack() as stack:
         store = Path(stack.enter_context(TemporaryDirectory()))
@@ -144,7 +155,13 @@ def diagnosed(fault: PlantedFault) -> dict[str, Any]:
         stack.enter_context(emulated_link(*made.ends(), up, down))
         rules = f"table inet f {{ chain i {{ type filter hook input priority 0; {fault.rule}; }}; }}"
         for where in (made.server, made.client):
-            where.call(partial(subprocess.run, ["sysctl", "-qw", CONTROL], check=True))
+            where.call(
+                partial(
+                    subprocess.run,
+                    ["sysctl", "-qw", f"net.ipv4.tcp_congestion_control={control}"],
+                    check=True,
+                )
+            )
         for where, command in (
             (made.server, ["sysctl", "-qw", f"net.ipv4.{fault.server}"] if fault.server else []),
             (made.client, ["sysctl", "-qw", f"net.ipv4.{fault.client}"] if fault.client else []),
@@ -163,13 +180,15 @@ def diagnosed(fault: PlantedFault) -> dict[str, Any]:
         }
         client = [sys.executable, "-c", CLIENT, json.dumps(how)]
         done = made.client.call(lambda: subprocess.run(client, capture_output=True, text=True, timeout=60))
+        if done.returncode:
+            raise SystemExit(f"{fault.name}: the client failed: {done.stderr[-500:]}")
         result = kept(store / "store")
     (direction,) = result["result"]["directions"]
     why = result.get("why") or [{"sentence": "", "tables": [{"rows": [[""]]}]}]
     named = next((row[0] for row in why[0]["tables"][0]["rows"]), "")
     return {
         "planted": fault.name,
-        "right": named in [cause.held for cause in fault.right],
+        "right": named in [cause.held for cause in fault.named_by(control)],
         "open": named in ("", causes.UNKNOWN.held),
         "named": named,
         "sentence": why[0]["sentence"],
@@ -211,6 +230,7 @@ def loopback() -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--loopback", action="store_true")
+    parser.add_argument("--control", choices=CONTROLS, default=CONTROLS[0])
     parser.add_argument("--only")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
@@ -220,7 +240,7 @@ def main() -> None:
         found |= loopback()
         console.print(found["ratios_of_medians"])
     else:
-        rows = [diagnosed(fault) for fault in FAULTS if given.only in (None, fault.name)]
+        rows = [diagnosed(fault, given.control) for fault in FAULTS if given.only in (None, fault.name)]
         found["faults"] = rows
         table = Table("planted", "named first", "right", "Mbit/s")
         for row in rows:
@@ -231,7 +251,7 @@ def main() -> None:
         console.print(f"{sum(row['right'] for row in rows)} of {len(rows)} named first, {wrong} wrong.")
     if given.out is not None:
         given.out.mkdir(parents=True, exist_ok=True)
-        name = "loopback.json" if given.loopback else "faults.json"
+        name = "loopback.json" if given.loopback else f"{given.control}.json"
         (given.out / name).write_text(json.dumps(found, indent=1) + "\n")
 
 

@@ -1,7 +1,6 @@
 //! What a host knows about its own socket beyond `struct tcp_info`: memory, queues, and scheduling of its thread.
 
 use std::fs;
-use std::mem::size_of_val;
 use std::os::fd::AsRawFd;
 
 use crate::fields::{Field, Source};

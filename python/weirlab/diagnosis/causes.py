@@ -59,7 +59,7 @@ PACING: Final = Cause(
     "sender",
     "pacing held data back",
     "pacing",
-    "raise the rate that the sender sets itself",
+    "look for a rate limit on the socket; the pace of BBR follows what the path delivers",
 )
 SENDER_HOST: Final = Cause(
     "sender_host",
