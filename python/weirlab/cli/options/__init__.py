@@ -15,6 +15,7 @@ from weirlab.cli.options.device import (
     IncludeOption,
     LabKind,
     PositionsOption,
+    TunnelCpusOption,
 )
 from weirlab.cli.options.groups import (
     PERCENT,
@@ -92,6 +93,7 @@ __all__ = [
     "StepOptions",
     "StoreOption",
     "TrialsOptions",
+    "TunnelCpusOption",
     "WiredOptions",
     "given",
     "grouped",

@@ -36,6 +36,12 @@ IncludeOption = Annotated[
         metavar="DIR",
     ),
 ]
+TunnelCpusOption = Annotated[
+    int | None,
+    typer.Option(
+        "--cpus", min=1, max=2, help="CPUs of rules and tunnel: 1 for both (default), 2 for one each."
+    ),
+]
 AsOption = Annotated[
     str | None,
     typer.Option(

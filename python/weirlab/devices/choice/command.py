@@ -16,6 +16,7 @@ from weirlab.cli.options import (
     LabKind,
     MachineKind,
     PacketTimeOption,
+    TunnelCpusOption,
     completing,
     grouped,
     listed,
@@ -67,12 +68,7 @@ class CandidateOptions:
             autocompletion=completing.runs,
         ),
     ] = None
-    cpus: Annotated[
-        int | None,
-        typer.Option(
-            "--cpus", min=1, max=2, help="CPUs of rules and tunnel: 1 for both (default), 2 for one each."
-        ),
-    ] = None
+    cpus: TunnelCpusOption = None
 
 
 @dataclass(frozen=True)

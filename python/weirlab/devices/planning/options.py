@@ -15,6 +15,7 @@ from weirlab.cli.options import (
     IncludeOption,
     PacketTimeOption,
     SizeOptions,
+    TunnelCpusOption,
     completing,
 )
 
@@ -51,12 +52,7 @@ class ModelOptions:
             autocompletion=completing.runs,
         ),
     ] = None
-    cpus: Annotated[
-        int | None,
-        typer.Option(
-            "--cpus", min=1, max=2, help="CPUs of rules and tunnel: 1 for both (default), 2 for one each."
-        ),
-    ] = None
+    cpus: TunnelCpusOption = None
 
 
 @dataclass(frozen=True)
