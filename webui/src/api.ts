@@ -60,6 +60,34 @@ export interface RunDetails {
   conclusion: string;
   tables: Table[];
   report: "ready" | "possible" | "none";
+  /** It was stopped from this page, which may go on with it. */
+  resumable: boolean;
+}
+/** An attempt as a point of a chart. */
+export interface Point {
+  series: string;
+  rate_pps: number | null;
+  delay_ns: number | null;
+  loss: number | null;
+  /** Why it does not count; empty if it does. */
+  invalid: string;
+}
+/** A run while it is running. */
+export interface Live {
+  status: string;
+  created: string;
+  /** How long all of it should take. */
+  expected_s: number | null;
+  points: Point[];
+  left_out: number;
+  valid: number;
+  /** Does this service carry it out? Then it can stop it, and tells its progress. */
+  held: boolean;
+  title: string;
+  done: number;
+  total: number;
+  what: string;
+  left: string;
 }
 /** How much a quantity changed, as shares; null where that is not known. */
 export interface Difference {

@@ -26,6 +26,12 @@ export function bytes(value: number): string {
   return `${short(value, 3)}${value >= 1000 ? "" : " "}B`;
 }
 
+/** How long something takes: `40 s`, `12 min`, `3.5 h`. */
+export function span(seconds: number): string {
+  if (seconds < 90) return `${Math.max(Math.round(seconds), 1)} s`;
+  return seconds < 5400 ? `${Math.round(seconds / 60)} min` : `${Number((seconds / 3600).toFixed(1))} h`;
+}
+
 /** In the time zone of this browser: `2026-11-29 14:05`. */
 export function date(iso: string): string {
   const moment = new Date(/(Z|[+-]\d\d:\d\d)$/.test(iso) ? iso : `${iso}Z`);

@@ -127,7 +127,7 @@ class RunQuery(BaseModel):
 
 def _runs(parts: ServiceParts) -> APIRouter:
     router = APIRouter(prefix="/runs")
-    shelf = parts.shelf
+    shelf, scenarios = parts.shelf, parts.scenarios
 
     @router.get("")
     def listed(query: Annotated[RunQuery, Query()]) -> dict[str, Any]:
@@ -136,7 +136,23 @@ def _runs(parts: ServiceParts) -> APIRouter:
 
     @router.get("/{run_id}")
     def one(run_id: str) -> dict[str, Any]:
-        return shelf.one(run_id)
+        found = shelf.one(run_id)
+        interrupted = found["status"] == "interrupted"
+        return {**found, "resumable": interrupted and scenarios.resumable(found["run_id"])}
+
+    @router.get("/{run_id}/live")
+    def live(run_id: str) -> dict[str, Any]:
+        return {**shelf.live(run_id), **scenarios.live(run_id)}
+
+    @router.post("/{run_id}/stop")
+    def stop(run_id: str) -> dict[str, Any]:
+        scenarios.stop(scenarios.of_run(run_id))
+        return {}
+
+    @router.post("/{run_id}/resume")
+    def resume(run_id: str) -> dict[str, Any]:
+        scenarios.resume(scenarios.of_run(run_id))
+        return {}
 
     @router.post("/{run_id}/report")
     async def prepare(run_id: str) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from weirlab.store.manifest import MANIFEST_FILE
 from weirlab.store.summary import REPORT, RUNNING, answer_of
 from weirlab.studies.commands import tables, wording
 from weirlab.studies.registry import study_of
+from weirlab.web import live
 from weirlab.web.children import Children
 from weirlab.web.launching.jobs import ReportJob
 from weirlab.web.measurements.measurement import ReadOnlyStore
@@ -152,6 +153,18 @@ class RunService:
                 "conclusion": answer_of(run.path) or _headline(run) or _state_of(outcome),
                 "tables": [for_page(each) for each in tables.run(outcome)],
                 "report": self._report_state(run),
+            }
+
+    def live(self, run_id: str) -> dict[str, Any]:
+        """The attempts of a run so far; see :func:`weirlab.web.live.attempts`."""
+        with self._reading:
+            run = self._store.open(run_id)
+            manifest = run.manifest
+            return {
+                "status": manifest.status,
+                "created": manifest.created,
+                "expected_s": live.expected_s(run) if manifest.status == RUNNING else None,
+                **live.attempts(run),
             }
 
     def compare(self, before: str, after: str) -> dict[str, Any]:

@@ -203,3 +203,31 @@ def test_a_small_table_that_decodes_to_much_is_refused_without_decoding_it(
         answer = client.get(f"/api/runs/{request}")
         assert answer.status_code == 404
         assert "would take" in answer.json()["error"]["message"]
+
+
+def test_the_attempts_of_a_run_are_points_while_it_is_running(client: TestClient, store: Store) -> None:
+    with store.create("trial", {}, {"lab": "netns", "dut": "iptables", "backend": "xdp"}) as writer:
+        address, about = f"/api/runs/{writer.run_id}/live", {"run_id": writer.run_id, "role": "single"}
+        assert client.get(address).json()["points"] == []
+        for index, position in enumerate((0, 400)):
+            result = make_result(1e5, delay_mean_ns=20_000.0)
+            writer.add(make_record(result, make_spec(1e5, position=position), index=index, **about))
+        writer.add(make_record(make_result(1e5), make_spec(1e5), index=2, invalid=("late",), **about))
+        found = client.get(address).json()
+        assert (found["status"], found["valid"], found["left_out"]) == ("running", 2, 0)
+        assert [point["series"] for point in found["points"]] == ["0 rules", "400 rules", "0 rules"]
+        assert [point["delay_ns"] for point in found["points"]][:2] == [20_000.0, 20_000.0]
+        assert [point["invalid"] for point in found["points"]] == ["", "", "late"]
+        # Another process carries it out.
+        assert found["held"] is False
+        refused = client.post(f"/api/runs/{writer.run_id}/stop", json={})
+        assert (refused.status_code, "not started from this page" in refused.text) == (400, True)
+    assert client.get(address).json()["status"] == "complete"
+
+
+def test_only_the_last_attempts_are_drawn(
+    client: TestClient, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("weirlab.web.live.MOST_POINTS", 2)
+    found = client.get(f"/api/runs/{trials(store, 1e4, 2e4, 3e4)}/live").json()
+    assert ([each["delay_ns"] for each in found["points"]], found["left_out"]) == ([2e4, 3e4], 1)

@@ -282,3 +282,23 @@ def test_other_measurements_are_no_scenarios(client: TestClient) -> None:
     data_id = client.post("/api/transfers", json={"host": "127.0.0.1", "port": 9}).json()["data_id"]
     settled(client, data_id)
     assert client.get(f"/api/scenarios/{data_id}/events").status_code == 400
+
+
+def test_a_run_is_stopped_and_resumed_by_its_id_where_it_was_started(make: Make) -> None:
+    scenarios = make()
+    one = scenarios.start(named("for ever"))
+    waited(scenarios, one, lambda now: now["notes"])
+    assert scenarios.live("R") == {
+        "held": True, "title": "profiling", "done": 1, "total": 4, "what": "64 B", "left": "20 s",
+    }  # fmt: skip
+    assert scenarios.live("another")["held"] is False
+    assert not scenarios.resumable("R")
+    scenarios.stop(scenarios.of_run("R"))
+    waited(scenarios, one, over)
+    assert scenarios.live("R")["held"] is False
+    assert scenarios.resumable("R")
+    assert not make(allowed=False).resumable("R")
+    scenarios.resume(scenarios.of_run("R"))
+    assert waited(scenarios, one, over)["notes"][-1] == "resumed"
+    with pytest.raises(InputError, match="not started from this page"):
+        scenarios.of_run("another")

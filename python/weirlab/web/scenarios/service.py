@@ -163,6 +163,27 @@ class Scenarios:
             job.progress = replace(job.progress, title="Stopping", left="", what="")
             _interrupt(job)
 
+    def live(self, run_id: str) -> dict[str, Any]:
+        """The progress of a run, and whether it can be stopped here: only if this service carries it out."""
+        with self._changed:
+            job = next((job for job in self._jobs if job.progress.run_id == run_id), None)
+            told = asdict(ScenarioProgress("") if job is None else job.progress)
+        names = ("title", "done", "total", "what", "left")
+        return {"held": job is not None, **{name: told[name] for name in names}}
+
+    def of_run(self, run_id: str) -> Measurement:
+        """The scenario that a run belongs to; raises ``InputError`` if it was not started from this page."""
+        for one in self.measurements.all():
+            if one.state.kind == "scenario" and one.state.facts.get("run_id") == run_id:
+                return one
+        raise InputError(f"Run {run_id} was not started from this page: stop it or resume it where it was.")
+
+    def resumable(self, run_id: str) -> bool:
+        """Whether :meth:`resume` goes on with a run."""
+        with suppress(InputError):
+            return self.allowed and self.of_run(run_id).state.stage == "stopped"
+        return False
+
     def describe(self, one: Measurement) -> dict[str, Any]:
         """The progress of a scenario, or its result."""
         with self._changed:
