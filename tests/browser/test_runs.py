@@ -8,7 +8,7 @@ from pathlib import Path
 from weirlab.store import Store
 
 from .devtools import Browser, Page
-from .test_web import SCENARIO, Serve, nameless, photograph
+from .test_web import SCENARIO, Serve, nameless, photograph, trials
 
 LONG = SCENARIO.replace("repetitions: 1", "repetitions: 200")
 POINTS = "Number(document.querySelector('.trials')?.closest('figure').dataset.points)"
@@ -60,4 +60,46 @@ def test_a_run_is_drawn_while_it_runs_stopped_and_gone_on_with(
     assert trials.height > kept
     assert trials.select("index", "attempt").is_unique().all()
     assert re.search(r"interrupted", page.text())
+    assert browser.problems() == []
+
+
+def test_a_run_gets_a_name_tags_and_a_star_and_is_deleted(
+    serve: Serve, browser: Browser, shots: Path | None, tmp_path: Path
+) -> None:
+    store = Store(tmp_path / "store")
+    one, other = trials(store, "one", 20_000.0), trials(store, "other", 30_000.0)
+    served = serve()
+    page = browser.session()
+    page.open(f"{served.url}#/runs/{one}")
+    press_button(page, "Name, note, tags")
+    page.wait_for("document.activeElement.maxLength === 200")
+    page.call("Input.insertText", text="before the update")
+    page.evaluate("document.querySelectorAll('form.label input')[1].focus()")
+    page.call("Input.insertText", text="office x")
+    page.evaluate("document.querySelector('form.label textarea').focus()")
+    page.call("Input.insertText", text="On the old switch.")
+    photograph(page, shots, "run-label")
+    press_button(page, "Save")
+    page.wait_for("document.querySelector('.about strong')?.innerText === 'before the update'")
+    page.click(".about .star")
+    page.wait_for("document.querySelector('.about .star').getAttribute('aria-pressed') === 'true'")
+    said = Store(served.store).labels.one(one)
+    assert (said.name, said.star, said.tags) == ("before the update", True, ("office", "x"))
+    assert said.note == "On the old switch."
+    page.click("a.tag[href='#/runs?tag=office']")
+    page.wait_for("document.querySelectorAll('.run').length === 1")
+    assert "#office" in page.evaluate("document.querySelector('.run').innerText")
+    page.evaluate("location.hash = '#/runs'")
+    page.wait_for("document.querySelectorAll('.run').length === 2")
+    assert nameless(page) == []
+    photograph(page, shots, "runs-labels")
+    page.evaluate(f"location.hash = '#/runs/{other}'")
+    press_button(page, "Delete this run…")
+    page.wait_for("document.activeElement.innerText === 'Keep it'")
+    photograph(page, shots, "run-delete")
+    press_button(page, "Keep it")
+    press_button(page, "Delete this run…")
+    press_button(page, "Delete for good")
+    page.wait_for("document.querySelectorAll('.run').length === 1")
+    assert [run.run_id for run in Store(served.store).runs()] == [one]
     assert browser.problems() == []

@@ -31,6 +31,8 @@ export interface RunLine {
   status: string;
   created: string;
   name: string;
+  star: boolean;
+  tags: string[];
   device: string;
   simulated: boolean;
   problem: string;
@@ -48,6 +50,14 @@ export interface RunPage {
   kinds: string[];
   statuses: string[];
   devices: string[];
+  tags: string[];
+}
+/** What people say about a run. */
+export interface RunLabel {
+  name: string;
+  star: boolean;
+  note: string;
+  tags: string[];
 }
 export interface RunDetails {
   run_id: string;
@@ -58,6 +68,11 @@ export interface RunDetails {
   created: string;
   device: string;
   conclusion: string;
+  label: RunLabel;
+  /** What repeats it in a terminal; a scenario can also be started here. */
+  command: string;
+  startable: boolean;
+  size_bytes: number;
   tables: Table[];
   report: "ready" | "possible" | "none";
   /** It was stopped from this page, which may go on with it. */

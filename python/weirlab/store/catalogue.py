@@ -25,6 +25,8 @@ from weirlab.base.storage import RUN_ID, default_root, kind_of, run_ids
 from weirlab.store.completeness import is_empty
 from weirlab.store.files import telling
 from weirlab.store.index import Entry, RunIndex
+from weirlab.store.labels import NO_LABEL, RunLabel, RunLabels
+from weirlab.store.lock import WriterLock
 from weirlab.store.manifest import Manifest, host, kernel, versions
 from weirlab.store.summary import RunSummary, stamp, summary
 
@@ -46,6 +48,11 @@ def how_recent(run_id: str) -> int | None:
     return int(match[1] or 0) if match else None
 
 
+def _labelled(run: RunSummary, labels: Mapping[str, RunLabel]) -> RunSummary:
+    found = labels.get(run.run_id)
+    return run if found is None else replace(run, label=found)
+
+
 def utc_now() -> datetime:
     return datetime.now(UTC)
 
@@ -65,6 +72,7 @@ class Store:
         ``most_table_bytes`` is as for :class:`Run`.
         """
         self.root = default_root() if root is None else root
+        self.labels = RunLabels(self.root)
         self._index = RunIndex(self.root)
         self._entries: dict[str, Entry] | None = None
         self._lock = threading.Lock()
@@ -172,8 +180,31 @@ class Store:
             if self._entries is None:
                 self._entries = self._index.read()
             self._renew(names)
-            found = [self._entries[name][1].now() for name in names]
+            labels = self.labels.all()
+            found = [_labelled(self._entries[name][1].now(), labels) for name in names]
         return sorted(found, key=lambda one: (one.run_id[:_SECOND], one.created, one.run_id), reverse=True)
+
+    @shielded
+    def remove(self, run_id: str) -> None:
+        """Remove a run, damaged or not, and its label for good.
+
+        Raises ``StoreError`` if there is none with this ID, if a process is writing it, or if the store may
+        not be changed.
+        """
+        path = self.root / run_id
+        if not RUN_ID.fullmatch(run_id) or path.is_symlink() or not path.is_dir():
+            raise StoreError(f"no run {quoted(run_id)} with a folder of its own in {self.root}")
+        lock = WriterLock(path)
+        try:
+            # In one step for everybody else. What a killed process leaves, the next new run removes.
+            gone = self.root / f".{run_id}{_BEGUN}"
+            with telling(path, "delete"):
+                os.rename(path, gone)
+                shutil.rmtree(gone)
+        finally:
+            lock.release()
+        with suppress(StoreError):
+            self.labels.put(run_id, NO_LABEL)
 
     def _renew(self, names: Collection[str]) -> None:
         """Read the runs again whose files have changed since they were read."""

@@ -15,6 +15,7 @@ from weirlab.base.quoting import printable, shortened
 from weirlab.base.storage import kind_of
 from weirlab.store import lock
 from weirlab.store.completeness import TRIALS, is_empty, problem
+from weirlab.store.labels import NO_LABEL, RunLabel
 from weirlab.store.manifest import MANIFEST_FILE, Manifest
 
 REPORT: Final = "report.html"
@@ -51,6 +52,13 @@ class RunSummary:
     """Why it does not count; empty if it does, or if nothing judged that."""
     device: str = ""
     """The device under test; empty without one."""
+    label: RunLabel = NO_LABEL
+    """What people say about it."""
+
+    @property
+    def title(self) -> str:
+        """The name that somebody gave it, or that of its scenario; empty without one."""
+        return self.label.name or self.name
 
     @property
     def path(self) -> Path:

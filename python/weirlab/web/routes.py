@@ -13,11 +13,12 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, FastAPI, Query, Request, Response
 from fastapi.responses import JSONResponse, PlainTextResponse, StreamingResponse
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
 from weirlab import __version__
 from weirlab.base.errors import InputError
+from weirlab.store.labels import label
 from weirlab.trace.facts import SideName, start_ns
 from weirlab.web import metrics, sending
 from weirlab.web.access import guard
@@ -118,11 +119,24 @@ class RunQuery(BaseModel):
     kind: Annotated[str, Field(max_length=100)] = ""
     status: Annotated[str, Field(max_length=100)] = ""
     device: Annotated[str, Field(max_length=100)] = ""
+    tag: Annotated[str, Field(max_length=100)] = ""
+    star: bool = False
     sort: SortKey = "newest"
     since: Annotated[str, Field(max_length=10)] = ""
     until: Annotated[str, Field(max_length=10)] = ""
     first: Annotated[int, Field(ge=0, le=_MOST_RUNS)] = 0
     most: Annotated[int, Field(ge=1, le=1000)] = 100
+
+
+class LabelRequest(BaseModel):
+    """What a user says about a run; see :func:`weirlab.store.labels.label`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str = ""
+    star: bool = False
+    note: str = ""
+    tags: Annotated[list[str], Field(max_length=100)] = []
 
 
 def _runs(parts: ServiceParts) -> APIRouter:
@@ -152,6 +166,21 @@ def _runs(parts: ServiceParts) -> APIRouter:
     @router.post("/{run_id}/resume")
     def resume(run_id: str) -> dict[str, Any]:
         scenarios.resume(scenarios.of_run(run_id))
+        return {}
+
+    @router.post("/{run_id}/again")
+    def again(run_id: str) -> Response:
+        asked = asking.ScenarioRequest(text=shelf.scenario(run_id))
+        return JSONResponse({"data_id": scenarios.start(asked).data_id}, 201)
+
+    @router.post("/{run_id}/label")
+    def put_label(run_id: str, asked: LabelRequest) -> dict[str, Any]:
+        shelf.put_label(run_id, label(**asked.model_dump()))
+        return {}
+
+    @router.post("/{run_id}/delete")
+    async def remove(run_id: str) -> dict[str, Any]:
+        await without_turn(asyncio.wrap_future(await run_in_threadpool(shelf.remove, run_id)))
         return {}
 
     @router.post("/{run_id}/report")

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import isfinite
 from typing import Any, BinaryIO, Final, Literal
 
@@ -17,16 +17,18 @@ from weirlab.cli.quantities import count, plural
 from weirlab.devices.comparison import wording as comparing
 from weirlab.devices.comparison.command import TermsOptions
 from weirlab.devices.comparison.study import compare_runs
-from weirlab.jobs.inventory import RunOutcome, show
+from weirlab.jobs.inventory import RunOutcome, scenario_of, show
 from weirlab.model.comparing import ComparisonFinding
+from weirlab.report.story import PageOrigin, scenario_text
 from weirlab.store import Run, RunSummary, Store
+from weirlab.store.labels import RunLabel
 from weirlab.store.manifest import MANIFEST_FILE
 from weirlab.store.summary import REPORT, RUNNING, answer_of
 from weirlab.studies.commands import tables, wording
 from weirlab.studies.registry import study_of
 from weirlab.web import live
 from weirlab.web.children import Children
-from weirlab.web.launching.jobs import ReportJob
+from weirlab.web.launching.jobs import RemovalJob, ReportJob
 from weirlab.web.measurements.measurement import ReadOnlyStore
 from weirlab.web.tables import for_page
 
@@ -51,6 +53,9 @@ class RunFilter:
     kind: str = ""
     status: str = ""
     device: str = ""
+    tag: str = ""
+    star: bool = False
+    """Only those with a star."""
     since: str = ""
     """Days in ISO 8601, both included."""
     until: str = ""
@@ -65,12 +70,15 @@ class RunFilter:
         wanted = (self.kind, run.kind), (self.status, _state(run)), (self.device, run.device)
         if any(one and one != other for one, other in wanted):
             return False
+        label = run.label
+        if (self.tag and self.tag not in label.tags) or (self.star and not label.star):
+            return False
         if (self.since and day < self.since) or (self.until and day > self.until):
             return False
         if not self.words:
             return True
         told = (run.run_id, run.name, run.kind, _state(run), run.device, _conclusion(run, answer))
-        text = " ".join(told).lower()
+        text = " ".join((*told, label.name, label.note, *label.tags)).lower()
         return all(word in text for word in self.words)
 
     def ordered(self, runs: list[RunSummary]) -> list[RunSummary]:
@@ -82,7 +90,8 @@ class RunFilter:
                 return runs[::-1]
             case key:
                 # Among equal ones, the newest first.
-                return sorted(runs, key=lambda run: str(getattr(run, key)).lower())
+                attribute = "title" if key == "name" else key
+                return sorted(runs, key=lambda run: str(getattr(run, attribute)).lower())
 
 
 class RunService:
@@ -115,6 +124,7 @@ class RunService:
             "kinds": sorted({run.kind for run in runs} - {""}),
             "statuses": sorted({_state(run) for run in runs}),
             "devices": sorted({run.device for run in runs} - {""}),
+            "tags": sorted({tag for run in runs for tag in run.label.tags}),
         }
 
     def _find_answers(self, runs: Sequence[RunSummary]) -> int:
@@ -146,6 +156,10 @@ class RunService:
                 "run_id": run.run_id,
                 "kind": manifest.kind,
                 "name": str(manifest.scenario.get("name") or ""),
+                "label": self._store.labels.one(run.run_id),
+                "command": _command(run),
+                "startable": _has_scenario(run),
+                "size_bytes": sum(path.stat().st_size for path in outcome.files),
                 "simulated": run.simulated,
                 "status": manifest.status,
                 "created": manifest.created,
@@ -208,6 +222,28 @@ class RunService:
                 )
         return self._children.submit(lambda: self._draw(run), urgent=True)
 
+    def put_label(self, run_id: str, label: RunLabel) -> None:
+        """Keep what people say about a run."""
+        self._require_writable("no names, notes, tags or stars can be kept")
+        self._store.labels.put(self._store.open(run_id).run_id, label)
+
+    def remove(self, run_id: str) -> Future[None]:
+        """Have a child process remove a run for good."""
+        self._require_writable("no run can be deleted")
+        job = RemovalJob(run_id)
+        return self._children.submit(lambda: self._children.ask(job, {}, most_s=_MOST_REPORT_S), urgent=True)
+
+    def scenario(self, run_id: str) -> str:
+        """The scenario of a run, as YAML, to run it again; raises ``InputError`` for a run without one."""
+        run = self._store.open(run_id)
+        if not _has_scenario(run):
+            raise InputError(f"Run {run.run_id} was not made from a scenario: {_command(run)} repeats it.")
+        return scenario_text({**run.manifest.scenario, "report": None})
+
+    def _require_writable(self, consequence: str) -> None:
+        if self._read_only:
+            raise ReadOnlyStore(f"The service may not write to its store, so {consequence}.")
+
     def counts(self) -> dict[tuple[str, str], int]:
         """How many runs there are of each kind and status."""
         found: dict[tuple[str, str], int] = {}
@@ -236,6 +272,18 @@ class RunService:
             return "possible" if study_of(run).has("page") else "none"
         except (InputError, StoreError):
             return "none"
+
+
+def _has_scenario(run: Run) -> bool:
+    """Whether the study of ``run`` can measure it again."""
+    with suppress(InputError, StoreError):
+        return (root := study_of(run).scenario()) is not None and bool(scenario_of(run, root).KEY)
+    return False
+
+
+def _command(run: Run) -> str:
+    """The command that repeats ``run``."""
+    return PageOrigin.of_run(asdict(run.manifest)).again[0][1]
 
 
 def _state_of(outcome: RunOutcome) -> str:
@@ -278,7 +326,9 @@ def _line(run: RunSummary, answer: str) -> dict[str, Any]:
         "status": _state(run),
         "created": run.created,
         "host": run.host,
-        "name": run.name,
+        "name": run.title,
+        "star": run.label.star,
+        "tags": run.label.tags,
         "device": run.device,
         "trials": run.trials,
         "invalid": run.invalid,

@@ -322,3 +322,21 @@ def test_a_scenario_whose_trials_are_mostly_spoiled_says_why(
     assert "quieter machine" in last
     assert "add loads" not in answer.err
     assert weir("fit", "last").code == 5
+
+
+def test_labels_are_set_and_listed(weir: Weir, tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    for name in ("one", "two"):
+        with store.create("trial", {"name": name}, {}) as writer:
+            pass
+    run_id = writer.run_id
+    answer = weir("label", run_id, "--name", "before", "--tag", "office", "--tag", "x", "--star", "--json")
+    assert answer.json["label"] == {"name": "before", "star": True, "note": "", "tags": ["office", "x"]}
+    assert "★ #office #x" in weir("runs", "--wide").out
+    for option in (["--tag", "office"], ["--star"]):
+        assert [run["run_id"] for run in weir("runs", *option, "--json").json["runs"]] == [run_id]
+    again = weir("label", run_id, "--untag", "x", "--no-star", "--note", "Friday").out
+    assert again == f"Run {run_id}: name: before; tags: office; note: Friday.\n"
+    refused = weir("label", run_id, "--tag", "two words")
+    assert (refused.code, "is no tag" in refused.err) == (2, True)
+    assert weir("label", run_id).out == again

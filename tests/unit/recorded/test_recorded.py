@@ -35,7 +35,7 @@ from .answers import (
 MEASURE = {
     "calibrate", "trial", "profile", "search", "rfc2544", "failover", "run", "tap", "log", "link", "tcp",
     "doctor", "lab", "schema", "completion", "web", "psock", "reproduce", "capacity", "demo", "campaign",
-    "ports", "check", "cable", "library", "simulate", "worker",
+    "ports", "check", "cable", "library", "simulate", "worker", "label",
 }  # fmt: skip
 """Commands that need no stored run and no capture: they make them, or speak of this machine or of Weir."""
 

@@ -18,6 +18,8 @@ from weirlab.web.launching.jobs import ProcessJob, ReportJob, ServiceFolders
 from weirlab.web.launching.launcher import DirectLauncher
 from weirlab.web.runs import RunService
 
+from .conftest import Serve
+
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 
 
@@ -36,7 +38,7 @@ def listed(client: TestClient) -> dict[str, dict[str, Any]]:
 
 def test_an_empty_store_is_no_failure(client: TestClient) -> None:
     answer = client.get("/api/runs").json()
-    nothing = {"runs": [], "kinds": [], "statuses": [], "devices": []}
+    nothing = {"runs": [], "kinds": [], "statuses": [], "devices": [], "tags": []}
     assert answer == {**nothing, "found": 0, "total": 0, "unanswered": 0}
 
 
@@ -231,3 +233,62 @@ def test_only_the_last_attempts_are_drawn(
     monkeypatch.setattr("weirlab.web.live.MOST_POINTS", 2)
     found = client.get(f"/api/runs/{trials(store, 1e4, 2e4, 3e4)}/live").json()
     assert ([each["delay_ns"] for each in found["points"]], found["left_out"]) == ([2e4, 3e4], 1)
+
+
+def test_name_note_tags_and_star_are_kept_found_and_listed(client: TestClient, store: Store) -> None:
+    run_id, other = trials(store, 20_000.0), trials(store, 20_000.0)
+    said = {"name": "before the update", "star": True, "note": "in the office", "tags": ["office", "x"]}
+    assert client.post(f"/api/runs/{run_id}/label", json=said).status_code == 200
+    line = listed(client)[run_id]
+    assert (line["name"], line["star"], line["tags"]) == ("before the update", True, ["office", "x"])
+    assert listed(client)[other]["star"] is False
+    assert client.get(f"/api/runs/{run_id}").json()["label"] == said
+    for query in ({"tag": "office"}, {"star": "true"}, {"text": "OFFICE"}, {"text": "before"}):
+        found = client.get("/api/runs", params=query).json()
+        assert [run["run_id"] for run in found["runs"]] == [run_id], query
+        assert found["tags"] == ["office", "x"]
+    for wrong in ({"tags": ["two words"]}, {"name": "x" * 201}, {"stars": 3}):
+        assert client.post(f"/api/runs/{run_id}/label", json=wrong).status_code == 400
+    assert client.get(f"/api/runs/{run_id}").json()["label"] == said
+
+
+def test_a_run_is_deleted_and_what_refuses_is_told(serve: Serve, store: Store) -> None:
+    client, _ = serve()
+    run_id = trials(store, 20_000.0)
+    assert client.post(f"/api/runs/{run_id}/delete", json={}).status_code == 200
+    assert listed(client) == {}
+    assert client.post(f"/api/runs/{run_id}/delete", json={}).status_code == 422
+    with store.create("trial", {}, {}) as writer:
+        refused = client.post(f"/api/runs/{writer.run_id}/delete", json={})
+        assert (refused.status_code, "being written" in refused.text) == (422, True)
+
+
+def test_a_read_only_store_keeps_and_deletes_nothing(
+    serve: Serve, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id = trials(store, 20_000.0)
+    monkeypatch.setattr("weirlab.web.service._may_write", lambda _: False)
+    client, _ = serve()
+    for deed in ("label", "delete"):
+        refused = client.post(f"/api/runs/{run_id}/{deed}", json={})
+        assert (refused.status_code, "may not write" in refused.text) == (403, True)
+    assert [run.run_id for run in store.runs()] == [run_id]
+
+
+def test_another_web_site_can_neither_stop_nor_delete_a_run(client: TestClient, store: Store) -> None:
+    run_id = trials(store, 20_000.0)
+    for deed in ("label", "delete", "stop", "resume", "again"):
+        foreign = client.post(
+            f"/api/runs/{run_id}/{deed}", json={}, headers={"Origin": "http://evil.example"}
+        )
+        assert foreign.status_code == 403
+    assert [run.run_id for run in store.runs()] == [run_id]
+
+
+def test_only_a_run_of_a_scenario_is_started_again(serve: Serve, store: Store) -> None:
+    client, _ = serve(allow_run=True)
+    run_id = trials(store, 20_000.0)
+    shown = client.get(f"/api/runs/{run_id}").json()
+    assert (shown["startable"], shown["command"][:5]) == (False, "weir ")
+    refused = client.post(f"/api/runs/{run_id}/again", json={})
+    assert (refused.status_code, "not made from a scenario" in refused.text) == (400, True)

@@ -124,6 +124,15 @@ def test_a_simulated_scenario_is_carried_out_and_its_run_is_in_the_store(serve: 
     assert client.get(f"/api/runs/{run_id}").json()["simulated"] is True
     assert any(each["title"] for each in told)
     assert "weir_web_scenarios_total 1" in client.get("/metrics").text
+    shown = client.get(f"/api/runs/{run_id}").json()
+    assert shown["startable"] is True
+    again = client.post(f"/api/runs/{run_id}/again", json={})
+    assert again.status_code == 201, again.text
+    with client.stream("GET", f"/api/scenarios/{again.json()['data_id']}/events") as events:
+        told = [json.loads(line[6:]) for line in events.iter_lines() if line.startswith("data: ")]
+    assert told[-1]["stage"] == "ready", told[-1]["message"]
+    first, second = (store.open(each).manifest.scenario for each in (run_id, told[-1]["run_id"]))
+    assert first == second
 
 
 def test_a_child_whose_service_is_killed_ends_in_good_order(store: Store, tmp_path: Path) -> None:

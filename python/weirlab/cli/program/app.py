@@ -51,7 +51,7 @@ PARTS: Final[Mapping[str, Sequence[str]]] = {
     "weirlab.campaigns.command": ("campaign", "worker"),
     "weirlab.studies.commands.scenarios": ("run", "demo", "schema"),
     "weirlab.cli.link.commands": ("tap", "log"),
-    "weirlab.studies.commands.stored": ("report", "runs", "show", "export"),
+    "weirlab.studies.commands.stored": ("report", "runs", "label", "show", "export"),
     "weirlab.studies.commands.queries": ("ask",),
     "weirlab.web.command": ("web",),
     "weirlab.studies.commands.machine": ("doctor", "lab"),

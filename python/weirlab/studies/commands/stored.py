@@ -38,6 +38,17 @@ Examples:
   weir --store /mnt/lab/weir runs
 """
 
+LABEL = """Give a run a name, a note, tags or a star.
+
+RUN is an ID, the beginning of one, or "last". weir runs and the page of weir
+web show them. They are kept beside the runs: what was measured stays as it
+is. Without options, the command shows what the run has.
+
+Examples:
+  weir label last --name "before the update" --tag office --star
+  weir label 20260131-1200 --untag office --no-star --note ""
+"""
+
 SHOW = """Show what a run found, what it measured and where.
 
 RUN is an ID, the beginning of one, or "last".
@@ -76,6 +87,7 @@ def add_to(app: typer.Typer) -> None:
     panel = "Runs"
     app.command("report", help=REPORT, rich_help_panel=panel)(report)
     app.command("runs", help=RUNS, rich_help_panel=panel)(runs)
+    app.command("label", help=LABEL, rich_help_panel=panel)(label)
     app.command("show", help=SHOW, rich_help_panel=panel)(show)
     app.command("export", help=EXPORT, rich_help_panel=panel)(export)
 
@@ -114,6 +126,10 @@ def runs(
             autocompletion=completing.kinds,
         ),
     ] = None,
+    tag: Annotated[
+        str | None, typer.Option("--tag", help="Only runs with this tag.", metavar="TAG", show_default=False)
+    ] = None,
+    star: Annotated[bool, typer.Option("--star", help="Only runs with a star.")] = False,
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -122,7 +138,13 @@ def runs(
     from weirlab.studies.registry import kinds
 
     with Session(ctx, as_json=json, store=store) as session:
-        found = [run for run in session.store.runs() if kind in (None, run.kind)]
+        found = [
+            run
+            for run in session.store.runs()
+            if kind in (None, run.kind)
+            and (tag is None or tag in run.label.tags)
+            and (run.label.star or not star)
+        ]
         if not found and kind not in (None, *kinds()):
             raise InputError(f"--kind {quoted(kind)}: no such kind of run; there are {', '.join(kinds())}")
         rows = [
@@ -132,7 +154,7 @@ def runs(
                 run.created[:16].replace("T", " "),
                 "" if run.trials is None else str(run.trials),
                 "" if run.invalid is None else str(run.invalid),
-                " ".join([run.name or run.problem, *_marks(run)]),
+                " ".join([run.title or run.problem, *_marks(run)]),
             )
             for run in found
         ]
@@ -144,7 +166,49 @@ def runs(
 
 def _marks(run: RunSummary) -> list[str]:
     marks = {"(simulated)": run.simulated, "(does not count)": bool(run.unusable)}
-    return [mark for mark, applies in marks.items() if applies]
+    tags = [f"#{tag}" for tag in run.label.tags]
+    return [
+        *("★" for _ in range(run.label.star)),
+        *(mark for mark, applies in marks.items() if applies),
+        *tags,
+    ]
+
+
+def label(
+    ctx: typer.Context,
+    run: RunArgument,
+    name: Annotated[
+        str | None, typer.Option("--name", help="Shown in place of the scenario's name.", show_default=False)
+    ] = None,
+    note: Annotated[str | None, typer.Option("--note", help="A note.", show_default=False)] = None,
+    tag: Annotated[
+        list[str] | None, typer.Option("--tag", help="Add this tag (repeatable).", show_default=False)
+    ] = None,
+    untag: Annotated[
+        list[str] | None, typer.Option("--untag", help="Remove this tag (repeatable).", show_default=False)
+    ] = None,
+    star: Annotated[
+        bool | None, typer.Option("--star/--no-star", help="Mark it with a star.", show_default=False)
+    ] = None,
+    store: StoreOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Set what people say about a run."""
+    from weirlab.store import labels
+    from weirlab.studies.commands import wording
+
+    with Session(ctx, as_json=json, store=store) as session:
+        labelled = session.store.open(run).run_id
+        before = session.store.labels.one(labelled)
+        after = labels.label(
+            name=before.name if name is None else name,
+            star=before.star if star is None else star,
+            note=before.note if note is None else note,
+            tags={*before.tags, *(tag or ())} - {*(untag or ())},
+        )
+        if after != before:
+            session.store.labels.put(labelled, after)
+        session.finish({"kind": "label", "run_id": labelled, "label": after}, wording.label(labelled, after))
 
 
 def show(ctx: typer.Context, run: RunArgument, store: StoreOption = None, json: JsonOption = False) -> None:

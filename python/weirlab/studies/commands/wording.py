@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from weirlab.lab.vm.building import ImageBuild
     from weirlab.report.export import ReportOutcome
     from weirlab.store import RunSummary
+    from weirlab.store.labels import RunLabel
 
 
 def run(outcome: RunOutcome) -> str:
@@ -50,6 +51,18 @@ def runs(found: Sequence[RunSummary], root: Path, kind: str | None = None) -> st
     unusable = [run for run in found if run.unusable]
     last = f" {len(unusable)} of them {_count(unusable)} (weir show says why)." if unusable else ""
     return f"{plural(len(found), 'run')} in {root}{end}.{last}"
+
+
+def label(run_id: str, found: RunLabel) -> str:
+    """What people say about a run."""
+    parts = [
+        f"name: {found.name}" if found.name else "",
+        "a star" if found.star else "",
+        f"tags: {', '.join(found.tags)}" if found.tags else "",
+        f"note: {found.note}" if found.note else "",
+    ]
+    told = "; ".join(filter(None, parts)) or "no label"
+    return f"Run {run_id} has {told}." if told == "no label" else f"Run {run_id}: {told}."
 
 
 def _count(runs: Sequence[RunSummary]) -> str:

@@ -113,6 +113,18 @@ class ReportJob(_FolderJob):
 
 
 @dataclass(frozen=True)
+class RemovalJob(_FolderJob):
+    """Remove a run from the store."""
+
+    KIND: ClassVar[str] = "removal"
+    run_id: str
+
+    def command(self, places: ServiceFolders, user: int) -> list[str]:
+        run_id = _matching(RUN_ID, self.run_id, "run ID")
+        return programs.own("weirlab.web.removal", str(places.store), run_id)
+
+
+@dataclass(frozen=True)
 class RecordingJob(_FolderJob):
     """Record the packets of connections of the service's own to ``port``."""
 
@@ -148,7 +160,8 @@ class ScenarioRunJob:
 
 
 _KINDS: Final[Mapping[str, type[ProcessJob]]] = {
-    each.KIND: each for each in (CaptureJob, TestReadingJob, ReportJob, RecordingJob, ScenarioRunJob)
+    each.KIND: each
+    for each in (CaptureJob, TestReadingJob, ReportJob, RemovalJob, RecordingJob, ScenarioRunJob)
 }
 
 

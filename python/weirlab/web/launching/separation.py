@@ -1,7 +1,7 @@
 """Separates the service from its rights: a helper process keeps them, and this process gives them up.
 
-The service keeps the Internet, the folder of measurements, the index of the store, and what zone management
-needs. It reads the rest of the store.
+The service keeps the Internet, the folder of measurements, index and labels of the store, and what zone
+management needs. It reads the rest of the store.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from weirlab.base.confinement import Confinement
 from weirlab.base.errors import InputError, MissingCapability, StoreError, WeirError
 from weirlab.base.quoting import quoted
 from weirlab.store.index import FILE as INDEX
+from weirlab.store.labels import FOLDER as LABELS
 from weirlab.web.launching.jobs import FOLDER, ServiceFolders
 from weirlab.web.launching.remote import RemoteLauncher
 from weirlab.web.settings import VoiceSettings, WebSettings
@@ -74,6 +75,7 @@ def separate(
     # Otherwise, the service only shows what is there.
     with suppress(StoreError):
         files.make_folder(root / FOLDER)
+        files.make_folder(root / LABELS)
     may_write = os.access(places.measurements, os.W_OK)
     with suppress(OSError):
         os.close(os.open(root / INDEX, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o644))
@@ -131,6 +133,8 @@ def _real(voice: VoiceSettings | None) -> VoiceSettings | None:
 
 def _written(places: ServiceFolders, voice: VoiceSettings | None) -> Iterator[Path]:
     yield places.measurements
+    if (labels := places.store / LABELS).is_dir() and not labels.is_symlink():
+        yield labels
     index = places.store / INDEX
     with suppress(OSError):
         if stat.S_ISREG(index.lstat().st_mode):
