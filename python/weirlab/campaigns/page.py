@@ -37,7 +37,7 @@ def page(run: Run) -> Story:
         manifest=vars(run.manifest),
         simulated=found.simulated,
         answer=found.sentence,
-        lede=(str(run.manifest.scenario.get("question") or ""),),
+        lede=(),
         caution="",
         place="",
         tiles=(

@@ -5,8 +5,8 @@ Every report is a :class:`Story`; ``shell`` turns it into one HTML file.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -46,6 +46,8 @@ class Chapter:
     drawing: Drawing | None = None
     parts: tuple[Chapter, ...] = ()
     """Sections within this one."""
+    folded: bool = False
+    """Whether the page shows the title only, until a reader opens it."""
 
     @cached_property
     def drawn(self) -> tuple[Figure, ...]:
@@ -169,6 +171,22 @@ class Story:
         return ", ".join(filter(None, (self.subject, self.origin.date)))
 
     @property
+    def question(self) -> str:
+        """What the run was for: the scenario's question, or else what was tested."""
+        asked = str((self.manifest.get("scenario") or {}).get("question") or "")
+        return asked or f"{self.subject[:1].upper()}{self.subject[1:]}"
+
+    @property
+    def filled(self) -> list[Chapter]:
+        """The chapters that have something to show."""
+        return [chapter for chapter in self.chapters if not chapter.empty]
+
+    @property
+    def absent(self) -> list[Chapter]:
+        """The chapters that say why they have nothing to show."""
+        return [chapter for chapter in self.chapters if chapter.empty and chapter.missing]
+
+    @property
     def figures(self) -> list[Figure]:
         return [figure for chapter in self.chapters for part in chapter.whole() for figure in part.drawn]
 
@@ -200,10 +218,15 @@ class Story:
         )
 
 
-def setting(manifest: Mapping[str, Any], facts: Pairs) -> Chapter:
-    """What was tested: the question of the scenario, and ``facts``."""
-    question = (manifest.get("scenario") or {}).get("question") or ""
-    return Chapter("setting", "What was tested", "Setting", intro=str(question), facts=facts)
+def with_more(chapter: Chapter, first: Sequence[Figure], rest: Sequence[Figure], title: str) -> Chapter:
+    """``chapter`` with the figures ``first``; ``rest`` is folded away under ``title``."""
+    more = Chapter(f"{chapter.key}-more", title, figures=tuple(rest), missing="", folded=True)
+    return replace(chapter, figures=tuple(first), parts=(more, *chapter.parts))
+
+
+def setting(facts: Pairs) -> Chapter:
+    """What was tested, as ``facts``."""
+    return Chapter("setting", "What was tested", "Setting", facts=facts, folded=True)
 
 
 def place(manifest: Mapping[str, Any], lab: str, device: str) -> str:

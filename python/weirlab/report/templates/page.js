@@ -15,6 +15,8 @@
     try {
       const { view } = await vegaEmbed(element, figure.spec, options);
       views.set(element.id, view);
+      const chosen = document.querySelector(".switch input:checked")?.value;
+      if (chosen && switchable(figure)) view.signal("quantity", chosen).runAsync();
       // Vega gives the element the role of a document; its parts add nothing to the description.
       element.setAttribute("role", "img");
       element.removeAttribute("aria-roledescription");
@@ -231,5 +233,11 @@
       if (wanted) steps[wanted](bar.dataset.figure);
     });
   }
-  for (const element of document.querySelectorAll(".plot")) show(element);
+  // A chart takes its width from the page, which has none for it while it is folded away.
+  function showOpen(element) {
+    const fold = element.closest("details:not([open])");
+    if (fold) fold.addEventListener("toggle", () => showOpen(element), { once: true });
+    else show(element);
+  }
+  for (const element of document.querySelectorAll(".plot")) showOpen(element);
 })();

@@ -96,8 +96,8 @@ def test_figures_are_there_for_loss_places_and_price(evidence: MonitorEvidence) 
     keys = [figure.key for figure in tell(evidence).figures]
     assert keys == [
         "monitor-loss-max",
-        "monitor-loss-max-by",
         "monitor-loss-400kpps",
+        "monitor-loss-max-by",
         "monitor-where-max",
         "monitor-where-400kpps",
         "monitor-cost",

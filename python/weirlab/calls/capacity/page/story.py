@@ -155,7 +155,7 @@ def _chapters(findings: CapacityEvidence, found: list[CapacityVerdict]) -> Itera
         figures=tuple(_inside(findings)),
         missing="Not measured: the device was not monitored from inside (a simulated one cannot be).",
     )
-    yield setting(findings.manifest, _setting(findings))
+    yield setting(_setting(findings))
     yield Chapter("numbers", "All numbers", "Numbers", details=tuple(tables.trials(findings)))
 
 

@@ -182,14 +182,15 @@ def _chapters(campaign: SwitchRun, found: list[SwitchEvidence]) -> Iterator[Chap
         figures=tuple(_arrivals(campaign, found)),
         missing="Not measured: no packet log of a valid switch was kept.",
     )
-    yield Chapter("calls", "From call to call", "Calls", figures=tuple(_calls(campaign, found)))
-    yield setting(campaign.manifest, _setting(campaign))
+    yield Chapter("calls", "From call to call", "Calls", figures=tuple(_calls(campaign, found)), folded=True)
+    yield setting(_setting(campaign))
     yield Chapter(
         "numbers",
         "All numbers",
         "Numbers",
         tables=tuple(tables.compared([one.found for one in found])),
         details=(tables.attempts(attempts),) if attempts else (),
+        folded=True,
     )
 
 

@@ -20,7 +20,7 @@ from weirlab.publications import publication
 from weirlab.report import axes, palette
 from weirlab.report.figure import Figure
 from weirlab.report.numbers import rounded
-from weirlab.report.story import Chapter, Story, place
+from weirlab.report.story import Chapter, Story, place, with_more
 from weirlab.report.tables import Tile
 from weirlab.report.vega import alt
 
@@ -101,17 +101,20 @@ def _assurance(found: EndpointFindings) -> str:
 
 
 def _chapters(found: EndpointFindings, distributions: Sequence[DistributionRow]) -> Iterator[Chapter]:
-    yield Chapter(
-        "jitter",
-        "Jitter",
-        figures=tuple(
-            figure
-            for quantity in _VALUES
-            for beside in found.asked.beside
-            if (figure := _bars(found, beside, quantity)) is not None
+    jitters, deltas = (
+        [figure for beside in found.asked.beside if (figure := _bars(found, beside, quantity)) is not None]
+        for quantity in _VALUES
+    )
+    yield with_more(
+        Chapter(
+            "jitter",
+            "Jitter",
+            tables=(tables.compared(found),),
+            note=f"Published: {publication(KEY).citation}" if found.publication else "",
         ),
-        tables=(tables.compared(found),),
-        note=f"Published: {publication(KEY).citation}" if found.publication else "",
+        jitters,
+        deltas,
+        "Delta",
     )
     if (calls := found.spoken_of) is not None:
         yield Chapter(

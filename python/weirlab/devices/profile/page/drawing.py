@@ -32,15 +32,14 @@ _STEP: Final = (
 )
 _MOST_STEPS: Final = 12
 _LETTERS: Final = (
-    "How to read it: the thickest box holds half of the trials, the next one three quarters, then seven "
-    "eighths and so on; the gap in it is the median, points lie beyond the last box. Grey is how far "
-    "trials are from the others of the same setting, which no model can undercut by much."
+    "The thickest box holds half of the trials, the next one three quarters, and so on; the gap is the "
+    "median. Grey: how far trials of one setting are apart, which no model can undercut by much."
 )
 _RAREST_PERCENT: Final = 0.001
 _UNSEEN: Final = "Trials that no model has seen (points), and what the models predict (lines)."
 _BAND: Final = " Shaded: where 90 % of single trials lie according to the {model} model."
-_DELAY: Final = "How long packets take through the device. Points are trials, lines are what the models say."
-_LOSS: Final = "The share of packets that did not arrive. Points are trials, lines are what the models say."
+_DELAY: Final = "Points are trials, lines are what the models say."
+_LOSS: Final = "Points, lines and shades are as for the delay."
 
 
 def draw(evidence: ProfileEvidence) -> list[Figure]:
@@ -101,7 +100,7 @@ def _over_load(evidence: ProfileEvidence) -> list[Figure]:
                 "loss",
                 panel,
                 takeaways.loss(trials),
-                _LOSS + _band(frame) + note,
+                _LOSS,
                 takeaways.description(frame, f"Frame loss ratio over offered load, {panel},", varied),
                 charts.over_load(frame, x, most, varied, loss=True),
                 frame.select("source", "setup", "position", "load_kpps", pl.col("^loss_.*$")),
@@ -128,8 +127,7 @@ def _thresholds(evidence: ProfileEvidence) -> list[Figure]:
             takeaways.threshold(trials, heldout, varied),
             f"Forwarding rate in overload, by {varied.caption}: median, and a line from the lowest to the "
             "highest trial.",
-            f"Threshold over {varied.legend.lower() if varied.percents else 'matching position'}, {panel}: "
-            f"{takeaways.threshold(trials, heldout, varied)}",
+            f"Threshold over {varied.legend.lower() if varied.percents else 'matching position'}, {panel}.",
             charts.threshold(frame, (0.0, top * 1.08), varied),
             frame,
         )
@@ -156,7 +154,7 @@ def _verification(evidence: ProfileEvidence) -> list[Figure]:
                 "verification-curves",
                 panel,
                 takeaways.held_out_curve(of_panel, varied),
-                "Trials that no model has seen (points), and what the models predict (lines)." + _band(frame),
+                _UNSEEN,
                 takeaways.description(frame, f"Held-out delay over offered load, {panel},", varied),
                 charts.over_load(frame, x, y, varied),
                 frame,
@@ -182,7 +180,7 @@ def _verification(evidence: ProfileEvidence) -> list[Figure]:
                 "Delay",
                 takeaways.scatter(pairs),
                 "Each point is one held-out trial. On the line, the prediction is exact.",
-                f"Predicted over {evidence.observed} delay. {takeaways.scatter(pairs)}",
+                f"Predicted over {evidence.observed} delay.",
                 charts.scatter(delays, evidence.observed, axes.log_domain(low, high), varied),
                 delays,
                 switchable=True,
@@ -196,7 +194,7 @@ def _verification(evidence: ProfileEvidence) -> list[Figure]:
             "Loss",
             takeaways.scatter(pairs, in_loss=True),
             "Each point is one held-out trial. On the line, the prediction is exact.",
-            f"Predicted over {evidence.observed} loss. {takeaways.scatter(pairs, in_loss=True)}",
+            f"Predicted over {evidence.observed} loss.",
             charts.scatter(losses, evidence.observed, (0.0, most), varied, loss=True),
             losses,
         )
@@ -217,7 +215,7 @@ def _accuracy(evidence: ProfileEvidence) -> list[Figure]:
                     panel,
                     title,
                     _LETTERS,
-                    f"Letter-value plot of the relative errors on single held-out trials. {title}",
+                    "Letter-value plot of the relative errors on single held-out trials.",
                     chart.letter_values(frame, evidence.observed),
                     frame,
                 )
@@ -244,7 +242,7 @@ def _distributions(evidence: ProfileEvidence) -> list[Figure]:
             _capital(phrase),
             title,
             _DISTRIBUTION,
-            f"Share of packets slower than a delay. {title}",
+            "Share of packets slower than a delay.",
             charts.distribution(frame, domain, lowest),
             frame,
         )
@@ -265,7 +263,7 @@ def _transients(evidence: ProfileEvidence) -> list[Figure]:
             f"{view.what}; step at {view.at_s:g} s",
             view.title,
             _STEP + note,
-            f"Mean delay over time around a step. {view.title}",
+            "Mean delay over time around a step.",
             transients.chart(view.frame),
             view.frame,
         )
@@ -289,7 +287,7 @@ def _cpu(evidence: ProfileEvidence) -> list[Figure]:
                     _capital(phrase),
                     title,
                     _CPU_TIME,
-                    f"CPU states over offered load. {title}",
+                    "CPU states over offered load.",
                     charts.cpu_states(frame),
                     frame,
                 )

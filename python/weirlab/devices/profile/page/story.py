@@ -8,11 +8,11 @@ from typing import Final
 from weirlab.devices.profile.page import conditions, summary
 from weirlab.devices.profile.page.accuracy import tables as error_tables
 from weirlab.devices.profile.page.accuracy import words as accuracy
-from weirlab.devices.profile.page.drawing import draw
+from weirlab.devices.profile.page.drawing import draw, voice_panel
 from weirlab.devices.profile.page.source import ProfileEvidence
 from weirlab.model.regimes import OVERLOAD_LOSS
 from weirlab.report.figure import Figure
-from weirlab.report.story import Chapter, Story, place
+from weirlab.report.story import Chapter, Story, place, with_more
 
 _TERMS: Final = (
     (
@@ -85,38 +85,51 @@ def _chapters(evidence: ProfileEvidence, figures: Sequence[Figure]) -> Iterator[
     def drawn(section: str) -> tuple[Figure, ...]:
         return tuple(figure for figure in figures if figure.section == section)
 
-    yield Chapter(
-        "delay",
-        "Delay",
-        figures=drawn("delay"),
-        missing="Not measured: this run has no valid trial with a delay.",
+    panel = voice_panel(evidence.telling)
+    yield _by_size(
+        Chapter("delay", "Delay", missing="Not measured: this run has no valid trial with a delay."),
+        drawn("delay"),
+        panel,
     )
-    yield Chapter("loss", "Loss", figures=drawn("loss"), missing="Not measured: this run has no valid trial.")
-    yield Chapter(
-        "threshold",
-        "Threshold and rules",
-        "Threshold",
-        figures=drawn("threshold"),
-        missing="Not measured: no trial of this run drove the device into overload.",
+    yield _by_size(
+        Chapter("loss", "Loss", missing="Not measured: this run has no valid trial."), drawn("loss"), panel
+    )
+    yield _by_size(
+        Chapter(
+            "threshold",
+            "Threshold and rules",
+            "Threshold",
+            missing="Not measured: no trial of this run drove the device into overload.",
+        ),
+        drawn("threshold"),
+        panel,
     )
     undecided = evidence.judgement.undecided
-    yield Chapter(
-        "verification-curves",
-        "Were the predictions right?",
-        "Predictions",
-        figures=drawn("verification-curves"),
-        missing=f"No verdict on the models: {undecided}."
-        if undecided
-        else "Not measured: this run has no held-out trials, or no model was fitted. “weir fit” and “weir "
-        "verify” add both.",
-        parts=tuple(_verified(evidence, drawn("verification"), drawn("accuracy"))),
+    yield _by_size(
+        Chapter(
+            "verification-curves",
+            "Were the predictions right?",
+            "Predictions",
+            missing=f"No verdict on the models: {undecided}."
+            if undecided
+            else "Not measured: this run has no held-out trials, or no model was fitted. “weir fit” and "
+            "“weir verify” add both.",
+            parts=tuple(_verified(evidence, drawn("verification"), drawn("accuracy"))),
+        ),
+        drawn("verification-curves"),
+        panel,
     )
-    yield Chapter(
-        "distribution",
-        "Delay distribution",
-        "Distribution",
-        figures=drawn("distribution"),
-        missing="Not measured: this run has no delay histograms of its profile.",
+    shares = drawn("distribution")
+    yield with_more(
+        Chapter(
+            "distribution",
+            "Delay distribution",
+            "Distribution",
+            missing="Not measured: this run has no delay histograms of its profile.",
+        ),
+        shares[:1],
+        shares[1:],
+        "The other end of the rule counts",
     )
     if steps := drawn("transient"):
         yield Chapter("transient", "When the load changes", "Steps", figures=steps)
@@ -140,23 +153,34 @@ def _chapters(evidence: ProfileEvidence, figures: Sequence[Figure]) -> Iterator[
     )
 
 
+def _by_size(chapter: Chapter, figures: tuple[Figure, ...], panel: str) -> Chapter:
+    """``chapter`` with the figures of ``panel``; those of other frame sizes are folded away."""
+    first = tuple(figure for figure in figures if figure.panel == panel) or figures
+    return with_more(chapter, first, [f for f in figures if f not in first], "Other frame sizes")
+
+
 def _verified(
     evidence: ProfileEvidence, compared: tuple[Figure, ...], off: tuple[Figure, ...]
 ) -> Iterator[Chapter]:
     """Predictions and trials, and how far the predictions are off."""
     if not compared:
         return
-    yield Chapter("verification", f"Predicted against {evidence.observed}", figures=compared)
     tables = error_tables.errors(evidence.errors)
     said = (error_tables.alarms(evidence.errors), accuracy.coverage(evidence.deviations))
     yield Chapter(
         "accuracy",
         "How far off, trial by trial",
         said=tuple(filter(None, said)) if tables else (),
-        figures=off,
+        figures=off[:1],
+        missing="The table of errors was not computed for this run.",
+    )
+    yield Chapter(
+        "verification",
+        f"Predicted against {evidence.observed}",
+        figures=(*compared, *off[1:]),
         details=tuple(tables),
         note=_ERRORS.format(observed=evidence.observed) if tables else "",
-        missing="The table of errors was not computed for this run.",
+        folded=True,
     )
 
 
@@ -166,8 +190,8 @@ def _setting(evidence: ProfileEvidence) -> Chapter:
         "setting",
         "What was tested, and where",
         "Setting",
-        intro=str((evidence.manifest.get("scenario") or {}).get("question") or ""),
         facts=conditions.setting(evidence),
+        folded=True,
         parts=(
             Chapter(
                 "calibration",
@@ -195,4 +219,5 @@ def _models(evidence: ProfileEvidence) -> Chapter:
             Chapter(f"model-{name}", name.capitalize(), said=tuple(sentences))
             for name, sentences in conditions.in_words(evidence)
         ),
+        folded=True,
     )

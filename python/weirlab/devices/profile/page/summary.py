@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Final
 
 import polars as pl
@@ -92,11 +91,7 @@ def tiles(evidence: ProfileEvidence) -> list[Tile]:
     """The numbers that a planner looks for first; what was not measured says so."""
     panel = voice_panel(evidence.telling)
     trials = _of(evidence.telling, panel)
-    chosen = takeaways.ends(loss_free(trials))
-    voice = _has_voice_frames(evidence)
-    found = [_carried_tile(entry, panel, voice=voice) for entry in chosen] or [
-        Tile("Loss-free load", NOTHING, "not measured")
-    ]
+    found = []
     limits = thresholds(trials)
     varied = evidence.varied
     cost = takeaways.cost_ns(limits, varied)
@@ -109,7 +104,6 @@ def tiles(evidence: ProfileEvidence) -> list[Tile]:
         else Tile(varied.cost, NOTHING, f"not measured: needs overload at two {two}")
     )
     found.append(_half_load_tile(trials, limits))
-    found.append(_overload_tile(trials, chosen))
     found.append(_prediction_tile(evidence))
     found.append(_exactness_tile(evidence))
     invalid = evidence.attempts.filter(~pl.col("valid")).height
@@ -130,16 +124,6 @@ def _at_least(entry: LossFreeLoad) -> str:
     )
 
 
-def _carried_tile(entry: LossFreeLoad, panel: str, *, voice: bool) -> Tile:
-    label = f"Loss-free {takeaways.named(entry)}"
-    if entry.loss_free_pps == 0:
-        return Tile(label, NOTHING, f"loss at every load tested, {panel}")
-    calls = f"{count(calls_both_ways(entry.loss_free_pps))} G.711 calls; " if voice else ""
-    if math.isnan(entry.next_pps):
-        return Tile(label, f"≥ {rate(entry.loss_free_pps)}", f"{calls}the highest load tested")
-    return Tile(label, rate(entry.loss_free_pps), f"{calls}next load tested {rate(entry.next_pps)}")
-
-
 def _half_load_tile(trials: pl.DataFrame, limits: pl.DataFrame) -> Tile:
     label = "Delay below the threshold"
     if not limits.height:
@@ -158,22 +142,6 @@ def _half_load_tile(trials: pl.DataFrame, limits: pl.DataFrame) -> Tile:
     )
 
 
-def _overload_tile(trials: pl.DataFrame, chosen: Sequence[LossFreeLoad]) -> Tile:
-    label = "Delay in overload"
-    limits = thresholds(trials)
-    rows = [
-        row
-        for entry in chosen
-        for row in limits.filter(pl.col("setup") == entry.setup).iter_rows(named=True)
-        if row["delay_p50_us"]
-    ]
-    if not rows:
-        return Tile(label, NOTHING, "not measured: the device was not overloaded")
-    values = [duration(row["delay_p50_us"] * 1e3, 2) for row in rows]
-    note = " and ".join(row["words"] for row in rows)
-    return Tile(label, " → ".join(values), f"median, {note}")
-
-
 def _prediction_tile(evidence: ProfileEvidence) -> Tile:
     label = "Prediction error, delay"
     if evidence.judgement.undecided:
@@ -188,10 +156,7 @@ def _prediction_tile(evidence: ProfileEvidence) -> Tile:
     if not delays:
         return Tile(label, NOTHING, "not measured: no held-out trials below the threshold")
     best = min(delays, key=lambda model: delays[model])
-    notes = [f"{best} model, mean delay of single held-out trials below the threshold"]
-    if (best, "threshold") in errors:
-        notes.append(f"threshold {percent(errors[best, 'threshold'] / 100)}")
-    notes += [f"{model} {percent(error / 100)}" for model, error in delays.items() if model != best]
+    notes = [f"{best} model, mean delay below the threshold"]
     if itself is not None:
         notes.append(f"trials of one setting differ by {percent(itself / 100)}")
     return Tile(label, percent(delays[best] / 100), "; ".join(notes))

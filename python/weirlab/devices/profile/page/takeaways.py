@@ -163,8 +163,9 @@ def description(frame: pl.DataFrame, what: str, varied: VariedSetting = RULES) -
     loads = trials["load_kpps"].drop_nulls().to_numpy()
     settings = trials.unique("position").sort("position").select(varied.shown(pl.col("position"))).to_series()
     named = [f"{percent(n / 100)} new flows" if varied.percents else rules(n) for n in settings]
+    ends = named if len(named) < 3 else [f"{len(named)} settings from {named[0]} to {named[-1]}"]
     return (
-        f"{what} for {words(named)}, at offered loads from "
+        f"{what} for {words(ends)}, at offered loads from "
         f"{rate(loads.min() * 1e3)} to {rate(loads.max() * 1e3)}; {plural(trials.height, 'point')}."
     )
 

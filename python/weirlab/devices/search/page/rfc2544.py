@@ -121,7 +121,7 @@ def _chapters(tested: Rfc2544Evidence) -> Iterator[Chapter]:
             yield Chapter(test, title, test.capitalize(), figures=tuple(drawn), tables=shown)
     if any(point.found for point in throughput):
         yield search_chapter(tested, throughput)
-    yield setting(tested.manifest, [*facts(tested, [tested.suite.goal]), *_shorter(tested.suite)])
+    yield setting([*facts(tested, [tested.suite.goal]), *_shorter(tested.suite)])
     yield spoiled_chapter(tested)
 
 

@@ -61,7 +61,7 @@ def tell(searched: ThroughputEvidence) -> Story:
                 tables=tuple(tables.bounds(points)),
             ),
             search_chapter(searched, points),
-            setting(searched.manifest, facts(searched, searched.goals)),
+            setting(facts(searched, searched.goals)),
             spoiled_chapter(searched),
         ),
         terms=TERMS,

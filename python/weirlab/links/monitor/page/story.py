@@ -12,7 +12,7 @@ from weirlab.links.monitor.page import figures
 from weirlab.links.monitor.page.source import MonitorEvidence, load_words
 from weirlab.links.monitor.trials import CUT_BYTES
 from weirlab.report.numbers import NOTHING, count, percent, plural, rate, size, words
-from weirlab.report.story import Chapter, Story, place, setting
+from weirlab.report.story import Chapter, Story, place, setting, with_more
 from weirlab.report.tables import Pairs, Tile
 
 _TERMS: Final = (
@@ -203,14 +203,18 @@ def _tiles(evidence: MonitorEvidence) -> Iterator[Tile]:
 
 
 def _chapters(evidence: MonitorEvidence) -> Iterator[Chapter]:
-    yield Chapter(
-        "loss",
-        "Loss over payload size",
-        "Loss",
-        figures=tuple(figures.losses(evidence)),
-        details=(tables.published(),),
+    lost = list(figures.losses(evidence))
+    of_record = [figure for figure in lost if figure.key.endswith("-by")]
+    yield with_more(
+        Chapter("loss", "Loss over payload size", "Loss", details=(tables.published(),)),
+        [figure for figure in lost if figure not in of_record],
+        of_record,
+        "Of the frames that reached the record",
     )
-    yield Chapter("where", "Where frames were lost", "Where", figures=tuple(figures.where(evidence)))
+    fates = list(figures.where(evidence))
+    yield with_more(
+        Chapter("where", "Where frames were lost", "Where"), fates[:1], fates[1:], "At other loads"
+    )
     yield Chapter(
         "cost",
         "What copying costs the link",
@@ -235,8 +239,8 @@ def _chapters(evidence: MonitorEvidence) -> Iterator[Chapter]:
         else "",
         tables=(tables.stalls(evidence),) if evidence.stalls else (),
     )
-    yield Chapter("found", "What was found", "Found", said=tuple(evidence.headlines))
-    yield setting(evidence.manifest, _setting(evidence))
+    yield Chapter("found", "All findings", "Findings", said=tuple(evidence.headlines), folded=True)
+    yield setting(_setting(evidence))
     yield Chapter(
         "numbers",
         "All numbers",
@@ -246,6 +250,7 @@ def _chapters(evidence: MonitorEvidence) -> Iterator[Chapter]:
             *tables.groups(evidence.groups),
             *((left,) if (left := tables.left_out(evidence)) else ()),
         ),
+        folded=True,
     )
 
 

@@ -207,6 +207,7 @@ def _chapters(
         tables=(facts.connections(kept),) if len(kept.connections) > 1 else (),
         details=tuple(_numbers(kept)),
         missing="Nothing else is known about it.",
+        folded=len(kept.connections) == 1,
     )
     if rows := facts.path(path, manifest):
         yield Chapter("path", "The emulated path", "Path", facts=rows, tables=tuple(facts.frames(path)))
@@ -407,6 +408,7 @@ def _compared(kept: TransferRecord) -> Chapter:
         ),
         said=(*_said(found), *between(kept)),
         missing="No place saw enough data.",
+        folded=True,
     )
 
 
