@@ -116,7 +116,7 @@ def test_no_frame_is_earlier_than_the_delay_and_all_keep_their_order(hosts: Host
 def test_a_transfer_over_a_bad_link_is_whole(hosts: Hosts) -> None:
     words = {
         "rate": "100Mbps", "queue": "60pkts", "delay": "2ms", "jitter": "500us,reorder",
-        "loss": "0.3%,burst=2", "duplicate": "0.5%", "reorder": "0.5%,by=1ms",
+        "loss": "1.5%,burst=2", "duplicate": "1%", "reorder": "1%,by=1ms",
     }  # fmt: skip
     content = random.Random(1).randbytes(3_000_000)
     received = hashlib.sha256()
