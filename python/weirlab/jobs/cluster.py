@@ -12,7 +12,6 @@ import math
 import os
 import queue
 import re
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -22,7 +21,7 @@ from typing import Any, Final
 
 from weirlab.base.errors import InputError, LabError
 from weirlab.base.extras import CLUSTER
-from weirlab.jobs.worker import STATE, TESTBED, meets, quiet, retire
+from weirlab.jobs.worker import STATE, TESTBED, meets, quiet
 
 PATIENCE_S: Final = 600.0
 """How long a scheduler may be away."""
@@ -126,7 +125,7 @@ class Cluster:
         self._futures: dict[int, Any] = {}
         self._ended: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
         self._made, self._complained_s = 0, time.monotonic()
-        self._checked: set[str] = set()
+        self._fit: dict[str, bool] = {}
         self._workers: Mapping[str, Any] = {}
         self._looked_s = -math.inf
         self._client = self._connected(FIRST_PATIENCE_S)
@@ -150,7 +149,25 @@ class Cluster:
             for place, one in known.items()
             if all(one["resources"].get(name, 0) >= much for name, much in self._resources.items())
         }
+        if self._resource == TESTBED:
+            # A scheduler that just died is noticed by whoever waits for results.
+            with suppress(Exception):
+                self._quarantine_wrong_clocks()
+            self._workers = {place: one for place, one in self._workers.items() if self._fit.get(place)}
         return self._workers
+
+    def _quarantine_wrong_clocks(self) -> None:
+        """Let no new test bed work whose clock differs from this one's."""
+        new = [place for place in self._workers if place not in self._fit]
+        begun = time.time()
+        clocks = self.run_everywhere(time.time, workers=new) if new else {}
+        for place, clock in clocks.items():
+            offset = max(begun - clock, clock - time.time())
+            self._fit[place] = offset <= _MOST_OFFSET_S
+            if not self._fit[place]:
+                why = f"its clock is {offset:.0f} s away from that of the campaign"
+                self.run_everywhere(_retire_in_loop, why, workers=[place])
+                self._tell(f"the test bed {self._workers[place]['name']} is quarantined: {why}")
 
     def submit(self, key: int, function: Callable[..., Any], *arguments: Any) -> None:
         """Let a worker call ``function``; its result has ``key``."""
@@ -196,7 +213,7 @@ class Cluster:
         future.add_done_callback(lambda done: self._ended.put((key, done)))
 
     def _check(self) -> None:
-        """Find a scheduler again if it died, say if nobody works, and look at the clocks of new test beds."""
+        """Find a scheduler again if it died, and say if nobody works."""
         lost = any(future.status == "cancelled" for future in self._futures.values())
         if lost or self._client.status != "running":
             self._tell(
@@ -215,16 +232,6 @@ class Cluster:
             self._complained_s = time.monotonic() + 45
             needed = " and ".join(self._resources)
             self._tell(f"no worker at {self._address.url} offers {needed}; start one with weir worker")
-        if self._resource == TESTBED and (new := [place for place in found if place not in self._checked]):
-            self._checked.update(new)
-            begun = time.time()
-            clocks = self.run_everywhere(time.time, workers=new)
-            for place, clock in clocks.items():
-                offset = max(begun - clock, clock - time.time())
-                if offset > _MOST_OFFSET_S:
-                    why = f"its clock is {offset:.0f} s away from that of the campaign"
-                    self.run_everywhere(_retire_later, why, workers=[place])
-                    self._tell(f"the test bed {found[place]['name']} is quarantined: {why}")
 
     def _connected(self, patience_s: float) -> Any:
         """A client; raises ``LabError`` if no scheduler answers for ``patience_s``."""
@@ -255,9 +262,10 @@ class Cluster:
         self._close()
 
 
-def _retire_later(why: str) -> None:
-    """As :func:`retire`, called by Dask in the thread that it must not wait in."""
-    threading.Thread(target=retire, args=(why,), daemon=True).start()
+async def _retire_in_loop(why: str) -> None:
+    """As :func:`retire`, called by Dask in the thread of its loop."""
+    STATE.quarantine = why
+    await STATE.worker.set_resources(**{TESTBED: 0})
 
 
 def _plugin(requirements: Sequence[str]) -> Any:

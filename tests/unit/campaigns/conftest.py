@@ -36,6 +36,14 @@ class LocalCluster:
     def worker(self, *options: str) -> subprocess.Popen[bytes]:
         return self._started(programs.own("weirlab", "worker", self.url, *options))
 
+    def worker_with_wrong_clock(self, ahead_s: float) -> subprocess.Popen[bytes]:
+        """A test bed whose wall clock is ahead of everybody else's."""
+        program = (
+            f"import time\nwall = time.time\ntime.time = lambda: wall() + {ahead_s}\n"
+            f"from weirlab.cli import main\nmain()\n"
+        )
+        return self._started([sys.executable, "-P", "-c", program, "worker", self.url, "--testbed"])
+
     def wait_for(self, workers: int) -> None:
         """Until so many work."""
         with Client(self.url, timeout=60, set_as_default=False) as client:

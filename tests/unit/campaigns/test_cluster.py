@@ -82,6 +82,18 @@ def test_steps_wait_for_a_bed_that_has_what_they_require(
     assert {row["host"].rpartition("-")[2] for row in answer.json["steps"]} == {str(wanted.pid)}
 
 
+def test_a_bed_whose_clock_is_wrong_is_quarantined_and_named(
+    weir: Weir, file: Path, cluster: LocalCluster
+) -> None:
+    late, right = cluster.worker_with_wrong_clock(3600), cluster.worker("--testbed")
+    cluster.wait_for(2)
+    answer = weir("campaign", file, "--cluster", cluster.url, "--json")
+    assert answer.code == 0
+    assert {row["host"].rpartition("-")[2] for row in answer.json["steps"]} == {str(right.pid)}
+    told = [line for line in answer.err.splitlines() if "is quarantined: its clock is" in line]
+    assert [f"-{late.pid} " in line for line in told] == [True]
+
+
 def test_a_scheduler_that_is_not_there_is_named(
     weir: Weir, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
