@@ -23,7 +23,7 @@ from weirlab.lab.linux import bpf
 from weirlab.lab.linux.interface import index_of
 from weirlab.lab.linux.namespace import write_sysctls
 from weirlab.lab.wired import bed as bed_module
-from weirlab.lab.wired import ports
+from weirlab.lab.wired import features, ports
 from weirlab.lab.wired.bed import WiredBed
 from weirlab.lab.wired.ends import WiredSetting, wired_ends
 from weirlab.traffic.sizes import Constant
@@ -177,13 +177,18 @@ def test_switches_and_hosts_are_accepted_where_the_ports_may_be_shared(host: Wir
             assert bed.run(Traffic(Rate(500.0), Constant(128), warmup_s=0.0, duration_s=0.1)).lost == 0
 
 
-def test_ports_are_listed_with_what_speaks_against_them(host: WiredHost) -> None:
+def test_ports_are_listed_with_what_speaks_against_them(
+    host: WiredHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with_a_route(host, ExitStack())
     found = {port.name: port for port in ports.survey()}
     first, second = (found[name] for name in host.ports)
     assert (first.usable, first.driver, first.carrier) == (False, "veth", True)
     assert "203.0.113.0/24" in first.objections[0]
     assert (second.usable, second.backend) == (True, "xdp")
+    # Linux before 6.3 does not tell what a driver can.
+    monkeypatch.setattr(features, "xdp_features", lambda: None)
+    assert {port.backend for port in ports.survey()} == {"auto"}
 
 
 TRAFFIC = Traffic(Rate(2_000.0), Constant(128), warmup_s=0.0, duration_s=1.0)

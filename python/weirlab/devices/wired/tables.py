@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from weirlab.devices.wired.cable import CableResult
     from weirlab.lab.wired.ports import PortFacts
 
-_BACKENDS = {"xdp": "XDP", "af_packet": "packet sockets"}
+_BACKENDS = {"xdp": "XDP", "af_packet": "packet sockets", "auto": "XDP if possible"}
 
 
 def ports(found: Sequence[PortFacts]) -> list[Table]:

@@ -46,8 +46,8 @@ class _DeviceMessage(genlmsg):  # type: ignore[misc]
     )
 
 
-def xdp_features() -> dict[int, XdpFeatures]:
-    """By index of each interface of this namespace; empty if the kernel does not tell."""
+def xdp_features() -> dict[int, XdpFeatures] | None:
+    """By index of each interface of this namespace; None if the kernel does not tell (before Linux 6.3)."""
     message = _DeviceMessage()
     message["cmd"], message["version"] = _DEV_GET, 1
     netlink = GenericNetlinkSocket()
@@ -56,7 +56,7 @@ def xdp_features() -> dict[int, XdpFeatures]:
         answers = netlink.nlm_request(message, netlink.prid, NLM_F_REQUEST | NLM_F_DUMP)
         return {answer.get_attr("NETDEV_A_DEV_IFINDEX"): _features(answer) for answer in answers}
     except (NetlinkError, OSError, KeyError):
-        return {}
+        return None
     finally:
         netlink.close()
 

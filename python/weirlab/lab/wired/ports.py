@@ -45,7 +45,7 @@ class PortFacts:
     mac: str
     addresses: tuple[str, ...]
     backend: str
-    """How frames would be sent and received: ``xdp`` or ``af_packet``."""
+    """How frames would be sent and received: ``xdp``, ``af_packet``, or ``auto`` if only a trial can tell."""
     hardware_stamps: bool
     """Whether the driver gives XDP programs the hardware's receive time (Linux 6.3)."""
     objections: tuple[str, ...] = ()
@@ -120,10 +120,10 @@ def _port(
     facts: InterfaceFacts,
     found: dict[str, InterfaceFacts],
     uses: Sequence[str],
-    known: dict[int, features.XdpFeatures],
+    known: dict[int, features.XdpFeatures] | None,
     sysfs: int,
 ) -> PortFacts:
-    xdp = known.get(facts.index, features.NOTHING)
+    xdp = (known or {}).get(facts.index, features.NOTHING)
     return PortFacts(
         name=facts.name,
         driver=_driver(facts, sysfs),
@@ -133,7 +133,7 @@ def _port(
         mtu_bytes=facts.mtu_bytes,
         mac=facts.mac,
         addresses=facts.addresses,
-        backend="xdp" if xdp.may_redirect else "af_packet",
+        backend="auto" if known is None else "xdp" if xdp.may_redirect else "af_packet",
         hardware_stamps=xdp.stamps,
         objections=tuple(_objections(facts, found, uses)),
         occupied=(f"it has the address {', '.join(facts.addresses)}",) if facts.addresses else (),
