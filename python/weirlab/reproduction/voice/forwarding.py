@@ -50,20 +50,22 @@ def forwarding(calls: str, *, directions: str = "forward", **capacity: Any) -> M
     }
 
 
-def limit(quick: bool) -> Mapping[str, Any]:
-    """The search for the most calls without loss, and numbers of calls around them."""
+def limit(quick: bool, around: Sequence[float] = ()) -> Mapping[str, Any]:
+    """The search for the most calls without loss, and shares ``around`` them; left out: a whole course."""
     search = {"trial_s": 0.3, "trials": 3, "width": 0.05} if quick else {"trial_s": 1.0}
+    course = [0.25, 0.5, 0.75, 0.9, 1.05, 1.2, _OVERLOAD] if quick else _AROUND
     return {
         "search": {"mos": None, **search},
         "sweep": {
-            "around": [0.25, 0.5, 0.75, 0.9, 1.05, 1.2, 1.4] if quick else _AROUND,
+            "around": list(around or course),
             "repetitions": 3 if quick else 7,
             "trial_s": 0.3 if quick else 1.0,
         },
     }
 
 
-_AROUND: Final = [0.1, 0.25, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.4]
+_OVERLOAD: Final = 1.4
+_AROUND: Final = [0.1, 0.25, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, _OVERLOAD]
 
 
 def counts(quick: bool) -> Mapping[str, Any]:
@@ -116,7 +118,7 @@ class ForwardingCapacity(_Forwarding):
     def scenarios(self, quick: bool) -> Mapping[str, Mapping[str, Any]]:
         return {
             **super().scenarios(quick),
-            LARGE_BACK: forwarding(LARGE, directions="back", **limit(quick)),
+            LARGE_BACK: forwarding(LARGE, directions="back", **limit(quick, [_OVERLOAD])),
             "published calls": forwarding(LARGE, **counts(quick)),
             "generator": cable(sorted(published_sizes().values()), FASTEST, quick),
         }
@@ -202,7 +204,8 @@ class CpuStates(_Forwarding):
     key = "cpu-states"
 
     def scenarios(self, quick: bool) -> Mapping[str, Mapping[str, Any]]:
-        return {**super().scenarios(quick), UNWATCHED: forwarding(LARGE, inside=False, **limit(quick))}
+        unwatched = forwarding(LARGE, inside=False, **limit(quick, [_OVERLOAD]))
+        return {**super().scenarios(quick), UNWATCHED: unwatched}
 
     def answers(self, runs: Runs, published: PublishedExperiment) -> Iterator[Answer]:
         courses = {}
