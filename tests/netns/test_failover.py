@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.netns.wired_hosts import EXTERNAL_OUTAGE_S, external_pair, ip, wired_host
 
+from weirlab.base.errors import LabError
+from weirlab.base.files import HOST_FILES
 from weirlab.calls.failover.bed import Conntrackd, Keepalived
 from weirlab.calls.failover.section import FailoverScenario
 from weirlab.jobs.progress import SilentProgress
@@ -18,12 +21,13 @@ pytestmark = pytest.mark.netns
 CALLS = 30
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _needs_daemons() -> None:
+@pytest.fixture
+def _daemons() -> None:
     if missing := [*Keepalived().check(), *Conntrackd().check()]:
         pytest.skip("; ".join(missing))
 
 
+@pytest.mark.usefixtures("_daemons")
 def test_calls_outlive_their_firewall_if_their_states_are_shared_and_die_if_not(tmp_path: Path) -> None:
     content = {
         "name": "test",
@@ -67,3 +71,59 @@ def test_calls_outlive_their_firewall_if_their_states_are_shared_and_die_if_not(
     assert alone.states_surviving == 0
     assert 0 < shared.lost < alone.lost
     assert outcome.run.table("switch_calls").height == 4 * CALLS
+
+
+def external(ports: tuple[str, str], switch: Path) -> FailoverScenario:
+    content = {
+        "name": "test",
+        "lab": {"kind": "wired", "between": ports, "shared": True},
+        "calls": {"count": CALLS, "codec": "g711"},
+        "failover": {
+            "pairs": [{"protocol": "external", "hard": str(switch), "restore": f"{switch} back"}],
+            "kinds": ["hard"],
+            "repetitions": 2,
+            "event_s": 0.5,
+            "after_s": 4,
+            "affected_s": 1.5,
+            "find_load": False,
+            "close_admission": False,
+            "max_attempts": 1,
+        },
+        "report": None,
+    }
+    return from_plain(content, "test", FailoverScenario)
+
+
+def test_commands_of_the_user_switch_his_own_pair(tmp_path: Path) -> None:
+    with wired_host() as host, external_pair(host, tmp_path) as switch:
+        before = host.state()
+        store = Store(tmp_path / "store")
+        outcome = run_scenario(store, external(host.ports, switch), SilentProgress(), inputs=HOST_FILES)
+        assert host.state() == before
+        first = ip(f"-n {host.device.name}-a link show in0")
+    assert "state UP" in first
+    assert len(outcome.found.rows) == 2
+    for row in outcome.found.rows:
+        assert (row.pair, row.firewall, row.new_master, row.admission_closed) == (
+            "your own pair",
+            "",
+            "",
+            False,
+        )
+        assert (row.streams, row.alive) == (2 * CALLS, 2 * CALLS)
+        assert row.valid or row.invalid
+        assert EXTERNAL_OUTAGE_S * 1e9 < row.outage_ns < row.resumed_ns
+        assert row.event_took_ns > EXTERNAL_OUTAGE_S * 1e9
+        assert row.lost > 0
+        assert row.mos_affected < row.mos_before
+
+
+def test_a_pair_whose_addresses_move_to_another_mac_is_not_measured(tmp_path: Path) -> None:
+    with wired_host() as host, external_pair(host, tmp_path, same_macs=False) as switch:
+        with pytest.raises(
+            LabError, match=r"198\.18\.0\.1 moved from 02:00:5e:00:18:01 to 02:00:5e:00:18:02"
+        ):
+            run_scenario(
+                Store(tmp_path / "store"), external(host.ports, switch), SilentProgress(), inputs=HOST_FILES
+            )
+        assert "state UP" in ip(f"-n {host.device.name}-a link show in0")

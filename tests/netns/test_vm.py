@@ -220,11 +220,8 @@ def test_wireguard_carries_calls_and_packets_are_as_long_as_the_formula_says(
 
 def test_qemu_has_no_rights_but_to_its_own_files(lab: NetnsLab) -> None:
     machine = the_filter(lab).guest.machine
-    (process,) = [
-        folder
-        for folder in Path("/proc").glob("[0-9]*")
-        if f"\nPPid:\t{machine._first}\n" in (folder / "status").read_text()
-    ]
+    (child,) = Path(f"/proc/{machine._first}/task/{machine._first}/children").read_text().split()
+    process = Path("/proc", child)
     status = dict(line.split(":\t", 1) for line in (process / "status").read_text().splitlines())
     assert status["Name"].startswith("qemu")
     assert "0" not in (*status["Uid"].split(), *status["Gid"].split())

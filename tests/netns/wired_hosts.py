@@ -61,6 +61,48 @@ class WiredHost:
 
 
 @contextmanager
+def external_pair(host: WiredHost, folder: Path, *, same_macs: bool = True) -> Iterator[Path]:
+    """Two routers behind switches in place of the device; a program that makes the second one work, or the
+    first one again (``back``)."""
+    first, second = (Namespace(f"{host.device.name}-{which}") for which in "ab")
+    try:
+        for number, router in enumerate((first, second)):
+            router.create()
+            router.call(lambda: write_sysctls({"net/ipv4/ip_forward": 1}))
+            for inner, net in (("in0", 18), ("out0", 19)):
+                if number == 0:
+                    host.inside(f"addr flush dev {inner}")
+                    host.inside(f"link add br-{inner} type bridge forward_delay 0")
+                    host.inside(f"link set {inner} master br-{inner}")
+                    host.inside(f"link set br-{inner} up")
+                mac = f"02:00:5e:00:{net}:{1 if same_macs else 1 + number:02}"
+                host.inside(f"link add {inner}-{number} type veth peer name {inner} netns {router.name}")
+                host.inside(f"link set {inner}-{number} master br-{inner} up")
+                ip(f"-n {router.name} link set {inner} address {mac}")
+                ip(f"-n {router.name} addr add 198.{net}.0.1/16 dev {inner}")
+                ip(f"-n {router.name} link set {inner} {'down' if number else 'up'}")
+        switch = folder / "switch"
+        switch.write_text(
+            f"""#!/bin/sh
+set -e
+old={first.name} new={second.name}
+[ "$1" = back ] && old={second.name} new={first.name}
+for port in in0 out0; do ip -n $old link set $port down; done
+sleep {EXTERNAL_OUTAGE_S}
+for port in in0 out0; do ip -n $new link set $port up; done
+"""
+        )
+        switch.chmod(0o755)
+        yield switch
+    finally:
+        second.remove()
+        first.remove()
+
+
+EXTERNAL_OUTAGE_S = 0.3
+
+
+@contextmanager
 def wired_host(kind: DeviceKind = "router") -> Iterator[WiredHost]:
     """Ports that are up and without addresses; the device forwards test traffic."""
     number = os.getpid() % 10_000

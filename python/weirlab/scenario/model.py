@@ -150,6 +150,12 @@ class Root(Section):
         """By section, an upper limit on the number of its trials, without making the plan."""
         return iter(())
 
+    def commands(self) -> Iterator[str]:
+        """Programs of the user's that are started, with their arguments."""
+        dut = getattr(self, "dut", None)
+        if isinstance(dut, Dut) and dut.change not in ("none", "rules", "ask"):
+            yield dut.change
+
     def beside(self, folder: Path) -> Self:
         """A copy whose relative input paths start from ``folder``, the folder of the scenario file."""
         sections = {name: getattr(self, name) for name in type(self).model_fields}
@@ -340,12 +346,16 @@ class Dut(Section):
         """A copy whose file paths start from ``folder``."""
         found = {"ruleset": self.ruleset, "image": self.image, "ipset": self.ipset}
         moved: dict[str, Any] = {key: folder / path for key, path in found.items() if path}
-        program, *rest = shlex.split(self.change)
-        if "/" in program:
-            moved["change"] = shlex.join([str((folder / program).absolute()), *rest])
+        moved["change"] = command_beside(self.change, folder)
         if self.include:
             moved["include"] = tuple(folder / path for path in self.include)
-        return self.model_copy(update=moved) if moved else self
+        return self.model_copy(update=moved)
+
+
+def command_beside(command: str, folder: Path) -> str:
+    """``command`` whose program, if it is a relative path, starts from ``folder``."""
+    program, *rest = shlex.split(command)
+    return shlex.join([str((folder / program).absolute()), *rest]) if "/" in program else command
 
 
 class TrafficShape(Section):

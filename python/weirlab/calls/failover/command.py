@@ -32,11 +32,17 @@ of every call. Every run starts with a newly built pair.
 Weir first finds how many of the calls the pair carries without loss. To
 compare several pairs, use weir run failover.
 
+A pair of your own stands between two ports of this machine (--between), and
+your commands switch it (--protocol external).
+
 Examples:
   weir failover --protocol keepalived --advert 0.1
   weir failover --protocol ucarp --kinds hard --repetitions 3
   weir failover --states off --calls 500 --codec g711
   weir failover --kinds soft,hard,return --nat --directions forward
+  weir failover --between enp3s0 enp4s0 --shared --protocol external --kinds soft
+    --soft "ssh fw1 systemctl stop keepalived" --admission open
+    --restore "ssh fw1 systemctl start keepalived"
   weir failover --advert 0.1 --repetitions 1 --json
 """
 
@@ -51,7 +57,8 @@ class PairOptions:
     PANEL: ClassVar = "Pair"
 
     protocol: Annotated[
-        Literal["keepalived", "ucarp"], typer.Option("--protocol", help="Protocol that shares the addresses.")
+        Literal["keepalived", "ucarp", "external"],
+        typer.Option("--protocol", help="Protocol that shares the addresses; external: a pair of your own."),
     ] = "keepalived"
     advert_s: Annotated[
         float | None,
@@ -77,6 +84,16 @@ class PairOptions:
     nat: Annotated[bool, typer.Option("--nat", help="Translate the callers' addresses (forward only).")] = (
         False
     )
+    soft: Annotated[
+        str | None,
+        typer.Option("--soft", help="Has the master of your own pair step down.", metavar="COMMAND"),
+    ] = None
+    hard: Annotated[
+        str | None, typer.Option("--hard", help="Has the master of your own pair die.", metavar="COMMAND")
+    ] = None
+    restore: Annotated[
+        str | None, typer.Option("--restore", help="Undoes --soft and --hard.", metavar="COMMAND")
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -162,7 +179,7 @@ def add_to(app: typer.Typer) -> None:
 def failover(
     ctx: typer.Context,
     pair: PairOptions,
-    bed: Annotated[DeviceOptions, only("backend")],
+    bed: Annotated[DeviceOptions, only("backend", "wired")],
     calls: OngoingOptions,
     switches: SwitchOptions,
     report: ReportOptions,
@@ -177,7 +194,7 @@ def failover(
         report.check()
         content: dict[str, Any] = {
             "name": f"failover of {pair.protocol}",
-            "lab": {"backend": bed.backend},
+            "lab": bed.lab_section(session.store),
             "calls": {**typed(calls), "seed": switches.seed},
             "failover": {"pairs": [OptionValue("--protocol", typed(pair))], **switches.section()},
         }

@@ -81,6 +81,7 @@ class FakePair:
     """
 
     lab = "redundant"
+    looks_inside = True
     backend = "sim"
 
     def __init__(

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Annotated, Any, Final, Literal
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field
 
 from weirlab.base import limits
 from weirlab.base.errors import InputError
 from weirlab.base.quoting import quoted
-from weirlab.calls.failover.bed import Conntrackd, Keepalived, Ucarp
+from weirlab.calls.failover.bed import Conntrackd, ExternalPair, Keepalived, Ucarp
 from weirlab.scenario.calls import CallShape, MixText
 from weirlab.scenario.conflicts import Conflict
-from weirlab.scenario.model import Root, Section
+from weirlab.scenario.document import Location
+from weirlab.scenario.model import Lab, Root, Section, command_beside
 from weirlab.scenario.values import (
     Attempts,
     Count,
@@ -25,11 +28,12 @@ from weirlab.scenario.values import (
     Seed,
     WarmUp,
     no_repeats,
+    readable,
 )
 from weirlab.traffic.calls.spec import Calls
 
 EventKind = Literal["soft", "hard", "return"]
-ProtocolName = Literal["keepalived", "ucarp"]
+ProtocolName = Literal["keepalived", "ucarp", "external"]
 Sharing = Literal["direct", "cached", "off"]
 
 MOST_CALLS: Final = 3000
@@ -43,9 +47,14 @@ _ONLY: Final[dict[str, tuple[str, ...]]] = {
         "garp_delay_s", "garp_refresh_s",
     ),
     "ucarp": ("advskews", "deadratio"),
+    "external": ("soft", "hard", "restore"),
 }  # fmt: skip
 """Keys that only one of the protocols has."""
 _EITHER: Final = ("advert_s", "preempt", "step_down")
+_BUILT: Final = (*_EITHER, "states", "nat")
+"""Keys of pairs that Weir builds."""
+
+Command = Annotated[str, readable(shlex.split)]
 
 
 class PairSection(Section):
@@ -54,7 +63,8 @@ class PairSection(Section):
     name: Annotated[str, Field(min_length=1, max_length=80)] | None = None
     """Name of the pair in results; left out: its settings name it."""
     protocol: ProtocolName
-    """Protocol that shares the addresses: VRRP (keepalived) or CARP (ucarp)."""
+    """Protocol that shares the addresses: VRRP (keepalived) or CARP (ucarp). ``external``: a pair of your own
+    between two ports, which commands of yours switch."""
     states: Sharing = "direct"
     """How connection states get to the other firewall: ``direct`` (conntrackd with
     ``DisableExternalCache``), ``cached`` (committed by the script of a new master) or ``off``."""
@@ -87,8 +97,29 @@ class PairSection(Section):
     deadratio: int | None = None
     """Number of intervals without advertisement after which a backup takes over (ucarp)."""
 
-    def addresses(self) -> Keepalived | Ucarp:
+    soft: Command = ""
+    """Command that has the master step down (external)."""
+    hard: Command = ""
+    """Command that has the master die (external)."""
+    restore: Command = ""
+    """Command that undoes the others (external)."""
+
+    def files(self) -> Iterator[Location]:
+        """See :meth:`Section.files`; a command is a file of this host."""
+        yield from super().files()
+        yield from ((key,) for key in _ONLY["external"] if getattr(self, key))
+
+    def beside(self, folder: Path) -> Self:
+        """A copy whose commands start from ``folder`` if they are relative paths."""
+        given = {
+            key: command_beside(text, folder) for key in _ONLY["external"] if (text := getattr(self, key))
+        }
+        return self.model_copy(update=given)
+
+    def addresses(self) -> Keepalived | Ucarp | ExternalPair:
         """The protocol with its settings; raises ``InputError`` for what cannot work."""
+        if self.protocol == "external":
+            return ExternalPair(self.soft, self.hard, self.restore)
         keys = (*_EITHER, *_ONLY[self.protocol])
         given: dict[str, Any] = {key: value for key in keys if (value := getattr(self, key)) is not None}
         if self.protocol == "keepalived":
@@ -112,9 +143,11 @@ class PairSection(Section):
 
     def undefined(self) -> Iterator[str]:
         """Keys that are given and belong to the other protocol."""
-        for protocol, keys in _ONLY.items():
-            if protocol != self.protocol:
-                yield from (key for key in keys if getattr(self, key) is not None)
+        others = [key for protocol, keys in _ONLY.items() if protocol != self.protocol for key in keys]
+        usual = PairSection.model_fields
+        for key in (*others, *(_BUILT if self.protocol == "external" else ())):
+            if getattr(self, key) != usual[key].default:
+                yield key
 
 
 class OngoingCalls(CallShape):
@@ -165,20 +198,13 @@ class Failover(Section):
     """Seed of the order of switches."""
 
 
-class RedundantSection(Section):
-    """Where the pairs are: always network namespaces."""
-
-    backend: Literal["auto", "xdp", "af_packet"] = "auto"
-    """How packets are sent and received."""
-
-
 class FailoverScenario(Root):
     """A scenario about what a failover does to ongoing calls."""
 
     KEY = "failover"
     model_config = ConfigDict(title="Weir scenario: failover")
 
-    lab: RedundantSection = RedundantSection()
+    lab: Lab = Lab()
     calls: OngoingCalls = OngoingCalls()
     failover: Failover
 
@@ -186,6 +212,17 @@ class FailoverScenario(Root):
         """See :meth:`Root.trials`."""
         what = self.failover
         yield ("failover",), len(what.pairs) * len(what.kinds) * what.repetitions
+
+    def commands(self) -> Iterator[str]:
+        """See :meth:`Root.commands`."""
+        for pair in self.failover.pairs:
+            yield from filter(None, (pair.soft, pair.hard, pair.restore))
+
+    def beside(self, folder: Path) -> Self:
+        """See :meth:`Root.beside`."""
+        pairs = tuple(pair.beside(folder) for pair in self.failover.pairs)
+        what = self.failover.model_copy(update={"pairs": pairs})
+        return super().beside(folder).model_copy(update={"failover": what})
 
     def conflicts(self) -> Iterator[Conflict]:
         """See :meth:`Root.conflicts`."""
@@ -202,7 +239,8 @@ class FailoverScenario(Root):
                 "packets back are dropped until one forward has made the call known to the firewall: give at "
                 f"least {least_s:g} s",
             )
-        seen: dict[tuple[Keepalived | Ucarp, Conntrackd, bool], int] = {}
+        yield from self._misplaced()
+        seen: dict[tuple[Keepalived | Ucarp | ExternalPair, Conntrackd, bool], int] = {}
         for i, pair in enumerate(self.failover.pairs):
             place: tuple[int | str, ...] = ("failover", "pairs", i)
             if pair.nat and self.calls.directions != "forward":
@@ -226,3 +264,34 @@ class FailoverScenario(Root):
                     seen.setdefault(found, i)
             if pair.name is not None and pair.name in [other.name for other in self.failover.pairs[:i]]:
                 yield (*place, "name"), f"another pair is called {quoted(pair.name)} already"
+
+    def _misplaced(self) -> Iterator[Conflict]:
+        """What does not fit between pairs of the user's own and the lab."""
+        pairs = self.failover.pairs
+        external = [i for i, pair in enumerate(pairs) if pair.protocol == "external"]
+        if self.lab.kind == "sim" or self.lab.model is not None:
+            yield ("lab", "kind"), "a redundant pair cannot be simulated"
+        elif self.lab.kind == "wired" and (len(pairs) > 1 or not external):
+            yield ("lab", "kind"), "between two ports is one pair of your own: 'protocol: external'"
+        elif self.lab.kind != "wired" and external:
+            where = ("failover", "pairs", external[0], "protocol")
+            yield where, "a pair of your own is between two ports of this machine (--between A B)"
+        if external and not pairs[external[0]].restore:
+            yield (
+                ("failover", "pairs", external[0], "restore"),
+                "'restore' is needed: it undoes the event before the next attempt",
+            )
+        for i in external:
+            for kind in self.failover.kinds:
+                if kind == "return":
+                    yield ("failover", "kinds"), "'return' is for pairs that Weir builds"
+                elif not getattr(pairs[i], kind):
+                    yield (
+                        ("failover", "pairs", i, kind),
+                        f"{kind!r} is needed for the kind of that name; or leave that kind out of 'kinds'",
+                    )
+        if external and self.failover.close_admission:
+            yield (
+                ("failover", "close_admission"),
+                "your own pair has its own rules, which admit new calls: give false (--admission open)",
+            )

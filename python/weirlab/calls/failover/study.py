@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -15,7 +15,7 @@ from weirlab.base.documents import plain
 from weirlab.base.errors import InputError, MissingCapability, TrialError
 from weirlab.base.interrupts import owned, shielded
 from weirlab.base.quantities import percent
-from weirlab.calls.failover.bed import capabilities
+from weirlab.calls.failover.bed import ExternalPair, capabilities
 from weirlab.calls.failover.bed.schedule import compiled
 from weirlab.calls.failover.section import MOST_CALLS, FailoverScenario
 from weirlab.calls.failover.switches import (
@@ -194,8 +194,9 @@ def _of_one_pair(fact: str) -> bool:
 
 def _tools(pairs: tuple[PairSpec, ...]) -> dict[str, str]:
     """Versions of the daemons, by their names."""
-    found = {pair.protocol.name: pair.protocol.facts() for pair in pairs}
-    if on := [pair.states for pair in pairs if pair.sharing != "off"]:
+    built = [pair for pair in pairs if not isinstance(pair.protocol, ExternalPair)]
+    found = {pair.protocol.name: pair.protocol.facts() for pair in built}
+    if on := [pair.states for pair in built if pair.sharing != "off"]:
         found["conntrackd"] = on[0].facts()
     return {name: str(facts["tool"]) for name, facts in found.items()}
 
@@ -239,6 +240,21 @@ def _connections(traffic: Traffic) -> int:
     return len(np.unique(media.flows.call[media.flows.carries_media]))
 
 
+@contextmanager
+@shielded
+def _external(scenario: FailoverScenario, pair: ExternalPair, progress: Progress) -> Iterator[OpenPair]:
+    """Switches the user's own pair; its test bed is open for the duration of the block."""
+    from weirlab.calls.failover.bed.external import ExternalLab
+    from weirlab.lab.wired.bed import WiredBed
+    from weirlab.scenario import BLACK_BOX, Dut
+
+    if lacking := pair.check():
+        raise MissingCapability("; ".join(lacking))
+    with testbeds.open_wired(scenario.lab, Dut(name=BLACK_BOX), progress, 4) as bed:
+        assert isinstance(bed, WiredBed)
+        yield lambda _: ExternalLab(bed, pair)
+
+
 def _opener(scenario: FailoverScenario, pairs: tuple[PairSpec, ...]) -> OpenPair:
     """Builds pairs in network namespaces; raises ``MissingCapability`` naming what is missing."""
     from weirlab.calls.failover.bed import RedundantLab
@@ -250,7 +266,9 @@ def _opener(scenario: FailoverScenario, pairs: tuple[PairSpec, ...]) -> OpenPair
         raise MissingCapability("; ".join(dict.fromkeys(lacking)))
 
     def open_pair(pair: PairSpec) -> AbstractContextManager[RedundantLab]:
-        return owned(lambda: RedundantLab(pair.protocol, pair.states, pair.nat, scenario.lab.backend))
+        protocol = pair.protocol
+        assert not isinstance(protocol, ExternalPair)
+        return owned(lambda: RedundantLab(protocol, pair.states, pair.nat, scenario.lab.backend))
 
     return open_pair
 
@@ -278,15 +296,20 @@ class FailoverStudy(Study[FailoverScenario, Ground[Pairs], FailoverFindings]):
     def open(self, asked: FailoverScenario, work: Work) -> Iterator[Ground[Pairs]]:
         """The pairs of ``asked``; each is built anew for each attempt."""
         pairs, traffic = checked(asked)
-        opener = self._open_pair or _opener(asked, pairs)
-        testbeds.tell_if_busy("redundant", work.progress)
-        facts: dict[str, Any] = {}
-        if work.begun is None:
-            with opener(pairs[0]) as lab:  # What cannot be built leaves no run behind.
-                common = {name: value for name, value in lab.facts.items() if not _of_one_pair(name)}
-                facts = {"lab": lab.lab, "dut": KIND, "backend": lab.backend, **common}
-            facts |= {"pairs": plain(pairs), **_tools(pairs)}
-        yield Ground(Pairs(pairs, traffic, opener), facts)
+        protocol = pairs[0].protocol
+        with ExitStack() as opened:
+            if self._open_pair is None and isinstance(protocol, ExternalPair):
+                opener = opened.enter_context(_external(asked, protocol, work.progress))
+            else:
+                opener = self._open_pair or _opener(asked, pairs)
+            testbeds.tell_if_busy("redundant", work.progress)
+            facts: dict[str, Any] = {}
+            if work.begun is None:
+                with opener(pairs[0]) as lab:  # What cannot be built leaves no run behind.
+                    common = {name: value for name, value in lab.facts.items() if not _of_one_pair(name)}
+                    facts = {"lab": lab.lab, "dut": KIND, "backend": lab.backend, **common}
+                facts |= {"pairs": plain(pairs), **_tools(pairs)}
+            yield Ground(Pairs(pairs, traffic, opener), facts)
 
     def measure(
         self, ground: Ground[Pairs], asked: FailoverScenario, writer: RunWriter, work: Work

@@ -43,7 +43,7 @@ def _outages(named: Named) -> Table:
             duration(one.spread["gap_p50_ns"].median),
             duration(one.spread["gap_max_ns"].high),
             *(duration(one.spread[f"outage_{way}_ns"].median) for way in ("forward", "back")),
-            duration(one.spread["cut_off_ns" if one.kind == "hard" else "event_took_ns"].median),
+            duration(one.spread["cut_off_ns" if one.expected_s[1] else "event_took_ns"].median),
         )
         for name, one in named
     ]
@@ -62,7 +62,7 @@ def _losses(named: Named) -> Table:
             _ms(one.spread["glitch_ms"].median),
             *(count(one.spread[what].median) for what in ("reordered", "duplicated")),
             f"{_span(one.spread['alive'], count)} of {count(one.spread['streams'].median)}",
-            count(one.spread["states_surviving"].median),
+            NOTHING if one.sharing == "unknown" else count(one.spread["states_surviving"].median),
             count(one.invalid),
         )
         for name, one in named

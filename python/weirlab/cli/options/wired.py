@@ -140,8 +140,7 @@ def confirm_stored(run_id: str, scenario: Root, *, yes: bool) -> None:
         uses.append(f"sends test traffic by {' and '.join(lab.between)}")
     if isinstance(dut, Dut) and dut.at is not None:
         uses.append(f"logs in to {dut.at}")
-    if isinstance(dut, Dut) and dut.change not in ("none", "rules", "ask"):
-        uses.append(f"starts the program {dut.change!r}")
+    uses += [f"starts the program {command!r}" for command in scenario.commands()]
     if not uses or yes:
         return
     what = f"run {run_id} {words(uses)}"

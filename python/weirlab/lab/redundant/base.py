@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 if TYPE_CHECKING:
     from weirlab.lab.redundant.machine import FirewallMachine
@@ -16,8 +16,8 @@ class PairEvent:
     """Something that was done to the pair; times are CLOCK_MONOTONIC."""
 
     kind: EventKind
-    firewall: Firewall
-    """The firewall it was done to."""
+    firewall: Firewall | Literal[""]
+    """The firewall it was done to; empty if that is not known."""
     began_ns: int
     took_ns: int
     """Time until the last command was carried out, not until the pair had reacted."""

@@ -171,24 +171,32 @@ class ChangeCommand:
 
     def __call__(self, event: str, rules: RuleSetup) -> None:
         """Run it; raises ``LabError`` with its last line if it fails."""
-        try:
-            done: subprocess.CompletedProcess[str] = programs.run(
-                self.argv,
-                input=json.dumps(document(event, rules)),
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=MOST_S,
-            )
-        except subprocess.TimeoutExpired:
-            raise LabError(f"{self.argv[0]} did not set the rules within {MOST_S} s") from None
-        except OSError as error:
-            raise InputError(f"{self.argv[0]} cannot be run: {error.strerror}") from error
-        if done.returncode:
-            lines = (done.stderr.strip() or done.stdout).splitlines()
-            words = [line.strip() for line in lines if any(map(str.isalnum, line))]
-            reason = shortened(words[-1], 400) if words else "it gives no reason"
-            raise LabError(f"{self.argv[0]} (exit code {done.returncode}): {reason}")
+        carry_out(self.argv, "did not set the rules", json.dumps(document(event, rules)))
+
+
+def carry_out(argv: Sequence[str], otherwise: str, content: str = "") -> None:
+    """Run a program of the user's, with ``content`` as its standard input.
+
+    Raises
+    ------
+    LabError
+        It fails (with its last line), or has not ended after ``MOST_S`` (then it ``otherwise``).
+    InputError
+        It cannot be run.
+    """
+    try:
+        done: subprocess.CompletedProcess[str] = programs.run(
+            argv, input=content, capture_output=True, text=True, errors="replace", timeout=MOST_S
+        )
+    except subprocess.TimeoutExpired:
+        raise LabError(f"{argv[0]} {otherwise} within {MOST_S} s") from None
+    except OSError as error:
+        raise InputError(f"{argv[0]} cannot be run: {error.strerror}") from error
+    if done.returncode:
+        lines = (done.stderr.strip() or done.stdout).splitlines()
+        words = [line.strip() for line in lines if any(map(str.isalnum, line))]
+        reason = shortened(words[-1], 400) if words else "it gives no reason"
+        raise LabError(f"{argv[0]} (exit code {done.returncode}): {reason}")
 
 
 class CommandChange(Unchanged):

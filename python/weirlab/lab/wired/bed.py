@@ -159,12 +159,21 @@ class WiredBed(NamespaceBed):
             )
 
     def run(self, traffic: Traffic) -> EngineResult:
+        return self.play(self.compiled(traffic))
+
+    def compiled(self, traffic: Traffic) -> DeparturePlan:
+        """The schedule of ``traffic``; raises ``InputError`` if it may not leave by these ports."""
         version = traffic.flows.ip
         refuse_others(self._setting.ends, version, self._setting.allow)
-        return self.play(compile_plan(traffic, self._places, endpoints(self._setting.ends, version)))
+        return compile_plan(traffic, self._places, endpoints(self._setting.ends, version))
 
     def play(self, plan: DeparturePlan) -> EngineResult:
         """Send a schedule unchanged."""
+        self.prepare(plan)
+        return self._send(plan)
+
+    def prepare(self, plan: DeparturePlan) -> None:
+        """Everything that comes before ``plan``: checks, neighbours, lower loads."""
         refuse_others(self._setting.ends, plan.ip, self._setting.allow)
         longest, mtu = int(plan.frame_bytes.max()), min(port.mtu_bytes for port in self._ports)
         if longest > mtu + _ETHERNET_BYTES:
@@ -178,7 +187,32 @@ class WiredBed(NamespaceBed):
         for pps in _RAMP_PPS:
             if self._ramped_pps < pps < plan.nominal_pps or (self._ramped_pps < pps and not plan.paced):
                 self._ramp(pps, plan.ip)
-        return self._send(plan)
+        self._loaded_engine()
+
+    def play_once(self, plan: DeparturePlan) -> EngineResult:
+        """Send a schedule after :meth:`prepare`; raises ``LabError`` if a link goes down meanwhile."""
+        flaps = self._flaps()
+        result = super().play(plan)
+        if self._flaps() != flaps:
+            raise LabError(
+                f"the link of {' or '.join(port.name for port in self._ports)} went down during the trial: "
+                "connect the port and both firewalls to a switch"
+            )
+        return result
+
+    def forwards(self) -> bool:
+        """Whether three frames arrive."""
+        result = self._send(self.compiled(_PROBES))
+        return result.sent == result.received
+
+    def relocated(self) -> str:
+        """Which gateway has another MAC address than at first, in words; empty if none has."""
+        if self._driver is None or self._setting.mode == "bridge":
+            return ""
+        for (side, version), mac in self._next_hops.items():
+            if (found := self._next_hop(side, version)) != mac:
+                return f"{self._setting.ends[side].gateways[version]} moved from {mac} to {found}"
+        return ""
 
     def _send(self, plan: DeparturePlan) -> EngineResult:
         """Send a schedule; again, once, if a link went down meanwhile.
@@ -187,7 +221,7 @@ class WiredBed(NamespaceBed):
         """
         self._loaded_engine()
         for is_last in (False, True):
-            flaps, before = self._flaps(), self._left()
+            flaps, before = self._flaps(), self.left()
             result = super().play(plan)
             if self._flaps() == flaps:
                 break
@@ -199,7 +233,7 @@ class WiredBed(NamespaceBed):
                 )
             self._await_path(plan.ip)
         if plan.media is None and plan.answers is None:
-            self._refused += max(result.sent + result.sent_warmup - (self._left() - before), 0)
+            self._refused += max(result.sent + result.sent_warmup - (self.left() - before), 0)
         return result
 
     def _await_path(self, version: Literal[4, 6]) -> None:
@@ -230,7 +264,7 @@ class WiredBed(NamespaceBed):
             for part, port in zip(self._parts, self._ports, strict=True)
         ]
 
-    def _left(self) -> int:
+    def left(self) -> int:
         """Frames that have left the sender's port, as it counts them itself."""
         return super().counters()["tx_tx_packets"]
 

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Final
+
 import pytest
 
 from weirlab.base.errors import InputError
@@ -90,7 +93,7 @@ def test_settings_reach_the_protocol_and_those_left_out_are_the_protocols_own() 
         ),
         (
             "    - {protocol: carp}\n",
-            "f.yaml:5:18: failover.pairs[1].protocol: must be 'keepalived' or 'ucarp'",
+            "f.yaml:5:18: failover.pairs[1].protocol: must be 'keepalived', 'ucarp' or 'external'",
         ),
         (
             "    - {protocol: ucarp, advert_s: 0.5}\n",
@@ -104,12 +107,60 @@ def test_settings_reach_the_protocol_and_those_left_out_are_the_protocols_own() 
         ),
         ("calls: {spurts: true}\n", "f.yaml:5:17: calls.spurts: a silence would look like a gap"),
         ("calls: {codec: g711:7.5ms}\n", "f.yaml:5:16: calls.codec: "),
+        (
+            "    - {protocol: external, soft: x, restore: y}\n  kinds: [soft]\n  close_admission: false\n",
+            "f.yaml:5:18: failover.pairs[1].protocol: a pair of your own is between two ports",
+        ),
+        ("      restore: y\n", "f.yaml:5:16: failover.pairs[0].restore: keepalived has no such setting"),
+        ("lab: {kind: sim}\n", "f.yaml:5:13: lab.kind: a redundant pair cannot be simulated"),
+        (
+            "lab: {kind: wired, between: [a, b]}\n",
+            "f.yaml:5:13: lab.kind: between two ports is one pair of your own: 'protocol: external'",
+        ),
         ("profile: {}\n", "f.yaml:5:1: profile: the file has 'failover' already; write a file for each"),
     ],
 )
 def test_what_cannot_be_is_refused_where_it_stands(text: str, message: str) -> None:
     (problem,) = problems(PAIR + text)
     assert problem.startswith(message)
+
+
+EXTERNAL: Final = """name: n
+lab: {kind: wired, between: [a, b]}
+failover:
+  kinds: [hard]
+  close_admission: false
+  pairs:
+    - {protocol: external, hard: ./off fw1, restore: ssh fw1 on}
+"""
+
+
+def test_commands_of_an_external_pair_are_found_beside_the_file(tmp_path: Path) -> None:
+    scenario = read(EXTERNAL)
+    assert list(scenario.beside(tmp_path).commands()) == [f"{tmp_path}/off fw1", "ssh fw1 on"]
+    # Whoever may not open files of this host may not start its programs either.
+    assert set(scenario.files()) == {
+        ("lab", "between"),
+        ("failover", "pairs", 0, "hard"),
+        ("failover", "pairs", 0, "restore"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("kinds: [hard]", "kinds: [soft]"), "failover.pairs[0].soft: 'soft' is needed"),
+        (("kinds: [hard]", "kinds: [hard, return]"), "failover.kinds: 'return' is for pairs that"),
+        ((", restore: ssh fw1 on", ""), "failover.pairs[0].restore: 'restore' is needed"),
+        (("  close_admission: false\n", ""), "your own pair has its own rules"),
+        (("hard: ./off", "advert_s: 1, hard: ./off"), "failover.pairs[0].advert_s: external has no such"),
+        (("external, ", "external, states: cached, "), "failover.pairs[0].states: external has no such"),
+        (("./off fw1", "'\"'"), "failover.pairs[0].hard: No closing quotation"),
+    ],
+)
+def test_what_an_external_pair_lacks_is_named(change: tuple[str, str], message: str) -> None:
+    (problem,) = problems(EXTERNAL.replace(*change))
+    assert message in problem
 
 
 def test_a_scenario_survives_the_manifest() -> None:

@@ -1,5 +1,6 @@
 """A redundant pair of firewalls in namespaces: VRRP or CARP for the addresses, conntrackd for the states."""
 
+from weirlab.calls.failover.bed.external import ExternalPair
 from weirlab.calls.failover.bed.lab import RedundantLab
 from weirlab.lab.redundant.base import AddressProtocol, PairEvent, Transition
 from weirlab.lab.redundant.conntrackd import Conntrackd
@@ -13,6 +14,7 @@ __all__ = [
     "AddressProtocol",
     "Conntrackd",
     "EventKind",
+    "ExternalPair",
     "Firewall",
     "Keepalived",
     "PairEvent",

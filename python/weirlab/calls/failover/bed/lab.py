@@ -63,6 +63,7 @@ class RedundantLab(NamespaceBed):
     """
 
     lab = "redundant"
+    looks_inside = True
     _parts = wiring.PARTS
     _destination = single.IN0
     _back_destination = single.OUT0

@@ -7,7 +7,15 @@ from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal, Protocol
 
-from weirlab.calls.failover.bed import Conntrackd, Firewall, Keepalived, PairEvent, Transition, Ucarp
+from weirlab.calls.failover.bed import (
+    Conntrackd,
+    ExternalPair,
+    Firewall,
+    Keepalived,
+    PairEvent,
+    Transition,
+    Ucarp,
+)
 from weirlab.records import EngineResult, HostSample
 from weirlab.traffic.spec import Traffic
 
@@ -19,6 +27,7 @@ _SHARING: Final[Mapping[str, str]] = {
     "direct": "",
     "cached": ", external cache",
     "off": ", no conntrackd",
+    "unknown": "",
 }
 """What is not usual about conntrackd, by the word that scenarios use for it."""
 
@@ -31,7 +40,7 @@ AT_ONCE: Final = Conntrackd()
 class PairSpec:
     """What shares the addresses, what shares the connection states, and whether addresses are translated."""
 
-    protocol: Keepalived | Ucarp
+    protocol: Keepalived | Ucarp | ExternalPair
     states: Conntrackd = AT_ONCE
     nat: bool = False
     name: str = ""
@@ -39,7 +48,9 @@ class PairSpec:
 
     @property
     def advert_s(self) -> float:
-        """Time between two advertisements."""
+        """Time between two advertisements; 0 if it is not known."""
+        if isinstance(self.protocol, ExternalPair):
+            return 0.0
         return self.protocol.advert_s if isinstance(self.protocol, Keepalived) else self.protocol.advbase_s
 
     @property
@@ -48,8 +59,10 @@ class PairSpec:
         return self.protocol.preempt
 
     @property
-    def sharing(self) -> Literal["direct", "cached", "off"]:
+    def sharing(self) -> Literal["direct", "cached", "off", "unknown"]:
         """How states get to the other firewall's kernel."""
+        if isinstance(self.protocol, ExternalPair):
+            return "unknown"
         if self.states.mode == "off":
             return "off"
         return "cached" if self.states.external_cache else "direct"
@@ -58,6 +71,8 @@ class PairSpec:
     def text(self) -> str:
         """For people: ``keepalived 0.1 s``, ``ucarp 1 s, no conntrackd``."""
         nat = ", NAT" if self.nat else ""
+        if isinstance(self.protocol, ExternalPair):
+            return self.name or "your own pair"
         return self.name or f"{self.protocol.name} {self.advert_s:g} s{_SHARING[self.sharing]}{nat}"
 
     def to_json(self) -> dict[str, Any]:
@@ -94,9 +109,13 @@ class PairLab(Protocol):
     def facts(self) -> Mapping[str, object]: ...
 
     @property
+    def looks_inside(self) -> bool:
+        """Whether master and connection states are known."""
+
+    @property
     def expected_failover_s(self) -> tuple[float, float]: ...
 
-    def settle(self) -> Firewall: ...
+    def settle(self) -> object: ...
 
     def run(self, traffic: Traffic, during: Callable[[], object] | None = None) -> EngineResult: ...
 

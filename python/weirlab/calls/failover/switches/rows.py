@@ -42,11 +42,11 @@ class SwitchRow:
     pair: str
     """The pair in words; the same for all its switches."""
     protocol: str
-    """`keepalived` or `ucarp`."""
+    """`keepalived`, `ucarp`, or `external`: a pair of the user's own."""
     advert_s: float
-    """Time between two advertisements of the master."""
+    """Time between two advertisements of the master; 0 if it is not known."""
     sharing: str
-    """How states get to the other kernel: ``direct``, ``cached`` or ``off``."""
+    """How states get to the other kernel: ``direct``, ``cached``, ``off`` or ``unknown``."""
     nat: bool
     """Whether the pair translates addresses."""
     preempt: bool
@@ -64,7 +64,7 @@ class SwitchRow:
     achieved_pps: float
     """Load that departed."""
     firewall: str = ""
-    """Whom the event was done to."""
+    """Whom the event was done to; empty if that is not known."""
     old_master: str = ""
     """Who held the addresses before."""
     new_master: str = ""
@@ -206,7 +206,7 @@ def _event(record: TrialRecord, found: Occurrence) -> dict[str, Any]:
         "admission_closed": found.closed,
         "event_at_ns": float(event.began_ns - record.result.record_start_ns),
         "event_took_ns": float(event.took_ns),
-        "cut_off_ns": float(found.sudden_ns) if found.kind == "hard" else nan,
+        "cut_off_ns": float(found.sudden_ns) if found.kind == "hard" and found.expected_s[0] else nan,
         "event_detail": json.dumps(dict(event.detail)),
         "expected_from_s": found.expected_s[0],
         "expected_to_s": found.expected_s[1],

@@ -114,7 +114,7 @@ def _moved(found: Occurrence) -> Iterator[str]:
 
 def _cut(found: Occurrence, limits: SwitchLimits) -> Iterator[str]:
     assert found.event is not None
-    if found.kind != "hard":
+    if found.kind != "hard" or not found.expected_s[0]:
         return
     limit_s = limits.cut_ratio * found.expected_s[0]
     took_s = found.sudden_ns / NS_PER_S
