@@ -10,6 +10,9 @@ from weirlab.store import Store
 from .devtools import Browser, Page
 from .test_web import SCENARIO, Serve, nameless, photograph, trials
 
+SHAPED = "document.querySelectorAll('.story .plot svg').length"
+PAGE_PX = (718, 1046)
+"""A4 with margins of 10 mm at 96 pixels an inch: what Chromium prints on."""
 LONG = SCENARIO.replace("repetitions: 1", "repetitions: 200")
 POINTS = "Number(document.querySelector('.trials')?.closest('figure').dataset.points)"
 
@@ -102,4 +105,62 @@ def test_a_run_gets_a_name_tags_and_a_star_and_is_deleted(
     press_button(page, "Delete for good")
     page.wait_for("document.querySelectorAll('.run').length === 1")
     assert [run.run_id for run in Store(served.store).runs()] == [one]
+    assert browser.problems() == []
+
+
+def test_the_page_of_a_run_has_its_answer_charts_and_tabs_and_prints_whole(
+    serve: Serve, browser: Browser, shots: Path | None
+) -> None:
+    served = serve("--allow-run")
+    page = browser.session(height=800)
+    run_id = start(page, served.url, SCENARIO.replace("sizes: [64]", "sizes: [64, 512]"))
+    # Drawn by itself when the run ends.
+    page.wait_for(f"{SHAPED} >= 6")
+    assert "without loss" in page.evaluate("document.querySelector('h1').innerText")
+    for width, height, most in ((1280, 800, 450), (390, 844, 700)):
+        page.look(width=width, height=height, dark=False)
+        page.evaluate("scrollTo(0, 0)")
+        top = page.evaluate(
+            "document.querySelector('.plot, .trials').closest('figure').getBoundingClientRect().top"
+        )
+        assert top <= most, width
+        assert page.evaluate("document.querySelectorAll('.tile').length") >= 4
+    page.look(width=1280, height=800, dark=False)
+    tabs = "[...document.querySelectorAll('[role=tab]')]"
+    assert page.evaluate(f"{tabs}.map((tab) => tab.innerText)") == ["Details", "Predictions", "Setup", "Data"]
+    shown = f"{tabs}.find((tab) => tab.ariaSelected === 'true').innerText"
+    page.evaluate(f"{tabs}[0].focus()")
+    for expected in ("Predictions", "Setup", "Data", "Details", "Predictions"):
+        page.press("ArrowRight")
+        page.wait_for(f"{shown} === '{expected}' && document.activeElement.innerText === '{expected}'")
+        panel = "document.querySelector('[role=tabpanel]:not(.away)')"
+        assert page.evaluate(f"{panel}.innerText.trim()"), expected
+    # Nothing has a scroll bar of its own, and the address has the tab.
+    assert page.evaluate("document.querySelectorAll('iframe').length") == 0
+    again = browser.session()
+    again.open(f"{served.url}#/runs/{run_id}?tab=Setup")
+    again.wait_for(f"{SHAPED} >= 6 && {shown} === 'Setup'")
+    assert nameless(again) == []
+    again.evaluate(f"{tabs}[0].click()")
+    photograph(again, shots, "run-story")
+    # In print all tabs are open; no chart is wider or higher than the paper, and none is divided.
+    again.call("Emulation.setEmulatedMedia", media="print")
+    width, height = PAGE_PX
+    again.call(
+        "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False
+    )
+    charts = again.evaluate(
+        """[...document.querySelectorAll('.story figure')].map((figure) => {
+            const { width, height } = figure.getBoundingClientRect();
+            const drawn = figure.querySelector('svg').getBoundingClientRect();
+            return [width, height, drawn.right, getComputedStyle(figure).breakInside];
+        })"""
+    )
+    assert len(charts) >= 6
+    for wide, high, right, kept in charts:
+        assert 0 < wide <= width
+        assert 0 < high <= height
+        assert 0 < right <= width
+        assert kept == "avoid"
+    assert again.call("Page.printToPDF", paperWidth=8.27, paperHeight=11.69, printBackground=True)["data"]
     assert browser.problems() == []

@@ -1,7 +1,8 @@
-"""The child process that draws the report of a run, within limits; see :mod:`children`."""
+"""The child process that draws the report of a run, or makes the script for charts; see :mod:`children`."""
 
 from __future__ import annotations
 
+import json
 import resource
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,19 @@ def _draw(request: dict[str, Any]) -> dict[str, Any]:
     return {}
 
 
+def _charts(request: dict[str, Any]) -> dict[str, Any]:
+    """A script for the page: it defines ``vegaEmbed``, and the colours of the charts as CSS variables."""
+    from weirlab.report import bundle, palette
+
+    light, dark = map(palette.css_variables, (palette.LIGHT, palette.DARK))
+    style = f":root {{ {light} }} @media screen and (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}"
+    colours = f"const sheet = new CSSStyleSheet(); sheet.replaceSync({json.dumps(style)});"
+    return {
+        "script": f"{bundle.script()}\n{{ {colours} document.adoptedStyleSheets.push(sheet); }}\n",
+    }
+
+
 if __name__ == "__main__":
     # vl-convert's JavaScript engine reserves much more address space than it uses, and looks for its stack.
     kept = Confinement(read=(Path("/proc/self"),), calls="drawing")
-    serve({"draw": _draw}, "", resource.RLIMIT_DATA, kept)
+    serve({"draw": _draw, "charts": _charts}, "", resource.RLIMIT_DATA, kept)

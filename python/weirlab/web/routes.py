@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import io
 import json
 from collections.abc import AsyncIterator, Callable
@@ -187,6 +188,15 @@ def _runs(parts: ServiceParts) -> APIRouter:
     async def prepare(run_id: str) -> dict[str, Any]:
         await without_turn(asyncio.wrap_future(await run_in_threadpool(shelf.prepare, run_id)))
         return {"report": "ready"}
+
+    @router.get("/{run_id}/charts.js")
+    async def charts(run_id: str, request: Request) -> Response:
+        script = await without_turn(asyncio.wrap_future(await run_in_threadpool(shelf.charts, run_id)))
+        headers = {"Cache-Control": "private, max-age=3600", "Vary": "Accept-Encoding"}
+        if "gzip" not in request.headers.get("accept-encoding", ""):
+            return Response(gzip.decompress(script), media_type="text/javascript", headers=headers)
+        headers["Content-Encoding"] = "gzip"
+        return Response(script, media_type="text/javascript", headers=headers)
 
     @router.get("/{run_id}/report")
     def report(run_id: str) -> Response:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import threading
 import time
 from collections.abc import Sequence
@@ -106,6 +107,7 @@ class RunService:
         self._memory_bytes = memory_bytes
         self._read_only = read_only
         self._answers: dict[RunSummary, str] = {}
+        self._charts = b""
 
     def page(self, wanted: RunFilter) -> dict[str, Any]:
         """Lines about the ``wanted`` runs; how many there are of these, and in all.
@@ -244,6 +246,23 @@ class RunService:
         if self._read_only:
             raise ReadOnlyStore(f"The service may not write to its store, so {consequence}.")
 
+    def charts(self, run_id: str) -> Future[bytes]:
+        """The script that draws charts on the page, compressed by gzip; the first call makes it.
+
+        It comes from this Weir: scripts in the folder of a run may be anybody's.
+        """
+        job, done = ReportJob(self._store.open(run_id).run_id), Future[bytes]()
+        if self._charts:
+            done.set_result(self._charts)
+            return done
+        return self._children.submit(lambda: self._make_charts(job), urgent=True)
+
+    def _make_charts(self, job: ReportJob) -> bytes:
+        if not self._charts:
+            answer = self._children.ask(job, self._request("charts", job.run_id), most_s=_MOST_REPORT_S)
+            self._charts = gzip.compress(str(answer["script"]).encode())
+        return self._charts
+
     def counts(self) -> dict[tuple[str, str], int]:
         """How many runs there are of each kind and status."""
         found: dict[tuple[str, str], int] = {}
@@ -252,13 +271,11 @@ class RunService:
         return found
 
     def _draw(self, run: Run) -> None:
-        request = {
-            "do": "draw",
-            "name": run.run_id,
-            "memory_bytes": self._memory_bytes,
-            "most_s": round(_MOST_REPORT_S),
-        }
+        request = self._request("draw", run.run_id)
         self._children.ask(ReportJob(run.run_id), request, most_s=_MOST_REPORT_S)
+
+    def _request(self, do: str, name: str) -> dict[str, Any]:
+        return {"do": do, "name": name, "memory_bytes": self._memory_bytes, "most_s": round(_MOST_REPORT_S)}
 
     def _report_state(self, run: Run) -> str:
         """``ready``, ``possible`` or ``none``."""
@@ -282,8 +299,12 @@ def _has_scenario(run: Run) -> bool:
 
 
 def _command(run: Run) -> str:
-    """The command that repeats ``run``."""
-    return PageOrigin.of_run(asdict(run.manifest)).again[0][1]
+    """The command that repeats ``run``, in the store of whoever enters it."""
+    words = PageOrigin.of_run(asdict(run.manifest)).again[0][1].split()
+    if "--store" in words:
+        at = words.index("--store")
+        del words[at : at + 2]
+    return " ".join(words)
 
 
 def _state_of(outcome: RunOutcome) -> str:

@@ -62,7 +62,7 @@ def variables(css: str) -> dict[str, str]:
 
 def test_the_page_has_the_colours_of_reports() -> None:
     light, dark = re.split(
-        r"@media \(prefers-color-scheme: dark\)", (ROOT / "webui/src/app.css").read_text()
+        r"@media screen and \(prefers-color-scheme: dark\)", (ROOT / "webui/src/app.css").read_text()
     )[:2]
     for ours, theirs, graph in (
         (light, palette.LIGHT, colours.LIGHT),

@@ -24,7 +24,7 @@ from weirlab.web.settings import WebSettings
 
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-    "frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 REPORT_POLICY: Final = (
     "sandbox allow-scripts allow-downloads; default-src 'none'; style-src 'unsafe-inline'; "

@@ -1,0 +1,142 @@
+/** The story of a report, as parts for the page: answers, tiles and chapters, by the tab that shows them. */
+
+export const TABS = ["Details", "Predictions", "Setup"] as const;
+export type Tab = (typeof TABS)[number];
+
+export interface StoryFigure {
+  title: string;
+  spec: Record<string, unknown> & { params?: { name: string }[] };
+}
+export interface Story {
+  cautions: string[];
+  lede: string[];
+  tiles: { label: string; value: string; note: string }[];
+  /** The first charts, which stand above the tabs. */
+  first: Element | null;
+  chapters: { key: string; tab: Tab; element: Element }[];
+  config: Record<string, unknown>;
+  figures: Record<string, StoryFigure>;
+}
+
+const PREDICTIONS = /^(predict|verif|models?$|fit)/;
+const SETUP = /^(setting|settings|path|notes|capture$)/;
+const ELEMENTS = new Set(
+  "section h2 h3 h4 p ul ol li dl dt dd div table caption thead tbody tr th td figure figcaption details summary pre code span strong em br time small sub sup fieldset legend label input".split(" "),
+);
+const ATTRIBUTES = new Set(["id", "class", "scope", "colspan", "rowspan", "role", "aria-label", "aria-labelledby", "aria-describedby", "tabindex", "name", "value", "type"]);
+
+/**
+ * A store may hold reports from elsewhere: only text, tables and the places of charts are taken, made anew from a
+ * list of elements and attributes, and the data of charts. Scripts, styles, links and pictures stay behind.
+ */
+export function story(html: string): Story {
+  // The policy of this page would complain about styles, which are not taken anyway.
+  const page = new DOMParser().parseFromString(html.replace(/<style>[\s\S]*?<\/style>/g, ""), "text/html");
+  const charts = JSON.parse(page.getElementById("charts")?.textContent || "{}") as Partial<Story>;
+  const texts = (selector: string) => [...page.querySelectorAll(selector)].map((each) => (each.textContent ?? "").trim());
+  const chapters = [...page.querySelectorAll("main > section")]
+    .filter((each) => each.id && each.id !== "answer")
+    .map((each) => ({ key: each.id, tab: tabOf(each.id), element: copied(each)! }));
+  const figures = chapters.find(({ element }) => element.querySelector(".figures"))?.element.querySelector(".figures");
+  let first: Element | null = null;
+  if (figures) {
+    first = document.createElement("div");
+    if (figures.previousElementSibling?.matches(".switch")) first.append(figures.previousElementSibling);
+    first.append(figures);
+  }
+  const made = (element: Element) => element.querySelector(":scope > :not(h2)");
+  return {
+    cautions: texts("#answer > .caution"),
+    lede: texts("#answer > .lede"),
+    tiles: [...page.querySelectorAll(".tile")].map((tile) => ({
+      label: tile.querySelector("dt")?.textContent ?? "",
+      value: tile.querySelector(".value")?.textContent ?? "",
+      note: tile.querySelector(".note")?.textContent ?? "",
+    })),
+    first,
+    chapters: chapters.filter(({ element }) => made(element)),
+    config: charts.config ?? {},
+    figures: charts.figures ?? {},
+  };
+}
+
+function tabOf(key: string): Tab {
+  return PREDICTIONS.test(key) ? "Predictions" : SETUP.test(key) ? "Setup" : "Details";
+}
+
+function copied(source: Element): Element | null {
+  const name = source.localName;
+  if (!ELEMENTS.has(name) || source.matches(".tools, .hint")) return source.localName === "svg" ? drawn() : null;
+  if (name === "input" && source.getAttribute("type") !== "radio") return null;
+  const made = document.createElement(name);
+  for (const { name: attribute, value } of source.attributes) if (ATTRIBUTES.has(attribute)) made.setAttribute(attribute, value);
+  if (source instanceof HTMLInputElement) (made as HTMLInputElement).checked = source.checked;
+  for (const child of source.childNodes) {
+    if (child.nodeType === Node.TEXT_NODE) made.append(child.textContent ?? "");
+    else if (child.nodeType === Node.ELEMENT_NODE) made.append(...[copied(child as Element)].filter((each) => each !== null));
+  }
+  return made;
+}
+
+function drawn(): Element {
+  const note = document.createElement("p");
+  note.className = "soft";
+  note.textContent = "This picture is in the report.";
+  return note;
+}
+
+interface View {
+  signal(name: string, value: unknown): View;
+  runAsync(): Promise<View>;
+  finalize(): void;
+}
+type Embed = (place: HTMLElement, spec: unknown, options: unknown) => Promise<{ view: View }>;
+const refuse = () => Promise.reject(new Error("a chart loads nothing"));
+
+/** Draw the charts whose places are in `root`; the result ends them. */
+export async function drawCharts(root: HTMLElement, { figures, config }: Story, script: string): Promise<() => void> {
+  const places = [...root.querySelectorAll<HTMLElement>(".plot")].filter((place) => Object.hasOwn(figures, place.id));
+  if (!places.length) return () => {};
+  const embed = await loaded(script);
+  const views: { view: View; switchable: boolean }[] = [];
+  for (const place of places) {
+    const { spec } = figures[place.id]!;
+    try {
+      const options = {
+        renderer: "svg", actions: false, defaultStyle: false, tooltip: { disableDefaultStyle: true }, config,
+        // Without eval, which the page's policy forbids.
+        ast: true, loader: { load: refuse, sanitize: refuse },
+      };
+      const { view } = await embed(place, spec, options);
+      views.push({ view, switchable: spec.params?.some(({ name }) => name === "quantity") ?? false });
+      place.setAttribute("role", "img");
+      place.removeAttribute("aria-roledescription");
+      place.querySelector("svg")?.setAttribute("aria-hidden", "true");
+    } catch (error) {
+      place.textContent = `This chart could not be drawn: ${(error as Error).message}`;
+    }
+  }
+  root.addEventListener("change", (event) => {
+    const input = event.target as HTMLInputElement;
+    if (!input.name?.startsWith("quantity-")) return;
+    for (const each of root.querySelectorAll<HTMLInputElement>(".switch input")) each.checked = each.value === input.value;
+    for (const { view, switchable } of views) if (switchable) void view.signal("quantity", input.value).runAsync();
+  });
+  return () => views.forEach(({ view }) => view.finalize());
+}
+
+let loading: Promise<Embed> | undefined;
+
+function loaded(address: string): Promise<Embed> {
+  return (loading ??= new Promise((resolve, reject) => {
+    const script = document.createElement("script");
+    script.src = address;
+    script.onload = () => resolve((window as unknown as { vegaEmbed: Embed }).vegaEmbed);
+    script.onerror = () => {
+      loading = undefined;
+      script.remove();
+      reject(new Error("The script for charts cannot be loaded. Is weir web still running?"));
+    };
+    document.head.append(script);
+  }));
+}
