@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import re
-import shlex
 import subprocess
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
-
-from weirlab.cli.program.app import app
 
 ROOT = Path(__file__).resolve().parents[3]
 LOCK_FILES = {"Cargo.lock", "package-lock.json", "requirements/dev.txt", "requirements/tools.txt"}
@@ -77,17 +73,6 @@ def test_every_make_command_in_the_documents_is_a_target() -> None:
     for document in ("README.md", "CONTRIBUTING.md"):
         named = set(re.findall(r"(?:^|`)make ([a-z][a-z-]*)", (ROOT / document).read_text(), re.MULTILINE))
         assert named <= targets, document
-
-
-@pytest.mark.parametrize("document", ["README.md", "docs/pypi.md"])
-def test_every_weir_command_in_the_readme_exists_with_its_options(document: str) -> None:
-    examples = re.findall(r"^    weir ([^#\n]+)", (ROOT / document).read_text(), re.MULTILINE)
-    assert examples
-    for example in examples:
-        command, *rest = shlex.split(example)
-        shown = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "200"})
-        assert shown.exit_code == 0, example
-        assert [word for word in rest if word.startswith("--") and word not in shown.output] == [], example
 
 
 def test_the_readme_of_the_wheel_links_to_nothing_in_the_repository() -> None:

@@ -124,6 +124,7 @@ def capacity(
         DeviceOptions,
         only(
             "lab",
+            "as_",
             "dut",
             "positions",
             "ruleset",
