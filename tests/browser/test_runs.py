@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from weirlab.store import Store
+from weirlab.testing import make_record, make_result, make_spec
 
 from .devtools import Browser, Page
 from .test_web import SCENARIO, Serve, nameless, photograph, trials
@@ -163,4 +164,54 @@ def test_the_page_of_a_run_has_its_answer_charts_and_tabs_and_prints_whole(
         assert 0 < right <= width
         assert kept == "avoid"
     assert again.call("Page.printToPDF", paperWidth=8.27, paperHeight=11.69, printBackground=True)["data"]
+    assert browser.problems() == []
+
+
+def device(store: Store, name: str, mean_ns: float) -> str:
+    with store.create(
+        "trial", {"name": "an office"}, {"lab": "netns", "dut": name, "backend": "xdp"}
+    ) as writer:
+        for index in range(6):
+            result = make_result(1e5, delay_mean_ns=mean_ns + index)
+            spec = make_spec(1e5, position=400)
+            writer.add(make_record(result, spec, run_id=writer.run_id, index=index, role="single"))
+        return writer.run_id
+
+
+def test_three_devices_are_compared_in_one_chart_which_the_address_keeps(
+    serve: Serve, browser: Browser, shots: Path | None, tmp_path: Path
+) -> None:
+    store = Store(tmp_path / "store")
+    for name, mean_ns in (("iptables", 20_000.0), ("nftables", 14_000.0), ("bridge", 30_000.0)):
+        device(store, name, mean_ns)
+        device(store, name, mean_ns * 1.001)
+    served = serve()
+    page = browser.session()
+    page.open(served.url)
+    page.wait_for("document.querySelectorAll('.run').length === 6")
+    page.evaluate("document.querySelectorAll('.run > input').forEach((each) => each.click())")
+    page.click("a[href^='#/compare/']")
+    rows = "[...document.querySelectorAll('.differences section[aria-label=\"mean delay\"] li')]"
+    page.wait_for(f"{rows}.length === 5")
+    page.click(".bar input[type=checkbox]")
+    page.wait_for(f"{rows}.length === 2")
+    page.evaluate(
+        "((field) => { field.value = 'iptables'; field.dispatchEvent(new Event('change')) })"
+        "(document.querySelector('.bar select'))"
+    )
+    told = page.wait_for(
+        "document.querySelector('h1').innerText.startsWith('2 compared with iptables')"
+        f"&& {rows}.map((row) => [row.innerText, row.querySelector('svg').childElementCount])"
+    )
+    assert {(text.split("\n")[0], text.split("\n")[1]) for text, _ in told} == {
+        ("nftables", "better"), ("bridge", "worse"),
+    }  # fmt: skip
+    # The band, the middle, a bar, and an interval with both its ends.
+    assert {count for _, count in told} == {6}
+    assert nameless(page) == []
+    photograph(page, shots, "compare-devices")
+    again = browser.session()
+    again.open(page.evaluate("location.href"))
+    again.wait_for("document.querySelector('h1')?.innerText.startsWith('2 compared with iptables')")
+    assert again.evaluate(f"{rows}.length") == 2
     assert browser.problems() == []

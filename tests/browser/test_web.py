@@ -136,7 +136,7 @@ def test_runs_are_found_opened_and_compared(
     page.wait_for("document.querySelector('h1')?.innerText.startsWith('Changed for the worse')")
     assert page.evaluate("document.querySelectorAll('.differences li.worse svg').length") > 0
     # What is said of each run comes later.
-    page.wait_for("document.querySelectorAll('.pair section').length === 2")
+    page.wait_for("document.querySelectorAll('.of-comparison').length === 2")
     photograph(page, shots, "compare")
     # Of a report from elsewhere nothing acts in this page.
     page.evaluate(f"location.hash = '#/runs/{before}'")

@@ -115,8 +115,6 @@ export interface Difference {
   margin: number | null;
 }
 export interface Comparison {
-  before: string;
-  after: string;
   verdict: string;
   simulated: boolean;
   headline: string;

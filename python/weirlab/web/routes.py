@@ -41,6 +41,8 @@ from weirlab.web.transfers.service import Transfers
 _NS = 1_000_000_000
 _MOST_S = 1e9
 """A part of a capture is looked at within some 30 years of its first packet."""
+_MOST_COMPARED = 50
+"""Most runs of one side."""
 _MOST_RUNS = 1_000_000_000
 From = Annotated[float, Query(alias="from", ge=-_MOST_S, le=_MOST_S)]
 To = Annotated[float, Query(alias="to", ge=-_MOST_S, le=_MOST_S)]
@@ -203,9 +205,14 @@ def _runs(parts: ServiceParts) -> APIRouter:
         headers = {"Content-Security-Policy": guard.REPORT_POLICY}
         return sending.answer(shelf.report(run_id), "text/html", headers)
 
-    @router.get("/{before}/compared/{after}")
-    def compare(before: str, after: str) -> dict[str, Any]:
-        return shelf.compare(before, after)
+    @router.get("/{before}/compared")
+    def compare(
+        before: str,
+        after: Annotated[list[str], Query(max_length=_MOST_COMPARED)],
+        beside: Annotated[list[str] | None, Query(max_length=_MOST_COMPARED)] = None,
+    ) -> dict[str, Any]:
+        """Compare ``after`` with ``before`` and the runs ``beside`` it."""
+        return shelf.compare([before, *(beside or ())], after)
 
     return router
 

@@ -183,13 +183,11 @@ class RunService:
                 **live.attempts(run),
             }
 
-    def compare(self, before: str, after: str) -> dict[str, Any]:
-        """``weir compare`` of two runs, in the same words."""
+    def compare(self, before: Sequence[str], after: Sequence[str]) -> dict[str, Any]:
+        """``weir compare`` of runs, in the same words."""
         with self._reading:
-            outcome = compare_runs(self._store, [before], [after], TermsOptions().terms())
+            outcome = compare_runs(self._store, before, after, TermsOptions().terms())
         return {
-            "before": outcome.before[0].run_id,
-            "after": outcome.after[0].run_id,
             "verdict": outcome.verdict,
             "simulated": outcome.simulated,
             "headline": comparing.headline(outcome),

@@ -137,7 +137,7 @@ def test_a_run_of_a_kind_without_reports_says_so(client: TestClient, store: Stor
 def test_two_runs_are_compared_in_the_words_of_weir_compare(client: TestClient, store: Store) -> None:
     before = trials(store, *[20_000.0 + n for n in range(6)])
     after = trials(store, *[30_000.0 + n for n in range(6)])
-    found = client.get(f"/api/runs/{before}/compared/{after}").json()
+    found = client.get(f"/api/runs/{before}/compared?after={after}").json()
     assert found["verdict"] == "worse"
     assert found["conclusion"].startswith("Changed for the worse")
     assert found["headline"].startswith("Changed for the worse: ")
@@ -147,12 +147,27 @@ def test_two_runs_are_compared_in_the_words_of_weir_compare(client: TestClient, 
     assert any(row[0] == "mean delay" for row in found["tables"][0]["rows"]), found["tables"][0]["rows"]
 
 
+def test_several_runs_of_a_device_are_compared_with_several_of_another(
+    client: TestClient, store: Store
+) -> None:
+    one, other, third, fourth = (
+        trials(store, *[base + n for n in range(6)]) for base in (20_000.0, 20_010.0, 30_000.0, 30_010.0)
+    )
+    address = f"/api/runs/{one}/compared?beside={other}&after={third}&after={fourth}"
+    found = client.get(address).json()
+    (mean,) = [each for each in found["differences"] if each["title"] == "mean delay"]
+    assert (found["verdict"], mean["verdict"]) == ("worse", "worse")
+    assert mean["margin"] < mean["low"] < mean["change"] < mean["high"]
+    assert mean["change"] == pytest.approx(0.5, abs=0.01)
+    assert client.get(f"/api/runs/{one}/compared").status_code == 400
+
+
 def test_what_cannot_be_compared_is_told(client: TestClient, store: Store) -> None:
     run_id = trials(store, 20_000.0)
-    answer = client.get(f"/api/runs/{run_id}/compared/{run_id}")
+    answer = client.get(f"/api/runs/{run_id}/compared?after={run_id}")
     assert answer.status_code == 400
     assert "compared with itself" in answer.json()["error"]["message"]
-    assert client.get(f"/api/runs/{run_id}/compared/nothing").status_code == 404
+    assert client.get(f"/api/runs/{run_id}/compared?after=nothing").status_code == 404
 
 
 def test_a_report_is_drawn_when_it_is_asked_for(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,7 +216,7 @@ def test_a_small_table_that_decodes_to_much_is_refused_without_decoding_it(
     with path.open("wb") as file:
         pl.DataFrame({"trial_id": pl.repeat("", 20_000_000, eager=True)}).write_parquet(file)
     before = trials(store, 20_000.0)
-    for request in (run_id, f"{before}/compared/{run_id}"):
+    for request in (run_id, f"{before}/compared?after={run_id}"):
         answer = client.get(f"/api/runs/{request}")
         assert answer.status_code == 404
         assert "would take" in answer.json()["error"]["message"]
