@@ -134,7 +134,7 @@ def sift(
     found = windows.disturbances(result, waited_ns=waited_ns)
     rest = windows.without(result, windows.left_out(result, found))
     reasons = (
-        *_nothing(result, works),
+        *_nothing(result if rest.sent else rest, works),
         *_too_much_left_out(rest, limits),
         *_moved(host, limits),
         *_off_nominal(rest, offered_pps, limits, regular),

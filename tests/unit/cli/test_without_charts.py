@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from weirlab.testing import FakeBed
 
 from ..conftest import Weir
 from ..trace import made
@@ -24,6 +27,17 @@ def test_a_scenario_with_a_report_is_refused_before_it_measures(weir: Weir) -> N
     assert "Altair and vl-convert, not installed here" in refused.err
     assert "pip install 'altair>=" in refused.err
     assert weir("runs", "--json").json["runs"] == []
+
+
+def test_the_demo_answers_and_says_how_to_get_its_report(
+    weir: Weir, bed: Callable[..., list[FakeBed]], tmp_path: Path
+) -> None:
+    bed()
+    answer = weir("demo", "--json")
+    assert answer.code == 0, answer.err
+    assert answer.json["report"] is None
+    assert "no report: it needs charts; install them with: pip install" in answer.err
+    assert weir("demo", "--out", tmp_path / "demo.html").code == 3
 
 
 def test_a_trial_needs_no_charts_and_its_report_says_what_is_missing(weir: Weir) -> None:

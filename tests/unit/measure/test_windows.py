@@ -115,6 +115,23 @@ def test_a_trial_that_is_disturbed_most_of_the_time_is_invalid_and_kept_whole() 
         assert record.result.left_out == ()
 
 
+def test_a_trial_of_which_only_bins_without_packets_remain_is_invalid() -> None:
+    result = played(SLOW, 0.5)
+    assert result.windows is not None
+    begin = np.arange(150) < 40
+    late_ns = np.where(begin, 20_000_000, 0).astype(np.uint64)
+    series = replace(
+        result.series,
+        sent=np.where(begin, result.series.sent, 0),
+        received=np.where(begin, result.series.received, 0),
+    )
+    late = replace(result, series=series, windows=replace(result.windows, late_max_ns=late_ns))
+    assert rest(late).sent == 0
+    sifted = sift(late, QUIET, 0.5 * CAPACITY_PPS)
+    assert sifted.invalid == ("the sender sent nothing in the recorded window",)
+    assert sifted.result is late
+
+
 def trial(device: SimDevice, share: float) -> list[TrialRecord]:
     traffic = Traffic(Rate(share * CAPACITY_PPS), warmup_s=0.02, duration_s=0.3)
     return run_trial(

@@ -56,7 +56,8 @@ DEMO = """Show what Weir does, with a simulated firewall: no root, half a minute
 The same as: weir run firewall-rules --lab sim. Weir runs trials at many loads,
 frame sizes and numbers of rules, fits models to them, compares the predictions
 with held-out trials, to which no model was fitted, and writes a report.
-Simulated numbers say nothing about real devices.
+Simulated numbers say nothing about real devices. Without the extra
+weirlab[report], there is no report, but the answer.
 
 With --real, Weir measures this machine's packet filter instead: as root, in
 network namespaces, in about five minutes.
@@ -164,10 +165,15 @@ def demo(
     result: ResultOptions,
 ) -> None:
     """Run the scenario that shows the most."""
+    from weirlab.base.extras import REPORT
     from weirlab.studies.scenarios import load
 
     with result.session(ctx) as session:
-        measure(session, in_lab(load(ready.find(Path(_DEMO))), "netns" if real else "sim"), report)
+        shown = in_lab(load(ready.find(Path(_DEMO))), "netns" if real else "sim")
+        if (report.out or report.plots) is None and REPORT.missing():
+            session.say(f"no report: it needs charts; install them with: {REPORT.remedy}")
+            shown = shown.model_copy(update={"report": None})
+        measure(session, shown, report)
 
 
 def _confirm(scenario: Root, *, yes: bool) -> None:
