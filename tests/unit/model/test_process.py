@@ -5,9 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from weirlab.library import ProfileLibrary, named
+from weirlab.library.places import SHIPPED
 from weirlab.model import QueueingModel
 from weirlab.model.base import DELAYS, F64
 from weirlab.model.process import BehaviourGrid, Fate, ReferenceDevice, SteadyStates
+from weirlab.model.process.steady import LEAST_PLACES
 from weirlab.records import Observation
 
 
@@ -78,7 +81,7 @@ def test_the_same_seed_gives_the_same_delays_and_another_gives_others(model: Que
 def test_steady_states_have_the_predicted_mean_and_p99(model: QueueingModel) -> None:
     rates = np.geomspace(1e4, 2e6, 200)
     prediction = model.predict(rates, 64.0, 100)
-    found = SteadyStates.of(prediction, rates)
+    found = SteadyStates.of(prediction, rates, model.queue_packets)
     delays = found.delays_ns()
     assert list(delays) == list(DELAYS)
     np.testing.assert_allclose(delays["delay_mean_ns"], prediction.delay_mean_ns, rtol=1e-3)
@@ -93,6 +96,17 @@ def test_the_grid_has_the_states_of_its_loads(model: QueueingModel) -> None:
     assert grid.service_ns[1, 0] == pytest.approx(1e9 / float(model.threshold_pps(400, 64)))
     near = int(np.searchsorted(grid.rhos, 0.5))
     rate = grid.rhos[near] / grid.service_ns[1, 0] * 1e9
-    expected = SteadyStates.of(model.predict([rate], 64.0, 400.0), rate)
+    expected = SteadyStates.of(model.predict([rate], 64.0, 400.0), rate, model.queue_packets)
     assert grid.states[1, 0, near, 0] == pytest.approx(expected.floor_ns[0])
     assert (np.diff(grid.rhos) > 0).all()
+
+
+def test_the_queue_of_an_overloaded_device_holds_no_packet_longer_than_the_model_says() -> None:
+    # WireGuard's shortest delays in overload are less than 16 service times.
+    model = named("wireguard-go", [ProfileLibrary(str(SHIPPED))]).bundle.device.models["queueing"]
+    assert isinstance(model, QueueingModel)
+    rate = 1.4 * model.threshold_pps(0, 594)
+    prediction = model.predict([rate], 594, 0)
+    found = SteadyStates.of(prediction, [rate], model.queue_packets)
+    assert found.floor_ns[0] >= LEAST_PLACES * found.service_ns[0] - 0.5e9 / rate - 1e-6
+    assert found.delays_ns()["delay_mean_ns"][0] == pytest.approx(prediction.delay_mean_ns[0], rel=1e-3)

@@ -8,14 +8,12 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from weirlab.model.process.steady import LEVELS, STREAMS, SteadyStates
+from weirlab.model.process.steady import LEAST_PLACES, LEVELS, STREAMS, SteadyStates
 from weirlab.model.queueing import QueueingModel
 
 _MOST_PACKETS: Final = 256
 _SHORTEST_NS: Final = 10e6
 _LONGEST_NS: Final = 1e9
-_LEAST_PLACES: Final = 16
-"""Just above the threshold delays spread from none to those of a full queue, which still takes bursts."""
 _MASK: Final = (1 << 64) - 1
 
 
@@ -107,13 +105,14 @@ class ReferenceDevice:
         # Beyond the profile the nearest profiled load says more than an extrapolation.
         highest = profiled.share_max * 1e9 / self._service_ns(position, frame_bytes)
         share = max(min(rate_pps / self._cpus, highest), profiled.rate_min_pps)
-        states = SteadyStates.of(self._model.predict([share], frame_bytes, position), share)
+        prediction = self._model.predict([share], frame_bytes, position)
+        states = SteadyStates.of(prediction, share, self._model.queue_packets)
         floor_ns, service_ns = float(states.floor_ns[0]), float(states.service_ns[0])
         places = max(math.floor(self._model.queue_packets + 0.5), 1)
         queue_ns = service_ns / self._cpus
         if states.rho[0] > 1.0:
             # A queue that is full holds a packet for all but the rest of the time inside.
-            places = max(math.floor(floor_ns / service_ns), min(places, _LEAST_PLACES))
+            places = max(math.floor(floor_ns / service_ns), min(places, LEAST_PLACES))
             queue_ns = places * service_ns - 0.5e9 / rate_pps
         self._places = max(math.floor(places * self._cpus + 0.5), 1)
         self._floor_ns = max(floor_ns - queue_ns, 0.0)

@@ -50,7 +50,7 @@ class BehaviourGrid:
             np.broadcast_to(frame[None, :, None], shape).ravel(),
             np.broadcast_to(place[:, None, None], shape).ravel(),
         )
-        found = SteadyStates.of(prediction, rate.ravel())
+        found = SteadyStates.of(prediction, rate.ravel(), model.queue_packets)
         states = np.concatenate([found.floor_ns[:, None], found.drop_ratio[:, None], found.slopes_ns], axis=1)
         return cls(
             positions=place,

@@ -27,6 +27,10 @@ STREAMS: Final = 4
 _WEIGHTS: Final = (1000.0, 3.0, 1.0, 300.0, 1.0)
 """Of the relative errors of mean, p50, p90, p99 and p99.9: mean and p99 count, the others bend to them."""
 
+LEAST_PLACES: Final = 16
+"""Of the queue of an overloaded device. Just above the threshold delays spread from none to those of a full
+queue, which still takes bursts."""
+
 
 def _steps() -> F64:
     """Delays above the floor of unit slopes: mean, p50, p90, p99 and p99.9 by slope, shape (5, STREAMS)."""
@@ -54,18 +58,22 @@ class SteadyStates:
     service_ns: F64
 
     @classmethod
-    def of(cls, prediction: Prediction, rate_pps: npt.ArrayLike) -> Self:
+    def of(cls, prediction: Prediction, rate_pps: npt.ArrayLike, queue_packets: float) -> Self:
         """The states that have the mean and p99 of ``prediction``, whose arrays have shape (n,)."""
         service_ns = 1e9 / prediction.threshold_pps
-        rho = np.asarray(rate_pps) * service_ns / 1e9
+        rate = np.asarray(rate_pps)
+        rho = rate * service_ns / 1e9
+        # The full queue of an overloaded device holds every packet for so long.
+        places = min(max(math.floor(queue_packets + 0.5), 1), LEAST_PLACES)
+        least_ns = np.where(rho > 1.0, np.maximum(places * service_ns - 0.5e9 / rate, service_ns), service_ns)
         targets = np.stack([getattr(prediction, name) for name in DELAYS], axis=1)
         scale = np.array(_WEIGHTS) / targets
-        # Unknown: the floor above the service time, the first slope, and by how much each exceeds the last.
+        # Unknown: the floor above the least one, the first slope, and by how much each exceeds the last.
         grown = _STEPS[:, ::-1].cumsum(axis=1)[:, ::-1]
         matrix = np.concatenate([np.ones((len(DELAYS), 1)), grown], axis=1)
-        unknown = _nonnegative(matrix * scale[:, :, None], (targets - service_ns[:, None]) * scale)
+        unknown = _nonnegative(matrix * scale[:, :, None], (targets - least_ns[:, None]) * scale)
         return cls(
-            floor_ns=service_ns + unknown[:, 0],
+            floor_ns=least_ns + unknown[:, 0],
             slopes_ns=unknown[:, 1:].cumsum(axis=1),
             drop_ratio=np.where(rho > 1.0, 0.0, prediction.loss_ratio),
             rho=rho,

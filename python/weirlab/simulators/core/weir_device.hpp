@@ -58,18 +58,28 @@ struct SteadyState {
     return top - end - (std::exp(-end) - std::exp(-top));
   }
 
+  // Of the queue of an overloaded device. Just above the threshold delays spread from none to those of a full queue,
+  // which still takes bursts.
+  static double least_places(double queue_packets) {
+    return std::min(std::max(std::round(queue_packets), 1.0), 16.0);
+  }
+
   // The state whose mean and p99 are those of `prediction`, and p50, p90, p99.9 as near as they can be.
-  static SteadyState of(const Prediction& prediction, double rate_pps) {
+  static SteadyState of(const Prediction& prediction, double rate_pps, double queue_packets) {
     SteadyState found;
     found.service_ns = 1e9 / prediction.threshold_pps;
     found.rho = rate_pps * found.service_ns / 1e9;
     found.drop_ratio = found.rho > 1.0 ? 0.0 : prediction.loss_ratio;
     const std::array<double, kDelays> weights = {1000.0, 3.0, 1.0, 300.0, 1.0};
-    // Unknown: floor above the service time, the first slope, and by how much each exceeds the one before.
+    // The full queue of an overloaded device holds every packet for so long.
+    double least_ns = found.service_ns;
+    if (found.rho > 1.0)
+      least_ns = std::max(least_ns, least_places(queue_packets) * found.service_ns - 0.5e9 / rate_pps);
+    // Unknown: floor above the least one, the first slope, and by how much each exceeds the one before.
     double a[kDelays][kDelays], b[kDelays];
     for (std::size_t row = 0; row < kDelays; ++row) {
       const double scale = weights[row] / prediction.ns[row];
-      b[row] = (prediction.ns[row] - found.service_ns) * scale;
+      b[row] = (prediction.ns[row] - least_ns) * scale;
       a[row][0] = scale;
       double sum = 0.0;
       for (std::size_t i = kStreams; i-- > 0;) {
@@ -79,7 +89,7 @@ struct SteadyState {
       }
     }
     const std::array<double, kDelays> x = nonnegative(a, b);
-    found.floor_ns = found.service_ns + x[0];
+    found.floor_ns = least_ns + x[0];
     double slope = 0.0;
     for (std::size_t i = 0; i < kStreams; ++i) found.slopes_ns[i] = slope += x[i + 1];
     return found;
@@ -189,8 +199,6 @@ class Device {
 
  private:
   static constexpr std::uint64_t kMostPackets = 256;
-  // Just above the threshold delays spread from none to those of a full queue, which still takes bursts.
-  static constexpr double kLeastPlaces = 16.0;
   static constexpr double kShortestNs = 10e6, kLongestNs = 1e9;
 
   double service_ns(double position, double frame_bytes) {
@@ -238,11 +246,11 @@ class Device {
     const double threshold_pps = 1e9 / service_ns(position, frame_bytes);
     const double share = std::min(rate_pps / cpus_, model_.share_max() * threshold_pps);
     const double each_pps = std::max(share, model_.rate_min_pps());
-    state_ = SteadyState::of(model_.predict(each_pps, frame_bytes, position), each_pps);
+    state_ = SteadyState::of(model_.predict(each_pps, frame_bytes, position), each_pps, model_.queue_packets());
     // A queue that is full holds the packet for all but the rest of the time inside.
     double queue_ns = state_.service_ns / cpus_, places = std::max(std::round(model_.queue_packets()), 1.0);
     if (state_.rho > 1.0) {
-      places = std::max(std::floor(state_.floor_ns / state_.service_ns), std::min(places, kLeastPlaces));
+      places = std::max(std::floor(state_.floor_ns / state_.service_ns), SteadyState::least_places(places));
       queue_ns = places * state_.service_ns - 0.5e9 / rate_pps;
     }
     places_ = static_cast<std::size_t>(std::max(std::round(places * cpus_), 1.0));
