@@ -69,3 +69,9 @@ def test_the_module_for_ns3_builds_and_passes_its_tests_and_its_example_follows_
     assert float(row["predicted_mean_us"]) == pytest.approx(float(expected.delay_mean_ns) / 1e3, rel=1e-4)
     assert float(row["delay_mean_us"]) == pytest.approx(float(row["predicted_mean_us"]), rel=0.03)
     assert float(row["load"]) == pytest.approx(0.8, rel=1e-4)
+    # Packets count by their arrival: those that filled the queue before the end of the warm-up do not.
+    rate = 1.5 * float(device_model.threshold_pps(100, 64))
+    command = ["./weir-example", "--Position=100", f"--Rate={rate}", f"--Seconds={20_000 / rate}"]
+    shown = subprocess.run(command, cwd=module, capture_output=True, text=True, check=True).stdout
+    (row,) = csv.DictReader(io.StringIO(shown))
+    assert float(row["loss_ratio"]) == pytest.approx(1 - 1 / 1.5, abs=0.001)

@@ -79,14 +79,15 @@ class Trial
         }
     }
 
-    bool IsRecorded() const
+    /** Whether a packet counts that arrived so long ago: as in a trial, those that arrived after the warm-up. */
+    bool IsRecorded(Time inside) const
     {
-        return Simulator::Now().GetNanoSeconds() >= m_begin;
+        return (Simulator::Now() - inside).GetNanoSeconds() >= m_begin;
     }
 
     void Delay(Ptr<const Packet> packet, Time delay)
     {
-        if (IsRecorded())
+        if (IsRecorded(delay))
         {
             m_delays.push_back(static_cast<double>(delay.GetNanoSeconds()));
         }
@@ -94,7 +95,7 @@ class Trial
 
     void Drop(Ptr<const Packet> packet, WeirNetDevice::DropReason reason)
     {
-        m_dropped += IsRecorded();
+        m_dropped += IsRecorded(Time(0));
     }
 
     uint32_t m_frameBytes;

@@ -27,4 +27,13 @@ WeirHelper::Install(Ptr<Node> node, Ptr<NetDevice> a, Ptr<NetDevice> b) const
     return device;
 }
 
+Ptr<WeirNetDevice>
+WeirHelper::Install(Ptr<Node> router) const
+{
+    Ptr<WeirNetDevice> device = m_factory.Create<WeirNetDevice>();
+    router->AddDevice(device);
+    device->FilterNode();
+    return device;
+}
+
 } // namespace ns3

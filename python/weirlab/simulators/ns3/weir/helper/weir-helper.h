@@ -25,6 +25,9 @@ class WeirHelper
     /** Lets frames pass between two devices of `node` as through the measured device. */
     Ptr<WeirNetDevice> Install(Ptr<Node> node, Ptr<NetDevice> a, Ptr<NetDevice> b) const;
 
+    /** Lets IP packets reach the stack of `router`, which has all its interfaces, as through the measured device. */
+    Ptr<WeirNetDevice> Install(Ptr<Node> router) const;
+
   private:
     ObjectFactory m_factory;
 };

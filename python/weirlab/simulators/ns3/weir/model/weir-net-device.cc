@@ -24,6 +24,7 @@ namespace
 /** Ethernet header and FCS, which packets that ports hand over lack, and the shortest frame. */
 constexpr uint32_t ETHERNET_BYTES = 18;
 constexpr uint32_t SHORTEST_BYTES = 64;
+constexpr uint16_t IPV4 = 0x0800, IPV6 = 0x86DD;
 } // namespace
 
 TypeId
@@ -104,6 +105,7 @@ WeirNetDevice::DoDispose()
 {
     m_inside.clear();
     m_ports[0] = m_ports[1] = nullptr;
+    m_stack = nullptr;
     m_node = nullptr;
     NetDevice::DoDispose();
 }
@@ -116,6 +118,29 @@ WeirNetDevice::AddPort(Ptr<NetDevice> port)
     m_ports[m_ports[0] ? 1 : 0] = port;
     m_node->RegisterProtocolHandler(MakeCallback(&WeirNetDevice::Receive, this), 0, port, true);
     m_address = m_ports[0]->GetAddress();
+}
+
+void
+WeirNetDevice::FilterNode()
+{
+    NS_ABORT_MSG_IF(m_ports[0], "a WeirNetDevice is a bridge or the packet filter of a router, not both");
+    m_stack = m_node->GetObject<TrafficControlLayer>();
+    NS_ABORT_MSG_UNLESS(m_stack, "a router needs an IP stack before its WeirNetDevice: install an InternetStackHelper");
+    const auto stack = MakeCallback(&TrafficControlLayer::Receive, m_stack);
+    for (uint32_t i = 0; i < m_node->GetNDevices(); ++i)
+    {
+        // IPv4, ARP and IPv6 register the same handler for each device.
+        for (int registered = 0; registered < 3; ++registered)
+        {
+            m_node->UnregisterProtocolHandler(stack);
+        }
+    }
+    for (uint32_t i = 0; i < m_node->GetNDevices(); ++i)
+    {
+        Ptr<NetDevice> device = m_node->GetDevice(i);
+        const bool loopback = device->GetInstanceTypeId().GetName() == "ns3::LoopbackNetDevice";
+        m_node->RegisterProtocolHandler(loopback ? stack : MakeCallback(&WeirNetDevice::Receive, this), 0, device);
+    }
 }
 
 const weir::Model&
@@ -183,6 +208,11 @@ WeirNetDevice::Receive(Ptr<NetDevice> port,
                        PacketType type)
 {
     NS_LOG_FUNCTION(this << port << packet << protocol);
+    if (m_stack && protocol != IPV4 && protocol != IPV6)
+    {
+        m_stack->Receive(port, packet, protocol, source, destination, type);
+        return;
+    }
     weir::Device& device = Device();
     const Time now = Simulator::Now();
     const uint32_t own = std::max(packet->GetSize() + ETHERNET_BYTES, SHORTEST_BYTES);
@@ -196,13 +226,13 @@ WeirNetDevice::Receive(Ptr<NetDevice> port,
         return;
     }
     const Time leaves = NanoSeconds(static_cast<int64_t>(std::llround(passage.leaves_ns)));
-    Ptr<NetDevice> out = port == m_ports[0] ? m_ports[1] : m_ports[0];
+    Ptr<NetDevice> handler = m_stack ? port : m_ports[port == m_ports[0] ? 1 : 0];
     // Frames leave in the order in which they arrive, so one event suffices.
     if (m_inside.empty())
     {
         Simulator::Schedule(leaves - now, &WeirNetDevice::Forward, this);
     }
-    m_inside.push_back({packet->Copy(), out, source, destination, protocol, now, leaves});
+    m_inside.push_back({packet->Copy(), handler, source, destination, protocol, type, now, leaves});
 }
 
 void
@@ -214,7 +244,14 @@ WeirNetDevice::Forward()
         const Frame frame = m_inside.front();
         m_inside.pop_front();
         m_delayTrace(frame.packet, now - frame.arrived);
-        frame.out->SendFrom(frame.packet, frame.source, frame.destination, frame.protocol);
+        if (m_stack)
+        {
+            m_stack->Receive(frame.device, frame.packet, frame.protocol, frame.source, frame.destination, frame.type);
+        }
+        else
+        {
+            frame.device->SendFrom(frame.packet, frame.source, frame.destination, frame.protocol);
+        }
     }
     if (!m_inside.empty())
     {

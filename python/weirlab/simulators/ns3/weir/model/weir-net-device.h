@@ -10,6 +10,7 @@
 #include "ns3/packet.h"
 #include "ns3/traced-callback.h"
 #include "ns3/traced-value.h"
+#include "ns3/traffic-control-layer.h"
 
 #include <deque>
 #include <memory>
@@ -19,11 +20,13 @@ namespace ns3
 {
 
 /**
- * \brief A measured firewall as a bridge.
+ * \brief A measured firewall as a bridge, or as the packet filter of a router.
  *
  * Frames that one port receives leave by the other, as and when the measured device would send them: one server and
  * one finite queue for both directions, and the interruptions behind it. The process is that of docs/model-format.md;
  * weir_device.hpp implements it. Ports need NetDevice::SupportsSendFrom, as CsmaNetDevice and SimpleNetDevice have it.
+ * In a router, IP packets that any device of the node receives reach its IP stack as and when the measured device
+ * would forward them.
  */
 class WeirNetDevice : public NetDevice
 {
@@ -44,8 +47,10 @@ class WeirNetDevice : public NetDevice
     WeirNetDevice();
     ~WeirNetDevice() override;
 
-    /** Adds one of the two ports. */
+    /** Adds one of the two ports of a bridge. */
     void AddPort(Ptr<NetDevice> port);
+    /** Makes this the packet filter of its node, which has an IP stack and interfaces already. */
+    void FilterNode();
     /** \return the load, in frames per second, above which frames are lost, at the present position. */
     double GetThreshold(uint32_t frameBytes) const;
     /** \return what the model expects of a steady load at the present position. */
@@ -84,10 +89,11 @@ class WeirNetDevice : public NetDevice
     struct Frame
     {
         Ptr<Packet> packet;
-        Ptr<NetDevice> out;
+        Ptr<NetDevice> device; //!< Sends it; or received it, in a router.
         Address source;
         Address destination;
         uint16_t protocol;
+        PacketType type;
         Time arrived;
         Time leaves;
     };
@@ -118,6 +124,7 @@ class WeirNetDevice : public NetDevice
     std::unique_ptr<weir::Device> m_device;
     std::deque<Frame> m_inside;
     Ptr<NetDevice> m_ports[2];
+    Ptr<TrafficControlLayer> m_stack; //!< Of a router: the way to its IP stack.
     Ptr<Node> m_node;
     uint32_t m_ifIndex;
     uint16_t m_mtu;

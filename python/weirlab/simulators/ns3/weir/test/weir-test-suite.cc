@@ -1,9 +1,16 @@
 // Tests of WeirNetDevice. The model is given in WEIR_MODEL, or is firewall.model.json in the current folder.
+#include "ns3/config.h"
 #include "ns3/double.h"
+#include "ns3/inet-socket-address.h"
+#include "ns3/internet-stack-helper.h"
+#include "ns3/ipv4-address-helper.h"
+#include "ns3/ipv4-global-routing-helper.h"
 #include "ns3/node-container.h"
 #include "ns3/simple-net-device-helper.h"
 #include "ns3/simulator.h"
+#include "ns3/string.h"
 #include "ns3/test.h"
+#include "ns3/udp-socket-factory.h"
 #include "ns3/uinteger.h"
 #include "weir-helper.h"
 
@@ -260,6 +267,99 @@ class PredictionTest : public TestCase
     }
 };
 
+/** In a router, IP packets pass the device once, whichever interface they come from. */
+class RouterTest : public TestCase
+{
+  public:
+    RouterTest()
+        : TestCase("a router forwards IP packets when the device of the core does, and answers ARP at once")
+    {
+    }
+
+  private:
+    static constexpr uint16_t PORT = 9;
+    static constexpr uint32_t PAYLOAD_BYTES = 100, FRAME_BYTES = PAYLOAD_BYTES + 8 + 20 + 18;
+
+    void DoRun() override
+    {
+        Config::SetDefault("ns3::ArpL3Protocol::RequestJitter", StringValue("ns3::ConstantRandomVariable[Constant=0]"));
+        NodeContainer nodes(3);
+        SimpleNetDeviceHelper links;
+        NetDeviceContainer left = links.Install(NodeContainer(nodes.Get(0), nodes.Get(1)));
+        NetDeviceContainer right = links.Install(NodeContainer(nodes.Get(1), nodes.Get(2)));
+        InternetStackHelper().Install(nodes);
+        Ipv4AddressHelper addresses("10.0.1.0", "255.255.255.0");
+        m_hosts[0] = addresses.Assign(left).GetAddress(0);
+        addresses.SetBase("10.0.2.0", "255.255.255.0");
+        m_hosts[1] = addresses.Assign(right).GetAddress(1);
+        Ipv4GlobalRoutingHelper::PopulateRoutingTables();
+        WeirHelper helper(ModelFile());
+        helper.SetAttribute("Position", DoubleValue(100.0));
+        Ptr<WeirNetDevice> weir = helper.Install(nodes.Get(1));
+        weir->TraceConnectWithoutContext("Drop", MakeCallback(&RouterTest::Drop, this));
+        for (uint32_t side = 0; side < 2; ++side)
+        {
+            m_sockets[side] = Socket::CreateSocket(nodes.Get(2 * side), UdpSocketFactory::GetTypeId());
+            m_sockets[side]->Bind(InetSocketAddress(Ipv4Address::GetAny(), PORT));
+            m_sockets[side]->SetRecvCallback(MakeCallback(&RouterTest::Receive, this));
+        }
+        // Together 1.2 times the threshold, after one packet each by which hosts and router learn addresses.
+        const double gap = 1e9 / (0.6 * weir->GetThreshold(FRAME_BYTES));
+        for (uint32_t side = 0; side < 2; ++side)
+        {
+            Simulator::Schedule(MilliSeconds(1 + side), &RouterTest::Send, this, side);
+            for (uint32_t i = 0; i < 2000; ++i)
+            {
+                Simulator::Schedule(MilliSeconds(100) + NanoSeconds(std::llround((i + 0.5 * side) * gap)), &RouterTest::Send, this, side);
+            }
+        }
+        Simulator::Run();
+        weir::Device device(weir::Model::load(ModelFile()), 2);
+        std::vector<double> expected;
+        for (double at : m_sent)
+        {
+            const weir::Passage passage = device.pass(at, FRAME_BYTES, 100.0);
+            if (passage.fate == weir::Passage::Forwarded)
+            {
+                expected.push_back(passage.leaves_ns);
+            }
+        }
+        NS_TEST_ASSERT_MSG_EQ(m_sent.size(), 4002, "all packets were sent");
+        NS_TEST_ASSERT_MSG_GT(m_dropped, 0, "the queue is full now and then");
+        NS_TEST_ASSERT_MSG_EQ(m_received.size() + m_dropped, m_sent.size(), "every packet has a fate");
+        NS_TEST_ASSERT_MSG_EQ(m_received.size(), expected.size(), "as many packets leave");
+        for (std::size_t i = 0; i < expected.size(); ++i)
+        {
+            NS_TEST_ASSERT_MSG_EQ_TOL(m_received[i], expected[i], 0.51, "packet " << i);
+        }
+        Simulator::Destroy();
+    }
+
+    void Send(uint32_t side)
+    {
+        m_sent.push_back(static_cast<double>(Simulator::Now().GetNanoSeconds()));
+        m_sockets[side]->SendTo(Create<Packet>(PAYLOAD_BYTES), 0, InetSocketAddress(m_hosts[1 - side], PORT));
+    }
+
+    void Receive(Ptr<Socket> socket)
+    {
+        while (socket->Recv())
+        {
+            m_received.push_back(static_cast<double>(Simulator::Now().GetNanoSeconds()));
+        }
+    }
+
+    void Drop(Ptr<const Packet>, WeirNetDevice::DropReason)
+    {
+        ++m_dropped;
+    }
+
+    Ipv4Address m_hosts[2];
+    Ptr<Socket> m_sockets[2];
+    std::vector<double> m_sent, m_received;
+    std::size_t m_dropped = 0;
+};
+
 class WeirTestSuite : public TestSuite
 {
   public:
@@ -270,6 +370,7 @@ class WeirTestSuite : public TestSuite
         AddTestCase(new SharingTest, TestCase::QUICK);
         AddTestCase(new ChangeTest, TestCase::QUICK);
         AddTestCase(new PredictionTest, TestCase::QUICK);
+        AddTestCase(new RouterTest, TestCase::QUICK);
     }
 };
 
