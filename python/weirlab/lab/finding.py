@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Final
 
 AS_ROOT: Final = (
-    "run as root; in a container: --privileged --pid=host. Without root, use the simulated lab: --lab sim"
+    "run as root; in a container: --pid=host --cap-add NET_ADMIN,NET_RAW,SYS_ADMIN,SYS_NICE "
+    "--security-opt unmask=ALL. Without root, use the simulated lab: --lab sim"
 )
 
 

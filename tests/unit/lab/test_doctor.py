@@ -50,6 +50,16 @@ def test_without_privileges_it_names_the_way_out_and_goes_on() -> None:
     assert "clock" in findings
 
 
+@pytest.mark.parametrize(("mask", "lacking"), [(0x00A03000, ""), (0xC0_00803000, "CAP_SYS_ADMIN")])
+def test_the_administrator_may_load_programs_without_further_capabilities(
+    mask: int, lacking: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Path, "read_text", lambda *_, **__: f"CapEff:\t{mask:016x}\n")
+    found = doctor._capabilities()
+    assert found.ok == (not lacking)
+    assert found.detail.removeprefix("missing ") == lacking or found.ok
+
+
 def test_every_failure_has_a_remedy() -> None:
     assert all(finding.remedy for finding in doctor.diagnose() if not finding.ok)
 

@@ -76,8 +76,14 @@ class OpenVswitch(Driver):
         self._configure("--no-wait", "set", "Open_vSwitch", ".", *threads)
         command = [*environment, "ovs-vswitchd", _DATABASE, "--pidfile", "-vconsole:off"]
         machine.start("ovs-vswitchd", command, nice=CRITICAL)
-        self._kind = next(kind for kind in _KINDS if self._joins((site.inward.name, site.outward.name), kind))
-        return machine.processes
+        refusals = {}
+        for kind in _KINDS:
+            refusals[kind] = self._refusal((site.inward.name, site.outward.name), kind)
+            if not refusals[kind]:
+                self._kind = kind
+                return machine.processes
+        told = "; ".join(f"{kind}: {refusal}" for kind, refusal in refusals.items())
+        raise LabError(f"Open vSwitch takes neither kind of port ({told})")
 
     @shielded
     def stop(self) -> None:
@@ -110,17 +116,18 @@ class OpenVswitch(Driver):
             **({} if self._kind is None else {"sockets": self._kind}),
         }
 
-    def _joins(self, ports: Sequence[str], kind: str) -> bool:
-        """Whether the ports can be of this kind; the switch then has them."""
+    def _refusal(self, ports: Sequence[str], kind: str) -> str:
+        """Why the ports cannot be of this kind; empty if the switch has them."""
         words = ["add-br", SWITCH, "--", "set", "bridge", SWITCH, "datapath_type=netdev", "fail_mode=secure"]
         for n, port in enumerate(ports, start=1):
             options = [f"ofport_request={n}", *_KINDS[kind]]
             words += ["--", "add-port", SWITCH, port, "--", "set", "interface", port, *options]
         self._configure("--timeout=20", *words)
-        if all(self._configure("get", "interface", port, "error") == ["[]"] for port in ports):
-            return True
-        self._configure("--timeout=20", "del-br", SWITCH)
-        return False
+        answers = [" ".join(self._configure("get", "interface", port, "error")) for port in ports]
+        refusal = next((answer for answer in answers if answer != "[]"), "")
+        if refusal:
+            self._configure("--timeout=20", "del-br", SWITCH)
+        return refusal
 
     def _running(self) -> Machine:
         if self._machine is None:
