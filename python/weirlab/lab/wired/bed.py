@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, Literal
@@ -18,8 +17,9 @@ from weirlab.lab.linux.namespace import write_sysctls
 from weirlab.lab.linux.privilege import explained
 from weirlab.lab.namespaces import BackendChoice, NamespaceBed
 from weirlab.lab.remote.device import ExternalDevice
-from weirlab.lab.wired import listening, neighbours, ports
+from weirlab.lab.wired import neighbours, ports
 from weirlab.lab.wired.ends import WiredSetting, endpoints, refuse_others
+from weirlab.lab.wired.objections import refuse_copies, refuse_strangers, where_lost
 from weirlab.records import REFUSED, EngineResult, HostSample, RuleSetup
 from weirlab.traffic.plan import DeparturePlan
 from weirlab.traffic.schedule import compile_plan
@@ -43,8 +43,6 @@ _RAMP_PPS: Final = (1_000.0, 10_000.0)
 """Loads of a tenth of a second before a higher one."""
 _RAMP_S: Final = 0.1
 _ALLOWED_STRAYS: Final = 20
-_BRIDGE_MACS: Final = 3
-"""A bridge may speak for itself and for each of its two ports."""
 _STRAYS: Final = 0.1
 """Foreign frames, as a share of those sent, that the ramp accepts."""
 _HOSTS: Final = (
@@ -249,7 +247,7 @@ class WiredBed(NamespaceBed):
         """A tenth of a second at a lower load, which must not come back in copies."""
         traffic = Traffic(Rate(pps), Constant(128), Flows(ip=version), warmup_s=0.0, duration_s=_RAMP_S)
         result = self._send(compile_plan(traffic, (), endpoints(self._setting.ends, version)))
-        self._refuse_copies(result)
+        refuse_copies(result, self._setting, is_cable=self._driver is None)
         if result.stray > _STRAYS * result.sent + _ALLOWED_STRAYS and not self._setting.shared:
             raise LabError(
                 f"{result.stray} foreign frames arrived beside {result.sent} of ours at {pps:,.0f} pps: "
@@ -314,7 +312,8 @@ class WiredBed(NamespaceBed):
         self._await_carrier()
         self._tell("both have a link")
         if not setting.shared:
-            self._listen()
+            refuse_strangers([self._netns[part] for part in self._parts], self._ports, setting)
+            self._tell("no switch and no other host is connected to them")
         plays = endpoints(setting.ends, 4) is None
         for side, part in enumerate(self._parts):
             end = setting.ends[side]
@@ -350,23 +349,14 @@ class WiredBed(NamespaceBed):
             self._fallback = "frames sent by XDP do not arrive, those sent by packet sockets do"
         first, second = (port.name for port in self._ports)
         if not received:
-            raise LabError(f"none of {sent} frames sent at {first} arrived at {second}: {self._where_lost()}")
-        self._refuse_copies(result)
+            why = where_lost(self._setting, self._version, is_cable=self._driver is None)
+            raise LabError(f"none of {sent} frames sent at {first} arrived at {second}: {why}")
+        refuse_copies(result, self._setting, is_cable=self._driver is None)
         how = "XDP" if result.backend == "xdp" else "packet sockets"
         why = f" ({self._fallback})" if self._fallback else ""
         self._tell(
             f"{received} of {sent} frames sent at {first} arrived at {second}, each once, by {how}{why}"
         )
-
-    def _refuse_copies(self, result: EngineResult) -> None:
-        first, second = (port.name for port in self._ports)
-        device = "cable" if self._driver is None else "device"
-        if result.duplicated:
-            raise LabError(
-                f"{result.sent} frames sent at {first} arrived at {second} "
-                f"{result.received + result.duplicated} times: there is a loop behind the ports, or the "
-                f"{device} copies frames; nothing more is sent"
-            )
 
     def _await_carrier(self) -> None:
         for part, port in zip(self._parts, self._ports, strict=True):
@@ -375,40 +365,6 @@ class WiredBed(NamespaceBed):
                     f"{port.name} has no carrier: plug its cable into the device, and switch the device's "
                     "port on"
                 )
-
-    def _listen(self) -> None:
-        """Refuse ports at which somebody else is, besides the device."""
-        with ExitStack() as opened:
-            sockets = {
-                port.name: opened.enter_context(
-                    self._netns[part].call(partial(listening.open_socket, port.name))
-                )
-                for part, port in zip(self._parts, self._ports, strict=True)
-            }
-            found = listening.listen(sockets, self._setting.listen_s)
-        own = [port.mac for port in self._ports]
-        of_device = _BRIDGE_MACS if self._setting.mode == "bridge" else 1
-        for name, heard in found.items():
-            if objection := heard.objection(own, of_device):
-                raise LabError(
-                    f"{name}: {objection}. Test traffic belongs on cables that lead to the device alone (RFC "
-                    "6815); if this network is yours and carries nothing else: --shared"
-                )
-        self._tell("no switch and no other host is connected to them")
-
-    def _where_lost(self) -> str:
-        if self._driver is None:
-            return "is it the same cable that is plugged into both?"
-        if self._setting.mode == "bridge":
-            return "check that the device bridges its two ports and that no filter drops the test traffic"
-        receiver = self._setting.ends[1]
-        to = "198.19.0.0/16" if self._version == 4 else "2001:2:0:2::/64"
-        if (beyond := endpoints(self._setting.ends, self._version)) is not None:
-            to = beyond.destination[0]
-        return (
-            f"the device answers on both sides, so check that it forwards, that its route to {to} leads to "
-            f"{receiver.addresses[self._version].partition('/')[0]}, and that no filter drops UDP to port 7"
-        )
 
     def _meet(self, version: int) -> None:
         """Find out, once for each IP version, to which MAC addresses the ends send."""

@@ -1,0 +1,62 @@
+"""What speaks against a device between two ports, found by listening to it and by its first frames."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import partial
+from typing import Final, Literal
+
+from weirlab.base.errors import LabError
+from weirlab.lab.linux.namespace import Namespace
+from weirlab.lab.wired import listening
+from weirlab.lab.wired.ends import WiredSetting, endpoints
+from weirlab.lab.wired.ports import PortFacts
+from weirlab.records import EngineResult
+
+_BRIDGE_MACS: Final = 3
+"""A bridge may speak for itself and for each of its two ports."""
+
+
+def refuse_strangers(spaces: Sequence[Namespace], ports: Sequence[PortFacts], setting: WiredSetting) -> None:
+    """Raise ``LabError`` if somebody else than the device is at one of ``ports``, each in its namespace."""
+    with ExitStack() as opened:
+        sockets = {
+            port.name: opened.enter_context(space.call(partial(listening.open_socket, port.name)))
+            for space, port in zip(spaces, ports, strict=True)
+        }
+        found = listening.listen(sockets, setting.listen_s)
+    own = [port.mac for port in ports]
+    of_device = _BRIDGE_MACS if setting.mode == "bridge" else 1
+    for name, heard in found.items():
+        if objection := heard.objection(own, of_device):
+            raise LabError(
+                f"{name}: {objection}. Test traffic belongs on cables that lead to the device alone (RFC "
+                "6815); if this network is yours and carries nothing else: --shared"
+            )
+
+
+def refuse_copies(result: EngineResult, setting: WiredSetting, *, is_cable: bool) -> None:
+    """Raise ``LabError`` if frames arrived more than once."""
+    first, second = (end.port for end in setting.ends)
+    if result.duplicated:
+        raise LabError(
+            f"{result.sent} frames sent at {first} arrived at {second} "
+            f"{result.received + result.duplicated} times: there is a loop behind the ports, or the "
+            f"{'cable' if is_cable else 'device'} copies frames; nothing more is sent"
+        )
+
+
+def where_lost(setting: WiredSetting, version: Literal[4, 6], *, is_cable: bool) -> str:
+    """What to check if no frame arrives."""
+    if is_cable:
+        return "is it the same cable that is plugged into both?"
+    if setting.mode == "bridge":
+        return "check that the device bridges its two ports and that no filter drops the test traffic"
+    to = "198.19.0.0/16" if version == 4 else "2001:2:0:2::/64"
+    if (beyond := endpoints(setting.ends, version)) is not None:
+        to = beyond.destination[0]
+    return (
+        f"the device answers on both sides, so check that it forwards, that its route to {to} leads to "
+        f"{setting.ends[1].addresses[version].partition('/')[0]}, and that no filter drops UDP to port 7"
+    )
