@@ -1,12 +1,12 @@
 use std::io::{Read, Write};
 
 use socket2::{SockFilter, SockRef};
-use weir_psock::io::Listener;
+use weir_psock::io::{Listener, ParallelSocket};
 use weir_psock::wire::{HELLO_BYTES, Hello, PROOF_BYTES, Responder};
 
 use super::*;
 use crate::held::tests::{events, held};
-use crate::wire::REQUEST_BYTES;
+use crate::wire::{REQUEST_BYTES, Status};
 
 fn session(route: Route) -> ParallelSocket {
     ParallelSocket::connect(&[route], &Options::default()).unwrap()
