@@ -80,7 +80,12 @@ SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
 """Pages by section, with their titles where those are not the pages' own; a page that is not named here is at
 the end of the reference."""
 
-COPIED: Final = {"README.md": "index", "CHANGELOG.md": "changelog", "ARCHITECTURE.md": "architecture"}
+COPIED: Final = {
+    "README.md": "index",
+    "CHANGELOG.md": "changelog",
+    "ARCHITECTURE.md": "architecture",
+    "python/weirlab/report/glossary.md": "glossary",
+}
 """Files outside of this folder that are pages, too."""
 
 _LINK: Final = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")

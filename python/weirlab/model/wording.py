@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from weirlab.base.quantities import duration, rate, significant
+from weirlab.base.quantities import FINEST, duration, rate, significant
 
 
 def ns(value: float) -> str:
@@ -18,11 +18,12 @@ def pps(value: float) -> str:
 
 
 def with_error(value: float, stderr: float | None, unit: str) -> str:
-    """``2.70 ± 0.02 ns``: the value to the place of its error's first two digits."""
+    """``2.70 ± 0.02 ns``: the value to the place of its error's first digit, at most 0.01 ns."""
     if stderr is None or not math.isfinite(stderr) or stderr <= 0:
         return f"{significant(value)} {unit}"
-    digits = min(max(1 - math.floor(math.log10(stderr)), 0), 4)
-    return f"{value:.{digits}f} ± {stderr:.{digits}f} {unit}"
+    digits = min(max(-math.floor(math.log10(stderr)), 0), 2 if unit == "ns" else FINEST)
+    # An error is never shown as none.
+    return f"{value:,.{digits}f} ± {max(stderr, 0.1**digits):,.{digits}f} {unit}"
 
 
 def _short(text: str) -> str:

@@ -151,7 +151,7 @@ def chart_config() -> dict[str, Any]:
             "symbolSize": 70,
             "symbolBaseFillColor": LIGHT["soft"],
             "symbolBaseStrokeColor": LIGHT["soft"],
-            "labelLimit": 320,
+            "labelLimit": 270,
             "titleLimit": 340,
             "offset": 30,
             "layout": {"top": {"direction": "vertical", "anchor": "start", "margin": 8}},

@@ -16,6 +16,7 @@ from weirlab.base.quantities import NOTHING
 from weirlab.records import caution
 from weirlab.report.axes import QUANTITIES
 from weirlab.report.figure import Figure
+from weirlab.report.glossary import Glossary
 from weirlab.report.graphs import Drawing, Graphs
 from weirlab.report.shell import assembled
 from weirlab.report.tables import Pairs, Table, Tile
@@ -150,6 +151,8 @@ class Story:
     where_note: str = ""
     assurance: str = ""
     """What supports the answer."""
+    purpose: str = ""
+    """What runs of this kind are for, if the scenario has no question."""
     made_from: PageOrigin | None = None
     """The run of ``manifest`` if None."""
 
@@ -174,7 +177,8 @@ class Story:
     def question(self) -> str:
         """What the run was for: the scenario's question, or else what was tested."""
         asked = str((self.manifest.get("scenario") or {}).get("question") or "")
-        return asked or f"{self.subject[:1].upper()}{self.subject[1:]}"
+        said = asked or " · ".join(filter(None, (self.purpose, self.subject)))
+        return f"{said[:1].upper()}{said[1:]}"
 
     @property
     def filled(self) -> list[Chapter]:
@@ -214,6 +218,7 @@ class Story:
             source=self.source,
             story=self,
             origin=self.origin,
+            glossary=Glossary(self.terms),
             quantities=QUANTITIES,
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from weirlab.base import files
@@ -10,6 +11,7 @@ from weirlab.base.extras import REPORT as CHARTS
 from weirlab.base.interrupts import behind
 from weirlab.jobs.progress import Progress, RunInterrupt
 from weirlab.report.export import ReportOutcome, write_figures
+from weirlab.report.story import Story
 from weirlab.scenario.model import ReportSection
 from weirlab.store import Run, Store, how_recent
 from weirlab.store.summary import REPORT
@@ -71,7 +73,10 @@ def at_the_end(
 def write(run: Run, *, out: Path | None, plots: Path | None) -> ReportOutcome:
     """As :func:`report`, for a run that is already open."""
     CHARTS.require()
-    page = study_of(run).page(run)
+    study = study_of(run)
+    page = study.page(run)
+    if isinstance(page, Story) and study.key == run.manifest.kind:
+        page = replace(page, purpose=study.title)
     if page is None:
         raise InputError(f"there is no report about runs of the kind {run.manifest.kind!r}: see weir show")
     target = out or run.path / REPORT

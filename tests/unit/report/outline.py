@@ -19,9 +19,14 @@ class Outline(HTMLParser):
         self.words: list[str] = []
         self.headings: list[int] = []
         self._silent = False
+        self._within = False
+        """Whether text continues what was before it: terms are parts of sentences."""
         self.feed(page)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._within = tag == "dfn"
+        if self._within:
+            return
         self.elements.append((tag, dict(attrs)))
         self.content.append("")
         self._silent = tag in ("script", "style")
@@ -30,11 +35,15 @@ class Outline(HTMLParser):
 
     def handle_endtag(self, tag: str) -> None:
         self._silent = False
+        self._within = tag == "dfn"
 
     def handle_data(self, data: str) -> None:
         if self._silent:
             return
-        self.words.append(data)
+        if self._within:
+            self.words[-1] += data
+        else:
+            self.words.append(data)
         if self.content:
             self.content[-1] += data
 

@@ -11,6 +11,7 @@ from weirlab.base.tables import Table
 from weirlab.cli.quantities import NOTHING, duration, percent, rate, significant
 from weirlab.cli.results.tables import effects
 from weirlab.model.base import TOLD_LEVEL
+from weirlab.model.wording import with_error
 from weirlab.report import numbers
 
 if TYPE_CHECKING:
@@ -31,9 +32,8 @@ def parameters(models: Mapping[str, Any], *, details: bool = False) -> list[Tabl
     for name, model in models.items():
         told = getattr(model, "parameters", None)
         for one in told() if callable(told) else ():
-            error = f"± {significant(one.stderr, 2)}" if math.isfinite(one.stderr) else NOTHING
-            rows.append((one.name, significant(one.value, 4), error, one.unit, one.meaning, name))
-    columns = ("Parameter", "Value", "Standard error", "Unit", "Meaning", "Model")
+            rows.append((one.name, with_error(one.value, one.stderr, one.unit), one.meaning, name))
+    columns = ("Parameter", "Value ± standard error", "Meaning", "Model")
     caption = "Parameters of the models"
     return [Table(caption, columns, rows, spare=("Model",), details=details)] if rows else []
 

@@ -127,7 +127,7 @@ def points(
 ) -> pl.DataFrame:
     """Every point from ``from_ns`` to ``to_ns`` of the layers in ``chosen``; None: of all layers.
 
-    ``chosen`` has texts such as ``rtt/by ACKs (Karn)``. Throughput is in bars, as it is drawn.
+    ``chosen`` has texts such as ``rtt/by ACKs``. Throughput is in bars, as it is drawn.
 
     Returns
     -------

@@ -85,7 +85,7 @@ def test_without_a_search_the_answer_is_the_loss_at_a_fixed_rate(tmp_path: Any) 
     bare = WHAT.model_copy(update={"search": None, "stall": None, "copy_cost": None})
     told = tell(made(tmp_path, [], what=bare))
     assert plain(told.answer) == (
-        "Sent at 400kpps: the tap with a ring lost nothing; the tap with a mirror lost nothing; tcpdump on "
+        "Sent at 400 kpps: the tap with a ring lost nothing; the tap with a mirror lost nothing; tcpdump on "
         "the bridge lost up to 25 %; tcpdump at the receiver lost up to 38 %."
     )
     # What the scenario does not ask for has no section.

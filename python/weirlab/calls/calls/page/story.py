@@ -30,15 +30,9 @@ _TERMS: Final = (
         "One side of a call as heard by the other. A call in both directions has two.",
     ),
     (
-        "MOS",
-        "Mean opinion score by the E-model (ITU-T G.107) from delay, loss and its burstiness behind a jitter "
-        "buffer; below 3.6 many callers are dissatisfied.",
-    ),
-    (
         "Burst ratio",
         "Mean length of a run of lost packets over what random loss of the same rate would give (G.107).",
     ),
-    ("Jitter", "Smoothed difference in delay between successive packets of a stream (RFC 3550)."),
     ("Delay", "One way through the network, from departure to arrival, on one clock."),
 )
 

@@ -22,10 +22,6 @@ from weirlab.report.tables import Pairs, Tile
 _SEEN: Final = "cpu_"
 _TERMS: Final = (
     (
-        "Call",
-        "One conversation. With both directions it is two streams of packets, one from each side.",
-    ),
-    (
         "Without loss",
         "Most of the trials with this many calls lost no packet (or no more than the scenario allows).",
     ),
@@ -34,11 +30,6 @@ _TERMS: Final = (
         "In bins of 10 ms in which the device waited for other work, the hypervisor took a CPU, or the "
         "sender was late, and until the queue was as before. A device in overload loses packets then, too; "
         "what it lost at other times is its own doing.",
-    ),
-    (
-        "MOS",
-        "Mean opinion score by the E-model (ITU-T G.107) from delay, loss and its burstiness behind a jitter "
-        "buffer. A call is as good as the worse of its two directions.",
     ),
     (
         "Predicted",

@@ -48,11 +48,6 @@ _TERMS: Final = (
         "advertisement: an event between two advertisements is followed after somewhat less.",
     ),
     (
-        "MOS",
-        "Mean opinion score by the E-model (ITU-T G.107) from delay, loss and its burstiness behind a "
-        "jitter buffer; 3.6 and more satisfies most callers.",
-    ),
-    (
         "Affected seconds",
         "The part of the conversation that follows the event.",
     ),

@@ -23,17 +23,11 @@ _DRAWN: Final = 2_000
 _LISTED: Final = 200
 _TERMS: Final = (
     (
-        "MOS",
-        "Mean opinion score by the E-model (ITU-T G.107) from codec, loss and its bursts, and delay, behind "
-        "the jitter buffer; below 3.6 many listeners are dissatisfied.",
-    ),
-    (
         "Lost",
         "Sequence numbers of a stream, from first to last, that never came. ~: estimated from time stamps, "
         "where speech that was suppressed as silence counts as lost (IAX2).",
     ),
     ("Late", "Packets that came after the jitter buffer wanted to play them; heard as lost."),
-    ("Jitter", "Smoothed difference in delay between successive packets of a stream (RFC 3550)."),
     (
         "Delay p95",
         "95 % of the packets were delayed by at most this much more than the stream's fastest packet. A "

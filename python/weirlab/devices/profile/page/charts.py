@@ -30,20 +30,25 @@ _POINT_OPACITY: Final = 0.85
 def over_load(
     frame: pl.DataFrame, x_domain: Domain, y_domain: Domain, varied: VariedSetting, *, loss: bool = False
 ) -> alt.LayerChart:
-    """Delay (log axis), or with ``loss`` the loss ratio, over offered load; a colour per setting."""
+    """Delay (log axis), or with ``loss`` the loss ratio, over offered load; a colour per setting.
+
+    The load is a share of the threshold if ``frame`` has it, so that the settings lie on each other.
+    """
     columns = ("loss_percent",) if loss else _DELAYS
     settings = frame.unique("setup", maintain_order=True).sort("position", maintain_order=True)
     setups, names = settings["setup"].to_list(), _models(frame)
     model = banded(frame)
     ends = [f"{name}_{end}" for name in columns for end in ("low", "high")] if model else []
-    base = alt.Chart(axes.data(frame.select("source", "setup", "load_kpps", *columns, *ends)))
+    loads = [name for name in ("load_percent", "load_kpps") if name in frame.columns]
+    base = alt.Chart(axes.data(frame.select("source", "setup", *loads, *columns, *ends)))
     if not loss:
         base = base.transform_calculate(
             shown=f"datum[{QUANTITY} + '_us']",
             low=f"datum[{QUANTITY} + '_us_low']",
             high=f"datum[{QUANTITY} + '_us_high']",
         )
-    x = alt.X("load_kpps:Q", title=_LOAD, scale=axes.linear(x_domain), axis=axes.number_axis(6))
+    across = "Offered load, % of the threshold" if len(loads) > 1 else _LOAD
+    x = alt.X(f"{loads[0]}:Q", title=across, scale=axes.linear(x_domain), axis=axes.number_axis(6))
     if loss:
         title, scale, axis = "Frame loss ratio, %", axes.linear(y_domain), axes.number_axis(5)
     else:
@@ -61,7 +66,7 @@ def over_load(
             shape=axes.setup_shape(setups, legend),
             tooltip=[
                 alt.Tooltip("setup:N", title=varied.name),
-                *(_tip(name, _TIPS[name]) for name in ("load_kpps", *columns)),
+                *(_tip(name, _TIPS[name]) for name in (*loads, *columns)),
             ],
         )
     )
@@ -240,6 +245,7 @@ def cpu_states(frame: pl.DataFrame) -> alt.Chart:
 
 _TIPS: Final = {f"{key}_us": f"{label.lower()}, µs" for key, label in QUANTITIES.items()} | {
     "load_kpps": "load, kpps",
+    "load_percent": "of the threshold, %",
     "loss_percent": "loss, %",
 }
 

@@ -125,6 +125,21 @@ def within_chart(trials: pl.DataFrame) -> pl.DataFrame:
     return trials.filter(pl.col("achieved_pps") <= 2e3 * float(limits["threshold_kpps"].to_numpy().max()))
 
 
+def with_shares(frame: pl.DataFrame, trials: pl.DataFrame) -> pl.DataFrame:
+    """``frame`` of :func:`over_load` with ``load_percent``, of the threshold measured in ``trials``.
+
+    Unchanged if a setting has no threshold, because it was not driven into overload.
+    """
+    limits = thresholds(trials)
+    if not limits.height or not set(frame["setup"]) <= set(limits["setup"]):
+        return frame
+    share = 100 * pl.col("load_kpps") / pl.col("threshold_kpps")
+    joined = frame.join(
+        limits.select("setup", "threshold_kpps"), on="setup", how="left", maintain_order="left"
+    )
+    return joined.with_columns(load_percent=share.round_sig_figs(4)).drop("threshold_kpps")
+
+
 def over_load(trials: pl.DataFrame, models: Mapping[str, ReportPredictor]) -> pl.DataFrame:
     """Delay and loss over load for one panel: each trial, and each model over the trials' range."""
     points = by_load(trials) if trials.height > _MANY_POINTS else trials

@@ -31,6 +31,8 @@ _STEP: Final = (
     "repetitions, lines are what the models say."
 )
 _MOST_STEPS: Final = 12
+_MOST_SHARE: Final = 150.0
+"""Of the threshold, in %: beyond lies only more of the same overload."""
 _LETTERS: Final = (
     "The thickest box holds half of the trials, the next one three quarters, and so on; the gap is the "
     "median. Grey: how far trials of one setting are apart, which no model can undercut by much."
@@ -77,17 +79,26 @@ def _over_load(evidence: ProfileEvidence) -> list[Figure]:
     losses = [v for table in tables.values() for v in table["loss_percent"].to_list()]
     most = (0.0, _full_tens(losses))
     found = []
+    delays = {panel: curves.with_shares(tables[panel], trials) for panel, trials in panels}
+    if all("load_percent" in frame.columns for frame in delays.values()):
+        across, near = (0.0, _MOST_SHARE), pl.col("load_percent") <= _MOST_SHARE
+        points = pl.col("source") == TRIAL
+        beyond = sum(frame.filter(points & ~near).height for frame in delays.values())
+        delays = {panel: frame.filter(near) for panel, frame in delays.items()}
+        left = f" Left out: {plural(beyond, 'point')} beyond {_MOST_SHARE:g} %." if beyond else ""
+    else:
+        across, delays, left = x, tables, note
     for panel, trials in panels:
-        frame = tables[panel]
+        frame = delays[panel]
         found.append(
             Figure(
                 f"delay-over-load-{_slug(panel)}",
                 "delay",
                 panel,
                 takeaways.delay(trials),
-                _DELAY + _band(frame) + note,
+                _DELAY + _band(frame) + left,
                 takeaways.description(frame, f"One-way delay over offered load, {panel},", varied),
-                charts.over_load(frame, x, y, varied),
+                charts.over_load(frame, across, y, varied),
                 frame.select(pl.exclude("^loss_.*$")),
                 switchable=True,
             )
@@ -100,7 +111,7 @@ def _over_load(evidence: ProfileEvidence) -> list[Figure]:
                 "loss",
                 panel,
                 takeaways.loss(trials),
-                _LOSS,
+                _LOSS + note,
                 takeaways.description(frame, f"Frame loss ratio over offered load, {panel},", varied),
                 charts.over_load(frame, x, most, varied, loss=True),
                 frame.select("source", "setup", "position", "load_kpps", pl.col("^loss_.*$")),

@@ -43,11 +43,6 @@ _TERMS: Final = (
     ),
     ("Jitter", "Mean difference in delay between successive packets (RFC 3550)."),
     (
-        "Held out",
-        "Trials that check the models and were never shown to them. Predictions are for the load that was "
-        "really sent.",
-    ),
-    (
         "Models",
         "queueing: a server with a finite queue, whose service time grows with rules and size. piecewise: "
         "separate curves fitted below and beyond the threshold. lohmiller: such curves as published.",
@@ -141,7 +136,11 @@ def _chapters(evidence: ProfileEvidence, figures: Sequence[Figure]) -> Iterator[
         missing="Not measured: there are no CPU states of the device's core (a simulated device has none).",
     )
     yield _models(evidence)
-    yield _setting(evidence)
+    if evidence.manifest.get("kind") == "calibrate":
+        yield _exactness(evidence)
+        yield _setting(evidence)
+    else:
+        yield _setting(evidence, _exactness(evidence))
     told, tables = conditions.invalid(evidence)
     yield Chapter(
         "trials",
@@ -184,26 +183,23 @@ def _verified(
     )
 
 
-def _setting(evidence: ProfileEvidence) -> Chapter:
+def _setting(evidence: ProfileEvidence, *parts: Chapter) -> Chapter:
+    facts = conditions.setting(evidence)
+    return Chapter("setting", "What was tested, and where", "Setting", facts=facts, folded=True, parts=parts)
+
+
+def _exactness(evidence: ProfileEvidence) -> Chapter:
     exactness, points = conditions.calibration(evidence)
     return Chapter(
-        "setting",
-        "What was tested, and where",
-        "Setting",
-        facts=conditions.setting(evidence),
-        folded=True,
-        parts=(
-            Chapter(
-                "calibration",
-                "How exact the test bed is",
-                facts=exactness,
-                details=(points,) if points else (),
-                missing="Not measured: a simulation has no test bed to calibrate."
-                if evidence.simulated
-                else "Not measured: no calibration was in force. “weir calibrate” measures pacing error, "
-                "time-stamp error and false loss.",
-            ),
-        ),
+        "calibration",
+        "How exact the test bed is",
+        "Exactness",
+        facts=exactness,
+        tables=(points,) if points else (),
+        missing="Not measured: a simulation has no test bed to calibrate."
+        if evidence.simulated
+        else "Not measured: no calibration was in force. “weir calibrate” measures pacing error, "
+        "time-stamp error and false loss.",
     )
 
 

@@ -26,6 +26,13 @@ def headline(evidence: ProfileEvidence) -> list[str]:
     """What the device carries without loss and, if its frames are those of G.711, how many calls that is."""
     panel = voice_panel(evidence.telling)
     chosen = takeaways.ends(loss_free(_of(evidence.telling, panel)))
+    exactness = evidence.calibration.get("summary") or {}
+    if evidence.manifest.get("kind") == "calibrate" and exactness:
+        return [
+            f"Over a plain cable, time stamps are {duration(exactness['delay_p50_ns'], 2)} late in the "
+            f"median (p99 {duration(exactness['delay_p99_ns'], 2)}), and packets leave on time within "
+            f"{percent(exactness['pacing_error_ratio'])} at up to {rate(exactness['paced_limit_pps'])}."
+        ]
     if not chosen:
         return ["There is no valid trial, so there is nothing to say about the device yet."]
     device = "The simulated device" if evidence.simulated else evidence.device

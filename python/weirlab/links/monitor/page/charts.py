@@ -207,7 +207,7 @@ def link_rates(frame: pl.DataFrame, when: str) -> alt.LayerChart:
     y = axes.rows(names)
     x = alt.X(
         "kpps:Q",
-        title=f"Frames that reached the far end {when}, thousands per second",
+        title=f"Frames at the far end {when}, kpps",
         scale=axes.linear((0.0, 1.06 * float(frame["kpps"].max() or 1.0))),  # type: ignore[arg-type]
         axis=axes.number_axis(5),
     )

@@ -120,9 +120,9 @@ class MonitorEvidence:
 
 def load_words(load: str) -> str:
     """``as fast as possible``, ``at 400kpps``."""
-    return "as fast as possible" if load == "max" else f"at {load}"
+    return "as fast as possible" if load == "max" else f"at {load.replace('k', ' k').replace('M', ' M')}"
 
 
 def when(load: str) -> str:
     """The same at the end of a sentence."""
-    return "when frames are sent as fast as possible" if load == "max" else f"at {load}"
+    return f"when frames are sent {load_words(load)}"

@@ -22,6 +22,10 @@ _HEIGHT: Final = 210
 _EXTENT: Final = 40
 _HEADROOM: Final = 1.06
 _SCALED: Final = "~s"
+_ZERO: Final = "datum.value ? format(datum.value, '{}') : '0'"
+"""Labels of an axis: zero has no prefix."""
+_WIDTHS: Final = (5.0, 3.0, 1.6, 1.0)
+"""Of lines in their order: equal ones remain visible below each other."""
 PLAIN: Final = ",.4~g"
 """Numbers that are not in thousands or thousandths of their unit."""
 _LINES: Final = [palette.LIGHT[name] for name in ("model-a", "model-b", "model-c", "cpu-steal")]
@@ -118,7 +122,7 @@ def over_time(
     """A line per series; ``unit`` is for tooltips, ``labels`` is the number format."""
     names = frame["series"].unique(maintain_order=True).to_list()
     base = alt.Chart(axes.data(_short(frame)))
-    lines = base.mark_line(interpolate="linear", strokeWidth=1.6).encode(
+    lines = base.mark_line(interpolate="step").encode(
         **_encoded(frame, axis, title, labels), **_series(names), tooltip=_tooltip(unit, labels)
     )
     return alt.LayerChart(layer=[lines], **axes.framed(_HEIGHT))
@@ -153,12 +157,12 @@ def _encoded(frame: pl.DataFrame, axis: Axis, title: str, labels: str) -> dict[s
             title=title,
             scale=axes.linear((0.0, most * _HEADROOM)),
             # As wide as on every other chart of this axis.
-            axis=alt.Axis(format=labels, tickCount=5, minExtent=_EXTENT, maxExtent=_EXTENT),
+            axis=alt.Axis(labelExpr=_ZERO.format(labels), tickCount=5, minExtent=_EXTENT, maxExtent=_EXTENT),
         ),
     }
 
 
-def _series(names: Sequence[str]) -> dict[str, alt.Color | alt.StrokeDash]:
+def _series(names: Sequence[str]) -> dict[str, alt.Color | alt.StrokeDash | alt.StrokeWidth]:
     legend = alt.Legend(symbolType="stroke", symbolSize=300, symbolStrokeWidth=1.8, columns=1)
     return {
         "color": alt.Color(
@@ -174,6 +178,12 @@ def _series(names: Sequence[str]) -> dict[str, alt.Color | alt.StrokeDash]:
             sort=list(names),
             scale=alt.Scale(domain=list(names), range=palette.dashes(len(names))),
             legend=legend,
+        ),
+        "strokeWidth": alt.StrokeWidth(
+            "series:N",
+            sort=list(names),
+            scale=alt.Scale(domain=list(names), range=_WIDTHS[-len(names) :]),
+            legend=None,
         ),
     }
 

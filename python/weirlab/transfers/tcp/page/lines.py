@@ -98,7 +98,7 @@ def sequence(kept: TransferRecord, number: int, over: Axis) -> pl.DataFrame:
     sender = samples.of(kept.samples, number, "sender")
     parts = [
         _piecewise(sender, pl.col(name).cast(pl.Int64), over, f"{what} ({SENDER})")
-        for name, what in (("app_bytes", "written"), ("bytes_sent", "sent, retransmissions included"))
+        for name, what in (("app_bytes", "written"), ("bytes_sent", "sent, with repeats"))
         if name in sender.columns
     ]
     if (rows := _packets(kept, number, "sender")) is not None:

@@ -269,9 +269,10 @@ def _over_time(kept: TransferRecord, axis: lines.Axis) -> Iterator[Figure]:
     frame = lines.throughput(kept, coarse)
     if frame.height:
         mean = sum(direction.throughput_bps for direction in kept.directions)
-        most, step = bit_rate(_of(frame, "read")), duration(coarse.step_ns)
+        most, step = _of(frame, "read"), duration(coarse.step_ns)
+        peak = f", at most {bit_rate(most)} in {step}" if most > mean else ""
         yield _figure(
-            "throughput", every, f"{bit_rate(mean)} on average, at most {most} in {step}.",
+            "throughput", every, f"{bit_rate(mean)} on average{peak}.",
             charts.over_time(frame, axis, "Throughput, bit/s", _RATES), frame,
         )  # fmt: skip
     frame = lines.sequence(kept, number, axis)

@@ -245,7 +245,7 @@ def _round_trips(rtt: pl.LazyFrame) -> list[LayerSource]:
         )
         for method, name, colour in (
             ("timestamp", "by time stamps", "stamp"),
-            ("ack", "by ACKs (Karn)", "data"),
+            ("ack", "by ACKs", "data"),
         )
     ]
 
