@@ -48,6 +48,8 @@ def over_load(
             high=f"datum[{QUANTITY} + '_us_high']",
         )
     across = "Offered load, % of the threshold" if len(loads) > 1 else _LOAD
+    # Points beyond the end of the axis are data, too.
+    clip = True if len(loads) > 1 else alt.Undefined
     x = alt.X(f"{loads[0]}:Q", title=across, scale=axes.linear(x_domain), axis=axes.number_axis(6))
     if loss:
         title, scale, axis = "Frame loss ratio, %", axes.linear(y_domain), axes.number_axis(5)
@@ -58,7 +60,12 @@ def over_load(
     colour = axes.setup_colour(setups, legend)
     points = (
         base.transform_filter(_OF_TRIALS)
-        .mark_point(filled=True, size=42, opacity=_POINT_OPACITY)
+        .mark_point(
+            filled=True,
+            size=42,
+            opacity=_POINT_OPACITY,
+            clip=clip,
+        )
         .encode(
             x=x,
             y=y,

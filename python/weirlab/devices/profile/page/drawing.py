@@ -81,11 +81,10 @@ def _over_load(evidence: ProfileEvidence) -> list[Figure]:
     found = []
     delays = {panel: curves.with_shares(tables[panel], trials) for panel, trials in panels}
     if all("load_percent" in frame.columns for frame in delays.values()):
-        across, near = (0.0, _MOST_SHARE), pl.col("load_percent") <= _MOST_SHARE
+        across, far = (0.0, _MOST_SHARE), pl.col("load_percent") > _MOST_SHARE
         points = pl.col("source") == TRIAL
-        beyond = sum(frame.filter(points & ~near).height for frame in delays.values())
-        delays = {panel: frame.filter(near) for panel, frame in delays.items()}
-        left = f" Left out: {plural(beyond, 'point')} beyond {_MOST_SHARE:g} %." if beyond else ""
+        beyond = sum(frame.filter(points & far).height for frame in delays.values())
+        left = f" Only in the download: {plural(beyond, 'point')} beyond {_MOST_SHARE:g} %." if beyond else ""
     else:
         across, delays, left = x, tables, note
     for panel, trials in panels:
