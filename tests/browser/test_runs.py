@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
 from weirlab.store import Store
 from weirlab.testing import make_record, make_result, make_spec
 
+from ..unit.trace.slow import one_of
 from .devtools import Browser, Page
-from .test_web import SCENARIO, Serve, nameless, photograph, trials
+from .test_web import EXPLAINED, SCENARIO, Serve, nameless, photograph, trials
 
 SHAPED = "document.querySelectorAll('.story .plot svg').length"
 PAGE_PX = (718, 1046)
@@ -30,6 +32,27 @@ def start(page: Page, url: str, text: str) -> str:
     run_id = str(page.evaluate("location.hash.slice('#/runs/'.length)"))
     page.wait_for(f"document.querySelector('.about code')?.innerText === '{run_id}'")
     return run_id
+
+
+KEYS = {"Tab": (9, ""), "Enter": (13, "\r"), " ": (32, " ")}
+
+
+def type_key(page: Page, key: str) -> None:
+    """As :meth:`Page.press`, with what makes Chromium act on it."""
+    code, text = KEYS[key]
+    about = {"key": key, "windowsVirtualKeyCode": code}
+    page.call("Input.dispatchKeyEvent", type="keyDown" if text else "rawKeyDown", text=text, **about)
+    page.call("Input.dispatchKeyEvent", type="keyUp", **about)
+
+
+def tab_to(page: Page, selector: str, most: int = 60) -> None:
+    """Press the tabulator until what ``selector`` finds has the focus."""
+    page.wait_for(f"document.querySelector({json.dumps(selector)})")
+    for _ in range(most):
+        if page.evaluate(f"document.activeElement.matches({json.dumps(selector)})"):
+            return
+        type_key(page, "Tab")
+    raise AssertionError(f"{selector} cannot be reached by the tabulator")
 
 
 def press_button(page: Page, name: str) -> None:
@@ -214,4 +237,62 @@ def test_three_devices_are_compared_in_one_chart_which_the_address_keeps(
     again.open(page.evaluate("location.href"))
     again.wait_for("document.querySelector('h1')?.innerText.startsWith('2 compared with iptables')")
     assert again.evaluate(f"{rows}.length") == 2
+    assert browser.problems() == []
+
+
+def test_the_slow_one_of_293_connections_is_listed_first(
+    serve: Serve, browser: Browser, tmp_path: Path
+) -> None:
+    page = browser.session()
+    page.open(f"{serve().url}#/captures")
+    page.wait_for("document.querySelector('input[type=file]')")
+    page.choose_file("input[type=file]", one_of(293, tmp_path / "many.pcap"))
+    rows = "document.querySelectorAll('.connections tbody tr')"
+    page.wait_for(f"{rows}[0]?.innerText.includes('window')")
+    assert "293" in page.evaluate("document.querySelector('.connections').innerText")
+    # One click shows why.
+    page.click(".connections tbody tr:first-child button")
+    page.wait_for(EXPLAINED)
+    assert "window" in page.evaluate("document.querySelector('#why').innerText")
+    assert ":20000" in page.text()
+    assert browser.problems() == []
+
+
+def test_runs_are_found_starred_compared_and_deleted_by_keyboard_alone(
+    serve: Serve, browser: Browser, tmp_path: Path
+) -> None:
+    store = Store(tmp_path / "store")
+    ids = [trials(store, name, mean_ns) for name, mean_ns in (("one", 2e4), ("two", 3e4), ("three", 4e4))]
+    served = serve()
+    page = browser.session()
+    page.open(served.url)
+    page.wait_for("document.querySelectorAll('.run').length === 3")
+    for run_id in reversed(ids):
+        tab_to(page, f".run > input[aria-label*='{run_id}']")
+        type_key(page, " ")
+    # The link is before the list.
+    page.evaluate("document.activeElement.blur()")
+    page.evaluate("document.querySelector('main').focus()")
+    tab_to(page, "a[href^='#/compare/']")
+    type_key(page, "Enter")
+    page.wait_for("document.querySelectorAll('.differences li').length >= 4")
+    tab_to(page, f".of-comparison a[href='#/runs/{ids[0]}']")
+    type_key(page, "Enter")
+    page.wait_for(f"document.querySelector('.about code')?.innerText === '{ids[0]}'")
+    tab_to(page, ".about .star")
+    type_key(page, " ")
+    page.wait_for("document.querySelector('.about .star').getAttribute('aria-pressed') === 'true'")
+    assert Store(served.store).labels.one(ids[0]).star
+    tab_to(page, "[role=tab][aria-selected=true]")
+    page.press("ArrowRight")
+    page.wait_for(
+        "document.activeElement.id !== 'tab-Details' && document.activeElement.ariaSelected === 'true'"
+    )
+    tab_to(page, "button.danger")
+    type_key(page, "Enter")
+    page.wait_for("document.activeElement.innerText === 'Keep it'")
+    type_key(page, "Enter")
+    # Nothing was deleted, and the focus is where it was.
+    page.wait_for("document.activeElement.matches('button.danger')")
+    assert len(Store(served.store).runs()) == 3
     assert browser.problems() == []

@@ -247,6 +247,9 @@ def test_axe_finds_no_fault_on_any_page(serve: Serve, browser: Browser, tmp_path
             page.open("about:blank")
             page.open(f"{served.url}{address}")
             page.wait_for("document.querySelector('h1')")
+            page.wait_for(
+                "!document.querySelector('.waiting') && !document.querySelector('.place > [role=status]')"
+            )
             page.wait_for("document.querySelector('.graphs')?.dataset.busy !== 'true'")
             page.evaluate(f"{axe}; 0")
             found = page.evaluate(

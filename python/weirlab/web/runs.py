@@ -40,7 +40,7 @@ _MOST_READERS: Final = 2
 _MOST_REPORT_S: Final = 300.0
 
 
-_ANSWERS_S: Final = 0.3
+_ANSWERS_S: Final = 0.15
 """Time that a page spends on finding the answers of runs that nobody looked at yet."""
 SortKey = Literal["newest", "oldest", "name", "kind", "device"]
 

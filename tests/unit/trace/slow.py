@@ -24,6 +24,29 @@ def window_limited(path: Path, place: float) -> Path:
     return write_pcap(path, talk.packets())
 
 
+def one_of(number: int, path: Path) -> Path:
+    """``number`` short requests, and among them one transfer, from port 20,000, that the window holds up."""
+    packets = []
+    for index in range(number):
+        slow = index == number // 2
+        talk = TcpConversation(
+            a=TcpSide("192.0.2.1", 20_000 if slow else 30_000 + index),
+            b=replace(RECEIVER, window_bytes=8_192 if slow else 65_536),
+        )
+        talk.wait(index)
+        talk.handshake(rtt_ms=20, place=0)
+        for _ in range(60 if slow else 1):
+            for _ in range(5 if slow else 1):
+                talk.a.send(1448)
+            talk.wait(20)
+            talk.b.ack(window_bytes=8_192 if slow else 65_536)
+        talk.a.fin()
+        talk.wait(20)
+        talk.b.fin()
+        packets += talk.packets()
+    return write_pcap(path, sorted(packets, key=lambda packet: packet[0]))
+
+
 def five(path: Path) -> Path:
     """A transfer of five segments, of which the first is lost and sent again after three duplicate ACKs."""
     talk = TcpConversation()

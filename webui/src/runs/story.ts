@@ -43,6 +43,13 @@ export function story(html: string): Story {
     first = document.createElement("div");
     if (figures.previousElementSibling?.matches(".switch")) first.append(figures.previousElementSibling);
     first.append(figures);
+    // Nothing stands between them and the heading of the page.
+    for (const title of first.querySelectorAll("h3")) {
+      const higher = document.createElement("h2");
+      higher.id = title.id;
+      higher.append(...title.childNodes);
+      title.replaceWith(higher);
+    }
   }
   const made = (element: Element) => element.querySelector(":scope > :not(h2)");
   return {
