@@ -203,9 +203,7 @@ def _kernel_threads() -> Finding:
         visible = False
     if visible:
         return Finding("kernel threads", True, "visible, so they can be bound to a CPU")
-    return Finding(
-        "kernel threads", False, "hidden from this process", "in a container: --pid=host"
-    )
+    return Finding("kernel threads", False, "hidden from this process", "in a container: --pid=host")
 
 
 def _engine() -> Finding:

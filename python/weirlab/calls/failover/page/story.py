@@ -169,7 +169,13 @@ def _tiles(campaign: SwitchRun, found: list[SwitchEvidence]) -> Iterator[Tile]:
 def _chapters(campaign: SwitchRun, found: list[SwitchEvidence]) -> Iterator[Chapter]:
     attempts = sorted(campaign.rows, key=lambda row: (row.index, row.attempt))
     said = tuple(conclusions(campaign.compared))
-    yield Chapter("compared", "Pairs compared", "Compared", figures=tuple(_compared(found)), said=said)
+    yield Chapter(
+        "compared",
+        "Pairs compared",
+        "Compared",
+        figures=tuple(_compared(found)),
+        parts=(Chapter("sentences", "Pair by pair", said=said, missing="", folded=True),),
+    )
     yield Chapter(
         "arrivals",
         "Around the switch",

@@ -324,7 +324,7 @@ def _limits(found: EndpointFindings) -> Chapter:
             f"A number of calls is carried if at most {percent(limit.bad_share)} of the packets are lost or "
             f"heard later than {duration(limit.late_ms * 1e6)} after they were due."
         )
-    return Chapter("limits", "Most calls", intro=intro, tables=(tables.limits(found.limits),))
+    return Chapter("limits", "Most calls", intro=intro, tables=(tables.limits(found.limits),), folded=True)
 
 
 def _first(text: str) -> str:

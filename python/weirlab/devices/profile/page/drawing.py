@@ -41,7 +41,7 @@ _RAREST_PERCENT: Final = 0.001
 _UNSEEN: Final = "Trials that no model has seen (points), and what the models predict (lines)."
 _BAND: Final = " Shaded: where 90 % of single trials lie according to the {model} model."
 _DELAY: Final = "Points are trials, lines are what the models say."
-_LOSS: Final = "Points, lines and shades are as for the delay."
+_LOSS: Final = "Drawn as the delay."
 
 
 def draw(evidence: ProfileEvidence) -> list[Figure]:
