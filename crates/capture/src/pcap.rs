@@ -96,9 +96,10 @@ impl Pcap {
         })
     }
 
-    /// The time of the packet at the front of `bytes`, if it has one.
-    pub fn peek_ns(&self, bytes: &[u8]) -> Option<i64> {
-        bytes.get(..self.record_len).map(|head| self.time_ns(head))
+    /// The time of the packet at the front of `bytes`, and the bytes of its record.
+    pub fn peek(&self, bytes: &[u8]) -> Option<(i64, usize)> {
+        let head = bytes.get(..self.record_len)?;
+        Some((self.time_ns(head), self.record_len.saturating_add(self.lengths(head).0 as usize)))
     }
 
     /// Never beyond MAX_TIME_NS: both numbers have 32 bits.

@@ -145,12 +145,13 @@ impl Pcapng {
         })
     }
 
-    /// The time of the packet at the front of `bytes`, if it has one.
-    pub fn peek_ns(&self, bytes: &[u8]) -> Option<i64> {
+    /// The time of the packet at the front of `bytes`, if it has one, and the bytes of its block.
+    pub fn peek(&self, bytes: &[u8]) -> Option<(i64, usize)> {
         let head = bytes.get(..PACKET_LEN)?;
         let kind = self.order.u32(head, 0);
         let is_packet = matches!(kind, ENHANCED_PACKET | PACKET);
-        is_packet.then(|| self.origin(head, kind == PACKET))?.map(|(_, _, time_ns)| time_ns)
+        let (_, _, time_ns) = is_packet.then(|| self.origin(head, kind == PACKET))??;
+        Some((time_ns, (self.order.u32(head, 4) as usize).next_multiple_of(4)))
     }
 
     /// The interface of a packet, and its time; `None` if either cannot be.

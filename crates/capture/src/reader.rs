@@ -19,6 +19,8 @@ const IMPOSSIBLE_NS: u64 = 365 * 86_400 * 1_000_000_000;
 const LONE: u64 = 4;
 /// Bytes that show the time of any packet.
 const HEAD_BYTES: usize = 32;
+/// So many misdated packets in a row are recognised; more may be a clock that was set.
+const MOST_IN_A_ROW: usize = 3;
 
 #[derive(Debug)]
 enum Parser {
@@ -35,10 +37,10 @@ impl Parser {
         }
     }
 
-    fn peek_ns(&self, bytes: &[u8]) -> Option<i64> {
+    fn peek(&self, bytes: &[u8]) -> Option<(i64, usize)> {
         match self {
-            Self::Pcap(parser) => parser.peek_ns(bytes),
-            Self::Pcapng(parser) => parser.peek_ns(bytes),
+            Self::Pcap(parser) => parser.peek(bytes),
+            Self::Pcapng(parser) => parser.peek(bytes),
         }
     }
 
@@ -174,34 +176,50 @@ impl<R: Read> Capture<R> {
         }))
     }
 
-    /// The time of a packet that is far from the one before: that of its neighbour if only this one is far off.
+    /// The time of a packet that is far from the one before: that of its neighbour if only this one and a few are far off.
     #[cold]
     fn dated(&mut self, record: &Record) -> Result<i64, CaptureError> {
         let stated_ns = record.time_ns;
-        self.need((record.used + HEAD_BYTES).min(MAX_RECORD_BYTES + 24))?;
-        let behind = &self.buffer[self.begin + record.used..self.end];
-        let next = self.parser.peek_ns(behind);
+        let (behind, is_end) = self.times_behind(record.used)?;
         let last = (self.last_ns > i64::MIN).then_some(self.last_ns);
-        let neighbour = match (last, next) {
-            (Some(last), Some(next)) => {
-                let least = stated_ns.abs_diff(last).min(stated_ns.abs_diff(next));
-                (least > FAR_NS && last.abs_diff(next) < least / LONE).then_some(last)
-            }
+        let neighbour = match (last, behind.first()) {
+            // Far from the one before, and from the one with which the time comes back.
+            (Some(last), Some(_)) => (0..behind.len())
+                .any(|at| {
+                    let run = behind[..at].iter().chain([&stated_ns]);
+                    let apart = run.map(|ns| ns.abs_diff(last).min(ns.abs_diff(behind[at]))).min();
+                    apart.is_some_and(|apart| apart > FAR_NS && last.abs_diff(behind[at]) < apart / LONE)
+                })
+                .then_some(last),
             // The first one, and the last one: the silence beside them may be real.
             (None, Some(next)) => (stated_ns > next.saturating_add(FAR_NS as i64)
                 || next.abs_diff(stated_ns) > IMPOSSIBLE_NS)
-                .then_some(next),
-            (Some(last), None) if behind.is_empty() => {
+                .then_some(*next),
+            (Some(last), None) if is_end => {
                 (stated_ns < last || last.abs_diff(stated_ns) > IMPOSSIBLE_NS).then_some(last)
             }
             _ => None,
         };
         if let Some(neighbour) = neighbour {
             self.redated += 1;
-            let off_ns = stated_ns.saturating_sub(neighbour);
-            self.first_redated.get_or_insert(Redated { number: self.packets, off_ns });
+            let first = Redated { number: self.packets, off_ns: stated_ns.saturating_sub(neighbour) };
+            self.first_redated.get_or_insert(first);
         }
         Ok(neighbour.unwrap_or(stated_ns))
+    }
+
+    /// The times of the packets behind a record of `used` bytes, and whether the file ends with the record.
+    fn times_behind(&mut self, used: usize) -> Result<(Vec<i64>, bool), CaptureError> {
+        let mut times_ns = Vec::with_capacity(MOST_IN_A_ROW);
+        let mut at = used;
+        while times_ns.len() < MOST_IN_A_ROW && at.saturating_add(HEAD_BYTES) <= MAX_RECORD_BYTES {
+            self.need(at + HEAD_BYTES)?;
+            let bytes = self.buffer[self.begin..self.end].get(at..).unwrap_or_default();
+            let Some((time_ns, next)) = self.parser.peek(bytes) else { break };
+            times_ns.push(time_ns);
+            at = at.saturating_add(next);
+        }
+        Ok((times_ns, self.end - self.begin == used))
     }
 
     /// The next packet if it is not simply in front: `begin` is then at its record.

@@ -120,6 +120,27 @@ fn a_packet_far_from_both_neighbours_has_the_time_of_the_one_before() {
 }
 
 #[test]
+fn two_or_three_misdated_packets_in_a_row_have_the_time_of_the_one_before() {
+    let at = 50_000 * SECOND;
+    for off in [-40_000, -3600, -5, 5, 60, 3600, 86_400, 1_000_000_000] {
+        let wrong = |us: u64| (at as i64 + off * SECOND as i64) as u64 + us;
+        let two = [at, at + 10, wrong(11), wrong(12), at + 20, at + 30];
+        let (times, number, first) = dated(&two);
+        assert_eq!(times, [at, at + 10, at + 10, at + 10, at + 20, at + 30], "{off} s");
+        assert_eq!((number, first), (2, Some((3, off * SECOND as i64 + 1))));
+        let apart = [at, at + 10, wrong(11), wrong(40 * 60 * SECOND), wrong(12), at + 20, at + 30, at + 40];
+        assert_eq!(dated(&apart).1, 3, "{off} s");
+    }
+}
+
+#[test]
+fn two_misdated_packets_apart_are_both_found() {
+    let at = 50_000 * SECOND;
+    let times = [at, at + 10, at + 3600 * SECOND, at + 20, at + 30, at - 7200 * SECOND, at + 40, at + 50];
+    assert_eq!(dated(&times).0, [at, at + 10, at + 10, at + 20, at + 30, at + 30, at + 40, at + 50]);
+}
+
+#[test]
 fn the_first_and_the_last_packet_can_be_misdated_too() {
     let at = 3 * YEAR;
     assert_eq!(dated(&[at + 3600 * SECOND, at, at + 10]).0, [at, at, at + 10]);
