@@ -161,13 +161,24 @@ class _ChainCounter:
             if unknown:
                 self.uncounted.append((chain.name, line[0].number))
         entered = self.calls.get(chain.name, 0.0)
+        least = _least(chain, left)
         if chain.name == self.rules.entry:
-            if chain.policy_packets is None:
-                self.notes.append(
-                    f"packets that pass all rules of {chain.name} are not counted and were left out"
-                )
             # Packets that returned early met the policy as well.
             entered = ended = ended + (chain.policy_packets or 0)
+            if chain.policy_packets is None:
+                some = (
+                    f", except {least - entered:,.0f} that a rule counted before" if least > entered else ""
+                )
+                self.notes.append(
+                    f"packets that pass all rules of {chain.name} are not counted and were left out{some}"
+                )
+            elif least > entered * 1.001 + 10:
+                self.notes.append(
+                    f"the counters of chain {chain.name} do not add up (of {entered:,.0f} packets, "
+                    f"{least:,.0f} met its rules); read all counters at once, without resetting some"
+                )
+            # A rule cannot match more packets than there are.
+            entered = ended = max(entered, least)
         elif self.uncounted_calls.get(chain.name):
             entered = max(entered, ended)
         elif ended > entered * 1.001 + 10:
@@ -210,6 +221,15 @@ def packets_of(line: Sequence[Rule]) -> float | None:
     """Packets that a rule stopped or sent on; None if nothing counts them, or not verdict by verdict."""
     same = all((rule.verdict, rule.jump) == (line[0].verdict, line[0].jump) for rule in line)
     return line[0].packets if same else None
+
+
+def _least(chain: Chain, left: Sequence[float]) -> float:
+    """How many packets entered a chain at least: those that a rule matched, and had left before it."""
+    gone = most = 0.0
+    for line, leaves in zip(chain.lines, left, strict=True):
+        most = max(most, gone + (packets_of(line) or 0.0))
+        gone += leaves
+    return most
 
 
 def _reaching(entered: float, left: Sequence[float]) -> list[float]:

@@ -186,6 +186,18 @@ def test_counters_that_do_not_add_up_are_noted() -> None:
     assert "do not add up" in walk(forward(text)).notes[0]
 
 
+@pytest.mark.parametrize("policy", [0, 2, 900])
+def test_counters_of_a_chain_that_was_reset_make_no_more_comparisons_than_rules(policy: int) -> None:
+    text = (
+        f"*filter\n:FORWARD DROP [{policy}:0]\n:log - [0:0]\n:all - [0:0]\n[3158:0] -A FORWARD -j log\n"
+        "[6295:0] -A FORWARD -j all\n[70:0] -A log -p udp -j LOG\n[1:0] -A all -p tcp -j ACCEPT\nCOMMIT\n"
+    )
+    found = walk(forward(text))
+    assert found.packets == 6295
+    assert found.mean_position <= 4
+    assert "FORWARD do not add up" in found.notes[-1]
+
+
 def test_the_table_filter_has_a_chain_for_forwarded_packets_even_if_it_is_not_mentioned() -> None:
     (path,) = iptables_path("*filter\n:INPUT DROP [0:0]\n-A INPUT -j ACCEPT\nCOMMIT\n")
     assert (path.hook, path.forward.policy, path.forward.rules) == ("forward", "ACCEPT", ())

@@ -74,8 +74,10 @@ def test_rules_of_the_forward_hook_are_read_with_counters_and_verdicts(nft: NftP
 
 def test_packets_that_no_rule_stops_are_not_counted_by_nft_which_is_noted(nft: NftPath) -> None:
     found = walk(nft(LISTED)[0])
-    assert found.packets == 3 + 10 + 9000 + 49
+    # A rule that jumps has counted 5 that came back.
+    assert found.packets == 3 + 10 + 9000 + 49 + 5
     assert "packets that pass all rules of forward are not counted" in found.notes[0]
+    assert "except 5 that a rule counted before" in found.notes[0]
 
 
 @pytest.mark.parametrize(
