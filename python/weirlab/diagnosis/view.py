@@ -41,6 +41,10 @@ PROBED: Final = 0.03
 (BBR: a quarter more in one of eight round trips)."""
 FASTER: Final = 1.12
 """Ratio to the usual delivery rate while it does so."""
+EMPTY: Final = 0.5
+"""Share of what the path itself holds below which data in flight fills no queue."""
+EARLY_TRIPS: Final = 2
+"""Round trips with so little in flight that show how long one takes without a queue."""
 STEADY_TRIPS: Final = 16
 """Round trips in which BBR's estimate grows by half as long as its probes find more capacity."""
 STEADY: Final = 1.1
@@ -169,6 +173,8 @@ class TimelineView:
             return False
         # Where less got through later, others may have filled the queue.
         counts = ~self.idle & ~t.recovery & ~t.timing_out & np.isfinite(t.rtt_s) & (t.rtt_s > 0)
+        if self._waits_without_flight(counts, full, capacity):
+            return False
         counts[int(np.argmax(full)) :] &= full[int(np.argmax(full)) :]
         # At the receiver a round trip is known when its data left, elsewhere when that was acknowledged.
         fits, varies = _engine.queue_explains(
@@ -182,6 +188,18 @@ class TimelineView:
             self.facts.mss_bytes,
         )
         return fits and (varies or not varied)
+
+    def _waits_without_flight(self, counts: Bools, full: Bools, capacity: float) -> bool:
+        """Whether round trips were as long before enough was in flight for a queue, as hosts delay ACKs."""
+        t, least_s = self.timeline, self.facts.min_rtt_s
+        early = counts & (np.arange(len(counts)) < int(np.argmax(full)))
+        early &= t.flight_bytes < EMPTY * capacity * least_s
+        if t.lasts_s[early].sum() < EARLY_TRIPS * least_s:
+            return False
+        before, later = (
+            weighted_quantile(t.rtt_s, np.where(part, t.lasts_s, 0.0), 0.5) for part in (early, counts & full)
+        )
+        return before - least_s > FULL * (later - least_s) > 0
 
     def _stands_long(self, held: Bools) -> bool:
         """Whether ``held`` consists mostly of stretches that only a queue explains."""

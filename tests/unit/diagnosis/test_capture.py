@@ -196,6 +196,14 @@ def test_slow_start_lasts_until_the_flight_grows_no_more() -> None:
     assert growing.seconds == pytest.approx(5 * RTT_S, abs=1.1 * RTT_S)
 
 
+@pytest.mark.parametrize("late", [1.13, 1.16, 1.3])
+@pytest.mark.parametrize("cwnd", [200, 320])
+def test_round_trips_that_are_long_from_the_beginning_on_are_no_queue(cwnd: int, late: float) -> None:
+    # Longer than the handshake, as hosts delay ACKs, however little is in flight.
+    diagnosis = found(Sender(BULK, cwnd_bytes=cwnd * MSS, slow_start=True, rtt_s=late * RTT_S), "sender")
+    assert diagnosis.share("bottleneck") + diagnosis.share("foreign") == 0
+
+
 def test_a_single_delayed_ack_is_no_queue() -> None:
     times = np.arange(10) * 10 * MS
     rtts = np.array([50, 50, 90, 50, 50, 50, 90, 50, 50, 50]) * MS

@@ -197,6 +197,29 @@ def test_a_path_that_dies_is_no_black_hole(tmp_path: Path) -> None:
     assert "were never answered" in wording.conclusion(connection)
 
 
+@pytest.mark.parametrize("place", [0.0, 0.4])
+@pytest.mark.parametrize("tries", [1, 5])
+def test_the_wait_after_the_last_retransmission_is_for_a_time_out_too(
+    tmp_path: Path, tries: int, place: float
+) -> None:
+    talk = opened(4, place=place)
+    for _ in range(3):
+        for _ in range(6):
+            talk.a.send(MSS)
+        talk.wait(4)
+        talk.b.ack()
+    asked = talk.a.send(409, "lost")
+    for doubled in range(tries):
+        talk.wait(300 * 2**doubled)
+        talk.a.again(asked, "lost")
+    talk.wait(300 * 2**tries)
+    talk.a.reset()
+    diagnosis = diagnosed(talk, tmp_path, "a")
+    assert diagnosis.main.key == "timeout"
+    assert diagnosis.share("timeout") > 0.9
+    assert diagnosis.share("loss") < 0.05
+
+
 @pytest.mark.parametrize("lost", [1, 3])
 def test_lost_syns_are_noted_with_the_time_that_they_cost(tmp_path: Path, lost: int) -> None:
     ends = (TcpSide(s.address, s.port, s.isn, 1460, 7, window_bytes=4_000_000) for s in (CLIENT, SERVER))

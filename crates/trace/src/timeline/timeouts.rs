@@ -43,7 +43,8 @@ pub struct Timeouts {
 /// Where the sender waited for a time-out, by event until the next one; and what is known of these waits.
 ///
 /// A wait begins with the last packet that changed what the sender could expect: data that it sent, or an ACK of new data; if
-/// nothing had been sent after the lost segment, with that. It ends with the retransmission.
+/// nothing had been sent after the lost segment, with that. It ends with the retransmission, or not at all if nothing more was
+/// acknowledged after the last one.
 pub(super) fn timeouts(
     events: &Events,
     packets: &[Packet],
@@ -95,6 +96,13 @@ pub(super) fn timeouts(
         if advanced {
             (last_advance, at_advance) = (Some(at), duplicates);
         }
+    }
+    if let (Some(found), Some(&last)) = (&mut found, expired.last())
+        && last_advance < Some(last)
+        && events.sent.last() > events.acked.last()
+    {
+        waits[last..].fill(true);
+        found.longest_s = found.longest_s.max((at_ns[at_ns.len() - 1] - at_ns[last]) / 1e9);
     }
     if let Some(found) = &mut found {
         found.black_hole = black_hole(events, packets, &expired);
