@@ -71,8 +71,8 @@ RUNS: Final = {"RUN1": "last~1", "RUN2": "last", "RULES_RUN": "last", "TUNNEL_RU
 RULES: Final = """\
 *filter
 :FORWARD DROP [0:0]
--A FORWARD -s 10.0.0.0/8 -d 172.16.0.0/12 -p tcp --dport 22 -j ACCEPT
--A FORWARD -s 198.18.0.0/16 -d 198.19.0.0/16 -j ACCEPT
+[700:42000] -A FORWARD -s 10.0.0.0/8 -d 172.16.0.0/12 -p tcp --dport 22 -j ACCEPT
+[9000:1800000] -A FORWARD -s 198.18.0.0/16 -d 198.19.0.0/16 -j ACCEPT
 COMMIT
 """
 
@@ -221,7 +221,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory, fitted_once: None) -> Pat
     (folder / "plan").mkdir()
     for name in ("slow.pcapng", "log-1.pcapng.zst", "archive/one.pcap", "archive/two.pcap"):
         shutil.copy(capture, folder / name)
-    for name in ("before.rules", "after.rules"):
+    for name in ("my.rules", "before.rules", "after.rules"):
         (folder / name).write_text(RULES, encoding="utf-8")
     for page, name in (("campaigns", "firewalls.yaml"), ("chain", "path.yaml")):
         text = (ROOT / f"docs/{page}.md").read_text(encoding="utf-8")
