@@ -15,6 +15,7 @@ from . import devtools
 
 RECORDED = Path(__file__).parent.parent / "unit" / "recorded"
 MOST_WORDS = 900
+LISTENING = "window.warned = []; console.warn = (...said) => warned.push(said.join(' '))"
 WAITING = """[...document.querySelectorAll('.plot')].every(
   (plot) => plot.closest('details:not([open])') || plot.querySelector('svg'))"""
 
@@ -48,12 +49,15 @@ def show(page: devtools.Page, report: Path) -> None:
 
 
 def test_a_report_has_few_words_until_more_is_opened(drawn: dict[str, Path], opened: devtools.Page) -> None:
-    """Labels of charts are among them."""
-    counts = {}
+    """Labels of charts are among them. Vega warns of nothing."""
+    opened.call("Page.addScriptToEvaluateOnNewDocument", source=LISTENING)
+    counts, warned = {}, {}
     for run, report in drawn.items():
         show(opened, report)
         counts[run] = len(opened.text().split())
+        warned[run] = opened.evaluate("warned")
     assert {run: count for run, count in counts.items() if count > MOST_WORDS} == {}
+    assert {run: said for run, said in warned.items() if said} == {}
 
 
 def test_a_chart_is_drawn_when_its_chapter_is_opened(drawn: dict[str, Path], opened: devtools.Page) -> None:

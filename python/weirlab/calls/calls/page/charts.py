@@ -62,7 +62,7 @@ def distribution(
             strokeDash=alt.StrokeDash(
                 "way:N", title=None, sort=ways, scale=dashes, legend=alt.Legend(columns=1)
             ),
-            order=[alt.Order("value:Q"), alt.Order("percent:Q")],
+            order=alt.Order("percent:Q"),
             tooltip=[
                 alt.Tooltip("way:N", title="direction"),
                 alt.Tooltip("value:Q", title=title, format=",.4~g"),

@@ -40,7 +40,7 @@ def bars(frame: pl.DataFrame, title: str, *, colour: str = "model-a") -> alt.Lay
     most = max(float(frame["high"].max() or 0.0), float(frame["sum"].max() or 0.0)) or 1.0  # type: ignore[arg-type]
     base = alt.Chart(axes.data(frame))
     x = alt.X("value:Q", title=title, scale=axes.linear((0.0, most * _LABELLED)), axis=_ticks_up_to(most))
-    y = alt.Y("row:N", title=None, sort=rows, axis=None, scale=alt.Scale(paddingInner=0, paddingOuter=0))
+    y = axes.rows(rows)
     offset = alt.YOffset(
         "place:O", sort=places, scale=alt.Scale(domain=places, paddingInner=0, paddingOuter=0)
     )

@@ -182,8 +182,9 @@ def _series(names: Sequence[str]) -> dict[str, alt.Color | alt.StrokeDash | alt.
         "strokeWidth": alt.StrokeWidth(
             "series:N",
             sort=list(names),
+            title=None,
             scale=alt.Scale(domain=list(names), range=_WIDTHS[-len(names) :]),
-            legend=None,
+            legend=legend,
         ),
     }
 

@@ -43,15 +43,8 @@ def letter_values(frame: pl.DataFrame, observed: str) -> alt.LayerChart:
     others = f"'{REPEATABILITY}: other trials of the setting'"
     told = f"datum.label === '{REPEATABILITY}' ? {others} : datum.label + ' model'"
     scheme = alt.Scale(domain=order, range=colours)
-    colour = alt.Color(
-        _COLOURS,
-        title=None,
-        sort=order,
-        scale=scheme,
-        legend=alt.Legend(
-            symbolType="square", symbolStrokeWidth=0, labelExpr=told, symbolOpacity=1, columns=1
-        ),
-    )
+    legend = alt.Legend(symbolType="square", symbolStrokeWidth=0, labelExpr=told, symbolOpacity=1, columns=1)
+    colour = alt.Color(_COLOURS, title=None, sort=order, scale=scheme, legend=legend)
     boxes = (
         base.transform_filter("datum.mark === 'box'")
         .mark_rect(strokeWidth=0.8)
@@ -62,7 +55,7 @@ def letter_values(frame: pl.DataFrame, observed: str) -> alt.LayerChart:
             y2="bottom:Q",
             color=colour,
             # The outer boxes are pale: their edges are not.
-            stroke=alt.Stroke(_COLOURS, scale=scheme, legend=None),
+            stroke=alt.Stroke(_COLOURS, title=None, sort=order, scale=scheme, legend=legend),
             fillOpacity=alt.FillOpacity(
                 "strength:Q", scale=alt.Scale(domain=[0, 1], range=[0, 1]), legend=None
             ),
