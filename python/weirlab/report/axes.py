@@ -65,7 +65,7 @@ ROW: Final = 58
 
 def rows(names: Sequence[str]) -> alt.Y:
     """A band per name of the field ``row``; :func:`row_names` writes the names, marks go 10 pixels below."""
-    return alt.Y("row:N", title=None, sort=list(names), axis=None, scale=alt.Scale(padding=0))
+    return alt.Y("row:N", title=None, sort=list(names), axis=None, scale=alt.Scale(type="band", padding=0))
 
 
 def row_names(base: alt.Chart, y: alt.Y) -> alt.Chart:

@@ -21,7 +21,7 @@ def losses(evidence: MonitorEvidence) -> Iterator[Figure]:
         groups = evidence.groups_at(load)
         columns = [("logged_loss_ratio", "Not logged, % of the frames sent")]
         if load == "max":
-            columns.append(("record_loss_ratio", "Missed, % of the frames that reached the record"))
+            columns.append(("record_loss_ratio", "Missed, % of what reached the record"))
         for column, axis in columns:
             of_sent = column == "logged_loss_ratio"
             frame = charts.loss_rows(

@@ -164,7 +164,7 @@ def _encoded(frame: pl.DataFrame, axis: Axis, title: str, labels: str) -> dict[s
 
 def _series(names: Sequence[str]) -> dict[str, alt.Color | alt.StrokeDash | alt.StrokeWidth]:
     legend = alt.Legend(symbolType="stroke", symbolSize=300, symbolStrokeWidth=1.8, columns=1)
-    return {
+    found: dict[str, alt.Color | alt.StrokeDash | alt.StrokeWidth] = {
         "color": alt.Color(
             "series:N",
             title=None,
@@ -179,14 +179,16 @@ def _series(names: Sequence[str]) -> dict[str, alt.Color | alt.StrokeDash | alt.
             scale=alt.Scale(domain=list(names), range=palette.dashes(len(names))),
             legend=legend,
         ),
-        "strokeWidth": alt.StrokeWidth(
+    }
+    if len(names) > 1:
+        found["strokeWidth"] = alt.StrokeWidth(
             "series:N",
             sort=list(names),
             title=None,
             scale=alt.Scale(domain=list(names), range=_WIDTHS[-len(names) :]),
             legend=legend,
-        ),
-    }
+        )
+    return found
 
 
 def _tooltip(unit: str, labels: str) -> list[alt.Tooltip]:
