@@ -8,7 +8,11 @@ using namespace omnetpp;
 class Source : public cSimpleModule
 {
   protected:
-    void initialize() override { scheduleAt(simTime(), new cMessage("next")); }
+    void initialize() override
+    {
+        if (par("rate").doubleValue() > 0)
+            scheduleAt(simTime(), new cMessage("next"));
+    }
 
     void handleMessage(cMessage *timer) override
     {
