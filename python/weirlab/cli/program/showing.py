@@ -24,6 +24,7 @@ WITHOUT_TABLES: Final = frozenset(
         "example",
         "export",
         "import",
+        "label",
         "proxy",
         "remove-user",
         "report",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
@@ -11,11 +12,12 @@ import typer
 from weirlab.base.errors import InputError, WeirError
 from weirlab.base.quoting import quoted
 from weirlab.base.tables import Table
-from weirlab.cli.options import JsonOption, StoreOption, completing
+from weirlab.cli.options import JsonOption, StoreOption, completing, grouped
 from weirlab.cli.output import Session
 
 if TYPE_CHECKING:
     from weirlab.store import Run, RunSummary
+    from weirlab.store.labels import RunLabel
 
 REPORT = """Write the report of a run: one HTML file that needs no network.
 
@@ -87,7 +89,7 @@ def add_to(app: typer.Typer) -> None:
     panel = "Runs"
     app.command("report", help=REPORT, rich_help_panel=panel)(report)
     app.command("runs", help=RUNS, rich_help_panel=panel)(runs)
-    app.command("label", help=LABEL, rich_help_panel=panel)(label)
+    app.command("label", help=LABEL, rich_help_panel=panel)(grouped(label))
     app.command("show", help=SHOW, rich_help_panel=panel)(show)
     app.command("export", help=EXPORT, rich_help_panel=panel)(export)
 
@@ -174,39 +176,50 @@ def _marks(run: RunSummary) -> list[str]:
     ]
 
 
+@dataclass(frozen=True)
+class LabelOptions:
+    """What people say about a run; None leaves it as it is."""
+
+    name: Annotated[
+        str | None, typer.Option("--name", help="Shown in place of the scenario's name.", show_default=False)
+    ] = None
+    note: Annotated[str | None, typer.Option("--note", help="A note.", show_default=False)] = None
+    tag: Annotated[
+        list[str] | None, typer.Option("--tag", help="Add this tag (repeatable).", show_default=False)
+    ] = None
+    untag: Annotated[
+        list[str] | None, typer.Option("--untag", help="Remove this tag (repeatable).", show_default=False)
+    ] = None
+    star: Annotated[
+        bool | None, typer.Option("--star/--no-star", help="Mark it with a star.", show_default=False)
+    ] = None
+
+    def of(self, before: RunLabel) -> RunLabel:
+        """``before`` with these changes; raises ``InputError``."""
+        from weirlab.store import labels
+
+        return labels.label(
+            name=before.name if self.name is None else self.name,
+            star=before.star if self.star is None else self.star,
+            note=before.note if self.note is None else self.note,
+            tags={*before.tags, *(self.tag or ())} - {*(self.untag or ())},
+        )
+
+
 def label(
     ctx: typer.Context,
     run: RunArgument,
-    name: Annotated[
-        str | None, typer.Option("--name", help="Shown in place of the scenario's name.", show_default=False)
-    ] = None,
-    note: Annotated[str | None, typer.Option("--note", help="A note.", show_default=False)] = None,
-    tag: Annotated[
-        list[str] | None, typer.Option("--tag", help="Add this tag (repeatable).", show_default=False)
-    ] = None,
-    untag: Annotated[
-        list[str] | None, typer.Option("--untag", help="Remove this tag (repeatable).", show_default=False)
-    ] = None,
-    star: Annotated[
-        bool | None, typer.Option("--star/--no-star", help="Mark it with a star.", show_default=False)
-    ] = None,
+    given: LabelOptions,
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
     """Set what people say about a run."""
-    from weirlab.store import labels
     from weirlab.studies.commands import wording
 
     with Session(ctx, as_json=json, store=store) as session:
         labelled = session.store.open(run).run_id
         before = session.store.labels.one(labelled)
-        after = labels.label(
-            name=before.name if name is None else name,
-            star=before.star if star is None else star,
-            note=before.note if note is None else note,
-            tags={*before.tags, *(tag or ())} - {*(untag or ())},
-        )
-        if after != before:
+        if (after := given.of(before)) != before:
             session.store.labels.put(labelled, after)
         session.finish({"kind": "label", "run_id": labelled, "label": after}, wording.label(labelled, after))
 
