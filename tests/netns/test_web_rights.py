@@ -122,13 +122,14 @@ def test_the_page_has_no_rights_and_its_helper_has_them(served: Served) -> None:
     assert len(kinds) <= 4
 
 
-def test_the_page_writes_to_its_measurements_and_not_to_runs(served: Served) -> None:
+def test_the_page_writes_to_its_measurements_and_labels_and_not_to_runs(served: Served) -> None:
     root = Path(f"/proc/{served.process.pid}/mountinfo")
     mounts = {line.split()[4]: line.split()[5].split(",") for line in root.read_text().splitlines()}
     assert "ro" in mounts[str(served.store)]
     assert "rw" in mounts[str(served.store / "web")]
     assert {place for place, options in mounts.items() if "rw" in options} == {
-        *("/", "/proc", "/dev/null", str(served.store / "web"), str(served.store / ".index.sqlite"))
+        *("/", "/proc", "/dev/null"),
+        *(str(served.store / name) for name in ("web", "labels", ".index.sqlite")),
     }
 
 

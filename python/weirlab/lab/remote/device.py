@@ -106,6 +106,8 @@ class ExternalDevice(Driver):
         if ENTERED not in before or not self._rules.position:
             return
         if ENTERED not in after:
+            # The device may have restored its own rules since they were confirmed.
+            self._change.confirm()
             raise LabError(
                 f"{self.name}: Weir's rules are no longer on the device; something else there has loaded its "
                 "own (a reload of the firewall?). Keep that from happening during a test, and resume the run"

@@ -134,13 +134,30 @@ class VanishingChange(CountingChange):
         return 5 if self.there else None
 
 
-def test_rules_that_something_else_removed_are_missed() -> None:
-    change = VanishingChange()
+class RestoringChange(VanishingChange):
+    """The device restores its own rules while its counters are read."""
+
+    looks = 0
+
+    def confirm(self, beyond_s: float = 0.0) -> None:
+        self.looks += not self.there
+        if self.looks == 2:
+            raise LabError("it restored its own rules")
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (VanishingChange(), "Weir's rules are no longer on the device"),
+        (RestoringChange(), "it restored its own rules"),
+    ],
+)
+def test_rules_that_something_removed_are_missed(change: VanishingChange, reason: str) -> None:
     device = ExternalDevice("nftables", RecordedTarget({"sh -s": "filter\n"}), change, ("eth1",))
     device.apply(SITE, RuleSetup(3))
     device.counters()
     change.there = False
-    with pytest.raises(LabError, match="Weir's rules are no longer on the device"):
+    with pytest.raises(LabError, match=reason):
         device.counters()
 
 
