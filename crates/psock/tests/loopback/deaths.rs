@@ -1,6 +1,6 @@
 //! Streams that end, are stuck or come back, and sessions that break off.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
@@ -136,14 +136,18 @@ fn failure_of_a_closed_session(gone_ns: u64, listens_on: bool) -> SocketError {
         let mut proof = [0; weir_psock::wire::PROOF_BYTES];
         stream.read_exact(&mut proof).unwrap();
         stream.write_all(&responder.verify(&proof).unwrap().0).unwrap();
-        listens_on.then_some(listener)
+        let kept = listens_on.then_some(listener);
+        // Closed with something unread, it would be reset, as by an end that lives.
+        stream.shutdown(Shutdown::Write).unwrap();
+        let _ = io::copy(&mut stream, &mut io::sink());
+        kept
     });
     let timing = Timing { gone_ns, lost_ns: 60_000_000_000, ..Timing::default() };
     let config = Config { timing, ..Config::default() };
     let client = ParallelSocket::connect(&routes(to, 2), &Options { config, ..Options::default() }).unwrap();
-    let _listener = server.join().unwrap();
     let failed = client.read(&mut [0; 10], Some(Duration::from_secs(30))).unwrap_err();
     assert!(client.write(b"x", LONG).is_err());
+    drop(server.join().unwrap());
     failed
 }
 
