@@ -14,6 +14,8 @@ from typing import Any, BinaryIO, Final, Literal
 
 from weirlab.base import files
 from weirlab.base.errors import InputError, StoreError, WeirError
+from weirlab.base.quoting import quoted
+from weirlab.base.storage import RUN_ID
 from weirlab.cli.quantities import count, plural
 from weirlab.devices.comparison import wording as comparing
 from weirlab.devices.comparison.command import TermsOptions
@@ -230,6 +232,8 @@ class RunService:
     def remove(self, run_id: str) -> Future[None]:
         """Have a child process remove a run for good."""
         self._require_writable("no run can be deleted")
+        if not RUN_ID.fullmatch(run_id):
+            raise StoreError(f"There is no run {quoted(run_id)}.")
         job = RemovalJob(run_id)
         return self._children.submit(lambda: self._children.ask(job, {}, most_s=_MOST_REPORT_S), urgent=True)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -45,7 +46,11 @@ def data_id(client: TestClient, capture: bytes) -> str:
 
 @pytest.fixture
 def one(store: Store, data_id: str) -> Measurement:
-    return Measurements(store.root).open(data_id)
+    found = Measurements(store.root).open(data_id)
+    # The service shows a state before it is stored, and would write it over that of a test.
+    while found.state.stage != "ready":
+        time.sleep(0.01)
+    return found
 
 
 def replace(path: Path, put: Put) -> None:
