@@ -221,6 +221,8 @@ fn connect(
 ) -> bool {
     let Request { to, position } = *request;
     ended.to = Some(to);
+    // As soon as the near end has the reply, more may arrive.
+    let before = session.report();
     // If the kernel does not say whose address it is, it may be this host's.
     let is_allowed = allowed.takes(to) && (allowed.names(to) || !is_own(to.ip()).unwrap_or(true));
     if !is_allowed {
@@ -248,7 +250,7 @@ fn connect(
         ended.failure = why;
         return false;
     }
-    house.carry(session, stream, &Arc::default(), false, &session.report(), ended)
+    house.carry(session, stream, &Arc::default(), false, &before, ended)
 }
 
 /// Reports why not, and waits until that has arrived; returns it.
