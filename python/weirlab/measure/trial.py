@@ -290,6 +290,12 @@ def _what_to_check(counters: Mapping[str, int], result: EngineResult) -> str:
             f"the device lets nothing out: check that a rule accepts the test traffic ({_RANGES}), and that "
             "forwarding is on and a route leads to the receiver"
         )
+    if "out_tx_packets" not in counters:
+        return (
+            "where they get lost is not known, since the device's own counters are not: it may be overloaded "
+            f"for longer than a trial, its rules may drop the test traffic ({_RANGES}), or a link may be "
+            "broken; try a lower load"
+        )
     return (
         "frames get lost behind the device: check the link to the receiver; 'weir doctor' tests this machine"
     )

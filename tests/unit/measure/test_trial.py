@@ -109,6 +109,17 @@ def test_a_device_that_forwards_nothing_is_an_error_with_counters_and_a_hint(
     assert len(seen) == 3
 
 
+class UncountedBed(FakeBed):
+    def counters(self) -> dict[str, int]:
+        return {"tx_tx_packets": 1}
+
+
+def test_where_packets_get_lost_is_not_said_of_a_device_without_counters() -> None:
+    bed = UncountedBed(script=[TrialDisturbance(nothing_arrives=True)] * 4)
+    with pytest.raises(FailedTrial, match="where they get lost is not known"):
+        run_trial(bed, SPEC, TrialEntry("r"))
+
+
 def test_loss_of_everything_is_a_result_if_a_lower_load_is_forwarded() -> None:
     bed = FakeBed(FakeDevice(livelock_pps=80_000))
     records = run_trial(bed, SPEC, TrialEntry("r"), terms=replace(SINGLE, max_attempts=3))
