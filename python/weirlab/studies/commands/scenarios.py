@@ -244,7 +244,10 @@ def in_lab(what: Root, lab: LabKind | None, model: Path | None = None) -> Root:
             "--lab: the ports and your own device are keys of a scenario; write there: lab: {kind: wired, "
             "between: [A, B]}"
         )
-    return what.model_copy(update={"lab": section.model_copy(update=changes)})
+    moved = what.model_copy(update={"lab": section.model_copy(update=changes)})
+    for _, why in moved.conflicts():
+        raise InputError(f"--lab, --as: {why}")
+    return moved
 
 
 def schema(

@@ -11,6 +11,7 @@ from weirlab.calls.failover.section import FailoverScenario
 from weirlab.publications import publication
 from weirlab.scenario.load import from_plain
 from weirlab.studies import ready
+from weirlab.studies.commands.scenarios import in_lab
 from weirlab.studies.scenarios import json_schema, load, loads
 
 PAIR = "name: t\nfailover:\n  pairs:\n    - protocol: keepalived\n"
@@ -123,6 +124,12 @@ def test_settings_reach_the_protocol_and_those_left_out_are_the_protocols_own() 
 def test_what_cannot_be_is_refused_where_it_stands(text: str, message: str) -> None:
     (problem,) = problems(PAIR + text)
     assert problem.startswith(message)
+
+
+def test_a_pair_is_not_simulated_whoever_asks_for_it() -> None:
+    with pytest.raises(InputError, match="a redundant pair cannot be simulated"):
+        in_lab(read(PAIR), "sim")
+    assert in_lab(read(PAIR), "netns").lab.kind == "netns"
 
 
 EXTERNAL: Final = """name: n
