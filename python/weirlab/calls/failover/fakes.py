@@ -155,6 +155,9 @@ class FakePair:
     def states(self, which: Firewall) -> int:
         return self._known[which]
 
+    def calls_begun(self) -> int:
+        return self._known[self._master]
+
     def surviving(self) -> int:
         return self._known[self._master]
 

@@ -137,7 +137,11 @@ class ExternalLab:
         return None
 
     def states(self, which: Firewall) -> int:
-        """Unknown; so many frames have been sent to the pair in this trial."""
+        """Unknown."""
+        return 0
+
+    def calls_begun(self) -> int:
+        """Frames that have been sent in this trial: each call sends its first before any its second."""
         return self._bed.left() - self._left_before
 
     def surviving(self) -> int:

@@ -183,6 +183,11 @@ class RedundantLab(NamespaceBed):
         """Entries of the connection table in that firewall's kernel; the pair's own traffic has none."""
         return self._pair.states(which)
 
+    def calls_begun(self) -> int:
+        """Calls that the master has a state for."""
+        master = self.master()
+        return 0 if master is None or master == "both" else self.states(master)
+
     def surviving(self) -> int:
         """Of the states known when admission was closed, those at the present master."""
         return self._pair.surviving()

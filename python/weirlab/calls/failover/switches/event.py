@@ -122,18 +122,18 @@ def bring_about(
 
     def during() -> None:
         begun_ns = clock()
-        master = lab.master() if lab.looks_inside else "a"
-        if master is None or master == "both":
+        master = lab.master()
+        if lab.looks_inside and (master is None or master == "both"):
             raise LabError(
                 f"the pair has {'two masters' if master else 'no master'} at the beginning of a trial; its "
                 "daemons may miss advertisements because the machine is too busy: raise advert_s, or leave "
                 "the machine to Weir"
             )
-        found.old_master = master if lab.looks_inside else ""
-        while lab.states(master) < connections:
+        found.old_master = master or ""
+        while lab.calls_begun() < connections:
             if clock() - begun_ns > CALLS_STAND_WITHIN_S * NS_PER_S:
                 raise LabError(
-                    f"only {lab.states(master):,} of {connections:,} calls had reached the pair "
+                    f"only {lab.calls_begun():,} of {connections:,} calls had reached the pair "
                     f"{CALLS_STAND_WITHIN_S:g} s after they began: check that packets reach the pair "
                     "(weir doctor), that nf_conntrack_max is large enough, or make fewer calls"
                 )
@@ -141,7 +141,7 @@ def bring_about(
         stand_ns = clock()
         found.closed = close
         if lab.looks_inside:
-            found.states_known = lab.close_admission() if close else lab.states(master)
+            found.states_known = lab.close_admission() if close else lab.calls_begun()
         event_s = timing.event_s - min(early_s, timing.event_s / 2)
         lab.at(act, stand_ns + round((timing.warmup_s + event_s) * NS_PER_S))
 

@@ -138,6 +138,9 @@ class PairLab(Protocol):
 
     def states(self, which: Firewall) -> int: ...
 
+    def calls_begun(self) -> int:
+        """How many calls have reached the pair since its traffic began; at least so many."""
+
     def surviving(self) -> int: ...
 
     def clear_states(self) -> None: ...
