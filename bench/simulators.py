@@ -15,11 +15,10 @@ import csv
 import io
 import subprocess
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -29,11 +28,11 @@ import observed
 from weirlab.lab.sim import Axis, SimLab, SimulatedModel
 from weirlab.library import ProfileLibrary, named
 from weirlab.library.places import SHIPPED
-from weirlab.model import DeviceModels, Model, Prediction, QueueingModel, compare, fit_all
-from weirlab.model.base import F64
+from weirlab.model import DeviceModels, Prediction, QueueingModel, compare, fit_all
+from weirlab.model.base import F64, Predictor
 from weirlab.model.process import LEVELS, BehaviourGrid, SteadyStates
 from weirlab.model.score import deviations
-from weirlab.records import Observation, RuleSetup
+from weirlab.records import RuleSetup
 from weirlab.simulators import write_module
 from weirlab.traffic.sizes import Constant
 from weirlab.traffic.spec import Rate, Traffic
@@ -51,6 +50,8 @@ LONGEST_S, MOST_PACKETS = 4000.0, 4e7
 LONG_SEED = 3
 TRIAL_PACKETS = 200_000
 """Of a simulated trial beside measured ones."""
+SIMULATED = "simulated"
+"""Name of :class:`SimulatedTrials` among models."""
 COMPARED = ("delay_mean_below", "delay_p99_below", "delay_mean_near", "delay_mean_overload", "loss")
 
 
@@ -192,7 +193,6 @@ class SimulatedTrials:
 
     model: QueueingModel
     lab: SimLab
-    name: ClassVar[str] = "simulated"
 
     def predict(
         self,
@@ -223,11 +223,6 @@ class SimulatedTrials:
         """That of the model."""
         return self.model.threshold_pps(position, frame_bytes)
 
-    @classmethod
-    def fit(cls, observations: Iterable[Observation]) -> Self:
-        """The model is fitted, not its simulation."""
-        raise NotImplementedError
-
 
 def beside_measured(device: str) -> None:
     """Simulated trials beside real ones that the fit has not seen, scored as by weir verify."""
@@ -236,14 +231,14 @@ def beside_measured(device: str) -> None:
         model = fit_all(trials["profile"])[QueueingModel.name]
         assert isinstance(model, QueueingModel)
         simulated = SimulatedTrials(model, SimLab(model=simulated_model(device, model)))
-        models: dict[str, Model] = {model.name: model, simulated.name: simulated}
+        models: dict[str, Predictor] = {model.name: model, SIMULATED: simulated}
         rows = compare(models, trials["verify"])
         scores = {
             (row.model, row.quantity): row for row in rows if row.per == "trial" and not row.extrapolated
         }
         print(f"  held-out trials of {path.stem}: errors of prediction and simulation; in the 90 % interval")
         for each in deviations(models, trials["verify"]):
-            if each.model != simulated.name or each.extrapolated or each.quantity not in COMPARED:
+            if each.model != SIMULATED or each.extrapolated or each.quantity not in COMPARED:
                 continue
             errors = [scores[name, each.quantity] for name in models]
             shown = [

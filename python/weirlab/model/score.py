@@ -52,7 +52,7 @@ from scipy.special import stdtrit
 from weirlab.base.documents import Measured
 from weirlab.base.errors import ModelError
 from weirlab.model import regimes as regime
-from weirlab.model.base import DELAYS, F64, Band, Bool, Model, Prediction
+from weirlab.model.base import DELAYS, F64, Band, Bool, Prediction, Predictor
 from weirlab.model.trials import Labels, TrialTable, members
 from weirlab.records import Observation
 
@@ -167,7 +167,7 @@ class Deviations:
         )
 
 
-def compare(models: Mapping[str, Model], observations: Iterable[Observation]) -> list[ErrorRow]:
+def compare(models: Mapping[str, Predictor], observations: Iterable[Observation]) -> list[ErrorRow]:
     """Errors per quantity of every model and of the repeatability, on the same trials.
 
     Rows are ordered by quantity: rows per trial of every model and of the repeatability, then rows
@@ -184,7 +184,7 @@ def compare(models: Mapping[str, Model], observations: Iterable[Observation]) ->
     return rows
 
 
-def deviations(models: Mapping[str, Model], observations: Iterable[Observation]) -> list[Deviations]:
+def deviations(models: Mapping[str, Predictor], observations: Iterable[Observation]) -> list[Deviations]:
     """What :func:`compare` summarises, trial by trial."""
     trials = TrialTable.of(observations)
     table = trials.table
