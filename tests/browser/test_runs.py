@@ -7,7 +7,6 @@ import re
 from pathlib import Path
 
 from weirlab.store import Store
-from weirlab.testing import make_record, make_result, make_spec
 
 from ..unit.trace.slow import one_of
 from .devtools import Browser, Page
@@ -191,24 +190,13 @@ def test_the_page_of_a_run_has_its_answer_charts_and_tabs_and_prints_whole(
     assert browser.problems() == []
 
 
-def device(store: Store, name: str, mean_ns: float) -> str:
-    with store.create(
-        "trial", {"name": "an office"}, {"lab": "netns", "dut": name, "backend": "xdp"}
-    ) as writer:
-        for index in range(6):
-            result = make_result(1e5, delay_mean_ns=mean_ns + index)
-            spec = make_spec(1e5, position=400)
-            writer.add(make_record(result, spec, run_id=writer.run_id, index=index, role="single"))
-        return writer.run_id
-
-
 def test_three_devices_are_compared_in_one_chart_which_the_address_keeps(
     serve: Serve, browser: Browser, shots: Path | None, tmp_path: Path
 ) -> None:
     store = Store(tmp_path / "store")
     for name, mean_ns in (("iptables", 20_000.0), ("nftables", 14_000.0), ("bridge", 30_000.0)):
-        device(store, name, mean_ns)
-        device(store, name, mean_ns * 1.001)
+        trials(store, "an office", mean_ns, name)
+        trials(store, "an office", mean_ns * 1.001, name)
     served = serve()
     page = browser.session()
     page.open(served.url)

@@ -93,10 +93,8 @@ def nameless(page: Page) -> list[str]:
     )
 
 
-def trials(store: Store, name: str, mean_ns: float) -> str:
-    with store.create(
-        "trial", {"name": name}, {"lab": "netns", "dut": "iptables", "backend": "xdp"}
-    ) as writer:
+def trials(store: Store, name: str, mean_ns: float, dut: str = "iptables") -> str:
+    with store.create("trial", {"name": name}, {"lab": "netns", "dut": dut, "backend": "xdp"}) as writer:
         for index in range(6):
             result = make_result(1e5, delay_mean_ns=mean_ns + index)
             spec = make_spec(1e5, position=400)
