@@ -98,13 +98,7 @@ def test_the_users_own_rules_that_answer_nobody_are_named(tmp_path: Path) -> Non
         with pytest.raises(
             LabError, match=r"receiver's side \(in by out0\).*198\.18\.0\.0/15 in both directions"
         ):
-            run_trial(
-                lab,
-                spec(0),
-                TrialEntry(writer.run_id),
-                terms=ONCE,
-                hooks=hooks,
-            )
+            run_trial(lab, spec(0), TrialEntry(writer.run_id), terms=ONCE, hooks=hooks)
 
 
 def test_the_devices_counters_agree_with_what_was_sent_and_received() -> None:

@@ -227,8 +227,7 @@ def test_every_injected_fault_is_recovered_exactly(count: int, backend: BackendC
     played = _played(impair.ravel(), result.sent, len(log.flow))
     left = np.arange(rounds * flows).reshape(rounds, flows) < played
     numbers = np.split(
-        log.seq[np.argsort(log.flow, kind="stable")],
-        np.cumsum(np.bincount(log.flow, minlength=flows))[:-1],
+        log.seq[np.argsort(log.flow, kind="stable")], np.cumsum(np.bincount(log.flow, minlength=flows))[:-1]
     )
     table = result.flows
     for flow in range(flows):

@@ -50,9 +50,7 @@ def known(request: pytest.FixtureRequest) -> Iterator[tuple[NetnsLab, list[esp.K
             yield lab, made
 
 
-def test_scapy_finds_in_the_tunnel_what_was_sent_in_the_clear(
-    known: tuple[NetnsLab, list[esp.Keys]],
-) -> None:
+def test_scapy_finds_in_the_tunnel_what_was_sent_in_the_clear(known: tuple[NetnsLab, list[esp.Keys]]) -> None:
     from scapy.layers.inet import IP, UDP
     from scapy.layers.ipsec import ESP, SecurityAssociation
 

@@ -55,10 +55,7 @@ def test_a_trial_with_cross_traffic_tells_what_the_session_took(
     with NetnsLab(dut.make(driver)) as lab:
         rules = RuleSetup() if driver == "forward" else RuleSetup(20)
         (record, *_) = run_trial(
-            lab,
-            TrialSpec(SHORT, rules, cross_traffic=True),
-            TrialEntry("r"),
-            terms=ONCE,
+            lab, TrialSpec(SHORT, rules, cross_traffic=True), TrialEntry("r"), terms=ONCE
         )
         assert record.result.lost == 0
         assert record.host.management_s is not None

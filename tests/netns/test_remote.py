@@ -321,10 +321,7 @@ def test_objects_that_have_the_names_of_weirs_are_left_alone(
 
 @pytest.mark.parametrize(
     ("ports", "message"),
-    [
-        (("eth1", "eth0"), "comes in through eth0, a test port"),
-        (("eth1", "eth9"), "has no port eth9"),
-    ],
+    [(("eth1", "eth0"), "comes in through eth0, a test port"), (("eth1", "eth9"), "has no port eth9")],
 )
 def test_wrong_test_ports_are_refused(
     ports: tuple[str, str], message: str, firewall: RemoteFirewall, devices: Callable[..., ExternalDevice]

@@ -22,10 +22,7 @@ from weirlab.lab.linux.namespace import DIRECTORY, Namespace
 
 _TOOLS = ("tcpdump", "nft", "ethtool")
 _ABSENT = [tool for tool in _TOOLS if shutil.which(tool) is None]
-pytestmark = [
-    pytest.mark.netns,
-    pytest.mark.skipif(bool(_ABSENT), reason=f"not here: {', '.join(_ABSENT)}"),
-]
+pytestmark = [pytest.mark.netns, pytest.mark.skipif(bool(_ABSENT), reason=f"not here: {', '.join(_ABSENT)}")]
 _engine = pytest.importorskip("weirlab._engine", reason="the engine is not built")
 
 SENDER, RECEIVER, PORT = "198.18.7.1", "198.18.7.2", 5001

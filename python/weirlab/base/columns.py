@@ -20,12 +20,7 @@ _UNITS: Final[Mapping[str, str]] = {
     "_mhz": "MHz",
     "_c": "°C",
 }
-_TYPES: Final[Mapping[str, str]] = {
-    "str": "text",
-    "int": "integer",
-    "float": "real",
-    "bool": "boolean",
-}
+_TYPES: Final[Mapping[str, str]] = {"str": "text", "int": "integer", "float": "real", "bool": "boolean"}
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol, TextIO
 
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-)
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 from rich.table import Column
 
 from weirlab.base.quoting import printable

@@ -4,17 +4,7 @@ from __future__ import annotations
 
 import math
 
-from weirlab.base.quantities import (
-    NOTHING,
-    count,
-    duration,
-    percent,
-    plural,
-    rate,
-    rules,
-    significant,
-    words,
-)
+from weirlab.base.quantities import NOTHING, count, duration, percent, plural, rate, rules, significant, words
 
 __all__ = [
     "NOTHING",

@@ -32,11 +32,7 @@ _SCALE: Final = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}
 _PACKETS: Final = re.compile(r"(\d{1,12})\s*(?:pkts?|packets?|p)")
 _SHARE: Final = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)\s*(%?)")
 
-_AQM: Final = {
-    "codel": {"target", "interval"},
-    "red": {"min", "max", "p", "weight"},
-    "none": set[str](),
-}
+_AQM: Final = {"codel": {"target", "interval"}, "red": {"min", "max", "p", "weight"}, "none": set[str]()}
 
 Fields = dict[str, list[str]]
 

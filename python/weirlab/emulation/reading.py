@@ -22,10 +22,7 @@ from weirlab.emulation.fields import (
     read_selection,
     read_time_ns,
 )
-from weirlab.emulation.spec import (
-    MahimahiTrace,
-    PathSpec,
-)
+from weirlab.emulation.spec import MahimahiTrace, PathSpec
 
 _ANY_TRACE: Final = MahimahiTrace("", b"1")
 """Takes the place of one that has not been read."""

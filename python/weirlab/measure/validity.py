@@ -127,8 +127,7 @@ def sift(
     the whole trial. Parameters as of :func:`judge`; an invalid trial is kept as it was."""
     if not _is_windowed(result, host):
         return CleanResult(
-            result,
-            judge(result, host, offered_pps, limits, counters=counters, regular=regular, works=works),
+            result, judge(result, host, offered_pps, limits, counters=counters, regular=regular, works=works)
         )
     waited_ns = None if host.dut_wait_s is None else host.dut_wait_s * 1e9
     found = windows.disturbances(result, waited_ns=waited_ns)

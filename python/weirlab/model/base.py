@@ -319,10 +319,7 @@ def _span(low: float, high: float, unit: str) -> str:
 
 
 def settings(
-    rate_pps: npt.ArrayLike,
-    frame_bytes: npt.ArrayLike,
-    position: npt.ArrayLike,
-    gap_scv: npt.ArrayLike = 0.0,
+    rate_pps: npt.ArrayLike, frame_bytes: npt.ArrayLike, position: npt.ArrayLike, gap_scv: npt.ArrayLike = 0.0
 ) -> tuple[F64, F64, F64, F64]:
     """The arguments of ``predict`` as arrays of one shape; raises ``InputError`` for impossible values."""
     rate, frame, place, gaps = np.broadcast_arrays(

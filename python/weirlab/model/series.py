@@ -26,12 +26,7 @@ from weirlab.model.queueing import QueueingModel
 from weirlab.model.queueing.service import ServiceTime
 from weirlab.model.spike import NO_SPIKE
 
-QUANTILES: Final = {
-    "delay_p50_ns": 0.5,
-    "delay_p90_ns": 0.9,
-    "delay_p99_ns": 0.99,
-    "delay_p999_ns": 0.999,
-}
+QUANTILES: Final = {"delay_p50_ns": 0.5, "delay_p90_ns": 0.9, "delay_p99_ns": 0.99, "delay_p999_ns": 0.999}
 BAND_LEVEL: Final = 90
 """Percent of trials inside the bounds of a path."""
 _MEDIAN: Final = "delay_p50_ns"

@@ -16,14 +16,7 @@ from weirlab.cli.streams import tell
 from weirlab.numbering import installing, making, proving
 from weirlab.numbering.load import command as loading
 from weirlab.numbering.managing import command as managing
-from weirlab.numbering.options import (
-    DEFAULT_PLAN,
-    DateOption,
-    PlanArgument,
-    PlanOption,
-    chosen,
-    network_of,
-)
+from weirlab.numbering.options import DEFAULT_PLAN, DateOption, PlanArgument, PlanOption, chosen, network_of
 
 VOICE = """Plan how calls are routed: SIP, H.323, MGCP and ENUM.
 

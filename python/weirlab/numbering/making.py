@@ -14,14 +14,7 @@ from weirlab.base.quantities import plural
 from weirlab.base.tables import Table
 from weirlab.cli.options import JsonOption, grouped
 from weirlab.cli.output import Session
-from weirlab.numbering.options import (
-    DEFAULT_PLAN,
-    DateOption,
-    PlanArgument,
-    PlanOption,
-    chosen,
-    network_of,
-)
+from weirlab.numbering.options import DEFAULT_PLAN, DateOption, PlanArgument, PlanOption, chosen, network_of
 
 if TYPE_CHECKING:
     from weirlab.numbering.diff import RoutingChange
@@ -233,8 +226,7 @@ def diff(
     ] = None,
     day: DateOption = None,
     until: Annotated[
-        str | None,
-        typer.Option("--until", help="The day for AFTER, if it differs.", metavar="YYYY-MM-DD"),
+        str | None, typer.Option("--until", help="The day for AFTER, if it differs.", metavar="YYYY-MM-DD")
     ] = None,
     json: JsonOption = False,
 ) -> None:

@@ -84,8 +84,7 @@ class ProofOptions:
     PANEL: ClassVar = "Calls"
 
     fall_back: Annotated[
-        bool,
-        typer.Option("--fall-back/--no-fall-back", help="Call again while the preferred engine fails."),
+        bool, typer.Option("--fall-back/--no-fall-back", help="Call again while the preferred engine fails.")
     ] = True
     talk_s: Annotated[
         float,

@@ -84,10 +84,7 @@ _DEVICES: Final = {
 }
 
 
-USER_SPACE: Final = {
-    "wireguard-go": "a kernel's WireGuard",
-    "strongswan-libipsec": "a kernel's ESP",
-}
+USER_SPACE: Final = {"wireguard-go": "a kernel's WireGuard", "strongswan-libipsec": "a kernel's ESP"}
 """Daemons that carry packets themselves, and the part of the kernel that does so where there is one."""
 
 

@@ -9,10 +9,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field
 
-from weirlab.base.errors import (
-    TrialError,
-    WeirError,
-)
+from weirlab.base.errors import TrialError, WeirError
 from weirlab.base.quantities import plural, words
 from weirlab.publications import Publication
 from weirlab.reproduction.contract import ReproductionRow

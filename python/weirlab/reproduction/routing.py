@@ -164,10 +164,7 @@ class Figure1(ReproducedExperiment):
             of_calls = [row for row in made if (row.number, row.caller) in mine]
             directions[key] = proved(fits, rule, shown, of_calls)
             yield Answer(key, decision=directions[key])
-        both = {
-            "H.323 to SIP": directions["ip2ip-to-sip"],
-            "SIP to H.323": directions["ip2ip-to-h323"],
-        }
+        both = {"H.323 to SIP": directions["ip2ip-to-sip"], "SIP to H.323": directions["ip2ip-to-h323"]}
         rule = "calls from each side are answered on the other"
         yield Answer("both-ways", decision=claims.every(both, rule))
 

@@ -12,9 +12,7 @@ from weirlab.traffic.calls.codecs import parse_codec
 from weirlab.traffic.calls.spec import Calls, Direction, Phases, Transport, parse_classes
 
 CodecText = Annotated[
-    str,
-    readable(parse_codec),
-    Field(json_schema_extra={"examples": ["g711", "g729:40ms", "opus@24kbit/s"]}),
+    str, readable(parse_codec), Field(json_schema_extra={"examples": ["g711", "g729:40ms", "opus@24kbit/s"]})
 ]
 
 MixText = Annotated[

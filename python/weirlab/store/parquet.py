@@ -58,12 +58,7 @@ class Allowance:
             return file.read(size)
 
     def admit(
-        self,
-        path: Path,
-        source: int | bytes,
-        columns: Collection[str] | None = None,
-        *,
-        row_bytes: int = 0,
+        self, path: Path, source: int | bytes, columns: Collection[str] | None = None, *, row_bytes: int = 0
     ) -> None:
         """Take what the Parquet file ``source`` needs: its content, or a descriptor of it.
 

@@ -56,6 +56,5 @@ def mark(trials: pl.DataFrame, reference: float | None) -> pl.DataFrame:
         handover.round(0).cast(pl.Int64),
     )
     return trials.with_columns(
-        invalid=pl.when(other).then(reason).otherwise(pl.col("invalid")),
-        valid=pl.col("valid") & ~other,
+        invalid=pl.when(other).then(reason).otherwise(pl.col("invalid")), valid=pl.col("valid") & ~other
     )

@@ -23,12 +23,7 @@ from weirlab.studies.registry import SCENARIO, providing, studies, study_of
 
 
 def run(
-    study: Study[A, G, F],
-    asked: A,
-    work: Work,
-    *,
-    out: Path | None = None,
-    plots: Path | None = None,
+    study: Study[A, G, F], asked: A, work: Work, *, out: Path | None = None, plots: Path | None = None
 ) -> Outcome[F]:
     """Measure what ``asked`` asks for, as a new run, and write its report.
 
@@ -49,12 +44,7 @@ def run(
 
 
 def resume(
-    study: Study[A, G, F],
-    run_id: str,
-    work: Work,
-    *,
-    out: Path | None = None,
-    plots: Path | None = None,
+    study: Study[A, G, F], run_id: str, work: Work, *, out: Path | None = None, plots: Path | None = None
 ) -> Outcome[F]:
     """Resume an interrupted run; trials with a valid attempt are not repeated."""
     store = work.store
@@ -139,11 +129,7 @@ def _begin(study: Study[A, G, F], ground: G, asked: A, work: Work) -> RunWriter:
 
 
 def _measured(
-    study: Study[A, G, F],
-    ground: G,
-    asked: A,
-    begin: Callable[[], RunWriter],
-    work: Work,
+    study: Study[A, G, F], ground: G, asked: A, begin: Callable[[], RunWriter], work: Work
 ) -> tuple[Run, F]:
     with kept(begin, RESUME) as writer:
         found = study.measure(ground, asked, writer, work)

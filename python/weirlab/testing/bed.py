@@ -163,10 +163,7 @@ class FakeBed:
             for role, steal in self._steal_s.items()
         }
         return HostSample(
-            wall_s=self._wall_s,
-            cpu_s=cpu_s,
-            memory_used_bytes=1 << 30,
-            softnet_dropped=self._softnet_dropped,
+            wall_s=self._wall_s, cpu_s=cpu_s, memory_used_bytes=1 << 30, softnet_dropped=self._softnet_dropped
         )
 
     def close(self) -> None:

@@ -42,12 +42,7 @@ class FakeTap:
     assumed: bool = False
 
     def counters(self) -> dict[str, Any]:
-        return {
-            "a": dict(self.a),
-            "b": dict(self.b),
-            "mirror": dict(self.mirror),
-            "assumed": self.assumed,
-        }
+        return {"a": dict(self.a), "b": dict(self.b), "mirror": dict(self.mirror), "assumed": self.assumed}
 
     def ring_fds(self) -> list[int]:
         return list(self.fds)

@@ -124,10 +124,7 @@ def test_json_is_never_folded() -> None:
 
 
 @given(
-    st.lists(
-        st.lists(st.text("ab 1.µ-", max_size=30), min_size=4, max_size=4),
-        max_size=4,
-    ),
+    st.lists(st.lists(st.text("ab 1.µ-", max_size=30), min_size=4, max_size=4), max_size=4),
     st.sets(st.integers(0, 3)),
     st.integers(30, 120),
 )

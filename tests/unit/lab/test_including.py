@@ -73,15 +73,7 @@ def test_other_folders_are_searched_if_they_are_given(office: Path, name: str) -
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        "{root}/shadow",
-        "../shadow",
-        "./../shadow",
-        "rules.d/../../shadow",
-        "link.nft",
-        "lin*",
-    ],
+    "name", ["{root}/shadow", "../shadow", "./../shadow", "rules.d/../../shadow", "link.nft", "lin*"]
 )
 def test_nothing_outside_of_the_folders_is_opened_or_quoted(office: Path, name: str) -> None:
     (office / "link.nft").symlink_to(office.parent / "shadow")

@@ -20,8 +20,5 @@ def test_only_those_who_are_not_root_are_told_to_be(
     monkeypatch.setattr(os, "geteuid", lambda: user)
     refused = NetlinkError(errno.EPERM)
     assert f"no right to make a bridge; {advice}" in str(duplicate._explained(refused))
-    with (
-        pytest.raises(MissingCapability, match=f"no right to change interfaces; {advice}"),
-        tap.understood(),
-    ):
+    with pytest.raises(MissingCapability, match=f"no right to change interfaces; {advice}"), tap.understood():
         raise refused

@@ -71,12 +71,7 @@ class Scene:
         self.recorder.begin()
         plan = SessionPlan("tap", "weir tap ...", {"bridge": "xdp"}, duration_s, self.path, "eth1", "eth2")
         return LinkSession(
-            plan,
-            self.watcher,
-            tap=self.tap,
-            recorder=self.recorder,
-            notes=notes,
-            clocks=clocks,
+            plan, self.watcher, tap=self.tap, recorder=self.recorder, notes=notes, clocks=clocks
         )
 
 

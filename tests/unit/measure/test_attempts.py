@@ -139,13 +139,7 @@ def test_what_was_done_before_counts() -> None:
     assert order(queue, specs, set(), 9) == [1, 2]
 
 
-@given(
-    st.integers(1, 12),
-    st.integers(1, 4),
-    st.floats(0.05, 1),
-    st.integers(0, 99),
-    st.booleans(),
-)
+@given(st.integers(1, 12), st.integers(1, 4), st.floats(0.05, 1), st.integers(0, 99), st.booleans())
 def test_the_queue_ends_and_every_trial_is_valid_or_given_up(
     settings: int, repetitions: int, ratio: float, seed: int, scarce: bool
 ) -> None:

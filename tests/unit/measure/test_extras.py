@@ -88,10 +88,7 @@ def test_every_extra_is_repeated_like_the_grid() -> None:
         ("stateful", lambda spec: replace(spec, rules=replace(spec.rules, stateful=False))),
         ("cross traffic", lambda spec: replace(spec, cross_traffic=False)),
         ("poisson", lambda spec: replace(spec, traffic=replace(spec.traffic, arrivals="constant"))),
-        (
-            "mixed positions",
-            lambda spec: replace(spec, rules=RuleSetup(int(spec.rules.mean_position))),
-        ),
+        ("mixed positions", lambda spec: replace(spec, rules=RuleSetup(int(spec.rules.mean_position)))),
     ],
 )
 def test_each_extra_has_a_counterpart_in_the_grid_but_for_one_thing(

@@ -20,13 +20,7 @@ def test_it_is_a_test_bed() -> None:
     assert bed.closed
 
 
-@given(
-    st.floats(0, 1e6),
-    st.floats(0.01, 1),
-    st.floats(0, 1),
-    st.integers(1, 50),
-    st.floats(100, 1e9),
-)
+@given(st.floats(0, 1e6), st.floats(0.01, 1), st.floats(0, 1), st.integers(1, 50), st.floats(100, 1e9))
 def test_every_result_adds_up(
     rate: float, duration_s: float, loss: float, flows: int, delay_ns: float
 ) -> None:

@@ -356,10 +356,7 @@ def test_specs_of_ones_own_can_be_run_and_resumed(store: Store) -> None:
 
 def test_a_device_that_dies_half_way_stops_the_profile_and_keeps_what_was_measured(store: Store) -> None:
     dead = TrialDisturbance(nothing_arrives=True)
-    with (
-        pytest.raises(FailedTrial, match="forwards nothing"),
-        store.create("profile", {}, {}) as writer,
-    ):
+    with pytest.raises(FailedTrial, match="forwards nothing"), store.create("profile", {}, {}) as writer:
         measure(FakeBed(DEVICE, [None] * 10 + [dead] * 3), SMALL, writer)
     run = store.open("last")
     assert run.manifest.status == "failed"

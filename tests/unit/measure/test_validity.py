@@ -51,13 +51,7 @@ def test_loss_and_long_delay_alone_are_results_and_no_reason() -> None:
 
 @pytest.mark.parametrize(
     ("wall_s", "stolen_s", "valid"),
-    [
-        (0.5, 0.01, True),
-        (0.5, 0.02, True),
-        (0.5, 0.03, False),
-        (10.0, 0.10, True),
-        (10.0, 0.11, False),
-    ],
+    [(0.5, 0.01, True), (0.5, 0.02, True), (0.5, 0.03, False), (10.0, 0.10, True), (10.0, 0.11, False)],
 )
 @pytest.mark.parametrize("role", ["sender", "dut"])
 def test_stolen_time_counts_from_one_percent_and_three_ticks_on(
@@ -182,12 +176,7 @@ def test_limits_can_be_widened() -> None:
 
 @pytest.mark.parametrize(
     ("waited_s", "management_s", "valid"),
-    [
-        (0.02, None, False),
-        (0.02, 0.02, True),
-        (0.02, 0.03, True),
-        (0.02, 0.001, False),
-    ],
+    [(0.02, None, False), (0.02, 0.02, True), (0.02, 0.03, True), (0.02, 0.001, False)],
 )
 def test_waiting_for_the_management_session_is_the_devices_own_business(
     waited_s: float, management_s: float | None, valid: bool

@@ -121,9 +121,7 @@ def test_a_machine_that_spoils_most_settings_is_not_usable(measured: Measured) -
     assert "14 of 14 settings have no valid trial" in found.sentence
 
 
-def test_without_enough_held_out_trials_a_machine_is_not_usable_to_judge_a_model(
-    measured: Measured,
-) -> None:
+def test_without_enough_held_out_trials_a_machine_is_not_usable_to_judge_a_model(measured: Measured) -> None:
     run = measured([*[None] * 26, *[None] * 6, *[STOLEN] * 100], attempts=1)
     found = judged(run)
     assert (found.word, found.purpose) == ("not usable", "to judge a model")

@@ -17,10 +17,7 @@ from weirlab.testing.queue import QueueDevice, profile
 
 POSITIONS = (0, 50, 100, 400, 1000)
 BETWEEN = np.arange(0.0, 1001.0, 10.0)
-DEVICES = {
-    "two-stages": QueueDevice(823.0, 2.75, io_ns=1156.0),
-    "no-rules": QueueDevice(per_rule_ns=0.0),
-}
+DEVICES = {"two-stages": QueueDevice(823.0, 2.75, io_ns=1156.0), "no-rules": QueueDevice(per_rule_ns=0.0)}
 SEEDS = range(3)
 
 

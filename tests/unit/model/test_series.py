@@ -105,9 +105,7 @@ def test_the_bed_counts_once(models: dict[str, QueueingModel]) -> None:
 
 def test_losses_and_bounds_of_stages_are_joined() -> None:
     part = replace(exponential(1000.0), loss_ratio=np.asarray(0.1))
-    bands = {
-        "delay_p99_ns": {90: Band(part.delay_p99_ns - 300.0, part.delay_p99_ns + 400.0)},
-    }
+    bands = {"delay_p99_ns": {90: Band(part.delay_p99_ns - 300.0, part.delay_p99_ns + 400.0)}}
     found = in_series([SeriesStage((), 0.5, replace(part, intervals=bands))] * 2)
     assert found.values["loss_ratio"] == pytest.approx(0.19)
     assert found.high["delay_p99_ns"] - found.values["delay_p99_ns"] == pytest.approx(400 * 2**0.5)

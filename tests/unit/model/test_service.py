@@ -24,9 +24,7 @@ def forwarding(
 def test_published_losses_of_dut_1_fix_its_service_times() -> None:
     """Thesis: 20.83 % and 89.6 % loss at 694 kpps with 0 and 1000 rules."""
     service = fit_service(
-        np.array([0.0, 1000.0]),
-        np.array([64.0, 64.0]),
-        694e3 * (1 - np.array([0.2083, 0.896])),
+        np.array([0.0, 1000.0]), np.array([64.0, 64.0]), 694e3 * (1 - np.array([0.2083, 0.896]))
     )
     mu = 1e9 / service.ns(np.array([0.0, 1000.0]), np.array([64.0, 64.0]))
     assert mu == pytest.approx([549e3, 72.2e3], rel=2e-3)

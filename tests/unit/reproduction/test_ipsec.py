@@ -152,11 +152,7 @@ def test_every_experiment_of_the_file_is_made_here_in_its_order() -> None:
             lambda suite, mode, way, size: 100.0 + (suite != "aes-cbc") * (50.0 if way == "in" else 100.0),
         ),
         ("without-udp", "udp-removal-gains", lambda suite, mode, way, size: 100.0),
-        (
-            "inter-layer",
-            "bare-gains",
-            lambda suite, mode, way, size: 500.0 if way == "in-layers" else 100.0,
-        ),
+        ("inter-layer", "bare-gains", lambda suite, mode, way, size: 500.0 if way == "in-layers" else 100.0),
         ("inter-layer", "flat-except-40", lambda suite, mode, way, size: 100.0 + (way == "in-layers") * 10),
     ],
 )

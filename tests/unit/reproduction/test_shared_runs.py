@@ -33,8 +33,7 @@ def test_experiments_with_the_same_scenario_share_its_run(
     monkeypatch.setattr(study, "stored", lambda run: run.get_json(study.RUNS))
     only = ("pktgen-maximum", "pktgen-generation-time")
     asked = ReproductionScenario(
-        name="shared",
-        reproduction=ReproductionSection(publication="woernhard-2006", quick=True, only=only),
+        name="shared", reproduction=ReproductionSection(publication="woernhard-2006", quick=True, only=only)
     )
     with store.create("reproduction", asked.model_dump(mode="json"), {}) as writer:
         ground = Ground(None)

@@ -39,10 +39,7 @@ def test_sizes_may_be_numbers_or_words() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (
-            "name: t\nprofile: {}\nprofil: {}\n",
-            "f.yaml:3:1: profil: unknown key; did you mean 'profile'?",
-        ),
+        ("name: t\nprofile: {}\nprofil: {}\n", "f.yaml:3:1: profil: unknown key; did you mean 'profile'?"),
         (
             "name: t\nprofile:\n  postions: [1]\n",
             "f.yaml:3:3: profile.postions: unknown key; did you mean 'positions'?",
@@ -59,14 +56,8 @@ def test_sizes_may_be_numbers_or_words() -> None:
             "name: t\nprofile:\n  positions: [0, -5]\n",
             "f.yaml:3:18: profile.positions[1]: must be greater than or equal to 0 (found -5)",
         ),
-        (
-            "name: t\nprofile:\n  positions: [0, 0]\n",
-            "f.yaml:3:14: profile.positions: 0 is listed twice",
-        ),
-        (
-            "name: t\nprofile:\n  positions: []\n",
-            "f.yaml:3:14: profile.positions: must not be empty",
-        ),
+        ("name: t\nprofile:\n  positions: [0, 0]\n", "f.yaml:3:14: profile.positions: 0 is listed twice"),
+        ("name: t\nprofile:\n  positions: []\n", "f.yaml:3:14: profile.positions: must not be empty"),
         (
             "name: t\nprofile:\n  trial_s: -1\n",
             "f.yaml:3:12: profile.trial_s: must be greater than 0 (found -1)",
@@ -92,18 +83,12 @@ def test_sizes_may_be_numbers_or_words() -> None:
             "name: t\nprofile: {}\nverify:\n- sizes: [64]\n",
             "f.yaml:4:3: verify[0]: the key 'positions' is missing",
         ),
-        (
-            "name: t\nprofile:\n",
-            "f.yaml:2:9: profile: must have keys (positions, sizes,",
-        ),
+        ("name: t\nprofile:\n", "f.yaml:2:9: profile: must have keys (positions, sizes,"),
         (
             "name: t\nprofile: {}\ndut: {name: openvpn:aes}\n",
             "f.yaml:3:13: dut.name: OpenVPN has no suite 'aes'; suites are aes-128-gcm, ",
         ),
-        (
-            "name: t\nprofile: {}\ndut: {name: iptable}\n",
-            "f.yaml:3:13: dut.name: no such device; there are ",
-        ),
+        ("name: t\nprofile: {}\ndut: {name: iptable}\n", "f.yaml:3:13: dut.name: no such device; there are "),
         (
             "name: t\nprofile: {}\ndut: {image: my.qcow2}\n",
             "f.yaml:3:14: dut.image: goes with the device 'image', not with 'iptables'",

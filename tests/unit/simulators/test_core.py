@@ -42,11 +42,7 @@ def test_predictions_are_those_of_python_at_10000_drawn_settings(
     which: str, measured: QueueingModel, device_model: QueueingModel, compiled: Compile, tmp_path: Path
 ) -> None:
     stages = ServiceTime(900.0, 2.0, 0.2, io_ns=1500.0, io_per_byte_ns=0.1, spread_ns=300.0)
-    models = {
-        "measured": measured,
-        "lawful": device_model,
-        "two stages": replace(measured, service=stages),
-    }
+    models = {"measured": measured, "lawful": device_model, "two stages": replace(measured, service=stages)}
     model = models[which]
     save({"queueing": model}, tmp_path / "model.json")
     rng = np.random.default_rng(1)

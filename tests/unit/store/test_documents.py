@@ -214,11 +214,7 @@ class Outer:
 
 
 def test_a_document_says_only_what_json_has_words_for() -> None:
-    assert plain(Outer(Inner())) == {
-        "inner": {"count": 0, "seen": None},
-        "most": None,
-        "values": [1.0, None],
-    }
+    assert plain(Outer(Inner())) == {"inner": {"count": 0, "seen": None}, "most": None, "values": [1.0, None]}
     assert plain({Path("/a"): {3, 1}, 2: np.int64(7)}) == {"/a": [1, 3], "2": 7}
 
 

@@ -66,11 +66,7 @@ def test_max_is_infinite() -> None:
     assert math.isinf(rate_pps(Rate(0.0, "max"), Constant(64)))
 
 
-@given(
-    st.floats(1e-3, 1e12),
-    st.sampled_from(["pps", "bps", "percent"]),
-    st.floats(1e3, 1e12),
-)
+@given(st.floats(1e-3, 1e12), st.sampled_from(["pps", "bps", "percent"]), st.floats(1e3, 1e12))
 def test_describe_is_read_back_as_the_same_load(value: float, unit: str, line_bps: float) -> None:
     if unit == "percent":
         rate = Rate(value / 1e10, "percent", line_bps)

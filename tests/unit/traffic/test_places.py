@@ -58,8 +58,7 @@ def test_places_that_cannot_be_are_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "places",
-    [((5, 0.5), (4, 0.5)), ((1, 0.5), (2, 0.6)), tuple((n, 1 / 17) for n in range(1, 18))],
+    "places", [((5, 0.5), (4, 0.5)), ((1, 0.5), (2, 0.6)), tuple((n, 1 / 17) for n in range(1, 18))]
 )
 def test_places_made_by_hand_are_checked_too(places: Places) -> None:
     with pytest.raises(InputError, match="matching positions"):

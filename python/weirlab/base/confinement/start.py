@@ -17,11 +17,7 @@ from weirlab.base.confinement import Confinement
 
 
 def command(
-    program: Sequence[str],
-    *,
-    read: Iterable[Path] = (),
-    write: Iterable[Path] = (),
-    own: Iterable[Path] = (),
+    program: Sequence[str], *, read: Iterable[Path] = (), write: Iterable[Path] = (), own: Iterable[Path] = ()
 ) -> list[str]:
     """The command that starts ``program`` with these paths and no others."""
     found = programs.located(program)

@@ -128,12 +128,7 @@ def write(
 
 
 def write_bytes(
-    path: Path,
-    content: bytes,
-    *,
-    private: bool = False,
-    durable: bool = False,
-    elsewhere: str = ELSEWHERE,
+    path: Path, content: bytes, *, private: bool = False, durable: bool = False, elsewhere: str = ELSEWHERE
 ) -> None:
     """Write ``content`` to ``path`` in one step, see :func:`write`."""
     write(path, lambda file: file.write(content), private=private, durable=durable, elsewhere=elsewhere)

@@ -6,13 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from weirlab.jobs.requiring import HEARD, MEDIAN_MOS, TAKEN, TRIAL, each, median, trial_case
-from weirlab.requirements import (
-    GAP,
-    MOS,
-    Demand,
-    DemandJudgement,
-    judge,
-)
+from weirlab.requirements import GAP, MOS, Demand, DemandJudgement, judge
 
 if TYPE_CHECKING:
     from weirlab.calls.calls.study import CallsOutcome

@@ -39,9 +39,7 @@ class WireLoad:
 
     def plus(self, other: WireLoad) -> WireLoad:
         return WireLoad(
-            self.rate_pps + other.rate_pps,
-            self.frame_bps + other.frame_bps,
-            self.wire_bps + other.wire_bps,
+            self.rate_pps + other.rate_pps, self.frame_bps + other.frame_bps, self.wire_bps + other.wire_bps
         )
 
     def document(self, duration_s: float) -> dict[str, float]:

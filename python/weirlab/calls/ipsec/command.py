@@ -79,8 +79,7 @@ class EncapsulationOptions:
         _USUAL_OVER
     )
     suite: Annotated[
-        str | None,
-        typer.Option("--suite", help="Only these cipher suites of ESP.", metavar="NAME,..."),
+        str | None, typer.Option("--suite", help="Only these cipher suites of ESP.", metavar="NAME,...")
     ] = None
     outer_ip: Annotated[
         IpVersion | None,

@@ -137,8 +137,7 @@ def log(
     *,
     link: LogOptions,
     write: Annotated[
-        Path,
-        typer.Option("--write", help="Record into this file.", metavar="FILE", rich_help_panel=RECORD),
+        Path, typer.Option("--write", help="Record into this file.", metavar="FILE", rich_help_panel=RECORD)
     ],
     record: RecordOptions,
     json: JsonOption = False,

@@ -64,8 +64,7 @@ class RecordOptions:
     ] = None
     zstd: Annotated[bool, typer.Option("--zstd", help="Compress with zstd.")] = False
     ring: Annotated[
-        str | None,
-        typer.Option("--ring", help="Buffer for recorder or mirror (64MiB).", metavar="SIZE"),
+        str | None, typer.Option("--ring", help="Buffer for recorder or mirror (64MiB).", metavar="SIZE")
     ] = None
     manifest: Annotated[
         Path | None,

@@ -17,8 +17,7 @@ class ElsewhereOptions:
     PANEL: ClassVar = "Device between two ports (--lab wired)"
 
     at: Annotated[
-        str | None,
-        typer.Option("--at", help="Login to your device: ssh://user@host:port.", metavar="URL"),
+        str | None, typer.Option("--at", help="Login to your device: ssh://user@host:port.", metavar="URL")
     ] = None
     ports: Annotated[
         str | None,

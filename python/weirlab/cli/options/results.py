@@ -41,8 +41,7 @@ NameOption = Annotated[
     ),
 ]
 DeviceOption = Annotated[
-    str | None,
-    typer.Option("--device", help="The device, if the model file has several.", metavar="NAME"),
+    str | None, typer.Option("--device", help="The device, if the model file has several.", metavar="NAME")
 ]
 RequireOption = Annotated[
     list[str] | None,

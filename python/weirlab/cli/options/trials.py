@@ -51,10 +51,6 @@ class TrialsOptions:
     max_attempts: Annotated[
         int | None,
         typer.Option(
-            "--attempts",
-            min=1,
-            max=limits.MOST_ATTEMPTS,
-            help="Maximum attempts per trial.",
-            metavar="N",
+            "--attempts", min=1, max=limits.MOST_ATTEMPTS, help="Maximum attempts per trial.", metavar="N"
         ),
     ] = None

@@ -11,11 +11,7 @@ import typer
 
 from weirlab.base.errors import InputError
 from weirlab.base.quoting import quoted
-from weirlab.cli.options import (
-    ResultOptions,
-    grouped,
-    reading,
-)
+from weirlab.cli.options import ResultOptions, grouped, reading
 from weirlab.devices.planning.options import (
     GIVEN,
     ModelOptions,

@@ -63,12 +63,10 @@ class QuestionOptions:
 
     find: Annotated[Sought | None, typer.Option("--find", help="Quantity to find.")] = None
     given: Annotated[
-        list[str] | None,
-        typer.Option("--given", help=f"KEY=VALUE: {', '.join(GIVEN)}.", metavar="KEY=VALUE"),
+        list[str] | None, typer.Option("--given", help=f"KEY=VALUE: {', '.join(GIVEN)}.", metavar="KEY=VALUE")
     ] = None
     certainty: Annotated[
-        str,
-        typer.Option("--certainty", help="Share of trials that meet the answer, 50% to 99.5%."),
+        str, typer.Option("--certainty", help="Share of trials that meet the answer, 50% to 99.5%.")
     ] = "95%"
     extrapolate: Annotated[
         bool, typer.Option("--extrapolate", help="Also answer outside the profiled range.")
@@ -107,8 +105,7 @@ class PlanLoadOptions:
     ] = None
     packet_time: PacketTimeOption = None
     directions: Annotated[
-        int,
-        typer.Option("--directions", min=1, max=2, help="Streams per call through the device."),
+        int, typer.Option("--directions", min=1, max=2, help="Streams per call through the device.")
     ] = 2
     arrivals: Annotated[
         Arrivals | None,
@@ -137,8 +134,7 @@ class RequirementOptions:
     share: Annotated[
         str | None,
         typer.Option(
-            "--share",
-            help="This device's share of the cycle (default 50%) or of the calls' delay (10%).",
+            "--share", help="This device's share of the cycle (default 50%) or of the calls' delay (10%)."
         ),
     ] = None
 

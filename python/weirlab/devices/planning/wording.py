@@ -7,16 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from weirlab.base.tables import Table
-from weirlab.cli.quantities import (
-    NOTHING,
-    count,
-    duration,
-    percent,
-    plural,
-    rate,
-    significant,
-    words,
-)
+from weirlab.cli.quantities import NOTHING, count, duration, percent, plural, rate, significant, words
 from weirlab.cli.quantities import rules as whole_rules
 from weirlab.cli.results import gates
 from weirlab.cli.results.wording import of_device

@@ -86,12 +86,7 @@ class FitOutcome:
 
 
 def fit(
-    store: Store,
-    run_id: str,
-    *,
-    out: Path | None = None,
-    name: str | None = None,
-    progress: Progress = QUIET,
+    store: Store, run_id: str, *, out: Path | None = None, name: str | None = None, progress: Progress = QUIET
 ) -> FitOutcome:
     """Fit every model to the profile in ``run_id`` and keep them with it; also in ``out`` if given.
 
@@ -130,11 +125,7 @@ class DevicesOutcome:
 
 
 def fit_devices(
-    store: Store,
-    run_ids: Sequence[str],
-    out: Path,
-    names: Sequence[str] = (),
-    progress: Progress = QUIET,
+    store: Store, run_ids: Sequence[str], out: Path, names: Sequence[str] = (), progress: Progress = QUIET
 ) -> DevicesOutcome:
     """Fit every model to each of the profiles ``run_ids`` and put them into the file ``out``.
 

@@ -58,10 +58,7 @@ class StepComparison:
             "trials": self.series.trial_ids,
             "bin_ns": self.series.bin_ns,
             "start_ns": self.series.start_ns,
-            "measured": {
-                "delay_mean_ns": self.series.delay_mean_ns,
-                "loss_ratio": self.series.loss_ratio,
-            },
+            "measured": {"delay_mean_ns": self.series.delay_mean_ns, "loss_ratio": self.series.loss_ratio},
             "predicted": {name: asdict(values) for name, values in self.predicted.items()},
             "errors": {
                 name: [{**asdict(error), "peak_error": error.peak_error} for error in errors]

@@ -89,10 +89,7 @@ def _left_out(record: TrialRecord) -> list[tuple[str, str]]:
         return []
     most = max(result.left_out, key=lambda span: span.end_ns - span.begin_ns)
     return [
-        (
-            "left out",
-            f"{duration(result.left_out_s * 1e9)} that the host disturbed (longest: {most.why})",
-        ),
+        ("left out", f"{duration(result.left_out_s * 1e9)} that the host disturbed (longest: {most.why})"),
         (
             "with that included",
             f"{percent(disturbed.loss_ratio)} lost, mean delay {duration(disturbed.delay_mean_ns)}, "

@@ -71,10 +71,7 @@ def loss(results: Sequence[Result]) -> Iterator[Table]:
     rows = (
         ("100 % is, pps", *(count(curve.max_load_pps) for curve in curves)),
         *(
-            (
-                f"{100 * share:.4g} %",
-                *(percent(each[share]) if share in each else NOTHING for each in lost),
-            )
+            (f"{100 * share:.4g} %", *(percent(each[share]) if share in each else NOTHING for each in lost))
             for share in shares
         ),
     )

@@ -94,10 +94,7 @@ class SimulationScenario(Root):
     def trials(self) -> Iterator[tuple[tuple[int | str, ...], int]]:
         """See :meth:`Root.trials`."""
         what = self.simulation
-        yield (
-            ("simulation",),
-            len(what.rates) * len(what.rules) * len(what.frames) * what.repetitions,
-        )
+        yield (("simulation",), len(what.rates) * len(what.rules) * len(what.frames) * what.repetitions)
 
     def points(self) -> list[SweepPoint]:
         """Every simulation, combination after combination."""

@@ -72,11 +72,7 @@ def ports(ctx: typer.Context, result: ResultOptions) -> None:
 
 
 def check(
-    ctx: typer.Context,
-    *,
-    wired: WiredOptions,
-    backend: BackendOption = "auto",
-    result: ResultOptions,
+    ctx: typer.Context, *, wired: WiredOptions, backend: BackendOption = "auto", result: ResultOptions
 ) -> None:
     """Check the device between two ports."""
     from weirlab.jobs.testbeds import open_wired

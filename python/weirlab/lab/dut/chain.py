@@ -278,13 +278,7 @@ class DeviceChain(Driver):
         """Set the ports of a device up that are not the lab's, with its routes."""
         place = link.site
         sides = (
-            (
-                place.netns,
-                place.inward,
-                place.sender,
-                (*wiring.SENDERS, *place.hosts[0]),
-                site.inward,
-            ),
+            (place.netns, place.inward, place.sender, (*wiring.SENDERS, *place.hosts[0]), site.inward),
             (link.outer, place.outward, place.receiver, (*wiring.RECEIVERS, *place.hosts[1]), site.outward),
         )
         for netns, port, neighbour, networks, labs in sides:
@@ -318,10 +312,7 @@ def _bring_up_port(port: Port, routes: Sequence[IpRoute], further: Sequence[str]
 
 def _beside(port: Port, host: int) -> tuple[str, str]:
     """The addresses with this host number in the networks of ``port``."""
-    return (
-        str(ip_interface(port.ipv4).network[host]),
-        str(ip_interface(port.ipv6).network[host]),
-    )
+    return (str(ip_interface(port.ipv4).network[host]), str(ip_interface(port.ipv6).network[host]))
 
 
 def _contains(network: str, addresses: Iterable[str]) -> bool:

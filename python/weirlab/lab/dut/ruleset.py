@@ -16,13 +16,7 @@ from weirlab.lab.dut.aiming import COMPARED, MATCHED, PACKETS, RuleTraffic, cand
 from weirlab.lab.dut.iptables import restore_command
 from weirlab.lab.dut.rules import Family, check_single
 from weirlab.lab.dut.rulesets.dryrun import RulesetCopy, aim_checked
-from weirlab.lab.dut.rulesets.source import (
-    NOTHING,
-    RESTORE_SETS,
-    RulesetSource,
-    save_command,
-    variant,
-)
+from weirlab.lab.dut.rulesets.source import NOTHING, RESTORE_SETS, RulesetSource, save_command, variant
 from weirlab.lab.dut.tool import LoadCommand
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.lab.replica import make_placeholders

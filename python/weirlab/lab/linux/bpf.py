@@ -73,11 +73,7 @@ def _bpf(command: int, attributes: bytes, what: str) -> int:
     size = 128
     buffer = ctypes.create_string_buffer(attributes, size)
     descriptor = syscalls.syscall(
-        number,
-        what,
-        ctypes.c_long(command),
-        ctypes.c_void_p(ctypes.addressof(buffer)),
-        ctypes.c_long(size),
+        number, what, ctypes.c_long(command), ctypes.c_void_p(ctypes.addressof(buffer)), ctypes.c_long(size)
     )
     if command != _PROG_TEST_RUN:
         os.set_inheritable(descriptor, False)

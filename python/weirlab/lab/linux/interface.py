@@ -64,12 +64,7 @@ def create_pair(here: Port, there: Port, there_netns_fd: int, mtu_bytes: int) ->
             kind="veth",
             address=here.mac,
             mtu=mtu_bytes,
-            peer={
-                "ifname": there.name,
-                "address": there.mac,
-                "mtu": mtu_bytes,
-                "net_ns_fd": there_netns_fd,
-            },
+            peer={"ifname": there.name, "address": there.mac, "mtu": mtu_bytes, "net_ns_fd": there_netns_fd},
         )
 
 

@@ -48,12 +48,7 @@ class Guest:
     """
 
     def __init__(
-        self,
-        name: str,
-        namespace: Namespace,
-        cpu: int | None,
-        boot: Boot,
-        nics: Sequence[Nic],
+        self, name: str, namespace: Namespace, cpu: int | None, boot: Boot, nics: Sequence[Nic]
     ) -> None:
         self.name = name
         self.boot_s = float("nan")

@@ -45,10 +45,7 @@ _RAMP_S: Final = 0.1
 _ALLOWED_STRAYS: Final = 20
 _STRAYS: Final = 0.1
 """Foreign frames, as a share of those sent, that the ramp accepts."""
-_HOSTS: Final = (
-    ("198.18.0.0/17", "198.18.128.0/17"),
-    ("198.19.0.0/17", "198.19.128.0/17"),
-)
+_HOSTS: Final = (("198.18.0.0/17", "198.18.128.0/17"), ("198.19.0.0/17", "198.19.128.0/17"))
 """Hosts that sender and receiver play, in two halves: more specific than a /16 of a port's own address."""
 
 

@@ -231,9 +231,7 @@ _UNDO: Final[Mapping[str, _UndoAction]] = {
         "tc qdisc del dev {name} ingress",
     ),
     "group": _UndoAction(
-        lambda change: dissolve_group(change["name"]),
-        "the control group may still be there",
-        "rmdir {name}",
+        lambda change: dissolve_group(change["name"]), "the control group may still be there", "rmdir {name}"
     ),
     "output": _UndoAction(lambda change: None, ""),
     "end": _UndoAction(lambda change: None, ""),

@@ -72,9 +72,7 @@ class PathOptions:
     trace: Annotated[
         str | None,
         typer.Option(
-            "--trace",
-            help="Instead of a rate: delivery opportunities in Mahimahi's format.",
-            metavar="FILE",
+            "--trace", help="Instead of a rate: delivery opportunities in Mahimahi's format.", metavar="FILE"
         ),
     ] = None
     overhead: Annotated[
@@ -87,11 +85,7 @@ class PathOptions:
     ] = None
     queue: Annotated[
         str | None,
-        typer.Option(
-            "--queue",
-            help="Queue size: 50pkts, 64kB or 20ms (default: 1000pkts).",
-            metavar="SIZE",
-        ),
+        typer.Option("--queue", help="Queue size: 50pkts, 64kB or 20ms (default: 1000pkts).", metavar="SIZE"),
     ] = None
     aqm: Annotated[
         str | None,

@@ -195,12 +195,7 @@ def _chain(end: LinkEnd) -> str:
 
 
 def _started(
-    a: LinkEnd,
-    b: LinkEnd,
-    up: PathSpec,
-    down: PathSpec,
-    how: EmulatorSettings,
-    device: CrossedDevice | None,
+    a: LinkEnd, b: LinkEnd, up: PathSpec, down: PathSpec, how: EmulatorSettings, device: CrossedDevice | None
 ) -> Emulator:
     with engine_needed():
         from weirlab._engine import Emulator as EngineEmulator

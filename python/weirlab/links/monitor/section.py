@@ -86,10 +86,7 @@ class Monitor(Section):
     ``tcpdump-receiver``: a bridge of the kernel, with tcpdump -w on it or where the link ends."""
     payloads: Payloads = PAYLOADS
     """Bytes of UDP payload. Frames have at least 60 bytes (64 with FCS), so 10 and 18 make the same frame."""
-    loads: Annotated[tuple[RateText, ...], NotEmpty, AfterValidator(no_repeats)] = (
-        "max",
-        "200kpps",
-    )
+    loads: Annotated[tuple[RateText, ...], NotEmpty, AfterValidator(no_repeats)] = ("max", "200kpps")
     """``max``: as fast as the sender can."""
     runs: Repetitions = 10
     trial_s: Seconds = 0.4
@@ -156,10 +153,7 @@ class MonitorScenario(Root):
                 yield ("monitor", "stall", "methods"), f"none of them records: add {_some(RECORDING)}"
         if what.search is not None:
             if what.search.max_pps <= what.search.min_pps:
-                yield (
-                    ("monitor", "search", "max_pps"),
-                    f"must be above 'min_pps' ({what.search.min_pps:g})",
-                )
+                yield (("monitor", "search", "max_pps"), f"must be above 'min_pps' ({what.search.min_pps:g})")
             for i, method in enumerate(what.search.methods):
                 if method not in RECORDING:
                     yield (

@@ -149,12 +149,7 @@ def _searched(
     if (wanted := what.search) is None:
         return tuple(known)
     goal = MonitorGoal(
-        wanted.min_pps,
-        wanted.max_pps,
-        wanted.precision,
-        wanted.trial_s,
-        wanted.repetitions,
-        what.ring_bytes,
+        wanted.min_pps, wanted.max_pps, wanted.precision, wanted.trial_s, wanted.repetitions, what.ring_bytes
     )
     todo: list[tuple[Method, int]] = [
         (method, frame)

@@ -13,12 +13,7 @@ from weirlab.base.errors import ModelError
 from weirlab.base.quantities import percent
 from weirlab.lab.base import TestBed
 from weirlab.measure import sequence
-from weirlab.measure.adaptive.acquisition import (
-    Uncertainty,
-    choose,
-    committee_and_spread,
-    measured_settings,
-)
+from weirlab.measure.adaptive.acquisition import Uncertainty, choose, committee_and_spread, measured_settings
 from weirlab.measure.adaptive.design import (
     AdaptivePlan,
     Candidate,

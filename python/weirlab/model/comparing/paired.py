@@ -17,13 +17,7 @@ from scipy.stats import binom
 from weirlab.model.base import F64
 from weirlab.model.comparing.matching import QUANTITIES, Compared, ComparisonSetting, SettingDifference
 from weirlab.model.comparing.power import Power
-from weirlab.model.comparing.verdicts import (
-    ComparisonFinding,
-    ComparisonTerms,
-    Level,
-    detectable,
-    finding,
-)
+from weirlab.model.comparing.verdicts import ComparisonFinding, ComparisonTerms, Level, detectable, finding
 
 LEAST_PAIRS: Final = 6
 """Pairs from which the median has an interval."""

@@ -19,11 +19,7 @@ import numpy as np
 from weirlab.model.base import F64
 from weirlab.model.transient.diffusion import Diffusion, Grid
 
-QUANTILES: Final[dict[str, float | None]] = {
-    "delay_mean_ns": None,
-    "delay_p50_ns": 0.5,
-    "delay_p99_ns": 0.99,
-}
+QUANTILES: Final[dict[str, float | None]] = {"delay_mean_ns": None, "delay_p50_ns": 0.5, "delay_p99_ns": 0.99}
 _LEAST_VARIABILITY: Final = 1e-3
 _LEAST_OLD: Final = 0.05
 """Number of packets inside at a step below which they get no separate stage."""

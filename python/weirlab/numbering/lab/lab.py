@@ -201,10 +201,7 @@ class VoiceLab:
         """
         spoilt = None
         others = [other for other in self.endpoints if other != name]
-        with (
-            self.way.carrying(address(self.network, name)),
-            self._endpoints.waiting(codecs, others),
-        ):
+        with self.way.carrying(address(self.network, name)), self._endpoints.waiting(codecs, others):
             # Packets that passed a device are counted for a spoilt call, too.
             try:
                 frames = self._called(name, number, answer, codecs, meanwhile)

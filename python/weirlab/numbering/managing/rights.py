@@ -104,9 +104,7 @@ def _new_name(plan: NumberingPlan, before: str | None, after: str | None) -> Rig
     for domain in plan.domains:
         if after == domain or after.endswith(f".{domain}"):
             return RightsRefusal(
-                "host",
-                f"only administrators may give names in {domain}",
-                f"leave this name out, or {_ASK}",
+                "host", f"only administrators may give names in {domain}", f"leave this name out, or {_ASK}"
             )
     return None
 

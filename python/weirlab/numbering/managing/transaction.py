@@ -186,14 +186,7 @@ class Transaction:
         """Remove a piece."""
         self._on.execute(sql.delete(_ITEMS).where(_ITEMS.c.id == item))
 
-    def record(
-        self,
-        at: str,
-        who: str,
-        action: str,
-        told: str,
-        changed: PieceChange = NO_CHANGE,
-    ) -> int:
+    def record(self, at: str, who: str, action: str, told: str, changed: PieceChange = NO_CHANGE) -> int:
         """Add an event; returns its number."""
 
         def kept(content: Content | None) -> str | None:

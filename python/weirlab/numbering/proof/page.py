@@ -48,10 +48,7 @@ _TERMS: Final = (
     ),
     ("Kind", "A kind of route that the plan uses. It is proved if all of its calls went as planned."),
     ("DNS", "The longest time that a name server took to answer; unanswered queries do not count."),
-    (
-        "Set-up",
-        "From the caller's INVITE to the answer, on the wire; for an MGCP line, from its last digit.",
-    ),
+    ("Set-up", "From the caller's INVITE to the answer, on the wire; for an MGCP line, from its last digit."),
     (
         "MOS",
         "By the E-model, from codec, loss and jitter of the packets that arrived, without network delay.",

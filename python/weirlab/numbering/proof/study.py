@@ -22,15 +22,7 @@ from weirlab.numbering.proof.calling import CallLab, OpenLab, carried, not_tried
 from weirlab.numbering.proof.findings import ProofFindings
 from weirlab.numbering.proof.map.chart import MAP, Chart, charted
 from weirlab.numbering.proof.plan import NO_TESTS, ProofCall, planned
-from weirlab.numbering.proof.rows import (
-    CALLS,
-    LOGS,
-    MESSAGES,
-    LogRow,
-    MessageRow,
-    ProofCallRow,
-    titled,
-)
+from weirlab.numbering.proof.rows import CALLS, LOGS, MESSAGES, LogRow, MessageRow, ProofCallRow, titled
 from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.section import VoiceScenario
 from weirlab.numbering.through.device import PassageDevice, device

@@ -170,10 +170,7 @@ class Call:
 
     def opened(self) -> None:
         """The connection of H.245 is there: say what we hear, and find out who is the master."""
-        self.controls += [
-            h245.Capabilities(1, self.own.codecs),
-            h245.Determination(_TERMINAL, self._rank),
-        ]
+        self.controls += [h245.Capabilities(1, self.own.codecs), h245.Determination(_TERMINAL, self._rank)]
 
     def controlled(self, message: h245.ControlMessage, now_s: float) -> None:
         """A message of H.245 arrived."""

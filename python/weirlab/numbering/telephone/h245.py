@@ -343,11 +343,7 @@ def _opened(channel: Channel) -> dict[str, Any]:
     if not channel.reverse:
         return {**number, "forwardLogicalChannelParameters": speech}
     nothing = {"dataType": ("nullData", 0), "multiplexParameters": ("none", 0)}
-    return {
-        **number,
-        "forwardLogicalChannelParameters": nothing,
-        "reverseLogicalChannelParameters": speech,
-    }
+    return {**number, "forwardLogicalChannelParameters": nothing, "reverseLogicalChannelParameters": speech}
 
 
 def _channel(found: Mapping[str, Any]) -> Channel:

@@ -129,10 +129,7 @@ class LatencyOverRate(FirewallExperiment):
         base = middle(delay for _, delay, _, _ in below)
         yield Answer("latency-below", base)
         yield Answer("loss-below", middle(loss for _, _, loss, _ in below))
-        yield Answer(
-            "rises",
-            decision=claims.monotone([p[0] for p in below], [p[1] for p in below]),
-        )
+        yield Answer("rises", decision=claims.monotone([p[0] for p in below], [p[1] for p in below]))
         rule = f"where loss first exceeds {LOST:.1%}, or at the next rate, {JUMP:g} times the latency below"
         if not over:
             yield Answer("jumps", decision=claims.settled(None, rule, "no overload"))

@@ -94,10 +94,7 @@ class Verification:
         )  # fmt: skip
         rows = []
         for rules in np.unique(self.points.position):
-            for where, mask in (
-                ("all", self.at(rules)),
-                ("below overload", self.at(rules) & ~self.overload),
-            ):
+            for where, mask in (("all", self.at(rules)), ("below overload", self.at(rules) & ~self.overload)):
                 for name in self.models:
                     if (found := self.figures(name, mask)) is not None:
                         rows.append(

@@ -273,10 +273,7 @@ class Loss(FirewallExperiment):
         for rules in published.series("largest"):
             yield Answer(f"largest@{rules:g}", largest.get(int(rules), math.nan))
         known = {n: loss for n, loss in largest.items() if not math.isnan(loss)}
-        yield Answer(
-            "earlier-and-higher",
-            decision=claims.monotone(list(known), list(known.values())),
-        )
+        yield Answer("earlier-and-higher", decision=claims.monotone(list(known), list(known.values())))
         yield Answer("root", decision=_root(known))
         parabola, constant = [], []
         for rules in known:

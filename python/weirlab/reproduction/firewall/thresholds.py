@@ -15,9 +15,7 @@ from weirlab.report.figure import Figure
 from weirlab.reproduction import claims
 from weirlab.reproduction.contract import Answer, Decision, Runs
 from weirlab.reproduction.firewall import charts, stages
-from weirlab.reproduction.firewall.measured import (
-    MeasuredProfile,
-)
+from weirlab.reproduction.firewall.measured import MeasuredProfile
 from weirlab.reproduction.firewall.scenarios import MORE_RULES, RULES, FirewallExperiment
 
 

@@ -143,8 +143,7 @@ class GenerationTime(_MaximumOverSize):
             yield Answer("time-at-60", times[shortest])
         sizes, ns = list(times), list(times.values())
         yield Answer(
-            "linear-beyond",
-            decision=all_of({"course": monotone(sizes, ns), "line": fitted(sizes, ns)}),
+            "linear-beyond", decision=all_of({"course": monotone(sizes, ns), "line": fitted(sizes, ns)})
         )
 
 

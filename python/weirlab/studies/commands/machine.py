@@ -69,8 +69,7 @@ def add_to(app: typer.Typer) -> None:
 def doctor(
     ctx: typer.Context,
     require_quiet: Annotated[
-        bool,
-        typer.Option("--require-quiet", help="End with 5 if other work would spoil many trials now."),
+        bool, typer.Option("--require-quiet", help="End with 5 if other work would spoil many trials now.")
     ] = False,
     store: StoreOption = None,
     json: JsonOption = False,
@@ -138,13 +137,7 @@ def clean(ctx: typer.Context, json: JsonOption = False) -> None:
         left: list[str] = []
         settings, removed, taps = restore_settings(), remove(), undo(left.append)
         left += stranded().values()
-        document = {
-            "kind": "lab clean",
-            "removed": removed,
-            "settings": settings,
-            "taps": taps,
-            "left": left,
-        }
+        document = {"kind": "lab clean", "removed": removed, "settings": settings, "taps": taps, "left": left}
         session.finish(document, wording.clean(removed, settings, taps, left))
         session.complain(LabError("; ".join(left)) if left else None)
 

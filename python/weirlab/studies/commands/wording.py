@@ -94,10 +94,7 @@ def doctor(findings: Sequence[Finding]) -> str:
 
 
 def clean(
-    removed: Sequence[str],
-    settings: Sequence[str] = (),
-    taps: Sequence[str] = (),
-    left: Sequence[str] = (),
+    removed: Sequence[str], settings: Sequence[str] = (), taps: Sequence[str] = (), left: Sequence[str] = ()
 ) -> str:
     """What was left behind and is now removed."""
     said = []

@@ -138,13 +138,7 @@ ENCAPSULATIONS: Final[tuple[Encapsulation, ...]] = (
         "OpenVPN wire protocol",
     ),
     *(
-        Encapsulation(
-            f"srtp/{name}",
-            "srtp",
-            f"SRTP, {title}",
-            partial(packets.srtp, tag_bytes=tag),
-            source,
-        )
+        Encapsulation(f"srtp/{name}", "srtp", f"SRTP, {title}", partial(packets.srtp, tag_bytes=tag), source)
         for name, title, tag, source in _SRTP
     ),
     Encapsulation("dtls/1.2-aes-gcm", "dtls", "DTLS 1.2, AES-GCM", packets.dtls12_gcm, "RFC 6347, RFC 5288"),

@@ -27,10 +27,7 @@ Scheduler = Literal["earliest", "poll-all", "round-robin", "ecf", "blest", "redu
 TokenOption = Annotated[
     str,
     typer.Option(
-        "--token",
-        help="Shared secret of both ends, of 16 characters or more.",
-        envvar=TOKEN,
-        metavar="TEXT",
+        "--token", help="Shared secret of both ends, of 16 characters or more.", envvar=TOKEN, metavar="TEXT"
     ),
 ]
 BindOption = Annotated[
@@ -51,8 +48,7 @@ class PsockSourceOptions:
         Path | None, typer.Argument(help="What to send (default: standard input).", metavar="FILE")
     ] = None
     total: Annotated[
-        str | None,
-        typer.Option("--bytes", help="Generated data instead: 500MB, 64MiB.", metavar="SIZE"),
+        str | None, typer.Option("--bytes", help="Generated data instead: 500MB, 64MiB.", metavar="SIZE")
     ] = None
     port: Annotated[
         int, typer.Option("--port", min=1, max=65535, help="The receiver's port.", metavar="PORT")
@@ -152,8 +148,7 @@ class StreamOptions:
     PANEL: ClassVar = "Streams"
 
     streams: Annotated[
-        int,
-        typer.Option("--streams", min=1, max=MOST_STREAMS, help="Streams over each path.", metavar="N"),
+        int, typer.Option("--streams", min=1, max=MOST_STREAMS, help="Streams over each path.", metavar="N")
     ] = 2
     path: Annotated[
         list[str] | None,

@@ -113,8 +113,7 @@ class SampleOptions:
     events: Annotated[
         bool,
         typer.Option(
-            "--events",
-            help="Report every state change, received segment and retransmission; needs root.",
+            "--events", help="Report every state change, received segment and retransmission; needs root."
         ),
     ] = False
     by: Annotated[
@@ -159,8 +158,7 @@ class FieldOptions:
     PANEL: ClassVar = "Output"
 
     fields: Annotated[
-        str | None,
-        typer.Option("--fields", help="Fields to keep and show, or all.", metavar="NAME,..."),
+        str | None, typer.Option("--fields", help="Fields to keep and show, or all.", metavar="NAME,...")
     ] = None
     list_fields: Annotated[bool, typer.Option("--list-fields", help="List all fields and exit.")] = False
     out: Annotated[

@@ -80,10 +80,7 @@ def parse(text: str, option: str = "CONNECTION") -> ConnectionFilter:
 
 
 def target(
-    *,
-    port: int | None = None,
-    address: str | None = None,
-    process: str | None = None,
+    *, port: int | None = None, address: str | None = None, process: str | None = None
 ) -> ConnectionFilter:
     """The target that the filters of ``weir tcp list`` describe.
 

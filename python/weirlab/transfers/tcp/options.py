@@ -66,8 +66,7 @@ class FarOptions:
     ] = None
     client_port: Annotated[int, typer.Option(min=1, max=65535, help="Client port.", metavar="PORT")] = PORT
     client_token: Annotated[
-        str,
-        typer.Option(help="Client token.", envvar="WEIR_TCP_CLIENT_TOKEN", metavar="TEXT"),
+        str, typer.Option(help="Client token.", envvar="WEIR_TCP_CLIENT_TOKEN", metavar="TEXT")
     ] = ""
 
     def via(self) -> RemoteClient | None:
@@ -84,8 +83,7 @@ class TransferOptions:
     PANEL: ClassVar = "Transfer"
 
     connections: Annotated[
-        int,
-        typer.Option(min=1, max=MOST_CONNECTIONS, help="Connections in each direction.", metavar="N"),
+        int, typer.Option(min=1, max=MOST_CONNECTIONS, help="Connections in each direction.", metavar="N")
     ] = 1
     reverse: Annotated[bool, typer.Option("--reverse", help="The server sends.")] = False
     bidir: Annotated[bool, typer.Option("--bidir", help="Both ends send, over separate connections.")] = False
@@ -99,8 +97,7 @@ class TransferOptions:
         ),
     ] = None
     forever: Annotated[
-        bool,
-        typer.Option("--forever", help="Send until Ctrl-C; needs a server with --max-time 0."),
+        bool, typer.Option("--forever", help="Send until Ctrl-C; needs a server with --max-time 0.")
     ] = False
     block: Annotated[str, typer.Option(help="Bytes per write, 24 to 4MiB.", metavar="SIZE")] = "128KiB"
     rate: Annotated[
@@ -311,8 +308,7 @@ class TcpLimitOptions:
     PANEL: ClassVar = "Limits"
 
     max_time: Annotated[
-        str,
-        typer.Option(help="Maximum duration of a transfer; 0: no limit.", metavar="TIME"),
+        str, typer.Option(help="Maximum duration of a transfer; 0: no limit.", metavar="TIME")
     ] = "1h"
     max_bytes: Annotated[
         str | None,

@@ -63,10 +63,7 @@ class TransferOutcome:
 
 
 def send(
-    settings: TransferSettings,
-    observer: TransferObserver,
-    stop: Stop,
-    tell: Tell | None = None,
+    settings: TransferSettings, observer: TransferObserver, stop: Stop, tell: Tell | None = None
 ) -> TransferOutcome:
     """Carry out a transfer; a request to stop ends it cleanly.
 

@@ -75,9 +75,7 @@ def measured(monkeypatch: pytest.MonkeyPatch, fitted_once: None) -> list[str]:
         "forward": FakeBed(FakeDevice(), lab="netns"),
     }
     monkeypatch.setattr(
-        type(beds["forward"]),
-        "facts",
-        property(lambda bed: {"dut_emulated": bed is beds["forward"]}),
+        type(beds["forward"]), "facts", property(lambda bed: {"dut_emulated": bed is beds["forward"]})
     )
 
     def open_bed(_: object, dut: Any, *__: object, **___: object) -> FakeBed:

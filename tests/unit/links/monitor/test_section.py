@@ -47,15 +47,9 @@ def test_the_shipped_scenario_asks_for_all_that_the_question_needs() -> None:
         ("  loads: [fast]", "monitor.loads[0]: rate 'fast' not understood"),
         ("  methods: [span]", "monitor.methods[0]: must be 'tap-bare', 'plain-bridge'"),
         ("  payload: [10]", "monitor.payload: unknown key; did you mean 'payloads'?"),
-        (
-            "  stall: {rate: max}",
-            "monitor.stall.rate: at 'max' frames are lost without a stall, too",
-        ),
+        ("  stall: {rate: max}", "monitor.stall.rate: at 'max' frames are lost without a stall, too"),
         ("  stall: {methods: [tap-bare]}", "monitor.stall.methods: none of them records: add 'tap-ring'"),
-        (
-            "  search: {min_pps: 1000, max_pps: 900}",
-            "monitor.search.max_pps: must be above 'min_pps' (1000)",
-        ),
+        ("  search: {min_pps: 1000, max_pps: 900}", "monitor.search.max_pps: must be above 'min_pps' (1000)"),
         (
             "  search: {methods: [plain-bridge]}",
             "monitor.search.methods[0]: 'plain-bridge' records nothing: choose from 'tap-ring'",

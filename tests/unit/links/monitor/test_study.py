@@ -141,9 +141,7 @@ def test_sums_that_do_not_close_are_told(store: Store) -> None:
     assert "Counters do not agree in 1 attempt." in outcome.summary().conclusion
 
 
-def test_what_is_printed_has_conclusions_and_a_row_per_group(
-    whole: Outcome[MonitorFindings],
-) -> None:
+def test_what_is_printed_has_conclusions_and_a_row_per_group(whole: Outcome[MonitorFindings]) -> None:
     outcome = whole
     told = outcome.summary().conclusion
     assert told.startswith("At up to ")
@@ -152,9 +150,7 @@ def test_what_is_printed_has_conclusions_and_a_row_per_group(
     assert [len(table.rows) for table in tables] == [METHODS * 2] * 2
 
 
-def test_frames_that_only_a_difference_tells_of_are_said_to_be_such(
-    whole: Outcome[MonitorFindings],
-) -> None:
+def test_frames_that_only_a_difference_tells_of_are_said_to_be_such(whole: Outcome[MonitorFindings]) -> None:
     outcome = whole
     rows = (replace(outcome.found.rows[0], lost_behind=2, lost_logger=1),)
     behind = replace(outcome, found=replace(outcome.found, rows=rows))

@@ -135,10 +135,7 @@ def test_a_finished_profile_is_not_measured_again(short: Measured, tmp_path: Pat
 
 def test_a_run_is_not_resumed_with_other_settings(short: Measured, tmp_path: Path) -> None:
     shutil.copytree(short.own.path, tmp_path / short.own.run_id)
-    with (
-        Store(tmp_path).resume(short.own.run_id) as own,
-        pytest.raises(InputError, match="budget_trials"),
-    ):
+    with Store(tmp_path).resume(short.own.run_id) as own, pytest.raises(InputError, match="budget_trials"):
         measure(FakeBed(), replace(ADAPTIVE, budget_trials=60), own, uncertainty=none_left)
 
 

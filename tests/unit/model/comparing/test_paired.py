@@ -36,10 +36,7 @@ def test_a_tenth_is_found_and_nothing_is_found_where_nothing_changed(change: flo
 
 
 def test_changes_of_settings_are_averaged_and_each_is_kept() -> None:
-    settings = {
-        PLACE: {"rate": spread(0, scatter=0.001)},
-        OTHER: {"rate": spread(-0.2, scatter=0.001)},
-    }
+    settings = {PLACE: {"rate": spread(0, scatter=0.001)}, OTHER: {"rate": spread(-0.2, scatter=0.001)}}
     (found,) = paired.compare_pairs(settings, EXACT)
     assert found.change == pytest.approx(math.sqrt(0.8) - 1, abs=0.002)
     assert {match.place: round(math.expm1(match.difference), 2) for match in found.matches} == {

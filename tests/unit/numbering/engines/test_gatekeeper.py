@@ -188,10 +188,7 @@ def test_who_is_registered_is_told_where_a_number_leads_and_the_log_says_why() -
     others = Others()
     made = keeper(others)
     assert answer(made, admission("420222000001")) == ras.AdmissionConfirm(7, 1280, PBX)
-    assert others.said == [
-        "REGISTERED 192.0.2.3:1720 gw 420",
-        "ROUTE num=420222000001 via=static target=pbx",
-    ]
+    assert others.said == ["REGISTERED 192.0.2.3:1720 gw 420", "ROUTE num=420222000001 via=static target=pbx"]
 
 
 @pytest.mark.parametrize(

@@ -166,8 +166,7 @@ def test_else_it_is_that_of_the_channel_that_the_caller_opened_by_h245() -> None
 
 
 @pytest.mark.parametrize(
-    ("reason", "answer"),
-    [("requestDenied", 403), ("resourceUnavailable", 503), ("incompleteAddress", 484)],
+    ("reason", "answer"), [("requestDenied", 403), ("resourceUnavailable", 503), ("incompleteAddress", 484)]
 )
 def test_why_a_gatekeeper_rejects_is_an_answer_of_sip(reason: str, answer: int) -> None:
     rejected = asked(4, GK_WEST, WEST, ras.AdmissionReject(5, reason))

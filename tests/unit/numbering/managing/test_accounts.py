@@ -5,12 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weirlab.base.errors import InputError
-from weirlab.numbering.managing.accounts import (
-    PASSWORDS,
-    Accounts,
-    NotSignedIn,
-    WrongPassword,
-)
+from weirlab.numbering.managing.accounts import PASSWORDS, Accounts, NotSignedIn, WrongPassword
 from weirlab.numbering.managing.register import Register
 
 from .conftest import Clock

@@ -24,10 +24,7 @@ def speech(
 def test_the_longest_silence_lies_between_packets_that_got_through() -> None:
     sent = range(0, 1000, 20)
     heard = [each + 1 for each in sent if not 400 <= each < 700]
-    frames = [
-        *speech(CALLER, CALLEE, sent, delivered=False),
-        *speech(CALLER, CALLEE, heard, delivered=True),
-    ]
+    frames = [*speech(CALLER, CALLEE, sent, delivered=False), *speech(CALLER, CALLEE, heard, delivered=True)]
     assert silences(frames, CALLER[0]) == (Silence(301 * MS, 0), None)
     assert silences(frames, CALLEE[0]) == (None, Silence(301 * MS, 0))
 

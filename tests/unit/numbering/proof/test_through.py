@@ -132,10 +132,7 @@ def test_a_redundant_pair_carries_plans_without_ipv6_and_has_rules_of_its_own() 
 
 @pytest.mark.parametrize(
     ("lost", "silence_ms", "why"),
-    [
-        (range(20, 30), 200, ""),
-        (range(15, 50), 680, "speech to the caller stopped 0.7 s before its end"),
-    ],
+    [(range(20, 30), 200, ""), (range(15, 50), 680, "speech to the caller stopped 0.7 s before its end")],
     ids=["comes back", "stops"],
 )
 def test_speech_that_stops_before_its_end_is_not_as_planned(

@@ -86,10 +86,7 @@ def test_a_receiver_writes_the_file_and_says_where_it_listens(tmp_path: Path) ->
     path = tmp_path / "copy.bin"
     command = ("psock", "serve", "--port", "0", "--transfers", "1", "--out", str(path), "--json")
     with subprocess.Popen(
-        [sys.executable, "-m", "weirlab", *command],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+        [sys.executable, "-m", "weirlab", *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as server:
         assert server.stderr is not None
         assert server.stdout is not None

@@ -78,11 +78,7 @@ def test_sources_with_periods_of_their_own_share_the_axis() -> None:
     chosen = {"sender": ["throughput_bps", "rtt_us"], "capture": ["flight_bytes"]}
     found = axis.axis({"sender": sender, "capture": packets}, chosen, 10 * MS, 0)
     assert found.columns == ["time_ns", "sender.throughput_bps", "sender.rtt_us", "capture.flight_bytes"]
-    assert found.rows() == [
-        (0, 80_000.0, 1, None),
-        (10 * MS, 160_000.0, 3, None),
-        (20 * MS, 160_000.0, 4, 9),
-    ]
+    assert found.rows() == [(0, 80_000.0, 1, None), (10 * MS, 160_000.0, 3, None), (20 * MS, 160_000.0, 4, 9)]
     coarse = axis.coarser(found, 20 * MS, 0)
     assert coarse.rows() == [(0, 120_000.0, 3, None), (20 * MS, 160_000.0, 4, 9)]
 

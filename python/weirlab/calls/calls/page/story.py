@@ -25,10 +25,7 @@ SPOILED: Final = "What callers hear was not measured: no attempt was valid."
 """The answer if the host spoiled the trial, whatever was heard in it."""
 
 _TERMS: Final = (
-    (
-        "Caller",
-        "One side of a call as heard by the other. A call in both directions has two.",
-    ),
+    ("Caller", "One side of a call as heard by the other. A call in both directions has two."),
     (
         "Burst ratio",
         "Mean length of a run of lost packets over what random loss of the same rate would give (G.107).",
@@ -120,11 +117,7 @@ def _tiles(heard: CallsRun, rated: pl.DataFrame) -> Iterator[Tile]:
         f"of {count(trial['sent'])}",
     )
     p99 = trial["delay_p99_ns"]
-    yield Tile(
-        "Delay, 99th percentile",
-        NOTHING if p99 is None else duration(p99),
-        "of all packets, one way",
-    )
+    yield Tile("Delay, 99th percentile", NOTHING if p99 is None else duration(p99), "of all packets, one way")
     yield Tile("Load", rate(trial["achieved_pps"]), "packets that left, both directions together")
 
 

@@ -35,9 +35,7 @@ class CostOptions:
 
     codec: Annotated[str, typer.Option("--codec", help="Codec of the speech.")] = "g711"
     packet_times_ms: Annotated[
-        str,
-        typer.Option("--packet-time", help="Packet times in ms.", metavar="MS,..."),
-        _TIMES,
+        str, typer.Option("--packet-time", help="Packet times in ms.", metavar="MS,..."), _TIMES
     ] = "10,20,30,40,50,60"
     suites: Annotated[
         str | None,
@@ -66,8 +64,7 @@ class CostOptions:
         typer.Option("--packets", min=8, max=100_000, help="Packets per round; many leave the CPU's caches."),
     ] = 64
     associations: Annotated[
-        int,
-        typer.Option("--associations", min=1, max=10_000, help="Security associations, used in turn."),
+        int, typer.Option("--associations", min=1, max=10_000, help="Security associations, used in turn.")
     ] = 1
 
 

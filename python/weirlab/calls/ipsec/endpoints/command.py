@@ -73,14 +73,11 @@ class TalkOptions:
     PANEL: ClassVar = "Calls"
 
     calls: Annotated[
-        str,
-        typer.Option("--calls", help="Numbers of calls to compare.", metavar="COUNT,..."),
-        _COUNTS,
+        str, typer.Option("--calls", help="Numbers of calls to compare.", metavar="COUNT,..."), _COUNTS
     ] = "1,100,1000"
     codec: Annotated[str, typer.Option("--codec", help="Codec, with an optional packet time.")] = "g711"
     lasts_s: Annotated[
-        float,
-        typer.Option("--seconds", min=0.1, max=limits.LONGEST_S, help="Recorded seconds per attempt."),
+        float, typer.Option("--seconds", min=0.1, max=limits.LONGEST_S, help="Recorded seconds per attempt.")
     ] = 4.0
     repetitions: Annotated[
         int,

@@ -122,10 +122,7 @@ class EndpointScenario(Root):
     def trials(self) -> Iterator[tuple[tuple[int | str, ...], int]]:
         """See :meth:`Root.trials`."""
         what = self.endpoints
-        yield (
-            ("endpoints",),
-            len(what.arms) * len(what.beside) * len(what.calls) * what.repetitions,
-        )
+        yield (("endpoints",), len(what.arms) * len(what.beside) * len(what.calls) * what.repetitions)
 
     def conflicts(self) -> Iterator[Conflict]:
         """See :meth:`Root.conflicts`."""

@@ -45,10 +45,7 @@ def _row(each: EndpointGroup) -> tuple[str, ...]:
         count(each.calls),
         SHORT[each.arm],
         each.beside,
-        *map(
-            shown,
-            ("jitter_mean_ns", "jitter_max_ns", "delta_max_ns", "delay_p50_ns", "delay_max_ns"),
-        ),
+        *map(shown, ("jitter_mean_ns", "jitter_max_ns", "delta_max_ns", "delay_p50_ns", "delay_max_ns")),
         *map(shown, ("late_p99_ns", "late_max_ns")),
         percent(each.lost_ratio),
         shown("cpu_ns"),

@@ -60,12 +60,7 @@ def over_load(
     colour = axes.setup_colour(setups, legend)
     points = (
         base.transform_filter(_OF_TRIALS)
-        .mark_point(
-            filled=True,
-            size=42,
-            opacity=_POINT_OPACITY,
-            clip=clip,
-        )
+        .mark_point(filled=True, size=42, opacity=_POINT_OPACITY, clip=clip)
         .encode(
             x=x,
             y=y,

@@ -12,17 +12,7 @@ from weirlab.cli.results.tables import reasons
 from weirlab.devices.prediction import tables as models
 from weirlab.devices.profile import tables
 from weirlab.devices.profile.page.source import ProfileEvidence
-from weirlab.report.numbers import (
-    NOTHING,
-    count,
-    duration,
-    percent,
-    plural,
-    rate,
-    significant,
-    size,
-    words,
-)
+from weirlab.report.numbers import NOTHING, count, duration, percent, plural, rate, significant, size, words
 from weirlab.report.tables import Pairs, Table
 from weirlab.store.reasons import reason_counts
 

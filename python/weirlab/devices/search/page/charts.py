@@ -78,10 +78,7 @@ def search(frame: pl.DataFrame, names: Sequence[str]) -> alt.LayerChart:
     low, high = axes.extent(frame, "load_percent")
     shown = [tick for tick in _TICKS if low <= tick <= high]
     x = alt.X(
-        "trial:Q",
-        title="Trial",
-        scale=axes.linear((0.0, float(frame.height) + 1)),
-        axis=axes.number_axis(8),
+        "trial:Q", title="Trial", scale=axes.linear((0.0, float(frame.height) + 1)), axis=axes.number_axis(8)
     )
     scale = alt.Scale(
         type="symlog", constant=_NEAR, domain=[min(low * 1.1, -_NEAR), max(high * 1.1, _NEAR)], nice=False
@@ -92,10 +89,7 @@ def search(frame: pl.DataFrame, names: Sequence[str]) -> alt.LayerChart:
         title=title,
         scale=scale,
         axis=alt.Axis(
-            values=shown,
-            format="+,~f",
-            labelExpr="datum.value == 0 ? '0' : datum.label",
-            labelOverlap=False,
+            values=shown, format="+,~f", labelExpr="datum.value == 0 ? '0' : datum.label", labelOverlap=False
         ),
     )
     known = [name for name in names if name in set(frame["outcome"].to_list())]

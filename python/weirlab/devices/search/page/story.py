@@ -117,11 +117,7 @@ def facts(evidence: SearchRunEvidence, goals: Sequence[SearchGoal]) -> Pairs:
 def throughput_figures(points: Sequence[Point]) -> Iterator[Figure]:
     """Throughput over frame size (RFC 2544 section 26.1), if there is more than one size."""
     rows: list[dict[str, Any]] = [
-        {
-            "setup": setup(point.setting),
-            "frame_bytes": point.setting.frame_bytes,
-            "value": pps / 1e3,
-        }
+        {"setup": setup(point.setting), "frame_bytes": point.setting.frame_bytes, "value": pps / 1e3}
         for pps, point in _throughputs(points)
     ]
     if len({row["frame_bytes"] for row in rows}) < 2:

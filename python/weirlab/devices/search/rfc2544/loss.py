@@ -45,11 +45,7 @@ class LossCurve:
     points: tuple[LossPoint, ...]
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            **self.setting.to_json(),
-            "max_load_pps": self.max_load_pps,
-            "points": self.points,
-        }
+        return {**self.setting.to_json(), "max_load_pps": self.max_load_pps, "points": self.points}
 
 
 def steps(step: float) -> int:

@@ -40,10 +40,7 @@ _LAYOUTS: Final[Mapping[Translation, str]] = {
     "masquerade": "all senders get the address of the outer port (masquerade)",
     "static": "each sender has an outer address of its own, which anybody may send to (1:1)",
 }
-_NETWORKS: Final = (
-    ("ip", "198.18.0.0/16", "10.200.0.0/16"),
-    ("ip6", "2001:2:0:1::/64", "fd00:200:0:1::/64"),
-)
+_NETWORKS: Final = (("ip", "198.18.0.0/16", "10.200.0.0/16"), ("ip6", "2001:2:0:1::/64", "fd00:200:0:1::/64"))
 """The senders' networks of both IP versions, and the outer addresses of ``nat-static``."""
 OUTSIDE: Final = tuple(outside for _, _, outside in _NETWORKS)
 

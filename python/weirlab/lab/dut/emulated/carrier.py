@@ -47,11 +47,7 @@ def main(near: str, far: str, cpu: str) -> None:
     asked = requested(sys.stdin.readline())
     try:
         link = Emulator(
-            a=near,
-            b=far,
-            paths=(asked.up.plain(), asked.down.plain()),
-            cpu=int(cpu),
-            real_time=True,
+            a=near, b=far, paths=(asked.up.plain(), asked.down.plain()), cpu=int(cpu), real_time=True
         )
     except WeirError as error:
         sys.exit(str(error))

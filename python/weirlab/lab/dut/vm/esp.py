@@ -18,10 +18,7 @@ from weirlab.lab.dut.vm.gateways import ROLES, VirtualGateway, VirtualTunnel
 from weirlab.lab.vm.guest import Guest
 
 _UNAUTHENTICATED: Final = ("aes128", "aes256")
-SUITES: Final = (
-    *strongswan.SUITES,
-    *(suite for suite in esp.SUITES if suite.name in _UNAUTHENTICATED),
-)
+SUITES: Final = (*strongswan.SUITES, *(suite for suite in esp.SUITES if suite.name in _UNAUTHENTICATED))
 """The suites that the kernel supports, by strongSwan's keywords."""
 
 _SALT_BYTES: Final = 4

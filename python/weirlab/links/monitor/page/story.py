@@ -54,10 +54,7 @@ _TERMS: Final = (
         "Behind the bridge, and between mirror and logger, there is no counter of losses. A loss there is "
         "the difference between the counters on both sides, so that these always agree.",
     ),
-    (
-        "In no count",
-        "Neither kept nor lost at any known place.",
-    ),
+    ("In no count", "Neither kept nor lost at any known place."),
 )
 
 
@@ -246,10 +243,7 @@ def _chapters(evidence: MonitorEvidence) -> Iterator[Chapter]:
         "All numbers",
         "Numbers",
         tables=(tables.found(evidence),) if evidence.found else (),
-        details=(
-            *tables.groups(evidence.groups),
-            *((left,) if (left := tables.left_out(evidence)) else ()),
-        ),
+        details=(*tables.groups(evidence.groups), *((left,) if (left := tables.left_out(evidence)) else ())),
         folded=True,
     )
 

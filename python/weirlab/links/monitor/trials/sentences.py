@@ -23,12 +23,7 @@ def conclusions(
     stalls_found: Sequence[StallEffect],
 ) -> list[str]:
     """What was found, a sentence each, the most important first."""
-    return [
-        *_of_search(found),
-        *_of_validation(groups),
-        *_of_copies(costs_found),
-        *_of_stalls(stalls_found),
-    ]
+    return [*_of_search(found), *_of_validation(groups), *_of_copies(costs_found), *_of_stalls(stalls_found)]
 
 
 def _of_search(found: Sequence[MonitorLimit]) -> Iterator[str]:

@@ -17,13 +17,5 @@ def seen(frames: Sequence[Frame]) -> tuple[list[CallLeg], list[LadderMessage], l
     commands = mgcp.commands(frames)
     legs = [*signalling.legs(sip), *h323.legs(heard, asked, controlled)]
     legs += mgcp.legs(commands, legs)
-    told = [
-        *signalling.ladder(sip),
-        *h323.ladder(heard, asked, controlled),
-        *mgcp.ladder(commands),
-    ]
-    return (
-        sorted(legs, key=lambda leg: leg.at_ns),
-        sorted(told, key=lambda each: each.at_ns),
-        sip,
-    )
+    told = [*signalling.ladder(sip), *h323.ladder(heard, asked, controlled), *mgcp.ladder(commands)]
+    return (sorted(legs, key=lambda leg: leg.at_ns), sorted(told, key=lambda each: each.at_ns), sip)

@@ -86,14 +86,7 @@ def set_up(call: SipCall, at_ms: float = 0.0) -> list[SignallingMessage]:
     def answered(status: str, to: str, *more: str, body: str = "") -> bytes:
         return _message(
             f"SIP/2.0 {status}",
-            [
-                via,
-                f"From: {_from(call)}",
-                f"To: {to}",
-                f"Call-ID: {_call_id(call)}",
-                "CSeq: 1 INVITE",
-                *more,
-            ],
+            [via, f"From: {_from(call)}", f"To: {to}", f"Call-ID: {_call_id(call)}", "CSeq: 1 INVITE", *more],
             body,
         )
 

@@ -40,7 +40,7 @@ PORT: Final = 29101
 _COMPETING: Final = 29102
 _SYSCTLS: Final = {
     # What the kernel remembers of one attempt must not help the next.
-    "net/ipv4/tcp_no_metrics_save": 1,
+    "net/ipv4/tcp_no_metrics_save": 1
 }
 _AVAILABLE: Final = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 _TASKS: Final = Path("/proc/self/task")

@@ -117,12 +117,7 @@ def over_time(
     lines = base.mark_line(
         interpolate="step-after" if stepped else "linear", strokeWidth=1.6, clip=True
     ).encode(
-        x=alt.X(
-            "at_s:Q",
-            title=along,
-            scale=axes.linear(extent),
-            axis=alt.Axis(format=",.4~g", tickCount=8),
-        ),
+        x=alt.X("at_s:Q", title=along, scale=axes.linear(extent), axis=alt.Axis(format=",.4~g", tickCount=8)),
         y=alt.Y(
             "value:Q",
             title=title,

@@ -101,11 +101,7 @@ def competitors(series: pl.DataFrame, attempts: Sequence[ParallelAttemptRow]) ->
         .group_by("start_s")
         .agg(pl.col("throughput_bps").sum())
         .sort("start_s")
-        .select(
-            series=pl.lit(named(attempt.method)),
-            at_s="start_s",
-            value=pl.col("throughput_bps") / _MBIT,
-        )
+        .select(series=pl.lit(named(attempt.method)), at_s="start_s", value=pl.col("throughput_bps") / _MBIT)
         for attempt in attempts
     ]
     return pl.concat(parts) if parts else pl.DataFrame(schema=_LINES)

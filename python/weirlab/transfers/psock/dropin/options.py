@@ -39,8 +39,7 @@ class ProgramOptions:
         list[str], typer.Argument(help="The program and its arguments, behind --.", metavar="PROGRAM")
     ]
     via: Annotated[
-        str,
-        typer.Option("--via", help=f"The proxy; port {PORT} unless given.", metavar="HOST[:PORT]"),
+        str, typer.Option("--via", help=f"The proxy; port {PORT} unless given.", metavar="HOST[:PORT]")
     ]
     only: Annotated[
         list[str] | None,
@@ -59,13 +58,11 @@ class ProgramOptions:
         ),
     ] = None
     by: Annotated[
-        By | None,
-        typer.Option("--by", help="What redirects connections (bpf where it works, else seccomp)."),
+        By | None, typer.Option("--by", help="What redirects connections (bpf where it works, else seccomp).")
     ] = None
     user: Annotated[str, typer.Option("--user", help="Run the program as this user.", metavar="NAME")] = ""
     direct: Annotated[
-        bool,
-        typer.Option("--fallback", help="Connect by plain TCP, if the proxy does not answer."),
+        bool, typer.Option("--fallback", help="Connect by plain TCP, if the proxy does not answer.")
     ] = False
     connections: ConnectionsOption = CONNECTIONS
     summary: Annotated[

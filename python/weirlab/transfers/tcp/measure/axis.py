@@ -30,10 +30,7 @@ CAPTURES: Final[Mapping[str, str]] = {
 
 
 def axis(
-    sources: Mapping[str, pl.DataFrame],
-    chosen: Mapping[str, Sequence[str]],
-    period_ns: int,
-    start_ns: int,
+    sources: Mapping[str, pl.DataFrame], chosen: Mapping[str, Sequence[str]], period_ns: int, start_ns: int
 ) -> pl.DataFrame:
     """One row per period of ``period_ns`` from ``start_ns`` on.
 

@@ -130,8 +130,7 @@ class AxisOptions:
     PANEL: ClassVar = "Output"
 
     target: Annotated[
-        str | None,
-        typer.Option(help="Wanted throughput; the diagnosis says what it needs.", metavar="RATE"),
+        str | None, typer.Option(help="Wanted throughput; the diagnosis says what it needs.", metavar="RATE")
     ] = None
     period: Annotated[str, typer.Option(help="Period of computed values.", metavar="TIME")] = "100ms"
     interval: Annotated[str, typer.Option(help="Period of printed lines and tables.", metavar="TIME")] = "1s"

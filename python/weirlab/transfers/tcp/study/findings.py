@@ -75,10 +75,7 @@ class TcpFindings:
             "since_1970_ns": transfer.start_ns,
             "interrupted": transfer.interrupted,
             "clocks": clocks(transfer),
-            "capture": {
-                "interface": transfer.interface or None,
-                "why_not": transfer.why_no_capture or None,
-            },
+            "capture": {"interface": transfer.interface or None, "why_not": transfer.why_no_capture or None},
             "captures": {
                 end: {name: value for name, value in vars(row).items() if name not in ("trial_id", "end")}
                 for end, row in kept.captures.items()

@@ -12,13 +12,7 @@ import polars as pl
 
 from weirlab.base.documents import plain
 from weirlab.cli.options.sockets import shown
-from weirlab.records import (
-    HostSample,
-    RuleSetup,
-    TrialRecord,
-    TrialSpec,
-    counts_alone,
-)
+from weirlab.records import HostSample, RuleSetup, TrialRecord, TrialSpec, counts_alone
 from weirlab.store.frames import frame_of
 from weirlab.traffic.load import offered_pps
 from weirlab.traffic.sizes import Constant

@@ -14,10 +14,7 @@ RING = replace(
     LINK, copied=880, not_copied=20, recorded=RecorderReport(logged=875, seen=880, lost=20, not_written=5)
 )
 MIRROR = replace(
-    LINK,
-    mirrored=890,
-    not_mirrored=10,
-    recorded=RecorderReport(logged=850, seen=852, lost=30, not_written=2),
+    LINK, mirrored=890, not_mirrored=10, recorded=RecorderReport(logged=850, seen=852, lost=30, not_written=2)
 )
 TCPDUMP = replace(LINK, recorded=RecorderReport(logged=600, lost=300, not_written=0))
 RECEIVER = replace(LINK, recorded=RecorderReport(logged=800, lost=85, not_written=0), at_receiver=True)

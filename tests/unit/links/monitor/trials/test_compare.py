@@ -181,9 +181,7 @@ def test_whole_copies_are_measured_beside_the_same_bridge_and_told_apart(writer:
     opener = Opener()
     methods = ("tap-bare", "tap-ring")
     rows = measured(
-        writer,
-        opener,
-        *(shape(part, loads=("max",), runs=1, methods=methods) for part in ("copy", "whole")),
+        writer, opener, *(shape(part, loads=("max",), runs=1, methods=methods) for part in ("copy", "whole"))
     )
     assert [link.settings.link_first for link in opener.opened] == [True, True, False, False]
     found = costs(rows)
