@@ -11,7 +11,7 @@ from contextlib import suppress
 from ipaddress import ip_address
 from typing import Any, Final, TypeVar
 
-from weirlab.numbering.gatekeeper import ras
+from weirlab.numbering.gatekeeper import datagrams, ras
 from weirlab.numbering.gatekeeper.answering import Gatekeeper
 from weirlab.numbering.gatekeeper.ras import Address, NoMessage
 from weirlab.numbering.gatekeeper.table import Caller, GatekeeperTable, GatekeeperTarget, Prefix
@@ -93,7 +93,7 @@ def _at_a_gatekeeper(data: bytes) -> str:
     outcome = "nothing"
     for number, datagram in enumerate(portions(data)):
         try:
-            message = ras.read(datagram)
+            message = datagrams.read(datagram)
         except NoMessage:
             outcome = "refused"
             continue
@@ -102,7 +102,7 @@ def _at_a_gatekeeper(data: bytes) -> str:
         if answer is None:
             outcome = "unanswered"
         else:
-            assert ras.read(ras.written(answer)).number == message.number
+            assert datagrams.read(datagrams.written(answer)).number == message.number
             outcome = "answered"
     return outcome
 

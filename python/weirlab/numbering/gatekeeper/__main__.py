@@ -16,7 +16,7 @@ from typing import Final, cast
 
 from weirlab.base import files, limits
 from weirlab.base.errors import InputError, WeirError
-from weirlab.numbering.gatekeeper import ras
+from weirlab.numbering.gatekeeper import datagrams, ras
 from weirlab.numbering.gatekeeper.answering import Gatekeeper
 from weirlab.numbering.gatekeeper.enum import Resolver
 from weirlab.numbering.gatekeeper.ras import Address
@@ -50,7 +50,7 @@ class GatekeeperService(asyncio.DatagramProtocol):
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
         source = Address(*addr[:2])
         try:
-            message = ras.read(data)
+            message = datagrams.read(data)
         except ras.NoMessage as error:
             _tell(f"{source.host}: {error}")
             return
@@ -72,7 +72,7 @@ class GatekeeperService(asyncio.DatagramProtocol):
         answer = await self.gatekeeper.answer(message, source.host, time.monotonic())
         if answer is None:
             return
-        self._transport.sendto(ras.written(answer), reply_place(message, source))
+        self._transport.sendto(datagrams.written(answer), reply_place(message, source))
 
     def _done(self, task: asyncio.Task[None], host: str) -> None:
         self._tasks.discard(task)
@@ -85,7 +85,9 @@ class GatekeeperService(asyncio.DatagramProtocol):
     ) -> Address | str | None:
         """The location of a number by ``neighbour``, or why it rejects; None if it does not answer."""
         number = next(self._numbers)
-        request = ras.written(ras.LocationRequest(number, digits, self.gatekeeper.table.ras, hops, callers))
+        request = datagrams.written(
+            ras.LocationRequest(number, digits, self.gatekeeper.table.ras, hops, callers)
+        )
         waiting: asyncio.Future[Address | str | None] = asyncio.get_running_loop().create_future()
         self._asked[neighbour.host, number] = waiting
         try:

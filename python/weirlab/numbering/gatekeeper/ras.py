@@ -1,332 +1,213 @@
-"""Messages of H.225.0 RAS (ITU-T H.225.0, 7.7 to 7.15) as datagrams. Pure: bytes in, values out."""
+"""Messages between H.323 gatekeepers, gateways and telephones (H.225.0 RAS), as plain values."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
-from ipaddress import ip_address
-from typing import Any, Final
-
-from weirlab.base import extras
-from weirlab.numbering.gatekeeper.messages import (
-    KINDS,
-    Address,
-    AdmissionConfirm,
-    AdmissionReject,
-    AdmissionRequest,
-    BandwidthConfirm,
-    BandwidthRequest,
-    DisengageConfirm,
-    DisengageRequest,
-    GatekeeperConfirm,
-    GatekeeperRequest,
-    InfoRequestAck,
-    InfoRequestNak,
-    InfoRequestResponse,
-    LocationConfirm,
-    LocationReject,
-    LocationRequest,
-    NoMessage,
-    RasMessage,
-    RegistrationConfirm,
-    RegistrationReject,
-    RegistrationRequest,
-    UnregistrationConfirm,
-    UnregistrationRequest,
-)
-
-__all__ = [
-    "KINDS",
-    "PORT",
-    "PROTOCOL",
-    "Address",
-    "AdmissionConfirm",
-    "AdmissionReject",
-    "AdmissionRequest",
-    "BandwidthConfirm",
-    "BandwidthRequest",
-    "DisengageConfirm",
-    "DisengageRequest",
-    "GatekeeperConfirm",
-    "GatekeeperRequest",
-    "InfoRequestAck",
-    "InfoRequestNak",
-    "InfoRequestResponse",
-    "LocationConfirm",
-    "LocationReject",
-    "LocationRequest",
-    "NoMessage",
-    "RasMessage",
-    "RegistrationConfirm",
-    "RegistrationReject",
-    "RegistrationRequest",
-    "UnregistrationConfirm",
-    "UnregistrationRequest",
-    "first_number",
-    "identifier",
-    "packed",
-    "read",
-    "unpacked",
-    "written",
-]
-
-_h225 = extras.VOICE.deferred("pycrate_asn1dir.H225")
+from dataclasses import dataclass
+from typing import ClassVar, Final, NamedTuple
 
 PORT: Final = 1719
 """Where gatekeepers wait for requests."""
 
-PROTOCOL: Final = (0, 0, 8, 2250, 0, 4)
-"""H.225.0 version 4, as the root of its object identifiers."""
 
-_VENDOR: Final = {"t35CountryCode": 181, "t35Extension": 0, "manufacturerCode": 0}
-"""That of a manufacturer without a number; the code of a country (T.35) is mandatory."""
-
-_INFORMATION: Final = (
-    "setup", "callProceeding", "connect", "alerting", "information", "releaseComplete", "facility",
-    "progress", "empty",
-)  # fmt: skip
-"""Call signalling messages of which a gatekeeper could ask for copies."""
-
-_EXTENDED: Final = 0x02
-"""In the first octet of every request: there are extension additions."""
-_ADMISSION_BITS: Final = 2
-_DISENGAGE_BITS: Final = 3
-"""Of the last octet of a root: two truth values; a reason."""
-_FALSE: Final = b"\0"
-
-_BY_NAME: Final = {kind.NAME: kind for kind in KINDS}
+class NoMessage(ValueError):
+    """The datagram is not a known message."""
 
 
-def read(datagram: bytes) -> RasMessage:
-    """The message of a datagram.
+class Address(NamedTuple):
+    """A transport address."""
 
-    Raises
-    ------
-    NoMessage
-        It is none, or one that is not known here.
-    MissingCapability
-        pycrate is not installed.
-    """
-    schema = _h225.H323_MESSAGES.RasMessage
-    try:
-        schema.from_aper(datagram)
-        name, found = schema.get_val()
-    except Exception as error:
-        # Every exception of a decoder of foreign bytes means the same.
-        raise NoMessage(f"no message of H.225.0 RAS: {type(error).__name__}") from None
-    kind = _BY_NAME.get(name)
-    if kind is None:
-        raise NoMessage(f"{name} is not known here")
-    make: Callable[..., RasMessage] = kind
-    try:
-        return make(**{field.name: _READ[field.name](found) for field in fields(kind)})
-    except (KeyError, ValueError, TypeError) as error:
-        raise NoMessage(f"{name} without what it needs: {error}") from None
+    host: str
+    port: int
 
 
-def written(message: RasMessage) -> bytes:
-    """The datagram of a message."""
-    schema = _h225.H323_MESSAGES.RasMessage
-    schema.set_val((message.NAME, {"requestSeqNum": message.number, **_fields(message)}))
-    encoded: bytes = schema.to_aper()
-    match message:
-        case AdmissionRequest():
-            added = {0: bytes((0x80 * message.maps,)), 1: _guid(message.call), 9: _FALSE}
-            return _extended(encoded, _ADMISSION_BITS, added)
-        case DisengageRequest():
-            return _extended(encoded, _DISENGAGE_BITS, {0: _guid(message.call)})
-    return encoded
+@dataclass(frozen=True)
+class RasMessage:
+    """What all messages have in common."""
+
+    NAME: ClassVar[str]
+    """The name in ASN.1: that of the class, with a small first letter."""
+
+    number: int
+    """requestSeqNum, 1 to 65535; an answer has that of its request."""
+
+    def __init_subclass__(cls) -> None:
+        cls.NAME = cls.__name__[:1].lower() + cls.__name__[1:]
 
 
-def _guid(call: str) -> bytes:
-    """A CallIdentifier."""
-    return _FALSE + bytes.fromhex(call)
+@dataclass(frozen=True)
+class GatekeeperRequest(RasMessage):
+    """GRQ: asks for a gatekeeper."""
 
 
-def _extended(root: bytes, bits: int, added: Mapping[int, bytes]) -> bytes:
-    """A message with extension additions by their ranks (X.691, 19.7 to 19.9).
+@dataclass(frozen=True)
+class GatekeeperConfirm(RasMessage):
+    """GCF: names the gatekeeper."""
 
-    pycrate 0.8 aligns the first one wrongly behind a root that does not end at an octet; ``bits`` of the last
-    octet are used.
-    """
-    head = bytes((root[0] | _EXTENDED, *root[1:]))
-    count = max(added) + 1
-    present = sum(1 << (count - 1 - rank) for rank in added)
-    size = 8 * (len(head) - 1) + bits + 7 + count
-    number = (((int.from_bytes(head) >> (8 - bits)) << 7 | (count - 1)) << count) | present
-    pad = -size % 8
-    values = (bytes((len(each),)) + each for _, each in sorted(added.items()))
-    return (number << pad).to_bytes((size + pad) // 8) + b"".join(values)
+    gatekeeper: str
+    ras: Address
 
 
-def _fields(message: RasMessage) -> dict[str, Any]:
-    match message:
-        case GatekeeperConfirm():
-            known = {"gatekeeperIdentifier": message.gatekeeper, "rasAddress": packed(message.ras)}
-            return {"protocolIdentifier": PROTOCOL, **known}
-        case RegistrationConfirm():
-            return {
-                "protocolIdentifier": PROTOCOL,
-                "callSignalAddress": [],
-                "gatekeeperIdentifier": message.gatekeeper,
-                "endpointIdentifier": message.endpoint,
-                "timeToLive": message.live_s,
-                "willRespondToIRR": True,
-                "maintainConnection": False,
-            }
-        case RegistrationReject():
-            return {"protocolIdentifier": PROTOCOL, "rejectReason": (message.reason, 0)}
-        case AdmissionConfirm():
-            mapped = {"destinationInfo": [("dialledDigits", message.digits)]} if message.digits else {}
-            return {
-                "bandWidth": message.bandwidth,
-                "callModel": ("direct", 0),
-                "destCallSignalAddress": packed(message.destination),
-                **mapped,
-                "willRespondToIRR": True,
-                "uuiesRequested": dict.fromkeys(_INFORMATION, False),
-            }
-        case AdmissionReject() | LocationReject():
-            return {"rejectReason": (message.reason, 0)}
-        case InfoRequestNak():
-            return {"nakReason": (message.reason, 0)}
-        case BandwidthConfirm():
-            return {"bandWidth": message.bandwidth}
-        case LocationRequest():
-            asked = {"destinationInfo": [("dialledDigits", message.digits)]}
-            hops = {"hopCount": message.hops} if message.hops else {}
-            source = {"sourceInfo": _names(message.callers)} if message.callers else {}
-            return {**asked, "replyAddress": packed(message.reply), **source, **hops}
-        case LocationConfirm():
-            return {"callSignalAddress": packed(message.signalling), "rasAddress": packed(message.ras)}
-        case UnregistrationConfirm() | DisengageConfirm() | InfoRequestAck():
-            return {}
-        case _:
-            return _asked(message)
+@dataclass(frozen=True)
+class RegistrationRequest(RasMessage):
+    """RRQ: registers an endpoint, or renews its registration."""
+
+    signalling: Address | None
+    """Where calls are taken."""
+    aliases: tuple[str, ...]
+    """Numbers and names, without their types."""
+    endpoint: str
+    """The identifier that the gatekeeper gave; empty for none."""
+    keeps_alive: bool
+    """Is it only a renewal (keepAlive)?"""
+    ras: Address | None = None
+    """Where answers go; None if the message does not say."""
 
 
-def _asked(message: RasMessage) -> dict[str, Any]:
-    """What a telephone asks."""
-    match message:
-        case RegistrationRequest():
-            given = {"endpointIdentifier": message.endpoint} if message.endpoint else {}
-            return {
-                "protocolIdentifier": PROTOCOL,
-                "discoveryComplete": False,
-                "callSignalAddress": _listed(message.signalling),
-                "rasAddress": _listed(message.ras),
-                "terminalType": {"terminal": {}, "mc": False, "undefinedNode": False},
-                "terminalAlias": _names(message.aliases),
-                "endpointVendor": {"vendor": _VENDOR},
-                "keepAlive": message.keeps_alive,
-                "willSupplyUUIEs": False,
-                "maintainConnection": False,
-                **given,
-            }
-        case UnregistrationRequest():
-            given = {"endpointIdentifier": message.endpoint} if message.endpoint else {}
-            return {"callSignalAddress": _listed(message.signalling), **given}
-        case AdmissionRequest():
-            asked: dict[str, Any] = {}
-            if message.digits:
-                asked["destinationInfo"] = [("dialledDigits", message.digits)]
-            if message.destination is not None:
-                asked["destCallSignalAddress"] = packed(message.destination)
-            return {
-                "callType": ("pointToPoint", 0),
-                "endpointIdentifier": message.endpoint,
-                **asked,
-                "srcInfo": _names(message.callers),
-                "bandWidth": message.bandwidth,
-                "callReferenceValue": message.reference,
-                "conferenceID": bytes.fromhex(message.call),
-                "activeMC": False,
-                "answerCall": message.answers,
-            }
-        case DisengageRequest():
-            return {
-                "endpointIdentifier": message.endpoint,
-                "conferenceID": bytes.fromhex(message.call),
-                "callReferenceValue": message.reference,
-                "disengageReason": ("normalDrop", 0),
-            }
-        case _:
-            raise TypeError(f"nobody here sends {message.NAME}")
+@dataclass(frozen=True)
+class RegistrationConfirm(RasMessage):
+    """RCF: the endpoint is registered."""
+
+    gatekeeper: str
+    endpoint: str
+    live_s: int
+    """For how long."""
 
 
-def _names(aliases: Sequence[str]) -> list[tuple[str, str]]:
-    return [("dialledDigits" if alias.isdigit() else "h323-ID", alias) for alias in aliases]
+@dataclass(frozen=True)
+class RegistrationReject(RasMessage):
+    """RRJ: the endpoint is not registered."""
+
+    reason: str
 
 
-def _listed(address: Address | None) -> list[tuple[str, dict[str, Any]]]:
-    return [] if address is None else [packed(address)]
+@dataclass(frozen=True)
+class UnregistrationRequest(RasMessage):
+    """URQ: ends a registration."""
+
+    endpoint: str
+    signalling: Address | None
 
 
-def packed(address: Address) -> tuple[str, dict[str, Any]]:
-    packed = ip_address(address.host).packed
-    kind = "ipAddress" if len(packed) == 4 else "ip6Address"
-    return kind, {"ip": packed, "port": address.port}
+@dataclass(frozen=True)
+class UnregistrationConfirm(RasMessage):
+    """Noted."""
 
 
-def unpacked(found: object) -> Address | None:
-    """None for an address of another network than the Internet."""
-    match found:
-        case ("ipAddress" | "ip6Address", {"ip": bytes() as packed, "port": int() as port}):
-            return Address(str(ip_address(packed)), port)
-    return None
+@dataclass(frozen=True)
+class AdmissionRequest(RasMessage):
+    """ARQ: asks for permission to call a number, or to take a call."""
+
+    endpoint: str
+    digits: str
+    """Of the number called; empty for none."""
+    answers: bool
+    """The callee asks."""
+    bandwidth: int
+    """In 100 bit/s."""
+    destination: Address | None
+    maps: bool
+    """It can call another number than the one it asks for (canMapAlias)."""
+    call: str = ""
+    """The call's identifier, 32 hexadecimal digits; empty if the message does not say."""
+    reference: int = 0
+    """Of the call, in its signalling."""
+    callers: tuple[str, ...] = ()
+    """Numbers and names of who calls."""
 
 
-def _needed(found: object) -> Address:
-    address = unpacked(found)
-    if address is None:
-        raise ValueError("an address that is none of the Internet")
-    return address
+@dataclass(frozen=True)
+class AdmissionConfirm(RasMessage):
+    """ACF: permission, with the address to call."""
+
+    bandwidth: int
+    destination: Address
+    digits: str = ""
+    """The number to call, if it is another one."""
 
 
-def _first(found: Sequence[object]) -> Address | None:
-    return next((address for each in found if (address := unpacked(each)) is not None), None)
+@dataclass(frozen=True)
+class AdmissionReject(RasMessage):
+    """ARJ: no permission."""
+
+    reason: str
 
 
-def first_number(aliases: Sequence[tuple[str, object]]) -> str:
-    """The first number among aliases, without a +."""
-    named = (str(value) for kind, value in aliases if kind == "dialledDigits")
-    return next(named, "").lstrip("+")
+@dataclass(frozen=True)
+class DisengageRequest(RasMessage):
+    """DRQ: the call is over."""
+
+    endpoint: str = ""
+    call: str = ""
+    """The call's identifier."""
+    reference: int = 0
 
 
-def _texts(aliases: Sequence[tuple[str, object]]) -> tuple[str, ...]:
-    return tuple(value for _, value in aliases if isinstance(value, str))
+@dataclass(frozen=True)
+class DisengageConfirm(RasMessage):
+    """Noted."""
 
 
-def _place(found: Any) -> Address | None:
-    """Of a request, a list of addresses; of an answer, one."""
-    return _first(found) if isinstance(found, list) else _needed(found)
+@dataclass(frozen=True)
+class BandwidthRequest(RasMessage):
+    """BRQ: asks for bandwidth."""
+
+    bandwidth: int
 
 
-def identifier(found: Mapping[str, Any]) -> str:
-    """A call's identifier in what pycrate decodes; empty for none."""
-    return bytes(found.get("callIdentifier", {}).get("guid", b"")).hex()
+@dataclass(frozen=True)
+class BandwidthConfirm(RasMessage):
+    """BCF: the bandwidth is granted."""
+
+    bandwidth: int
 
 
-_READ: Final[dict[str, Callable[[Mapping[str, Any]], object]]] = {
-    "number": lambda found: int(found["requestSeqNum"]),
-    "gatekeeper": lambda found: str(found.get("gatekeeperIdentifier", "")),
-    "ras": lambda found: _place(found["rasAddress"]),
-    "signalling": lambda found: _place(found.get("callSignalAddress", [])),
-    "aliases": lambda found: _texts(found.get("terminalAlias", [])),
-    "endpoint": lambda found: str(found.get("endpointIdentifier", "")),
-    "keeps_alive": lambda found: bool(found.get("keepAlive", False)),
-    "live_s": lambda found: int(found.get("timeToLive", 0)),
-    "reason": lambda found: str((found.get("rejectReason") or found["nakReason"])[0]),
-    "needs_response": lambda found: bool(found.get("needResponse", False)),
-    "digits": lambda found: first_number(found.get("destinationInfo", [])),
-    "answers": lambda found: bool(found["answerCall"]),
-    "bandwidth": lambda found: int(found["bandWidth"]),
-    "destination": lambda found: unpacked(found.get("destCallSignalAddress")),
-    "maps": lambda found: bool(found.get("canMapAlias", False)),
-    "reply": lambda found: _needed(found["replyAddress"]),
-    "hops": lambda found: int(found.get("hopCount", 0)),
-    "call": identifier,
-    "reference": lambda found: int(found["callReferenceValue"]),
-    "callers": lambda found: _texts(found.get("srcInfo") or found.get("sourceInfo", [])),
-}
-"""How each field is found in what pycrate decodes."""
+@dataclass(frozen=True)
+class LocationRequest(RasMessage):
+    """LRQ: a gatekeeper asks its neighbour for the location of a number."""
+
+    digits: str
+    reply: Address
+    """Where the answer goes."""
+    hops: int = 0
+    """Gatekeepers to which it may still be passed on; 0 if it does not say."""
+    callers: tuple[str, ...] = ()
+    """Aliases of the caller, if the gatekeeper knows them."""
+
+
+@dataclass(frozen=True)
+class LocationConfirm(RasMessage):
+    """LCF: the location."""
+
+    signalling: Address
+    ras: Address
+
+
+@dataclass(frozen=True)
+class LocationReject(RasMessage):
+    """LRJ: there is no location."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class InfoRequestResponse(RasMessage):
+    """IRR: the status of a call, which an endpoint also sends unsolicited."""
+
+    endpoint: str
+    needs_response: bool
+    """The endpoint waits for an answer (needResponse)."""
+
+
+@dataclass(frozen=True)
+class InfoRequestAck(RasMessage):
+    """Noted."""
+
+
+@dataclass(frozen=True)
+class InfoRequestNak(RasMessage):
+    """It cannot be taken."""
+
+    reason: str
+
+
+KINDS: Final = tuple(RasMessage.__subclasses__())

@@ -7,15 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from weirlab.base import extras
-from weirlab.numbering.gatekeeper.ras import (
-    PROTOCOL,
-    Address,
-    NoMessage,
-    first_number,
-    identifier,
-    packed,
-    unpacked,
-)
+from weirlab.numbering.gatekeeper.datagrams import PROTOCOL, first_number, identifier, packed, unpacked
+from weirlab.numbering.gatekeeper.ras import Address, NoMessage
 from weirlab.numbering.telephone import h245, q931
 from weirlab.numbering.telephone.h245 import Channel
 

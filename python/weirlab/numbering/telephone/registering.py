@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from weirlab.base.quoting import printable, shortened
-from weirlab.numbering.gatekeeper import ras
+from weirlab.numbering.gatekeeper import datagrams, ras
 from weirlab.numbering.gatekeeper.ras import Address, RasMessage
 from weirlab.numbering.telephone.call import Call
 
@@ -54,7 +54,7 @@ class Registration:
         """A datagram arrived."""
         self._now_s = now_s
         try:
-            message = ras.read(content)
+            message = datagrams.read(content)
         except ras.NoMessage as error:
             self._say(f"gatekeeper {self._gatekeeper.host}: {error}")
             return
@@ -128,6 +128,6 @@ class Registration:
 
     def _ask(self, message: RasMessage, done: Done) -> None:
         number = next(self._numbers)
-        content = ras.written(replace(message, number=number))
+        content = datagrams.written(replace(message, number=number))
         self._asked[number] = _OutstandingRequest(content, self._now_s + AGAIN_S, 1, done)
         self.out.append(content)

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weirlab.numbering.configs import configs
-from weirlab.numbering.gatekeeper import ras
+from weirlab.numbering.gatekeeper import datagrams, ras
 from weirlab.numbering.gatekeeper.__main__ import MOST_OF_HOST as MOST_REQUESTS_OF_HOST
 from weirlab.numbering.gatekeeper.__main__ import GatekeeperService, reply_place
 from weirlab.numbering.gatekeeper.answering import Gatekeeper
@@ -53,7 +53,7 @@ PBX = Address("192.0.2.6", 1720)
     ids=lambda message: message.NAME,
 )
 def test_what_a_gatekeeper_sends_is_read_as_it_was_meant(message: RasMessage) -> None:
-    assert ras.read(ras.written(message)) == message
+    assert datagrams.read(datagrams.written(message)) == message
 
 
 REPORTED = (
@@ -109,7 +109,7 @@ RECORDED = {
 
 @pytest.mark.parametrize("content", RECORDED, ids=[message.NAME for message in RECORDED.values()])
 def test_requests_of_a_real_gateway_are_read(content: str) -> None:
-    assert ras.read(bytes.fromhex(content)) == RECORDED[content]
+    assert datagrams.read(bytes.fromhex(content)) == RECORDED[content]
 
 
 @pytest.mark.parametrize(
@@ -127,14 +127,14 @@ def test_requests_of_a_real_gateway_are_read(content: str) -> None:
     ids=["LCF", "ACF"],
 )
 def test_answers_that_a_real_gateway_has_taken(message: RasMessage, content: str) -> None:
-    assert ras.written(message).hex() == content
+    assert datagrams.written(message).hex() == content
 
 
 @settings(max_examples=100)
 @given(st.binary(max_size=60))
 def test_foreign_bytes_are_a_message_or_none(content: bytes) -> None:
     with suppress(ras.NoMessage):
-        assert 1 <= ras.read(content).number <= 65535
+        assert 1 <= datagrams.read(content).number <= 65535
 
 
 @dataclass
@@ -501,7 +501,7 @@ def test_a_flood_of_requests_is_answered_in_part() -> None:
         table = GatekeeperTable.of(json.loads(configs(network(), "/x")["gk/gatekeeper.json"]))
         service, wire = GatekeeperService(table), Wire()
         service.connection_made(wire)
-        request = ras.written(ras.LocationRequest(1, "420222", Address("198.51.100.1", 53)))
+        request = datagrams.written(ras.LocationRequest(1, "420222", Address("198.51.100.1", 53)))
         for _ in range(3 * MOST_REQUESTS_OF_HOST):
             service.datagram_received(request, ("192.0.2.9", 5000))
         service.datagram_received(request, ("192.0.2.10", 5000))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weirlab.numbering.gatekeeper import ras
+from weirlab.numbering.gatekeeper import datagrams, ras
 from weirlab.numbering.gatekeeper.ras import Address, NoMessage
 from weirlab.numbering.telephone import h225, h245, q931
 from weirlab.numbering.telephone.h225 import H225Message
@@ -80,7 +80,7 @@ def test_messages_of_h245_are_read_as_they_were_meant(message: h245.ControlMessa
     ids=lambda message: message.NAME,
 )
 def test_what_a_telephone_asks_is_read_as_it_was_meant(message: ras.RasMessage) -> None:
-    assert ras.read(ras.written(message)) == message
+    assert datagrams.read(datagrams.written(message)) == message
 
 
 GUID = "6f6f68333233632d4177d220c93f0096"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from weirlab.numbering.gatekeeper import ras
+from weirlab.numbering.gatekeeper import datagrams, ras
 from weirlab.numbering.gatekeeper.ras import Address, RasMessage
 from weirlab.numbering.telephone.call import Call, TelephoneIdentity
 from weirlab.numbering.telephone.registering import AGAIN_S, MOST_SENT, Registration
@@ -14,7 +14,7 @@ OWN = Address("192.0.2.1", 40000)
 
 
 def said(registration: Registration) -> list[RasMessage]:
-    found = [ras.read(each) for each in registration.out]
+    found = [datagrams.read(each) for each in registration.out]
     registration.out.clear()
     return found
 
@@ -24,7 +24,7 @@ def registered() -> Registration:
     made.due(1.0)
     (asked,) = said(made)
     assert asked == ras.RegistrationRequest(asked.number, HERE, ("hall",), "", False, OWN)
-    made.received(ras.written(ras.RegistrationConfirm(asked.number, "gk", "192.0.2.1:1720", 60)), 1.0)
+    made.received(datagrams.written(ras.RegistrationConfirm(asked.number, "gk", "192.0.2.1:1720", 60)), 1.0)
     return made
 
 
@@ -44,7 +44,7 @@ def test_a_gatekeeper_s_words_are_one_line_of_the_log() -> None:
     made.due(1.0)
     (asked,) = said(made)
     made.received(
-        ras.written(ras.RegistrationConfirm(asked.number, "gk\nhall: answered", "e\x1b[2J", 60)), 1.0
+        datagrams.written(ras.RegistrationConfirm(asked.number, "gk\nhall: answered", "e\x1b[2J", 60)), 1.0
     )
     assert made.news == [r"registered with gk\nhall: answered as e\x1b[2J"]
 
@@ -53,7 +53,7 @@ def test_a_gatekeeper_that_has_forgotten_the_telephone_is_told_all_of_it_again()
     made = registered()
     made.due(31.0)
     (again,) = said(made)
-    made.received(ras.written(ras.RegistrationReject(again.number, "fullRegistrationRequired")), 31.0)
+    made.received(datagrams.written(ras.RegistrationReject(again.number, "fullRegistrationRequired")), 31.0)
     assert made.endpoint == ""
     made.due(31.0 + AGAIN_S)
     (whole,) = said(made)
@@ -87,7 +87,7 @@ def test_a_caller_asks_for_a_number_and_says_when_the_call_is_over() -> None:
     assert isinstance(asked, ras.AdmissionRequest)
     assert (asked.digits, asked.answers, asked.call, asked.callers) == ("420308", False, "0f" * 16, ("hall",))
     confirm = ras.AdmissionConfirm(asked.number, 1280, Address("192.0.2.6", 1720))
-    made.received(ras.written(confirm), 2.0)
+    made.received(datagrams.written(confirm), 2.0)
     assert found == [confirm]
     made.over(call)
     (over,) = said(made)

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from weirlab.numbering.gatekeeper import ras
+from weirlab.numbering.gatekeeper import datagrams, ras
 from weirlab.numbering.gatekeeper.ras import Address
 from weirlab.numbering.telephone import call as calls
 from weirlab.numbering.telephone import h225, q931, registering, serving
@@ -268,7 +268,7 @@ class Keeper:
     def turn(self) -> None:
         with suppress(BlockingIOError):
             content, source = self.socket.recvfrom(1 << 12)
-            message = ras.read(content)
+            message = datagrams.read(content)
             self.asked.append(message)
             answer: ras.RasMessage | None = None
             if isinstance(message, ras.RegistrationRequest):
@@ -276,7 +276,7 @@ class Keeper:
             elif isinstance(message, ras.AdmissionRequest):
                 answer = self.answer(message)
             if answer is not None:
-                self.socket.sendto(ras.written(answer), source)
+                self.socket.sendto(datagrams.written(answer), source)
 
 
 def asked(world: World) -> tuple[Keeper, Client]:

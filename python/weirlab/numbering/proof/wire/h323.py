@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
-from weirlab.numbering.gatekeeper import ras
+from weirlab.numbering.gatekeeper import datagrams, ras
 from weirlab.numbering.lab.recorder import Frame
 from weirlab.numbering.proof.wire import packets
 from weirlab.numbering.proof.wire.packets import TransportAddress
@@ -126,7 +126,7 @@ def requests(frames: Iterable[Frame]) -> list[Ras]:
     for at_ns, source, target, content in packets.datagrams(frames):
         if ras.PORT in (source.port, target.port):
             try:
-                found.append(Ras(at_ns, source, target, ras.read(content)))
+                found.append(Ras(at_ns, source, target, datagrams.read(content)))
             except ras.NoMessage:
                 continue
     return found
