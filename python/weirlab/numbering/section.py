@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from weirlab.base import limits
 from weirlab.numbering.plan.values import Dialled
@@ -102,19 +102,17 @@ class PlanScenario(Root):
         return str(self._asked.plan) in ready.names()
 
 
-class VoiceScenario(PlanScenario):
+class VoiceScenario(PlanScenario, title="Weir scenario: voice routing"):
     """A scenario that proves a numbering plan."""
 
     KEY = "voice"
-    model_config = ConfigDict(title="Weir scenario: voice routing")
 
     voice: ProofSection
 
 
-class LoadScenario(PlanScenario):
+class LoadScenario(PlanScenario, title="Weir scenario: calls per second of a numbering plan"):
     """A scenario that finds how many calls per second the engines of a plan set up."""
 
     KEY = "voice_load"
-    model_config = ConfigDict(title="Weir scenario: calls per second of a numbering plan")
 
     voice_load: LoadSection

@@ -8,8 +8,6 @@ from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from typing import Any, Final
 
-from pydantic import ConfigDict
-
 from weirlab.base.errors import (
     InputError,
     LabError,
@@ -53,11 +51,10 @@ RUNS: Final = "runs"
 """What became of every scenario: the run's ID, or why there is none."""
 
 
-class ReproductionScenario(Root):
+class ReproductionScenario(Root, title="Weir scenario: publication"):
     """A scenario that repeats a publication."""
 
     KEY = "reproduction"
-    model_config = ConfigDict(title="Weir scenario: publication")
 
     reproduction: ReproductionSection
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
 from weirlab.base.errors import InputError
 from weirlab.scenario.conflicts import Conflict, of_device, of_lab
@@ -163,11 +163,10 @@ class HeldOutSection(Section):
 Machine = Literal["usual", "noisy"]
 
 
-class Scenario(Root):
+class Scenario(Root, title="Weir scenario"):
     """A scenario: what to test, where, and what to do with the results."""
 
     KEY = "profile"
-    model_config = ConfigDict(title="Weir scenario")
 
     lab: Lab = Lab()
     dut: Dut = Dut()

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Annotated, Any, Final, Literal
 
 import polars as pl
-from pydantic import AfterValidator, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
 from weirlab.base import limits
 from weirlab.base.errors import TrialError
@@ -109,11 +109,10 @@ class SeriesSection(Section):
     """Time of traffic before recording, in s."""
 
 
-class SeriesScenario(Root):
+class SeriesScenario(Root, title="Weir scenario: listed trials"):
     """A scenario that lists its trials."""
 
     KEY = "series"
-    model_config = ConfigDict(title="Weir scenario: listed trials")
 
     lab: Lab = Lab()
     dut: Dut = Dut()

@@ -8,7 +8,7 @@ from itertools import product
 from typing import Annotated, Final, Literal
 
 import numpy as np
-from pydantic import AfterValidator, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
 from weirlab.scenario.conflicts import Conflict
 from weirlab.scenario.model import Lab, Root, Section
@@ -62,11 +62,10 @@ class SimulationSection(Section):
     """Seed of all random numbers."""
 
 
-class SimulationScenario(Root):
+class SimulationScenario(Root, title="Weir scenario: simulated sweep"):
     """A scenario of a sweep; ``model`` below ``lab`` names the measured device."""
 
     KEY = "simulation"
-    model_config = ConfigDict(title="Weir scenario: simulated sweep")
 
     lab: Lab = Lab(kind="sim")
     simulation: SimulationSection

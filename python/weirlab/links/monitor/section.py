@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
 from weirlab.links.monitor.bed import BARE, METHODS, RECORDING, Method
 from weirlab.scenario.conflicts import Conflict
@@ -121,11 +121,10 @@ class LinkSection(Section):
     it."""
 
 
-class MonitorScenario(Root):
+class MonitorScenario(Root, title="Weir scenario: link monitor"):
     """A scenario about a link monitor."""
 
     KEY = "monitor"
-    model_config = ConfigDict(title="Weir scenario: link monitor")
 
     lab: LinkSection = LinkSection()
     monitor: Monitor

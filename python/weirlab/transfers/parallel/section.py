@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import AfterValidator, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
 from weirlab.base.quantities import bit_rate, plural
 from weirlab.emulation.spec import MOST_SLACK_S
@@ -200,11 +200,10 @@ def _named(split: Split, share: float) -> str:
     return " + ".join(map(bit_rate, _rates_bps(split, share)))
 
 
-class ParallelScenario(Root):
+class ParallelScenario(Root, title="Weir scenario: parallel sockets"):
     """A scenario about several TCP streams as one."""
 
     KEY = "parallel"
-    model_config = ConfigDict(title="Weir scenario: parallel sockets")
 
     parallel: ParallelSection
 

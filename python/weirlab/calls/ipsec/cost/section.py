@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Final, Literal, get_args
 
-from pydantic import AfterValidator, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
 from weirlab.base.errors import InputError
 from weirlab.scenario.calls import CodecText
@@ -64,11 +64,10 @@ class EspCostSection(Section):
         return tuple((ms, VoicePacket(stream.payload_bytes).packet_bytes) for ms, stream in streams)
 
 
-class EspCostScenario(Root):
+class EspCostScenario(Root, title="Weir scenario: cost of ESP"):
     """A scenario about the processing time of packets with ESP."""
 
     KEY = "esp"
-    model_config = ConfigDict(title="Weir scenario: cost of ESP")
 
     esp: EspCostSection
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Final, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
 from weirlab.base.errors import InputError
 from weirlab.scenario.conflicts import Conflict
@@ -111,11 +111,10 @@ class EndpointsSection(Section):
     """Seed of the times at which calls begin, and of the order of attempts."""
 
 
-class EndpointScenario(Root):
+class EndpointScenario(Root, title="Weir scenario: endpoints of calls"):
     """A scenario about endpoints that bypass the kernel."""
 
     KEY = "endpoints"
-    model_config = ConfigDict(title="Weir scenario: endpoints of calls")
 
     endpoints: EndpointsSection
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Final
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from weirlab.base.amounts import parse_line, parse_size, parse_time
 from weirlab.base.errors import InputError
@@ -172,11 +172,10 @@ class TcpSection(Section):
         return ndt7.of(settings) if self.ndt7 else settings
 
 
-class TcpScenario(Root):
+class TcpScenario(Root, title="Weir scenario: TCP transfer"):
     """A scenario about a TCP transfer."""
 
     KEY = "tcp"
-    model_config = ConfigDict(title="Weir scenario: TCP transfer")
 
     tcp: TcpSection
 
