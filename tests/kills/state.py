@@ -13,20 +13,13 @@ _PROC = Path("/proc")
 _REAL_TIME = (os.SCHED_FIFO, os.SCHED_RR)
 _NAPI = "napi/"
 _SETTINGS = (
-    "/proc/sys/kernel/sched_*",
-    "/proc/sys/net/core/*",
-    "/proc/sys/net/ipv4/ip_forward",
-    "/proc/sys/net/ipv[46]/conf/all/*",
-    "/proc/sys/net/ipv[46]/conf/default/*",
-    "/proc/sys/net/netfilter/nf_conntrack_max",
-    "/proc/sys/vm/percpu_pagelist_high_fraction",
-    "/sys/kernel/debug/sched/features",
-    "/sys/kernel/debug/sched/fair_server/cpu*/*",
-    "/sys/devices/virtual/workqueue/cpumask",
-    "/sys/fs/cgroup/cgroup.subtree_control",
-    "/sys/fs/cgroup/unified/cgroup.subtree_control",
-    "/sys/fs/cgroup/cpuset/cpuset.*",
-)
+    "/proc/sys/kernel/sched_*", "/proc/sys/net/core/*", "/proc/sys/net/ipv4/ip_forward",
+    "/proc/sys/net/ipv[46]/conf/all/*", "/proc/sys/net/ipv[46]/conf/default/*",
+    "/proc/sys/net/netfilter/nf_conntrack_max", "/proc/sys/vm/percpu_pagelist_high_fraction",
+    "/sys/kernel/debug/sched/features", "/sys/kernel/debug/sched/fair_server/cpu*/*",
+    "/sys/devices/virtual/workqueue/cpumask", "/sys/fs/cgroup/cgroup.subtree_control",
+    "/sys/fs/cgroup/unified/cgroup.subtree_control", "/sys/fs/cgroup/cpuset/cpuset.*",
+)  # fmt: skip
 _MOMENTARY = ("cpuset.memory_pressure",)
 _GROUPS = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified", "/sys/fs/cgroup/cpuset")
 _PATIENCE_S = 3.0

@@ -441,16 +441,9 @@ def test_a_connection_is_reset_when_the_host_of_its_proxy_refuses_another(proxy:
             assert far.stderr is not None
             assert "listening" in far.stderr.readline()
             own = [
-                sys.executable,
-                "-m",
-                "weirlab",
-                "psock",
-                "run",
-                "--via",
-                "10.98.1.2:29107",
-                "--token",
+                sys.executable, "-m", "weirlab", "psock", "run", "--via", "10.98.1.2:29107", "--token",
                 TOKEN,
-            ]
+            ]  # fmt: skip
             with begin([*own, "--", sys.executable, "-c", LOSING, DESTINATION, str(port)]) as process:
                 assert process.stdout is not None
                 assert process.stdout.readline() == "connected\n"

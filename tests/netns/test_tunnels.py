@@ -36,21 +36,12 @@ pytestmark = pytest.mark.netns
 
 WIREGUARD: Final = "wireguard-go"
 NAMES: Final = [
-    WIREGUARD,
-    "wireguard-kernel",
-    "esp:aes128gcm16",
-    "esp:aes256-sha256",
-    "esp-udp:aes128-sha1",
-    "openvpn:aes-128-gcm",
-    "openvpn:chacha20-poly1305",
-    "openvpn:aes-128-cbc",
-    "strongswan-libipsec:aes128gcm16",
-    "strongswan-libipsec:aes128-sha1",
-    "strongswan-libipsec:aes256-sha256",
-    "strongswan-libipsec:null-md5",
-    "strongswan-kernel:aes128gcm16",
+    WIREGUARD, "wireguard-kernel", "esp:aes128gcm16", "esp:aes256-sha256", "esp-udp:aes128-sha1",
+    "openvpn:aes-128-gcm", "openvpn:chacha20-poly1305", "openvpn:aes-128-cbc",
+    "strongswan-libipsec:aes128gcm16", "strongswan-libipsec:aes128-sha1",
+    "strongswan-libipsec:aes256-sha256", "strongswan-libipsec:null-md5", "strongswan-kernel:aes128gcm16",
     "strongswan-kernel:aes128-sha1",
-]
+]  # fmt: skip
 UNENCRYPTED: Final = ("strongswan-libipsec:null-md5",)
 TRAFFIC: Final = Traffic(Rate(500.0), Constant(128), warmup_s=0.02, duration_s=0.1)
 

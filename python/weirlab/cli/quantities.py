@@ -7,18 +7,9 @@ import math
 from weirlab.base.quantities import NOTHING, count, duration, percent, plural, rate, rules, significant, words
 
 __all__ = [
-    "NOTHING",
-    "clock",
-    "clocks",
-    "count",
-    "duration",
-    "percent",
-    "plural",
-    "rate",
-    "rules",
-    "significant",
+    "NOTHING", "clock", "clocks", "count", "duration", "percent", "plural", "rate", "rules", "significant",
     "words",
-]
+]  # fmt: skip
 
 
 def clock(seconds: float) -> str:

@@ -8,12 +8,6 @@ from weirlab.library.bundle import BundleManifest, ProfileBundle, packed, read_b
 from weirlab.library.places import LibraryEntry, ProfileLibrary, libraries, named
 
 __all__ = [
-    "BundleManifest",
-    "LibraryEntry",
-    "ProfileBundle",
-    "ProfileLibrary",
-    "libraries",
-    "named",
-    "packed",
+    "BundleManifest", "LibraryEntry", "ProfileBundle", "ProfileLibrary", "libraries", "named", "packed",
     "read_bundle",
-]
+]  # fmt: skip

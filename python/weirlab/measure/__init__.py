@@ -11,14 +11,6 @@ from weirlab.measure.trial import FailedTrial, Hooks, TrialEntry, run_trial
 from weirlab.measure.validity import ValidityLimits, judge
 
 __all__ = [
-    "FailedTrial",
-    "Hooks",
-    "OnProgress",
-    "SequenceOutcome",
-    "TrialEntry",
-    "TrialProgress",
-    "TrialTerms",
-    "ValidityLimits",
-    "judge",
-    "run_trial",
-]
+    "FailedTrial", "Hooks", "OnProgress", "SequenceOutcome", "TrialEntry", "TrialProgress", "TrialTerms",
+    "ValidityLimits", "judge", "run_trial",
+]  # fmt: skip

@@ -31,19 +31,9 @@ from weirlab.traffic.sizes import SizeMix, describe
 from weirlab.traffic.spec import Rate, Traffic
 
 __all__ = [
-    "SENDER_RESERVE",
-    "Extras",
-    "Profile",
-    "ScoutPoint",
-    "ScoutResult",
-    "load_or_max",
-    "measure",
-    "plan",
-    "quick",
-    "run",
-    "scout",
-    "scout_specs",
-]
+    "SENDER_RESERVE", "Extras", "Profile", "ScoutPoint", "ScoutResult", "load_or_max", "measure", "plan",
+    "quick", "run", "scout", "scout_specs",
+]  # fmt: skip
 
 
 PLAN: Final = "plan"

@@ -34,18 +34,6 @@ else:
 
 
 __all__ = [
-    "DeviceModels",
-    "ErrorRow",
-    "LohmillerModel",
-    "Model",
-    "Parameter",
-    "PiecewiseModel",
-    "Prediction",
-    "QueueingModel",
-    "compare",
-    "fit_all",
-    "load",
-    "load_devices",
-    "save",
-    "save_devices",
-]
+    "DeviceModels", "ErrorRow", "LohmillerModel", "Model", "Parameter", "PiecewiseModel", "Prediction",
+    "QueueingModel", "compare", "fit_all", "load", "load_devices", "save", "save_devices",
+]  # fmt: skip

@@ -41,36 +41,12 @@ from weirlab.records.trial import (
 )
 
 __all__ = [
-    "ESTABLISHED",
-    "F64",
-    "REFUSED",
-    "SIMULATION",
-    "SLOWEST_UNPACED_PPS",
-    "TABLE_FULL",
-    "U64",
-    "WHERE",
-    "AnswerResult",
-    "Backend",
-    "BinDetails",
-    "BinSpan",
-    "CallTable",
-    "EngineResult",
-    "FlowTable",
-    "Histogram",
-    "HostSample",
-    "Observation",
-    "PacketLog",
-    "RuleEncounters",
-    "RuleSetup",
-    "SchedulerCounters",
-    "Series",
-    "TrialRecord",
-    "TrialSpec",
-    "WholeTrialResult",
-    "counts_alone",
-    "device_in_words",
-    "emulation_in_words",
-]
+    "ESTABLISHED", "F64", "REFUSED", "SIMULATION", "SLOWEST_UNPACED_PPS", "TABLE_FULL", "U64", "WHERE",
+    "AnswerResult", "Backend", "BinDetails", "BinSpan", "CallTable", "EngineResult", "FlowTable",
+    "Histogram", "HostSample", "Observation", "PacketLog", "RuleEncounters", "RuleSetup",
+    "SchedulerCounters", "Series", "TrialRecord", "TrialSpec", "WholeTrialResult", "counts_alone",
+    "device_in_words", "emulation_in_words",
+]  # fmt: skip
 
 SLOWEST_UNPACED_PPS: Final = 500_000
 """The XDP sender is faster than this when it sends as fast as possible, unless something holds it up, such

@@ -13,24 +13,7 @@ from weirlab.scenario.model import BLACK_BOX, NO_DEVICE, CalibrationSection, Dut
 from weirlab.scenario.profile import QUICK, AdaptiveSection, HeldOutSection, ProfileSection, Scenario
 
 __all__ = [
-    "BLACK_BOX",
-    "FULL",
-    "NO_DEVICE",
-    "QUICK",
-    "AdaptiveSection",
-    "CalibrationSection",
-    "CallShape",
-    "Dut",
-    "HeldOutSection",
-    "Lab",
-    "OptionValue",
-    "ProfileSection",
-    "Root",
-    "Scenario",
-    "SimDeviceSection",
-    "checked",
-    "from_options",
-    "from_plain",
-    "full",
-    "section",
-]
+    "BLACK_BOX", "FULL", "NO_DEVICE", "QUICK", "AdaptiveSection", "CalibrationSection", "CallShape", "Dut",
+    "HeldOutSection", "Lab", "OptionValue", "ProfileSection", "Root", "Scenario", "SimDeviceSection",
+    "checked", "from_options", "from_plain", "full", "section",
+]  # fmt: skip

@@ -17,16 +17,9 @@ if TYPE_CHECKING:
     from weirlab.store.writer import RunWriter
 
 __all__ = [
-    "ExportFormat",
-    "Manifest",
-    "Run",
-    "RunSummary",
-    "RunWriter",
-    "Status",
-    "Store",
-    "default_root",
+    "ExportFormat", "Manifest", "Run", "RunSummary", "RunWriter", "Status", "Store", "default_root",
     "how_recent",
-]
+]  # fmt: skip
 
 _LATER: Final = {"ExportFormat": "run", "Run": "run", "RunWriter": "writer"}
 """These import Polars, which takes longer than listing all runs does."""

@@ -33,19 +33,9 @@ HOST: Final = "host"
 """Name under which a run keeps the state of the host that its trials belong to."""
 
 _COPIED: Final = (
-    "index",
-    "attempt",
-    "trial_id",
-    "started_at",
-    "role",
-    "label",
-    "stateful",
-    "places",
-    "sizes_text",
-    "rate_text",
-    "flows",
-    "spec",
-)
+    "index", "attempt", "trial_id", "started_at", "role", "label", "stateful", "places", "sizes_text",
+    "rate_text", "flows", "spec",
+)  # fmt: skip
 
 
 class Run:

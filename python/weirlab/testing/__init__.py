@@ -11,17 +11,6 @@ from weirlab.testing.results import make_call_table, make_record, make_result, m
 from weirlab.testing.tcp import TcpConversation, TcpSide
 
 __all__ = [
-    "FakeBed",
-    "FakeClock",
-    "FakeDevice",
-    "TcpConversation",
-    "TcpSide",
-    "TrialDisturbance",
-    "bursts",
-    "disturbed",
-    "make_call_table",
-    "make_record",
-    "make_result",
-    "make_spec",
-    "write_pcap",
-]
+    "FakeBed", "FakeClock", "FakeDevice", "TcpConversation", "TcpSide", "TrialDisturbance", "bursts",
+    "disturbed", "make_call_table", "make_record", "make_result", "make_spec", "write_pcap",
+]  # fmt: skip

@@ -26,17 +26,8 @@ from ..conftest import remembering
 
 QUICK = Speed(0.3, 1.0, 0.001, 0.05)
 TINY = [
-    "--positions",
-    "0,1000",
-    "--sizes",
-    "64,1518",
-    "--repetitions",
-    "1",
-    "--trial-s",
-    "0.02",
-    "--seed",
-    "5",
-]
+    "--positions", "0,1000", "--sizes", "64,1518", "--repetitions", "1", "--trial-s", "0.02", "--seed", "5",
+]  # fmt: skip
 
 
 def run_with(errors: dict[tuple[str, str], float], covered: float = 90.0, alarms: int = 0) -> RunScores:

@@ -91,19 +91,9 @@ def fields(path: Path, *names: str, where: str = "", options: Sequence[str] = ()
     wanted = [o for name in names for o in ("-e", name)]
     chosen = ["-Y", where] if where else []
     text = tshark(
-        path,
-        *options,
-        *chosen,
-        "-T",
-        "fields",
-        "-E",
-        "header=y",
-        "-E",
-        "separator=,",
-        "-E",
-        "quote=d",
+        path, *options, *chosen, "-T", "fields", "-E", "header=y", "-E", "separator=,", "-E", "quote=d",
         *wanted,
-    )
+    )  # fmt: skip
     return list(csv.DictReader(io.StringIO(text)))
 
 

@@ -421,19 +421,9 @@ def _transfer(path: Path) -> None:
         for end in ends:
             end.create()
         _tool(
-            "ip",
-            "link",
-            "add",
-            "l0",
-            "netns",
-            sender.name,
-            "type",
-            "veth",
-            "peer",
-            "r0",
-            "netns",
+            "ip", "link", "add", "l0", "netns", sender.name, "type", "veth", "peer", "r0", "netns",
             receiver.name,
-        )
+        )  # fmt: skip
         for end, link, address in ((sender, "l0", SENDER), (receiver, "r0", RECEIVER)):
             inside = ("ip", "netns", "exec", end.name)
             _tool(*inside, "ip", "addr", "add", f"{address}/24", "dev", link)

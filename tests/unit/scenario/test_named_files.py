@@ -241,18 +241,8 @@ def test_no_name_of_a_device_opens_a_file_unless_the_right_is_given(
     kind: str, secret: Path, watch: Watch
 ) -> None:
     words = (
-        *READERS,
-        "advert",
-        "hard",
-        "soft",
-        "rekey",
-        "outage",
-        "suite",
-        "file",
-        "image",
-        "ruleset",
-        "match",
-    )
+        *READERS, "advert", "hard", "soft", "rekey", "outage", "suite", "file", "image", "ruleset", "match",
+    )  # fmt: skip
     suffixes = [str(secret), *(f"{dot}{word}={secret}" for word in words for dot in ("", "up.", "down."))]
     for suffix in suffixes:
         try:

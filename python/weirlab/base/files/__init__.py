@@ -26,24 +26,7 @@ from weirlab.base.files.writing import (
 )
 
 __all__ = [
-    "ELSEWHERE",
-    "HOST_FILES",
-    "NO_FILES",
-    "SCRATCH",
-    "Inputs",
-    "check_folder",
-    "check_output",
-    "explain",
-    "load_json",
-    "make_folder",
-    "open_regular",
-    "read_bytes",
-    "read_regular",
-    "read_text",
-    "shown",
-    "sweep",
-    "telling",
-    "wait_for_lock",
-    "write",
-    "write_bytes",
-]
+    "ELSEWHERE", "HOST_FILES", "NO_FILES", "SCRATCH", "Inputs", "check_folder", "check_output", "explain",
+    "load_json", "make_folder", "open_regular", "read_bytes", "read_regular", "read_text", "shown", "sweep",
+    "telling", "wait_for_lock", "write", "write_bytes",
+]  # fmt: skip

@@ -55,16 +55,9 @@ def written(outcome: CaptureOutcome) -> str:
 
 def _packets(sheet: CallSheet) -> Table:
     columns = (
-        "Calls of",
-        "Over",
-        "Calls",
-        "Per packet",
-        "Payload B",
-        "Headers B",
-        "Frame B with FCS",
-        "Without FCS",
-        "On the wire",
-    )
+        "Calls of", "Over", "Calls", "Per packet", "Payload B", "Headers B", "Frame B with FCS",
+        "Without FCS", "On the wire",
+    )  # fmt: skip
     rows = [
         (
             _title(each),

@@ -61,16 +61,9 @@ def transients(
 def comparison_tables(outcome: TransientsOutcome) -> list[Table]:
     """One table per trial with steps, a row per step and model."""
     columns = (
-        "Step at",
-        "Model",
-        "Delay error",
-        "Until settled",
-        "Loss error",
-        "Peak",
-        "Peak predicted",
-        "Settles in",
-        "Predicted to settle in",
-    )
+        "Step at", "Model", "Delay error", "Until settled", "Loss error", "Peak", "Peak predicted",
+        "Settles in", "Predicted to settle in",
+    )  # fmt: skip
     spare = ("Predicted to settle in", "Settles in")
     tables = []
     for comparison in outcome.comparisons:

@@ -231,15 +231,8 @@ class ListedTrials:
     def tables(self) -> Sequence[Table]:
         """Medians per setting."""
         columns = (
-            "Setting",
-            "Load",
-            "Forwarded",
-            "Lost",
-            "Mean delay",
-            "Median",
-            "99th percentile",
-            "Trials",
-        )
+            "Setting", "Load", "Forwarded", "Lost", "Mean delay", "Median", "99th percentile", "Trials",
+        )  # fmt: skip
         return (
             Table(
                 "Medians of the trials",

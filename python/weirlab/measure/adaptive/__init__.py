@@ -16,19 +16,6 @@ from weirlab.measure.adaptive.design import AdaptivePlan, Candidate, Candidates
 from weirlab.measure.adaptive.rounds import ADAPTIVE, AdaptiveOutcome, Round, kept_rounds, measure, sure
 
 __all__ = [
-    "ADAPTIVE",
-    "AdaptiveOutcome",
-    "AdaptivePlan",
-    "Candidate",
-    "Candidates",
-    "Round",
-    "Uncertainty",
-    "choose",
-    "committee",
-    "committee_and_spread",
-    "kept_rounds",
-    "measure",
-    "spread",
-    "step_doubt",
-    "sure",
-]
+    "ADAPTIVE", "AdaptiveOutcome", "AdaptivePlan", "Candidate", "Candidates", "Round", "Uncertainty",
+    "choose", "committee", "committee_and_spread", "kept_rounds", "measure", "spread", "step_doubt", "sure",
+]  # fmt: skip

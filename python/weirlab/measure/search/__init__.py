@@ -17,15 +17,6 @@ from weirlab.measure.search.throughput import (
 from weirlab.measure.search.trials import SearchTrialRunner
 
 __all__ = [
-    "NDR",
-    "PDR",
-    "GoalResult",
-    "Point",
-    "SearchGoal",
-    "SearchShape",
-    "SearchTrialRunner",
-    "Setting",
-    "expected_s",
-    "search_setting",
-    "sender_pps",
-]
+    "NDR", "PDR", "GoalResult", "Point", "SearchGoal", "SearchShape", "SearchTrialRunner", "Setting",
+    "expected_s", "search_setting", "sender_pps",
+]  # fmt: skip

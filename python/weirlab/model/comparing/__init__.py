@@ -19,17 +19,6 @@ from weirlab.model.comparing.scatter import Scatter, Source
 from weirlab.model.comparing.verdicts import ComparisonFinding, ComparisonTerms, Verdict, compare, overall
 
 __all__ = [
-    "QUANTITIES",
-    "Compared",
-    "ComparisonFinding",
-    "ComparisonSetting",
-    "ComparisonTerms",
-    "Scatter",
-    "SettingDifference",
-    "Source",
-    "Verdict",
-    "compare",
-    "contrast",
-    "digest",
-    "overall",
-]
+    "QUANTITIES", "Compared", "ComparisonFinding", "ComparisonSetting", "ComparisonTerms", "Scatter",
+    "SettingDifference", "Source", "Verdict", "compare", "contrast", "digest", "overall",
+]  # fmt: skip

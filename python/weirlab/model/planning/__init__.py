@@ -30,22 +30,7 @@ from weirlab.model.planning.requirements import (
 from weirlab.model.planning.search import Reach
 
 __all__ = [
-    "FINDABLE",
-    "NOTHING_LOST",
-    "Conclusion",
-    "Find",
-    "Headroom",
-    "OfferedLoad",
-    "PlanAnswer",
-    "PlanForecast",
-    "PlanningQuestion",
-    "QuantityLimit",
-    "Reach",
-    "Requirement",
-    "answer",
-    "best",
-    "for_calls",
-    "for_class",
-    "limits",
-    "parse_limit",
-]
+    "FINDABLE", "NOTHING_LOST", "Conclusion", "Find", "Headroom", "OfferedLoad", "PlanAnswer",
+    "PlanForecast", "PlanningQuestion", "QuantityLimit", "Reach", "Requirement", "answer", "best",
+    "for_calls", "for_class", "limits", "parse_limit",
+]  # fmt: skip

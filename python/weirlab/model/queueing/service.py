@@ -16,15 +16,9 @@ from weirlab.model.base import F64
 from weirlab.model.queueing.kriging import Kriging, ResidualField
 
 FIELDS: Final = (
-    "fixed_ns",
-    "per_rule_ns",
-    "per_byte_ns",
-    "io_ns",
-    "io_per_byte_ns",
-    "spread_ns",
-    "late_per_rule_ns",
+    "fixed_ns", "per_rule_ns", "per_byte_ns", "io_ns", "io_per_byte_ns", "spread_ns", "late_per_rule_ns",
     "bend_position",
-)
+)  # fmt: skip
 
 # Misfits smaller than this are below what any lab resolves; they must not justify another parameter.
 _RESOLUTION: Final = 0.003

@@ -12,17 +12,6 @@ from weirlab.model.transient.phases import LoadPhase, TransientPrediction, phase
 from weirlab.model.transient.spiking import StepObservation, with_spike
 
 __all__ = [
-    "DelayBins",
-    "LoadPhase",
-    "StepError",
-    "StepObservation",
-    "Trajectory",
-    "TransientPrediction",
-    "binned",
-    "binned_along",
-    "over_time",
-    "phases_of",
-    "step_errors",
-    "trajectory",
-    "with_spike",
-]
+    "DelayBins", "LoadPhase", "StepError", "StepObservation", "Trajectory", "TransientPrediction", "binned",
+    "binned_along", "over_time", "phases_of", "step_errors", "trajectory", "with_spike",
+]  # fmt: skip

@@ -15,16 +15,9 @@ from weirlab.traffic.calls.codecs import VoiceStream, describe_codec, parse_code
 from weirlab.traffic.calls.transport import TITLES, TRANSPORTS, Transport, check, parse_transport
 
 __all__ = [
-    "TRANSPORTS",
-    "CallClass",
-    "Calls",
-    "Direction",
-    "Phases",
-    "Transport",
-    "describe",
-    "parse_calls",
+    "TRANSPORTS", "CallClass", "Calls", "Direction", "Phases", "Transport", "describe", "parse_calls",
     "parse_classes",
-]
+]  # fmt: skip
 
 Direction = Literal["forward", "back", "both"]
 """``forward``: from the sender's side through the device to the receiver's; ``back``: the other way."""

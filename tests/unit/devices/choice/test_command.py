@@ -95,16 +95,9 @@ def test_what_is_missing_is_profiled_once_and_the_device_with_most_headroom_is_c
     weir: Weir, profiled: list[str]
 ) -> None:
     asked = (
-        *CHOOSE,
-        "iptables",
-        "nftables-set",
-        "--rules",
-        "400",
-        "--require",
-        "p99<1ms",
-        "--factors",
+        *CHOOSE, "iptables", "nftables-set", "--rules", "400", "--require", "p99<1ms", "--factors",
         "1,2,20",
-    )
+    )  # fmt: skip
     answer = weir(*asked)
     assert answer.code == 0
     assert profiled == ["iptables", "nftables-set"]

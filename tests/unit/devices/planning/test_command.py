@@ -318,17 +318,9 @@ def noisy(tmp_path: Path) -> Path:
 
 def test_a_noisy_profile_leaves_the_plan_undecided_and_says_what_to_do(weir: Weir, noisy: Path) -> None:
     asked = (
-        "plan",
-        noisy,
-        "--rate",
-        "30kpps",
-        "--rules",
-        "400",
-        "--require",
-        "p99<7ms",
-        "--require",
+        "plan", noisy, "--rate", "30kpps", "--rules", "400", "--require", "p99<7ms", "--require",
         "loss<0.1%",
-    )
+    )  # fmt: skip
     answer = weir(*asked)
     assert answer.code == 7
     words = " ".join(answer.out.split())

@@ -114,15 +114,8 @@ def test_a_hostile_or_lost_client_ends_only_its_own_test(
 def test_the_client_speaks_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, up: bool) -> None:
     certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
     command = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:prime256v1",
-        "-nodes",
-    ]
+        "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+    ]  # fmt: skip
     command += ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
     subprocess.run([*command, "-out", certificate, "-keyout", key], check=True, capture_output=True)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)

@@ -231,34 +231,11 @@ def gather(
 
 
 _COLUMNS: Final = (
-    "trial_id",
-    "index",
-    "role",
-    "label",
-    "attempt",
-    "lab",
-    "dut",
-    "backend",
-    "stateful",
-    "new_share",
-    "sizes_text",
-    "frame_bytes",
-    "flows",
-    "offered_pps",
-    "achieved_pps",
-    "forwarding_pps",
-    "sent",
-    "lost",
-    "loss_ratio",
-    "delay_mean_ns",
-    "delay_p50_ns",
-    "delay_p90_ns",
-    "delay_p99_ns",
-    "jitter_ns",
-    "invalid",
-    "valid",
-    "spec",
-)
+    "trial_id", "index", "role", "label", "attempt", "lab", "dut", "backend", "stateful", "new_share",
+    "sizes_text", "frame_bytes", "flows", "offered_pps", "achieved_pps", "forwarding_pps", "sent", "lost",
+    "loss_ratio", "delay_mean_ns", "delay_p50_ns", "delay_p90_ns", "delay_p99_ns", "jitter_ns", "invalid",
+    "valid", "spec",
+)  # fmt: skip
 
 
 def readable(trials: pl.DataFrame) -> pl.DataFrame:

@@ -16,18 +16,6 @@ from weirlab.devices.search.rfc2544.suite import (
 )
 
 __all__ = [
-    "FRAME_BYTES",
-    "STRICT",
-    "TESTS",
-    "BackToBackResult",
-    "LatencyResult",
-    "LossCurve",
-    "LossPoint",
-    "Result",
-    "Rfc2544Suite",
-    "Test",
-    "latency",
-    "longest_bursts",
-    "loss_curve",
-    "run_suite",
-]
+    "FRAME_BYTES", "STRICT", "TESTS", "BackToBackResult", "LatencyResult", "LossCurve", "LossPoint",
+    "Result", "Rfc2544Suite", "Test", "latency", "longest_bursts", "loss_curve", "run_suite",
+]  # fmt: skip

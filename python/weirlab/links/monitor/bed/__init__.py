@@ -19,15 +19,6 @@ from weirlab.links.monitor.bed.base import (
 from weirlab.links.monitor.bed.lab import LinkLab
 
 __all__ = [
-    "BARE",
-    "METHODS",
-    "RECORDING",
-    "WORDS",
-    "LinkLab",
-    "Method",
-    "MonitorGap",
-    "MonitorSettings",
-    "RecorderReport",
-    "Stages",
-    "Stall",
-]
+    "BARE", "METHODS", "RECORDING", "WORDS", "LinkLab", "Method", "MonitorGap", "MonitorSettings",
+    "RecorderReport", "Stages", "Stall",
+]  # fmt: skip

@@ -118,17 +118,8 @@ class WatchScreen(live.LiveScreen):
 
         states = tcp_states()
         columns = [
-            "Local",
-            "Remote",
-            "Process",
-            "State",
-            "Out",
-            "In",
-            "RTT",
-            "cwnd",
-            "Retransmitted",
-            "Missed",
-        ]
+            "Local", "Remote", "Process", "State", "Out", "In", "RTT", "cwnd", "Retransmitted", "Missed",
+        ]  # fmt: skip
         rows = []
         for number, (one, tally) in enumerate(zip(progress["connections"], tallies, strict=True)):
             if one["ended_ns"] is not None or not tally.last_ns:

@@ -119,16 +119,9 @@ class SyntheticRun:
     def observations(self, role: str | None = None) -> list[Observation]:
         rows = self.frame.filter(pl.col("valid") & (pl.col("role") == role))
         names = (
-            "frame_bytes",
-            "position",
-            "forwarding_pps",
-            "loss_ratio",
-            "delay_mean_ns",
-            "delay_p50_ns",
-            "delay_p90_ns",
-            "delay_p99_ns",
-            "jitter_ns",
-        )
+            "frame_bytes", "position", "forwarding_pps", "loss_ratio", "delay_mean_ns", "delay_p50_ns",
+            "delay_p90_ns", "delay_p99_ns", "jitter_ns",
+        )  # fmt: skip
         return [
             Observation(rate_pps=row["achieved_pps"], **{name: float(row[name]) for name in names})
             for row in rows.iter_rows(named=True)
