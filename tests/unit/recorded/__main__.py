@@ -15,28 +15,19 @@ import sys
 import tempfile
 from pathlib import Path
 
-from answers import ANSWERS, CLOSE, COMMANDS, FITTED, additions, answer, differences, kept, unpacked
-
-ARCHIVES = {
-    "--inputs": "make",
-    **{
-        f"--{name}": f"make_{name}"
-        for name in ("later", "latest", "newest", "costs", "listed", "swept", "matrix")
-    },
-}
-"""Options, and the functions of ``making`` that make what they name."""
+from answers import ADDED, ANSWERS, CLOSE, COMMANDS, FITTED, additions, answer, differences, kept, unpacked
 
 
 def main(options: list[str]) -> int:
     named = [name for name in options if not name.startswith("--")]
-    if not set(options) <= {"--keep", *ARCHIVES, *COMMANDS}:
+    if not set(options) <= {"--keep", "--inputs", *(f"--{name}" for name in ADDED), *COMMANDS}:
         print(__doc__, file=sys.stderr)
         return 2
-    for option, maker in ARCHIVES.items():
-        if option in options:
+    for name in ("inputs", *ADDED):
+        if f"--{name}" in options:
             import making
 
-            getattr(making, maker)()
+            making.make(name)
     os.environ["COLUMNS"] = "100"
     different = False
     ANSWERS.mkdir(exist_ok=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import re
@@ -22,15 +23,6 @@ INPUTS: Final = HERE / "inputs.tar.xz"
 """A store, captures and models, in the formats that they had when they were made."""
 TRANSFERS: Final = HERE / "inputs-tcp.tar.xz"
 """Runs of a kind that came later: one of a version that kept no trials of it, one of the first that did."""
-LATER: Final = HERE / "inputs-later.tar.xz"
-LATEST: Final = HERE / "inputs-latest.tar.xz"
-NEWEST: Final = HERE / "inputs-newest.tar.xz"
-COSTS: Final = HERE / "inputs-costs.tar.xz"
-LISTED: Final = HERE / "inputs-listed.tar.xz"
-SWEPT: Final = HERE / "inputs-swept.tar.xz"
-MATRIX: Final = HERE / "inputs-matrix.tar.xz"
-"""Runs of kinds that came later still."""
-
 CLOSE: Final = 1e-9
 """How far two numbers that are the same may be apart, as a share: machines round sums differently."""
 FITTED: Final = {"fit": 1e-4}
@@ -69,22 +61,17 @@ RUNS: Final = (
     PROFILE, SLOWER, TRIAL, STEPS, VERIFY, CALIBRATE, SEARCH, RFC2544, CALLS, CAPACITY, FAILOVER, MONITOR,
     VOICE,
 )  # fmt: skip
-LATER_RUNS: Final = (PARALLEL, VOICE_LOAD)
-LATEST_RUNS: Final = (ENDPOINTS,)
-NEWEST_RUNS: Final = (COMPARISON, REPRODUCTION)
-COSTS_RUNS: Final = (ESP,)
-LISTED_RUNS: Final = (SERIES,)
-SWEPT_RUNS: Final = (SIMULATION,)
-MATRIX_RUNS: Final = (CAMPAIGN,)
-_ADDED: Final = (
-    *LATER_RUNS,
-    *LATEST_RUNS,
-    *NEWEST_RUNS,
-    *COSTS_RUNS,
-    *LISTED_RUNS,
-    *SWEPT_RUNS,
-    *MATRIX_RUNS,
-)
+ADDED: Final[Mapping[str, tuple[str, ...]]] = {
+    "later": (PARALLEL, VOICE_LOAD),
+    "latest": (ENDPOINTS,),
+    "newest": (COMPARISON, REPRODUCTION),
+    "costs": (ESP,),
+    "listed": (SERIES,),
+    "swept": (SIMULATION,),
+    "matrix": (CAMPAIGN,),
+}
+"""Runs of kinds that came later still, by the names of their archives, in the order in which they came."""
+ADDED_RUNS: Final = tuple(itertools.chain.from_iterable(ADDED.values()))
 
 
 def _kind(run: str) -> str:
@@ -104,8 +91,8 @@ COMMANDS: Final = {
     "show-tcp-earlier": f"show {TCP_EARLIER}",
     "report-tcp": f"report {TCP} --out report.html",
     "report-tcp-earlier": f"report {TCP_EARLIER} --out report.html",
-    **{f"show-{_kind(run)}": f"show {run}" for run in _ADDED},
-    **{f"report-{_kind(run)}": f"report {run} --out report.html" for run in _ADDED},
+    **{f"show-{_kind(run)}": f"show {run}" for run in ADDED_RUNS},
+    **{f"report-{_kind(run)}": f"report {run} --out report.html" for run in ADDED_RUNS},
     "export": f"export {FAILOVER} --format csv --out exported",
     "fit": f"fit {PROFILE}",
     "predict": f"predict {PROFILE} --rate 250kpps --frame 214 --rules 200",
@@ -137,9 +124,14 @@ COMMANDS: Final = {
 """What is asked, by the name of the answer's file; ``--json`` and the store are added."""
 
 
+def archive_of(name: str) -> Path:
+    """The archive with the runs that ``ADDED`` has under ``name``."""
+    return HERE / f"inputs-{name}.tar.xz"
+
+
 def unpacked(folder: Path) -> Path:
     """The inputs, in ``folder``."""
-    for path in (INPUTS, TRANSFERS, LATER, LATEST, NEWEST, COSTS, LISTED, SWEPT, MATRIX):
+    for path in (INPUTS, TRANSFERS, *map(archive_of, ADDED)):
         with tarfile.open(path) as archive:
             archive.extractall(folder, filter="data")
     return folder

@@ -11,34 +11,14 @@ import tarfile
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
 
-from answers import (
-    CAMPAIGN,
-    CAMPAIGN_STEPS,
-    COSTS,
-    COSTS_RUNS,
-    INPUTS,
-    LATER,
-    LATER_RUNS,
-    LATEST,
-    LATEST_RUNS,
-    LISTED,
-    LISTED_RUNS,
-    MATRIX,
-    NEWEST,
-    NEWEST_RUNS,
-    PROFILE,
-    RUNS,
-    SLOWER,
-    SWEPT,
-    SWEPT_RUNS,
-)
+from answers import ADDED, CAMPAIGN, CAMPAIGN_STEPS, INPUTS, PROFILE, RUNS, SLOWER, archive_of
 from typer.testing import CliRunner
 
 from weirlab.calls.failover.fakes import FakePair, SwitchBehaviour, instant
@@ -187,8 +167,23 @@ TRANSFER_BYTES = 200_000
 SENDER, RECEIVER, PORT = "198.18.7.1", "198.18.7.2", 5001
 
 
-def make() -> None:
-    """Everything anew; needs root, for the transfer."""
+def make(name: str) -> None:
+    """Make the archive ``name`` anew, with the runs that ``ADDED`` has under it.
+
+    ``inputs`` has everything else, and needs root, for the transfer.
+    """
+    if name == "inputs":
+        _make_inputs()
+        return
+    runs = (*ADDED[name], *(CAMPAIGN_STEPS if CAMPAIGN in ADDED[name] else ()))
+    with tempfile.TemporaryDirectory() as work:
+        folder = Path(work)
+        with _elsewhere(folder), _as_example(runs):
+            _MAKERS[name](folder)
+        _pack(archive_of(name), folder, ("store",))
+
+
+def _make_inputs() -> None:
     with tempfile.TemporaryDirectory() as work:
         folder = Path(work)
         with _elsewhere(folder), _as_example(RUNS):
@@ -205,84 +200,52 @@ def make() -> None:
         _pack(INPUTS, folder, ("calls.pcap.gz", "devices.json", "store", "transfer.pcap.gz"))
 
 
-def make_later() -> None:
-    """The runs of kinds that came later; needs no root."""
-    with tempfile.TemporaryDirectory() as work:
-        folder = Path(work)
-        store = Store(folder / "store")
-        with _elsewhere(folder), _as_example(LATER_RUNS):
-            parallel = ParallelStudy(opener(FakePaths()))
-            _run(parallel, store, from_plain(PARALLEL_SCENARIO, "here", ParallelScenario))
-            load = VoiceLoadStudy(lambda network, talk_s: FakeLoadLab(network, folder))
-            _run(load, store, from_plain(VOICE_LOAD_SCENARIO, "here", LoadScenario))
-        _pack(LATER, folder, ("store",))
+def _later(folder: Path) -> None:
+    store = Store(folder / "store")
+    parallel = ParallelStudy(opener(FakePaths()))
+    _run(parallel, store, from_plain(PARALLEL_SCENARIO, "here", ParallelScenario))
+    load = VoiceLoadStudy(lambda network, talk_s: FakeLoadLab(network, folder))
+    _run(load, store, from_plain(VOICE_LOAD_SCENARIO, "here", LoadScenario))
 
 
-def make_latest() -> None:
-    """Those of the newest kinds; needs no root."""
-    with tempfile.TemporaryDirectory() as work:
-        folder = Path(work)
-        with _elsewhere(folder), _as_example(LATEST_RUNS):
-            endpoints = EndpointsStudy(open_endpoints(FakeEndpoints()))
-            scenario = from_plain(ENDPOINTS_SCENARIO, "here", EndpointScenario)
-            _run(endpoints, Store(folder / "store"), scenario)
-        _pack(LATEST, folder, ("store",))
+def _latest(folder: Path) -> None:
+    endpoints = EndpointsStudy(open_endpoints(FakeEndpoints()))
+    scenario = from_plain(ENDPOINTS_SCENARIO, "here", EndpointScenario)
+    _run(endpoints, Store(folder / "store"), scenario)
 
 
-def make_newest() -> None:
-    """Those of kinds that are newer still; needs no root."""
-    with tempfile.TemporaryDirectory() as work:
-        folder = Path(work)
-        with _elsewhere(folder), _as_example(NEWEST_RUNS):
-            compared = ("compare", "--measure", "iptables", "nftables", "--lab", "sim", "--pairs", "8")
-            _weir(*compared, "--frame", "64")
-            _weir("reproduce", "cesnet-routing-2007")
-        _pack(NEWEST, folder, ("store",))
+def _newest(folder: Path) -> None:
+    compared = ("compare", "--measure", "iptables", "nftables", "--lab", "sim", "--pairs", "8")
+    _weir(*compared, "--frame", "64")
+    _weir("reproduce", "cesnet-routing-2007")
 
 
-def make_costs() -> None:
-    """A run of ESP costs; needs no root."""
-    with tempfile.TemporaryDirectory() as work:
-        folder = Path(work)
-        with _elsewhere(folder), _as_example(COSTS_RUNS):
-            scenario = from_plain(ESP_SCENARIO, "here", EspCostScenario)
-            _run(EspCostStudy(FormulaTimer()), Store(folder / "store"), scenario)
-        _pack(COSTS, folder, ("store",))
+def _costs(folder: Path) -> None:
+    scenario = from_plain(ESP_SCENARIO, "here", EspCostScenario)
+    _run(EspCostStudy(FormulaTimer()), Store(folder / "store"), scenario)
 
 
-def make_listed() -> None:
-    """That of listed settings; needs no root."""
-    with tempfile.TemporaryDirectory() as work:
-        folder = Path(work)
-        with _elsewhere(folder), _as_example(LISTED_RUNS):
-            (folder / "series.yaml").write_text(SERIES_SCENARIO)
-            _weir("run", "series.yaml")
-        _pack(LISTED, folder, ("store",))
+def _listed(folder: Path) -> None:
+    (folder / "series.yaml").write_text(SERIES_SCENARIO)
+    _weir("run", "series.yaml")
 
 
-def make_swept() -> None:
-    """A simulated sweep; needs no root."""
-    with tempfile.TemporaryDirectory() as work:
-        folder = Path(work)
-        with _elsewhere(folder), _as_example(SWEPT_RUNS):
-            loads = ("--over", "rules=0,100", "--over", "rate=200kpps,600kpps", "--duration", "0.02")
-            _weir("simulate", *loads)
-        _pack(SWEPT, folder, ("store",))
+def _swept(folder: Path) -> None:
+    loads = ("--over", "rules=0,100", "--over", "rate=200kpps,600kpps", "--duration", "0.02")
+    _weir("simulate", *loads)
 
 
-def make_matrix() -> None:
-    """A campaign; needs no root."""
-    with tempfile.TemporaryDirectory() as work:
-        folder = Path(work)
-        with (
-            _elsewhere(folder),
-            _as_example((CAMPAIGN, *CAMPAIGN_STEPS)),
-            patch.object(steps, "host", lambda: "example"),
-        ):
-            (folder / "series.yaml").write_text(SERIES_SCENARIO)
-            (folder / "matrix.yaml").write_text(MATRIX_SCENARIO)
-            _weir("campaign", "matrix.yaml")
-        _pack(MATRIX, folder, ("store",))
+def _matrix(folder: Path) -> None:
+    (folder / "series.yaml").write_text(SERIES_SCENARIO)
+    (folder / "matrix.yaml").write_text(MATRIX_SCENARIO)
+    with patch.object(steps, "host", lambda: "example"):
+        _weir("campaign", "matrix.yaml")
+
+
+_MAKERS: Final[Mapping[str, Callable[[Path], None]]] = {
+    "later": _later, "latest": _latest, "newest": _newest, "costs": _costs, "listed": _listed,
+    "swept": _swept, "matrix": _matrix,
+}  # fmt: skip
 
 
 MATRIX_SCENARIO: Final = """
