@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from pyroute2 import IPRoute
 
+from weirlab._engine import ParallelProxy
 from weirlab.lab import clean
 from weirlab.lab.linux import napi
 from weirlab.lab.linux.interface import add_address
@@ -36,9 +37,9 @@ VOICE = {
 
 BESIDE = {
     "test_emulator", "test_equivalence", "test_full_page", "test_full_store", "test_netem", "test_psock",
-    "test_psock_run", "test_psock_run_ends", "test_record", "test_tap", "test_tcp",
-    "test_tcp_between", "test_tcp_events", "test_tcp_samples", "test_trace_real", "test_voice_through",
-    "test_web_rights",
+    "test_psock_run", "test_psock_run_ends", "test_psock_run_networks", "test_record", "test_tap",
+    "test_tcp", "test_tcp_between", "test_tcp_events", "test_tcp_samples", "test_trace_real",
+    "test_voice_through", "test_web_rights",
 }  # fmt: skip
 """Files without a test bed, which would claim the measuring CPUs. They run beside those with one, but one
 after another, since some look at every tap and emulated link of this machine, or clean up after them."""
@@ -233,6 +234,15 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Made:
     monkeypatch.setattr(clean, "LabOwnership", NotedClaim)
     monkeypatch.setattr(napi, "pin", noted_pin)
     return record
+
+
+@pytest.fixture(scope="module")
+def proxy() -> Iterator[ParallelProxy]:
+    """A proxy of parallel sockets on the far one of two hosts."""
+    from .psock_hosts import hosts_with_proxy
+
+    with hosts_with_proxy() as running:
+        yield running
 
 
 @pytest.fixture

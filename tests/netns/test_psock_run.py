@@ -35,18 +35,11 @@ from .psock_hosts import (
     begin,
     both_paths_carry,
     command,
-    hosts_with_proxy,
     listening,
     run,
 )
 
 pytestmark = MARKS
-
-
-@pytest.fixture(scope="module")
-def proxy() -> Iterator[ParallelProxy]:
-    with hosts_with_proxy() as made:
-        yield made
 
 
 @pytest.fixture(scope="module")
