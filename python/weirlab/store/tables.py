@@ -1,7 +1,7 @@
 """The Parquet files of one run: parts while it is being written, one file per table afterwards.
 
 Each run has the common tables (:data:`weirlab.store.rows.TABLES`) and those of its study.
-``compact`` may be killed at any point: it puts the tables in place one by one before it deletes the parts,
+``merge`` may be killed at any point: it puts the tables in place one by one before it deletes the parts,
 and a reader takes from the parts only the rows that the table does not have yet.
 
 What is read takes at most ``most`` bytes of memory; see :mod:`weirlab.store.parquet`.
@@ -120,27 +120,32 @@ def check_merging(run_path: Path, most: int) -> None:
 
 
 def _read(run_path: Path, attempt: Callable[[list[Path]], T], most: int) -> T:
-    """The result of ``attempt`` with the parts, tried again if they were compacted meanwhile."""
+    """The result of ``attempt`` with the parts, tried again if they were merged meanwhile."""
     while True:
         parts = _parts(run_path)
         try:
             return attempt(parts)
         except _UNREADABLE as error:
-            # The writer may have compacted the run meanwhile, which happens only once.
+            # The writer may have merged them meanwhile.
             if set(_parts(run_path)) >= set(parts):
                 fallback = StoreError(f"the tables in {run_path} cannot be read: {error}")
                 raise _culprit(run_path, most) or fallback from error
 
 
 def compact(run_path: Path) -> None:
-    """Merge all parts into one file per table; rows already in a table stay.
+    """Merge all parts of a run that has ended."""
+    merge(run_path)
+    with suppress(OSError):
+        (run_path / PARTS_DIR).rmdir()
+
+
+def merge(run_path: Path) -> None:
+    """Merge the parts so far into one file per table; rows already in a table stay.
 
     There is no limit on memory: this run was measured here, or was checked by :func:`check_merging`.
     """
     parts = _parts(run_path)
     if not parts:
-        with suppress(OSError):
-            (run_path / PARTS_DIR).rmdir()
         return
     allowance = Allowance(sys.maxsize)
     try:
@@ -162,8 +167,6 @@ def compact(run_path: Path) -> None:
     for part in parts:
         with telling(part, "delete"):
             part.unlink(missing_ok=True)
-    with suppress(OSError):
-        (run_path / PARTS_DIR).rmdir()
 
 
 def sweep(run_path: Path) -> None:

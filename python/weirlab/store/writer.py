@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Final
 
 import polars as pl
 
@@ -24,6 +24,9 @@ from weirlab.store.lock import WriterLock
 from weirlab.store.manifest import Manifest, Status
 from weirlab.store.parquet import most_bytes
 from weirlab.store.run import Run
+
+_MOST_PARTS: Final = 500
+"""So many are merged at once: whoever looks at a run that goes on reads every part."""
 
 
 class RunWriter:
@@ -58,6 +61,7 @@ class RunWriter:
             self._lock.release()
             raise
         self._open = True
+        self._parts = 0
         self._valid: set[int] = set()
         self._prepared: set[int] = set()
         """Indices of trials that search for a load."""
@@ -116,6 +120,11 @@ class RunWriter:
         if record.attempt <= self._attempts.get(record.index, 0):
             raise ValueError(f"attempt {record.attempt} of trial {record.index} is in the run already")
         tables.add_part(self.path, record)
+        self._parts += 1
+        if self._parts % _MOST_PARTS == 0:
+            # Parts that cannot be merged now (a full disk) stay parts.
+            with suppress(StoreError):
+                tables.merge(self.path)
         self._count(record.index, record.attempt, record.valid)
         if record.role == SEARCH:
             self._prepared.add(record.index)

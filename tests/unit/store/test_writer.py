@@ -175,6 +175,37 @@ def test_compacting_that_was_killed_half_way_neither_loses_nor_doubles_rows(
     assert not (writer.path / "parts").exists()
 
 
+def test_parts_are_merged_while_a_long_run_goes_on(
+    store: Store, writer: RunWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("weirlab.store.writer._MOST_PARTS", 3)
+    for index in range(7):
+        add(writer, index)
+        assert len(names(writer.path / "parts")) < 3
+        seen = store.open(writer.run_id)
+        assert seen.manifest.status == "running"
+        assert seen.trials()["index"].to_list() == [*range(index + 1)]
+        assert {frame["trial_id"].n_unique() for frame in frames(seen)} == {index + 1}
+    writer.finish()
+    assert store.open("last").trials()["index"].to_list() == [*range(7)]
+
+
+def test_parts_that_cannot_be_merged_stay_parts(
+    store: Store, writer: RunWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise StoreError("the disk is full")
+
+    monkeypatch.setattr("weirlab.store.writer._MOST_PARTS", 2)
+    monkeypatch.setattr(tables, "write_with", refuse)
+    for index in range(5):
+        add(writer, index)
+    assert len(names(writer.path / "parts")) == 5
+    monkeypatch.undo()
+    writer.finish()
+    assert store.open("last").trials()["index"].to_list() == [*range(5)]
+
+
 @pytest.mark.parametrize(
     ("error", "status"), [(None, "complete"), (KeyboardInterrupt, "interrupted"), (ValueError, "failed")]
 )
