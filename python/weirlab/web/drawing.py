@@ -13,10 +13,15 @@ from weirlab.web.child import serve
 
 def _draw(request: dict[str, Any]) -> dict[str, Any]:
     from weirlab.store import Store
+    from weirlab.store.manifest import MANIFEST_FILE
     from weirlab.studies.reports import report
 
     folder = Path(request["folder"])
-    report(Store(folder.parent), folder.name)
+    drawn = b""
+    # A run may end, or go on, while its report is drawn.
+    while (state := (folder / MANIFEST_FILE).read_bytes()) != drawn:
+        report(Store(folder.parent), folder.name)
+        drawn = state
     return {}
 
 

@@ -21,9 +21,9 @@ export interface Story {
 const PREDICTIONS = /^(predict|verif|models?$|fit)/;
 const SETUP = /^(setting|settings|path|notes|capture$)/;
 const ELEMENTS = new Set(
-  "section h2 h3 h4 p ul ol li dl dt dd div table caption thead tbody tr th td figure figcaption details summary pre code span strong em br time small sub sup fieldset legend label input".split(" "),
+  "section h2 h3 h4 p ul ol li dl dt dd div table caption thead tbody tr th td figure figcaption details summary pre code span strong em dfn br time small sub sup fieldset legend label input".split(" "),
 );
-const ATTRIBUTES = new Set(["id", "class", "scope", "colspan", "rowspan", "role", "aria-label", "aria-labelledby", "aria-describedby", "tabindex", "name", "value", "type"]);
+const ATTRIBUTES = new Set(["id", "class", "scope", "colspan", "rowspan", "role", "aria-label", "aria-labelledby", "aria-describedby", "tabindex", "title", "name", "value", "type"]);
 
 /**
  * A store may hold reports from elsewhere: only text, tables and the places of charts are taken, made anew from a
