@@ -88,10 +88,13 @@ def timeline(
     """The input of the rules; the arguments are those of :func:`read`."""
     if not worth_it(connection, name):
         return None
-    scaled = _is_scaled(connection)
+    stripped = _has_lost_scale(rows, connection, name)
+    scaled = _is_scaled(connection) and not stripped
     source, sure, ways = _ways(rows, connection, name, place)
+    facts = _facts(connection, name, ways.trips)
     facts = replace(
-        _facts(connection, name, ways.trips),
+        facts,
+        window_scaling=None if stripped else facts.window_scaling,
         misplaced_sacks=_misplaced_sacks(rows, connection, name),
         opening_s=_opening_s(rows, connection),
         place_known=sure,
@@ -115,7 +118,7 @@ def timeline(
     made, facts = found
     blind = [] if sure else [_UNSURE]
     if not scaled and np.isnan(made.window_bytes).any():
-        blind.append(_UNSCALED)
+        blind.append(_STRIPPED if stripped else _UNSCALED)
     if facts.min_rtt_s <= 0:
         blind.append(_UNTIMED)
     return SenderView(made, facts, tuple(blind))
@@ -207,6 +210,13 @@ _UNSCALED: Final = BlindSpot(
     "whether the receiver's window was full",
     "the handshake, which carries the window scale, is not in the capture",
 )
+_STRIPPED: Final = BlindSpot(
+    _UNSCALED.what,
+    "the answer to the SYN offers no window scale, but more was sent than its windows allow without one: a "
+    "device on the path removed the option",
+)
+_BEYOND: Final = 4
+"""Segments beyond the window that no lost ACK explains."""
 
 
 def _shown(rtts: Columns, sender: SideName) -> Source | None:
@@ -248,6 +258,21 @@ def _needless(
 def _is_scaled(connection: Connection) -> bool:
     """Whether the scale of windows is known."""
     return connection["begin"] == "handshake"
+
+
+def _has_lost_scale(rows: ConnectionRows, connection: Connection, sender: SideName) -> bool:
+    """Whether the answer to the SYN refused to scale windows, but more was sent than they then allow."""
+    offers = [connection[name]["options"] for name in ("a", "b")]
+    if [offer is not None and _offers(offer, "window_scale") for offer in offers] != [True, False]:
+        return False
+    if offers[1] is None or not (mss := _offered_mss(connection)):
+        return False
+    found = rows.segments_of(connection["id"], ("from_side", *_COPIED[1:]))
+    mine = found["from_side"] == _CODES[sender]
+    edges = np.where(mine | (found["flags"] & _SYN != 0), -1, found["ack"] + found["window_bytes"])
+    edge = np.maximum.accumulate(edges)
+    ends = np.where(mine, found["seq"] + found["payload_bytes"], -1)
+    return bool(((edge >= 0) & (ends > edge + _BEYOND * mss)).any())
 
 
 def _to_sender_ns(connection: Connection, sender: SideName) -> int | None:

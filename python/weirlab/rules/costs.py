@@ -12,7 +12,7 @@ from typing import Final
 
 from weirlab.rules.chains import Chain, Rule, Ruleset
 from weirlab.rules.ordering import plain_verdict
-from weirlab.rules.walking import ChainWalk, Walk, packets_of, walk
+from weirlab.rules.walking import ChainWalk, Walk, is_more, packets_of, walk
 
 LEAST_SET: Final = 3
 """Rules in a row from which on a set is worth it."""
@@ -138,7 +138,10 @@ def known_first(rules: Ruleset) -> list[KnownAdvice]:
 
 
 def _chains(rules: Ruleset, found: Walk) -> Iterator[tuple[str, Chain, ChainWalk]]:
+    """Those whose counters can be compared with the number of forwarded packets."""
     for name, passing in found.chains.items():
+        if found.contradictory and is_more(passing.entered, found.packets):
+            continue
         yield name, rules.chains[name], passing
 
 

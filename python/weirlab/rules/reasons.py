@@ -12,6 +12,11 @@ from weirlab.rules.passing import Doubt, VerdictPlace, Walker
 _LOOKED_AT: Final = 20
 _SHOWN: Final = 3
 
+# Rules for packets that leave where they arrived are reached by no others.
+_UNREACHED: Final = (
+    "is not reached by packets that pass from one interface to another, as test traffic does: an earlier "
+    "rule decides"
+)
 _MISFITS: Final = {
     "tcp_flags": "matches TCP segments with other flags; those of the test traffic have ACK and PSH",
     "protocol": "matches another protocol; test traffic is UDP or TCP (--l4)",
@@ -34,7 +39,7 @@ def why(walker: Walker, wishes: Sequence[tuple[PacketSet, PacketSet]], wanted: V
             return "decides nothing: it has no verdict"
         return f"does not forward or drop packets: its verdict is {wanted.verdict.lower()}"
     if wanted.rule is None:
-        return f"is never reached: an earlier rule decides, {last(walker, wishes[0][0], wanted)}"
+        return f"{_UNREACHED}, {last(walker, wishes[0][0], wanted)}"
     rule = wanted.rule.match
     fitting = [possible for possible, _ in wishes if not misfit(possible, rule)]
     if not fitting:
@@ -47,8 +52,8 @@ def why(walker: Walker, wishes: Sequence[tuple[PacketSet, PacketSet]], wanted: V
         return _MISFITS[found]
     ends = dict.fromkeys(str(end) for end in _ends(walker, narrowed(fitting[0], rule), wanted))
     if not ends:
-        return "is never reached: forwarded packets do not get there"
-    return f"is never reached: an earlier rule decides, {', '.join(itertools.islice(ends, _SHOWN))}"
+        return "is not reached: forwarded packets do not get there"
+    return f"{_UNREACHED}, {', '.join(itertools.islice(ends, _SHOWN))}"
 
 
 def last(walker: Walker, packets: PacketSet, wanted: VerdictPlace | None = None) -> VerdictPlace:

@@ -62,6 +62,8 @@ class Walk:
     notes: tuple[str, ...] = ()
     uncounted: tuple[RuleNumber, ...] = ()
     """Rules that decide about packets which nothing counts; these packets are left out."""
+    contradictory: bool = False
+    """Whether a chain called from here counted more packets than entered it."""
 
     @property
     def mean_position(self) -> float:
@@ -92,6 +94,7 @@ def walk(rules: Ruleset) -> Walk:
         {name: counting.chains[name] for name in names},
         tuple(dict.fromkeys(counting.notes)),
         tuple(counting.uncounted),
+        counting.contradictory,
     )
 
 
@@ -133,6 +136,7 @@ class _ChainCounter:
     chains: dict[str, ChainWalk] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     uncounted: list[RuleNumber] = field(default_factory=list)
+    contradictory: bool = False
 
     def __post_init__(self) -> None:
         self.calls: dict[str, float] = {}
@@ -172,24 +176,25 @@ class _ChainCounter:
                 self.notes.append(
                     f"packets that pass all rules of {chain.name} are not counted and were left out{some}"
                 )
-            elif least > entered * 1.001 + 10:
-                self.notes.append(
-                    f"the counters of chain {chain.name} do not add up (of {entered:,.0f} packets, "
-                    f"{least:,.0f} met its rules); read all counters at once, without resetting some"
-                )
-            # A rule cannot match more packets than there are.
+            else:
+                self._note_excess(chain, entered, least)
             entered = ended = max(entered, least)
-        elif self.uncounted_calls.get(chain.name):
-            entered = max(entered, ended)
-        elif ended > entered * 1.001 + 10:
-            self.notes.append(
-                f"the counters of chain {chain.name} do not add up ({ended:,.0f} of {entered:,.0f} packets "
-                "ended there); read all counters at once, without resetting some"
-            )
+        elif not self.uncounted_calls.get(chain.name):
+            self._note_excess(chain, entered, least)
+        # A rule cannot match more packets than there are.
+        entered = max(entered, least)
         comparisons = sum(_reaching(entered, left)) + called_for
         self.chains[chain.name] = ChainWalk(
             entered, tuple(left), tuple(uncounted), min(ended, entered), comparisons
         )
+
+    def _note_excess(self, chain: Chain, entered: float, least: float) -> None:
+        if is_more(least, entered):
+            self.contradictory |= chain.name != self.rules.entry
+            self.notes.append(
+                f"the counters of chain {chain.name} do not add up (of {entered:,.0f} packets, "
+                f"{least:,.0f} met its rules); read all counters at once, without resetting some"
+            )
 
     def _matched(self, line: Sequence[Rule]) -> tuple[float, float, float]:
         """Of the packets that matched: how many left this chain and ended, comparisons in called chains."""
@@ -215,6 +220,11 @@ class _ChainCounter:
                 compared += inner.comparisons * share
                 gone += packets if rule.verdict is not None else inner.ended * share
         return gone, stopped, compared
+
+
+def is_more(packets: float, than: float) -> bool:
+    """Whether a counter exceeds another by more than packets on their way explain."""
+    return packets > than * 1.001 + 10
 
 
 def packets_of(line: Sequence[Rule]) -> float | None:

@@ -46,6 +46,17 @@ def test_the_documented_call_gives_one_json_document(weir: Weir, bed: Beds) -> N
     assert beds[0].traffic_seen[0].duration_s == 2
 
 
+@pytest.mark.parametrize(
+    ("headers", "frame_bytes"), [((), 64), (("--ip", "6"), 84), (("--ip", "6", "--l4", "tcp"), 96)]
+)
+def test_without_a_size_frames_are_as_small_as_the_headers_allow(
+    weir: Weir, bed: Beds, headers: tuple[str, ...], frame_bytes: int
+) -> None:
+    beds = bed()
+    weir("trial", "--rate", "1kpps", "--duration", "0.05", *headers)
+    assert beds[0].traffic_seen[0].sizes == Constant(frame_bytes)
+
+
 def test_every_traffic_option_reaches_the_sender(weir: Weir, bed: Beds) -> None:
     beds = bed()
     answer = weir(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from weirlab import trace
 from weirlab.diagnosis import tracing
 from weirlab.diagnosis.finding import Diagnosis
 from weirlab.testing.capture import write_pcap
-from weirlab.testing.tcp import TcpConversation, TcpSide
+from weirlab.testing.tcp import Flag, TcpConversation, TcpSide
 from weirlab.trace import wording
 from weirlab.trace.facts import SideName
 
@@ -261,3 +262,22 @@ def test_sack_blocks_that_cover_what_was_never_sent_are_noted(tmp_path: Path) ->
     assert any("covered what was never sent" in note for note in diagnosis.notes)
     (waits,) = (each for each in diagnosis.findings if each.cause.key == "timeout")
     assert waits.evidence[0].startswith("4 of them: three or more duplicate ACKs")
+
+
+@pytest.mark.parametrize("place", [0.0, 1.0])
+def test_a_window_whose_scale_was_removed_on_the_path_is_not_full(tmp_path: Path, place: float) -> None:
+    talk = opened(10, place=place, window_bytes=500_000)
+    for _ in range(20):
+        for _ in range(12):
+            talk.b.send(MSS)
+        talk.wait(10)
+        talk.a.ack()
+    offer, nothing = b"\x01\x03\x03\x07", b"\x01\x01\x01\x01"
+    for at, segment in enumerate(talk.segments):
+        if segment.sender == "b" and segment.flags & Flag.SYN:
+            stripped = segment.options.replace(offer, nothing)
+            talk.segments[at] = replace(segment, options=stripped)
+    diagnosis = diagnosed(talk, tmp_path, "b")
+    assert diagnosis.share("receive_window") == diagnosis.share("window_scaling") == 0
+    assert not any("window scaling is off" in note for note in diagnosis.notes)
+    assert any("removed the option" in each.why for each in diagnosis.blind)

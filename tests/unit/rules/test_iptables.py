@@ -4,6 +4,7 @@ import pytest
 
 from weirlab.base.errors import InputError
 from weirlab.rules import Ruleset, advise, iptables_path, walk
+from weirlab.rules.costs import costs
 from weirlab.rules.matching import ALL_STATES, Match, disjoint
 
 SAVED = """\
@@ -196,6 +197,22 @@ def test_counters_of_a_chain_that_was_reset_make_no_more_comparisons_than_rules(
     assert found.packets == 6295
     assert found.mean_position <= 4
     assert "FORWARD do not add up" in found.notes[-1]
+
+
+@pytest.mark.parametrize("inner", [0, 40, 90_000])
+def test_counters_of_a_called_chain_that_do_not_add_up_make_no_more_comparisons_than_rules(
+    inner: int,
+) -> None:
+    text = (
+        "*filter\n:FORWARD DROP [0:0]\n:net - [0:0]\n:host - [0:0]\n[7:0] -A FORWARD -j net\n"
+        f"[{inner}:0] -A net -j host\n[3:0] -A net -p tcp -j ACCEPT\n[1:0] -A host -p udp -j ACCEPT\n"
+        "[0:0] -A host -j RETURN\nCOMMIT\n"
+    )
+    found = walk(forward(text))
+    assert found.packets == pytest.approx(7)
+    assert found.mean_position <= 5
+    assert any("chain net do not add up" in note for note in found.notes) == (inner > 17)
+    assert all(cost.share is None or cost.share <= 1 for cost in costs(forward(text)))
 
 
 def test_the_table_filter_has_a_chain_for_forwarded_packets_even_if_it_is_not_mentioned() -> None:

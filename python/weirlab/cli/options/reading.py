@@ -110,13 +110,15 @@ def rule_setup(rules: int | None, places: str | None, steps: Sequence[LoadStep],
     return RuleSetup.mixed(tuple(sorted({**dict.fromkeys(later, 0.0), **shares}.items())), stateful)
 
 
-def size_mix(frame: int | None, sizes: str | None) -> SizeMix:
-    """The frame sizes that ``--frame`` or ``--sizes`` gives; 64 bytes without either."""
+def size_mix(frame: int | None, sizes: str | None, least_bytes: int = 0) -> SizeMix:
+    """The frame sizes that ``--frame`` or ``--sizes`` gives; 64 bytes without either, or ``least_bytes``."""
+    from weirlab.base.units import MIN_FRAME_BYTES
     from weirlab.traffic.sizes import parse_sizes
 
     if frame is not None and sizes is not None:
         raise InputError("--frame and --sizes exclude each other: give one of them")
-    return parse_sizes(sizes if sizes is not None else str(64 if frame is None else frame))
+    least = max(MIN_FRAME_BYTES, least_bytes)
+    return parse_sizes(sizes if sizes is not None else str(least if frame is None else frame))
 
 
 def positions(text: str | None) -> tuple[int, ...] | None:

@@ -54,7 +54,10 @@ class SizeOptions:
     PANEL: ClassVar = PANEL
 
     frame: Annotated[
-        int | None, typer.Option("--frame", help="Frame size in bytes, FCS included (default: 64).")
+        int | None,
+        typer.Option(
+            "--frame", help="Frame size in bytes, FCS included (default: 64, or what the headers need)."
+        ),
     ] = None
     sizes: Annotated[
         str | None, typer.Option("--sizes", help="Size mix: imix, 64:7,594:4,1518:1, poisson:64-200.")
@@ -65,9 +68,9 @@ class SizeOptions:
         """Whether neither option is given."""
         return self.frame is None and self.sizes is None
 
-    def mix(self) -> SizeMix:
-        """The chosen frame sizes; 64 bytes by default."""
-        return reading.size_mix(self.frame, self.sizes)
+    def mix(self, least_bytes: int) -> SizeMix:
+        """The chosen frame sizes; 64 bytes by default, or ``least_bytes`` if the headers need more."""
+        return reading.size_mix(self.frame, self.sizes, least_bytes)
 
 
 @dataclass(frozen=True)

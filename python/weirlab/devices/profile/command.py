@@ -178,15 +178,16 @@ def trial(
 
 
 def _traffic(options: TrialTraffic, plan: TrialPlanOptions) -> Traffic:
+    from weirlab.traffic.flows import min_frame_bytes
     from weirlab.traffic.load import parse_rate
     from weirlab.traffic.spec import Traffic
 
     flows = options.flows
-    steps = flows.steps()
+    steps, chosen = flows.steps(), flows.chosen()
     return Traffic(
         rate=parse_rate(options.rate),
-        sizes=options.sizes.mix(),
-        flows=flows.chosen(),
+        sizes=options.sizes.mix(min_frame_bytes(chosen)),
+        flows=chosen,
         arrivals=flows.arrivals,
         steps=steps,
         warmup_s=0.5 if plan.warmup_s is None else plan.warmup_s,
