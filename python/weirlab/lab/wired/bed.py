@@ -17,9 +17,8 @@ from weirlab.lab.linux.namespace import write_sysctls
 from weirlab.lab.linux.privilege import explained
 from weirlab.lab.namespaces import BackendChoice, NamespaceBed
 from weirlab.lab.remote.device import ExternalDevice
-from weirlab.lab.wired import neighbours, ports
+from weirlab.lab.wired import neighbours, objections, ports
 from weirlab.lab.wired.ends import WiredSetting, endpoints, refuse_others
-from weirlab.lab.wired.objections import refuse_copies, refuse_strangers, where_lost
 from weirlab.records import REFUSED, EngineResult, HostSample, RuleSetup
 from weirlab.traffic.plan import DeparturePlan
 from weirlab.traffic.schedule import compile_plan
@@ -42,9 +41,6 @@ _PAUSE_S: Final = 2.0
 _RAMP_PPS: Final = (1_000.0, 10_000.0)
 """Loads of a tenth of a second before a higher one."""
 _RAMP_S: Final = 0.1
-_ALLOWED_STRAYS: Final = 20
-_STRAYS: Final = 0.1
-"""Foreign frames, as a share of those sent, that the ramp accepts."""
 _HOSTS: Final = (("198.18.0.0/17", "198.18.128.0/17"), ("198.19.0.0/17", "198.19.128.0/17"))
 """Hosts that sender and receiver play, in two halves: more specific than a /16 of a port's own address."""
 
@@ -244,12 +240,8 @@ class WiredBed(NamespaceBed):
         """A tenth of a second at a lower load, which must not come back in copies."""
         traffic = Traffic(Rate(pps), Constant(128), Flows(ip=version), warmup_s=0.0, duration_s=_RAMP_S)
         result = self._send(compile_plan(traffic, (), endpoints(self._setting.ends, version)))
-        refuse_copies(result, self._setting, is_cable=self._driver is None)
-        if result.stray > _STRAYS * result.sent + _ALLOWED_STRAYS and not self._setting.shared:
-            raise LabError(
-                f"{result.stray} foreign frames arrived beside {result.sent} of ours at {pps:,.0f} pps: "
-                "something else uses these cables, or the device mangles frames; disconnect it, or --shared"
-            )
+        objections.refuse_copies(result, self._setting, is_cable=self._driver is None)
+        objections.refuse_strays(result, self._setting, pps)
         self._ramped_pps = pps
 
     def _flaps(self) -> list[int]:
@@ -309,7 +301,7 @@ class WiredBed(NamespaceBed):
         self._await_carrier()
         self._tell("both have a link")
         if not setting.shared:
-            refuse_strangers([self._netns[part] for part in self._parts], self._ports, setting)
+            objections.refuse_strangers([self._netns[part] for part in self._parts], self._ports, setting)
             self._tell("no switch and no other host is connected to them")
         plays = endpoints(setting.ends, 4) is None
         for side, part in enumerate(self._parts):
@@ -346,9 +338,9 @@ class WiredBed(NamespaceBed):
             self._fallback = "frames sent by XDP do not arrive, those sent by packet sockets do"
         first, second = (port.name for port in self._ports)
         if not received:
-            why = where_lost(self._setting, self._version, is_cable=self._driver is None)
+            why = objections.where_lost(self._setting, self._version, is_cable=self._driver is None)
             raise LabError(f"none of {sent} frames sent at {first} arrived at {second}: {why}")
-        refuse_copies(result, self._setting, is_cable=self._driver is None)
+        objections.refuse_copies(result, self._setting, is_cable=self._driver is None)
         how = "XDP" if result.backend == "xdp" else "packet sockets"
         why = f" ({self._fallback})" if self._fallback else ""
         self._tell(
@@ -389,17 +381,9 @@ class WiredBed(NamespaceBed):
             found = self._netns[self._parts[side]].call(
                 partial(neighbours.resolve, end.port, gateway, _ANSWER_S)
             )
-        if found is None and self._answers(side, other := self._setting.ends[1 - side].gateways[version]):
-            swapped = " ".join(port.name for port in reversed(self._ports))
-            raise LabError(
-                f"{other} answers at {end.port}, where {gateway} should be: are the cables swapped? Then "
-                f"name the ports in the other order: --between {swapped}"
-            )
         if found is None:
-            raise LabError(
-                f"the device does not answer at {end.port}: nobody there has the address {gateway}. Give its "
-                f"port that address, or name its own with --gateways; a bridge needs --mode bridge"
-            )
+            is_swapped = self._answers(side, self._setting.ends[1 - side].gateways[version])
+            raise LabError(objections.why_no_gateway(self._setting, side, version, is_swapped=is_swapped))
         return found
 
     def _answers(self, side: int, address: str) -> bool:

@@ -16,6 +16,9 @@ from weirlab.records import EngineResult
 
 _BRIDGE_MACS: Final = 3
 """A bridge may speak for itself and for each of its two ports."""
+_ALLOWED_STRAYS: Final = 20
+_STRAYS: Final = 0.1
+"""Foreign frames, as a share of those sent, that the ramp accepts."""
 
 
 def refuse_strangers(spaces: Sequence[Namespace], ports: Sequence[PortFacts], setting: WiredSetting) -> None:
@@ -45,6 +48,31 @@ def refuse_copies(result: EngineResult, setting: WiredSetting, *, is_cable: bool
             f"{result.received + result.duplicated} times: there is a loop behind the ports, or the "
             f"{'cable' if is_cable else 'device'} copies frames; nothing more is sent"
         )
+
+
+def refuse_strays(result: EngineResult, setting: WiredSetting, pps: float) -> None:
+    """Raise ``LabError`` if others sent, too, while we sent at ``pps``, unless the network is shared."""
+    if result.stray > _STRAYS * result.sent + _ALLOWED_STRAYS and not setting.shared:
+        raise LabError(
+            f"{result.stray} foreign frames arrived beside {result.sent} of ours at {pps:,.0f} pps: "
+            "something else uses these cables, or the device mangles frames; disconnect it, or --shared"
+        )
+
+
+def why_no_gateway(setting: WiredSetting, side: int, version: int, *, is_swapped: bool) -> str:
+    """What to check if no gateway answers at a side; ``is_swapped``: the other side's does."""
+    end, other = setting.ends[side], setting.ends[1 - side]
+    gateway = end.gateways[version]
+    if is_swapped:
+        swapped = " ".join(each.port for each in reversed(setting.ends))
+        return (
+            f"{other.gateways[version]} answers at {end.port}, where {gateway} should be: are the cables "
+            f"swapped? Then name the ports in the other order: --between {swapped}"
+        )
+    return (
+        f"the device does not answer at {end.port}: nobody there has the address {gateway}. Give its port "
+        "that address, or name its own with --gateways; a bridge needs --mode bridge"
+    )
 
 
 def where_lost(setting: WiredSetting, version: Literal[4, 6], *, is_cable: bool) -> str:
