@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 import numpy as np
 
@@ -229,3 +231,20 @@ def _with_dead_bins(result: EngineResult, n: int) -> EngineResult:
         histogram=replace(result.histogram, count=np.floor(result.histogram.count * share).astype(np.uint64)),
         flows=replace(result.flows, received=flow_received, lost=result.flows.sent - flow_received),
     )
+
+
+STOLEN: Final = TrialDisturbance(steal_s={"dut": 0.2})
+"""A trial that the host spoils."""
+
+
+def disturbed(share: float, seed: int = 1) -> Iterator[TrialDisturbance | None]:
+    """Spoil this share of the trials, independently of each other."""
+    draw = random.Random(seed)
+    while True:
+        yield STOLEN if draw.random() < share else None
+
+
+def bursts(clock: Callable[[], float], quiet_s: float, busy_s: float) -> Iterator[TrialDisturbance | None]:
+    """Alternate between a quiet and a busy host by the ``clock``; trials while it is busy do not count."""
+    while True:
+        yield STOLEN if clock() % (quiet_s + busy_s) >= quiet_s else None

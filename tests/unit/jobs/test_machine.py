@@ -20,7 +20,7 @@ from weirlab.store import Store
 from weirlab.studies.reports import report
 from weirlab.studies.runner import run_scenario
 from weirlab.testing import FakeBed, FakeClock, TrialDisturbance, disturbed
-from weirlab.testing.hosts import STOLEN
+from weirlab.testing.bed import STOLEN
 
 from .conftest import DEVICE, Told
 

@@ -7,8 +7,16 @@ from dataclasses import replace
 
 import pytest
 
-from weirlab.link.account import FrameBalance, LinkSide, Mirror, RecorderCounts, RecordGap, added, from_tap
-from weirlab.link.ringwatch import RingWatch
+from weirlab.link.account import (
+    FrameBalance,
+    LinkSide,
+    Mirror,
+    RecorderCounts,
+    RecordGap,
+    RingWatch,
+    added,
+    from_tap,
+)
 from weirlab.link.verdict import verdict
 from weirlab.testing.link import FakeTap, side
 

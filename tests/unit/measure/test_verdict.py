@@ -17,7 +17,7 @@ from weirlab.measure.verify import VerificationPlan
 from weirlab.model.drift import Drift
 from weirlab.store import Run, Store
 from weirlab.testing import FakeBed, FakeDevice, disturbed
-from weirlab.testing.hosts import STOLEN
+from weirlab.testing.bed import STOLEN
 from weirlab.traffic.sizes import Constant
 
 DEVICE = FakeDevice()

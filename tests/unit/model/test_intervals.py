@@ -13,7 +13,7 @@ from weirlab.model.base import DELAYS, F64, LEVELS, QUANTITIES
 from weirlab.model.comparing.scatter import LATER_FREEDOM
 from weirlab.model.intervals import IntervalCalibration, calibrate
 from weirlab.model.intervals.calibration import HostDrift
-from weirlab.model.intervals.folds import folds
+from weirlab.model.intervals.cross_validation import folds
 from weirlab.model.trials import TrialTable
 from weirlab.records import Observation
 from weirlab.testing.queue import LOADS_ABOVE, QueueDevice, profile, simulate

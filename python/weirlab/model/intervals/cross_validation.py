@@ -22,7 +22,6 @@ from weirlab.model.intervals.calibration import (
     surely_below,
 )
 from weirlab.model.intervals.conformal import between, upper_quantile
-from weirlab.model.intervals.folds import folds
 from weirlab.model.trials import Labels, TrialTable
 from weirlab.records import Observation
 
@@ -45,7 +44,7 @@ def calibrate(
     """Learn from a profile how far single trials are from what ``kind`` predicts without them.
 
     Every trial is predicted by models that have not seen its position, or its load at this
-    setting (:func:`weirlab.model.intervals.folds.folds`). The scores' conformal quantiles
+    setting (:func:`folds`). The scores' conformal quantiles
     (:mod:`weirlab.model.intervals.conformal`) are taken separately for loads below, near and beyond
     the threshold, the groups being the repetitions of one setting and load. A fold that leaves
     too little to fit is skipped; the calibration of a profile too small for any fold is empty.
@@ -154,3 +153,30 @@ def _limits(scores: F64, regime: Labels | None, cell: Labels, scaled: bool) -> S
             low[level] += (min(least, 0.0),)
             high[level] += (max(most, 0.0),)
     return ScoreLimits(low, high, cells, scaled)
+
+
+LEAST_POSITIONS: Final = 4
+"""With fewer, a model without one of the positions between the ends is no longer the same model."""
+POSITION_FOLDS: Final = 4
+LOAD_FOLDS: Final = 3
+
+
+def folds(trials: TrialTable) -> list[Bool]:
+    """Which trials to leave out together, so that those left out imitate settings never profiled.
+
+    Masks of shape (n,): six of them for a profile of five positions, at most seven.
+
+    Half of them leave out whole positions, with all their sizes and loads, but never an end,
+    where a model would have to extrapolate. A new position lies closer to profiled ones than
+    these do, so on their own they would be too severe. The others leave out every n-th load of
+    the same positions with all its repetitions, so that they leave out each of these trials once.
+    If a profile has few positions, they cover the loads of all, so that enough trials are judged.
+    """
+    position = trials.table.position
+    distinct = np.unique(position)
+    inner = distinct[1:-1] if len(distinct) >= LEAST_POSITIONS else distinct[:0]
+    inside = np.isin(position, inner if len(inner) >= POSITION_FOLDS else distinct)
+    # Neighbours get into different folds: cells are numbered by place, then load.
+    masks = [np.isin(position, inner[i::POSITION_FOLDS]) for i in range(POSITION_FOLDS)]
+    masks += [inside & (trials.cell % LOAD_FOLDS == i) for i in range(LOAD_FOLDS)]
+    return [mask for mask in masks if mask.any()]

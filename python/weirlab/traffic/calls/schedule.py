@@ -16,9 +16,9 @@ import numpy.typing as npt
 from weirlab.base.errors import InputError
 from weirlab.base.units import NS_PER_S
 from weirlab.traffic.calls import media
+from weirlab.traffic.calls.codecs import silence
 from weirlab.traffic.calls.outline import Outline, outline
 from weirlab.traffic.calls.signalling import PROBE_BYTES, iax2
-from weirlab.traffic.calls.silence import silence
 from weirlab.traffic.calls.spec import CallClass, Calls
 from weirlab.traffic.calls.transport import frame_bytes, framed_bytes
 from weirlab.traffic.flows import FlowAddresses

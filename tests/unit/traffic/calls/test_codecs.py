@@ -4,8 +4,7 @@ import pytest
 
 from weirlab.base.errors import InputError
 from weirlab.base.units import FCS_BYTES
-from weirlab.traffic.calls.codecs import CODECS, VoiceStream, describe_codec, parse_codec
-from weirlab.traffic.calls.silence import silence
+from weirlab.traffic.calls.codecs import CODECS, VoiceStream, describe_codec, parse_codec, silence
 
 
 @pytest.mark.parametrize(

@@ -22,9 +22,8 @@ from weirlab.lab.wiring import mac_bytes
 from weirlab.link import settings as link_settings
 from weirlab.link.recording.process import FrameSource
 from weirlab.links.monitor.bed import tcpdump, wiring
-from weirlab.links.monitor.bed.base import MonitorRecorder, MonitorSettings, Stages, TapLike
+from weirlab.links.monitor.bed.base import MonitorRecorder, MonitorSettings, Stages, TapLike, stages_of
 from weirlab.links.monitor.bed.recording import OwnRecorder
-from weirlab.links.monitor.bed.stages import stages_of
 from weirlab.links.monitor.bed.tcpdump import Tcpdump
 from weirlab.records import EngineResult
 from weirlab.traffic.spec import Traffic

@@ -6,8 +6,8 @@ import pytest
 
 from weirlab.base.errors import LabError
 from weirlab.lab.cores import Cores
+from weirlab.links.monitor.bed.base import stages_of
 from weirlab.links.monitor.bed.lab import spare_cpu
-from weirlab.links.monitor.bed.stages import stages_of
 from weirlab.links.monitor.bed.tcpdump import TcpdumpSummary, statement
 from weirlab.testing import make_result
 
