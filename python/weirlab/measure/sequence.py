@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from weirlab.base.errors import InputError, StoreError
 from weirlab.lab.base import TestBed
 from weirlab.measure.attempts import TrialQueue
 from weirlab.measure.attempts.queue import VISIT
-from weirlab.measure.hosts import RetryBudget
 from weirlab.measure.progress import OnProgress, ProgressMeter, trial_s
 from weirlab.measure.terms import USUAL, TrialTerms
 from weirlab.measure.trial import NOBODY, Hooks, Role, TrialEntry, run_trial
@@ -253,3 +253,47 @@ def describe_spec(spec: TrialSpec) -> str:
 def again(spec: TrialSpec, last: TrialRecord) -> str:
     """The progress line after an attempt that does not count: what is repeated, and why."""
     return f"{describe_spec(spec)}, again: {last.invalid[0]}"
+
+
+_LOOK_EVERY_S: Final = 0.2
+
+
+class RetryBudget:
+    """Time that may be spent on waiting for a host that changes its state, and on repeating; ``clock`` and ``sleep`` in s.
+
+    ``run_left_s`` returns how long the run may still take, which is never exceeded.
+    """
+
+    def __init__(
+        self,
+        left_s: float,
+        clock: Callable[[], float],
+        sleep: Callable[[float], object],
+        run_left_s: Callable[[], float] = lambda: math.inf,
+    ) -> None:
+        self._left_s = left_s
+        self._run_left_s = run_left_s
+        self._clock = clock
+        self._sleep = sleep
+
+    @contextmanager
+    def spending(self) -> Iterator[None]:
+        """Count the time spent inside the ``with`` block."""
+        begun_s = self._clock()
+        try:
+            yield
+        finally:
+            self._left_s -= self._clock() - begun_s
+
+    def wait_for(self, bed: TestBed, reference_ns: float, tell: Callable[[str], object]) -> bool:
+        """Wait until the host is in the state of ``reference_ns``; False when the time is used up."""
+        with self.spending():
+            begun_s = self._clock()
+            while self._clock() - begun_s < self._left_s and self._run_left_s() > 0:
+                handover_ns = bed.host().handover_ns
+                if handover_ns is None or states.same(handover_ns, reference_ns):
+                    return True
+                apart = f"{handover_ns:.0f} ns apart, not {reference_ns:.0f} ns"
+                tell(f"waiting for the host: its CPUs are {apart}")
+                self._sleep(_LOOK_EVERY_S)
+        return False

@@ -10,6 +10,8 @@ from typing import Final
 
 import numpy as np
 
+from weirlab.lab import wiring
+from weirlab.lab.base import Site
 from weirlab.records import Backend, EngineResult, HostSample, RuleSetup
 from weirlab.testing.clock import FakeClock
 from weirlab.testing.results import make_result
@@ -248,3 +250,6 @@ def bursts(clock: Callable[[], float], quiet_s: float, busy_s: float) -> Iterato
     """Alternate between a quiet and a busy host by the ``clock``; trials while it is busy do not count."""
     while True:
         yield STOLEN if clock() % (quiet_s + busy_s) >= quiet_s else None
+
+
+SITE: Final = Site("weir-none", wiring.IN0, wiring.OUT0, wiring.TX0, wiring.RX0, 1)

@@ -12,7 +12,7 @@ from weirlab.lab.dut import iptables, nftables, rules
 from weirlab.lab.dut.forward import Forward
 from weirlab.lab.netns import connections
 from weirlab.records import RuleSetup
-from weirlab.testing.site import SITE
+from weirlab.testing.bed import SITE
 from weirlab.traffic.calls.schedule import traffic_of
 from weirlab.traffic.calls.spec import Direction, parse_calls
 

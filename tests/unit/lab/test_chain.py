@@ -11,7 +11,7 @@ from weirlab.base.errors import InputError
 from weirlab.lab import dut, wiring
 from weirlab.lab.dut.chain import MOST, DeviceChain, cable, parts
 from weirlab.scenario import Dut
-from weirlab.testing.site import SITE
+from weirlab.testing.bed import SITE
 
 THREE = "nftables + wireguard-go + link:delay=5ms"
 

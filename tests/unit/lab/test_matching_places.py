@@ -17,7 +17,7 @@ from weirlab.lab.dut.nftables import Nftables
 from weirlab.lab.dut.rules import FAMILIES, Family, chain
 from weirlab.lab.sim import SimDevice, SimLab
 from weirlab.records import EngineResult, RuleSetup
-from weirlab.testing.site import SITE
+from weirlab.testing.bed import SITE
 from weirlab.traffic.places import network
 from weirlab.traffic.spec import Flows, LoadStep, Rate, Traffic
 

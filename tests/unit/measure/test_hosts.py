@@ -5,8 +5,7 @@ from pathlib import Path
 
 from weirlab.measure import sequence
 from weirlab.measure.attempts import Budget
-from weirlab.measure.hosts import RetryBudget
-from weirlab.measure.sequence import Part
+from weirlab.measure.sequence import Part, RetryBudget
 from weirlab.measure.terms import TrialClocks, TrialTerms
 from weirlab.measure.validity import CAREFUL_LIMITS, ValidityLimits, judge
 from weirlab.records import HostSample

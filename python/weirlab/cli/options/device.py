@@ -12,8 +12,7 @@ import typer
 from weirlab.base import limits
 from weirlab.base.errors import InputError
 from weirlab.cli.options import completing, reading
-from weirlab.cli.options.elsewhere import NOT_ELSEWHERE, ElsewhereOptions
-from weirlab.cli.options.groups import typed
+from weirlab.cli.options.groups import WORDS, typed
 from weirlab.cli.options.wired import NO_PORTS, WiredOptions
 
 if TYPE_CHECKING:
@@ -21,6 +20,38 @@ if TYPE_CHECKING:
     from weirlab.scenario import Dut, Lab
     from weirlab.store import Store
     from weirlab.traffic.spec import LoadStep
+
+
+@dataclass(frozen=True)
+class ElsewhereOptions:
+    """A login to the device, and who sets its rules; the fields are keys of ``dut`` in a scenario."""
+
+    PANEL: ClassVar = "Device between two ports (--lab wired)"
+
+    at: Annotated[
+        str | None, typer.Option("--at", help="Login to your device: ssh://user@host:port.", metavar="URL")
+    ] = None
+    ports: Annotated[
+        str | None,
+        typer.Option(
+            "--ports",
+            help="Test ports of your device as it calls them (default: those with routes to test traffic).",
+            metavar="PORT,PORT",
+        ),
+        WORDS,
+    ] = None
+    change: Annotated[
+        str | None,
+        typer.Option(
+            "--change",
+            help="Who sets the rules of your device: none (default); rules: Weir, by --at; ask: you; or a "
+            "command, which gets them as JSON.",
+            metavar="WHO",
+        ),
+    ] = None
+
+
+NOT_ELSEWHERE: Final = ElsewhereOptions()
 
 LabKind = Literal["auto", "netns", "sim", "wired"]
 BackendChoice = Literal["auto", "xdp", "af_packet"]

@@ -186,3 +186,14 @@ def _error(value: float, unit: str, *, signed: bool = True) -> str:
     sign = ("+" if value > 0 else "−" if value < 0 else "") if signed else ""
     shown = {"ns": numbers.duration, "pps": numbers.rate}.get(unit)
     return sign + (shown(abs(value), 2) if shown else f"{significant(abs(value), 2)} {unit}".strip())
+
+
+def alarms(rows: Iterable[ErrorRow]) -> str:
+    """A sentence on loss that was predicted where none was measured; empty without held-out trials."""
+    told = [
+        f"{row.model} {row.false_alarms:,} of {row.n:,}"
+        for row in rows
+        if row.false_alarms is not None and (row.per, row.extrapolated) == ("trial", False)
+        and not row.of_measurement
+    ]  # fmt: skip
+    return f"Trials without loss for which loss was predicted: {', '.join(told)}." if told else ""

@@ -12,7 +12,7 @@ from weirlab.lab.dut.datapaths.nat import Nat
 from weirlab.lab.dut.datapaths.openvswitch import openflow
 from weirlab.lab.dut.datapaths.xdpfilter import listed
 from weirlab.records import RuleSetup
-from weirlab.testing.site import SITE
+from weirlab.testing.bed import SITE
 
 
 def test_a_bridge_has_a_chain_of_rules_for_each_ip_version() -> None:

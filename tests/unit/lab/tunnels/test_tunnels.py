@@ -17,7 +17,7 @@ from weirlab.lab.dut.tunnels import openvpn, strongswan, tunnel, wireguard
 from weirlab.lab.dut.tunnels.esp import Esp
 from weirlab.lab.dut.tunnels.tunnel import Gateway, Tunnel
 from weirlab.records import RuleSetup
-from weirlab.testing.site import SITE
+from weirlab.testing.bed import SITE
 
 
 @pytest.mark.parametrize(

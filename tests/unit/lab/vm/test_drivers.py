@@ -20,7 +20,7 @@ from weirlab.lab.vm import disk, image, qemu, scripts
 from weirlab.lab.vm.qemu import Boot, Nic
 from weirlab.lab.vm.scripts import GuestPort
 from weirlab.records import RuleSetup, emulation_in_words
-from weirlab.testing.site import SITE
+from weirlab.testing.bed import SITE
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from weirlab.devices.prediction import tables as error_tables
 from weirlab.devices.profile.page import conditions, summary
-from weirlab.devices.profile.page.accuracy import tables as error_tables
 from weirlab.devices.profile.page.accuracy import words as accuracy
 from weirlab.devices.profile.page.drawing import draw, voice_panel
 from weirlab.devices.profile.page.source import ProfileEvidence

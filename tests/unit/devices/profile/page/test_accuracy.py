@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from weirlab.devices.prediction import tables
 from weirlab.devices.profile.page import drawing as figure
-from weirlab.devices.profile.page.accuracy import chart, letter_values, tables, words
+from weirlab.devices.profile.page.accuracy import chart, letter_values, words
 from weirlab.devices.profile.page.source import ProfileEvidence, gather
 from weirlab.model.score import REPEATABILITY
 
