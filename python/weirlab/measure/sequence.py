@@ -259,7 +259,7 @@ _LOOK_EVERY_S: Final = 0.2
 
 
 class RetryBudget:
-    """Time that may be spent on waiting for a host that changes its state, and on repeating; ``clock`` and ``sleep`` in s.
+    """Time that may be spent on repeating, and on waiting for a host that changes; ``clock``, ``sleep`` in s.
 
     ``run_left_s`` returns how long the run may still take, which is never exceeded.
     """
