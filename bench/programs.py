@@ -27,6 +27,7 @@ from typing import Final
 from rich.console import Console
 
 from machine import versions
+from namespaces import inside, namespaces
 from program_cases import PROGRAMS, SOURCES, ClientProgram
 from program_servers import HOST, OTHER, PORTS, SILENT, servers
 from summary import Summary
@@ -61,7 +62,6 @@ class Outcome:
 def hosts() -> Iterator[None]:
     """Two hosts with one path; the far one has the servers' addresses, and a neighbour that says nothing."""
     commands = [
-        *(f"netns add {name}" for name in (NEAR, FAR)),
         f"link add p0 netns {NEAR} type veth peer name p0 netns {FAR}",
         *(f"-n {name} link set lo up" for name in (NEAR, FAR)),
         f"-n {NEAR} addr add 198.18.1.1/30 dev p0",
@@ -73,23 +73,8 @@ def hosts() -> Iterator[None]:
         f"-n {FAR} neigh add {SILENT} lladdr 02:00:00:00:00:09 dev p0",
         f"-n {FAR} route add {SILENT}/32 dev p0",
     ]
-    _remove()
-    try:
-        for command in commands:
-            subprocess.run(["ip", *command.split()], check=True)
+    with namespaces((NEAR, FAR), commands):
         yield
-    finally:
-        _remove()
-
-
-def _remove() -> None:
-    for name in (NEAR, FAR):
-        subprocess.run(["ip", "netns", "delete", name], check=False, stderr=subprocess.DEVNULL)
-
-
-def inside(name: str, *words: str) -> list[str]:
-    """A command in a namespace; control groups stay visible."""
-    return ["nsenter", f"--net=/run/netns/{name}", *words]
 
 
 def outcome(program: ClientProgram, way: str, work: Path, env: Mapping[str, str]) -> Outcome:

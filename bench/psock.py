@@ -27,6 +27,7 @@ from rich.console import Console
 import psock_costs
 import streams
 from machine import versions
+from namespaces import namespaces
 from summary import Summary
 from summary import about as called
 from summary import parser as options
@@ -74,8 +75,8 @@ class Run:
 
 @contextmanager
 def two_hosts() -> Iterator[None]:
-    """Two namespaces with two pairs between them; leftovers of an earlier run are removed first."""
-    commands = [f"netns add {name}" for name in NAMES]
+    """Two namespaces with two pairs between them."""
+    commands: list[str] = []
     for path, (here, there) in enumerate(zip(streams.HERE, streams.THERE, strict=True)):
         commands += [
             f"link add a{path} netns {NAMES[0]} type veth peer name b{path} netns {NAMES[1]}",
@@ -84,18 +85,8 @@ def two_hosts() -> Iterator[None]:
             f"-n {NAMES[0]} link set a{path} up",
             f"-n {NAMES[1]} link set b{path} up",
         ]
-    _remove()
-    try:
-        for command in commands:
-            subprocess.run(["ip", *command.split()], check=True)
+    with namespaces(NAMES, commands):
         yield
-    finally:
-        _remove()
-
-
-def _remove() -> None:
-    for name in NAMES:
-        subprocess.run(["ip", "netns", "delete", name], check=False, stderr=subprocess.DEVNULL)
 
 
 def _end(namespace: str, cpu: int, *arguments: str) -> subprocess.Popen[str]:

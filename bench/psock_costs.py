@@ -21,6 +21,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
+from namespaces import inside, namespaces
+
 NEAR, BETWEEN, FAR = (f"weir-bench-cost-{part}" for part in "abc")
 PROXY, HOST = "198.18.1.2", "198.18.9.9"
 ECHO, RELAY = 7000, 7001
@@ -106,7 +108,6 @@ def _hosts(distant: bool) -> Iterator[None]:
         [(NEAR, "p0", BETWEEN, "m0"), (BETWEEN, "m1", FAR, "p0")] if distant else [(NEAR, "p0", FAR, "p0")]
     )
     commands = [
-        *(f"netns add {name}" for name in names),
         *(f"link add {a} netns {one} type veth peer name {b} netns {two}" for one, a, two, b in cables),
         *(f"-n {name} link set {port} up" for cable in cables for name, port in (cable[:2], cable[2:])),
         *(f"-n {name} link set lo up" for name in names),
@@ -115,30 +116,15 @@ def _hosts(distant: bool) -> Iterator[None]:
         f"-n {FAR} addr add {HOST}/32 dev lo",
         f"-n {NEAR} route add {HOST}/32 via {PROXY}",
     ]
-    _remove()
-    try:
-        for command in commands:
-            subprocess.run(["ip", *command.split()], check=True)
+    with namespaces(names, commands):
         yield
-    finally:
-        _remove()
-
-
-def _remove() -> None:
-    for name in (NEAR, BETWEEN, FAR):
-        subprocess.run(["ip", "netns", "delete", name], check=False, stderr=subprocess.DEVNULL)
-
-
-def _inside(name: str, *words: str) -> list[str]:
-    # Control groups stay visible, as they do not with ip netns exec.
-    return ["nsenter", f"--net=/run/netns/{name}", *words]
 
 
 @contextmanager
 def _serving(name: str, says: str, *words: str) -> Iterator[None]:
     """A command that runs while inside, from when it ``says`` that it works."""
     with subprocess.Popen(
-        _inside(name, *words), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        inside(name, *words), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:
         try:
             assert process.stdout is not None
@@ -170,7 +156,7 @@ def _measured(way: str, distant: bool) -> dict[str, float]:
     before = weir if way in ("bpf", "seccomp") else ()
     at = ("127.0.0.1", str(RELAY)) if way == "socat" else (HOST, str(ECHO))
     words = (*before, sys.executable, __file__, "client", *at, *(["distant"] if distant else []))
-    ran = subprocess.run(_inside(NEAR, *words), check=True, stdout=subprocess.PIPE, timeout=120)
+    ran = subprocess.run(inside(NEAR, *words), check=True, stdout=subprocess.PIPE, timeout=120)
     return dict(json.loads(ran.stdout))
 
 

@@ -34,6 +34,7 @@ import polars as pl
 from rich.console import Console
 
 from machine import versions
+from namespaces import namespaces
 from summary import Summary, Tables
 from summary import about as called
 from summary import parser as options
@@ -110,26 +111,15 @@ def weir(*arguments: str) -> tuple[str, ...]:
 
 @contextmanager
 def two_hosts() -> Iterator[None]:
-    """The two namespaces and the pair; leftovers of an earlier run are removed first."""
+    """The two namespaces and the pair."""
     commands = [
-        *(f"netns add {name}" for name in NAMES),
         f"link add a0 netns {NAMES[0]} type veth peer name b0 netns {NAMES[1]}",
         f"-n {NAMES[0]} addr add 198.18.0.1/30 dev a0",
         f"-n {NAMES[1]} addr add {ADDRESS}/30 dev b0",
         *(f"-n {name} link set {link} up" for name, link in zip(NAMES, ("a0", "b0"), strict=True)),
     ]
-    remove()
-    try:
-        for command in commands:
-            subprocess.run(["ip", *command.split()], check=True)
+    with namespaces(NAMES, commands):
         yield
-    finally:
-        remove()
-
-
-def remove() -> None:
-    for name in NAMES:
-        subprocess.run(["ip", "netns", "delete", name], check=False, stderr=subprocess.DEVNULL)
 
 
 @contextmanager
