@@ -17,8 +17,9 @@ from weirlab.cli import layout
 from weirlab.cli.program import app as cli
 from weirlab.cli.program.app import app
 from weirlab.jobs import testbeds
+from weirlab.store import Store
 from weirlab.studies import registry
-from weirlab.testing import FakeBed, FakeDevice
+from weirlab.testing import FakeBed, FakeClock, FakeDevice
 
 _LINES = layout.lines
 _PATH = 40
@@ -101,6 +102,16 @@ def fitted_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(modelling, "fit_all", remembering(modelling.fit_all))
         yield
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "store")
 
 
 @dataclass(frozen=True)

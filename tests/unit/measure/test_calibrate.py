@@ -21,11 +21,6 @@ STOLEN = TrialDisturbance(steal_s={"sender": 0.2})
 
 
 @pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
 def store(tmp_path: Path, clock: FakeClock) -> Store:
     return Store(tmp_path, now=clock.now)
 

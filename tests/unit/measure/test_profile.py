@@ -4,7 +4,6 @@ import itertools
 import json
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -196,11 +195,6 @@ def test_profile_and_scouting_survive_the_way_through_json() -> None:
 
 
 # From here on: whole profiles, on formulas instead of a network.
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path)
 
 
 def test_measuring_scouts_plans_and_keeps_everything(store: Store) -> None:

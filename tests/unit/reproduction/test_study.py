@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -52,11 +51,6 @@ class Delays(ReproducedExperiment):
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(study, "experiments", lambda key: (Delays(),) if key == KEY else ())
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "store")
 
 
 @pytest.mark.usefixtures("made")

@@ -118,11 +118,6 @@ class Watch:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "store")
-
-
-@pytest.fixture
 def secret(tmp_path: Path) -> Path:
     path = tmp_path / "secret"
     path.write_text(SECRET)

@@ -12,11 +12,6 @@ from weirlab.testing import FakeClock, make_record
 
 
 @pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
 def store(tmp_path: Path, clock: FakeClock) -> Store:
     return Store(tmp_path / "weir", now=clock.now)
 

@@ -35,11 +35,6 @@ def refuse(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "store")
-
-
-@pytest.fixture
 def writer(store: Store) -> RunWriter:
     writer = store.create("profile", {}, {})
     writer.add(make_record(run_id=writer.run_id))

@@ -34,11 +34,6 @@ class Wrong:
     inner: Row
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "store")
-
-
 def attempt(writer: RunWriter, index: int, *rows: Row, **more: pl.DataFrame) -> TrialRecord:
     record = make_record(run_id=writer.run_id, index=index)
     own = [replace(row, trial_id=record.trial_id) for row in rows]

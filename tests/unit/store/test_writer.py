@@ -16,11 +16,6 @@ from weirlab.testing import make_record, make_result, make_spec
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path)
-
-
-@pytest.fixture
 def writer(store: Store) -> RunWriter:
     return store.create("profile", {}, {})
 

@@ -63,11 +63,6 @@ class Opener:
         return self.opened[-1]
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "store")
-
-
 def run(
     store: Store, opener: Opener, what: MonitorScenario | None = None, **more: Any
 ) -> Outcome[MonitorFindings]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -53,11 +52,6 @@ Found = Outcome[ParallelFindings]
 def scenario(**changes: Any) -> ParallelScenario:
     content = {**CONTENT, "parallel": {**CONTENT["parallel"], **changes}}
     return from_plain(content, "test", ParallelScenario)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "store")
 
 
 def small(**changes: Any) -> ParallelScenario:

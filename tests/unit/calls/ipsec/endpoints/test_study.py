@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -49,11 +48,6 @@ def small(**changes: Any) -> EndpointScenario:
     """Two kinds of endpoints at idle, once, without a search."""
     few = {"arms": ["bypass", "sockets"], "beside": ["idle"], "calls": [1], "repetitions": 1, "limit": None}
     return scenario(**{**few, **changes})
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "store")
 
 
 def run(store: Store, bed: FakeEndpointBed, what: EndpointScenario) -> Found:
