@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tarfile
 from pathlib import Path
 
@@ -12,9 +13,23 @@ from weirlab.store import Store
 from weirlab.studies import reports
 
 from . import devtools
+from .test_web import Serve
 
 RECORDED = Path(__file__).parent.parent / "unit" / "recorded"
 MOST_WORDS = 900
+SCREENS = ((1280, 800, 450), (390, 844, 700))
+"""Width, height, and how far down the first chart may begin, px."""
+FIRST_CHART = """(() => {
+  const shown = [...document.querySelectorAll('main :is(.plot, .trials, svg)')].filter((each) => {
+    const { width, height } = each.getBoundingClientRect();
+    const open = each.checkVisibility() && !each.closest('details:not([open]), .away');
+    return open && width > 150 && height > 60;
+  });
+  const tops = shown.map((each) => (each.closest('figure') ?? each).getBoundingClientRect().top + scrollY);
+  return tops.length ? Math.min(...tops) : null;
+})()"""
+CHARTLESS = ("-calibrate-", "-comparison-", "-reproduction-", "-series-", "-trial-0004")
+"""Tables, or a single value."""
 LISTENING = "window.warned = []; console.warn = (...said) => warned.push(said.join(' '))"
 WAITING = """[...document.querySelectorAll('.plot')].every(
   (plot) => plot.closest('details:not([open])') || plot.querySelector('svg'))"""
@@ -31,7 +46,7 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     found = {}
     for run in sorted(path.name for path in store.root.iterdir() if (path / "manifest.json").exists()):
         try:
-            found[run] = reports.report(store, run, out=folder / f"{run}.html").path
+            found[run] = reports.report(store, run).path
         except InputError:
             continue
     assert len(found) > 20
@@ -66,3 +81,44 @@ def test_a_chart_is_drawn_when_its_chapter_is_opened(drawn: dict[str, Path], ope
     assert not opened.evaluate(f"Boolean({folded}.querySelector('svg'))")
     opened.evaluate(f"{folded}.closest('.folded').open = true")
     assert opened.wait_for(f"{folded}.querySelector('svg')?.getBoundingClientRect().width > 200")
+
+
+def low(page: devtools.Page, about: str) -> list[str]:
+    """What is wrong with the place of the first chart of a page that is drawn."""
+    found = []
+    for width, height, most in SCREENS:
+        page.look(width=width, height=height, dark=False)
+        page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        top = page.evaluate(FIRST_CHART)
+        if (top is None or top > most) and not (top is None and any(kind in about for kind in CHARTLESS)):
+            found.append(f"{about} at {width} px: {top}")
+    return found
+
+
+def test_the_first_chart_of_a_report_is_on_the_first_screen(
+    drawn: dict[str, Path], opened: devtools.Page
+) -> None:
+    found = []
+    for run, report in drawn.items():
+        opened.look(width=1280, height=800, dark=False)
+        show(opened, report)
+        found += low(opened, run)
+    assert found == []
+
+
+def test_the_first_chart_of_a_run_is_on_the_first_screen_of_its_page(
+    drawn: dict[str, Path], serve: Serve, browser: devtools.Browser, tmp_path: Path
+) -> None:
+    store = next(iter(drawn.values())).parent.parent
+    shutil.copytree(store, tmp_path / "store")
+    served = serve()
+    page = browser.session(height=800)
+    found = []
+    for run in drawn:
+        page.look(width=1280, height=800, dark=False)
+        page.open(f"{served.url}#/runs/{run}")
+        page.wait_for(f"document.querySelector('.about code')?.innerText === '{run}'")
+        page.wait_for(f"document.querySelector('.story a[target]') && {WAITING}")
+        found += low(page, run)
+    assert found == []
+    assert browser.problems() == []

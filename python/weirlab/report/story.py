@@ -72,6 +72,11 @@ class Chapter:
         return any(figure.switchable for figure in self.drawn)
 
     @property
+    def begins_with_charts(self) -> bool:
+        """Whether a reader sees a chart without opening anything."""
+        return bool(self.drawn or self.graphs or self.drawing) and not self.folded
+
+    @property
     def empty(self) -> bool:
         shown = (self.facts, self.sentences, self.drawn, self.tables, self.details, self.graphs, self.drawing)
         return not any(shown) and all(part.empty for part in self.parts)
@@ -180,10 +185,16 @@ class Story:
         said = asked or " · ".join(filter(None, (self.purpose, self.subject)))
         return f"{said[:1].upper()}{said[1:]}"
 
+    @cached_property
+    def opening(self) -> Chapter | None:
+        """The first chapter that begins with charts, which stands before all others."""
+        return next((chapter for chapter in self.chapters if chapter.begins_with_charts), None)
+
     @property
     def filled(self) -> list[Chapter]:
         """The chapters that have something to show."""
-        return [chapter for chapter in self.chapters if not chapter.empty]
+        shown = [chapter for chapter in self.chapters if not chapter.empty]
+        return sorted(shown, key=lambda chapter: chapter is not self.opening)
 
     @property
     def absent(self) -> list[Chapter]:

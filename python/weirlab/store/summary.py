@@ -111,7 +111,7 @@ def summary(path: Path) -> tuple[RunSummary, bool]:
     """
     root = path.parent
     try:
-        if is_empty(path):
+        if not (path / MANIFEST_FILE).exists() and is_empty(path):
             raise StoreError(f"nothing was written into {path}, the folder of a run; delete it")
         manifest = Manifest.stored(path)
         if manifest.status != RUNNING and (wrong := problem(path, manifest.trials)):

@@ -44,6 +44,8 @@ _MOST_REPORT_S: Final = 300.0
 
 _ANSWERS_S: Final = 0.15
 """Time that a page spends on finding the answers of runs that nobody looked at yet."""
+READING: Final = "weir-runs"
+"""Name of the thread that reads the store before the first request."""
 SortKey = Literal["newest", "oldest", "name", "kind", "device"]
 
 
@@ -110,6 +112,16 @@ class RunService:
         self._read_only = read_only
         self._answers: dict[RunSummary, str] = {}
         self._charts = b""
+
+    def read_ahead(self) -> None:
+        """Read the store in a thread, so that the first page of the list need not wait for all of it."""
+
+        def read() -> None:
+            # The first request tells what is wrong.
+            with suppress(WeirError, OSError):
+                self.page(RunFilter())
+
+        threading.Thread(target=read, name=READING, daemon=True).start()
 
     def page(self, wanted: RunFilter) -> dict[str, Any]:
         """Lines about the ``wanted`` runs; how many there are of these, and in all.

@@ -141,6 +141,7 @@ def service(
         app.add_middleware(Turns)
         app.add_middleware(ProxyHeaders, proxies=Proxies(settings.proxies))
         shelf = RunService(store, children, settings.memory_bytes, read_only=read_only)
+        shelf.read_ahead()
         routes.add_to(
             app,
             routes.ServiceParts(

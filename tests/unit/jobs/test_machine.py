@@ -192,9 +192,9 @@ def test_one_repetition_gives_no_verdict_on_models_but_blames_no_machine(store: 
     problem = outcome.problem()
     assert isinstance(problem, ModelError)
     assert "fewer than two valid trials" in str(problem)
-    # The page begins with the machine, and leaves the models unjudged.
+    # The page has the machine before its sections, and leaves the models unjudged.
     page = report(store, outcome.found.profile.run.run_id).path.read_text()
-    first = page.partition('<section id="answer"')[2].partition("</section>")[0]
+    first = page.partition('<section id="answer"')[2].partition("<nav")[0]
     assert "No verdict on the models: " in first
     assert "Machine good: " in first
     assert "Prediction error, delay" not in page  # A tile without a number is left out.

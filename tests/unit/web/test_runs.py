@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,12 @@ from fastapi.testclient import TestClient
 
 from weirlab.report.story import Story
 from weirlab.store import Store
+from weirlab.store.index import FILE
 from weirlab.testing import make_record, make_result, make_spec
 from weirlab.web.children import Children
 from weirlab.web.launching.jobs import ProcessJob, ReportJob, ServiceFolders
 from weirlab.web.launching.launcher import DirectLauncher
-from weirlab.web.runs import RunService
+from weirlab.web.runs import READING, RunService
 
 from .conftest import Serve
 
@@ -40,6 +42,17 @@ def test_an_empty_store_is_no_failure(client: TestClient) -> None:
     answer = client.get("/api/runs").json()
     nothing = {"runs": [], "kinds": [], "statuses": [], "devices": [], "tags": []}
     assert answer == {**nothing, "found": 0, "total": 0, "unanswered": 0}
+
+
+def test_the_store_is_read_when_the_service_starts(serve: Serve, store: Store) -> None:
+    trials(store, 20_000.0)
+    index = store.root / FILE
+    index.unlink()
+    serve()
+    for thread in threading.enumerate():
+        if thread.name == READING:
+            thread.join()
+    assert index.exists()
 
 
 def test_every_run_is_listed_with_kind_state_and_a_sentence(client: TestClient, store: Store) -> None:

@@ -121,7 +121,7 @@ class EndpointFindings:
         """For ``--json``."""
         return {
             "conclusions": self.sentences(),
-            "remarks": list(self.remarks()),
+            "remarks": [*self.conditions(), *self.remarks()],
             "planned": self.planned,
             "missing": self.missing,
             "groups": [group.document() for group in self.groups],
@@ -187,8 +187,8 @@ class EndpointFindings:
         said = words([f"{NAMES[arm]} carry {carried}" for arm, carried in told])
         return f"{_first(WHERE[beside])}, {said}"
 
-    def remarks(self) -> Iterator[str]:
-        """What was not as it should be, and what must be known to judge the figures."""
+    def conditions(self) -> Iterator[str]:
+        """What must be known of the endpoints to judge the figures."""
         polled = [row for row in self.attempts if row.arm == BYPASS and row.valid]
         if polled and not any(row.zero_copy for row in polled):
             yield (
@@ -202,6 +202,9 @@ class EndpointFindings:
             )
         if self.asked.suite != CLEAR and any(arm != BYPASS for arm in self.asked.arms):
             yield "ESP is Weir's own, in UDP, at all endpoints: they differ by how packets get in and out."
+
+    def remarks(self) -> Iterator[str]:
+        """What was not as it should be."""
         for group in self.groups:
             if len(group.ip_bytes) > 1 or 0 in group.ip_bytes:
                 yield f"{NAMES[group.arm]}, {WHERE[group.beside]}: packets differ in length."

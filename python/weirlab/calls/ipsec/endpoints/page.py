@@ -70,6 +70,7 @@ def tell(
         lede=tuple(rest),
         caution=" ".join(found.remarks()),
         place=place(manifest, "netns", "a pair of endpoints"),
+        where_note=" ".join(found.conditions()),
         tiles=tuple(_tiles(found)),
         chapters=tuple(_chapters(found, distributions)),
         terms=_TERMS,

@@ -201,7 +201,9 @@ class EndpointsStudy(Study[EndpointScenario, Ground[EndpointBed], EndpointFindin
         from weirlab.calls.ipsec.endpoints import tables
 
         found = outcome.found
-        return Summary("\n".join(found.sentences()), tables.of(found), "\n".join(found.remarks()))
+        return Summary(
+            "\n".join(found.sentences()), tables.of(found), "\n".join((*found.conditions(), *found.remarks()))
+        )
 
     def headlines(self, run: Run) -> Sequence[str]:
         found = stored(run)

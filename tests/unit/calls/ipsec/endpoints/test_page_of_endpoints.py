@@ -26,7 +26,7 @@ def test_the_page_begins_with_the_comparison_and_has_a_chapter_for_each_question
     assert [chapter.key for chapter in story.chapters] == ["jitter", "distributions", "limits", "attempts"]
     assert [tile.label for tile in story.tiles][:2] == ["bypass, idle", "sockets, idle"]
     assert "were compared byte by byte" in story.assurance
-    assert "copy mode" in story.caution
+    assert "copy mode" in story.where_note
 
 
 def test_jitter_is_drawn_beside_the_published_one_and_distributions_end_with_the_maximum(
