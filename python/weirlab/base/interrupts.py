@@ -48,6 +48,8 @@ class _SignalState:
     """The signals that this process has received."""
 
     number: int = signal.SIGINT
+    reason: int | None = None
+    """What another thread wants to be delivered."""
     at_s: float = float("-inf")
     pending: bool = False
     caught: bool = False
@@ -116,6 +118,13 @@ def ignore() -> None:
     eval("None")
 
 
+def end(number: int) -> None:
+    """Interrupt the main thread as signal ``number`` would; called in another thread."""
+    _state.reason = number
+    if (main := threading.main_thread().ident) is not None:
+        signal.pthread_kill(main, signal.SIGALRM)
+
+
 def pending() -> bool:
     """Whether a signal has been deferred and not delivered yet."""
     return _state.pending
@@ -127,7 +136,7 @@ def behind(error: BaseException) -> bool:
 
 
 def exit_code() -> int:
-    """The exit code of an interrupted command: 130 for Ctrl-C, 143 for SIGTERM."""
+    """The exit code of an interrupted command: 130 for Ctrl-C, 143 for SIGTERM, 141 if nobody reads it."""
     return 128 + _state.number
 
 
@@ -143,7 +152,10 @@ def _caught(number: int, frame: FrameType | None) -> None:
 
 
 def _try_again(number: int, frame: FrameType | None) -> None:
-    if _state.pending:
+    if _state.reason is not None:
+        reason, _state.reason = _state.reason, None
+        _caught(reason, frame)
+    elif _state.pending:
         _deliver(frame)
 
 

@@ -23,9 +23,10 @@ def main() -> None:
             # time on a busy machine.
             os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
             from weirlab.cli.program.app import app
-            from weirlab.cli.streams import occupy
+            from weirlab.cli.streams import occupy, watch_reader
 
             occupy()
+            watch_reader()
             app()
         except SystemExit as end:
             # Typer ends with 130 whichever signal interrupted it.

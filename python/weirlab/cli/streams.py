@@ -5,12 +5,17 @@ from __future__ import annotations
 import errno
 import io
 import os
+import select
+import signal
+import stat
 import sys
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
+from weirlab.base import interrupts
 from weirlab.base.errors import NobodyReads, OutputError
 from weirlab.base.quoting import printable
 
@@ -47,6 +52,26 @@ def occupy() -> None:
     while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(number, True)
     os.close(number)
+
+
+def watch_reader() -> None:
+    """Interrupt the command soon after the last reader of the pipe at its standard output has gone.
+
+    Otherwise ``weir profile | head -1`` would measure to its end before it notices. A socket may belong to a
+    log that begins anew, so only pipes are watched.
+    """
+    with suppress(OSError):
+        if stat.S_ISFIFO(os.fstat(1).st_mode):
+            threading.Thread(target=_wait_for_reader, name="weir-reader", daemon=True).start()
+
+
+def _wait_for_reader() -> None:
+    # They belong to the main thread.
+    signal.pthread_sigmask(signal.SIG_BLOCK, interrupts.SIGNALS)
+    output = select.poll()
+    output.register(1, 0)
+    if any(found & select.POLLERR for _, found in output.poll()):
+        interrupts.end(signal.SIGPIPE)
 
 
 @contextmanager

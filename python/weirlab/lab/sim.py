@@ -13,7 +13,8 @@ from weirlab.base.errors import InputError
 from weirlab.base.extras import engine_needed
 from weirlab.lab.host import STATES
 from weirlab.records import EngineResult, HostSample, RuleSetup
-from weirlab.traffic.places import flow_groups
+from weirlab.traffic.places import Places, flow_groups
+from weirlab.traffic.plan import DeparturePlan
 from weirlab.traffic.schedule import compile_plan
 from weirlab.traffic.spec import Traffic
 
@@ -120,6 +121,8 @@ class SimLab:
     def __init__(self, device: SimDevice | None = None, model: SimulatedModel | None = None) -> None:
         self._device, self._model = device or SimDevice(), model
         self._behaviours: dict[tuple[Axis, Axis], Mapping[str, Any]] = {}
+        self._compiled: tuple[tuple[Traffic, Places], DeparturePlan] | None = None
+        """The last plan: repetitions often follow each other, and that of thousands of calls takes long."""
         self._rules = RuleSetup()
         self._cross_traffic = False
         self._runs = 0
@@ -151,7 +154,9 @@ class SimLab:
         from weirlab.lab.engine import to_result
 
         rules, device = self._rules, self._device
-        plan = compile_plan(traffic, rules.places)
+        if self._compiled is None or self._compiled[0] != (traffic, rules.places):
+            self._compiled = (traffic, rules.places), compile_plan(traffic, rules.places)
+        plan = self._compiled[1]
         settings = asdict(device) | {
             "service_fixed_ns": device.service_fixed_ns + rules.stateful * device.stateful_ns,
             "interrupt_every_ns": device.cross_traffic_every_ns,

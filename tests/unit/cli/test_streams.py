@@ -49,6 +49,40 @@ def test_a_reader_that_is_gone_ends_a_command_quietly_as_sigpipe_would(
 
 
 @pytest.mark.parametrize(
+    "arguments",
+    [
+        ["profile", "--lab", "sim"],
+        ["capacity", "--lab", "sim", "--json"],
+        ["run", "firewall-rules", "--lab", "sim"],
+        ["worker", "tcp://127.0.0.1:1"],
+        ["tcp", "serve"],
+    ],
+    ids=" ".join,
+)
+def test_a_reader_that_goes_ends_a_long_command_which_keeps_its_run(
+    arguments: list[str], tmp_path: Path
+) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-P", "-m", "weirlab", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "WEIR_STORE": str(tmp_path)},
+    ) as command:
+        assert command.stdout is not None
+        assert command.stderr is not None
+        # It is at work once it says so.
+        begun = any("run 2" in line or "Ctrl-C" in line for line in command.stderr)
+        command.stdout.close()
+        assert (begun, command.wait(timeout=60)) == (True, 141)
+        told = command.stderr.read()
+    assert "Traceback" not in told
+    for manifest in tmp_path.glob("2*/manifest.json"):
+        assert json.loads(manifest.read_text())["status"] == "interrupted"
+        assert f"in run {manifest.parent.name}; go on with: weir " in told
+
+
+@pytest.mark.parametrize(
     ("redirection", "reason"), [(">&-", "it is closed"), (">/dev/full", "No space left on device")]
 )
 @pytest.mark.parametrize("arguments", COMMANDS[:2])

@@ -14,7 +14,7 @@ import typer
 from typer.exceptions import TyperException
 
 from weirlab.base import interrupts
-from weirlab.base.errors import OutputError, WeirError
+from weirlab.base.errors import NobodyReads, OutputError, WeirError
 from weirlab.base.quoting import shortened
 from weirlab.cli.streams import tell
 
@@ -93,13 +93,14 @@ def explain(error: BaseException) -> Failure:
 def _interrupted(interrupt: KeyboardInterrupt) -> Failure:
     """The failure for an interruption: what was kept, and how to continue."""
     code = interrupts.exit_code()
-    # A command that has not yet imported the jobs has not begun anything.
-    if (progress := sys.modules.get("weirlab.jobs.progress")) is None:
-        return Failure("Interrupted", "interrupted", code)
-    if isinstance(interrupt, progress.RunInterrupt):
+    progress = sys.modules.get("weirlab.jobs.progress")
+    if progress is not None and isinstance(interrupt, progress.RunInterrupt):
         details = {"run_id": interrupt.run_id, "resume": interrupt.resume}
         return Failure("Interrupted", str(interrupt), code, details)
-    if not progress.completed:
+    if code == NobodyReads.exit_code:
+        return Failure(NobodyReads.__name__, "", code)
+    # A command that has not yet imported the jobs has not begun anything.
+    if progress is None or not progress.completed:
         return Failure("Interrupted", "interrupted", code)
     *_, run_id = progress.completed
     details = {"run_id": run_id, "complete": True}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, Literal
 
 import numpy as np
@@ -55,14 +56,19 @@ class FlowMap:
 
     def hosts(self, unit: int) -> tuple[str, str]:
         """Addresses of the two sides of a unit, the sender's side first, as text."""
-        pair = self.pair[unit : unit + 1]
-        length = 4 if self.ip == 4 else 16
-        both = (
-            host_addresses("src", _src(pair), self.ip, self.endpoints),
-            host_addresses("dst", _dst(pair), self.ip, self.endpoints),
-        )
-        first, second = (str(ipaddress.ip_address(side[0, :length].tobytes())) for side in both)
-        return first, second
+        return _hosts(int(self.pair[unit]), self.ip, self.endpoints)
+
+
+@lru_cache(maxsize=1024)
+def _hosts(pair: int, ip: Literal[4, 6], endpoints: FlowEndpoints | None) -> tuple[str, str]:
+    """The same of a pair, which thousands of calls share."""
+    number, length = np.array([pair]), 4 if ip == 4 else 16
+    both = (
+        host_addresses("src", _src(number), ip, endpoints),
+        host_addresses("dst", _dst(number), ip, endpoints),
+    )
+    first, second = (str(ipaddress.ip_address(side[0, :length].tobytes())) for side in both)
+    return first, second
 
 
 def flow_map(calls: Calls, units: Units, endpoints: FlowEndpoints | None = None) -> FlowMap:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, Literal
 
 import numpy as np
@@ -151,6 +152,7 @@ def schedule(
     )
 
 
+@lru_cache(maxsize=64)
 def traffic_of(calls: Calls, duration_s: float, warmup_s: float = 0.5) -> Traffic:
     """``calls`` as the traffic of a trial.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, Literal
 
 from weirlab.traffic.calls.signalling import PROBE_BYTES, SignallingMessage
@@ -63,8 +64,12 @@ def dialog(call: SipCall, talk_ms: float) -> list[SignallingMessage]:
     return [*set_up(call), *tear_down(call, ACK_MS + talk_ms)]
 
 
-def set_up(call: SipCall, at_ms: float = 0.0) -> list[SignallingMessage]:
-    """INVITE, 100, 180, 200 and ACK; the INVITE leaves at ``at_ms``."""
+@lru_cache(maxsize=1 << 14)
+def set_up(call: SipCall, at_ms: float = 0.0) -> tuple[SignallingMessage, ...]:
+    """INVITE, 100, 180, 200 and ACK; the INVITE leaves at ``at_ms``.
+
+    Kept, some 3 kB a call: the trials of a search make the same calls again and again.
+    """
     offer = _sdp(call, call.caller, _DIRECTION[call.directions][0])
     answer = _sdp(call, call.callee, _DIRECTION[call.directions][1])
     via = _via(call, "INVITE")
@@ -103,7 +108,7 @@ def set_up(call: SipCall, at_ms: float = 0.0) -> list[SignallingMessage]:
         ],
     )
     contact = f"Contact: <{_callee(call)}:{PORT}>"
-    return [
+    return (
         SignallingMessage(True, at_ms, invite, "INVITE"),
         # No tag in a 100: it makes no dialog (RFC 3261 section 8.2.6.2).
         SignallingMessage(False, at_ms + TRYING_MS, answered("100 Trying", f"<{_callee(call)}>"), "100"),
@@ -115,7 +120,7 @@ def set_up(call: SipCall, at_ms: float = 0.0) -> list[SignallingMessage]:
             "200",
         ),
         SignallingMessage(True, at_ms + ACK_MS, ack, "ACK"),
-    ]
+    )
 
 
 def tear_down(call: SipCall, at_ms: float = 0.0) -> list[SignallingMessage]:
