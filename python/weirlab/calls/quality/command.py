@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from weirlab.base import files, limits
+from weirlab.base import files as outputs
+from weirlab.base import limits
 from weirlab.base.errors import InputError
 from weirlab.base.extras import REPORT as CHARTS
 from weirlab.base.files import standard_input
 from weirlab.base.quoting import quoted
 from weirlab.cli.options import JudgementOptions, grouped, without
 from weirlab.cli.options.buffers import jitter_buffer as read_jitter_buffer
+from weirlab.cli.options.cluster import ClusterOptions
 from weirlab.trace.analysis import refuse_inputs
 
 if TYPE_CHECKING:
-    from weirlab.calls.quality.study import Encoding
+    from weirlab.calls.quality.study import Encoding, QualityOutcome
 
 QUALITY = """Assess the quality of the voice streams in a capture.
 
@@ -29,6 +33,10 @@ buffer by the E-model. FILE is pcap or pcapng, plain or compressed with gzip,
 zstd, xz, lz4 or bzip2, or - for standard input. Common link layers and tunnels
 are read (docs/trace.md). Codecs are known from fixed payload types and from
 SIP in the capture; --codec names the others.
+
+With --each, every file is a capture by itself, in one row; a file that cannot
+be read is named in its row. With --cluster, workers (see weir worker) read
+them, at the same paths.
 
 A capture does not show the delay of the network. Without --delay, MOS counts
 only codec, packet time and jitter buffer, and is an upper bound.
@@ -41,6 +49,8 @@ Examples:
   weir quality short.pcap --decode-as 10000-20000
   weir quality calls.pcapng --report calls.html
   weir quality calls.pcapng --require 'mos>=4' --require 'loss<0.1%'
+  weir quality archive/*.pcap --each --json
+  weir quality archive/*.pcap --each --cluster tcp://127.0.0.1:8786
 """
 
 _PORTS: Final = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?")
@@ -99,6 +109,21 @@ class ReadingOptions:
         ),
     ] = None
 
+    def reader(self) -> Callable[[Path], QualityOutcome]:
+        """What assesses a capture as these options say."""
+        from weirlab.calls.quality.study import capture_quality
+
+        heard, buffers = read_jitter_buffer(self.jitter_buffer)
+        return partial(
+            capture_quality,
+            codecs=dict(_codec(text) for text in self.codec or ()),
+            network_ms=self.delay,
+            buffers=buffers,
+            heard=heard,
+            only=self.streams(),
+            decode_as=[_ports(text) for text in self.decode_as or ()],
+        )
+
     def streams(self) -> list[str]:
         """The chosen streams; all if none is named."""
         only = [part.strip() for part in (self.stream or "").split(",") if part.strip()]
@@ -118,8 +143,10 @@ def add_to(app: typer.Typer) -> None:
 def quality(
     ctx: typer.Context,
     *,
-    file: Annotated[Path, typer.Argument(help="Capture file.", metavar="FILE")],
+    files: Annotated[list[Path], typer.Argument(help="Capture file.", metavar="FILE")],
     options: ReadingOptions,
+    each: Annotated[bool, typer.Option("--each", help="Every file by itself, a row for each.")] = False,
+    cluster: ClusterOptions,
     report: Annotated[
         Path | None,
         typer.Option("--report", help="Write an HTML page with graphs of all streams.", metavar="FILE.html"),
@@ -128,27 +155,24 @@ def quality(
 ) -> None:
     """Assess a capture."""
     from weirlab.calls.quality import requiring, tables, wording
-    from weirlab.calls.quality.study import capture_quality
     from weirlab.calls.quality.voice_page import quality_page
     from weirlab.cli.results import gates
 
-    with result.session(ctx) as session, standard_input.readable([file]) as (file,):
-        heard, buffers = read_jitter_buffer(options.jitter_buffer)
+    assess = options.reader()
+    if each:
+        _each(ctx, files, assess, options.stream or report or result.require, cluster, result)
+        return
+    if cluster.chosen() is not None:
+        raise InputError("--cluster goes with --each: it divides the work by file")
+    if len(files) > 1:
+        raise InputError(f"{len(files)} captures: with --each, each is assessed by itself")
+    with result.session(ctx) as session, standard_input.readable(files) as (file,):
         demands = gates.demands(result.require, requiring.CAPTURE)
-        only = options.streams()
         if report is not None:
             refuse_inputs([report], [file], "--report")
-            files.check_output(report, "--report")
+            outputs.check_output(report, "--report")
             CHARTS.require()
-        outcome = capture_quality(
-            file,
-            codecs=dict(_codec(text) for text in options.codec or ()),
-            network_ms=options.delay,
-            buffers=buffers,
-            heard=heard,
-            only=only,
-            decode_as=[_ports(text) for text in options.decode_as or ()],
-        )
+        outcome = assess(file)
         if report is not None:
             quality_page(outcome, report, command=session.command)
         for note in () if result.json else outcome.notes():
@@ -158,6 +182,27 @@ def quality(
         judged = requiring.of_capture(demands, outcome)
         shown = tables.of(outcome, _SHOWN)
         gates.finish(session, outcome.document(), wording.sentence(outcome), shown, judged)
+
+
+def _each(
+    ctx: typer.Context,
+    files: Sequence[Path],
+    assess: Callable[[Path], QualityOutcome],
+    unfit: object,
+    cluster: ClusterOptions,
+    result: JudgementOptions,
+) -> None:
+    """A row for every file."""
+    from weirlab.calls.quality.each import hearings
+
+    if unfit:
+        raise InputError("--each sums up every file: --stream, --report and --require do not go with it")
+    if Path("-") in files:
+        raise InputError("--each needs files, and - is standard input")
+    with result.session(ctx) as session:
+        found = hearings(files, assess, cluster.chosen(), session.progress)
+        session.finish(found.document(), found.sentence, [found.table(_SHOWN)], found.problem)
+        session.complain(found.problem)
 
 
 def _codec(text: str) -> tuple[int | None, Encoding]:

@@ -33,6 +33,14 @@ _COLUMNS: Final = (
 )  # fmt: skip
 
 
+class NoStreams(InputError):
+    """The ``capture`` was read (as :attr:`QualityOutcome.capture`), and no voice stream is in it."""
+
+    def __init__(self, path: Path, capture: Mapping[str, Any]) -> None:
+        super().__init__(notes.nothing_in(path, capture))
+        self.capture = capture
+
+
 @dataclass(frozen=True)
 class Encoding:
     """What a payload type stands for, as in ``a=rtpmap`` of SDP."""
@@ -181,6 +189,8 @@ def capture_quality(
 
     Raises
     ------
+    NoStreams
+        The capture has no voice stream.
     InputError
         The file cannot be read, or has no such stream.
     """
@@ -190,7 +200,7 @@ def capture_quality(
     read = _engine.rtp_packets(str(path), list(decode_as), told)
     streams = [voice_stream(number, found) for number, found in enumerate(read["streams"], 1)]
     if not streams:
-        raise InputError(notes.nothing_in(path, read["capture"]))
+        raise NoStreams(path, read["capture"])
     chosen = [stream for stream in streams if not only or any(stream.is_meant(text) for text in only)]
     for text in only:
         if not any(stream.is_meant(text) for stream in streams):

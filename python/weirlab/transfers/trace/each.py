@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from weirlab.base.errors import InputError, WeirError
 from weirlab.base.quantities import NOTHING, count, duration, plural
 from weirlab.base.tables import Table
+from weirlab.jobs.batches import results, unreadable
 from weirlab.trace.analysis import KEEP, analyse
 from weirlab.trace.facts import sides
 from weirlab.trace.quantities import size
@@ -20,11 +21,6 @@ from weirlab.trace.times import Window
 if TYPE_CHECKING:
     from weirlab.cli.progress import Reporter
     from weirlab.jobs.cluster import ClusterAddress
-
-_ATTEMPTS: Final = 3
-"""How often a capture is given to a worker, if workers die over it."""
-_BATCH: Final = 20
-"""Captures that a worker gets at once: sending takes as long as reading a small one."""
 
 
 @dataclass(frozen=True)
@@ -78,11 +74,6 @@ def summary(path: str, filter: str, window: Window) -> CaptureSummary:
     )
 
 
-def batch_of(paths: Sequence[str], filter: str, window: Window) -> list[CaptureSummary]:
-    """The summary of each of ``paths``."""
-    return [summary(path, filter, window) for path in paths]
-
-
 @dataclass(frozen=True)
 class CaptureSummaries:
     """Those of many captures, in the order in which they were named."""
@@ -92,11 +83,7 @@ class CaptureSummaries:
     @property
     def problem(self) -> InputError | None:
         """The error if captures could not be read."""
-        failed = [one for one in self.captures if one.problem]
-        if not failed:
-            return None
-        of = plural(len(self.captures), "capture")
-        return InputError(f"{len(failed):,} of {of} could not be read: {failed[0].problem}")
+        return unreadable(self.captures, "capture")
 
     @property
     def sentence(self) -> str:
@@ -134,48 +121,5 @@ def summaries(
     paths: Sequence[Path], filter: str, window: Window, address: ClusterAddress | None, progress: Reporter
 ) -> CaptureSummaries:
     """Summarise each of ``paths``, here or, with an ``address``, by the workers of that cluster."""
-    names = [os.fspath(path) if address is None else str(path.absolute()) for path in paths]
-    done: dict[int, CaptureSummary] = {}
-    made = (
-        _here(names, filter, window) if address is None else _there(names, filter, window, address, progress)
-    )
-    for number, found in made:
-        done[number] = found
-        progress.advance(len(done), len(names), found.path)
-    return CaptureSummaries(tuple(done[number] for number in range(len(names))))
-
-
-def _here(names: Sequence[str], filter: str, window: Window) -> Iterator[tuple[int, CaptureSummary]]:
-    for number, name in enumerate(names):
-        yield number, summary(name, filter, window)
-
-
-def _there(
-    names: Sequence[str], filter: str, window: Window, address: ClusterAddress, progress: Reporter
-) -> Iterator[tuple[int, CaptureSummary]]:
-    from weirlab.jobs import cluster
-    from weirlab.jobs.worker import ANALYSIS
-
-    at_once = range(0, len(names), _BATCH)
-    waiting = [range(begin, min(begin + _BATCH, len(names))) for begin in reversed(at_once)]
-    underway, tried = dict[int, range](), Counter[int]()
-    with cluster.Cluster(address, ANALYSIS, progress.note) as workers:
-        while waiting or underway:
-            while waiting and workers.room > 0:
-                batch = waiting.pop()
-                tried[batch.start] += 1
-                underway[batch.start] = batch
-                workers.submit(batch.start, batch_of, [names[number] for number in batch], filter, window)
-            for done in workers.results():
-                batch = underway.pop(done.key)
-                if done.error is None:
-                    yield from zip(batch, done.value, strict=True)
-                elif len(batch) > 1:
-                    # One of its captures may be what kills workers.
-                    waiting += [range(number, number + 1) for number in batch]
-                    tried[done.key] = 0
-                elif tried[done.key] < _ATTEMPTS:
-                    waiting.append(batch)
-                else:
-                    name = names[done.key]
-                    yield done.key, CaptureSummary(name, f"{name}: {cluster.failure(done.error)}")
+    read = partial(summary, filter=filter, window=window)
+    return CaptureSummaries(results(paths, read, CaptureSummary, address, progress))
