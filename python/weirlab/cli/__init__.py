@@ -23,10 +23,10 @@ def main() -> None:
             # time on a busy machine.
             os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
             from weirlab.cli.program.app import app
-            from weirlab.cli.streams import occupy, watch_reader
+            from weirlab.cli.streams import READER, occupy
 
             occupy()
-            watch_reader()
+            READER.start()
             app()
         except SystemExit as end:
             # Typer ends with 130 whichever signal interrupted it.

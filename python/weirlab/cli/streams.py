@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TextIO, cast
+from typing import TYPE_CHECKING, Any, Final, TextIO, cast
 
 from weirlab.base import interrupts
 from weirlab.base.errors import NobodyReads, OutputError
@@ -54,24 +54,54 @@ def occupy() -> None:
     os.close(number)
 
 
-def watch_reader() -> None:
-    """Interrupt the command soon after the last reader of the pipe at its standard output has gone.
+class ReaderWatch:
+    """Interrupts the command soon after the last reader of the pipe at its standard output has gone.
 
     Otherwise ``weir profile | head -1`` would measure to its end before it notices. A socket may belong to a
     log that begins anew, so only pipes are watched.
     """
-    with suppress(OSError):
-        if stat.S_ISFIFO(os.fstat(1).st_mode):
-            threading.Thread(target=_wait_for_reader, name="weir-reader", daemon=True).start()
+
+    def __init__(self) -> None:
+        self._thread: threading.Thread | None = None
+        self._end = -1
+
+    @interrupts.shielded
+    def start(self) -> None:
+        """Watch from here on."""
+        try:
+            if not stat.S_ISFIFO(os.fstat(1).st_mode):
+                return
+            self._end = os.eventfd(0, os.EFD_CLOEXEC)
+        except OSError:
+            return
+        self._thread = threading.Thread(target=self._wait, name="weir-reader", daemon=True)
+        self._thread.start()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """No thread of it in the block: a process that gives up rights must have one thread."""
+        watched = self._thread is not None
+        if self._thread is not None:
+            os.eventfd_write(self._end, 1)
+            self._thread.join()
+            os.close(self._end)
+            self._thread = None
+        yield
+        if watched:
+            self.start()
+
+    def _wait(self) -> None:
+        # They belong to the main thread.
+        signal.pthread_sigmask(signal.SIG_BLOCK, interrupts.SIGNALS)
+        output = select.poll()
+        output.register(1, 0)
+        output.register(self._end, select.POLLIN)
+        found = dict(output.poll())
+        if found.get(1, 0) & select.POLLERR:
+            interrupts.end(signal.SIGPIPE)
 
 
-def _wait_for_reader() -> None:
-    # They belong to the main thread.
-    signal.pthread_sigmask(signal.SIG_BLOCK, interrupts.SIGNALS)
-    output = select.poll()
-    output.register(1, 0)
-    if any(found & select.POLLERR for _, found in output.poll()):
-        interrupts.end(signal.SIGPIPE)
+READER: Final = ReaderWatch()
 
 
 @contextmanager

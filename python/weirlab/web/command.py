@@ -16,6 +16,7 @@ from weirlab.cli import options
 from weirlab.cli.lines import LinesOption, say
 from weirlab.cli.options import grouped
 from weirlab.cli.output import Session
+from weirlab.cli.streams import READER
 from weirlab.web.settings import (
     LOOPBACK,
     PORT,
@@ -344,7 +345,8 @@ def web(
             listener = stack.enter_context(listening.listen(settings))
             settings = replace(settings, port=listener.getsockname()[1])
             # Before anything starts a thread, which would keep its rights.
-            settings, root, separated = separation.separate(settings, session.store_root, rights.user)
+            with READER.paused():
+                settings, root, separated = separation.separate(settings, session.store_root, rights.user)
             stack.enter_context(separated.remote)
             # Imports Polars, which installs a signal handler: before this command's.
             from weirlab.link.stopping import Stop

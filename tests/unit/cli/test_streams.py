@@ -55,7 +55,8 @@ def test_a_reader_that_is_gone_ends_a_command_quietly_as_sigpipe_would(
         ["capacity", "--lab", "sim", "--json"],
         ["run", "firewall-rules", "--lab", "sim"],
         ["worker", "tcp://127.0.0.1:1"],
-        ["tcp", "serve"],
+        ["tcp", "serve", "--port", "0"],
+        ["web", "--bind", "127.0.0.1:0"],
     ],
     ids=" ".join,
 )
