@@ -111,7 +111,8 @@ def test_commands_of_the_user_switch_his_own_pair(tmp_path: Path) -> None:
             False,
         )
         assert (row.streams, row.alive) == (2 * CALLS, 2 * CALLS)
-        assert row.valid or row.invalid
+        # Whether this host is quiet enough is not what is tested.
+        assert row.valid or "nothing was switched" not in row.invalid
         assert EXTERNAL_OUTAGE_S * 1e9 < row.outage_ns < row.resumed_ns
         assert row.event_took_ns > EXTERNAL_OUTAGE_S * 1e9
         assert row.lost > 0

@@ -54,8 +54,8 @@ def without_valid(
     why = next((row.invalid for row in reversed(rows) if not row.valid), "the bed failed")
     return TrialError(
         f"{len(missing)} of {planned} {what} have no valid attempt ({shown}), the last one because "
-        f"of: {why}; all reasons are in the table {table!r} of run {run.run_id}; try them again on a quieter "
-        f"machine with: {RESUME} {run.run_id}"
+        f"of: {why}; all reasons are in the table {table!r} of run {run.run_id}; try them again (on a "
+        f"quieter machine, if the host was the reason) with: {RESUME} {run.run_id}"
     )
 
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from weirlab.base.errors import InputError
-from weirlab.calls.failover.bed import schedule
+from weirlab.base.files import HOST_FILES
+from weirlab.calls.failover.bed import Keepalived, Transition, schedule
 from weirlab.calls.failover.fakes import FakePair, SwitchBehaviour, SwitchFault, instant
 from weirlab.calls.failover.section import FailoverScenario
 from weirlab.calls.failover.study import FailoverFindings, FailoverStudy, load_text
@@ -99,6 +100,61 @@ def test_one_command_measures_every_pair_and_draws_conclusions(store: Store) -> 
     manifest = outcome.run.manifest
     assert manifest.status == "complete"
     assert [pair["sharing"] for pair in manifest.facts["pairs"]] == ["direct", "off"]
+
+
+class UnseenPair(FakePair):
+    """A pair of the user's own."""
+
+    looks_inside = False
+    expected_failover_s = (0.0, 0.0)
+
+    @property
+    def transitions(self) -> list[Transition]:
+        return []
+
+    @transitions.setter
+    def transitions(self, _: object) -> None:
+        """The pair keeps them to itself."""
+
+    def close_admission(self) -> int:
+        raise AssertionError("its rules are its own")
+
+
+@pytest.mark.parametrize(
+    ("outage_s", "told"),
+    [
+        (0.3, "your own pair, master dies: all streams went on after a gap of 320 ms"),
+        (
+            0.0,
+            "no packet was lost in all 2 runs (longest gap of a call 20.0 ms); whether the pair switched,",
+        ),
+    ],
+)
+def test_of_a_pair_of_the_users_own_only_the_packets_count(store: Store, outage_s: float, told: str) -> None:
+    opener = Opener()
+
+    def opened(_: PairSpec) -> UnseenPair:
+        return UnseenPair(Keepalived(), SwitchBehaviour({"hard": outage_s}), clock=opener.clock)
+
+    mine = {"protocol": "external", "hard": "off", "restore": "on"}
+    content = {**CONTENT, "lab": {"kind": "wired", "between": ["a", "b"]}}
+    content["failover"] = {
+        **CONTENT["failover"],
+        "pairs": [mine],
+        "kinds": ["hard"],
+        "close_admission": False,
+    }
+    what = from_plain(content, "test", FailoverScenario)
+    clocks = SwitchClocks(opener.now_ns, opener.clock.advance)
+    outcome = runner.run(
+        FailoverStudy(opened, clocks=clocks), what, Work(store, SilentProgress(), inputs=HOST_FILES)
+    )
+    assert [row.invalid for row in outcome.found.rows] == ["", ""]
+    assert [(row.new_master, row.states_surviving) for row in outcome.found.rows] == [("", 0), ("", 0)]
+    (sentence,) = outcome.found.conclusions
+    assert told in sentence
+    page = study(opener).page(outcome.run).html()
+    assert ("whether the pair switched, its own log tells" in page) is (outage_s == 0.0)
 
 
 def test_the_document_is_complete_and_the_run_says_the_same_again(store: Store) -> None:

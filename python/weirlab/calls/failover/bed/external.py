@@ -120,7 +120,11 @@ class ExternalLab:
     def _carried_out(self, kind: EventKind, command: str) -> PairEvent:
         began_ns = time.monotonic_ns()
         self._switched = kind != "return"
-        carry_out(shlex.split(command), "did not switch the pair")
+        try:
+            carry_out(shlex.split(command), "did not switch the pair")
+        except LabError as error:
+            # Not to be repeated: what a command that failed has done to the pair, nobody knows.
+            raise InputError(str(error)) from error
         return PairEvent(kind, "", began_ns, time.monotonic_ns() - began_ns, {"command": command})
 
     def open_admission(self) -> None:

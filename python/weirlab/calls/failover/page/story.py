@@ -11,7 +11,7 @@ import polars as pl
 from weirlab.calls.failover import tables
 from weirlab.calls.failover.page import charts
 from weirlab.calls.failover.page.source import SwitchEvidence, SwitchRun, groups, median
-from weirlab.calls.failover.switches.compare import conclusions
+from weirlab.calls.failover.switches.compare import NOBODY_SAW, conclusions
 from weirlab.report.figure import Figure
 from weirlab.report.numbers import NOTHING, count, duration, plural, rate, words
 from weirlab.report.story import Chapter, Story, place, setting
@@ -66,7 +66,7 @@ def tell(campaign: SwitchRun) -> Story:
         simulated=lab == "sim",
         answer=answer,
         lede=tuple(rest),
-        caution=_caution(campaign),
+        caution=_caution(campaign, found),
         place=place(manifest, "netns", "pairs of Linux firewalls"),
         tiles=tuple(_tiles(campaign, found)),
         chapters=tuple(_chapters(campaign, found)),
@@ -115,14 +115,16 @@ def _answer(found: list[SwitchEvidence]) -> list[str]:
         said.append(f"When a dead firewall comes back, {told} lost at worst ({worst.pair}).")
     if dead:
         one = dead[0]
-        said.append(
-            f"Without its state on the other firewall a call does not come back: "
-            f"{count(one.median('dead'))} of {count(one.median('streams'))} streams died ({one.pair})."
-        )
+        number = f"{count(one.median('dead'))} of {count(one.median('streams'))} streams"
+        if one.found.unseen:
+            said.append(f"{number} never came back ({one.pair}).")
+        else:
+            lead = "Without its state on the other firewall a call does not come back"
+            said.append(f"{lead}: {number} died ({one.pair}).")
     return said or ["No switch was measured."]
 
 
-def _caution(campaign: SwitchRun) -> str:
+def _caution(campaign: SwitchRun, found: list[SwitchEvidence]) -> str:
     spoiled = len(campaign.rows) - len(campaign.valid)
     load, parts = campaign.load, []
     if load is not None and load.reduced:
@@ -136,6 +138,8 @@ def _caution(campaign: SwitchRun) -> str:
             parts.append(f"The pairs carry {of_wanted} without loss ({load.limited_by} sets the limit).")
         if load.calls < carried:
             parts.append(f"They were switched with {count(load.calls)}, a little below this limit.")
+    if silent := [group.name for group in found if group.found.unseen and group.found.lossless]:
+        parts.append(f"Nothing was lost ({words(silent)}): {NOBODY_SAW}.")
     if spoiled:
         parts.append(f"Left out: {plural(spoiled, 'attempt')} spoiled by the host or by a slow cut.")
     return " ".join(parts)
@@ -282,7 +286,8 @@ def _arrivals(campaign: SwitchRun, found: list[SwitchEvidence]) -> Iterator[Figu
 
 def _switch_title(group: SwitchEvidence) -> str:
     if group.dead:
-        return "Nothing arrives any more: the new master does not know the streams."
+        why = "" if group.found.unseen else ": the new master does not know the streams"
+        return f"Nothing arrives any more{why}."
     lost = group.median("lost")
     if group.found.lossless:
         return f"Nothing is lost; the longest silence of a call is {duration(group.median('gap_max_ns'))}."

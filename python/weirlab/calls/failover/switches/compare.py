@@ -17,6 +17,9 @@ from weirlab.measure.spread import Spread
 TIMERS_OFF: Final = 0.2
 """How far (a ratio) a sudden death may lie beyond the protocol's own timers."""
 
+NOBODY_SAW: Final = "whether the pair switched, its own log tells"
+"""Of a pair that Weir does not look into, if no packet was lost."""
+
 SPREAD: Final = (
     "outage_ns", "outage_forward_ns", "outage_back_ns", "resumed_ns", "gap_min_ns", "gap_p50_ns",
     "gap_p90_ns", "gap_p99_ns", "gap_max_ns", "excess_p50_ns", "excess_max_ns", "lost", "lost_forward",
@@ -67,6 +70,11 @@ class SwitchGroup:
     def lossless(self) -> bool:
         """Whether no packet was lost in any run."""
         return self.spread["lost"].high == 0
+
+    @property
+    def unseen(self) -> bool:
+        """Whether nobody but the pair itself knows if it switched."""
+        return self.sharing == "unknown"
 
     @property
     def survivors(self) -> float:
@@ -174,7 +182,8 @@ def _went_on(group: SwitchGroup) -> str:
     if dead.high > 0:
         return f"{_range(dead, '{:,.0f}')} of {streams:,.0f} streams died"
     if group.lossless:
-        return f"no packet was lost {of_runs} (longest gap of a call {_time(found['gap_max_ns'])})"
+        kept = f"no packet was lost {of_runs} (longest gap of a call {_time(found['gap_max_ns'])})"
+        return f"{kept}; {NOBODY_SAW}" if group.unseen else kept
     return (
         f"all streams went on after a gap of {_time(found['gap_p50_ns'])} (median call), "
         f"with {_range(found['lost'], '{:,.0f}')} packets lost"
