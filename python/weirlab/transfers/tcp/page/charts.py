@@ -21,7 +21,7 @@ _NAMED: Final = 0.1
 _HEIGHT: Final = 210
 _EXTENT: Final = 40
 _HEADROOM: Final = 1.06
-_SCALED: Final = "~s"
+SCALED: Final = "~s"
 _ZERO: Final = "datum.value ? format(datum.value, '{}') : '0'"
 """Labels of an axis: zero has no prefix."""
 _WIDTHS: Final = (5.0, 3.0, 1.6, 1.0)
@@ -117,7 +117,7 @@ def _colours(frame: pl.DataFrame, names: Sequence[str]) -> list[str]:
 
 
 def over_time(
-    frame: pl.DataFrame, axis: Axis, title: str, unit: str, *, labels: str = _SCALED
+    frame: pl.DataFrame, axis: Axis, title: str, unit: str, *, labels: str = SCALED
 ) -> alt.LayerChart:
     """A line per series; ``unit`` is for tooltips, ``labels`` is the number format."""
     names = frame["series"].unique(maintain_order=True).to_list()
@@ -135,10 +135,10 @@ def events(frame: pl.DataFrame, axis: Axis, title: str, unit: str) -> alt.LayerC
     shapes = alt.Scale(domain=names, range=palette.shapes(len(names)))
     colours = alt.Scale(domain=names, range=_LINES[: len(names)])
     points = base.mark_point(filled=True, size=34, opacity=0.8).encode(
-        **_encoded(frame, axis, title, _SCALED),
+        **_encoded(frame, axis, title, SCALED),
         color=alt.Color("series:N", title=None, sort=names, scale=colours),
         shape=alt.Shape("series:N", title=None, sort=names, scale=shapes),
-        tooltip=_tooltip(unit, _SCALED),
+        tooltip=_tooltip(unit, SCALED),
     )
     return alt.LayerChart(layer=[points], **axes.framed(_HEIGHT - 60))
 
@@ -195,7 +195,7 @@ def _tooltip(unit: str, labels: str) -> list[alt.Tooltip]:
     return [
         alt.Tooltip("series:N", title="what"),
         alt.Tooltip("at_s:Q", title="time, s", format=",.4~g"),
-        alt.Tooltip("value:Q", title=unit, format=",.3~s" if labels == _SCALED else PLAIN),
+        alt.Tooltip("value:Q", title=unit, format=",.3~s" if labels == SCALED else PLAIN),
     ]
 
 

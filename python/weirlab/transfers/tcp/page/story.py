@@ -262,81 +262,58 @@ def _summed(found: Diagnosis, single: bool) -> str:
 
 
 def _over_time(kept: TransferRecord, axis: lines.Axis) -> Iterator[Figure]:
+    """A figure for each quantity that was recorded."""
     number = kept.busiest
     which = "" if len(kept.connections) == 1 else f"connection {number}, which moved the most data"
     every = "" if len(kept.connections) == 1 else "all connections together"
     coarse = lines.coarse(kept, axis)
+    step = duration(axis.step_ns)
+
+    def line(
+        key: str, panel: str, title: str, y: str, unit: str, frame: pl.DataFrame, labels: str = charts.SCALED
+    ) -> Iterator[Figure]:
+        if frame.height:
+            chart = charts.over_time(frame, axis, y, unit, labels=labels)
+            yield _figure(key, panel, title, chart, frame)
+
+    def events(key: str, title: str, y: str, unit: str, frame: pl.DataFrame) -> Iterator[Figure]:
+        if frame.height:
+            yield _figure(key, every, title, charts.events(frame, axis, f"{y} in {step}", unit), frame)
+
     frame = lines.throughput(kept, coarse)
-    if frame.height:
-        mean = sum(direction.throughput_bps for direction in kept.directions)
-        most, step = _of(frame, "read"), duration(coarse.step_ns)
-        peak = f", at most {bit_rate(most)} in {step}" if most > mean else ""
-        yield _figure(
-            "throughput", every, f"{bit_rate(mean)} on average{peak}.",
-            charts.over_time(frame, axis, "Throughput, bit/s", _RATES), frame,
-        )  # fmt: skip
+    mean, most = sum(direction.throughput_bps for direction in kept.directions), _of(frame, "read")
+    peak = f", at most {bit_rate(most)} in {duration(coarse.step_ns)}" if most > mean else ""
+    title = f"{bit_rate(mean)} on average{peak}."
+    yield from line("throughput", every, title, "Throughput, bit/s", _RATES, frame)
     frame = lines.sequence(kept, number, axis)
-    if frame.height:
-        yield _figure(
-            "sequence", which, f"{size(_most(frame))} had been written or sent in the end.",
-            charts.over_time(frame, axis, "Bytes so far", _BYTES), frame,
-        )  # fmt: skip
+    title = f"{size(_most(frame))} had been written or sent in the end."
+    yield from line("sequence", which, title, "Bytes so far", _BYTES, frame)
     frame = lines.window(kept, number, axis)
-    if frame.height:
-        cwnd, flight = (size(_of(frame, name)) for name in ("congestion window", "in flight"))
-        yield _figure(
-            "window", which, f"The congestion window reached {cwnd}, the data in flight {flight}.",
-            charts.over_time(frame, axis, "Congestion window and flight, bytes", _BYTES), frame,
-        )  # fmt: skip
+    cwnd, flight = (size(_of(frame, name)) for name in ("congestion window", "in flight"))
+    title = f"The congestion window reached {cwnd}, the data in flight {flight}."
+    yield from line("window", which, title, "Congestion window and flight, bytes", _BYTES, frame)
     frame = lines.round_trip(kept, number, axis)
-    if frame.height:
-        least = _least(frame)
-        yield _figure(
-            "rtt", which, f"The round trip took {duration(least * 1e6)} to {duration(_most(frame) * 1e6)}.",
-            charts.over_time(frame, axis, "Round trip, ms", "ms", labels=charts.PLAIN), frame,
-        )  # fmt: skip
+    title = f"The round trip took {duration(_least(frame) * 1e6)} to {duration(_most(frame) * 1e6)}."
+    yield from line("rtt", which, title, "Round trip, ms", "ms", frame, charts.PLAIN)
     frame = lines.one_way(kept, number, axis)
-    if frame.height:
-        yield _figure(
-            "delay", which, " ".join(between(kept)[1:2]) or "One-way delays.",
-            charts.over_time(frame, axis, "One-way delay, ms", "ms", labels=charts.PLAIN), frame,
-        )  # fmt: skip
+    title = " ".join(between(kept)[1:2]) or "One-way delays."
+    yield from line("delay", which, title, "One-way delay, ms", "ms", frame, charts.PLAIN)
     frame = lines.buffers(kept, number, axis)
-    if frame.height:
-        yield _figure(
-            "buffers", which, _buffers(frame),
-            charts.over_time(frame, axis, "Receiver's window and buffer, bytes", _BYTES), frame,
-        )  # fmt: skip
+    title = _buffers(frame)
+    yield from line("buffers", which, title, "Receiver's window and buffer, bytes", _BYTES, frame)
     frame = lines.unsent(kept, number, axis)
-    if frame.height:
-        yield _figure(
-            "unsent", which, f"At most {size(_most(frame))} was written but not yet sent.",
-            charts.over_time(frame, axis, "Written but not sent, bytes", _BYTES), frame,
-        )  # fmt: skip
+    title = f"At most {size(_most(frame))} was written but not yet sent."
+    yield from line("unsent", which, title, "Written but not sent, bytes", _BYTES, frame)
+    segments = sum(direction.retransmissions or 0 for direction in kept.directions)
+    title = f"{plural(segments, 'segment')} retransmitted."
     frame = lines.retransmissions(kept, axis)
-    if frame.height:
-        again, step = (
-            sum(direction.retransmissions or 0 for direction in kept.directions),
-            duration(axis.step_ns),
-        )
-        yield _figure(
-            "again", every, f"{plural(again, 'segment')} retransmitted.",
-            charts.events(frame, axis, f"Retransmitted segments in {step}", "segments"), frame,
-        )  # fmt: skip
+    yield from events("again", title, "Retransmitted segments", "segments", frame)
+    again = sum(direction.retransmitted_bytes or 0 for direction in kept.directions)
     frame = lines.repeated(kept, axis)
-    if frame.height:
-        again = sum(direction.retransmitted_bytes or 0 for direction in kept.directions)
-        yield _figure(
-            "again-bytes", every, f"{size(again)} retransmitted.",
-            charts.events(frame, axis, f"Retransmitted bytes in {duration(axis.step_ns)}", _BYTES), frame,
-        )  # fmt: skip
+    yield from events("again-bytes", f"{size(again)} retransmitted.", "Retransmitted bytes", _BYTES, frame)
     frame = lines.duplicates(kept, axis)
-    if frame.height:
-        told = plural(round(float(frame["value"].sum())), "duplicate ACK")
-        yield _figure(
-            "duplicates", every, f"{told} reached the sender.",
-            charts.events(frame, axis, f"Duplicate ACKs in {duration(axis.step_ns)}", "ACKs"), frame,
-        )  # fmt: skip
+    title = f"{plural(round(float(frame['value'].sum())), 'duplicate ACK')} reached the sender."
+    yield from events("duplicates", title, "Duplicate ACKs", "ACKs", frame)
 
 
 def _figure(key: str, panel: str, title: str, chart: Chart, frame: pl.DataFrame) -> Figure:
