@@ -216,19 +216,11 @@ def test_a_program_of_the_users_sets_and_removes_the_rules(
     program.chmod(0o755)
     code, text = tester.run(
         *(
-            "trial",
-            "--yes",
-            "--lab",
-            "wired",
-            "--between",
-            *firewall.between,
-            "--rules",
-            "5",
-            "--rate",
+            "trial", "--yes", "--lab", "wired", "--between", *firewall.between, "--rules", "5", "--rate",
             "2kpps",
         ),
         *("--change", str(program)),
-    )
+    )  # fmt: skip
     assert code in (0, 5), text
     assert tester.newest().trials()["received"][0] > 0
     assert json.loads(tester.newest().trials()["spec"][0])["rules"]["position"] == 5
@@ -259,19 +251,11 @@ def test_what_cannot_work_is_refused_before_anything_is_changed(
     change = [] if "--change" in words else ["--change", "rules"]
     found = tester.run(
         *(
-            "trial",
-            "--yes",
-            "--lab",
-            "wired",
-            "--between",
-            *firewall.between,
-            "--rules",
-            "3",
-            "--rate",
+            "trial", "--yes", "--lab", "wired", "--between", *firewall.between, "--rules", "3", "--rate",
             "1kpps",
         ),
         *(*chosen, *change, *words),
-    )
+    )  # fmt: skip
     assert found[0] == code, found[1]
     assert message in " ".join(found[1].split())
     assert not has_weir(firewall)

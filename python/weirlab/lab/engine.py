@@ -97,14 +97,8 @@ def _windows(raw: Mapping[str, Any]) -> BinDetails | None:
         return None
     series, looks = raw["series"], found["looks"]
     of_bins = (
-        "delay_sum_ns",
-        "delay_min_ns",
-        "ipdv_sum_ns",
-        "ipdv_count",
-        "late_max_ns",
-        "glances",
-        "others",
-    )
+        "delay_sum_ns", "delay_min_ns", "ipdv_sum_ns", "ipdv_count", "late_max_ns", "glances", "others",
+    )  # fmt: skip
     return BinDetails(
         **{name: series[name] for name in of_bins},
         **{name: found[name] for name in ("lower_ns", "upper_ns", "count", "end")},

@@ -21,14 +21,9 @@ Kind = Literal["measured", "computed", "claimed", "given"]
 """How the authors came by a value; ``given``: a setting, or taken from elsewhere."""
 
 KEYS: Final = (
-    "lohmiller-2022",
-    "woernhard-2006",
-    "ubik-psock-2007",
-    "ubik-tbwtools-2007",
-    "cesnet-routing-2007",
-    "kazemi-ipsec-voip",
-    "chertov-link-monitor",
-)
+    "lohmiller-2022", "woernhard-2006", "ubik-psock-2007", "ubik-tbwtools-2007", "cesnet-routing-2007",
+    "kazemi-ipsec-voip", "chertov-link-monitor",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,9 @@ import pytest
 from weirlab.base.quoting import MOST_QUOTED, json_printable, printable, quoted, shortened
 
 HARMFUL = (
-    "\x1b]0;owned\x07",
-    "\r\x08\x00",
-    "\x7f\x9b31m",
-    "\u202etxt.exe\u2066",
-    "\u2028\ufeff",
-    "\udcff",
+    "\x1b]0;owned\x07", "\r\x08\x00", "\x7f\x9b31m", "\u202etxt.exe\u2066", "\u2028\ufeff", "\udcff",
     "\ud800",
-)
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("text", HARMFUL)

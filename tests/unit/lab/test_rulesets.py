@@ -97,40 +97,12 @@ def test_positions_out_of_range_are_refused(position: int) -> None:
 
 def test_names_of_drivers() -> None:
     assert list(dut.drivers()) == [
-        "forward",
-        "iptables",
-        "iptables-legacy",
-        "iptables-nft",
-        "nftables",
-        "nftables-set",
-        "nftables-vmap",
-        "bridge",
-        "bridge-ebtables",
-        "flowtable",
-        "nat",
-        "nat-static",
-        "openvswitch",
-        "tc-flower",
-        "xdp-filter",
-        "image",
-        "ruleset",
-        "blackbox",
-        "esp",
-        "esp-udp",
-        "openvpn",
-        "strongswan",
-        "strongswan-kernel",
-        "strongswan-libipsec",
-        "vm-esp",
-        "vm-wireguard",
-        "wireguard",
-        "wireguard-go",
-        "wireguard-kernel",
-        "link",
-        "keepalived",
-        "ucarp",
-        "vm",
-    ]
+        "forward", "iptables", "iptables-legacy", "iptables-nft", "nftables", "nftables-set",
+        "nftables-vmap", "bridge", "bridge-ebtables", "flowtable", "nat", "nat-static", "openvswitch",
+        "tc-flower", "xdp-filter", "image", "ruleset", "blackbox", "esp", "esp-udp", "openvpn",
+        "strongswan", "strongswan-kernel", "strongswan-libipsec", "vm-esp", "vm-wireguard", "wireguard",
+        "wireguard-go", "wireguard-kernel", "link", "keepalived", "ucarp", "vm",
+    ]  # fmt: skip
     for name in ("forward", "iptables-legacy", "iptables-nft", "nftables", "nftables-set", "nftables-vmap"):
         assert dut.make(name).name == name
 

@@ -13,26 +13,10 @@ from weirlab.cli.output import DETAILS, WIDE
 
 WITHOUT_TABLES: Final = frozenset(
     {
-        "add-user",
-        "cat",
-        "build",
-        "check",
-        "clean",
-        "completion",
-        "configs",
-        "diff",
-        "example",
-        "export",
-        "import",
-        "label",
-        "proxy",
-        "remove-user",
-        "report",
-        "schema",
-        "serve",
-        "web",
+        "add-user", "cat", "build", "check", "clean", "completion", "configs", "diff", "example", "export",
+        "import", "label", "proxy", "remove-user", "report", "schema", "serve", "web",
     }
-)
+)  # fmt: skip
 """Commands that print sentences, lists or files."""
 
 

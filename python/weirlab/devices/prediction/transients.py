@@ -233,14 +233,9 @@ def predict_steps(
             found = model.predict(phase.rate_pps, phase.frame_bytes, phase.position, phase.gap_scv)
             outside.update(dict.fromkeys(found.why))
     return OverTimeOutcome(
-        rate_text(traffic),
-        describe(course.sizes),
-        tuple(phases),
-        predictions,
-        tuple(outside),
-        asked.name,
+        rate_text(traffic), describe(course.sizes), tuple(phases), predictions, tuple(outside), asked.name,
         asked.simulated,
-    )
+    )  # fmt: skip
 
 
 def _at(course: TransientPrediction, instant_ns: float) -> dict[str, float]:

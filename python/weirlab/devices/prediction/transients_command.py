@@ -69,19 +69,13 @@ def comparison_tables(outcome: TransientsOutcome) -> list[Table]:
     for comparison in outcome.comparisons:
         rows = [
             (
-                duration(error.at_ns),
-                name,
-                percent(error.mape),
-                percent(error.unsettled_mape),
-                percent(error.loss_error),
-                duration(error.peak_ns),
-                duration(error.predicted_peak_ns),
-                duration(error.settle_ns),
-                duration(error.predicted_settle_ns),
+                duration(error.at_ns), name, percent(error.mape), percent(error.unsettled_mape),
+                percent(error.loss_error), duration(error.peak_ns), duration(error.predicted_peak_ns),
+                duration(error.settle_ns), duration(error.predicted_settle_ns),
             )
             for name, errors in comparison.errors.items()
             for error in errors
-        ]
+        ]  # fmt: skip
         trials = plural(len(comparison.series.trial_ids), "trial")
         title = (
             f"{comparison.what} ({comparison.setup}; {trials}, bins of {duration(comparison.series.bin_ns)})"

@@ -63,14 +63,9 @@ def mount_sysfs() -> int:
     try:
         null = ctypes.c_void_p(None)
         syscall(
-            _NR_FSCONFIG,
-            "configure sysfs",
-            ctypes.c_long(context),
-            ctypes.c_long(_FSCONFIG_CMD_CREATE),
-            null,
-            null,
-            ctypes.c_long(0),
-        )
+            _NR_FSCONFIG, "configure sysfs", ctypes.c_long(context), ctypes.c_long(_FSCONFIG_CMD_CREATE),
+            null, null, ctypes.c_long(0),
+        )  # fmt: skip
         return syscall(
             _NR_FSMOUNT, "mount sysfs", ctypes.c_long(context), ctypes.c_long(_CLOEXEC), ctypes.c_long(0)
         )

@@ -40,20 +40,12 @@ def _groups(found: Sequence[MonitorGroup], load: str) -> Table:
     return Table(
         f"{what}: medians of the runs, frames per minute",
         (
-            "Method",
-            "Payload, B",
-            "Runs",
-            "Sent",
-            "Arrived",
-            "Logged",
-            "Lost on the link",
-            "Not logged",
-            "Missed by the record",
-            "Lost where",
+            "Method", "Payload, B", "Runs", "Sent", "Arrived", "Logged", "Lost on the link", "Not logged",
+            "Missed by the record", "Lost where",
         ),
         rows,
         spare=("Lost where", "Runs", "Arrived", "Missed by the record"),
-    )
+    )  # fmt: skip
 
 
 def published() -> Table:
@@ -93,17 +85,11 @@ def found(evidence: MonitorEvidence) -> Table:
     return Table(
         "Greatest rate at which most trials forwarded and logged every frame",
         (
-            "Method",
-            "Frame, B",
-            "Without loss up to",
-            "Bit rate",
-            "Loss at",
-            "Lost by the link there",
-            "By the record there",
-            "Trials",
+            "Method", "Frame, B", "Without loss up to", "Bit rate", "Loss at", "Lost by the link there",
+            "By the record there", "Trials",
         ),
         tuple(rows),
-    )
+    )  # fmt: skip
 
 
 def _loss_at(greatest_pps: float | None, lossy_pps: float | None) -> str:
@@ -133,19 +119,11 @@ def stalls(evidence: MonitorEvidence) -> Table:
     return Table(
         "The recorder stalls: medians of the runs, in frames",
         (
-            "Method",
-            "Runs",
-            "Rate",
-            "Stalled for",
-            "Sent",
-            "Lost on the link",
-            "Without a recorder",
-            "Missing in the record",
-            "Reported as missing",
-            "From first to last gap",
+            "Method", "Runs", "Rate", "Stalled for", "Sent", "Lost on the link", "Without a recorder",
+            "Missing in the record", "Reported as missing", "From first to last gap",
         ),
         tuple(rows),
-    )
+    )  # fmt: skip
 
 
 def left_out(evidence: MonitorEvidence) -> Table | None:

@@ -53,14 +53,9 @@ class ComparisonSetting:
     @classmethod
     def of(cls, seen: Observation) -> ComparisonSetting:
         return cls(
-            seen.position,
-            round(seen.frame_bytes, 1),
-            round(seen.gap_scv, 2),
-            seen.stateful,
-            seen.cross_traffic,
-            str(seen.extra.get(LOAD, "")),
-            str(seen.extra.get(SETTING, "")),
-        )
+            seen.position, round(seen.frame_bytes, 1), round(seen.gap_scv, 2), seen.stateful,
+            seen.cross_traffic, str(seen.extra.get(LOAD, "")), str(seen.extra.get(SETTING, "")),
+        )  # fmt: skip
 
     @property
     def text(self) -> str:

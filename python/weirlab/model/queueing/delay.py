@@ -15,14 +15,8 @@ from weirlab.model.base import F64, Bool
 from weirlab.model.queueing import waiting
 
 FIELDS: Final = (
-    "base_ns",
-    "per_byte_ns",
-    "cold_per_rule_ns",
-    "wake_ns",
-    "wake_pps",
-    "service_scv",
-    "interruption_ns",
-)
+    "base_ns", "per_byte_ns", "cold_per_rule_ns", "wake_ns", "wake_pps", "service_scv", "interruption_ns",
+)  # fmt: skip
 _BASE, _PER_BYTE, _COLD, _WAKE, _WAKE_PPS, _SCV, _INTERRUPTION = range(len(FIELDS))
 
 MIN_SCV: Final = 1e-4

@@ -296,16 +296,6 @@ def _command(network: PlanNetwork, file: str, name: str, caller: Engine, number:
     host = parts.address(network, name)
     home = parts.sip_uri(network, caller.home).removeprefix("sip:")
     yield from (
-        "sipp",
-        *over(caller),
-        "-sf",
-        file,
-        home,
-        "-i",
-        host,
-        "-p",
-        str(caller.port("sip")),
-        "-mi",
-        host,
-    )
+        "sipp", *over(caller), "-sf", file, home, "-i", host, "-p", str(caller.port("sip")), "-mi", host,
+    )  # fmt: skip
     yield from ("-s", number, "-m", "1", "-nostdin", "-timeout", "25")

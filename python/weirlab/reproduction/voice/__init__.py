@@ -22,18 +22,7 @@ from weirlab.reproduction.voice.generator import (
 )
 
 EXPERIMENTS: Final[tuple[ReproducedExperiment, ...]] = (
-    CodecTable(),
-    AddressRandomisation(),
-    GeneratorMaximum(),
-    GenerationTime(),
-    GeneratorPacing(),
-    ForwardingCapacity(),
-    CpuStates(),
-    SamplerStarvation(),
-    BothDirections(),
-    SlowFailover(),
-    SoftFailover(),
-    HardFailover(),
-    FlowsOfCalls(),
-    FirewallConclusions(),
-)
+    CodecTable(), AddressRandomisation(), GeneratorMaximum(), GenerationTime(), GeneratorPacing(),
+    ForwardingCapacity(), CpuStates(), SamplerStarvation(), BothDirections(), SlowFailover(),
+    SoftFailover(), HardFailover(), FlowsOfCalls(), FirewallConclusions(),
+)  # fmt: skip

@@ -239,16 +239,9 @@ def test_a_table_ends_a_watch(weir: Weir, tmp_path: Path) -> None:
 def test_a_field_that_bpf_does_not_tell_chooses_inet_diag(weir: Weir) -> None:
     with connection() as (client, _):
         asked = (
-            "tcp",
-            "watch",
-            f":{client.getsockname()[1]}",
-            "--time",
-            "1ms",
-            "--by",
-            "auto",
-            "--json",
+            "tcp", "watch", f":{client.getsockname()[1]}", "--time", "1ms", "--by", "auto", "--json",
             "--fields",
-        )
+        )  # fmt: skip
         answer = weir(*asked, "rtt,timer,ato")
         result = answer.lines[-1]
     assert answer.code == 0, answer.err

@@ -91,14 +91,8 @@ def test_what_was_sent_again_is_listed_with_its_sequence_numbers(settings: Watch
     assert outcome.tallies[0].shares is None, "events do not tell the kernel's times"
     row = tables.retransmissions(again).rows[0]
     assert list(row) == [
-        "0.002000",
-        "192.0.2.1:1 to 192.0.2.2:2",
-        "4294967000",
-        "1,448",
-        "recovery",
-        "5",
-        "21.0 ms",
-    ]
+        "0.002000", "192.0.2.1:1 to 192.0.2.2:2", "4294967000", "1,448", "recovery", "5", "21.0 ms",
+    ]  # fmt: skip
     conclusion = tables.watch_conclusion(outcome, settings)
     assert "3 events, 4 lost for lack of room." in conclusion
     document = tables.watch_document(outcome, settings, ":1", None)

@@ -292,16 +292,10 @@ def _cpu(evidence: ProfileEvidence) -> list[Figure]:
             title = takeaways.cpu(frame, phrase)
             found.append(
                 Figure(
-                    f"cpu-states-{_slug(setup)}-rules",
-                    "cpu",
-                    _capital(phrase),
-                    title,
-                    _CPU_TIME,
-                    "CPU states over offered load.",
-                    charts.cpu_states(frame),
-                    frame,
+                    f"cpu-states-{_slug(setup)}-rules", "cpu", _capital(phrase), title, _CPU_TIME,
+                    "CPU states over offered load.", charts.cpu_states(frame), frame,
                 )
-            )
+            )  # fmt: skip
     return found
 
 

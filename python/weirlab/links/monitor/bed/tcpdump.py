@@ -91,17 +91,8 @@ class Tcpdump:
         self._notes = path.with_suffix(".stderr")
         # -Z: writing as another user would be refused in a folder of our own.
         command = [
-            "tcpdump",
-            "-n",
-            "-i",
-            interface,
-            "-s",
-            str(settings.snap_bytes),
-            "-Z",
-            "root",
-            "-w",
-            str(path),
-        ]
+            "tcpdump", "-n", "-i", interface, "-s", str(settings.snap_bytes), "-Z", "root", "-w", str(path),
+        ]  # fmt: skip
         if settings.tcpdump_buffer_kib is not None:
             command += ["-B", str(settings.tcpdump_buffer_kib)]
 

@@ -76,17 +76,12 @@ def set_up(call: SipCall, at_ms: float = 0.0) -> tuple[SignallingMessage, ...]:
     invite = _message(
         f"INVITE {_callee(call)} SIP/2.0",
         [
-            via,
-            "Max-Forwards: 70",
-            f"From: {_from(call)}",
-            f"To: <{_callee(call)}>",
-            f"Call-ID: {_call_id(call)}",
-            "CSeq: 1 INVITE",
-            f"Contact: <{_caller(call)}:{PORT}>",
+            via, "Max-Forwards: 70", f"From: {_from(call)}", f"To: <{_callee(call)}>",
+            f"Call-ID: {_call_id(call)}", "CSeq: 1 INVITE", f"Contact: <{_caller(call)}:{PORT}>",
             "Allow: INVITE, ACK, CANCEL, BYE",
         ],
         offer,
-    )
+    )  # fmt: skip
 
     def answered(status: str, to: str, *more: str, body: str = "") -> bytes:
         return _message(

@@ -13,14 +13,9 @@ from weirlab.trace.times import Window
 USUAL: Final = ("throughput_bps", "rtt_us", "snd_cwnd", "snd_wnd_bytes", "notsent_bytes", "total_retrans")
 RECEIVING: Final = ("throughput_bps", "rqueue_bytes", "rcv_wnd_bytes")
 CAPTURED: Final = (
-    "throughput_bps",
-    "flight_bytes",
-    "cwnd_bytes",
-    "window_bytes",
-    "rtt_us",
-    "retransmissions",
+    "throughput_bps", "flight_bytes", "cwnd_bytes", "window_bytes", "rtt_us", "retransmissions",
     "duplicate_acks",
-)
+)  # fmt: skip
 CAPTURES: Final[Mapping[str, str]] = {
     "client": "capture",
     "server": "server_capture",

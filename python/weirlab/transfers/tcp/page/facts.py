@@ -162,14 +162,8 @@ def frames(told: Mapping[str, Any]) -> Iterator[Table]:
         if (each := told.get(way))
     ]
     columns = (
-        "",
-        "Frames",
-        "Carried",
-        "Lost",
-        "Dropped by the queue",
-        "Reordered",
-        "Rate while frames waited",
-    )
+        "", "Frames", "Carried", "Lost", "Dropped by the queue", "Reordered", "Rate while frames waited",
+    )  # fmt: skip
     if rows:
         yield Table("Frames on the emulated path", columns, rows)
 

@@ -93,14 +93,9 @@ def interval_line(interval: Interval) -> str:
 def sent(outcome: TransferOutcome) -> list[Table]:
     """The result of ``weir tcp send``."""
     columns = [
-        "",
-        "Received",
-        "Throughput",
-        "Retransmitted",
-        "RTT min / mean / max",
-        "Mean cwnd",
+        "", "Received", "Throughput", "Retransmitted", "RTT min / mean / max", "Mean cwnd",
         "Latency p50 / p99",
-    ]
+    ]  # fmt: skip
     rows = [_sent_row(_WAYS[direction.direction], direction) for direction in outcome.directions]
     if len(outcome.connections) > len(outcome.directions):
         made = outcome.started["connections"]
@@ -319,16 +314,11 @@ def retransmissions(again: RetransmissionLog) -> Table:
     columns = ("Time (s)", "Connection", "Sequence number", "Bytes", "Congestion state", "cwnd", "RTT")
     rows = [
         [
-            f"{each.at_s:.6f}",
-            each.connection,
-            str(each.seq),
-            count(each.length),
-            each.congestion,
-            count(each.cwnd),
-            _us(each.rtt_us),
+            f"{each.at_s:.6f}", each.connection, str(each.seq), count(each.length), each.congestion,
+            count(each.cwnd), _us(each.rtt_us),
         ]
         for each in again.kept
-    ]
+    ]  # fmt: skip
     more = again.count - len(again.kept)
     others = f"; {plural(more, 'more')} not shown" if more else ""
     return Table(f"Retransmitted{others}", columns, rows, ("RTT", "cwnd", "Congestion state"))

@@ -26,14 +26,9 @@ if TYPE_CHECKING:
     from weirlab.transfers.tcp.study.columns import AgreementRow, CaptureRow, CrossingRow, TransferRow
 
 PRINTED: Final = (
-    "sender.throughput_bps",
-    "sender.rtt_us",
-    "sender.snd_cwnd",
-    "sender.snd_wnd_bytes",
-    "receiver.rqueue_bytes",
-    "capture.flight_bytes",
-    "capture.retransmissions",
-)
+    "sender.throughput_bps", "sender.rtt_us", "sender.snd_cwnd", "sender.snd_wnd_bytes",
+    "receiver.rqueue_bytes", "capture.flight_bytes", "capture.retransmissions",
+)  # fmt: skip
 """Characteristics that a terminal has room for; JSON and the run have more."""
 MOST_ROWS: Final = 60
 """Most rows of the axis that a terminal shows; the run has all."""

@@ -97,15 +97,9 @@ def test_titles_are_sentences_with_numbers(evidence: ProfileEvidence) -> None:
     drawn = figure.draw(evidence)
     sections = {one.section for one in drawn}
     assert sections == {
-        "delay",
-        "loss",
-        "threshold",
-        "verification-curves",
-        "verification",
-        "accuracy",
-        "distribution",
+        "delay", "loss", "threshold", "verification-curves", "verification", "accuracy", "distribution",
         "cpu",
-    }
+    }  # fmt: skip
     for one in drawn:
         assert one.title.endswith("."), one.key
         assert any(character.isdigit() for character in one.title), one.key
