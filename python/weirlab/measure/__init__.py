@@ -6,11 +6,6 @@
 
 from weirlab.measure.progress import OnProgress, TrialProgress
 from weirlab.measure.sequence import SequenceOutcome
-from weirlab.measure.terms import TrialTerms
-from weirlab.measure.trial import FailedTrial, Hooks, TrialEntry, run_trial
-from weirlab.measure.validity import ValidityLimits, judge
+from weirlab.measure.trial import Hooks, TrialEntry, run_trial
 
-__all__ = [
-    "FailedTrial", "Hooks", "OnProgress", "SequenceOutcome", "TrialEntry", "TrialProgress", "TrialTerms",
-    "ValidityLimits", "judge", "run_trial",
-]  # fmt: skip
+__all__ = ["Hooks", "OnProgress", "SequenceOutcome", "TrialEntry", "TrialProgress", "run_trial"]

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from weirlab.model.base import Model, Parameter, Prediction
+    from weirlab.model.base import Model, Prediction
     from weirlab.model.io import DeviceModels, fit_all, load, load_devices, save, save_devices
     from weirlab.model.lohmiller import LohmillerModel
     from weirlab.model.piecewise import PiecewiseModel
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from weirlab.model.score import ErrorRow, compare
 else:
     _PLACES = {
-        "base": ("Model", "Parameter", "Prediction"),
+        "base": ("Model", "Prediction"),
         "io": ("DeviceModels", "fit_all", "load", "load_devices", "save", "save_devices"),
         "lohmiller": ("LohmillerModel",),
         "piecewise": ("PiecewiseModel",),
@@ -34,6 +34,6 @@ else:
 
 
 __all__ = [
-    "DeviceModels", "ErrorRow", "LohmillerModel", "Model", "Parameter", "PiecewiseModel", "Prediction",
-    "QueueingModel", "compare", "fit_all", "load", "load_devices", "save", "save_devices",
+    "DeviceModels", "ErrorRow", "LohmillerModel", "Model", "PiecewiseModel", "Prediction", "QueueingModel",
+    "compare", "fit_all", "load", "load_devices", "save", "save_devices",
 ]  # fmt: skip

@@ -6,14 +6,12 @@ other sections of a kind are in the folder of its study, and so is ``ready``, th
 
 from __future__ import annotations
 
-from weirlab.scenario.calls import CallShape
-from weirlab.scenario.full import FULL, full
+from weirlab.scenario.full import full
 from weirlab.scenario.load import OptionValue, checked, from_options, from_plain, section
-from weirlab.scenario.model import BLACK_BOX, NO_DEVICE, CalibrationSection, Dut, Lab, Root, SimDeviceSection
-from weirlab.scenario.profile import QUICK, AdaptiveSection, HeldOutSection, ProfileSection, Scenario
+from weirlab.scenario.model import BLACK_BOX, NO_DEVICE, CalibrationSection, Dut, Lab, Root
+from weirlab.scenario.profile import QUICK, HeldOutSection, ProfileSection, Scenario
 
 __all__ = [
-    "BLACK_BOX", "FULL", "NO_DEVICE", "QUICK", "AdaptiveSection", "CalibrationSection", "CallShape", "Dut",
-    "HeldOutSection", "Lab", "OptionValue", "ProfileSection", "Root", "Scenario", "SimDeviceSection",
-    "checked", "from_options", "from_plain", "full", "section",
+    "BLACK_BOX", "NO_DEVICE", "QUICK", "CalibrationSection", "Dut", "HeldOutSection", "Lab", "OptionValue",
+    "ProfileSection", "Root", "Scenario", "checked", "from_options", "from_plain", "full", "section",
 ]  # fmt: skip

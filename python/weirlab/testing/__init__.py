@@ -3,13 +3,13 @@
 Nothing here reads a clock or draws an unseeded random number: the same call gives the same bytes.
 """
 
-from weirlab.testing.bed import FakeBed, FakeDevice, TrialDisturbance, bursts, disturbed
+from weirlab.testing.bed import FakeBed, FakeDevice, TrialDisturbance, disturbed
 from weirlab.testing.capture import write_pcap
 from weirlab.testing.clock import FakeClock
 from weirlab.testing.results import make_call_table, make_record, make_result, make_spec
 from weirlab.testing.tcp import TcpConversation, TcpSide
 
 __all__ = [
-    "FakeBed", "FakeClock", "FakeDevice", "TcpConversation", "TcpSide", "TrialDisturbance", "bursts",
-    "disturbed", "make_call_table", "make_record", "make_result", "make_spec", "write_pcap",
+    "FakeBed", "FakeClock", "FakeDevice", "TcpConversation", "TcpSide", "TrialDisturbance", "disturbed",
+    "make_call_table", "make_record", "make_result", "make_spec", "write_pcap",
 ]  # fmt: skip

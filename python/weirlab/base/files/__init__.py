@@ -13,7 +13,7 @@ A stored file is a regular file, no link is followed to it, and it has an upper 
 from weirlab.base.files.inputs import HOST_FILES, NO_FILES, Inputs
 from weirlab.base.files.locks import wait_for_lock
 from weirlab.base.files.reading import read_bytes, read_text
-from weirlab.base.files.refusals import ELSEWHERE, explain, shown, telling
+from weirlab.base.files.refusals import explain, shown, telling
 from weirlab.base.files.stored import load_json, open_regular, read_regular
 from weirlab.base.files.writing import (
     SCRATCH,
@@ -26,7 +26,7 @@ from weirlab.base.files.writing import (
 )
 
 __all__ = [
-    "ELSEWHERE", "HOST_FILES", "NO_FILES", "SCRATCH", "Inputs", "check_folder", "check_output", "explain",
-    "load_json", "make_folder", "open_regular", "read_bytes", "read_regular", "read_text", "shown", "sweep",
-    "telling", "wait_for_lock", "write", "write_bytes",
+    "HOST_FILES", "NO_FILES", "SCRATCH", "Inputs", "check_folder", "check_output", "explain", "load_json",
+    "make_folder", "open_regular", "read_bytes", "read_regular", "read_text", "shown", "sweep", "telling",
+    "wait_for_lock", "write", "write_bytes",
 ]  # fmt: skip

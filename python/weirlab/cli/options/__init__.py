@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from weirlab.cli.options.device import (
     AsOption,
-    BackendChoice,
-    BackendOption,
     DeviceOptions,
     IncludeOption,
     LabKind,
@@ -34,10 +32,7 @@ from weirlab.cli.options.results import (
     JsonOption,
     JudgementOptions,
     NameOption,
-    OutOption,
-    PlotsOption,
     ReportOptions,
-    RequireOption,
     ResultOptions,
     ResumeOption,
     StoreOption,
@@ -59,11 +54,10 @@ from weirlab.cli.options.trials import LoadsOption, MachineKind, TrialsOptions
 from weirlab.cli.options.wired import WiredOptions
 
 __all__ = [
-    "PERCENT", "WORDS", "Arrivals", "ArrivalsOption", "AsOption", "BackendChoice", "BackendOption",
-    "DeviceOption", "DeviceOptions", "FlowOptions", "FramesOption", "IncludeOption", "IpVersion",
-    "JsonOption", "JudgementOptions", "LabKind", "LoadsOption", "MachineKind", "NameOption",
-    "OptionReading", "OutOption", "PacketTimeOption", "PlotsOption", "PositionsOption", "ReportOptions",
-    "RequireOption", "ResultOptions", "ResumeOption", "SeedOption", "SeveralSizesOptions", "SizeOptions",
-    "StepOptions", "StoreOption", "TrialsOptions", "TunnelCpusOption", "WiredOptions", "given", "grouped",
-    "listed", "only", "share", "spelled", "typed", "without", "work_of",
+    "PERCENT", "WORDS", "Arrivals", "ArrivalsOption", "AsOption", "DeviceOption", "DeviceOptions",
+    "FlowOptions", "FramesOption", "IncludeOption", "IpVersion", "JsonOption", "JudgementOptions",
+    "LabKind", "LoadsOption", "MachineKind", "NameOption", "OptionReading", "PacketTimeOption",
+    "PositionsOption", "ReportOptions", "ResultOptions", "ResumeOption", "SeedOption",
+    "SeveralSizesOptions", "SizeOptions", "StepOptions", "StoreOption", "TrialsOptions", "TunnelCpusOption",
+    "WiredOptions", "given", "grouped", "listed", "only", "share", "spelled", "typed", "without", "work_of",
 ]  # fmt: skip

@@ -4,18 +4,11 @@
 ``rounds`` measures, fits and chooses until the model is sure or the budget is used up.
 """
 
-from weirlab.measure.adaptive.acquisition import (
-    Uncertainty,
-    choose,
-    committee,
-    committee_and_spread,
-    spread,
-    step_doubt,
-)
-from weirlab.measure.adaptive.design import AdaptivePlan, Candidate, Candidates
+from weirlab.measure.adaptive.acquisition import choose, committee, spread, step_doubt
+from weirlab.measure.adaptive.design import AdaptivePlan, Candidates
 from weirlab.measure.adaptive.rounds import ADAPTIVE, AdaptiveOutcome, Round, kept_rounds, measure, sure
 
 __all__ = [
-    "ADAPTIVE", "AdaptiveOutcome", "AdaptivePlan", "Candidate", "Candidates", "Round", "Uncertainty",
-    "choose", "committee", "committee_and_spread", "kept_rounds", "measure", "spread", "step_doubt", "sure",
+    "ADAPTIVE", "AdaptiveOutcome", "AdaptivePlan", "Candidates", "Round", "choose", "committee",
+    "kept_rounds", "measure", "spread", "step_doubt", "sure",
 ]  # fmt: skip

@@ -7,18 +7,10 @@
 
 from __future__ import annotations
 
-from weirlab.model.comparing.matching import (
-    QUANTITIES,
-    Compared,
-    ComparisonSetting,
-    SettingDifference,
-    contrast,
-    digest,
-)
-from weirlab.model.comparing.scatter import Scatter, Source
+from weirlab.model.comparing.matching import QUANTITIES, Compared, ComparisonSetting, digest
 from weirlab.model.comparing.verdicts import ComparisonFinding, ComparisonTerms, Verdict, compare, overall
 
 __all__ = [
-    "QUANTITIES", "Compared", "ComparisonFinding", "ComparisonSetting", "ComparisonTerms", "Scatter",
-    "SettingDifference", "Source", "Verdict", "compare", "contrast", "digest", "overall",
+    "QUANTITIES", "Compared", "ComparisonFinding", "ComparisonSetting", "ComparisonTerms", "Verdict",
+    "compare", "digest", "overall",
 ]  # fmt: skip

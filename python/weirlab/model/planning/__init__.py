@@ -7,7 +7,6 @@ Pure. A :class:`~weirlab.model.planning.planner.PlanningQuestion` says what is g
 from __future__ import annotations
 
 from weirlab.model.planning.planner import (
-    FINDABLE,
     Conclusion,
     Find,
     Headroom,
@@ -30,7 +29,7 @@ from weirlab.model.planning.requirements import (
 from weirlab.model.planning.search import Reach
 
 __all__ = [
-    "FINDABLE", "NOTHING_LOST", "Conclusion", "Find", "Headroom", "OfferedLoad", "PlanAnswer",
-    "PlanForecast", "PlanningQuestion", "QuantityLimit", "Reach", "Requirement", "answer", "best",
-    "for_calls", "for_class", "limits", "parse_limit",
+    "NOTHING_LOST", "Conclusion", "Find", "Headroom", "OfferedLoad", "PlanAnswer", "PlanForecast",
+    "PlanningQuestion", "QuantityLimit", "Reach", "Requirement", "answer", "best", "for_calls", "for_class",
+    "limits", "parse_limit",
 ]  # fmt: skip

@@ -7,7 +7,7 @@ is known, ``substitution`` rewrites.
 from __future__ import annotations
 
 from weirlab.numbering.ere.patterns import TAIL, MissingDigits, Pattern
-from weirlab.numbering.ere.substitution import Substitution, replacement_problem
+from weirlab.numbering.ere.substitution import Substitution
 from weirlab.numbering.ere.syntax import BadExpression
 
-__all__ = ["TAIL", "BadExpression", "MissingDigits", "Pattern", "Substitution", "replacement_problem"]
+__all__ = ["TAIL", "BadExpression", "MissingDigits", "Pattern", "Substitution"]

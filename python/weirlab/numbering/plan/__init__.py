@@ -3,6 +3,5 @@
 from __future__ import annotations
 
 from weirlab.numbering.plan.load import PlanDocument, json_schema, load, loads, of_scenario
-from weirlab.numbering.plan.model import NumberingPlan
 
-__all__ = ["NumberingPlan", "PlanDocument", "json_schema", "load", "loads", "of_scenario"]
+__all__ = ["PlanDocument", "json_schema", "load", "loads", "of_scenario"]

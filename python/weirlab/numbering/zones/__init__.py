@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weirlab.numbering.zones.records import Zone, ZoneRecord, zones
+from weirlab.numbering.zones.records import zones
 from weirlab.numbering.zones.text import put, written
 
-__all__ = ["Zone", "ZoneRecord", "put", "written", "zones"]
+__all__ = ["put", "written", "zones"]

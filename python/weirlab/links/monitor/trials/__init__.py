@@ -5,15 +5,8 @@
 greatest rate without loss, ``compare`` takes medians and ``sentences`` says what they mean.
 """
 
-from weirlab.links.monitor.trials.accounting import REMAINDERS, StageLosses, imbalance, losses
-from weirlab.links.monitor.trials.campaign import (
-    MonitorLab,
-    MonitorResults,
-    MonitorTables,
-    MonitorTrialRunner,
-    OpenLab,
-    measure,
-)
+from weirlab.links.monitor.trials.accounting import imbalance, losses
+from weirlab.links.monitor.trials.campaign import MonitorTables, MonitorTrialRunner, OpenLab, measure
 from weirlab.links.monitor.trials.compare import Cost, MonitorGroup, StallEffect, compare, costs, stalls
 from weirlab.links.monitor.trials.plan import (
     CUT_BYTES,
@@ -28,8 +21,8 @@ from weirlab.links.monitor.trials.search import MonitorGoal, MonitorLimit, searc
 from weirlab.links.monitor.trials.sentences import conclusions
 
 __all__ = [
-    "CUT_BYTES", "REMAINDERS", "TRIALS", "Cost", "MonitorGoal", "MonitorGroup", "MonitorLab",
-    "MonitorLimit", "MonitorPlan", "MonitorResults", "MonitorRow", "MonitorTables", "MonitorTrialRunner",
-    "MonitorTrialShape", "OpenLab", "StageLosses", "StallEffect", "compare", "conclusions", "costs",
-    "estimate_s", "frame_bytes", "imbalance", "losses", "measure", "plan", "search", "stalls",
+    "CUT_BYTES", "TRIALS", "Cost", "MonitorGoal", "MonitorGroup", "MonitorLimit", "MonitorPlan",
+    "MonitorRow", "MonitorTables", "MonitorTrialRunner", "MonitorTrialShape", "OpenLab", "StallEffect",
+    "compare", "conclusions", "costs", "estimate_s", "frame_bytes", "imbalance", "losses", "measure",
+    "plan", "search", "stalls",
 ]  # fmt: skip

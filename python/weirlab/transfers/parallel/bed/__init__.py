@@ -4,6 +4,6 @@
 samples connections by path.
 """
 
-from weirlab.transfers.parallel.bed.base import AttemptObservation, OpenBed, ParallelAttempt, ParallelBed
+from weirlab.transfers.parallel.bed.base import OpenBed, ParallelBed
 
-__all__ = ["AttemptObservation", "OpenBed", "ParallelAttempt", "ParallelBed"]
+__all__ = ["OpenBed", "ParallelBed"]
