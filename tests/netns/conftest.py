@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 from pyroute2 import IPRoute
@@ -185,6 +187,30 @@ def _dump(command: list[str]) -> str:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     kept = [line for line in done.stdout.splitlines() if not line.startswith("#")]
     return "\n".join(line.split(" [")[0] if line.startswith(":") else line for line in kept)
+
+
+@contextmanager
+def tcpdump(
+    netns: Namespace, interface: str, path: Path, *options: str
+) -> Iterator[tuple[subprocess.Popen[str], IO[str]]]:
+    """Record what passes ``interface`` while the block runs; yields the program and its standard error."""
+    command = [
+        "tcpdump", "-n", "-i", interface, "-w", str(path), "-U", "--immediate-mode",
+        "--time-stamp-precision", "nano", *options,
+    ]  # fmt: skip
+    process = netns.call(lambda: subprocess.Popen(command, stderr=subprocess.PIPE, text=True))
+    assert process.stderr is not None
+    try:
+        told = process.stderr.readline()
+        while "listening on" not in told:
+            assert told, f"tcpdump ended with {process.wait()}"
+            told = process.stderr.readline()
+        yield process, process.stderr
+    finally:
+        process.send_signal(signal.SIGINT)
+        rest = process.stderr.read()
+        process.wait()
+    assert "0 packets dropped by kernel" in rest
 
 
 @pytest.fixture

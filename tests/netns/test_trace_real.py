@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import shutil
-import signal
 import socket
 import struct
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,8 @@ from pyroute2 import IPRoute
 from weirlab.lab.clean import LabOwnership
 from weirlab.lab.linux.namespace import DIRECTORY, Namespace
 
+from .conftest import tcpdump
+
 _TOOLS = ("tcpdump", "nft", "ethtool")
 _ABSENT = [tool for tool in _TOOLS if shutil.which(tool) is None]
 pytestmark = [pytest.mark.netns, pytest.mark.skipif(bool(_ABSENT), reason=f"not here: {', '.join(_ABSENT)}")]
@@ -27,6 +27,8 @@ _engine = pytest.importorskip("weirlab._engine", reason="the engine is not built
 
 SENDER, RECEIVER, PORT = "198.18.7.1", "198.18.7.2", 5001
 TRANSFER_BYTES = 4 << 20
+CAPTURED = ("-s", "128", "-B", "32768", "tcp")
+"""Options of tcpdump. Who captures has to wait for what he wants to see."""
 TOTAL_RETRANS_AT = 8 + 23 * 4
 """Of ``tcpi_total_retrans`` in struct tcp_info (include/uapi/linux/tcp.h)."""
 
@@ -94,28 +96,6 @@ def pair() -> Iterator[Pair]:
         claim.release()
 
 
-@contextmanager
-def capture(netns: Namespace, interface: str, path: Path) -> Iterator[None]:
-    """Everything that passes ``interface`` while the block runs; it has to wait for what it wants to see."""
-    command = [
-        "tcpdump", "-n", "-i", interface, "-w", str(path), "-U", "-s", "128", "-B", "32768",
-        "--immediate-mode", "--time-stamp-precision", "nano", "tcp",
-    ]  # fmt: skip
-    process = netns.call(lambda: subprocess.Popen(command, stderr=subprocess.PIPE, text=True))
-    assert process.stderr is not None
-    try:
-        told = process.stderr.readline()
-        while "listening on" not in told:
-            assert told, f"tcpdump ended with {process.wait()}"
-            told = process.stderr.readline()
-        yield
-    finally:
-        process.send_signal(signal.SIGINT)
-        rest = process.stderr.read()
-        process.wait()
-    assert "0 packets dropped by kernel" in rest
-
-
 def connection(path: Path) -> dict[str, Any] | None:
     """The only one in a capture that may still be written."""
     found = _engine.analyse([str(path)])["connections"] if path.stat().st_size > 24 else []
@@ -161,7 +141,7 @@ def test_retransmissions_are_those_that_the_sending_kernel_counts(
     pair: Pair, tmp_path: Path, eventually: Callable[[Callable[[], bool]], None]
 ) -> None:
     path = tmp_path / "sender.pcap"
-    with capture(pair.sender, "left", path):
+    with tcpdump(pair.sender, "left", path, *CAPTURED):
         pair.drop_every(100)
         sending, receiving = pair.connect()
         with sending, receiving:
@@ -187,7 +167,7 @@ def test_a_reader_that_stops_closes_its_window_and_is_probed(
     pair: Pair, tmp_path: Path, eventually: Callable[[Callable[[], bool]], None]
 ) -> None:
     path = tmp_path / "sender.pcap"
-    with capture(pair.sender, "left", path):
+    with tcpdump(pair.sender, "left", path, *CAPTURED):
         sending, receiving = pair.connect(receive_buffer_bytes=32_768)
         with sending, receiving:
             writer = threading.Thread(target=sending.sendall, args=(bytes(TRANSFER_BYTES),))

@@ -15,7 +15,7 @@ from weirlab.reproduction.contract import Answer
 from weirlab.transfers.tcp.measure import captured
 from weirlab.transfers.tcp.study import kept as keeping
 
-from .completeness import unanswered
+from .answers import unanswered, verdict
 
 ABOUT = publication(debugging.KEY)
 RTT_US = 8800.0
@@ -64,11 +64,6 @@ def answers(
     monkeypatch.setattr(keeping, "read", lambda run: run)
     monkeypatch.setattr(debugging, "_panels", lambda run: [None] * 9)
     return {each.key: each for each in experiment.answers(runs, ABOUT.experiments[experiment.key])}
-
-
-def verdict(answer: Answer) -> str:
-    assert answer.decision is not None
-    return answer.decision.verdict
 
 
 def test_every_value_of_the_summary_follows_from_samples_and_captures(

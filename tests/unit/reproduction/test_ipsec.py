@@ -18,6 +18,8 @@ from weirlab.reproduction.ipsec import EXPERIMENTS
 from weirlab.store import Run, Store
 from weirlab.store.frames import frame_of
 
+from .answers import verdict
+
 ABOUT = publication("kazemi-ipsec-voip")
 BY_KEY = {experiment.key: experiment for experiment in EXPERIMENTS}
 Cost = Callable[[str, str, str, int], float]
@@ -64,11 +66,6 @@ def run_of(tmp_path: Path, cost: Cost, rounds: int = 5) -> Run:
 def answers(experiment: str, runs: Mapping[str, Run]) -> Mapping[str, Answer]:
     found = BY_KEY[experiment].answers(runs, ABOUT.experiments[experiment])
     return {answer.key: answer for answer in found}
-
-
-def verdict(answer: Answer) -> str:
-    assert answer.decision is not None
-    return answer.decision.verdict
 
 
 def calls(tmp_path: Path, jitter_us: Mapping[str, float], gap_ms: float) -> Mapping[str, Run]:

@@ -25,7 +25,7 @@ from weirlab.studies import runner
 from weirlab.transfers.tcp.measure.agreement import EACH_ONCE
 from weirlab.transfers.tcp.study import kept as transfers
 
-from .completeness import unanswered
+from .answers import unanswered, verdict
 
 ABOUT = publication(monitor.KEY)
 USUAL = LinkCapacity()
@@ -52,11 +52,6 @@ def answers(experiment: ReproducedExperiment, runs: Mapping[str, Run]) -> Mappin
 @pytest.fixture(scope="module")
 def flood(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Run]:
     return carried(monitor.Flood(), Store(tmp_path_factory.mktemp("store")), SLOW)
-
-
-def verdict(answer: Answer) -> str:
-    assert answer.decision is not None
-    return answer.decision.verdict
 
 
 def test_every_row_is_an_average_of_the_stored_trials(flood: Mapping[str, Run]) -> None:

@@ -23,7 +23,7 @@ from weirlab.transfers.parallel.fakes import HEADERS, FakeParallelBed, opener
 from weirlab.transfers.parallel.section import ParallelScenario, ParallelSection
 from weirlab.transfers.parallel.study import ParallelStudy
 
-from .completeness import unanswered
+from .answers import unanswered
 
 ABOUT = publication(parallel.KEY)
 LISTING = Path(__file__).parents[3] / "crates/psock-c/tests/published.c"

@@ -12,7 +12,7 @@ from weirlab.publications import publication
 from weirlab.reproduction import routing
 from weirlab.reproduction.contract import Answer
 
-from .completeness import unanswered
+from .answers import unanswered
 
 ABOUT = publication(routing.KEY)
 

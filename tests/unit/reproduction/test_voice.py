@@ -29,6 +29,8 @@ from weirlab.store import Run, Store
 from weirlab.store.frames import frame_of
 from weirlab.studies.scenarios import check
 
+from .answers import verdict
+
 ABOUT = publication("woernhard-2006")
 BY_KEY = {experiment.key: experiment for experiment in EXPERIMENTS}
 
@@ -145,11 +147,6 @@ def loaded(tmp_path: Path) -> Run:
 def answers(experiment: str, runs: Mapping[str, Any]) -> Mapping[str, Answer]:
     found = BY_KEY[experiment].answers(runs, ABOUT.experiments[experiment])
     return {answer.key: answer for answer in found}
-
-
-def verdict(answer: Answer) -> str:
-    assert answer.decision is not None
-    return answer.decision.verdict
 
 
 SIZES = voice_sizes()
