@@ -21,7 +21,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import ArrayLike
 
 import machine
 import observed
@@ -195,11 +195,7 @@ class SimulatedTrials:
     lab: SimLab
 
     def predict(
-        self,
-        rate_pps: npt.ArrayLike,
-        frame_bytes: npt.ArrayLike,
-        position: npt.ArrayLike,
-        gap_scv: npt.ArrayLike = 0.0,
+        self, rate_pps: ArrayLike, frame_bytes: ArrayLike, position: ArrayLike, gap_scv: ArrayLike = 0.0
     ) -> Prediction:
         """A trial for each setting; gaps are constant."""
         expected = self.model.predict(rate_pps, frame_bytes, position, gap_scv)
@@ -219,7 +215,7 @@ class SimulatedTrials:
             jitter_ns=unknown,
         )
 
-    def threshold_pps(self, position: npt.ArrayLike, frame_bytes: npt.ArrayLike) -> F64:
+    def threshold_pps(self, position: ArrayLike, frame_bytes: ArrayLike) -> F64:
         """That of the model."""
         return self.model.threshold_pps(position, frame_bytes)
 

@@ -11,6 +11,7 @@ from typing import ClassVar, Final, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
+from numpy.typing import ArrayLike
 
 from weirlab.base.errors import InputError, ModelError
 from weirlab.records import Observation
@@ -85,11 +86,7 @@ class Predictor(Protocol):
     """Anything that predicts what a device, or several in a row, will do."""
 
     def predict(
-        self,
-        rate_pps: npt.ArrayLike,
-        frame_bytes: npt.ArrayLike,
-        position: npt.ArrayLike,
-        gap_scv: npt.ArrayLike = 0.0,
+        self, rate_pps: ArrayLike, frame_bytes: ArrayLike, position: ArrayLike, gap_scv: ArrayLike = 0.0
     ) -> Prediction:
         """Predict at the given settings; arguments broadcast against each other.
 
@@ -100,7 +97,7 @@ class Predictor(Protocol):
         """
         ...
 
-    def threshold_pps(self, position: npt.ArrayLike, frame_bytes: npt.ArrayLike) -> F64:
+    def threshold_pps(self, position: ArrayLike, frame_bytes: ArrayLike) -> F64:
         """Offered load above which packets are lost."""
         ...
 
@@ -319,7 +316,7 @@ def _span(low: float, high: float, unit: str) -> str:
 
 
 def settings(
-    rate_pps: npt.ArrayLike, frame_bytes: npt.ArrayLike, position: npt.ArrayLike, gap_scv: npt.ArrayLike = 0.0
+    rate_pps: ArrayLike, frame_bytes: ArrayLike, position: ArrayLike, gap_scv: ArrayLike = 0.0
 ) -> tuple[F64, F64, F64, F64]:
     """The arguments of ``predict`` as arrays of one shape; raises ``InputError`` for impossible values."""
     rate, frame, place, gaps = np.broadcast_arrays(
@@ -332,7 +329,7 @@ def settings(
     return rate, frame, place, gaps
 
 
-def places(position: npt.ArrayLike, frame_bytes: npt.ArrayLike) -> tuple[F64, F64]:
+def places(position: ArrayLike, frame_bytes: ArrayLike) -> tuple[F64, F64]:
     """The arguments of ``threshold_pps`` as arrays of one shape."""
     _, frame, place, _ = settings(1.0, frame_bytes, position)
     return place, frame

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Self, cast
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import ArrayLike
 
 from weirlab.base.errors import ModelError
 from weirlab.model.base import DELAYS, F64, ObservationTable, Prediction, ProfileRange, places, settings
@@ -87,11 +87,7 @@ class CurveModel(ABC):
         """The lost share of packets, from 0 to 1."""
 
     def predict(
-        self,
-        rate_pps: npt.ArrayLike,
-        frame_bytes: npt.ArrayLike,
-        position: npt.ArrayLike,
-        gap_scv: npt.ArrayLike = 0.0,
+        self, rate_pps: ArrayLike, frame_bytes: ArrayLike, position: ArrayLike, gap_scv: ArrayLike = 0.0
     ) -> Prediction:
         """Predict at the given settings; see :meth:`weirlab.model.base.Model.predict`."""
         rate, frame, place, gaps = settings(rate_pps, frame_bytes, position, gap_scv)
@@ -119,7 +115,7 @@ class CurveModel(ABC):
 
         return self.calibration.applied(found, rate, laws)
 
-    def threshold_pps(self, position: npt.ArrayLike, frame_bytes: npt.ArrayLike) -> F64:
+    def threshold_pps(self, position: ArrayLike, frame_bytes: ArrayLike) -> F64:
         """Offered load above which packets are lost; the frame size does not matter here."""
         place, _ = places(position, frame_bytes)
         return self.g.pps(place / self.unit_position)

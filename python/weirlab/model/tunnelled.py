@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import ArrayLike
 
 from weirlab.base.errors import ModelError
 from weirlab.model.base import (
@@ -123,11 +123,7 @@ class Tandem:
     profiled: ProfileRange
 
     def predict(
-        self,
-        rate_pps: npt.ArrayLike,
-        frame_bytes: npt.ArrayLike,
-        position: npt.ArrayLike,
-        gap_scv: npt.ArrayLike = 0.0,
+        self, rate_pps: ArrayLike, frame_bytes: ArrayLike, position: ArrayLike, gap_scv: ArrayLike = 0.0
     ) -> Prediction:
         """Predict at the given settings; see :meth:`weirlab.model.base.Model.predict`."""
         rate, frame, place, gaps = settings(rate_pps, frame_bytes, position, gap_scv)
@@ -155,7 +151,7 @@ class Tandem:
             },
         )
 
-    def threshold_pps(self, position: npt.ArrayLike, frame_bytes: npt.ArrayLike) -> F64:
+    def threshold_pps(self, position: ArrayLike, frame_bytes: ArrayLike) -> F64:
         """Offered load above which packets are lost."""
         place, frame = places(position, frame_bytes)
         rules, tunnel = self.rules.threshold_pps(place, frame), self.tunnel.threshold_pps(NO_RULES, frame)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Final, Self
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import ArrayLike
 from scipy.special import gammaincinv
 
 from weirlab.base.documents import SPARSE
@@ -147,11 +147,7 @@ class QueueingModel:
         return replace(model, leftover=leftover)
 
     def predict(
-        self,
-        rate_pps: npt.ArrayLike,
-        frame_bytes: npt.ArrayLike,
-        position: npt.ArrayLike,
-        gap_scv: npt.ArrayLike = 0.0,
+        self, rate_pps: ArrayLike, frame_bytes: ArrayLike, position: ArrayLike, gap_scv: ArrayLike = 0.0
     ) -> Prediction:
         """Predict at the given settings; see :meth:`weirlab.model.base.Model.predict`."""
         rate, frame, place, gaps = settings(rate_pps, frame_bytes, position, gap_scv)
@@ -192,7 +188,7 @@ class QueueingModel:
 
         return self.calibration.applied(prediction, rate, laws)
 
-    def threshold_pps(self, position: npt.ArrayLike, frame_bytes: npt.ArrayLike) -> F64:
+    def threshold_pps(self, position: ArrayLike, frame_bytes: ArrayLike) -> F64:
         """Offered load above which packets are lost."""
         place, frame = places(position, frame_bytes)
         return np.asarray(1e9 / self.service.ns(place, frame))

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 import pytest
+from numpy.typing import ArrayLike
 
 from weirlab.model.base import DELAYS, F64, Band, Model, Prediction
 from weirlab.records import Observation
@@ -27,15 +27,11 @@ class Textbook:
     base_ns: float = 10_000.0
     sigma: float = 0.1
 
-    def service_ns(self, frame: npt.ArrayLike, position: npt.ArrayLike) -> F64:
+    def service_ns(self, frame: ArrayLike, position: ArrayLike) -> F64:
         return self.fixed_ns + self.per_rule_ns * np.asarray(position) + self.per_byte_ns * np.asarray(frame)
 
     def predict(
-        self,
-        rate_pps: npt.ArrayLike,
-        frame_bytes: npt.ArrayLike,
-        position: npt.ArrayLike,
-        gap_scv: npt.ArrayLike = 0.0,
+        self, rate_pps: ArrayLike, frame_bytes: ArrayLike, position: ArrayLike, gap_scv: ArrayLike = 0.0
     ) -> Prediction:
         rate, frame, place = np.broadcast_arrays(
             np.asarray(rate_pps, float), np.asarray(frame_bytes, float), np.asarray(position, float)
@@ -68,7 +64,7 @@ class Textbook:
         }
         return Prediction(**values, extrapolated=outside, why=why, intervals=bands if self.sigma else {})
 
-    def threshold_pps(self, position: npt.ArrayLike, frame_bytes: npt.ArrayLike) -> F64:
+    def threshold_pps(self, position: ArrayLike, frame_bytes: ArrayLike) -> F64:
         return np.asarray(1e9 / self.service_ns(frame_bytes, position))
 
     @classmethod
