@@ -8,7 +8,7 @@ from weirlab.base.errors import InputError
 from weirlab.base.units import NS_PER_S
 from weirlab.traffic.calls.outline import MAX_GAP_NS
 from weirlab.traffic.calls.schedule import schedule
-from weirlab.traffic.plan import MAX_WINDOWS, DeparturePlan, Media, bin_width_ns
+from weirlab.traffic.plan import MAX_WINDOWS, DeparturePlan, bin_width_ns
 from weirlab.traffic.spec import FlowEndpoints, Traffic
 
 
@@ -53,15 +53,5 @@ def compile_calls(traffic: Traffic, endpoints: FlowEndpoints | None = None) -> D
         l4="udp",
         ip=calls.ip,
         nominal_pps=calls.recorded * NS_PER_S / calls.duration_ns,
-        media=Media(
-            kind=calls.kind,
-            stamp=calls.stamp,
-            marker=calls.marker,
-            payload=calls.payload,
-            header=calls.header,
-            header_bytes=calls.header_bytes,
-            flows=calls.flows,
-            payload_bytes=calls.payload_bytes,
-            payload_start=calls.payload_start,
-        ),
+        media=calls.media,
     )

@@ -23,7 +23,7 @@ from weirlab.traffic.calls.signalling import PROBE_BYTES, iax2
 from weirlab.traffic.calls.spec import CallClass, Calls
 from weirlab.traffic.calls.transport import frame_bytes, framed_bytes
 from weirlab.traffic.flows import FlowAddresses
-from weirlab.traffic.plan import PACKET_KINDS, CallFlows
+from weirlab.traffic.plan import PACKET_KINDS, Media
 from weirlab.traffic.sizes import Constant, SizeMix, WeightedSizes
 from weirlab.traffic.spec import FlowEndpoints, Flows, Rate, Traffic
 
@@ -41,26 +41,15 @@ _HEADER_ROOM: Final = 12
 class Schedule:
     """Every packet of a trial, in order of departure; shapes (packets,) unless said otherwise.
 
-    Fields named as in :class:`weirlab.traffic.schedule.Media` mean the same. ``due_ns`` counts from
-    the first packet; what departs from ``warmup_ns`` on is recorded.
+    ``due_ns`` counts from the first packet; what departs from ``warmup_ns`` on is recorded.
     """
 
     due_ns: I64
     flow: npt.NDArray[np.uint32]
     frame_bytes: npt.NDArray[np.uint16]
     """With FCS."""
-    kind: npt.NDArray[np.uint8]
-    stamp: npt.NDArray[np.uint32]
-    marker: npt.NDArray[np.bool_]
-    payload: npt.NDArray[np.uint32]
-    header: npt.NDArray[np.uint8]
-    """Shape (flows, 12)."""
-    header_bytes: npt.NDArray[np.uint8]
-    """Shape (flows,)."""
-    flows: CallFlows
+    media: Media
     addresses: FlowAddresses
-    payload_bytes: npt.NDArray[np.uint8]
-    payload_start: npt.NDArray[np.uint32]
     warmup_ns: int
     duration_ns: int
     ip: Literal[4, 6]
@@ -136,16 +125,18 @@ def schedule(
         due_ns=due_ns,
         flow=flow[order],
         frame_bytes=size[order],
-        kind=kind_column[order],
-        stamp=stamp[order],
-        marker=marker[order],
-        payload=payload[order],
-        header=header,
-        header_bytes=header_bytes,
-        flows=plan.flows.calls,
+        media=Media(
+            kind=kind_column[order],
+            stamp=stamp[order],
+            marker=marker[order],
+            payload=payload[order],
+            header=header,
+            header_bytes=header_bytes,
+            flows=plan.flows.calls,
+            payload_bytes=np.frombuffer(b"".join(every), dtype=np.uint8),
+            payload_start=np.concatenate([[0], np.cumsum([len(body) for body in every])]).astype(np.uint32),
+        ),
         addresses=plan.flows.addresses,
-        payload_bytes=np.frombuffer(b"".join(every), dtype=np.uint8),
-        payload_start=np.concatenate([[0], np.cumsum([len(body) for body in every])]).astype(np.uint32),
         warmup_ns=warmup_ns,
         duration_ns=duration_ns,
         ip=ip,

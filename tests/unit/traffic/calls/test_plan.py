@@ -34,8 +34,8 @@ def test_what_packets_carry_comes_with_the_plan() -> None:
     plan, found = compile_plan(traffic_of(calls, 0.5)), schedule(calls, 0.5, 0.5)
     assert plan.media is not None
     for name in ("kind", "stamp", "marker", "payload", "header", "header_bytes"):
-        assert (getattr(plan.media, name) == getattr(found, name)).all()
-    assert (plan.media.flows.call == found.flows.call).all()
+        assert (getattr(plan.media, name) == getattr(found.media, name)).all()
+    assert (plan.media.flows.call == found.media.flows.call).all()
     assert len(plan.media.flows.back) == len(plan.flows)
 
 
