@@ -299,8 +299,7 @@ def _over_time(kept: TransferRecord, axis: lines.Axis) -> Iterator[Figure]:
     title = " ".join(between(kept)[1:2]) or "One-way delays."
     yield from line("delay", which, title, "One-way delay, ms", "ms", frame, charts.PLAIN)
     frame = lines.buffers(kept, number, axis)
-    title = _buffers(frame)
-    yield from line("buffers", which, title, "Receiver's window and buffer, bytes", _BYTES, frame)
+    yield from line("buffers", which, _buffers(frame), "Receiver's window and buffer, bytes", _BYTES, frame)
     frame = lines.unsent(kept, number, axis)
     title = f"At most {size(_most(frame))} was written but not yet sent."
     yield from line("unsent", which, title, "Written but not sent, bytes", _BYTES, frame)
