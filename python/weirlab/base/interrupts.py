@@ -154,9 +154,9 @@ def _caught(number: int, frame: FrameType | None) -> None:
 def _try_again(number: int, frame: FrameType | None) -> None:
     if _state.reason is not None:
         reason, _state.reason = _state.reason, None
-        handler = signal.getsignal(signal.SIGTERM)
-        # Some commands, such as recorders, end in a way of their own.
-        (handler if callable(handler) else _caught)(reason, frame)
+        # Services have a handler of their own: they go on, and hear of it when they have something to say.
+        if signal.getsignal(signal.SIGTERM) is _caught:
+            _caught(reason, frame)
     elif _state.pending:
         _deliver(frame)
 

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -54,9 +55,6 @@ def test_a_reader_that_is_gone_ends_a_command_quietly_as_sigpipe_would(
         ["profile", "--lab", "sim"],
         ["capacity", "--lab", "sim", "--json"],
         ["run", "firewall-rules", "--lab", "sim"],
-        ["worker", "tcp://127.0.0.1:1"],
-        ["tcp", "serve", "--port", "0"],
-        ["web", "--bind", "127.0.0.1:0"],
     ],
     ids=" ".join,
 )
@@ -81,6 +79,35 @@ def test_a_reader_that_goes_ends_a_long_command_which_keeps_its_run(
     for manifest in tmp_path.glob("2*/manifest.json"):
         assert json.loads(manifest.read_text())["status"] == "interrupted"
         assert f"in run {manifest.parent.name}; go on with: weir " in told
+
+
+def test_a_service_outlives_the_reader_of_what_it_said(tmp_path: Path) -> None:
+    """As in ``read -r address < <(weir tcp serve --json)``."""
+    with subprocess.Popen(
+        [
+            sys.executable,
+            "-P",
+            "-m",
+            "weirlab",
+            "--store",
+            str(tmp_path),
+            "web",
+            "--json",
+            "--bind",
+            "127.0.0.1:0",
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as service:
+        assert service.stdout is not None
+        url = json.loads(service.stdout.readline())["url"]
+        service.stdout.close()
+        for _ in range(3):
+            with urllib.request.urlopen(f"{url}api/session", timeout=60) as answer:
+                assert answer.status == 200
+        service.terminate()
+        service.wait(timeout=60)
 
 
 @pytest.mark.parametrize(
