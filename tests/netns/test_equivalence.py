@@ -222,3 +222,22 @@ def test_what_chance_does_to_packets_unseen_cannot_be_compared(tmp_path: Path) -
     text = forward(chance, f"ct state established {COUNTER} accept", f"ct state invalid {MANY} drop", "drop")
     proof = exchanged(text, tmp_path, (0, 2, 1, 3))
     assert "depends on chance, and no trace shows it" in proof.failure
+
+
+@pytest.mark.parametrize("jump", ["jump shut", 'oifname vmap { "eth1" : jump shut }', "oifname vmap @ways"])
+def test_what_rejections_count_in_a_chain_that_forwarded_packets_enter_too_may_differ(
+    tmp_path: Path, jump: str
+) -> None:
+    # Each rejection leaves by the route of the probe, at most one a second to some places.
+    text = (
+        'table inet f {\n  map ways { type ifname : verdict; elements = { "eth1" : jump shut } }\n'
+        f'  chain shut {{ oifname "eth1" {COUNTER} drop; }}\n'
+        f"  chain out {{\n    type filter hook output priority filter; policy accept;\n    {jump}\n  }}\n"
+        "  chain forward {\n    type filter hook forward priority filter; policy drop;\n"
+        f"    tcp dport 80 {COUNTER} reject\n    udp dport 53 {MANY} accept\n"
+        f"    udp dport 99 {COUNTER} reject\n    {COUNTER} jump shut\n  }}\n}}\n"
+    )
+    rules = source(text, tmp_path)
+    for _ in range(3):
+        advice, proof = proven_advice(rules, str(tmp_path))
+        assert (bool(advice.chains), proof.failure) == (True, "")

@@ -138,17 +138,18 @@ def _finding(view: TimelineView, rule: DiagnosisRule, part: Floats, *, alone: bo
         cause=rule.cause,
         share=share,
         seconds=share * view.timeline.seconds,
-        confidence=_confidence(view, rule, share, alone=alone),
+        confidence=_confidence(view, rule, part, alone=alone),
         sentence=f"{percent(share)} of the time {rule.cause.held}: {why}.",
         evidence=evidence,
     )
 
 
-def _confidence(view: TimelineView, rule: DiagnosisRule, share: float, *, alone: bool) -> Confidence:
+def _confidence(view: TimelineView, rule: DiagnosisRule, part: Floats, *, alone: bool) -> Confidence:
     """The rule's, but never high if another cause would look alike, nor on weak evidence from captures: an
-    uncertain place, hardly any time, or a queue that never grew nor shrank with the data in flight.
+    uncertain place, hardly any time, a queue that never grew nor shrank with the data in flight, or a full
+    window that may only fill a short queue.
     """
-    sure, source = rule.sure(view.timeline.source), view.timeline.source
+    sure, source, share = rule.sure(view.timeline.source), view.timeline.source, view.share(part)
     if sure == "high" and not alone:
         return "medium"
     if sure != "high" or source == "kernel":
@@ -159,7 +160,9 @@ def _confidence(view: TimelineView, rule: DiagnosisRule, share: float, *, alone:
         and view.paired is None
         and not view.follows_flight(view.capacity or 0.0, varied=True)
     )
-    return "medium" if few or still or not view.facts.place_known else sure
+    full = rule.cause in (causes.RECEIVE_WINDOW, causes.WINDOW_SCALING)
+    behind = full and view.share(part * view.queued) > share / 2
+    return "medium" if few or still or behind or not view.facts.place_known else sure
 
 
 def _compared(found: Sequence[DiagnosisFinding]) -> DiagnosisFinding:

@@ -171,6 +171,8 @@ class TransferFacts:
     """From the first of these to the packet that answered the SYN/ACK, if there was more than one."""
     window_before_bytes: float = 0.0
     """The largest receive window before the timeline begins."""
+    siblings: int = 0
+    """Connections of the same test that send in the same direction at the same time."""
     misplaced_sacks: int = 0
     """SACK blocks of the receiver that cover what was never sent (captures)."""
 

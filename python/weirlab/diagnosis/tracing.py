@@ -59,17 +59,20 @@ def read(
     *,
     place: Source | None = None,
     target_bps: float | None = None,
+    siblings: int = 0,
 ) -> Diagnosis | None:
     """Why ``connection`` was not faster; without a ``sender``, the busier side is it.
 
-    ``place``: where it was captured, if that is known; None: find out from the packets.
+    ``place``: where it was captured, if that is known; None: find out from the packets. ``siblings`` as in
+    :class:`~weirlab.diagnosis.timeline.TransferFacts`.
 
     Returns None if there is too little data.
     """
     seen = timeline(rows, connection, sender or busier(connection), place)
     if seen is None:
         return None
-    diagnosis = diagnose(seen.timeline, seen.facts, target_bps=target_bps)
+    facts = replace(seen.facts, siblings=siblings)
+    diagnosis = diagnose(seen.timeline, facts, target_bps=target_bps)
     return None if diagnosis is None else replace(diagnosis, blind=(*diagnosis.blind, *seen.blind))
 
 

@@ -12,6 +12,7 @@ from weirlab.diagnosis.both import crossing, evidence, pairs, reading
 from weirlab.diagnosis.both.crossing import CaptureLeg
 from weirlab.diagnosis.both.evidence import PathEvidence, RetransmissionCounts
 from weirlab.diagnosis.both.fates import fates
+from weirlab.diagnosis.causes import Source
 from weirlab.diagnosis.diagnosing import diagnose
 from weirlab.diagnosis.finding import Diagnosis
 from weirlab.diagnosis.timeline import Timeline, TransferFacts
@@ -230,3 +231,15 @@ def test_round_trips_alone_tell_as_much_as_before() -> None:
     assert found is not None
     assert found[0].queue_s is found[0].back_s is None
     assert found[0].begun_ns in packets.time_ns
+
+
+@pytest.mark.parametrize("source", ["both", "sender"])
+def test_connections_of_the_same_test_are_no_other_traffic(source: Source) -> None:
+    timeline, facts = seen(replace(UNPAIRED, capacity_bps=16e6, pairs=50), queue_s=0.15)
+    timeline = replace(timeline, source=source)
+    facts = facts if source == "both" else replace(facts, between=None)
+    found = told(timeline, replace(facts, siblings=3))
+    assert found.main is causes.BOTTLENECK
+    assert found.share("foreign") == 0
+    if source == "sender":
+        assert "3 other connections of this test" in found.sentence

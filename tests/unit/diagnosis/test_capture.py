@@ -66,6 +66,19 @@ def test_a_window_that_is_full(place: Place) -> None:
     assert "its buffer of 100 kB allows 16.0 Mbit/s at an RTT of 50.0 ms" in diagnosis.sentence
 
 
+@pytest.mark.parametrize("window", [58, 64, 80, 200])
+@pytest.mark.parametrize("place", PLACES)
+def test_a_window_larger_than_the_path_holds_fills_a_queue_and_is_not_the_limit_for_certain(
+    place: Place, window: int
+) -> None:
+    # The path holds 50 segments; what exceeds them waits in the queue.
+    sender = Sender(BULK, window_bytes=window * MSS, rate_bytes_per_s=50 * MSS / RTT_S)
+    first = found(sender, place).findings[0]
+    assert first.cause.key in ("bottleneck", "receive_window")
+    assert first.cause.key == "bottleneck" or first.confidence != "high"
+    assert first.cause.key == "bottleneck" or window < 60
+
+
 def test_a_window_that_cannot_be_scaled() -> None:
     sender = Sender(BULK, window_bytes=64 * MSS)
     diagnosis = found(replace(sender, facts=replace(sender.facts, window_scaling=False)), "sender")

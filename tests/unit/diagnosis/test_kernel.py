@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -283,3 +285,15 @@ def test_nothing_is_said_of_a_connection_that_sent_nothing() -> None:
     assert kernel.read(*samples(bytes_sent=0, notsent_bytes=0)) is None
     times, fields = samples()
     assert kernel.read(times[:2], {name: values[:2] for name, values in fields.items()}) is None
+
+
+def test_connections_of_the_same_test_are_not_told_as_others_in_the_bottleneck() -> None:
+    acked = np.cumsum(half(10_000, 3_300))
+    columns = {**behind_queue(90_000, half(180, 60)), "bytes_acked": acked, "bytes_sent": acked + 100 * MSS}
+    read = kernel.read(*samples(**columns), None)
+    assert read is not None
+    diagnosis = diagnose(read[0], replace(read[1], siblings=3))
+    assert diagnosis is not None
+    assert diagnosis.share("foreign") == 0
+    assert diagnosis.main.key == "bottleneck"
+    assert "3 other connections of this test" in diagnosis.sentence

@@ -14,8 +14,11 @@ TABLE = "inet f"
 class CountingBed:
     """Rules that have counted, by chain."""
 
-    def __init__(self, **chains: list[int]) -> None:
-        self._chains = chains
+    def __init__(self, shared: str = "", **chains: list[int]) -> None:
+        self._chains, self._shared = chains, shared
+
+    def own_chains(self) -> set[ChainKey]:
+        return {(TABLE, name) for name in ("output", self._shared)}
 
     def chains(self) -> dict[ChainKey, list[list[Any]]]:
         return {
@@ -45,3 +48,10 @@ def test_what_forwarded_packets_count_must_be_the_same() -> None:
     before = CountingBed(forward=[5], web=[2])
     assert compared(before, CountingBed(forward=[4], web=[2])) == "named counters differ"
     assert compared(before, CountingBed(forward=[5], web=[2])) == ""
+
+
+def test_what_a_chain_counts_that_the_kernel_s_own_packets_enter_too_may_differ() -> None:
+    beds = [CountingBed("web", forward=[5], web=[count]) for count in (2, 3)]
+    assert compared(*beds) == ""
+    beds = [CountingBed("web", forward=[count], web=[2]) for count in (2, 3)]
+    assert "differ" in compared(*beds)

@@ -81,6 +81,7 @@ def read(
     legs: tuple[CaptureLeg, CaptureLeg] | None = None,
     *,
     target_bps: float | None = None,
+    siblings: int = 0,
 ) -> Diagnosis | None:
     """Why a connection that was captured at both ends, from its beginning, was not faster.
 
@@ -92,7 +93,7 @@ def read(
     left, came = legs or (sender.leg(), receiver.leg())
     _, there, back = crossing.cross(left, came)
     between = found(left, came, there, back)
-    facts = replace(seen.facts, between=between)
+    facts = replace(seen.facts, between=between, siblings=siblings)
     if between.fates is not None:
         needless = between.fates.late + between.fates.needless
         facts = replace(facts, retransmitted=between.fates.again, spurious=needless)

@@ -39,11 +39,12 @@ def _growth(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
 
 
 def _shared(view: TimelineView) -> Bools:
-    return view.shared
+    # Connections of the same test are no other traffic.
+    return view.shared & (view.facts.siblings == 0)
 
 
 def _shared_by_pairs(view: TimelineView) -> Bools:
-    return view.shared & (view.paired is not None)
+    return _shared(view) & (view.paired is not None)
 
 
 def _sharing(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
@@ -77,13 +78,20 @@ def _saturated(view: TimelineView) -> Floats:
     if view.capacity is None:
         return np.zeros(len(view.rate))
     used = np.clip(view.rate / view.capacity, 0.0, 1.0)
-    return np.where(view.saturated, 1.0, used)
+    return np.where(view.saturated | (view.shared & (view.facts.siblings > 0)), 1.0, used)
 
 
 def _saturation(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
     capacity = (view.capacity or float("nan")) * 8
     rtt = view.usual(view.timeline.rtt_s, part * view.queued)
     least = view.facts.min_rtt_s
+    if view.facts.siblings and view.paired is None:
+        others = plural(view.facts.siblings, "other connection")
+        got = bit_rate(view.usual(view.rate, part) * 8)
+        return f"{others} of this test stood in the same queue, and this one got {got}", (
+            f"the RTT rose from {seconds(least)} to {seconds(rtt)}",
+            "whether other traffic had a part of it, too, is not seen",
+        )
     if not view.share(part * view.queued) > 0:
         return f"it carries {bit_rate(capacity)}, as BBR's probes found", (
             "BBR sends a quarter more in one of eight round trips, and no more was delivered",

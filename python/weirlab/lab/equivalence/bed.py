@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import fcntl
+import itertools
 import json
 import os
 import struct
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from typing import Any, Final, TypeVar
 
@@ -45,6 +46,7 @@ _SYSCTLS: Final = {
 _TRACKED_SYSCTLS: Final = {"net/netfilter/nf_conntrack_tcp_be_liberal": 1}
 OWN_TABLE: Final = "inet weir-probe"
 _FIRST: Final = -(2**31)
+_OWN_HOOKS: Final = ("output", "postrouting")
 _STATES: Final = ("new", "established", "related", "invalid", "untracked")
 
 T = TypeVar("T")
@@ -110,6 +112,29 @@ class FilterBed:
             if table != OWN_TABLE:
                 found.setdefault((table, rule["chain"]), []).append(rule["expr"])
         return found
+
+    def own_chains(self) -> set[ChainKey]:
+        """Chains that the kernel's own packets may enter, such as rejections, whose number it limits."""
+        targets: dict[ChainKey, set[str]] = {}
+        maps = {(each["family"], each["table"]): set(_targets(each)) for each in self._listed("map")}
+        for rule in self._listed("rule"):
+            family, table = rule["family"], rule["table"]
+            found = set(_targets(rule["expr"]))
+            # A map with a name may lead to any chain that a map of the table names.
+            found |= maps.get((family, table), set()) if "vmap" in str(rule["expr"]) else set()
+            targets.setdefault((f"{family} {table}", rule["chain"]), set()).update(found)
+        open_ = [
+            (f"{each['family']} {each['table']}", each["name"])
+            for each in self._listed("chain")
+            if each.get("hook") in _OWN_HOOKS
+        ]
+        found_chains: set[ChainKey] = set()
+        while open_:
+            key = open_.pop()
+            if key not in found_chains:
+                found_chains.add(key)
+                open_ += [(key[0], target) for target in targets.get(key, ())]
+        return found_chains
 
     def named_counters(self) -> dict[tuple[str, str], tuple[int, int]]:
         """Packets and bytes of counters and quotas with a name, by table and name."""
@@ -219,6 +244,17 @@ class FilterBed:
     def _keep(self, fd: int) -> int:
         self._opened.callback(os.close, fd)
         return fd
+
+
+def _targets(value: Any) -> Iterator[str]:
+    """The chains to which statements jump."""
+    match value:
+        case {"jump": {"target": str(name)}} | {"goto": {"target": str(name)}}:
+            yield name
+        case dict():
+            yield from itertools.chain.from_iterable(map(_targets, value.values()))
+        case list():
+            yield from itertools.chain.from_iterable(map(_targets, value))
 
 
 def _run(command: Sequence[str], text: str, *, check: bool = True) -> subprocess.CompletedProcess[str]:

@@ -37,17 +37,17 @@ def rule_counts(
     """What ``bed`` has counted in the chains ``walked``, some of which have their rules in the ``orders``.
 
     ``plain`` holds the verdicts of rules that do nothing else. Rules that depend on more than the packet,
-    which are ``unclear``, are left out: they may count a packet that they do not match in the end. So are the
-    other chains, through which the kernel's own packets pass, such as limited numbers of rejections.
+    which are ``unclear``, are left out: they may count a packet that they do not match in the end. So are
+    other chains, and those through which the kernel's own packets pass, too.
     """
     found = RuleCounts(named=bed.named_counters())
-    vague = set()
+    vague, own = set(), bed.own_chains()
     for (table, chain), rules in bed.chains().items():
         order = orders.get((table, chain), range(len(rules)))
         for number, statements in zip(order, rules, strict=True):
             place = table, chain, number + 1
             key = table, chain, plain.get(place, f"rule {number + 1}")
-            if (table, chain) not in walked or place in unclear:
+            if (table, chain) not in walked or (table, chain) in own or place in unclear:
                 vague.add(key)
                 found.unclear |= {(table, name) for each in statements for name in _names(each)}
                 continue

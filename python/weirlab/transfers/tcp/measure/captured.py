@@ -17,6 +17,7 @@ from weirlab.diagnosis.both.reading import EndTrace
 from weirlab.trace.facts import side
 from weirlab.transfers.tcp.measure import agreement, samples
 from weirlab.transfers.tcp.measure.agreement import QuantityAgreement
+from weirlab.transfers.tcp.measure.measuring import siblings
 
 if TYPE_CHECKING:
     from weirlab.diagnosis.finding import Diagnosis
@@ -95,7 +96,7 @@ def captured(
             legs = {place: look.leg() for place, look in looks.items()}
             crossings[number] = _sections(legs)
             if "sender" in looks and "receiver" in looks:
-                _both(looks, legs, number, measured.ups[number], target_bps, found)
+                _both(looks, legs, number, measured, target_bps, found)
     packets = pl.concat(found.parts) if found.parts else pl.DataFrame(schema=SHOWN)
     pairs = {
         number: tuple(agreement.pairs(samples.of(measured.samples, number, "sender"), places))
@@ -129,7 +130,8 @@ def _take(
         if not side(connection, name)["data_packets"]:
             continue
         place = _place(end, up)
-        diagnosis = tracing.read(read, connection, name, place=place, target_bps=target_bps)
+        beside = siblings(measured, number)
+        diagnosis = tracing.read(read, connection, name, place=place, target_bps=target_bps, siblings=beside)
         if diagnosis is not None:
             found.diagnoses.setdefault(number, {})[place] = diagnosis
         if place != "between":
@@ -181,16 +183,17 @@ def _both(
     looks: Mapping[At, EndTrace],
     legs: Mapping[At, CaptureLeg],
     number: int,
-    up: bool,
+    measured: TransferMeasurement,
     target_bps: float | None,
     found: _CaptureAnalysis,
 ) -> None:
     """Add what the captures at both ends show of a connection."""
-    ends = legs["sender"], legs["receiver"]
+    ends, up = (legs["sender"], legs["receiver"]), measured.ups[number]
     _, there, back = crossing.cross(*ends)
     found.parts.append(_delays(there, number, "server" if up else "client"))
     found.parts.append(_delays(back, number, "client" if up else "server"))
-    diagnosis = reading.read(looks["sender"], looks["receiver"], ends, target_bps=target_bps)
+    beside = siblings(measured, number)
+    diagnosis = reading.read(looks["sender"], looks["receiver"], ends, target_bps=target_bps, siblings=beside)
     if diagnosis is not None:
         found.diagnoses.setdefault(number, {})["both"] = diagnosis
 

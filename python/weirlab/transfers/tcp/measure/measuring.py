@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from weirlab.transfers.tcp import sending
@@ -110,6 +110,11 @@ def measured(outcome: sending.TransferOutcome, watched: ReportCollector) -> Tran
     return TransferMeasurement(outcome, samples.frame(watched.reports, ups, start, used), start, found, same)
 
 
+def siblings(measured: TransferMeasurement, number: int) -> int:
+    """How many other connections of the test sent in the same direction as this one."""
+    return measured.ups.count(measured.ups[number]) - 1
+
+
 def diagnoses(measured: TransferMeasurement, target_bps: float | None = None) -> dict[int, Diagnosis]:
     """Diagnoses by connection, from the kernels of both ends."""
     from weirlab.diagnosis import kernel
@@ -127,7 +132,9 @@ def diagnoses(measured: TransferMeasurement, target_bps: float | None = None) ->
         )
         if read is None:
             continue
-        diagnosis = diagnose(*read, target_bps=target_bps)
+        timeline, facts = read
+        facts = replace(facts, siblings=siblings(measured, number))
+        diagnosis = diagnose(timeline, facts, target_bps=target_bps)
         if diagnosis is not None:
             found[number] = diagnosis
     return found
