@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -11,101 +11,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from weirlab.calls.quality.findings import Kind
 from weirlab.calls.quality.requiring import CAPTURE, of_capture
-from weirlab.calls.quality.study import QualityOutcome, capture_quality
+from weirlab.calls.quality.study import capture_quality
 from weirlab.calls.quality.wording import dissatisfied, sentence
 from weirlab.requirements import parse
 
 from .captures import Rtp, ethernet, frames, pcap, talk, udp_over_ip, without
+from .situations import INVITE, OK, Frames, answered, back, found, message, outcome_of, sip
 
 CALLER, CALLEE = ("192.0.2.1", 4000), ("192.0.2.2", 4002)
-
-Frames = list[tuple[int, bytes]]
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "calls.pcap"
-
-
-def outcome_of(
-    file: Path, packets: Iterable[Rtp], others: Iterable[tuple[int, bytes]] = ()
-) -> QualityOutcome:
-    pcap(file, sorted([*frames(packets), *others], key=lambda each: each[0]))
-    return capture_quality(file)
-
-
-def found(outcome: QualityOutcome, kind: Kind) -> list[tuple[tuple[int, ...], str]]:
-    return [(each.streams, each.text) for each in outcome.findings if each.kind == kind]
-
-
-def message(
-    line: str,
-    port: int,
-    address: str = "192.0.2.1",
-    *,
-    types: str = "0 8 101",
-    direction: str = "sendrecv",
-    cseq: str = "1 INVITE",
-) -> bytes:
-    """A SIP message of one call whose sender wants media at this address and port."""
-    body = (
-        f"v=0\r\no=- 1 1 IN IP4 {address}\r\ns=-\r\nc=IN IP4 {address}\r\nt=0 0\r\n"
-        f"m=audio {port} RTP/AVP {types}\r\na=rtpmap:101 telephone-event/8000\r\na={direction}\r\n"
-    )
-    head = (
-        f"{line}\r\nCall-ID: 7@x\r\nCSeq: {cseq}\r\nFrom: <sip:alice@example.net>;tag=1\r\n"
-        f"To: <sip:bob@example.net>\r\nContent-Type: application/sdp\r\nContent-Length: {len(body)}\r\n\r\n"
-    )
-    return (head + body).encode()
-
-
-INVITE, OK = "INVITE sip:bob@example.net SIP/2.0", "SIP/2.0 200 OK"
-
-
-def sip(at_us: int, src: str, dst: str, content: bytes) -> tuple[int, bytes]:
-    return at_us, ethernet(udp_over_ip(src, dst, 5060, 5060, content))
-
-
-def answered(caller_address: str = "192.0.2.1", caller_signals: str = "192.0.2.1") -> Frames:
-    return [
-        sip(0, caller_signals, "192.0.2.2", message(INVITE, 4000, caller_address)),
-        sip(100_000, "192.0.2.2", caller_signals, message(OK, 4002, "192.0.2.2")),
-    ]
-
-
-def back(packets: Sequence[Rtp]) -> list[Rtp]:
-    """The same from the other end."""
-    return [
-        replace(each, src=each.dst, dst=each.src, src_port=each.dst_port, dst_port=each.src_port, ssrc=5)
-        for each in packets
-    ]
-
-
-def rtcp(at_us: int, content: bytes, *, from_caller: bool) -> tuple[int, bytes]:
-    ends = ("192.0.2.1", "192.0.2.2", 4001, 4003)
-    src, dst, src_port, dst_port = ends if from_caller else (ends[1], ends[0], ends[3], ends[2])
-    return at_us, ethernet(udp_over_ip(src, dst, src_port, dst_port, content))
-
-
-def sender_report(ssrc: int, middle: int) -> bytes:
-    return struct.pack(">BBHIHIHIII", 0x80, 200, 6, ssrc, 0, middle, 0, 0, 0, 0)
-
-
-def receiver_report(
-    about: int, *, lost: int = 0, highest: int = 0, fraction: int = 0, since: tuple[int, float] = (0, 0.0)
-) -> bytes:
-    losses = fraction << 24 | (lost & 0xFFFFFF)
-    words = (77, about, losses, highest, 0, since[0], round(since[1] * 65_536))
-    return struct.pack(">BBH7I", 0x81, 201, 7, *words)
-
-
-def voip_metrics(about: int) -> bytes:
-    """2 % lost, 6 % discarded, a round trip of 240 ms, R 70, MOS-LQ 3.6, MOS-CQ 3.4."""
-    ratings = (5, 15, 0, 0, 0, 0, 240, 30, 0, 0, 0, 16, 70, 127, 36, 34, 0, 0, 0, 0, 0)
-    metrics = struct.pack(">I4B4H4B4B2B3H", about, *ratings)
-    return struct.pack(">BBHIBBH", 0x80, 207, 10, 77, 7, 0, 8) + metrics
 
 
 def test_hold_music_of_another_source_is_no_loss_of_the_speaker(file: Path) -> None:
@@ -317,63 +231,6 @@ def test_a_stream_from_elsewhere_than_its_sender_said_is_found(file: Path) -> No
     assert "says 192.0.2.1:4000" in text
 
 
-def test_reports_of_receivers_give_the_delay_and_the_loss_beyond_the_capture(file: Path) -> None:
-    speaker = talk(600)
-    reports = [
-        rtcp(1_000_000, sender_report(0x1234ABCD, 0xAAAA0001), from_caller=True),
-        rtcp(
-            1_250_000, receiver_report(0x1234ABCD, highest=150, since=(0xAAAA0001, 0.05)), from_caller=False
-        ),
-        rtcp(9_000_000, receiver_report(0x1234ABCD, lost=20, highest=550), from_caller=False),
-    ]
-    outcome = outcome_of(file, [*speaker, *back(speaker)], reports)
-    row = outcome.document()["streams"][0]
-    assert row["far_end"]["round_trip_mean_ns"] == pytest.approx(200e6, rel=1e-3)
-    assert row["far_end"]["loss_ratio"] == pytest.approx(0.05)
-    assert row["network_ms"] == pytest.approx(100, rel=1e-3)
-    assert row["lost_beyond_ratio"] == pytest.approx(0.05)
-    # Half of the same round trip, and no loss, is what the other end hears.
-    assert outcome.document()["streams"][1]["network_ms"] == pytest.approx(100, rel=1e-3)
-    assert outcome.mos[0] < outcome.mos[1] - 0.4
-    assert "half of the round trip that RTCP shows: 100 ms" in outcome.notes()[0]
-    assert found(outcome, "far-end loss")
-    assert found(outcome, "round trip")
-    without_reports = outcome_of(file, [*speaker, *back(speaker)])
-    assert outcome.mos[1] < without_reports.mos[1]
-    told = capture_quality(file, network_ms=100)
-    assert told.mos[1] == pytest.approx(outcome.mos[1], abs=0.01)
-
-
-def test_round_trips_to_both_ends_add_up(file: Path) -> None:
-    reports = [
-        rtcp(1_000_000, sender_report(0x1234ABCD, 1), from_caller=True),
-        rtcp(1_030_000, receiver_report(0x1234ABCD, since=(1, 0.0)), from_caller=False),
-        rtcp(2_000_000, sender_report(5, 2), from_caller=False),
-        rtcp(2_050_000, receiver_report(5, since=(2, 0.0)), from_caller=True),
-    ]
-    outcome = outcome_of(file, [*talk(300), *back(talk(300))], reports)
-    assert outcome.table.network_ns.tolist() == [40e6, 40e6]
-
-
-def test_losses_that_the_capture_shows_do_not_count_twice(file: Path) -> None:
-    speaker = without(talk(1_001), range(10, 1_000, 20))
-    report = rtcp(15_000_000, receiver_report(0x1234ABCD, fraction=13), from_caller=False)
-    outcome = outcome_of(file, speaker, [report])
-    assert outcome.table.beyond.tolist() == [0]
-
-
-def test_extended_reports_say_what_the_receiver_heard(file: Path) -> None:
-    outcome = outcome_of(file, talk(300), [rtcp(2_000_000, voip_metrics(0x1234ABCD), from_caller=False)])
-    claim = outcome.streams[0].far_end and outcome.streams[0].far_end["claim"]
-    assert claim == {
-        "loss_ratio": 5 / 256, "discard_ratio": 15 / 256, "round_trip_ms": 240, "end_system_ms": 30,
-        "r": 70, "mos_lq": 3.6, "mos_cq": 3.4,
-    }  # fmt: skip
-    assert outcome.table.network_ns.tolist() == [120e6]
-    ((_, text),) = found(outcome, "far-end claim")
-    assert "R 70; MOS-LQ 3.6; MOS-CQ 3.4" in text
-
-
 def tcp_segments(content: bytes, cuts: Sequence[int]) -> Frames:
     """SIP over TCP, cut into segments at these places."""
     made = []
@@ -464,13 +321,6 @@ def test_opus_of_webrtc_is_a_guess_that_is_told(file: Path) -> None:
     # 80 bytes in 20 ms, without the tag of SRTP: 32 kbit/s.
     assert outcome.table.kinds[0].ie == pytest.approx(np.interp(32, [31, 34], [21.74, 20.62]))
     assert found(outcome, "guessed codec")
-
-
-def test_encrypted_reports_are_counted_and_not_believed(file: Path) -> None:
-    report = receiver_report(0x1234ABCD, fraction=200) + b"\x80\0\0\1" + b"tag" * 3
-    outcome = outcome_of(file, talk(100), [rtcp(1_000, report, from_caller=False)])
-    assert outcome.streams[0].far_end is None
-    assert "1 packet of RTCP was encrypted or damaged" in outcome.notes()[0]
 
 
 def test_amr_has_a_mos_by_its_mode(file: Path) -> None:

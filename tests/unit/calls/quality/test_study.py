@@ -39,11 +39,6 @@ a=rtpmap:101 telephone-event/8000\r
 INVITE = f"INVITE sip:b@192.0.2.1 SIP/2.0\r\nContent-Type: application/sdp\r\n\r\n{SDP}".encode()
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "calls.pcap"
-
-
 def link_layers(packet: Rtp) -> dict[str, tuple[int, bytes]]:
     ip = packet.ip
     return {
