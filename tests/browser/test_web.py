@@ -431,7 +431,7 @@ def test_a_scenario_is_started_followed_and_its_report_shown(
     photograph(page, shots, "scenario-working")
     page.wait_for("document.querySelector('h1')?.dataset.stage === 'ready'")
     page.wait_for("document.querySelectorAll('.story .plot svg').length > 2")
-    assert "is complete" in page.evaluate("document.querySelector('h1').innerText")
+    assert "without loss" in page.evaluate("document.querySelector('h1').innerText")
     assert "simulating a device" in page.text()
     assert nameless(page) == []
     photograph(page, shots, "scenario-done")

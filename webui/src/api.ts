@@ -285,6 +285,8 @@ export class Failure extends Error {
   }
 }
 
+export const UNREACHABLE = "The service cannot be reached. Is weir web still running?";
+
 /** Called when the service asks for its token. */
 export const onToken: { ask: () => void } = { ask: () => {} };
 
@@ -294,7 +296,7 @@ export async function ask<T>(path: string, options: RequestInit = {}): Promise<T
     response = await fetch(`api/${path}`, options);
   } catch (error) {
     if (options.signal?.aborted) throw error;
-    throw new Failure("The service cannot be reached. Is weir web still running?", 0);
+    throw new Failure(UNREACHABLE, 0);
   }
   if (response.ok) return (await response.json()) as T;
   throw failure(response.status, await response.text());

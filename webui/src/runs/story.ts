@@ -107,6 +107,8 @@ export async function drawCharts(root: HTMLElement, { figures, config }: Story, 
   const embed = await loaded(script);
   const views: { view: View; switchable: boolean }[] = [];
   for (const place of places) {
+    // Between charts, the page answers.
+    await new Promise((done) => setTimeout(done));
     const { spec } = figures[place.id]!;
     try {
       const options = {

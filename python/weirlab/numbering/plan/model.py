@@ -246,13 +246,13 @@ class EnumEntry(ValidityPeriod):
     """What a tree answers for a number, or for longer numbers that begin with a prefix."""
 
     tree: Name
-    """The tree."""
+    """The ENUM tree that has the entry."""
     number: Number | None = None
     """This number only."""
     prefix: Prefix | None = None
     """Longer numbers that begin with it, unless a longer prefix or a number matches."""
     naptr: Annotated[tuple[Naptr, ...], Field(min_length=1)]
-    """The records."""
+    """What it answers, by order and preference."""
     owner: Name | None = None
     """The organisation that requested the entry."""
 
