@@ -189,7 +189,7 @@ COMMANDS: dict[str, Command] = {
     ),
     "psock-proxy": Command(_fixed("psock", "proxy", "--port", "0", "--allow", "any"), service=True),
     "link": Command(
-        lambda place: ("link", "a", "b", "--netns", place.netns, "--delay", "1ms", "--for", "3"),
+        lambda place: ("link", "a", "b", "--netns", place.netns, "--delay", "1ms", "--duration", "3"),
         root=True,
         link=True,
     ),

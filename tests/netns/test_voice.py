@@ -215,7 +215,7 @@ def test_a_proof_is_a_run_with_calls_messages_and_logs(tmp_path: Path) -> None:
 def test_the_lab_says_where_its_engines_are(tmp_path: Path) -> None:
     plan = tmp_path / "small.yaml"
     plan.write_text(SMALL)
-    result = CliRunner().invoke(app, ["voice", "lab", "--plan", str(plan), "--for", "0.1s", "--json"])
+    result = CliRunner().invoke(app, ["voice", "lab", "--plan", str(plan), "--duration", "0.1s", "--json"])
     assert result.exit_code == 0, result.output
     document = json.loads(result.stdout)
     assert [(row["engine"], row["program"], row["address"]) for row in document["engines"]] == [

@@ -40,8 +40,8 @@ program is missing are left out.
 
 Examples:
   weir voice lab --plan campus
-  weir voice lab --plan mine.yaml --for 10min
-  weir voice lab --plan campus --for 1s --json
+  weir voice lab --plan mine.yaml --duration 10min
+  weir voice lab --plan campus --duration 1s --json
   ip netns exec NAMESPACE sipp -sf caller.xml 10.93.0.10 -s +420111222001
 """
 
@@ -70,7 +70,7 @@ Examples:
   weir voice prove --plan mine.yaml --talk 10 --no-fall-back --json
   weir voice prove --plan campus --dut nftables --rules 50
   weir voice prove --plan campus --dut esp:outage=1s+500ms --talk 5
-  weir voice prove --plan campus --dut keepalived:advert=100ms:hard=2s --talk 5
+  weir voice prove --plan campus --dut keepalived:advert=100ms:hard=2s
 """
 
 _LOOK_S: Final = 0.5
@@ -110,7 +110,7 @@ def lab(
     plan: PlanOption = DEFAULT_PLAN,
     day: DateOption = None,
     for_: Annotated[
-        str | None, typer.Option("--for", help="End after this time, e.g. 10min.", metavar="TIME")
+        str | None, typer.Option("--duration", help="End after this time, e.g. 10min.", metavar="TIME")
     ] = None,
     json: JsonOption = False,
 ) -> None:
@@ -122,7 +122,7 @@ def lab(
     from weirlab.numbering.proof.study import open_lab
 
     with Session(ctx, as_json=json) as session:
-        for_s = None if for_ is None else parse_time(for_, "--for")
+        for_s = None if for_ is None else parse_time(for_, "--duration")
         network = network_of(chosen(plan, argument), day)
         session.progress.stage(f"starting the engines of {network.plan.plan}")
         with owned(lambda: open_lab(network, talk_s=1.0)) as running, Stop() as stop:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +56,16 @@ def test_no_help_line_is_broken_by_a_terminal_of_80_columns(
         prose = weir(*command.split(), "--help").out.split("╭")[0]
         for line in prose.splitlines():
             assert len(line) <= 80
+
+
+@pytest.mark.parametrize("part", parts())
+def test_prose_of_the_help_is_wrapped_at_78_columns(part: str) -> None:
+    def lines(name: str, command: Any) -> Iterator[str]:
+        yield from (f"{name}: {line}" for line in (command.help or "").splitlines() if len(line) > 78)
+        for inner, one in getattr(command, "commands", {}).items():
+            yield from lines(f"{name} {inner}", one)
+
+    assert [line for name, command in commands_of(part).items() for line in lines(name, command)] == []
 
 
 def test_without_a_command_there_are_three_things_to_try_and_those_of_a_group_are_listed(weir: Weir) -> None:

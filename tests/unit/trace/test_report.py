@@ -48,10 +48,10 @@ def doubles(text: str) -> list[float]:
 
 
 def test_the_page_says_the_conclusion_and_loads_nothing(trace: Trace) -> None:
-    html = render(trace, connection=0, command="weir trace made.pcap --report x.html")
+    html = render(trace, connection=0, command="weir trace made.pcap --out x.html")
     assert re.search(r'<h1 id="answer-title">\d+ % of the time ', html)
     assert "a sent 2.89 MB in 2.00 s (11.6 Mbit/s); 5 of 2,000 segments were retransmitted" in html
-    assert "weir trace made.pcap --report x.html" in html
+    assert "weir trace made.pcap --out x.html" in html
     assert "weir report" not in html
     assert not re.search(r'(?:src|href)="(?!#)', html)
     assert "Leon Sorokin" in html

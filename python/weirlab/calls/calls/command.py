@@ -26,7 +26,7 @@ from weirlab.cli.output import Session
 if TYPE_CHECKING:
     from weirlab.traffic.calls.spec import Calls
 
-CALLS = """Calculate or make telephone calls: their load on the wire, and what callers hear.
+CALLS = """Calculate or make telephone calls: load on the wire, and what callers hear.
 
 Without --write or --send, this only calculates: frame sizes, gaps, packet and
 bit rates, and how many such calls a line carries, with true Ethernet overhead

@@ -21,7 +21,7 @@ from weirlab.cli.options import (
     typed,
 )
 
-FAILOVER = """Measure what happens to ongoing calls when the active firewall of a pair goes down.
+FAILOVER = """Measure what happens to calls when the active firewall of a pair goes down.
 
 Two firewalls in network namespaces share their addresses by VRRP (keepalived)
 or CARP (ucarp) and their connection states by conntrackd. While calls are in
@@ -40,7 +40,7 @@ Examples:
   weir failover --protocol ucarp --kinds hard --repetitions 3
   weir failover --states off --calls 500 --codec g711
   weir failover --kinds soft,hard,return --nat --directions forward
-  weir failover --between enp3s0 enp4s0 --shared --protocol external --kinds soft
+  weir failover --between eth1 eth2 --shared --protocol external --kinds soft
     --soft "ssh fw1 systemctl stop keepalived" --admission open
     --restore "ssh fw1 systemctl start keepalived"
   weir failover --advert 0.1 --repetitions 1 --json

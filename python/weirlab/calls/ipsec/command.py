@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from weirlab.traffic.encapsulation.packets import IpVersion as IpNumber
     from weirlab.traffic.encapsulation.suites import CipherSuite
 
-BYTES = """Calculate what IPsec and other tunnels add to calls on the wire. Nothing is sent.
+BYTES = """Calculate what IPsec and other tunnels add to calls on the wire.
 
 For every codec and encapsulation, this shows the IP packet, the Ethernet
 frame, bit rates, how many calls a line carries, and the longest packet that
@@ -110,7 +110,7 @@ class LineOptions:
 def add_to(app: typer.Typer) -> None:
     """Add the commands to ``app``."""
     group = typer.Typer(
-        help="What encryption costs calls: bytes on the wire, processing time, and jitter between endpoints.",
+        help="What encryption costs calls: bytes, processing time, jitter of endpoints.",
         no_args_is_help=True,
     )
     group.command("bytes", help=BYTES)(grouped(bytes_))

@@ -30,9 +30,9 @@ QUALITY = """Assess the quality of the voice streams in a capture.
 For every RTP or IAX2 stream, this reports loss and loss bursts, duplicates,
 reordering, jitter (RFC 3550), the longest gap, and R and MOS behind a jitter
 buffer by the E-model. FILE is pcap or pcapng, plain or compressed with gzip,
-zstd, xz, lz4 or bzip2, or - for standard input. Common link layers and tunnels
-are read (docs/trace.md). Codecs are known from fixed payload types and from
-SIP in the capture; --codec names the others.
+zstd, xz, lz4 or bzip2, or - for standard input. Common link layers and
+tunnels are read (docs/trace.md). Codecs are known from fixed payload types
+and from SIP in the capture; --codec names the others.
 
 With --each, every file is a capture by itself, in one row; a file that cannot
 be read is named in its row. With --cluster, workers (see weir worker) read
@@ -47,7 +47,7 @@ Examples:
   weir quality trunk.pcap --codec 111=opus --codec 96=AMR/8000
   weir quality calls.pcap --stream 3,192.0.2.5:4000 --jitter-buffer fixed:40ms
   weir quality short.pcap --decode-as 10000-20000
-  weir quality calls.pcapng --report calls.html
+  weir quality calls.pcapng --out calls.html
   weir quality calls.pcapng --require 'mos>=4' --require 'loss<0.1%'
   weir quality archive/*.pcap --each --json
   weir quality archive/*.pcap --each --cluster tcp://127.0.0.1:8786
@@ -149,7 +149,7 @@ def quality(
     cluster: ClusterOptions,
     report: Annotated[
         Path | None,
-        typer.Option("--report", help="Write an HTML page with graphs of all streams.", metavar="FILE.html"),
+        typer.Option("--out", help="Write an HTML page with graphs of all streams.", metavar="FILE.html"),
     ] = None,
     result: Annotated[JudgementOptions, without("store")],
 ) -> None:
@@ -169,8 +169,8 @@ def quality(
     with result.session(ctx) as session, standard_input.readable(files) as (file,):
         demands = gates.demands(result.require, requiring.CAPTURE)
         if report is not None:
-            refuse_inputs([report], [file], "--report")
-            outputs.check_output(report, "--report")
+            refuse_inputs([report], [file], "--out")
+            outputs.check_output(report, "--out")
             CHARTS.require()
         outcome = assess(file)
         if report is not None:
@@ -196,7 +196,7 @@ def _each(
     from weirlab.calls.quality.each import hearings
 
     if unfit:
-        raise InputError("--each sums up every file: --stream, --report and --require do not go with it")
+        raise InputError("--each sums up every file: --stream, --out and --require do not go with it")
     if Path("-") in files:
         raise InputError("--each needs files, and - is standard input")
     with result.session(ctx) as session:

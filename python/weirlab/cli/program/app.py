@@ -21,6 +21,7 @@ from weirlab.base import interrupts
 from weirlab.base.errors import InputError
 from weirlab.base.quoting import printable
 from weirlab.cli.options.coercion import quicken
+from weirlab.cli.options.former import accept_former
 from weirlab.cli.options.shapes import reshape
 from weirlab.cli.output import CommandResult, Globals, collected, to_json
 from weirlab.cli.program import completion, failures, showing
@@ -141,7 +142,10 @@ class Weir(TyperGroup):
                 for commands in _each(parts()).values():
                     self.commands.update(commands)
         found = self.commands.get(cmd_name)
-        for command in (found, *getattr(found, "commands", {}).values()) if found else ():
+        inner = getattr(found, "commands", {})
+        each = {cmd_name: found, **{f"{cmd_name} {name}": one for name, one in inner.items()}}
+        for path, command in each.items() if found else ():
+            accept_former(command, path)
             params = command.get_params(ctx)
             quicken(params)
             reshape(params)

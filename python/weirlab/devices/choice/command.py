@@ -26,25 +26,25 @@ from weirlab.cli.options import (
 if TYPE_CHECKING:
     from weirlab.devices.choice.study import ChoiceRequest
 
-CHOOSE = """Choose the device that carries given calls: profile what is missing, then plan.
+CHOOSE = """Choose the device that carries given calls: profile what is missing, plan.
 
 Every DEVICE is compared, with every --tunnel behind it (and without, to show
 what the tunnel costs): one table with each one's threshold, p99 delay, most
-calls, headroom and verdict, and a sentence with the answer. Stored profiles of
-this machine serve again; what is missing is measured, after an estimate of how
-long that takes. --profiles chooses from runs or model files without measuring;
---tunnel then names such as well.
+calls, headroom and verdict, and a sentence with the answer. Stored profiles
+of this machine serve again; what is missing is measured, after an estimate of
+how long that takes. --profiles chooses from runs or model files without
+measuring; --tunnel then names such as well.
 
 --rules may be several, and --factors multiplies the calls: is there room for
 twice as many? The exit code is that of the first factor: 0 if a device will
 do with every number of rules, 9 if none will, 7 if that is undecided.
 
 Examples:
-  weir choose iptables nftables-set --rules 400 --calls 300 --require 'p99<1ms'
+  weir choose iptables nftables --rules 400 --calls 300 --require 'p99<1ms'
   weir choose iptables --tunnel strongswan --tunnel wireguard --rules 400 \\
     --calls 300 --codec g711 --packet-time 30ms --factors 1,2
-  weir choose iptables nftables --rules 0,400,1000 --calls 500 --out choice.html
-  weir choose --profiles old.json --profiles last --rules 400 --calls 300 --json
+  weir choose iptables nftables --rules 0,400,1000 --calls 500 --out page.html
+  weir choose --profiles a.json --profiles last --rules 400 --calls 300 --json
 """
 
 

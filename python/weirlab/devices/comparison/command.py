@@ -48,9 +48,10 @@ much. The scatter of published runs is used unless --scatter gives yours, or
 more runs (--before, --after) show it. See docs/ci.md.
 
 With --measure, BEFORE and AFTER are rulesets or devices. Both are there at
-once, and trials alternate between them (before, after, after, before, ...), in
-overload and at half the rate that both forward: what the host does meets both
-trials of a pair alike. How small a change that can find is printed first.
+once, and trials alternate between them (before, after, after, before, ...),
+in overload and at half the rate that both forward: what the host does meets
+both trials of a pair alike. How small a change that can find is printed
+first.
 
 Examples:
   weir compare last~1 last

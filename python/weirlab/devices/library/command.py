@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 LIST = """List the profiles of all libraries, and devices of the literature.
 
-A profile is one signed file: trials, model, and where they were measured. Weir
-comes with some; your own are in the store. plan, choose --profiles, link --as
-and every command with --as take them as library:NAME, without measuring.
+A profile is one signed file: trials, model, and where they were measured.
+Weir comes with some; your own are in the store. plan, choose --profiles, link
+--as and every command with --as take them as library:NAME, without measuring.
 
 Examples:
   weir library list
@@ -118,7 +118,7 @@ class RunBundleOptions:
 def add_to(app: typer.Typer) -> None:
     """Add the commands to ``app``."""
     group = typer.Typer(
-        help="Profiles that others measured, as signed files: list, show, add, verify, compare.",
+        help="Profiles that others measured, as signed files.",
         no_args_is_help=True,
     )
     group.command("list", help=LIST)(grouped(list_))

@@ -28,17 +28,17 @@ if TYPE_CHECKING:
     from weirlab.traffic.calls.mix import VoiceMix
 
 
-PLAN = """Find the load, the rules, the frame size or the device that meets a requirement.
+PLAN = """Find the load, rules, frame size or device that meets a requirement.
 
 MODEL is a model file, a run with fitted models, or library:NAME (weir library
-list); several are compared. Give all but one of load, rules and frame size. If
-that leaves a choice, --find names the quantity to find: rate, calls, rules,
-frame, delay, loss or device. No packet may be lost unless a limit on loss is
-given. Answers stay within the profiled range unless --extrapolate is given
-(else exit code 7). If the prediction meets the requirement but the profile is
-too noisy to be sure, the plan is undecided (also exit code 7; JSON: verdict).
-If the answer is no, the exit code is 9. --require also takes the quantity
-found: rate, calls or rules.
+list); several are compared. Give all but one of load, rules and frame size.
+If that leaves a choice, --find names the quantity to find: rate, calls,
+rules, frame, delay, loss or device. No packet may be lost unless a limit on
+loss is given. Answers stay within the profiled range unless --extrapolate is
+given (else exit code 7). If the prediction meets the requirement but the
+profile is too noisy to be sure, the plan is undecided (also exit code 7;
+JSON: verdict). If the answer is no, the exit code is 9. --require also takes
+the quantity found: rate, calls or rules.
 
 With --tunnel, the rules of MODEL stand in front of a tunnel that was profiled
 without rules: how many calls pass this tunnel behind these rules?

@@ -67,7 +67,7 @@ Examples:
   weir trial --lab sim --rate 40%@10Gbit/s
 """
 
-PROFILE = """Characterise a device: loads x frame sizes x rule counts, repeated, in shuffled order.
+PROFILE = """Characterise a device: loads x frame sizes x rule counts, in shuffled order.
 
 The full profile takes about 13 minutes. Besides that grid, it measures the
 cost of connection tracking and of a management session on the device, traffic

@@ -9,13 +9,14 @@ import typer
 from weirlab.cli.options import ResultOptions, WiredOptions, grouped, without
 from weirlab.cli.options.device import BackendOption
 
-PORTS = """List the ports of this machine, and whether a device can be tested between two of them.
+PORTS = """List the ports of this machine, and whether they can test a device.
 
-For each port: its driver and speed, whether it has a link, how Weir would send
-frames (by XDP in the driver, or by packet sockets, at lower rates), and why it
-cannot be used. Weir does not use a port that carries a route, a TCP connection
-such as your SSH session, or the way to the name server, that belongs to a
-bridge, or that has an XDP program. A port with an address needs --take.
+For each port: its driver and speed, whether it has a link, how Weir would
+send frames (by XDP in the driver, or by packet sockets, at lower rates), and
+why it cannot be used. Weir does not use a port that carries a route, a TCP
+connection such as your SSH session, or the way to the name server, that
+belongs to a bridge, or that has an XDP program. A port with an address needs
+--take.
 
 Examples:
   weir ports
@@ -34,13 +35,14 @@ Examples:
   weir check --between enp3s0 enp4s0 --mode bridge
 """
 
-CABLE = """Measure the delay and error of two ports over a patch cable, without the device.
+CABLE = """Measure delay and error of two ports over a patch cable, without the device.
 
-Weir sends frames of several sizes at 1, 50 and 99 % of the highest load that the
-ports carry without loss. Each frame is counted four times: by the sender, by the
-first port, by the second port, and by the receiver. The median delay over the
-cable is the bias of every delay measured with these ports. Half the width of
-the middle 95 % is the random error. The exit code is 5 if the counts differ.
+Weir sends frames of several sizes at 1, 50 and 99 % of the highest load that
+the ports carry without loss. Each frame is counted four times: by the sender,
+by the first port, by the second port, and by the receiver. The median delay
+over the cable is the bias of every delay measured with these ports. Half the
+width of the middle 95 % is the random error. The exit code is 5 if the counts
+differ.
 
 Examples:
   weir cable --between enp3s0 enp4s0

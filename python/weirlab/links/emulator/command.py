@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from weirlab.links.emulator.tables import LinkDisplay, LinkSnapshot
     from weirlab.store import Store
 
-HELP = """Emulate a link between two interfaces: delay, rate, queue, loss and reordering.
+HELP = """Emulate a link between two interfaces: delay, rate, queue, loss, reordering.
 
 Frames that arrive on A leave by B, and the other way round, as over a real
 link. Options apply to both directions; --up (A to B) and --down (B to A)
@@ -44,7 +44,7 @@ Examples:
   weir link eth1 eth2 --delay 25ms --rate 100Mbps --queue 50pkts --loss 1%
   weir link eth1 eth2 --delay 20ms --up "rate 10Mbps" --down "rate 50Mbps"
   weir link eth1 eth2 --delay 30ms --jitter 5ms,normal --reorder 1%,by=3ms
-  weir link eth1 eth2 --loss frames=5,17,/100 --for 60s --json
+  weir link eth1 eth2 --loss frames=5,17,/100 --duration 60s --json
   weir link eth1 eth2 --delay 25ms --rate 1Gbps --by netem
   weir link eth1 eth2 --up "trace lte.up" --down "trace lte.down" --delay 20ms
   weir link eth1 eth2 --as firewall.model.json --rules 400
@@ -193,7 +193,7 @@ class RunOptions:
         str | None, typer.Option("--netns", help="Network namespace of the interfaces.", metavar="NS")
     ] = None
     for_: Annotated[
-        str | None, typer.Option("--for", help="End after this time: 90s, 5min, 1h.", metavar="TIME")
+        str | None, typer.Option("--duration", help="End after this time: 90s, 5min, 1h.", metavar="TIME")
     ] = None
     cpu: Annotated[int | None, typer.Option("--cpu", min=0, help="Run on this CPU.", metavar="N")] = None
     busy: Annotated[bool, typer.Option("--busy", help="Never sleep: use a full CPU to be less late.")] = False
@@ -229,7 +229,7 @@ class RunOptions:
                 raise InputError(
                     f"{option} is for Weir's own emulator: leave it out, or leave out --by netem"
                 )
-        for_s = None if self.for_ is None else parse_time(self.for_, "--for")
+        for_s = None if self.for_ is None else parse_time(self.for_, "--duration")
         slack_s = 0.0 if self.slack is None else read_time_ns(self.slack, "--slack") / 1e9
         if slack_s > MOST_SLACK_S:
             raise InputError(

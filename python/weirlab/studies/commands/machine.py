@@ -19,8 +19,9 @@ DOCTOR = """Report what works on this machine, what does not, and what to do abo
 
 If trials work, it watches the CPUs for two seconds and estimates how many
 trials other work would spoil now: the machine is good, usable or not usable.
-The exit code is 3 if something is missing that trials in namespaces need. With
---require-quiet, it is 5 unless the machine is good: for jobs that measure.
+The exit code is 3 if something is missing that trials in namespaces need.
+With --require-quiet, it is 5 unless the machine is good: for jobs that
+measure.
 
 Examples:
   weir doctor

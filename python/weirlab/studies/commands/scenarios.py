@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from textwrap import fill
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -30,18 +31,20 @@ if TYPE_CHECKING:
     from weirlab.scenario.model import Root
     from weirlab.studies.contract import Outcome
 
+_COLUMNS: Final = 78
+
 RUN = """Run a scenario from calibration to report.
 
-A scenario says what to test, and how. SCENARIO is a YAML file, or the name of a
-scenario that comes with Weir:
+A scenario says what to test, and how. SCENARIO is a YAML file, or the name of
+a scenario that comes with Weir:
 {ready}
 
-The key at the top of a file names the kind of measurement: {keys}.
+{keys}
 
 Ctrl-C keeps every finished trial; --resume continues where it stopped. The
 result of a profile begins with a verdict on the machine: good, usable or not
-usable. The exit code is 5 if the machine was not usable, and 7 if there are too
-few held-out trials to judge the models.
+usable. The exit code is 5 if the machine was not usable, and 7 if there are
+too few held-out trials to judge the models.
 
 Examples:
   weir run firewall-rules
@@ -53,10 +56,10 @@ Examples:
 
 DEMO = """Show what Weir does, with a simulated firewall: no root, half a minute.
 
-The same as: weir run firewall-rules --lab sim. Weir runs trials at many loads,
-frame sizes and numbers of rules, fits models to them, compares the predictions
-with held-out trials, to which no model was fitted, and writes a report.
-Simulated numbers say nothing about real devices. Without the extra
+The same as: weir run firewall-rules --lab sim. Weir runs trials at many
+loads, frame sizes and numbers of rules, fits models to them, compares the
+predictions with held-out trials, to which no model was fitted, and writes a
+report. Simulated numbers say nothing about real devices. Without the extra
 weirlab[report], there is no report, but the answer.
 
 With --real, Weir measures this machine's packet filter instead: as root, in
@@ -97,8 +100,12 @@ def _help() -> str:
     """The help of ``weir run``, with the scenarios of the installed studies."""
     phrases = ready.phrases()
     width = max(map(len, phrases), default=0) + 2
-    lines = [f"  {name:<{width}} {phrase}" for name, phrase in phrases.items()]
-    return RUN.format(ready="\n".join(lines), keys=words(providing(SCENARIO)))
+    lines = [
+        fill(phrase, _COLUMNS, initial_indent=f"  {name:<{width}} ", subsequent_indent=" " * (width + 3))
+        for name, phrase in phrases.items()
+    ]
+    keys = f"The key at the top of a file names the kind of measurement: {words(providing(SCENARIO))}."
+    return RUN.format(ready="\n".join(lines), keys=fill(keys, _COLUMNS))
 
 
 def add_to(app: typer.Typer) -> None:

@@ -56,7 +56,7 @@ Examples:
   weir psock send localhost data.bin
   weir psock send 192.0.2.1 --bytes 1GB --streams 4 --token SECRET
   weir psock send 192.0.2.1 --path 198.51.100.1 --path 203.0.113.1 data.bin
-  weir psock send 192.0.2.1 --path ,192.0.2.1 --path ,192.0.2.65 --streams 1 data.bin
+  weir psock send 192.0.2.1 --path ,192.0.2.1 --path ,192.0.2.65 data.bin
   weir psock send 192.0.2.1 --bytes 1GB --streams 4 --fair
   weir psock send 192.0.2.1 --port 9000 --fallback data.bin
   tar c folder | weir psock send 192.0.2.1 --scheduler poll-all --json

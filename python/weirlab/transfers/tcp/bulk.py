@@ -73,7 +73,7 @@ Examples:
   weir tcp serve --bind :: --token SECRET --max-time 60s --max-bytes 10GB
   weir tcp serve --option SO_RCVBUF=131072 --transfers 1
   weir tcp serve --bind 0.0.0.0 --token SECRET --allow-client --max-time 1min
-  weir tcp serve --bind 0.0.0.0 --token SECRET --allow-capture --capture-bytes 20MB
+  weir tcp serve --bind 0.0.0.0 --token SECRET --allow-capture
 """
 
 

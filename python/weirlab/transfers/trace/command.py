@@ -46,7 +46,7 @@ T is seconds since the first packet (1.5, 300ms, 2min), a date and time
 Examples:
   weir trace slow.pcapng
   weir trace slow.pcapng --connection 0
-  weir trace slow.pcapng --report slow.html --from 2 --to 3.5
+  weir trace slow.pcapng --out slow.html --from 2 --to 3.5
   weir trace log-*.pcapng.zst --filter "host 192.0.2.7" --sort retransmissions
   weir trace slow.pcapng --series slow --period 10ms --json
   weir trace slow.pcapng --from 2 --to 3.5 --pcapng part.pcapng
@@ -97,7 +97,7 @@ class DisplayOptions:
     connection: Annotated[
         int | None,
         typer.Option(
-            min=0, help="Show everything about connection N; also chooses it for --report.", metavar="N"
+            min=0, help="Show everything about connection N; also chooses it for --out.", metavar="N"
         ),
     ] = None
     sort: Annotated[tables.SortKey, typer.Option(help="Order of connections.")] = "bytes"
@@ -123,7 +123,9 @@ class DisplayOptions:
     period: Annotated[str, typer.Option(help="Period of computed series.", metavar="TIME")] = "100ms"
     report: Annotated[
         Path | None,
-        typer.Option(help="Write an HTML page with the graphs of one connection.", metavar="FILE.html"),
+        typer.Option(
+            "--out", help="Write an HTML page with the graphs of one connection.", metavar="FILE.html"
+        ),
     ] = None
     target: Annotated[
         str | None,
@@ -174,7 +176,7 @@ def trace(
             "rows": rows,
         }
         if report is not None:
-            refuse_inputs([report], files, "--report")
+            refuse_inputs([report], files, "--out")
         if options.pcapng is not None:
             cutting.check(files, options.pcapng, "--pcapng")
         if report is None:
@@ -274,7 +276,7 @@ def _reported(
         chosen = _chosen(read.facts, wanted, number)
         first = tables.ordered(chosen, "bytes")[:1]
         if not first:
-            raise InputError("--report needs a TCP connection, and there is none in this capture")
+            raise InputError("--out needs a TCP connection, and there is none in this capture")
         pages.build(read, report, connection=first[0]["id"], command=command)
         return read.facts, chosen
 

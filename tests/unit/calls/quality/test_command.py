@@ -108,11 +108,11 @@ def test_of_many_streams_the_worst_are_shown(weir: Weir, tmp_path: Path) -> None
 
 def test_a_report_is_written_and_never_replaces_its_capture(weir: Weir, file: Path, tmp_path: Path) -> None:
     before = file.read_bytes()
-    refused = weir("quality", file, "--report", file)
+    refused = weir("quality", file, "--out", file)
     assert (refused.code, file.read_bytes() == before) == (2, True)
-    assert "--report would replace the capture" in refused.err
+    assert "--out would replace the capture" in refused.err
     out = tmp_path / "calls.html"
-    answer = weir("quality", file, "--report", out)
+    answer = weir("quality", file, "--out", out)
     assert answer.code == 0, answer.err
     assert f"Report: {out}" in answer.err
     assert "Reproduce" in out.read_text()

@@ -59,7 +59,7 @@ def test_workers_assess_byte_for_byte_as_one_process(
 
 
 @pytest.mark.parametrize(
-    "option", [("--stream", "1"), ("--report", "a.html"), ("--require", "mos>=4"), ("--delay", "-1")]
+    "option", [("--stream", "1"), ("--out", "a.html"), ("--require", "mos>=4"), ("--delay", "-1")]
 )
 def test_options_about_one_capture_do_not_go_with_each(
     weir: Weir, archive: list[Path], option: tuple[str, str]

@@ -59,7 +59,7 @@ def linked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 def test_the_options_are_those_of_the_link(weir: Weir, linked: list[Any]) -> None:
     answer = weir(
         "link", "eth1", "eth2", "--netns", "x", "--delay", "25ms", "--loss", "frames=2", "--up", "rate 1Mbps",
-        "--for", "5min", "--slack", "50us", "--json",
+        "--duration", "5min", "--slack", "50us", "--json",
     )  # fmt: skip
     assert answer.code == 0, answer.err
     ((a, b, up, down, more),) = linked
@@ -180,7 +180,7 @@ def by_netem(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 def test_netem_carries_the_frames_where_it_is_asked_for(weir: Weir, by_netem: list[Any]) -> None:
     answer = weir(
-        "link", "eth1", "eth2", "--by", "netem", "--netns", "x", "--delay", "25ms", "--for", "5min",
+        "link", "eth1", "eth2", "--by", "netem", "--netns", "x", "--delay", "25ms", "--duration", "5min",
         "--up", "rate 1Mbps loss 1%", "--json",
     )  # fmt: skip
     assert answer.code == 0, answer.err
@@ -201,7 +201,7 @@ def test_netem_carries_the_frames_where_it_is_asked_for(weir: Weir, by_netem: li
 
 
 def test_people_are_told_what_netem_counted(weir: Weir, by_netem: list[Any]) -> None:
-    answer = weir("link", "eth1", "eth2", "--by", "netem", "--for", "5min")
+    answer = weir("link", "eth1", "eth2", "--by", "netem", "--duration", "5min")
     assert answer.code == 0, answer.err
     assert answer.out.startswith("netem sent 1,234 frames and dropped 5;")
     assert "Queue full" in answer.out

@@ -138,9 +138,9 @@ def test_a_report_never_replaces_a_capture(weir: Weir, answer: Answer, tmp_path:
     report = tmp_path / "page.html" if linked else capture
     if linked:
         report.symlink_to(capture)
-    done = weir("trace", capture, "--report", report)
+    done = weir("trace", capture, "--out", report)
     assert done.code == 2
-    assert f"--report would replace the capture {capture}" in " ".join(done.err.split())
+    assert f"--out would replace the capture {capture}" in " ".join(done.err.split())
     assert (asked, capture.read_bytes()) == ([], b"packets")
 
 
@@ -188,7 +188,7 @@ def test_what_is_asked_reaches_the_engine(weir: Weir, answer: Answer, tmp_path: 
         (["--period", "0"], "--period '0' not understood"),
         (["--flow", "1.2.3"], "--flow '1.2.3' not understood"),
         (["--sort", "luck"], "luck"),
-        (["--report", "x.html"], "--report needs a TCP connection"),
+        (["--out", "x.html"], "--out needs a TCP connection"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(
@@ -207,11 +207,11 @@ def test_the_report_is_about_the_greatest_connection_or_the_chosen_one(
     small = made.connection(1, a=made.sender(port=1, data_packets=10))
     answer(made.analysis([small, made.connection(0)]))
     page = tmp_path / "page.html"
-    done = weir("trace", "made.pcap", "--report", page)
+    done = weir("trace", "made.pcap", "--out", page)
     assert done.code == 0, done.err
     assert f"Report: {page}" in done.err
     assert "Connection 0: 10.0.0.1:40000 (a)" in page.read_text()
-    assert weir("trace", "made.pcap", "--report", page, "--connection", "1").code == 0
+    assert weir("trace", "made.pcap", "--out", page, "--connection", "1").code == 0
     assert "Connection 1: 10.0.0.1:1 (a)" in page.read_text()
 
 
@@ -222,7 +222,7 @@ def test_the_greatest_connection_is_that_with_most_bytes_on_the_link(
     chatty = made.connection(1, a=made.sender(port=1, data_bytes=1_000_000, link_bytes=9_000_000))
     asked = answer(made.analysis([made.connection(0), chatty], connections_left_out=4))
     page = tmp_path / "page.html"
-    assert weir("trace", "made.pcap", "--report", page, "--limit", "1").code == 0
+    assert weir("trace", "made.pcap", "--out", page, "--limit", "1").code == 0
     assert asked[0]["keep"] == 100_000
     assert "Connection 1: 10.0.0.1:1 (a)" in page.read_text()
     assert "TCP connections, by bytes on the link: 2 of 6" in page.read_text()
@@ -306,6 +306,6 @@ def test_captures_are_read_once_and_series_do_not_change_the_diagnosis(
     read = []
     analyse = _engine.analyse
     monkeypatch.setattr(_engine, "analyse", lambda files, **how: read.append(files) or analyse(files, **how))
-    for options in (["--series", tmp_path / "series"], ["--report", tmp_path / "page.html"]):
+    for options in (["--series", tmp_path / "series"], ["--out", tmp_path / "page.html"]):
         assert weir("trace", file, "--json", *options).json["connections"][0]["diagnosis"] == plain
     assert read == [[str(file)]] * 2

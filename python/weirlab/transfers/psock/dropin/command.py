@@ -58,7 +58,7 @@ goes to standard error.
 Both ends need the same --token, or WEIR_PSOCK_TOKEN.
 
 Examples:
-  weir psock run --via 192.0.2.1 --token SECRET -- curl -O http://host/data.bin
+  weir psock run --via 192.0.2.1 --token SECRET -- curl -O http://host/a.bin
   weir psock run --via 192.0.2.1 --path 10.0.1.1 --path 10.0.2.1 -- ssh host
   weir psock run --via 192.0.2.1 --only any:443 --summary -- ./fetch all
   weir psock run --via 192.0.2.1 --by seccomp -- wget http://host/data.bin

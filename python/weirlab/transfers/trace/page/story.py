@@ -130,7 +130,7 @@ def tell(trace: Trace, *, connection: int, command: str = "") -> Story:
             again=(
                 (
                     "This command reads the captures again and makes this page from them.",
-                    command or shlex.join(["weir", "trace", *paths, "--report", "report.html"]),
+                    command or shlex.join(["weir", "trace", *paths, "--out", "report.html"]),
                 ),
             ),
         ),
