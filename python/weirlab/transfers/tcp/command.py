@@ -35,7 +35,7 @@ other users are not named.
 Examples:
   weir tcp serve                         one end of a transfer
   weir tcp send localhost                the other
-  weir tcp measure localhost             the same from all sides, and why no faster
+  weir tcp measure localhost             the same from all sides, and why
   weir tcp why curl                      why connections of a program are slow
   weir tcp list                          all connections of this host
   weir tcp watch :443 --every 10ms       sample some of them
