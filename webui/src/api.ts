@@ -44,7 +44,7 @@ export interface RunPage {
   /** How many fit the search, and how many there are in all. */
   found: number;
   total: number;
-  /** How many of the runs lack what they found: it is known when they are asked for again. */
+  /** How many of the runs are not read yet, or lack what they found: it is known when they are asked for again. */
   unanswered: number;
   /** What there is to choose from. */
   kinds: string[];

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import secrets
 import shutil
 import threading
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -175,14 +177,23 @@ class Store:
 
     def runs(self) -> list[RunSummary]:
         """All runs, newest first; damaged runs are listed with their problem."""
+        return self.known_runs(math.inf)[0]
+
+    def known_runs(self, most_s: float) -> tuple[list[RunSummary], int]:
+        """As :meth:`runs`, of what is known after ``most_s`` seconds of reading; the newest are read first.
+
+        The second value is how many are left for later calls. Each call reads at least one.
+        """
         with self._lock:
-            names = self._names()
+            names = sorted(self._names(), reverse=True)
             if self._entries is None:
                 self._entries = self._index.read()
-            self._renew(names)
+            self._renew(names, time.monotonic() + most_s)
             labels = self.labels.all()
-            found = [_labelled(self._entries[name][1].now(), labels) for name in names]
-        return sorted(found, key=lambda one: (one.run_id[:_SECOND], one.created, one.run_id), reverse=True)
+            entries = [self._entries[name][1] for name in names if name in self._entries]
+            found = [_labelled(one.now(), labels) for one in entries]
+        found.sort(key=lambda one: (one.run_id[:_SECOND], one.created, one.run_id), reverse=True)
+        return found, len(names) - len(found)
 
     @shielded
     def remove(self, run_id: str) -> None:
@@ -206,12 +217,13 @@ class Store:
         with suppress(StoreError):
             self.labels.put(run_id, NO_LABEL)
 
-    def _renew(self, names: Collection[str]) -> None:
-        """Read the runs again whose files have changed since they were read."""
+    def _renew(self, names: Collection[str], until_s: float) -> None:
+        """Read the runs again whose files have changed since they were read; after ``until_s``, drop them."""
         assert self._entries is not None
         if not names and not self._entries:
             return
         changed: dict[str, Entry] = {}
+        late = False
         with telling(self.root, "read the store"):
             fd = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -220,6 +232,12 @@ class Store:
                 now = stamp(fd, name)
                 known = self._entries.get(name)
                 if known is None or known[0] != now:
+                    if late:
+                        # What could not be read is kept: it would never be known otherwise.
+                        if known is not None and known[0]:
+                            del self._entries[name]
+                        continue
+                    late = time.monotonic() > until_s
                     found, lasting = summary(self.root / name)
                     self._entries[name] = (now if lasting else "", found)
                     if lasting:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import math
 import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from math import isfinite
 from typing import Any, BinaryIO, Final, Literal
 
 from weirlab.base import files
@@ -42,6 +42,8 @@ _MOST_READERS: Final = 2
 _MOST_REPORT_S: Final = 300.0
 
 
+_READ_S: Final = 0.15
+"""Time that a page spends on reading runs that are not in the index, the newest first."""
 _ANSWERS_S: Final = 0.15
 """Time that a page spends on finding the answers of runs that nobody looked at yet."""
 READING: Final = "weir-runs"
@@ -119,6 +121,9 @@ class RunService:
         def read() -> None:
             # The first request tells what is wrong.
             with suppress(WeirError, OSError):
+                before = math.inf
+                while 0 < (left := self._store.known_runs(_READ_S)[1]) < before:
+                    before = left
                 self.page(RunFilter())
 
         threading.Thread(target=read, name=READING, daemon=True).start()
@@ -126,17 +131,17 @@ class RunService:
     def page(self, wanted: RunFilter) -> dict[str, Any]:
         """Lines about the ``wanted`` runs; how many there are of these, and in all.
 
-        ``unanswered`` of the lines lack what the run found: a later call has it.
+        ``unanswered`` runs are not read yet, or lack what they found: a later call has them.
         """
-        runs = self._store.runs()
+        runs, unread = self._store.known_runs(_READ_S)
         found = wanted.ordered([run for run in runs if wanted.includes(run, self._answers.get(run, ""))])
         shown = found[wanted.first : wanted.first + wanted.most]
         unanswered = self._find_answers(shown)
         return {
             "runs": [_line(run, self._answers.get(run, "")) for run in shown],
-            "unanswered": unanswered,
+            "unanswered": unread + unanswered,
             "found": len(found),
-            "total": len(runs),
+            "total": len(runs) + unread,
             "kinds": sorted({run.kind for run in runs} - {""}),
             "statuses": sorted({_state(run) for run in runs}),
             "devices": sorted({run.device for run in runs} - {""}),
@@ -341,7 +346,7 @@ def _difference(one: ComparisonFinding, certainty: float) -> dict[str, Any]:
         "title": one.title,
         "verdict": one.verdict,
         "text": f"{comparing.change(one, one.change)} {comparing.interval(one, certainty)}",
-        **{name: value if isfinite(value) else None for name, value in numbers.items()},
+        **{name: value if math.isfinite(value) else None for name, value in numbers.items()},
     }
 
 

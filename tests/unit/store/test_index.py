@@ -81,6 +81,25 @@ def test_a_finished_run_is_not_read_to_list_it(
     assert len(reading.read) == 2
 
 
+def test_a_list_in_no_time_has_the_newest_runs_and_later_ones_have_all(
+    store: Store, clock: FakeClock
+) -> None:
+    names = [make_run(store, clock).name for _ in range(3)]
+    (store.root / FILE).unlink()
+    again = Store(store.root)
+    for known in (1, 2, 3):
+        runs, left = again.known_runs(0.0)
+        assert [run.run_id for run in runs] == names[::-1][:known]
+        assert left == len(names) - known
+    # What was read is kept: a new process need not read it.
+    assert len(Store(store.root).known_runs(0.0)[0]) == len(names)
+    change(store.root / names[0] / "manifest.json", host="another")
+    change(store.root / names[1] / "manifest.json", host="another")
+    runs, left = again.known_runs(0.0)
+    assert [(run.run_id, run.host) for run in runs][1:] == [(names[1], "another")]
+    assert left == 1
+
+
 def test_runs_that_are_copied_renamed_and_removed_by_hand_are_noticed(store: Store, clock: FakeClock) -> None:
     first, second = make_run(store, clock), make_run(store, clock)
     copied = first.with_name(f"20270101-000000-{first.name[16:]}")
