@@ -32,6 +32,9 @@ def text(
     moved = transfers.moved
     received: Samples = [({"direction": way}, number) for way, number in moved.received_bytes.items()]
     again: Samples = [({"direction": way}, number) for way, number in moved.retransmissions.items()]
+    waiting, underway = scenarios.load()
+    done, planned = (0, 0) if underway is None else (underway.done, underway.total)
+    steps: Samples = [({"state": "done"}, done), ({"state": "planned"}, planned)]
     families: list[tuple[str, str, str, Samples]] = [
         ("weir_build_info", "gauge", "Version of Weir.", [({"version": __version__}, 1)]),
         ("weir_runs", "gauge", "Runs in the store, by kind and status.", runs),
@@ -49,6 +52,13 @@ def text(
         ("weir_web_transfer_retransmissions_total", "counter", "Segments sent again in TCP tests.", again),
         ("weir_web_scenarios_total", "counter", "Scenarios begun.", [({}, scenarios.begun)]),
         ("weir_web_scenarios_failed_total", "counter", "Scenarios that failed.", [({}, scenarios.failed)]),
+        ("weir_web_scenarios_waiting", "gauge", "Scenarios that wait for their turn.", [({}, waiting)]),
+        (
+            "weir_web_scenario_steps",
+            "gauge",
+            "Trials, or steps of a campaign, of the scenario under way in its present stage.",
+            steps,
+        ),
     ]
     return "\n".join(line for family in families for line in _family(*family)) + "\n"
 

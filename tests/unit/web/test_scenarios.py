@@ -40,6 +40,21 @@ profile:
 report: null
 """
 
+CAMPAIGN = """\
+name: which queue
+report: null
+campaign:
+  scenarios:
+    calls:
+      lab: {kind: sim}
+      series: {trial_s: 0.01, repetitions: 1, settings: [{name: overload, rate: max, position: 100}]}
+  settings:
+    queue:
+      short: {lab: {device: {queue_packets: 64}}}
+      long: {lab: {device: {queue_packets: 512}}}
+  repetitions: 3
+"""
+
 TALKING = """
 import json, os, signal, sys, time
 request = json.loads(sys.stdin.readline())
@@ -102,6 +117,31 @@ def waited(
             return told
         time.sleep(0.01)
     pytest.fail(f"not within {DEADLINE_S} s: {told}")
+
+
+def test_a_campaign_from_the_page_shows_its_steps_as_they_are_done(serve: Serve, store: Store) -> None:
+    client, _ = serve(allow_run=True)
+    data_id = client.post("/api/scenarios", json={"text": CAMPAIGN}).json()["data_id"]
+    with client.stream("GET", f"/api/scenarios/{data_id}/events") as events:
+        told = [json.loads(line[6:]) for line in events.iter_lines() if line.startswith("data: ")]
+    assert told[-1]["stage"] == "ready", told[-1]["message"]
+    assert {each["total"] for each in told} <= {0, 6}
+    done = [each["done"] for each in told if each["total"]]
+    assert done == sorted(done)
+    run = store.open(told[-1]["run_id"])
+    assert (run.manifest.kind, run.manifest.status) == ("campaign", "complete")
+
+
+def test_metrics_say_what_waits_and_how_far_the_one_under_way_is(make: Make) -> None:
+    scenarios = make()
+    assert scenarios.load() == (0, None)
+    first = scenarios.start(named("for ever"))
+    scenarios.start(named("the next"))
+    waited(scenarios, first, lambda told: told["total"] == 4)
+    waiting, underway = scenarios.load()
+    assert underway is not None
+    assert (waiting, underway.done, underway.total) == (1, 1, 4)
+    scenarios.stop(first)
 
 
 def over(told: dict[str, Any]) -> bool:

@@ -171,6 +171,12 @@ class Scenarios:
         names = ("title", "done", "total", "what", "left")
         return {"held": job is not None, **{name: told[name] for name in names}}
 
+    def load(self) -> tuple[int, ScenarioProgress | None]:
+        """How many scenarios wait, and the progress of the one under way."""
+        with self._changed:
+            taken = [job.progress for job in self._jobs if job.taken]
+            return len(self._jobs) - len(taken), taken[0] if taken else None
+
     def of_run(self, run_id: str) -> Measurement:
         """The scenario that a run belongs to; raises ``InputError`` if it was not started from this page."""
         for one in self.measurements.all():
