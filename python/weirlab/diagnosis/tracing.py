@@ -211,7 +211,7 @@ _UNTIMED: Final = BlindSpot(
 )
 _UNSCALED: Final = BlindSpot(
     "whether the receiver's window was full",
-    "the handshake, which carries the window scale, is not in the capture",
+    "the handshake, which carries the window scale, is not in the capture, or not with all of its options",
 )
 _STRIPPED: Final = BlindSpot(
     _UNSCALED.what,
@@ -259,8 +259,9 @@ def _needless(
 
 
 def _is_scaled(connection: Connection) -> bool:
-    """Whether the scale of windows is known."""
-    return connection["begin"] == "handshake"
+    """Whether the scale of windows is known: the options of a SYN may be cut off, too."""
+    both = all(connection[name]["options"] is not None for name in ("a", "b"))
+    return connection["begin"] == "handshake" and both
 
 
 def _has_lost_scale(rows: ConnectionRows, connection: Connection, sender: SideName) -> bool:

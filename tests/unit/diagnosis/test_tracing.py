@@ -92,3 +92,15 @@ def test_a_setting_that_is_off_is_told_with_who_does_not_offer_it(
         b=side("192.0.2.1", 443, options={**OPTIONS, **b}),
     )
     assert tracing._refused(made, "a") == refused
+
+
+@pytest.mark.parametrize(("options", "known"), [(OPTIONS, True), (None, False)])
+def test_options_that_a_capture_cut_off_leave_the_scale_of_windows_unknown(
+    options: dict[str, object] | None, known: bool
+) -> None:
+    made = connection(
+        a=side("192.0.2.2", 40000, options=OPTIONS),
+        b=side("192.0.2.1", 443, options=options),
+        begin="handshake",
+    )
+    assert tracing._is_scaled(made) is known

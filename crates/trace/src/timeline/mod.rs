@@ -435,11 +435,12 @@ pub fn timeline(packets: Vec<Packet>, known: Known, mut rtts: PathRtts) -> Optio
         ..Timeline::default()
     };
     let pieces = Pieces { start_s: &made.start_s, flight: &made.flight_bytes, lost: &made.lost, round_s };
-    let until = pieces.growing_until();
+    let sent: Vec<f64> = events.sent[kept.clone()].iter().map(|sent| (sent - first_seq) as f64).collect();
+    let (grown, until) = (pieces.growing_until(), pieces.starting_until(&sent, &made.rtt_s));
     for (at, piece) in kept.clone().zip(0..) {
-        let starting = !found.idle[at] && !limited[at] && made.start_s[piece] < until;
-        made.starting.push(starting);
-        made.flat[piece] &= !starting;
+        let is_free = !found.idle[at] && !limited[at];
+        made.starting.push(is_free && made.start_s[piece] < until);
+        made.flat[piece] &= !(is_free && made.start_s[piece] < grown);
         // What waits as less than a segment is something.
         made.idle.push(found.idle[at] && !found.held[at]);
     }

@@ -4,6 +4,12 @@ use super::stats::median;
 
 /// Growth in two round trips; slow start does it in one, with delayed ACKs (RFC 5681 section 3.1).
 const GROWS: f64 = 1.5;
+/// Growth of what leaves per round trip, from one half of them to the other: slow start does it from one to the next, and a
+/// sender whose rate something else sets never, however much is in flight behind a queue. At an even rate 1.33 is measured,
+/// as the first round trip is shorter by [`BEFORE`].
+const LEAVES_MORE: f64 = 1.4;
+/// Share of a round trip before its end at which all of it has left that ACKs of the one before released.
+const BEFORE: f64 = 0.25;
 /// Round trips in which a congestion window in use grows by at least this number of segments.
 const FLAT_ROUNDS: usize = 6;
 /// The same after a loss: then CUBIC adds half a segment per round trip (RFC 9438 section 4.3).
@@ -64,6 +70,30 @@ impl Pieces<'_> {
         let grown = self.start_s[0] + number as f64 * self.round_s;
         let lost = self.lost.iter().position(|&lost| lost > 0.0);
         lost.map_or(grown, |at| grown.min(self.start_s[at]))
+    }
+
+    /// The same, if more left in its later round trips than in its earlier ones; otherwise the beginning. `sent`: the greatest
+    /// so far, bytes, from 0; `rtt_s` by piece.
+    ///
+    /// Behind a full link, and with an application that writes more and more at a time, the flight grows while no more leaves
+    /// than before: then no congestion window is the limit.
+    pub fn starting_until(&self, sent: &[f64], rtt_s: &[f64]) -> f64 {
+        let until = self.growing_until();
+        let (begun, last) = (self.start_s[0], self.start_s[self.start_s.len() - 1]);
+        let growing = self.start_s.partition_point(|&start_s| start_s < until);
+        let mut known: Vec<f64> = rtt_s[..growing].iter().copied().filter(|rtt| rtt.is_finite()).collect();
+        let usual_s = if known.is_empty() { self.round_s } else { median(&mut known).max(self.round_s) };
+        // Without the last round trip of a transfer, in which less may be left to send.
+        let trips = ((until.min(last) - begun) / usual_s + BEFORE).floor().max(2.0);
+        // What ACKs release leaves when a round trip is over.
+        let left = |trips: f64| {
+            let before =
+                self.start_s.partition_point(|&start_s| start_s - begun < (trips - BEFORE) * usual_s);
+            before.checked_sub(1).map_or(0.0, |at| sent[at])
+        };
+        let half = (trips / 2.0).floor();
+        let (earlier, later) = (left(half) / half, (left(trips) - left(half)) / (trips - half));
+        if later >= LEAVES_MORE * earlier { until } else { begun }
     }
 
     /// By piece: the greatest flight stayed the same for [`FLAT_ROUNDS`], and nothing had been lost.
@@ -168,4 +198,63 @@ fn free(so_far: &[f64], most: &[f64], length: usize, trips: f64, mss: f64) -> Ve
         }
     };
     most.windows(length).enumerate().map(window).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TRIP_S: f64 = 0.1;
+    const MSS: f64 = 1_000.0;
+
+    /// When slow start is over, with a segment each `gap_s`-th second and ACKs a round trip of `TRIP_S` and the wait behind a
+    /// link later, in round trips.
+    fn trips_of(departures_s: &[f64], link_bytes_per_s: f64) -> f64 {
+        let mut free_s = 0.0_f64;
+        let mut events: Vec<(f64, f64, f64, f64)> = Vec::new();
+        for &left_s in departures_s {
+            free_s = free_s.max(left_s) + MSS / link_bytes_per_s;
+            events.push((left_s, MSS, 0.0, f64::NAN));
+            events.push((free_s + TRIP_S, 0.0, MSS, free_s + TRIP_S - left_s));
+        }
+        events.sort_by(|one, other| one.0.total_cmp(&other.0));
+        let (mut sent, mut acked, mut rtt) = (0.0, 0.0, f64::NAN);
+        let mut columns = [const { Vec::new() }; 4];
+        for (at_s, more, less, trip) in events {
+            (sent, acked, rtt) = (sent + more, acked + less, if trip.is_nan() { rtt } else { trip });
+            for (column, value) in columns.iter_mut().zip([at_s, sent, sent - acked, rtt]) {
+                column.push(value);
+            }
+        }
+        let [start_s, sent, flight, rtt_s] = columns;
+        let lost = vec![0.0; start_s.len()];
+        let pieces = Pieces { start_s: &start_s, flight: &flight, lost: &lost, round_s: TRIP_S };
+        (pieces.starting_until(&sent, &rtt_s) / TRIP_S).round()
+    }
+
+    fn bursts(sizes: &[usize]) -> Vec<f64> {
+        let of = |(round, &size): (usize, &usize)| {
+            (0..size).map(move |n| round as f64 * 1.02 * TRIP_S + n as f64 * 1e-5)
+        };
+        sizes.iter().enumerate().flat_map(of).collect()
+    }
+
+    #[test]
+    fn a_window_that_grows_by_a_half_or_more_is_in_slow_start() {
+        assert!(trips_of(&bursts(&[10, 20, 40, 80, 160]), 1e9) >= 4.0);
+        assert!(trips_of(&bursts(&[4, 6, 9, 14, 21, 32]), 1e9) >= 5.0);
+        assert!(trips_of(&bursts(&[10, 20, 40, 80, 80, 80, 80]), 1e9) <= 6.0);
+    }
+
+    #[test]
+    fn a_queue_that_grows_while_no_more_leaves_is_no_slow_start() {
+        // Twice the rate of the link.
+        let even: Vec<f64> = (0..200).map(|n| f64::from(n) * 0.005).collect();
+        assert_eq!(trips_of(&even, 100_000.0), 0.0);
+    }
+
+    #[test]
+    fn the_same_in_each_round_trip_is_no_slow_start() {
+        assert_eq!(trips_of(&bursts(&[8; 6]), 1e9), 0.0);
+    }
 }

@@ -172,7 +172,8 @@ impl Open {
             let same = from == From::A && segment.is_first_syn() && segment.seq == syn.seq;
             // Recognising a copy needs more state.
             let behind_ns = elapsed(syn.time_ns, now);
-            let copied = segment.ip_id == syn.ip_id && is_soon(segment.ip_id, behind_ns);
+            let stamped = segment.timestamps().is_some() && segment.timestamps() == syn.timestamps();
+            let copied = segment.ip_id == syn.ip_id && (stamped || is_soon(segment.ip_id, behind_ns));
             if is_first || (same && segment.payload == 0 && !segment.has(FIN) && !copied) {
                 let meaning = if is_first { Meaning::New } else { Meaning::Handshake };
                 if !is_first {

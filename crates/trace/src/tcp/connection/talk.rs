@@ -158,7 +158,8 @@ impl Talk {
         let is_foreign = is_syn && !own.syn_seen && !peer.accepts(segment);
         let is_first_syn = is_syn && !is_foreign && own.synchronise(segment);
         let start = own.position(segment);
-        if own.is_copy(start, segment, is_first_syn, peer) {
+        if let Some(at) = own.copied(start, segment, is_first_syn, peer) {
+            own.note_copy(at, segment, cx);
             return Self::take_copy(own, peer, from, start, segment, cx);
         }
         own.wait_for_answer(segment, peer);
@@ -212,7 +213,6 @@ impl Talk {
         cx: &mut Context<'_, S>,
     ) {
         own.side.copies += 1;
-        own.remember_more(cx);
         own.count_data(segment);
         own.passed(segment);
         let (meaning, ack, flight) = (Meaning::Copy, peer.position_of_ack(segment), own.flight());

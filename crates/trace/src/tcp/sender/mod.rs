@@ -17,6 +17,7 @@ pub use data::Placed;
 use missed::Missed;
 use ranges::Ranges;
 use recent::Recent;
+use recent::STALE_TICKS;
 pub use recent::is_soon;
 use repeats::Repeats;
 use rtt::{Path, Smoothed, Sums, Ticks};
@@ -286,9 +287,16 @@ impl Sender {
         }
     }
 
-    /// Whether this packet was copied on the way. `start` is its place.
+    /// Whether this packet was copied on the way, and where the packet is of which it is the copy, if that is remembered.
+    /// `start` is its place.
     #[inline]
-    pub fn is_copy(&self, start: i64, segment: &Segment<'_>, is_first_syn: bool, peer: &Self) -> bool {
+    pub fn copied(
+        &self,
+        start: i64,
+        segment: &Segment<'_>,
+        is_first_syn: bool,
+        peer: &Self,
+    ) -> Option<Option<usize>> {
         // A packet that brings something new is not a copy, and need not be looked for.
         let again = if segment.has(RST) {
             false
@@ -298,9 +306,22 @@ impl Sender {
             start < self.next.max(self.probe_end)
         } else {
             // Real duplicate ACKs differ only in their identification, and come close together.
-            segment.ip_id != 0 && peer.has_acknowledged(segment.ack)
+            (segment.ip_id != 0 || self.recent.is_behind(segment)) && peer.has_acknowledged(segment.ack)
         };
-        again && self.recent.has(segment)
+        if !again {
+            return None;
+        }
+        let found = self.recent.find(segment);
+        (found.is_some() || self.is_stale(start, segment)).then_some(found)
+    }
+
+    /// Whether this data passed before, and left before what passed since: whoever sends it again stamps it anew.
+    #[cold]
+    fn is_stale(&self, start: i64, segment: &Segment<'_>) -> bool {
+        let end = start + i64::from(segment.payload);
+        let is_known = segment.has(SYN) || (segment.payload > 0 && end <= self.next);
+        let is_whole = self.holes.first_in(start, end).is_none() && !self.missed.overlaps(start, end);
+        is_known && is_whole && self.recent.ticks_behind(segment) >= STALE_TICKS
     }
 
     /// Whether this ACK of the other end, or a later one, was seen before.

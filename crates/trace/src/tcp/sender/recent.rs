@@ -4,16 +4,23 @@
 //! on the way. Identification 0 says nothing; then only a copy within 0.1 ms counts, and none of an ACK without
 //! data, of which many are alike. Copies are looked for first: what a copy says has already been said.
 //!
+//! A capture merged from two points has every packet again, as late as the way between them takes, or the clocks are apart.
+//! Time stamps show it (RFC 7323): whatever a host sends again carries the time of its new transmission.
+//!
 //! Most connections have no copies, and those of most others come at once: few packets are remembered. A side
-//! with a repeated packet, copy or not, remembers more from then on.
+//! with a repeated packet, copy or not, remembers more from then on, and one with late copies as many as fit into a way.
 
 use super::super::fold::fold;
-use super::super::segment::Segment;
+use super::super::segment::{SYN, Segment};
 use super::{Context, Sender, elapsed};
 
 const FEW: usize = 8;
 /// As many as a fast side sends while a copy takes its detour.
 const MANY: usize = 1 << u8::BITS;
+/// As many as are on a long way.
+const LATE: usize = 1 << 14;
+/// Ticks of a time-stamp clock that packets of one moment, captured in another order, are not apart.
+pub(super) const STALE_TICKS: i32 = 2;
 /// A packet that went another way comes soon, or as long as its detour takes.
 const SOON_NS: u64 = 50_000_000;
 /// Without an identification only the time distinguishes a copy from a packet sent again.
@@ -25,7 +32,14 @@ pub struct Recent {
     few: [Mark; FEW],
     /// Used instead of these once there was reason.
     many: Vec<Mark>,
-    at: u8,
+    /// How many were added, as far as places go.
+    at: u16,
+    /// Behind the last one that was copied: copies come in the order of their originals.
+    next: u16,
+    /// The newest time stamp.
+    newest: Option<u32>,
+    /// How late the last late copy was.
+    late_ns: Option<u64>,
 }
 
 /// What distinguishes a packet from another with the same data.
@@ -58,15 +72,65 @@ impl Recent {
         let at = usize::from(self.at) & (marks.len() - 1);
         marks[at] = Mark::new(segment);
         self.at = self.at.wrapping_add(1);
+        if let Some((value, _)) = segment.timestamps()
+            && self.newest.is_none_or(|newest| value.wrapping_sub(newest) as i32 > 0)
+        {
+            self.newest = Some(value);
+        }
     }
 
     /// Whether this is a packet that was seen just before.
     pub fn has(&self, segment: &Segment<'_>) -> bool {
+        self.position(segment, false).is_some()
+    }
+
+    /// Where the packet is that this one is a copy of, however late.
+    pub fn find(&self, segment: &Segment<'_>) -> Option<usize> {
+        self.position(segment, self.is_old(segment))
+    }
+
+    fn position(&self, segment: &Segment<'_>, is_old: bool) -> Option<usize> {
         let mark = Mark::new(segment);
         let marks = if self.many.is_empty() { &self.few[..] } else { &self.many[..] };
-        marks.iter().any(|other| {
-            other.fields == mark.fields && is_soon(segment.ip_id, elapsed(other.time_ns, mark.time_ns))
-        })
+        let is_like = |other: &Mark| {
+            let behind_ns = elapsed(other.time_ns, mark.time_ns);
+            let as_late = |late_ns: u64| behind_ns.abs_diff(late_ns) < late_ns / 2;
+            other.fields == mark.fields
+                && (is_old || is_soon(segment.ip_id, behind_ns) || self.late_ns.is_some_and(as_late))
+        };
+        let next = usize::from(self.next) & (marks.len() - 1);
+        let found = marks[next..].iter().position(is_like).map(|at| next + at);
+        found.or_else(|| marks[..next].iter().position(is_like))
+    }
+
+    /// The next copy is most likely one of what came behind the packet at this place.
+    const fn expect_behind(&mut self, at: usize) {
+        self.next = at as u16 + 1;
+    }
+
+    /// How much later than the one at this place the packet came, ns.
+    fn behind_ns(&self, at: usize, segment: &Segment<'_>) -> u64 {
+        let marks = if self.many.is_empty() { &self.few[..] } else { &self.many[..] };
+        elapsed(marks[at].time_ns, segment.time_ns)
+    }
+
+    /// How far its time stamp is behind the newest one of its sender; 0 or less if it is the newest.
+    pub fn ticks_behind(&self, segment: &Segment<'_>) -> i32 {
+        let behind = |((value, _), newest): (_, u32)| newest.wrapping_sub(value) as i32;
+        segment.timestamps().zip(self.newest).map_or(0, behind)
+    }
+
+    /// Whether its sender had sent a newer time stamp before: then it was not sent again just now.
+    pub fn is_behind(&self, segment: &Segment<'_>) -> bool {
+        self.ticks_behind(segment) > 0
+    }
+
+    /// Whether a packet that is like another in its time stamp, too, is a copy of it, however late.
+    ///
+    /// A SYN is sent again after a second (RFC 6298), in which every clock ticks.
+    fn is_old(&self, segment: &Segment<'_>) -> bool {
+        let stamped = segment.timestamps().is_some();
+        self.is_behind(segment) || (stamped && (segment.has(SYN) || segment.ip_id != 0))
     }
 
     /// How many it remembers beyond those of every side.
@@ -80,13 +144,35 @@ impl Sender {
     /// outstanding segments.
     #[cold]
     pub fn remember_more<S>(&mut self, cx: &mut Context<'_, S>) {
-        let recent = &mut self.recent;
-        if recent.many.is_empty() && *cx.outstanding + MANY <= cx.max_outstanding / 2 {
-            *cx.outstanding += MANY;
-            recent.many = vec![Mark::default(); MANY];
-            recent.many[..FEW].copy_from_slice(&recent.few);
-            recent.at = FEW as u8;
+        self.remember(MANY, cx);
+    }
+
+    /// Notes a copy of the packet at this place, if it is remembered. After a late one, as many are as are on a long way.
+    #[cold]
+    pub fn note_copy<S>(&mut self, at: Option<usize>, segment: &Segment<'_>, cx: &mut Context<'_, S>) {
+        let behind_ns = at.map(|at| self.recent.behind_ns(at, segment));
+        let is_late = behind_ns.is_none_or(|behind_ns| behind_ns >= SOON_NS);
+        if let Some(at) = at {
+            self.recent.expect_behind(at);
+            self.recent.late_ns = behind_ns.filter(|_| is_late).or(self.recent.late_ns);
         }
+        self.remember(if is_late { LATE } else { MANY }, cx);
+    }
+
+    fn remember<S>(&mut self, number: usize, cx: &mut Context<'_, S>) {
+        let recent = &mut self.recent;
+        let more = number.saturating_sub(recent.many.len());
+        if more == 0 || *cx.outstanding + more > cx.max_outstanding / 2 {
+            return;
+        }
+        *cx.outstanding += more;
+        let old = if recent.many.is_empty() { recent.few.to_vec() } else { std::mem::take(&mut recent.many) };
+        // The oldest first.
+        let at = usize::from(recent.at) & (old.len() - 1);
+        recent.many = [&old[at..], &old[..at]].concat();
+        recent.many.resize(number, Mark::default());
+        let next = usize::from(recent.next).wrapping_sub(at) & (old.len() - 1);
+        (recent.at, recent.next) = (old.len() as u16, next as u16);
     }
 }
 

@@ -151,3 +151,58 @@ fn the_byte_of_a_probe_counts_with_the_data_behind_it() {
     assert_eq!((new, connection.sides[0].unique_bytes), (vec![1_000, 501], 1_501));
     assert_eq!((connection.sides[0].data_packets, connection.sides[0].data_bytes), (2, 1_501));
 }
+
+/// Two recordings of the same packets in one file, that of the receiver `late_ns` behind that of A.
+fn merged(packets: &[Made], late_ns: i64) -> Vec<Made> {
+    let again = packets.iter().map(|made| Made { time_ns: made.time_ns + late_ns, ..made.clone() });
+    let mut all: Vec<_> = packets.iter().cloned().chain(again).collect();
+    all.sort_by_key(|made| made.time_ns);
+    all
+}
+
+/// A download of A to B: a flight of 40 segments per round trip, each packet with the time stamp of its sender.
+fn stamped_download(identified: bool) -> Vec<Made> {
+    let mut packets = handshake(1_000);
+    for round in 0..30_u32 {
+        let at = |n: u32| START + i64::from(round) * RTT + i64::from(n) * 10_000;
+        for n in 0..40 {
+            packets.push(a(at(n), 1_001 + (round * 40 + n) * MSS, MSS));
+        }
+        packets.push(b(at(40), 1_001 + (round + 1) * 40 * MSS));
+    }
+    for (number, made) in packets.iter_mut().enumerate() {
+        if made.flags & SYN != 0 {
+            // Nothing behind "end of options" is read.
+            made.options = vec![2, 4, 3, 232, 4, 2, 3, 3, 0, 1, 1, 1];
+        }
+        let value = 7_000_000 + (made.time_ns / MS) as u32;
+        *made = made.clone().timestamps(value, 1).ip_id(if identified { 1 + number as u16 } else { 0 });
+    }
+    packets
+}
+
+#[test]
+fn a_capture_merged_from_two_points_has_every_packet_once() {
+    for identified in [false, true] {
+        let packets = stamped_download(identified);
+        for late_ns in [60 * MS, 300 * MS] {
+            let rows = analysed(&merged(&packets, late_ns));
+            assert_eq!(rows.connections.len(), 1);
+            let [a, b] = &rows.connections[0].sides;
+            assert_eq!((a.retransmissions.total, a.unique_bytes), (0, 1_200_000), "{identified} {late_ns}");
+            // Before the first late copy, few packets without data are remembered.
+            assert!((1_200..=1_202).contains(&a.copies), "{identified} {late_ns} {}", a.copies);
+            assert!(b.duplicate_acks <= 15, "{identified} {late_ns} {}", b.duplicate_acks);
+        }
+    }
+}
+
+#[test]
+fn data_sent_again_with_a_new_time_stamp_is_no_late_copy() {
+    let first = a(START, 1_001, MSS).timestamps(100, 1).ip_id(7);
+    let next = a(START + MS, 2_001, MSS).timestamps(101, 1).ip_id(8);
+    let again = a(START + 300 * MS, 1_001, MSS).timestamps(400, 1).ip_id(9);
+    let (connection, _) = talk(1_000, &[first, next, again]);
+    let side = &connection.sides[0];
+    assert_eq!((side.copies, side.retransmissions.total), (0, 1));
+}
