@@ -13,7 +13,7 @@ from weirlab.store import Store
 from weirlab.studies import reports
 
 from . import devtools
-from .test_web import Serve
+from .test_web import AXE, Serve, axe_faults
 
 RECORDED = Path(__file__).parent.parent / "unit" / "recorded"
 MOST_WORDS = 900
@@ -28,6 +28,17 @@ FIRST_CHART = """(() => {
   const tops = shown.map((each) => (each.closest('figure') ?? each).getBoundingClientRect().top + scrollY);
   return tops.length ? Math.min(...tops) : null;
 })()"""
+CUT = """[...document.querySelectorAll('.plot svg text')].filter((text) => {
+  const [inner, outer] = [text, text.ownerSVGElement].map((each) => each.getBoundingClientRect());
+  const beyond = Math.max(
+    outer.left - inner.left, inner.right - outer.right, outer.top - inner.top, inner.bottom - outer.bottom
+  );
+  return inner.width && text.checkVisibility() && beyond > 2;
+}).map((text) => `${text.closest('.plot').id}: ${text.textContent}`)"""
+MOST_SHIFT = 0.05
+SHIFTS = """window.shift = 0;
+new PerformanceObserver((list) => list.getEntries().forEach((each) => (shift += each.value)))
+  .observe({ type: 'layout-shift', buffered: true });"""
 CHARTLESS = ("-calibrate-", "-comparison-", "-reproduction-", "-series-", "-trial-0004")
 """Tables, or a single value."""
 LISTENING = "window.warned = []; console.warn = (...said) => warned.push(said.join(' '))"
@@ -83,6 +94,17 @@ def test_a_chart_is_drawn_when_its_chapter_is_opened(drawn: dict[str, Path], ope
     assert opened.wait_for(f"{folded}.querySelector('svg')?.getBoundingClientRect().width > 200")
 
 
+def test_no_text_of_a_chart_is_cut_on_a_phone(drawn: dict[str, Path], opened: devtools.Page) -> None:
+    cut = {}
+    opened.look(width=390, height=844, dark=False)
+    for run, report in drawn.items():
+        show(opened, report)
+        opened.evaluate("document.querySelectorAll('details').forEach((each) => (each.open = true))")
+        opened.wait_for(WAITING)
+        cut[run] = opened.evaluate(CUT)
+    assert {run: texts for run, texts in cut.items() if texts} == {}
+
+
 def low(page: devtools.Page, about: str) -> list[str]:
     """What is wrong with the place of the first chart of a page that is drawn."""
     found = []
@@ -106,19 +128,32 @@ def test_the_first_chart_of_a_report_is_on_the_first_screen(
     assert found == []
 
 
-def test_the_first_chart_of_a_run_is_on_the_first_screen_of_its_page(
+@pytest.mark.skipif(not AXE, reason="needs axe-core, whose axe.min.js is named by WEIR_AXE")
+def test_axe_finds_no_fault_in_any_report(drawn: dict[str, Path], opened: devtools.Page) -> None:
+    for run, report in drawn.items():
+        for width, dark in ((1280, False), (390, True)):
+            opened.look(width=width, height=800, dark=dark)
+            show(opened, report)
+            assert axe_faults(opened) == [], (run, width, dark)
+
+
+def test_the_first_chart_of_a_run_is_on_the_first_screen_of_its_page_and_nothing_moves(
     drawn: dict[str, Path], serve: Serve, browser: devtools.Browser, tmp_path: Path
 ) -> None:
     store = next(iter(drawn.values())).parent.parent
     shutil.copytree(store, tmp_path / "store")
     served = serve()
     page = browser.session(height=800)
+    page.call("Page.addScriptToEvaluateOnNewDocument", source=SHIFTS)
     found = []
     for run in drawn:
+        page.open("about:blank")
         page.look(width=1280, height=800, dark=False)
         page.open(f"{served.url}#/runs/{run}")
         page.wait_for(f"document.querySelector('.about code')?.innerText === '{run}'")
         page.wait_for(f"document.querySelector('.story a[target]') && {WAITING}")
+        if (shift := page.evaluate("shift")) > MOST_SHIFT:
+            found.append(f"{run} moves by {shift}")
         found += low(page, run)
     assert found == []
     assert browser.problems() == []

@@ -220,6 +220,17 @@ def test_a_newcomer_finds_the_cause_of_every_example_within_two_clicks(
     assert browser.problems() == []
 
 
+def axe_faults(page: Page) -> list[str]:
+    """What axe finds in the page, whatever its weight."""
+    page.evaluate(f"{Path(AXE).read_text()}; 0")
+    return list(
+        page.evaluate(
+            "axe.run(document).then((result) => result.violations"
+            ".map(({ id, nodes }) => `${id}: ${nodes[0].html}`))"
+        )
+    )
+
+
 @pytest.mark.skipif(not AXE, reason="needs axe-core, whose axe.min.js is named by WEIR_AXE")
 def test_axe_finds_no_fault_on_any_page(serve: Serve, browser: Browser, tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
@@ -231,7 +242,6 @@ def test_axe_finds_no_fault_on_any_page(serve: Serve, browser: Browser, tmp_path
     page.choose_file("input[type=file]", EXAMPLES / "restore.pcapng.zst")
     page.wait_for(EXPLAINED)
     data = page.evaluate("location.hash").partition("?")[0]
-    axe = Path(AXE).read_text()
     for address in (
         "#/runs",
         "#/captures",
@@ -246,15 +256,10 @@ def test_axe_finds_no_fault_on_any_page(serve: Serve, browser: Browser, tmp_path
             page.open(f"{served.url}{address}")
             page.wait_for("document.querySelector('h1')")
             page.wait_for(
-                "!document.querySelector('.waiting') && !document.querySelector('.place > [role=status]')"
+                "!document.querySelector('.waiting') && !document.querySelector('.story [role=status]')"
             )
             page.wait_for("document.querySelector('.graphs')?.dataset.busy !== 'true'")
-            page.evaluate(f"{axe}; 0")
-            found = page.evaluate(
-                "axe.run(document).then((result) => result.violations"
-                ".map(({ id, nodes }) => `${id}: ${nodes[0].html}`))"
-            )
-            assert found == [], (address, width, dark)
+            assert axe_faults(page) == [], (address, width, dark)
 
 
 RANGE = "['from', 'to'].map((each) => Number(document.querySelector('.graphs').dataset[each]))"

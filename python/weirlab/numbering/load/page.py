@@ -142,7 +142,10 @@ def drawn(data: pl.DataFrame) -> alt.Chart:
         .encode(
             x=alt.X("rate_per_s:Q", title="Calls/s", scale=axes.log(rates), axis=axes.log_axis(rates)),
             y=alt.Y("setup_ms:Q", title="Set-up time, ms", scale=axes.log(times), axis=axes.log_axis(times)),
-            color=alt.Color("verdict:N", title=None, scale=colours, sort=list(_VERDICTS)),
+            color=alt.Color(
+                "verdict:N", title=None, scale=colours, sort=list(_VERDICTS),
+                legend=alt.Legend(columns=axes.columns(_VERDICTS)),
+            ),
             shape=alt.Shape("quantity:N", title=None, scale=shapes, sort=quantities),
             tooltip=[
                 alt.Tooltip("rate_per_s:Q", title="calls/s"),
@@ -153,5 +156,5 @@ def drawn(data: pl.DataFrame) -> alt.Chart:
             ],
         )
         .properties(**axes.framed(_HEIGHT))
-    )
+    )  # fmt: skip
     return chart
