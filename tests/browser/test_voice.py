@@ -179,6 +179,31 @@ def test_two_organisations_change_a_plan_and_the_secondary_follows(
     assert problems == []
 
 
+def test_a_conflict_shows_what_somebody_else_changed(serve: Serve, browser: Browser, tmp_path: Path) -> None:
+    (tmp_path / "plan").mkdir()
+    on = ("--database", tmp_path / "plan" / "plan.db")
+    manage("import", "--plan", "federation", *on)
+    manage("add-user", "root", *on, given=f"{PASSWORD}\n")
+    served = serve(f"--voice={on[1]}", f"--voice-zones={tmp_path / 'zones'}")
+    first, second = (signed_in(browser, served.url, "root") for _ in range(2))
+    first.evaluate("location.hash = '#/voice/enum'")
+    item = first.wait_for("document.querySelector('main table a')?.getAttribute('href')")
+    assert "yours" in first.evaluate("document.querySelector('main tbody tr').innerText")
+    for page in (first, second):
+        page.evaluate(f"location.hash = '{item}'")
+        page.wait_for("document.querySelector('#field-naptr-0-preference')")
+    fill(first, "#field-naptr-0-preference", "77")
+    click(first, "Save")
+    first.wait_for("/Saved as event/.test(document.querySelector('main form [role=status]')?.innerText)")
+    assert "77" not in second.text()
+    fill(second, "#field-naptr-0-preference", "78")
+    click(second, "Save")
+    second.wait_for("document.querySelector('main form [role=alert]')?.innerText")
+    assert "77" in second.wait_for("document.querySelector('main .event .changed ins')?.innerText")
+    problems = [each for each in browser.problems() if not any(text in each for text in REFUSED)]
+    assert problems == []
+
+
 PAGES = {
     "": "federation",
     "organisations": "Organisations", "contacts": "Contacts", "ranges": "Number ranges",
