@@ -201,9 +201,11 @@ def _runs(parts: ServiceParts) -> APIRouter:
         return Response(script, media_type="text/javascript", headers=headers)
 
     @router.get("/{run_id}/report")
-    def report(run_id: str) -> Response:
-        headers = {"Content-Security-Policy": guard.REPORT_POLICY}
-        return sending.answer(shelf.report(run_id), "text/html", headers)
+    def report(run_id: str, request: Request) -> Response:
+        headers = {"Content-Security-Policy": guard.REPORT_POLICY, "Vary": "Accept-Encoding"}
+        packed = "gzip" in request.headers.get("accept-encoding", "")
+        send = sending.compressed if packed else sending.answer
+        return send(shelf.report(run_id), "text/html", headers)
 
     @router.get("/{before}/compared")
     def compare(

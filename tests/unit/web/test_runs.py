@@ -320,3 +320,13 @@ def test_only_a_run_of_a_scenario_is_started_again(serve: Serve, store: Store) -
     assert (shown["startable"], shown["command"][:5]) == (False, "weir ")
     refused = client.post(f"/api/runs/{run_id}/again", json={})
     assert (refused.status_code, "not made from a scenario" in refused.text) == (400, True)
+
+
+def test_a_report_is_compressed_on_its_way(client: TestClient, store: Store) -> None:
+    run_id = trials(store, 20_000.0)
+    content = b"<h1>Whole</h1>" * 100_000
+    (store.open(run_id).path / "report.html").write_bytes(content)
+    for accepted, encoding in (("gzip", "gzip"), ("identity", None)):
+        answer = client.get(f"/api/runs/{run_id}/report", headers={"Accept-Encoding": accepted})
+        assert answer.headers.get("Content-Encoding") == encoding
+        assert answer.content == content

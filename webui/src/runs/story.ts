@@ -104,6 +104,8 @@ const refuse = () => Promise.reject(new Error("a chart loads nothing"));
 export async function drawCharts(root: HTMLElement, { figures, config }: Story, script: string): Promise<() => void> {
   const places = [...root.querySelectorAll<HTMLElement>(".plot")].filter((place) => Object.hasOwn(figures, place.id));
   if (!places.length) return () => {};
+  // What there is to read is painted first: the script is large.
+  await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
   const embed = await loaded(script);
   const views: { view: View; switchable: boolean }[] = [];
   for (const place of places) {
