@@ -534,6 +534,23 @@ def sender_timeline(
 def least_rtts(time_ns: NDArray[np.int64], rtt_ns: NDArray[np.int64], within_ns: int, /) -> NDArray[np.int64]:
     """By round trip, the least one of its period of about ``within_ns``."""
 
+def adaptive_delays(
+    start: NDArray[np.int64],
+    number: NDArray[np.int64],
+    sent_ns: NDArray[np.int64],
+    transit_ns: NDArray[np.int64],
+    packet_ns: NDArray[np.float64],
+    depths_ns: tuple[float, float, float],
+    /,
+) -> NDArray[np.float64]:
+    """Play-out delay by packet, ns, of the adaptive jitter buffer of ``weirlab.quality.jitterbuffer``.
+
+    ``start``: where each stream begins among the packets, and the end; ``number`` to ``transit_ns``:
+    the packets of each stream in order of arrival; ``packet_ns``: by stream; ``depths_ns``: least and
+    greatest depth, and the time between adjustments. Raises ``ValueError`` for arrays that do not fit
+    each other.
+    """
+
 def weighted_quantile(values: NDArray[np.float64], weights: NDArray[np.float64], share: float, /) -> float:
     """The value below which ``share`` of the weights lie; NaN without finite values of positive weight."""
 

@@ -305,6 +305,7 @@ fn _engine(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(frames, m)?)?;
     m.add_function(wrap_pyfunction!(handover_ns, m)?)?;
     m.add_function(wrap_pyfunction!(listen, m)?)?;
+    m.add_function(wrap_pyfunction!(trace::adaptive_delays, m)?)?;
     m.add_function(wrap_pyfunction!(trace::rtp_packets, m)?)?;
     m.add_function(wrap_pyfunction!(simulate, m)?)
 }

@@ -5,14 +5,15 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use numpy::PyArray1;
+use numpy::{PyArray1, PyReadonlyArray1};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use weir_trace::capture::{CaptureError, Compression, Format};
 use weir_trace::packet::Opaque;
 use weir_trace::voice::{
-    Beginning, Call, Claim, Encoding, Kind, KnownBy, Loss, Measured, Options, Party, Protocol, Reports,
-    Stream, Told, Voice,
+    AdaptiveBuffer, Arrival, Beginning, Call, Claim, Depths, Encoding, Kind, KnownBy, Loss, Measured,
+    Options, Party, Protocol, Reports, Stream, Told, Voice,
 };
 
 use crate::errors::{describe, exception};
@@ -282,4 +283,37 @@ pub fn format_name(format: Format, compression: Compression) -> String {
         Compression::None => format.to_owned(),
         _ => format!("{format}+{}", compression.name()),
     }
+}
+
+/// Play-out delays of the packets of every stream, in the adaptive jitter buffer.
+#[pyfunction]
+#[pyo3(signature = (start, number, sent_ns, transit_ns, packet_ns, depths_ns, /))]
+pub fn adaptive_delays<'py>(
+    py: Python<'py>,
+    start: PyReadonlyArray1<'py, i64>,
+    number: PyReadonlyArray1<'py, i64>,
+    sent_ns: PyReadonlyArray1<'py, i64>,
+    transit_ns: PyReadonlyArray1<'py, i64>,
+    packet_ns: PyReadonlyArray1<'py, f64>,
+    depths_ns: (f64, f64, f64),
+) -> PyResult<Bound<'py, PyArray1<f64>>> {
+    let (start, number, sent_ns) = (start.as_array(), number.as_array(), sent_ns.as_array());
+    let (transit_ns, packet_ns) = (transit_ns.as_array(), packet_ns.as_array());
+    let ends = start.iter().copied().map(usize::try_from).collect::<Result<Vec<_>, _>>();
+    let ends = ends.ok().filter(|ends| {
+        let whole = ends.first() == Some(&0) && ends.last() == Some(&number.len()) && ends.is_sorted();
+        let columns = [sent_ns.len(), transit_ns.len()] == [number.len(); 2];
+        whole && columns && ends.len() == packet_ns.len() + 1
+    });
+    let ends = ends.ok_or_else(|| PyValueError::new_err("the columns of streams do not fit each other"))?;
+    let (least_ns, most_ns, adjust_ns) = depths_ns;
+    let depths = Depths { least_ns, most_ns, adjust_ns };
+    let mut delays = Vec::with_capacity(number.len());
+    for (part, &packet_ns) in ends.windows(2).zip(packet_ns) {
+        let mut buffer = AdaptiveBuffer::new(packet_ns, depths);
+        delays.extend((part[0]..part[1]).map(|at| {
+            buffer.play(Arrival { number: number[at], sent_ns: sent_ns[at], transit_ns: transit_ns[at] })
+        }));
+    }
+    Ok(PyArray1::from_vec(py, delays))
 }

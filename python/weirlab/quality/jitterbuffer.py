@@ -15,6 +15,7 @@ from typing import Final, Literal
 import numpy as np
 import numpy.typing as npt
 
+from weirlab import _engine
 from weirlab.base.errors import InputError
 from weirlab.quality import segments
 from weirlab.quality.packets import BOOL, StreamPackets
@@ -27,15 +28,8 @@ BufferChoice = Literal["best", "fixed", "adaptive"]
 
 _MS: Final = 1e6
 
-# Algorithm 4 of Ramjee et al., whose units are samples at 8 kHz.
-_GAIN: Final = 0.125
-_MARGIN: Final = 4.0
-_SPIKE_NS: Final = 800 / 8 * _MS
-_SPIKE_END_NS: Final = 63 / 8 * _MS
 _SLIP_SPAN_PACKETS: Final = 50
 """The fixed buffer compares its delay with the network's after so many packets."""
-_SPURT_GAP_PACKETS: Final = 1.5
-"""Two consecutive packets sent this many packet times apart have silence between them."""
 
 
 @dataclass(frozen=True)
@@ -170,79 +164,17 @@ def adaptive(packets: StreamPackets, buffers: Buffers) -> PlayOut:
     R. Ramjee, J. Kurose, D. Towsley, H. Schulzrinne, "Adaptive playout mechanisms for packetized audio
     applications in wide-area networks", IEEE INFOCOM 1994.
     """
-    counts = np.diff(packets.timed_start)
-    # Streams by descending length: those that still have an n-th packet come first, and are a slice.
-    order = np.argsort(-counts, kind="stable")
-    heads, lengths = packets.timed_start[:-1][order], counts[order]
-    state = _BufferState(packets.packet_ns[order].astype(np.float64))
-    transit = packets.arrival_ns[packets.timed] - packets.sent_ns[packets.timed]
-    delay = np.zeros(len(packets.timed))
-    deepest = int(lengths[0]) if len(lengths) else 0
-    still = len(lengths) - np.searchsorted(lengths[::-1], np.arange(1, deepest + 1), side="left")
-    for index in range(deepest):
-        here = heads[: still[index]] + index
-        row = packets.timed[here]
-        delay[here] = state.step(
-            row, packets.sent_ns[row].astype(np.float64), transit[here].astype(np.float64), buffers
-        )
+    row = packets.timed
+    transit = packets.arrival_ns[row] - packets.sent_ns[row]
+    delay = _engine.adaptive_delays(
+        packets.timed_start,
+        row,
+        packets.sent_ns[row],
+        transit,
+        packets.packet_ns.astype(np.float64),
+        (buffers.least_ms * _MS, buffers.most_ms * _MS, buffers.adjust_s * 1e9),
+    )
     return _played(packets, transit, delay, np.zeros(len(delay), dtype=np.bool_))
-
-
-class _BufferState:
-    """State of the adaptive buffers of all streams; the n-th packet of each is one step."""
-
-    def __init__(self, packet_ns: F64) -> None:
-        n = len(packet_ns)
-        self.packet_ns = packet_ns
-        self.mean, self.deviation = np.zeros(n), packet_ns / _MARGIN
-        self.last, self.before_last = np.zeros(n), np.zeros(n)
-        self.slope = np.zeros(n)
-        self.spiking = np.zeros(n, dtype=np.bool_)
-        self.play, self.play_before = np.zeros(n), np.zeros(n)
-        self.since = np.full(n, -np.inf)
-        self.newest_row, self.newest_sent = np.full(n, -1, dtype=np.int64), np.full(n, -np.inf)
-        self.fresh = True
-
-    def step(self, row: I64, sent: F64, transit: F64, buffers: Buffers) -> F64:
-        """Play-out delay of a packet of each of the first streams."""
-        n = len(row)
-        if self.fresh:
-            self.mean[:n] = self.last[:n] = self.before_last[:n] = transit
-            self.fresh = False
-        else:
-            self._observe(transit)
-        forward = row > self.newest_row[:n]
-        silence = (sent - self.newest_sent[:n]) > _SPURT_GAP_PACKETS * self.packet_ns[:n] * (
-            row - self.newest_row[:n]
-        )
-        due = forward & (silence | (sent - self.since[:n] >= buffers.adjust_s * 1e9))
-        depth = np.clip(_MARGIN * self.deviation[:n], buffers.least_ms * _MS, buffers.most_ms * _MS)
-        self.play_before[:n] = np.where(due, self.play[:n], self.play_before[:n])
-        self.play[:n] = np.where(due, self.mean[:n] + depth, self.play[:n])
-        self.since[:n] = np.where(due, sent, self.since[:n])
-        self.newest_sent[:n] = np.where(forward, sent, self.newest_sent[:n])
-        self.newest_row[:n] = np.where(forward, row, self.newest_row[:n])
-        # A packet from before the adjustment that arrives after it belongs to the old spurt.
-        return np.where(sent >= self.since[:n], self.play[:n], self.play_before[:n])
-
-    def _observe(self, transit: F64) -> None:
-        n = len(transit)
-        last, before_last = self.last[:n], self.before_last[:n]
-        mean, deviation, spiking = self.mean[:n], self.deviation[:n], self.spiking[:n]
-        change = transit - last
-        begins = ~spiking & (np.abs(change) > 2 * deviation + _SPIKE_NS)
-        slope = self.slope[:n] / 2 + np.abs(2 * transit - last - before_last) / 8
-        ends = spiking & (slope <= _SPIKE_END_NS)
-        # The packet that ends a spike updates neither average.
-        rising = begins | (spiking & ~ends)
-        level = np.where(rising, mean + change, _GAIN * transit + (1 - _GAIN) * mean)
-        spread = _GAIN * np.abs(transit - level) + (1 - _GAIN) * deviation
-        self.slope[:n] = np.where(begins, 0, np.where(spiking, slope, self.slope[:n]))
-        self.mean[:n] = np.where(ends, mean, level)
-        self.deviation[:n] = np.where(ends, deviation, spread)
-        self.spiking[:n] = rising
-        self.before_last[:n] = last
-        self.last[:n] = transit
 
 
 def _played(packets: StreamPackets, transit: I64, delay: F64, slipped: BOOL) -> PlayOut:

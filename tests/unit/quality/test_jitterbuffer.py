@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from weirlab import _engine
 from weirlab.base.errors import InputError
 from weirlab.quality import jitterbuffer
 from weirlab.quality.jitterbuffer import Buffers
@@ -191,3 +192,11 @@ def test_a_buffer_shallower_than_two_packets_slips_by_half_its_depth() -> None:
 def test_a_queue_that_fills_faster_than_the_buffer_follows_makes_packets_late() -> None:
     played = jitterbuffer.fixed(drifting(100_000, 3_000), Buffers(fixed_ms=60))
     assert played.late[100:].all()
+
+
+@pytest.mark.parametrize("start", [[0, 2], [0, 4], [1, 3], [0, 3, 2, 3], [0, -1, 3]])
+def test_arrays_that_do_not_fit_each_other_are_refused(start: list[int]) -> None:
+    ends, three = np.array(start), np.arange(3)
+    lengths = np.full(len(start) - 1, 2e7)
+    with pytest.raises(ValueError, match="do not fit each other"):
+        _engine.adaptive_delays(ends, three, three, three, lengths, (1e7, 2e8, 1e9))
