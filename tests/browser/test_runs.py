@@ -60,6 +60,18 @@ def press_button(page: Page, name: str) -> None:
     page.evaluate(f"{button}.click()")
 
 
+def offline(page: Page, away: bool) -> None:
+    """Whether the page cannot reach the service."""
+    page.call("Network.enable")
+    page.call(
+        "Network.emulateNetworkConditions",
+        offline=away,
+        latency=0,
+        downloadThroughput=-1,
+        uploadThroughput=-1,
+    )
+
+
 def test_a_run_is_drawn_while_it_runs_stopped_and_gone_on_with(
     serve: Serve, browser: Browser, shots: Path | None
 ) -> None:
@@ -70,6 +82,14 @@ def test_a_run_is_drawn_while_it_runs_stopped_and_gone_on_with(
     page.wait_for(f"{POINTS} > {first}")
     page.wait_for("/, .* left/.test(document.querySelector('.live')?.innerText)")
     assert nameless(page) == []
+    assert browser.problems() == []
+    # It goes on by itself when the service can be reached again.
+    offline(page, True)
+    page.wait_for("document.querySelector('main .error')")
+    seen = page.evaluate(POINTS)
+    offline(page, False)
+    page.wait_for(f"!document.querySelector('main .error') && {POINTS} > {seen}")
+    assert all("ERR_INTERNET_DISCONNECTED" in each for each in browser.problems())
     photograph(page, shots, "run-live")
     press_button(page, "Stop")
     page.wait_for("document.querySelector('.tag.interrupted')")
