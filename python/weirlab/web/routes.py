@@ -7,9 +7,7 @@ import gzip
 import io
 import json
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import Future
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, FastAPI, Query, Request, Response
@@ -20,11 +18,10 @@ from starlette.concurrency import run_in_threadpool
 from weirlab import __version__
 from weirlab.base.errors import InputError
 from weirlab.store.labels import label
-from weirlab.trace.facts import SideName, start_ns
 from weirlab.web import metrics, sending
 from weirlab.web.access import guard
 from weirlab.web.access.sessions import Sessions
-from weirlab.web.captures import arrays, child, telling
+from weirlab.web.captures.routes import captures
 from weirlab.web.captures.service import CaptureService
 from weirlab.web.children import Children
 from weirlab.web.http.turns import without_turn
@@ -38,16 +35,9 @@ from weirlab.web.transfers import rows
 from weirlab.web.transfers.asking import TransferRequest
 from weirlab.web.transfers.service import Transfers
 
-_NS = 1_000_000_000
-_MOST_S = 1e9
-"""A part of a capture is looked at within some 30 years of its first packet."""
 _MOST_COMPARED = 50
 """Most runs of one side."""
 _MOST_RUNS = 1_000_000_000
-From = Annotated[float, Query(alias="from", ge=-_MOST_S, le=_MOST_S)]
-To = Annotated[float, Query(alias="to", ge=-_MOST_S, le=_MOST_S)]
-Number = Annotated[int, Field(ge=0, le=2**31 - 1)]
-"""Of a connection in a capture."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +57,9 @@ class ServiceParts:
 
 def add_to(app: FastAPI, parts: ServiceParts) -> None:
     """Add all routes to ``app``."""
-    for routes in (_session, _runs, _measurements, _captures, _transfers, _scenarios):
+    for routes in (_session, _runs, _measurements, _transfers, _scenarios):
         app.include_router(routes(parts), prefix="/api")
+    app.include_router(captures(parts.uploads, parts.measurements), prefix="/api")
 
     @app.get("/metrics")
     def tell_metrics() -> PlainTextResponse:
@@ -231,119 +222,6 @@ def _measurements(parts: ServiceParts) -> APIRouter:
     return router
 
 
-def _captures(parts: ServiceParts) -> APIRouter:
-    router = APIRouter(prefix="/captures")
-    uploads = parts.uploads
-
-    def opened(data_id: str) -> Measurement:
-        return parts.measurements.open(data_id)
-
-    @router.post("")
-    async def upload(request: Request, name: Annotated[str, Query(max_length=1000)] = "") -> Response:
-        one = await uploads.take(name, request.stream(), guard.content_length(request))
-        return JSONResponse({"data_id": one.data_id}, 201)
-
-    @router.get("/{data_id}")
-    def whole(data_id: str) -> dict[str, Any]:
-        return telling.capture(uploads.facts(opened(data_id)))
-
-    async def written(one: Measurement, make: Callable[[], Future[Path]]) -> Response:
-        file = await without_turn(asyncio.wrap_future(await run_in_threadpool(make)))
-        return sending.answer(await run_in_threadpool(uploads.opened, one, file), "application/json", {})
-
-    @router.get("/{data_id}/causes")
-    async def causes(data_id: str) -> Response:
-        one = await run_in_threadpool(opened, data_id)
-        return await written(one, lambda: uploads.causes(one))
-
-    @router.get("/{data_id}/connections/{number}")
-    def connection(data_id: str, number: Number) -> dict[str, Any]:
-        one = opened(data_id)
-        return telling.connection(uploads.facts(one), uploads.connection(one, number))
-
-    @router.get("/{data_id}/connections/{number}/why")
-    async def why(data_id: str, number: Number) -> Response:
-        one = await run_in_threadpool(opened, data_id)
-        return await written(one, lambda: uploads.why(one, number))
-
-    def part_of(one: Measurement, start: float, end: float) -> tuple[int, int, int]:
-        """From and to since 1970, and when the capture begins, ns."""
-        if end <= start:
-            raise InputError("The part ends before it begins.")
-        origin_ns = start_ns(uploads.facts(one))
-        return origin_ns + round(start * _NS), origin_ns + round(end * _NS), origin_ns
-
-    @router.get("/{data_id}/connections/{number}/graphs")
-    async def graphs(
-        data_id: str,
-        number: Number,
-        side: SideName,
-        start: From,
-        end: To,
-        columns: Annotated[int, Query(ge=10, le=arrays.MOST_COLUMNS)] = 1000,
-    ) -> dict[str, Any]:
-        one = await run_in_threadpool(opened, data_id)
-        part = await run_in_threadpool(part_of, one, start, end)
-        folder = await without_turn(
-            asyncio.wrap_future(await run_in_threadpool(uploads.arrays, one, number, side))
-        )
-        layers = await run_in_threadpool(arrays.layers, folder, *part, columns)
-        return {"from": start, "to": end, "layers": layers}
-
-    @router.get("/{data_id}/connections/{number}/points.{format}")
-    async def points(
-        data_id: str,
-        number: Number,
-        format: rows.Format,
-        side: SideName,
-        start: From,
-        end: To,
-        chosen: Annotated[list[str] | None, Query(alias="series", max_length=50)] = None,
-    ) -> Response:
-        one = await run_in_threadpool(opened, data_id)
-        from_ns, to_ns, origin_ns = await run_in_threadpool(part_of, one, start, end)
-        await without_turn(asyncio.wrap_future(await run_in_threadpool(uploads.arrays, one, number, side)))
-        request = {
-            "do": "export",
-            "connection": number,
-            "side": side,
-            "from_ns": from_ns,
-            "to_ns": to_ns,
-            "origin_ns": origin_ns,
-            "chosen": chosen,
-            "format": format,
-        }
-        return await sent(one, request, f"connection-{number}-{side}.{format}")
-
-    @router.get("/{data_id}/part.pcapng")
-    async def part(data_id: str, start: From, end: To, connection: Number | None = None) -> Response:
-        one = await run_in_threadpool(opened, data_id)
-        from_ns, to_ns, _ = await run_in_threadpool(part_of, one, start, end)
-        if connection is not None:
-            await run_in_threadpool(uploads.connection, one, connection)
-        request = {"do": "excerpt", "connection": connection, "from_ns": from_ns, "to_ns": to_ns}
-        return await sent(one, request, "part.pcapng")
-
-    async def sent(one: Measurement, request: dict[str, Any], name: str) -> Response:
-        file = await without_turn(asyncio.wrap_future(await run_in_threadpool(uploads.part, one, request)))
-        return sending.attachment(file, f"weir-{one.data_id[:8]}-{name}")
-
-    @router.get("/{data_id}/file")
-    def original(data_id: str) -> Response:
-        one = opened(data_id)
-        uploads.facts(one)
-        return sending.attachment(uploads.opened(one, one.path / child.CAPTURE), one.state.name)
-
-    @router.get("/{data_id}/series/{table}.parquet")
-    def series(data_id: str, table: Literal["connections", "segments", "rtt", "sack", "periods"]) -> Response:
-        one = opened(data_id)
-        uploads.facts(one)
-        path = one.path / child.SERIES / f"{table}.parquet"
-        return sending.attachment(uploads.opened(one, path), path.name)
-
-    return router
-
-
 def _of_kind(parts: ServiceParts, kind: Kind, refusal: str) -> Callable[[str], Measurement]:
     """A function that opens a measurement by its data ID, and refuses one of another ``kind``."""
 
@@ -386,7 +264,9 @@ def _transfers(parts: ServiceParts) -> APIRouter:
         return transfers.axis(opened(data_id))
 
     @router.get("/{data_id}/export/{table}.{format}")
-    def export(data_id: str, table: Literal["intervals", "connections"], format: rows.Format) -> Response:
+    def export(
+        data_id: str, table: Literal["intervals", "connections"], format: sending.TableFormat
+    ) -> Response:
         one = opened(data_id)
         if one.state.stage == "working":
             raise InputError("The transfer is still running; its numbers are available when it has ended.")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Iterator, Mapping
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, Literal
 from urllib.parse import quote
 
 from starlette.responses import StreamingResponse
 
+TableFormat = Literal["csv", "parquet"]
 _PART_BYTES: Final = 1 << 18
 _KINDS: Final = {
     ".csv": "text/csv",

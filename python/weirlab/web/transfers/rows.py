@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import polars as pl
 
@@ -14,14 +14,13 @@ from weirlab.base.documents import plain
 from weirlab.base.errors import StoreError
 from weirlab.store.parquet import Allowance, InvalidTable
 from weirlab.transfers.tcp.results import Interval
+from weirlab.web.sending import TableFormat
 
 TABLES: Final = ("intervals", "connections")
 """A row per interval and direction; a row per interval and connection."""
 
 _MOST_BYTES: Final = 500_000_000
 """Memory that a table may take: intervals of an hour, 10 ms each, take 50 MB."""
-
-Format = Literal["csv", "parquet"]
 
 _LATENCY: Final = ("min_ns", "mean_ns", "p50_ns", "p99_ns", "max_ns")
 _SCHEMA: Final[dict[str, Any]] = {
@@ -90,7 +89,7 @@ def write(folder: Path, intervals: Sequence[Interval], *, detailed: bool) -> Non
         files.write_bytes(folder / f"{name}.parquet", buffer.getvalue())
 
 
-def export(folder: Path, table: str, format: Format) -> bytes:
+def export(folder: Path, table: str, format: TableFormat) -> bytes:
     """One of :data:`TABLES` as a file."""
     path = folder / f"{table}.parquet"
     allowance = Allowance(_MOST_BYTES)
