@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 from typing import Any, Final, Literal
 
 from weirlab.base.errors import InputError, MissingCapability
@@ -39,12 +40,18 @@ def tell_if_busy(lab: str, progress: Progress) -> None:
         )
         return
     cpus = os.cpu_count() or 1
-    load = os.getloadavg()[0]
+    load = _load_before()
     if load > BUSY_LOAD * cpus:
         progress.note(
-            f"load average {load:.2f} on {cpus} CPUs over the last minute: work other than Weir's spoils "
+            f"load average {load:.2f} on {cpus} CPUs before Weir began: work other than Weir's spoils "
             "trials, which are then repeated; best let it finish first"
         )
+
+
+@cache
+def _load_before() -> float:
+    """The load average before this process measured for the first time: later, it counts Weir's own work."""
+    return os.getloadavg()[0]
 
 
 def choose(lab: Lab, dut: Dut, progress: Progress) -> Literal["netns", "sim", "wired"]:
