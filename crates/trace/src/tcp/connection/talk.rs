@@ -184,7 +184,9 @@ impl Talk {
         };
         peer.side.window_full += u64::from(placed.filled && peer.shift_known);
         if !segment.has(RST) {
-            own.passed(segment);
+            // An ACK does where no data do.
+            let is_new = placed.fresh > 0 || (segment.payload == 0 && own.side.unique_bytes == 0);
+            own.passed(segment, is_new);
         }
         if S::ROWS {
             let (seq, ack, window, flight) = (start, ack.at, advertised.window, own.flight());
@@ -214,7 +216,7 @@ impl Talk {
     ) {
         own.side.copies += 1;
         own.count_data(segment);
-        own.passed(segment);
+        own.passed(segment, false);
         let (meaning, ack, flight) = (Meaning::Copy, peer.position_of_ack(segment), own.flight());
         Row { seq, ack, meaning, window: own.scaled(segment), flight, fresh: 0 }.give(from, segment, cx);
     }

@@ -16,9 +16,8 @@ pub use ack::Acknowledged;
 pub use data::Placed;
 use missed::Missed;
 use ranges::Ranges;
-use recent::Recent;
-use recent::STALE_TICKS;
 pub use recent::is_soon;
+use recent::{Recent, STALE_TICKS};
 use repeats::Repeats;
 use rtt::{Path, Smoothed, Sums, Ticks};
 pub use window::Advertised;
@@ -330,10 +329,10 @@ impl Sender {
         self.acked.is_some_and(|acked| self.unwrapped(acked, ack) <= acked)
     }
 
-    /// Keeps what distinguishes this packet from a copy of it.
+    /// Keeps what distinguishes this packet from a copy of it. `is_new`: it shows what time it is by the sender's clock.
     #[inline]
-    pub fn passed(&mut self, segment: &Segment<'_>) {
-        self.recent.add(segment);
+    pub fn passed(&mut self, segment: &Segment<'_>, is_new: bool) {
+        self.recent.add(segment, is_new);
     }
 
     /// Whether this very packet passed just before.

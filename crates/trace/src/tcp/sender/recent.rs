@@ -36,7 +36,7 @@ pub struct Recent {
     at: u16,
     /// Behind the last one that was copied: copies come in the order of their originals.
     next: u16,
-    /// The newest time stamp.
+    /// The time stamp of what brought something new last.
     newest: Option<u32>,
     /// How late the last late copy was.
     late_ns: Option<u64>,
@@ -66,16 +66,15 @@ impl Mark {
 
 impl Recent {
     #[inline]
-    pub fn add(&mut self, segment: &Segment<'_>) {
+    pub fn add(&mut self, segment: &Segment<'_>, is_new: bool) {
         let marks = if self.many.is_empty() { &mut self.few[..] } else { &mut self.many[..] };
         // Their number is a power of two.
         let at = usize::from(self.at) & (marks.len() - 1);
         marks[at] = Mark::new(segment);
         self.at = self.at.wrapping_add(1);
-        if let Some((value, _)) = segment.timestamps()
-            && self.newest.is_none_or(|newest| value.wrapping_sub(newest) as i32 > 0)
-        {
-            self.newest = Some(value);
+        // Others send in a host's name, by clocks of their own: one such packet must not make old what follows.
+        if is_new {
+            self.newest = segment.timestamps().map(|(value, _)| value);
         }
     }
 
@@ -114,7 +113,7 @@ impl Recent {
         elapsed(marks[at].time_ns, segment.time_ns)
     }
 
-    /// How far its time stamp is behind the newest one of its sender; 0 or less if it is the newest.
+    /// How far its time stamp is behind that of what its sender sent last for the first time; 0 or less if it is not.
     pub fn ticks_behind(&self, segment: &Segment<'_>) -> i32 {
         let behind = |((value, _), newest): (_, u32)| newest.wrapping_sub(value) as i32;
         segment.timestamps().zip(self.newest).map_or(0, behind)

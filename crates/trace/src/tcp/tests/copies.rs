@@ -206,3 +206,14 @@ fn data_sent_again_with_a_new_time_stamp_is_no_late_copy() {
     let side = &connection.sides[0];
     assert_eq!((side.copies, side.retransmissions.total), (0, 1));
 }
+
+#[test]
+fn a_packet_with_the_clock_of_another_host_hides_no_retransmission() {
+    // A firewall that asks in the name of A, by its own clock.
+    let asked = a(START + MS, 2_001, 0).timestamps(9_000_000, 1).ip_id(7);
+    let sent = |at, seq, value, id| a(START + at * MS, seq, MSS).timestamps(value, 1).ip_id(id);
+    let packets = [sent(0, 1_001, 100, 8), asked, sent(2, 2_001, 102, 9), sent(300, 1_001, 400, 10)];
+    let (connection, _) = talk(1_000, &packets);
+    let side = &connection.sides[0];
+    assert_eq!((side.copies, side.retransmissions.total), (0, 1));
+}
