@@ -7,19 +7,23 @@
 //! ACK before it was not available earlier).
 
 mod departures;
+mod input;
+mod order;
 mod pacing;
 mod rounds;
 mod rtts;
 mod sends;
+mod sizes;
 pub mod stats;
 mod timeouts;
 
-use std::collections::BTreeMap;
-
-use departures::{Departures, departures};
+use departures::departures;
+pub use input::{Flaw, Known, Packet, PathRtts, Place};
+use order::{Outlasted, as_sent, back_ns, queued_trips};
 use rounds::Pieces;
 pub use rtts::Rtts;
 use sends::{Visibility, clocked, sends};
+use sizes::{BEYOND, is_beyond, usual_segment};
 use timeouts::timeouts;
 pub use timeouts::{BlackHole, SILENT_S, Timeouts};
 
@@ -29,118 +33,15 @@ const AT_ONCE_S: f64 = 0.001;
 const AT_ONCE_RATIO: f64 = 0.05;
 const AT_ONCE_UNSURE: f64 = 0.2;
 const MOSTLY: f64 = 0.5;
-/// Parts of a round trip.
-const PARTS: i64 = 8;
-/// Bytes (RFC 9293, 3.7.1): anything smaller is not a full segment.
-const LEAST_MSS: i64 = 536;
-/// Share of the bytes that come in whole segments, in a transfer that is not of small messages.
-const WHOLE: f64 = 0.8;
-/// Sizes that are tried as that of a full segment.
-const MOST_SIZES: usize = 1000;
 /// Round trips for which an application that ACKs release may do nothing.
 const LATE_TRIPS: f64 = 2.0;
 /// A window that is not known must not look full.
 const OPEN_BYTES: f64 = (1_u64 << 40) as f64;
 /// Times that the data in flight must reach a window that is not scaled, if the scale is not known.
 const FILLED: usize = 8;
-/// Share of the data that may leave beyond the window: probes, and data after ACKs that were missed.
-const BEYOND: f64 = 0.05;
 /// Share of the data that is acknowledged in a capture that has the ACKs, if nothing was sent again.
 const SEEN: f64 = 0.5;
-const SYN: u8 = 2;
-const RST: u8 = 4;
 const ECE: u8 = 0x40;
-
-/// A packet of a connection, as in `segments` of `docs/trace.md`.
-#[derive(Clone, Copy, Debug)]
-pub struct Packet {
-    /// Time, ns.
-    pub time_ns: i64,
-    /// First sequence number.
-    pub seq: i64,
-    /// Acknowledgement.
-    pub ack: i64,
-    /// Payload, bytes.
-    pub payload_bytes: u32,
-    /// Window, scaled, bytes.
-    pub window_bytes: u32,
-    /// Time stamp of its sender.
-    pub tsval: Option<u32>,
-    /// Byte 13 of the TCP header.
-    pub flags: u8,
-    /// Whether the sender of the data sent it.
-    pub from_sender: bool,
-    /// A retransmission, but not a probe that the receiver reported as needless.
-    pub again: bool,
-    /// A tail loss probe.
-    pub probe: bool,
-    /// Sent again after a time-out.
-    pub timeout: bool,
-}
-
-impl Packet {
-    const fn opens_or_resets(&self) -> bool {
-        self.flags & (SYN | RST) != 0
-    }
-
-    const fn has_data(&self) -> bool {
-        self.from_sender && self.payload_bytes > 0 && !self.opens_or_resets()
-    }
-
-    const fn is_ack(&self) -> bool {
-        !self.from_sender && !self.opens_or_resets()
-    }
-
-    fn end(&self) -> i64 {
-        self.seq + i64::from(self.payload_bytes)
-    }
-}
-
-/// Where packets were captured, seen from the sender of the data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// At the sender.
-    Sender,
-    /// Between sender and receiver.
-    Between,
-    /// At the receiver.
-    Receiver,
-}
-
-/// Round trips of a connection.
-#[derive(Debug, Default)]
-pub struct PathRtts {
-    /// Of the whole path, from sender to receiver and back.
-    pub trips: Rtts,
-    /// From the point of capture to the sender: how much later each ACK counts. With time stamps only the least counts: data
-    /// counts from when it left, not from when it arrived.
-    pub behind: Rtts,
-    /// The same as measured, pauses and queues included.
-    pub echoes: Rtts,
-}
-
-/// Why a capture shows nothing of what limited a transfer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Flaw {
-    /// It does not have the receiver's ACKs.
-    NoAcks,
-    /// More was in flight than the window allowed.
-    TooMuch,
-}
-
-/// What is known about the transfer before.
-#[derive(Clone, Copy, Debug)]
-pub struct Known {
-    /// Where it was captured.
-    pub place: Place,
-    /// Payload of a full segment, bytes; 0 if the handshake was not seen.
-    pub mss_bytes: i64,
-    /// The least round trip, s; 0 if none is known.
-    pub min_rtt_s: f64,
-    /// Whether the scale of the windows is known; otherwise only a closed one is known, unless the data shows that they are not
-    /// scaled.
-    pub scaled: bool,
-}
 
 /// Packets in the order of the sender, with a value each.
 pub(crate) struct Events {
@@ -453,125 +354,6 @@ fn cut<T>(mut column: Vec<T>, kept: &std::ops::Range<usize>) -> Vec<T> {
     column
 }
 
-/// Whether data met a queue: the time before it cost nothing, as the bottleneck was busy meanwhile.
-struct Outlasted(Vec<bool>);
-
-impl Outlasted {
-    fn new(events: &Events, waited_s: &[f64], close_s: f64) -> Self {
-        if waited_s.is_empty() {
-            return Self(Vec::new());
-        }
-        let mut found = vec![false; events.data.len()];
-        let last = events.data.iter().rposition(|&data| data);
-        let mut next = last.is_some_and(|last| waited_s[last] > close_s);
-        for at in (0..found.len()).rev() {
-            found[at] = next;
-            if events.data[at] {
-                next = waited_s[at] > close_s;
-            }
-        }
-        Self(found)
-    }
-
-    fn is(&self, at: usize) -> bool {
-        self.0.get(at).is_some_and(|&is| is)
-    }
-}
-
-/// Whether much of the data was captured before any ACK that allowed it.
-fn is_beyond(packets: &[Packet], mss: i64) -> bool {
-    let (mut edge, mut beyond, mut all) = (-1, 0_u64, 0_u64);
-    for packet in packets {
-        if packet.is_ack() {
-            edge = edge.max(packet.ack + i64::from(packet.window_bytes));
-        } else if packet.has_data() {
-            all += u64::from(packet.payload_bytes);
-            if edge >= 0 && packet.end() > edge + mss {
-                beyond += u64::from(packet.payload_bytes);
-            }
-        }
-    }
-    beyond as f64 > BEYOND * all as f64
-}
-
-/// The least round trip from the point of capture to the sender, without the time that data waited.
-fn back_ns(came_ns: &[i64], left: &Departures, rtts: &PathRtts) -> i64 {
-    let last = came_ns.len() - 1;
-    let echoed = rtts.echoes.time_ns.iter().zip(&rtts.echoes.rtt_ns).map(|(&time, &rtt)| {
-        let at = came_ns.partition_point(|&came| came < time).min(last);
-        rtt - (came_ns[at] - left.left_ns[at]).max(0)
-    });
-    let least = rtts.behind.rtt_ns.iter().copied().min();
-    least.into_iter().chain(echoed.min().map(|least| least.max(0))).min().unwrap_or(0)
-}
-
-/// Round trips of the whole path, from the time that the sender's packets waited on their way.
-fn queued_trips(came_ns: &[i64], left: &Departures, least_s: f64) -> Rtts {
-    let least_ns = (least_s * 1e9).round_ties_even() as i64;
-    let half_ns = (left.tick_ns / 2.0).round_ties_even() as i64;
-    let mut trips: Vec<(i64, i64)> = came_ns
-        .iter()
-        .zip(&left.left_ns)
-        .map(|(came, &left)| {
-            let waited = (came - left).max(0);
-            // A packet left at any time within its tick, not only at its end.
-            (left, least_ns + if waited > 0 { waited + half_ns } else { 0 })
-        })
-        .collect();
-    trips.sort_by_key(|&(left, _)| left);
-    let (time_ns, rtt_ns) = trips.into_iter().unzip();
-    let mut found = Rtts { time_ns, rtt_ns };
-    // No ACK was delayed here, but a busy host may deliver late.
-    found.rtt_ns = found.least(least_ns / PARTS);
-    found
-}
-
-/// The packets in the order in which the sender knew of them, ACKs rather `early_s` too early; and the wait of each in queues
-/// before the point of capture, in s (empty if it is not known).
-fn as_sent(
-    mut packets: Vec<Packet>,
-    behind: &Rtts,
-    early_s: f64,
-    left: Option<&Departures>,
-) -> (Vec<Packet>, Vec<f64>) {
-    if left.is_none() && behind.time_ns.is_empty() && packets.is_sorted_by_key(|packet| packet.time_ns) {
-        // At the sender they are in its order already.
-        return (packets, Vec::new());
-    }
-    let mut latest = i64::MIN;
-    {
-        let theirs: Vec<i64> = packets.iter().filter(|p| !p.from_sender).map(|p| p.time_ns).collect();
-        let mut late_s: Box<dyn Iterator<Item = f64>> = match left {
-            None => Box::new(behind.until(theirs.into_iter())),
-            Some(_) => Box::new(std::iter::repeat(behind.rtt_ns[0] as f64 / 1e9)),
-        };
-        for packet in packets.iter_mut().filter(|packet| !packet.from_sender) {
-            let late_s = (late_s.next().unwrap_or(0.0) - early_s).max(0.0);
-            // One after the other, as they were sent.
-            latest = latest.max(packet.time_ns + (late_s * 1e9) as i64);
-            packet.time_ns = latest;
-        }
-    }
-    let Some(left) = left else {
-        packets.sort_by_key(|packet| packet.time_ns);
-        return (packets, Vec::new());
-    };
-    let mut left_ns = left.left_ns.iter();
-    let mut pairs: Vec<(Packet, f64)> = Vec::with_capacity(packets.len());
-    for mut packet in packets {
-        let mut waited_s = 0.0;
-        if packet.from_sender
-            && let Some(&left_ns) = left_ns.next()
-        {
-            waited_s = (packet.time_ns - left_ns).max(0) as f64 / 1e9;
-            packet.time_ns = left_ns;
-        }
-        pairs.push((packet, waited_s));
-    }
-    pairs.sort_by_key(|(packet, _)| packet.time_ns);
-    pairs.into_iter().unzip()
-}
-
 /// Whether a recovery lasts: from a retransmission until all sent by then is acknowledged.
 fn recoveries(again: &[bool], events: &Events) -> Vec<bool> {
     let mut inside = vec![false; again.len()];
@@ -585,54 +367,9 @@ fn recoveries(again: &[bool], events: &Events) -> Vec<bool> {
     inside
 }
 
-/// The most common payload: what a full segment carries.
-fn usual_segment(packets: &[Packet]) -> i64 {
-    let mut counts: BTreeMap<i64, i64> = BTreeMap::new();
-    for packet in packets.iter().filter(|packet| packet.has_data()) {
-        *counts.entry(i64::from(packet.payload_bytes)).or_default() += 1;
-    }
-    let mut most = (0, 0);
-    for (&value, &count) in &counts {
-        if count * value > most.1 {
-            most = (value, count * value);
-        }
-    }
-    // Segments that a network card splits later, or has joined, carry several full ones.
-    let total: i64 = counts.iter().map(|(value, count)| value * count).sum();
-    let is_whole = |one: i64| {
-        let whole: i64 =
-            counts.iter().filter(|(value, _)| **value % one == 0).map(|(value, count)| value * count).sum();
-        whole as f64 >= WHOLE * total as f64
-    };
-    let found = counts
-        .keys()
-        .copied()
-        .filter(|value| (LEAST_MSS..=most.0).contains(value))
-        // Each looks at all others: where every write has a size of its own, that would take long.
-        .take(MOST_SIZES)
-        .find(|&one| is_whole(one));
-    found.unwrap_or(most.0.max(LEAST_MSS))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn data(payload_bytes: u32) -> Packet {
-        Packet {
-            time_ns: 0,
-            seq: 1,
-            ack: 1,
-            payload_bytes,
-            window_bytes: 0,
-            tsval: None,
-            flags: 16,
-            from_sender: true,
-            again: false,
-            probe: false,
-            timeout: false,
-        }
-    }
 
     #[test]
     fn a_recovery_lasts_until_what_had_been_sent_is_acknowledged() {
@@ -646,19 +383,5 @@ mod tests {
         };
         let again = [false, false, true, false, true, false];
         assert_eq!(recoveries(&again, &events), again);
-    }
-
-    #[test]
-    fn segments_that_a_card_cuts_later_are_no_larger_mss() {
-        for segments in [1, 2, 17, 44] {
-            let sizes = [vec![1448 * segments; 20], vec![1448 * 3; 10], vec![1448, 600]].concat();
-            let packets: Vec<Packet> = sizes.into_iter().map(data).collect();
-            assert_eq!(usual_segment(&packets), 1448);
-        }
-    }
-
-    #[test]
-    fn of_small_messages_none_is_a_full_segment() {
-        assert_eq!(usual_segment(&vec![data(300); 30]), LEAST_MSS);
     }
 }

@@ -16,8 +16,8 @@ pub use ack::Acknowledged;
 pub use data::Placed;
 use missed::Missed;
 use ranges::Ranges;
+use recent::Recent;
 pub use recent::is_soon;
-use recent::{Recent, STALE_TICKS};
 use repeats::Repeats;
 use rtt::{Path, Smoothed, Sums, Ticks};
 pub use window::Advertised;
@@ -284,60 +284,6 @@ impl Sender {
             side.payload_max = side.payload_max.max(segment.payload);
             side.data_ns = Some(side.data_ns.map_or((time, time), |(a, b)| (a.min(time), b.max(time))));
         }
-    }
-
-    /// Whether this packet was copied on the way, and where the packet is of which it is the copy, if that is remembered.
-    /// `start` is its place.
-    #[inline]
-    pub fn copied(
-        &self,
-        start: i64,
-        segment: &Segment<'_>,
-        is_first_syn: bool,
-        peer: &Self,
-    ) -> Option<Option<usize>> {
-        // A packet that brings something new is not a copy, and need not be looked for.
-        let again = if segment.has(RST) {
-            false
-        } else if segment.has(SYN) {
-            !is_first_syn
-        } else if segment.payload > 0 || segment.has(FIN) {
-            start < self.next.max(self.probe_end)
-        } else {
-            // Real duplicate ACKs differ only in their identification, and come close together.
-            (segment.ip_id != 0 || self.recent.is_behind(segment)) && peer.has_acknowledged(segment.ack)
-        };
-        if !again {
-            return None;
-        }
-        let found = self.recent.find(segment);
-        (found.is_some() || self.is_stale(start, segment)).then_some(found)
-    }
-
-    /// Whether this data passed before, and left before what passed since: whoever sends it again stamps it anew.
-    #[cold]
-    fn is_stale(&self, start: i64, segment: &Segment<'_>) -> bool {
-        let end = start + i64::from(segment.payload);
-        let is_known = segment.has(SYN) || (segment.payload > 0 && end <= self.next);
-        let is_whole = self.holes.first_in(start, end).is_none() && !self.missed.overlaps(start, end);
-        is_known && is_whole && self.recent.ticks_behind(segment) >= STALE_TICKS
-    }
-
-    /// Whether this ACK of the other end, or a later one, was seen before.
-    #[inline]
-    fn has_acknowledged(&self, ack: u32) -> bool {
-        self.acked.is_some_and(|acked| self.unwrapped(acked, ack) <= acked)
-    }
-
-    /// Keeps what distinguishes this packet from a copy of it. `is_new`: it shows what time it is by the sender's clock.
-    #[inline]
-    pub fn passed(&mut self, segment: &Segment<'_>, is_new: bool) {
-        self.recent.add(segment, is_new);
-    }
-
-    /// Whether this very packet passed just before.
-    pub fn has_passed(&self, segment: &Segment<'_>) -> bool {
-        self.recent.has(segment)
     }
 
     /// Data sent and not yet acknowledged; 0 before the other end acknowledged anything, and after a gap of the

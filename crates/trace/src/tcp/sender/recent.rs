@@ -11,7 +11,7 @@
 //! with a repeated packet, copy or not, remembers more from then on, and one with late copies as many as fit into a way.
 
 use super::super::fold::fold;
-use super::super::segment::{SYN, Segment};
+use super::super::segment::{FIN, RST, SYN, Segment};
 use super::{Context, Sender, elapsed};
 
 const FEW: usize = 8;
@@ -20,7 +20,7 @@ const MANY: usize = 1 << u8::BITS;
 /// As many as are on a long way.
 const LATE: usize = 1 << 14;
 /// Ticks of a time-stamp clock that packets of one moment, captured in another order, are not apart.
-pub(super) const STALE_TICKS: i32 = 2;
+const STALE_TICKS: i32 = 2;
 /// A packet that went another way comes soon, or as long as its detour takes.
 const SOON_NS: u64 = 50_000_000;
 /// Without an identification only the time distinguishes a copy from a packet sent again.
@@ -139,6 +139,60 @@ impl Recent {
 }
 
 impl Sender {
+    /// Whether this packet was copied on the way, and where the packet is of which it is the copy, if that is remembered.
+    /// `start` is its place.
+    #[inline]
+    pub fn copied(
+        &self,
+        start: i64,
+        segment: &Segment<'_>,
+        is_first_syn: bool,
+        peer: &Self,
+    ) -> Option<Option<usize>> {
+        // A packet that brings something new is not a copy, and need not be looked for.
+        let again = if segment.has(RST) {
+            false
+        } else if segment.has(SYN) {
+            !is_first_syn
+        } else if segment.payload > 0 || segment.has(FIN) {
+            start < self.next.max(self.probe_end)
+        } else {
+            // Real duplicate ACKs differ only in their identification, and come close together.
+            (segment.ip_id != 0 || self.recent.is_behind(segment)) && peer.has_acknowledged(segment.ack)
+        };
+        if !again {
+            return None;
+        }
+        let found = self.recent.find(segment);
+        (found.is_some() || self.is_stale(start, segment)).then_some(found)
+    }
+
+    /// Whether this data passed before, and left before what passed since: whoever sends it again stamps it anew.
+    #[cold]
+    fn is_stale(&self, start: i64, segment: &Segment<'_>) -> bool {
+        let end = start + i64::from(segment.payload);
+        let is_known = segment.has(SYN) || (segment.payload > 0 && end <= self.next);
+        let is_whole = self.holes.first_in(start, end).is_none() && !self.missed.overlaps(start, end);
+        is_known && is_whole && self.recent.ticks_behind(segment) >= STALE_TICKS
+    }
+
+    /// Whether this ACK of the other end, or a later one, was seen before.
+    #[inline]
+    fn has_acknowledged(&self, ack: u32) -> bool {
+        self.acked.is_some_and(|acked| self.unwrapped(acked, ack) <= acked)
+    }
+
+    /// Keeps what distinguishes this packet from a copy of it. `is_new`: it shows what time it is by the sender's clock.
+    #[inline]
+    pub fn passed(&mut self, segment: &Segment<'_>, is_new: bool) {
+        self.recent.add(segment, is_new);
+    }
+
+    /// Whether this very packet passed just before.
+    pub fn has_passed(&self, segment: &Segment<'_>) -> bool {
+        self.recent.has(segment)
+    }
+
     /// Remembers more packets from now on, unless all connections together remember too much: they count like
     /// outstanding segments.
     #[cold]

@@ -1,0 +1,94 @@
+//! What the sizes of segments show.
+
+use std::collections::BTreeMap;
+
+use super::Packet;
+
+/// Bytes (RFC 9293, 3.7.1): anything smaller is not a full segment.
+const LEAST_MSS: i64 = 536;
+/// Share of the bytes that come in whole segments, in a transfer that is not of small messages.
+const WHOLE: f64 = 0.8;
+/// Sizes that are tried as that of a full segment.
+const MOST_SIZES: usize = 1000;
+/// Share of the data that may leave beyond the window: probes, and data after ACKs that were missed.
+pub const BEYOND: f64 = 0.05;
+
+/// Whether much of the data was captured before any ACK that allowed it.
+pub fn is_beyond(packets: &[Packet], mss: i64) -> bool {
+    let (mut edge, mut beyond, mut all) = (-1, 0_u64, 0_u64);
+    for packet in packets {
+        if packet.is_ack() {
+            edge = edge.max(packet.ack + i64::from(packet.window_bytes));
+        } else if packet.has_data() {
+            all += u64::from(packet.payload_bytes);
+            if edge >= 0 && packet.end() > edge + mss {
+                beyond += u64::from(packet.payload_bytes);
+            }
+        }
+    }
+    beyond as f64 > BEYOND * all as f64
+}
+
+/// The most common payload: what a full segment carries.
+pub fn usual_segment(packets: &[Packet]) -> i64 {
+    let mut counts: BTreeMap<i64, i64> = BTreeMap::new();
+    for packet in packets.iter().filter(|packet| packet.has_data()) {
+        *counts.entry(i64::from(packet.payload_bytes)).or_default() += 1;
+    }
+    let mut most = (0, 0);
+    for (&value, &count) in &counts {
+        if count * value > most.1 {
+            most = (value, count * value);
+        }
+    }
+    // Segments that a network card splits later, or has joined, carry several full ones.
+    let total: i64 = counts.iter().map(|(value, count)| value * count).sum();
+    let is_whole = |one: i64| {
+        let whole: i64 =
+            counts.iter().filter(|(value, _)| **value % one == 0).map(|(value, count)| value * count).sum();
+        whole as f64 >= WHOLE * total as f64
+    };
+    let found = counts
+        .keys()
+        .copied()
+        .filter(|value| (LEAST_MSS..=most.0).contains(value))
+        // Each looks at all others: where every write has a size of its own, that would take long.
+        .take(MOST_SIZES)
+        .find(|&one| is_whole(one));
+    found.unwrap_or(most.0.max(LEAST_MSS))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn data(payload_bytes: u32) -> Packet {
+        Packet {
+            time_ns: 0,
+            seq: 1,
+            ack: 1,
+            payload_bytes,
+            window_bytes: 0,
+            tsval: None,
+            flags: 16,
+            from_sender: true,
+            again: false,
+            probe: false,
+            timeout: false,
+        }
+    }
+
+    #[test]
+    fn segments_that_a_card_cuts_later_are_no_larger_mss() {
+        for segments in [1, 2, 17, 44] {
+            let sizes = [vec![1448 * segments; 20], vec![1448 * 3; 10], vec![1448, 600]].concat();
+            let packets: Vec<Packet> = sizes.into_iter().map(data).collect();
+            assert_eq!(usual_segment(&packets), 1448);
+        }
+    }
+
+    #[test]
+    fn of_small_messages_none_is_a_full_segment() {
+        assert_eq!(usual_segment(&vec![data(300); 30]), LEAST_MSS);
+    }
+}
