@@ -17,7 +17,7 @@ from weirlab.lab.linux.namespace import Namespace
 from ..netns.router import CLIENT, SERVER, Router, routed
 from . import devtools
 from .conftest import Served
-from .test_web import fill, nameless, photograph
+from .pages import fill, nameless, photograph
 
 pytestmark = pytest.mark.netns
 

@@ -11,7 +11,7 @@ import pytest
 from weirlab._engine import TcpServer
 
 from .devtools import Browser, Page
-from .test_web import SCENARIO, Serve, fill, nameless, photograph
+from .pages import SCENARIO, Serve, fill, nameless, photograph
 
 GONE = "The service cannot be reached"
 ERROR = "document.querySelector('main .error')?.innerText"

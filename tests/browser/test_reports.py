@@ -13,7 +13,7 @@ from weirlab.store import Store
 from weirlab.studies import reports
 
 from . import devtools
-from .test_web import AXE, Serve, axe_faults
+from .pages import AXE, Serve, axe_faults
 
 RECORDED = Path(__file__).parent.parent / "unit" / "recorded"
 MOST_WORDS = 900

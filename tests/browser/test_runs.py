@@ -10,7 +10,7 @@ from weirlab.store import Store
 
 from ..unit.trace.slow import one_of
 from .devtools import Browser, Page
-from .test_web import EXPLAINED, SCENARIO, Serve, nameless, photograph, trials
+from .pages import EXPLAINED, SCENARIO, Serve, nameless, photograph, trials
 
 SHAPED = "document.querySelectorAll('.story .plot svg').length"
 PAGE_PX = (718, 1046)

@@ -13,7 +13,7 @@ import pytest
 from .conftest import Served
 from .devtools import Browser, Page
 from .name_servers import ADDRESS, NameServers, missing, name_servers
-from .test_web import nameless, photograph
+from .pages import nameless, photograph
 
 Serve = Callable[..., Served]
 

@@ -6,7 +6,6 @@ import itertools
 import json
 import os
 import re
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,33 +14,14 @@ import pytest
 from weirlab._engine import TcpServer
 from weirlab.diagnosis import causes
 from weirlab.store import Store
-from weirlab.testing import make_record, make_result, make_spec
 
 from ..unit.trace.slow import sixty
-from .conftest import Served
 from .devtools import Browser, Page
+from .pages import AXE, EXPLAINED, LOOKS, SCENARIO, Serve, axe_faults, fill, nameless, photograph, trials
 
 REFERENCE = os.environ.get("WEIR_REFERENCE_CAPTURE", "")
-AXE = os.environ.get("WEIR_AXE", "")
-LOOKS = [(1280, False), (1280, True), (390, False), (390, True)]
 DRAWN = """document.querySelector('.graphs')?.dataset.busy === 'false'
     && document.querySelectorAll('#graph-sequence canvas').length"""
-
-EXPLAINED = "document.querySelector('#why')?.innerText.length && !document.querySelector('#why .soft')"
-
-SCENARIO = """\
-name: A small profile
-lab: {kind: sim}
-dut: {name: iptables}
-profile:
-  positions: [0, 100]
-  sizes: [64]
-  load_shares: [0.1, 0.4, 0.6, 0.9, 1.2, 1.5]
-  repetitions: 1
-  trial_s: 0.05
-  warmup_s: 0.01
-report: null
-"""
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "captures"
 PLANTED = {
@@ -54,52 +34,6 @@ PLANTED = {
     "requests": causes.NAGLE,
 }
 """By example, what is wrong."""
-
-Serve = Callable[..., Served]
-
-
-def photograph(page: Page, folder: Path | None, name: str) -> None:
-    """At both widths, light and dark; nothing may reach beyond the screen."""
-    for width, dark in LOOKS:
-        page.look(width=width, height=900, dark=dark)
-        page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
-        page.wait_for("document.querySelector('.graphs')?.dataset.busy !== 'true'")
-        wide = page.evaluate("document.documentElement.scrollWidth")
-        assert wide <= width, f"{name} is {wide} px wide on a screen of {width}"
-        page.screenshot(folder, f"{name}-{width}-{'dark' if dark else 'light'}")
-    page.look(width=1280, height=900, dark=False)
-
-
-def fill(page: Page, label: str, text: str) -> None:
-    """As a user enters ``text`` into the field that is called ``label``."""
-    field = (
-        "[...document.querySelectorAll('form.form label')]"
-        f".find((each) => each.innerText.trim() === {json.dumps(label)})?.querySelector('input')"
-    )
-    page.wait_for(field)
-    page.evaluate(f"{field}.select()")
-    page.evaluate(f"{field}.focus()")
-    page.call("Input.insertText", text=text)
-
-
-def nameless(page: Page) -> list[str]:
-    """Controls that a screen reader has no name for."""
-    return list(
-        page.evaluate(
-            """[...document.querySelectorAll('button, a[href], input, select, [role=img], iframe')]
-            .filter((each) => !(each.getAttribute('aria-label') || each.title || each.textContent.trim()
-                || each.labels?.length)).map((each) => each.outerHTML.slice(0, 120))"""
-        )
-    )
-
-
-def trials(store: Store, name: str, mean_ns: float, dut: str = "iptables") -> str:
-    with store.create("trial", {"name": name}, {"lab": "netns", "dut": dut, "backend": "xdp"}) as writer:
-        for index in range(6):
-            result = make_result(1e5, delay_mean_ns=mean_ns + index)
-            spec = make_spec(1e5, position=400)
-            writer.add(make_record(result, spec, run_id=writer.run_id, index=index, role="single"))
-        return writer.run_id
 
 
 def test_runs_are_found_opened_and_compared(
@@ -218,17 +152,6 @@ def test_a_newcomer_finds_the_cause_of_every_example_within_two_clicks(
             assert place <= height, f"{name}: the reason ends at {place} of {height} px"
         photograph(page, shots, f"example-{name}")
     assert browser.problems() == []
-
-
-def axe_faults(page: Page) -> list[str]:
-    """What axe finds in the page, whatever its weight."""
-    page.evaluate(f"{Path(AXE).read_text()}; 0")
-    return list(
-        page.evaluate(
-            "axe.run(document).then((result) => result.violations"
-            ".map(({ id, nodes }) => `${id}: ${nodes[0].html}`))"
-        )
-    )
 
 
 @pytest.mark.skipif(not AXE, reason="needs axe-core, whose axe.min.js is named by WEIR_AXE")
