@@ -23,6 +23,7 @@ from weirlab.trace.facts import (
     SideName,
     SynOptions,
     busier,
+    data_again,
     side,
 )
 
@@ -323,7 +324,7 @@ def _facts(connection: Connection, sender: SideName, trips: RttSeries) -> Transf
         min_rtt_s=min(least, default=0) / 1e9,
         data_bytes=sent["unique_bytes"],
         segments=sent["data_packets"],
-        retransmitted=again["total"] - again["handshake"],
+        retransmitted=data_again(sent),
         spurious=again["spurious"],
         reordered=sent["out_of_order"],
         data_s=(sent["data_ns"][1] - sent["data_ns"][0]) / 1e9 if sent["data_ns"] else None,

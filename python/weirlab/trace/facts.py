@@ -6,7 +6,7 @@ Definitions of all numbers are in ``docs/trace.md``.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Literal, TypedDict, overload
+from typing import Any, Final, Literal, NotRequired, TypedDict, overload
 
 Begin = Literal["handshake", "half_handshake", "syn", "middle"]
 End = Literal["open", "closed", "half_closed", "reset", "idle", "replaced"]
@@ -61,6 +61,8 @@ class Retransmissions(TypedDict):
     tail_probe: int
     handshake: int
     unexplained: int
+    fins: NotRequired[int]
+    """Among all of them, FINs without data; analyses kept by earlier versions have none."""
     spurious: int
     """Among all of them, those that the receiver already had."""
 
@@ -309,6 +311,12 @@ def sides(connection: Connection) -> tuple[Side, Side]:
 def busier(connection: Connection) -> SideName:
     """The side that sent more payload."""
     return "b" if connection["b"]["data_bytes"] > connection["a"]["data_bytes"] else "a"
+
+
+def data_again(sent: Side) -> int:
+    """Packets with data that were retransmitted: no SYN, and no FIN by itself."""
+    again = sent["retransmissions"]
+    return again["total"] - again["handshake"] - again.get("fins", 0)
 
 
 def link_bytes(connection: Connection) -> int:

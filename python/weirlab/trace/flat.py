@@ -68,8 +68,8 @@ def _side(end: Side) -> dict[str, Any]:
     values["timestamps"] = options["timestamps"] if options else None
     values["flight_max_bytes"], values["flight_mean_bytes"] = end["flight_max"], end["flight_mean"]
     values["retransmissions"], values["retransmissions_bytes"] = again["total"], again["bytes"]
-    for cause in (*RETRANSMISSIONS, "spurious"):
-        values[f"retransmissions_{cause}"] = dict(again)[cause]
+    for cause in (*RETRANSMISSIONS, "fins", "spurious"):
+        values[f"retransmissions_{cause}"] = dict(again).get(cause, 0)
     for kind, rtt in (("rtt", end["rtt"]), ("rtt_timestamp", end["rtt_timestamp"])):
         for what, number in rtt.items():
             values[f"{kind}_{what}"] = number

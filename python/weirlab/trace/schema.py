@@ -32,7 +32,7 @@ SIDE: Final[dict[str, Any]] = {
     **dict.fromkeys(("sack_permitted", "timestamps"), pl.Boolean),
     "retransmissions": _I64,
     "retransmissions_bytes": _I64,
-    **{f"retransmissions_{cause}": _I64 for cause in (*RETRANSMISSIONS, "spurious")},
+    **{f"retransmissions_{cause}": _I64 for cause in (*RETRANSMISSIONS, "fins", "spurious")},
     **dict.fromkeys(("out_of_order", "copies", "unseen_bytes", "keep_alives", "window_probes"), _I64),
     **dict.fromkeys(
         ("duplicate_acks", "sack_blocks", "dsacks", "window_min_bytes", "window_max_bytes"), _I64

@@ -15,6 +15,7 @@ from weirlab.trace.facts import (
     Side,
     SideName,
     busier,
+    data_again,
     endpoint,
     side,
     sides,
@@ -74,9 +75,7 @@ def throughput_bps(sent: Side) -> float:
 
 def again_ratio(sent: Side) -> float:
     """Data packets that were retransmitted over all data packets; NaN without any."""
-    again = sent["retransmissions"]
-    data = again["total"] - again["handshake"]
-    return data / sent["data_packets"] if sent["data_packets"] else float("nan")
+    return data_again(sent) / sent["data_packets"] if sent["data_packets"] else float("nan")
 
 
 def retransmitted(sent: Side) -> str:
@@ -212,10 +211,9 @@ class _Repeats:
     def of(cls, senders: Iterable[Side]) -> _Repeats:
         segments = total = spurious = 0
         for end in senders:
-            again = end["retransmissions"]
             segments += end["data_packets"]
-            total += again["total"] - again["handshake"]
-            spurious += again["spurious"]
+            total += data_again(end)
+            spurious += end["retransmissions"]["spurious"]
         return cls(segments, total, spurious)
 
     def __str__(self) -> str:

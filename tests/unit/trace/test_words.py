@@ -113,6 +113,13 @@ def test_the_capture_is_summed_up_over_both_sides_of_all_connections() -> None:
     ) == ("0 packets (0 B): 0 TCP connections.")
 
 
+def test_a_fin_that_was_sent_again_is_no_segment_with_data() -> None:
+    again = {**made.sender()["retransmissions"], "total": 3, "timeout": 3, "fins": 2, "spurious": 0}
+    sender = made.sender(data_packets=1, retransmissions=again)
+    told = wording.capture(made.analysis([made.connection(a=sender)]))
+    assert "1 of 1 segment was retransmitted (100 %)" in told
+
+
 def test_what_the_capture_lacks_is_said() -> None:
     gap = made.connection(a=made.sender(unseen_bytes=2896))
     cut = made.files(1)

@@ -145,7 +145,8 @@ fn side<'py>(py: Python<'py>, end: &Endpoint, side: &Side) -> PyResult<Bound<'py
     dict.set_item(intern!(py, "options"), options.transpose()?)?;
     let repeated = PyDict::new(py);
     let causes = &side.retransmissions;
-    fields!(repeated, causes; total, bytes, timeout, fast, tail_probe, handshake, unexplained, spurious);
+    fields!(repeated, causes; total, bytes, timeout, fast, tail_probe, handshake, unexplained);
+    fields!(repeated, causes; fins, spurious);
     dict.set_item(intern!(py, "retransmissions"), repeated)?;
     dict.set_item(intern!(py, "rtt"), summary(py, &side.rtt)?)?;
     dict.set_item(intern!(py, "rtt_timestamp"), summary(py, &side.rtt_timestamp)?)?;

@@ -79,6 +79,7 @@ side! {
     retransmissions_tail_probe: I64 as I64(i64) = |s| signed(s.retransmissions.tail_probe);
     retransmissions_handshake: I64 as I64(i64) = |s| signed(s.retransmissions.handshake);
     retransmissions_unexplained: I64 as I64(i64) = |s| signed(s.retransmissions.unexplained);
+    retransmissions_fins: I64 as I64(i64) = |s| signed(s.retransmissions.fins);
     retransmissions_spurious: I64 as I64(i64) = |s| signed(s.retransmissions.spurious);
     out_of_order: I64 as I64(i64) = |s| signed(s.out_of_order);
     copies: I64 as I64(i64) = |s| signed(s.copies);

@@ -191,6 +191,8 @@ pub struct Retransmissions {
     pub handshake: u64,
     /// For no visible reason.
     pub unexplained: u64,
+    /// Of all these, FINs without data: with the handshake, what is no data.
+    pub fins: u64,
     /// Of all these, packets that the receiver already had: reported by DSACK.
     pub spurious: u64,
 }

@@ -14,7 +14,7 @@ from weirlab.base.quantities import NOTHING, count, duration, plural
 from weirlab.base.tables import Table
 from weirlab.jobs.batches import results, unreadable
 from weirlab.trace.analysis import KEEP, analyse
-from weirlab.trace.facts import sides
+from weirlab.trace.facts import data_again, sides
 from weirlab.trace.quantities import size
 from weirlab.trace.times import Window
 
@@ -67,7 +67,7 @@ def summary(path: str, filter: str, window: Window) -> CaptureSummary:
         read["last_ns"],
         len(connections) + found["connections_left_out"],
         sum(end["data_packets"] for end in ends),
-        sum(end["retransmissions"]["total"] - end["retransmissions"]["handshake"] for end in ends),
+        sum(map(data_again, ends)),
         len(found["streams"]),
         len(found["esp"]) + found["esp_left_out"],
         read["cut_short"],

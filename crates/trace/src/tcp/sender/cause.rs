@@ -65,6 +65,7 @@ impl Sender {
         let repeats: &mut Retransmissions = &mut self.side.retransmissions;
         repeats.total += 1;
         repeats.bytes += u64::from(payload);
+        repeats.fins += u64::from(payload == 0 && meaning != Meaning::Handshake);
         match meaning {
             Meaning::Timeout => {
                 repeats.timeout += 1;

@@ -237,6 +237,7 @@ fn assert_consistent(rows: &Rows) {
             let causes = again.timeout + again.fast + again.tail_probe + again.handshake + again.unexplained;
             assert_eq!(causes, again.total, "{connection:?}");
             assert!(again.spurious <= again.total, "{connection:?}");
+            assert!(again.total - again.handshake - again.fins <= side.data_packets, "{connection:?}");
             assert!(side.unique_bytes <= side.data_bytes, "{connection:?}");
             let fresh =
                 rows.segments.iter().filter(|row| (row.connection, row.from) == (connection.id, from));
