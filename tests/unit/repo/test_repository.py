@@ -113,3 +113,9 @@ def test_every_dependency_of_the_project_is_locked() -> None:
     names = {re.split(r"[\[<>=]", entry)[0] for entry in wanted}
     files = [(ROOT / f"requirements/{name}.txt").read_text() for name in ("dev", "tools", "fuzz")]
     assert names <= {name for text in files for name in re.findall(r"^([\w.-]+)==", text, re.MULTILINE)}
+
+
+def test_every_decision_has_a_number_of_its_own_which_its_title_repeats() -> None:
+    pages = sorted((ROOT / "docs/decisions").glob("*.md"))
+    assert [int(page.name[:4]) for page in pages] == list(range(1, len(pages) + 1))
+    assert [page.read_text().split(". ")[0] for page in pages] == [f"# {n + 1}" for n in range(len(pages))]
