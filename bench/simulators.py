@@ -1,11 +1,13 @@
-"""Measured devices in ns-3, in Weir's simulated lab and as predictions: how far they are apart.
+"""Measured devices in ns-3, in INET, in Weir's simulated lab and as predictions: how far they are apart.
 
 Models are fitted to the profiles of a published benchmark (``bench/runs/model-…``); that of WireGuard comes
 with Weir (``weir library``). The time that ns-3 takes is compared with that of its own bridge. Needs make,
-g++ and libns3-dev.
+g++ and libns3-dev; the part ``inet`` also OMNeT++ 6 and INET, both in the environment.
 
     make bench-simulators
     .venv/bin/python bench/simulators.py --settings 60 --packets 400000
+    .venv/bin/python bench/simulators.py --parts speed
+    .venv/bin/python bench/simulators.py --parts inet --packets 50000
 """
 
 from __future__ import annotations
@@ -13,18 +15,21 @@ from __future__ import annotations
 import argparse
 import csv
 import io
+import resource
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 import machine
 import observed
+import omnet
 from weirlab.lab.sim import Axis, SimLab, SimulatedModel
 from weirlab.library import ProfileLibrary, named
 from weirlab.library.places import SHIPPED
@@ -43,11 +48,19 @@ FASTEST = "nftables-set"
 """Carries the 500 kpps whose wall time is taken."""
 TUNNEL = "wireguard-go"
 """Profiled without rules."""
+ROUNDS = 3
+"""In which it is taken."""
+Part = Literal["ns3", "inet"]
+NAMES: Mapping[Part, str] = {"ns3": "ns-3", "inet": "INET"}
+PARTS = ("ns3", "model", "trials", "speed")
+"""All but ``inet``, which needs what no package registry has."""
 WARMUP = 0.2
 """Share of a simulation that is not counted, as in weir-example."""
 LONGEST_S, MOST_PACKETS = 4000.0, 4e7
 """Of the simulation that is compared with the model."""
 LONG_SEED = 3
+INSIDE_S = 0.1
+"""No packet is longer inside."""
 TRIAL_PACKETS = 200_000
 """Of a simulated trial beside measured ones."""
 SIMULATED = "simulated"
@@ -120,6 +133,30 @@ def in_ns3(module: Path, setting: Setting, rate: float, seconds: float) -> Found
         1e3 * value["delay_mean_us"],
         1e3 * value["delay_p99_us"],
         value["loss_ratio"],
+    )
+
+
+def in_inet(module: Path, setting: Setting, rate: float, seconds: float) -> Found:
+    """One run between INET's queueing elements; counted are packets that arrive after the warm-up."""
+    network = omnet.NETWORK
+    rows = omnet.passages(
+        module,
+        {
+            # A packet that arrives in time may leave later.
+            "sim-time-limit": f"{seconds + INSIDE_S:.12f}s",
+            f"{network}.left.productionInterval": f"{1 / rate:.12f}s",
+            f"{network}.firewall.frameBytes": f"{setting.frame_bytes}B",
+            f"{network}.firewall.position": f"{setting.position}",
+        },
+    )
+    kept = (rows[:, 0] >= WARMUP * seconds * 1e9) & (rows[:, 0] < seconds * 1e9)
+    inside = np.sort(rows[kept & (rows[:, 1] >= 0), 1])
+    threshold = rate / setting.share
+    return Found(
+        threshold,
+        inside.mean(),
+        inside[len(inside) * 99 // 100],
+        float(np.mean(rows[kept, 1] < 0)),
     )
 
 
@@ -250,55 +287,96 @@ def beside_measured(device: str) -> None:
             )
 
 
-def speed(module: Path) -> None:
-    """Wall time of 10 s of 500 kpps through the device, and through ns-3's bridge with a queue."""
-    subprocess.run(["make", "-C", module, "weir-benchmark"], stdout=subprocess.DEVNULL, check=True)
-    taken = {}
-    for what in ("bridge", "device"):
-        began = time.monotonic()
-        subprocess.run([module / "weir-benchmark", f"--Through={what}"], cwd=module, check=True)
-        taken[what] = time.monotonic() - began
-    print(
-        f"10 s of 500 kpps: bridge {taken['bridge']:.1f} s, measured device {taken['device']:.1f} s, "
-        f"ratio {taken['device'] / taken['bridge']:.2f}"
-    )
+def speed() -> None:
+    """Wall and CPU time of 10 s of 500 kpps through the device, and through ns-3's bridge with a queue."""
+    taken: dict[str, list[tuple[float, float]]] = {"bridge": [], "device": []}
+    with TemporaryDirectory() as folder:
+        module = Path(folder) / "ns3"
+        build_ns3(FASTEST, fitted(FASTEST), module, "weir-benchmark")
+        for _ in range(ROUNDS):
+            for what, times in taken.items():
+                began, used = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
+                subprocess.run(
+                    [module / "weir-benchmark", f"--Through={what}"],
+                    cwd=module,
+                    stdout=subprocess.DEVNULL,
+                    check=True,
+                )
+                after = resource.getrusage(resource.RUSAGE_CHILDREN)
+                times.append((time.monotonic() - began, after.ru_utime - used.ru_utime))
+    for i, clock in enumerate(("wall", "CPU")):
+        bridge, device = (np.median([each[i] for each in times]) for times in taken.values())
+        print(
+            f"10 s of 500 kpps, {clock} time, median of {ROUNDS}: bridge {bridge:.1f} s, "
+            f"measured device {device:.1f} s, ratio {device / bridge:.2f}"
+        )
+
+
+def build_ns3(device: str, model: QueueingModel, module: Path, program: str = "weir-example") -> None:
+    """Write the module of a device, and build one of its programs."""
+    write_module(DeviceModels(device, {"queueing": model}), "ns3", module)
+    subprocess.run(["make", "-C", module, program], stdout=subprocess.DEVNULL, check=True)
+
+
+def beside_the_lab(part: Part, device: str, chosen: Sequence[Setting], packets: int) -> None:
+    """Simulations of every setting, with the same random numbers as in the lab."""
+    model = fitted(device)
+    lab = _SeededLab(model=simulated_model(device, model))
+    pairs = []
+    with TemporaryDirectory() as folder:
+        module = Path(folder) / part
+        if part == "inet":
+            omnet.build(device, model, module)
+        else:
+            build_ns3(device, model, module)
+        run = in_inet if part == "inet" else in_ns3
+        for setting in chosen:
+            rate = setting.share * float(model.threshold_pps(setting.position, setting.frame_bytes))
+            seconds = packets / rate
+            simulated = run(module, setting, rate, seconds)
+            pairs.append((simulated, in_lab(lab, model, setting, rate, seconds)))
+    print(f"  {NAMES[part]} and simulated lab, {packets} packets   {apart(pairs)}", flush=True)
+
+
+def beside_the_model(device: str, chosen: Sequence[Setting]) -> None:
+    """The lab, for long enough, beside the prediction of every setting."""
+    model = fitted(device)
+    lab = _SeededLab(model=simulated_model(device, model))
+    lab.seed = LONG_SEED
+    pairs = []
+    for setting in chosen:
+        rate = setting.share * float(model.threshold_pps(setting.position, setting.frame_bytes))
+        found = in_lab(lab, model, setting, rate, enough_seconds(model, setting, rate))
+        pairs.append((found, predicted(model, setting, rate)))
+    print(f"  simulated lab and model, long enough   {apart(pairs)}", flush=True)
 
 
 def main() -> None:
-    """Build the module of every device, run the settings, and print how far the ways are apart."""
+    """Print how far the ways are apart, for each device."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--settings", type=int, default=60, help="settings of each device")
     parser.add_argument("--packets", type=int, default=400_000, help="packets of each setting")
     parser.add_argument("--seed", type=int, default=1, help="seed of the settings")
     parser.add_argument("--devices", nargs="+", default=DEVICES, choices=DEVICES, metavar="DEVICE")
+    parser.add_argument("--parts", nargs="+", default=PARTS, choices=("inet", *PARTS), metavar="PART")
     options = parser.parse_args()
     for name, value in machine.versions().items():
         print(f"{name}: {value}")
+    if "speed" in options.parts:
+        speed()
+    if options.parts == ["speed"]:
+        return
     print("differences: median and largest of threshold %, mean %, p99 %, loss in points")
     for device in options.devices:
-        model = fitted(device)
-        with TemporaryDirectory() as folder:
-            module = Path(folder) / "ns3"
-            write_module(DeviceModels(device, {"queueing": model}), "ns3", module)
-            subprocess.run(["make", "-C", module, "weir-example"], stdout=subprocess.DEVNULL, check=True)
-            lab, long_lab = (_SeededLab(model=simulated_model(device, model)) for _ in range(2))
-            long_lab.seed = LONG_SEED
-            ns3_lab, lab_model = [], []
-            for setting in settings(options.settings, np.random.default_rng(options.seed), device):
-                rate = setting.share * float(model.threshold_pps(setting.position, setting.frame_bytes))
-                seconds = options.packets / rate
-                a = in_ns3(module, setting, rate, seconds)
-                b = in_lab(lab, model, setting, rate, seconds)
-                ns3_lab.append((a, b))
-                c = in_lab(long_lab, model, setting, rate, enough_seconds(model, setting, rate))
-                lab_model.append((c, predicted(model, setting, rate)))
-            print(f"{device}: {options.settings} settings")
-            print(f"  ns-3 and simulated lab, {options.packets} packets   {apart(ns3_lab)}")
-            print(f"  simulated lab and model, long enough   {apart(lab_model)}", flush=True)
-            if device != TUNNEL:
-                beside_measured(device)
-            if device == FASTEST:
-                speed(module)
+        print(f"{device}: {options.settings} settings", flush=True)
+        chosen = list(settings(options.settings, np.random.default_rng(options.seed), device))
+        for part in options.parts:
+            if part in NAMES:
+                beside_the_lab(part, device, chosen, options.packets)
+        if "model" in options.parts:
+            beside_the_model(device, chosen)
+        if "trials" in options.parts and device != TUNNEL:
+            beside_measured(device)
 
 
 if __name__ == "__main__":
