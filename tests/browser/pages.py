@@ -17,6 +17,10 @@ AXE = os.environ.get("WEIR_AXE", "")
 LOOKS = [(1280, False), (1280, True), (390, False), (390, True)]
 EXPLAINED = "document.querySelector('#why')?.innerText.length && !document.querySelector('#why .soft')"
 
+WAITING = """[...document.querySelectorAll('.plot')].every(
+  (plot) => plot.closest('details:not([open])') || plot.querySelector('svg'))"""
+"""Whether every chart that is not folded away is drawn."""
+
 SCENARIO = """\
 name: A small profile
 lab: {kind: sim}

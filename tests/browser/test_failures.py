@@ -63,6 +63,10 @@ def test_a_page_says_when_the_service_is_gone_while_it_tests(serve: Serve, brows
     fill(page, "Host that runs weir tcp serve", "127.0.0.1")
     page.evaluate("document.querySelector('form.form').requestSubmit()")
     assert GONE in page.wait_for(ERROR)
+    # A part whose script was not needed until now.
+    page.evaluate("location.hash = '#/compare/one/other'")
+    page.wait_for("!document.querySelector('form.form')")
+    assert GONE in page.wait_for(ERROR)
     server.stop()
 
 

@@ -13,7 +13,7 @@ from weirlab.store import Store
 from weirlab.studies import reports
 
 from . import devtools
-from .pages import AXE, Serve, axe_faults
+from .pages import AXE, WAITING, Serve, axe_faults
 
 RECORDED = Path(__file__).parent.parent / "unit" / "recorded"
 MOST_WORDS = 900
@@ -42,8 +42,6 @@ new PerformanceObserver((list) => list.getEntries().forEach((each) => (shift += 
 CHARTLESS = ("-calibrate-", "-comparison-", "-reproduction-", "-series-", "-trial-0004")
 """Tables, or a single value."""
 LISTENING = "window.warned = []; console.warn = (...said) => warned.push(said.join(' '))"
-WAITING = """[...document.querySelectorAll('.plot')].every(
-  (plot) => plot.closest('details:not([open])') || plot.querySelector('svg'))"""
 
 
 @pytest.fixture(scope="module")

@@ -10,9 +10,9 @@ from weirlab.store import Store
 
 from ..unit.trace.slow import one_of
 from .devtools import Browser, Page
-from .pages import EXPLAINED, SCENARIO, Serve, nameless, photograph, trials
+from .pages import EXPLAINED, SCENARIO, WAITING, Serve, nameless, photograph, trials
 
-SHAPED = "document.querySelectorAll('.story .plot svg').length"
+SHAPED = f"document.querySelectorAll('.story .plot svg').length >= 4 && {WAITING}"
 PAGE_PX = (718, 1046)
 """A4 with margins of 10 mm at 96 pixels an inch: what Chromium prints on."""
 LONG = SCENARIO.replace("repetitions: 1", "repetitions: 2000")
@@ -153,6 +153,40 @@ def test_a_run_gets_a_name_tags_and_a_star_and_is_deleted(
     assert [each for each in browser.problems() if not asked.search(each)] == []
 
 
+def test_filters_take_one_line_of_a_phone_until_they_are_opened(
+    serve: Serve, browser: Browser, shots: Path | None, tmp_path: Path
+) -> None:
+    store = Store(tmp_path / "store")
+    one, _ = (trials(store, name, 2e4, dut) for name, dut in (("one", "iptables"), ("two", "bridge")))
+    page = browser.session()
+    page.open(serve().url)
+    page.wait_for("document.querySelectorAll('.run').length === 2")
+    high = "document.querySelector('.filters').getBoundingClientRect().height"
+    selects = (
+        "[...document.querySelectorAll('.filters select')].filter((each) => each.checkVisibility()).length"
+    )
+    button = "document.querySelector('.filters > button')"
+    assert not page.evaluate(f"{button}.checkVisibility()")
+    assert page.evaluate(selects) == 6
+    photograph(page, shots, "runs")
+    page.look(width=390, height=844, dark=False)
+    assert page.evaluate(selects) == 0
+    assert page.evaluate(high) < 80
+    assert page.evaluate(f"{button}.ariaExpanded") == "false"
+    page.click(".filters > button")
+    page.wait_for(f"{selects} === 6 && {button}.ariaExpanded === 'true'")
+    page.evaluate(
+        "((field) => { field.value = 'iptables'; field.dispatchEvent(new Event('change')) })"
+        "(document.querySelectorAll('.filters select')[1])"
+    )
+    page.wait_for("document.querySelectorAll('.run').length === 1")
+    page.click(".filters > button")
+    page.wait_for(f"{selects} === 0 && {button}.innerText === 'Filters (1)'")
+    assert one in page.evaluate("document.querySelector('.run a').title")
+    assert nameless(page) == []
+    assert browser.problems() == []
+
+
 def test_the_page_of_a_run_has_its_answer_charts_and_tabs_and_prints_whole(
     serve: Serve, browser: Browser, shots: Path | None
 ) -> None:
@@ -160,7 +194,7 @@ def test_the_page_of_a_run_has_its_answer_charts_and_tabs_and_prints_whole(
     page = browser.session(height=800)
     run_id = start(page, served.url, SCENARIO.replace("sizes: [64]", "sizes: [64, 512]"))
     # Drawn by itself when the run ends.
-    page.wait_for(f"{SHAPED} >= 6")
+    page.wait_for(SHAPED)
     assert "without loss" in page.evaluate("document.querySelector('h1').innerText")
     # A sentence has its terms, with what they mean.
     assert "lines are what the models say" in page.evaluate("document.querySelector('.story').textContent")
@@ -187,7 +221,7 @@ def test_the_page_of_a_run_has_its_answer_charts_and_tabs_and_prints_whole(
     assert page.evaluate("document.querySelectorAll('iframe').length") == 0
     again = browser.session()
     again.open(f"{served.url}#/runs/{run_id}?tab=Setup")
-    again.wait_for(f"{SHAPED} >= 6 && {shown} === 'Setup'")
+    again.wait_for(f"{SHAPED} && {shown} === 'Setup'")
     assert nameless(again) == []
     again.evaluate(f"{tabs}[0].click()")
     photograph(again, shots, "run-story")
@@ -198,19 +232,46 @@ def test_the_page_of_a_run_has_its_answer_charts_and_tabs_and_prints_whole(
         "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False
     )
     charts = again.evaluate(
-        """[...document.querySelectorAll('.story figure')].map((figure) => {
+        """[...document.querySelectorAll('.story figure')]
+        .filter((figure) => figure.checkVisibility()).map((figure) => {
             const { width, height } = figure.getBoundingClientRect();
             const drawn = figure.querySelector('svg').getBoundingClientRect();
             return [width, height, drawn.right, getComputedStyle(figure).breakInside];
         })"""
     )
-    assert len(charts) >= 6
+    assert len(charts) >= 4
     for wide, high, right, kept in charts:
         assert 0 < wide <= width
         assert 0 < high <= height
         assert 0 < right <= width
         assert kept == "avoid"
     assert again.call("Page.printToPDF", paperWidth=8.27, paperHeight=11.69, printBackground=True)["data"]
+    assert browser.problems() == []
+
+
+def test_a_picture_becomes_a_chart_under_the_pointer_and_shows_the_chosen_quantity(
+    serve: Serve, browser: Browser, shots: Path | None
+) -> None:
+    served = serve("--allow-run")
+    page = browser.session(height=800)
+    start(page, served.url, SCENARIO)
+    page.wait_for(SHAPED)
+    plot = "document.querySelector('.story .place .plot')"
+    drawn = page.evaluate(f"{plot}.innerHTML")
+    page.evaluate("document.querySelectorAll('.switch input')[2].click()")
+    page.wait_for(f"{plot}.innerHTML !== {json.dumps(drawn)}")
+    mean = page.evaluate(f"{plot}.querySelector('svg').textContent")
+    assert page.evaluate("document.querySelector('script[src$=\"charts.js\"]')") is None
+    box = page.evaluate(
+        f"(({{ x, y, width, height }}) => [x + width / 2, y + height / 2])({plot}.getBoundingClientRect())"
+    )
+    page.call("Input.dispatchMouseEvent", type="mouseMoved", x=box[0], y=box[1])
+    page.wait_for(f"{plot}.querySelector('.vega-embed:not(.fresh) svg')")
+    assert page.evaluate(f"{plot}.querySelectorAll('svg').length") == 1
+    assert page.evaluate(f"{plot}.querySelector('svg').textContent") == mean
+    assert page.evaluate(f"{plot}.getAttribute('role')") == "img"
+    assert nameless(page) == []
+    photograph(page, shots, "run-chart")
     assert browser.problems() == []
 
 

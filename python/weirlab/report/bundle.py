@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -15,9 +16,15 @@ LICENCES: Final = Path(__file__).parent / "templates" / "vega.LICENSES"
 @cache
 def script() -> str:
     """JavaScript that defines ``vegaEmbed``, with its licences, safe inside a ``script`` element."""
-    source = str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", vl_version=_version()))
+    source = str(vl_convert.javascript_bundle("self.vegaEmbed = vegaEmbed;", vl_version=_version()))
     licensed = f"/*\n{LICENCES.read_text(encoding='utf-8')}*/\n{source}"
     return licensed.replace("</script", "<\\/script").replace("<!--", "<\\!--")
+
+
+def script_of_worker(style: str) -> str:
+    """As :func:`script`; in a worker, it draws charts as SVG, and tells the page ``style``, their CSS."""
+    code = (LICENCES.parent / "worker.js").read_text(encoding="utf-8")
+    return "{" + code.replace("/*VEGA*/", script()).replace("STYLE", json.dumps(style)) + "}"
 
 
 def _version() -> str:

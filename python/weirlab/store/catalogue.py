@@ -228,6 +228,8 @@ class Store:
             fd = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             for name in names:
+                if late and name not in self._entries:
+                    continue
                 # Before the files are read: if they change meanwhile, they are read again the next time.
                 now = stamp(fd, name)
                 known = self._entries.get(name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import resource
 from pathlib import Path
 from typing import Any
@@ -26,15 +25,12 @@ def _draw(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _charts(request: dict[str, Any]) -> dict[str, Any]:
-    """A script for the page: it defines ``vegaEmbed``, and the colours of the charts as CSS variables."""
+    """A script for the page: a worker that draws charts, and ``vegaEmbed`` for those that a user explores."""
     from weirlab.report import bundle, palette
 
     light, dark = map(palette.css_variables, (palette.LIGHT, palette.DARK))
     style = f":root {{ {light} }} @media screen and (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}"
-    colours = f"const sheet = new CSSStyleSheet(); sheet.replaceSync({json.dumps(style)});"
-    return {
-        "script": f"{bundle.script()}\n{{ {colours} document.adoptedStyleSheets.push(sheet); }}\n",
-    }
+    return {"script": bundle.script_of_worker(style)}
 
 
 if __name__ == "__main__":

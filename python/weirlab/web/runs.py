@@ -44,8 +44,8 @@ _MOST_REPORT_S: Final = 300.0
 
 _READ_S: Final = 0.15
 """Time that a page spends on reading runs that are not in the index, the newest first."""
-_ANSWERS_S: Final = 0.15
-"""Time that a page spends on finding the answers of runs that nobody looked at yet."""
+_ANSWERED_S: Final = 0.3
+"""Time after which a page finds no more answers of runs that nobody looked at yet."""
 READING: Final = "weir-runs"
 """Name of the thread that reads the store before the first request."""
 SortKey = Literal["newest", "oldest", "name", "kind", "device"]
@@ -133,10 +133,11 @@ class RunService:
 
         ``unanswered`` runs are not read yet, or lack what they found: a later call has them.
         """
+        until_s = time.monotonic() + _ANSWERED_S
         runs, unread = self._store.known_runs(_READ_S)
         found = wanted.ordered([run for run in runs if wanted.includes(run, self._answers.get(run, ""))])
         shown = found[wanted.first : wanted.first + wanted.most]
-        unanswered = self._find_answers(shown)
+        unanswered = self._find_answers(shown, until_s)
         return {
             "runs": [_line(run, self._answers.get(run, "")) for run in shown],
             "unanswered": unread + unanswered,
@@ -148,15 +149,15 @@ class RunService:
             "tags": sorted({tag for run in runs for tag in run.label.tags}),
         }
 
-    def _find_answers(self, runs: Sequence[RunSummary]) -> int:
-        """Find what ``runs`` without a report found, for a while; how many are left."""
+    def _find_answers(self, runs: Sequence[RunSummary], until_s: float) -> int:
+        """Find what ``runs`` without a report found, at least one and until then; how many are left."""
         left = [
             run
             for run in runs
             if not (run.answer or run.problem or run.status == RUNNING or run in self._answers)
         ]
-        until_s = time.monotonic() + _ANSWERS_S
-        while left and time.monotonic() < until_s and self._reading.acquire(blocking=False):
+        late = False
+        while left and not late and self._reading.acquire(blocking=False):
             try:
                 run = left.pop(0)
                 # What cannot be read is told on the page of the run.
@@ -166,6 +167,7 @@ class RunService:
                     self._answers[run] = _headline(opened)
             finally:
                 self._reading.release()
+            late = time.monotonic() > until_s
         return len(left)
 
     def one(self, run_id: str) -> dict[str, Any]:

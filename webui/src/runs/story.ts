@@ -30,8 +30,8 @@ const ATTRIBUTES = new Set(["id", "class", "scope", "colspan", "rowspan", "role"
  * list of elements and attributes, and the data of charts. Scripts, styles, links and pictures stay behind.
  */
 export function story(html: string): Story {
-  // The policy of this page would complain about styles, which are not taken anyway.
-  const page = new DOMParser().parseFromString(html.replace(/<style>[\s\S]*?<\/style>/g, ""), "text/html");
+  // They are not taken anyway: the policy of this page would complain about styles, and scripts take long to parse.
+  const page = new DOMParser().parseFromString(html.replace(/<(style|script)>[\s\S]*?<\/\1>/g, ""), "text/html");
   const charts = JSON.parse(page.getElementById("charts")?.textContent || "{}") as Partial<Story>;
   const texts = (selector: string) => [...page.querySelectorAll(selector)].map((each) => (each.textContent ?? "").trim());
   const chapters = [...page.querySelectorAll("main > section")]
@@ -90,64 +90,4 @@ function drawn(): Element {
   note.className = "soft";
   note.textContent = "This picture is in the report.";
   return note;
-}
-
-interface View {
-  signal(name: string, value: unknown): View;
-  runAsync(): Promise<View>;
-  finalize(): void;
-}
-type Embed = (place: HTMLElement, spec: unknown, options: unknown) => Promise<{ view: View }>;
-const refuse = () => Promise.reject(new Error("a chart loads nothing"));
-
-/** Draw the charts whose places are in `root`; the result ends them. */
-export async function drawCharts(root: HTMLElement, { figures, config }: Story, script: string): Promise<() => void> {
-  const places = [...root.querySelectorAll<HTMLElement>(".plot")].filter((place) => Object.hasOwn(figures, place.id));
-  if (!places.length) return () => {};
-  // What there is to read is painted first: the script is large.
-  await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
-  const embed = await loaded(script);
-  const views: { view: View; switchable: boolean }[] = [];
-  for (const place of places) {
-    // Between charts, the page answers.
-    await new Promise((done) => setTimeout(done));
-    const { spec } = figures[place.id]!;
-    try {
-      const options = {
-        renderer: "svg", actions: false, defaultStyle: false, tooltip: { disableDefaultStyle: true }, config,
-        // Without eval, which the page's policy forbids.
-        ast: true, loader: { load: refuse, sanitize: refuse },
-      };
-      const { view } = await embed(place, spec, options);
-      views.push({ view, switchable: spec.params?.some(({ name }) => name === "quantity") ?? false });
-      place.setAttribute("role", "img");
-      place.removeAttribute("aria-roledescription");
-      place.querySelector("svg")?.setAttribute("aria-hidden", "true");
-    } catch (error) {
-      place.textContent = `This chart could not be drawn: ${(error as Error).message}`;
-    }
-  }
-  root.addEventListener("change", (event) => {
-    const input = event.target as HTMLInputElement;
-    if (!input.name?.startsWith("quantity-")) return;
-    for (const each of root.querySelectorAll<HTMLInputElement>(".switch input")) each.checked = each.value === input.value;
-    for (const { view, switchable } of views) if (switchable) void view.signal("quantity", input.value).runAsync();
-  });
-  return () => views.forEach(({ view }) => view.finalize());
-}
-
-let loading: Promise<Embed> | undefined;
-
-function loaded(address: string): Promise<Embed> {
-  return (loading ??= new Promise((resolve, reject) => {
-    const script = document.createElement("script");
-    script.src = address;
-    script.onload = () => resolve((window as unknown as { vegaEmbed: Embed }).vegaEmbed);
-    script.onerror = () => {
-      loading = undefined;
-      script.remove();
-      reject(new Error("The script for charts cannot be loaded. Is weir web still running?"));
-    };
-    document.head.append(script);
-  }));
 }
