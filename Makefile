@@ -11,7 +11,7 @@ export PYO3_PYTHON := $(VENV)/bin/python
 # Containers often set it; then every process that a test starts would compile all of Weir again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test kills lint audit fuzz bench bench-model bench-tap bench-wired bench-opening bench-trace bench-esp bench-tcp bench-planted bench-foreign bench-devices bench-campaigns bench-chain bench-disturbed bench-gate bench-later bench-link bench-psock bench-programs bench-managing bench-rulesets bench-hostile bench-prefixes bench-simulators psock-schedules voice-numbers build install-psock webui wheel deb release docs manual format lock clean
+.PHONY: help demo test kills lint audit fuzz bench bench-model bench-tap bench-wired bench-opening bench-trace bench-esp bench-tcp bench-planted bench-foreign bench-devices bench-campaigns bench-chain bench-disturbed bench-gate bench-later bench-link bench-psock bench-programs bench-managing bench-rulesets bench-hostile bench-prefixes bench-shares bench-simulators psock-schedules voice-numbers build install-psock webui wheel deb release docs manual format lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -112,6 +112,9 @@ bench-hostile: build ## Serve a user of the page beside hostile clients (ARGS="-
 
 bench-prefixes: build ## What checking, looking up and serving a plan of 100,000 prefixes costs (root for BIND)
 	@python bench/prefixes.py $(ARGS)
+
+bench-shares: build ## One capture of 10 GB read by one process, and by 1 and 3 workers that share its flows (ARGS="--gigabytes 1")
+	@python bench/shares.py $(ARGS)
 
 bench-simulators: build ## Measured devices in ns-3, the simulated lab and as predictions: how far apart (libns3-dev)
 	@python bench/simulators.py $(ARGS)

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+import distributed
 import yaml
 
 from weirlab.base import programs
@@ -59,6 +60,13 @@ def weir(*arguments: str) -> subprocess.Popen[bytes]:
 def scheduler() -> subprocess.Popen[bytes]:
     dask = str(Path(sys.executable).parent / "dask")
     return started([dask, "scheduler", "--host", "127.0.0.1", "--port", str(PORT), "--no-dashboard"])
+
+
+def wait_for(url: str, workers: int) -> None:
+    """Until so many work."""
+    client: Any = distributed.Client
+    with client(url, timeout=60, set_as_default=False) as one:
+        one.wait_for_workers(workers, timeout=60)
 
 
 def elapsed_s(work: Callable[[], object]) -> float:

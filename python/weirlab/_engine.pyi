@@ -300,6 +300,7 @@ def rtp_packets(
     path: str,
     decode_as: Sequence[tuple[int, int]] = (),
     encodings: Sequence[tuple[int | None, str, int]] = (),
+    share: tuple[int, int] = (0, 1),
 ) -> dict[str, Any]:
     """Every packet of every voice stream in a capture file; see ``docs/quality.md``.
 
@@ -326,9 +327,10 @@ def rtp_packets(
     - ``stretch`` (u32): how often the stream's time stamps had begun anew before, of speech.
 
     ``streams``, a dict per stream as of ``analyse`` (see ``weirlab.trace.facts.Stream``), and ``first``: its
-    rows are ``first .. first + packets``. In IAX2 streams ``seq`` is estimated from the time stamps: speech
-    left out in silence counts as lost. Where these are not those of the speech, packets are numbered as they
-    came, ``lost`` is None and ``clock_hz`` 0.
+    rows are ``first .. first + packets``, if it is ``kept``: with a ``share`` (number, from 0, of several)
+    only the rows of that share of the streams are. In IAX2 streams ``seq`` is estimated from the time stamps:
+    speech left out in silence counts as lost. Where these are not those of the speech, packets are numbered
+    as they came, ``lost`` is None and ``clock_hz`` 0.
 
     ``capture``: what was read and what was passed over: ``format`` (``pcap``, ``pcapng``, with ``+gzip``
     or ``+zstd``), ``packets``, ``bytes`` of the packets as sent, ``first_ns``, ``last_ns``
@@ -460,6 +462,19 @@ class Recorder:
         ``frames``, ``stage``: "ring" or "disk"). Safe to call again.
         """
 
+class Connections:
+    """Connections that :func:`analyse` found, each a dict that is made when it is asked for."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, at: int) -> dict[str, Any]: ...
+    def packed(self) -> bytes:
+        """What :meth:`merged` needs of a share."""
+
+    @staticmethod
+    def merged(shares: Sequence[bytes], keep: int) -> tuple[Connections, int]:
+        """The ``keep`` connections with most bytes of all shares, numbered as without shares, and how many
+        are left out."""
+
 def analyse(
     paths: Sequence[str],
     *,
@@ -472,6 +487,7 @@ def analyse(
     decode_as: Sequence[tuple[int, int]] = (),
     keep: int = 100_000,
     rows: ConnectionRows | None = None,
+    share: tuple[int, int] | None = None,
 ) -> dict[str, Any]:
     """Analyse captures, one after the other as if they were one file; see ``docs/trace.md``.
 
@@ -479,7 +495,8 @@ def analyse(
     if ``relative``, since the first packet. ``series``: a folder that is given Parquet files:
     ``connections``, ``segments``, ``rtt``, ``sack``, ``periods`` (of ``period_ns``) and ``streams``.
     ``keep``: connections and streams that are returned, those with most bytes; the files have all.
-    ``rows``: takes the packets of connections; what it had before is dropped.
+    ``rows``: takes the packets of connections; what it had before is dropped. ``share``: number, from 0, of
+    several; only the connections of that share are followed, and their numbers are to be merged.
 
     The answer: ``capture`` (counts), ``connections`` (a list of dicts, sides under ``a`` and ``b``),
     ``connections_left_out``, ``streams`` (voice), ``streams_left_out``, ``esp`` (a list of dicts),

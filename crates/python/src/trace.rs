@@ -9,6 +9,7 @@ use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
+use weir_trace::Share;
 use weir_trace::capture::{CaptureError, Compression, Format};
 use weir_trace::packet::Opaque;
 use weir_trace::voice::{
@@ -23,17 +24,19 @@ const BETWEEN_SIGNALS: usize = 256 << 10;
 
 /// Every packet of every voice stream in a capture file.
 #[pyfunction]
-#[pyo3(signature = (path, decode_as=Vec::new(), encodings=Vec::new()))]
+#[pyo3(signature = (path, decode_as=Vec::new(), encodings=Vec::new(), share=(0, 1)))]
 pub fn rtp_packets(
     py: Python<'_>,
     path: PathBuf,
     decode_as: Vec<(u16, u16)>,
     encodings: Vec<(Option<u8>, String, u32)>,
+    share: (u32, u32),
 ) -> PyResult<Bound<'_, PyDict>> {
     let encoding = |(number, name, clock_hz)| (number, Encoding { name, clock_hz, kind: Kind::Unknown });
     let options = Options {
         decode_as: decode_as.into_iter().map(|(low, high)| low..=high).collect(),
         told: Told { encodings: encodings.into_iter().map(encoding).collect() },
+        share: share_of(share)?,
     };
     let file = open(py, &path)?;
     let mut signal = None;
@@ -43,6 +46,12 @@ pub fn rtp_packets(
         (None, Ok(voice)) => to_dict(py, &voice),
         (None, Err(error)) => Err(refusal(py, &path, &error)),
     }
+}
+
+/// Share `number`, from 0, `of` several; raises `ValueError`.
+pub fn share_of((number, of): (u32, u32)) -> PyResult<Share> {
+    let wrong = || PyValueError::new_err(format!("share {number} of {of}: they are numbered from 0"));
+    Share::new(number, of).ok_or_else(wrong)
 }
 
 /// Opens a capture file.
@@ -124,6 +133,7 @@ fn streams<'py>(py: Python<'py>, streams: &[Stream]) -> PyResult<Bound<'py, PyLi
     for stream in streams {
         let dict = measured(py, &stream.measured)?;
         dict.set_item("first", first)?;
+        dict.set_item("kept", stream.kept)?;
         first += stream.rows.len();
         list.append(dict)?;
     }

@@ -10,6 +10,7 @@
 pub mod analysis;
 pub mod esp;
 pub mod packet;
+mod share;
 pub mod tcp;
 #[cfg(test)]
 mod testing;
@@ -19,6 +20,8 @@ pub mod voice;
 use std::io::Read;
 
 pub use weir_capture as capture;
+
+pub use share::Share;
 
 use capture::CaptureError;
 use voice::{Options, Voice};

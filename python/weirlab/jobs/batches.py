@@ -1,4 +1,6 @@
-"""Work on many files, a result for each: in this process, or by the workers of a cluster."""
+"""Work on many files, a result for each, in this process or by the workers of a cluster; and on the flows of
+one capture, divided among workers.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
-from weirlab.base.errors import InputError
+from weirlab.base.errors import InputError, LabError, WeirError
 from weirlab.base.quantities import plural
 
 if TYPE_CHECKING:
@@ -21,6 +23,10 @@ _BATCH: Final = 20
 """Files that a worker gets at once: sending takes as long as reading a small one."""
 
 R = TypeVar("R", bound="FileResult")
+S = TypeVar("S")
+
+Share = tuple[int, int]
+"""Its number, from 0, and how many there are."""
 
 
 class FileResult(Protocol):
@@ -106,3 +112,50 @@ def _there(
                 else:
                     name = names[done.key]
                     yield done.key, failed(name, f"{name}: {cluster.failure(done.error)}")
+
+
+def shares(read: Callable[[Share], S], address: ClusterAddress, progress: Progress) -> list[S]:
+    """What ``read`` says about every share of the flows of a capture; the cluster has a worker for each.
+
+    Raises
+    ------
+    WeirError
+        As ``read`` does.
+    LabError
+        Workers die over a share, or one has another version of Weir, which may divide flows otherwise.
+    """
+    from weirlab.jobs import cluster
+    from weirlab.jobs.worker import ANALYSIS
+    from weirlab.store.manifest import versions
+
+    found = dict[int, S]()
+    with cluster.Cluster(address, ANALYSIS, progress.note) as workers:
+        while not (many := len(workers.workers())):
+            list(workers.results())
+        tried = Counter(range(many))
+        for number in range(many):
+            workers.submit(number, _share, versions()["weirlab"], read, (number, many))
+        while len(found) < many:
+            for done in workers.results():
+                if done.error is None:
+                    found[done.key] = done.value
+                    progress.advance(len(found), many, "shares of the flows")
+                elif isinstance(done.error, WeirError):
+                    raise done.error
+                elif tried[done.key] < _ATTEMPTS:
+                    tried[done.key] += 1
+                    workers.submit(done.key, _share, versions()["weirlab"], read, (done.key, many))
+                else:
+                    raise LabError(f"share {done.key + 1} of {many}: {cluster.failure(done.error)}")
+    return [found[number] for number in range(many)]
+
+
+def _share(version: str, read: Callable[[Share], S], share: Share) -> S:
+    from weirlab.jobs.worker import STATE
+    from weirlab.store.manifest import versions
+
+    if (own := versions()["weirlab"]) != version:
+        raise LabError(
+            f"the worker {STATE.name} has Weir {own}, and here is {version}; they must be the same"
+        )
+    return read(share)

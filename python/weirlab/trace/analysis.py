@@ -40,6 +40,8 @@ class TraceSettings(TypedDict, total=False):
     """Most connections that are returned: those with most bytes on the link; :data:`KEEP`."""
     rows: ConnectionRows | None
     """Takes the packets of connections, for their diagnosis."""
+    share: tuple[int, int]
+    """The number of a share of the connections, from 0, of several; only these are followed."""
 
 
 def analyse(
@@ -98,6 +100,7 @@ def analyse(
         decode_as=list(settings.get("decode_as", ())),
         keep=settings.get("keep", KEEP),
         rows=settings.get("rows"),
+        share=settings.get("share"),
     )
     answer["connections"] = Selection(answer["connections"])
     for file, path in zip(answer["capture"]["files"], listed, strict=True):

@@ -153,6 +153,11 @@ class Selection(Sequence[Connection]):
         self._source = source
         self._numbers = range(len(source)) if numbers is None else numbers
 
+    @property
+    def source(self) -> Sequence[Connection]:
+        """All of them, in the order of their first packets."""
+        return self._source
+
     def __len__(self) -> int:
         return len(self._numbers)
 

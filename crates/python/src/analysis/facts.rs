@@ -3,7 +3,8 @@
 use pyo3::exceptions::{PyIndexError, PyRuntimeError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList};
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::{PyBytes, PyDict, PyList};
 use weir_capture::Interface;
 use weir_trace::analysis::{Facts, File};
 use weir_trace::esp::Flow;
@@ -21,7 +22,7 @@ pub fn to_dict<'py>(
     let dict = PyDict::new(py);
     dict.set_item("capture", capture(py, facts, files)?)?;
     let (connections, left_out) = kept.connections();
-    dict.set_item("connections", Connections(connections))?;
+    dict.set_item("connections", Connections { connections, numbers: kept.numbers() })?;
     dict.set_item("connections_left_out", left_out)?;
     let (streams, left_out) = kept.streams();
     dict.set_item("streams", list(py, &streams, measured)?)?;
@@ -33,19 +34,53 @@ pub fn to_dict<'py>(
 
 /// Connections as dicts, each made anew when it is asked for: a dict takes a hundred times as much memory.
 #[pyclass(sequence, frozen)]
-pub struct Connections(Vec<Packed>);
+pub struct Connections {
+    connections: Vec<Packed>,
+    /// Of all connections of a share, those that are left out, too; empty without shares.
+    numbers: Vec<u32>,
+}
 
 #[pymethods]
 impl Connections {
+    /// What :meth:`merged` needs of a share.
+    fn packed<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let bytes = postcard::to_allocvec(&(&self.connections, &self.numbers)).map_err(broken)?;
+        Ok(PyBytes::new(py, &bytes))
+    }
+
+    /// The connections of all shares, numbered as without shares, and how many are left out.
+    #[staticmethod]
+    fn merged(shares: Vec<PyBackedBytes>, keep: usize) -> PyResult<(Self, u64)> {
+        let (mut kept, mut numbers) = (Kept::new(keep, false), Vec::new());
+        for share in shares {
+            let (connections, of_share): (Vec<Packed>, Vec<u32>) =
+                postcard::from_bytes(&share).map_err(broken)?;
+            connections.into_iter().for_each(|connection| kept.put(connection));
+            numbers.extend(of_share);
+        }
+        numbers.sort_unstable();
+        let (mut connections, _) = kept.connections();
+        for connection in &mut connections {
+            let number = numbers.partition_point(|number| *number < connection.id());
+            connection.renumber(number as u32).map_err(broken)?;
+        }
+        let left_out = (numbers.len() - connections.len()) as u64;
+        Ok((Self { connections, numbers: Vec::new() }, left_out))
+    }
+
     const fn __len__(&self) -> usize {
-        self.0.len()
+        self.connections.len()
     }
 
     fn __getitem__<'py>(&self, py: Python<'py>, at: usize) -> PyResult<Bound<'py, PyDict>> {
-        let found = self.0.get(at).ok_or_else(|| PyIndexError::new_err("no such connection"))?;
-        let found = found.facts().map_err(|e| PyRuntimeError::new_err(e.to_string()))?;
+        let found = self.connections.get(at).ok_or_else(|| PyIndexError::new_err("no such connection"))?;
+        let found = found.facts().map_err(broken)?;
         connection(py, &found)
     }
+}
+
+fn broken(error: postcard::Error) -> PyErr {
+    PyRuntimeError::new_err(error.to_string())
 }
 
 fn list<'py, T>(

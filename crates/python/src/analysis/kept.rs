@@ -2,10 +2,12 @@
 
 use std::cmp::Reverse;
 
+use serde::{Deserialize, Serialize};
 use weir_trace::tcp::Connection;
 use weir_trace::voice::Measured;
 
 /// A connection that is kept: packed, because most of its numbers are 0. As it is, it takes 1 kB.
+#[derive(Deserialize, Serialize)]
 pub struct Packed {
     link_bytes: u64,
     id: u32,
@@ -23,6 +25,17 @@ impl Packed {
         postcard::from_bytes(&self.facts)
     }
 
+    /// Its number.
+    pub const fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// Gives it another number.
+    pub fn renumber(&mut self, id: u32) -> Result<(), postcard::Error> {
+        *self = Self::new(&Connection { id, ..self.facts()? });
+        Ok(())
+    }
+
     /// What decides which are kept.
     fn rank(&self) -> (Reverse<u64>, u64) {
         (Reverse(self.link_bytes), self.id.into())
@@ -33,16 +46,32 @@ impl Packed {
 pub struct Kept {
     connections: Most<Packed>,
     streams: Most<Measured>,
+    /// Of all connections of a share.
+    numbers: Option<Vec<u32>>,
 }
 
 impl Kept {
-    /// Up to `most` of either kind.
-    pub const fn new(most: usize) -> Self {
-        Self { connections: Most::new(most), streams: Most::new(most) }
+    /// Up to `most` of either kind; `numbered`: and the numbers of all connections.
+    pub fn new(most: usize, numbered: bool) -> Self {
+        let numbers = numbered.then(Vec::new);
+        Self { connections: Most::new(most), streams: Most::new(most), numbers }
     }
 
     pub fn connection(&mut self, connection: &Connection) {
-        self.connections.put(Packed::new(connection), Packed::rank);
+        if let Some(numbers) = &mut self.numbers {
+            numbers.push(connection.id);
+        }
+        self.put(Packed::new(connection));
+    }
+
+    /// A connection that was packed before.
+    pub fn put(&mut self, connection: Packed) {
+        self.connections.put(connection, Packed::rank);
+    }
+
+    /// Of all connections, if they are a share.
+    pub fn numbers(&mut self) -> Vec<u32> {
+        self.numbers.take().unwrap_or_default()
     }
 
     pub fn stream(&mut self, stream: Measured) {

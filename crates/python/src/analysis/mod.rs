@@ -17,11 +17,12 @@ use weir_capture::filter::{Filter, FilterError};
 use weir_capture::{CaptureError, LinkType, Packet};
 use weir_tables::TableError;
 use weir_tables::series::{Ended, Series};
+use weir_trace::Share;
 use weir_trace::analysis::{self, Analysis, Facts, File, Options, Sink, Span};
 use weir_trace::{tcp, voice};
 
 use crate::errors::{describe, exception, unwritten};
-use crate::trace::{Interruptible, open, refusal};
+use crate::trace::{Interruptible, open, refusal, share_of};
 pub use facts::Connections;
 use files::{Folder, Partial};
 use kept::Kept;
@@ -40,7 +41,7 @@ enum Failure {
 #[pyfunction]
 #[pyo3(signature = (
     paths, *, filter="", from_ns=None, to_ns=None, relative=false, series=None, period_ns=100_000_000,
-    decode_as=Vec::new(), keep=100_000, rows=None,
+    decode_as=Vec::new(), keep=100_000, rows=None, share=None,
 ))]
 #[expect(clippy::too_many_arguments, reason = "keyword arguments in Python")]
 pub fn analyse<'py>(
@@ -55,10 +56,13 @@ pub fn analyse<'py>(
     decode_as: Vec<(u16, u16)>,
     keep: usize,
     rows: Option<Bound<'py, ConnectionRows>>,
+    share: Option<(u32, u32)>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let begin = Instant::now();
+    let numbered = share.is_some();
+    let share = share.map_or(Ok(Share::ALL), share_of)?;
     let options = Options {
-        tcp: tcp::Options::default(),
+        tcp: tcp::Options { share, ..tcp::Options::default() },
         voice: voice::Options {
             decode_as: decode_as.into_iter().map(|(low, high)| low..=high).collect(),
             ..voice::Options::default()
@@ -71,7 +75,7 @@ pub fn analyse<'py>(
     }
     let empty = rows.as_ref().map(|rows| rows.borrow_mut().take());
     let found = py.detach(|| {
-        let kept = RefCell::new(Kept::new(keep));
+        let kept = RefCell::new(Kept::new(keep, numbered));
         let (facts, files, empty) = match (&series, empty) {
             (None, None) => {
                 let (_, facts, files) = read(paths, filter, options, Summary(&kept), |_| true)?;

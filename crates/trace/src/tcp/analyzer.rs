@@ -6,7 +6,7 @@ use super::segment::{ACK, FIN, RST, SYN, Segment};
 use super::sender::{Context, elapsed};
 use super::series::Sink;
 use super::settings::{Counts, Options};
-use super::table::Table;
+use super::table::{COARSE_NS, Table, hash};
 use crate::capture::Packet;
 use crate::packet::Datagram;
 
@@ -88,6 +88,9 @@ impl<S: Sink> Analyzer<S> {
             self.swept_ns = now;
             self.sweep(now);
         }
+        if !self.options.share.has(|| hash(datagram)) {
+            return;
+        }
         let interface = (packet.interface, datagram.point);
         let found = self.table.find(interface, datagram, &segment);
         let found = found.filter(|(at, from)| self.goes_on(*at, *from, &segment));
@@ -122,7 +125,9 @@ impl<S: Sink> Analyzer<S> {
     /// Ends the capture: reports what is open, and returns the sink.
     pub fn finish(mut self) -> (S, Counts) {
         for at in self.table.all() {
-            self.give_away(at, Reason::CaptureEnded);
+            // Not all that are over were given up yet.
+            let is_over = self.table.get(at).is_some_and(|open| self.is_over(open, self.swept_ns));
+            self.give_away(at, if is_over { Reason::Idle } else { Reason::CaptureEnded });
         }
         (self.sink, self.counts)
     }
@@ -147,13 +152,18 @@ impl<S: Sink> Analyzer<S> {
     }
 
     fn is_over(&self, open: &Open, now: i64) -> bool {
-        let limit_ns = match open.phase() {
+        elapsed(open.last_ns, now) > self.limit_ns(open.phase())
+    }
+
+    /// How long a connection may be silent.
+    fn limit_ns(&self, phase: Phase) -> u64 {
+        let limit_ns = match phase {
             Phase::Syn | Phase::HalfOpen => self.options.half_open_ns,
             Phase::Open => self.options.idle_ns,
             Phase::Closed => self.options.closed_ns,
             Phase::Refused => self.options.refused_ns,
         };
-        elapsed(open.last_ns, now) > u64::try_from(limit_ns).unwrap_or(0)
+        u64::try_from(limit_ns).unwrap_or(0)
     }
 
     #[inline(never)]
@@ -171,7 +181,7 @@ impl<S: Sink> Analyzer<S> {
         } else {
             (From::A, (src, dst))
         };
-        let id = self.next_id;
+        let id = if self.options.share.is_all() { self.next_id } else { self.counts.segments as u32 };
         self.next_id = self.next_id.wrapping_add(1);
         let source = Source { interface, tags: datagram.tags };
         let mut open = Open::new(id, ends, source, from, segment);
@@ -187,11 +197,12 @@ impl<S: Sink> Analyzer<S> {
     }
 
     #[cold]
-    /// Gives up the connections that have been silent for too long.
+    /// Gives up the connections that have been silent for too long, by the times that order them: it depends on no
+    /// other connection when one is given up.
     fn sweep(&mut self, now: i64) {
         for phase in [Phase::Syn, Phase::HalfOpen, Phase::Open, Phase::Closed, Phase::Refused] {
             while let Some(at) = self.table.oldest(phase as usize) {
-                if !self.table.get(at).is_some_and(|open| self.is_over(open, now)) {
+                if elapsed(self.table.queued_ns(at), now) <= self.limit_ns(phase).saturating_add(COARSE_NS) {
                     break;
                 }
                 self.give_away(at, Reason::Idle);

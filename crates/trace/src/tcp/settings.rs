@@ -1,5 +1,7 @@
 //! How long connections are kept, how many of them, and what had to be given up.
 
+use crate::Share;
+
 /// Bounds of an analysis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -22,6 +24,9 @@ pub struct Options {
     pub max_refused: usize,
     /// Most segments sent and not yet acknowledged that are remembered, all connections together.
     pub max_outstanding: usize,
+    /// The connections that are followed. With a share, they are numbered by the segments of all connections
+    /// until their first one, from 1, which orders those of all shares.
+    pub share: Share,
 }
 
 impl Default for Options {
@@ -36,6 +41,7 @@ impl Default for Options {
             max_states: 200_000,
             max_refused: 1 << 14,
             max_outstanding: 1 << 20,
+            share: Share::ALL,
         }
     }
 }

@@ -30,17 +30,24 @@ pub struct Collector {
 /// All packets of a stream, and what a meter would keep of them: both must give the same results.
 #[derive(Debug)]
 pub(super) struct Whole {
-    rows: Vec<Row>,
+    /// None: another share has them.
+    rows: Option<Vec<Row>>,
     sums: Sums,
 }
 
 impl Keep for Whole {
     fn new(protocol: Protocol) -> Self {
-        Self { rows: Vec::new(), sums: Sums::new(protocol) }
+        Self { rows: Some(Vec::new()), sums: Sums::new(protocol) }
+    }
+
+    fn sum_up(&mut self) {
+        self.rows = None;
     }
 
     fn push(&mut self, row: Row, media: Option<&Media>) {
-        self.rows.push(row);
+        if let Some(rows) = &mut self.rows {
+            rows.push(row);
+        }
         self.sums.push(row, media);
     }
 
@@ -130,7 +137,12 @@ impl Stream {
     /// The facts about the stream: codecs from the user, otherwise from the capture.
     fn of(track: Track<Whole>, told: &Told, reports: Option<Reports>) -> Option<Self> {
         let found = Found::of(&track);
-        let Track { key, media, kept: Whole { mut rows, mut sums }, .. } = track;
+        let Track { key, media, kept: Whole { rows, mut sums }, .. } = track;
+        let Some(mut rows) = rows else {
+            let media = media.as_deref();
+            let measured = Measured::of(found, media, &sums.finish(media)?, reports);
+            return Some(Self { measured, kept: false, rows: Vec::new() });
+        };
         let media = match key.protocol {
             Protocol::Rtp => explained(&rows, media.as_deref().cloned(), told),
             Protocol::Iax2 => None,
@@ -172,7 +184,7 @@ impl Stream {
                 row.stretch = number;
             }
         }
-        Some(Self { measured, rows })
+        Some(Self { measured, kept: true, rows })
     }
 }
 

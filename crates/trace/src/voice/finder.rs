@@ -459,6 +459,9 @@ impl<K: Keep> Finder<K> {
         if track.is_proven() && track.media.is_none() {
             track.media = self.session_of(&track.key);
         }
+        if !self.options.share.has(|| track.key.hash()) {
+            track.kept.sum_up();
+        }
         let at = self.free.pop().unwrap_or(self.tracks.len());
         self.index.insert(track.key, at);
         let is_proven = track.is_proven();

@@ -22,6 +22,7 @@ mod text;
 mod track;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
@@ -36,6 +37,7 @@ pub use sdp::Direction;
 pub use sip::{Call, Party};
 pub use track::{Beginning, Pauses};
 
+use crate::Share;
 use crate::capture::{Compression, Format};
 use crate::packet::{Opaque, Tags};
 
@@ -46,6 +48,8 @@ pub struct Options {
     pub decode_as: Vec<RangeInclusive<u16>>,
     /// What payload types stand for; takes precedence over the capture.
     pub told: Told,
+    /// The streams whose packets are kept; sums are kept of all.
+    pub share: Share,
 }
 
 /// What a stream runs over.
@@ -97,6 +101,15 @@ pub struct Row {
     pub speech: bool,
     /// How often the time stamps have started anew; delays of one stretch say nothing about another.
     pub stretch: u32,
+}
+
+impl Key {
+    /// The same on every machine.
+    fn hash(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        Hash::hash(self, &mut hasher);
+        hasher.finish()
+    }
 }
 
 impl Row {
@@ -182,6 +195,8 @@ pub struct Counts {
 pub struct Stream {
     /// Everything that is known about it.
     pub measured: Measured,
+    /// Whether its packets are kept.
+    pub kept: bool,
     /// Packets in order of arrival.
     pub rows: Vec<Row>,
 }

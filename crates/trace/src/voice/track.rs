@@ -69,6 +69,8 @@ pub enum Put {
 pub trait Keep {
     /// Nothing yet, of a stream of this kind.
     fn new(protocol: Protocol) -> Self;
+    /// Keeps sums only, from now on and of what there was.
+    fn sum_up(&mut self) {}
     /// The next packet; `media` is what SIP said until now.
     fn push(&mut self, row: Row, media: Option<&Media>);
     /// Packets added.

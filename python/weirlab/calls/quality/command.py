@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,7 @@ from weirlab.cli.options.cluster import ClusterOptions
 from weirlab.trace.analysis import refuse_inputs
 
 if TYPE_CHECKING:
-    from weirlab.calls.quality.study import Encoding, QualityOutcome
+    from weirlab.calls.quality.study import CaptureReading, Encoding
 
 QUALITY = """Assess the quality of the voice streams in a capture.
 
@@ -36,7 +36,8 @@ and from SIP in the capture; --codec names the others.
 
 With --each, every file is a capture by itself, in one row; a file that cannot
 be read is named in its row. With --cluster, workers (see weir worker) read
-them, at the same paths.
+them, at the same paths; without --each, every worker reads the capture and
+assesses a share of the streams.
 
 A capture does not show the delay of the network. Without --delay, MOS counts
 only codec, packet time and jitter buffer, and is an upper bound.
@@ -51,6 +52,7 @@ Examples:
   weir quality calls.pcapng --require 'mos>=4' --require 'loss<0.1%'
   weir quality archive/*.pcap --each --json
   weir quality archive/*.pcap --each --cluster tcp://127.0.0.1:8786
+  weir quality huge.pcap --cluster tcp://127.0.0.1:8786
 """
 
 _PORTS: Final = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?")
@@ -109,13 +111,12 @@ class ReadingOptions:
         ),
     ] = None
 
-    def reader(self) -> Callable[[Path], QualityOutcome]:
-        """What assesses a capture as these options say."""
-        from weirlab.calls.quality.study import capture_quality
+    def reading(self) -> CaptureReading:
+        """What these options say."""
+        from weirlab.calls.quality.study import CaptureReading
 
         heard, buffers = read_jitter_buffer(self.jitter_buffer)
-        return partial(
-            capture_quality,
+        return CaptureReading(
             codecs=dict(_codec(text) for text in self.codec or ()),
             network_ms=self.delay,
             buffers=buffers,
@@ -154,16 +155,17 @@ def quality(
     result: Annotated[JudgementOptions, without("store")],
 ) -> None:
     """Assess a capture."""
-    from weirlab.calls.quality import requiring, tables, wording
+    from weirlab.calls.quality import requiring, study, tables, wording
     from weirlab.calls.quality.voice_page import quality_page
     from weirlab.cli.results import gates
+    from weirlab.jobs import batches
 
-    assess = options.reader()
+    reading = options.reading()
     if each:
-        _each(ctx, files, assess, options.stream or report or result.require, cluster, result)
+        _each(ctx, files, reading, options.stream or report or result.require, cluster, result)
         return
-    if cluster.chosen() is not None:
-        raise InputError("--cluster goes with --each: it divides the work by file")
+    if (address := cluster.chosen()) is not None and Path("-") in files:
+        raise InputError("--cluster needs a file, and - is standard input")
     if len(files) > 1:
         raise InputError(f"{len(files)} captures: with --each, each is assessed by itself")
     with result.session(ctx) as session, standard_input.readable(files) as (file,):
@@ -172,7 +174,11 @@ def quality(
             refuse_inputs([report], [file], "--out")
             outputs.check_output(report, "--out")
             CHARTS.require()
-        outcome = assess(file)
+        if address is None:
+            outcome = study.capture_quality(file, reading)
+        else:
+            read = partial(study.quality_share, file.absolute(), reading)
+            outcome = study.merge(file, reading, batches.shares(read, address, session.progress))
         if report is not None:
             quality_page(outcome, report, command=session.command)
         for note in () if result.json else outcome.notes():
@@ -187,20 +193,21 @@ def quality(
 def _each(
     ctx: typer.Context,
     files: Sequence[Path],
-    assess: Callable[[Path], QualityOutcome],
+    reading: CaptureReading,
     unfit: object,
     cluster: ClusterOptions,
     result: JudgementOptions,
 ) -> None:
     """A row for every file."""
     from weirlab.calls.quality.each import hearings
+    from weirlab.calls.quality.study import capture_quality
 
     if unfit:
         raise InputError("--each sums up every file: --stream, --out and --require do not go with it")
     if Path("-") in files:
         raise InputError("--each needs files, and - is standard input")
     with result.session(ctx) as session:
-        found = hearings(files, assess, cluster.chosen(), session.progress)
+        found = hearings(files, partial(capture_quality, reading=reading), cluster.chosen(), session.progress)
         session.finish(found.document(), found.sentence, [found.table(_SHOWN)], found.problem)
         session.complain(found.problem)
 

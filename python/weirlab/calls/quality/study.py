@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -171,21 +171,42 @@ class QualityOutcome:
         }
 
 
-def capture_quality(
-    path: Path,
-    *,
-    codecs: Mapping[int | None, Encoding] | None = None,
-    network_ms: float | None = None,
-    buffers: Buffers = USUAL,
-    heard: BufferChoice = "best",
-    only: Sequence[str] = (),
-    decode_as: Sequence[tuple[int, int]] = (),
-) -> QualityOutcome:
-    """Assess every voice stream in the capture ``path``.
+@dataclass(frozen=True)
+class CaptureReading:
+    """How a capture is understood, and which of its streams."""
 
-    ``codecs`` gives the encodings of payload types; ``None`` is for those that the capture does not
-    describe. ``network_ms`` is the one-way delay of the network, if it is known. ``only`` names streams
-    (see :meth:`VoiceStream.is_meant`), ``decode_as`` ranges of ports that are known to be RTP.
+    codecs: Mapping[int | None, Encoding] = field(default_factory=dict)
+    """Encodings of payload types; of None: those that the capture does not describe."""
+    network_ms: float | None = None
+    """One-way delay of the network, if it is known."""
+    buffers: Buffers = USUAL
+    heard: BufferChoice = "best"
+    only: Sequence[str] = ()
+    """Streams; see :meth:`CaptureStream.is_meant`. Empty: all."""
+    decode_as: Sequence[tuple[int, int]] = ()
+    """Ranges of ports that are known to be RTP."""
+
+
+USUAL_READING: Final = CaptureReading()
+
+
+@dataclass(frozen=True)
+class QualityShare:
+    """All streams of a capture, and how those of a share were heard."""
+
+    capture: Mapping[str, Any]
+    streams: tuple[CaptureStream, ...]
+    """Those that were chosen."""
+    found: int
+    calls: tuple[Mapping[str, Any], ...]
+    rows: tuple[int, ...]
+    """Which of ``streams`` are of the share."""
+    table: CaptureTable | None
+    """A row for each of these; None without any."""
+
+
+def capture_quality(path: Path, reading: CaptureReading = USUAL_READING) -> QualityOutcome:
+    """Assess every voice stream in the capture ``path``.
 
     Raises
     ------
@@ -194,35 +215,88 @@ def capture_quality(
     InputError
         The file cannot be read, or has no such stream.
     """
+    return merge(path, reading, [quality_share(path, reading, (0, 1))])
+
+
+def merge(path: Path, reading: CaptureReading, shares: Sequence[QualityShare]) -> QualityOutcome:
+    """The answer of :func:`capture_quality` from those of all shares."""
+    first = shares[0]
+    if not first.found:
+        raise NoStreams(path, first.capture)
+    if any((one.capture, len(one.streams)) != (first.capture, len(first.streams)) for one in shares):
+        raise InputError(f"{path}: workers read different captures there, or one that is still growing")
+    tables = [one.table for one in shares if one.table is not None]
+    order = np.argsort(np.concatenate([one.rows for one in shares]))
+    table = tables[0] if len(tables) == 1 else _joined(tables, order)
+    # Of the streams of other shares a share does not know all codecs.
+    known = {row: one.streams[row] for one in shares for row in one.rows}
+    streams, buffers = tuple(known[row] for row in range(len(known))), reading.buffers
+    return QualityOutcome(
+        path, first.capture, streams, first.found, first.calls, table, reading.heard, buffers
+    )
+
+
+def _joined(tables: Sequence[Any], order: npt.NDArray[np.integer]) -> Any:
+    """Tables, or columns of them, one below the other and then in this ``order``."""
+    first = tables[0]
+    if isinstance(first, np.ndarray):
+        return np.concatenate(tables)[order]
+    if isinstance(first, tuple):
+        rows = [row for table in tables for row in table]
+        return tuple(rows[place] for place in order)
+    if is_dataclass(first) and not isinstance(first, type):
+        names = [one.name for one in fields(first)]
+        columns = {name: _joined([getattr(table, name) for table in tables], order) for name in names}
+        return replace(first, **columns)
+    return first
+
+
+def quality_share(path: Path, reading: CaptureReading, share: tuple[int, int]) -> QualityShare:
+    """Find every voice stream in the capture ``path``, and assess those of a ``share`` (number, of).
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, or has no such stream.
+    """
+    network_ms, only = reading.network_ms, reading.only
     if network_ms is not None and not 0 <= network_ms < 1e5:
         raise InputError(f"a network delay of {network_ms:g} ms: expected are 0 to 100,000 ms")
-    told = [(number, each.name, each.clock_hz) for number, each in (codecs or {}).items()]
-    read = _engine.rtp_packets(str(path), list(decode_as), told)
+    told = [(number, each.name, each.clock_hz) for number, each in reading.codecs.items()]
+    read = _engine.rtp_packets(str(path), list(reading.decode_as), told, share)
     streams = [voice_stream(number, found) for number, found in enumerate(read["streams"], 1)]
-    if not streams:
-        raise NoStreams(path, read["capture"])
     chosen = [stream for stream in streams if not only or any(stream.is_meant(text) for text in only)]
-    for text in only:
+    for text in only if streams else ():
         if not any(stream.is_meant(text) for stream in streams):
             raise InputError(
                 f"{path} has no stream {quoted(text)}: it has streams 1 to {len(streams)}; a stream is "
                 "named by its number, its SSRC (0x1234abcd), an address, or address:port"
             )
-    counted = [read["streams"][stream.number - 1] for stream in chosen]
+    found = [read["streams"][stream.number - 1] for stream in chosen]
+    rows = tuple(row for row, each in enumerate(found) if each["kept"])
+    own, counted = [chosen[row] for row in rows], [found[row] for row in rows]
+    table = _table(read["packets"], own, streams, counted, reading) if own else None
+    return QualityShare(read["capture"], tuple(chosen), len(streams), tuple(read["calls"]), rows, table)
+
+
+def _table(
+    packets: Mapping[str, Any],
+    chosen: Sequence[CaptureStream],
+    streams: Sequence[CaptureStream],
+    counted: Sequence[Mapping[str, Any]],
+    reading: CaptureReading,
+) -> CaptureTable:
+    """A row for each of ``chosen``, of all ``streams``, as the engine ``counted`` them."""
     table = capture_table(
-        _packets(
-            read["packets"], [(stream.number, each) for stream, each in zip(chosen, counted, strict=True)]
-        ),
+        _packets(packets, [(stream.number, each) for stream, each in zip(chosen, counted, strict=True)]),
         [stream.codec for stream in chosen],
         np.array([stream.clock_hz for stream in chosen], dtype=np.int64),
-        buffers,
-        network_ms,
+        reading.buffers,
+        reading.network_ms,
         _far_end(chosen, streams),
         np.array([stream.encrypted for stream in chosen], dtype=np.bool_),
     )
-    table = replace(table, streams=_as_counted(table.streams, counted))
-    calls = tuple(read["calls"])
-    return QualityOutcome(path, read["capture"], tuple(chosen), len(streams), calls, table, heard, buffers)
+    return replace(table, streams=_as_counted(table.streams, counted))
 
 
 def _far_end(chosen: Sequence[CaptureStream], streams: Sequence[CaptureStream]) -> FarEnd:

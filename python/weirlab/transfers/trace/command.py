@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -16,7 +17,8 @@ from weirlab.cli.options import JsonOption, grouped
 from weirlab.cli.options.cluster import ClusterOptions
 from weirlab.cli.output import Session
 from weirlab.cli.results import diagnosis
-from weirlab.trace import cutting, facts, flows, others, times, wording
+from weirlab.jobs import batches
+from weirlab.trace import cutting, facts, flows, others, sharing, times, wording
 from weirlab.trace.analysis import KEEP, TraceSettings, analyse, refuse_inputs
 from weirlab.transfers.trace import tables, why
 
@@ -38,7 +40,8 @@ capture, in this order, such as the rotated files of weir log.
 
 With --each, every file is a capture by itself, with one row of totals; a file
 that cannot be read is named in its row. With --cluster, workers (see weir
-worker) read them, at the same paths.
+worker) read them, at the same paths. Without --each, every worker reads all
+files and follows a share of the connections, with --no-diagnosis.
 
 T is seconds since the first packet (1.5, 300ms, 2min), a date and time
 (2026-01-31T12:00:00.25, UTC unless it ends in +01:00) or @SECONDS since 1970.
@@ -52,6 +55,7 @@ Examples:
   weir trace slow.pcapng --from 2 --to 3.5 --pcapng part.pcapng
   weir trace archive/*.pcap --each --json
   weir trace archive/*.pcap --each --cluster tcp://127.0.0.1:8786
+  weir trace huge.pcap --no-diagnosis --cluster tcp://127.0.0.1:8786
   ssh router tcpdump -c 10000 -w - port 443 | weir trace -
 """
 
@@ -157,8 +161,8 @@ def trace(
     if each:
         _each(ctx, files, packets, options, cluster, json)
         return
-    if cluster.chosen() is not None:
-        raise InputError("--cluster goes with --each: it divides the work by file")
+    if (address := cluster.chosen()) is not None:
+        _check_shared(files, options)
     with (
         Session(ctx, as_json=json) as session,
         standard_input.readable(files, twice=options.pcapng is not None) as files,
@@ -179,7 +183,11 @@ def trace(
             refuse_inputs([report], files, "--out")
         if options.pcapng is not None:
             cutting.check(files, options.pcapng, "--pcapng")
-        if report is None:
+        if address is not None:
+            read = partial(sharing.analyse_share, [str(file.absolute()) for file in files], settings)
+            analysis = sharing.merge(batches.shares(read, address, session.progress), files)
+            chosen = _chosen(analysis, wanted, number)
+        elif report is None:
             analysis = analyse(files, series=series, **settings)
             chosen = _chosen(analysis, wanted, number)
         else:
@@ -237,6 +245,19 @@ def _each(
         found = summaries(files, packets.filter, packets.window(), chosen, session.progress)
         session.finish(found.document(), found.sentence, [found.table(options.limit)], found.problem)
         session.complain(found.problem)
+
+
+def _check_shared(files: list[Path], options: DisplayOptions) -> None:
+    """Refuse what needs the packets of connections: these stay with the workers."""
+    if options.series or options.pcapng or options.report:
+        raise InputError("--series, --pcapng and --out go with neither --each nor --cluster")
+    if options.diagnosis:
+        raise InputError(
+            "--cluster divides one capture without a diagnosis: add --no-diagnosis, or --each for every file "
+            "by itself"
+        )
+    if Path("-") in files:
+        raise InputError("--cluster needs files, and - is standard input")
 
 
 def _part(files: list[Path], filter: str, window: times.Window, out: Path | None) -> ExcerptResult | None:

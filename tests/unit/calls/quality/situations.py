@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from weirlab.calls.quality.findings import Kind
-from weirlab.calls.quality.study import QualityOutcome, capture_quality
+from weirlab.calls.quality.study import USUAL_READING, QualityOutcome, capture_quality, merge, quality_share
 
 from .captures import Rtp, ethernet, frames, pcap, udp_over_ip
 
@@ -17,8 +17,12 @@ Frames = list[tuple[int, bytes]]
 def outcome_of(
     file: Path, packets: Iterable[Rtp], others: Iterable[tuple[int, bytes]] = ()
 ) -> QualityOutcome:
+    """How the packets were heard, which is the same if several processes divide them."""
     pcap(file, sorted([*frames(packets), *others], key=lambda each: each[0]))
-    return capture_quality(file)
+    outcome = capture_quality(file)
+    shares = [quality_share(file, USUAL_READING, (number, 3)) for number in range(3)]
+    assert repr(merge(file, USUAL_READING, shares).document()) == repr(outcome.document())
+    return outcome
 
 
 def found(outcome: QualityOutcome, kind: Kind) -> list[tuple[tuple[int, ...], str]]:

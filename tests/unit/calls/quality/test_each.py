@@ -58,6 +58,26 @@ def test_workers_assess_byte_for_byte_as_one_process(
     assert (here.code, one.code, three.code) == (2, 2, 2)
 
 
+def test_workers_share_one_capture_and_answer_byte_for_byte(
+    weir: Weir,
+    archive: list[Path],
+    tmp_path: Path,
+    cluster: LocalCluster,  # noqa: F811
+) -> None:
+    command = ("quality", archive[1], "--codec", "97=g711", "--delay", "40", "--require", "loss<1%", "--json")
+    here = weir(*command)
+    workers = [cluster.worker(), cluster.worker()]
+    cluster.wait_for(2)
+    two = weir(*command, "--cluster", cluster.url, "--out", tmp_path / "two.html")
+    assert (here.out, here.code) == (two.out, two.code)
+    assert here.code == 9
+    assert (tmp_path / "two.html").stat().st_size > 10_000
+    workers[0].kill()
+    silent = weir("quality", SILENT, "--cluster", cluster.url)
+    assert (silent.code, "no voice" in silent.err) == (2, True)
+    assert weir("quality", "-", "--cluster", cluster.url).code == 2
+
+
 @pytest.mark.parametrize(
     "option", [("--stream", "1"), ("--out", "a.html"), ("--require", "mos>=4"), ("--delay", "-1")]
 )
@@ -66,5 +86,4 @@ def test_options_about_one_capture_do_not_go_with_each(
 ) -> None:
     assert weir("quality", "--each", archive[0], *option).code == 2
     assert "--each" in weir("quality", *archive[:2]).err
-    assert "--each" in weir("quality", archive[0], "--cluster", "tcp://127.0.0.1:1").err
     assert weir("quality", "--each", "-").code == 2

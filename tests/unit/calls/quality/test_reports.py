@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from weirlab.calls.quality.study import capture_quality
+from weirlab.calls.quality.study import CaptureReading, capture_quality
 
 from .captures import ethernet, talk, udp_over_ip, without
 from .situations import back, found, outcome_of
@@ -61,7 +61,7 @@ def test_reports_of_receivers_give_the_delay_and_the_loss_beyond_the_capture(fil
     assert found(outcome, "round trip")
     without_reports = outcome_of(file, [*speaker, *back(speaker)])
     assert outcome.mos[1] < without_reports.mos[1]
-    told = capture_quality(file, network_ms=100)
+    told = capture_quality(file, CaptureReading(network_ms=100))
     assert told.mos[1] == pytest.approx(outcome.mos[1], abs=0.01)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from weirlab.calls.quality.requiring import CAPTURE, of_capture
-from weirlab.calls.quality.study import capture_quality
+from weirlab.calls.quality.study import CaptureReading, capture_quality
 from weirlab.calls.quality.wording import dissatisfied, sentence
 from weirlab.requirements import parse
 
@@ -360,7 +360,7 @@ def test_jitter_is_told_from_loss(file: Path) -> None:
 
 def test_a_long_way_is_neither_loss_nor_jitter(file: Path) -> None:
     pcap(file, frames(talk(1000)))
-    outcome = capture_quality(file, network_ms=600)
+    outcome = capture_quality(file, CaptureReading(network_ms=600))
     assert dissatisfied(outcome) == "1 of 1 below 4.0: neither loss nor jitter, but codec or delay."
 
 

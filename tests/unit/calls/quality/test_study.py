@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from weirlab import _engine
 from weirlab.base.errors import InputError
-from weirlab.calls.quality.study import Encoding, capture_quality
+from weirlab.calls.quality.study import CaptureReading, Encoding, capture_quality
 
 from .captures import (
     Rtp,
@@ -164,19 +164,19 @@ def test_codecs_that_the_capture_does_not_tell_can_be_given(file: Path) -> None:
     assert np.isnan(unknown.mos).all()
     assert any("No MOS for stream 1" in note for note in unknown.notes())
     for key in (97, None):
-        told = capture_quality(file, codecs={key: Encoding("PCMA", 8000)})
+        told = capture_quality(file, CaptureReading(codecs={key: Encoding("PCMA", 8000)}))
         assert told.mos[0] > 4.3
-    assert np.isnan(capture_quality(file, codecs={96: Encoding("PCMA", 8000)}).mos).all()
+    assert np.isnan(capture_quality(file, CaptureReading(codecs={96: Encoding("PCMA", 8000)})).mos).all()
 
 
 def test_mos_says_whether_the_delay_of_the_network_is_in_it(file: Path) -> None:
     pcap(file, frames(talk(200, jitter_us=1000)))
-    without_delay, with_delay = capture_quality(file), capture_quality(file, network_ms=250)
+    without_delay, with_delay = capture_quality(file), capture_quality(file, CaptureReading(network_ms=250))
     assert with_delay.mos[0] < without_delay.mos[0] - 0.3
     assert any("does not show the network's delay" in note for note in without_delay.notes())
     assert any("250 ms, as given" in note for note in with_delay.notes())
     with pytest.raises(InputError, match="network delay of -1 ms"):
-        capture_quality(file, network_ms=-1)
+        capture_quality(file, CaptureReading(network_ms=-1))
 
 
 def test_mos_falls_with_loss_and_with_bursts_of_it(file: Path) -> None:
@@ -223,13 +223,13 @@ def test_streams_can_be_chosen_by_number_source_and_address(file: Path) -> None:
         (["192.0.2.9"], [3]),
         (["192.0.2.2:4002"], [1, 2, 3]),
     ]:
-        outcome = capture_quality(file, only=named)
+        outcome = capture_quality(file, CaptureReading(only=named))
         assert [stream.number for stream in outcome.streams] == numbers, named
         assert outcome.table.streams.received.tolist() == [19 + n for n in numbers]
     with pytest.raises(InputError, match="no stream '0x'"):
-        capture_quality(file, only=["0x"])
+        capture_quality(file, CaptureReading(only=["0x"]))
     with pytest.raises(InputError, match=r"no stream .192\.0\.2\.77.: it has streams 1 to 3"):
-        capture_quality(file, only=["192.0.2.77"])
+        capture_quality(file, CaptureReading(only=["192.0.2.77"]))
 
 
 def test_a_stream_too_long_to_assess_is_named(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,7 +237,7 @@ def test_a_stream_too_long_to_assess_is_named(file: Path, monkeypatch: pytest.Mo
     pcap(file, frames([*talk(20), *talk(21, ssrc=0x77)]))
     with pytest.raises(InputError, match=r"stream 2 spans 21 sequence numbers.*--stream"):
         capture_quality(file)
-    assert len(capture_quality(file, only=["1"]).streams) == 1
+    assert len(capture_quality(file, CaptureReading(only=["1"])).streams) == 1
 
 
 def test_a_capture_without_voice_says_what_it_has(file: Path) -> None:
@@ -246,7 +246,7 @@ def test_a_capture_without_voice_says_what_it_has(file: Path) -> None:
     with pytest.raises(InputError, match=r"no voice stream in .*7 packets: 7 other UDP.*--decode-as"):
         capture_quality(file)
     pcap(file, frames(talk(2)))
-    assert len(capture_quality(file, decode_as=[(4000, 4000)]).streams) == 1
+    assert len(capture_quality(file, CaptureReading(decode_as=[(4000, 4000)])).streams) == 1
     pcap(file, [(0, bytes(40))], link=106)
     with pytest.raises(InputError, match=r"1 of a link type that Weir does not know \(106\)"):
         capture_quality(file)
@@ -302,9 +302,9 @@ def test_the_skew_of_a_senders_clock_is_a_finding(file: Path) -> None:
     slow = [
         replace(packet, at_us=packet.at_us + i * 3 * 20_000 // 10_000) for i, packet in enumerate(talk(3_000))
     ]
-    outcome = capture_quality(pcap(file, frames(slow)), heard="fixed")
+    outcome = capture_quality(pcap(file, frames(slow)), CaptureReading(heard="fixed"))
     assert outcome.document()["streams"][0]["skew_ppm"] == pytest.approx(300, abs=1)
     assert any("300 ppm slow" in note for note in outcome.notes())
-    steady = capture_quality(pcap(file, frames(talk(3_000))), heard="fixed")
+    steady = capture_quality(pcap(file, frames(talk(3_000))), CaptureReading(heard="fixed"))
     assert np.isnan(steady.document()["streams"][0]["skew_ppm"])
     assert outcome.mos[0] == pytest.approx(steady.mos[0], abs=0.05)

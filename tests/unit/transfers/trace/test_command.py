@@ -175,6 +175,7 @@ def test_what_is_asked_reaches_the_engine(weir: Weir, answer: Answer, tmp_path: 
             "decode_as": [],
             "keep": 100_000,
             "rows": None,
+            "share": None,
         }
     ]
     assert (folder / "segments.parquet").is_file()

@@ -60,9 +60,31 @@ def test_a_filter_counts_what_it_selects() -> None:
     assert (found.selected, found.connections, found.packets > 0) == (0, 0, True)
 
 
+def test_workers_share_the_connections_of_one_capture(weir: Weir, cluster: LocalCluster) -> None:  # noqa: F811
+    def answer(*more: str) -> tuple[int, dict[str, object]]:
+        found = weir("trace", *CAPTURES, "--no-diagnosis", "--json", *more)
+        return found.code, {**found.json, "elapsed_ns": 0}
+
+    here, one = answer(), answer("--connection", "5")
+    workers = [cluster.worker() for _ in range(3)]
+    cluster.wait_for(3)
+    assert answer("--cluster", cluster.url) == here
+    workers[0].kill()
+    assert answer("--connection", "5", "--cluster", cluster.url) == one
+    missing = weir("trace", "no.pcap", "--no-diagnosis", "--cluster", cluster.url)
+    assert (missing.code, "no.pcap" in missing.err) == (2, True)
+
+
+@pytest.mark.parametrize("option", [(), ("--out", "a.html"), ("--series", "s"), ("--pcapng", "a.pcapng")])
+def test_what_needs_the_packets_of_connections_stays_on_one_machine(
+    weir: Weir, option: tuple[str, ...]
+) -> None:
+    refused = weir("trace", CAPTURES[0], *option, "--cluster", "tcp://127.0.0.1:1")
+    assert (refused.code, "--each" in refused.err) == (2, True)
+
+
 @pytest.mark.parametrize("option", [("--connection", "0"), ("--series", "s"), ("--flow", "192.0.2.1")])
 def test_options_about_one_capture_do_not_go_with_each(weir: Weir, option: tuple[str, str]) -> None:
     answer = weir("trace", "--each", CAPTURES[0], *option)
     assert (answer.code, "--each" in answer.err) == (2, True)
-    assert weir("trace", CAPTURES[0], "--cluster", "tcp://127.0.0.1:1").code == 2
     assert weir("trace", "--each", "-").code == 2

@@ -10,7 +10,8 @@ use super::connection::{Interface, Open, Source};
 use super::facts::{Endpoint, From};
 use super::segment::Segment;
 use crate::packet::Datagram;
-use wire::{Wire, hash};
+use wire::Wire;
+pub use wire::hash;
 
 /// Slots per page; pages never move, so growing needs no second copy.
 const PAGE: usize = 1 << 10;
@@ -19,7 +20,7 @@ const MAX_CHAIN: usize = 32;
 const NONE: u32 = u32::MAX;
 const QUEUES: usize = 5;
 /// Resolution of the order within a queue.
-const COARSE_NS: u64 = 1_000_000_000;
+pub const COARSE_NS: u64 = 1_000_000_000;
 
 /// Passes on a hash that was already computed.
 #[derive(Default)]
@@ -317,6 +318,11 @@ impl Table {
     /// The connection of a phase that has been silent longest.
     pub fn oldest(&self, queue: usize) -> Option<u32> {
         Some(self.queues[queue].oldest).filter(|at| *at != NONE)
+    }
+
+    /// When it was put where it is in its queue; it has not been silent for [`COARSE_NS`] longer.
+    pub fn queued_ns(&self, at: u32) -> i64 {
+        self.slot(at).queued_ns
     }
 
     /// Connections of a phase.

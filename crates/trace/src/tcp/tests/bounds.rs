@@ -76,7 +76,7 @@ fn silent_connections_are_given_away_while_the_capture_goes_on() {
     let mut analyzer = Analyzer::new(Options::default(), Rows::default());
     put(&mut analyzer, &syn(0, 1));
     put(&mut analyzer, &Made { ports: (2, 80), ..a(0, 1, 10) });
-    put(&mut analyzer, &syn(301_000 * MS, 3));
+    put(&mut analyzer, &syn(302_000 * MS, 3));
     assert_eq!(analyzer.open_connections(), 2);
     put(&mut analyzer, &syn(8_200_000 * MS, 4));
     let ends: Vec<_> = analyzer.sink().connections.iter().map(|c| (c.id, c.end)).collect();

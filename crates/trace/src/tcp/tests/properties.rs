@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::Share;
 
 fn arbitrary_packet() -> impl Strategy<Value = Made> {
     let numbers = (0..40_u32, 0..40_u32, any::<bool>(), 0..3_u32);
@@ -56,6 +57,32 @@ proptest! {
         assert_consistent(&rows);
         let packets_given: u64 = rows.connections.iter().flat_map(|c| &c.sides).map(|side| side.packets).sum();
         prop_assert_eq!(packets_given, packets.len() as u64);
+    }
+
+    /// Analyses that each follow a share of the connections find what one of all finds, if the clock does not jump
+    /// back by more than the times after which connections are given up.
+    #[test]
+    fn shares_of_the_connections_add_up_to_all(
+        mut packets in proptest::collection::vec(arbitrary_packet(), 0..120),
+    ) {
+        packets.sort_by_key(|packet| packet.time_ns);
+        packets.iter_mut().for_each(|packet| packet.time_ns = packet.time_ns.saturating_mul(20));
+        // Short ones, so that many are over at other packets than their own.
+        let limits = Options { half_open_ns: 200 * MS, idle_ns: 900 * MS, closed_ns: 0, ..Options::default() };
+        let whole = counted(limits, &packets).0.connections;
+        let mut shared: Vec<_> = (0..3)
+            .flat_map(|number| {
+                let share = Share::new(number, 3).unwrap();
+                counted(Options { share, ..limits }, &packets).0.connections
+            })
+            .collect();
+        shared.sort_by_key(|connection| connection.id);
+        for (connection, id) in shared.iter_mut().zip(0..) {
+            connection.id = id;
+        }
+        let mut whole = whole;
+        whole.sort_by_key(|connection| connection.id);
+        prop_assert_eq!(shared, whole);
     }
 
     /// Without loss or reordering nothing is called repeated, wherever the numbers begin.
