@@ -101,6 +101,7 @@ fn to_dict(py: Python<'_>, found: Timeline) -> PyResult<Bound<'_, PyDict>> {
         found.flaw.map(|flaw| match flaw {
             Flaw::NoAcks => "no_acks",
             Flaw::TooMuch => "too_much",
+            Flaw::Jump => "jump",
         }),
     )?;
     let timeouts = found.timeouts.map(|known| {

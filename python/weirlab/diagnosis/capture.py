@@ -28,6 +28,7 @@ _FLAWS: Final = {
     "no_acks": "the capture does not have the receiver's ACKs, perhaps because of its filter",
     "too_much": "more data was in flight than the receiver's window allowed, so the capture does not have "
     "all ACKs",
+    "jump": "sequence numbers jump by more than any window allows, so packets are damaged or forged",
 }
 
 

@@ -189,7 +189,8 @@ def least_room(window_bytes: Floats, mss_bytes: float) -> float:
     A sender does not send less than a segment into a window, unless it is half of the largest window seen
     (RFC 9293, 3.8.6.2.1): a window of hardly more than one segment is not full with a small message in it.
     """
-    known = window_bytes[np.isfinite(window_bytes)]
+    # Of a window whose scale is not known, only that it is closed.
+    known = window_bytes[np.isfinite(window_bytes) & (window_bytes > 0)]
     return min(mss_bytes, float(known.max()) / 2) if len(known) else mss_bytes
 
 

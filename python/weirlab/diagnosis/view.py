@@ -88,7 +88,8 @@ class TimelineView:
             return np.asarray(full)
         rtt = np.where(np.isfinite(t.rtt_s), t.rtt_s, self.facts.min_rtt_s)
         last = np.maximum.accumulate(np.where(full, t.start_s + t.lasts_s, -np.inf))
-        return np.asarray(full | ((t.start_s - last < rtt) & ~self.idle & ~t.held_small))
+        known = np.isfinite(t.window_bytes)
+        return np.asarray(full | ((t.start_s - last < rtt) & known & ~self.idle & ~t.held_small))
 
     @cached_property
     def queued(self) -> Bools:

@@ -22,6 +22,8 @@ def worth_it(connection: Connection, sender: SideName | None = None) -> bool:
     waited = sent["retransmissions"]["timeout"] >= LEAST_TIMEOUTS
     if sent["data_ns"] is None or (sent["data_packets"] < LEAST_SEGMENTS and not waited):
         return False
+    if sent["unique_bytes"] == 0:
+        return False
     return sent["data_ns"][1] - sent["data_ns"][0] > LEAST_TRIPS * least_ns(connection, name)
 
 

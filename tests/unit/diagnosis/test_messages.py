@@ -281,3 +281,73 @@ def test_a_window_whose_scale_was_removed_on_the_path_is_not_full(tmp_path: Path
     assert diagnosis.share("receive_window") == diagnosis.share("window_scaling") == 0
     assert not any("window scaling is off" in note for note in diagnosis.notes)
     assert any("removed the option" in each.why for each in diagnosis.blind)
+
+
+def test_what_any_path_carries_falls_into_no_black_hole_if_nothing_arrives_any_more(tmp_path: Path) -> None:
+    # A client that goes away before the answer, which any path would carry.
+    talk = opened(40)
+    for _ in range(3):
+        talk.a.send(41)
+        talk.wait(40)
+        talk.b.send(800)
+    answer = talk.a.send(1_056, "lost")
+    for doubled in range(5):
+        talk.wait(240 * 2**doubled)
+        talk.a.again(answer, "lost")
+    assert diagnosed(talk, tmp_path, "a").main.key == "timeout"
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_window_of_unknown_scale_is_closed_only_if_its_receiver_says_so(
+    tmp_path: Path, closed: bool
+) -> None:
+    talk = opened(40)
+    # What the first ACK acknowledges was sent before the capture: its window seems to end before the rest.
+    talk.a.send(2_000)
+    early = replace(talk.b.ack("late"), window=250)
+    for _ in range(60):
+        talk.a.send(MSS)
+    talk.segments[:] = [replace(early, time_ns=talk.now_ns)]
+    for _ in range(60):
+        talk.a.send(MSS)
+    talk.wait(300)
+    talk.b.ack(window_bytes=0 if closed else None)
+    talk.wait(300)
+    talk.b.ack(window_bytes=4_000_000)
+    for _ in range(2):
+        for _ in range(40):
+            talk.a.send(MSS)
+        talk.wait(40)
+        talk.b.ack()
+    diagnosis = diagnosed(talk, tmp_path, "b")
+    assert (diagnosis.share("application_read") > 0.3) == closed
+    assert diagnosis.share("receive_window") == 0
+
+
+def test_a_sequence_number_that_no_window_allows_tells_nothing(tmp_path: Path) -> None:
+    talk = opened(40)
+    for n in range(30):
+        sent = talk.a.send(13)
+        if n == 3:
+            # One bit is wrong.
+            talk.segments[-1] = replace(sent, seq=sent.seq ^ 1 << 28)
+        talk.wait(40)
+        talk.b.send(54)
+        talk.wait(2_000)
+    found = diagnosed(talk, tmp_path, "a")
+    assert found.main.key == "unknown"
+    assert "sequence numbers jump" in found.sentence
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_messages_that_grow_in_number_are_no_slow_start(tmp_path: Path, whole: bool) -> None:
+    talk = opened(100)
+    for number in (4, 8, 16, 32, 64):
+        for n in range(number):
+            talk.a.send(MSS if whole or n % 2 else 300)
+            talk.wait(0.1)
+        talk.wait(95)
+        for _ in range(number // 2):
+            talk.b.ack()
+    diagnosis = diagnosed(talk, tmp_path, "a")
+    assert (diagnosis.main.key == "slow_start") == whole

@@ -11,6 +11,10 @@ const IPV6: u8 = 41;
 const GRE: u8 = 47;
 const ESP: u8 = 50;
 const UDP_LEN: usize = 8;
+const PSH: u8 = 8;
+
+/// Bytes of IP in the shortest Ethernet frame, with and without a VLAN tag.
+const SHORTEST: [usize; 2] = [42, 46];
 
 /// Most extension headers in a row; more is not traffic but an attack.
 const MAX_EXTENSIONS: usize = 16;
@@ -82,7 +86,11 @@ pub fn segment(data: &[u8], tags: Tags, point: u32) -> Option<Datagram<'_>> {
         return None;
     }
     let (_, captured) = data[..total.min(data.len())].split_at(20);
-    let (header, payload) = captured.split_at(header_len.min(captured.len()));
+    let (header, mut payload) = captured.split_at(header_len.min(captured.len()));
+    let mut payload_len = total - 20 - header_len;
+    if SHORTEST.contains(&total) && is_padding(head[33], payload) {
+        (payload, payload_len) = (&[], 0);
+    }
     Some(Datagram {
         src: Ipv4Addr::new(head[12], head[13], head[14], head[15]).into(),
         dst: Ipv4Addr::new(head[16], head[17], head[18], head[19]).into(),
@@ -94,8 +102,14 @@ pub fn segment(data: &[u8], tags: Tags, point: u32) -> Option<Datagram<'_>> {
         ip_id: u16::from_be_bytes([head[4], head[5]]),
         header,
         payload,
-        payload_len: total - 20 - header_len,
+        payload_len,
     })
+}
+
+/// Whether a segment's payload is the padding of its frame, which programs that rewrite captures count as IP's:
+/// few bytes, all zero, that no application pushed.
+fn is_padding(flags: u8, payload: &[u8]) -> bool {
+    flags & PSH == 0 && payload.iter().all(|byte| *byte == 0)
 }
 
 /// Decodes an IP packet.

@@ -80,6 +80,8 @@ pub enum Flaw {
     NoAcks,
     /// More was in flight than the window allowed.
     TooMuch,
+    /// A sequence number is far beyond all data that was captured.
+    Jump,
 }
 
 /// What is known about the transfer before.

@@ -23,7 +23,7 @@ use order::{Outlasted, as_sent, back_ns, queued_trips};
 use rounds::Pieces;
 pub use rtts::Rtts;
 use sends::{Visibility, clocked, sends};
-use sizes::{BEYOND, is_beyond, usual_segment};
+use sizes::{BEYOND, is_beyond, is_of_messages, jumps, usual_segment};
 use timeouts::timeouts;
 pub use timeouts::{BlackHole, SILENT_S, Timeouts};
 
@@ -157,6 +157,7 @@ pub fn timeline(packets: Vec<Packet>, known: Known, mut rtts: PathRtts) -> Optio
         payload_bytes: packets.iter().map(|packet| packet.payload_bytes).collect(),
     };
     let (mut sent, mut acked, mut edge, mut lost, mut marks) = (first_seq, first_seq, -1, 0.0, 0.0);
+    let mut is_open = false;
     let mut first_known = None;
     let mut window: Vec<f64> = Vec::with_capacity(count);
     let mut lost_so_far = Vec::with_capacity(count);
@@ -173,6 +174,7 @@ pub fn timeline(packets: Vec<Packet>, known: Known, mut rtts: PathRtts) -> Optio
             // A window before that of the peer's first byte is none.
             let behind = packet.ack + i64::from(packet.window_bytes);
             edge = if behind >= 0 { behind } else { edge };
+            is_open = packet.window_bytes > 0;
             marks += f64::from(u8::from(packet.flags & ECE != 0));
         }
         if first_known.is_none() && has_data && edge >= 0 {
@@ -180,7 +182,9 @@ pub fn timeline(packets: Vec<Packet>, known: Known, mut rtts: PathRtts) -> Optio
         }
         events.sent.push(sent);
         events.acked.push(acked);
-        window.push((edge - acked).max(0) as f64);
+        // With a scale that is not known, a window may seem to end before the first data.
+        let least = i64::from(!known.scaled && is_open);
+        window.push((edge - acked).max(least) as f64);
         lost_so_far.push(lost);
         if has_marks {
             marks_so_far.push(marks);
@@ -189,6 +193,9 @@ pub fn timeline(packets: Vec<Packet>, known: Known, mut rtts: PathRtts) -> Optio
     let kept = first_known.filter(|&first| first <= last_data)?..last_data + 1;
     if ((acked - first_seq) as f64) < SEEN * (sent - first_seq) as f64 && lost == 0.0 {
         flaw = Some(Flaw::NoAcks);
+    }
+    if jumps(&packets, sent - acked) {
+        flaw = Some(Flaw::Jump);
     }
     let again: Vec<bool> = packets.iter().map(|packet| packet.has_data() && packet.again).collect();
     let (timing_out, timeouts) = timeouts(&events, &packets, least_s);
@@ -338,6 +345,8 @@ pub fn timeline(packets: Vec<Packet>, known: Known, mut rtts: PathRtts) -> Optio
     let pieces = Pieces { start_s: &made.start_s, flight: &made.flight_bytes, lost: &made.lost, round_s };
     let sent: Vec<f64> = events.sent[kept.clone()].iter().map(|sent| (sent - first_seq) as f64).collect();
     let (grown, until) = (pieces.growing_until(), pieces.starting_until(&sent, &made.rtt_s));
+    let starting = made.start_s.partition_point(|&start_s| start_s < until);
+    let until = if is_of_messages(&events, kept.start..kept.start + starting, mss) { 0.0 } else { until };
     for (at, piece) in kept.clone().zip(0..) {
         let is_free = !found.idle[at] && !limited[at];
         made.starting.push(is_free && made.start_s[piece] < until);

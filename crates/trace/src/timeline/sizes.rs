@@ -1,8 +1,9 @@
 //! What the sizes of segments show.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
-use super::Packet;
+use super::{Events, Packet};
 
 /// Bytes (RFC 9293, 3.7.1): anything smaller is not a full segment.
 const LEAST_MSS: i64 = 536;
@@ -12,6 +13,26 @@ const WHOLE: f64 = 0.8;
 const MOST_SIZES: usize = 1000;
 /// Share of the data that may leave beyond the window: probes, and data after ACKs that were missed.
 pub const BEYOND: f64 = 0.05;
+
+/// Bytes that cannot be in flight beyond all that was captured: more than the buffers of hosts hold.
+const BEYOND_BUFFERS: i64 = 1 << 24;
+/// Share of the segments from which on short ones are messages of an application, which a congestion window in use would join.
+const MESSAGES: f64 = 1.0 / 3.0;
+
+/// Whether a sequence number is far beyond all data that was captured; `flight`: never acknowledged, bytes.
+pub fn jumps(packets: &[Packet], flight: i64) -> bool {
+    let data = packets.iter().filter(|packet| packet.has_data());
+    flight > data.map(|packet| i64::from(packet.payload_bytes)).sum::<i64>() + BEYOND_BUFFERS
+}
+
+/// Whether many of the segments among these events are shorter than a full one, of `mss` at most.
+pub fn is_of_messages(events: &Events, among: Range<usize>, mss: i64) -> bool {
+    let sizes: Vec<i64> =
+        among.filter(|&at| events.data[at]).map(|at| i64::from(events.payload_bytes[at])).collect();
+    let Some(full) = sizes.iter().max().map(|&most| most.min(mss)) else { return false };
+    let short = sizes.iter().filter(|&&bytes| bytes % full != 0).count();
+    short as f64 >= MESSAGES * sizes.len() as f64
+}
 
 /// Whether much of the data was captured before any ACK that allowed it.
 pub fn is_beyond(packets: &[Packet], mss: i64) -> bool {

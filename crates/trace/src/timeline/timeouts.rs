@@ -11,6 +11,9 @@ pub const SILENT_S: f64 = 0.1;
 const DUPLICATES: u32 = 3;
 /// Transmissions of large segments that must have failed before a path counts as a black hole.
 const LEAST_TRIES: usize = 3;
+/// Payload that every path carries: a packet of 1280 bytes (RFC 8200 section 5) without headers and their options. If less is lost
+/// and nothing arrives later, the other end has gone.
+const CARRIED_BYTES: u32 = 1280 - 80;
 
 /// Segments of more than `passed_bytes` never arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,11 +137,13 @@ fn black_hole(events: &Events, packets: &[Packet], expired: &[usize]) -> Option<
             return None;
         }
     }
-    Some(BlackHole {
+    let lost_bytes = large.iter().map(|&at| size(at)).min()?;
+    let later_passed = data.iter().any(|&at| at > large[0] && passes(at));
+    (later_passed || lost_bytes >= CARRIED_BYTES).then_some(BlackHole {
         passed_bytes,
-        lost_bytes: large.iter().map(|&at| size(at)).min()?,
+        lost_bytes,
         tries: large.len(),
-        later_passed: data.iter().any(|&at| at > large[0] && passes(at)),
+        later_passed,
     })
 }
 

@@ -63,10 +63,14 @@ def addresses(
         for i in range(2):
             sender, receiver = call["parties"][i], call["parties"][1 - i]
             announced, goal = _ports(sender), _ports(receiver)
-            for stream in streams:
+            for stream in streams if announced else ():
                 source = (stream.src, stream.src_port)
+                # Calls one after another use the same ports.
+                during = stream.last_ns >= call["first_ns"] and (
+                    call["ended_ns"] is None or stream.first_ns <= call["ended_ns"]
+                )
                 heads_there = (stream.dst, stream.dst_port) in goal
-                if not announced or not heads_there or source in announced | goal or stream.number in told:
+                if not during or not heads_there or source in announced | goal or stream.number in told:
                     continue
                 told.add(stream.number)
                 text = (

@@ -231,6 +231,24 @@ def test_a_stream_from_elsewhere_than_its_sender_said_is_found(file: Path) -> No
     assert "says 192.0.2.1:4000" in text
 
 
+def test_calls_one_after_another_from_the_same_port_have_their_own_streams(file: Path) -> None:
+    def of_second(content: bytes) -> bytes:
+        return content.replace(b"Call-ID: 7@x", b"Call-ID: 8@x")
+
+    over = message("BYE sip:bob@example.net SIP/2.0", 4000, cseq="2 BYE")
+    first = [replace(each, at_us=each.at_us + 200_000) for each in back(talk(100))]
+    second = [replace(each, at_us=each.at_us + 5_000_000, src_port=4050, ssrc=6) for each in back(talk(100))]
+    signals = [
+        *answered(),
+        sip(2_500_000, "192.0.2.1", "192.0.2.2", over),
+        sip(4_000_000, "192.0.2.1", "192.0.2.2", of_second(message(INVITE, 4000))),
+        sip(4_100_000, "192.0.2.2", "192.0.2.1", of_second(message(OK, 4050, "192.0.2.2"))),
+    ]
+    outcome = outcome_of(file, [*first, *second], signals)
+    assert len(outcome.streams) == 2
+    assert not found(outcome, "another address")
+
+
 def tcp_segments(content: bytes, cuts: Sequence[int]) -> Frames:
     """SIP over TCP, cut into segments at these places."""
     made = []

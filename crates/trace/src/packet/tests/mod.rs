@@ -228,6 +228,26 @@ fn tcp_frame(options: &[u8], payload: &[u8]) -> Vec<u8> {
 }
 
 #[test]
+fn padding_that_ip_counts_as_its_own_is_no_payload() {
+    // An ACK in a frame of 60 bytes, whose length a program has rewritten.
+    let mut ack = tcp_frame(&[], &[0; 6]);
+    ack[47] = 0x10;
+    // The same bytes, pushed; others; and as many in a longer packet.
+    let pushed = tcp_frame(&[], &[0; 6]);
+    let mut written = tcp_frame(&[], b"hello!");
+    written[47] = 0x10;
+    let mut longer = tcp_frame(&[], &[0; 7]);
+    longer[47] = 0x10;
+    // Behind a VLAN tag that was removed.
+    let mut tagged = tcp_frame(&[], &[0; 2]);
+    tagged[47] = 0x10;
+    for (frame, expected) in [(ack, 0), (tagged, 0), (pushed, 6), (written, 6), (longer, 7)] {
+        let Decoded::Tcp(found) = decoded(1, &frame) else { panic!("{:?}", decoded(1, &frame)) };
+        assert_eq!((found.payload_len, found.payload.len()), (expected, expected));
+    }
+}
+
+#[test]
 fn segments_are_taken_apart_whatever_is_in_front_of_them() {
     let frame = tcp_frame(&[1; 12], b"GET /");
     let vlan = [&frame[..12], &[0x81, 0, 0, 7, 8, 0], &frame[14..]].concat();
