@@ -38,10 +38,10 @@ VOICE = {
 """Files of voice networks of their own, which wait for most of their time: they run beside all others."""
 
 BESIDE = {
-    "test_emulator", "test_equivalence", "test_full_page", "test_full_store", "test_netem", "test_psock",
-    "test_psock_run", "test_psock_run_ends", "test_psock_run_networks", "test_record", "test_tap",
-    "test_tcp", "test_tcp_between", "test_tcp_events", "test_tcp_samples", "test_trace_real",
-    "test_voice_through", "test_web_rights",
+    "test_emulated_device", "test_emulator", "test_equivalence", "test_full_page", "test_full_store",
+    "test_netem", "test_psock", "test_psock_run", "test_psock_run_ends", "test_psock_run_networks",
+    "test_record", "test_tap", "test_tcp", "test_tcp_between", "test_tcp_events", "test_tcp_samples",
+    "test_trace_real", "test_voice_through", "test_web_rights",
 }  # fmt: skip
 """Files without a test bed, which would claim the measuring CPUs. They run beside those with one, but one
 after another, since some look at every tap and emulated link of this machine, or clean up after them."""

@@ -6,13 +6,16 @@ import os
 import socket
 import struct
 import subprocess
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from pyroute2 import IPRoute
 
+import weirlab
 from weirlab.lab.linux import inventory
 from weirlab.lab.linux.interface import add_neighbour
 from weirlab.lab.linux.namespace import Namespace, write_sysctls
@@ -95,6 +98,35 @@ def exchange(hosts: Hosts, sender: str, count: int, lost: frozenset[int] = froze
         with pytest.raises(BlockingIOError):
             into.recv(2048)
     return arrived
+
+
+@contextmanager
+def launcher(folder: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts ``weir link`` between both hosts, in ``folder``; ends those that still run afterwards."""
+    started: list[subprocess.Popen[str]] = []
+    home = str(Path(weirlab.__file__).absolute().parent.parent)
+
+    def launch(*arguments: str) -> subprocess.Popen[str]:
+        program = subprocess.Popen(
+            [sys.executable, "-m", "weirlab", "link", "la", "lb", "--netns", LINK, *arguments, "--json"],
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": home},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        started.append(program)
+        assert program.stderr is not None
+        for line in program.stderr:
+            if "are linked" in line:
+                return program
+        return pytest.fail("it ended before there was a link")
+
+    yield launch
+    for program in started:
+        if program.poll() is None:
+            program.kill()
+        program.communicate()
 
 
 def state() -> tuple[object, ...]:

@@ -10,7 +10,6 @@ import signal
 import socket
 import struct
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,7 +20,6 @@ import numpy as np
 import pytest
 from pyroute2 import IPRoute
 
-import weirlab
 from weirlab.base.errors import LabError
 from weirlab.emulation.account import EmulationCounters
 from weirlab.emulation.reading import read_path
@@ -44,6 +42,7 @@ from .emulator_hosts import (
     built,
     check_tag,
     exchange,
+    launcher,
     state,
 )
 
@@ -316,30 +315,8 @@ def test_everything_is_as_it_was_afterwards(hosts: Hosts) -> None:
 @pytest.fixture
 def weir(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     """Starts ``weir link`` between both hosts."""
-    started: list[subprocess.Popen[str]] = []
-    home = str(Path(weirlab.__file__).absolute().parent.parent)
-
-    def launch(*arguments: str) -> subprocess.Popen[str]:
-        program = subprocess.Popen(
-            [sys.executable, "-m", "weirlab", "link", "la", "lb", "--netns", LINK, *arguments, "--json"],
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": home},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        started.append(program)
-        assert program.stderr is not None
-        for line in program.stderr:
-            if "are linked" in line:
-                return program
-        return pytest.fail("it ended before there was a link")
-
-    yield launch
-    for program in started:
-        if program.poll() is None:
-            program.kill()
-        program.communicate()
+    with launcher(tmp_path) as launch:
+        yield launch
 
 
 def test_ctrl_c_ends_the_command_with_its_account(
