@@ -150,6 +150,9 @@ def test_the_first_chart_of_a_run_is_on_the_first_screen_of_its_page_and_nothing
         page.open(f"{served.url}#/runs/{run}")
         page.wait_for(f"document.querySelector('.about code')?.innerText === '{run}'")
         page.wait_for(f"document.querySelector('.story a[target]') && {WAITING}")
+        tagged = page.evaluate("Boolean(document.querySelector('.about .tag.warn'))")
+        if tagged != Store(served.store).open(run).simulated:
+            found.append(f"{run} is {'' if tagged else 'not '}called simulated")
         if (shift := page.evaluate("shift")) > MOST_SHIFT:
             found.append(f"{run} moves by {shift}")
         found += low(page, run)

@@ -44,11 +44,12 @@ class CampaignStudy(Study["CampaignScenario", "Ground[Cluster | None]", "Campaig
 
     @contextmanager
     def open(self, asked: CampaignScenario, work: Work) -> Iterator[Ground[Cluster | None]]:
+        from weirlab.campaigns import study
         from weirlab.jobs.cluster import Cluster
         from weirlab.jobs.worker import TESTBED
 
         devices = ", ".join(asked.campaign.devices) or "see its steps"
-        facts = {"lab": "see its steps", "dut": devices, "backend": ""}
+        facts = {"lab": study.lab(asked, work.inputs), "dut": devices, "backend": ""}
         if self._address is None:
             yield Ground(None, facts)
             return

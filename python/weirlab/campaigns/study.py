@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any, Final, Protocol
 
 from weirlab.base.errors import TrialError, WeirError
+from weirlab.base.files import Inputs
 from weirlab.base.interrupts import shielded
 from weirlab.base.quantities import plural, words
 from weirlab.campaigns.ranking import MeasureRow, RankRow, rank, standings
@@ -19,6 +20,7 @@ from weirlab.cli.quantities import clock
 from weirlab.jobs.inventory import scenario_of
 from weirlab.jobs.work import Work
 from weirlab.records import SIMULATION
+from weirlab.scenario.model import Root
 from weirlab.store import Run, RunWriter
 from weirlab.store.frames import frame_of
 from weirlab.studies.registry import studies
@@ -132,7 +134,7 @@ def estimate(asked: CampaignScenario, work: Work) -> CampaignEstimate:
         study = known[root.KEY]
         study.check(root, replace(work, begun=None))
         trials += sum(count for _, count in root.trials())
-        if getattr(getattr(root, "lab", None), "kind", "") == SIMULATION:
+        if _is_simulated(root):
             simulated += 1
         elif (needed_s := study.expected_s(root)) is None:
             unknown += 1
@@ -140,6 +142,16 @@ def estimate(asked: CampaignScenario, work: Work) -> CampaignEstimate:
             expected_s += needed_s
     many = section.repetitions
     return CampaignEstimate(section.steps, trials * many, expected_s * many, simulated * many, unknown * many)
+
+
+def lab(asked: CampaignScenario, inputs: Inputs) -> str:
+    """The lab of all steps if they are simulated; else, it is for each step to say."""
+    cells = (step for step in asked.steps() if not step.repetition)
+    return SIMULATION if all(_is_simulated(asked.root(step, inputs)) for step in cells) else "see its steps"
+
+
+def _is_simulated(root: Root) -> bool:
+    return getattr(getattr(root, "lab", None), "kind", "") == SIMULATION
 
 
 @dataclass(frozen=True)

@@ -98,6 +98,8 @@ def test_the_faster_device_is_first_and_every_step_is_a_run(
     answer = weir("campaign", file(), "--json", "--out", page)
     assert answer.code == 0
     run = Store(tmp_path / "store").open(answer.json["run_id"])
+    assert run.simulated
+    assert "(simulated)" in weir("runs").out
     ranking = [row for row in answer.json["ranking"] if row["measure"].startswith("forwarding rate")]
     assert [(row["setting"], row["device"], row["verdict"]) for row in ranking] == [
         (setting, name, verdict)

@@ -70,7 +70,10 @@ def sentence(outcome: ComparisonOutcome) -> str:
     said = f"{_LEADS[verdict]}: {told}."
     if verdict == "cannot tell":
         said += "".join(f" {text}" for text in _ways_out(deciding, outcome.run is not None))
-    return f"Simulated, not measured: {said}" if outcome.simulated else said
+    if outcome.simulated:
+        return f"Simulated, not measured: {said}"
+    some = any(run.simulated for run in (*outcome.before, *outcome.after))
+    return f"In part simulated, not measured: {said}" if some else said
 
 
 def _ways_out(undecided: Sequence[ComparisonFinding], pairs: bool) -> list[str]:

@@ -272,6 +272,9 @@ def test_simulated_runs_are_called_so(weir: Weir, tried: Make) -> None:
     answer = weir("compare", one, other, "--json")
     assert answer.json["simulated"] is True
     assert json.loads(answer.out)["conclusion"].startswith("Simulated, not measured: ")
+    answer = weir("compare", tried(*TIGHT), other, "--json")
+    assert answer.json["simulated"] is False
+    assert json.loads(answer.out)["conclusion"].startswith("In part simulated, not measured: ")
 
 
 @pytest.fixture
