@@ -79,6 +79,7 @@ def row_names(base: alt.Chart, y: alt.Y) -> alt.Chart:
             fontSize=12,
             color=palette.LIGHT["ink"],
             font=palette.FONT,
+            limit=alt.ExprRef("width"),
         )
         .encode(x=alt.value(0), y=y, text="row:N")
     )

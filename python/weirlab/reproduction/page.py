@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from weirlab.base.quantities import plural
 from weirlab.base.tables import Table
 from weirlab.publications import PublishedExperiment
 from weirlab.report.figure import Figure
+from weirlab.report.rows import RowMark, RowText, intervals
 from weirlab.report.story import Chapter, Story
 from weirlab.report.tables import Tile
 from weirlab.reproduction import tables
 from weirlab.reproduction.contract import ReproductionRow
 from weirlab.reproduction.findings import ReproductionFindings
 from weirlab.store import Run
+
+_MOST_RATIOS: Final = 12
+"""Rows of the first chart."""
 
 
 def page(
@@ -51,6 +56,7 @@ def page(
         place="",
         tiles=tiles,
         chapters=(
+            Chapter("ratios", "Measured here, and published", "Ratios", figures=_ratios(found), missing=""),
             Chapter(
                 "deviations", "How this differs from what was published", "differences", said=found.deviations
             ),
@@ -61,6 +67,23 @@ def page(
             ("–", "shown beside the published value and not judged: it is the hardware's"),
         ),
     )
+
+
+def _ratios(found: ReproductionFindings) -> tuple[Figure, ...]:
+    """The values here as shares of those published: what was measured comes first."""
+    rows = sorted((row for row in found.rows if row.ratio > 0), key=lambda row: row.kind != "measured")
+    marks = {row.what: RowMark(row.what, row.ratio, min(row.ratio, 1.0), max(row.ratio, 1.0)) for row in rows}
+    shown = list(marks.values())[:_MOST_RATIOS]
+    left = len(marks) - len(shown)
+    text = RowText(
+        "here-to-published",
+        "ratios",
+        f"Of {plural(len(marks), 'value')}, {sum(abs(one.value - 1) <= 0.1 for one in marks.values())} are "
+        "within 10 % of what was published.",
+        "Here, as a multiple of the published value",
+        "The line leads to 1, the published value." + (f" {left} more are in the tables." if left else ""),
+    )
+    return intervals(text, shown, log=True)
 
 
 def _chapter(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from weirlab.base.tables import Table
@@ -68,18 +67,29 @@ def sentence(outcome: ComparisonOutcome) -> str:
     sure = outcome.terms.certainty
     told = words([f"{one.title} {change(one, one.change)} {interval(one, sure)}" for one in deciding])
     said = f"{_LEADS[verdict]}: {told}."
-    if verdict == "cannot tell":
-        said += "".join(f" {text}" for text in _ways_out(deciding, outcome.run is not None))
+    return _made(outcome, " ".join((said, *ways_out(outcome))))
+
+
+def answer(outcome: ComparisonOutcome) -> str:
+    """As :func:`headline`, a sentence that says what was simulated; the page has the numbers below."""
+    return _made(outcome, f"{headline(outcome)}.")
+
+
+def _made(outcome: ComparisonOutcome, said: str) -> str:
     if outcome.simulated:
         return f"Simulated, not measured: {said}"
     some = any(run.simulated for run in (*outcome.before, *outcome.after))
     return f"In part simulated, not measured: {said}" if some else said
 
 
-def _ways_out(undecided: Sequence[ComparisonFinding], pairs: bool) -> list[str]:
-    """What would decide, a sentence or two for all that have the same reason."""
+def ways_out(outcome: ComparisonOutcome) -> list[str]:
+    """What would decide, a sentence or two for all that have the same reason; empty if it is decided."""
     from weirlab.model.comparing.verdicts import WIDE
 
+    if outcome.verdict != "cannot tell":
+        return []
+    undecided = [one for one in outcome.findings if one.verdict == outcome.verdict]
+    pairs = outcome.run is not None
     found = []
     for why in dict.fromkeys(one.why for one in undecided):
         alike = [one for one in undecided if one.why == why]

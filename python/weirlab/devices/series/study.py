@@ -25,6 +25,9 @@ from weirlab.measure import sequence
 from weirlab.measure.progress import estimate_s
 from weirlab.measure.terms import TrialTerms
 from weirlab.records import RuleSetup, TrialSpec
+from weirlab.report.axes import extent
+from weirlab.report.figure import Figure
+from weirlab.report.rows import RowMark, RowText, intervals
 from weirlab.report.story import Chapter, Story, place
 from weirlab.report.tables import Tile
 from weirlab.scenario.conflicts import Conflict, of_device, of_lab
@@ -255,6 +258,21 @@ class ListedTrials:
             ),
         )
 
+    @property
+    def figures(self) -> tuple[Figure, ...]:
+        """The delay in each setting."""
+        title = "Mean delay in each setting."
+        text = RowText(
+            "delays", "settings", title, "Mean delay, µs", "Point: median of the trials; line: all of them."
+        )
+        delays = {row["setting"]: row["delay_mean_ns"] for row in self.rows}
+        marks = []
+        for name, median_ns in delays.items():
+            if math.isfinite(median_ns):
+                low_ns, high_ns = extent(self.valid.filter(label=name), "delay_mean_ns")
+                marks.append(RowMark(name, median_ns / 1e3, low_ns / 1e3, high_ns / 1e3))
+        return intervals(text, marks)
+
     def document(self) -> dict[str, Any]:
         """For ``--json``."""
         return {"kind": "series", "settings": self.rows}
@@ -331,6 +349,6 @@ class SeriesStudy(Study[SeriesScenario, DeviceGround, ListedTrials]):
             caution="",
             place=place(vars(run.manifest), facts["lab"], facts["dut"]),
             tiles=(Tile("settings", str(len(found.names)), "one after the other, repeated"),),
-            chapters=(Chapter("settings", "Settings", tables=tuple(found.tables)),),
+            chapters=(Chapter("settings", "Settings", figures=found.figures, tables=tuple(found.tables)),),
             terms=(),
         )

@@ -12,6 +12,7 @@ from weirlab.devices.profile.page.drawing import draw, voice_panel
 from weirlab.devices.profile.page.source import ProfileEvidence
 from weirlab.model.regimes import OVERLOAD_LOSS
 from weirlab.report.figure import Figure
+from weirlab.report.rows import RowMark, RowText, intervals
 from weirlab.report.story import Chapter, Story, place, with_more
 
 _TERMS: Final = (
@@ -137,6 +138,7 @@ def _chapters(evidence: ProfileEvidence, figures: Sequence[Figure]) -> Iterator[
     )
     yield _models(evidence)
     if evidence.manifest.get("kind") == "calibrate":
+        yield Chapter("lateness", "What the test bed adds", figures=_lateness(evidence), missing="")
         yield _exactness(evidence)
         yield _setting(evidence)
     else:
@@ -201,6 +203,25 @@ def _exactness(evidence: ProfileEvidence) -> Chapter:
         else "Not measured: no calibration was in force. “weir calibrate” measures pacing error, "
         "time-stamp error and false loss.",
     )
+
+
+def _lateness(evidence: ProfileEvidence) -> tuple[Figure, ...]:
+    """The error of the time stamps at each load."""
+    marks = [
+        RowMark(
+            one["rate_text"], one["delay_p50_ns"] / 1e3, one["delay_p50_ns"] / 1e3, one["delay_p99_ns"] / 1e3
+        )
+        for one in evidence.calibration.get("points") or ()
+        if one.get("delay_p50_ns") is not None and one.get("delay_p99_ns") is not None
+    ]
+    text = RowText(
+        "added-delay",
+        "lateness",
+        "What the test bed itself adds to a delay, at each load.",
+        "Added delay, µs",
+        "Point: median; the line leads to the 99th percentile.",
+    )
+    return intervals(text, marks)
 
 
 def _models(evidence: ProfileEvidence) -> Chapter:
