@@ -1,15 +1,17 @@
 //! connect() of programs under a seccomp filter, handled here: the way without BPF programs and without root.
 //!
 //! The kernel hands each connect() over (seccomp_unotify(2)) and makes it wait. If the destination is selected, the
-//! program's own socket starts connecting to the relay instead, which holds it; every other call proceeds as if there
-//! were no filter.
+//! program's own socket starts connecting to the relay instead, which holds it. getpeername() of such a socket returns
+//! the destination. Every other call proceeds as if there were no filter.
 //! This redirects but does not confine: a program can change an address after it was read here.
 
-use std::collections::VecDeque;
+mod process;
+
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::mem::{self, offset_of};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use socket2::{Domain, Protocol, Socket, Type};
@@ -18,6 +20,7 @@ use thiserror::Error;
 use crate::held::{Held, plain};
 use crate::redirect::netns_cookie;
 use crate::rules::Rules;
+use process::{copy_of, done, read_address, sockaddr, write_address};
 
 /// `AUDIT_ARCH_X86_64` and `AUDIT_ARCH_AARCH64` (linux/audit.h), which libc lacks.
 const ARCHITECTURE: Option<u32> = if cfg!(target_arch = "x86_64") {
@@ -29,8 +32,6 @@ const ARCHITECTURE: Option<u32> = if cfg!(target_arch = "x86_64") {
 };
 /// `TCP_CLOSE` (net/tcp_states.h): neither connected nor about to be.
 const TCP_CLOSE: u8 = 7;
-/// `SIN6_LEN_RFC2133`: the scope may be left out.
-const SHORTEST_SOCKADDR_IN6: usize = 24;
 /// Most connections that wait for the relay; further ones fail with `EAGAIN`.
 const MOST_PENDING: usize = 8192;
 /// Most processes that are reported at one time.
@@ -55,27 +56,28 @@ pub enum SeccompError {
     Closed(#[source] io::Error),
 }
 
-/// The number of seccomp(2), and the filter for `SECCOMP_SET_MODE_FILTER` as in memory: connect() is notified,
-/// everything else is allowed. Programs of another architecture, such as 32-bit ones, are left alone.
+/// The number of seccomp(2), and the filter for `SECCOMP_SET_MODE_FILTER` as in memory: connect() and getpeername() are
+/// notified, everything else is allowed. Programs of another architecture, such as 32-bit ones, are left alone.
 ///
 /// # Errors
 /// [`SeccompError::Processor`].
 pub fn connect_filter() -> Result<(i64, Vec<u8>), SeccompError> {
     let architecture = ARCHITECTURE.ok_or(SeccompError::Processor)?;
-    let load = |at: usize| (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, at as u32);
-    let unless = |value: u32, skip: u8| (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, skip, value);
+    let compare = |value: u32, jump: [u8; 2]| (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, jump, value);
+    let load = |at: usize| (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, [0, 0], at as u32);
     let program = [
         load(offset_of!(libc::seccomp_data, arch)),
-        unless(architecture, 3),
+        compare(architecture, [0, 4]),
         load(offset_of!(libc::seccomp_data, nr)),
-        unless(libc::SYS_connect as u32, 1),
-        (libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_USER_NOTIF),
-        (libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_ALLOW),
+        compare(libc::SYS_connect as u32, [1, 0]),
+        compare(libc::SYS_getpeername as u32, [0, 1]),
+        (libc::BPF_RET | libc::BPF_K, [0, 0], libc::SECCOMP_RET_USER_NOTIF),
+        (libc::BPF_RET | libc::BPF_K, [0, 0], libc::SECCOMP_RET_ALLOW),
     ];
     // struct sock_filter (linux/filter.h).
-    let bytes = program.iter().flat_map(|(code, skip, value)| {
+    let bytes = program.iter().flat_map(|(code, [if_equal, otherwise], value)| {
         let ([a, b], [e, f, g, h]) = ((*code as u16).to_ne_bytes(), value.to_ne_bytes());
-        [a, b, 0, *skip, e, f, g, h]
+        [a, b, *if_equal, *otherwise, e, f, g, h]
     });
     Ok((libc::SYS_seccomp, bytes.collect()))
 }
@@ -129,6 +131,8 @@ pub struct Supervisor {
     listeners: [u16; 2],
     rules: Rules,
     pending: VecDeque<Held>,
+    /// By the program's end of a connection, as it was given. A later connection from the same end replaces it.
+    destinations: HashMap<SocketAddr, SocketAddr>,
     watch: Arc<Watch>,
 }
 
@@ -170,7 +174,15 @@ impl Supervisor {
         })?;
         let listener = Arc::new(watched.listener);
         let watch = Arc::new(Watch { listener: Arc::downgrade(&listener), unseen: Mutex::default() });
-        Ok(Self { listener, netns, listeners, rules, pending: VecDeque::new(), watch })
+        Ok(Self {
+            listener,
+            netns,
+            listeners,
+            rules,
+            pending: VecDeque::new(),
+            destinations: HashMap::new(),
+            watch,
+        })
     }
 
     /// State of the programs.
@@ -208,6 +220,13 @@ impl Supervisor {
     }
 
     fn decide(&mut self, call: &libc::seccomp_notif) -> Answer {
+        if libc::c_long::from(call.data.nr) == libc::SYS_getpeername {
+            return match self.tell_destination(call) {
+                Ok(true) => Answer::Returns(0),
+                // What is wrong with the call, the kernel will report.
+                Ok(false) | Err(_) => Answer::GoesOn,
+            };
+        }
         match self.look(call) {
             Ok(Some((socket, given, relay))) => self.redirect(&socket, given, relay),
             Ok(None) => Answer::GoesOn,
@@ -227,16 +246,13 @@ impl Supervisor {
     /// For a call to be redirected: a copy of its socket, its original destination, and its new one.
     fn look(&self, call: &libc::seccomp_notif) -> io::Result<Option<(Socket, SocketAddr, SocketAddr)>> {
         let [fd, address, len, ..] = call.data.args;
-        let Some(given) = sockaddr(&read(call.pid, address, len as u32)?) else { return Ok(None) };
+        let Some(given) = sockaddr(&read_address(call.pid, address, len as u32)?) else { return Ok(None) };
         let Some(relay) = self.relay(given) else { return Ok(None) };
         if !self.rules.takes(plain(given)) {
             return Ok(None);
         }
         let socket = Socket::from(copy_of(call.pid, fd as RawFd)?);
-        // The number belonged to the thread that waits, if it still waits.
-        // SAFETY: the kernel reads the number.
-        let valid = unsafe { libc::ioctl(self.fd(), libc::SECCOMP_IOCTL_NOTIF_ID_VALID, &raw const call.id) };
-        let is_meant = valid == 0
+        let is_meant = self.waits(call)
             && socket.domain()? == Domain::for_address(given)
             && socket.r#type()? == Type::STREAM
             && socket.protocol()? == Some(Protocol::TCP)
@@ -245,6 +261,30 @@ impl Supervisor {
             // Otherwise connect() reports its state, whatever the destination.
             && state(&socket)? == TCP_CLOSE;
         Ok(is_meant.then_some((socket, given, relay)))
+    }
+
+    /// Has getpeername() return the destination of a connection that the relay carries; false: it is another one.
+    fn tell_destination(&self, call: &libc::seccomp_notif) -> io::Result<bool> {
+        let [fd, address, len, ..] = call.data.args;
+        let socket = Socket::from(copy_of(call.pid, fd as RawFd)?);
+        let (Some(own), Some(peer)) = (socket.local_addr()?.as_socket(), socket.peer_addr()?.as_socket())
+        else {
+            return Ok(false);
+        };
+        let Some(&destination) = self.destinations.get(&plain(own)) else { return Ok(false) };
+        let is_carried = self.relay(destination).is_some_and(|relay| plain(relay) == plain(peer))
+            && netns_cookie(&socket)? == self.netns
+            && self.waits(call);
+        if is_carried {
+            write_address(call.pid, address, len, destination)?;
+        }
+        Ok(is_carried)
+    }
+
+    /// The number of the thread is still that of the one that made the call.
+    fn waits(&self, call: &libc::seccomp_notif) -> bool {
+        // SAFETY: the kernel reads the number.
+        unsafe { libc::ioctl(self.fd(), libc::SECCOMP_IOCTL_NOTIF_ID_VALID, &raw const call.id) == 0 }
     }
 
     /// The relay for a destination as it was given: an address of IPv4 may be mapped into IPv6.
@@ -271,75 +311,14 @@ impl Supervisor {
         let begun = switch(true).and_then(|()| Held::begin(socket, plain(given), relay));
         let is_switched = switch(false).is_ok();
         match begun {
-            Ok(held) => self.pending.push_back(held),
+            Ok(held) => {
+                self.destinations.insert(held.from, given);
+                self.pending.push_back(held);
+            }
             Err(e) => return Answer::Returns(e.raw_os_error().unwrap_or(libc::EADDRNOTAVAIL)),
         }
         if is_nonblocking || !is_switched { Answer::Returns(libc::EINPROGRESS) } else { Answer::GoesOn }
     }
-}
-
-fn done(returned: libc::c_long) -> io::Result<libc::c_long> {
-    if returned < 0 { Err(io::Error::last_os_error()) } else { Ok(returned) }
-}
-
-/// The address given to connect(); empty if the kernel refuses the length.
-fn read(thread: u32, address: u64, len: u32) -> io::Result<Vec<u8>> {
-    if len as usize > size_of::<libc::sockaddr_storage>() {
-        return Ok(Vec::new());
-    }
-    let mut bytes = vec![0; size_of::<libc::sockaddr_in6>().min(len as usize)];
-    let local = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
-    let remote = libc::iovec { iov_base: address as usize as *mut libc::c_void, iov_len: bytes.len() };
-    // SAFETY: the kernel writes at most as many bytes as there are.
-    let got = unsafe {
-        libc::process_vm_readv(thread as libc::pid_t, &raw const local, 1, &raw const remote, 1, 0)
-    };
-    bytes.truncate(done(got as libc::c_long)? as usize);
-    Ok(bytes)
-}
-
-/// Parses `struct sockaddr_in` and `struct sockaddr_in6`; nothing else is selected.
-fn sockaddr(bytes: &[u8]) -> Option<SocketAddr> {
-    let (family, rest) = bytes.split_first_chunk::<2>()?;
-    let (port, rest) = rest.split_first_chunk::<2>()?;
-    let port = u16::from_be_bytes(*port);
-    match libc::c_int::from(u16::from_ne_bytes(*family)) {
-        libc::AF_INET if bytes.len() >= size_of::<libc::sockaddr_in>() => {
-            Some(SocketAddrV4::new(rest.first_chunk().copied().map(Ipv4Addr::from_octets)?, port).into())
-        }
-        libc::AF_INET6 if bytes.len() >= SHORTEST_SOCKADDR_IN6 => {
-            let address = rest.get(4..)?.first_chunk().copied().map(Ipv6Addr::from_octets)?;
-            Some(SocketAddrV6::new(address, port, 0, 0).into())
-        }
-        _ => None,
-    }
-}
-
-/// A local duplicate of descriptor `fd` of a thread in another process.
-fn copy_of(thread: u32, fd: RawFd) -> io::Result<OwnedFd> {
-    let owner = match pidfd(thread, libc::PIDFD_THREAD) {
-        // Before Linux 6.9, processes can be opened, and not their threads.
-        Err(e) if e.raw_os_error() == Some(libc::EINVAL) => pidfd(process_of(thread)?, 0),
-        found => found,
-    }?;
-    // SAFETY: of numbers alone.
-    let copy = done(unsafe { libc::syscall(libc::SYS_pidfd_getfd, owner.as_raw_fd(), fd, 0) })?;
-    // SAFETY: it was made just now, and has no other owner.
-    Ok(unsafe { OwnedFd::from_raw_fd(copy as RawFd) })
-}
-
-fn pidfd(number: u32, flags: u32) -> io::Result<OwnedFd> {
-    // SAFETY: of numbers alone.
-    let made = done(unsafe { libc::syscall(libc::SYS_pidfd_open, number, flags) })?;
-    // SAFETY: it was made just now, and has no other owner.
-    Ok(unsafe { OwnedFd::from_raw_fd(made as RawFd) })
-}
-
-/// The process that a thread belongs to.
-fn process_of(thread: u32) -> io::Result<u32> {
-    let status = std::fs::read_to_string(format!("/proc/{thread}/status"))?;
-    let number = status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok());
-    number.ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
 /// Of a TCP connection: the first byte of `struct tcp_info`.

@@ -2,10 +2,12 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::fd::FromRawFd;
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
+use super::process::{SHORTEST_SOCKADDR_IN6, process_of};
 use super::*;
 
 const DESTINATION: &str = "192.0.2.1:80";
@@ -72,18 +74,19 @@ impl<T> Bed<T> {
 }
 
 #[test]
-fn the_filter_has_six_instructions_and_notifies_of_connect_alone() {
+fn the_filter_has_seven_instructions_and_notifies_of_two_calls_alone() {
     let (_, filter) = connect_filter().unwrap();
     let word = |at: usize| u32::from_ne_bytes(filter[at..at + 4].try_into().unwrap());
-    let values: Vec<_> = (0..6).map(|index| word(8 * index + 4)).collect();
+    let values: Vec<_> = (0..7).map(|index| word(8 * index + 4)).collect();
     // struct seccomp_data: the number is at 0, the architecture at 4.
     assert_eq!(values[0], 4);
     assert_eq!(values[2], 0);
-    assert_eq!(values[3], libc::SYS_connect as u32);
-    assert_eq!(values[4..], [libc::SECCOMP_RET_USER_NOTIF, libc::SECCOMP_RET_ALLOW]);
-    // Both conditions that fail lead to the last instruction.
-    assert_eq!((filter[8 + 3], filter[24 + 3]), (3, 1));
-    assert_eq!(filter.len(), 48);
+    assert_eq!(values[3..5], [libc::SYS_connect, libc::SYS_getpeername].map(|number| number as u32));
+    assert_eq!(values[5..], [libc::SECCOMP_RET_USER_NOTIF, libc::SECCOMP_RET_ALLOW]);
+    let jumps = [1, 3, 4].map(|index| [filter[8 * index + 2], filter[8 * index + 3]]);
+    // Another architecture and another call lead to the last instruction, the two calls to the one before.
+    assert_eq!(jumps, [[0, 4], [1, 0], [0, 1]]);
+    assert_eq!(filter.len(), 56);
 }
 
 #[test]
@@ -141,6 +144,44 @@ fn a_connection_that_does_not_wait_is_in_progress_and_then_made() {
     let (_, accepted, own) = bed.serve();
     let [(from, to, _)] = &accepted[..] else { panic!("one connection") };
     assert_eq!((*from, *to), (plain(own), DESTINATION.parse().unwrap()));
+}
+
+#[test]
+fn the_other_end_of_a_connection_is_its_destination_as_it_was_given() {
+    let bed = bed(|| {
+        ["192.0.2.1:80", "[::ffff:192.0.2.2]:81"].map(|to| {
+            let to: SocketAddr = to.parse().unwrap();
+            let made = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP)).unwrap();
+            let early = made.peer_addr().unwrap_err().raw_os_error();
+            made.connect(&to.into()).unwrap();
+            // Into half of the room that it wants, and into none.
+            let mut half = [0_u8; 8];
+            let lens = [half.len(), 0].map(|room| {
+                let mut len = room as libc::socklen_t;
+                // SAFETY: the kernel writes at most `room` bytes.
+                let got =
+                    unsafe { libc::getpeername(made.as_raw_fd(), half.as_mut_ptr().cast(), &raw mut len) };
+                (got, len)
+            });
+            // SAFETY: of numbers alone; there is no such address.
+            let failed = unsafe {
+                libc::getpeername(made.as_raw_fd(), std::ptr::without_provenance_mut(1), std::ptr::null_mut())
+            };
+            let failure = (failed, io::Error::last_os_error().raw_os_error());
+            let other = UnixStream::pair().unwrap().0.peer_addr().unwrap().is_unnamed();
+            (to, early, made.peer_addr().unwrap().as_socket().unwrap(), half, lens, failure, other)
+        })
+    });
+    let (_, _, found) = bed.serve();
+    for (to, early, peer, half, lens, failure, other) in found {
+        assert_eq!(early, Some(libc::ENOTCONN));
+        assert_eq!(peer, to);
+        assert_eq!(half[2..4], to.port().to_be_bytes());
+        let len = socket2::SockAddr::from(to).len();
+        assert_eq!(lens, [(0, len), (0, len)]);
+        assert_eq!(failure, (-1, Some(libc::EFAULT)));
+        assert!(other);
+    }
 }
 
 #[test]
