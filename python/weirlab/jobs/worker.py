@@ -26,6 +26,7 @@ ANALYSIS: Final = "analysis"
 
 _LOOK_S: Final = 0.5
 
+dask: Any = CLUSTER.deferred("dask")
 distributed: Any = CLUSTER.deferred("distributed")
 
 
@@ -132,6 +133,8 @@ def serve(
 ) -> None:
     """Work for the scheduler at ``url`` until Ctrl-C; look for it again if it dies."""
     quiet()
+    # Dask samples stacks 100 times a second: a test bed has something else to do.
+    dask.config.set({"distributed.worker.profile.enabled": False})
     STATE.name = f"{socket.gethostname()}-{os.getpid()}"
     STATE.facts = {"kernel": platform.release(), "machine": platform.machine(), **tags}
     while True:

@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -176,7 +177,12 @@ def _remedy(path: Path) -> str:
 
 
 def versions() -> dict[str, str]:
-    """Versions of the Python packages that a result may depend on."""
+    """Versions of the Python packages that a result may depend on, as this process loads them."""
+    return dict(_versions())
+
+
+@cache
+def _versions() -> Mapping[str, str]:
     # Imported here: lists of runs do not need them.
     import platform
     from importlib.metadata import PackageNotFoundError, version
