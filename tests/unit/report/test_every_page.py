@@ -19,6 +19,7 @@ from weirlab.report.story import Story
 from .contrast import contrast, over
 from .every_story import DATE, stories
 from .outline import Outline, charts
+from .shares import cells, said, shares
 
 KINDS = (
     "profile",
@@ -86,6 +87,12 @@ def test_the_title_holds_device_and_date(made_pages: Made, kind: str) -> None:
     title = made_pages.outline(kind).title
     assert DEVICES[kind] in title.lower()
     assert DATE in title
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_share_in_a_headline_is_in_a_table(made_pages: Made, kind: str) -> None:
+    story = made_pages.story(kind)
+    assert shares(said(story)) <= shares(cells(story))
 
 
 @pytest.mark.parametrize("kind", KINDS)

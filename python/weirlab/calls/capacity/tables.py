@@ -10,6 +10,7 @@ import polars as pl
 
 from weirlab.base.tables import Table
 from weirlab.calls.capacity.page.source import CapacityEvidence, CapacityVerdict, verdicts
+from weirlab.calls.capacity.wording import off
 from weirlab.report.numbers import NOTHING, count, duration, percent, rate, rules
 
 
@@ -32,7 +33,7 @@ def found(most: Sequence[CapacityVerdict]) -> Table:
                 NOTHING if one.pps is None else rate(one.pps),
                 one.by,
                 _predicted(one),
-                f"{100 * one.off:+.1f} %" if math.isfinite(one.off) else NOTHING,
+                off(one.off),
             )
             for one in most
         ),

@@ -83,12 +83,17 @@ def _swept(one: DropThreshold) -> str:
     return begins if one.carried is None else f"carries {count(one.carried)} calls without loss, {begins}"
 
 
+def off(ratio: float) -> str:
+    """How far a prediction is off: ``-2.9 %``."""
+    return f"{100 * ratio:+.1f} %" if math.isfinite(ratio) else NOTHING
+
+
 def _predicted_lines(found: CapacityConclusions) -> Iterator[str]:
     told = []
     for one in found.predicted:
         ratio = one.ratio(found.measured(one.position, one.goal))
         if ratio is not None and one.calls is not None:
-            apart = f"{ratio * 100:+.0f} %"
+            apart = off(ratio)
             if one.least_calls is not None and one.most_calls is not None:
                 apart += f", 90 % interval {count(one.least_calls)} to {count(one.most_calls)}"
             least = "at least " if one.at_least else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 
 from weirlab.cli.results.wording import machine as machine_sentence
 from weirlab.devices.prediction import modelling, verification
@@ -11,12 +12,14 @@ from weirlab.devices.prediction.modelling import FitOutcome
 from weirlab.devices.profile import tables, wording
 from weirlab.devices.profile.findings import ProfileFindings, measures
 from weirlab.devices.profile.page import RunJudgement, VerificationEvidence, gather, tell
-from weirlab.jobs import machine, profiles
+from weirlab.jobs import machine, profiles, trials
 from weirlab.jobs.progress import RESUME
 from weirlab.jobs.work import Work
 from weirlab.measure.verdict import undecided
 from weirlab.measure.verify import HELD_OUT
+from weirlab.report.numbers import percent
 from weirlab.report.story import Story
+from weirlab.report.tables import Tile
 from weirlab.scenario import Scenario
 from weirlab.store import Run, RunWriter
 from weirlab.studies import beds
@@ -87,4 +90,10 @@ class ProfileStudy(Study[Scenario, DeviceGround, ProfileFindings]):
             good=found is None or found.word == "good",
             undecided=undecided(run) if heldout.height else "",
         )
-        return tell(gather(run, models, verified, judgement))
+        evidence = gather(run, models, verified, judgement)
+        story = tell(evidence)
+        if run.manifest.kind != "trial" or evidence.telling.height or not evidence.attempts["valid"].any():
+            return story
+        # Its load changed on the way, which no chart over the load can show.
+        loss = Tile("Loss", percent(trials.counted(run.trials())["loss_ratio"]), "of the whole trial")
+        return replace(story, answer=wording.headlines(run)[0], tiles=(loss, *story.tiles))

@@ -66,7 +66,7 @@ def test_the_answer_says_how_many_calls_and_whether_the_model_knew() -> None:
     page = tell(findings([trial(1, 2500)], search=(searched(2500),), predicted=(predicted,)))
     assert page.answer == "iptables-legacy carries 2,500\u00a0calls with 400\u00a0rules without loss."
     assert page.lede == (
-        "The model of its profile, which saw no call, is off by +5\u00a0% (400\u00a0rules, without loss).",
+        "The model of its profile, which saw no call, is off by +5.0 % (400\u00a0rules, without loss).",
     )
 
 

@@ -11,6 +11,7 @@ import polars as pl
 from weirlab.calls.capacity import tables
 from weirlab.calls.capacity.page import charts
 from weirlab.calls.capacity.page.source import CapacityEvidence, CapacityVerdict, verdicts
+from weirlab.calls.capacity.wording import off
 from weirlab.records import device_in_words
 from weirlab.report import axes
 from weirlab.report.figure import Figure
@@ -80,7 +81,7 @@ def _answer(device: str, found: list[CapacityVerdict]) -> list[str]:
     if heard:
         parts = [f"{_calls(one)} with {rules(one.position)}" for one in heard]
         said.append(f"It carries {words(parts)} {heard[0].goal}.")
-    told = [f"{100 * one.off:+.0f}\u00a0% ({one.name})" for one in found if math.isfinite(one.off)]
+    told = [f"{off(one.off)} ({one.name})" for one in found if math.isfinite(one.off)]
     if told:
         said.append(f"The model of its profile, which saw no call, is off by {words(told)}.")
     return said or ["No number of calls was found."]
