@@ -114,16 +114,15 @@ def replay(lab: NetnsLab, made: DeparturePlan, at_ns: F64) -> tuple[F64, F64]:
     return inside, late
 
 
-def steady(at_ns: F64, late_ns: F64, warmup_s: float, bin_s: float) -> npt.NDArray[np.bool_]:
-    """Bins in which, and before which, the gaps between packets were those of the course.
+def steady(at_ns: F64, late_ns: F64, warmup_s: float, bin_s: float, count: int) -> npt.NDArray[np.bool_]:
+    """Of ``count`` bins those in which, and before which, the gaps between packets were those of the course.
 
     A sender that the host has kept from its CPU stays late by as much: its schedule slips.
     """
     known = ~np.isnan(late_ns)
     bins = ((at_ns[known] / 1e9 - warmup_s) // bin_s).astype(np.int64)
-    count = int(bins[-1]) + 1
     latest, earliest = np.full(count, -np.inf), np.full(count, np.inf)
-    inside = bins >= 0
+    inside = (bins >= 0) & (bins < count)
     np.maximum.at(latest, bins[inside], late_ns[known][inside])
     np.minimum.at(earliest, bins[inside], late_ns[known][inside])
     for _ in range(BEFORE):

@@ -34,15 +34,16 @@ from weirlab.model.process import Fate, ReferenceDevice
 from weirlab.simulators import write_module
 
 FRAME_BYTES = 64
-WARMUP_S = 0.1
-"""Of the first part; not shown."""
-STEPS_S = (0.0, WARMUP_S + 0.3, WARMUP_S + 0.6, WARMUP_S + 0.9)
+WARMUP_S, SHOWN_S, SPARE_S = 0.1, 0.9, 0.1
+"""Not shown are the warm-up and the end, which a sender that is late does not reach."""
+STEPS_S = (0.0, WARMUP_S + 0.3, WARMUP_S + 0.6, WARMUP_S + SHOWN_S + SPARE_S)
 """Where the parts of a course begin and end."""
 DEVICE = "nftables"
 POSITION, FURTHER = 500, 1000
 REPLAY = Path(__file__).with_suffix("") / "replay.cc"
 LIBRARIES = ("network", "traffic-control", "stats", "core")
 BIN_S = 0.01
+BINS = round(SHOWN_S / BIN_S)
 AROUND_S = 0.05
 """After a step, delays are those of a queue that fills or drains."""
 SEED = 2
@@ -74,10 +75,10 @@ def courses(model: QueueingModel) -> Mapping[str, tuple[Part, Part, Part]]:
     def gap(share: float, position: int) -> int:
         return round(1e9 / (share * float(model.threshold_pps(position, FRAME_BYTES))))
 
-    calm = Part(gap(0.6, POSITION), 0, POSITION)
+    calm, brisk = (Part(gap(share, POSITION), 0, POSITION) for share in (0.6, 0.8))
     return {
         "rate": (calm, Part(gap(1.4, POSITION), 0, POSITION), calm),
-        "position": (calm, Part(calm.left_ns, 0, FURTHER), calm),
+        "position": (brisk, Part(brisk.left_ns, 0, FURTHER), brisk),
         "two directions": (calm, Part(calm.left_ns, gap(0.6, POSITION), POSITION), calm),
     }
 
@@ -165,7 +166,8 @@ def by_arrival(load: Arrivals, rows: F64) -> F64:
 def course(load: Arrivals, inside_ns: F64) -> pl.DataFrame:
     """Mean time inside in us and loss in percent, by when packets arrived."""
     bins = (load.at_ns / (BIN_S * 1e9)).astype(np.int64) - round(WARMUP_S / BIN_S)
-    rows = pl.DataFrame({"time_s": bins * BIN_S, "inside": inside_ns}).filter(pl.col("time_s") >= 0)
+    shown = (bins >= 0) & (bins < BINS)
+    rows = pl.DataFrame({"time_s": bins[shown] * BIN_S, "inside": inside_ns[shown]})
     rows = rows.with_columns(pl.col("inside").fill_nan(None))
     mean_us = pl.col("inside").mean() / 1e3
     loss = 100 * pl.col("inside").null_count() / pl.len()
@@ -181,7 +183,7 @@ def measured(load: Arrivals, repetitions: int) -> pl.DataFrame:
         for _ in range(repetitions):
             inside, late = course_bed.replay(lab, made, load.at_ns)
             frames.append(course(load, inside))
-            good.append(course_bed.steady(load.at_ns, late, WARMUP_S, BIN_S))
+            good.append(course_bed.steady(load.at_ns, late, WARMUP_S, BIN_S, BINS))
     return course_bed.median(frames, good)
 
 

@@ -96,3 +96,14 @@ def test_what_is_no_model_file_is_refused(text: str, message: str, compiled: Com
         [program, tmp_path / "bad.json", "1"], input="", capture_output=True, text=True, check=False
     )
     assert (done.returncode, message in done.stderr) == (1, True), done.stderr
+
+
+@pytest.mark.parametrize(("text", "number"), [("at 64 0\n", 1), ("5 64 0\n6 64\n", 2), ("5 64 -1\n", 1)])
+def test_a_line_that_is_no_arrival_is_named(
+    text: str, number: int, model_file: Path, compiled: Compile
+) -> None:
+    program = compiled(SOURCES / "core" / "packets.cpp")
+    done = subprocess.run([program, model_file, "1"], input=text, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"line {number}: ")
+    assert done.stdout.count("\n") == number - 1

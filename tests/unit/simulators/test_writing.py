@@ -75,3 +75,14 @@ def test_the_module_for_ns3_builds_and_passes_its_tests_and_its_example_follows_
     shown = subprocess.run(command, cwd=module, capture_output=True, text=True, check=True).stdout
     (row,) = csv.DictReader(io.StringIO(shown))
     assert float(row["loss_ratio"]) == pytest.approx(1 - 1 / 1.5, abs=0.001)
+    for words, code, problem in (
+        (["--FrameBytes=10"], 2, "--FrameBytes must be from 64"),
+        (["--Model=none"], 1, "cannot read the model file none"),
+        (["--Rate=1", "--Seconds=0.1"], 1, "raise --Seconds or --Rate"),
+    ):
+        failed = subprocess.run(
+            ["./weir-example", *words], cwd=module, capture_output=True, text=True, check=False
+        )
+        assert failed.returncode == code
+        assert failed.stderr.count("\n") == 1
+        assert problem in failed.stderr

@@ -19,6 +19,12 @@ class SimTime
     double dbl() const;
 };
 typedef SimTime simtime_t;
+
+class cRuntimeError
+{
+  public:
+    explicit cRuntimeError(const char *format, ...);
+};
 SimTime operator+(const SimTime &, double);
 SimTime operator-(const SimTime &, const SimTime &);
 bool operator<(const SimTime &, const SimTime &);

@@ -1,5 +1,5 @@
 # gnuplot ramp.plt: delays over the load of ramp.csv, into ramp.svg
-set terminal svg size 800,500
+set terminal svg size 800,500 font "sans-serif,13" background "white"
 set output "ramp.svg"
 set datafile separator ","
 set key top left

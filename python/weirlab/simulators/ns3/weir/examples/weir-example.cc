@@ -10,7 +10,9 @@
 #include "weir-helper.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iostream>
+#include <stdexcept>
 #include <vector>
 
 using namespace ns3;
@@ -55,6 +57,10 @@ class Trial
         Simulator::Run();
         const weir::Prediction expected = m_weir->Predict(rate, m_frameBytes);
         const std::size_t n = m_delays.size();
+        if (n == 0)
+        {
+            throw std::invalid_argument("no frame leaves the device after the warm-up; raise --Seconds or --Rate");
+        }
         double sum = 0.0;
         for (double delay : m_delays)
         {
@@ -107,22 +113,12 @@ class Trial
     uint64_t m_sent = 0, m_dropped = 0;
     std::vector<double> m_delays;
 };
-} // namespace
-
-int
-main(int argc, char* argv[])
+/** Runs one load, or a row of loads if `rate` is 0. */
+void
+Simulate(const std::string& model, double position, uint32_t frameBytes, double rate, double seconds, uint32_t seed)
 {
-    std::string model = "firewall.model.json";
-    double position = 0.0, rate = 0.0, seconds = 0.5;
-    uint32_t frameBytes = 64, seed = 1;
-    CommandLine options(__FILE__);
-    options.AddValue("Model", "Model file of the measured device", model);
-    options.AddValue("Position", "Matching position", position);
-    options.AddValue("FrameBytes", "Frame size, FCS included", frameBytes);
-    options.AddValue("Rate", "Frames per second; 0: from 5 to 150 % of the threshold", rate);
-    options.AddValue("Seconds", "Simulated time for each load", seconds);
-    options.AddValue("Seed", "Seed of the device", seed);
-    options.Parse(argc, argv);
+    // A file that cannot be read is told before anything is printed.
+    weir::Model::load(model);
     std::cout << "rate_pps,load,loss_ratio,delay_mean_us,delay_p50_us,delay_p99_us,predicted_loss_ratio,"
                  "predicted_mean_us,predicted_p99_us"
               << std::endl;
@@ -144,4 +140,41 @@ main(int argc, char* argv[])
         trial.Run(rate > 0.0 ? rate : load * trial.Threshold(), seconds);
         Simulator::Destroy();
     }
+}
+} // namespace
+
+int
+main(int argc, char* argv[])
+{
+    std::string model = "firewall.model.json";
+    double position = 0.0, rate = 0.0, seconds = 0.5;
+    uint32_t frameBytes = 64, seed = 1;
+    CommandLine options(__FILE__);
+    options.AddValue("Model", "Model file of the measured device", model);
+    options.AddValue("Position", "Matching position", position);
+    options.AddValue("FrameBytes", "Frame size, FCS included", frameBytes);
+    options.AddValue("Rate", "Frames per second; 0: from 5 to 150 % of the threshold", rate);
+    options.AddValue("Seconds", "Simulated time for each load", seconds);
+    options.AddValue("Seed", "Seed of the device", seed);
+    options.Parse(argc, argv);
+    const char* wrong = !(position >= 0.0)                         ? "--Position must be 0 or more"
+                        : frameBytes < 64 || frameBytes > 65535    ? "--FrameBytes must be from 64 to 65535"
+                        : !(rate >= 0.0 && std::isfinite(rate))    ? "--Rate must be 0 or more"
+                        : !(seconds > 0.0 && std::isfinite(seconds)) ? "--Seconds must be above 0"
+                                                                   : nullptr;
+    if (wrong)
+    {
+        std::cerr << "weir-example: " << wrong << std::endl;
+        return 2;
+    }
+    try
+    {
+        Simulate(model, position, frameBytes, rate, seconds, seed);
+    }
+    catch (const std::exception& error)
+    {
+        std::cerr << "weir-example: " << error.what() << std::endl;
+        return 1;
+    }
+    return 0;
 }

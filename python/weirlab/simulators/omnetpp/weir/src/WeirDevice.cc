@@ -37,7 +37,10 @@ void WeirDevice::handleParameterChange(const char *)
 {
     if (!device)
         return;
-    position = par("position").doubleValue() * (1 - par("stateShare").doubleValue());
+    const double walked = par("position").doubleValue(), share = par("stateShare").doubleValue();
+    if (!(walked >= 0 && share >= 0 && share <= 1))
+        throw cRuntimeError("position must be 0 or more, and stateShare from 0 to 1");
+    position = walked * (1 - share);
     frameBytes = static_cast<double>(par("frameBytes").intValue());
     device->set_cpus(par("cpus").doubleValue());
 }
