@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -159,6 +160,38 @@ def test_an_interrupted_campaign_goes_on_and_finds_the_same(
     assert answer.code == 0
     assert findings(store.open(begun.run_id)) == findings(whole)
     assert len(run_ids(begun.path / steps.FOLDER)) == 8
+
+
+def test_a_copy_of_a_campaign_under_way_goes_on_elsewhere(
+    weir: Weir, file: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, copy = steps.StepStore.keep, tmp_path / "copy"
+    store, records = Store(tmp_path / "store"), "[0-9]*.json"
+
+    def keep(self: steps.StepStore, record: steps.StepRecord) -> None:
+        kept(self, record)
+        target, known = copy / self.path.parent.name, len(self.records())
+        if known == 3:
+            # First the records, as the documentation says, and a step later everything else.
+            (target / steps.FOLDER).mkdir(parents=True)
+            for path in self.path.glob(records):
+                shutil.copy(path, target / steps.FOLDER)
+        if known == 4:
+            ignored = shutil.ignore_patterns(records)
+            shutil.copytree(self.path.parent, target, ignore=ignored, dirs_exist_ok=True)
+
+    monkeypatch.setattr(steps.StepStore, "keep", keep)
+    whole = store.open(weir("campaign", file(), "--json").json["run_id"])
+    monkeypatch.undo()
+    (copied,) = Store(copy).runs()
+    assert (copied.run_id, copied.status) == (whole.run_id, "interrupted")
+    answer = weir("--store", copy, "campaign", "--resume", copied.run_id, "--json")
+    assert answer.code == 0
+    again = Store(copy).open(copied.run_id)
+    assert findings(again) == findings(whole)
+    mine = {row.run_id for row in study.stored(again).steps}
+    assert len(mine & {row.run_id for row in study.stored(whole).steps}) == 3
+    assert set(run_ids(again.path / steps.FOLDER)) == mine
 
 
 def test_a_step_that_fails_is_tried_again_after_the_others_and_then_named(
