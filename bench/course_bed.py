@@ -27,7 +27,7 @@ repetitions are needed."""
 
 def profiled(device: str, positions: tuple[int, ...], frame_bytes: int, folder: Path) -> QueueingModel:
     """The model of the device on this machine, from a quick profile."""
-    wanted = QuickProfile(device, positions, (frame_bytes,), repetitions=3, lab="netns", machine="noisy")
+    wanted = QuickProfile(device, positions, (frame_bytes,), repetitions=2, lab="netns", machine="noisy")
     (outcome,) = profile_in_turn(Store(folder), [wanted], SilentProgress())
     return QueueingModel.fit(outcome.run.observations("profile"))
 

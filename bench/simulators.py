@@ -65,7 +65,14 @@ TRIAL_PACKETS = 200_000
 """Of a simulated trial beside measured ones."""
 SIMULATED = "simulated"
 """Name of :class:`SimulatedTrials` among models."""
-COMPARED = ("delay_mean_below", "delay_p99_below", "delay_mean_near", "delay_mean_overload", "loss")
+COMPARED = (
+    "threshold",
+    "delay_mean_below",
+    "delay_p99_below",
+    "delay_mean_near",
+    "delay_mean_overload",
+    "loss",
+)
 
 
 @dataclass(frozen=True)
@@ -241,9 +248,15 @@ class SimulatedTrials:
             for rate, frame, place in np.broadcast(rate_pps, frame_bytes, position)
         ]
         unknown = np.full(len(found), np.nan)
+        loss_ratio = np.array([each.loss_ratio for each in found])
+        # As measured: what is forwarded in overload.
+        forwarded_pps = np.asarray(rate_pps) * (1 - loss_ratio)
         return replace(
             expected,
-            loss_ratio=np.array([each.loss_ratio for each in found]),
+            threshold_pps=np.where(
+                np.asarray(rate_pps) > expected.threshold_pps, forwarded_pps, expected.threshold_pps
+            ),
+            loss_ratio=loss_ratio,
             delay_mean_ns=np.array([each.mean_ns for each in found]),
             delay_p99_ns=np.array([each.p99_ns for each in found]),
             delay_p50_ns=unknown,

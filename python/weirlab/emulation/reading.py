@@ -60,12 +60,15 @@ def read_link(
     down: str | None,
     profile: Path | None = None,
     draw_seed: Callable[[], int] | None = None,
+    *,
+    device: bool = False,
 ) -> LinkSpec:
     """Read both directions from the options ``--NAME`` (``both``), ``--up``, ``--down`` and ``--profile``.
 
     A value for one direction overrides one for both, and an option overrides the profile. The files that they
-    name are read. A direction whose random choices have no seed gets that of ``draw_seed`` (None: 1). Raises
-    ``InputError``, which names the option.
+    name are read. A direction whose random choices have no seed gets that of ``draw_seed`` (None: 1); with a
+    ``device``, which frames cross, there are such choices in either. Raises ``InputError``, which names the
+    option.
     """
     of_file = read_profile(profile) if profile is not None else {}
     words: dict[str, Settings] = {}
@@ -75,7 +78,8 @@ def read_link(
     asked = read_both(words["up"], words["down"])
     if draw_seed is not None:
         specs = {"up": asked.up, "down": asked.down}
-        if unseeded := [name for name in words if specs[name].is_random and "seed" not in words[name]]:
+        random = [name for name in words if device or specs[name].is_random]
+        if unseeded := [name for name in random if "seed" not in words[name]]:
             seed = draw_seed()
             for name in unseeded:
                 words[name] = {**words[name], "seed": str(seed)}

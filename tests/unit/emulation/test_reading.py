@@ -226,3 +226,11 @@ def test_a_trace_that_is_none_is_refused_with_its_line(tmp_path: Path) -> None:
     trace.write_text("1\n3\n2\n")
     with pytest.raises(InputError, match="--trace: line 3 is earlier than the line before"):
         with_trace(read_path({"trace": str(trace)}), HOST_FILES)
+
+
+def test_a_device_that_frames_cross_draws_a_seed_unless_one_is_given() -> None:
+    assert read_link({}, None, None, draw_seed=lambda: 5).drawn_seed is None
+    asked = read_link({}, None, None, draw_seed=lambda: 5, device=True)
+    assert (asked.drawn_seed, asked.up.seed, asked.down.seed) == (5, 10, 11)
+    asked = read_link({"seed": "7"}, None, None, draw_seed=lambda: 5, device=True)
+    assert (asked.drawn_seed, asked.up.seed) == (None, 14)

@@ -176,7 +176,10 @@ class LinkOptions:
         """Both directions, understood; ``draw_seed`` as for ``reading.read_link``."""
         from weirlab.emulation import reading
 
-        return reading.read_link(self.both.words(), self.up, self.down, self.profile, draw_seed)
+        device = self.crossing.as_ is not None
+        return reading.read_link(
+            self.both.words(), self.up, self.down, self.profile, draw_seed, device=device
+        )
 
 
 @dataclass(frozen=True)
