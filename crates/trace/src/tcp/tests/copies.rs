@@ -208,6 +208,16 @@ fn data_sent_again_with_a_new_time_stamp_is_no_late_copy() {
 }
 
 #[test]
+fn a_router_that_sends_again_with_the_same_identification_makes_no_copies() {
+    let sent = |at, id: u16| a(START + at * MS, 2_001 + u32::from(id) * 3, 3).ip_id(100 + id);
+    let packets =
+        [a(START, 1_001, MSS).ip_id(99), sent(100, 0), sent(200, 1), sent(3_300, 1), sent(9_700, 1)];
+    let (connection, _) = talk(1_000, &packets);
+    let side = &connection.sides[0];
+    assert_eq!((side.copies, side.retransmissions.total), (0, 2));
+}
+
+#[test]
 fn a_packet_with_the_clock_of_another_host_hides_no_retransmission() {
     // A firewall that asks in the name of A, by its own clock.
     let asked = a(START + MS, 2_001, 0).timestamps(9_000_000, 1).ip_id(7);
