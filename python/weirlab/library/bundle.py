@@ -221,6 +221,8 @@ def read_bundle(content: bytes, where: str) -> ProfileBundle:
 def _members(content: bytes) -> dict[str, bytes]:
     if len(content) > MOST_BUNDLE_BYTES:
         raise ValueError(f"it has more than {MOST_BUNDLE_BYTES:,} bytes")
+    if not zipfile.is_zipfile(io.BytesIO(content)):
+        raise ValueError("it is no ZIP archive, or only a part of one")
     found: dict[str, bytes] = {}
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         for entry in archive.infolist():

@@ -100,8 +100,8 @@ def test_members_that_no_bundle_has_are_refused(
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "File is not a zip file"),
-        (b"PK\x03\x04 and no more", "File is not a zip file"),
+        (b"", "it is no ZIP archive, or only a part of one"),
+        (b"PK\x03\x04 and no more", "it is no ZIP archive, or only a part of one"),
         (bytes(MOST_BUNDLE_BYTES + 1), "it has more than 4,000,000 bytes"),
         (archive({}), "it has no manifest.json"),
         (archive({MANIFEST: b"{}"}, zipfile.ZIP_LZMA), "is packed by another method than Deflate"),

@@ -47,6 +47,7 @@ def test_list_and_show_say_what_was_measured_where(weir: Weir, place: Path) -> N
 def test_a_profile_is_added_from_a_run_and_other_commands_take_its_name(
     weir: Weir, finished: str, tmp_path: Path
 ) -> None:
+    assert "a bundle ends in .weir-profile" in weir("library", "add", Path(__file__)).err
     refused = weir("library", "add", finished)
     assert refused.code == 2
     assert "--name edge --licence CC0-1.0" in refused.err
