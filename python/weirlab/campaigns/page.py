@@ -43,7 +43,9 @@ def page(run: Run) -> Story:
         tiles=(
             Tile("steps measured", str(len(found.steps) - len(found.problems)), f"of {found.planned:,}"),
             Tile("steps without a result", str(len(found.problems)), "with the reason"),
-            Tile("test beds", str(len({row.host for row in found.steps})), "machines that measured"),
+            Tile(
+                "test beds", str(len({row.host for row in found.steps if row.host})), "machines that measured"
+            ),
         ),
         chapters=(
             Chapter(
@@ -61,7 +63,7 @@ def page(run: Run) -> Story:
                 "The steps",
                 "Steps",
                 intro=f"Each step is a run in the folder steps of run {run.run_id}.",
-                tables=tuple(failed),
+                tables=tuple(table for table in (tables.testbeds(found.steps), *failed) if table.rows),
                 details=(tables.steps(found.steps),),
             ),
         ),

@@ -84,6 +84,29 @@ def _interval(row: RankRow) -> str:
     return f"{shown(row.low)} to {shown(row.high)}"
 
 
+def testbeds(rows: Sequence[StepRow]) -> Table:
+    """What each test bed did; without rows if there was one only."""
+    beds: dict[str, list[StepRow]] = {}
+    for row in rows:
+        beds.setdefault(row.host, []).append(row)
+    return Table(
+        "Test beds",
+        ("Test bed", "Steps", "Without a result", "Mean time of a step", "Tried again"),
+        [
+            (
+                host or "none: every worker that tried died",
+                count(len(own)),
+                count(sum(bool(row.problem) for row in own)),
+                duration(sum(row.elapsed_s for row in own) / len(own) * 1e9),
+                count(sum(row.attempts > 1 for row in own)),
+            )
+            for host, own in sorted(beds.items())
+        ]
+        if len(beds) > 1
+        else [],
+    )
+
+
 def steps(rows: Sequence[StepRow]) -> Table:
     """Every step that was tried."""
     return Table(

@@ -16,7 +16,7 @@ import yaml
 from weirlab.base.errors import TrialError
 from weirlab.base.files import HOST_FILES
 from weirlab.base.storage import run_ids
-from weirlab.campaigns import CampaignStudy, steps, study
+from weirlab.campaigns import CampaignStudy, steps, study, tables
 from weirlab.campaigns.ranking import RISK, MeasureRow, Standing, _risk, rank, standings
 from weirlab.campaigns.section import CampaignScenario
 from weirlab.jobs.progress import SilentProgress
@@ -326,3 +326,22 @@ def test_the_commands_of_the_documentation_work(
     rates = [row for row in answers[-1].json["ranking"] if row["measure"].startswith("forwarding rate, over")]
     assert {row["device"]: row["verdict"] for row in rates if row["rank"] == 3} == {"old": "worse"}
     assert {row["verdict"] for row in rates if row["rank"] == 2} == {"as good"}
+
+
+def test_what_each_test_bed_did_is_a_table_if_there_are_several() -> None:
+    def step(number: int, host: str, problem: str = "", attempts: int = 1) -> study.StepRow:
+        return study.StepRow(number, "load", "", "", 0, "", problem, host, attempts, 1.0 + number)
+
+    rows = [
+        step(0, "a"),
+        step(1, "b", attempts=2),
+        step(2, "a"),
+        step(3, "", "every worker that tried it died", 3),
+    ]
+    assert not tables.testbeds(rows[:1]).rows
+    assert [row[:3] + row[4:] for row in tables.testbeds(rows).rows] == [
+        ("none: every worker that tried died", "1", "1", "1"),
+        ("a", "2", "0", "0"),
+        ("b", "1", "0", "1"),
+    ]
+    assert [row[3] for row in tables.testbeds(rows).rows] == ["4.00 s", "2.00 s", "2.00 s"]

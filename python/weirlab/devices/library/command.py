@@ -240,7 +240,9 @@ def add(
             _ = bundle.device, bundle.trials
         else:
             if Path(source).is_file():
-                raise InputError(f"{source}: a bundle ends in {SUFFIX}, and a run is named by its ID or 'last'")
+                raise InputError(
+                    f"{source}: a bundle ends in {SUFFIX}, and a run is named by its ID or 'last'"
+                )
             if own.name is None or own.licence is None:
                 raise InputError("a run needs --name and --licence, e.g. --name edge --licence CC0-1.0")
             bundle = bundle_of(session.store, source, own.name, own.licence, own.host, own.remark)
