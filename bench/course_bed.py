@@ -11,10 +11,9 @@ import polars as pl
 
 from weirlab.jobs.progress import SilentProgress
 from weirlab.jobs.quick import QuickProfile, profile_in_turn
-from weirlab.lab.netns import NetnsLab
 from weirlab.model import QueueingModel
 from weirlab.model.base import F64
-from weirlab.records import RuleSetup
+from weirlab.records import EngineResult, RuleSetup
 from weirlab.store import Store
 from weirlab.traffic.flows import FlowAddresses, table
 from weirlab.traffic.plan import NO_PAYLOAD, PACKET_KINDS, CallFlows, DeparturePlan, Media
@@ -96,10 +95,9 @@ def plan(
     return made, rules
 
 
-def replay(lab: NetnsLab, made: DeparturePlan, at_ns: F64) -> tuple[F64, F64]:
+def passages(result: EngineResult, made: DeparturePlan, at_ns: F64) -> tuple[F64, F64]:
     """Times inside and how late packets departed, in ns, by arrival. Times inside are NaN for lost packets,
     lateness is NaN for them, and infinite for packets that were not sent."""
-    result = lab.play(made)
     log = result.packets
     assert log is not None
     inside, late = np.full(len(at_ns), np.nan), np.full(len(at_ns), np.nan)

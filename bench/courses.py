@@ -181,7 +181,7 @@ def measured(load: Arrivals, repetitions: int) -> pl.DataFrame:
     with NetnsLab(dut.make(DEVICE)) as lab:
         lab.set_rules(rules)
         for _ in range(repetitions):
-            inside, late = course_bed.replay(lab, made, load.at_ns)
+            inside, late = course_bed.passages(lab.play(made), made, load.at_ns)
             frames.append(course(load, inside))
             good.append(course_bed.steady(load.at_ns, late, WARMUP_S, BIN_S, BINS))
     return course_bed.median(frames, good)

@@ -44,6 +44,7 @@ from weirlab.lab.wiring import QUIET, descriptor, make_end
 from weirlab.links.emulator.running import EmulatorSettings, LinkEnd, emulated_link
 from weirlab.records import EngineResult
 from weirlab.traffic.load import parse_rate
+from weirlab.traffic.plan import DeparturePlan
 from weirlab.traffic.schedule import compile_plan
 from weirlab.traffic.sizes import Constant
 from weirlab.traffic.spec import Traffic
@@ -145,11 +146,15 @@ class Bench:
 
     def play(self, load: str, frame_bytes: int, seconds: float, *, heard: bool = True) -> EngineResult:
         """Send one way; if ``heard``, receive and time the frames at the other end."""
+        traffic = Traffic(
+            rate=parse_rate(load), sizes=Constant(frame_bytes), duration_s=seconds, warmup_s=WARMUP_S
+        )
+        return self.send(compile_plan(traffic), heard=heard)
+
+    def send(self, plan: DeparturePlan, *, heard: bool = True) -> EngineResult:
+        """Send as planned; ``heard`` as in :meth:`play`."""
         from weirlab._engine import Engine
 
-        plan = compile_plan(
-            Traffic(rate=parse_rate(load), sizes=Constant(frame_bytes), duration_s=seconds, warmup_s=WARMUP_S)
-        )
         tx, rx = (self._netns[part].name for part in ("tx", "rx"))
         ear = RX if heard else SPARE[1]
         engine = Engine(

@@ -1,7 +1,7 @@
 """Real packets through ``weir link --as`` between two veths: their delays and losses beside the model's.
 
-Each load goes through the emulated device and, with the same random numbers, through the simulated lab.
-A device is compared that delays packets by far more than the emulator's lateness: WireGuard. Needs root.
+The reference in Python gets the times at which packets really departed, and has the same random numbers.
+Emulated is a device that delays packets by far more than the emulator's lateness: WireGuard. Needs root.
 
     .venv/bin/python bench/link_device.py
 """
@@ -12,6 +12,9 @@ import argparse
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import numpy as np
+
+import course_bed
 import link
 import machine
 import simulators
@@ -20,48 +23,48 @@ from weirlab.jobs.simulated import crossed_device
 from weirlab.lab import clean
 from weirlab.links.emulator.running import LinkEnd, emulated_link
 from weirlab.model import QueueingModel, save
-from weirlab.records import RuleSetup
-from weirlab.traffic.sizes import Constant
-from weirlab.traffic.spec import Rate, Traffic
+from weirlab.model.base import F64
+from weirlab.model.process import Fate, ReferenceDevice
 
 DEVICE, POSITION, FRAME_BYTES = "wireguard-go", 0, 594
 SHARES = (0.1, 0.3, 0.6, 0.9, 1.2, 1.5)
 """Loads over the threshold."""
-DELAYS = ("mean_ns", "p99_ns")
-SEED = simulators._SeededLab.seed
+SEED = 2
 
 
-def through_the_link(file: Path, share: float, rate_pps: float, seconds: float) -> simulators.Found:
-    """One trial with real packets."""
+def through_the_link(file: Path, at_ns: F64) -> tuple[F64, F64]:
+    """Times inside of packets, NaN for those that were lost, and when they departed, in ns."""
+    nowhere = np.zeros(len(at_ns))
+    made, _ = course_bed.plan(at_ns, nowhere, nowhere, FRAME_BYTES, 0.0, 0.01)
     with link.bench(cable=False) as bed:
         a, b = (LinkEnd(port.name, bed.link_netns) for port in link.NEAR)
         with emulated_link(a, b, PathSpec(), device=crossed_device(file, POSITION, SEED)) as emulated:
-            found = bed.play(f"{rate_pps:.0f}pps", FRAME_BYTES, seconds)
+            inside, late = course_bed.passages(bed.send(made), made, at_ns)
             account = emulated.stop()
     print(
-        f"{100 * share:.0f} % of the threshold, {rate_pps:.0f} pps: frames left late by "
-        f"{account.up.late_ns(0.5) / 1e3:.0f} us (p50), {account.up.late_ns(0.99) / 1e3:.0f} us (p99); "
-        f"the sender was late by at most {found.late_max_ns / 1e3:.0f} us"
+        f"  frames left late by {account.up.late_ns(0.5) / 1e3:.0f} us (p50), "
+        f"{account.up.late_ns(0.99) / 1e3:.0f} us (p99)"
     )
-    return simulators.Found(
-        rate_pps / share, found.delay_mean_ns, found.histogram.quantile_ns(0.99), found.lost / found.sent
-    )
+    sent = ~np.isinf(late)
+    known = sent & ~np.isnan(late)
+    departed = at_ns + np.interp(at_ns, at_ns[known], late[known])
+    return inside[sent], departed[sent]
 
 
-def in_the_lab(model: QueueingModel, share: float, rate_pps: float, seconds: float) -> simulators.Found:
-    """The same packets in the simulated lab."""
-    lab = simulators._SeededLab(model=simulators.simulated_model(DEVICE, model))
-    lab.set_rules(RuleSetup(POSITION))
-    found = lab.run(
-        Traffic(Rate(rate_pps), Constant(FRAME_BYTES), warmup_s=link.WARMUP_S, duration_s=seconds)
-    )
-    return simulators.Found(
-        rate_pps / share, found.delay_mean_ns, found.histogram.quantile_ns(0.99), found.lost / found.sent
+def in_python(model: QueueingModel, departed_ns: F64) -> F64:
+    """The same of the reference."""
+    device = ReferenceDevice(model, SEED)
+    passages = [device.arrive(at, FRAME_BYTES, POSITION) for at in departed_ns.tolist()]
+    return np.array(
+        [
+            passage.leaves_ns - at if passage.fate is Fate.FORWARDED else np.nan
+            for passage, at in zip(passages, departed_ns, strict=True)
+        ]
     )
 
 
 def main() -> None:
-    """Measure every load, and print how far it is from the simulation and from the prediction."""
+    """Send every load, and print how far delays and losses are from those of the model."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--seconds", type=float, default=10.0, help="length of a trial")
     options = parser.parse_args()
@@ -72,20 +75,15 @@ def main() -> None:
     with TemporaryDirectory() as folder:
         save({QueueingModel.name: model}, file := Path(folder) / f"{DEVICE}.model.json")
         for share in SHARES:
-            rate_pps = round(share * float(model.threshold_pps(POSITION, FRAME_BYTES)))
-            real = through_the_link(file, share, rate_pps, options.seconds)
-            setting = simulators.Setting(POSITION, FRAME_BYTES, share)
-            for what, other in (
-                ("simulated", in_the_lab(model, share, rate_pps, options.seconds)),
-                ("predicted", simulators.predicted(model, setting, rate_pps)),
-            ):
-                mean, p99 = (100 * (getattr(real, name) / getattr(other, name) - 1) for name in DELAYS)
-                lost, points = 100 * real.loss_ratio, 100 * (real.loss_ratio - other.loss_ratio)
-                print(
-                    f"  real mean {real.mean_ns / 1e3:.0f} us, {mean:+.2f} % of {what}; "
-                    f"p99 {real.p99_ns / 1e3:.0f} us, {p99:+.2f} %; loss {lost:.3f} %, {points:+.3f} points",
-                    flush=True,
-                )
+            gap_ns = round(1e9 / (share * float(model.threshold_pps(POSITION, FRAME_BYTES))))
+            print(f"{100 * share:.0f} % of the threshold, {1e9 / gap_ns:.0f} pps:")
+            real, departed = through_the_link(file, np.arange(0, options.seconds * 1e9, gap_ns))
+            modelled = in_python(model, departed)
+            for name, of in (("mean", np.nanmean), ("p99", lambda delays: np.nanquantile(delays, 0.99))):
+                a, b = (float(of(delays)) for delays in (real, modelled))
+                print(f"  {name} {a / 1e3:.0f} us, of the model {b / 1e3:.0f} us: {100 * (a / b - 1):+.2f} %")
+            a, b = (100 * float(np.isnan(delays).mean()) for delays in (real, modelled))
+            print(f"  loss {a:.3f} %, of the model {b:.3f} %", flush=True)
 
 
 if __name__ == "__main__":
