@@ -15,6 +15,8 @@ from .devtools import Page
 
 AXE = os.environ.get("WEIR_AXE", "")
 LOOKS = [(1280, False), (1280, True), (390, False), (390, True)]
+PAPER_PX = (718, 1046)
+"""A4 with margins of 10 mm at 96 pixels an inch: what Chromium prints on."""
 EXPLAINED = "document.querySelector('#why')?.innerText.length && !document.querySelector('#why .soft')"
 
 WAITING = """[...document.querySelectorAll('.plot')].every(
@@ -80,6 +82,31 @@ def trials(store: Store, name: str, mean_ns: float, dut: str = "iptables") -> st
             spec = make_spec(1e5, position=400)
             writer.add(make_record(result, spec, run_id=writer.run_id, index=index, role="single"))
         return writer.run_id
+
+
+def cut_on_paper(page: Page, selector: str) -> list[str]:
+    """The figures among what ``selector`` finds that A4 would cut, in words; some must be there."""
+    width, height = PAPER_PX
+    page.call("Emulation.setEmulatedMedia", media="print")
+    page.call(
+        "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False
+    )
+    figures = page.evaluate(
+        f"""[...document.querySelectorAll({json.dumps(selector)})]
+        .filter((figure) => figure.checkVisibility() && !figure.closest('details:not([open])'))
+        .map((figure) => {{
+            const {{ width, height }} = figure.getBoundingClientRect();
+            const right = figure.querySelector('svg')?.getBoundingClientRect().right ?? 0;
+            const kept = getComputedStyle(figure).breakInside;
+            return [figure.innerText.slice(0, 60), width, height, right, kept];
+        }})"""
+    )
+    assert figures
+    return [
+        f"{name}: {wide} x {high} px, to {right}, {kept}"
+        for name, wide, high, right, kept in figures
+        if not (0 < wide <= width and 0 < high <= height and right <= width and kept == "avoid")
+    ]
 
 
 def axe_faults(page: Page) -> list[str]:

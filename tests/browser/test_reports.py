@@ -13,7 +13,7 @@ from weirlab.store import Store
 from weirlab.studies import reports
 
 from . import devtools
-from .pages import AXE, WAITING, Serve, axe_faults
+from .pages import AXE, WAITING, Serve, axe_faults, cut_on_paper
 
 RECORDED = Path(__file__).parent.parent / "unit" / "recorded"
 MOST_WORDS = 900
@@ -124,6 +124,17 @@ def test_the_first_chart_of_a_report_is_on_the_first_screen(
         show(opened, report)
         found += low(opened, run)
     assert found == []
+
+
+def test_paper_cuts_no_chart_of_a_report(drawn: dict[str, Path], opened: devtools.Page) -> None:
+    found = {}
+    for run, report in drawn.items():
+        if not any(kind in run for kind in CHARTLESS):
+            show(opened, report)
+            found[run] = cut_on_paper(opened, "figure.card")
+            opened.call("Emulation.setEmulatedMedia", media="")
+    assert {run: cut for run, cut in found.items() if cut} == {}
+    assert opened.call("Page.printToPDF", paperWidth=8.27, paperHeight=11.69, printBackground=True)["data"]
 
 
 @pytest.mark.skipif(not AXE, reason="needs axe-core, whose axe.min.js is named by WEIR_AXE")

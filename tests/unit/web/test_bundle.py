@@ -50,6 +50,12 @@ def test_the_bundle_loads_nothing_from_elsewhere() -> None:
         ), name
 
 
+def test_the_page_finds_the_charts_of_a_report() -> None:
+    (begin,) = re.findall(r"CHARTS = '(.+?)'", (ROOT / "webui/src/runs/story.ts").read_text())
+    report = (Path(palette.__file__).parent / "templates/page.html").read_text()
+    assert report.count(begin) == 1
+
+
 def test_the_bundle_carries_the_licences_of_what_it_contains() -> None:
     text = (STATIC / "LICENSES.txt").read_text()
     for holder in ("Leon Sorokin", "svelte"):

@@ -18,6 +18,8 @@ export interface Story {
   figures: Record<string, StoryFigure>;
 }
 
+/** Where the data of the charts begin in a report. */
+const CHARTS = '<script type="application/json" id="charts">';
 const PREDICTIONS = /^(predict|verif|models?$|fit)/;
 const SETUP = /^(setting|settings|path|notes|capture$)/;
 const ELEMENTS = new Set(
@@ -30,9 +32,10 @@ const ATTRIBUTES = new Set(["id", "class", "scope", "colspan", "rowspan", "role"
  * list of elements and attributes, and the data of charts. Scripts, styles, links and pictures stay behind.
  */
 export function story(html: string): Story {
-  // They are not taken anyway: the policy of this page would complain about styles, and scripts take long to parse.
-  const page = new DOMParser().parseFromString(html.replace(/<(style|script)>[\s\S]*?<\/\1>/g, ""), "text/html");
-  const charts = JSON.parse(page.getElementById("charts")?.textContent || "{}") as Partial<Story>;
+  // The charts and scripts stand after the text, and are most of it. Styles are not taken: this page's policy would complain.
+  const [text, rest = ""] = html.split(CHARTS, 2) as [string, string?];
+  const page = new DOMParser().parseFromString(text.replace(/<style>[\s\S]*?<\/style>/g, ""), "text/html");
+  const charts = JSON.parse(rest.slice(0, rest.indexOf("</script>")) || "{}") as Partial<Story>;
   const texts = (selector: string) => [...page.querySelectorAll(selector)].map((each) => (each.textContent ?? "").trim());
   const chapters = [...page.querySelectorAll("main > section")]
     .filter((each) => each.id && each.id !== "answer")
