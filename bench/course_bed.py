@@ -19,9 +19,9 @@ from weirlab.traffic.flows import FlowAddresses, table
 from weirlab.traffic.plan import NO_PAYLOAD, PACKET_KINDS, CallFlows, DeparturePlan, Media
 from weirlab.traffic.spec import Flows
 
-LATEST_NS, BEFORE, LEAST = 100_000, 2, 3
+LATEST_NS, BEFORE, LEAST, KNOWN = 100_000, 2, 3, 0.9
 """A bin counts if packets' delays of departure differ by no more in it and in so many bins before it. So many
-repetitions are needed."""
+repetitions of it are needed, and such a share of the bins."""
 
 
 def profiled(device: str, positions: tuple[int, ...], frame_bytes: int, folder: Path) -> QueueingModel:
@@ -130,18 +130,19 @@ def steady(at_ns: F64, late_ns: F64, warmup_s: float, bin_s: float, count: int) 
 
 
 def median(frames: Sequence[pl.DataFrame], good: Sequence[npt.NDArray[np.bool_]]) -> pl.DataFrame:
-    """Of every bin, over the repetitions in which it counts."""
+    """Of every bin, over the repetitions in which it counts; NaN if these are too few."""
     counts = np.sum(good, axis=0)
-    if counts.min() < LEAST:
+    known = counts >= LEAST
+    if np.mean(known) < KNOWN:
         raise SystemExit(
-            f"a bin counts in {counts.min()} of {len(good)} repetitions, {LEAST} are needed: the host keeps "
+            f"{known.sum()} of {len(known)} bins count in {LEAST} of {len(good)} repetitions: the host keeps "
             "the sender from its CPU. End what else runs here, or raise --repetitions"
         )
-    values = {
-        name: np.nanmedian(
-            [np.where(ok, rows[name].to_numpy(), np.nan) for rows, ok in zip(frames, good, strict=True)],
-            axis=0,
-        )
-        for name in ("mean_us", "loss_percent")
-    }
+    values = {}
+    for name in ("mean_us", "loss_percent"):
+        rows = [
+            np.where(ok | ~known, frame[name].to_numpy(), np.nan)
+            for frame, ok in zip(frames, good, strict=True)
+        ]
+        values[name] = np.where(known, np.nanmedian(rows, axis=0), np.nan)
     return frames[0].with_columns(**{name: pl.Series(column) for name, column in values.items()})

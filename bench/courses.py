@@ -222,9 +222,9 @@ def apart(a: pl.DataFrame, b: pl.DataFrame) -> str:
     steady = np.all(
         [np.abs(time_s - at + WARMUP_S - AROUND_S / 2) > AROUND_S / 2 for at in STEPS_S[1:3]], axis=0
     )
-    shown = f"{percent.mean():.4f} %, at most {percent.max():.4f} %"
-    shown += f" ({percent[steady].max():.4f} % later than {1e3 * AROUND_S:.0f} ms after a step)"
-    return f"{shown}; loss {points.mean():.4f} points, at most {points.max():.4f}"
+    shown = f"{np.nanmean(percent):.4f} %, at most {np.nanmax(percent):.4f} %"
+    shown += f" ({np.nanmax(percent[steady]):.4f} % later than {1e3 * AROUND_S:.0f} ms after a step)"
+    return f"{shown}; loss {np.nanmean(points):.4f} points, at most {np.nanmax(points):.4f}"
 
 
 def main() -> None:
@@ -267,7 +267,8 @@ def main() -> None:
             ]
     options.out.mkdir(parents=True, exist_ok=True)
     rows = pl.concat(frames, how="diagonal").select("course", "where", "time_s", "mean_us", "loss_percent")
-    rows.with_columns(pl.col(pl.Float64).round(4)).write_csv(options.out / "courses.csv")
+    rows = rows.with_columns(pl.col(pl.Float64).round(4).fill_nan(None))
+    rows.write_csv(options.out / "courses.csv")
     chart(rows, options.out / "chart.svg")
 
 

@@ -32,7 +32,7 @@ def test_a_bin_is_the_median_of_the_repetitions_in_which_it_counts() -> None:
     ]
     good = [np.array([each]) for each in (True, True, True, False)]
     assert course_bed.median(frames, good)["mean_us"].to_list() == [2.0]
-    with pytest.raises(SystemExit, match="counts in 2 of 4"):
+    with pytest.raises(SystemExit, match="0 of 1 bins count in 3 of 4 repetitions"):
         course_bed.median(frames, [np.array([each]) for each in (True, True, False, False)])
 
 
