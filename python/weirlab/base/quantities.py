@@ -52,6 +52,15 @@ def duration(ns: float, digits: int = 3, space: str = " ") -> str:
     return scaled(ns, TIMES, digits, _FINEST_TIME, space)
 
 
+def clock(seconds: float) -> str:
+    """A duration to the second: ``42 s``, ``3 min 05 s``, ``1 h 02 min 03 s``."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    hours, minutes, rest = whole // 3600, whole // 60 % 60, whole % 60
+    return f"{hours:,} h {minutes:02d} min {rest:02d} s" if hours else f"{minutes} min {rest:02d} s"
+
+
 def rate(pps: float, digits: int = 3, space: str = " ") -> str:
     """``820 kpps``, ``1.24 Mpps``, ``450 pps``."""
     return scaled(pps, RATES, digits, space=space)

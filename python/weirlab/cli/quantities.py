@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import math
 
-from weirlab.base.quantities import NOTHING, count, duration, percent, plural, rate, rules, significant, words
+from weirlab.base.quantities import (
+    NOTHING,
+    clock,
+    count,
+    duration,
+    percent,
+    plural,
+    rate,
+    rules,
+    significant,
+    words,
+)
 
 __all__ = [
     "NOTHING", "clock", "clocks", "count", "duration", "percent", "plural", "rate", "rules", "significant",
     "words",
 ]  # fmt: skip
-
-
-def clock(seconds: float) -> str:
-    """A duration as ``42 s`` or ``3 min 05 s``."""
-    whole = round(seconds)
-    return f"{whole // 60} min {whole % 60:02d} s" if whole >= 60 else f"{whole} s"
 
 
 def clocks(from_s: float, to_s: float) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from weirlab.base.quantities import NOTHING, TIMES, count, percent, plural, scaled, words
+from weirlab.base.quantities import NOTHING, TIMES, clock, count, percent, plural, scaled, words
 
 __all__ = ["NOTHING", "bit_rate", "count", "duration", "octets", "percent", "plural", "size", "words"]
 
@@ -17,10 +17,7 @@ def duration(ns: float | None, digits: int = 3) -> str:
     if ns is None:
         return NOTHING
     if abs(ns) >= 600e9:
-        whole = round(abs(ns) / 1e9)
-        hours, minutes, seconds = whole // 3600, whole // 60 % 60, whole % 60
-        text = f"{hours:,} h {minutes:02d} min" if hours else f"{minutes} min"
-        return f"{'-' if ns < 0 else ''}{text} {seconds:02d} s"
+        return f"{'-' if ns < 0 else ''}{clock(abs(ns) / 1e9)}"
     return scaled(ns, TIMES, digits, finest=0)
 
 

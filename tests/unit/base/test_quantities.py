@@ -31,6 +31,22 @@ def test_a_duration_has_no_exponent_and_no_digits_below_what_is_measured(ns: flo
     assert quantities.duration(ns) == text
 
 
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (42.2, "42 s"),
+        (59.6, "1 min 00 s"),
+        (3_599, "59 min 59 s"),
+        (3_723, "1 h 02 min 03 s"),
+        (1.6e9, "444,444 h 26 min 40 s"),
+    ],
+)
+def test_a_long_duration_has_hours_in_every_place(seconds: float, text: str) -> None:
+    assert quantities.clock(seconds) == on_a_terminal.clock(seconds) == text
+    if seconds >= 600:
+        assert of_a_capture.duration(seconds * 1e9) == text
+
+
 def test_what_arithmetic_leaves_behind_is_shown_as_0() -> None:
     said = [quantities.significant(value) for value in (2.7e-20, -1e-184, 1.5e-7)]
     assert said == ["0", "0", "0.000000150"]
