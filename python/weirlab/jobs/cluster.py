@@ -126,6 +126,7 @@ class Cluster:
         self._ended: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
         self._made, self._complained_s = 0, time.monotonic()
         self._fit: dict[str, bool] = {}
+        self._lost = False
         self._workers: Mapping[str, Any] = {}
         self._looked_s = -math.inf
         self._client = self._connected(FIRST_PATIENCE_S)
@@ -188,11 +189,15 @@ class Cluster:
             limit_s = 0.001
             if id(self._futures.get(key)) != id(future) or future.status == "cancelled":
                 continue
+            try:
+                failed = future.status != "finished"
+                done = Done(key, error=future.exception()) if failed else Done(key, future.result())
+            except Exception:
+                # The scheduler died before the result was fetched.
+                self._lost = True
+                break
             del self._futures[key], self._calls[key]
-            if future.status == "finished":
-                yield Done(key, future.result())
-            else:
-                yield Done(key, error=future.exception())
+            yield done
         self._check()
 
     def run_everywhere(self, function: Callable[..., Any], *arguments: Any, workers: Sequence[str]) -> Any:
@@ -214,7 +219,7 @@ class Cluster:
 
     def _check(self) -> None:
         """Find a scheduler again if it died, and say if nobody works."""
-        lost = any(future.status == "cancelled" for future in self._futures.values())
+        lost = self._lost or any(future.status == "cancelled" for future in self._futures.values())
         if lost or self._client.status != "running":
             self._tell(
                 f"the scheduler at {self._address.url} does not answer; what is under way is done again"
@@ -222,6 +227,7 @@ class Cluster:
             self._close()
             self._client = self._connected(PATIENCE_S)
             self._futures.clear()
+            self._lost = False
             for key in self._calls:
                 self._send(key)
             return

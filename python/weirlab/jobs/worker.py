@@ -32,7 +32,10 @@ distributed: Any = CLUSTER.deferred("distributed")
 
 def quiet() -> None:
     """Dask reports every worker that comes and goes; what a user should know, Weir says."""
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    # Dask sets these levels when it is imported.
+    _ = distributed.Client
+    for name in ("distributed", "distributed.client"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 _REQUIREMENT: Final = re.compile(r"([a-z][a-z0-9_-]*)(>=|<=|=|<|>)([^\s<>=]+)")
