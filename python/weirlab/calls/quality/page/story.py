@@ -122,11 +122,8 @@ def _answer(streams: pl.DataFrame) -> str:
         return f"All {count(rated.height)} streams were heard well: MOS {lowest:.2f} at worst.{beside}"
     if rated.height == 1:
         return f"The stream was heard badly: MOS {lowest:.2f}; {_losses(rated)}.{beside}"
-    share = f"{count(poor)} of {count(rated.height)} streams ({percent(poor / rated.height)})"
-    return (
-        f"{share} {'was' if poor == 1 else 'were'} heard badly (MOS below {_POOR}), at worst with "
-        f"{lowest:.2f}; {_losses(rated)}.{beside}"
-    )
+    share = f"{count(poor)} of {count(rated.height)} streams {'was' if poor == 1 else 'were'}"
+    return f"{share} heard badly (MOS below {_POOR}), at worst with {lowest:.2f}; {_losses(rated)}.{beside}"
 
 
 def _all_of(streams: int) -> str:
