@@ -38,7 +38,7 @@ def told(path: Path, packets: list[tuple[int, bytes]]) -> story.StreamAssessment
         (frames(streams(1)), "The stream was heard well: MOS 4.39."),
         (
             frames(streams(4, 1)),
-            "1 of 4 streams (25 %) was heard badly (MOS below 3.6), at worst with 3.13; "
+            "1 of 4 streams was heard badly (MOS below 3.6), at worst with 3.13; "
             "1 stream lost packets, 12 % at most.",
         ),
         (

@@ -131,7 +131,12 @@ command -v "$detach" >/dev/null || detach=env
 if [ -d /run/systemd/system ] && command -v systemd-run >/dev/null; then
   begin "$detach" systemd-run --scope --quiet --collect && exit 0
 fi
-begin "$detach" || {{ echo "no process can be started that outlives the login" >&2; exit {FAILED}; }}
+begin "$detach" || {{
+  # It was due before this noticed its start.
+  [ -d "$d" ] || exit {GONE}
+  echo "no process can be started that outlives the login" >&2
+  exit {FAILED}
+}}
 """
 """Starts the switch with ``$1`` seconds."""
 
