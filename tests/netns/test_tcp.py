@@ -70,8 +70,9 @@ def test_every_byte_crosses_and_each_namespace_knows_its_own_ends(
 ) -> None:
     client, server = hosts
     service, seen = _serve(server, address), Seen(client, server)
+    # It goes on for 2 s, and so while its connections are listed.
     settings = TransferSettings(
-        address, service.address[1], "a token of tests", up=2, down=1, total_bytes=BYTES
+        address, service.address[1], "a token of tests", up=2, down=1, total_bytes=BYTES, rate_bps=4 * BYTES
     )
     outcome = _send(client, settings, seen)
     service.stop()
