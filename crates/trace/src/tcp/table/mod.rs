@@ -3,15 +3,15 @@
 mod wire;
 
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::BuildHasherDefault;
 use std::net::IpAddr;
 
 use super::connection::{Interface, Open, Source};
 use super::facts::{Endpoint, From};
 use super::segment::Segment;
 use crate::packet::Datagram;
-use wire::Wire;
 pub use wire::hash;
+use wire::{Ready, Wire};
 
 /// Slots per page; pages never move, so growing needs no second copy.
 const PAGE: usize = 1 << 10;
@@ -21,26 +21,6 @@ const NONE: u32 = u32::MAX;
 const QUEUES: usize = 5;
 /// Resolution of the order within a queue.
 pub const COARSE_NS: u64 = 1_000_000_000;
-
-/// Passes on a hash that was already computed.
-#[derive(Default)]
-pub struct Ready(u64);
-
-impl Hasher for Ready {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
-        }
-    }
-
-    fn write_u64(&mut self, hash: u64) {
-        self.0 = hash;
-    }
-}
 
 /// A place for a connection.
 #[derive(Debug)]

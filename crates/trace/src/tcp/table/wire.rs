@@ -1,5 +1,6 @@
 //! What the ends of a packet look like, in a form that is cheap to compare and hash.
 
+use std::hash::Hasher;
 use std::net::IpAddr;
 
 use super::super::fold::{FACTOR, fold};
@@ -65,5 +66,25 @@ fn end(addr: IpAddr, port: u16) -> u64 {
             let bits = addr.to_bits();
             fold(fold((bits >> 64) as u64 ^ u64::from(port)).wrapping_add(bits as u64))
         }
+    }
+}
+
+/// Passes on a hash that was already computed.
+#[derive(Default)]
+pub struct Ready(u64);
+
+impl Hasher for Ready {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
     }
 }
