@@ -23,20 +23,6 @@ WAITING = """[...document.querySelectorAll('.plot')].every(
   (plot) => plot.closest('details:not([open])') || plot.querySelector('svg'))"""
 """Whether every chart that is not folded away is drawn."""
 
-SCENARIO = """\
-name: A small profile
-lab: {kind: sim}
-dut: {name: iptables}
-profile:
-  positions: [0, 100]
-  sizes: [64]
-  load_shares: [0.1, 0.4, 0.6, 0.9, 1.2, 1.5]
-  repetitions: 1
-  trial_s: 0.05
-  warmup_s: 0.01
-report: null
-"""
-
 Serve = Callable[..., Served]
 
 

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from weirlab._engine import TcpServer
+from weirlab.testing import SMALL_PROFILE
 
 from .devtools import Browser, Page
-from .pages import SCENARIO, Serve, fill, nameless, photograph
+from .pages import Serve, fill, nameless, photograph
 
 GONE = "The service cannot be reached"
 ERROR = "document.querySelector('main .error')?.innerText"
@@ -95,7 +96,7 @@ def test_a_scenario_that_is_done_begins_with_what_it_found(serve: Serve, browser
     page.open(f"{serve('--allow-run').url}#/scenario")
     page.wait_for("document.querySelector('textarea')?.value.includes('profile:')")
     page.evaluate("document.querySelector('textarea').select()")
-    page.call("Input.insertText", text=SCENARIO)
+    page.call("Input.insertText", text=SMALL_PROFILE)
     page.evaluate("document.querySelector('form.form').requestSubmit()")
     page.wait_for("/without loss/.test(document.querySelector('h1[data-stage=ready]')?.innerText)")
     page.wait_for("document.querySelector('.story .plot svg')")

@@ -7,13 +7,14 @@ import re
 from pathlib import Path
 
 from weirlab.store import Store
+from weirlab.testing import SMALL_PROFILE
 
 from ..unit.trace.slow import one_of
 from .devtools import Browser, Page
-from .pages import EXPLAINED, SCENARIO, WAITING, Serve, cut_on_paper, nameless, photograph, trials
+from .pages import EXPLAINED, WAITING, Serve, cut_on_paper, nameless, photograph, trials
 
 SHAPED = f"document.querySelectorAll('.story .plot svg').length >= 4 && {WAITING}"
-LONG = SCENARIO.replace("repetitions: 1", "repetitions: 2000")
+LONG = SMALL_PROFILE.replace("repetitions: 1", "repetitions: 2000")
 POINTS = "Number(document.querySelector('.trials')?.closest('figure').dataset.points)"
 
 
@@ -190,7 +191,7 @@ def test_the_page_of_a_run_has_its_answer_charts_and_tabs_and_prints_whole(
 ) -> None:
     served = serve("--allow-run")
     page = browser.session(height=800)
-    run_id = start(page, served.url, SCENARIO.replace("sizes: [64]", "sizes: [64, 512]"))
+    run_id = start(page, served.url, SMALL_PROFILE.replace("sizes: [64]", "sizes: [64, 512]"))
     # Drawn by itself when the run ends.
     page.wait_for(SHAPED)
     assert "without loss" in page.evaluate("document.querySelector('h1').innerText")
@@ -234,7 +235,7 @@ def test_a_picture_becomes_a_chart_under_the_pointer_and_shows_the_chosen_quanti
 ) -> None:
     served = serve("--allow-run")
     page = browser.session(height=800)
-    start(page, served.url, SCENARIO)
+    start(page, served.url, SMALL_PROFILE)
     page.wait_for(SHAPED)
     plot = "document.querySelector('.story .place .plot')"
     drawn = page.evaluate(f"{plot}.innerHTML")

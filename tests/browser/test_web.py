@@ -14,10 +14,11 @@ import pytest
 from weirlab._engine import TcpServer
 from weirlab.diagnosis import causes
 from weirlab.store import Store
+from weirlab.testing import SMALL_PROFILE
 
 from ..unit.trace.slow import sixty
 from .devtools import Browser, Page
-from .pages import AXE, EXPLAINED, LOOKS, SCENARIO, Serve, axe_faults, fill, nameless, photograph, trials
+from .pages import AXE, EXPLAINED, LOOKS, Serve, axe_faults, fill, nameless, photograph, trials
 
 REFERENCE = os.environ.get("WEIR_REFERENCE_CAPTURE", "")
 DRAWN = """document.querySelector('.graphs')?.dataset.busy === 'false'
@@ -344,7 +345,7 @@ def test_a_scenario_is_started_followed_and_its_report_shown(
     photograph(page, shots, "scenario-form")
     text = "document.querySelector('textarea')"
     page.evaluate(f"{text}.select()")
-    page.call("Input.insertText", text=SCENARIO.replace("positions: [0, 100]", "positions: [-1]"))
+    page.call("Input.insertText", text=SMALL_PROFILE.replace("positions: [0, 100]", "positions: [-1]"))
     page.evaluate("document.querySelector('form.form').requestSubmit()")
     said = page.wait_for("document.querySelector('.problems')?.innerText")
     assert ":5:" in said
@@ -353,7 +354,7 @@ def test_a_scenario_is_started_followed_and_its_report_shown(
     assert chosen.strip() == "positions: [-1]"
     photograph(page, shots, "scenario-refused")
     page.evaluate(f"{text}.select()")
-    page.call("Input.insertText", text=SCENARIO)
+    page.call("Input.insertText", text=SMALL_PROFILE)
     page.evaluate("document.querySelector('form.form').requestSubmit()")
     page.wait_for("document.querySelector('h1')?.dataset.stage === 'working'")
     photograph(page, shots, "scenario-working")

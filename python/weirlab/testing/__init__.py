@@ -7,9 +7,10 @@ from weirlab.testing.bed import FakeBed, FakeDevice, TrialDisturbance, disturbed
 from weirlab.testing.capture import write_pcap
 from weirlab.testing.clock import FakeClock
 from weirlab.testing.results import make_call_table, make_record, make_result, make_spec
+from weirlab.testing.scenarios import SMALL_PROFILE
 from weirlab.testing.tcp import TcpConversation, TcpSide
 
 __all__ = [
-    "FakeBed", "FakeClock", "FakeDevice", "TcpConversation", "TcpSide", "TrialDisturbance", "disturbed",
-    "make_call_table", "make_record", "make_result", "make_spec", "write_pcap",
+    "SMALL_PROFILE", "FakeBed", "FakeClock", "FakeDevice", "TcpConversation", "TcpSide", "TrialDisturbance",
+    "disturbed", "make_call_table", "make_record", "make_result", "make_spec", "write_pcap",
 ]  # fmt: skip

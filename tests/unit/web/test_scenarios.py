@@ -16,6 +16,7 @@ from fastapi.testclient import TestClient
 from weirlab.base import programs
 from weirlab.base.errors import InputError
 from weirlab.store import Store
+from weirlab.testing import SMALL_PROFILE
 from weirlab.web.launching.jobs import ProcessJob, ScenarioRunJob
 from weirlab.web.launching.launcher import DirectLauncher
 from weirlab.web.measurements.measurement import Measurement, Measurements
@@ -25,20 +26,6 @@ from weirlab.web.scenarios.asking import ScenarioRequest, understood
 from weirlab.web.scenarios.service import Scenarios
 
 from .conftest import DEADLINE_S, Serve, settled
-
-SMALL = """\
-name: A small profile
-lab: {kind: sim}
-dut: {name: iptables}
-profile:
-  positions: [0, 100]
-  sizes: [64]
-  load_shares: [0.1, 0.4, 0.6, 0.9, 1.2, 1.5]
-  repetitions: 1
-  trial_s: 0.05
-  warmup_s: 0.01
-report: null
-"""
 
 CAMPAIGN = """\
 name: which queue
@@ -105,7 +92,7 @@ def make(tmp_path: Path) -> Iterator[Make]:
 
 
 def named(name: str) -> ScenarioRequest:
-    return ScenarioRequest(text=SMALL.replace("A small profile", name))
+    return ScenarioRequest(text=SMALL_PROFILE.replace("A small profile", name))
 
 
 def waited(
@@ -150,7 +137,7 @@ def over(told: dict[str, Any]) -> bool:
 
 def test_a_simulated_scenario_is_carried_out_and_its_run_is_in_the_store(serve: Serve, store: Store) -> None:
     client, _ = serve(allow_run=True)
-    answer = client.post("/api/scenarios", json={"text": SMALL, "name": "mine.yaml"})
+    answer = client.post("/api/scenarios", json={"text": SMALL_PROFILE, "name": "mine.yaml"})
     assert answer.status_code == 201, answer.text
     data_id = answer.json()["data_id"]
     with client.stream("GET", f"/api/scenarios/{data_id}/events") as events:
@@ -176,7 +163,7 @@ def test_a_simulated_scenario_is_carried_out_and_its_run_is_in_the_store(serve: 
 
 
 def test_a_child_whose_service_is_killed_ends_in_good_order(store: Store, tmp_path: Path) -> None:
-    text = SMALL.replace("repetitions: 1", "repetitions: 1000")
+    text = SMALL_PROFILE.replace("repetitions: 1", "repetitions: 1000")
     request = {"text": text, "name": "mine", "lab": None, "run_id": ""}
     with programs.start(
         programs.own(child.__name__, str(store.root)),
@@ -202,14 +189,14 @@ def test_a_child_whose_service_is_killed_ends_in_good_order(store: Store, tmp_pa
 
 def test_without_the_right_nothing_is_started(client: TestClient) -> None:
     assert client.get("/api/session").json()["may_run"] is False
-    refused = client.post("/api/scenarios", json={"text": SMALL})
+    refused = client.post("/api/scenarios", json={"text": SMALL_PROFILE})
     assert refused.status_code == 403
     assert "--allow-run" in refused.json()["error"]["message"]
 
 
 def test_what_is_wrong_with_a_scenario_is_told_with_its_lines(serve: Serve, store: Store) -> None:
     client, _ = serve(allow_run=True)
-    text = SMALL.replace("positions: [0, 100]", "positions: [-1]").replace("trial_s", "trials_s")
+    text = SMALL_PROFILE.replace("positions: [0, 100]", "positions: [-1]").replace("trial_s", "trials_s")
     refused = client.post("/api/scenarios", json={"text": text, "name": "mine.yaml"})
     assert refused.status_code == 400
     message = refused.json()["error"]["message"]
@@ -224,7 +211,7 @@ def test_a_scenario_from_the_page_that_names_a_file_of_the_host_is_refused(
 ) -> None:
     (tmp_path / "secret").write_text("a secret\n")
     client, _ = serve(allow_run=True)
-    text = SMALL.replace("name: iptables", f'name: "link:trace={tmp_path}/secret"')
+    text = SMALL_PROFILE.replace("name: iptables", f'name: "link:trace={tmp_path}/secret"')
     refused = client.post("/api/scenarios", json={"text": text, "name": "mine.yaml"})
     assert refused.status_code == 400
     message = refused.json()["error"]["message"]
@@ -234,7 +221,7 @@ def test_a_scenario_from_the_page_that_names_a_file_of_the_host_is_refused(
 
 
 def test_the_lab_is_chosen_beside_the_scenario() -> None:
-    assert understood(ScenarioRequest(text=SMALL, lab="netns")).lab.kind == "netns"  # type: ignore[attr-defined]
+    assert understood(ScenarioRequest(text=SMALL_PROFILE, lab="netns")).lab.kind == "netns"  # type: ignore[attr-defined]
 
 
 def test_the_ready_made_scenarios_are_offered_with_their_text(serve: Serve) -> None:
