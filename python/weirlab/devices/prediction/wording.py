@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from weirlab.cli.quantities import duration, percent, plural, rate, rules, words
@@ -45,11 +45,15 @@ def drift(found: Drift) -> str:
 _SHIFTED: Final = {"threshold": "threshold", "delay_mean_below": "mean delay below it"}
 
 
-def shift(found: Shift) -> str:
+def shifts(found: Sequence[Shift]) -> Iterator[str]:
     """How the host has changed since the profile, and what that makes of the first model's error."""
+    yield from (_shift(each) for each in found if each.proven)
+    if same := [f"the {_SHIFTED[each.quantity]}" for each in found if not each.proven]:
+        yield f"Profiled settings measured again show no change of {' or '.join(same)} since the profile."
+
+
+def _shift(found: Shift) -> str:
     what = _SHIFTED[found.quantity]
-    if not found.proven:
-        return f"Profiled settings measured again show no change of the {what} since the profile."
     model, error = next(iter(found.error_percent.items()))
     return (
         f"The host has changed since the profile: profiled settings have a {what} "
@@ -129,5 +133,5 @@ def verification(outcome: VerificationOutcome) -> str:
     ]
     warned = f" Loss was predicted where none was measured: by {words(alarms)}." if alarms else ""
     said = f"On {plural(outcome.trials, 'held-out trial')}, {'; '.join(parts)}.{warned}"
-    said += "".join(f" {shift(each)}" for each in outcome.shifts)
+    said += "".join(f" {each}" for each in shifts(outcome.shifts))
     return of_device(outcome.run.simulated, said)
