@@ -9,6 +9,9 @@ as ``nice``, although for the device that CPU was free. So ``nice`` time of that
 a trial is reported as ``idle_poll``, also counted as ``idle``, and left out of ``nice``.
 Another process with a positive nice value on that CPU would be indistinguishable;
 ``nice`` time outside of trials stays ``nice``.
+
+A trial that loses packets waits for them after the last departure. That time is left out of
+``idle``: the CPUs of an overloaded device would seem half idle.
 """
 
 from __future__ import annotations
@@ -63,7 +66,8 @@ class HostReader:
         self._processes: list[int] = []
         self._spent_ns: dict[int, tuple[int, int]] = {}
         self._waited_ns = 0
-        self._poll_s = 0.0
+        self._poll_s = self._polled_s = 0.0
+        self._left_out_s = self._poll_left_out_s = 0.0
         self._management_s: Callable[[], float] | None = None
 
     def sample(self) -> HostSample:
@@ -73,7 +77,10 @@ class HostReader:
         if states := cpu_s.get(self._polled):
             states["nice"] = max(states["nice"] - self._poll_s, 0.0)
             states["idle"] += self._poll_s
-            states["idle_poll"] = self._poll_s
+            states["idle_poll"] = self._poll_s - self._poll_left_out_s
+        for states in cpu_s.values():
+            if "idle" in states:
+                states["idle"] = max(states["idle"] - self._left_out_s, 0.0)
         # First, because the answer waits for the session's current work.
         management_s = None if self._management_s is None else self._management_s()
         dropped, squeezed = self._softnet(self._cpus.get(self._polled, -1))
@@ -153,7 +160,14 @@ class HostReader:
         try:
             yield
         finally:
-            self._poll_s += self._nice_s() - before
+            self._polled_s = self._nice_s() - before
+            self._poll_s += self._polled_s
+
+    def leave_out(self, waited_s: float) -> None:
+        """Leave out of ``idle`` the end of a trial, in which it only waited for packets."""
+        waited_s = max(waited_s, 0.0)
+        self._left_out_s += waited_s
+        self._poll_left_out_s += min(waited_s, self._polled_s)
 
     def _nice_s(self) -> float:
         return self._cpu_times().get(self._cpus.get(self._polled, -1), {}).get("nice", 0.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -127,7 +128,9 @@ class NamespaceBed(ABC):
                 _macs(self._receiver.mac, self._back_destination.mac),
                 holds=self._holds,
             )
-        return to_result(raw, plan)
+        result = to_result(raw, plan)
+        self._host.leave_out((time.monotonic_ns() - result.record_end_ns) / 1e9)
+        return result
 
     def counters(self) -> dict[str, int]:
         values: dict[str, int] = {}

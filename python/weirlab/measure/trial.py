@@ -230,7 +230,8 @@ def _spent(before: HostSample, after: HostSample) -> HostSample:
         wall_s=after.wall_s - before.wall_s,
         cpu_s={
             role: {
-                state: round(seconds - before.cpu_s.get(role, {}).get(state, 0.0), 6)
+                # A wait that is left out of the idle time may be longer than that, by ticks.
+                state: round(max(seconds - before.cpu_s.get(role, {}).get(state, 0.0), 0.0), 6)
                 for state, seconds in states.items()
             }
             for role, states in after.cpu_s.items()

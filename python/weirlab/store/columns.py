@@ -137,7 +137,7 @@ class TrialRow:
     sender_steal_s: float
     """Time that the hypervisor took from the sender's CPU."""
     sender_idle_s: float
-    """Idle time, the sender's CPU."""
+    """Idle time until the last departure, the sender's CPU."""
     sender_iowait_s: float
     """Idle time while disks worked, the sender's CPU."""
     sender_idle_poll_s: float
@@ -155,7 +155,7 @@ class TrialRow:
     dut_steal_s: float
     """Time that the hypervisor took from the device's CPU."""
     dut_idle_s: float
-    """Idle time, the device's CPU."""
+    """Idle time until the last departure, the device's CPU."""
     dut_iowait_s: float
     """Idle time while disks worked, the device's CPU."""
     dut_idle_poll_s: float

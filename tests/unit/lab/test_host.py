@@ -77,6 +77,20 @@ def test_a_trial_cut_short_still_counts_its_polling(machine: Machine) -> None:
     assert reader.sample().cpu_s["dut"]["idle_poll"] == pytest.approx(0.1)
 
 
+def test_the_end_of_a_trial_that_waits_for_packets_is_no_idle_time(machine: Machine) -> None:
+    reader = machine.reader()
+    before = reader.sample().cpu_s
+    with reader.polling():
+        machine.write("proc/stat", STAT.replace("cpu1 200 20", "cpu1 200 30"))
+    reader.leave_out(0.3)
+    after = reader.sample().cpu_s
+    assert after["sender"]["idle"] == pytest.approx(before["sender"]["idle"] - 0.3)
+    # Awake for 0.1 s, which cannot have been more of the wait.
+    assert after["dut"]["idle"] == pytest.approx(before["dut"]["idle"] + 0.1 - 0.3)
+    assert after["dut"]["idle_poll"] == 0.0
+    assert after["dut"]["nice"] == before["dut"]["nice"]
+
+
 def test_softnet_drops_are_those_of_the_devices_cpu(machine: Machine) -> None:
     sample = machine.reader().sample()
     assert (sample.softnet_dropped, sample.softnet_squeezed) == (31, 3)
