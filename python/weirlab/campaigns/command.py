@@ -35,15 +35,16 @@ Examples:
   weir campaign firewalls.yaml --cluster tcp://127.0.0.1:8786
 """
 
-WORKER = """Work for a Dask scheduler: measure steps of campaigns, or read captures.
+WORKER = """Work for a Dask scheduler: measure, read captures or simulate.
 
-With --testbed, this machine measures one step at a time and nothing else
-runs beside it; without, it reads captures (weir trace --each, weir quality
---each). It works until Ctrl-C, and looks for the scheduler again if that goes
-away. A test bed that fails twice in a row is calibrated, and quarantined if
-packets are lost over a plain cable; --calibrate does that before the first
-step. Campaigns say under 'requires' what a bed must have, such as
-kernel>=6.1; --tag says what this one has besides its kernel.
+With --testbed, this machine measures one step of a campaign at a time and
+nothing else runs beside it; without, it reads captures (weir trace, weir
+quality) and simulates (weir simulate) on one CPU. It works until Ctrl-C, and
+looks for the scheduler again if that goes away. A test bed that fails twice
+in a row is calibrated, and quarantined if packets are lost over a plain
+cable; --calibrate does that before the first step. Campaigns say under
+'requires' what a bed must have, such as kernel>=6.1; --tag says what this one
+has besides its kernel.
 
 Whoever reaches the scheduler can run code on its workers. So addresses other
 than of this machine need tls:// and certificates, or --plain.

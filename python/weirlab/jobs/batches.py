@@ -151,11 +151,7 @@ def shares(read: Callable[[Share], S], address: ClusterAddress, progress: Progre
 
 
 def _share(version: str, read: Callable[[Share], S], share: Share) -> S:
-    from weirlab.jobs.worker import STATE
-    from weirlab.store.manifest import versions
+    from weirlab.jobs.worker import require_version
 
-    if (own := versions()["weirlab"]) != version:
-        raise LabError(
-            f"the worker {STATE.name} has Weir {own}, and here is {version}; they must be the same"
-        )
+    require_version(version)
     return read(share)

@@ -18,8 +18,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from weirlab.base.errors import InputError, TrialError
+from weirlab.base.errors import InputError, LabError, TrialError
 from weirlab.base.extras import CLUSTER
+from weirlab.store.manifest import versions
 
 TESTBED: Final = "testbed"
 ANALYSIS: Final = "analysis"
@@ -100,6 +101,12 @@ class WorkerState:
 
 
 STATE: Final = WorkerState()
+
+
+def require_version(there: str) -> None:
+    """Raise ``LabError`` if whoever sent the work has another version of Weir, ``there``."""
+    if (own := versions()["weirlab"]) != there:
+        raise LabError(f"the worker {STATE.name} has Weir {own}, and here is {there}; they must be the same")
 
 
 def retire(why: str) -> None:

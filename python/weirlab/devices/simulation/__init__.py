@@ -1,7 +1,7 @@
 """A sweep of simulated loads: a measured device at every combination of rules, rates and frame sizes.
 
 ``section`` is what a scenario may say, ``rows`` what is stored, ``findings`` what it shows; ``study`` goes
-through the points, and ``simulators`` simulates one.
+through the points, ``carrying`` hands them to threads or to a cluster, and ``simulators`` simulates one.
 """
 
 from __future__ import annotations
@@ -14,32 +14,37 @@ from weirlab.jobs.work import Work
 from weirlab.studies.contract import Ground, Study, Summary
 
 if TYPE_CHECKING:
+    from weirlab.devices.simulation.carrying import PointCarrier
     from weirlab.devices.simulation.findings import SimulationFindings
     from weirlab.devices.simulation.section import SimulationScenario
-    from weirlab.devices.simulation.simulators import PointSimulator
+    from weirlab.jobs.cluster import ClusterAddress
     from weirlab.report.story import Story
     from weirlab.store import Run, RunWriter
     from weirlab.studies.contract import Outcome
 
 
-class SimulationStudy(Study["SimulationScenario", "Ground[PointSimulator]", "SimulationFindings"]):
+class SimulationStudy(Study["SimulationScenario", "Ground[PointCarrier]", "SimulationFindings"]):
     """Every point once or several times; ``weir simulate`` is its command."""
 
     key = "simulation"
     title = "a measured device simulated over rules, rates and frame sizes"
+
+    def __init__(self, address: ClusterAddress | None = None) -> None:
+        """Points are simulated by the cluster at ``address``; None: by this process."""
+        self._address = address
 
     def scenario(self) -> type[SimulationScenario]:
         from weirlab.devices.simulation.section import SimulationScenario
 
         return SimulationScenario
 
-    def open(self, asked: SimulationScenario, work: Work) -> AbstractContextManager[Ground[PointSimulator]]:
+    def open(self, asked: SimulationScenario, work: Work) -> AbstractContextManager[Ground[PointCarrier]]:
         from weirlab.devices.simulation import study
 
-        return study.opened(asked, work)
+        return study.opened(asked, work, self._address)
 
     def measure(
-        self, ground: Ground[PointSimulator], asked: SimulationScenario, writer: RunWriter, work: Work
+        self, ground: Ground[PointCarrier], asked: SimulationScenario, writer: RunWriter, work: Work
     ) -> SimulationFindings:
         from weirlab.devices.simulation import study
 

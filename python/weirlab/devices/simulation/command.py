@@ -13,7 +13,8 @@ import typer
 from weirlab.base import limits
 from weirlab.base.errors import InputError
 from weirlab.base.quoting import quoted
-from weirlab.cli.options import AsOption, ReportOptions, ResultOptions, grouped
+from weirlab.cli.options import AsOption, ReportOptions, ResultOptions, ResumeOption, given, grouped, work_of
+from weirlab.cli.options.cluster import ClusterOptions
 from weirlab.devices.simulation.section import SimulatorChoice
 
 SIMULATE = """Simulate a measured device over rules, rates and frame sizes, without root.
@@ -22,9 +23,10 @@ Each --over gives values, or a range and how many values it is divided into
 (default 5); every combination is simulated. --as names the device: a model
 file, a run with fitted models, or library:NAME. --in ns3 runs the module that
 weir export --to ns3 writes; it is built first. As many simulations run at
-once as there are CPUs (WEIR_JOBS sets how many); the results do not depend on
-it. They are a run with a page; weir run --resume continues an interrupted
-one.
+once as there are CPUs (WEIR_JOBS sets how many). With --cluster, the workers
+of a Dask scheduler simulate (see weir worker; one for each of their CPUs).
+The results are the same either way. They are a run with a page; --resume
+continues an interrupted one, here or on a cluster.
 
 SCENARIO is a YAML file with the same (key simulation); options override it.
 
@@ -34,6 +36,7 @@ Examples:
   weir simulate --as last --over rules=0,100 --over rate=100kpps,200kpps \\
     --over frame=64..1518:3 --in ns3 --out sweep.html
   weir simulate sweep.yaml --over rules=0..1000:11 --json
+  weir simulate sweep.yaml --cluster tcp://127.0.0.1:8786
 """
 
 KEYS: Final = {"rules": "rules", "rate": "rates", "frame": "frames"}
@@ -86,19 +89,29 @@ def simulate(
         Path | None, typer.Argument(help="A YAML file.", metavar="SCENARIO", show_default=False)
     ] = None,
     *,
+    resume: ResumeOption = None,
     sweep: SweepOptions,
+    cluster: ClusterOptions,
     report: ReportOptions,
     result: ResultOptions,
 ) -> None:
     """Simulate a sweep."""
+    from weirlab.devices.simulation import SimulationStudy
     from weirlab.devices.simulation.section import SimulationScenario
     from weirlab.jobs.models import model_file
     from weirlab.scenario import OptionValue, from_options
-    from weirlab.studies.commands.scenarios import measure
+    from weirlab.studies import runner
+    from weirlab.studies.commands.scenarios import show
     from weirlab.studies.scenarios import load
 
     with result.session(ctx) as session:
         report.check()
+        work, study = work_of(session), SimulationStudy(cluster.chosen())
+        if resume is not None:
+            if scenario is not None or given(sweep):
+                raise InputError("--resume continues a run as it was begun: give no SCENARIO and no sweep")
+            show(session, runner.resume(study, resume, work, out=report.out, plots=report.plots))
+            return
         content: dict[str, Any] = {"name": "simulated sweep", "report": None}
         section: dict[str, Any] = {}
         lab: dict[str, Any] = {"kind": "sim"}
@@ -121,7 +134,7 @@ def simulate(
         if "rates" not in section:
             raise InputError("no load is given: add --over rate=, e.g. --over rate=50kpps..500kpps:10")
         made = from_options({**content, "lab": lab, "simulation": section}, SimulationScenario)
-        measure(session, made, report)
+        show(session, runner.run(study, made, work, out=report.out, plots=report.plots))
 
 
 def _axes(texts: Sequence[str]) -> Iterator[tuple[str, list[Any]]]:

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import math
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from weirlab.base import programs
 from weirlab.base.errors import LabError, MissingCapability
 from weirlab.base.files import Inputs
 from weirlab.base.quoting import shortened
-from weirlab.devices.simulation.section import WARMUP, SimulationScenario, SweepPoint
+from weirlab.devices.simulation.section import WARMUP, SimulationScenario, SimulatorChoice, SweepPoint
 from weirlab.jobs.simulated import queueing_model
 from weirlab.lab.sim import Axis, SimDevice, SimLab, SimulatedModel
+from weirlab.model.io import DeviceModels, from_document, to_document
 from weirlab.model.process import BehaviourGrid
 from weirlab.model.queueing import QueueingModel
 from weirlab.records import RuleSetup
@@ -43,15 +45,7 @@ class PointResult:
 
 
 class PointSimulator(Protocol):
-    """Simulates points, several at once in threads."""
-
-    @property
-    def device(self) -> str:
-        """Its name."""
-
-    @property
-    def model(self) -> QueueingModel | None:
-        """Its model, to predict from."""
+    """Simulates points, several at once in threads if need be."""
 
     def run(self, point: SweepPoint) -> PointResult:
         """Simulate ``point``."""
@@ -60,28 +54,55 @@ class PointSimulator(Protocol):
         """Let the simulations that run now end early."""
 
 
-@contextmanager
-def simulator(asked: SimulationScenario, inputs: Inputs) -> Iterator[PointSimulator]:
-    """The simulator that ``asked`` names.
+@dataclass(frozen=True)
+class SweepDevice:
+    """The device of a sweep, and what simulates it, in values that can be sent to a worker."""
 
-    Raises
-    ------
-    InputError, ModelError
-        The model cannot be used.
-    MissingCapability
-        ns-3, a compiler or make is missing.
-    """
-    path, kind = asked.lab.model, asked.simulation.simulator
-    if path is None:
-        yield WeirSimulator(SimDevice(**asked.lab.device.model_dump()))
-        return
-    device, model = queueing_model(path, inputs)
-    if kind == "weir":
-        yield WeirSimulator(SimDevice(**asked.lab.device.model_dump()), device.name, model)
+    simulated: SimDevice
+    simulator: SimulatorChoice
+    models: str = ""
+    """The text of a model file with the measured device alone; empty for Weir's built-in device."""
+
+    @classmethod
+    def of(cls, asked: SimulationScenario, inputs: Inputs) -> Self:
+        """The device that ``asked`` names; ``InputError`` or ``ModelError`` if its model cannot be used."""
+        simulated, kind = SimDevice(**asked.lab.device.model_dump()), asked.simulation.simulator
+        if asked.lab.model is None:
+            return cls(simulated, kind)
+        device, _ = queueing_model(asked.lab.model, inputs)
+        return cls(simulated, kind, json.dumps(to_document([device]), allow_nan=False))
+
+    @property
+    def fitted(self) -> DeviceModels | None:
+        """The measured device."""
+        return _fitted(self.models) if self.models else None
+
+    @property
+    def name(self) -> str:
+        return "simulated" if self.fitted is None else self.fitted.name
+
+    @property
+    def model(self) -> QueueingModel | None:
+        """Its model, to predict from."""
+        model = None if self.fitted is None else self.fitted.models[QueueingModel.name]
+        assert model is None or isinstance(model, QueueingModel)
+        return model
+
+
+@lru_cache(maxsize=1)
+def _fitted(models: str) -> DeviceModels:
+    return from_document(json.loads(models), "the model")[0]
+
+
+@contextmanager
+def simulator(device: SweepDevice) -> Iterator[PointSimulator]:
+    """What simulates ``device``; raises ``MissingCapability`` if ns-3, a compiler or make is missing."""
+    if device.fitted is None or device.simulator == "weir":
+        yield WeirSimulator(device)
         return
     with TemporaryDirectory(prefix="weir-ns3-") as folder:
         module = Path(folder) / "module"
-        write_module(device, "ns3", module)
+        write_module(device.fitted, "ns3", module)
         done = programs.run(["make", "-C", str(module), "weir-example"], capture_output=True, text=True)
         if done.returncode:
             lines = [line for line in done.stderr.splitlines() if "error" in line.lower()] or [done.stderr]
@@ -89,24 +110,21 @@ def simulator(asked: SimulationScenario, inputs: Inputs) -> Iterator[PointSimula
                 f"the module for ns-3 cannot be built ({shortened(lines[0].strip(), 200)}); install what it "
                 "needs: apt install libns3-dev g++ make"
             )
-        yield Ns3Simulator(module, device.name, model)
+        yield Ns3Simulator(module)
 
 
 class WeirSimulator:
     """The simulated lab; the engine lets other threads run meanwhile."""
 
-    def __init__(
-        self, device: SimDevice, name: str = "simulated", model: QueueingModel | None = None
-    ) -> None:
-        self.device, self.model = name, model
-        self._device = device
+    def __init__(self, device: SweepDevice) -> None:
+        self._device, model = device.simulated, device.model
 
         @cache
         def behaviour(positions: Axis, frames: Axis) -> Mapping[str, Any]:
             assert model is not None
             return BehaviourGrid.of(model, positions, frames).plain()
 
-        self._simulated = None if model is None else SimulatedModel(name, behaviour)
+        self._simulated = None if model is None else SimulatedModel(device.name, behaviour)
 
     def run(self, point: SweepPoint) -> PointResult:
         lab = SimLab(self._device, self._simulated)
@@ -132,8 +150,7 @@ class WeirSimulator:
 class Ns3Simulator:
     """The example of the module for ns-3, a process for each point."""
 
-    def __init__(self, module: Path, device: str, model: QueueingModel) -> None:
-        self.device, self.model = device, model
+    def __init__(self, module: Path) -> None:
         self._module, self._stopped = module, Event()
 
     def run(self, point: SweepPoint) -> PointResult:

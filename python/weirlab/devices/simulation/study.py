@@ -1,23 +1,22 @@
-"""From a scenario to a kept run: all points, as many at once as there are CPUs."""
+"""From a scenario to a kept run."""
 
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from weirlab.base.interrupts import shielded
 from weirlab.base.quantities import plural
+from weirlab.devices.simulation.carrying import PointCarrier, SimulatedPoint, carrier
 from weirlab.devices.simulation.findings import SimulationFindings
 from weirlab.devices.simulation.rows import SIMULATIONS, SimulationRow
 from weirlab.devices.simulation.section import SimulationScenario, SweepPoint
-from weirlab.devices.simulation.simulators import PointSimulator, simulator
+from weirlab.devices.simulation.simulators import SweepDevice
 from weirlab.jobs.inventory import scenario_of
 from weirlab.jobs.progress import Progress
 from weirlab.jobs.work import Work
@@ -26,60 +25,54 @@ from weirlab.store.frames import frame_of
 from weirlab.studies.contract import Ground
 
 if TYPE_CHECKING:
+    from weirlab.jobs.cluster import ClusterAddress
     from weirlab.store import Run, RunWriter
 
-JOBS: Final = "WEIR_JOBS"
-"""The environment variable that sets how many points are simulated at once."""
 _KEEP_S: Final = 5.0
 """Time after which the points so far are stored."""
-_POLL_S: Final = 0.2
 
 Predicted = tuple[float, float, float, float]
 """Threshold, mean, p99 and loss."""
 
 
 @contextmanager
-def opened(asked: SimulationScenario, work: Work) -> Iterator[Ground[PointSimulator]]:
-    """The simulator, and what the manifest records about it."""
-    with simulator(asked, work.inputs) as made:
-        facts = {"lab": "sim", "dut": made.device, "backend": asked.simulation.simulator}
-        yield Ground(made, facts)
+def opened(
+    asked: SimulationScenario, work: Work, address: ClusterAddress | None
+) -> Iterator[Ground[PointCarrier]]:
+    """What simulates, here or on the cluster at ``address``, and what the manifest records about it.
 
-
-def jobs() -> int:
-    """How many points are simulated at once: ``WEIR_JOBS``, or the CPUs that this process may use."""
-    text = os.environ.get(JOBS, "")
-    return max(int(text), 1) if text.isdecimal() else len(os.sched_getaffinity(0))
+    Raises
+    ------
+    InputError, ModelError
+        The model cannot be used.
+    MissingCapability, LabError
+        See :func:`carrier`.
+    """
+    device = SweepDevice.of(asked, work.inputs)
+    with carrier(device, address, work) as made:
+        yield Ground(made, {"lab": "sim", "dut": device.name, "backend": device.simulator})
 
 
 def measured(
-    made: PointSimulator, asked: SimulationScenario, writer: RunWriter, progress: Progress
+    made: PointCarrier, asked: SimulationScenario, writer: RunWriter, progress: Progress
 ) -> SimulationFindings:
     """Simulate the points that the run does not have yet. Their results do not depend on their order."""
     rows = list(stored(writer.run).rows)
     points = asked.points()
-    predictions = _predicted(made.model, points)
+    predictions = _predicted(made.device.model, points)
     have = {(row.number, row.repetition) for row in rows}
     left = [point for point in points if (point.number, point.repetition) not in have]
-    progress.stage(f"simulating {plural(len(points), 'point')} of {made.device}, run {writer.run_id}")
+    progress.stage(f"simulating {plural(len(points), 'point')} of {made.device.name}, run {writer.run_id}")
     kept_at = time.monotonic()
-    # Few are handed over at once: an interruption then waits for no others.
-    pool, waiting, rest = ThreadPoolExecutor(jobs()), set[Future[SimulationRow]](), iter(left)
     try:
-        while True:
-            while len(waiting) < 2 * jobs() and (point := next(rest, None)) is not None:
-                waiting.add(pool.submit(_row, made, point, predictions[point.number]))
-            if not waiting:
-                break
-            done, waiting = wait(waiting, _POLL_S, FIRST_COMPLETED)
-            rows += [future.result() for future in done]
-            progress.advance(len(rows), len(points))
-            if time.monotonic() - kept_at > _KEEP_S:
-                _keep(writer, rows)
-                kept_at = time.monotonic()
+        with closing(made.results(left)) as results:
+            for found in results:
+                rows += [_row(one, predictions[one.point.number]) for one in found]
+                progress.advance(len(rows), len(points))
+                if time.monotonic() - kept_at > _KEEP_S:
+                    _keep(writer, rows)
+                    kept_at = time.monotonic()
     finally:
-        made.stop()
-        pool.shutdown(cancel_futures=True)
         _keep(writer, rows)
     return SimulationFindings(asked.simulation, tuple(_sorted(rows)))
 
@@ -94,21 +87,20 @@ def _sorted(rows: Sequence[SimulationRow]) -> list[SimulationRow]:
     return sorted(rows, key=lambda row: (row.number, row.repetition))
 
 
-def _row(made: PointSimulator, point: SweepPoint, predicted: Predicted) -> SimulationRow:
-    began = time.monotonic()
-    found = made.run(point)
+def _row(found: SimulatedPoint, predicted: Predicted) -> SimulationRow:
+    point, result = found.point, found.result
     return SimulationRow(
         point.number,
         point.repetition,
         point.rules,
         point.rate_pps,
         point.frame_bytes,
-        found.loss_ratio,
-        found.delay_mean_ns,
-        found.delay_p50_ns,
-        found.delay_p99_ns,
+        result.loss_ratio,
+        result.delay_mean_ns,
+        result.delay_p50_ns,
+        result.delay_p99_ns,
         *predicted,
-        time.monotonic() - began,
+        found.wall_s,
     )
 
 

@@ -8,34 +8,16 @@ from pathlib import Path
 import pytest
 
 from weirlab.base.errors import InputError
-from weirlab.devices.simulation import simulators, study
+from weirlab.devices.simulation import carrying, simulators
 from weirlab.devices.simulation.command import values_of
 from weirlab.devices.simulation.section import SweepPoint
 from weirlab.devices.simulation.simulators import PointResult
-from weirlab.model import DeviceModels, fit_all, save_devices
 from weirlab.store import Store
-from weirlab.testing import queue
 
 from ...conftest import Weir
+from .conftest import swept
 
 LOADS = ("--over", "rules=0..100:2", "--over", "rate=100kpps,300kpps,900kpps", "--duration", "0.05")
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A device that takes 1 µs and 2.7 ns per rule."""
-    path = tmp_path_factory.mktemp("model") / "edge.model.json"
-    trials = queue.profile(queue.QueueDevice(), (0, 100, 400), (64.0, 512.0), packets=500)
-    save_devices([DeviceModels("edge", fit_all(trials, calibrate=False), {"lab": "netns"})], path)
-    return path
-
-
-def swept(weir: Weir, *words: str | Path) -> list[dict[str, float]]:
-    """The points of a sweep, without the time that each took."""
-    answer = weir("simulate", *words, "--json")
-    assert answer.code == 0, answer.err
-    points: list[dict[str, float]] = answer.json["simulations"]
-    return [{name: value for name, value in point.items() if name != "wall_s"} for point in points]
 
 
 def test_every_combination_is_simulated_as_the_model_predicts(weir: Weir, model: Path) -> None:
@@ -52,9 +34,9 @@ def test_every_combination_is_simulated_as_the_model_predicts(weir: Weir, model:
 def test_the_results_do_not_depend_on_how_many_run_at_once(
     weir: Weir, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(study.JOBS, "1")
+    monkeypatch.setenv(carrying.JOBS, "1")
     alone = swept(weir, "--as", model, *LOADS, "--repetitions", "2")
-    monkeypatch.setenv(study.JOBS, "7")
+    monkeypatch.setenv(carrying.JOBS, "7")
     assert swept(weir, "--as", model, *LOADS, "--repetitions", "2") == alone
     first, second = alone[:2]
     assert first["number"] == second["number"]
@@ -73,7 +55,7 @@ def test_an_interrupted_sweep_goes_on_where_it_was(
             raise KeyboardInterrupt
         return usual(self, point)
 
-    monkeypatch.setenv(study.JOBS, "1")
+    monkeypatch.setenv(carrying.JOBS, "1")
     whole = swept(weir, "--as", model, *LOADS)
     monkeypatch.setattr(simulators.WeirSimulator, "run", run)
     stopped = weir("simulate", "--as", model, *LOADS)
