@@ -190,7 +190,9 @@ impl Sender {
             return None;
         }
         let again = start == self.next - 1 && self.acked.is_some_and(|acked| acked >= self.next);
-        if closed && (again || start == self.next) {
+        // Without the window before it, the first probe looks like data; its copies do not.
+        let refused = start == self.next - 1 && self.acked == Some(start);
+        if closed && (again || refused || start == self.next) {
             self.side.window_probes += 1;
             if !again {
                 self.probe_end = start + 1;

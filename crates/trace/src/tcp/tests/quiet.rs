@@ -29,6 +29,18 @@ fn a_closed_window_and_its_probes_are_told() {
 }
 
 #[test]
+fn probes_of_a_window_that_closed_before_the_capture_are_no_retransmissions() {
+    let probe = |time_s: i64| [a(time_s * 1_000 * MS, 2_001, 1), b(time_s * 1_000 * MS + RTT, 2_001).window(0)];
+    let packets: Vec<_> = [1, 7, 18, 38].into_iter().flat_map(probe).collect();
+    let rows = analysed(&packets);
+    assert_consistent(&rows);
+    let [a, b] = &rows.connections[0].sides;
+    // The first one may as well be data.
+    assert_eq!((a.window_probes, a.keep_alives, a.retransmissions.total), (3, 0, 0));
+    assert_eq!(b.zero_window_ns, 37_000_000_000);
+}
+
+#[test]
 fn a_window_that_stays_closed_counts_to_the_end() {
     let mut packets = one(0);
     packets.push(a(START + 520 * MS, 2_000, 0));
