@@ -129,6 +129,13 @@ def launcher(folder: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
         program.communicate()
 
 
+def keeper(program: subprocess.Popen[str]) -> int:
+    """The process that waits for the death of ``program``."""
+    lists = Path(f"/proc/{program.pid}/task").glob("*/children")
+    (number,) = (int(word) for path in lists for word in path.read_text().split())
+    return number
+
+
 def state() -> tuple[object, ...]:
     """What a link changes on the hosts that it lies between."""
     places = {"la": LINK, "lb": LINK, "x0": X, "y0": Y}

@@ -42,6 +42,7 @@ from .emulator_hosts import (
     built,
     check_tag,
     exchange,
+    keeper,
     launcher,
     state,
 )
@@ -337,12 +338,13 @@ def test_ctrl_c_ends_the_command_with_its_account(
     assert state() == before
 
 
-def test_what_a_killed_one_changed_is_undone_by_the_next(
+def test_what_a_killed_one_changed_is_undone_by_the_next_if_its_keeper_died_with_it(
     hosts: Hosts, weir: Callable[..., subprocess.Popen[str]]
 ) -> None:
     before = state()
     program = weir()
     assert exchange(hosts, X, 5) == [1, 2, 3, 4, 5]
+    os.kill(keeper(program), signal.SIGKILL)
     program.kill()
     program.wait()
     assert any(name.startswith("weir-") for name in journal.clean(pytest.fail))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from pyroute2.ethtool.ioctl import NoSuchDevice
 
 from weirlab.base import programs
 from weirlab.base.errors import InputError, LabError
+from weirlab.lab import clean as lab_clean
 from weirlab.link.host import journal, nft
 from weirlab.link.host.journal import Journal
 
@@ -236,3 +238,59 @@ def test_the_path_of_a_record_that_is_taken_is_printable_in_the_message(tmp_path
         second.claim({"--write": path}, "weir log")
     first.undo()
     second.undo()
+
+
+def owner_in(folder: Path, then: str) -> subprocess.Popen[bytes]:
+    """A process with a keeper and a change; it names both, and goes on with ``then``."""
+    program = (
+        "import sys, pathlib\n"
+        "from weirlab.link.host.journal import Journal\n"
+        f"changes = Journal(pathlib.Path({str(folder)!r}))\n"
+        "changes.guard()\n"
+        "changes.note('output', None, 'a record')\n"
+        "print(changes.identifier, changes._keeper.pid, flush=True)\n"
+        f"{then}\n"
+    )
+    pipe = subprocess.PIPE
+    return subprocess.Popen([sys.executable, "-c", program], stdin=pipe, stdout=pipe, stderr=pipe)
+
+
+def test_what_a_killed_process_changed_is_undone_at_once(tmp_path: Path) -> None:
+    owner = owner_in(tmp_path, "sys.stdin.read()")
+    assert owner.stdout is not None
+    identifier = owner.stdout.readline().split()[0].decode()
+    assert (tmp_path / f"{identifier}.lock").exists()
+    owner.kill()
+    # The keeper has the same standard error, which ends with it.
+    assert owner.communicate(timeout=60)[1] == b""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_keeper_ends_with_an_owner_that_undoes_its_changes_itself(tmp_path: Path) -> None:
+    owner = owner_in(tmp_path, "changes.undo()")
+    out, err = owner.communicate(timeout=60)
+    assert (owner.returncode, err) == (0, b"")
+    assert not Path(f"/proc/{int(out.split()[1])}").exists()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_another_process_is_just_undoing_is_waited_for(
+    undone: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    path = tmp_path / "00000001.lock"
+    path.write_text(json.dumps({"do": "up", "netns": None, "name": "eth1", "pid": dead.pid}) + "\n")
+    keeper = lab_clean.open_locked(path, 0)
+    assert keeper is not None
+    looks: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        looks.append(seconds)
+        if len(looks) == 3:
+            path.unlink()
+            os.close(keeper)
+
+    monkeypatch.setattr("weirlab.link.host.journal.time.sleep", sleep)
+    assert journal.clean(pytest.fail, tmp_path) == []
+    assert (len(looks), undone) == (3, [])

@@ -10,6 +10,8 @@ import json
 import os
 import re
 import shlex
+import subprocess
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,6 +22,7 @@ from pyroute2 import IPRoute
 from pyroute2.ethtool.ioctl import EthtoolError, NoSuchDevice
 from pyroute2.netlink.exceptions import NetlinkError
 
+from weirlab.base import programs
 from weirlab.base.errors import InputError, LabError, MissingCapability, WeirError
 from weirlab.base.files import shown
 from weirlab.lab import clean as lab_clean
@@ -34,6 +37,8 @@ from weirlab.link.host.tc import delete_ingress, delete_root
 DIRECTORY: Final = lab_clean.LOCKS / "link"
 
 _IDENTIFIER: Final = re.compile(r"[0-9a-f]{8}")
+_PATIENCE_S: Final = 10.0
+_LOOK_S: Final = 0.02
 
 Change = Mapping[str, Any]
 """``do`` (see ``_UNDO``), ``netns``, ``name`` and whatever else that kind needs."""
@@ -57,6 +62,27 @@ class Journal:
             ) from error
         self._fd: int | None = fd
         self._changes: list[Change] = []
+        self._keeper: programs.Program[bytes] | None = None
+
+    def guard(self) -> None:
+        """Let a process of its own undo the changes as soon as this one is gone, as after ``kill -9``.
+
+        If that is killed, too, or before Linux 5.3, the next :func:`clean` does it.
+        """
+        try:
+            life = os.pidfd_open(os.getpid())
+        except OSError:
+            return
+        try:
+            self._keeper = programs.start(
+                programs.own("weirlab.link.host.keeper", str(life), str(self._path.parent)),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=[life],
+                start_new_session=True,
+            )
+        finally:
+            os.close(life)
 
     def note(self, do: str, netns: str | None, name: str, **more: object) -> None:
         """Remember how to undo a change; call it before making the change."""
@@ -125,6 +151,9 @@ class Journal:
         _keep(self._path, failed)
         fd, self._fd = self._fd, None
         os.close(fd)
+        if self._keeper is not None:
+            self._keeper.kill()
+            self._keeper.wait()
         return tuple(each.problem for each in failed)
 
 
@@ -139,7 +168,7 @@ def clean(tell: Callable[[str], None], directory: Path = DIRECTORY) -> list[str]
         if not _IDENTIFIER.fullmatch(path.stem):
             continue
         try:
-            fd = lab_clean.open_locked(path, 0)
+            fd = _locked(path)
         except OSError as error:
             raise MissingCapability(
                 f"cannot tell whether a tap was left behind: {path}: {error.strerror}; {way_out(error)}"
@@ -157,6 +186,28 @@ def clean(tell: Callable[[str], None], directory: Path = DIRECTORY) -> list[str]
         finally:
             os.close(fd)
     return undone
+
+
+def _locked(path: Path) -> int | None:
+    """``path`` with its lock; None if its owner lives, or if another process has undone the changes.
+
+    What a dead owner left is not touched before such a process is through with it.
+    """
+    end_s = time.monotonic() + _PATIENCE_S
+    while (fd := lab_clean.open_locked(path, 0)) is None and time.monotonic() < end_s:
+        if not any(_is_gone(change["pid"]) for change in _read(path) if "pid" in change):
+            break
+        time.sleep(_LOOK_S)
+    return fd
+
+
+def _is_gone(pid: int) -> bool:
+    """Whether the process has ended, and at most its parent has not noticed."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return True
+    return state in ("Z", "X")
 
 
 def dissolve_group(path: str) -> None:
@@ -280,9 +331,13 @@ def _in_words(change: Change, error: Exception) -> str:
 
 
 def _read(path: Path) -> list[Change]:
-    """The changes noted in a file."""
+    """The changes noted in a file; none if it is gone by now."""
+    try:
+        lines = path.read_text().splitlines()
+    except FileNotFoundError:
+        return []
     changes = []
-    for line in path.read_text().splitlines():
+    for line in lines:
         # The last line is incomplete if its writer was killed.
         with suppress(ValueError):
             changes.append(json.loads(line))

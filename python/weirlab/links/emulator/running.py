@@ -104,8 +104,8 @@ def emulated_link(
 
     Without ``down`` it is as ``up``, with its own random numbers. A thread of this process carries frames: it
     ends with the block, when ``how`` says so, and with this process, however that ends. What is changed on
-    this host for it is changed back at the end; after ``kill -9`` by the next ``weir link``, ``weir tap`` or
-    ``weir lab clean``. ``tell`` gets what was changed, in words.
+    this host for it is changed back at the end, also after ``kill -9`` (:meth:`Journal.guard`). ``tell`` gets
+    what was changed, in words.
 
     Raises
     ------
@@ -126,6 +126,7 @@ def emulated_link(
                 raise InputError(f"{a}: a link has two ends; name two interfaces")
             journal.clean(tell)
             changes = journal.Journal()
+            changes.guard()
             facts = [_facts(end) for end in (a, b)]
             changes.occupy(
                 {str(end): (end.netns, each.index) for end, each in zip((a, b), facts, strict=True)},
