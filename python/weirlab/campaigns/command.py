@@ -135,7 +135,7 @@ def worker(
         security = address.security()
         if calibrate and (why := check_bed(Lab(kind="netns"))):
             raise TrialError(f"this test bed is quarantined: {why}")
-        offered = "measures steps" if testbed else "reads captures"
+        offered = "measures steps" if testbed else "reads captures and simulates"
         session.say(f"worker of {scheduler}; it {offered} until Ctrl-C")
         working.serve(
             address.url,
