@@ -80,11 +80,11 @@ class Transfer:
     """A session over both paths, whose receiver reads all the time."""
 
     def __init__(self, eventually: Eventually) -> None:
-        addresses = [(f"10.97.{path}.2", 5097) for path in (1, 2)]
+        addresses = [(f"10.97.{path}.2", 5098) for path in (1, 2)]
         how = {**HOW, "token": "a token of tests"}
         self._eventually = eventually
         self._listener = Namespace(Y).call(lambda: ParallelListener(addresses, how))
-        routes = [(f"10.97.{path}.1", f"10.97.{path}.2", 5097) for path in (1, 2)]
+        routes = [(f"10.97.{path}.1", f"10.97.{path}.2", 5098) for path in (1, 2)]
         self.client = Namespace(X).call(lambda: ParallelSocket.connect(routes, how))
         accepted: list[ParallelSocket] = []
 

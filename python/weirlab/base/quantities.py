@@ -61,6 +61,13 @@ def clock(seconds: float) -> str:
     return f"{hours:,} h {minutes:02d} min {rest:02d} s" if hours else f"{minutes} min {rest:02d} s"
 
 
+def rounded_clock(seconds: float) -> str:
+    """A duration without its small parts: ``45 s``, ``13 min``, ``2.5 h``."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
 def rate(pps: float, digits: int = 3, space: str = " ") -> str:
     """``820 kpps``, ``1.24 Mpps``, ``450 pps``."""
     return scaled(pps, RATES, digits, space=space)

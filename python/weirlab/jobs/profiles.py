@@ -9,6 +9,7 @@ import polars as pl
 
 from weirlab.base.errors import TrialError
 from weirlab.base.files import NO_FILES, Inputs
+from weirlab.base.quantities import rounded_clock
 from weirlab.jobs import machine, spoiled, testbeds
 from weirlab.jobs.calibrations import in_force
 from weirlab.jobs.inventory import scenario_of
@@ -286,14 +287,9 @@ def _foretold(scenario: Scenario, bed: TestBed, expected_s: float, budget: Budge
     trials = _adaptive(scenario, grid).budget if chosen else len(measuring.expected(grid))
     lead = f"{'at most ' if chosen else ''}{trials:,} trials"
     # With a simulated device the time is not worth mentioning.
-    took = "" if bed.lab == SIMULATION else f", some {_rounded(expected_s)} on a usual machine"
-    limit = "" if budget is None else f", at most {_rounded(budget.total_s)} on a busy one (time budget)"
+    took = "" if bed.lab == SIMULATION else f", some {rounded_clock(expected_s)} on a usual machine"
+    limit = "" if budget is None else f", at most {rounded_clock(budget.total_s)} on a busy one (time budget)"
     return f"{lead}{took}{limit}"
-
-
-def _rounded(seconds: float) -> str:
-    """A duration in words: ``45 s``, ``13 min``."""
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
 def _adaptive(scenario: Scenario, grid: measuring.Profile) -> AdaptivePlan:

@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cache
 from typing import Any, Final, Literal
 
 from weirlab.base.errors import InputError, MissingCapability
@@ -39,8 +38,10 @@ def tell_if_busy(lab: str, progress: Progress) -> None:
             "trials of the other, which are then repeated; best let it finish first"
         )
         return
-    cpus = os.cpu_count() or 1
-    load = _load_before()
+    if _loads_before:
+        return
+    cpus, load = os.cpu_count() or 1, os.getloadavg()[0]
+    _loads_before.append(load)
     if load > BUSY_LOAD * cpus:
         progress.note(
             f"load average {load:.2f} on {cpus} CPUs before Weir began: work other than Weir's spoils "
@@ -48,10 +49,8 @@ def tell_if_busy(lab: str, progress: Progress) -> None:
         )
 
 
-@cache
-def _load_before() -> float:
-    """The load average before this process measured for the first time: later, it counts Weir's own work."""
-    return os.getloadavg()[0]
+_loads_before: Final[list[float]] = []
+"""The load average before this process measured for the first time: later, it counts Weir's own work."""
 
 
 def choose(lab: Lab, dut: Dut, progress: Progress) -> Literal["netns", "sim", "wired"]:

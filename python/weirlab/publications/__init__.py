@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 import yaml
 
@@ -90,6 +90,12 @@ class PublishedExperiment:
     absent: str = ""
     """Why none of it can be had here."""
 
+    @property
+    def reasons(self) -> str:
+        """Why none of it can be had here, or parts of it."""
+        parts = (each.absent for each in (*self.values.values(), *self.claims.values()))
+        return self.absent or "; ".join(dict.fromkeys(filter(None, parts)))
+
     def series(self, name: str) -> Mapping[float, float]:
         """The points of a series, in their order."""
         points = [value for value in self.values.values() if value.key.startswith(f"{name}@")]
@@ -131,30 +137,49 @@ def publication(key: str) -> Publication:
     Raises
     ------
     InputError
-        There is none of that name.
+        There is none of that name, or its file was changed and has a mistake.
     """
     if key not in KEYS:
         raise InputError(f"there is no publication {key!r}; choose from {', '.join(KEYS)}")
-    text = resources.files(__name__).joinpath(f"{key}.yaml").read_text("utf-8")
-    return parsed(key, yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+    file = resources.files(__name__).joinpath(f"{key}.yaml")
+    try:
+        return parsed(key, yaml.load(file.read_text("utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+    except (ValueError, yaml.YAMLError) as error:
+        raise InputError(f"{file}: {error}") from None
 
 
-def parsed(key: str, content: Mapping[str, Any]) -> Publication:
+def parsed(key: str, content: Any) -> Publication:
     """The content of a file; raises ``ValueError`` for what no file may contain."""
+    about = _checked(content, _PUBLICATION, "the file")
+    experiments = _mapping(about["experiments"], "experiments")
     return Publication(
         key=key,
-        title=content["title"],
-        authors=tuple(content["authors"]),
-        year=str(content["year"]),
-        source=content["source"],
-        experiments={name: _experiment(name, each) for name, each in content["experiments"].items()},
-        contradictions=tuple(content.get("contradictions", ())),
+        title=about["title"],
+        authors=tuple(about["authors"]),
+        year=str(about["year"]),
+        source=about["source"],
+        experiments={name: _experiment(name, each) for name, each in experiments.items()},
+        contradictions=tuple(about.get("contradictions", ())),
     )
 
 
-_EXPERIMENT: Final = {"where", "question", "settings", "values", "claims", "absent"}
-_CLAIM: Final = {"says", "absent"}
-_VALUE: Final = {"what", "unit", "kind", "value", "about", "range", "series", "by", "absent", "note"}
+@dataclass(frozen=True)
+class _FileKeys:
+    """The keys of a part of a file."""
+
+    needed: frozenset[str]
+    more: frozenset[str] = frozenset()
+
+
+_PUBLICATION: Final = _FileKeys(
+    frozenset({"title", "authors", "year", "source", "experiments"}), frozenset({"contradictions"})
+)
+_EXPERIMENT: Final = _FileKeys(
+    frozenset({"where", "question"}), frozenset({"settings", "values", "claims", "absent"})
+)
+_CLAIM: Final = _FileKeys(frozenset({"says"}), frozenset({"absent"}))
+_FORMS: Final = ("value", "about", "range", "series")
+_VALUE: Final = _FileKeys(frozenset({"what", "unit", "kind"}), frozenset({*_FORMS, "by", "absent", "note"}))
 
 
 def _written(number: float) -> str:
@@ -163,21 +188,36 @@ def _written(number: float) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def _known(content: Mapping[str, Any], keys: set[str], where: str) -> None:
-    if unknown := content.keys() - keys:
-        raise ValueError(f"{where}: no such key: {', '.join(sorted(unknown))}")
+def _mapping(content: Any, where: str) -> Mapping[str, Any]:
+    if not isinstance(content, Mapping):
+        raise ValueError(f"{where}: keys with values were expected, not {content!r}")
+    return content
 
 
-def _experiment(key: str, content: Mapping[str, Any]) -> PublishedExperiment:
-    _known(content, _EXPERIMENT, key)
+def _checked(content: Any, keys: _FileKeys, where: str) -> Mapping[str, Any]:
+    """``content`` with all the keys that it needs, and no others."""
+    found = _mapping(content, where)
+    if unknown := found.keys() - keys.needed - keys.more:
+        raise ValueError(f"{where}: no such key: {', '.join(map(str, unknown))}")
+    if missing := keys.needed - found.keys():
+        raise ValueError(f"{where}: missing: {', '.join(sorted(missing))}")
+    return found
+
+
+def _number(content: Any, where: str) -> float:
+    if isinstance(content, bool) or not isinstance(content, int | float) or not math.isfinite(content):
+        raise ValueError(f"{where}: a number was expected, not {content!r}")
+    return float(content)
+
+
+def _experiment(key: str, part: Any) -> PublishedExperiment:
+    content = _checked(part, _EXPERIMENT, key)
     claims = {}
-    for name, each in (content.get("claims") or {}).items():
+    for name, each in _mapping(content.get("claims") or {}, f"{key}/claims").items():
         claim = {"says": each} if isinstance(each, str) else each
-        _known(claim, _CLAIM, f"{key}/{name}")
-        claims[name] = PublishedClaim(name, **claim)
-    values = [
-        value for name, each in (content.get("values") or {}).items() for value in _values(key, name, each)
-    ]
+        claims[name] = PublishedClaim(name, **_checked(claim, _CLAIM, f"{key}/{name}"))
+    published = _mapping(content.get("values") or {}, f"{key}/values")
+    values = [value for name, each in published.items() for value in _values(key, name, each)]
     if twice := claims.keys() & {value.key for value in values}:
         raise ValueError(f"{key}: both a value and a claim are called {', '.join(sorted(twice))}")
     return PublishedExperiment(
@@ -191,29 +231,38 @@ def _experiment(key: str, content: Mapping[str, Any]) -> PublishedExperiment:
     )
 
 
-def _values(experiment: str, name: str, content: Mapping[str, Any]) -> Iterator[PublishedValue]:
+def _values(experiment: str, name: str, part: Any) -> Iterator[PublishedValue]:
     where = f"{experiment}/{name}"
-    _known(content, _VALUE, where)
-    if sum(form in content for form in ("value", "about", "range", "series")) != 1:
-        raise ValueError(f"{where}: give one of value, about, range and series")
-    shared = {
-        "what": content["what"],
-        "unit": content.get("unit", ""),
-        "kind": content["kind"],
-        "absent": content.get("absent", ""),
-        "note": content.get("note", ""),
-    }
+    content = _checked(part, _VALUE, where)
+    if sum(form in content for form in _FORMS) != 1:
+        raise ValueError(f"{where}: give one of {', '.join(_FORMS)}")
+    if content["kind"] not in get_args(Kind):
+        raise ValueError(f"{where}: kind is one of {', '.join(get_args(Kind))}, not {content['kind']!r}")
+    texts = {key: content.get(key, "") for key in ("what", "unit", "kind", "absent", "note")}
+    if wrong := [key for key, text in texts.items() if not isinstance(text, str)]:
+        raise ValueError(f"{where}: text was expected of {', '.join(wrong)}")
     if "series" in content:
-        for point, value in content["series"].items():
-            words = f"{content['what']}, {content['by']} {point:g}"
-            own = {**shared, "what": words}
-            yield PublishedValue(
-                f"{name}@{point:g}", low=float(value), high=float(value), at=float(point), **own
-            )
+        if "by" not in content:
+            raise ValueError(f"{where}: 'by' says what the points of the series are")
+        for point, value in _mapping(content["series"], where).items():
+            at, here = _number(point, where), _number(value, f"{where}@{point}")
+            own = {**texts, "what": f"{content['what']}, {content['by']} {at:g}"}
+            yield PublishedValue(f"{name}@{at:g}", low=here, high=here, at=at, **own)
         return
     if "range" in content:
-        low, high = content["range"]
-        ends = (-math.inf if low is None else float(low), math.inf if high is None else float(high))
+        low, high = _ends(content["range"], where)
     else:
-        ends = (float(content["value"] if "value" in content else content["about"]),) * 2
-    yield PublishedValue(name, low=ends[0], high=ends[1], about="about" in content, **shared)
+        low = high = _number(content["value"] if "value" in content else content["about"], where)
+    yield PublishedValue(name, low=low, high=high, about="about" in content, **texts)
+
+
+def _ends(content: Any, where: str) -> tuple[float, float]:
+    if not isinstance(content, list) or len(content) != 2 or content == [None, None]:
+        raise ValueError(f"{where}: a range has two ends, one of which may be null, not {content!r}")
+    low, high = (
+        open_end if end is None else _number(end, where)
+        for end, open_end in zip(content, (-math.inf, math.inf), strict=True)
+    )
+    if low > high:
+        raise ValueError(f"{where}: the range {content!r} ends before it begins")
+    return low, high

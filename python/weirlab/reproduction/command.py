@@ -64,20 +64,9 @@ def reproduce(
             show(session, outcome)
         elif publication is None:
             listed = study.listed()
-            document = {
-                "kind": "publications",
-                "publications": [
-                    {
-                        "key": about.key,
-                        "citation": about.citation,
-                        "experiments": list(about.experiments),
-                        "here": [experiment.key for experiment in made],
-                    }
-                    for about, made in listed
-                ],
-            }
+            document = {"kind": "publications", "publications": [each.document() for each in listed]}
             sentence = "Measure one here: weir reproduce PUBLICATION --quick"
-            session.finish(document, sentence, [tables.overview(listed)])
+            session.finish(document, sentence, tables.overview(listed))
         else:
             about = {"publication": publication, "quick": quick, "only": only or ()}
             name = f"reproduction of {publication}"

@@ -37,6 +37,8 @@ class ReproductionFindings:
     rows: tuple[ReproductionRow, ...]
     deviations: tuple[str, ...]
     """How the experiments differ from the published ones."""
+    left_out: Mapping[str, str]
+    """Experiments that are not made here, and why."""
     runs: Mapping[str, str]
     """IDs of the runs, by ``experiment/scenario``."""
     problems: Mapping[str, str]
@@ -65,6 +67,12 @@ class ReproductionFindings:
         return f"Of {plural(len(self.claims), 'claim')}{of}, {words(parts) or 'none was tried'}."
 
     @property
+    def remarks(self) -> Sequence[str]:
+        """How the experiments differ from the published ones, and which there are not."""
+        absent = [f"{key} ({why})" for key, why in self.left_out.items()]
+        return (*self.deviations, *([f"Not made here: {'; '.join(absent)}."] if absent else ()))
+
+    @property
     def sentence(self) -> str:
         """What came out, and how many values can be compared."""
         values = [row for row in self.rows if row.kind != "claim"]
@@ -81,6 +89,7 @@ class ReproductionFindings:
             "quick": self.asked.quick,
             "counts": dict(self.counts),
             "deviations": self.deviations,
+            "not_here": self.left_out,
             "rows": self.rows,
             "runs": self.runs,
             "problems": self.problems,

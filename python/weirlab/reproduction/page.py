@@ -58,7 +58,7 @@ def page(
         chapters=(
             Chapter("ratios", "Measured here, and published", "Ratios", figures=_ratios(found), missing=""),
             Chapter(
-                "deviations", "How this differs from what was published", "differences", said=found.deviations
+                "deviations", "How this differs from what was published", "differences", said=found.remarks
             ),
             *(chapter for chapter in chapters if not chapter.empty),
         ),

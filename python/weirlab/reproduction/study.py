@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any, Final
 
@@ -18,9 +20,9 @@ from weirlab.base.errors import (
     Undecided,
 )
 from weirlab.base.files import HOST_FILES
-from weirlab.base.quantities import words
+from weirlab.base.quantities import plural, words
 from weirlab.base.tables import Table
-from weirlab.jobs import machine, profiles
+from weirlab.jobs import machine, profiles, testbeds
 from weirlab.jobs.inventory import scenario_of
 from weirlab.jobs.work import Work
 from weirlab.publications import KEYS, Publication, publication
@@ -28,11 +30,10 @@ from weirlab.report.figure import Figure
 from weirlab.report.story import Story
 from weirlab.reproduction.contract import NOT_MADE, ROWS, ReproducedExperiment, ReproductionRow, rows
 from weirlab.reproduction.findings import ReproductionFindings, ReproductionSection
-from weirlab.scenario.document import Document
+from weirlab.reproduction.pace import ReproductionPace, ReproductionTime, WholeProgress, root_of
 from weirlab.scenario.model import Root
 from weirlab.store import Run, RunWriter, Store
 from weirlab.store.frames import frame_of
-from weirlab.studies import scenarios
 from weirlab.studies.contract import Ground, Outcome, Study, Summary
 from weirlab.studies.runner import resume_scenario, run_scenario
 
@@ -46,6 +47,9 @@ MODULES: Final[Mapping[str, str]] = {
     "kazemi-ipsec-voip": "weirlab.reproduction.ipsec",
 }
 """The modules of experiments, by publication."""
+
+clock: Callable[[], float] = time.monotonic
+"""Seconds."""
 
 RUNS: Final = "runs"
 """What became of every scenario: the run's ID, or why there is none."""
@@ -74,14 +78,24 @@ def experiments(key: str) -> Sequence[ReproducedExperiment]:
     return [own[name] for name in about.experiments if name in own]
 
 
+def left_out(about: Publication) -> Mapping[str, str]:
+    """The experiments of a publication that are not made here, and why."""
+    made = {experiment.key for experiment in experiments(about.key)}
+    return {
+        key: published.reasons or NOT_MADE for key, published in about.experiments.items() if key not in made
+    }
+
+
 def chosen(asked: ReproductionSection) -> Sequence[ReproducedExperiment]:
     """The experiments of ``asked``; raises ``InputError`` for one that there is not."""
     made = experiments(asked.publication)
     known = {experiment.key for experiment in made}
     if unknown := [name for name in asked.only if name not in known]:
+        absent = left_out(publication(asked.publication))
+        why = "".join(f" ({name}: {absent[name]})" for name in unknown if name in absent)
         raise InputError(
-            f"{asked.publication} has no experiment {words(unknown, 'or')} that is made here; choose from "
-            f"{', '.join(sorted(known))}"
+            f"{asked.publication} has no experiment {words(unknown, 'or')} that is made here{why}; choose "
+            f"from {', '.join(sorted(known))}"
         )
     return [experiment for experiment in made if not asked.only or experiment.key in asked.only]
 
@@ -92,14 +106,18 @@ def _planned(asked: ReproductionSection) -> Iterator[tuple[str, Mapping[str, Any
             yield f"{experiment.key}/{name}", scenario
 
 
+def expected(asked: ReproductionSection) -> ReproductionTime:
+    """What the measurements of ``asked`` take."""
+    return ReproductionPace(_planned(asked)).whole
+
+
 def _run(scenario: Mapping[str, Any], place: str, within: Run, work: Work) -> Run:
     """The run of a scenario: begun earlier within this reproduction, or new."""
     name = f"{within.run_id}: {place}"
-    full = {"name": name, "report": None, **scenario}
     for entry in work.store.runs():
         if entry.status == "interrupted" and entry.name == name:
             return resume_scenario(work.store, entry.run_id, work.progress, inputs=HOST_FILES).run
-    asked = scenarios.check(Document(place, full))
+    asked = root_of(scenario, place, name)
     return run_scenario(work.store, asked, work.progress, command=work.command, inputs=HOST_FILES).run
 
 
@@ -126,6 +144,7 @@ def stored(run: Run) -> ReproductionFindings:
         asked=asked,
         rows=tuple(answered),
         deviations=tuple(dict.fromkeys(text for each in tried.values() for text in each.deviations)),
+        left_out={} if asked.only else left_out(about),
         runs={place: each["run"] for place, each in kept.items() if "run" in each},
         problems={place: each["problem"] for place, each in kept.items() if "problem" in each},
         left=len([place for place, _ in _planned(asked) if place not in kept]),
@@ -183,9 +202,40 @@ def further_tables(run: Run) -> Mapping[str, Sequence[Table]]:
     }
 
 
-def listed() -> Sequence[tuple[Publication, Sequence[ReproducedExperiment]]]:
-    """Every publication, and which of its experiments are made here."""
-    return [(publication(key), experiments(key)) for key in KEYS]
+@dataclass(frozen=True)
+class ReproduciblePublication:
+    """A publication, and what is made of it here."""
+
+    about: Publication
+    made: Sequence[ReproducedExperiment]
+    left_out: Mapping[str, str]
+    """Experiments that are not made here, and why."""
+    quick: ReproductionTime
+    full: ReproductionTime
+
+    def document(self) -> dict[str, Any]:
+        """For ``--json``."""
+        return {
+            "key": self.about.key,
+            "citation": self.about.citation,
+            "experiments": list(self.about.experiments),
+            "here": [experiment.key for experiment in self.made],
+            "not_here": self.left_out,
+            "expected_s": {"quick": self.quick.known_s, "full": self.full.known_s},
+        }
+
+
+def listed() -> Sequence[ReproduciblePublication]:
+    """Every publication."""
+    return [
+        ReproduciblePublication(
+            publication(key),
+            experiments(key),
+            left_out(publication(key)),
+            *(expected(ReproductionSection(publication=key, quick=quick)) for quick in (True, False)),
+        )
+        for key in KEYS
+    ]
 
 
 class ReproductionStudy(Study[ReproductionScenario, Ground[None], ReproductionFindings]):
@@ -201,9 +251,14 @@ class ReproductionStudy(Study[ReproductionScenario, Ground[None], ReproductionFi
         chosen(asked.reproduction)
 
     def open(self, asked: ReproductionScenario, work: Work) -> AbstractContextManager[Ground[None]]:
+        # Before Weir's own work is part of the load.
+        testbeds.tell_if_busy("netns", work.progress)
         return nullcontext(
             Ground(None, {"lab": "see its runs", "dut": asked.reproduction.publication, "backend": ""})
         )
+
+    def expected_s(self, asked: ReproductionScenario) -> float:
+        return expected(asked.reproduction).known_s
 
     def measure(
         self, ground: Ground[None], asked: ReproductionScenario, writer: RunWriter, work: Work
@@ -213,19 +268,33 @@ class ReproductionStudy(Study[ReproductionScenario, Ground[None], ReproductionFi
         planned = list(_planned(asked.reproduction))
         writer.finished_beside, writer.items = len(kept), "measurement"
         first = {json.dumps(scenario, sort_keys=True): place for place, scenario in reversed(planned)}
-        for number, (place, scenario) in enumerate(planned, 1):
+        pace = ReproductionPace(planned)
+        for place in kept:
+            pace.skip(place)
+        if first:
+            work.progress.stage(
+                f"{plural(len(first), 'measurement')}, {pace.left().text} if no trial is repeated, run "
+                f"{writer.run_id}"
+            )
+        for place, scenario in planned:
             if place in kept:
                 continue
             if (same := first[json.dumps(scenario, sort_keys=True)]) != place:
                 kept[place] = kept[same]
                 writer.put_json(RUNS, kept)
                 continue
-            work.progress.note(f"{place}: {number} of {len(planned)}")
+            which = f"measurement {sum(one in kept for one in first.values()) + 1} of {len(first)}"
+            work.progress.note(f"{place}: {which}, {pace.left().text} left")
+            progress = WholeProgress(work.progress, which, pace.step_s(place), pace.left(place).known_s)
+            began_s = clock()
             try:
-                kept[place] = {"run": _run(scenario, place, writer.run, work).run_id}
+                run = _run(scenario, place, writer.run, replace(work, progress=progress))
+                kept[place] = {"run": run.run_id}
             except (MissingCapability, LabError, TrialError, ModelError, Undecided) as error:
                 kept[place] = {"problem": str(error)}
                 work.progress.note(f"{place}: {error}")
+                pace.skip(place)
+            pace.learn(place, clock() - began_s)
             writer.put_json(RUNS, kept)
             writer.finished_beside = len(kept)
         return stored(writer.run)
@@ -241,7 +310,7 @@ class ReproductionStudy(Study[ReproductionScenario, Ground[None], ReproductionFi
         from weirlab.reproduction import tables
 
         found = outcome.found
-        return Summary(found.sentence, tables.tables(found.rows), "\n".join(found.deviations))
+        return Summary(found.sentence, tables.tables(found.rows), "\n".join(found.remarks))
 
     def headlines(self, run: Run) -> Sequence[str]:
         return (stored(run).sentence,)

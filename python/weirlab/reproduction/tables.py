@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from weirlab.base.quantities import NOTHING, significant
 from weirlab.base.tables import Table
-from weirlab.publications import Publication
-from weirlab.reproduction.contract import ReproducedExperiment, ReproductionRow
+from weirlab.reproduction.contract import ReproductionRow
+
+if TYPE_CHECKING:
+    from weirlab.reproduction.study import ReproduciblePublication
 
 VERDICTS: Final = {
     "holds": "holds",
@@ -55,16 +57,23 @@ def _published(row: ReproductionRow) -> str:
     return f"{row.published} {row.unit}".strip() or NOTHING
 
 
-def overview(listed: Sequence[tuple[Publication, Sequence[ReproducedExperiment]]]) -> Table:
-    """The publications, for ``weir reproduce`` without an argument."""
+def overview(listed: Sequence[ReproduciblePublication]) -> Sequence[Table]:
+    """The publications, for ``weir reproduce`` without an argument, and what of them is not made here."""
+    columns = ("Publication", "Title", "Experiments here", "Claims", "Values", "Quick", "Full")
     rows = [
         (
-            about.key,
-            about.title,
-            f"{len(made)} of {len(about.experiments)}",
-            str(sum(len(experiment.claims) for experiment in about.experiments.values())),
-            str(sum(len(experiment.values) for experiment in about.experiments.values())),
+            each.about.key,
+            each.about.title,
+            f"{len(each.made)} of {len(each.about.experiments)}",
+            str(sum(len(experiment.claims) for experiment in each.about.experiments.values())),
+            str(sum(len(experiment.values) for experiment in each.about.experiments.values())),
+            each.quick.cell,
+            each.full.cell,
         )
-        for about, made in listed
+        for each in listed
     ]
-    return Table("", ("Publication", "Title", "Experiments here", "Claims", "Values"), rows, spare=("Title",))
+    absent = [(each.about.key, key, why) for each in listed for key, why in each.left_out.items()]
+    return (
+        Table("", columns, rows, spare=("Title", "Values", "Claims")),
+        Table("Experiments that are not made here", ("Publication", "Experiment", "Why"), absent),
+    )

@@ -21,20 +21,6 @@ def forwarding(
     return grid[:, 0], grid[:, 1], 1e9 / true.ns(grid[:, 0], grid[:, 1]) * scatter
 
 
-def test_published_losses_of_dut_1_fix_its_service_times() -> None:
-    """Thesis: 20.83 % and 89.6 % loss at 694 kpps with 0 and 1000 rules."""
-    service = fit_service(
-        np.array([0.0, 1000.0]), np.array([64.0, 64.0]), 694e3 * (1 - np.array([0.2083, 0.896]))
-    )
-    mu = 1e9 / service.ns(np.array([0.0, 1000.0]), np.array([64.0, 64.0]))
-    assert mu == pytest.approx([549e3, 72.2e3], rel=2e-3)
-    assert service.fixed_ns == pytest.approx(1820, rel=2e-3)
-    assert service.per_rule_ns == pytest.approx(12.0, rel=5e-3)
-    # The overload delays published beside them are the full queue.
-    places = np.array([459.91e-6, 3155.56e-6]) * mu
-    assert places == pytest.approx([253, 228], rel=5e-3)
-
-
 def test_one_stage_is_recovered_and_nothing_added() -> None:
     true = ServiceTime(1200.0, 2.7)
     found = fit_service(*forwarding(true, noise=0.01))

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -58,7 +61,61 @@ def test_points_of_a_series_are_values_of_their_own() -> None:
     assert about.value("e", "rate@0.9").what == "rate, share 0.9"
 
 
-@pytest.mark.parametrize("wrong", [{}, {"value": 1, "about": 1}, {"value": 1, "valeu": 2}])
-def test_a_mistake_in_a_file_is_named(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="e/rate: "):
+@pytest.mark.parametrize(
+    ("wrong", "complaint"),
+    [
+        ({}, "give one of value, about, range, series"),
+        ({"value": 1, "about": 1}, "give one of"),
+        ({"value": 1, "valeu": 2}, "no such key: valeu"),
+        ({"value": "95"}, "a number was expected, not '95'"),
+        ({"value": True}, "a number was expected"),
+        ({"value": math.nan}, "a number was expected"),
+        ({"value": 1, "kind": "guessed"}, "kind is one of measured, computed, claimed, given"),
+        ({"value": 1, "unit": 3}, "text was expected of unit"),
+        ({"range": [1]}, "a range has two ends"),
+        ({"range": [2, 1]}, "ends before it begins"),
+        ({"range": [1, "2"]}, "a number was expected, not '2'"),
+        ({"series": {1: 2}}, "'by' says"),
+        ({"series": {"one": 2}, "by": "x"}, "a number was expected, not 'one'"),
+        ({"series": [1, 2], "by": "x"}, "keys with values were expected"),
+    ],
+)
+def test_a_mistake_in_a_file_is_named(wrong: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(ValueError, match=f"^e/rate.*: .*{re.escape(complaint)}"):
         parsed("k", content(**wrong))
+
+
+@pytest.mark.parametrize("part", ["what", "unit", "kind"])
+def test_a_value_without_a_unit_is_refused(part: str) -> None:
+    about = content(value=1)
+    del about["experiments"]["e"]["values"]["rate"][part]
+    with pytest.raises(ValueError, match=f"^e/rate: missing: {part}$"):
+        parsed("k", about)
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (lambda about: about.pop("title"), "the file: missing: title"),
+        (lambda about: about.update(authour="A"), "the file: no such key: authour"),
+        (lambda about: about["experiments"].update(e=3), "e: keys with values were expected, not 3"),
+        (lambda about: about["experiments"]["e"].pop("where"), "e: missing: where"),
+        (lambda about: about["experiments"]["e"].update(claims={"c": {"absent": ""}}), "e/c: missing: says"),
+        (lambda about: about["experiments"]["e"].update(claims={"rate": "T"}), "both a value and a claim"),
+    ],
+)
+def test_a_part_that_is_missing_or_unknown_is_named(
+    change: Callable[[dict[str, Any]], object], complaint: str
+) -> None:
+    about = content(value=1)
+    change(about)
+    with pytest.raises(ValueError, match=re.escape(complaint)):
+        parsed("k", about)
+
+
+@pytest.mark.parametrize("text", ["title: [", "title: T"])
+def test_a_file_that_was_damaged_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str) -> None:
+    (tmp_path / f"{KEYS[0]}.yaml").write_text(text, encoding="utf-8")
+    monkeypatch.setattr("weirlab.publications.resources.files", lambda _: tmp_path)
+    with pytest.raises(InputError, match=f"{KEYS[0]}.yaml: "):
+        publication.__wrapped__(KEYS[0])

@@ -129,14 +129,22 @@ def test_what_cannot_be_measured_is_said_in_its_rows(weir: Weir, monkeypatch: py
 
 def test_without_an_argument_the_publications_are_listed(weir: Weir) -> None:
     answer = weir("reproduce", "--json")
-    assert [one["key"] for one in answer.json["publications"]] == list(publications.KEYS)
+    listed = answer.json["publications"]
+    assert [one["key"] for one in listed] == list(publications.KEYS)
+    for one in listed:
+        assert {*one["here"], *one["not_here"]} == set(one["experiments"])
+        assert not {*one["here"]} & {*one["not_here"]}
+        assert all(why and why != "not made here" for why in one["not_here"].values())
+        assert 0 < one["expected_s"]["quick"] <= 600
+        assert one["expected_s"]["quick"] <= one["expected_s"]["full"]
 
 
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
         (("nobody-1999",), "there is no publication"),
-        ((KEY, "--only", "nothing"), "has no experiment nothing that is made here"),
+        ((KEY, "--only", "nothing"), "has no experiment nothing that is made here; choose"),
+        ((KEY, "--only", "library"), "(library: Weir's test of the C library"),
         ((KEY, "--resume", "last"), "leave the other options out"),
     ],
 )

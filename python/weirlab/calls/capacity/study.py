@@ -188,8 +188,8 @@ def _named(work: Work, source: str) -> tuple[QueueingModel, str]:
     return model, f"{name} (does not count: {device.unusable})" if device.unusable else name
 
 
-def _tell_time(scenario: CapacityScenario, bed: TestBed, progress: Progress) -> None:
-    """Note, before anything is measured, how many trials there are and how long they take."""
+def _foretold(scenario: CapacityScenario) -> tuple[list[str], float]:
+    """How many trials of each part there are, in words, and their wall time in s if none is repeated."""
     wanted = scenario.capacity
     told, seconds = [], 0.0
     if wanted.predict is not None and wanted.predict.model is None:
@@ -207,6 +207,12 @@ def _tell_time(scenario: CapacityScenario, bed: TestBed, progress: Progress) -> 
         each = to_search(scenario).expected_s()
         told.append(f"about {len(each) * len(wanted.positions):,} of the search")
         seconds += sum(each) * len(wanted.positions)
+    return told, seconds
+
+
+def _tell_time(scenario: CapacityScenario, bed: TestBed, progress: Progress) -> None:
+    """Note, before anything is measured, how many trials there are and how long they take."""
+    told, seconds = _foretold(scenario)
     # A simulated device takes no real time.
     took = "" if bed.lab == "sim" else f", about {seconds / 60:.0f} min if none has to be repeated"
     progress.note(f"trials: {', '.join(told)}{took}")
@@ -284,6 +290,9 @@ class CapacityStudy(Study[CapacityScenario, DeviceGround, CapacityFindings]):
         )
         writer.put_json(RESULT, found)
         return CapacityFindings(ground.calibrated, found)
+
+    def expected_s(self, asked: CapacityScenario) -> float:
+        return _foretold(asked)[1]
 
     def summarize(self, outcome: Outcome[CapacityFindings]) -> Summary:
         from weirlab.calls.capacity import tables, wording

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -173,6 +173,16 @@ def _plan(scenario: FailoverScenario, pairs: tuple[PairSpec, ...]) -> tuple[Fail
     return plan(pairs, what.kinds, what.repetitions, what.seed)
 
 
+def _expected_s(scenario: FailoverScenario, switches: Iterable[FailoverPlan], *, finds_load: bool) -> float:
+    """Wall time in s of ``switches`` when none has to be repeated, and of the search for the load."""
+    load_s = sum(
+        _LOAD_S + 2 * scenario.failover.load_s + pair.protocol.expected_failover_s[1]
+        for pair in _pairs(scenario)
+        if finds_load
+    )
+    return estimate_s(switches, timing_of(scenario)) + load_s
+
+
 def _concluded(
     load: CommonLoad, switches: tuple[FailoverPlan, ...], rows: tuple[SwitchRow, ...], elapsed_s: float
 ) -> FailoverFindings:
@@ -319,11 +329,8 @@ class FailoverStudy(Study[FailoverScenario, Ground[Pairs], FailoverFindings]):
         what, timing = asked.failover, timing_of(asked)
         pairs, traffic, opener = ground.bed.pairs, ground.bed.traffic, ground.bed.opener
         switches = _plan(asked, pairs)
-        expected_s = estimate_s((p for p in switches if p.index not in writer.done), timing)
-        if what.find_load and not writer.has(LOAD):
-            expected_s += sum(
-                _LOAD_S + 2 * what.load_s + pair.protocol.expected_failover_s[1] for pair in pairs
-            )
+        left = (planned for planned in switches if planned.index not in writer.done)
+        expected_s = _expected_s(asked, left, finds_load=what.find_load and not writer.has(LOAD))
         progress.stage(
             f"{plural(len(switches), 'switch', 'switches')} of {plural(len(pairs), 'pair')}, "
             f"{plural(what.repetitions, 'run')} each, about {expected_s / 60:.0f} min, "
@@ -344,6 +351,9 @@ class FailoverStudy(Study[FailoverScenario, Ground[Pairs], FailoverFindings]):
         found = _concluded(load, switches, campaign.rows, campaign.elapsed_s)
         writer.put_json(RESULT, found.kept())
         return found
+
+    def expected_s(self, asked: FailoverScenario) -> float:
+        return _expected_s(asked, _plan(asked, _pairs(asked)), finds_load=asked.failover.find_load)
 
     def summarize(self, outcome: Outcome[FailoverFindings]) -> Summary:
         """A sentence per pair and kind of event, then the load, the run and its report."""

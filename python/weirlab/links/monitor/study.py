@@ -177,11 +177,11 @@ def _searches(kept: list[Any]) -> tuple[MonitorLimit, ...]:
     return typed(tuple[MonitorLimit, ...], kept)
 
 
-def _search_s(what: Monitor, writer: RunWriter) -> float:
+def _search_s(what: Monitor, found: int = 0) -> float:
+    """Expected wall time in s of the searches, of which ``found`` are over."""
     if (wanted := what.search) is None:
         return 0.0
-    left = len(wanted.methods) * len(wanted.frames)
-    left -= len(_found(writer.run))
+    left = len(wanted.methods) * len(wanted.frames) - found
     return max(left, 0) * _SEARCH_TRIALS * wanted.repetitions * (wanted.trial_s + 0.4)
 
 
@@ -238,7 +238,7 @@ class MonitorStudy(Study[MonitorScenario, Ground[OpenLab], MonitorFindings]):
         tables = MonitorTables(writer)
         carrier = MonitorTrialRunner(writer, tables, what.max_attempts)
         expected_s = estimate_s(planned for planned in trials if planned.index not in writer.done)
-        expected_s += _search_s(what, writer)
+        expected_s += _search_s(what, len(_found(writer.run)))
         progress.stage(
             f"{len(trials):,} trials of {len(what.methods)} methods, about {expected_s / 60:.0f} min, run "
             f"{writer.run_id}"
@@ -263,6 +263,9 @@ class MonitorStudy(Study[MonitorScenario, Ground[OpenLab], MonitorFindings]):
                 f"table '{TRIALS}'"
             )
         return findings
+
+    def expected_s(self, asked: MonitorScenario) -> float:
+        return estimate_s(checked(asked)) + _search_s(asked.monitor)
 
     def summarize(self, outcome: Outcome[MonitorFindings]) -> Summary:
         """What was found, a sentence each, then the run and its report."""

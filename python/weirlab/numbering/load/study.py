@@ -46,6 +46,9 @@ if TYPE_CHECKING:
 _LEAD_S: Final = 1.0
 """Calls with speech end this long before the trial does."""
 _MS: Final = 1e6
+_RATES_TO_BEGIN: Final = 2
+_AROUND_S: Final = 4.0
+"""What a trial takes besides its calls' beginnings: they end, and engines come to rest."""
 
 
 class LoadLab(Protocol):
@@ -249,6 +252,14 @@ class VoiceLoadStudy(Study[LoadScenario, Ground[LoadBed], LoadFindings]):
             writer.put_table(LIMITS, frame_of(LoadLimitRow, limits))
             progress.note(limit_sentence(limit))
         return LoadFindings(plan, tuple(trials), tuple(shares), tuple(limits), lab.way.title, tuple(through))
+
+    def expected_s(self, asked: LoadScenario) -> float | None:
+        """None if the numbers to call are for the plan to say."""
+        what = asked.voice_load
+        widths = math.log(what.highest / what.lowest) / math.log1p(what.width)
+        rates = math.ceil(math.log2(max(widths, 1.0))) + _RATES_TO_BEGIN
+        trials = len(what.numbers) * rates * what.trials
+        return trials * (what.trial_s + _AROUND_S) if trials else None
 
     def summarize(self, outcome: Outcome[LoadFindings]) -> Summary:
         from weirlab.numbering.load import tables

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import date
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from weirlab.base.errors import InputError
-from weirlab.base.files import Inputs
+from weirlab.base.files import NO_FILES, Inputs
 from weirlab.base.interrupts import owned, shielded
 from weirlab.base.quantities import plural, words
 from weirlab.jobs.work import Work
@@ -33,6 +33,11 @@ from weirlab.studies.contract import Ground, Outcome, Study, Summary
 
 if TYPE_CHECKING:
     from weirlab.report.story import Story
+
+_LAB_S: Final = 5.0
+"""Time to start the engines, and to end them."""
+_CALL_S: Final = 1.5
+"""What a call takes beside the speech."""
 
 
 @dataclass(frozen=True)
@@ -163,6 +168,14 @@ class VoiceStudy(Study[VoiceScenario, Ground[ProofBed], ProofFindings]):
             writer.put_table(LOGS, frame_of(LogRow, _said(lab)))
         plan = lab.network.plan.plan
         return ProofFindings(plan, tuple(rows), asked.voice.partly, lab.way.title, tuple(through))
+
+    def expected_s(self, asked: VoiceScenario) -> float | None:
+        """None for a plan in a file, which is not read for it."""
+        with suppress(InputError):
+            _, calls = checked(asked, NO_FILES)
+            possible = sum(not call.impossible for call in calls)
+            return _LAB_S + possible * (asked.voice.talk_s + _CALL_S)
+        return None
 
     def summarize(self, outcome: Outcome[ProofFindings]) -> Summary:
         from weirlab.numbering.proof import tables

@@ -108,6 +108,9 @@ class ParallelStudy(Study[ParallelScenario, Ground[ParallelBed], ParallelFinding
         attempts.measure(planned, passed_on(progress))
         return stored(writer.run)
 
+    def expected_s(self, asked: ParallelScenario) -> float:
+        return plan.estimate_s(plan.plan(asked.parallel), asked.parallel)
+
     def summarize(self, outcome: Outcome[ParallelFindings]) -> Summary:
         from weirlab.transfers.parallel import tables
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _KEEP_EVERY: Final = 10
 """Rounds after which those so far are stored."""
+_PACKET_S: Final = 2e-6
+"""What a packet takes, roughly: published runs have 0.5 to 5 µs."""
 
 
 class CostTimer(Protocol):
@@ -82,6 +84,10 @@ class EspCostStudy(Study[EspCostScenario, Ground[None], EspCostFindings]):
             if (number + 1) % _KEEP_EVERY == 0 or number + 1 == what.rounds:
                 writer.put_table(COSTS, frame_of(EspCostRow, rows))
         return EspCostFindings(what, tuple(rows))
+
+    def expected_s(self, asked: EspCostScenario) -> float:
+        """Every case is timed twice in a round."""
+        return sum(count for _, count in asked.trials()) * 2 * asked.esp.packets * _PACKET_S
 
     def summarize(self, outcome: Outcome[EspCostFindings]) -> Summary:
         from weirlab.calls.ipsec.cost import tables

@@ -197,6 +197,11 @@ class EndpointsStudy(Study[EndpointScenario, Ground[EndpointBed], EndpointFindin
             campaign.search(what.limit)
         return stored(writer.run)
 
+    def expected_s(self, asked: EndpointScenario) -> float | None:
+        """None with a search, which makes as many attempts as it needs."""
+        what = asked.endpoints
+        return None if what.limit is not None else len(plan(what)) * (what.lasts_s + _AROUND_S)
+
     def summarize(self, outcome: Outcome[EndpointFindings]) -> Summary:
         from weirlab.calls.ipsec.endpoints import tables
 

@@ -137,6 +137,10 @@ class TcpStudy(Study[TcpScenario, Ground[TransferRun | None], TcpFindings]):
     def scenario(self) -> type[TcpScenario]:
         return TcpScenario
 
+    def expected_s(self, asked: TcpScenario) -> float | None:
+        """None for a given size: how fast it goes is the question."""
+        return asked.tcp.settings(host="", token="").lasts_s
+
     @contextmanager
     @shielded
     def open(self, asked: TcpScenario, work: Work) -> Iterator[Ground[TransferRun | None]]:
