@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from weirlab.base.columns import Column, described
 from weirlab.calls.calls.columns import PacketRow
-from weirlab.calls.capacity.trials.columns import CapacityRow, InsideRow
+from weirlab.calls.capacity.trials.columns import CallGapRow, CapacityRow, InsideRow
 from weirlab.calls.failover.switches.columns import SwitchCallRow, SwitchSeriesRow
 from weirlab.calls.failover.switches.rows import SwitchRow
 from weirlab.calls.ipsec.cost.rows import COSTS, EspCostRow
@@ -104,7 +104,7 @@ GROUPS: Final = (
     Group(
         "Runs about capacity",
         "Beside the tables above ([capacity.md](capacity.md)).",
-        {"capacity": CapacityRow, "inside": InsideRow},
+        {"capacity": CapacityRow, "inside": InsideRow, "gaps": CallGapRow},
     ),
     Group(
         "Runs about failover",

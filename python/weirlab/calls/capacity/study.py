@@ -33,6 +33,7 @@ from weirlab.calls.capacity.trials import (
     sweep,
 )
 from weirlab.calls.capacity.trials.columns import CapacityRow, InsideRow
+from weirlab.calls.capacity.trials.rows import GAPS
 from weirlab.devices.prediction import modelling
 from weirlab.jobs import profiles, testbeds
 from weirlab.jobs.progress import RESUME, Progress, passed_on
@@ -79,7 +80,9 @@ def findings(run: Run, found: CapacityConclusions) -> CapacityEvidence:
     from weirlab.calls.capacity.page import CapacityEvidence
 
     inside = completed(InsideRow, run.table("inside")) if run.has_table("inside") else pl.DataFrame()
-    return CapacityEvidence(vars(run.manifest), completed(CapacityRow, run.table(CAPACITY)), inside, found)
+    gaps = run.table(GAPS) if run.has_table(GAPS) else pl.DataFrame()
+    trials = completed(CapacityRow, run.table(CAPACITY))
+    return CapacityEvidence(vars(run.manifest), trials, inside, found, gaps)
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import polars as pl
@@ -25,12 +25,15 @@ class CapacityEvidence:
         Its tables ``capacity`` and ``inside``; the latter is empty where the device was not looked into.
     found:
         What it keeps under ``capacity``.
+    gaps:
+        Its table ``gaps``; empty in runs of earlier versions.
     """
 
     manifest: Mapping[str, Any]
     trials: pl.DataFrame
     inside: pl.DataFrame
     found: CapacityConclusions
+    gaps: pl.DataFrame = field(default_factory=pl.DataFrame)
 
     @property
     def valid(self) -> pl.DataFrame:

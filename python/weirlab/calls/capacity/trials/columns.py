@@ -1,6 +1,6 @@
-"""The columns of the tables ``capacity`` and ``inside``, as rows; null stands for what was not measured.
+"""The columns of the tables ``capacity``, ``inside`` and ``gaps``, as rows.
 
-In a row that is None, or NaN for a real number.
+Null stands for what was not measured; in a row that is None, or NaN for a real number.
 """
 
 from __future__ import annotations
@@ -188,3 +188,21 @@ class InsideRow(CpuShares, SampleTime):
     """Frames that left the device."""
     blocked: int | None = None
     """Frames that came in and did not leave."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallGapRow:
+    """A bin of the times between packets that followed each other, over all calls in one direction."""
+
+    trial_id: str
+    """The attempt in `trials`."""
+    direction: str
+    """`forward` or `back`."""
+    place: str
+    """`sender` for departures, `receiver` for arrivals; lost packets are in neither."""
+    lower_ns: float
+    """Shortest gap in the bin."""
+    upper_ns: float
+    """End of the bin; its gaps are shorter."""
+    count: int
+    """Gaps."""

@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from weirlab.base.errors import LabError
 from weirlab.calls.capacity.trials import boxes, losses, rows
-from weirlab.calls.capacity.trials.columns import CallQuality, CapacityRow, InsideRow, Phase
-from weirlab.calls.capacity.trials.rows import CAPACITY, INSIDE
+from weirlab.calls.capacity.trials.columns import CallGapRow, CallQuality, CapacityRow, InsideRow, Phase
+from weirlab.calls.capacity.trials.rows import CAPACITY, GAPS, INSIDE
 from weirlab.lab.base import TestBed, WatchableBed
 from weirlab.lab.wiring import IN0, OUT0
 from weirlab.measure.calls import CallAssessment
@@ -73,6 +73,8 @@ class CallRecorder:
         tables = {CAPACITY: frame_of(CapacityRow, [row])}
         if details := rows.inside_rows(record, seen, IN0.name, OUT0.name):
             tables[INSIDE] = frame_of(InsideRow, details)
+        if gaps := rows.gap_rows(record):
+            tables[GAPS] = frame_of(CallGapRow, gaps)
         self._rows.append(row)
         return replace(slim(record), tables=tables)
 

@@ -1,4 +1,4 @@
-"""What each trial leaves in the tables ``capacity`` and ``inside``."""
+"""What each trial leaves in the tables ``capacity``, ``inside`` and ``gaps``."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from weirlab.calls.capacity.trials.boxes import Count
 from weirlab.calls.capacity.trials.columns import (
+    CallGapRow,
     CallQuality,
     CapacityRow,
     DisturbanceCounts,
@@ -18,12 +19,14 @@ from weirlab.calls.capacity.trials.columns import (
 )
 from weirlab.lab.host import STATES
 from weirlab.lab.inside.view import InsideView, Sample, between, cpu_share
+from weirlab.quality import bins
 from weirlab.quality.distribution import DISSATISFIED
 from weirlab.records import F64, CallTable, TrialRecord
 from weirlab.store import Run
 
 CAPACITY: Final = "capacity"
 INSIDE: Final = "inside"
+GAPS: Final = "gaps"
 """Names of the tables in a run."""
 
 SHARES: Final = tuple(state for state in STATES if state not in ("nice", "iowait"))
@@ -126,6 +129,27 @@ def inside_rows(record: TrialRecord, inside: InsideView | None, into: str, out_o
         )
         before = sample
     return rows
+
+
+def gap_rows(record: TrialRecord) -> list[CallGapRow]:
+    """The rows of the table ``gaps`` for ``record``; none without its packets."""
+    log = record.result.packets
+    if log is None:
+        return []
+    back = log.call_flows.back[log.flow]
+    return [
+        CallGapRow(
+            trial_id=record.trial_id,
+            direction=direction,
+            place=place,
+            lower_ns=lower_ns,
+            upper_ns=upper_ns,
+            count=count,
+        )
+        for direction, chosen in (("forward", ~back), ("back", back))
+        for place, times_ns in (("sender", log.sent_ns), ("receiver", log.arrival_ns))
+        for lower_ns, upper_ns, count in bins.counted(np.diff(np.sort(times_ns[chosen])))
+    ]
 
 
 def _counted(boxes: Count | None) -> dict[str, Any]:

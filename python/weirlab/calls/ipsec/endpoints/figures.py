@@ -9,6 +9,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from weirlab.quality import bins
+
 I64 = npt.NDArray[np.int64]
 F64 = npt.NDArray[np.float64]
 
@@ -20,13 +22,6 @@ QUANTITIES: Final = (LATENESS, DELAY, JITTER, DELTA)
 
 _GAIN: Final = 1 / 16
 """RFC 3550, 6.4.1."""
-_LEAST_NS: Final = 100.0
-_PER_DECADE: Final = 20
-_DECADES: Final = 8
-EDGES_NS: Final[F64] = np.concatenate(
-    ([0.0], _LEAST_NS * 10 ** (np.arange(_PER_DECADE * _DECADES + 1) / _PER_DECADE))
-)
-"""Bins of distributions: up to 100 ns, then 20 in every decade up to 10 s."""
 
 
 @dataclass(frozen=True)
@@ -63,11 +58,7 @@ class Figures:
 
     def distribution(self, quantity: str) -> Iterator[tuple[float, float, int]]:
         """Bins with something in them: from (inclusive), to, how many."""
-        # What is longer than all bins belongs into the last one.
-        values = np.minimum(self.values[quantity], EDGES_NS[-1])
-        counted, _ = np.histogram(values, EDGES_NS)
-        for place in np.flatnonzero(counted):
-            yield float(EDGES_NS[place]), float(EDGES_NS[place + 1]), int(counted[place])
+        return bins.counted(self.values[quantity])
 
 
 def times(begins_ns: int, phases_ns: I64, period_ns: int, sent_ns: I64, heard_ns: I64) -> Times:

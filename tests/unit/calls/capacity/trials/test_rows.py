@@ -11,13 +11,14 @@ import pytest
 from weirlab.calls.capacity.trials.columns import CallQuality, CapacityRow
 from weirlab.calls.capacity.trials.keeper import summed
 from weirlab.calls.capacity.trials.limits import dropping
-from weirlab.calls.capacity.trials.rows import call_mos, capacity_row, heard, inside_rows
+from weirlab.calls.capacity.trials.rows import call_mos, capacity_row, gap_rows, heard, inside_rows
 from weirlab.calls.capacity.trials.setting import CallTraffic
-from weirlab.records import FlowTable
+from weirlab.records import FlowTable, PacketLog
 from weirlab.store.frames import frame_of, rows_of
 from weirlab.testing import make_call_table, make_record
 from weirlab.traffic.calls.codecs import parse_codec
 from weirlab.traffic.calls.spec import CallClass, Calls
+from weirlab.traffic.plan import CallFlows
 
 from .. import made
 
@@ -134,3 +135,33 @@ def test_what_a_call_adds_depends_on_who_talks() -> None:
 def test_columns_begin_with_the_attempt_and_end_with_what_was_seen_inside() -> None:
     columns = frame_of(CapacityRow, []).columns
     assert (columns[0], columns[-1], len(columns)) == ("trial_id", "connections_max", 52)
+
+
+def test_gaps_between_packets_are_counted_at_both_ends_and_by_direction() -> None:
+    flow = np.array([0, 0, 1, 0, 1], np.uint32)
+    sent = np.array([0, 10_000, 500, 20_000, 40_500], np.uint64)
+    log = PacketLog(
+        flow=flow,
+        seq=np.array([0, 1, 0, 2, 1], np.uint32),
+        sent_ns=sent,
+        # The second packet of the first flow waits for 5 µs.
+        arrival_ns=sent + np.array([100, 5_100, 100, 100, 100], np.uint64),
+        first_seq=np.zeros(2, np.uint64),
+        call_flows=CallFlows(
+            back=np.array([False, True]),
+            carries_media=np.ones(2, np.bool_),
+            call=np.zeros(2, np.uint32),
+            calls_carried=np.ones(2, np.uint32),
+            call_class=np.zeros(2, np.int64),
+            packet_ns=np.full(2, 20_000_000),
+        ),
+    )
+    record = make_record()
+    found = gap_rows(replace(record, result=replace(record.result, packets=log)))
+    gaps: dict[tuple[str, str], list[tuple[float, float, int]]] = {}
+    for row in found:
+        gaps.setdefault((row.direction, row.place), []).append((row.lower_ns, row.upper_ns, row.count))
+    assert [count for *_, count in gaps["forward", "sender"]] == [2]
+    assert [count for *_, count in gaps["forward", "receiver"]] == [1, 1]
+    assert sum(low <= 40_000 < high for low, high, _ in gaps["back", "receiver"]) == 1
+    assert not gap_rows(record), "no packets, no gaps"
