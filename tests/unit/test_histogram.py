@@ -36,3 +36,11 @@ def test_what_is_longer_than_all_buckets_stays_in_order() -> None:
 def test_without_packets_there_is_nothing_to_cut() -> None:
     nothing = np.empty(0, np.uint64)
     assert math.isnan(Histogram(nothing, nothing, nothing).within(math.nan, math.nan).quantile_ns(0.5))
+
+
+def test_the_deviation_is_that_of_the_middles_of_the_buckets() -> None:
+    lower, upper = (np.array(ends, np.uint64) for ends in ([100, 200, 1000], [110, 210, 1010]))
+    histogram = Histogram(lower, upper, np.array([3, 4, 1], np.uint64))
+    assert histogram.deviation_ns == pytest.approx(np.std([105] * 3 + [205] * 4 + [1005]))
+    nothing = np.zeros(0, np.uint64)
+    assert math.isnan(Histogram(nothing, nothing, nothing).deviation_ns)

@@ -93,8 +93,9 @@ class PublishedExperiment:
     @property
     def reasons(self) -> str:
         """Why none of it can be had here, or parts of it."""
-        parts = (each.absent for each in (*self.values.values(), *self.claims.values()))
-        return self.absent or "; ".join(dict.fromkeys(filter(None, parts)))
+        of_values = (value.absent for value in self.values.values())
+        of_claims = (claim.absent for claim in self.claims.values())
+        return self.absent or "; ".join(dict.fromkeys(filter(None, (*of_values, *of_claims))))
 
     def series(self, name: str) -> Mapping[float, float]:
         """The points of a series, in their order."""

@@ -153,6 +153,16 @@ class Histogram:
         low, high = float(self.lower_ns[i]), float(self.upper_ns[i])
         return low + min(max(share, 0.0), 1.0) * (high - low)
 
+    @property
+    def deviation_ns(self) -> float:
+        """Standard deviation of the delays, each taken for the middle of its bucket; NaN when empty."""
+        total = float(self.count.sum())
+        if total == 0:
+            return float("nan")
+        middle = (self.lower_ns.astype(np.float64) + self.upper_ns.astype(np.float64)) / 2
+        mean = float(np.average(middle, weights=self.count))
+        return math.sqrt(float(np.average((middle - mean) ** 2, weights=self.count)))
+
 
 @dataclass(frozen=True)
 class BinSpan:

@@ -13,6 +13,7 @@ from weirlab.publications import PublishedClaim, PublishedExperiment, PublishedV
 if TYPE_CHECKING:
     from weirlab.base.tables import Table
     from weirlab.report.figure import Figure
+    from weirlab.report.graphs import Drawing
     from weirlab.store import Run
 
 ROWS: Final = "answers"
@@ -99,6 +100,10 @@ class ReproducedExperiment(ABC):
     def figures(self, runs: Runs, published: PublishedExperiment) -> Sequence[Figure]:
         """Charts of the experiment, if a table is not enough."""
         return ()
+
+    def drawing(self, runs: Runs) -> Drawing | None:
+        """A drawing of what was measured, such as the map of a network."""
+        return None
 
     def tables(self, runs: Runs, published: PublishedExperiment) -> Sequence[Table]:
         """Further tables for the page, beside that of the answers."""

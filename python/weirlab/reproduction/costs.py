@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise, product
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -20,6 +20,7 @@ from weirlab.traffic.calls.codecs import UDP_BYTES
 
 if TYPE_CHECKING:
     from weirlab.report.figure import Figure
+    from weirlab.reproduction.charts import CourseText
 
 
 KEY: Final = "kazemi-ipsec-voip"
@@ -153,11 +154,8 @@ class IncomingCosts(_Costs):
         )
 
     def figures(self, runs: Runs, published: PublishedExperiment) -> Sequence[Figure]:
-        from weirlab.reproduction.charts import CourseText, courses
+        from weirlab.reproduction.charts import CourseText
 
-        if COSTS not in runs:
-            return ()
-        costs = EspCosts(cost.stored(runs[COSTS]))
         text = CourseText(
             "incoming-costs",
             self.key,
@@ -166,10 +164,11 @@ class IncomingCosts(_Costs):
             "ms of speech",
             "ns",
         )
-        return courses(
+        return _courses(
+            runs,
             text,
-            {
-                f"{suite}, {mode}": list(zip(costs.times_ms, costs.course(suite, mode, "in"), strict=True))
+            lambda costs: {
+                f"{suite}, {mode}": costs.course(suite, mode, "in")
                 for suite, mode in product(costs.suites, costs.modes)
             },
         )
@@ -250,6 +249,22 @@ class CostDirections(_Costs):
             ),
         )
 
+    def figures(self, runs: Runs, published: PublishedExperiment) -> Sequence[Figure]:
+        from weirlab.reproduction.charts import CourseText
+
+        text = CourseText(
+            "in-over-out", self.key, "", "How much more an incoming packet costs than an outgoing one.",
+            "ms of speech", "in beyond out, %",
+        )  # fmt: skip
+        return _courses(
+            runs,
+            text,
+            lambda costs: {
+                f"{suite}, {mode}": [100 * each for each in self._increases(costs, suite, mode)]
+                for suite, mode in product(costs.suites, costs.modes)
+            },
+        )
+
     @staticmethod
     def _increases(costs: EspCosts, suite: str, mode: str) -> Sequence[float]:
         courses = zip(costs.course(suite, mode, "in"), costs.course(suite, mode, "out"), strict=True)
@@ -288,6 +303,33 @@ class WithoutUdp(_Costs):
             ),
         )
 
+    def figures(self, runs: Runs, published: PublishedExperiment) -> Sequence[Figure]:
+        from weirlab.reproduction.charts import CourseText
+
+        text = CourseText(
+            "gain-without-udp", self.key, "", "Throughput gained for incoming packets without UDP.",
+            "ms of speech", "gain, %", f"Published: {published.values['udp-gain'].text} %.",
+        )  # fmt: skip
+        return _courses(
+            runs,
+            text,
+            lambda costs: {mode: costs.gains(SHA1, mode, "in-udp", "in-rtp") for mode in costs.modes},
+        )
+
+
+def _courses(
+    runs: Runs, text: CourseText, series: Callable[[EspCosts], Mapping[str, Sequence[float]]]
+) -> Sequence[Figure]:
+    """A line for each series over the packet times."""
+    from weirlab.reproduction.charts import courses
+
+    if COSTS not in runs:
+        return ()
+    costs = EspCosts(cost.stored(runs[COSTS]))
+    return courses(
+        text, {name: list(zip(costs.times_ms, one, strict=True)) for name, one in series(costs).items()}
+    )
+
 
 class DirectHandOver(_Costs):
     """From ESP straight to UDP, instead of through a queue between the layers."""
@@ -323,3 +365,16 @@ class DirectHandOver(_Costs):
         between = f"{min(others):.3g} to {max(others):.3g} %"
         found = f"{spread:.2g} and {whole:.2g} points ({between}, at 40 ms {odd:.3g} %)"
         yield Answer("flat-except-40", decision=decided(spread <= most < whole, rule, found))
+
+    def figures(self, runs: Runs, published: PublishedExperiment) -> Sequence[Figure]:
+        from weirlab.reproduction.charts import CourseText
+
+        text = CourseText(
+            "gain-direct", self.key, "", "Throughput gained by handing packets straight to UDP.",
+            "ms of speech", "gain, %", f"Published: {published.values['os-gain'].text} %.",
+        )  # fmt: skip
+        return _courses(
+            runs,
+            text,
+            lambda costs: {"through a queue": costs.gains(SHA1, "transport", "in-layers", "in-udp")},
+        )

@@ -5,16 +5,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from pydantic import Field
 
 from weirlab.base.errors import TrialError, WeirError
 from weirlab.base.quantities import plural, words
 from weirlab.publications import Publication
-from weirlab.reproduction.contract import ReproductionRow
+from weirlab.reproduction.contract import ReproducedExperiment, ReproductionRow
+from weirlab.reproduction.pace import ReproductionTime
 from weirlab.scenario.model import Section
 from weirlab.store import Run
+
+if TYPE_CHECKING:
+    from weirlab.base.tables import Table
+    from weirlab.report.figure import Figure
+    from weirlab.report.graphs import Drawing
 
 
 class ReproductionSection(Section):
@@ -26,6 +32,38 @@ class ReproductionSection(Section):
     """In ten minutes at most, with fewer and shorter trials."""
     only: Annotated[tuple[str, ...], Field(max_length=100)] = ()
     """Experiments; empty: all of them."""
+
+
+@dataclass(frozen=True)
+class ReproduciblePublication:
+    """A publication, and what is made of it here."""
+
+    about: Publication
+    made: Sequence[ReproducedExperiment]
+    left_out: Mapping[str, str]
+    """Experiments that are not made here, and why."""
+    quick: ReproductionTime
+    full: ReproductionTime
+
+    def document(self) -> dict[str, Any]:
+        """For ``--json``."""
+        return {
+            "key": self.about.key,
+            "citation": self.about.citation,
+            "experiments": list(self.about.experiments),
+            "here": [experiment.key for experiment in self.made],
+            "not_here": self.left_out,
+            "expected_s": {"quick": self.quick.known_s, "full": self.full.known_s},
+        }
+
+
+@dataclass(frozen=True)
+class ExperimentDisplay:
+    """What a page shows of an experiment beside its answers."""
+
+    figures: tuple[Figure, ...] = ()
+    tables: tuple[Table, ...] = ()
+    drawing: Drawing | None = None
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from weirlab.calls.ipsec import published as bandwidth
 from weirlab.calls.ipsec.endpoints import study as endpoints
+from weirlab.calls.ipsec.endpoints.plan import NAMES
 from weirlab.publications import PublishedExperiment, publication
 from weirlab.reproduction.claims import all_of, decided, near, ratio
 from weirlab.reproduction.contract import Answer, ReproducedExperiment, Runs
@@ -22,6 +23,9 @@ from weirlab.reproduction.costs import (
     WithoutUdp,
 )
 from weirlab.store import Run
+
+if TYPE_CHECKING:
+    from weirlab.report.figure import Figure
 
 CALLS: Final = (
     "Endpoints that poll AF_XDP sockets stand for bare PCs, and endpoints on UDP sockets for Linux PCs with "
@@ -129,6 +133,25 @@ class CallQualityWithEsp(ReproducedExperiment):
                 }
             ),
         )
+
+    def figures(self, runs: Runs, published: PublishedExperiment) -> Sequence[Figure]:
+        from weirlab.report.rows import RowText
+        from weirlab.reproduction.charts import beside_published
+
+        found: list[Figure] = []
+        for column, title, keys in (
+            ("jitter_mean_ns", "Mean jitter of a call", ("linux-mean-jitter", "bare-jitter")),
+            ("delta_max_ns", "Longest time between two arrivals", ("linux-max-delta", "bare-max-delta")),
+        ):
+            here = {
+                f"{NAMES[arm]}, {mode}": [ns / NANOSECONDS["ms"] for ns in attempted(run, arm, column)]
+                for arm in ("sockets", "bypass")
+                for mode, run in runs.items()
+            }
+            text = RowText(column, self.key, f"{title}, by endpoint and mode.", f"{title}, ms")
+            published_ms = {published.values[key].what: published.values[key].number for key in keys}
+            found += beside_published(text, here, published_ms, log=True)
+        return found
 
 
 def attempted(run: Run, arm: str, column: str) -> Sequence[float]:

@@ -14,6 +14,7 @@ from weirlab.links.monitor.trials import MonitorRow
 from weirlab.publications import PublishedExperiment, publication
 from weirlab.report.figure import Figure
 from weirlab.reproduction import claims
+from weirlab.reproduction.charts import CourseText, courses
 from weirlab.reproduction.contract import Answer, Decision, ReproducedExperiment, Runs
 from weirlab.store import Run
 from weirlab.transfers.tcp.measure.agreement import EACH_ONCE
@@ -147,7 +148,31 @@ class Flood(ReproducedExperiment):
         yield Answer("rate-by-size", decision=claims.within(wire, 0.98, 1.01, rule))
 
     def figures(self, runs: Runs, published: PublishedExperiment) -> Sequence[Figure]:
-        return tuple(figures.losses(study.evidence(runs[FLOOD]))) if FLOOD in runs else ()
+        if FLOOD not in runs:
+            return ()
+        minute = {
+            name: {
+                payload: average([count(row) / row.duration_s * 60 for row in rows])
+                for payload in published.settings["payloads_bytes"]
+                if (rows := rows_of(runs[FLOOD], "validation", TCPDUMP, payload))
+            }
+            for name, count in (("sent", _sent), ("recorded", _logged))
+        }
+        text = CourseText(
+            "packets-a-minute", self.key, "", "Packets sent and recorded in a minute, over the payload.",
+            "payload, bytes", "packets/min", log=True,
+        )  # fmt: skip
+        series = {f"{name}, here": [*points.items()] for name, points in minute.items()}
+        series |= {f"{name}, published": [*published.series(name).items()] for name in minute}
+        return (*courses(text, series), *figures.losses(study.evidence(runs[FLOOD])))
+
+
+def _sent(row: MonitorRow) -> int:
+    return row.sent
+
+
+def _logged(row: MonitorRow) -> int:
+    return row.logged or 0
 
 
 def _wire_bytes(payload: int) -> int:
@@ -217,14 +242,26 @@ class Design(ReproducedExperiment):
         if OVERLOAD in runs:
             yield Answer("on-the-forwarder", decision=_forwarder(runs[OVERLOAD]))
             yield Answer("slow-recorder", decision=_slow(runs[OVERLOAD]))
-        missing = {
-            size: average([row.logged_loss_ratio for row in rows_of(runs[name], "validation", TCPDUMP)])
-            for size in BUFFERS_KIB
-            if (name := f"buffer-{size}") in runs
-        }
-        if missing:
+        if missing := _by_buffer(runs):
             shape = claims.monotone([*missing], [*missing.values()], falling=True)
             yield Answer("larger-buffer", decision=_unless_nothing(missing, shape))
+
+    def figures(self, runs: Runs, published: PublishedExperiment) -> Sequence[Figure]:
+        text = CourseText(
+            "buffers", self.key, "", "Packets that tcpdump does not record, over the size of its buffer.",
+            "buffer, MiB", "missing, %",
+        )  # fmt: skip
+        missing = [(size / 1024, 100 * ratio) for size, ratio in _by_buffer(runs).items()]
+        return courses(text, {"here": missing})
+
+
+def _by_buffer(runs: Runs) -> Mapping[int, float]:
+    """Mean share that is missing, by KiB of tcpdump's buffer."""
+    return {
+        size: average([row.logged_loss_ratio for row in rows_of(runs[name], "validation", TCPDUMP)])
+        for size in BUFFERS_KIB
+        if (name := f"buffer-{size}") in runs
+    }
 
 
 def _forwarder(run: Run) -> Decision:

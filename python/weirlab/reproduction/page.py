@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 from weirlab.base.quantities import plural
-from weirlab.base.tables import Table
 from weirlab.publications import PublishedExperiment
 from weirlab.report.figure import Figure
 from weirlab.report.rows import RowMark, RowText, intervals
@@ -15,7 +14,7 @@ from weirlab.report.story import Chapter, Story
 from weirlab.report.tables import Tile
 from weirlab.reproduction import tables
 from weirlab.reproduction.contract import ReproductionRow
-from weirlab.reproduction.findings import ReproductionFindings
+from weirlab.reproduction.findings import ExperimentDisplay, ReproductionFindings
 from weirlab.store import Run
 
 _MOST_RATIOS: Final = 12
@@ -25,10 +24,9 @@ _MOST_RATIOS: Final = 12
 def page(
     run: Run,
     found: ReproductionFindings,
-    figures: Mapping[str, tuple[Figure, ...]],
-    further: Mapping[str, Sequence[Table]],
+    shown: Mapping[str, ExperimentDisplay],
 ) -> Story:
-    """The page; each experiment with its claims and values, its charts and ``further`` tables."""
+    """The page; each experiment with its claims and values, and what else is ``shown`` of it."""
     about = found.about
     claims = Counter(row.verdict for row in found.claims)
     tiles = (
@@ -41,8 +39,7 @@ def page(
         _chapter(
             published,
             [row for row in found.rows if row.experiment == key],
-            figures.get(key, ()),
-            further.get(key, ()),
+            shown.get(key, ExperimentDisplay()),
         )
         for key, published in about.experiments.items()
     ]
@@ -58,7 +55,10 @@ def page(
         chapters=(
             Chapter("ratios", "Measured here, and published", "Ratios", figures=_ratios(found), missing=""),
             Chapter(
-                "deviations", "How this differs from what was published", "differences", said=found.remarks
+                "deviations",
+                "How this differs from what was published",
+                "differences",
+                said=tuple(found.remarks),
             ),
             *(chapter for chapter in chapters if not chapter.empty),
         ),
@@ -89,8 +89,7 @@ def _ratios(found: ReproductionFindings) -> tuple[Figure, ...]:
 def _chapter(
     published: PublishedExperiment,
     rows: list[ReproductionRow],
-    figures: tuple[Figure, ...],
-    further: Sequence[Table],
+    shown: ExperimentDisplay,
 ) -> Chapter:
     made = tables.tables(rows)
     return Chapter(
@@ -98,7 +97,8 @@ def _chapter(
         published.question,
         published.key,
         intro=published.where,
-        figures=figures,
-        tables=(*(table for table in made if not table.details), *further),
+        figures=shown.figures,
+        tables=(*(table for table in made if not table.details), *shown.tables),
         details=tuple(table for table in made if table.details),
+        drawing=shown.drawing,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from weirlab.base.quantities import plural, words
 from weirlab.numbering.load import study as load_study
@@ -12,12 +12,17 @@ from weirlab.numbering.plan import ready
 from weirlab.numbering.plan.load import load
 from weirlab.numbering.plan.numbers import owner_name
 from weirlab.numbering.proof import study as proof_study
+from weirlab.numbering.proof.map.chart import MAP, Chart
 from weirlab.numbering.proof.rows import NOT_AS_PLANNED, ProofCallRow
 from weirlab.numbering.routing import CallRoute, PlanNetwork
 from weirlab.numbering.routing.calls import calls
 from weirlab.publications import PublishedExperiment, publication
 from weirlab.reproduction import claims
 from weirlab.reproduction.contract import Answer, Decision, ReproducedExperiment, Runs
+
+if TYPE_CHECKING:
+    from weirlab.report.figure import Figure
+    from weirlab.report.graphs import Drawing
 
 KEY: Final = "cesnet-routing-2007"
 EXAMPLE: Final = "cesnet"
@@ -168,6 +173,14 @@ class Figure1(ReproducedExperiment):
         rule = "calls from each side are answered on the other"
         yield Answer("both-ways", decision=claims.every(both, rule))
 
+    def drawing(self, runs: Runs) -> Drawing | None:
+        """The network of the figure, with the ways of the calls."""
+        from weirlab.numbering.proof.map.drawing import drawn
+
+        if PROOF not in runs or not runs[PROOF].has(MAP):
+            return None
+        return drawn(Chart.of(runs[PROOF].get_json(MAP, dict)), rows(runs))
+
 
 def _passes(engines: Sequence[str], through: Sequence[str]) -> bool:
     """Whether a call goes through these engines one after the other."""
@@ -218,6 +231,23 @@ class ProxyLoad(ReproducedExperiment):
             rate = f"{limit.carried_per_s:,.0f} calls/s with SIPp on the same CPUs"
             found = limit.problem or limit.no_load or rate
             yield Answer("thousands", decision=Decision(claims.UNKNOWN, rule, found))
+
+    def figures(self, runs: Runs, published: PublishedExperiment) -> Sequence[Figure]:
+        from weirlab.reproduction.charts import CourseText, courses
+
+        if LOAD not in runs:
+            return ()
+        trials = load_study.stored(runs[LOAD]).trials
+        text = CourseText(
+            "set-up-times", self.key, "", "Set-up times of calls, over their rate.", "calls/s", "ms", log=True
+        )
+        return courses(
+            text,
+            {
+                "median": [(row.rate_per_s, row.setup_p50_ms) for row in trials],
+                "99th percentile": [(row.rate_per_s, row.setup_p99_ms) for row in trials],
+            },
+        )
 
 
 EXPERIMENTS: Final = (EnumLookup(), Figure1(), ProxyLoad())

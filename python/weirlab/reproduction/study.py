@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import replace
 from importlib import import_module
 from typing import Any, Final
 
@@ -21,15 +21,25 @@ from weirlab.base.errors import (
 )
 from weirlab.base.files import HOST_FILES
 from weirlab.base.quantities import plural, words
-from weirlab.base.tables import Table
 from weirlab.jobs import machine, profiles, testbeds
 from weirlab.jobs.inventory import scenario_of
 from weirlab.jobs.work import Work
 from weirlab.publications import KEYS, Publication, publication
-from weirlab.report.figure import Figure
 from weirlab.report.story import Story
-from weirlab.reproduction.contract import NOT_MADE, ROWS, ReproducedExperiment, ReproductionRow, rows
-from weirlab.reproduction.findings import ReproductionFindings, ReproductionSection
+from weirlab.reproduction.contract import (
+    NOT_MADE,
+    ROWS,
+    Answer,
+    ReproducedExperiment,
+    ReproductionRow,
+    rows,
+)
+from weirlab.reproduction.findings import (
+    ExperimentDisplay,
+    ReproduciblePublication,
+    ReproductionFindings,
+    ReproductionSection,
+)
 from weirlab.reproduction.pace import ReproductionPace, ReproductionTime, WholeProgress, root_of
 from weirlab.scenario.model import Root
 from weirlab.store import Run, RunWriter, Store
@@ -135,7 +145,12 @@ def stored(run: Run) -> ReproductionFindings:
             answered += rows(published, {}, NOT_MADE)
             continue
         runs, problems = _runs(run, kept, key)
-        answers = {answer.key: answer for answer in tried[key].answers(runs, published)}
+        answers: dict[str, Answer] = {}
+        try:
+            answers.update((answer.key, answer) for answer in tried[key].answers(runs, published))
+        except ModelError as error:
+            # Too few trials of a profile are left for a model.
+            problems.append(str(error))
         if unknown := answers.keys() - published.values.keys() - published.claims.keys():
             raise ValueError(f"{about.key}/{key} has no {', '.join(sorted(unknown))}")
         answered += rows(published, answers, "; ".join(problems) or "no valid measurement")
@@ -178,51 +193,20 @@ def _runs(run: Run, kept: Mapping[str, Mapping[str, str]], key: str) -> tuple[di
     return runs, problems
 
 
-def figures(run: Run) -> Mapping[str, tuple[Figure, ...]]:
-    """The charts of a run, by experiment."""
+def shown(run: Run) -> Mapping[str, ExperimentDisplay]:
+    """What the page shows of each experiment beside its answers."""
     asked = scenario_of(run, ReproductionScenario).reproduction
     about, kept = publication(asked.publication), _kept(run)
-    return {
-        experiment.key: tuple(
-            experiment.figures(_runs(run, kept, experiment.key)[0], about.experiments[experiment.key])
-        )
-        for experiment in chosen(asked)
-    }
-
-
-def further_tables(run: Run) -> Mapping[str, Sequence[Table]]:
-    """What experiments tabulate beside their answers, by experiment."""
-    asked = scenario_of(run, ReproductionScenario).reproduction
-    about, kept = publication(asked.publication), _kept(run)
-    return {
-        experiment.key: experiment.tables(
-            _runs(run, kept, experiment.key)[0], about.experiments[experiment.key]
-        )
-        for experiment in chosen(asked)
-    }
-
-
-@dataclass(frozen=True)
-class ReproduciblePublication:
-    """A publication, and what is made of it here."""
-
-    about: Publication
-    made: Sequence[ReproducedExperiment]
-    left_out: Mapping[str, str]
-    """Experiments that are not made here, and why."""
-    quick: ReproductionTime
-    full: ReproductionTime
-
-    def document(self) -> dict[str, Any]:
-        """For ``--json``."""
-        return {
-            "key": self.about.key,
-            "citation": self.about.citation,
-            "experiments": list(self.about.experiments),
-            "here": [experiment.key for experiment in self.made],
-            "not_here": self.left_out,
-            "expected_s": {"quick": self.quick.known_s, "full": self.full.known_s},
-        }
+    found = {}
+    for experiment in chosen(asked):
+        runs, published = _runs(run, kept, experiment.key)[0], about.experiments[experiment.key]
+        with suppress(ModelError):
+            found[experiment.key] = ExperimentDisplay(
+                tuple(experiment.figures(runs, published)),
+                tuple(experiment.tables(runs, published)),
+                experiment.drawing(runs),
+            )
+    return found
 
 
 def listed() -> Sequence[ReproduciblePublication]:
@@ -318,4 +302,4 @@ class ReproductionStudy(Study[ReproductionScenario, Ground[None], ReproductionFi
     def page(self, run: Run) -> Story:
         from weirlab.reproduction import page
 
-        return page.page(run, stored(run), figures(run), further_tables(run))
+        return page.page(run, stored(run), shown(run))

@@ -11,7 +11,7 @@ from weirlab.base.tables import Table
 from weirlab.reproduction.contract import ReproductionRow
 
 if TYPE_CHECKING:
-    from weirlab.reproduction.study import ReproduciblePublication
+    from weirlab.reproduction.findings import ReproduciblePublication
 
 VERDICTS: Final = {
     "holds": "holds",

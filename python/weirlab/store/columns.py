@@ -90,6 +90,8 @@ class TrialRow:
     """Least one-way delay."""
     delay_mean_ns: float
     """Mean one-way delay."""
+    delay_sd_ns: float
+    """Standard deviation of the one-way delays, from their histogram; null in runs of earlier versions."""
     delay_max_ns: float
     """Greatest one-way delay."""
     delay_p50_ns: float

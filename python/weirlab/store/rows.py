@@ -104,6 +104,7 @@ _VALUES: Final[dict[str, Callable[[TrialRecord], Any]]] = {
     "sent_warmup": lambda r: r.result.sent_warmup,
     "delay_min_ns": lambda r: _delay(r, r.result.delay_min_ns),
     "delay_mean_ns": lambda r: _delay(r, r.result.delay_mean_ns),
+    "delay_sd_ns": lambda r: _delay(r, r.result.histogram.deviation_ns),
     "delay_max_ns": lambda r: _delay(r, r.result.delay_max_ns),
     **{f"delay_{name}_ns": _quantile(q) for name, q in QUANTILES.items()},
     "jitter_ns": lambda r: _delay(r, r.result.jitter_ns),

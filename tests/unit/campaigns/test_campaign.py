@@ -303,9 +303,10 @@ def test_holm_keeps_the_risk_of_a_false_difference_among_many() -> None:
     assert false / 300 < 1.5 * RISK
 
 
-def test_a_study_that_does_not_know_its_time_is_counted_as_unknown() -> None:
-    root = {"name": "c", "campaign": {"scenarios": {"one": "call-capacity"}, "repetitions": 2}}
-    asked = CampaignScenario.model_validate(root).beside(Path("/"))
+def test_a_study_that_does_not_know_its_time_is_counted_as_unknown(tmp_path: Path) -> None:
+    (tmp_path / "one.yaml").write_text("name: one\ntcp: {path: {both: {delay: 1ms}}, total: 1MB}\n")
+    root = {"name": "c", "campaign": {"scenarios": {"one": "one.yaml"}, "repetitions": 2}}
+    asked = CampaignScenario.model_validate(root).beside(tmp_path)
     assert (
         study.estimate(asked, Work(Store(Path("/nonexistent")), SilentProgress(), inputs=HOST_FILES)).unknown
         == 2

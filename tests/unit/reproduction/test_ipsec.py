@@ -175,3 +175,21 @@ def test_quiet_sockets_refute_what_linux_did(tmp_path: Path) -> None:
     assert verdict(found["bare-jitter-negligible"]) == "differs"
     assert verdict(found["linux-delta-doubles"]) == "differs"
     assert verdict(found["mode-irrelevant-for-quality"]) == "holds"
+
+
+@pytest.mark.parametrize(
+    ("experiment", "keys"),
+    [
+        ("processing-incoming", ["incoming-costs"]),
+        ("incoming-versus-outgoing", ["in-over-out"]),
+        ("without-udp", ["gain-without-udp"]),
+        ("inter-layer", ["gain-direct"]),
+        ("call-quality", ["jitter_mean_ns", "delta_max_ns"]),
+    ],
+)
+def test_every_measured_experiment_has_its_charts(experiment: str, keys: list[str], tmp_path: Path) -> None:
+    about, made = ABOUT.experiments[experiment], BY_KEY[experiment]
+    found = made.figures(runs_of(experiment, tmp_path), about)
+    assert [figure.key for figure in found] == keys
+    assert all(figure.data.height >= 4 for figure in found)
+    assert not made.figures({}, about)

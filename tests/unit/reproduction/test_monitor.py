@@ -71,6 +71,17 @@ def test_every_row_is_an_average_of_the_stored_trials(flood: Mapping[str, Run]) 
     assert found["throughput-1400"].here == pytest.approx(average(1400, "logged") * (1400 + headers) / 1e6)
 
 
+def test_packets_a_minute_stand_beside_the_published_ones(flood: Mapping[str, Run]) -> None:
+    about = ABOUT.experiments["udp-flood"]
+    first, *losses = monitor.Flood().figures(flood, about)
+    assert first.key == "packets-a-minute"
+    assert losses
+    points = first.data.filter(series="sent, published")
+    assert dict(points.select("x", "y").iter_rows()) == pytest.approx(dict(about.series("sent")), rel=1e-3)
+    assert first.data.filter(series="recorded, here").height == len(about.settings["payloads_bytes"])
+    assert not monitor.Flood().figures({}, about)
+
+
 def test_a_slow_recorder_loses_small_packets_only_and_all_of_them_arrive(flood: Mapping[str, Run]) -> None:
     found = answers(monitor.Flood(), flood)
     claims = {key: verdict(answer) for key, answer in found.items() if "@" not in key and "-10" not in key}
@@ -92,7 +103,10 @@ def test_claims_about_the_design_are_decided_by_overload_and_stalls(
 ) -> None:
     experiment = monitor.Design()
     store = Store(tmp_path_factory.mktemp("store"))
-    found = answers(experiment, carried(experiment, store, replace(USUAL, copies_ratio=0.7)))
+    runs = carried(experiment, store, replace(USUAL, copies_ratio=0.7))
+    found = answers(experiment, runs)
+    [figure] = experiment.figures(runs, ABOUT.experiments["design"])
+    assert figure.data["x"].to_list() == [size / 1024 for size in monitor.BUFFERS_KIB]
     assert {key: verdict(answer) for key, answer in found.items()} == {
         "on-the-forwarder": "holds",
         "slow-recorder": "holds",

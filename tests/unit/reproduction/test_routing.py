@@ -69,3 +69,8 @@ def test_every_value_and_claim_is_answered_or_has_a_reason() -> None:
     found: dict[str, list[str]] = {each.key: [*answers(each)] for each in routing.EXPERIMENTS}
     # The load needs a run.
     assert unanswered(ABOUT, found) == ["proxy-load/thousands"]
+
+
+def test_without_a_proof_there_is_no_map_and_no_chart() -> None:
+    assert routing.Figure1().drawing({}) is None
+    assert not routing.ProxyLoad().figures({}, ABOUT.experiments["proxy-load"])

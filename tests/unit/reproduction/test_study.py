@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from weirlab import publications
+from weirlab.base.errors import ModelError
 from weirlab.publications import PublishedExperiment, PublishedValue
 from weirlab.reproduction import claims, study
 from weirlab.reproduction.contract import Answer, ReproducedExperiment, ReproductionRow, Runs
@@ -120,11 +121,38 @@ def test_an_interruption_counts_what_is_kept(weir: Weir, monkeypatch: pytest.Mon
 
 
 @pytest.mark.usefixtures("made")
+def test_the_time_is_said_before_and_during_a_run(weir: Weir, store: Store) -> None:
+    answer = weir("reproduce", KEY, "--only", FIRST)
+    told = " ".join(answer.err.split())
+    assert "2 measurements, about" in told
+    assert f"{FIRST}/first: measurement 1 of 2, about" in told
+    assert f"{FIRST}/second: measurement 2 of 2, about" in told
+    [run] = [store.open(entry.run_id) for entry in store.runs() if entry.kind == "reproduction"]
+    run.put_json(study.RUNS, {})
+    again = " ".join(weir("reproduce", "--resume", run.run_id).err.split())
+    assert "2 measurements, about" in again
+
+
+@pytest.mark.usefixtures("made")
 def test_what_cannot_be_measured_is_said_in_its_rows(weir: Weir, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Delays, "scenarios", lambda *_: {"first": {"lab": {"kind": "netns"}, "failover": {}}})
     monkeypatch.setattr(Delays, "answers", lambda *_: iter(()))
     answer = weir("reproduce", KEY, "--only", FIRST, "--json")
     assert answer.code in (2, 5)
+
+
+@pytest.mark.usefixtures("made")
+def test_what_no_model_can_be_fitted_to_is_said_in_its_rows(
+    weir: Weir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def answers(*_: object) -> Iterator[Answer]:
+        raise ModelError("too few loads for a model")
+        yield
+
+    monkeypatch.setattr(Delays, "answers", answers)
+    answer = weir("reproduce", KEY, "--only", FIRST, "--json")
+    assert answer.code == 0
+    assert {row["found"] for row in answer.json["rows"]} == {"too few loads for a model"}
 
 
 def test_without_an_argument_the_publications_are_listed(weir: Weir) -> None:

@@ -212,6 +212,40 @@ def test_charts_have_the_measured_courses(key: str, tmp_path: Path) -> None:
     assert not BY_KEY[key].figures({}, ABOUT.experiments[key])
 
 
+@pytest.mark.parametrize(
+    ("key", "figure", "rows"),
+    [
+        ("pktgen-generation-time", "generation-time", 6),
+        ("pktgen-randomisation", "random-addresses", 12),
+        ("pktgen-delay-defect", "pacing", 3),
+        ("cpu-states", "interrupts", 12),
+        ("measuring-starvation", "samples", 12),
+        ("bidirectional", "both-ways", 12),
+        ("failover-slow", "slow-lost", 2),
+        ("failover-soft", "soft-interruptions", 6),
+        ("failover-hard", "hard-interruptions", 6),
+    ],
+)
+def test_every_experiment_that_is_measured_has_a_chart(
+    key: str, figure: str, rows: int, tmp_path: Path
+) -> None:
+    [drawn] = BY_KEY[key].figures(all_runs(BY_KEY[key], tmp_path), ABOUT.experiments[key])
+    assert drawn.key == figure
+    assert drawn.data.height >= rows
+    assert drawn.spec["data"] or drawn.spec["layer"]
+    assert not BY_KEY[key].figures({}, ABOUT.experiments[key])
+
+
+def test_interruptions_stand_beside_the_published_ones(tmp_path: Path) -> None:
+    [figure] = BY_KEY["failover-hard"].figures(
+        {"at the published rate": loaded(tmp_path)}, ABOUT.experiments["failover-hard"]
+    )
+    values = dict(figure.data.select("row", "value").iter_rows())
+    assert values["here: firewall1"] == 2900.0
+    published = ABOUT.number("failover-hard", "hard-glitch-dell1-firewall1")
+    assert values["published: dell1, firewall1"] == published
+
+
 def test_a_value_changed_in_the_file_changes_its_row_and_nothing_else(tmp_path: Path) -> None:
     runs = {"at the published rate": loaded(tmp_path)}
     about = ABOUT.experiments["failover-soft"]

@@ -13,7 +13,7 @@ import pytest
 
 from weirlab.base import columns
 from weirlab.calls.calls.columns import PacketRow
-from weirlab.calls.capacity.trials.columns import CapacityRow, InsideRow
+from weirlab.calls.capacity.trials.columns import CallGapRow, CapacityRow, InsideRow
 from weirlab.calls.failover.switches.rows import SwitchRow
 from weirlab.calls.ipsec.cost.rows import COSTS, EspCostRow
 from weirlab.calls.ipsec.endpoints import rows as endpoints
@@ -88,6 +88,7 @@ def test_tables_hold_the_columns_that_are_described(documented: Mapping[str, typ
         **{name: list(kept) for name, kept in rows.DETAILS.items()},
         "capacity": list(schema_of(CapacityRow)),
         "inside": list(schema_of(InsideRow)),
+        "gaps": list(schema_of(CallGapRow)),
         "switches": list(schema_of(SwitchRow)),
         "monitor": list(schema_of(MonitorRow)),
         "parallel": list(schema_of(ParallelAttemptRow)),

@@ -11,9 +11,13 @@ import polars as pl
 from weirlab.base.quantities import significant
 from weirlab.devices.prediction import spikes
 from weirlab.model import LohmillerModel
+from weirlab.model.spike import Spike
 from weirlab.model.transient import binned, with_spike
 from weirlab.publications import PublishedExperiment
+from weirlab.report.figure import Figure
+from weirlab.report.rows import RowText
 from weirlab.reproduction import claims
+from weirlab.reproduction.charts import LETTERS, CourseText, courses, of_trials
 from weirlab.reproduction.contract import Answer, Runs
 from weirlab.reproduction.firewall import measured
 from weirlab.reproduction.firewall.measured import US, MeasuredProfile, SteppedTrial, middle, us
@@ -79,7 +83,7 @@ class RateChange(FirewallExperiment):
         if "step" in runs:
             yield from self._step(measured.stepped(runs["step"]).get("step", []), published)
         if "course" in runs and "iptables" in runs:
-            yield from self._course(runs["course"], runs.get("step", runs["course"]), runs["iptables"])
+            yield from self._course(runs["course"], *_taught(runs))
 
     def _step(self, trials: Sequence[SteppedTrial], published: PublishedExperiment) -> Iterator[Answer]:
         if not trials:
@@ -98,10 +102,7 @@ class RateChange(FirewallExperiment):
             decision=claims.ratio(rest, old, 1.0, float("inf"), ("the mean after the step", "that before")),
         )
 
-    def _course(self, course: Run, steps: Run, profile: Run) -> Iterator[Answer]:
-        model = LohmillerModel.fit(MeasuredProfile.of(profile).observations)
-        taught = [spikes.seen_in(trial) for trial in spikes.series_of(steps)]
-        _, spike = with_spike(model, taught)
+    def _course(self, course: Run, model: LohmillerModel, spike: Spike, steps: int) -> Iterator[Answer]:
         seen = [spikes.seen_in(trial) for trial in spikes.series_of(course)]
         rule = (
             "the model has a spike, learnt from single steps, so that its prediction jumps at each of 8 steps"
@@ -110,11 +111,11 @@ class RateChange(FirewallExperiment):
         yield Answer(
             "spikes-predicted",
             decision=claims.settled(
-                bool(spike) if taught else None,
+                bool(spike) if steps else None,
                 rule,
                 f"{significant(spike.ns_per_pps)} ns per pps, for {spike.decay_ns / 1e6:.3g} ms, {count}x"
                 if spike
-                else f"no spike in {len(taught)} kinds of trials with steps",
+                else f"no spike in {steps} kinds of trials with steps",
             ),
         )
         errors = {}
@@ -134,6 +135,48 @@ class RateChange(FirewallExperiment):
                 errors, "error in the 5 ms after a step in µs, smaller with the rate before"
             ),
         )
+
+    def figures(self, runs: Runs, published: PublishedExperiment) -> Sequence[Figure]:
+        """Latency around the step, and over the course of eight."""
+        found: list[Figure] = []
+        if "step" in runs:
+            trials = measured.stepped(runs["step"]).get("step", [])
+            title = "Mean latency around the step of the rate, by departure."
+            found += _around("rate-step", self.key, title, {"measured": trials})
+        if "course" in runs:
+            trials = measured.stepped(runs["course"]).get("course", [])
+            text = CourseText(
+                "rate-course", self.key, "course", "Mean latency while the rate rises in eight steps.",
+                "Time, ms", "Mean latency, µs",
+            )  # fmt: skip
+            found += courses(text, {"measured": measured.by_bin(trials, 0.0), **_foretold(runs)})
+        return found
+
+
+def _taught(runs: Runs) -> tuple[LohmillerModel, Spike, int]:
+    """The model of the profile, the spike that single steps teach, and how many kinds of those there were."""
+    model = LohmillerModel.fit(MeasuredProfile.of(runs["iptables"]).observations)
+    taught = [spikes.seen_in(trial) for trial in spikes.series_of(runs.get("step", runs["course"]))]
+    _, spike = with_spike(model, taught)
+    return model, spike, len(taught)
+
+
+def _foretold(runs: Runs) -> Mapping[str, Sequence[tuple[float, float]]]:
+    """The course as the model predicts it, with its spikes; nothing without a profile."""
+    if "iptables" not in runs or not (series := spikes.series_of(runs["course"])):
+        return {}
+    model, spike, _ = _taught(runs)
+    [course, *_] = [spikes.seen_in(trial) for trial in series]
+    expected = binned(model.with_spike(spike), course.phases, course.edges_ns).delay_mean_ns
+    return {"predicted": list(zip(course.edges_ns[:-1] / 1e6, expected / US, strict=True))}
+
+
+def _around(
+    key: str, section: str, title: str, trials: Mapping[str, Sequence[SteppedTrial]]
+) -> Sequence[Figure]:
+    text = CourseText(key, section, "step", title, "Time from the step, ms", "Mean latency, µs")
+    series = {name: measured.by_bin(own, own[0].at_ns[0]) if own else [] for name, own in trials.items()}
+    return courses(text, series)
 
 
 class CrossTraffic(FirewallExperiment):
@@ -222,6 +265,22 @@ class CrossTraffic(FirewallExperiment):
             ),
         )
 
+    def figures(self, runs: Runs, published: PublishedExperiment) -> Sequence[Figure]:
+        """The highest latency of every trial, with a session and without."""
+        if "sessions" not in runs:
+            return ()
+        trials = measured.settings(runs["sessions"])
+        title = "The highest latency in each trial, with a management session and without."
+        text = RowText("sessions", self.key, title, "Highest latency, µs", LETTERS)
+        return of_trials(
+            text,
+            {
+                f"{rules} rules, {session} a session": us(trials.get(f"{rules} {session}"), "delay_max_ns")
+                for rules in (0, 100)
+                for session in ("without", "with")
+            },
+        )
+
 
 def _variation(values: Sequence[float]) -> float:
     return float(np.std(values) / np.mean(values)) if len(values) > 1 else float("nan")
@@ -269,6 +328,17 @@ class AveragePosition(FirewallExperiment):
         yield Answer(
             "jitter-too",
             decision=claims.ratio(us(mixed, "jitter_ns"), us(fixed, "jitter_ns"), 0.9, 1.1, names),
+        )
+
+    def figures(self, runs: Runs, published: PublishedExperiment) -> Sequence[Figure]:
+        """The mean of every trial, by positions."""
+        if "places" not in runs:
+            return ()
+        trials = measured.settings(runs["places"])
+        title = "Mean latency of each trial: all packets at position 50, or half at 1 and half at 99."
+        text = RowText("places", self.key, title, "Mean latency, µs", LETTERS)
+        return of_trials(
+            text, {"all at 50": us(trials.get("fixed")), "half at 1, half at 99": us(trials.get("mixed"))}
         )
 
 
@@ -321,6 +391,13 @@ class PositionChange(FirewallExperiment):
                 "early-rule-helps",
                 decision=claims.ratio(us(known.get("2000")), us(known.get("1")), 0.0, 1.1, names),
             )
+
+    def figures(self, runs: Runs, published: PublishedExperiment) -> Sequence[Figure]:
+        """Latency around the change, with and without connection tracking."""
+        if "changes" not in runs:
+            return ()
+        title = "Mean latency around the change of the position from 1 to 2000, by departure."
+        return _around("position-step", self.key, title, measured.stepped(runs["changes"]))
 
 
 CHANGES: Final = (RateChange(), CrossTraffic(), AveragePosition(), PositionChange())

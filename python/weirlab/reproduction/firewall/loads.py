@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 import polars as pl
 
 from weirlab.base.quantities import significant
+from weirlab.devices.profile.page.settings import sizes
+from weirlab.devices.profile.page.source import gather
 from weirlab.publications import PublishedExperiment
+from weirlab.report.figure import Figure
+from weirlab.report.rows import RowText
 from weirlab.reproduction import claims
+from weirlab.reproduction.charts import LETTERS, CourseText, courses, of_trials
 from weirlab.reproduction.contract import Answer, Runs
 from weirlab.reproduction.firewall import measured
 from weirlab.reproduction.firewall.measured import LOST, US, MeasuredProfile, loss_percent, middle, us
@@ -84,6 +89,18 @@ class SentTraffic(FirewallExperiment):
                 ),
             ),
         )
+
+    def figures(self, runs: Runs, published: PublishedExperiment) -> Sequence[Figure]:
+        """Latency over the packet rate, by mix."""
+        if "mixes" not in runs:
+            return ()
+        trials = measured.settings(runs["mixes"])
+        lines = {
+            name: [(pps / 1e3, middle(us(trials.get(f"{mix} {pps}")))) for pps in _MIX_PPS]
+            for name, mix in (("Simple IMIX", "imix"), ("small frames", SMALL), ("large frames", LARGE))
+        }
+        title = "Mean latency of Simple IMIX beside frames of bounded Poisson lengths."
+        return courses(CourseText("mixes", self.key, "", title, "Load, kpps", "Mean latency, µs"), lines)
 
 
 _RATES: Final = (50, 150, 250, 350, 450, 550, 650, 750, 850, 1000, 1200, 1500, 1800, 2200)
@@ -159,6 +176,22 @@ class LatencyOverRate(FirewallExperiment):
             ),
         )
 
+    def figures(self, runs: Runs, published: PublishedExperiment) -> Sequence[Figure]:
+        """Latency and loss over the data rate."""
+        if "rates" not in runs:
+            return ()
+        trials = measured.settings(runs["rates"])
+        rates = {rate: trials[f"{rate}"] for rate in _RATES if f"{rate}" in trials}
+        delays = {"here": [(rate, middle(us(rows))) for rate, rows in rates.items()]}
+        losses = {"here": [(rate, loss_percent(rows)) for rate, rows in rates.items()]}
+        x, delay = "Data rate, Mbit/s", "Mean latency, µs"
+        title = "Mean latency of 160-byte frames over the data rate."
+        lost = "Packets lost over the data rate."
+        return (
+            *courses(CourseText("latency-over-rate", self.key, "latency", title, x, delay, log=True), delays),
+            *courses(CourseText("loss-over-rate", self.key, "loss", lost, x, "Loss, %"), losses),
+        )
+
 
 _SIZES: Final = (64, 256, 512, 768, 1024, 1280, 1518)
 
@@ -195,6 +228,16 @@ class LatencyOverSize(FirewallExperiment):
                 f"at most {max(losses):.3g} %",
             ),
         )
+
+    def figures(self, runs: Runs, published: PublishedExperiment) -> Sequence[Figure]:
+        """Latency over the frame size."""
+        if "sizes" not in runs:
+            return ()
+        trials = measured.settings(runs["sizes"])
+        lines = {"here": [(size, middle(us(trials.get(f"{size}")))) for size in _SIZES]}
+        title = f"Mean latency over the frame size, at {published.settings['rate_mbit_s']} Mbit/s."
+        text = CourseText("latency-over-size", self.key, "", title, "Frame size, bytes", "Mean latency, µs")
+        return courses(text, lines)
 
 
 _FEW_SIZES: Final = (160, 288, 544, 928)
@@ -313,6 +356,10 @@ class BaseMeasurement(FirewallExperiment):
             ),
         )
 
+    def figures(self, runs: Runs, published: PublishedExperiment) -> Sequence[Figure]:
+        """Latency over the frame size, and over load and size, as the profile's own page has them."""
+        return tuple(sizes.figures(gather(runs["iptables"], {}))) if "iptables" in runs else ()
+
 
 class TcpBesideUdp(FirewallExperiment):
     """One generator sends both."""
@@ -336,6 +383,17 @@ class TcpBesideUdp(FirewallExperiment):
         yield Answer(
             "no-difference",
             decision=claims.ratio(us(trials.get("tcp")), us(trials.get("udp")), 0.9, 1.1, ("TCP", "UDP")),
+        )
+
+    def figures(self, runs: Runs, published: PublishedExperiment) -> Sequence[Figure]:
+        """The mean of every trial, by protocol."""
+        if "protocols" not in runs:
+            return ()
+        trials = measured.settings(runs["protocols"])
+        title = "Mean latency of each trial with TCP frames, and with UDP frames."
+        return of_trials(
+            RowText("protocols", self.key, title, "Mean latency, µs", LETTERS),
+            {l4.upper(): us(trials.get(l4)) for l4 in ("tcp", "udp")},
         )
 
 

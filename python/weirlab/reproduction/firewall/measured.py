@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -27,25 +27,9 @@ LOST: Final = regime.OVERLOAD_LOSS
 
 
 def settings(run: Run) -> Mapping[str, pl.DataFrame]:
-    """The valid trials of a series by the names of its settings, with ``delay_sd_ns``."""
-    valid = with_spread(run, run.trials().filter("valid"))
+    """The valid trials of a series by the names of its settings."""
+    valid = run.trials().filter("valid")
     return {str(name): valid.filter(label=name) for name in valid["label"].unique(maintain_order=True)}
-
-
-def with_spread(run: Run, trials: pl.DataFrame) -> pl.DataFrame:
-    """``trials`` with the standard deviation of their packets' delays, from the histograms."""
-    middle = (pl.col("lower_ns") + pl.col("upper_ns")) / 2
-    spread = (
-        run.histograms()
-        .with_columns(middle=middle, weight=pl.col("count").cast(pl.Float64))
-        .group_by("trial_id")
-        .agg(
-            mean=(pl.col("middle") * pl.col("weight")).sum() / pl.col("weight").sum(),
-            square=(pl.col("middle") ** 2 * pl.col("weight")).sum() / pl.col("weight").sum(),
-        )
-        .select("trial_id", delay_sd_ns=(pl.col("square") - pl.col("mean") ** 2).clip(0).sqrt())
-    )
-    return trials.join(spread, on="trial_id", how="left")
 
 
 def us(trials: pl.DataFrame | None, column: str = "delay_mean_ns") -> list[float]:
@@ -152,6 +136,15 @@ def stepped(run: Run) -> Mapping[str, list[SteppedTrial]]:
         start, sent, received, delay = columns
         found.setdefault(label, []).append(SteppedTrial(at, start, sent, received, delay / US))
     return found
+
+
+def by_bin(trials: Sequence[SteppedTrial], zero_ns: float) -> Sequence[tuple[float, float]]:
+    """Medians over the trials of each bin's mean, by its start in ms from ``zero_ns``."""
+    by_start: dict[float, list[float]] = {}
+    for trial in trials:
+        for start_ns, delay_us in zip(trial.start_ns, trial.delay_us, strict=True):
+            by_start.setdefault((float(start_ns) - zero_ns) / 1e6, []).append(float(delay_us))
+    return [(at, middle(delays)) for at, delays in sorted(by_start.items())]
 
 
 _BINS: Final = ("start_ns", "sent", "received", "delay_mean_ns")

@@ -22,9 +22,10 @@ from weirlab.model.lohmiller import VerificationFigures, size_groups, verificati
 from weirlab.model.trials import TrialTable, members
 from weirlab.publications import PublishedExperiment, publication
 from weirlab.report.figure import Figure
+from weirlab.report.letters import boxes, letter_values
+from weirlab.report.rows import RowText
 from weirlab.reproduction import claims
 from weirlab.reproduction.contract import Answer, Decision, Runs
-from weirlab.reproduction.firewall import charts
 from weirlab.reproduction.firewall.loads import JUMP
 from weirlab.reproduction.firewall.measured import US, MeasuredProfile, means
 from weirlab.reproduction.firewall.scenarios import FirewallExperiment
@@ -252,17 +253,19 @@ def _letters(runs: Runs, name: str) -> Sequence[Figure]:
         "µs": {model: list(measured - own) for model, own in predicted.items()},
         "%": {model: list(100 * (measured[own > 0] / own[own > 0] - 1)) for model, own in predicted.items()},
     }
-    return tuple(
-        charts.letters(
+    found_figures: list[Figure] = []
+    for unit, series in units.items():
+        text = RowText(
             f"{name}-{'us' if unit == 'µs' else 'percent'}",
+            name,
             f"Below overload half of the deviations of lohmiller are within "
             f"{np.quantile(np.abs(series[LohmillerModel.name]), 0.5):.3g} {unit}.",
-            f"Deviations of each model on held-out trials of {name}, as letter values.",
             f"Measured minus predicted, {unit}",
-            series,
+            f"Held-out trials of {name}; the darkest box holds half of them.",
         )
-        for unit, series in units.items()
-    )
+        letters = {model: letter_values(np.asarray(values)) for model, values in series.items() if values}
+        found_figures += boxes(text, letters)
+    return found_figures
 
 
 def _figures(found: Verification, counts: Sequence[int], published: PublishedExperiment) -> Iterator[Answer]:

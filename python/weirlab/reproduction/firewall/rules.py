@@ -10,14 +10,18 @@ import numpy as np
 import polars as pl
 
 from weirlab.base.quantities import significant
+from weirlab.devices.profile.page.drawing import voice_panel
+from weirlab.devices.profile.page.settings import machine, positions
+from weirlab.devices.profile.page.source import gather
 from weirlab.model import regimes as regime
 from weirlab.model.base import F64
 from weirlab.model.curves import root
 from weirlab.publications import PublishedExperiment
 from weirlab.report.figure import Figure
 from weirlab.reproduction import claims
+from weirlab.reproduction.charts import CourseText, courses
 from weirlab.reproduction.contract import Answer, Decision, Runs
-from weirlab.reproduction.firewall import charts, measured
+from weirlab.reproduction.firewall import measured
 from weirlab.reproduction.firewall.loads import JUMP
 from weirlab.reproduction.firewall.measured import (
     LOST,
@@ -100,18 +104,17 @@ class MatchingPosition(FirewallExperiment):
             ]
             for n in np.unique(table.position)
         }
-        return (
-            charts.courses(
-                "rule-counts",
-                f"Overload begins at {limits[0] / 1e3:.0f} kpps with {counts[0]:g} rules and at "
-                f"{limits[-1] / 1e3:.0f} kpps with {counts[-1]:g}.",
-                "Mean latency over the load, a line for each rule count.",
-                "Load, kpps",
-                "Mean latency, µs",
-                series,
-                log=True,
-            ),
+        text = CourseText(
+            "rule-counts",
+            self.key,
+            "",
+            f"Overload begins at {limits[0] / 1e3:.0f} kpps with {counts[0]:g} rules and at "
+            f"{limits[-1] / 1e3:.0f} kpps with {counts[-1]:g}.",
+            "Load, kpps",
+            "Mean latency, µs",
+            log=True,
         )
+        return courses(text, series)
 
 
 class OverloadLatency(FirewallExperiment):
@@ -127,6 +130,17 @@ class OverloadLatency(FirewallExperiment):
             for rules in published.series("latency"):
                 yield Answer(f"latency@{rules:g}", found.get(rules, math.nan))
             yield Answer("linear", decision=claims.fitted(list(found), list(found.values()), least=0.99))
+
+    def figures(self, runs: Runs, published: PublishedExperiment) -> Sequence[Figure]:
+        """The mean over the rules, published and here."""
+        if "iptables" not in runs:
+            return ()
+        here = means(MeasuredProfile.of(runs["iptables"]).over)
+        text = CourseText(
+            "overload-latency", self.key, "", "Mean latency in overload over the rules.", "Rules",
+            "Mean latency, µs", log=True,
+        )  # fmt: skip
+        return courses(text, {"here": [*here.items()], "published": [*published.series("latency").items()]})
 
 
 class LatencyBelow(FirewallExperiment):
@@ -166,6 +180,13 @@ class LatencyBelow(FirewallExperiment):
                 f"{falls} falls, {real} beyond",
             ),
         )
+
+    def figures(self, runs: Runs, published: PublishedExperiment) -> Sequence[Figure]:
+        """Letter values of packets at every rule count, as the profile's own page has them."""
+        if "iptables" not in runs:
+            return ()
+        evidence = gather(runs["iptables"], {})
+        return positions.figures(evidence, voice_panel(evidence.telling))
 
 
 class Processor(FirewallExperiment):
@@ -207,6 +228,10 @@ class Processor(FirewallExperiment):
                 f"{100 * (share - 1):+.2f} %",
             ),
         )
+
+    def figures(self, runs: Runs, published: PublishedExperiment) -> Sequence[Figure]:
+        """Clock, temperature and memory over the load, as the profile's own page has them."""
+        return tuple(machine.figures(gather(runs["iptables"], {}))) if "iptables" in runs else ()
 
 
 class Loss(FirewallExperiment):
@@ -309,17 +334,16 @@ class Loss(FirewallExperiment):
             point = (middle(rows["achieved_pps"].to_list()) / 1e3, loss_percent(rows))
             series.setdefault(f"{rules} rules", []).append(point)
         ends = [max((loss for _, loss in series.get(f"{n} rules", [])), default=math.nan) for n in (0, 1000)]
-        return (
-            charts.courses(
-                "loss",
-                f"At {max(LOADS_MBIT_S)} Mbit/s {ends[0]:.3g} % are lost without rules, "
-                f"{ends[1]:.3g} % with 1000.",
-                "Loss over the load, a line for each rule count.",
-                "Load, kpps",
-                "Loss, %",
-                series,
-            ),
+        text = CourseText(
+            "loss",
+            self.key,
+            "",
+            f"At {max(LOADS_MBIT_S)} Mbit/s {ends[0]:.3g} % are lost without rules, "
+            f"{ends[1]:.3g} % with 1000.",
+            "Load, kpps",
+            "Loss, %",
         )
+        return courses(text, series)
 
 
 def _root(known: Mapping[int, float]) -> Decision:

@@ -13,8 +13,9 @@ from weirlab.model.lohmiller import fit_exponential, interpolated
 from weirlab.publications import PublishedExperiment, publication
 from weirlab.report.figure import Figure
 from weirlab.reproduction import claims
+from weirlab.reproduction.charts import CourseText, courses
 from weirlab.reproduction.contract import Answer, Decision, Runs
-from weirlab.reproduction.firewall import charts, stages
+from weirlab.reproduction.firewall import stages
 from weirlab.reproduction.firewall.measured import MeasuredProfile
 from weirlab.reproduction.firewall.scenarios import MORE_RULES, RULES, FirewallExperiment
 
@@ -138,19 +139,19 @@ class Threshold(FirewallExperiment):
             return ()
         percent, curve, unit = exponential_percent(five, points=True)
         n = np.linspace(0, max(limits), 41)
-        return (
-            charts.courses(
-                "thresholds",
-                f"The exponential is {percent:.3g} % off the five thresholds that it was fitted to.",
-                "Threshold over the number of rules, as measured, and an exponential.",
-                "Rules",
-                "Threshold, kpps",
-                {
-                    "measured": [(rules, pps / 1e3) for rules, pps in limits.items()],
-                    "exponential": list(zip(n, curve.pps(n / unit) / 1e3, strict=True)),
-                },
-            ),
+        text = CourseText(
+            "thresholds",
+            self.key,
+            "",
+            f"The exponential is {percent:.3g} % off the five thresholds that it was fitted to.",
+            "Rules",
+            "Threshold, kpps",
         )
+        series = {
+            "measured": [(rules, pps / 1e3) for rules, pps in limits.items()],
+            "exponential": list(zip(n, curve.pps(n / unit) / 1e3, strict=True)),
+        }
+        return courses(text, series)
 
     def tables(self, runs: Runs, published: PublishedExperiment) -> Sequence[Table]:
         """What one or two stages make of the published thresholds."""

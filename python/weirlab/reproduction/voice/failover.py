@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
@@ -16,6 +16,9 @@ from weirlab.reproduction.claims import decided, near
 from weirlab.reproduction.contract import Answer, Decision, ReproducedExperiment, Runs
 from weirlab.store import Run
 from weirlab.traffic.calls.codecs import parse_codec
+
+if TYPE_CHECKING:
+    from weirlab.report.figure import Figure
 
 CARP: Final = (
     "ucarp, which speaks CARP, and conntrackd on Linux stand for OpenBSD's CARP and pfsync. A loss of power "
@@ -132,12 +135,50 @@ class SlowFailover(ReproducedExperiment):
         holds = all(2 <= intervals <= 4 for intervals in lasted.values())
         yield Answer("hard-three-adverts", decision=decided(holds, rule, found) if lasted else _unknown(rule))
 
+    def figures(self, runs: Runs, published: PublishedExperiment) -> Sequence[Figure]:
+        from weirlab.report.rows import RowText
+        from weirlab.reproduction.charts import beside_published
+
+        if SLOW not in runs:
+            return ()
+        hard = switches(runs[SLOW], "hard")
+        lost = {
+            name: [float(row.lost) for row in hard if row.pair == name]
+            for name in dict.fromkeys(row.pair for row in hard)
+        }
+        title = "Packets lost when the master loses its power, at ten packets a second."
+        text = RowText("slow-lost", self.key, title, "Packets lost")
+        return beside_published(text, lost, {"CARP": published.values["hard-lost"].number})
+
 
 class _LoadedFailover(ReproducedExperiment):
     deviations = (CARP,)
 
     def scenarios(self, quick: bool) -> Mapping[str, Mapping[str, Any]]:
         return {LOADED: loaded(quick)}
+
+
+def _interrupted(runs: Runs, kind: str, published: PublishedExperiment) -> Sequence[Figure]:
+    """The interruptions with either firewall as master, beside the published ones."""
+    from weirlab.report.rows import RowText
+    from weirlab.reproduction.charts import beside_published
+
+    if LOADED not in runs:
+        return ()
+    text = RowText(
+        f"{kind}-interruptions",
+        published.key,
+        f"Interruptions, by the master that {'steps down' if kind == 'soft' else 'loses its power'}.",
+        "Interruption, ms",
+        "Lost packets over the packet rate. Here: median, and from the least to the greatest.",
+    )
+    prefix = f"{kind}-glitch-"
+    values = {
+        value.key.removeprefix(prefix).replace("-", ", "): value.number
+        for value in published.values.values()
+        if value.key.startswith(prefix)
+    }
+    return beside_published(text, {name: glitch_ms(runs[LOADED], kind, name) for name in MASTERS}, values)
 
 
 class SoftFailover(_LoadedFailover):
@@ -184,6 +225,9 @@ class SoftFailover(_LoadedFailover):
             if together and hard
             else _unknown(rule),
         )
+
+    def figures(self, runs: Runs, published: PublishedExperiment) -> Sequence[Figure]:
+        return _interrupted(runs, "soft", published)
 
 
 def _much_shorter(short: Sequence[float], long: Sequence[float]) -> Decision:
@@ -243,6 +287,9 @@ class HardFailover(_LoadedFailover):
         yield Answer(
             "failover-alone", decision=decided(not sum(early), rule, found) if early else _unknown(rule)
         )
+
+    def figures(self, runs: Runs, published: PublishedExperiment) -> Sequence[Figure]:
+        return _interrupted(runs, "hard", published)
 
 
 BURSTS: Final = "equal and random gaps"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from statistics import median, stdev
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -153,6 +153,7 @@ class ForwardingCapacity(_Forwarding):
         yield Answer("far-below-gigabit", decision=self._below(runs))
 
     def figures(self, runs: Runs, published: PublishedExperiment) -> Sequence[Figure]:
+        from weirlab.calls.capacity.page import gaps
         from weirlab.reproduction.charts import CourseText, courses
 
         text = CourseText(
@@ -164,7 +165,10 @@ class ForwardingCapacity(_Forwarding):
             "packets/s forwarded",
             f"Published: losses begin at {published.values['capacity'].text} packets/s.",
         )
-        return courses(text, {name: forwarded(runs[name]) for name in CALLS if name in runs})
+        found = [*courses(text, {name: forwarded(runs[name]) for name in CALLS if name in runs})]
+        if LARGE in runs:
+            found += gaps.figures(capacity.findings(runs[LARGE], capacity.found(runs[LARGE])))
+        return found
 
     @staticmethod
     def _below(runs: Runs) -> Decision:
@@ -224,6 +228,21 @@ class CpuStates(_Forwarding):
             ),
         )
 
+    def figures(self, runs: Runs, published: PublishedExperiment) -> Sequence[Figure]:
+        from weirlab.reproduction.charts import CourseText, courses
+
+        title = "The share of the firewall's CPU that interrupts take."
+        text = CourseText("interrupts", self.key, "", title, "packets/s offered", "CPU in interrupts, %")
+        return courses(text, {name: _over_load(runs[name], interrupts) for name in CALLS if name in runs})
+
+
+def _over_load(run: Run, percent_of: Callable[[CapacityRow], float]) -> Sequence[tuple[float, float]]:
+    """Medians of a share in percent over packets/s offered."""
+    return [
+        (median(row.offered_pps for row in rows), 100 * median(percent_of(row) for row in rows))
+        for rows in swept(run).values()
+    ]
+
 
 def interrupts(row: CapacityRow) -> float:
     """The share of the device's CPU in interrupts and softirqs; NaN if it is not known."""
@@ -243,20 +262,29 @@ class SamplerStarvation(_Forwarding):
         for name in CALLS:
             if name not in runs:
                 continue
-            taken = {}
+            samples = {}
             for rows in swept(runs[name]).values():
-                shares = [
-                    (row.samples_taken or 0) / row.samples_due for row in rows if row.samples_due is not None
-                    and row.samples_due > 0
-                ]  # fmt: skip
-                taken[median(row.offered_pps for row in rows)] = median(shares) if shares else math.nan
-            courses[name] = monotone(list(taken), list(taken.values()), falling=True)
-            starved = [pps for pps, share in taken.items() if share < 0.5]
+                shares = [taken(row) for row in rows if row.samples_due]
+                samples[median(row.offered_pps for row in rows)] = median(shares) if shares else math.nan
+            courses[name] = monotone(list(samples), list(samples.values()), falling=True)
+            starved = [pps for pps, share in samples.items() if share < 0.5]
             if name == LARGE:
                 rule = "the lowest rate at which fewer than half of the samples are taken"
                 none = Decision("cannot tell", rule, "no load starves the sampler")
                 yield Answer("starved-pps", min(starved)) if starved else Answer("starved-pps", decision=none)
         yield Answer("fewer-samples-under-load", decision=all_of(courses))
+
+    def figures(self, runs: Runs, published: PublishedExperiment) -> Sequence[Figure]:
+        from weirlab.reproduction.charts import CourseText, courses
+
+        title = "The samples that a process on the firewall takes, of those that are due."
+        text = CourseText("samples", self.key, "", title, "packets/s offered", "samples taken, %")
+        return courses(text, {name: _over_load(runs[name], taken) for name in CALLS if name in runs})
+
+
+def taken(row: CapacityRow) -> float:
+    """The share of samples that were taken; NaN without any due."""
+    return (row.samples_taken or 0) / row.samples_due if row.samples_due else math.nan
 
 
 class BothDirections(ReproducedExperiment):
@@ -272,6 +300,13 @@ class BothDirections(ReproducedExperiment):
         if runs:
             usable = sum(bool(swept(run)) for run in runs.values())
             yield Answer("usable", 100 * usable / len(CALLS))
+
+    def figures(self, runs: Runs, published: PublishedExperiment) -> Sequence[Figure]:
+        from weirlab.reproduction.charts import CourseText, courses
+
+        title = "Packets forwarded per second in both directions together, over those offered."
+        text = CourseText("both-ways", self.key, "", title, "packets/s offered", "packets/s forwarded")
+        return courses(text, {name: forwarded(runs[name]) for name in CALLS if name in runs})
 
 
 class FirewallConclusions(_Forwarding):

@@ -146,6 +146,17 @@ class GenerationTime(_MaximumOverSize):
             "linear-beyond", decision=all_of({"course": monotone(sizes, ns), "line": fitted(sizes, ns)})
         )
 
+    def figures(self, runs: Runs, published: PublishedExperiment) -> Sequence[Figure]:
+        from weirlab.reproduction.charts import CourseText, courses
+
+        if "cable" not in runs:
+            return ()
+        here = [(size, NS_PER_S / median(pps)) for size, pps in fastest(runs["cable"]).items()]
+        title = "The time that a packet takes its sender, over its size."
+        return courses(
+            CourseText("generation-time", self.key, "", title, "bytes without FCS", "ns"), {"here": here}
+        )
+
 
 class AddressRandomisation(ReproducedExperiment):
     """One flow against as many as there were random addresses."""
@@ -196,6 +207,16 @@ class AddressRandomisation(ReproducedExperiment):
             else Decision("cannot tell", rule, "no valid trial"),
         )
 
+    def figures(self, runs: Runs, published: PublishedExperiment) -> Sequence[Figure]:
+        from weirlab.report.rows import RowText
+        from weirlab.reproduction.charts import LETTERS, of_trials
+
+        title = "Packets/s as fast as possible, by the number of flows and the size."
+        rates = {
+            f"{name}, {size:g} bytes": pps for name, run in runs.items() for size, pps in fastest(run).items()
+        }
+        return of_trials(RowText("random-addresses", self.key, title, "packets/s", LETTERS), rates)
+
 
 class GeneratorPacing(ReproducedExperiment):
     """The rate that is sent over the rate that is wanted."""
@@ -231,4 +252,17 @@ class GeneratorPacing(ReproducedExperiment):
                 1.25 * real,
                 ("the rate sent", "the rate wanted"),
             ),
+        )
+
+    def figures(self, runs: Runs, published: PublishedExperiment) -> Sequence[Figure]:
+        from weirlab.reproduction.charts import CourseText, courses
+
+        if "cable" not in runs:
+            return ()
+        trials = runs["cable"].trials().filter(pl.col("valid") & pl.col("offered_pps").is_finite())
+        sent = trials.group_by("offered_pps").agg(pl.col("achieved_pps").median()).sort("offered_pps")
+        here = [(wanted / 1e3, real / wanted) for wanted, real in sent.iter_rows()]
+        title = "The rate that is sent, as a share of the rate that is wanted."
+        return courses(
+            CourseText("pacing", self.key, "", title, "kpps wanted", "sent over wanted"), {"here": here}
         )

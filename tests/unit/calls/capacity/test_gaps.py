@@ -9,7 +9,7 @@ from weirlab.calls.capacity.findings import CapacityConclusions
 from weirlab.calls.capacity.page import CapacityEvidence
 from weirlab.calls.capacity.page.gaps import figures, quantile_ns, shares
 from weirlab.calls.capacity.trials.columns import CallGapRow, CapacityRow
-from weirlab.report.numbers import rules
+from weirlab.report.numbers import duration, plural, rules
 from weirlab.store.frames import frame_of
 
 from .made import capacity_row
@@ -47,11 +47,9 @@ def evidence(gaps: pl.DataFrame) -> CapacityEvidence:
 
 def test_gaps_are_drawn_for_the_fewest_and_for_the_most_calls_without_loss() -> None:
     found = list(figures(evidence(frame_of(CallGapRow, ROWS))))
-    assert [figure.panel for figure in found] == [
-        "100 calls, no rules, forward",
-        "200 calls, no rules, forward",
-    ]
-    assert "105 µs of the one before" in found[0].title
+    panels = [figure.panel for figure in found]
+    assert panels == [f"{plural(calls, 'call')}, {rules(0)}, forward" for calls in (100, 200)]
+    assert f"{duration(105e3)} of the one before" in found[0].title
     assert not list(figures(evidence(pl.DataFrame())))
 
 

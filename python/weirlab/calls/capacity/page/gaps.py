@@ -29,8 +29,9 @@ def figures(findings: CapacityEvidence) -> Iterator[Figure]:
         for calls in _ends((intact if intact.height else trials)["calls"].to_list()):
             of_calls = trials.filter(pl.col("calls") == calls)
             rows = findings.gaps.filter(pl.col("trial_id").is_in(of_calls["trial_id"].implode()))
-            for (direction,), own in sorted(rows.group_by("direction")):
-                yield _figure(own, position, calls, str(direction), of_calls)
+            for direction in rows["direction"].unique().sort().to_list():
+                own = rows.filter(pl.col("direction") == direction)
+                yield _figure(own, position, calls, direction, of_calls)
 
 
 def _ends(calls: Sequence[int]) -> list[int]:

@@ -10,6 +10,7 @@ import polars as pl
 
 from weirlab.devices.profile.page import charts, curves, distributions, takeaways, transients
 from weirlab.devices.profile.page.accuracy import chart, letter_values, words
+from weirlab.devices.profile.page.settings import machine, positions, sizes
 from weirlab.devices.profile.page.source import TRIAL, ProfileEvidence, finite
 from weirlab.report import axes
 from weirlab.report.axes import Domain
@@ -54,6 +55,9 @@ def draw(evidence: ProfileEvidence) -> list[Figure]:
         *_distributions(evidence),
         *_transients(evidence),
         *_cpu(evidence),
+        *sizes.figures(evidence),
+        *positions.figures(evidence, voice_panel(evidence.telling)),
+        *machine.figures(evidence),
     ]
 
 

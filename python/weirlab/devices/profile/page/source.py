@@ -21,6 +21,7 @@ from weirlab.measure.thresholds import in_overload
 from weirlab.measure.verify import HELD_OUT, parted
 from weirlab.model import ErrorRow, compare
 from weirlab.model.base import Band
+from weirlab.model.effects import Effect, effects
 from weirlab.model.score import Deviations, deviations
 from weirlab.records import Observation, device_in_words
 from weirlab.report.numbers import percent
@@ -157,6 +158,8 @@ class ProfileEvidence:
     steps: tuple[StepSeries, ...] = ()
     """Trials whose load changes on the way."""
     judgement: RunJudgement = BELIEVED
+    effects: tuple[Effect, ...] = ()
+    """What connection tracking, cross traffic and mixed positions cost."""
 
     @property
     def device(self) -> str:
@@ -227,6 +230,7 @@ def gather(
         calibration=_mapping(run.get_json("calibration")) if run.has("calibration") else {},
         steps=_step_series(run, valid),
         judgement=judgement,
+        effects=effects(run.observations("profile")),
     )
 
 
@@ -236,6 +240,8 @@ _COLUMNS: Final = (
     "loss_ratio", "delay_mean_ns", "delay_p50_ns", "delay_p90_ns", "delay_p99_ns", "jitter_ns", "invalid",
     "valid", "spec",
 )  # fmt: skip
+_MACHINE: Final = ("frequency_mhz", "temperature_c", "memory_used_bytes")
+"""Of runs of all versions that have them."""
 
 
 def readable(trials: pl.DataFrame) -> pl.DataFrame:
@@ -247,6 +253,7 @@ def readable(trials: pl.DataFrame) -> pl.DataFrame:
     CPU columns of the device's core (``dut_*_s``) are kept under their names.
     """
     cpu = [name for name in trials.columns if name.startswith("dut_") and name.endswith("_s")]
+    machine = [name for name in _MACHINE if name in trials.columns]
     both = trials["stateful"].n_unique() > 1 if trials.height else False
     vary = _shares_vary(trials)
     labels = [
@@ -255,7 +262,7 @@ def readable(trials: pl.DataFrame) -> pl.DataFrame:
     ]
     return trials.select(
         *(pl.col(name) for name in _COLUMNS),
-        *(pl.col(name).cast(pl.Float64) for name in cpu),
+        *(pl.col(name).cast(pl.Float64) for name in (*cpu, *machine)),
         position=pl.col("mean_position" if vary else "position"),
         rules=pl.col("position"),
         gap_scv=(pl.col("spec").str.json_path_match("$.traffic.arrivals").fill_null("") == "poisson").cast(

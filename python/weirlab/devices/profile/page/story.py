@@ -9,6 +9,7 @@ from weirlab.devices.prediction import tables as error_tables
 from weirlab.devices.profile.page import conditions, summary
 from weirlab.devices.profile.page.accuracy import words as accuracy
 from weirlab.devices.profile.page.drawing import draw, voice_panel
+from weirlab.devices.profile.page.settings import beside, machine, positions, sizes
 from weirlab.devices.profile.page.source import ProfileEvidence
 from weirlab.model.regimes import OVERLOAD_LOSS
 from weirlab.report.figure import Figure
@@ -127,14 +128,24 @@ def _chapters(evidence: ProfileEvidence, figures: Sequence[Figure]) -> Iterator[
         shares[1:],
         "The other end of the rule counts",
     )
+    if drawn(sizes.SECTION):
+        yield Chapter(sizes.SECTION, "Delay and frame size", "Sizes", figures=drawn(sizes.SECTION))
+    if drawn(positions.SECTION):
+        yield Chapter(
+            positions.SECTION, "Delay of single packets", "Packets", figures=drawn(positions.SECTION)
+        )
+    if evidence.effects:
+        yield beside.chapter(evidence.effects)
     if steps := drawn("transient"):
         yield Chapter("transient", "When the load changes", "Steps", figures=steps)
+    own = drawn(machine.SECTION)
     yield Chapter(
         "cpu",
         "What the device's CPU does",
         "CPU",
         figures=drawn("cpu"),
         missing="Not measured: there are no CPU states of the device's core (a simulated device has none).",
+        parts=(Chapter(machine.SECTION, "The machine meanwhile", figures=own),) if own else (),
     )
     yield _models(evidence)
     if evidence.manifest.get("kind") == "calibrate":

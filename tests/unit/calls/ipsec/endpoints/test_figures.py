@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from weirlab.calls.ipsec.endpoints.figures import (
     DELAY,
     DELTA,
-    EDGES_NS,
     JITTER,
     LATENESS,
     Times,
@@ -23,6 +22,7 @@ from weirlab.calls.ipsec.endpoints.figures import (
     quantile,
     times,
 )
+from weirlab.quality.bins import EDGES_NS
 
 PERIOD = 20_000_000
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from weirlab.devices.prediction import tables
@@ -19,22 +18,6 @@ def evidence(small_run, models) -> ProfileEvidence:
 
 def _plain(text: str) -> str:
     return text.replace("\u00a0", " ")
-
-
-def test_letter_values_are_medians_of_halves() -> None:
-    """1 to 100: depths 50.5, 25.5, 13, 7; boxes hold a half, three quarters, seven eighths, ..."""
-    found = letter_values.letter_values(np.arange(1.0, 101.0))
-    assert found.median == 50.5
-    assert found.boxes[-3:] == ((0.875, 7.0, 94.0), (0.75, 13.0, 88.0), (0.5, 25.5, 75.5))
-    assert found.boxes[0] == (1 - 0.5**4, 4.0, 97.0)
-    assert found.outside == (1.0, 2.0, 3.0, 98.0, 99.0, 100.0)
-
-
-@pytest.mark.parametrize(("n", "boxes"), [(1, 1), (12, 1), (16, 2), (100, 4), (1000, 8)])
-def test_only_boxes_whose_ends_can_be_known_are_drawn(n: int, boxes: int) -> None:
-    """floor(log2 n - log2(2 * 1.96^2)) + 1 of them."""
-    values = np.random.default_rng(1).normal(size=n)
-    assert len(letter_values.letter_values(values).boxes) == boxes
 
 
 def test_every_model_and_the_repeatability_are_drawn_for_the_same_trials(evidence: ProfileEvidence) -> None:

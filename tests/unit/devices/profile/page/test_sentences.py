@@ -98,7 +98,7 @@ def test_titles_are_sentences_with_numbers(evidence: ProfileEvidence) -> None:
     sections = {one.section for one in drawn}
     assert sections == {
         "delay", "loss", "threshold", "verification-curves", "verification", "accuracy", "distribution",
-        "cpu",
+        "cpu", "positions",
     }  # fmt: skip
     for one in drawn:
         assert one.title.endswith("."), one.key
