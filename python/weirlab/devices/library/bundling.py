@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from weirlab.base.errors import InputError, ModelError
+from weirlab.base.quoting import quoted
 from weirlab.devices.prediction import modelling
 from weirlab.jobs import machine
 from weirlab.jobs.profiles import named
@@ -26,6 +27,22 @@ _PRIVATE: Final = ("command", "host", "run_path")
 """Facts that say something about the user rather than about the measurement."""
 
 
+def licence_of(text: str) -> str:
+    """The SPDX expression ``text`` as SPDX writes it; raises ``InputError`` for anything else."""
+    try:
+        # It is there with Altair and Dask; versions before 24.2 know no licences.
+        from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
+    except ImportError:
+        return text
+    try:
+        return str(canonicalize_license_expression(text))
+    except InvalidLicenseExpression:
+        raise InputError(
+            f"--licence {quoted(text)}: not an SPDX expression, such as CC0-1.0 or CC-BY-4.0 "
+            "(spdx.org/licenses); own terms are called LicenseRef-NAME, and --remark says what they are"
+        ) from None
+
+
 def bundle_of(
     store: Store, source: str, name: str, licence: str, where: str, remark: str = ""
 ) -> ProfileBundle:
@@ -34,13 +51,13 @@ def bundle_of(
     Raises
     ------
     InputError
-        The name is none, or it was measured elsewhere and ``where`` is empty.
+        The name or the licence is none, or it was measured elsewhere and ``where`` is empty.
     ModelError, StoreError
         It has no models, or cannot be read.
     TrialError
         Its device was emulated.
     """
-    run = named(store, source)
+    licence, run = licence_of(licence), named(store, source)
     device = modelling.find_device(store, run.run_id)[0]
     if not where:
         if (run.manifest.host, run.manifest.kernel) != (host(), kernel()):

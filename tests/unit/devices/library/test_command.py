@@ -51,9 +51,12 @@ def test_a_profile_is_added_from_a_run_and_other_commands_take_its_name(
     refused = weir("library", "add", finished)
     assert refused.code == 2
     assert "--name edge --licence CC0-1.0" in refused.err
-    added = weir("library", "add", finished, "--name", "edge", "--licence", "CC0-1.0", "--json")
+    wrong = weir("library", "add", finished, "--name", "edge", "--licence", "as you like")
+    assert (wrong.code, "not an SPDX expression" in wrong.err, "LicenseRef-" in wrong.err) == (2, True, True)
+    added = weir("library", "add", finished, "--name", "edge", "--licence", "cc0-1.0", "--json")
     assert added.code == 0, added.err
     assert Path(json.loads(added.out)["path"]).is_file()
+    assert "CC0-1.0" in weir("library", "show", "edge").out
     verified = weir("library", "verify", "edge", "--json")
     assert json.loads(verified.out)["refit_error_ratio"] < 0.01
     own, named = (
