@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -25,6 +26,7 @@ from weirlab.measure import sequence
 from weirlab.measure.progress import estimate_s
 from weirlab.measure.terms import TrialTerms
 from weirlab.records import RuleSetup, TrialSpec
+from weirlab.report import courses
 from weirlab.report.axes import extent
 from weirlab.report.figure import Figure
 from weirlab.report.rows import RowMark, RowText, intervals
@@ -44,6 +46,7 @@ from weirlab.scenario.values import (
     WarmUp,
 )
 from weirlab.store import Run, RunWriter
+from weirlab.store.steps import step_series
 from weirlab.studies import beds
 from weirlab.studies.beds import DeviceGround
 from weirlab.studies.contract import Measure, Outcome, Study, Summary
@@ -296,6 +299,16 @@ def stored(run: Run) -> ListedTrials:
     return ListedTrials([setting.name for setting in asked.series.settings], valid)
 
 
+def _course(run: Run, valid: pl.DataFrame) -> Iterator[Chapter]:
+    """The trials with steps over time; their series are read only if there are any."""
+    if not any(json.loads(text)["traffic"].get("steps") for text in valid["spec"]):
+        return
+    steps = step_series(valid, run.series())
+    if figures := courses.figures(steps):
+        note = courses.left_out(steps)
+        yield Chapter(courses.SECTION, "Load and delay over time", "Course", figures=figures, note=note)
+
+
 class SeriesStudy(Study[SeriesScenario, DeviceGround, ListedTrials]):
     """A series of trials."""
 
@@ -349,6 +362,9 @@ class SeriesStudy(Study[SeriesScenario, DeviceGround, ListedTrials]):
             caution="",
             place=place(vars(run.manifest), facts["lab"], facts["dut"]),
             tiles=(Tile("settings", str(len(found.names)), "one after the other, repeated"),),
-            chapters=(Chapter("settings", "Settings", figures=found.figures, tables=tuple(found.tables)),),
+            chapters=(
+                Chapter("settings", "Settings", figures=found.figures, tables=tuple(found.tables)),
+                *_course(run, found.valid),
+            ),
             terms=(),
         )

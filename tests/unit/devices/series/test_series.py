@@ -55,7 +55,15 @@ def test_a_run_has_the_trials_of_each_setting_and_says_so(tmp_path: Any) -> None
     assert rows["many"]["delay_mean_ns"] > rows["few"]["delay_mean_ns"]
     assert found.sentence == "5 of 5 settings measured, 10 valid trials."
     assert outcome.found.problem(outcome.run) is None
-    assert outcome.study.page(outcome.run).chapters[0].tables[0].rows[0][0] == "few"
+    settings, course = outcome.study.page(outcome.run).chapters
+    assert settings.tables[0].rows[0][0] == "few"
+    # The one with a step is drawn over time, too.
+    load, delay = course.figures
+    assert load.linked == delay.linked
+    assert load.panel.startswith("step: ")
+    times = delay.data["at_s"]
+    before, after = (delay.data.filter(each)["mean_us"].mean() for each in (times < 0.019, times > 0.021))
+    assert after > 1.3 * before
 
 
 def test_names_are_distinct() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 from weirlab.devices.prediction import tables as error_tables
@@ -12,6 +13,7 @@ from weirlab.devices.profile.page.drawing import draw, voice_panel
 from weirlab.devices.profile.page.settings import beside, machine, positions, sizes
 from weirlab.devices.profile.page.source import ProfileEvidence
 from weirlab.model.regimes import OVERLOAD_LOSS
+from weirlab.report import courses
 from weirlab.report.figure import Figure
 from weirlab.report.rows import RowMark, RowText, intervals
 from weirlab.report.story import Chapter, Story, place, with_more
@@ -83,6 +85,16 @@ def _chapters(evidence: ProfileEvidence, figures: Sequence[Figure]) -> Iterator[
         return tuple(figure for figure in figures if figure.section == section)
 
     panel = voice_panel(evidence.telling)
+    course = Chapter(
+        courses.SECTION,
+        "Load and delay over time",
+        "Course",
+        figures=courses.figures(evidence.steps),
+        note=courses.left_out(evidence.steps),
+    )
+    # What has no steps is drawn over the load.
+    if course.figures and not evidence.telling.height:
+        yield course
     yield _by_size(
         Chapter("delay", "Delay", missing="Not measured: this run has no valid trial with a delay."),
         drawn("delay"),
@@ -136,6 +148,8 @@ def _chapters(evidence: ProfileEvidence, figures: Sequence[Figure]) -> Iterator[
         )
     if evidence.effects:
         yield beside.chapter(evidence.effects)
+    if course.figures and evidence.telling.height:
+        yield replace(course, folded=True)
     if steps := drawn("transient"):
         yield Chapter("transient", "When the load changes", "Steps", figures=steps)
     own = drawn(machine.SECTION)
