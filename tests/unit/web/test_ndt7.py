@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import threading
 import time
@@ -14,6 +15,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from weirlab.base.errors import MissingCapability
 from weirlab.link.stopping import Stop
 from weirlab.store import Store
 from weirlab.transfers.tcp import ndt7, sending
@@ -23,6 +25,7 @@ from weirlab.web.http import listening, server
 from weirlab.web.service import service
 from weirlab.web.settings import TestLimits, WebSettings
 from weirlab.web.transfers import ndt7 as ndt7_web
+from weirlab.web.transfers import recording
 from weirlab.web.transfers.ndt7 import TestLedger, TestRefusal
 
 from .conftest import DEADLINE_S, Serve
@@ -96,6 +99,49 @@ def test_a_test_is_kept_under_the_data_id_that_the_client_learns(store: Store, u
         facts = client.get(f"/api/measurements/{data_id}").json()["facts"]
         assert facts["ndt7"] == ("upload" if up else "download")
         assert facts["client"]["client_name"] == "weir"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may record packets")
+@pytest.mark.parametrize("up", [False, True], ids=["download", "upload"])
+def test_a_capture_of_the_connection_is_told_beside_the_kernels_and_not_kept(store: Store, up: bool) -> None:
+    with served(store) as client:
+        _, data_id = carried_out(client, up=up)
+        kept = result(client, data_id)
+        (capture,) = kept["captures"]
+        assert (capture["why_not"], capture["data_id"]) == (None, None)
+        assert int(capture["packets"].replace(",", "")) > 10
+        assert kept["unread"] == ""
+        places = [place["from"] for place in kept["why"][0]["places"]]
+        assert f"A capture at the {'receiver' if up else 'sender'}" in places
+    assert [
+        path for path in (store.root / "web").rglob("*") if "tapes" in path.name or path.suffix == ".pcapng"
+    ] == []
+
+
+def test_without_the_right_to_record_the_test_says_so_and_goes_on(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise MissingCapability("recording packets needs CAP_NET_RAW; start weir web as root")
+
+    monkeypatch.setattr(recording, "WebRecorderProcess", refused)
+    with served(store) as client:
+        _, data_id = carried_out(client, up=False)
+        kept = result(client, data_id)
+        assert (kept["stage"], kept["unread"]) == ("ready", "")
+        (capture,) = kept["captures"]
+        assert (capture["where"], capture["packets"]) == ("the service", None)
+        assert capture["why_not"] == "recording packets needs CAP_NET_RAW"
+        assert kept["why"][0]["sentence"]
+
+
+def test_a_service_that_cannot_begin_in_time_refuses(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ndt7_web, "_READY_S", 0.0)
+    with served(store) as client:
+        assert client.get("/ndt/v7/download", headers=UPGRADE).status_code == 409
+        monkeypatch.undo()
+        outcome, _ = carried_out(client, up=False)
+        assert outcome.problem() is None
 
 
 def test_a_limit_of_the_rate_is_kept_both_ways(store: Store) -> None:

@@ -34,11 +34,11 @@ AHEAD_NS = 3_000_000_000
 SAMPLES = {"time_ns": pl.Int64, "end": pl.String, "connection": pl.Int64, "role": pl.String}
 
 
-def talked() -> TcpConversation:
+def talked(messages: int = 20) -> TcpConversation:
     """A client that sends, and waits for 200 ms before each of its small messages, with a path of 10 ms."""
     talk = TcpConversation()
     talk.handshake(rtt_ms=10)
-    for _ in range(20):
+    for _ in range(messages):
         talk.a.send(1000)
         talk.wait(10)
         talk.b.ack()
@@ -144,6 +144,20 @@ def test_kernels_and_captures_lie_on_one_axis(
 
 def test_one_capture_alone_is_read_too(reader: Reader, measured: TransferMeasurement, tapes: Path) -> None:
     made = {**captures(tapes), "server": TransferCapture(None, why_not="it was not wanted")}
+    (seen,) = reader.read(measured, made, tapes, 0.1).connections
+    assert list(seen.diagnoses) == ["sender"]
+
+
+def test_a_capture_that_begins_with_the_answer_of_the_server_is_read_too(
+    reader: Reader, measured: TransferMeasurement, tapes: Path
+) -> None:
+    """Without a handshake, the trace takes the end that sent the first packet for the client."""
+    talk = talked(30)
+    first = next(n for n, each in enumerate(talk.segments) if each.sender == "b" and n > 2)
+    talk.segments = talk.segments[first:]
+    made: dict[End, TransferCapture] = {
+        "client": TransferCapture(write_pcap(tapes / "capture.pcapng", talk.packets()))
+    }
     (seen,) = reader.read(measured, made, tapes, 0.1).connections
     assert list(seen.diagnoses) == ["sender"]
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from weirlab.cli.options.sockets import shown
 from weirlab.cli.results import diagnosis
-from weirlab.diagnosis.causes import PLACES
+from weirlab.diagnosis.causes import PLACES, UNKNOWN
 from weirlab.transfers.tcp.measure import measuring, samples
 from weirlab.transfers.tcp.measure.measuring import TransferMeasurement
 from weirlab.transfers.tcp.page import facts
@@ -17,7 +17,7 @@ from weirlab.web.tables import for_page
 from weirlab.web.transfers.reading import ConnectionAnalysis
 
 if TYPE_CHECKING:
-    from weirlab.diagnosis.finding import Diagnosis
+    from weirlab.diagnosis.finding import Diagnosis, DiagnosisFinding
 
 _EVERY_S: Final = 0.01
 """Between two reports of a kernel, if that is not too much."""
@@ -46,34 +46,38 @@ def why(measured: TransferMeasurement, seen: Sequence[ConnectionAnalysis] = ()) 
     kernels = measuring.diagnoses(measured)
     told = []
     for number, one in enumerate(measured.outcome.started["connections"]):
-        found = {"kernel": kernels[number]} if number in kernels else {}
-        if not found and (arrived := _arrived(measured, number)) is not None:
-            told.append({"ends": " > ".join(shown(one[end]) for end in ("local", "remote")), **arrived})
-            continue
         captured = seen[number] if seen else None
+        found = {"kernel": kernels[number]} if number in kernels else {}
         if captured is not None:
             found |= captured.diagnoses
-        if not found:
-            continue
+        more = {} if captured is None or not captured.diagnoses else _beside(found, captured)
         ends = " > ".join(shown(one[end]) for end in ("local", "remote"))
-        more = {} if captured is None else _beside(found, captured)
-        told.append({"ends": ends, **_said(most_telling(found)), **more})
+        if number not in kernels and (findings := _arrived(measured, number)):
+            told.append({"ends": ends, **_as_received(findings, found), **more})
+        elif found:
+            told.append({"ends": ends, **_said(most_telling(found)), **more})
     return told
 
 
-def _arrived(measured: TransferMeasurement, number: int) -> dict[str, Any] | None:
-    """What the receiver's kernel alone shows: of an ndt7 client that sends, this host knows nothing else."""
+def _arrived(measured: TransferMeasurement, number: int) -> Sequence[DiagnosisFinding]:
+    """What the receiver's kernel shows: of an ndt7 client that sends, no kernel knows more here."""
     from weirlab.diagnosis import receiving
 
     rows = samples.of(measured.samples, number, "receiver")
     columns = samples.columns(rows)
     if any(name not in columns for name in receiving.FIELDS):
-        return None
-    findings = receiving.findings(rows["time_ns"].to_numpy().astype(float), columns)
-    if not findings:
-        return None
-    table = diagnosis.where(findings)
-    return {"sentence": findings[0].sentence, "tables": [for_page(table)], "remarks": []}
+        return ()
+    return receiving.findings(rows["time_ns"].to_numpy().astype(float), columns)
+
+
+def _as_received(findings: Sequence[DiagnosisFinding], found: Mapping[str, Diagnosis]) -> dict[str, Any]:
+    """What the receiver's kernel shows, unless that is somebody else and a capture tells who."""
+    table = for_page(diagnosis.where(findings))
+    captured = next(iter(found.values()), None)
+    if findings[0].cause != UNKNOWN or captured is None or captured.main == UNKNOWN:
+        return {"sentence": findings[0].sentence, "tables": [table], "remarks": []}
+    told = _said(captured)
+    return {**told, "tables": [*told["tables"], table]}
 
 
 def _beside(found: dict[str, Diagnosis], captured: ConnectionAnalysis) -> dict[str, Any]:

@@ -35,6 +35,7 @@ from weirlab.web.addresses import site
 from weirlab.web.http.connections import TAKE
 from weirlab.web.http.turns import without_turn
 from weirlab.web.settings import TestLimits
+from weirlab.web.transfers.recording import Connection
 from weirlab.web.transfers.service import BUSY, BusyError, Transfers
 
 _HOUR_S: Final = 3600.0
@@ -45,6 +46,8 @@ _INTERVAL_S: Final = 0.1
 _WAIT_S: Final = 0.1
 _TRIES: Final = 80
 """How often a test waits for another one: published clients have 10 s of patience."""
+_READY_S: Final = 5.0
+"""How long it may take until packets are recorded."""
 _BY_PROXY: Final = "A proxy is in between: a test would measure the connection of the proxy."
 
 
@@ -114,6 +117,7 @@ def add_to(app: FastAPI, transfers: Transfers, limits: TestLimits) -> None:
             raise InputError(_BY_PROXY)
         most_bytes = ledger.room(peer.host)
         connection: Future[sending.TransferEngine] = Future()
+        ready: Future[None] = Future()
         settings = TransferSettings(
             host=peer.host,
             port=peer.port,
@@ -125,18 +129,27 @@ def add_to(app: FastAPI, transfers: Transfers, limits: TestLimits) -> None:
         )
 
         def begin(often: TransferSettings, stop: Stop, tell: sending.Tell | None) -> sending.Transfer:
+            ready.set_result(None)
             return sending.taken(connection.result(), often, stop, tell)
 
         name, facts = f"{test.capitalize()} test of {peer.host}", {"ndt7": test, "client": about}
+        here, port = request.scope["server"]
+        ends: Connection = (str(here), int(port)), (peer.host, peer.port)
         for last in range(_TRIES, -1, -1):
             try:
-                one = await run_in_threadpool(transfers.serve, name, facts, settings, begin)
+                one = await run_in_threadpool(transfers.serve, name, facts, settings, begin, ends)
                 break
             except BusyError:
                 if not last:
                     raise
                 # Clients go on with the other way at once, while the first is still being diagnosed.
                 await without_turn(asyncio.sleep(_WAIT_S))
+        try:
+            # Its first packets are recorded, too.
+            await without_turn(asyncio.wait_for(asyncio.shield(asyncio.wrap_future(ready)), _READY_S))
+        except TimeoutError:
+            connection.set_exception(TrialError("The service was too busy to begin."))
+            raise BusyError(BUSY) from None
         cell = ledger.enter(peer.host)
         socket = request.scope["state"][TAKE](_switching(key))
         if socket is None:

@@ -30,6 +30,12 @@ if TYPE_CHECKING:
 
 _ENDS: Final[tuple[End, End]] = ("server", "client")
 
+_MOST_SERVED_BYTES: Final = 64_000_000
+"""Of the capture of a client's test, which takes room while the test is read."""
+
+Connection = tuple[tuple[str, int], tuple[str, int]]
+"""Its two ends: this one first."""
+
 Adopt = Callable[[str, Path, SpaceReservation], Measurement]
 """Takes a file, under a name, as if it had been uploaded; the claim has its bytes until then."""
 
@@ -48,17 +54,29 @@ class TestCaptures:
     """To the room of the captures, and of what is made of them."""
     stop: Callable[[], None]
     """Ends the capture of this host, if there is one."""
+    served: Connection | None = None
+    """The connection of a client that asked for the test: its capture is read, and not kept."""
     captures: dict[End, TransferCapture] = field(default_factory=dict)
     """The captures that have ended; empty if none was requested."""
 
+    def __post_init__(self) -> None:
+        if self.served is not None:
+            local, remote = self.served
+            self.begun({"connections": [{"local": local, "remote": remote}]})
+
     def begun(self, started: Mapping[str, Any]) -> None:
-        """Record the connections of the test, from the event ``started`` of the engine, and no others."""
+        """Record the connections of the test, from the event ``started`` of the engine, and no others.
+
+        The first call counts.
+        """
         self.here.name_connections(started)
 
     def ended(self, outcome: sending.TransferOutcome) -> None:
         """End the captures when the test is over."""
         self.stop()
-        if (fetch := self.settings.fetch) is not None:
+        if self.served is not None:
+            self.captures = {"server": self.here.capture}
+        elif (fetch := self.settings.fetch) is not None:
             server = capturing.fetched(outcome.recorded, fetch.file, capturing.AUTO)
             client = self.here.capture
             if (far := self.settings.fetch_via) is not None:
@@ -87,6 +105,8 @@ class TestCaptures:
         via = self.settings.via
         here = "this host" if via is None else via.host
         where = here if end == "client" else self.settings.host
+        if self.served is not None:
+            where = "the service"
         told: dict[str, Any] = {
             "where": where,
             "why_not": capture.why_not,
@@ -96,10 +116,13 @@ class TestCaptures:
         }
         if capture.path is None:
             return told
-        made = self.adopt(f"TCP test at {where}.pcapng", capture.path, self.claim)
         packets = None if capture.packets is None else count(capture.packets)
         missing = list(capture_remarks(f"at {where}", capture))
-        return {**told, "why_not": None, "data_id": made.data_id, "packets": packets, "missing": missing}
+        told = {**told, "why_not": None, "packets": packets, "missing": missing}
+        if self.served is not None:
+            return told
+        made = self.adopt(f"TCP test at {where}.pcapng", capture.path, self.claim)
+        return {**told, "data_id": made.data_id}
 
 
 @dataclass(frozen=True)
@@ -114,6 +137,25 @@ class TestRecorder:
     def _opened(self, wanted: RecorderSettings, interface: str) -> WebRecorderProcess:
         """A recorder in a process of its own, as the service has no right to record."""
         return WebRecorderProcess(self.launcher, wanted, interface)
+
+    @contextmanager
+    def served(
+        self, one: Measurement, settings: TransferSettings, connection: Connection, claim: SpaceReservation
+    ) -> Iterator[TestCaptures]:
+        """Record the test of a client over ``connection`` as :meth:`of` does, at this end only."""
+        most_bytes = min(self.most_bytes, _MOST_SERVED_BYTES, max(claim.space.fitting(_MOST_SERVED_BYTES), 1))
+        claim.grow(claim.size + most_bytes)
+        claim.use(claim.size)
+        with TemporaryDirectory(dir=one.path, prefix="tapes-") as name, ExitStack() as recorder:
+            here = recorder.enter_context(
+                capturing.capturing(
+                    *(settings.host, settings.port, Path(name), capturing.AUTO),
+                    most_bytes=most_bytes,
+                    opened=self._opened,
+                )
+            )
+            parts = (settings, self.adopt, self.reader, Path(name), here, claim, recorder.close)
+            yield TestCaptures(*parts, served=connection)
 
     @contextmanager
     def of(

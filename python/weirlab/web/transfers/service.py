@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -23,7 +24,7 @@ from weirlab.web.measurements.measurement import Measurement, Measurements
 from weirlab.web.measurements.space import Space, SpaceReservation
 from weirlab.web.tables import for_page
 from weirlab.web.transfers import asking, axis, explaining, rows
-from weirlab.web.transfers.recording import TestCaptures, TestRecorder
+from weirlab.web.transfers.recording import Connection, TestCaptures, TestRecorder
 
 RESULT: Final = "result.json"
 INTERVALS: Final = "intervals.json"
@@ -70,6 +71,8 @@ class WebTransfer:
     claim: SpaceReservation
     """To the room of its numbers."""
     captured: bool = False
+    served: Connection | None = None
+    """The connection of a client that asked for the test."""
     begin: TransferBeginning = sending.begin
     moved: TransferTotals = field(default_factory=TransferTotals)
     stop: Stop = field(default_factory=Stop)
@@ -184,9 +187,13 @@ class Transfers:
         facts: dict[str, Any],
         settings: TransferSettings,
         begin: TransferBeginning,
+        connection: Connection,
     ) -> Measurement:
-        """Keep a test that a client asked for, as if it were begun here; raises ``BusyError``."""
-        return self._begun(name, facts, settings, begin=begin)
+        """Keep a test that a client asked for over ``connection``, as if it were begun here.
+
+        When ``begin`` is called, its packets are recorded, if they can be. Raises ``BusyError``.
+        """
+        return self._begun(name, facts, settings, begin=begin, served=connection)
 
     def _begun(self, name: str, facts: dict[str, Any], settings: TransferSettings, **how: Any) -> Measurement:
         with self._lock:
@@ -262,9 +269,7 @@ class Transfers:
         latest.start()
         message, result = "", {}
         try:
-            with self.recording.of(
-                transfer.one, transfer.settings, transfer.captured, transfer.claim
-            ) as tapes:
+            with self._recorded(transfer) as tapes:
                 outcome, measured = self._carried_out(transfer, tapes)
                 transfer.has_sent()
                 tapes.ended(outcome)
@@ -287,6 +292,12 @@ class Transfers:
             message = failures.explain(error).message
         latest.cancel()
         self._keep(transfer, message, result)
+
+    def _recorded(self, transfer: WebTransfer) -> AbstractContextManager[TestCaptures]:
+        one, settings, claim = transfer.one, transfer.settings, transfer.claim
+        if transfer.served is not None:
+            return self.recording.served(one, settings, transfer.served, claim)
+        return self.recording.of(one, settings, transfer.captured, claim)
 
     def _carried_out(
         self, transfer: WebTransfer, tapes: TestCaptures

@@ -120,13 +120,19 @@ def _take(
     found: _CaptureAnalysis,
 ) -> None:
     """Add what one capture shows of each connection."""
-    ends = {(each["a"]["addr"], each["a"]["port"]): each for each in read.facts["connections"]}
+    # Without its handshake, a connection may have its client as b.
+    sides: tuple[SideName, SideName] = ("a", "b")
+    ends = {
+        (each[client]["addr"], each[client]["port"]): (each, client, server)
+        for each in read.facts["connections"]
+        for client, server in (sides[::-1], sides)
+    }
     for number, one in enumerate(measured.outcome.started["connections"]):
-        connection = ends.get(tuple(one["local"]))
-        if connection is None:
+        if (named := ends.get(tuple(one["local"]))) is None:
             continue
+        connection, client, server = named
         up = measured.ups[number]
-        name: SideName = "a" if up else "b"
+        name = client if up else server
         if not side(connection, name)["data_packets"]:
             continue
         place = _place(end, up)
