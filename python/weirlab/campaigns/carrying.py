@@ -18,6 +18,7 @@ from weirlab.jobs import cluster, worker
 from weirlab.jobs.calibrations import calibrate
 from weirlab.jobs.cluster import Cluster
 from weirlab.jobs.progress import SilentProgress
+from weirlab.jobs.status import WorkerStatus
 from weirlab.jobs.work import Work
 from weirlab.measure.calibrate import Calibration
 from weirlab.scenario import CalibrationSection, Lab
@@ -71,8 +72,13 @@ def check_bed(lab: Lab) -> str:
             return told(error)
 
 
-def carry_out(version_there: str, content: dict[str, Any], step: CampaignStep, lease_s: float) -> CarriedStep:
-    """Measure ``step`` of the campaign ``content`` on this worker. Its folder is removed again."""
+def carry_out(
+    version_there: str, content: dict[str, Any], step: CampaignStep, lease_s: float, run_id: str = ""
+) -> CarriedStep:
+    """Measure ``step`` of the campaign ``content``, whose run is ``run_id``, on this worker.
+
+    Its folder is removed again.
+    """
     global _faults
     record = StepRecord(step.number, host=worker.STATE.name)
     if version_there != versions()["weirlab"]:
@@ -89,8 +95,8 @@ def carry_out(version_there: str, content: dict[str, Any], step: CampaignStep, l
                     worker.retire(why)
                     return CarriedStep(record, quarantine=why)
                 _faults = 0
-            with worker.lease(lease_s):
-                found = measure(asked, step, scratch, SilentProgress(), HOST_FILES)
+            with worker.busy(run_id, step.place, lease_s) as progress, worker.lease(lease_s):
+                found = measure(asked, step, scratch, progress, HOST_FILES)
         except WeirError as error:
             return CarriedStep(replace(record, problem=told(error)))
         found = replace(found, host=worker.STATE.name)
@@ -118,12 +124,15 @@ class ClusterCarrier:
     def room(self) -> int:
         return self._cluster.room
 
+    def workers(self) -> tuple[WorkerStatus, ...]:
+        return self._cluster.statuses()
+
     def submit(self, step: CampaignStep, attempt: int) -> None:
         self._known[step.number] = step
         root = self._asked.root(step, self._work.inputs)
         expected_s = studies()[root.KEY].expected_s(root) or 0.0
         lease_s = max(LEASE_RATIO * expected_s, LEAST_LEASE_S)
-        arguments = (versions()["weirlab"], self._content, step, lease_s)
+        arguments = (versions()["weirlab"], self._content, step, lease_s, self._steps.campaign)
         self._cluster.submit(step.number, carry_out, *arguments)
 
     def results(self) -> Iterator[StepRecord]:
@@ -133,8 +142,7 @@ class ClusterCarrier:
                 continue
             carried: CarriedStep = done.value
             if carried.quarantine:
-                host = carried.record.host
-                self._work.progress.note(f"the test bed {host} is quarantined: {carried.quarantine}")
+                self._cluster.note_quarantine(carried.record.host, carried.quarantine)
                 self.submit(self._known[done.key], 1)
                 continue
             if carried.run:

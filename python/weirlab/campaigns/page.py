@@ -11,6 +11,7 @@ from weirlab.base.quantities import plural
 from weirlab.campaigns import study, tables
 from weirlab.campaigns.ranking import ALIKE, RISK, MeasureRow
 from weirlab.campaigns.study import CampaignFindings
+from weirlab.jobs.status import status_of
 from weirlab.report import axes, palette
 from weirlab.report.figure import Figure
 from weirlab.report.numbers import rounded
@@ -30,6 +31,7 @@ def page(run: Run) -> Story:
     what = "Device" if found.by_device else "Setting"
     ranked = [table for table in tables.tables(found) if table.caption != "Steps without a result"]
     failed = [table for table in tables.tables(found) if table.caption == "Steps without a result"]
+    beds = tables.testbeds(found.steps), tables.quarantines(status_of(run))
     figures = _figures(found)
     left_out = "" if len(figures) <= MOST_FIGURES else f"{len(figures) - MOST_FIGURES} more are not drawn."
     return Story(
@@ -63,7 +65,7 @@ def page(run: Run) -> Story:
                 "The steps",
                 "Steps",
                 intro=f"Each step is a run in the folder steps of run {run.run_id}.",
-                tables=tuple(table for table in (tables.testbeds(found.steps), *failed) if table.rows),
+                tables=tuple(table for table in (*beds, *failed) if table.rows),
                 details=(tables.steps(found.steps),),
             ),
         ),

@@ -27,7 +27,7 @@ from weirlab.base.errors import (
 from weirlab.base.files import Inputs
 from weirlab.base.storage import run_ids
 from weirlab.campaigns.section import CampaignScenario, CampaignStep
-from weirlab.jobs.progress import SilentProgress
+from weirlab.jobs.progress import Left, SilentProgress
 from weirlab.store import Run, Store
 from weirlab.store.files import load_json, telling, write_json
 from weirlab.store.manifest import host
@@ -56,6 +56,8 @@ class StepRecord:
     attempts: int = 1
     elapsed_s: Measured = 0.0
     """Of the last attempt, in s."""
+    trials: int = 0
+    """Attempts at trials in its run."""
     simulated: bool = False
     """Whether its device was simulated."""
     measures: tuple[Measure, ...] = field(default_factory=tuple)
@@ -67,11 +69,14 @@ class StepRecord:
 
 
 class StepNotes(SilentProgress):
-    """Passes on what the user should know about a step, each sentence once."""
+    """Passes on what the user should know about a step, each sentence once, and the number of its trials."""
 
-    def __init__(self, tell: Callable[[str], object]) -> None:
-        self._tell = tell
+    def __init__(self, tell: Callable[[str], object], advance: Callable[[int, int], object]) -> None:
+        self._tell, self._advance = tell, advance
         self._known: set[str] = set()
+
+    def advance(self, done: int, total: int, what: str = "", left_s: Left | None = None) -> None:
+        self._advance(done, total)
 
     def note(self, message: str) -> None:
         if message not in self._known:
@@ -102,7 +107,8 @@ def measure(
             raise problem
         run = outcome.run
         measures = tuple(study_of(run).measures(run))
-        record = replace(record, run_id=run.run_id, simulated=run.simulated, measures=measures)
+        trials = run.manifest.trials or 0
+        record = replace(record, run_id=run.run_id, simulated=run.simulated, trials=trials, measures=measures)
     except FAULTS as error:
         record = replace(record, problem=told(error))
     return replace(record, elapsed_s=time.monotonic() - begun)
@@ -117,6 +123,7 @@ class StepStore:
     """The runs and records of a campaign's steps, in the folder of its run."""
 
     def __init__(self, run: Run) -> None:
+        self.campaign = run.run_id
         self.path = run.path / FOLDER
 
     def scratch(self, number: int) -> Path:

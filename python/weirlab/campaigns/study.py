@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import platform
 import time
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final, Protocol
@@ -18,11 +19,13 @@ from weirlab.campaigns.section import CampaignScenario, CampaignStep
 from weirlab.campaigns.steps import StepNotes, StepRecord, StepStore, measure
 from weirlab.cli.quantities import clock
 from weirlab.jobs.inventory import scenario_of
+from weirlab.jobs.status import StatusKeeper, WorkerStatus, WorkStatus
 from weirlab.jobs.work import Work
 from weirlab.records import SIMULATION
 from weirlab.scenario.model import Root
 from weirlab.store import Run, RunWriter
 from weirlab.store.frames import frame_of
+from weirlab.store.manifest import host, kernel
 from weirlab.studies.registry import studies
 
 STEPS: Final = "campaign-steps"
@@ -72,14 +75,20 @@ class StepCarrier(Protocol):
     def results(self) -> Iterable[StepRecord]:
         """Those that were measured since the last call; waits for some."""
 
+    def workers(self) -> tuple[WorkerStatus, ...]:
+        """What each of those that measure does, without what the campaign has of it."""
+
 
 class LocalCarrier:
-    """Measures one step after the other in this process."""
+    """Measures one step after the other in this process; calls ``look`` between trials."""
 
-    def __init__(self, asked: CampaignScenario, steps: StepStore, work: Work) -> None:
-        self._asked, self._steps, self._work = asked, steps, work
-        self._notes = StepNotes(work.progress.note)
+    def __init__(
+        self, asked: CampaignScenario, steps: StepStore, work: Work, look: Callable[[], object]
+    ) -> None:
+        self._asked, self._steps, self._work, self._look = asked, steps, work, look
+        self._notes = StepNotes(work.progress.note, self._advance)
         self._taken: list[CampaignStep] = []
+        self._status = WorkerStatus(host(), {"kernel": kernel(), "machine": platform.machine()})
 
     @property
     def room(self) -> int:
@@ -87,11 +96,28 @@ class LocalCarrier:
 
     def submit(self, step: CampaignStep, attempt: int) -> None:
         self._taken.append(step)
+        self._status = replace(
+            self._status,
+            run_id=self._steps.campaign,
+            doing=step.place,
+            since_s=time.time(),
+            done=0,
+            total=0,
+        )
 
     def results(self) -> Iterable[StepRecord]:
-        step = self._taken.pop()
+        step = self._taken[0]
         scratch = self._steps.scratch(step.number)
         yield measure(self._asked, step, scratch, self._notes, self._work.inputs)
+        self._taken.clear()
+        self._status = replace(self._status, run_id="", doing="")
+
+    def workers(self) -> tuple[WorkerStatus, ...]:
+        return (replace(self._status, seen_s=time.time()),)
+
+    def _advance(self, done: int, total: int) -> None:
+        self._status = replace(self._status, done=done, total=total)
+        self._look()
 
 
 @dataclass(frozen=True)
@@ -239,16 +265,26 @@ def measured(
     attempts, underway = Counter[int](), dict[int, CampaignStep]()
     total, begun = asked.campaign.steps, time.monotonic()
     before = len(done)
+    taking: StepCarrier
+
+    def left_s() -> float | None:
+        ended = len(done) - before
+        return (time.monotonic() - begun) / ended * (total - len(done)) if ended else None
+
+    def status() -> WorkStatus:
+        return _status(writer.run_id, total, [records[number] for number in done], taking.workers(), left_s())
+
+    keeper = StatusKeeper(writer, status)
     work.progress.stage(f"campaign {asked.name}, run {writer.run_id}")
-    taking = carrier or LocalCarrier(asked, steps, work)
+    taking = carrier or LocalCarrier(asked, steps, work, keeper.keep)
     while queue or underway:
         while queue and taking.room > 0:
             step = queue.popleft()
             attempts[step.number] += 1
             underway[step.number] = step
-            left_s = (time.monotonic() - begun) / max(len(done) - before, 1) * (total - len(done))
-            work.progress.advance(len(done), total, step.place, left_s if len(done) > before else None)
+            work.progress.advance(len(done), total, step.place, left_s())
             taking.submit(step, attempts[step.number])
+        keeper.keep()
         for record in taking.results():
             if record.number not in underway:
                 continue
@@ -257,7 +293,9 @@ def measured(
                 work.progress.note(f"{step.place}: {record.problem}; it is tried again later")
                 queue.append(step)
                 continue
-            _keep(steps, replace(record, attempts=attempts[step.number]), done, writer)
+            records[step.number] = replace(record, attempts=attempts[step.number])
+            _keep(steps, records[step.number], done, writer)
+    keeper.keep(at_once=True)
     return stored(writer.run)
 
 
@@ -266,6 +304,29 @@ def _keep(steps: StepStore, record: StepRecord, done: set[int], writer: RunWrite
     steps.keep(record)
     done.add(record.number)
     writer.finished_beside = len(done)
+
+
+def _status(
+    run_id: str,
+    planned: int,
+    ended: Sequence[StepRecord],
+    workers: Sequence[WorkerStatus],
+    left_s: float | None,
+) -> WorkStatus:
+    """How far a campaign is whose steps ``ended``, as ``workers`` say."""
+    steps, failed, trials = Counter[str](), Counter[str](), Counter[str]()
+    for record in ended:
+        steps[record.host] += 1
+        failed[record.host] += not record.counts
+        trials[record.host] += record.trials
+    told = tuple(
+        replace(one, steps=steps[one.name], failed=failed[one.name], trials=trials[one.name])
+        for one in workers
+    )
+    underway = min(sum(one.run_id == run_id for one in told), planned - len(ended))
+    waiting = planned - len(ended) - underway
+    without = failed.total()
+    return WorkStatus(time.time(), len(ended) - without, without, underway, waiting, left_s, told)
 
 
 def stored(run: Run) -> CampaignFindings:

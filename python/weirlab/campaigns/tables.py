@@ -10,6 +10,7 @@ from weirlab.base.quantities import NOTHING, bit_rate, count, duration, percent,
 from weirlab.base.tables import Table
 from weirlab.campaigns.ranking import RankRow, standings
 from weirlab.campaigns.study import CampaignFindings, StepRow
+from weirlab.jobs.status import WorkStatus
 
 SHOWN: Final[Mapping[str, Callable[[float], str]]] = {
     "pps": rate,
@@ -105,6 +106,13 @@ def testbeds(rows: Sequence[StepRow]) -> Table:
         if len(beds) > 1
         else [],
     )
+
+
+def quarantines(status: WorkStatus | None) -> Table:
+    """The test beds that measured nothing any more, and why."""
+    workers = () if status is None else status.workers
+    rows = [(one.name, one.quarantine) for one in workers if one.quarantine]
+    return Table("Test beds in quarantine", ("Test bed", "Why"), rows)
 
 
 def steps(rows: Sequence[StepRow]) -> Table:

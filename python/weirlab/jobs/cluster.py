@@ -13,15 +13,16 @@ import os
 import queue
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from weirlab.base.errors import InputError, LabError
 from weirlab.base.extras import CLUSTER
-from weirlab.jobs.worker import STATE, TESTBED, meets, quiet
+from weirlab.jobs.status import WorkerStatus
+from weirlab.jobs.worker import REPORT, STATE, TESTBED, meets, quiet
 
 PATIENCE_S: Final = 600.0
 """How long a scheduler may be away."""
@@ -129,6 +130,9 @@ class Cluster:
         self._lost = False
         self._workers: Mapping[str, Any] = {}
         self._looked_s = -math.inf
+        self._statuses: dict[str, WorkerStatus] = {}
+        self._beats: dict[str, float] = {}
+        """By worker its last heartbeat, by the clock of the scheduler."""
         self._client = self._connected(FIRST_PATIENCE_S)
 
     @property
@@ -144,6 +148,8 @@ class Cluster:
             known = self._client.scheduler_info(n_workers=-1)["workers"]
         except Exception:
             known = {}
+        else:
+            self._note(known.values(), time.time())
         self._looked_s = time.monotonic()
         self._workers = {
             place: one
@@ -157,6 +163,47 @@ class Cluster:
             self._workers = {place: one for place, one in self._workers.items() if self._fit.get(place)}
         return self._workers
 
+    def statuses(self) -> tuple[WorkerStatus, ...]:
+        """All workers of this kind that were ever there, suitable or not, by name."""
+        self.workers()
+        return tuple(self._statuses[name] for name in sorted(self._statuses))
+
+    def _note(self, known: Iterable[Mapping[str, Any]], now_s: float) -> None:
+        """Keep what workers said with their last heartbeats."""
+        here = set[str]()
+        for one in known:
+            told = one["metrics"].get(REPORT)
+            if self._resource not in one["resources"] or told is None:
+                continue
+            name, beat = str(one["name"]), float(one["last_seen"])
+            here.add(name)
+            before = self._statuses.get(name)
+            new = before is None or before.gone or self._beats[name] != beat
+            self._beats[name] = beat
+            facts = told["facts"]
+            status = WorkerStatus(
+                name,
+                facts,
+                seen_s=now_s if new or before is None else before.seen_s,
+                lacking=", ".join(text for text in self._requirements if not meets(facts, text)),
+                # Its last heartbeat may be from before.
+                quarantine=told["quarantine"] or ("" if before is None else before.quarantine),
+            )
+            if "place" in told:
+                begun_s = now_s - told["elapsed_s"] if new or before is None else before.since_s
+                status = replace(
+                    status,
+                    run_id=told["run_id"],
+                    doing=told["place"],
+                    since_s=begun_s,
+                    until_s=begun_s + told["lease_s"],
+                    done=told["done"],
+                    total=told["total"],
+                )
+            self._statuses[name] = status
+        for name in self._statuses.keys() - here:
+            self._statuses[name] = replace(self._statuses[name], gone=True, doing="", run_id="")
+
     def _quarantine_wrong_clocks(self) -> None:
         """Let no new test bed work whose clock differs from this one's."""
         new = [place for place in self._workers if place not in self._fit]
@@ -168,7 +215,13 @@ class Cluster:
             if not self._fit[place]:
                 why = f"its clock is {offset:.0f} s away from that of the campaign"
                 self.run_everywhere(_retire_in_loop, why, workers=[place])
-                self._tell(f"the test bed {self._workers[place]['name']} is quarantined: {why}")
+                self.note_quarantine(str(self._workers[place]["name"]), why)
+
+    def note_quarantine(self, name: str, why: str) -> None:
+        """Tell, and remember, why the worker ``name`` measures nothing any more."""
+        self._tell(f"the test bed {name} is quarantined: {why}")
+        known = self._statuses.get(name, WorkerStatus(name, seen_s=time.time()))
+        self._statuses[name] = replace(known, quarantine=why)
 
     def submit(self, key: int, function: Callable[..., Any], *arguments: Any) -> None:
         """Let a worker call ``function``; its result has ``key``."""

@@ -20,10 +20,13 @@ from typing import Any, Final
 
 from weirlab.base.errors import InputError, LabError, TrialError
 from weirlab.base.extras import CLUSTER
+from weirlab.jobs.progress import Left, SilentProgress
 from weirlab.store.manifest import versions
 
 TESTBED: Final = "testbed"
 ANALYSIS: Final = "analysis"
+REPORT: Final = "weir"
+"""What heartbeats call the report of a worker."""
 
 _LOOK_S: Final = 0.5
 
@@ -98,6 +101,21 @@ class WorkerState:
     loop: asyncio.AbstractEventLoop | None = None
     quarantine: str = ""
     """Why its test bed measures nothing any more."""
+    step: WorkerStep | None = None
+    """What it measures."""
+
+
+@dataclass
+class WorkerStep:
+    """A step that a worker measures; times are seconds since 1970 by the worker's clock."""
+
+    run_id: str
+    """Of its campaign."""
+    place: str
+    begun_s: float
+    lease_s: float
+    done: int = 0
+    total: int = 0
 
 
 STATE: Final = WorkerState()
@@ -107,6 +125,32 @@ def require_version(there: str) -> None:
     """Raise ``LabError`` if whoever sent the work has another version of Weir, ``there``."""
     if (own := versions()["weirlab"]) != there:
         raise LabError(f"the worker {STATE.name} has Weir {own}, and here is {there}; they must be the same")
+
+
+def report() -> dict[str, Any]:
+    """What this worker tells the scheduler with every heartbeat."""
+    step = STATE.step
+    found: dict[str, Any] = {"facts": STATE.facts, "quarantine": STATE.quarantine}
+    # How long it has been at work: clocks differ.
+    return found if step is None else {**found, **vars(step), "elapsed_s": time.time() - step.begun_s}
+
+
+class StepProgress(SilentProgress):
+    """Notes how many trials of the step are done."""
+
+    def advance(self, done: int, total: int, what: str = "", left_s: Left | None = None) -> None:
+        if STATE.step is not None:
+            STATE.step.done, STATE.step.total = done, total
+
+
+@contextmanager
+def busy(run_id: str, place: str, lease_s: float) -> Iterator[StepProgress]:
+    """Report the step at ``place`` of a campaign as what this worker does."""
+    STATE.step = WorkerStep(run_id, place, time.time(), lease_s)
+    try:
+        yield StepProgress()
+    finally:
+        STATE.step = None
 
 
 def retire(why: str) -> None:
@@ -185,6 +229,7 @@ def _in_background(
             dashboard=False,
             memory_limit=0,
             death_timeout=30,
+            metrics={REPORT: lambda _: report()},
         )
         async with worker:
             STATE.worker = worker

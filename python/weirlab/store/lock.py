@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import signal
 import stat
 import struct
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -64,6 +66,44 @@ def is_held(run_path: Path) -> bool:
             return bool(struct.unpack(_FLOCK, answer)[0] != fcntl.F_UNLCK)
     except (OSError, StoreError):
         return False
+
+
+def interrupt(run_path: Path) -> None:
+    """Interrupt the process of this machine that is writing the run in ``run_path``, as Ctrl-C does.
+
+    Raises ``StoreError`` if there is none, or if it belongs to somebody else.
+    """
+    path = run_path / LOCK_FILE
+    with telling(path, "read"), files.open_regular(path) as file:
+        writer, lock = file.read(32).decode(errors="replace").strip(), os.fstat(file.fileno())
+    nobody = StoreError(f"no process of this machine is writing run {run_path.name}")
+    if not (writer.isdecimal() and is_held(run_path)):
+        raise nobody
+    try:
+        # From here on, the number cannot become that of another process.
+        process = os.pidfd_open(int(writer))
+    except OSError:
+        raise nobody from None
+    try:
+        if not _has_open(int(writer), lock):
+            raise nobody
+        signal.pidfd_send_signal(process, signal.SIGINT)
+    except PermissionError:
+        raise StoreError(
+            f"run {run_path.name} is being written by process {writer} of another user; stop it there"
+        ) from None
+    finally:
+        os.close(process)
+
+
+def _has_open(process: int, file: os.stat_result) -> bool:
+    """Whether ``process`` has ``file`` open; raises ``PermissionError``."""
+    folder = f"/proc/{process}/fd"
+    for name in os.listdir(folder):
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.stat(f"{folder}/{name}"), file):
+                return True
+    return False
 
 
 def _take(fd: int) -> bool:

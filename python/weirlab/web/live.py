@@ -7,7 +7,9 @@ from math import isfinite
 from typing import Any, Final
 
 from weirlab.base.errors import WeirError
+from weirlab.base.quantities import clock
 from weirlab.jobs.inventory import scenario_of
+from weirlab.jobs.status import WorkerStatus, status_of
 from weirlab.store import Run
 from weirlab.studies.registry import study_of
 
@@ -57,6 +59,37 @@ def _value(value: Any) -> Any:
 
 def _number(value: float | None) -> float | None:
     return value if value is not None and isfinite(value) else None
+
+
+def work(run: Run, now_s: float) -> dict[str, Any] | None:
+    """How far the steps of ``run`` are, and what its workers do; None for a run without steps.
+
+    ``age_s`` is how long ago that was.
+    """
+    if (status := status_of(run)) is None:
+        return None
+    return {
+        "age_s": max(now_s - status.at_s, 0.0),
+        **{name: getattr(status, name) for name in ("done", "failed", "underway", "waiting")},
+        "left": "" if status.left_s is None else clock(status.left_s),
+        "workers": [_worker(one, run.run_id, status.at_s) for one in status.workers],
+    }
+
+
+def _worker(one: WorkerStatus, run_id: str, now_s: float) -> dict[str, Any]:
+    elsewhere = bool(one.run_id) and one.run_id != run_id
+    return {
+        "name": one.name,
+        "tags": [f"{name}={value}" for name, value in sorted(one.tags.items())],
+        "activity": one.activity,
+        "why": one.quarantine or (one.lacking and f"lacks {one.lacking}"),
+        # Of other campaigns nobody needs to know more.
+        "doing": "another campaign" if elsewhere else one.doing,
+        **{name: getattr(one, name) for name in ("done", "total", "steps", "failed", "trials")},
+        "for": clock(max(now_s - one.since_s, 0.0)) if one.doing else "",
+        "lease_left": clock(max(one.until_s - now_s, 0.0)) if one.doing and one.until_s else "",
+        "heard_s": max(now_s - one.seen_s, 0.0),
+    }
 
 
 def expected_s(run: Run) -> float | None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Final, get_args
 
 from weirlab import __version__
+from weirlab.jobs.status import Activity
 from weirlab.web.captures.service import CaptureService
 from weirlab.web.children import Children
 from weirlab.web.runs import RunService
@@ -13,7 +15,10 @@ from weirlab.web.transfers.service import Transfers
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-Samples = Iterable[tuple[dict[str, str], int]]
+_STEPS: Final = ("done", "failed", "underway", "waiting")
+_ACTIVITIES: Final = get_args(Activity)
+
+Samples = Iterable[tuple[dict[str, str], float]]
 """Samples: labels and a number each."""
 
 
@@ -59,8 +64,30 @@ def text(
             "Trials, or steps of a campaign, of the scenario under way in its present stage.",
             steps,
         ),
+        *_campaigns(shelf),
     ]
     return "\n".join(line for family in families for line in _family(*family)) + "\n"
+
+
+def _campaigns(shelf: RunService) -> list[tuple[str, str, str, Samples]]:
+    """The campaigns that go on, wherever they were started, and their workers."""
+    steps, left, workers, heard, trials = (list[tuple[dict[str, str], float]]() for _ in range(5))
+    for run_id, status in shelf.campaigns():
+        run = {"run": run_id}
+        steps += [({**run, "state": name}, getattr(status, name)) for name in _STEPS]
+        left += [] if status.left_s is None else [(run, round(status.left_s))]
+        for one in status.workers:
+            worker = {**run, "worker": one.name}
+            workers += [({**worker, "state": state}, int(state == one.activity)) for state in _ACTIVITIES]
+            heard.append((worker, round(one.seen_s, 3)))
+            trials.append((worker, one.trials))
+    return [
+        ("weir_campaign_steps", "gauge", "Steps of a campaign that goes on, by state.", steps),
+        ("weir_campaign_left_seconds", "gauge", "Time until a campaign ends, as it goes.", left),
+        ("weir_campaign_worker", "gauge", "1 for what a worker of a campaign does at present.", workers),
+        ("weir_campaign_worker_seen_seconds", "gauge", "Last sign of life, in seconds since 1970.", heard),
+        ("weir_campaign_worker_trials", "gauge", "Trials that a campaign has of a worker.", trials),
+    ]
 
 
 def _family(name: str, kind: str, about: str, samples: Samples) -> Iterator[str]:

@@ -25,9 +25,10 @@ from weirlab.web.captures.routes import captures
 from weirlab.web.captures.service import CaptureService
 from weirlab.web.children import Children
 from weirlab.web.http.turns import without_turn
+from weirlab.web.listing import RunFilter, SortKey
 from weirlab.web.measurements import retention
 from weirlab.web.measurements.measurement import Kind, Measurement, Measurements
-from weirlab.web.runs import RunFilter, RunService, SortKey
+from weirlab.web.runs import RunService
 from weirlab.web.scenarios import asking
 from weirlab.web.scenarios.service import Scenarios
 from weirlab.web.settings import WebSettings
@@ -134,7 +135,7 @@ class LabelRequest(BaseModel):
 
 
 def _runs(parts: ServiceParts) -> APIRouter:
-    router = APIRouter(prefix="/runs")
+    router = APIRouter(prefix="/runs", route_class=sending.CompressedRoute)
     shelf, scenarios = parts.shelf, parts.scenarios
 
     @router.get("")
@@ -153,8 +154,11 @@ def _runs(parts: ServiceParts) -> APIRouter:
         return {**shelf.live(run_id), **scenarios.live(run_id)}
 
     @router.post("/{run_id}/stop")
-    def stop(run_id: str) -> dict[str, Any]:
-        scenarios.stop(scenarios.of_run(run_id))
+    async def stop(run_id: str) -> dict[str, Any]:
+        if scenarios.live(run_id)["held"]:
+            await run_in_threadpool(lambda: scenarios.stop(scenarios.of_run(run_id)))
+        else:
+            await without_turn(asyncio.wrap_future(await run_in_threadpool(shelf.stop, run_id)))
         return {}
 
     @router.post("/{run_id}/resume")

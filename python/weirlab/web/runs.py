@@ -6,32 +6,34 @@ import gzip
 import math
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import asdict, dataclass
-from typing import Any, BinaryIO, Final, Literal
+from dataclasses import asdict
+from functools import partial
+from typing import Any, BinaryIO, Final
 
 from weirlab.base import files
 from weirlab.base.errors import InputError, StoreError, WeirError
 from weirlab.base.quoting import quoted
 from weirlab.base.storage import RUN_ID
-from weirlab.cli.quantities import count, plural
 from weirlab.devices.comparison import wording as comparing
 from weirlab.devices.comparison.command import TermsOptions
 from weirlab.devices.comparison.study import compare_runs
 from weirlab.jobs.inventory import RunOutcome, scenario_of, show
+from weirlab.jobs.status import WorkStatus, status_of
 from weirlab.model.comparing import ComparisonFinding
 from weirlab.report.story import PageOrigin, scenario_text
 from weirlab.store import Run, RunSummary, Store
 from weirlab.store.labels import RunLabel
-from weirlab.store.manifest import MANIFEST_FILE
+from weirlab.store.manifest import MANIFEST_FILE, host
 from weirlab.store.summary import REPORT, RUNNING, answer_of
 from weirlab.studies.commands import tables, wording
 from weirlab.studies.registry import study_of
-from weirlab.web import live
+from weirlab.web import listing, live
 from weirlab.web.children import Children
-from weirlab.web.launching.jobs import RemovalJob, ReportJob
+from weirlab.web.launching.jobs import InterruptionJob, ProcessJob, RemovalJob, ReportJob
+from weirlab.web.listing import RunFilter
 from weirlab.web.measurements.measurement import ReadOnlyStore
 from weirlab.web.tables import for_page
 
@@ -48,57 +50,6 @@ _ANSWERED_S: Final = 0.3
 """Time after which a page finds no more answers of runs that nobody looked at yet."""
 READING: Final = "weir-runs"
 """Name of the thread that reads the store before the first request."""
-SortKey = Literal["newest", "oldest", "name", "kind", "device"]
-
-
-@dataclass(frozen=True)
-class RunFilter:
-    """The runs that a page of the list shows."""
-
-    words: tuple[str, ...] = ()
-    """Each occurs in the ID, the name, the kind, the state or the sentence; in lower case."""
-    kind: str = ""
-    status: str = ""
-    device: str = ""
-    tag: str = ""
-    star: bool = False
-    """Only those with a star."""
-    since: str = ""
-    """Days in ISO 8601, both included."""
-    until: str = ""
-    first: int = 0
-    """How many come before the page."""
-    most: int = 100
-    sort: SortKey = "newest"
-
-    def includes(self, run: RunSummary, answer: str) -> bool:
-        """Whether ``run``, which found ``answer``, is one of these, on this page or another."""
-        day = run.created[:10]
-        wanted = (self.kind, run.kind), (self.status, _state(run)), (self.device, run.device)
-        if any(one and one != other for one, other in wanted):
-            return False
-        label = run.label
-        if (self.tag and self.tag not in label.tags) or (self.star and not label.star):
-            return False
-        if (self.since and day < self.since) or (self.until and day > self.until):
-            return False
-        if not self.words:
-            return True
-        told = (run.run_id, run.name, run.kind, _state(run), run.device, _conclusion(run, answer))
-        text = " ".join((*told, label.name, label.note, *label.tags)).lower()
-        return all(word in text for word in self.words)
-
-    def ordered(self, runs: list[RunSummary]) -> list[RunSummary]:
-        """``runs``, which come with the newest first, in the order of ``sort``."""
-        match self.sort:
-            case "newest":
-                return runs
-            case "oldest":
-                return runs[::-1]
-            case key:
-                # Among equal ones, the newest first.
-                attribute = "title" if key == "name" else key
-                return sorted(runs, key=lambda run: str(getattr(run, attribute)).lower())
 
 
 class RunService:
@@ -116,10 +67,12 @@ class RunService:
         self._charts = b""
 
     def read_ahead(self) -> None:
-        """Read the store in a thread, so that the first page of the list need not wait for all of it."""
+        """Read the index and the newest runs, and all others in a thread: no page has to wait for them."""
+        # The first request tells what is wrong.
+        with suppress(WeirError, OSError):
+            self._store.known_runs(_READ_S)
 
         def read() -> None:
-            # The first request tells what is wrong.
             with suppress(WeirError, OSError):
                 before = math.inf
                 while 0 < (left := self._store.known_runs(_READ_S)[1]) < before:
@@ -135,16 +88,19 @@ class RunService:
         """
         until_s = time.monotonic() + _ANSWERED_S
         runs, unread = self._store.known_runs(_READ_S)
-        found = wanted.ordered([run for run in runs if wanted.includes(run, self._answers.get(run, ""))])
+        # Only words are looked for in answers, and to find the answers of all runs takes a while.
+        told = self._answers if wanted.words else None
+        chosen = [run for run in runs if wanted.includes(run, told.get(run, "") if told else "")]
+        found = wanted.ordered(chosen)
         shown = found[wanted.first : wanted.first + wanted.most]
         unanswered = self._find_answers(shown, until_s)
         return {
-            "runs": [_line(run, self._answers.get(run, "")) for run in shown],
+            "runs": [listing.line(run, self._answers.get(run, "")) for run in shown],
             "unanswered": unread + unanswered,
             "found": len(found),
             "total": len(runs) + unread,
             "kinds": sorted({run.kind for run in runs} - {""}),
-            "statuses": sorted({_state(run) for run in runs}),
+            "statuses": sorted({listing.state(run) for run in runs}),
             "devices": sorted({run.device for run in runs} - {""}),
             "tags": sorted({tag for run in runs for tag in run.label.tags}),
         }
@@ -201,6 +157,8 @@ class RunService:
                 "status": manifest.status,
                 "created": manifest.created,
                 "expected_s": live.expected_s(run) if manifest.status == RUNNING else None,
+                "stoppable": not self._read_only and manifest.host == host(),
+                "work": live.work(run, time.time()) if manifest.status == RUNNING else None,
                 **live.attempts(run),
             }
 
@@ -251,10 +209,18 @@ class RunService:
     def remove(self, run_id: str) -> Future[None]:
         """Have a child process remove a run for good."""
         self._require_writable("no run can be deleted")
+        return self._change(run_id, RemovalJob)
+
+    def stop(self, run_id: str) -> Future[None]:
+        """Have a child process interrupt whatever process of this machine carries out a run."""
+        self._require_writable("no run can be stopped")
+        return self._change(run_id, InterruptionJob)
+
+    def _change(self, run_id: str, job: Callable[[str], ProcessJob]) -> Future[None]:
         if not RUN_ID.fullmatch(run_id):
             raise StoreError(f"There is no run {quoted(run_id)}.")
-        job = RemovalJob(run_id)
-        return self._children.submit(lambda: self._children.ask(job, {}, most_s=_MOST_REPORT_S), urgent=True)
+        request = partial(self._children.ask, job(run_id), {}, most_s=_MOST_REPORT_S)
+        return self._children.submit(request, urgent=True)
 
     def scenario(self, run_id: str) -> str:
         """The scenario of a run, as YAML, to run it again; raises ``InputError`` for a run without one."""
@@ -290,6 +256,12 @@ class RunService:
         for run in self._store.runs():
             found[run.kind, run.status] = found.get((run.kind, run.status), 0) + 1
         return found
+
+    def campaigns(self) -> Iterator[tuple[str, WorkStatus]]:
+        """The IDs of the runs in steps that go on, with how far each is."""
+        for run in self._store.runs():
+            if run.status == RUNNING and (status := status_of(Run(run.path))) is not None:
+                yield run.run_id, status
 
     def _draw(self, run: Run) -> None:
         request = self._request("draw", run.run_id)
@@ -350,44 +322,3 @@ def _difference(one: ComparisonFinding, certainty: float) -> dict[str, Any]:
         "text": f"{comparing.change(one, one.change)} {comparing.interval(one, certainty)}",
         **{name: value if math.isfinite(value) else None for name, value in numbers.items()},
     }
-
-
-def _state(run: RunSummary) -> str:
-    """The state of a run, as far as it can be relied on: nothing valid is not complete."""
-    if run.status == "complete" and run.unusable:
-        return "does not count"
-    if run.status == "complete" and run.trials and run.invalid == run.trials:
-        return "nothing valid"
-    return run.status
-
-
-def _line(run: RunSummary, answer: str) -> dict[str, Any]:
-    return {
-        "run_id": run.run_id,
-        "kind": run.kind,
-        "status": _state(run),
-        "created": run.created,
-        "host": run.host,
-        "name": run.title,
-        "star": run.label.star,
-        "tags": run.label.tags,
-        "device": run.device,
-        "trials": run.trials,
-        "invalid": run.invalid,
-        "simulated": run.simulated,
-        "problem": run.problem,
-        "conclusion": _conclusion(run, answer),
-    }
-
-
-def _conclusion(run: RunSummary, answer: str) -> str:
-    unusable = f"Does not count: {run.unusable}. " if run.unusable else ""
-    return run.problem or unusable + (run.answer or answer or _in_short(run))
-
-
-def _in_short(run: RunSummary) -> str:
-    """What is known of a run before it is read."""
-    if not run.trials:
-        return f"This {run.kind} is {run.status}."
-    valid = run.trials - (run.invalid or 0)
-    return f"{count(valid)} of {plural(run.trials, 'attempt')} valid."

@@ -1,21 +1,47 @@
-"""Files of the store as answers: opened as what they are, and closed behind their end."""
+"""Answers: files of the store, opened as what they are and closed behind their end; documents, compressed."""
 
 from __future__ import annotations
 
+import gzip
 import os
 import zlib
-from collections.abc import Iterator, Mapping
-from typing import BinaryIO, Final, Literal
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from typing import Any, BinaryIO, Final, Literal
 from urllib.parse import quote
 
-from starlette.responses import StreamingResponse
+from fastapi.routing import APIRoute
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
 
 TableFormat = Literal["csv", "parquet"]
 _PART_BYTES: Final = 1 << 18
+_LEAST_PACKED_BYTES: Final = 1000
+_LEVEL: Final = 5
 _KINDS: Final = {
     ".csv": "text/csv",
     ".parquet": "application/vnd.apache.parquet",
 }
+
+
+class CompressedRoute(APIRoute):
+    """A route whose documents are compressed by gzip, unless they are short."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def packed(request: Request) -> Response:
+            made = await handle(request)
+            if (
+                made.headers.get("content-type") != "application/json"
+                or "gzip" not in request.headers.get("accept-encoding", "")
+                or len(made.body) < _LEAST_PACKED_BYTES
+            ):
+                return made
+            headers = {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
+            content = gzip.compress(bytes(made.body), _LEVEL)
+            return Response(content, made.status_code, headers, "application/json")
+
+        return packed
 
 
 def attachment(file: BinaryIO, name: str) -> StreamingResponse:

@@ -14,10 +14,11 @@ import yaml
 
 from weirlab.base.errors import InputError, TrialError
 from weirlab.base.storage import run_ids
-from weirlab.campaigns import carrying, steps, study
+from weirlab.campaigns import carrying, steps, study, tables
 from weirlab.jobs import cluster as clusters
 from weirlab.jobs import worker as working
 from weirlab.jobs.cluster import ClusterAddress
+from weirlab.jobs.status import status_of
 from weirlab.jobs.worker import MainThreadExecutor, lease, meets
 from weirlab.measure.calibrate import Calibration, CalibrationPoint
 from weirlab.store import Store
@@ -83,7 +84,7 @@ def test_steps_wait_for_a_bed_that_has_what_they_require(
 
 
 def test_a_bed_whose_clock_is_wrong_is_quarantined_and_named(
-    weir: Weir, file: Path, cluster: LocalCluster
+    weir: Weir, file: Path, tmp_path: Path, cluster: LocalCluster
 ) -> None:
     late, right = cluster.worker_with_wrong_clock(3600), cluster.worker("--testbed")
     cluster.wait_for(2)
@@ -92,6 +93,17 @@ def test_a_bed_whose_clock_is_wrong_is_quarantined_and_named(
     assert {row["host"].rpartition("-")[2] for row in answer.json["steps"]} == {str(right.pid)}
     told = [line for line in answer.err.splitlines() if "is quarantined: its clock is" in line]
     assert [f"-{late.pid} " in line for line in told] == [True]
+    # The run remembers it, whatever becomes of the scheduler.
+    run = Store(tmp_path / "store").open(answer.json["run_id"])
+    kept = status_of(run)
+    assert kept is not None
+    assert (kept.done, kept.failed, kept.underway, kept.waiting) == (8, 0, 0, 0)
+    beds = {int(one.name.rpartition("-")[2]): one for one in kept.workers}
+    assert beds[late.pid].activity == "quarantined"
+    assert "its clock is" in beds[late.pid].quarantine
+    assert (beds[right.pid].steps, beds[right.pid].trials, beds[right.pid].quarantine) == (8, 8, "")
+    assert beds[right.pid].tags["kernel"]
+    assert tables.quarantines(kept).rows[0][0].endswith(f"-{late.pid}")
 
 
 def test_a_scheduler_that_is_not_there_is_named(
@@ -167,6 +179,15 @@ def test_a_bed_that_keeps_failing_is_calibrated_and_quarantined(monkeypatch: pyt
     assert [each.quarantine for each in carried] == ["", "", "1% of the packets are lost"]
     assert retired == ["1% of the packets are lost"]
     assert "the campaign 0.0" in carrying.carry_out("0.0", {}, step, 60).quarantine
+
+
+def test_a_worker_reports_the_step_and_the_trial_at_which_it_is() -> None:
+    assert "place" not in working.report()
+    with working.busy("20260102-030405-campaign-0a1b", "load, fast", 600.0) as progress:
+        progress.advance(3, 16)
+        told = working.report()
+    assert (told["place"], told["done"], told["total"], told["lease_s"]) == ("load, fast", 3, 16, 600.0)
+    assert "place" not in working.report()
 
 
 def test_a_lease_ends_what_takes_too_long_and_leaves_ctrl_c_alone() -> None:

@@ -22,8 +22,10 @@ from weirlab.web.launching import helper, jobs, separation
 from weirlab.web.launching.helper import Helper
 from weirlab.web.launching.jobs import (
     CaptureJob,
+    InterruptionJob,
     ProcessJob,
     RecordingJob,
+    RemovalJob,
     ReportJob,
     ScenarioRunJob,
     ServiceFolders,
@@ -44,6 +46,8 @@ ALL: Final = [
     CaptureJob(DATA_ID),
     TestReadingJob(DATA_ID, "tapes-x_1"),
     ReportJob(RUN_ID),
+    RemovalJob(RUN_ID),
+    InterruptionJob(RUN_ID),
     RecordingJob(DATA_ID, "tapes-1", "eth0", 29100, 1_000_000),
     ScenarioRunJob(),
 ]

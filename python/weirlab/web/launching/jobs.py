@@ -121,7 +121,19 @@ class RemovalJob(_FolderJob):
 
     def command(self, places: ServiceFolders, user: int) -> list[str]:
         run_id = _matching(RUN_ID, self.run_id, "run ID")
-        return programs.own("weirlab.web.removal", str(places.store), run_id)
+        return programs.own("weirlab.web.changes", "remove", str(places.store), run_id)
+
+
+@dataclass(frozen=True)
+class InterruptionJob(_FolderJob):
+    """Interrupt the process that writes a run, as Ctrl-C does."""
+
+    KIND: ClassVar[str] = "interruption"
+    run_id: str
+
+    def command(self, places: ServiceFolders, user: int) -> list[str]:
+        run_id = _matching(RUN_ID, self.run_id, "run ID")
+        return programs.own("weirlab.web.changes", "stop", str(places.store), run_id)
 
 
 @dataclass(frozen=True)
@@ -161,7 +173,15 @@ class ScenarioRunJob:
 
 _KINDS: Final[Mapping[str, type[ProcessJob]]] = {
     each.KIND: each
-    for each in (CaptureJob, TestReadingJob, ReportJob, RemovalJob, RecordingJob, ScenarioRunJob)
+    for each in (
+        CaptureJob,
+        TestReadingJob,
+        ReportJob,
+        RemovalJob,
+        InterruptionJob,
+        RecordingJob,
+        ScenarioRunJob,
+    )
 }
 
 
