@@ -72,7 +72,8 @@ const PAGE: UserConfig = {
     modulePreload: { polyfill: false },
     assetsInlineLimit: 0,
     rollupOptions: {
-      output: { entryFileNames: "app.js", chunkFileNames: "[name].js", assetFileNames: "app[extname]" },
+      // No part of one version can be taken for that of another: a page may have been open since before an upgrade.
+      output: { entryFileNames: "app-[hash].js", chunkFileNames: "[name]-[hash].js", assetFileNames: "app-[hash][extname]" },
     },
   },
   server: { proxy: { "/api": "http://127.0.0.1:29180" } },

@@ -100,3 +100,19 @@ def test_a_scenario_that_is_done_begins_with_what_it_found(serve: Serve, browser
     page.evaluate("document.querySelector('form.form').requestSubmit()")
     page.wait_for("/without loss/.test(document.querySelector('h1[data-stage=ready]')?.innerText)")
     page.wait_for("document.querySelector('.story .plot svg')")
+
+
+def test_a_part_of_the_page_that_is_gone_is_told_with_the_way_out(serve: Serve, browser: Browser) -> None:
+    """As after an upgrade, while the page was open."""
+    served = serve()
+    page = browser.session()
+    page.open(f"{served.url}#/runs")
+    page.wait_for("document.querySelector('h1')")
+    page.call("Network.enable")
+    page.call("Network.setBlockedURLs", urls=["*/Data-*.js"])
+    page.evaluate("location.hash = '#/data/0123456789abcdef0123456789abcdef'")
+    page.wait_for("document.querySelector('main .error')?.innerText.includes('part of this page is gone')")
+    assert all("Data-" in each for each in browser.problems())
+    page.call("Network.setBlockedURLs", urls=[])
+    page.click("main .error button")
+    page.wait_for("document.querySelector('h1')?.innerText === 'Data ID'")

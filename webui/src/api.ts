@@ -87,6 +87,36 @@ export interface Point {
   /** Why it does not count; empty if it does. */
   invalid: string;
 }
+/** A worker of a campaign as it was last heard of. */
+export interface Worker {
+  name: string;
+  tags: string[];
+  activity: "measuring" | "idle" | "unsuitable" | "quarantined" | "gone";
+  /** Why it is unsuitable or quarantined. */
+  why: string;
+  /** Which step it measures; empty for none. */
+  doing: string;
+  /** Trials of this step. */
+  done: number;
+  total: number;
+  for: string;
+  lease_left: string;
+  /** What the campaign has of it. */
+  steps: number;
+  failed: number;
+  trials: number;
+  heard_s: number;
+}
+/** The steps of a campaign that goes on, and its workers, as they were `age_s` ago. */
+export interface Work {
+  age_s: number;
+  done: number;
+  failed: number;
+  underway: number;
+  waiting: number;
+  left: string;
+  workers: Worker[];
+}
 /** A run while it is running. */
 export interface Live {
   status: string;
@@ -96,8 +126,12 @@ export interface Live {
   points: Point[];
   left_out: number;
   valid: number;
-  /** Does this service carry it out? Then it can stop it, and tells its progress. */
+  /** Does this service carry it out? Then it tells its progress. */
   held: boolean;
+  /** May this page interrupt it, although another process carries it out? */
+  stoppable: boolean;
+  /** Only of a campaign. */
+  work: Work | null;
   title: string;
   done: number;
   total: number;
@@ -290,7 +324,25 @@ export const UNREACHABLE = "The service cannot be reached. Is weir web still run
 /** Called when the service asks for its token. */
 export const onToken: { ask: () => void } = { ask: () => {} };
 
+/** The version of the service: what is kept of another one must not be used. */
+export const service = { version: "" };
+
+const early = new Map<string, Promise<unknown>>();
+
+/** Ask for what a part of the page will ask for as soon as it is there. */
+export function askEarly(path: string): void {
+  const asked = ask(path);
+  early.set(path, asked);
+  // Whoever needs it asks again, and is told.
+  asked.catch(() => early.delete(path));
+}
+
 export async function ask<T>(path: string, options: RequestInit = {}): Promise<T> {
+  const asked = early.get(path);
+  if (asked) {
+    early.delete(path);
+    return (await asked) as T;
+  }
   let response: Response;
   try {
     response = await fetch(`api/${path}`, options);

@@ -26,6 +26,11 @@ export function bytes(value: number): string {
   return `${short(value, 3)}${value >= 1000 ? "" : " "}B`;
 }
 
+/** `1 step`, `1,200 steps`. */
+export function count(number: number, what: string): string {
+  return `${number.toLocaleString("en")} ${what}${number === 1 ? "" : "s"}`;
+}
+
 /** How long something takes: `40 s`, `12 min`, `3.5 h`. */
 export function span(seconds: number): string {
   if (seconds < 90) return `${Math.max(Math.round(seconds), 1)} s`;

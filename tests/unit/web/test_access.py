@@ -60,7 +60,7 @@ def test_what_is_no_address_is_refused_with_what_is(text: str) -> None:
 def test_nothing_but_the_page_itself_comes_without_the_token(serve: Serve) -> None:
     client, _ = serve(token=TOKEN)
     assert client.get("/").status_code == 200
-    assert client.get("/app.js").status_code == 200
+    assert client.get("/icon.svg").status_code == 200
     for path in ("/api/runs", "/metrics", "/api/captures/x", "/api/runs/last/report"):
         assert client.get(path).status_code == 401, path
     assert client.get("/api/session").json()["admitted"] is False

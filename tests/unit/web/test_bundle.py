@@ -6,6 +6,8 @@ import hashlib
 import re
 from pathlib import Path
 
+from fastapi.testclient import TestClient
+
 from weirlab.report import palette
 from weirlab.transfers.trace.page import colours
 from weirlab.web.service import STATIC
@@ -44,10 +46,22 @@ def test_the_bundle_was_made_of_these_sources() -> None:
 
 
 def test_the_bundle_loads_nothing_from_elsewhere() -> None:
-    for name in ("index.html", "app.css"):
-        assert not re.search(
-            r"(?:src|href|url)\s*[=(]\s*[\"']?(?:https?:)?//", (STATIC / name).read_text()
-        ), name
+    for path in (STATIC / "index.html", *STATIC.glob("*.css")):
+        assert not re.search(r"(?:src|href|url)\s*[=(]\s*[\"']?(?:https?:)?//", path.read_text()), path
+
+
+def test_no_part_of_one_version_can_be_taken_for_that_of_another(client: TestClient) -> None:
+    """Their names have the hash of their content, also where parts and the page load each other."""
+    parts = {path.name for path in STATIC.iterdir() if path.suffix in (".js", ".css")}
+    assert len(parts) > 5
+    assert {name for name in parts if not re.fullmatch(r"\w+-[\w-]{8}\.(js|css)", name)} == set()
+    texts = [path.read_text() for path in STATIC.iterdir() if path.suffix in (".js", ".html")]
+    named = {name for text in texts for name in re.findall(r"[\"']\./([\w-]+\.(?:js|css))[\"']", text)}
+    assert named == parts
+    for name in parts:
+        assert client.get(f"/{name}").headers["cache-control"] == "max-age=31536000, immutable"
+    assert client.get("/").headers["cache-control"] == "no-cache"
+    assert client.get("/Data-00000000.js").status_code == 404
 
 
 def test_the_page_finds_the_charts_of_a_report() -> None:

@@ -222,7 +222,7 @@ def test_pieces_of_every_part(everything: Everything) -> None:
 
 
 PATHS = [
-    ("get", "/"), ("get", "/app.js"), ("get", "/nothing"), ("get", "/metrics"), ("get", "/api/session"),
+    ("get", "/"), ("get", "/icon.svg"), ("get", "/nothing"), ("get", "/metrics"), ("get", "/api/session"),
     ("get", "/api/captures/{data_id}/file"), ("get", "/api/runs/{run_id}"), ("get", "/api/voice/session"),
     ("get", "/api/voice/parts"), ("post", "/api/session"), ("post", "/api/captures"),
     ("post", "/api/transfers"), ("post", "/api/voice/session/password"), ("post", "/api/voice/items/enum"),

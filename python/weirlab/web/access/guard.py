@@ -44,6 +44,9 @@ _HOST: Final = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))(?::[0-9]{
 """RFC 9110, 7.2, without names that are neither of DNS nor addresses."""
 SESSION: Final = "/api/session"
 UPLOAD: Final = "/api/captures"
+_HASHED: Final = re.compile(r"/[A-Za-z]+-[A-Za-z0-9_-]{8}\.(?:js|css)")
+"""Files whose names change with their content."""
+_FOREVER: Final = "max-age=31536000, immutable"
 _MOST_FORM_BYTES: Final = 65_536
 _MOST_LENGTH: Final = 10**18
 
@@ -77,7 +80,8 @@ class Guard:
                     headers[name] = value
                 headers.setdefault("Content-Security-Policy", POLICY)
                 public = scope["path"] in self._public
-                headers.setdefault("Cache-Control", "no-cache" if public else "no-store")
+                kept = _FOREVER if _HASHED.fullmatch(scope["path"]) else "no-cache"
+                headers.setdefault("Cache-Control", kept if public else "no-store")
             await send(message)
 
         refusal = self._refusal(Request(scope), scope["path"])
