@@ -13,7 +13,7 @@ use weir_trace::Share;
 use weir_trace::capture::{CaptureError, Compression, Format};
 use weir_trace::packet::Opaque;
 use weir_trace::voice::{
-    AdaptiveBuffer, Arrival, Beginning, Call, Claim, Depths, Encoding, Kind, KnownBy, Loss, Measured,
+    AdaptiveBuffer, Arrival, Beginning, Call, Claim, Depths, Encoding, Kind, KnownBy, Loss, Measured, Missed,
     Options, Party, Protocol, Reports, Stream, Told, Voice,
 };
 
@@ -157,7 +157,8 @@ pub fn measured<'py>(py: Python<'py>, stream: &Measured) -> PyResult<Bound<'py, 
     fields!(dict, facts; codec, payload_type, clock_hz, nominal_hz);
     dict.set_item("encrypted", facts.is_secure)?;
     fields!(dict, stream; part, packets, payload_bytes, first_ns, last_ns, expected);
-    dict.set_item("lost", (stream.loss != Loss::Unknown).then_some(stream.lost))?;
+    dict.set_item("lost", stream.loss.is_known().then_some(stream.lost))?;
+    dict.set_item("missed", missed_name(stream.loss))?;
     dict.set_item("loss_estimated", stream.loss == Loss::Estimated)?;
     fields!(dict, stream; loss_runs, longest_run, copies, repeats, reordered, strays, markers, gap_max_ns);
     fields!(dict, stream; lead, still);
@@ -259,6 +260,16 @@ const fn known_by_name(known_by: KnownBy) -> &'static str {
         KnownBy::Estimated => "estimated",
         KnownBy::Option => "option",
         KnownBy::WebRtc => "webrtc",
+    }
+}
+
+/// Why a stream's loss is not known although its numbers are; empty if that is not the reason.
+const fn missed_name(loss: Loss) -> &'static str {
+    match loss {
+        Loss::Missed(Missed::Sparse) => "sparse",
+        Loss::Missed(Missed::Gaps) => "gaps",
+        Loss::Missed(Missed::Reports) => "reports",
+        _ => "",
     }
 }
 

@@ -137,12 +137,14 @@ def capture_table(
     network_ms: float | None = None,
     far_end: FarEnd | None = None,
     encrypted: npt.NDArray[np.bool_] | None = None,
+    whole: npt.NDArray[np.bool_] | None = None,
 ) -> CaptureTable:
     """Quality of each stream.
 
     ``encodings`` (as in SDP; empty: not known), ``clock_hz`` (0: not known) and ``encrypted`` have one
-    element per stream. ``network_ms`` is the least delay from sender to capture, if it is known; else half of
-    the round trip of ``far_end`` counts.
+    element per stream, and so has ``whole``: False where the capture misses packets, so that nobody knows
+    what was heard. ``network_ms`` is the least delay from sender to capture, if it is known; else half of the
+    round trip of ``far_end`` counts.
 
     Raises
     ------
@@ -172,7 +174,8 @@ def capture_table(
     def heard(play: PlayOut) -> PlayoutQuality:
         # Buffers see the sender's times; the delay that a listener notices is by one clock.
         real = replace(play, delay_ns=play.delay_ns + (placed.sent_ns - level.sent_ns))
-        return _with_clock(hear(level, None, streams, real, coded, np.nan_to_num(network_ns), beyond), timed)
+        quality = hear(level, None, streams, real, coded, np.nan_to_num(network_ns), beyond)
+        return _with_clock(quality, timed if whole is None else timed & whole)
 
     return CaptureTable(
         placed.packet_ns,

@@ -252,7 +252,8 @@ class Stream(TypedDict):
     last_ns: int
     expected: int
     lost: int | None
-    """None if it is unknown: over IAX2, if the sender's time stamps are not those of the speech."""
+    """None if it is unknown: over IAX2, if the sender's time stamps are not those of the speech; and if the
+    capture itself misses packets."""
     loss_estimated: bool
     loss_runs: int
     longest_run: int

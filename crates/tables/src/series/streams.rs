@@ -1,6 +1,6 @@
 //! A row per voice stream.
 
-use weir_trace::voice::{Loss, Measured, Protocol};
+use weir_trace::voice::{Measured, Protocol};
 
 use super::Columns;
 use super::rows::columns;
@@ -27,7 +27,7 @@ columns! {
         payload_bytes: I64 as I64(i64) = |s| signed(s.payload_bytes);
         expected: I64 as I64(i64) = |s| signed(s.expected);
         lost: I64 as MaybeI64(Option<i64>).optional() =
-            |s| (s.loss != Loss::Unknown).then_some(signed(s.lost));
+            |s| s.loss.is_known().then_some(signed(s.lost));
         loss_runs: I64 as I64(i64) = |s| signed(s.loss_runs);
         longest_run: I64 as I64(i64) = |s| signed(s.longest_run);
         copies: I64 as I64(i64) = |s| signed(s.copies);

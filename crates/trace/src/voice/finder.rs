@@ -257,6 +257,7 @@ impl<K: Keep> Finder<K> {
             self.begin(track);
             return self.forget();
         };
+        self.tracks[at].holes.put(raw.header.sequence, raw.arrival_ns, order);
         if !self.tracks[at].is_proven() {
             match self.tracks[at].put(raw, order) {
                 Put::Refuted(dropped) => {

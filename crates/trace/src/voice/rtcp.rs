@@ -107,6 +107,16 @@ impl Reports {
     }
 }
 
+impl Reports {
+    /// Numbers that the reports cover, and packets that the receiver had missed at the last one, since it began; `None` with
+    /// fewer than two.
+    pub(super) fn totals(&self) -> Option<(u64, u64)> {
+        let covered = self.last.1.wrapping_sub(self.first.1);
+        (self.count >= 2 && covered < u32::MAX / 2)
+            .then(|| (covered.into(), self.last.0.max(0).unsigned_abs()))
+    }
+}
+
 /// A stream and its receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Receiver {

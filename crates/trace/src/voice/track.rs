@@ -5,6 +5,7 @@ mod pauses;
 use std::rc::Rc;
 
 use super::changes::Changes;
+use super::holes::Holes;
 use super::sdp::Media;
 use super::sequence::{Sequence, extend, extend16};
 use super::{Key, Protocol, Row, iax2, rtp};
@@ -107,6 +108,8 @@ pub struct Track<K> {
     pub lead: u64,
     /// What it did not send.
     pub pauses: Pauses,
+    /// Its gaps beside all else that was captured.
+    pub holes: Holes,
     /// Payload types on their way.
     pub changes: Changes,
     /// The number after the last pause, and what that pause skipped.
@@ -137,7 +140,9 @@ impl<K: Keep> Track<K> {
         };
         let beyond_length = Some(first.header.beyond_length());
         let beginning = if part == 0 { Beginning::First } else { Beginning::Restart };
-        Self { beyond_length, beginning, ..Self::begin(key, order, part, row, trusted) }
+        let mut holes = Holes::default();
+        holes.put(first.header.sequence, first.arrival_ns, order);
+        Self { beyond_length, beginning, holes, ..Self::begin(key, order, part, row, trusted) }
     }
 
     /// Begins with an IAX2 frame.
@@ -165,6 +170,7 @@ impl<K: Keep> Track<K> {
             beginning: Beginning::First,
             lead: 0,
             pauses: Pauses::default(),
+            holes: Holes::default(),
             changes: Changes::default(),
             resumed: None,
             resuming: Vec::new(),

@@ -29,6 +29,7 @@ Kind = Literal[
     "copies",
     "strays",
     "estimated loss",
+    "incomplete capture",
     "guessed codec",
 ]
 
@@ -57,6 +58,7 @@ def of(
     start_ns, last_ns = capture["first_ns"], capture["last_ns"]
     for numbers, text in calls_of.one_way(calls, streams, start_ns, last_ns):
         yield StreamFinding("one-way audio", numbers, text)
+    yield from _shortened(_missed(streams), "other streams are incomplete in the capture, too")
     yield from _far_end(streams, table)
     for numbers, text in calls_of.addresses(calls, streams):
         yield StreamFinding("another address", numbers, text)
@@ -76,6 +78,26 @@ def _shortened(found: Iterable[StreamFinding], others: str) -> Iterator[StreamFi
     if rest := listed[_MOST:]:
         numbers = tuple(number for finding in rest for number in finding.streams)
         yield StreamFinding(rest[0].kind, numbers, f"{_sentence(others)} ({listed_streams(numbers)}).")
+
+
+def _missed(streams: Sequence[CaptureStream]) -> Iterator[StreamFinding]:
+    for stream in streams:
+        if not stream.missed:
+            continue
+        far = (stream.far_end or {}).get("loss_ratio")
+        why = {
+            "sparse": f"the capture has {stream.packets:,} packets of its {stream.expected:,} numbers: it "
+            "is an excerpt, or the network lost nearly all of them",
+            "gaps": "in its gaps hardly anything else was captured, either: the capture misses packets, or "
+            "the whole link was silent",
+            "reports": f"its receiver reports {percent(far or 0.0)} lost (RTCP), far less than is missing "
+            "here: the capture misses packets",
+        }[stream.missed]
+        yield StreamFinding(
+            "incomplete capture",
+            (stream.number,),
+            f"Stream {stream.number}: {why}. Loss and MOS are not known.",
+        )
 
 
 def _far_end(streams: Sequence[CaptureStream], table: CaptureTable) -> Iterator[StreamFinding]:

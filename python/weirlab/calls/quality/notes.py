@@ -70,7 +70,9 @@ def without_mos(
     for i, stream in enumerate(streams):
         if stream.is_voice and np.isnan(mos[i]):
             note = table.kinds[i].note
-            if not stream.loss_known:
+            if stream.missed:
+                note = "packets are missing from the capture itself"
+            elif not stream.loss_known:
                 note = "over IAX2 only time stamps show loss and delay, and these do not follow the speech"
             elif not stream.clock_hz:
                 note = "the rate of its time stamps is not known"

@@ -71,7 +71,14 @@ class CaptureStream:
     loss_estimated: bool
     """Whether loss is estimated from gaps in the time stamps, for lack of sequence numbers."""
     loss_known: bool
-    """False if there are neither sequence numbers nor time stamps of the speech."""
+    """False if there are neither sequence numbers nor time stamps of the speech, or if the capture misses
+    packets."""
+    missed: str
+    """How it is known that the capture itself misses packets: ``sparse``, it has hardly any of the numbers;
+    ``gaps``, hardly anything else was captured in these; ``reports``, its receiver missed far fewer. Empty if
+    nothing shows that."""
+    expected: int
+    """Numbers from the first to the last."""
 
     @property
     def title(self) -> str:

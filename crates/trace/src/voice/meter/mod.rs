@@ -9,6 +9,7 @@ mod tests;
 pub use jitter::Jitter;
 
 use super::finder::{Finder, Others};
+use super::holes::{Holes, Missed};
 use super::numbers::Numbers;
 use super::rtcp::Reports;
 use super::sdp::Media;
@@ -32,6 +33,16 @@ pub enum Loss {
     Estimated,
     /// Nothing: over IAX2, from senders whose time stamps are not those of the speech.
     Unknown,
+    /// Nothing: the capture itself misses packets.
+    Missed(Missed),
+}
+
+impl Loss {
+    /// Whether it is known how many were lost.
+    #[must_use]
+    pub const fn is_known(self) -> bool {
+        matches!(self, Self::Counted | Self::Estimated)
+    }
 }
 
 /// What is known about a stream that is over. Definitions are those of docs/quality.md.
@@ -170,24 +181,27 @@ pub(super) struct Found {
     pub beginning: Beginning,
     pub lead: u64,
     pub pauses: Pauses,
+    pub holes: Holes,
 }
 
 impl Found {
     /// Of this stream.
     pub const fn of<K>(track: &Track<K>) -> Self {
-        let Track { key, order, part, strays, codec, beginning, lead, pauses, .. } = *track;
-        Self { key, order, part, strays, codec, beginning, lead, pauses }
+        let Track { key, order, part, strays, codec, beginning, lead, pauses, holes, .. } = *track;
+        Self { key, order, part, strays, codec, beginning, lead, pauses, holes }
     }
 }
 
 impl Measured {
     pub(super) fn of(found: Found, media: Option<&Media>, sums: &Running, reports: Option<Reports>) -> Self {
-        let Found { key, order, part, strays, codec, beginning, lead, pauses } = found;
+        let Found { key, order, part, strays, codec, beginning, lead, pauses, holes } = found;
         let (facts, jitter, still) = sums.judge(codec, media);
         let (loss_runs, longest_run) = sums.losses.clone().runs();
+        let (expected, lost) = (sums.losses.expected() + lead, sums.losses.lost() + lead);
+        let missed = || holes.missed(lost, expected, reports.as_ref());
         let loss = match sums.numbers {
             Numbers::Given if sums.lacks_speech() => Loss::Unknown,
-            Numbers::Given => Loss::Counted,
+            Numbers::Given => missed().map_or(Loss::Counted, Loss::Missed),
             Numbers::ByTime { .. } => Loss::Estimated,
             Numbers::ByArrival { .. } => Loss::Unknown,
         };
@@ -200,8 +214,8 @@ impl Measured {
             payload_bytes: sums.payload_bytes,
             first_ns: sums.first_ns,
             last_ns: sums.last_ns,
-            expected: sums.losses.expected() + lead,
-            lost: sums.losses.lost() + lead,
+            expected,
+            lost,
             loss,
             loss_runs: loss_runs + u64::from(lead > 0),
             longest_run: longest_run.max(lead),
