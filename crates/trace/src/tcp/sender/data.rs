@@ -158,7 +158,7 @@ impl Sender {
         let mut found = if start >= self.next {
             self.take_new(start, end, segment, cx)
         } else {
-            self.take_old(start, end, segment, Path::new(self.smoothed, there), cx)
+            self.take_old((start, end), segment, closed, Path::new(self.smoothed, there), cx)
         };
         self.fin_seen |= fin;
         self.data_seen = true;
@@ -238,16 +238,18 @@ impl Sender {
         Placed { meaning: Meaning::New, filled, fresh: segment.payload }
     }
 
-    /// Some or all of it lies before the end of what was sent.
+    /// Some or all of it lies before the end of what was sent. `closed` says that the other end's window is.
     fn take_old<S: Sink>(
         &mut self,
-        start: i64,
-        end: i64,
+        (start, end): (i64, i64),
         segment: &Segment<'_>,
+        closed: bool,
         path: Path,
         cx: &mut Context<'_, S>,
     ) -> Placed {
         let now = segment.time_ns;
+        // It lies behind a window that ends where it begins: some stacks probe with what they have to send.
+        let is_refused = closed && segment.payload > 0 && self.acked == Some(start);
         let hole = self.holes.first_in(start, end);
         self.missed.expire(now);
         let is_expected = self.missed.overlaps(start, end);
@@ -258,6 +260,7 @@ impl Sender {
         let meaning = match hole {
             _ if is_expected && start >= self.seen_end => Meaning::New,
             _ if is_expected => Meaning::OutOfOrder,
+            _ if is_refused => Meaning::WindowProbe,
             Some(behind) if self.was_overtaken(&behind, segment, path) => Meaning::OutOfOrder,
             Some(behind) => self.cause((start, end), before.or(Some((behind.time_ns, false))), now, path),
             None => self.cause((start, end), before, now, path),
@@ -275,7 +278,11 @@ impl Sender {
         let mut sent = Sent { start, end, time_ns: now, repeated };
         let mut is_new = (filled > 0 || beyond > 0) && segment.payload > 0;
         if repeated {
-            self.count_repeat(meaning, segment.payload);
+            if is_refused {
+                self.side.window_probes += 1;
+            } else {
+                self.count_repeat(meaning, segment.payload);
+            }
             self.repeats.add(start, end);
             self.remember_more(cx);
             is_new &= !self.mark_repeated(&mut sent, is_new, cx);

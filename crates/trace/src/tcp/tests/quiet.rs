@@ -126,3 +126,32 @@ fn congestion_marks_are_counted() {
     let (connection, _) = talk(1_000, &[marked, a(START + 1, 2_001, MSS)]);
     assert_eq!(connection.sides[0].congestion_marks, 1);
 }
+
+#[test]
+fn a_full_segment_that_a_closed_window_refuses_is_a_probe_when_it_comes_again() {
+    let mut packets = one(0);
+    for (n, after_ms) in [300, 700, 1_500, 3_100].into_iter().enumerate() {
+        let opens = n == 3;
+        packets.push(a(START + after_ms * MS, 2_001, MSS));
+        let answer = b(START + after_ms * MS + RTT, if opens { 3_001 } else { 2_001 });
+        packets.push(answer.window(if opens { 60_000 } else { 0 }));
+    }
+    packets.push(a(START + 3_130 * MS, 3_001, 500));
+    let (connection, rows) = talk(1_000, &packets);
+    let [a, _] = &connection.sides;
+    assert_eq!((a.window_probes, a.retransmissions.total, a.keep_alives), (3, 0, 0));
+    assert_eq!((a.unique_bytes, a.unseen_bytes), (2_500, 0));
+    // The answer that took it says nothing about the way.
+    assert!(rows.rtts.iter().all(|row| row.rtt_ns < RTT as u64 + 30 * MS as u64), "{:?}", rows.rtts);
+}
+
+#[test]
+fn a_segment_that_is_lost_within_an_open_window_is_no_probe() {
+    let mut packets = one(60_000);
+    packets.push(a(START + 300 * MS, 2_001, MSS));
+    packets.push(a(START + 900 * MS, 2_001, MSS));
+    packets.push(b(START + 920 * MS, 3_001));
+    let (connection, _) = talk(1_000, &packets);
+    let [a, _] = &connection.sides;
+    assert_eq!((a.window_probes, a.retransmissions.timeout), (0, 1));
+}
