@@ -55,20 +55,41 @@ def _loss_without_sack(draw: Draw) -> Case:
     )
 
 
-def _policer(draw: Draw) -> Case:
+def _dropping(draw: Draw) -> str:
     """A token bucket that drops, at the receiver's host."""
     rate, burst = draw("rate_kbytes", 1000, 500, 2500), draw("burst_kbytes", 20, 10, 60)
-    limit = f"limit rate over {rate:.0f} kbytes/second burst {burst:.0f} kbytes drop"
+    return f"tcp dport {PORT} limit rate over {rate:.0f} kbytes/second burst {burst:.0f} kbytes drop"
+
+
+def _policer(draw: Draw) -> Case:
+    rule = _dropping(draw)
     return Case(
         "policer",
         causes.LOSS,
         lambda truth: 1 - truth.utilisation,
         "link idle",
         path(draw("delay_s", 0.02, 0.01, 0.04), draw("link_bps", 100e6, 80e6, 150e6), 1000),
-        rule=f"tcp dport {PORT} {limit}",
-        also=(causes.RECEIVER_DROPS, causes.TIMEOUT),
+        rule=rule,
+        also=(causes.POLICER, causes.RECEIVER_DROPS, causes.TIMEOUT),
         void=where_idle,
         seconds=draw("seconds", SECONDS, 2, 4),
+    )
+
+
+def _policer_under_bbr(draw: Draw) -> Case:
+    rule = _dropping(draw)
+    return Case(
+        "policer under BBR",
+        causes.POLICER,
+        lambda truth: 1 - truth.utilisation,
+        "link idle",
+        path(draw("delay_s", 0.02, 0.01, 0.04), draw("link_bps", 100e6, 80e6, 150e6), 1000),
+        send={"mode": "bulk", "options": {"TCP_CONGESTION": "bbr"}},
+        rule=rule,
+        also=(causes.LOSS, causes.RECEIVER_DROPS, causes.TIMEOUT),
+        untold={"receiver": (causes.PACING,)},
+        void=where_idle,
+        seconds=draw("seconds", SECONDS, 3, 6),
     )
 
 
@@ -260,6 +281,7 @@ MAKERS: Final[Mapping[str, Callable[[Draw], Case]]] = {
     "burst loss": _burst_loss,
     "loss without SACK": _loss_without_sack,
     "policer": _policer,
+    "policer under BBR": _policer_under_bbr,
     "ECN marks": _marks,
     "MTU black hole": _black_hole,
     "jitter": _jitter,

@@ -138,6 +138,13 @@ LOSS: Final = Cause(
     "loss",
     "find where packets are lost: interface counters, radio links, policers",
 )
+POLICER: Final = Cause(
+    "policer",
+    "network",
+    "a policer dropped what exceeded its rate",
+    "policer",
+    "ask for a higher rate, or shape to it in front of the policer, so that nothing is dropped",
+)
 MARKS: Final = Cause(
     "marks",
     "network",
@@ -171,5 +178,5 @@ UNKNOWN: Final = Cause("unknown", "unknown", "the limit cannot be told from here
 CAUSES: Final = (
     APPLICATION_WRITE, SEND_BUFFER, NAGLE, PACING, SENDER_HOST, APPLICATION_READ, RECEIVER_HOST,
     RECEIVE_WINDOW, WINDOW_SCALING, RECEIVER_DROPS, SLOW_START, BOTTLENECK, FOREIGN, ACK_QUEUE, LOSS,
-    MARKS,    REORDERING, TIMEOUT, BLACK_HOLE, UNKNOWN,
+    POLICER, MARKS, REORDERING, TIMEOUT, BLACK_HOLE, UNKNOWN,
 )  # fmt: skip

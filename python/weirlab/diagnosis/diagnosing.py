@@ -14,7 +14,7 @@ from weirlab.diagnosis.rules import RULES, DiagnosisRule
 from weirlab.diagnosis.rules.settings import notes
 from weirlab.diagnosis.timeline import Timeline, TransferFacts
 from weirlab.diagnosis.view import TimelineView
-from weirlab.trace.quantities import percent
+from weirlab.trace.quantities import duration, percent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -174,6 +174,8 @@ def _compared(found: Sequence[DiagnosisFinding]) -> DiagnosisFinding:
 
 def _unknown(view: TimelineView, share: float, why: str | None = None) -> DiagnosisFinding:
     t = view.timeline
+    if why is None and view.share(view.unanswered) > share / 2:
+        why = f"nothing came back any more for {duration(view.facts.unanswered_s * 1e9)}"
     if why is None:
         where = causes.PLACES[t.source]
         why = f"{where} shows neither a full window, nor a queue, nor loss, nor an application that pauses"

@@ -56,6 +56,19 @@ class Timeouts:
 
 
 @dataclass(frozen=True)
+class Policer:
+    """A token bucket that explains what was lost."""
+
+    rate_bytes_per_s: float
+    from_s: float
+    """The first loss."""
+    until_s: float
+    lost: int
+    """Segments lost between these."""
+    sent: int
+
+
+@dataclass(frozen=True)
 class Timeline:
     """Columns of one length; NaN if the source does not show a value.
 
@@ -159,6 +172,10 @@ class TransferFacts:
     """What captures at both ends show together."""
     timeouts: Timeouts | None = None
     """The sender's retransmission time-outs (captures)."""
+    policer: Policer | None = None
+    """What dropped the sender's segments (captures at the sender)."""
+    blur_s: float = 0.0
+    """How exactly it is known when ACKs reached the sender; 0 where that is seen."""
     rtt_origin: str = ""
     """What shows the round trips, as a phrase; empty if nothing does (captures)."""
     place_known: bool = True
@@ -169,6 +186,8 @@ class TransferFacts:
     """How many SYNs opened the connection; 0 if that is not known (captures)."""
     opening_s: float | None = None
     """From the first of these to the packet that answered the SYN/ACK, if there was more than one."""
+    unanswered_s: float = 0.0
+    """How long the sender went on at the end although nothing came back any more (captures)."""
     window_before_bytes: float = 0.0
     """The largest receive window before the timeline begins."""
     siblings: int = 0

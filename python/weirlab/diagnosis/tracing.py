@@ -199,6 +199,8 @@ SHORT: Final = 0.5
 """Share of the MSS: where segments carry less on average, an application writes messages."""
 MISSING: Final = 0.1
 """Share of the data whose absence from a capture leaves nothing to be told."""
+UNANSWERED: Final = 3
+"""Segments without any answer, from which on it is not only the last flight that has none."""
 HOST_NS: Final = 100_000
 """A host answers within this time."""
 _NOWHERE: Final = RttSeries(np.empty(0, np.int64), np.empty(0, np.int64))
@@ -340,6 +342,7 @@ def _facts(connection: Connection, sender: SideName, trips: RttSeries) -> Transf
         offered_mss_bytes=mss or None,
         refused=_refused(connection, sender),
         syns=connection["a"]["syns"],
+        unanswered_s=sent["unanswered_ns"] / 1e9 if sent["unanswered"] >= UNANSWERED else 0.0,
     )
 
 

@@ -52,6 +52,11 @@ AT_LIMIT: Final = 0.95
 """Share of the socket's pacing limit from which on it counts as reached."""
 MARK_TRIPS: Final = 64
 """Round trips in which a congestion window that marks have reduced may still be growing again."""
+LEAST_SILENCE_S: Final = 1.0
+SILENT_TRIPS: Final = 4
+"""Round trips without an answer, and the least time, from which on the receiver may have gone."""
+BLUR: Final = 2.0
+"""Time over which data in flight is blurred, as a multiple of how exactly ACKs are known."""
 ROOM: Final = 1 / 3
 """Share of the congestion window that TCP may leave unused for larger bursts (``tcp_tso_should_defer``)."""
 
@@ -90,6 +95,24 @@ class TimelineView:
         last = np.maximum.accumulate(np.where(full, t.start_s + t.lasts_s, -np.inf))
         known = np.isfinite(t.window_bytes)
         return np.asarray(full | ((t.start_s - last < rtt) & known & ~self.idle & ~t.held_small))
+
+    @cached_property
+    def unanswered(self) -> Bools:
+        """Nothing comes back any more: what the receiver last said of its window tells nothing about it."""
+        t, since_s = self.timeline, self.facts.unanswered_s
+        if since_s < max(LEAST_SILENCE_S, SILENT_TRIPS * self.facts.min_rtt_s):
+            return np.zeros(len(t.lasts_s), dtype=bool)
+        return np.asarray(t.start_s >= t.seconds - since_s)
+
+    @cached_property
+    def nearly_full(self) -> Bools:
+        """The receiver's window may have no room: away from the sender, the flight is only known roughly."""
+        t, least_s = self.timeline, self.facts.min_rtt_s
+        if not self.facts.blur_s or least_s <= 0:
+            return np.zeros(len(t.lasts_s), dtype=bool)
+        most = recent_most(t.flight_bytes, t.lasts_s, least_s)
+        room = self.facts.mss_bytes + most * BLUR * self.facts.blur_s / least_s
+        return np.asarray(t.window_bytes - most < room)
 
     @cached_property
     def queued(self) -> Bools:

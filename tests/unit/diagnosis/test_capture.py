@@ -94,6 +94,37 @@ def test_a_send_buffer_that_is_full_is_a_guess_that_says_so(place: Place) -> Non
     assert diagnosis.findings[0].evidence[-1].endswith("would look the same")
 
 
+def known_roughly(sender: Sender, tick_ms: int) -> Diagnosis:
+    """At the receiver, by a sender's clock that ticks so slowly."""
+    packets, _, facts = sender.packets()
+    ticks = (packets.time_ns // (tick_ms * MS) + 2**32 - 100) % 2**32
+    packets = replace(packets, tsval=np.where(packets.from_sender, ticks, np.nan))
+    packets, behind = at_the_receiver(packets, sender)
+    read = capture.read(packets, "receiver", facts, behind, behind)
+    assert read is not None
+    diagnosis = diagnose(*read)
+    assert diagnosis is not None
+    return diagnosis
+
+
+@pytest.mark.parametrize("tick_ms", [1, 4, 10])
+@pytest.mark.parametrize("window", [8, 20, 60])
+def test_a_small_window_is_no_send_buffer_however_roughly_the_flight_is_known(
+    tick_ms: int, window: int
+) -> None:
+    # The rest of the window has no room for a segment.
+    diagnosis = known_roughly(Sender(BULK, window_bytes=window * MSS + 700), tick_ms)
+    assert diagnosis.share("send_buffer") < 0.02
+    assert diagnosis.main.key in ("receive_window", "unknown")
+    assert tick_ms > 4 or diagnosis.main.key == "receive_window"
+
+
+@pytest.mark.parametrize("tick_ms", [1, 4])
+def test_a_full_buffer_is_one_where_the_window_is_plainly_larger(tick_ms: int) -> None:
+    diagnosis = known_roughly(Sender(BULK, buffer_bytes=30 * MSS, window_bytes=90 * MSS), tick_ms)
+    assert diagnosis.main.key == "send_buffer"
+
+
 def test_a_pacer_is_told_from_an_application_and_from_acks_beside_the_sender() -> None:
     # Two segments every 2 ms, on a path that carries five times as much.
     diagnosis = found(Sender(BULK, pace_bytes_per_s=1e6, rate_bytes_per_s=5e6), "sender")

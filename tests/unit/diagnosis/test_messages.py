@@ -324,6 +324,48 @@ def test_a_window_of_unknown_scale_is_closed_only_if_its_receiver_says_so(
     assert diagnosis.share("receive_window") == 0
 
 
+@pytest.mark.parametrize("answers", [False, True])
+def test_probes_of_a_closed_window_show_a_slow_reader_only_if_it_answers(
+    tmp_path: Path, answers: bool
+) -> None:
+    talk = opened(40)
+    for _ in range(8):
+        for _ in range(10):
+            talk.a.send(MSS)
+        talk.wait(40)
+        talk.b.ack()
+    talk.b.ack(window_bytes=0)
+    for doubled in range(7):
+        talk.wait(240 * 2**doubled)
+        talk.a.probe()
+        talk.wait(40)
+        if answers:
+            talk.b.ack()
+    diagnosis = diagnosed(talk, tmp_path, "a")
+    assert (diagnosis.share("application_read") > 0.9) == answers
+    assert diagnosis.main.key == ("application_read" if answers else "unknown")
+
+
+def test_full_segments_that_probe_a_closed_window_are_no_time_outs(tmp_path: Path) -> None:
+    talk = opened(40)
+    for _ in range(8):
+        for _ in range(10):
+            talk.a.send(MSS)
+        talk.wait(40)
+        talk.b.ack()
+    talk.b.ack(window_bytes=0)
+    talk.wait(300)
+    probe = talk.a.send(MSS, "lost")
+    for doubled in range(5):
+        talk.wait(40)
+        talk.b.ack()
+        talk.wait(240 * 2**doubled)
+        talk.a.again(probe, "lost")
+    diagnosis = diagnosed(talk, tmp_path, "a")
+    assert diagnosis.main.key == "application_read"
+    assert diagnosis.share("timeout") + diagnosis.share("loss") == 0
+
+
 def test_a_sequence_number_that_no_window_allows_tells_nothing(tmp_path: Path) -> None:
     talk = opened(40)
     for n in range(30):

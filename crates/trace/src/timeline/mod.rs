@@ -10,6 +10,8 @@ mod departures;
 mod input;
 mod order;
 mod pacing;
+mod policer;
+mod recovery;
 mod rounds;
 mod rtts;
 mod sends;
@@ -20,6 +22,9 @@ mod timeouts;
 use departures::departures;
 pub use input::{Flaw, Known, Packet, PathRtts, Place};
 use order::{Outlasted, as_sent, back_ns, queued_trips};
+pub use policer::Policer;
+use policer::policer;
+use recovery::recoveries;
 use rounds::Pieces;
 pub use rtts::Rtts;
 use sends::{Visibility, clocked, sends};
@@ -104,8 +109,12 @@ pub struct Timeline {
     pub mss_bytes: i64,
     /// The least round trip, s.
     pub min_rtt_s: f64,
+    /// How exactly it is known when ACKs reached the sender, s; 0 at the sender.
+    pub blur_s: f64,
     /// Time-outs.
     pub timeouts: Option<Timeouts>,
+    /// What dropped segments, as far as the sender's packets show it.
+    pub policer: Option<Policer>,
     /// Why nothing is shown.
     pub flaw: Option<Flaw>,
 }
@@ -199,6 +208,7 @@ pub fn timeline(packets: Vec<Packet>, known: Known, mut rtts: PathRtts) -> Optio
     }
     let again: Vec<bool> = packets.iter().map(|packet| packet.has_data() && packet.again).collect();
     let (timing_out, timeouts) = timeouts(&events, &packets, least_s);
+    let policer = if at_sender { policer(&packets, mss, least_s) } else { None };
     drop(packets);
     let recovery = recoveries(&again, &events);
     drop(again);
@@ -338,7 +348,9 @@ pub fn timeline(packets: Vec<Packet>, known: Known, mut rtts: PathRtts) -> Optio
         begun_ns,
         mss_bytes: mss,
         min_rtt_s: least_s,
+        blur_s: if at_sender { 0.0 } else { close_s },
         timeouts,
+        policer,
         flaw,
         ..Timeline::default()
     };
@@ -361,36 +373,4 @@ fn cut<T>(mut column: Vec<T>, kept: &std::ops::Range<usize>) -> Vec<T> {
     column.truncate(kept.end);
     column.drain(..kept.start);
     column
-}
-
-/// Whether a recovery lasts: from a retransmission until all sent by then is acknowledged.
-fn recoveries(again: &[bool], events: &Events) -> Vec<bool> {
-    let mut inside = vec![false; again.len()];
-    let mut until = 0;
-    for at in 0..again.len() {
-        if again[at] && at >= until {
-            until = events.acked.partition_point(|&acked| acked < events.sent[at]);
-            inside[at..until.max(at)].fill(true);
-        }
-    }
-    inside
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_recovery_lasts_until_what_had_been_sent_is_acknowledged() {
-        let events = Events {
-            at_ns: vec![0.0; 6],
-            data: vec![true; 6],
-            acks: vec![false; 6],
-            sent: vec![10, 20, 30, 40, 40, 50],
-            acked: vec![0, 0, 0, 30, 30, 40],
-            payload_bytes: vec![10; 6],
-        };
-        let again = [false, false, true, false, true, false];
-        assert_eq!(recoveries(&again, &events), again);
-    }
 }

@@ -111,6 +111,10 @@ const SPREAD: f64 = 1.3;
 const FITS: f64 = 1.4;
 /// Share of the sizes of the data in flight at which it must fit.
 const MOST_FIT: f64 = 2.0 / 3.0;
+/// Ratio between much and little data in flight, whose round trips must differ in the same direction.
+const RISES: f64 = 1.5;
+/// Shares of the trips with the least and with the most data in flight.
+const FEWEST: f64 = 0.25;
 /// Segments usually in flight; fewer make no queue that could be told from delayed ACKs.
 const LEAST_SEGMENTS: f64 = 4.0;
 
@@ -136,7 +140,7 @@ impl Queue {
     pub fn explains(self, trips: impl Iterator<Item = (f64, f64)>) -> (bool, bool) {
         let trips: Vec<(f64, f64)> = trips.map(|(rtt_s, flight)| (rtt_s, flight.max(1.0))).collect();
         let usual = median(&mut trips.iter().map(|&(_, flight)| flight).collect::<Vec<_>>());
-        if trips.is_empty() || usual < LEAST_SEGMENTS * self.mss_bytes {
+        if trips.is_empty() || usual < LEAST_SEGMENTS * self.mss_bytes || shortens(&trips) {
             return (false, false);
         }
         let mut levels: BTreeMap<i64, (Vec<f64>, Vec<f64>)> = BTreeMap::new();
@@ -158,6 +162,19 @@ impl Queue {
             fitting.iter().fold((f64::INFINITY, 0.0_f64), |(low, high), &s| (low.min(s), high.max(s)));
         (fitting.len() as f64 >= MOST_FIT * count, high >= SPREAD * low)
     }
+}
+
+/// Whether round trips were shorter with much in flight than with little: no queue does that.
+fn shortens(trips: &[(f64, f64)]) -> bool {
+    let mut by_flight = trips.to_vec();
+    by_flight.sort_by(|one, other| one.1.total_cmp(&other.1));
+    let part = ((by_flight.len() as f64 * FEWEST).ceil() as usize).max(1);
+    let medians = |some: &[(f64, f64)]| {
+        let (mut rtt_s, mut flight): (Vec<f64>, Vec<f64>) = some.iter().copied().unzip();
+        (median(&mut rtt_s), median(&mut flight))
+    };
+    let (little, much) = (medians(&by_flight[..part]), medians(&by_flight[by_flight.len() - part..]));
+    much.1 >= RISES * little.1 && much.0 < little.0
 }
 
 /// Where a time lies in times that grow, for one time after the other.
@@ -218,6 +235,16 @@ mod tests {
         assert_eq!(queue.explains(std::iter::repeat_n((0.02, 20_000.0), 9)), (true, false));
         assert!(!queue.explains(flights.map(|flight| (0.2, flight / 10.0))).0);
         assert_eq!(queue.explains(std::iter::empty()), (false, false));
+    }
+
+    #[test]
+    fn round_trips_that_shorten_while_the_flight_grows_are_no_queue() {
+        // From 58 to 49 ms, each near the time that the flight takes at 1 MB/s.
+        let queue = Queue { capacity: 1e6, min_rtt_s: 0.045, mss_bytes: 1_000.0 };
+        let trips = (0..40).map(|n| (0.058 - f64::from(n) * 2.2e-4, 42_000.0 + f64::from(n) * 900.0));
+        assert_eq!(queue.explains(trips.clone()), (false, false));
+        // The other way round they are one.
+        assert!(queue.explains(trips.map(|(rtt_s, flight)| (0.107 - rtt_s, flight))).0);
     }
 
     #[test]

@@ -84,7 +84,7 @@ def _blocked(view: TimelineView) -> Bools:
     return np.asarray(view.idle & (t.buffer_fill >= BUFFER_FULL))
 
 
-def _buffer(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
+def explain_buffer(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
     t = view.timeline
     flight = view.usual(t.flight_bytes, part, 0.9)
     rtt = view.usual(t.rtt_s, part)
@@ -109,7 +109,7 @@ def _unwritten(view: TimelineView) -> Bools:
     return view.idle
 
 
-def _writing(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
+def explain_writing(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
     t = view.timeline
     empty = view.share(part * (t.flight_bytes <= 0))
     evidence = [f"{percent(empty)} of the time no data was in flight"]
@@ -161,7 +161,7 @@ APPLICATION_RULES: Final = (
     DiagnosisRule(
         causes.SEND_BUFFER,
         _blocked,
-        _buffer,
+        explain_buffer,
         {"kernel": "high"},
         {
             "sender": _BUFFER,
@@ -173,7 +173,7 @@ APPLICATION_RULES: Final = (
     DiagnosisRule(
         causes.APPLICATION_WRITE,
         _unwritten,
-        _writing,
+        explain_writing,
         {"kernel": "high", "sender": "medium", "receiver": "medium", "between": "medium"},
     ),
 )
@@ -188,7 +188,7 @@ def _limited(view: TimelineView) -> Bools:
     if not view.window_full.any():
         return view.window_full
     opened = view.window_full & (view.timeline.window_bytes >= view.facts.mss_bytes)
-    return view.window_full & ~view.behind_queue(opened)
+    return view.window_full & ~view.behind_queue(opened) & ~view.unanswered
 
 
 def _most_window(view: TimelineView) -> Floats:
@@ -244,7 +244,7 @@ def _unscaled(view: TimelineView) -> Bools:
     return np.asarray(limited & (UNSCALED / 2 < most <= UNSCALED))
 
 
-def _full(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
+def explain_window(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
     t = view.timeline
     window, rtt, allowed = _window(view, part)
     why = (
@@ -258,7 +258,7 @@ def _full(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
 
 
 def _scaling(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
-    _, evidence = _full(view, part)
+    _, evidence = explain_window(view, part)
     _, rtt, allowed = _window(view, part)
     target = wanted(view, allowed)
     more = "" if target is None else f"; {size(target * rtt / 8, 2)} would be needed for {bit_rate(target)}"
@@ -296,7 +296,7 @@ WINDOW_RULES: Final = (
     DiagnosisRule(
         causes.RECEIVE_WINDOW,
         _limited,
-        _full,
+        explain_window,
         {"kernel": "high", "sender": "high", "between": "medium", "receiver": "medium"},
     ),
 )
@@ -349,38 +349,10 @@ def _hosting(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
     )
 
 
-def _level(view: TimelineView) -> Bools:
-    flat = view.timeline.flat
-    if not flat.any():
-        return flat
-    others = view.shared & (view.paired is not None)
-    return flat & ~view.behind_queue(flat) & ~view.acks_queued & ~others
-
-
-def _writes_evenly(view: TimelineView) -> bool:
-    """Whether the application wrote little at a time, rather than a full send buffer held it up.
-
-    Both leave a flight that stays the same. But a buffer that is too small is full all the time.
-    """
-    return view.share(_level(view)) < view.share(view.idle)
-
-
-def _flat(view: TimelineView) -> Bools:
-    return _level(view) & (not _writes_evenly(view))
-
-
-def _evenly_written(view: TimelineView) -> Bools:
-    return _level(view) & _writes_evenly(view)
-
-
 _PACE: Final = "a sender that paces and an application that writes evenly look alike on the wire"
 _HOST: Final = "a host without a CPU looks like an application that does not write"
 _WRITES: Final = (causes.APPLICATION_WRITE.key, causes.SEND_BUFFER.key, causes.UNKNOWN.key)
 
-FLAT_RULES: Final = (
-    DiagnosisRule(causes.SEND_BUFFER, _flat, _buffer),
-    DiagnosisRule(causes.APPLICATION_WRITE, _evenly_written, _writing),
-)
 LIMIT_RULES: Final = (DiagnosisRule(causes.PACING, _at_limit, _pacing, {"kernel": "high"}),)
 HOST_RULES: Final = (
     DiagnosisRule(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from weirlab.diagnosis import causes
 from weirlab.diagnosis.rules.ends import at_rtt, seconds, wanted
 from weirlab.diagnosis.rules.network import NEEDLESS, ONE_PLACE, fates_of
@@ -144,6 +146,28 @@ def _marking(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
     )
 
 
+def _policed(view: TimelineView) -> Bools:
+    policer, t = view.facts.policer, view.timeline
+    # In front of a full queue, what exceeds its rate is lost as well.
+    if policer is None or view.overflowed:
+        return np.zeros(len(t.lasts_s), dtype=bool)
+    return np.asarray((t.start_s >= policer.from_s) & (t.start_s < policer.until_s))
+
+
+def _policing(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
+    policer = view.facts.policer
+    assert policer is not None
+    rate = bit_rate(policer.rate_bytes_per_s * 8)
+    why = f"it let {rate} through, and dropped {percent(policer.lost / policer.sent)} of the segments"
+    return why, (
+        f"{count(policer.lost)} of {plural(policer.sent, 'segment')} were lost, nearly all when a token "
+        f"bucket that is filled at {rate} is empty; nearly all others left when it is not",
+        _before(view),
+        "the sender did not slow down: its congestion control (such as BBR) bears such losses",
+        "a queue of a few packets would look the same",
+    )
+
+
 def _disordered(view: TimelineView) -> Bools:
     return view.lossy & _spurious(view)
 
@@ -239,6 +263,7 @@ MARK_RULES: Final = (
         {"kernel": "high", "sender": "high", "between": "medium", "receiver": "medium"},
     ),
 )
+POLICER_RULES: Final = (DiagnosisRule(causes.POLICER, _policed, _policing, {"sender": "medium"}),)
 LOSS_RULES: Final = (
     DiagnosisRule(
         causes.RECEIVER_DROPS,
