@@ -9,6 +9,7 @@ Emulated is a device that delays packets by far more than the emulator's latenes
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -21,7 +22,7 @@ import simulators
 from weirlab.emulation.spec import PathSpec
 from weirlab.jobs.simulated import crossed_device
 from weirlab.lab import clean
-from weirlab.links.emulator.running import LinkEnd, emulated_link
+from weirlab.links.emulator.running import EmulatorSettings, LinkEnd, emulated_link
 from weirlab.model import QueueingModel, save
 from weirlab.model.base import F64
 from weirlab.model.process import Fate, ReferenceDevice
@@ -38,12 +39,16 @@ def through_the_link(file: Path, at_ns: F64) -> tuple[F64, F64]:
     made, _ = course_bed.plan(at_ns, nowhere, nowhere, FRAME_BYTES, 0.0, 0.01)
     with link.bench(cable=False) as bed:
         a, b = (LinkEnd(port.name, bed.link_netns) for port in link.NEAR)
-        with emulated_link(a, b, PathSpec(), device=crossed_device(file, POSITION, SEED)) as emulated:
+        # The sender spins on the first CPU.
+        how = EmulatorSettings(cpu=(os.cpu_count() or 1) - 1)
+        device = crossed_device(file, POSITION, SEED)
+        with emulated_link(a, b, PathSpec(), how=how, device=device) as emulated:
             inside, late = course_bed.passages(bed.send(made), made, at_ns)
             account = emulated.stop()
     print(
-        f"  frames left late by {account.up.late_ns(0.5) / 1e3:.0f} us (p50), "
-        f"{account.up.late_ns(0.99) / 1e3:.0f} us (p99)"
+        f"  frames left within {account.up.late_ns(0.5) / 1e3:.0f} us (p50), "
+        f"{account.up.late_ns(0.99) / 1e3:.0f} us (p99) of their time, "
+        f"{100 * account.cpu_s / account.elapsed_s:.0f} % of a CPU, load of the host {os.getloadavg()[0]:.1f}"
     )
     sent = ~np.isinf(late)
     known = sent & ~np.isnan(late)

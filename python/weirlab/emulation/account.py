@@ -64,7 +64,7 @@ class Direction:
     unfinished: int
     """Forwarded, but without the checksum that the sender left to its hardware."""
     late: Histogram
-    """How much later than due frames were handed to the kernel."""
+    """How much later than due frames were handed to the kernel; behind a device, also how much sooner."""
     late_max_ns: int
     paced_bits: int
     paced_ns: int

@@ -6,6 +6,7 @@
 //! keep are counted apart from those that the emulated link drops ([`Overload`]).
 
 mod crossing;
+mod lead;
 mod pool;
 mod port;
 mod progress;

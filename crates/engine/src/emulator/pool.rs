@@ -22,6 +22,8 @@ struct Shelves {
 pub struct Frame {
     buffer: Box<[u8]>,
     len: usize,
+    /// Whether it was read before it had to leave.
+    pub is_early: bool,
     pool: Pool,
 }
 
@@ -41,7 +43,7 @@ impl Pool {
         }
         shelves.used_bytes += bytes;
         let buffer = shelves.free[class].pop().unwrap_or_else(|| vec![0; bytes as usize].into_boxed_slice());
-        Some(Frame { buffer, len, pool: self.clone() })
+        Some(Frame { buffer, len, is_early: false, pool: self.clone() })
     }
 }
 
@@ -72,7 +74,7 @@ impl Clone for Frame {
         let mut shelves = self.pool.0.borrow_mut();
         shelves.used_bytes += self.buffer.len() as u64;
         drop(shelves);
-        Self { buffer: self.buffer.clone(), len: self.len, pool: self.pool.clone() }
+        Self { buffer: self.buffer.clone(), len: self.len, is_early: self.is_early, pool: self.pool.clone() }
     }
 }
 

@@ -42,7 +42,7 @@ pub struct Overload {
     pub unfinished: u64,
 }
 
-/// How late frames were handed to the kernel.
+/// How late frames were handed to the kernel; behind a device, also how much too soon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Late {
     /// By [`bucket`](crate::bucket).

@@ -67,7 +67,7 @@ impl Pump {
         let start_ns = now_ns();
         let lasts = options.duration.unwrap_or(Duration::MAX).as_nanos();
         Self {
-            ways: options.paths.each_ref().map(|spec| Way::new(spec, start_ns)),
+            ways: options.paths.each_ref().map(|spec| Way::new(spec, options.device.is_some(), start_ns)),
             ports,
             device: options.device.as_ref().map(|crossed| Crossing::new(crossed, start_ns)),
             pool: Pool::new(options.memory_bytes),
@@ -178,7 +178,7 @@ impl Pump {
         if self.real_time && now - self.slept_ns >= RUN_NS {
             return self.sleep_until(now + REST_NS);
         }
-        let next_ns = self.ways.iter().filter_map(|way| way.path.next_ns()).min();
+        let next_ns = self.ways.iter().filter_map(Way::next_ns).min();
         let wake_ns = next_ns
             .map_or(u64::MAX, |ns| ns.saturating_add(self.slack_ns).saturating_sub(self.waker.late_ns));
         if wake_ns <= now {

@@ -5,6 +5,7 @@ use std::io;
 use weir_link::{Pace, Path, PathSpec};
 
 use super::crossing::Crossing;
+use super::lead::Lead;
 use super::pool::{Frame, Pool};
 use super::port::Port;
 use super::progress::{Direction, Late, Overload, Paced};
@@ -33,10 +34,12 @@ pub struct Way {
     pub overload: Overload,
     late: Late,
     pace: Paced,
+    /// Behind a device.
+    lead: Option<Lead>,
 }
 
 impl Way {
-    pub fn new(spec: &PathSpec, now: u64) -> Self {
+    pub fn new(spec: &PathSpec, is_behind_device: bool, now: u64) -> Self {
         // It was checked when the emulator was started.
         let path = Path::new(spec.clone(), now).unwrap_or_else(|error| unreachable!("{error}"));
         Self {
@@ -50,7 +53,18 @@ impl Way {
             overload: Overload::default(),
             late: Late::new(),
             pace: Paced::default(),
+            lead: is_behind_device.then(Lead::default),
         }
+    }
+
+    /// How much sooner than due frames leave. Not with a rate: until then what waits for it could be dropped.
+    fn lead_ns(&self) -> u64 {
+        self.lead.as_ref().filter(|_| self.path.spec().rate.is_none()).map_or(0, Lead::ns)
+    }
+
+    /// When the next frame of those that came is to leave; `None`: there is none.
+    pub fn next_ns(&self) -> Option<u64> {
+        self.path.next_ns().map(|ns| ns.saturating_sub(self.lead_ns()))
     }
 
     /// Switches to another path, which was checked.
@@ -63,12 +77,16 @@ impl Way {
 
     /// Takes frames in, through `device` if there is one; returns the time up to which all have been taken.
     pub fn read(&mut self, port: &mut Port, pool: &Pool, device: &mut Option<Crossing>, now: u64) -> u64 {
+        let soonest_ns = (now + self.lead_ns()).saturating_sub(self.path.least_delay_ns());
         let (path, mut last_ns) = (&mut self.path, 0);
-        let is_more = port.receive(READ, pool, &mut self.overload, |at_ns, frame| {
+        let is_more = port.receive(READ, pool, &mut self.overload, |at_ns, mut frame| {
             let len = frame.bytes().len();
             last_ns = at_ns;
             match device.as_mut().map_or(Some(at_ns), |device| device.pass(at_ns, len)) {
-                Some(leaves_ns) => path.arrive(leaves_ns, frame, len as u32),
+                Some(leaves_ns) => {
+                    frame.is_early = leaves_ns > soonest_ns;
+                    path.arrive(leaves_ns, frame, len as u32);
+                }
                 None => path.turn_away(len as u32),
             }
         });
@@ -77,6 +95,7 @@ impl Way {
 
     /// Sends what is due. Fails when the interface is gone.
     pub fn send(&mut self, port: &Port, until_ns: u64) -> Result<(), String> {
+        let until_ns = until_ns + self.lead_ns();
         for _ in 0..WRITE {
             while self.frames.len() < BATCH
                 && let Some(departure) = self.path.depart(until_ns)
@@ -115,7 +134,10 @@ impl Way {
         for (frame, (due_ns, pace)) in self.frames.drain(..n).zip(self.facts.drain(..n)) {
             self.sent += 1;
             self.sent_bytes += frame.bytes().len() as u64;
-            self.late.add(now.saturating_sub(due_ns));
+            self.late.add(now.abs_diff(due_ns));
+            if let Some(lead) = self.lead.as_mut().filter(|_| frame.is_early) {
+                lead.follow(now, due_ns);
+            }
             if let (Pace::Follows(bits), Some(last_ns)) = (pace, self.last_ns) {
                 self.pace.bits += bits;
                 self.pace.ns += now - last_ns;
