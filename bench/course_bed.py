@@ -25,8 +25,12 @@ repetitions of it are needed, and such a share of the bins."""
 
 
 def profiled(device: str, positions: tuple[int, ...], frame_bytes: int, folder: Path) -> QueueingModel:
-    """The model of the device on this machine, from a quick profile."""
-    wanted = QuickProfile(device, positions, (frame_bytes,), repetitions=2, lab="netns", machine="noisy")
+    """The model of the device on this machine, from a quick profile.
+
+    With five repetitions: the model takes their median, as :func:`median` does with the course, so that what
+    the host did to a trial is in neither. The median of two would be their mean.
+    """
+    wanted = QuickProfile(device, positions, (frame_bytes,), repetitions=5, lab="netns", machine="noisy")
     (outcome,) = profile_in_turn(Store(folder), [wanted], SilentProgress())
     return QueueingModel.fit(outcome.run.observations("profile"))
 

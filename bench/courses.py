@@ -241,7 +241,7 @@ def main() -> None:
     with TemporaryDirectory() as folder:
         model = simulators.fitted(DEVICE)
         if options.measured:
-            model = course_bed.profiled(DEVICE, (100, POSITION, FURTHER), FRAME_BYTES, Path(folder) / "store")
+            model = course_bed.profiled(DEVICE, (POSITION, FURTHER), FRAME_BYTES, Path(folder) / "store")
         module = Path(folder) / "ns3"
         build(model, module)
         if options.inet:

@@ -59,6 +59,33 @@ def test_a_queue_fills_by_what_exceeds_the_threshold_and_then_loses_it(model: Qu
     assert fates[-1000:].count(Fate.QUEUE_FULL) == pytest.approx(500, abs=2)
 
 
+@pytest.mark.parametrize("shares", [(1.4, 0.6), (0.9, 0.5), (0.3, 0.8)])
+def test_delays_are_those_of_a_new_load_within_500_packets(
+    model: QueueingModel, shares: tuple[float, float]
+) -> None:
+    threshold = float(model.threshold_pps(100, 64.0))
+    before, after = (1e9 / (share * threshold) for share in shares)
+    # Not at the end of a block of 256.
+    n = 20_100
+    _, _, delay_ns = passed(model, np.repeat([before, after], [n, 3000]), 100.0)
+    expected = model.predict(shares[1] * threshold, 64.0, 100)
+    # The queue of an overloaded device drains first.
+    drained = model.queue_packets / (1 - shares[1]) if shares[0] > 1 else 0.0
+    settled = delay_ns[n + int(max(500.0, drained + 50.0)) :]
+    assert np.nanmean(settled) == pytest.approx(float(expected.delay_mean_ns), rel=0.1)
+
+
+def test_random_gaps_are_no_change_of_the_load(model: QueueingModel) -> None:
+    rate = 0.7 * float(model.threshold_pps(100, 64.0))
+    gaps = np.random.default_rng(4).exponential(1e9 / rate, 60_000)
+    device = ReferenceDevice(model, 1)
+    wanted = set()
+    for number, at in enumerate(np.cumsum(gaps).tolist()):
+        device.arrive(at, 64.0, 100.0)
+        wanted |= {device._wanted} if number > 1000 else set()
+    assert wanted == {256}
+
+
 def test_two_cpus_carry_twice_the_load(model: QueueingModel) -> None:
     gap_ns = 1e9 / (1.8 * float(model.threshold_pps(400, 64.0)))
     one, two = ReferenceDevice(model, 1), ReferenceDevice(model, 1, cpus=2)

@@ -64,7 +64,8 @@ def test_every_packet_fares_as_in_python(measured: QueueingModel, compiled: Comp
     save({"queueing": measured}, tmp_path / "model.json")
     rng = np.random.default_rng(3)
     n = 12_000
-    gaps = rng.exponential(np.where(np.arange(n) < n // 2, 6000.0, 1500.0))
+    # Steps of the load, one of them to so few packets that a block ends by its time.
+    gaps = rng.exponential(np.repeat([6000.0, 1500.0, 60_000.0, 6000.0], n // 4))
     arrivals = np.stack([np.cumsum(gaps), rng.choice([64.0, 594.0, 1518.0], n), rng.choice([0.0, 300.0], n)])
     found = lines(compiled(SOURCES / "core" / "packets.cpp"), [tmp_path / "model.json", 7], arrivals.T)
     device = ReferenceDevice(measured, 7)

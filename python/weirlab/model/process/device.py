@@ -14,6 +14,10 @@ from weirlab.model.queueing import QueueingModel
 _MOST_PACKETS: Final = 256
 _SHORTEST_NS: Final = 10e6
 _LONGEST_NS: Final = 1e9
+_FEW_PACKETS: Final = 64
+"""Of a window after a change."""
+_CHANGE: Final = 0.3
+"""Of ln(load): random gaps change that of 256 packets by 0.06, so this is no accident."""
 _MASK: Final = (1 << 64) - 1
 
 
@@ -50,6 +54,27 @@ class Passage:
     leaves_ns: float = 0.0
 
 
+@dataclass
+class ArrivalSum:
+    """Packets since ``begin_ns``, with the sums of their frame sizes and positions."""
+
+    begin_ns: float
+    packets: int = 0
+    frames_bytes: float = 0.0
+    positions: float = 0.0
+
+    def add(self, frame_bytes: float, position: float) -> None:
+        """Count a packet."""
+        self.packets += 1
+        self.frames_bytes += frame_bytes
+        self.positions += position
+
+    def load(self, until_ns: float) -> tuple[float, float, float]:
+        """Rate, mean frame size and mean position."""
+        n = self.packets
+        return n * 1e9 / (until_ns - self.begin_ns), self.frames_bytes / n, self.positions / n
+
+
 class ReferenceDevice:
     """A measured device: one server and one finite queue for all interfaces, and interruptions behind it."""
 
@@ -60,9 +85,8 @@ class ReferenceDevice:
         self._served_ns = -math.inf
         self._began_ns = [-math.inf] * STREAMS
         self._services: dict[tuple[float, float], float] = {}
-        # The window: when it began, packets, the number that ends it, and sums of frame sizes and positions.
-        self._begin_ns: float | None = None
-        self._packets, self._wanted, self._bytes, self._positions = 0, 2, 0.0, 0.0
+        self._window: ArrivalSum | None = None
+        self._wanted = 2
 
     def arrive(self, at_ns: float, frame_bytes: float, position: float) -> Passage:
         """Pass a packet of ``frame_bytes`` (FCS included); arrivals are in the order of their times."""
@@ -86,22 +110,34 @@ class ReferenceDevice:
         return self._services[key]
 
     def _observe(self, at_ns: float, frame_bytes: float, position: float) -> None:
-        """Count an arrival; the load is that of the last window that is over."""
-        if self._begin_ns is None:
-            self._begin_ns = at_ns
+        """Count an arrival; the load is that of the last window that is over. A change makes them short."""
+        if self._window is None:
+            self._window, self._block = ArrivalSum(at_ns), ArrivalSum(at_ns)
             self._settle(self._model.profiled.rate_min_pps, frame_bytes, position)
-        lasts_ns, n = at_ns - self._begin_ns, self._packets
+        lasts_ns, n = at_ns - self._window.begin_ns, self._window.packets
         full = n >= self._wanted and (self._wanted < _MOST_PACKETS or lasts_ns >= _SHORTEST_NS)
         if lasts_ns > 0 and (full or (n >= 2 and lasts_ns >= _LONGEST_NS)):
-            self._settle(n * 1e9 / lasts_ns, self._bytes / n, self._positions / n)
+            self._settle(*self._window.load(at_ns))
             self._wanted = min(2 * self._wanted, _MOST_PACKETS)
-            self._begin_ns, self._packets, self._bytes, self._positions = at_ns, 0, 0.0, 0.0
-        self._packets += 1
-        self._bytes += frame_bytes
-        self._positions += position
+            self._window, self._block = ArrivalSum(at_ns), ArrivalSum(at_ns)
+        elif self._wanted == _MOST_PACKETS and self._is_over(self._block, at_ns):
+            rate_pps, mean_bytes, mean_position = self._block.load(at_ns)
+            work = rate_pps / float(self._model.threshold_pps(mean_position, mean_bytes))
+            self._block = ArrivalSum(at_ns)
+            if abs(math.log(work / self._work)) > _CHANGE:
+                self._wanted, self._window = _FEW_PACKETS, ArrivalSum(at_ns)
+        self._window.add(frame_bytes, position)
+        self._block.add(frame_bytes, position)
+
+    def _is_over(self, block: ArrivalSum, at_ns: float) -> bool:
+        """Whether it has all its packets, or fewer in twice their time."""
+        lasts_ns, n = at_ns - block.begin_ns, block.packets
+        return lasts_ns > 0 and (n >= _MOST_PACKETS or (n >= 2 and lasts_ns >= self._longest_ns))
 
     def _settle(self, rate_pps: float, frame_bytes: float, position: float) -> None:
         profiled = self._model.profiled
+        self._work = rate_pps * self._service_ns(position, frame_bytes) / 1e9
+        self._longest_ns = 2e9 * _MOST_PACKETS / rate_pps
         # Beyond the profile the nearest profiled load says more than an extrapolation.
         highest = profiled.share_max * 1e9 / self._service_ns(position, frame_bytes)
         share = max(min(rate_pps / self._cpus, highest), profiled.rate_min_pps)
