@@ -28,6 +28,12 @@ F64 = npt.NDArray[np.float64]
 _Z95: Final = 1.96
 _BELOW: Final = 10
 """Pixels from the middle of a row to its marks: the name stands above."""
+_THICKEST: Final = 20
+"""Pixels of the innermost box; each further one has ``_THINNER`` of it."""
+_THINNER: Final = 0.78
+_PALE: Final = 0.25
+_MOST: Final = 7
+"""Boxes of a histogram: more cannot be told apart."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +76,7 @@ def of_histogram(upper: F64, count: F64) -> LetterValues:
 
     boxes = [
         (1 - 0.5**i, quantile(0.5 ** (i + 1)), quantile(1 - 0.5 ** (i + 1)))
-        for i in range(1, _letters(round(n)) + 1)
+        for i in range(1, min(_letters(round(n)), _MOST) + 1)
     ]
     return LetterValues(tuple(reversed(boxes)), quantile(0.5))
 
@@ -86,7 +92,7 @@ def _at_depth(ordered: F64, depth: float) -> float:
 
 
 def boxes(text: RowText, found: Mapping[str, LetterValues], *, log: bool = False) -> tuple[Figure, ...]:
-    """A row of boxes for each of ``found``: the darkest holds half of the values; nothing without any."""
+    """A row of boxes for each of ``found``: the thickest holds half of the values; nothing without any."""
     rows: list[dict[str, Any]] = []
     for name, values in found.items():
         spans = [(share, low, high) for share, low, high in values.boxes]
@@ -114,19 +120,29 @@ def boxes(text: RowText, found: Mapping[str, LetterValues], *, log: bool = False
         alt.Tooltip("low:Q", title="from", format=",.4~g"),
         alt.Tooltip("high:Q", title="to", format=",.4~g"),
     ]
-    pale = palette.LIGHT["model-a"]
+    colour = palette.LIGHT["model-a"]
+    shares = sorted({share for values in found.values() for share, _, _ in values.boxes}, reverse=True)
     layers = [
-        base.transform_filter("datum.share > 0")
-        # The outer boxes are pale: their edges are not.
+        # The half is thickest. The boxes are pale: their edges are not.
+        base.transform_filter(f"datum.share === {rounded(100 * share)}")
         .mark_bar(
-            height=16, yOffset=_BELOW, fill=pale, stroke=pale, strokeWidth=0.8, fillOpacity=0.3, opacity=1
+            height=_THICKEST * _THINNER ** (len(shares) - 1 - place),
+            yOffset=_BELOW,
+            fill=colour,
+            stroke=colour,
+            strokeWidth=0.8,
+            fillOpacity=_PALE,
+            opacity=1,
         )
-        .encode(x=x, x2="high:Q", y=y, tooltip=tooltip),
+        .encode(x=x, x2="high:Q", y=y, tooltip=tooltip)
+        for place, share in enumerate(shares)
+    ]
+    layers += [
         base.transform_filter("datum.share === 0")
-        .mark_tick(height=22, thickness=2, yOffset=_BELOW, color=palette.LIGHT["model-b"])
-        .encode(x=x, y=y),
+        .mark_tick(height=24, thickness=2, yOffset=_BELOW, color=palette.LIGHT["model-b"])
+        .encode(x=x, y=y, tooltip=tooltip),
         base.transform_filter("datum.share < 0")
-        .mark_point(size=20, yOffset=_BELOW, color=palette.LIGHT["model-a"])
+        .mark_point(size=20, yOffset=_BELOW, color=colour)
         .encode(x=x, y=y),
         axes.row_names(base, y),
     ]

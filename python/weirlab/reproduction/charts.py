@@ -19,6 +19,8 @@ from weirlab.report.rows import RowMark, RowText, intervals
 from weirlab.report.vega import alt
 
 _HEIGHT: Final = 220
+_MOST_POINTS: Final = 60
+"""Of a line, up to which each is drawn as a point, too."""
 Points = Sequence[tuple[float, float]]
 
 
@@ -61,7 +63,7 @@ def courses(text: CourseText, series: Mapping[str, Points]) -> Sequence[Figure]:
     )
     chart: alt.Chart = (
         alt.Chart(axes.data(data))
-        .mark_line(strokeWidth=1.6, point=True)
+        .mark_line(strokeWidth=1.6, point=max(map(len, series.values())) <= _MOST_POINTS)
         .encode(
             x=alt.X("x:Q", title=text.x, axis=axes.number_axis(6)),
             y=y,
@@ -83,7 +85,7 @@ def courses(text: CourseText, series: Mapping[str, Points]) -> Sequence[Figure]:
     return (Figure(text.key, text.section, text.panel, text.title, text.caption, described, chart, data),)
 
 
-LETTERS: Final = "A row for each setting; the darkest box holds half of its trials, the tick is the median."
+LETTERS: Final = "A row for each setting; the thickest box holds half of its trials, the tick is the median."
 
 
 def of_trials(text: RowText, trials: Mapping[str, Sequence[float]]) -> Sequence[Figure]:

@@ -61,6 +61,9 @@ MODULES: Final[Mapping[str, str]] = {
 clock: Callable[[], float] = time.monotonic
 """Seconds."""
 
+_UNFINISHED: Final = ("interrupted", "failed")
+"""A run fails on a full disk, for instance."""
+
 RUNS: Final = "runs"
 """What became of every scenario: the run's ID, or why there is none."""
 
@@ -122,10 +125,10 @@ def expected(asked: ReproductionSection) -> ReproductionTime:
 
 
 def _run(scenario: Mapping[str, Any], place: str, within: Run, work: Work) -> Run:
-    """The run of a scenario: begun earlier within this reproduction, or new."""
+    """The run of a scenario: begun earlier within this reproduction, also if it failed, or new."""
     name = f"{within.run_id}: {place}"
     for entry in work.store.runs():
-        if entry.status == "interrupted" and entry.name == name:
+        if entry.status in _UNFINISHED and entry.name == name:
             return resume_scenario(work.store, entry.run_id, work.progress, inputs=HOST_FILES).run
     asked = root_of(scenario, place, name)
     return run_scenario(work.store, asked, work.progress, command=work.command, inputs=HOST_FILES).run
@@ -255,9 +258,9 @@ class ReproductionStudy(Study[ReproductionScenario, Ground[None], ReproductionFi
         pace = ReproductionPace(planned)
         for place in kept:
             pace.skip(place)
-        if first:
+        if left := sum(place not in kept for place in first.values()):
             work.progress.stage(
-                f"{plural(len(first), 'measurement')}, {pace.left().text} if no trial is repeated, run "
+                f"{plural(left, 'measurement')}, {pace.left().text} if no trial is repeated, run "
                 f"{writer.run_id}"
             )
         for place, scenario in planned:

@@ -25,7 +25,7 @@ def test_only_boxes_whose_ends_can_be_known_are_drawn(n: int, count: int) -> Non
     """floor(log2 n - log2(2 * 1.96^2)) + 1 of them."""
     values = np.random.default_rng(1).normal(size=n)
     assert len(letter_values(values).boxes) == count
-    assert len(of_histogram(np.array([1.0]), np.array([float(n)])).boxes) == count
+    assert len(of_histogram(np.array([1.0]), np.array([float(n)])).boxes) == min(count, 7)
 
 
 def test_a_histogram_has_the_letter_values_of_its_values() -> None:
@@ -34,7 +34,8 @@ def test_a_histogram_has_the_letter_values_of_its_values() -> None:
     count, _ = np.histogram(values, edges)
     found, exact = of_histogram(edges[1:], count.astype(float)), letter_values(values)
     assert found.median == pytest.approx(exact.median, rel=0.01)
-    for (share, low, high), (same, true_low, true_high) in zip(found.boxes, exact.boxes, strict=True):
+    inner = exact.boxes[-len(found.boxes) :]
+    for (share, low, high), (same, true_low, true_high) in zip(found.boxes, inner, strict=True):
         assert share == same
         if share < 0.98:  # Beyond, a single value more or less makes a difference.
             assert (low, high) == (pytest.approx(true_low, rel=0.02), pytest.approx(true_high, rel=0.02))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -43,3 +44,20 @@ def test_experiments_with_the_same_scenario_share_its_run(
     assert {place: each["run"] for place, each in kept.items()} == dict.fromkeys(
         (f"{name}/cable" for name in only), next(iter(kept.values()))["run"]
     )
+
+
+@pytest.mark.parametrize(
+    ("status", "is_resumed"), [("interrupted", True), ("failed", True), ("complete", False)]
+)
+def test_a_run_that_did_not_end_is_gone_on_with(
+    status: str, is_resumed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = SimpleNamespace(status=status, name="outer: e/s", run_id="inner")
+    work: Any = SimpleNamespace(
+        store=SimpleNamespace(runs=lambda: [entry]), progress=SilentProgress(), command=""
+    )
+    within: Any = SimpleNamespace(run_id="outer")
+    monkeypatch.setattr(study, "resume_scenario", lambda store, run_id, *_, **__: SimpleNamespace(run=run_id))
+    monkeypatch.setattr(study, "run_scenario", lambda *_, **__: SimpleNamespace(run="new"))
+    run: Any = study._run({"esp": {}}, "e/s", within, work)
+    assert (run == "inner") is is_resumed

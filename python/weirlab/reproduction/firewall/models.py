@@ -261,7 +261,7 @@ def _letters(runs: Runs, name: str) -> Sequence[Figure]:
             f"Below overload half of the deviations of lohmiller are within "
             f"{np.quantile(np.abs(series[LohmillerModel.name]), 0.5):.3g} {unit}.",
             f"Measured minus predicted, {unit}",
-            f"Held-out trials of {name}; the darkest box holds half of them.",
+            f"Held-out trials of {name}; the thickest box holds half of them.",
         )
         letters = {model: letter_values(np.asarray(values)) for model, values in series.items() if values}
         found_figures += boxes(text, letters)

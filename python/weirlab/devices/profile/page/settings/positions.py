@@ -41,7 +41,7 @@ def figures(evidence: ProfileEvidence, panel: str) -> tuple[Figure, ...]:
         f"From the first row to the last, the median delay goes from {duration(medians[0])} to "
         f"{duration(medians[-1])}.",
         "One-way delay of single packets, µs",
-        "The darkest box holds half of the packets, the next one three quarters, and so on; the tick is the "
+        "The thickest box holds half of the packets, the next one three quarters, and so on; the tick is the "
         "median.",
     )
     return boxes(text, found, log=True)

@@ -19,6 +19,8 @@ _FEWEST: Final = 3
 """Frame sizes that make a course."""
 _STEP: Final = 10
 """Loads are told apart by this share of the threshold, in %."""
+_STRENGTH: Final = (0.05, 0.5)
+"""Opacity of the field with the least delay, and of that with the most."""
 _MOST: Final = 100
 """Beyond, all loads are overload alike."""
 
@@ -46,7 +48,7 @@ def figures(evidence: ProfileEvidence) -> Iterator[Figure]:
         "surface",
         f"Mean delays with {setup} are from {duration(least_us * 1e3)} to {duration(most_us * 1e3)}.",
         "Mean delay in µs at each load and frame size; empty fields were not measured.",
-        "A field for each load and frame size, with the mean delay as number and colour.",
+        "A field for each load and frame size, with the mean delay as number and shade.",
         _surface(frame),
         frame,
     )
@@ -63,7 +65,13 @@ def table(trials: pl.DataFrame) -> pl.DataFrame:
     return (
         trials.filter(pl.col("setup") == first)
         .join(limits.filter(pl.col("setup") == first).select("panel", "threshold_kpps"), on="panel")
-        .with_columns(load_percent=((share / _STEP).round() * _STEP).cast(pl.Int64))
+        .with_columns(share=share)
+        .with_columns(
+            load_percent=pl.when(pl.col("share") < _STEP / 2)
+            .then(pl.col("share").round())
+            .otherwise((pl.col("share") / _STEP).round() * _STEP)
+            .cast(pl.Int64)
+        )
         .filter((pl.col("load_percent") <= _MOST) & ~pl.col("overload"))
         .group_by("panel", "frame_bytes", "load_percent")
         .agg(delay_us=(pl.col("delay_mean_ns").median() / 1e3).round_sig_figs(4))
@@ -80,7 +88,7 @@ def _takeaway(frame: pl.DataFrame) -> str:
         ratio=pl.col("delay_us").sort_by("frame_bytes").last()
         / pl.col("delay_us").sort_by("frame_bytes").first(),
     )
-    [load, _, ratio] = shared.sort("sizes", "load_percent", descending=[True, False]).row(0)
+    [load, _, ratio] = shared.sort("sizes", "load_percent", descending=True).row(0)
     return (
         f"At {load} % of the threshold, the longest frames take {significant(ratio, 2)} times as long as the "
         "shortest."
@@ -114,24 +122,26 @@ def _lines(frame: pl.DataFrame) -> alt.Chart:
 
 def _surface(frame: pl.DataFrame) -> alt.LayerChart:
     texts = [significant(value, 2) for value in frame["delay_us"]]
-    rows = frame.with_columns(load=pl.format("{} %", "load_percent"), text=pl.Series(texts, dtype=pl.String))
+    rows = frame.with_columns(
+        size=pl.format("{} B", pl.col("frame_bytes").round().cast(pl.Int64)),
+        load=pl.format("{} %", "load_percent"),
+        text=pl.Series(texts, dtype=pl.String),
+    )
     loads = rows.sort("load_percent")["load"].unique(maintain_order=True).to_list()
-    panels = rows.sort("frame_bytes", descending=True)["panel"].unique(maintain_order=True).to_list()
+    sizes = rows.sort("frame_bytes", descending=True)["size"].unique(maintain_order=True).to_list()
     base = alt.Chart(axes.data(rows)).encode(
         x=alt.X("load:N", title="Load, % of the threshold", sort=loads, axis=alt.Axis(labelAngle=0)),
-        y=alt.Y("panel:N", title=None, sort=panels, axis=alt.Axis(labelLimit=110)),
+        y=alt.Y("size:N", title="Frame size", sort=sizes),
     )
-    domain = list(axes.extent(rows, "delay_us"))
-    colours = alt.Scale(type="log", domain=domain, range=palette.ramp(2))
-    fields = base.mark_rect().encode(
-        color=alt.Color("delay_us:Q", title=None, scale=colours, legend=None),
+    strength = alt.Scale(type="log", domain=list(axes.extent(rows, "delay_us")), range=list(_STRENGTH))
+    colour = palette.LIGHT["model-a"]
+    fields = base.mark_rect(fill=colour, stroke=colour, strokeWidth=0.8).encode(
+        fillOpacity=alt.FillOpacity("delay_us:Q", scale=strength, legend=None),
         tooltip=[
             alt.Tooltip("panel:N", title="frames"),
             alt.Tooltip("load:N", title="load"),
             alt.Tooltip("delay_us:Q", title="µs", format=",.4~g"),
         ],
     )
-    halo, ink = palette.LIGHT["paper"], palette.LIGHT["ink"]
-    around = base.mark_text(fontSize=11, color=ink, stroke=halo, strokeWidth=3, strokeOpacity=0.8)
-    numbers = [around.encode(text="text:N"), base.mark_text(fontSize=11, color=ink).encode(text="text:N")]
-    return alt.LayerChart(layer=[fields, *numbers], **axes.framed(44 * len(panels)))
+    numbers = base.mark_text(fontSize=12, color=palette.LIGHT["ink"]).encode(text="text:N")
+    return alt.LayerChart(layer=[fields, numbers], **axes.framed(44 * len(sizes)))
