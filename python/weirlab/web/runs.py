@@ -46,7 +46,7 @@ _MOST_REPORT_S: Final = 300.0
 
 _READ_S: Final = 0.15
 """Time that a page spends on reading runs that are not in the index, the newest first."""
-_ANSWERED_S: Final = 0.3
+_ANSWERED_S: Final = 0.2
 """Time after which a page finds no more answers of runs that nobody looked at yet."""
 READING: Final = "weir-runs"
 """Name of the thread that reads the store before the first request."""
@@ -67,19 +67,19 @@ class RunService:
         self._charts = b""
 
     def read_ahead(self) -> None:
-        """Read the index and the newest runs, and all others in a thread: no page has to wait for them."""
-        # The first request tells what is wrong.
-        with suppress(WeirError, OSError):
-            self._store.known_runs(_READ_S)
+        """Make the first page of the list, which is then there at once; read other runs in a thread."""
 
         def read() -> None:
             with suppress(WeirError, OSError):
                 before = math.inf
                 while 0 < (left := self._store.known_runs(_READ_S)[1]) < before:
                     before = left
-                self.page(RunFilter())
 
-        threading.Thread(target=read, name=READING, daemon=True).start()
+        # The first request tells what is wrong.
+        with suppress(WeirError, OSError):
+            if self._store.known_runs(_READ_S)[1]:
+                threading.Thread(target=read, name=READING, daemon=True).start()
+            self.page(RunFilter())
 
     def page(self, wanted: RunFilter) -> dict[str, Any]:
         """Lines about the ``wanted`` runs; how many there are of these, and in all.
