@@ -100,6 +100,7 @@ fn to_dict(py: Python<'_>, found: Timeline) -> PyResult<Bound<'_, PyDict>> {
         "flaw",
         found.flaw.map(|flaw| match flaw {
             Flaw::NoAcks => "no_acks",
+            Flaw::Clock => "clock",
             Flaw::TooMuch => "too_much",
             Flaw::Jump => "jump",
         }),

@@ -26,6 +26,7 @@ PAUSED: Final = 0.8
 TIMESTAMP_BYTES: Final = 12
 _FLAWS: Final = {
     "no_acks": "the capture does not have the receiver's ACKs, perhaps because of its filter",
+    "clock": "the times of packets go back again and again, so they do not show when packets passed",
     "too_much": "more data was in flight than the receiver's window allowed, so the capture does not have "
     "all ACKs",
     "jump": "sequence numbers jump by more than any window allows, so packets are damaged or forged",

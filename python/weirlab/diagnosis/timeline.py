@@ -202,15 +202,15 @@ class TransferFacts:
         return sent / self.segments if self.segments else 0.0
 
 
-def least_room(window_bytes: Floats, mss_bytes: float) -> float:
-    """The room in a receiver's window, in bytes, below which a sender waits.
+def least_room(window_bytes: Floats, mss_bytes: float) -> Floats:
+    """By piece: the room in a receiver's window, in bytes, below which a sender waits.
 
-    A sender does not send less than a segment into a window, unless it is half of the largest window seen
-    (RFC 9293, 3.8.6.2.1): a window of hardly more than one segment is not full with a small message in it.
+    A sender does not send less than a segment into a window, unless it is half of the largest window seen so
+    far (RFC 9293, 3.8.6.2.1): a window of hardly more than one segment is not full with a small message.
     """
     # Of a window whose scale is not known, only that it is closed.
-    known = window_bytes[np.isfinite(window_bytes) & (window_bytes > 0)]
-    return min(mss_bytes, float(known.max()) / 2) if len(known) else mss_bytes
+    most = np.maximum.accumulate(np.where(np.isfinite(window_bytes), window_bytes, 0.0))
+    return np.where(most > 0, np.minimum(mss_bytes, most / 2), mss_bytes)
 
 
 def median(values: Floats) -> float:

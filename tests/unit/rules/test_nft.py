@@ -9,6 +9,7 @@ import pytest
 from weirlab.base.errors import InputError
 from weirlab.rules import Advice, advise, nftables_path, walk
 from weirlab.rules.matching import ALL_STATES, disjoint
+from weirlab.rules.nft import interfaces
 
 if TYPE_CHECKING:
     from tests.unit.rules.conftest import NftPath
@@ -364,3 +365,20 @@ def test_a_rule_that_compares_the_version_behind_its_counter_counts_both_version
     behind, before, four = rules.forward.rules
     assert not disjoint(behind.match, four.match)
     assert disjoint(before.match, four.match)
+
+
+def test_interfaces_are_those_of_defines_in_sets_and_in_other_defines() -> None:
+    text = """\
+define WAN = eth2
+define LAN = { eth0, "eth1.5" }
+define ALL = { $LAN, $WAN }
+table ip nat {
+    chain postrouting {
+        type nat hook postrouting priority 0;
+        oif {$WAN} masquerade
+        iif $ALL oif "ppp0" accept
+    }
+}
+"""
+    assert sorted(interfaces(text)) == ["eth0", "eth1.5", "eth2", "ppp0"]
+    assert interfaces("define A = { $A, $A }\niif $A accept") == []

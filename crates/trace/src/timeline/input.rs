@@ -78,6 +78,8 @@ pub struct PathRtts {
 pub enum Flaw {
     /// It does not have the receiver's ACKs.
     NoAcks,
+    /// The times of packets go back again and again.
+    Clock,
     /// More was in flight than the window allowed.
     TooMuch,
     /// A sequence number is far beyond all data that was captured.

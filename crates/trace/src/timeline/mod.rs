@@ -21,7 +21,7 @@ mod timeouts;
 
 use departures::departures;
 pub use input::{Flaw, Known, Packet, PathRtts, Place};
-use order::{Outlasted, as_sent, back_ns, queued_trips};
+use order::{Outlasted, as_sent, back_ns, goes_back, queued_trips};
 pub use policer::Policer;
 use policer::policer;
 use recovery::recoveries;
@@ -149,6 +149,7 @@ pub fn timeline(packets: Vec<Packet>, known: Known, mut rtts: PathRtts) -> Optio
             close_s += least_s * if is_measured { AT_ONCE_RATIO } else { AT_ONCE_UNSURE };
         }
     }
+    let backwards = goes_back(&packets).then_some(Flaw::Clock);
     let mut flaw = (known.scaled && is_beyond(&packets, mss)).then_some(Flaw::TooMuch);
     // Data does not come before the ACK that released it, however its round trip was rounded.
     let early_s = if at_sender { 0.0 } else { close_s / 2.0 };
@@ -206,6 +207,7 @@ pub fn timeline(packets: Vec<Packet>, known: Known, mut rtts: PathRtts) -> Optio
     if jumps(&packets, sent - acked) {
         flaw = Some(Flaw::Jump);
     }
+    flaw = backwards.or(flaw);
     let again: Vec<bool> = packets.iter().map(|packet| packet.has_data() && packet.again).collect();
     let (timing_out, timeouts) = timeouts(&events, &packets, least_s);
     let policer = if at_sender { policer(&packets, mss, least_s) } else { None };
@@ -234,11 +236,14 @@ pub fn timeline(packets: Vec<Packet>, known: Known, mut rtts: PathRtts) -> Optio
     if !is_measured {
         window.iter_mut().filter(|window| **window > 0.0).for_each(|window| *window = OPEN_BYTES);
     }
-    let most_window = window.iter().copied().fold(0.0, f64::max);
-    // A sender does not send less than a segment into a window, unless it is half of the largest (RFC 9293, 3.8.6.2.1).
-    let least_room = room.min(most_window / 2.0);
-    let tight: Vec<bool> =
-        window.iter().zip(&flight).map(|(window, flight)| window - flight < least_room).collect();
+    let mut most_window = 0.0_f64;
+    // A sender does not send less than a segment into a window, unless it is half of the largest one that it has seen
+    // (RFC 9293, 3.8.6.2.1).
+    let is_tight = |(&window, &flight): (&f64, &f64)| {
+        most_window = most_window.max(window);
+        window - flight < room.min(most_window / 2.0)
+    };
+    let tight: Vec<bool> = window.iter().zip(&flight).map(is_tight).collect();
     // What SACK has reported in a recovery is no longer in flight.
     let anew: Vec<bool> = recovery.iter().zip(&tight).map(|(one, other)| *one || *other).collect();
     // The handshake alone does not show how long ACKs take later.
@@ -272,7 +277,11 @@ pub fn timeline(packets: Vec<Packet>, known: Known, mut rtts: PathRtts) -> Optio
     };
     let mut even = vec![false; count];
     if at_sender || left.is_some() {
-        even = pacing::paced(&events, mss, if at_sender { None } else { Some(&waited_s) });
+        let found = pacing::paced(&events, mss, if at_sender { None } else { Some(&waited_s) });
+        even = found.paced;
+        for (limited, serial) in limited.iter_mut().zip(found.serial) {
+            *limited |= serial;
+        }
         let (mut even_ns, mut all_ns) = (0.0, 0.0);
         for at in 0..count {
             even[at] &= !limited[at];

@@ -5,6 +5,17 @@ use super::{Events, Packet, PathRtts, Rtts};
 
 /// Parts of a round trip.
 const PARTS: i64 = 8;
+/// Two ways into one capture are not so far apart.
+const BACK_NS: i64 = 100_000_000;
+/// Share of the packets that may be dated so much earlier than the one before, and how many at least.
+const MISDATED: f64 = 0.05;
+const FEW_MISDATED: usize = 4;
+
+/// Whether the clock of the capture goes back again and again, so that no time tells anything.
+pub fn goes_back(packets: &[Packet]) -> bool {
+    let back = packets.windows(2).filter(|pair| pair[1].time_ns < pair[0].time_ns - BACK_NS).count();
+    back > FEW_MISDATED && back as f64 > MISDATED * packets.len() as f64
+}
 
 /// The least round trip from the point of capture to the sender, without the time that data waited.
 pub fn back_ns(came_ns: &[i64], left: &Departures, rtts: &PathRtts) -> i64 {

@@ -28,6 +28,8 @@ const SOON: f64 = 0.15;
 const FASTER: f64 = 1.5;
 /// Share of the bursts that may have met a queue.
 const FEW: f64 = 0.2;
+/// Share of the bursts that may be of one segment: a slow interface in front of the capture makes such of anything, evenly.
+const SINGLE: f64 = 0.5;
 /// Share of the time near ACKs above which they come too often to show anything.
 const MOST_CHANCE: f64 = 0.75;
 
@@ -44,13 +46,22 @@ struct Burst {
     gap_s: f64,
 }
 
+/// By event, what left evenly.
+pub(super) struct Evenness {
+    /// The sender paced itself.
+    pub paced: Vec<bool>,
+    /// One segment after the other: a pacer makes these at low rates only, a slow interface or host always.
+    pub serial: Vec<bool>,
+}
+
 /// By event: whether the sender paced itself.
 ///
 /// `waited_s`: by event, the time in queues before the point of capture; None at the sender. Only there can be seen whether
 /// ACKs released segments. Elsewhere the segments must have met no queue, and the rate within bursts must be higher than
 /// that of the bursts: otherwise the path has spread them.
-pub(super) fn paced(events: &Events, mss: i64, waited_s: Option<&[f64]>) -> Vec<bool> {
-    let mut paced = vec![false; events.at_ns.len()];
+pub(super) fn paced(events: &Events, mss: i64, waited_s: Option<&[f64]>) -> Evenness {
+    let nothing = || vec![false; events.at_ns.len()];
+    let mut found = Evenness { paced: nothing(), serial: nothing() };
     let bursts = bursts(events);
     let acks_s: Vec<f64> = match waited_s {
         None => (0..events.at_ns.len()).filter(|&at| events.acks[at]).map(|at| events.seconds(at)).collect(),
@@ -73,10 +84,16 @@ pub(super) fn paced(events: &Events, mss: i64, waited_s: Option<&[f64]>) -> Vec<
             }
         };
         if alone {
-            paced[bursts[start].begin..bursts[start + BURSTS].begin].fill(true);
+            let is_serial = waited_s.is_none() && share(some, |burst| burst.bytes <= mss as f64) >= SINGLE;
+            let column = if is_serial { &mut found.serial } else { &mut found.paced };
+            column[bursts[start].begin..bursts[start + BURSTS].begin].fill(true);
         }
     }
-    paced
+    // Halves of windows that overlap: what may be serial is not paced for certain.
+    for (paced, serial) in found.paced.iter_mut().zip(&found.serial) {
+        *paced &= !serial;
+    }
+    found
 }
 
 fn share(some: &[Burst], holds: impl Fn(&Burst) -> bool) -> f64 {
@@ -186,8 +203,18 @@ mod tests {
             // Eight segments per round trip of 100 ms, some of which came closer: as at 50 Mbit/s.
             let flight = [&[40.0][..], &[spread_us; 6], &[100_000.0]].concat();
             let events = segments(&flight.repeat(40));
-            assert!(!paced(&events, MSS, Some(&[0.0; 8 * 40 + 1])).contains(&true));
+            assert!(!paced(&events, MSS, Some(&[0.0; 8 * 40 + 1])).paced.contains(&true));
         }
+    }
+
+    #[test]
+    fn single_segments_at_the_rate_of_an_interface_are_no_pace_for_certain() {
+        // A frame of 1,514 B each 1.82 ms.
+        let found = paced(&segments(&[1_820.0; 200]), MSS, None);
+        assert!(!found.paced.contains(&true));
+        assert!(found.serial.iter().filter(|&&serial| serial).count() > 150);
+        let bursts = paced(&segments(&[10.0, 3_630.0].repeat(100)), MSS, None);
+        assert!(bursts.paced.iter().filter(|&&paced| paced).count() > 150);
     }
 
     #[test]
@@ -195,7 +222,7 @@ mod tests {
         // Two segments right behind each other, 3 ms apart; every twentieth time 10 ms.
         let mut gaps = [10.0, 3_000.0].repeat(200);
         gaps.iter_mut().skip(1).step_by(40).for_each(|gap| *gap = 10_000.0);
-        let found = paced(&segments(&gaps), MSS, Some(&[0.0; 401]));
+        let found = paced(&segments(&gaps), MSS, Some(&[0.0; 401])).paced;
         assert!(found.iter().filter(|&&paced| paced).count() > 401 * 9 / 10);
     }
 }

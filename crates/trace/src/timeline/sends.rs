@@ -8,6 +8,8 @@ use super::stats::{median, quantile};
 
 /// An ACK this much later than a round trip was delayed on purpose (RFC 1122: up to 500 ms; Linux: 40 ms).
 const DELAYED_S: f64 = 0.015;
+/// No ACK is delayed on purpose for longer (RFC 1122, 4.2.3.2).
+const LONGEST_DELAY_S: f64 = 0.5;
 /// Round trips for which past data in flight shows what the congestion window allows.
 const ABLE_TRIPS: f64 = 3.0;
 /// Bursts before and after one that show whether the ACK before it was there by chance.
@@ -105,7 +107,8 @@ pub(super) fn sends(events: &Events, anew: &[bool], mss: i64, sight: Visibility)
         let little = events.sent[gap.one] - events.acked[gap.one] <= 2 * mss;
         let everything = events.acked[gap.other - 1] >= events.sent[gap.one];
         let answered = gap.since_ack_s <= sight.close_s;
-        let late = gap.gap_s > sight.least_s + DELAYED_S;
+        let delay_s = gap.gap_s - sight.least_s;
+        let late = delay_s > DELAYED_S && delay_s <= LONGEST_DELAY_S + sight.close_s;
         let waited = gap.short && answered && little && everything && gap.bare && gap.fresh && late;
         // Nagle's algorithm may keep less than a segment back for a round trip: there was hardly anything to send.
         let freely = (gap.restarted || by_chance) && sight.timed;

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from weirlab.diagnosis.timeline import BlackHole, Bools, Floats
 
 
+MOST_LOST: Final = 0.5
+"""Share of the segments. With more, no transfer goes on: something only repeats packets."""
 MATHIS: Final = 1.22
 """Mathis et al., ACM CCR 27(3), 1997: throughput is at most ``1.22 MSS / (RTT sqrt(p))``."""
 
@@ -195,7 +197,8 @@ def _reduced(view: TimelineView) -> Bools:
     else:
         # Packets that a capture has twice look like retransmissions that nothing explains.
         doubtful = facts.timeouts is None and facts.early > facts.retransmitted / 2
-        lost = facts.retransmitted > facts.spurious and not doubtful
+        real = facts.retransmitted - facts.spurious
+        lost = real > 0 and not doubtful and real <= MOST_LOST * facts.segments
     return (view.lossy | view.timeline.recovery) & lost
 
 

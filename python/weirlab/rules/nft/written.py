@@ -221,6 +221,10 @@ _INTERFACES: Final = re.compile(
     r"""|\biface_index\b[^}]*?\belements\s*=\s*(?P<set>\{[^}]*\})"""
 )
 _DEFINED: Final = re.compile(r"""\bdefine\s+(\w+)\s*=\s*(\{[^}]*\}|"[^"]+"|[\w.@-]+)""")
+_VARIABLE: Final = re.compile(r"\$(\w+)")
+MOST_WORDS: Final = 1 << 16
+MOST_DEFINES: Final = 4
+"""Defines within each other that are looked up."""
 _NAME: Final = re.compile(r"[A-Za-z_][\w.@-]{0,14}")
 MOST_INTERFACES: Final = 200
 
@@ -231,6 +235,8 @@ def interfaces(text: str) -> list[str]:
     found: dict[str, None] = {}
     for each in _INTERFACES.finditer(text):
         words = each["one"] or each["set"]
-        words = defined.get(words[1:], "") if words.startswith("$") else words
-        found |= dict.fromkeys(_NAME.findall(words))
+        # A define may stand in a set, and in another define.
+        for _ in range(MOST_DEFINES):
+            words = _VARIABLE.sub(lambda name: defined.get(name[1], ""), words)[:MOST_WORDS]
+        found |= dict.fromkeys(_NAME.findall(_VARIABLE.sub("", words)))
     return [name for name in found if name != "lo"][:MOST_INTERFACES]

@@ -278,12 +278,13 @@ impl Sender {
         let mut sent = Sent { start, end, time_ns: now, repeated };
         let mut is_new = (filled > 0 || beyond > 0) && segment.payload > 0;
         if repeated {
+            // A DSACK that answers a probe calls no retransmission needless.
             if is_refused {
                 self.side.window_probes += 1;
             } else {
                 self.count_repeat(meaning, segment.payload);
+                self.repeats.add(start, end);
             }
-            self.repeats.add(start, end);
             self.remember_more(cx);
             is_new &= !self.mark_repeated(&mut sent, is_new, cx);
         } else {

@@ -1,0 +1,73 @@
+"""Captures in which clocks, windows or packets are not what they seem."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from .test_messages import MSS, diagnosed, opened
+
+
+def test_messages_whose_answers_no_timer_delays_so_long_are_not_nagles(tmp_path: Path) -> None:
+    talk = opened(40, place=1.0)
+    talk.segments.clear()
+    gaps = Random(3)
+    for _ in range(40):
+        talk.a.send(40)
+        talk.b.ack()
+        talk.wait(gaps.uniform(2_000, 13_000))
+    assert diagnosed(talk, tmp_path, "a").share("nagle") == 0
+
+
+def test_times_that_go_back_again_and_again_tell_nothing(tmp_path: Path) -> None:
+    talk = opened(40)
+    for _ in range(12):
+        for _ in range(10):
+            talk.a.send(MSS)
+        talk.wait(40)
+        talk.b.ack()
+    clocks = Random(5)
+    talk.segments[:] = [
+        replace(each, time_ns=each.time_ns + clocks.choice([0, 0, 700, 4_000]) * 1_000_000)
+        for each in talk.segments
+    ]
+    found = diagnosed(talk, tmp_path, "a")
+    assert found.main.key == "unknown"
+    assert "times of packets go back" in found.sentence
+
+
+def test_packets_that_only_repeat_others_are_no_losses(tmp_path: Path) -> None:
+    talk = opened(10)
+    for _ in range(30):
+        sent = talk.a.send(200, "lost")
+        for _ in range(3):
+            talk.wait(1)
+            talk.a.again(sent, "lost")
+        talk.b.take(sent)
+        talk.wait(10)
+        talk.b.ack()
+    assert diagnosed(talk, tmp_path, "a").share("loss") == 0
+
+
+@pytest.mark.parametrize("place", [0.0, 1.0])
+def test_a_window_that_grows_later_was_not_full_with_small_messages_before(
+    tmp_path: Path, place: float
+) -> None:
+    talk = opened(0.02, mss=65_483, window_bytes=47_000, place=place)
+    for _ in range(40):
+        talk.a.send(300)
+        talk.wait(0.05)
+        talk.b.ack()
+        talk.wait(500)
+    talk.b.ack(window_bytes=180_000)
+    for _ in range(4):
+        talk.a.send(300)
+        talk.wait(0.05)
+        talk.b.ack()
+        talk.wait(500)
+    diagnosis = diagnosed(talk, tmp_path, "a")
+    assert diagnosis.share("receive_window") == 0
+    assert diagnosis.main.key == "application_write"
