@@ -13,6 +13,20 @@ from weirlab.numbering.managing.parts import Content, Item
 SCHEMA: Final = 1
 """Version of the tables."""
 
+
+class JsonText(sql.types.TypeDecorator[Any]):
+    """Plain values as JSON in a column of text, the same in every database; None is NULL."""
+
+    impl = sql.Text
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: object) -> str | None:
+        return None if value is None else json.dumps(value, ensure_ascii=False)
+
+    def process_result_value(self, value: str | None, dialect: object) -> Any:
+        return None if value is None else json.loads(value)
+
+
 METADATA: Final = sql.MetaData()
 VERSION: Final = sql.Table("weir_schema", METADATA, sql.Column("version", sql.Integer, nullable=False))
 _ITEMS: Final = sql.Table(
@@ -20,7 +34,7 @@ _ITEMS: Final = sql.Table(
     METADATA,
     sql.Column("id", sql.Integer, primary_key=True),
     sql.Column("part", sql.String(32), nullable=False),
-    sql.Column("content", sql.Text, nullable=False),
+    sql.Column("content", JsonText, nullable=False),
     sql.Column("revision", sql.Integer, nullable=False),
 )
 _EVENTS: Final = sql.Table(
@@ -33,8 +47,8 @@ _EVENTS: Final = sql.Table(
     sql.Column("told", sql.Text, nullable=False),
     sql.Column("part", sql.String(32)),
     sql.Column("item", sql.Integer, index=True),
-    sql.Column("before", sql.Text),
-    sql.Column("after", sql.Text),
+    sql.Column("before", JsonText),
+    sql.Column("after", JsonText),
     sql.Column("undoes", sql.Integer, index=True),
 )
 _ACCOUNTS: Final = sql.Table(
@@ -143,7 +157,7 @@ class Transaction:
     def items(self) -> list[Item]:
         """All pieces in order."""
         found = self._on.execute(sql.select(_ITEMS).order_by(_ITEMS.c.id))
-        return [Item(row.id, row.part, json.loads(row.content), row.revision) for row in found]
+        return [Item(*row) for row in found]
 
     def head(self) -> int:
         """The last event of all; 0 for none."""
@@ -164,23 +178,11 @@ class Transaction:
     def put(self, item: Item) -> None:
         """Store a piece, replacing its earlier content."""
         self.drop(item.id)
-        content = json.dumps(item.content, ensure_ascii=False)
-        self._on.execute(
-            sql.insert(_ITEMS).values(id=item.id, part=item.part, content=content, revision=item.revision)
-        )
+        self.put_all([item])
 
     def put_all(self, items: list[Item]) -> None:
         """Store many new pieces."""
-        rows = [
-            {
-                "id": item.id,
-                "part": item.part,
-                "content": json.dumps(item.content, ensure_ascii=False),
-                "revision": item.revision,
-            }
-            for item in items
-        ]
-        self._on.execute(sql.insert(_ITEMS), rows)
+        self._on.execute(sql.insert(_ITEMS), [*map(vars, items)])
 
     def drop(self, item: int) -> None:
         """Remove a piece."""
@@ -188,24 +190,9 @@ class Transaction:
 
     def record(self, at: str, who: str, action: str, told: str, changed: PieceChange = NO_CHANGE) -> int:
         """Add an event; returns its number."""
-
-        def kept(content: Content | None) -> str | None:
-            return None if content is None else json.dumps(content, ensure_ascii=False)
-
         number = self.head() + 1
         self._on.execute(
-            sql.insert(_EVENTS).values(
-                id=number,
-                at=at,
-                who=who,
-                action=action,
-                told=told,
-                part=changed.part,
-                item=changed.item,
-                before=kept(changed.before),
-                after=kept(changed.after),
-                undoes=changed.undoes,
-            )
+            sql.insert(_EVENTS).values(id=number, at=at, who=who, action=action, told=told, **vars(changed))
         )
         return number
 
@@ -226,7 +213,7 @@ class Transaction:
         changed = [row.item for row in rows if row.item is not None]
         latest = sql.select(sql.func.max(_EVENTS.c.id)).where(_EVENTS.c.item.in_(changed))
         last = {*self._on.execute(latest.group_by(_EVENTS.c.item)).scalars()}
-        return [_event(row, undone=row.id in undone, latest=row.id in last) for row in rows]
+        return [PlanEvent(**row._mapping, undone=row.id in undone, latest=row.id in last) for row in rows]
 
     def event(self, number: int) -> PlanEvent | None:
         """One event."""
@@ -235,24 +222,18 @@ class Transaction:
 
     def accounts(self) -> list[UserAccount]:
         """All of them, by name."""
-        return [_account(row) for row in self._on.execute(sql.select(_ACCOUNTS).order_by(_ACCOUNTS.c.name))]
+        rows = self._on.execute(sql.select(_ACCOUNTS).order_by(_ACCOUNTS.c.name))
+        return [UserAccount(*row) for row in rows]
 
     def account(self, name: str) -> UserAccount | None:
         """One account."""
         row = self._on.execute(sql.select(_ACCOUNTS).where(_ACCOUNTS.c.name == name)).first()
-        return None if row is None else _account(row)
+        return None if row is None else UserAccount(*row)
 
     def put_account(self, account: UserAccount) -> None:
         """Store an account, replacing the earlier one; its sessions end."""
         self.drop_account(account.name)
-        self._on.execute(
-            sql.insert(_ACCOUNTS).values(
-                name=account.name,
-                password=account.password,
-                organisation=account.organisation,
-                publishes=account.publishes,
-            )
-        )
+        self._on.execute(sql.insert(_ACCOUNTS).values(vars(account)))
 
     def put_password(self, name: str, password: str, digest: str) -> None:
         """Store the hash of a new password; all sessions of the account but the one with ``digest`` end."""
@@ -284,31 +265,8 @@ class Transaction:
         """The last one."""
         query = sql.select(_PUBLICATIONS).order_by(_PUBLICATIONS.c.event.desc()).limit(1)
         row = self._on.execute(query).first()
-        return None if row is None else PlanPublication(row.event, row.serial, row.text)
+        return None if row is None else PlanPublication(*row)
 
     def put_publication(self, made: PlanPublication) -> None:
         """Store a publication."""
-        self._on.execute(
-            sql.insert(_PUBLICATIONS).values(event=made.event, serial=made.serial, text=made.text)
-        )
-
-
-def _event(row: Any, *, undone: bool, latest: bool) -> PlanEvent:
-    return PlanEvent(
-        id=row.id,
-        at=row.at,
-        who=row.who,
-        action=row.action,
-        told=row.told,
-        part=row.part,
-        item=row.item,
-        before=None if row.before is None else json.loads(row.before),
-        after=None if row.after is None else json.loads(row.after),
-        undoes=row.undoes,
-        undone=undone,
-        latest=latest,
-    )
-
-
-def _account(row: Any) -> UserAccount:
-    return UserAccount(row.name, row.password, row.organisation, row.publishes)
+        self._on.execute(sql.insert(_PUBLICATIONS).values(vars(made)))
