@@ -121,34 +121,68 @@ def number_axis(ticks: int, *, grid: bool | None = None) -> alt.Axis:
     return axis if grid is None else alt.Axis(format=",~f", tickCount=ticks, grid=grid)
 
 
+def colour(
+    field: str,
+    names: Sequence[str],
+    colours: Sequence[str],
+    title: str | None = None,
+    legend: alt.Legend | None = None,
+) -> alt.Color:
+    """A colour for each of ``names``, the values of ``field``, in this order."""
+    return alt.Color(f"{field}:N", **_of_names(names, colours, title, legend))
+
+
+def shape(
+    field: str,
+    names: Sequence[str],
+    shapes: Sequence[str] | None = None,
+    title: str | None = None,
+    legend: alt.Legend | None = None,
+) -> alt.Shape:
+    """A shape of points for each of ``names``: colour is never the only difference."""
+    return alt.Shape(f"{field}:N", **_of_names(names, shapes or palette.shapes(len(names)), title, legend))
+
+
+def dash(
+    field: str, names: Sequence[str], title: str | None = None, legend: alt.Legend | None = None
+) -> alt.StrokeDash:
+    """A dash of lines for each of ``names``: colour is never the only difference."""
+    return alt.StrokeDash(f"{field}:N", **_of_names(names, palette.dashes(len(names)), title, legend))
+
+
+def _of_names(
+    names: Sequence[str], marks: Sequence[Any], title: str | None, legend: alt.Legend | None
+) -> dict[str, Any]:
+    scale = alt.Scale(domain=list(names), range=list(marks))
+    named = {"title": title, "sort": list(names), "scale": scale}
+    return named if legend is None else {**named, "legend": legend}
+
+
+def line_legend(names: Sequence[str] = (), **other: Any) -> alt.Legend:
+    """A legend that shows lines; with ``names``, as many in a row as a phone has room for."""
+    if names:
+        other["columns"] = columns(names)
+    return alt.Legend(symbolType="stroke", symbolSize=300, symbolStrokeWidth=1.8, **other)
+
+
 def setup_colour(setups: Sequence[str], title: str) -> alt.Color:
     """A colour per rule count, in order."""
-    scale = alt.Scale(domain=list(setups), range=palette.ramp(len(setups)))
     legend = alt.Legend(symbolOpacity=1, columns=columns(setups))
-    return alt.Color("setup:N", sort=list(setups), title=title, scale=scale, legend=legend)
+    return colour("setup", setups, palette.ramp(len(setups)), title, legend)
 
 
 def setup_shape(setups: Sequence[str], title: str) -> alt.Shape:
-    """A point shape per rule count: colour is never the only difference."""
-    scale = alt.Scale(domain=list(setups), range=palette.shapes(len(setups)))
-    return alt.Shape("setup:N", sort=list(setups), title=title, scale=scale)
+    """A point shape per rule count."""
+    return shape("setup", setups, title=title)
 
 
-def model_colour(names: Sequence[str]) -> alt.Color:
-    """A colour per model; the field is ``source``."""
-    scale = alt.Scale(domain=list(names), range=palette.models(len(names)))
-    return alt.Color("source:N", title=None, sort=list(names), scale=scale, legend=_model_lines())
-
-
-def model_dash(names: Sequence[str]) -> alt.StrokeDash:
-    """A dash per model; the field is ``source``."""
-    scale = alt.Scale(domain=list(names), range=palette.dashes(len(names)))
-    return alt.StrokeDash("source:N", title=None, sort=list(names), scale=scale, legend=_model_lines())
-
-
-def _model_lines() -> alt.Legend:
-    label = "datum.label + ' model'"
-    return alt.Legend(symbolType="stroke", symbolSize=300, symbolStrokeWidth=1.8, labelExpr=label)
+def model_lines(names: Sequence[str]) -> dict[str, Any]:
+    """Colour and dash of a line per model; the field is ``source``."""
+    legend = line_legend(labelExpr="datum.label + ' model'")
+    return {
+        "color": colour("source", names, palette.models(len(names)), legend=legend),
+        "strokeDash": dash("source", names, legend=legend),
+    }
 
 
 def columns(labels: Sequence[str]) -> int:

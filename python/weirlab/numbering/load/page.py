@@ -134,19 +134,15 @@ def drawn(data: pl.DataFrame) -> alt.Chart:
     quantities = ["median", "99th percentile"]
     rates = axes.log_domain(*axes.extent(data, "rate_per_s")) if data.height else (1.0, 10.0)
     times = axes.log_domain(*axes.extent(data, "setup_ms")) if data.height else (1.0, 10.0)
-    colours = alt.Scale(domain=list(_VERDICTS), range=palette.models(len(_VERDICTS)))
-    shapes = alt.Scale(domain=quantities, range=["circle", "triangle-up"])
+    legend = alt.Legend(columns=axes.columns(_VERDICTS))
     chart: alt.Chart = (
         alt.Chart(axes.data(data))
         .mark_point(filled=True, size=70)
         .encode(
             x=alt.X("rate_per_s:Q", title="Calls/s", scale=axes.log(rates), axis=axes.log_axis(rates)),
             y=alt.Y("setup_ms:Q", title="Set-up time, ms", scale=axes.log(times), axis=axes.log_axis(times)),
-            color=alt.Color(
-                "verdict:N", title=None, scale=colours, sort=list(_VERDICTS),
-                legend=alt.Legend(columns=axes.columns(_VERDICTS)),
-            ),
-            shape=alt.Shape("quantity:N", title=None, scale=shapes, sort=quantities),
+            color=axes.colour("verdict", _VERDICTS, palette.models(len(_VERDICTS)), legend=legend),
+            shape=axes.shape("quantity", quantities, ["circle", "triangle-up"]),
             tooltip=[
                 alt.Tooltip("rate_per_s:Q", title="calls/s"),
                 alt.Tooltip("setup_ms:Q", title="ms", format=",.4~g"),
@@ -156,5 +152,5 @@ def drawn(data: pl.DataFrame) -> alt.Chart:
             ],
         )
         .properties(**axes.framed(_HEIGHT))
-    )  # fmt: skip
+    )
     return chart

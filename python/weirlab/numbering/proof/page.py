@@ -167,13 +167,11 @@ def setups(data: pl.DataFrame) -> alt.LayerChart:
     base = alt.Chart(axes.data(data))
     y = axes.rows(names)
     verdicts = [AS_PLANNED, NOT_AS_PLANNED]
-    colours = alt.Scale(domain=verdicts, range=palette.models(len(verdicts)))
-    shapes = alt.Scale(domain=verdicts, range=["circle", "cross"])
     points = base.mark_point(filled=True, size=70, yOffset=10).encode(
         x=alt.X("setup_ms:Q", title="Set-up time, ms", scale=axes.log(domain), axis=axes.log_axis(domain)),
         y=y,
-        color=alt.Color("verdict:N", title=None, scale=colours, sort=verdicts),
-        shape=alt.Shape("verdict:N", title=None, scale=shapes),
+        color=axes.colour("verdict", verdicts, palette.models(len(verdicts))),
+        shape=axes.shape("verdict", verdicts, ["circle", "cross"]),
         tooltip=[
             alt.Tooltip("row:N", title="call"),
             alt.Tooltip("setup_ms:Q", title="ms", format=",.4~g"),
@@ -257,12 +255,7 @@ def ladder(data: pl.DataFrame, names: Sequence[str]) -> alt.LayerChart:
     y = alt.Y("step:Q", axis=None, scale=axes.linear((last, 0)))
     # Failures have the same colour in all figures of the page.
     request, refusal, answer = palette.models(len(_KINDS))
-    colour = alt.Color(
-        "kind:N",
-        title=None,
-        sort=list(_KINDS),
-        scale=alt.Scale(domain=list(_KINDS), range=[request, answer, refusal]),
-    )
+    colour = axes.colour("kind", _KINDS, [request, answer, refusal])
     tips = [
         alt.Tooltip("text:N", title="message"),
         alt.Tooltip("source:N", title="from"),

@@ -45,8 +45,6 @@ def distribution(
 ) -> alt.LayerChart:
     """Share of callers over a quantity; a line per direction."""
     ways = [way for way in WAYS if way in set(frame["way"].to_list())]
-    scale = alt.Scale(domain=ways, range=palette.models(len(ways)))
-    dashes = alt.Scale(domain=ways, range=palette.dashes(len(ways)))
     lines = (
         alt.Chart(axes.data(frame))
         .mark_line(interpolate="step-after", clip=True)
@@ -58,10 +56,8 @@ def distribution(
                 scale=axes.linear((0.0, 100.0)),
                 axis=axes.number_axis(5),
             ),
-            color=alt.Color("way:N", title=None, sort=ways, scale=scale, legend=alt.Legend(columns=1)),
-            strokeDash=alt.StrokeDash(
-                "way:N", title=None, sort=ways, scale=dashes, legend=alt.Legend(columns=1)
-            ),
+            color=axes.colour("way", ways, palette.models(len(ways)), legend=alt.Legend(columns=1)),
+            strokeDash=axes.dash("way", ways, legend=alt.Legend(columns=1)),
             order=alt.Order("percent:Q"),
             tooltip=[
                 alt.Tooltip("way:N", title="direction"),

@@ -108,13 +108,11 @@ def verdicts(frame: pl.DataFrame) -> alt.LayerChart:
         "calls:Q", title="Most calls at once", scale=axes.linear((0.0, 1.08 * top)), axis=axes.number_axis(5)
     )
     y = axes.rows(names)
-    shapes = alt.Scale(domain=_SOURCES, range=["circle", "diamond"])
-    colours = alt.Scale(domain=_SOURCES, range=palette.models(2))
     points = base.mark_point(filled=True, size=90, opacity=0.85, yOffset=10).encode(
         x=x,
         y=y,
-        color=alt.Color("source:N", title=None, sort=_SOURCES, scale=colours),
-        shape=alt.Shape("source:N", title=None, sort=_SOURCES, scale=shapes),
+        color=axes.colour("source", _SOURCES, palette.models(2)),
+        shape=axes.shape("source", _SOURCES, ["circle", "diamond"]),
         tooltip=[
             alt.Tooltip("row:N", title="setting"),
             alt.Tooltip("source:N", title="source"),
@@ -133,7 +131,6 @@ def verdicts(frame: pl.DataFrame) -> alt.LayerChart:
 def cpu(frame: pl.DataFrame, states: Sequence[str]) -> alt.Chart:
     """Share of the device's CPU per state over the number of calls, stacked."""
     order = list(states)
-    scale = alt.Scale(domain=order, range=palette.cpu(order))
     calls = frame["calls"].to_numpy()
     chart: alt.Chart = (
         alt.Chart(axes.data(frame), **axes.framed(260))
@@ -152,7 +149,7 @@ def cpu(frame: pl.DataFrame, states: Sequence[str]) -> alt.Chart:
                 scale=axes.linear((0.0, 100.0)),
                 axis=axes.number_axis(5),
             ),
-            color=alt.Color("state:N", title=None, sort=order, scale=scale, legend=alt.Legend(columns=4)),
+            color=axes.colour("state", order, palette.cpu(order), legend=alt.Legend(columns=4)),
             order=alt.Order("rank:Q"),
             tooltip=[
                 alt.Tooltip("state:N"),

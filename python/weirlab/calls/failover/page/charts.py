@@ -61,16 +61,14 @@ def gaps(frame: pl.DataFrame) -> alt.LayerChart:
         axis=axes.log_axis(domain),
     )
     y = axes.rows(names)
-    colours = alt.Scale(domain=_KINDS, range=palette.models(len(_KINDS)))
-    shapes = alt.Scale(domain=["call went on", "stream died"], range=["circle", "cross"])
     # A kind has its colour on every page, but is named only where it happened.
     happened = [kind for kind in _KINDS if kind in frame["what"].to_list()]
     kinds = alt.Legend(columns=axes.columns(happened), values=happened)
     points = base.mark_point(filled=True, size=70, opacity=0.85, yOffset=10).encode(
         x=x,
         y=y,
-        color=alt.Color("what:N", title=None, scale=colours, sort=_KINDS, legend=kinds),
-        shape=alt.Shape("fate:N", title=None, scale=shapes),
+        color=axes.colour("what", _KINDS, palette.models(len(_KINDS)), legend=kinds),
+        shape=axes.shape("fate", ["call went on", "stream died"], ["circle", "cross"]),
         tooltip=[
             alt.Tooltip("row:N", title="pair"),
             alt.Tooltip("run:Q", title="run"),
@@ -129,15 +127,8 @@ def mos(frame: pl.DataFrame) -> alt.LayerChart:
         .encode(
             x=x,
             y=y,
-            color=alt.Color(
-                "when:N", title=None, sort=whens, scale=alt.Scale(domain=whens, range=palette.models(3))
-            ),
-            shape=alt.Shape(
-                "when:N",
-                title=None,
-                sort=whens,
-                scale=alt.Scale(domain=whens, range=["diamond", "circle", "square"]),
-            ),
+            color=axes.colour("when", whens, palette.models(3)),
+            shape=axes.shape("when", whens, ["diamond", "circle", "square"]),
             tooltip=[
                 alt.Tooltip("row:N", title="pair"),
                 alt.Tooltip("when:N", title="when"),
@@ -199,14 +190,11 @@ def arrivals(frame: pl.DataFrame, expected_ns: tuple[float, float] | None, top: 
         scale=axes.linear((0.0, top)),
         axis=axes.number_axis(4),
     )
-    scale = alt.Scale(domain=ways, range=palette.models(len(ways)))
     lines = base.mark_line(interpolate="step-after", strokeWidth=1.4).encode(
         x=x,
         y=y,
-        color=alt.Color("way:N", title=None, sort=ways, scale=scale),
-        strokeDash=alt.StrokeDash(
-            "way:N", title=None, sort=ways, scale=alt.Scale(domain=ways, range=palette.dashes(len(ways)))
-        ),
+        color=axes.colour("way", ways, palette.models(len(ways))),
+        strokeDash=axes.dash("way", ways),
         order="time_ms:Q",
         tooltip=[
             alt.Tooltip("time_ms:Q", title="ms from the event", format=",.4~g"),
@@ -259,8 +247,6 @@ def over_calls(frame: pl.DataFrame) -> alt.Chart:
     names = frame["row"].unique(maintain_order=True).to_list()
     gap = frame["gap_ms"].to_numpy()
     domain = axes.log_domain(float(gap.min()), float(gap.max()))
-    scale = alt.Scale(domain=names, range=palette.ramp(len(names)))
-    dashes = alt.Scale(domain=names, range=palette.dashes(len(names)))
     legend = alt.Legend(columns=1, symbolType="stroke", symbolSize=300)
     chart: alt.Chart = (
         alt.Chart(axes.data(frame), **axes.framed(300))
@@ -278,8 +264,8 @@ def over_calls(frame: pl.DataFrame) -> alt.Chart:
                 scale=axes.linear((0.0, 100.0)),
                 axis=axes.number_axis(5),
             ),
-            color=alt.Color("row:N", title=None, sort=names, scale=scale, legend=legend),
-            strokeDash=alt.StrokeDash("row:N", title=None, sort=names, scale=dashes, legend=legend),
+            color=axes.colour("row", names, palette.ramp(len(names)), legend=legend),
+            strokeDash=axes.dash("row", names, legend=legend),
             order="gap_ms:Q",
             tooltip=[
                 alt.Tooltip("row:N", title="pair"),

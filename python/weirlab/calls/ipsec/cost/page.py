@@ -109,23 +109,15 @@ def _most(data: pl.DataFrame) -> float:
 
 def _lines(data: pl.DataFrame) -> alt.Chart:
     names = data["series"].unique(maintain_order=True).to_list()
-    legend = alt.Legend(
-        symbolType="stroke", symbolSize=300, symbolStrokeWidth=1.8, columns=axes.columns(names)
-    )
+    legend = axes.line_legend(names)
     chart: alt.Chart = (
         alt.Chart(axes.data(data))
         .mark_line(strokeWidth=1.6, point=True)
         .encode(
             x=alt.X("bytes:Q", title="IP packet in the clear, bytes", axis=axes.number_axis(6)),
             y=alt.Y("value:Q", title="Processing time, ns", axis=axes.number_axis(6)),
-            color=alt.Color(
-                "series:N", title=None, sort=names, legend=legend,
-                scale=alt.Scale(domain=names, range=palette.ramp(len(names))),
-            ),
-            strokeDash=alt.StrokeDash(
-                "series:N", title=None, sort=names, legend=legend,
-                scale=alt.Scale(domain=names, range=palette.dashes(len(names))),
-            ),
+            color=axes.colour("series", names, palette.ramp(len(names)), legend=legend),
+            strokeDash=axes.dash("series", names, legend=legend),
             tooltip=[
                 alt.Tooltip("series:N", title="suite, direction"),
                 alt.Tooltip("bytes:Q", title="bytes", format=","),
@@ -133,5 +125,5 @@ def _lines(data: pl.DataFrame) -> alt.Chart:
             ],
         )
         .properties(**axes.framed(_HEIGHT))
-    )  # fmt: skip
+    )
     return chart

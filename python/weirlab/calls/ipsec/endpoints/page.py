@@ -196,9 +196,7 @@ def _dots(data: pl.DataFrame, title: str, kinds: Sequence[str]) -> alt.LayerChar
     base = alt.Chart(axes.data(data))
     y = axes.rows(rows)
     x = alt.X("value:Q", title=title, scale=axes.log(domain), axis=axes.log_axis(domain))
-    colour = alt.Color(
-        "what:N", title=None, sort=kinds, scale=alt.Scale(domain=kinds, range=palette.models(len(kinds)))
-    )
+    colour = axes.colour("what", kinds, palette.models(len(kinds)))
     tips = [
         alt.Tooltip("row:N", title="endpoints"),
         alt.Tooltip("what:N", title="value"),
@@ -210,12 +208,7 @@ def _dots(data: pl.DataFrame, title: str, kinds: Sequence[str]) -> alt.LayerChar
         x=x,
         y=y,
         color=colour,
-        shape=alt.Shape(
-            "what:N",
-            title=None,
-            sort=kinds,
-            scale=alt.Scale(domain=kinds, range=["circle", "triangle-up"][: len(kinds)]),
-        ),
+        shape=axes.shape("what", kinds, ["circle", "triangle-up"][: len(kinds)]),
         tooltip=tips,
     )
     ranges = base.mark_rule(strokeWidth=2, yOffset=10).encode(
@@ -283,9 +276,7 @@ def _tail_said(data: pl.DataFrame, quantity: str) -> str:
 def _tails(data: pl.DataFrame, title: str) -> alt.Chart:
     names = data["series"].unique(maintain_order=True).to_list()
     x, y = axes.log_domain(*axes.extent(data, "value")), axes.log_domain(*axes.extent(data, "share"))
-    legend = alt.Legend(
-        symbolType="stroke", symbolSize=300, symbolStrokeWidth=1.8, columns=axes.columns(names)
-    )
+    legend = axes.line_legend(names)
     chart: alt.Chart = (
         alt.Chart(axes.data(data))
         .mark_line(interpolate="step-before", strokeWidth=1.6, clip=True)
@@ -297,14 +288,8 @@ def _tails(data: pl.DataFrame, title: str) -> alt.Chart:
                 scale=axes.log((y[0], 1.0)),
                 axis=alt.Axis(format=".2~%", tickCount=6),
             ),
-            color=alt.Color(
-                "series:N", title=None, sort=names, legend=legend,
-                scale=alt.Scale(domain=names, range=palette.ramp(len(names))),
-            ),
-            strokeDash=alt.StrokeDash(
-                "series:N", title=None, sort=names, legend=legend,
-                scale=alt.Scale(domain=names, range=palette.dashes(len(names))),
-            ),
+            color=axes.colour("series", names, palette.ramp(len(names)), legend=legend),
+            strokeDash=axes.dash("series", names, legend=legend),
             order="value:Q",
             tooltip=[
                 alt.Tooltip("series:N", title="endpoints"),
@@ -313,7 +298,7 @@ def _tails(data: pl.DataFrame, title: str) -> alt.Chart:
             ],
         )
         .properties(**axes.framed(_HEIGHT))
-    )  # fmt: skip
+    )
     return chart
 
 

@@ -61,12 +61,10 @@ def over_streams(
 
 def _marked(kinds: list[str], title: str) -> dict[str, alt.SchemaBase | list[alt.Tooltip]]:
     """Colour and shape by codec, and what pointing at a mark tells."""
-    colours = alt.Scale(domain=kinds, range=palette.models(len(kinds)))
-    shapes = alt.Scale(domain=kinds, range=palette.shapes(len(kinds)))
     legend = alt.Legend(symbolOpacity=1)
     return {
-        "color": alt.Color("kind:N", title="Codec", sort=kinds, scale=colours, legend=legend),
-        "shape": alt.Shape("kind:N", title="Codec", sort=kinds, scale=shapes, legend=legend),
+        "color": axes.colour("kind", kinds, palette.models(len(kinds)), "Codec", legend),
+        "shape": axes.shape("kind", kinds, title="Codec", legend=legend),
         "tooltip": [
             alt.Tooltip("stream:Q", title="stream"),
             alt.Tooltip("ends:N", title="from > to"),

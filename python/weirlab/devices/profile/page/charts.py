@@ -75,7 +75,7 @@ def over_load(
     layers = [points]
     if names:
         lines = base.transform_filter(_OF_MODELS).mark_line(clip=True)
-        dash = axes.model_dash(names)
+        dash = axes.model_lines(names)["strokeDash"]
         layers.insert(0, lines.encode(x=x, y=y, color=colour, strokeDash=dash))
     if model:
         low, high = ("loss_percent_low", "loss_percent_high") if loss else ("low", "high")
@@ -110,17 +110,13 @@ def threshold(frame: pl.DataFrame, y_domain: Domain, varied: VariedSetting) -> a
         x=x, y=alt.Y("low_kpps:Q"), y2=alt.Y2("high_kpps:Q")
     )
     told = "datum.label === 'held out' ? 'trials held out (no model has seen them)' : 'trials of the profile'"
+    legend = alt.Legend(labelExpr=told, symbolFillColor=_INK, symbolSize=90, columns=1)
     shapes = ["circle" if kind == "profiled" else "diamond" for kind in kinds]
     marks = points.mark_point(filled=True, opacity=1, color=_INK).encode(
         x=x,
         y=y,
         size=alt.condition("datum.kind === 'profiled'", alt.value(70), alt.value(150)),
-        shape=alt.Shape(
-            "kind:N",
-            title=None,
-            scale=alt.Scale(domain=kinds, range=shapes),
-            legend=alt.Legend(labelExpr=told, symbolFillColor=_INK, symbolSize=90, columns=1),
-        ),
+        shape=axes.shape("kind", kinds, shapes, legend=legend),
         tooltip=[
             _tip("position", f"{varied.name}, %" if varied.percents else varied.name),
             _tip("threshold_kpps", "threshold, kpps"),
@@ -132,8 +128,7 @@ def threshold(frame: pl.DataFrame, y_domain: Domain, varied: VariedSetting) -> a
     layers = [spread, marks]
     if names:
         lines = base.transform_filter(_OF_MODELS).mark_line(clip=True)
-        colour, dash = axes.model_colour(names), axes.model_dash(names)
-        layers.insert(0, lines.encode(x=x, y=y, color=colour, strokeDash=dash))
+        layers.insert(0, lines.encode(x=x, y=y, **axes.model_lines(names)))
     return alt.LayerChart(layer=layers, **axes.framed(340))
 
 
@@ -161,13 +156,11 @@ def scatter(
     ends = alt.Chart(alt.InlineData(values=[{across: end, up: end} for end in domain]))
     diagonal = ends.mark_line(strokeWidth=1.2, color=palette.LIGHT["soft"]).encode(x=x, y=y)
     line, legend = f"Line: predicted = {observed}", alt.Legend(labelExpr="datum.label + ' model'")
-    colours = alt.Scale(domain=names, range=palette.models(len(names)))
-    shapes = alt.Scale(domain=names, range=palette.shapes(len(names)))
     points = base.mark_point(filled=True, size=54, opacity=0.85, clip=True).encode(
         x=x,
         y=y,
-        color=alt.Color("model:N", title=line, scale=colours, legend=legend),
-        shape=alt.Shape("model:N", title=line, scale=shapes, legend=legend),
+        color=axes.colour("model", names, palette.models(len(names)), line, legend),
+        shape=axes.shape("model", names, title=line, legend=legend),
         tooltip=[
             alt.Tooltip("model:N"),
             alt.Tooltip("setup:N", title=varied.name),
@@ -186,8 +179,6 @@ def distribution(frame: pl.DataFrame, x_domain: Domain, lowest_percent: float) -
     """Share of packets slower than a delay, on two log axes; a colour and dash per load."""
     loads = frame.sort("order")["load"].unique(maintain_order=True).to_list()
     shares = alt.Axis(format="~r", values=[v for v in (100, 10, 1, 0.1, 0.01, 0.001) if v >= lowest_percent])
-    colours = alt.Scale(domain=loads, range=palette.ramp(len(loads)))
-    dashes = alt.Scale(domain=loads, range=palette.dashes(len(loads)))
     legend = alt.Legend(columns=1, symbolType="stroke", symbolSize=300)
     base = alt.Chart(axes.data(frame.select("load", "delay_us", "slower_percent")), **axes.framed(300))
     chart: alt.Chart = base.mark_line(interpolate="step-after", clip=True, strokeWidth=2.2).encode(
@@ -203,8 +194,8 @@ def distribution(frame: pl.DataFrame, x_domain: Domain, lowest_percent: float) -
             scale=axes.log((lowest_percent, 100.0)),
             axis=shares,
         ),
-        color=alt.Color("load:N", sort=loads, title="Offered load", scale=colours, legend=legend),
-        strokeDash=alt.StrokeDash("load:N", sort=loads, title="Offered load", scale=dashes, legend=legend),
+        color=axes.colour("load", loads, palette.ramp(len(loads)), "Offered load", legend),
+        strokeDash=axes.dash("load", loads, "Offered load", legend),
         order=alt.Order("slower_percent:Q", sort="descending"),
     )
     return chart
@@ -216,7 +207,6 @@ def cpu_states(frame: pl.DataFrame) -> alt.Chart:
     ordered = frame.sort("load_kpps")
     labelled = ordered.with_columns(load=pl.Series([_load_label(v) for v in ordered["load_kpps"]]))
     loads = labelled["load"].unique(maintain_order=True).to_list()
-    scale = alt.Scale(domain=states, range=palette.cpu(states))
     legend = alt.Legend(symbolType="square", symbolStrokeWidth=0, symbolSize=110, columns=4)
     base = alt.Chart(axes.data(labelled), **axes.framed(280))
     chart: alt.Chart = base.mark_bar(stroke=palette.LIGHT["paper"], strokeWidth=0.8).encode(
@@ -234,7 +224,7 @@ def cpu_states(frame: pl.DataFrame) -> alt.Chart:
             scale=alt.Scale(domain=[0, 100], nice=False, clamp=True),
             axis=axes.number_axis(5),
         ),
-        color=alt.Color("state:N", sort=states, title=None, scale=scale, legend=legend),
+        color=axes.colour("state", states, palette.cpu(states), legend=legend),
         order=alt.Order("order:Q"),
         tooltip=[
             alt.Tooltip("load:O", title="load, kpps"),

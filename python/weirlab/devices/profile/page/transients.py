@@ -132,9 +132,7 @@ def chart(frame: pl.DataFrame) -> alt.LayerChart:
     )
     lines = base.transform_filter(f"datum.source !== '{TRIAL}'").mark_line(clip=True)
     order = alt.Order("time_ms:Q")
-    drawn = lines.encode(
-        x=x, y=y, color=axes.model_colour(names), strokeDash=axes.model_dash(names), order=order
-    )
+    drawn = lines.encode(x=x, y=y, **axes.model_lines(names), order=order)
     return alt.LayerChart(layer=[drawn, points], **axes.framed(300))
 
 

@@ -96,7 +96,6 @@ def search(frame: pl.DataFrame, names: Sequence[str]) -> alt.LayerChart:
     colours = [palette.LIGHT["cpu-user"], *palette.ramp(len(names))[1:-2], palette.LIGHT["cpu-irq"]]
     colour_of = dict(zip(names, [*colours, palette.LIGHT["soft"]], strict=True))
     shape_of = dict(zip(names, [*palette.shapes(len(names) - 1), "cross"], strict=True))
-    scheme = alt.Scale(domain=known, range=[colour_of[name] for name in known])
     legend = alt.Legend(columns=2)
     points = (
         alt.Chart(axes.data(frame.select("trial", "load_pps", "load_percent", "outcome", "loss_percent")))
@@ -104,14 +103,8 @@ def search(frame: pl.DataFrame, names: Sequence[str]) -> alt.LayerChart:
         .encode(
             x=x,
             y=y,
-            color=alt.Color("outcome:N", title=None, sort=known, scale=scheme, legend=legend),
-            shape=alt.Shape(
-                "outcome:N",
-                title=None,
-                sort=known,
-                scale=alt.Scale(domain=known, range=[shape_of[name] for name in known]),
-                legend=alt.Legend(columns=2),
-            ),
+            color=axes.colour("outcome", known, [colour_of[name] for name in known], legend=legend),
+            shape=axes.shape("outcome", known, [shape_of[name] for name in known], legend=legend),
             tooltip=[
                 alt.Tooltip("trial:Q", title="trial"),
                 alt.Tooltip("load_pps:Q", title="offered, pps", format=","),

@@ -82,16 +82,8 @@ def loss(frame: pl.DataFrame, title: str) -> alt.LayerChart:
     axis = alt.Axis(values=list(_TICKS), format=",.3~f", labelOverlap=False)
     y = alt.Y("loss_percent:Q", title=title, scale=scale, axis=axis)
     legend = alt.Legend(columns=1, symbolOpacity=1)
-    colour = alt.Color(
-        "what:N", title=None, sort=names, scale=alt.Scale(domain=names, range=_colours(names)), legend=legend
-    )
-    shape = alt.Shape(
-        "what:N",
-        title=None,
-        sort=names,
-        scale=alt.Scale(domain=names, range=palette.shapes(len(names))),
-        legend=legend,
-    )
+    colour = axes.colour("what", names, _colours(names), legend=legend)
+    shape = axes.shape("what", names, legend=legend)
     tooltip = [
         alt.Tooltip("what:N", title="method"),
         alt.Tooltip("payload:Q", title="payload, B"),
@@ -172,13 +164,7 @@ def fates(frame: pl.DataFrame) -> alt.LayerChart:
             axis=axes.number_axis(5),
         ),
         y=y,
-        color=alt.Color(
-            "fate:N",
-            title=None,
-            sort=shown,
-            scale=alt.Scale(domain=shown, range=colours),
-            legend=alt.Legend(columns=1),
-        ),
+        color=axes.colour("fate", shown, colours, legend=alt.Legend(columns=1)),
         order="order:Q",
         tooltip=[
             alt.Tooltip("row:N", title="method"),
@@ -214,12 +200,8 @@ def link_rates(frame: pl.DataFrame, when: str) -> alt.LayerChart:
     points = base.mark_point(filled=True, size=80, yOffset=10).encode(
         x=x,
         y=y,
-        color=alt.Color(
-            "what:N", title=None, sort=whats, scale=alt.Scale(domain=whats, range=palette.models(2))
-        ),
-        shape=alt.Shape(
-            "what:N", title=None, sort=whats, scale=alt.Scale(domain=whats, range=["circle", "diamond"])
-        ),
+        color=axes.colour("what", whats, palette.models(2)),
+        shape=axes.shape("what", whats, ["circle", "diamond"]),
         tooltip=[
             alt.Tooltip("row:N", title="method"),
             alt.Tooltip("what:N", title="copies"),

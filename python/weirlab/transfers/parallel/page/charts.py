@@ -111,9 +111,7 @@ def over_time(
     most = float(frame["value"].max() or 0.0) or 1.0  # type: ignore[arg-type]
     short = frame.with_columns(pl.col("at_s").round(4), pl.col("value").round_sig_figs(4))
     base = alt.Chart(axes.data(short))
-    legend = alt.Legend(
-        symbolType="stroke", symbolSize=300, symbolStrokeWidth=1.8, columns=axes.columns(names)
-    )
+    legend = axes.line_legend(names)
     lines = base.mark_line(
         interpolate="step-after" if stepped else "linear", strokeWidth=1.6, clip=True
     ).encode(
@@ -124,20 +122,8 @@ def over_time(
             scale=axes.linear((0.0, most * _HEADROOM)),
             axis=alt.Axis(format=",~f", tickCount=5, minExtent=_EXTENT, maxExtent=_EXTENT),
         ),
-        color=alt.Color(
-            "series:N",
-            title=None,
-            sort=names,
-            scale=alt.Scale(domain=names, range=palette.ramp(len(names))),
-            legend=legend,
-        ),
-        strokeDash=alt.StrokeDash(
-            "series:N",
-            title=None,
-            sort=names,
-            scale=alt.Scale(domain=names, range=palette.dashes(len(names))),
-            legend=legend,
-        ),
+        color=axes.colour("series", names, palette.ramp(len(names)), legend=legend),
+        strokeDash=axes.dash("series", names, legend=legend),
         order="at_s:Q",
         tooltip=[
             alt.Tooltip("series:N", title="what"),

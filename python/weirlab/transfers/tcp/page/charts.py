@@ -66,13 +66,7 @@ def causes(frame: pl.DataFrame) -> alt.LayerChart:
         axis=alt.Axis(format="%", values=[0, 0.25, 0.5, 0.75, 1.0]),
     )
     y = axes.rows(rows)
-    colour = alt.Color(
-        "cause:N",
-        title=None,
-        sort=names,
-        scale=alt.Scale(domain=names, range=_colours(frame, names)),
-        legend=alt.Legend(columns=1, labelLimit=340),
-    )
+    colour = axes.colour("cause", names, _colours(frame, names), legend=alt.Legend(columns=1, labelLimit=340))
     offset = 10 if len(rows) > 1 else 0
     bars = base.mark_bar(height=_BAR, yOffset=offset, stroke=palette.LIGHT["paper"], strokeWidth=1).encode(
         x=x,
@@ -132,12 +126,10 @@ def events(frame: pl.DataFrame, axis: Axis, title: str, unit: str) -> alt.LayerC
     """A point per piece of time in which something happened."""
     names = frame["series"].unique(maintain_order=True).to_list()
     base = alt.Chart(axes.data(_short(frame)))
-    shapes = alt.Scale(domain=names, range=palette.shapes(len(names)))
-    colours = alt.Scale(domain=names, range=_LINES[: len(names)])
     points = base.mark_point(filled=True, size=34, opacity=0.8).encode(
         **_encoded(frame, axis, title, SCALED),
-        color=alt.Color("series:N", title=None, sort=names, scale=colours),
-        shape=alt.Shape("series:N", title=None, sort=names, scale=shapes),
+        color=axes.colour("series", names, _LINES[: len(names)]),
+        shape=axes.shape("series", names),
         tooltip=_tooltip(unit, SCALED),
     )
     return alt.LayerChart(layer=[points], **axes.framed(_HEIGHT - 60))
@@ -163,22 +155,10 @@ def _encoded(frame: pl.DataFrame, axis: Axis, title: str, labels: str) -> dict[s
 
 
 def _series(names: Sequence[str]) -> dict[str, alt.Color | alt.StrokeDash | alt.StrokeWidth]:
-    legend = alt.Legend(symbolType="stroke", symbolSize=300, symbolStrokeWidth=1.8, columns=1)
+    legend = axes.line_legend(columns=1)
     found: dict[str, alt.Color | alt.StrokeDash | alt.StrokeWidth] = {
-        "color": alt.Color(
-            "series:N",
-            title=None,
-            sort=list(names),
-            scale=alt.Scale(domain=list(names), range=_LINES[: len(names)]),
-            legend=legend,
-        ),
-        "strokeDash": alt.StrokeDash(
-            "series:N",
-            title=None,
-            sort=list(names),
-            scale=alt.Scale(domain=list(names), range=palette.dashes(len(names))),
-            legend=legend,
-        ),
+        "color": axes.colour("series", names, _LINES[: len(names)], legend=legend),
+        "strokeDash": axes.dash("series", names, legend=legend),
     }
     if len(names) > 1:
         found["strokeWidth"] = alt.StrokeWidth(

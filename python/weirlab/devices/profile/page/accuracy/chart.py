@@ -21,7 +21,6 @@ _LINEAR_PERCENT: Final = 2.0
 _MOST_PERCENT: Final = 1000.0
 _TICKS: Final = (0, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 _SIGNED: Final = "datum.value === 0 ? '0' : format(datum.value, '+,d')"
-_COLOURS: Final = "source:N"
 
 
 def letter_values(frame: pl.DataFrame, observed: str) -> alt.LayerChart:
@@ -42,9 +41,9 @@ def letter_values(frame: pl.DataFrame, observed: str) -> alt.LayerChart:
     y_scale = alt.Scale(domain=[rows, 0], nice=False)
     others = f"'{REPEATABILITY}: other trials of the setting'"
     told = f"datum.label === '{REPEATABILITY}' ? {others} : datum.label + ' model'"
-    scheme = alt.Scale(domain=order, range=colours)
     legend = alt.Legend(symbolType="square", symbolStrokeWidth=0, labelExpr=told, symbolOpacity=1, columns=1)
-    colour = alt.Color(_COLOURS, title=None, sort=order, scale=scheme, legend=legend)
+    scheme = alt.Scale(domain=order, range=colours)
+    colour = axes.colour("source", order, colours, legend=legend)
     boxes = (
         base.transform_filter("datum.mark === 'box'")
         .mark_rect(strokeWidth=0.8)
@@ -55,7 +54,7 @@ def letter_values(frame: pl.DataFrame, observed: str) -> alt.LayerChart:
             y2="bottom:Q",
             color=colour,
             # The outer boxes are pale: their edges are not.
-            stroke=alt.Stroke(_COLOURS, title=None, sort=order, scale=scheme, legend=legend),
+            stroke=alt.Stroke("source:N", title=None, sort=order, scale=scheme, legend=legend),
             fillOpacity=alt.FillOpacity(
                 "strength:Q", scale=alt.Scale(domain=[0, 1], range=[0, 1]), legend=None
             ),
