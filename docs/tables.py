@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from weirlab.base.columns import Column, described
-from weirlab.calls.calls.columns import PacketRow
+from weirlab.calls.calls.study import PacketRow
 from weirlab.calls.capacity.trials.columns import CallGapRow, CapacityRow, InsideRow
 from weirlab.calls.failover.switches.columns import SwitchCallRow, SwitchSeriesRow
 from weirlab.calls.failover.switches.rows import SwitchRow

@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from weirlab.base import columns
-from weirlab.calls.calls.columns import PacketRow
+from weirlab.calls.calls.study import PacketRow
 from weirlab.calls.capacity.trials.columns import CallGapRow, CapacityRow, InsideRow
 from weirlab.calls.failover.switches.rows import SwitchRow
 from weirlab.calls.ipsec.cost.rows import COSTS, EspCostRow

@@ -13,7 +13,6 @@ import polars as pl
 from weirlab.base import files
 from weirlab.base.errors import InputError, TrialError
 from weirlab.base.units import NS_PER_S
-from weirlab.calls.calls.columns import PacketRow
 from weirlab.calls.calls.wire import KIND, calls_sheet
 from weirlab.jobs import testbeds
 from weirlab.jobs.calibrations import in_force
@@ -42,6 +41,30 @@ NO_RULES: Final = RuleSetup()
 
 PACKETS: Final = "packets"
 """Name of the table with every packet that arrived."""
+
+
+@dataclass(frozen=True)
+class PacketRow:
+    """One arrival of a recorded packet, copies included, in order of arrival within each direction."""
+
+    trial_id: str
+    """The attempt in `trials`."""
+    flow: int
+    """Number of the flow, from 0."""
+    call: int
+    """Number of the call, from 0."""
+    back: bool
+    """Direction: false where the sender's side talks."""
+    media: bool
+    """Whether the flow carries speech; false for signalling and RTCP."""
+    seq: int
+    """Sequence number within the flow, 0 for its first recorded packet."""
+    sent_ns: int
+    """Departure, from the start of recording."""
+    arrival_ns: int
+    """Arrival, from the start of recording."""
+    delay_ns: int
+    """Arrival less departure."""
 
 
 @dataclass(frozen=True)

@@ -347,8 +347,9 @@ class FailoverStudy(Study[FailoverScenario, Ground[Pairs], FailoverFindings]):
             limits=SwitchLimits(cut_ratio=what.cut_ratio),
             max_attempts=what.max_attempts,
         )
-        campaign = measure(opener, switches, conditions, writer, passed_on(progress), clocks=self._clocks)
-        found = _concluded(load, switches, campaign.rows, campaign.elapsed_s)
+        begun_s = self._clocks.seconds()
+        rows = measure(opener, switches, conditions, writer, passed_on(progress), clocks=self._clocks)
+        found = _concluded(load, switches, tuple(rows), self._clocks.seconds() - begun_s)
         writer.put_json(RESULT, found.kept())
         return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
@@ -41,6 +42,28 @@ def listed(text: str, item: Callable[[str], T], option: str, example: str) -> tu
 def share(text: str) -> float:
     """A ratio: ``0.8`` or ``80%``."""
     return float(text[:-1]) / 100 if text.endswith("%") else float(text)
+
+
+def ratio(
+    option: str,
+    text: str,
+    example: str,
+    *,
+    accepted: Callable[[float], bool] = math.isfinite,
+    within: str | None = None,
+) -> float:
+    """A ratio, ``80%`` or ``0.8``, that is ``accepted``.
+
+    Raises ``InputError``, which names ``option``, an example, and ``text``, or the longer text ``within`` which
+    it stands.
+    """
+    try:
+        found = share(text.strip().replace(" ", ""))
+    except ValueError:
+        found = math.nan
+    if not accepted(found):
+        raise InputError(f"{option}: {quoted(within or text)} not understood; e.g. {option} {example}")
+    return found
 
 
 def step(text: str) -> LoadStep:

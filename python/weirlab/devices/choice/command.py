@@ -10,7 +10,6 @@ import typer
 
 from weirlab.base import limits
 from weirlab.base.errors import InputError
-from weirlab.base.quoting import quoted
 from weirlab.cli.options import (
     JudgementOptions,
     LabKind,
@@ -20,7 +19,7 @@ from weirlab.cli.options import (
     completing,
     grouped,
     listed,
-    share,
+    reading,
 )
 
 if TYPE_CHECKING:
@@ -163,7 +162,7 @@ class ChoiceOptions:
             sources=(),
             cpus=self.candidates.cpus or 1,
             requirements=tuple(requirements),
-            certainty=_certainty(self.answer.certainty),
+            certainty=reading.ratio("--certainty", self.answer.certainty, "95%"),
             extrapolate=self.answer.extrapolate,
             demands=demands,
         )
@@ -181,13 +180,6 @@ class ChoiceOptions:
             ),
             again=measuring.again,
         )
-
-
-def _certainty(text: str) -> float:
-    try:
-        return share(text.replace(" ", ""))
-    except ValueError:
-        raise InputError(f"--certainty {quoted(text)} not understood; e.g. --certainty 95%") from None
 
 
 def add_to(app: typer.Typer) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +21,6 @@ from weirlab.cli.options import (
     grouped,
     listed,
     reading,
-    share,
 )
 from weirlab.cli.results import junit as xml
 from weirlab.devices.comparison.wording import assumptions, change, interval, sentence, tables
@@ -175,7 +173,7 @@ class TermsOptions:
         that is invalid."""
         from weirlab.model.comparing import ComparisonTerms, paired, verdicts
 
-        sure = _share("--certainty", self.certainty)
+        sure = reading.ratio("--certainty", self.certainty, "5%")
         if not 0.5 <= sure <= 0.999:
             raise InputError(f"--certainty {quoted(self.certainty)}: it must be from 50% to 99.9%")
         relative: tuple[Compared, ...] = ("rate", "mean", "p99")
@@ -258,7 +256,7 @@ def _named(
     single: dict[Compared, float] = {}
     for text in texts:
         name, separator, value = text.rpartition("=")
-        share = _share(option, value, text)
+        share = reading.ratio(option, value, "5%", within=text)
         if not 0 < share < 1:
             raise InputError(f"{option} {quoted(text)}: it must be above 0 and below 100%")
         known = next((each for each in (*relative, *alone) if each == name.strip().lower()), None)
@@ -270,16 +268,6 @@ def _named(
         else:
             single[known] = share
     return common | single
-
-
-def _share(option: str, value: str, text: str = "") -> float:
-    try:
-        found = share(value.strip().replace(" ", ""))
-    except ValueError:
-        found = math.nan
-    if not math.isfinite(found):
-        raise InputError(f"{option}: {quoted(text or value)} not understood; e.g. {option} 5%")
-    return found
 
 
 def _cases(outcome: ComparisonOutcome) -> list[xml.JunitCase]:

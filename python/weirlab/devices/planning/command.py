@@ -114,7 +114,7 @@ class PlanningOptions:
             calls=said["calls"],
             directions=load.directions,
             requirements=requirements(demands, wanted, chosen),
-            certainty=ratio("--certainty", question.certainty),
+            certainty=_ratio("--certainty", question.certainty),
             arrivals=load.arrivals,
             extrapolate=question.extrapolate,
             ruleset=self.rules.ruleset,
@@ -198,7 +198,7 @@ def requirements(
 
     traffic_class, cycle, share = wanted.traffic_class, wanted.cycle, wanted.share
     found: list[Requirement] = []
-    shares = {} if share is None else {"share": ratio("--share", share)}
+    shares = {} if share is None else {"share": _ratio("--share", share)}
     if traffic_class is not None:
         found.append(for_class(traffic_class, None if cycle is None else milliseconds(cycle), **shares))
     elif cycle is not None:
@@ -212,15 +212,8 @@ def requirements(
     return tuple(found)
 
 
-def ratio(option: str, text: str) -> float:
-    """``95%`` or ``0.95``; raises ``InputError`` naming ``option``."""
-    try:
-        found = reading.share(text.strip().replace(" ", ""))
-    except ValueError:
-        found = float("nan")
-    if not 0 < found <= 1:
-        raise InputError(f"{option}: {quoted(text)} not understood; e.g. {option} 95%")
-    return found
+def _ratio(option: str, text: str) -> float:
+    return reading.ratio(option, text, "95%", accepted=lambda found: 0 < found <= 1)
 
 
 def _margin(options: RulesetOptions) -> float:
@@ -231,13 +224,7 @@ def _margin(options: RulesetOptions) -> float:
         return MARGIN
     if options.before is None:
         raise InputError("--margin belongs to --before: give the rules before the change as well")
-    try:
-        found = reading.share(options.margin.strip().replace(" ", ""))
-    except ValueError:
-        found = float("nan")
-    if not 0 <= found < float("inf"):
-        raise InputError(f"--margin: {quoted(options.margin)} not understood; e.g. --margin 5%")
-    return found
+    return reading.ratio("--margin", options.margin, "5%", accepted=lambda found: 0 <= found < float("inf"))
 
 
 def milliseconds(text: str) -> float:

@@ -10,7 +10,6 @@ import typer
 
 from weirlab.base import limits
 from weirlab.base.errors import InputError
-from weirlab.base.quoting import quoted
 from weirlab.cli.options import (
     DeviceOptions,
     FlowOptions,
@@ -23,6 +22,7 @@ from weirlab.cli.options import (
     grouped,
     listed,
     only,
+    reading,
     share,
     without,
     work_of,
@@ -170,8 +170,8 @@ class GoalOptions:
         if trial_s is not None and sum_s is None:
             sum_s = trial_s * trials
         found = {
-            "exceed_ratio": None if self.exceed is None else _share(self.exceed, "--exceed"),
-            "relative_width": None if self.width is None else _share(self.width, "--width"),
+            "exceed_ratio": None if self.exceed is None else reading.ratio("--exceed", self.exceed, "5%"),
+            "relative_width": None if self.width is None else reading.ratio("--width", self.width, "5%"),
             "trial_s": trial_s,
             "duration_sum_s": sum_s,
         }
@@ -222,7 +222,7 @@ class SuiteOptions:
             "burst_repetitions": self.repetitions,
             "latency_s": trial_s,
             "loss_s": trial_s,
-            "loss_step": None if self.step is None else _share(self.step, "--step"),
+            "loss_step": None if self.step is None else reading.ratio("--step", self.step, "5%"),
         }
         return replace(suite, goal=replace(suite.goal, **of_goal), **given(changes))
 
@@ -334,13 +334,6 @@ def _settings(
         for position in dict.fromkeys(positions)
         for text in dict.fromkeys(texts)
     )
-
-
-def _share(text: str, option: str) -> float:
-    try:
-        return share(text)
-    except ValueError:
-        raise InputError(f"{option}: {quoted(text)} not understood; e.g. {option} 5%") from None
 
 
 def _goal_name(loss_ratio: float) -> str:

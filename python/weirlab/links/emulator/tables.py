@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol, TextIO
+from typing import TYPE_CHECKING, TextIO, TypeAlias
 
 from rich.text import Text
 
@@ -17,47 +17,21 @@ from weirlab.cli.quantities import NOTHING, clock, count, duration, percent, rat
 from weirlab.emulation.account import EmulationCounters
 
 if TYPE_CHECKING:
+    from weirlab.emulation.account import Direction
     from weirlab.links.emulator.kernel import NetemCounters
+    from weirlab.links.emulator.netem import NetemDirection
 
 SHOW_EVERY_S = 0.5
 
 
-class LinkDirection(Protocol):
-    """A direction, carried by Weir's emulator or by netem."""
+LinkDirection: TypeAlias = "Direction | NetemDirection"
+"""A direction, carried by Weir's emulator or by netem."""
 
-    @property
-    def source(self) -> str: ...
-    @property
-    def target(self) -> str: ...
-    @property
-    def arrived(self) -> int: ...
-    @property
-    def sent(self) -> int: ...
-    @property
-    def sent_bytes(self) -> int: ...
-    @property
-    def queued(self) -> int: ...
-    @property
-    def gone(self) -> int: ...
+LinkSnapshot: TypeAlias = "EmulationCounters | NetemCounters"
+"""Both directions at one moment."""
 
-
-class LinkSnapshot(Protocol):
-    """Both directions at one moment."""
-
-    @property
-    def directions(self) -> tuple[LinkDirection, LinkDirection]: ...
-    @property
-    def elapsed_s(self) -> float: ...
-    @property
-    def ended(self) -> bool: ...
-
-
-class LinkDisplay(Protocol):
-    """The display of a running link."""
-
-    def show(self, account: LinkSnapshot, left_s: float | None) -> None: ...
-
-    def note(self, message: str) -> None: ...
+LinkDisplay: TypeAlias = "_Screen | _LinkLines"
+"""The display of a running link."""
 
 
 @contextmanager
@@ -86,7 +60,8 @@ class LinkRates:
         passed_s = elapsed_s - before.elapsed_s if before is not None else elapsed_s
         if passed_s > 0:
             old = before.directions if before is not None else (None, None)
-            up, down = (_rate(now, then, passed_s) for now, then in zip(account.directions, old, strict=True))
+            ways: tuple[LinkDirection, ...] = account.directions
+            up, down = (_rate(now, then, passed_s) for now, then in zip(ways, old, strict=True))
             self._said, self._before = (up, down), account
         return self._said
 
@@ -100,9 +75,10 @@ def _rate(now: LinkDirection, then: LinkDirection | None, passed_s: float) -> st
 def line(account: LinkSnapshot, rates: tuple[str, str], left_s: float | None) -> str:
     """The state of the link in one line."""
     left = "" if left_s is None else f", {clock(left_s)} left"
+    directions: tuple[LinkDirection, ...] = account.directions
     ways = [
         f"{way.source} to {way.target} {now}, {way.queued:,} queued, {_gone(way)}"
-        for way, now in zip(account.directions, rates, strict=True)
+        for way, now in zip(directions, rates, strict=True)
     ]
     own = _own(account) if isinstance(account, EmulationCounters) else ""
     return f"{clock(account.elapsed_s)} so far{left}: {'; '.join(ways)}{own}"

@@ -26,7 +26,6 @@ from weirlab.links.monitor.trials import (
     MonitorLimit,
     MonitorPlan,
     MonitorRow,
-    MonitorTables,
     MonitorTrialRunner,
     OpenLab,
     StallEffect,
@@ -164,7 +163,8 @@ def _searched(
 
             def attempt(one: MonitorPlan, lab: Any = lab, number: int = number) -> MonitorRow:
                 progress.advance(number, len(todo), one.text)
-                return carrier.carry(lab, one)[1]
+                carrier.carry(lab, one)
+                return carrier.rows[-1]
 
             # Trials of an interrupted search stay, so the new ones get other numbers.
             first = max([planned - 1, *writer.attempts]) + 1
@@ -235,17 +235,16 @@ class MonitorStudy(Study[MonitorScenario, Ground[OpenLab], MonitorFindings]):
         begun_s = self._clock()
         trials, opener = checked(asked), ground.bed
         common, what = common_settings(asked), asked.monitor
-        tables = MonitorTables(writer)
-        carrier = MonitorTrialRunner(writer, tables, what.max_attempts)
+        carrier = MonitorTrialRunner(writer, what.max_attempts)
         expected_s = estimate_s(planned for planned in trials if planned.index not in writer.done)
         expected_s += _search_s(what, len(_found(writer.run)))
         progress.stage(
             f"{len(trials):,} trials of {len(what.methods)} methods, about {expected_s / 60:.0f} min, run "
             f"{writer.run_id}"
         )
-        campaign = measure(opener, trials, common, carrier, passed_on(progress), clock=self._clock)
+        measure(opener, trials, common, carrier, passed_on(progress), clock=self._clock)
         found = _searched(writer, what, common, carrier, opener, progress, len(trials))
-        rows = tuple(tables.rows)
+        rows = tuple(carrier.rows)
         findings = MonitorFindings(
             planned=len(trials),
             rows=rows,
@@ -253,7 +252,7 @@ class MonitorStudy(Study[MonitorScenario, Ground[OpenLab], MonitorFindings]):
             found=found,
             costs=costs(rows),
             stalls=stalls(rows),
-            missing=tuple(one.text for one in campaign.missing),
+            missing=tuple(one.text for one in trials if one.index not in writer.done),
             elapsed_s=self._clock() - begun_s,
         )
         writer.put_json(RESULT, findings.kept())

@@ -27,8 +27,7 @@ from weirlab.numbering.managing.transaction import PlanPublication, UserAccount
 from weirlab.numbering.plan import loads
 from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.zones import put, zones
-from weirlab.numbering.zones.catalog import catalog
-from weirlab.numbering.zones.records import Zone
+from weirlab.numbering.zones.records import Zone, catalog
 from weirlab.numbering.zones.text import is_higher
 
 LIST: Final = "zones.conf"

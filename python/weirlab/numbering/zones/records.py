@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import ipaddress
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from weirlab.base.errors import InputError
 from weirlab.numbering.plan.model import Dns, PlanTree
@@ -16,6 +18,8 @@ from weirlab.scenario.document import Location
 
 _MOST_TEXT = 255
 """Most bytes of a character string (RFC 1035, 3.3)."""
+_CATALOG_VERSION: Final = "2"
+"""Version of the schema of catalogs (RFC 9432, 4.2.1)."""
 
 
 @dataclass(frozen=True)
@@ -163,3 +167,25 @@ def _services(network: PlanNetwork, origin: str) -> Iterator[ZoneRecord]:
                 network, ("domains", origin, "services", i), f"{service.service} over {service.transport}"
             ),
         )
+
+
+def catalog(name: str, zones: Sequence[Zone]) -> Zone:
+    """The zone ``name`` that lists ``zones``, of which there is at least one, with their serial (RFC 9432).
+
+    By it, secondaries find new zones by themselves.
+    """
+    listed = (
+        ZoneRecord(f"{_label(zone.origin)}.zones.{name}.", "PTR", f"{zone.origin}.")
+        for zone in sorted(zones, key=lambda each: each.origin)
+    )
+    head = (
+        # Its name servers are never queried (RFC 9432, 4).
+        ZoneRecord(f"{name}.", "NS", "invalid."),
+        ZoneRecord(f"version.{name}.", "TXT", f'"{_CATALOG_VERSION}"'),
+    )
+    return Zone(name, 0, zones[0].dns, zones[0].serial, (*head, *listed))
+
+
+def _label(origin: str) -> str:
+    """A unique label of the zone that never changes: if it did, secondaries would reset the zone."""
+    return hashlib.sha256(origin.lower().encode()).hexdigest()[:32]

@@ -16,7 +16,6 @@ from weirlab.links.monitor.plan import shapes_of
 from weirlab.links.monitor.section import Monitor
 from weirlab.links.monitor.trials import (
     MonitorLimit,
-    MonitorTables,
     MonitorTrialRunner,
     compare,
     costs,
@@ -60,10 +59,9 @@ def made(
     def opened(settings: MonitorSettings) -> FakeLink:
         return FakeLink(settings, LinkCapacity(), left)
 
-    carrier = MonitorTrialRunner(writer, MonitorTables(writer))
-    rows = measure(
-        opened, plan(shapes_of(what)), MonitorSettings("tap-ring"), carrier, clock=lambda: 0.0
-    ).rows
+    carrier = MonitorTrialRunner(writer)
+    measure(opened, plan(shapes_of(what)), MonitorSettings("tap-ring"), carrier, clock=lambda: 0.0)
+    rows = carrier.rows
     return MonitorEvidence(MANIFEST, rows, compare(rows), found, costs(rows), stalls(rows))
 
 

@@ -5,7 +5,7 @@ switch after the other (``event`` lets it happen, ``switch`` takes the numbers f
 ``validity`` judges it, ``rows`` keeps it), ``compare`` draws the conclusions.
 """
 
-from weirlab.calls.failover.switches.campaign import SwitchConditions, SwitchResults, measure
+from weirlab.calls.failover.switches.campaign import SwitchConditions, measure
 from weirlab.calls.failover.switches.compare import SwitchGroup, compare, conclusions
 from weirlab.calls.failover.switches.load import CallDemand, CommonLoad, find_load
 from weirlab.calls.failover.switches.pair import KINDS, Kind, OpenPair, PairLab, PairSpec
@@ -29,7 +29,6 @@ __all__ = [
     "SwitchConditions",
     "SwitchGroup",
     "SwitchLimits",
-    "SwitchResults",
     "SwitchRow",
     "Timing",
     "compare",

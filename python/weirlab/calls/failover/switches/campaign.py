@@ -64,35 +64,6 @@ class SwitchConditions:
     max_attempts: int = MAX_ATTEMPTS
 
 
-@dataclass(frozen=True)
-class SwitchResults:
-    """The results of all switches."""
-
-    rows: tuple[SwitchRow, ...]
-    """Every attempt, in the order in which they were made."""
-    missing: tuple[FailoverPlan, ...]
-    """Switches without a valid attempt."""
-    elapsed_s: float
-
-
-class SwitchTables:
-    """The rows of a run's switches, kept together with their trials."""
-
-    def __init__(self, writer: RunWriter) -> None:
-        self._writer = writer
-        run = writer.run
-        self.rows = run.rows(SwitchRow, SWITCHES)
-
-    def add(self, record: TrialRecord, row: SwitchRow, switch: SwitchMeasurement | None) -> None:
-        """Keep one attempt."""
-        tables = {SWITCHES: frame_of(SwitchRow, [row])}
-        if switch is not None:
-            tables[CALLS] = calls_frame(row.trial_id, switch)
-            tables[SERIES] = series_frame(row.trial_id, switch)
-        self._writer.add(replace(record, tables=tables))
-        self.rows.append(row)
-
-
 def measure(
     open_pair: OpenPair,
     switches: Sequence[FailoverPlan],
@@ -101,8 +72,8 @@ def measure(
     on_progress: OnProgress | None = None,
     *,
     clocks: SwitchClocks = CLOCKS,
-) -> SwitchResults:
-    """Carry out ``switches`` in order, leaving out those with a valid attempt in the run.
+) -> list[SwitchRow]:
+    """Carry out ``switches`` in order, leaving out those with a valid attempt in the run; its attempts.
 
     Every attempt has a pair of its own, newly built, so that no connection state and no daemon's
     memory of an earlier switch is left. A switch that the host spoiled is repeated, and kept.
@@ -115,20 +86,17 @@ def measure(
     FailedTrial
         Nothing arrived.
     """
-    seconds = clocks.seconds
-    tables = SwitchTables(writer)
-    meter = ProgressMeter((wall_s(planned, conditions.timing) for planned in switches), seconds, on_progress)
-    start_s = seconds()
-    one = _SwitchTrial(open_pair, conditions, writer, tables, clocks)
+    wall = (wall_s(planned, conditions.timing) for planned in switches)
+    meter = ProgressMeter(wall, clocks.seconds, on_progress)
+    one = _SwitchTrial(open_pair, conditions, writer, writer.run.rows(SwitchRow, SWITCHES), clocks)
     for planned in switches:
         if planned.index in writer.done:
             meter.skip()
             continue
         meter.tell(planned.text)
         attempt = partial(one.attempt, planned)
-        meter.count(planned.text, until_valid(planned.text, one.conditions.max_attempts, attempt, meter.tell))
-    missing = tuple(planned for planned in switches if planned.index not in writer.done)
-    return SwitchResults(tuple(tables.rows), missing, seconds() - start_s)
+        meter.count(planned.text, until_valid(planned.text, conditions.max_attempts, attempt, meter.tell))
+    return one.rows
 
 
 @dataclass(frozen=True)
@@ -138,7 +106,8 @@ class _SwitchTrial:
     open_pair: OpenPair
     conditions: SwitchConditions
     writer: RunWriter
-    tables: SwitchTables
+    rows: list[SwitchRow]
+    """Every attempt of the run, in the order in which they were made."""
     clocks: SwitchClocks
 
     def attempt(self, planned: FailoverPlan) -> TrialRecord:
@@ -174,7 +143,12 @@ class _SwitchTrial:
                 switch = seen[0] if seen else None
                 calls = conditions.calls.count
                 row = switch_row(planned.pair, planned.repetition, calls, record, found, switch)
-                self.tables.add(record, row, switch)
+                tables = {SWITCHES: frame_of(SwitchRow, [row])}
+                if switch is not None:
+                    tables[CALLS] = calls_frame(row.trial_id, switch)
+                    tables[SERIES] = series_frame(row.trial_id, switch)
+                self.writer.add(replace(record, tables=tables))
+                self.rows.append(row)
 
             return run_trial(
                 bed,

@@ -14,7 +14,8 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from weirlab.devices.profile.page.source import TRIAL, ReportPredictor, as_floats, finite
+from weirlab.devices.profile.page.source import TRIAL, as_floats, finite
+from weirlab.model.base import Predictor
 from weirlab.report.numbers import rounded
 from weirlab.report.palette import CPU_STATES
 
@@ -140,7 +141,7 @@ def with_shares(frame: pl.DataFrame, trials: pl.DataFrame) -> pl.DataFrame:
     return joined.with_columns(load_percent=share.round_sig_figs(4)).drop("threshold_kpps")
 
 
-def over_load(trials: pl.DataFrame, models: Mapping[str, ReportPredictor]) -> pl.DataFrame:
+def over_load(trials: pl.DataFrame, models: Mapping[str, Predictor]) -> pl.DataFrame:
     """Delay and loss over load for one panel: each trial, and each model over the trials' range."""
     points = by_load(trials) if trials.height > _MANY_POINTS else trials
     rows = [_of_trial(row) for row in points.sort("position", "achieved_pps").iter_rows(named=True)]
@@ -162,7 +163,7 @@ def over_load(trials: pl.DataFrame, models: Mapping[str, ReportPredictor]) -> pl
 
 
 def threshold_curves(
-    profile: pl.DataFrame, heldout: pl.DataFrame, models: Mapping[str, ReportPredictor]
+    profile: pl.DataFrame, heldout: pl.DataFrame, models: Mapping[str, Predictor]
 ) -> pl.DataFrame:
     """Threshold over the models' position for one panel: profiled, held out, and each model's curve."""
     seen = set(profile["position"].to_list())
@@ -188,9 +189,7 @@ def threshold_curves(
     return pl.DataFrame(rows, schema=_THRESHOLD)
 
 
-def held_out(
-    profile: pl.DataFrame, heldout: pl.DataFrame, models: Mapping[str, ReportPredictor]
-) -> pl.DataFrame:
+def held_out(profile: pl.DataFrame, heldout: pl.DataFrame, models: Mapping[str, Predictor]) -> pl.DataFrame:
     """Each held-out trial beside each model's prediction for the load that was really sent."""
     known = set(profile["position"].to_list())
     rows: list[dict[str, Any]] = []
@@ -273,7 +272,7 @@ def banded(frame: pl.DataFrame) -> str:
 
 
 def _expected(
-    model: ReportPredictor,
+    model: Predictor,
     rate_pps: Any,
     frame_bytes: Any,
     position: Any,

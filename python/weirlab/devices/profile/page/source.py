@@ -1,8 +1,7 @@
 """What a report is made from: a run, models, and how the models did on held-out trials.
 
-The protocols name the little that a report needs, so that it can be built from anything
-that offers as much. :func:`gather` reads all of it once; the rest of the package works on
-the resulting :class:`ProfileEvidence` and touches no file.
+:func:`gather` reads all of it once; the rest of the package works on the resulting
+:class:`ProfileEvidence` and touches no file.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
@@ -20,60 +19,17 @@ from weirlab.base.errors import ModelError
 from weirlab.measure.thresholds import in_overload
 from weirlab.measure.verify import HELD_OUT, parted
 from weirlab.model import ErrorRow, compare
-from weirlab.model.base import Band
+from weirlab.model.base import Predictor
 from weirlab.model.effects import Effect, effects
 from weirlab.model.score import Deviations, deviations
 from weirlab.records import Observation, device_in_words
 from weirlab.report.numbers import percent
 from weirlab.report.numbers import rules as rules_phrase
+from weirlab.store import Run
 from weirlab.store.steps import StepSeries, step_series
 
 TRIAL: Final = "trial"
 """What ``source`` holds in rows that come from trials; other rows hold a model's name."""
-
-
-class RunData(Protocol):
-    """The part of :class:`weirlab.store.Run` that a report reads."""
-
-    @property
-    def manifest(self) -> Any: ...
-
-    def trials(self) -> pl.DataFrame: ...
-
-    def histograms(self) -> pl.DataFrame: ...
-
-    def series(self) -> pl.DataFrame: ...
-
-    def has(self, name: str) -> bool: ...
-
-    def get_json(self, name: str) -> Any: ...
-
-    def observations(self, role: str | None = None) -> list[Observation]: ...
-
-
-class PredictionArrays(Protocol):
-    """Arrays of one length: what a model expects (``weirlab.model.Prediction``)."""
-
-    @property
-    def loss_ratio(self) -> Any: ...
-    @property
-    def delay_mean_ns(self) -> Any: ...
-    @property
-    def delay_p50_ns(self) -> Any: ...
-    @property
-    def delay_p99_ns(self) -> Any: ...
-    @property
-    def intervals(self) -> dict[str, dict[int, Band]]: ...
-
-
-class ReportPredictor(Protocol):
-    """The part of a model that a report uses; ``parameters`` and ``in_words`` are optional extras."""
-
-    def predict(
-        self, rate_pps: Any, frame_bytes: Any, position: Any, gap_scv: Any = 0.0
-    ) -> PredictionArrays: ...
-
-    def threshold_pps(self, position: Any, frame_bytes: Any) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -150,7 +106,7 @@ class ProfileEvidence:
     heldout: pl.DataFrame
     """Valid trials that no model has seen."""
     histograms: pl.DataFrame
-    models: Mapping[str, ReportPredictor]
+    models: Mapping[str, Predictor]
     errors: tuple[ErrorRow, ...] = ()
     deviations: tuple[Deviations, ...] = ()
     """What the models predicted for each held-out trial beside what was measured."""
@@ -192,8 +148,8 @@ class ProfileEvidence:
 
 
 def gather(
-    run: RunData,
-    models: Mapping[str, ReportPredictor],
+    run: Run,
+    models: Mapping[str, Predictor],
     verification: VerificationEvidence | None = None,
     judgement: RunJudgement = BELIEVED,
 ) -> ProfileEvidence:
@@ -314,7 +270,7 @@ def _steady(trials: pl.DataFrame) -> pl.DataFrame:
     return trials.filter(pl.Series(kept, dtype=pl.Boolean) & (pl.col("achieved_pps") > 0))
 
 
-def _step_series(run: RunData, trials: pl.DataFrame) -> tuple[StepSeries, ...]:
+def _step_series(run: Run, trials: pl.DataFrame) -> tuple[StepSeries, ...]:
     """The trials with steps; time series are read only if there are any."""
     stepped = any(_spec(text).get("traffic", {}).get("steps") for text in trials["spec"])
     return tuple(step_series(trials, run.series())) if stepped else ()

@@ -6,7 +6,7 @@ greatest rate without loss, ``compare`` takes medians and ``sentences`` says wha
 """
 
 from weirlab.links.monitor.trials.accounting import imbalance, losses
-from weirlab.links.monitor.trials.campaign import MonitorTables, MonitorTrialRunner, OpenLab, measure
+from weirlab.links.monitor.trials.campaign import MonitorTrialRunner, OpenLab, measure
 from weirlab.links.monitor.trials.compare import Cost, MonitorGroup, StallEffect, compare, costs, stalls
 from weirlab.links.monitor.trials.plan import (
     CUT_BYTES,
@@ -22,7 +22,7 @@ from weirlab.links.monitor.trials.sentences import conclusions
 
 __all__ = [
     "CUT_BYTES", "TRIALS", "Cost", "MonitorGoal", "MonitorGroup", "MonitorLimit", "MonitorPlan",
-    "MonitorRow", "MonitorTables", "MonitorTrialRunner", "MonitorTrialShape", "OpenLab", "StallEffect",
+    "MonitorRow", "MonitorTrialRunner", "MonitorTrialShape", "OpenLab", "StallEffect",
     "compare", "conclusions", "costs", "estimate_s", "frame_bytes", "imbalance", "losses", "measure",
     "plan", "search", "stalls",
 ]  # fmt: skip

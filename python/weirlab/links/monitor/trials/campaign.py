@@ -6,8 +6,7 @@ import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import replace
 from typing import Final, Protocol
 
 from weirlab.base.errors import LabError
@@ -16,12 +15,11 @@ from weirlab.links.monitor.bed import MonitorSettings, Stages
 from weirlab.links.monitor.trials.plan import LAB_S, OVERHEAD_S, MonitorPlan
 from weirlab.links.monitor.trials.rows import TRIALS, MonitorRow, row_of
 from weirlab.measure.progress import OnProgress, ProgressMeter
-from weirlab.measure.terms import SINGLE, TrialClocks
+from weirlab.measure.terms import SINGLE
 from weirlab.measure.trial import Hooks, TrialEntry, run_trial
 from weirlab.measure.validity import ValidityLimits, judge
 from weirlab.records import TrialRecord, TrialSpec
 from weirlab.store import RunWriter
-from weirlab.store.catalogue import utc_now
 from weirlab.store.frames import frame_of
 
 MAX_ATTEMPTS: Final = 3
@@ -45,50 +43,24 @@ class MonitorLab(TestBed, Protocol):
 OpenLab = Callable[[MonitorSettings], AbstractContextManager[MonitorLab]]
 
 
-@dataclass(frozen=True)
-class MonitorResults:
-    """The results of all planned trials."""
-
-    rows: tuple[MonitorRow, ...]
-    missing: tuple[MonitorPlan, ...]
-    """Trials without a valid attempt."""
-    elapsed_s: float
-
-
-class MonitorTables:
-    """The rows of a run's trials, kept together with them."""
-
-    def __init__(self, writer: RunWriter) -> None:
-        self._writer = writer
-        run = writer.run
-        self.rows = run.rows(MonitorRow, TRIALS)
-
-    def add(self, record: TrialRecord, row: MonitorRow) -> None:
-        """Keep one attempt."""
-        self._writer.add(replace(record, tables={TRIALS: frame_of(MonitorRow, [row])}))
-        self.rows.append(row)
-
-
-@dataclass(frozen=True)
 class MonitorTrialRunner:
-    """Carries out one trial on a link that is there."""
+    """Carries out trials on links that are there; ``rows`` has every attempt of the run."""
 
-    writer: RunWriter
-    tables: MonitorTables
-    max_attempts: int = MAX_ATTEMPTS
-    now: Callable[[], datetime] = utc_now
+    def __init__(self, writer: RunWriter, max_attempts: int = MAX_ATTEMPTS) -> None:
+        self.writer, self._max_attempts = writer, max_attempts
+        self.rows = writer.run.rows(MonitorRow, TRIALS)
 
-    def carry(self, lab: MonitorLab, planned: MonitorPlan) -> tuple[TrialRecord, MonitorRow]:
-        """The last attempt: the first valid one, or the last allowed."""
-        kept: list[MonitorRow] = []
+    def carry(self, lab: MonitorLab, planned: MonitorPlan) -> TrialRecord:
+        """The last attempt: the first valid one, or the last allowed. Its row is the last of ``rows``."""
 
         def keep(record: TrialRecord) -> None:
             if lab.stages is None:
                 raise LabError(f"{planned.text}: the link did not say what became of its frames")
-            kept.append(row_of(planned, record, lab.stages, lab.stalled_ns))
-            self.tables.add(record, kept[-1])
+            row = row_of(planned, record, lab.stages, lab.stalled_ns)
+            self.writer.add(replace(record, tables={TRIALS: frame_of(MonitorRow, [row])}))
+            self.rows.append(row)
 
-        records = run_trial(
+        return run_trial(
             lab,
             TrialSpec(planned.traffic(), label=planned.text),
             TrialEntry(
@@ -97,11 +69,10 @@ class MonitorTrialRunner:
                 "search" if planned.part == "search" else "single",
                 self.writer.attempts.get(planned.index, 0) + 1,
             ),
-            terms=replace(SINGLE, max_attempts=self.max_attempts, clocks=TrialClocks(now=self.now)),
+            terms=replace(SINGLE, max_attempts=self._max_attempts),
             hooks=Hooks(completed=judged, on_record=keep),
             set_rules=False,
-        )
-        return records[-1], kept[-1]
+        )[-1]
 
 
 def judged(record: TrialRecord) -> TrialRecord:
@@ -123,7 +94,7 @@ def measure(
     on_progress: OnProgress | None = None,
     *,
     clock: Callable[[], float] = time.monotonic,
-) -> MonitorResults:
+) -> None:
     """Carry out ``trials`` in order, leaving out those with a valid attempt in the run.
 
     Raises
@@ -135,7 +106,6 @@ def measure(
     """
     done = carrier.writer.done
     meter = ProgressMeter(_expected_s(trials), clock, on_progress)
-    start_s = clock()
     for _, group in itertools.groupby(trials, key=lambda planned: planned.lab):
         together = list(group)
         left = [planned for planned in together if planned.index not in done]
@@ -147,11 +117,7 @@ def measure(
         with open_lab(left[0].settings(common)) as lab:
             for planned in left:
                 meter.tell(planned.text)
-                record, _ = carrier.carry(lab, planned)
-                meter.count(planned.text, record)
-    valid = carrier.writer.done
-    missing = tuple(planned for planned in trials if planned.index not in valid)
-    return MonitorResults(tuple(carrier.tables.rows), missing, clock() - start_s)
+                meter.count(planned.text, carrier.carry(lab, planned))
 
 
 def _expected_s(trials: Sequence[MonitorPlan]) -> list[float]:

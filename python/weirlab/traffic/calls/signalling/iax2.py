@@ -11,9 +11,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
-import numpy.typing as npt
-
 from weirlab.base.errors import InputError
 from weirlab.base.quoting import quoted
 from weirlab.traffic.calls.signalling import PROBE_BYTES, SignallingMessage
@@ -114,17 +111,6 @@ class IaxVoiceFrame:
     from_caller: bool
     at_ms: float
     stamp_ms: int
-
-
-def must_be_full(stamps_ms: npt.NDArray[np.int64], *, begins: bool = True) -> npt.NDArray[np.bool_]:
-    """Which voice frames of one direction, in order, have to be full frames.
-
-    The first of a call (``begins``), since it names the codec, and the first after each wrap of the
-    low 16 bits (RFC 5456 section 8.1.2).
-    """
-    wraps = stamps_ms >> 16
-    full: npt.NDArray[np.bool_] = np.diff(wraps, prepend=wraps[:1] - begins) != 0
-    return full
 
 
 def full_frames(

@@ -13,7 +13,7 @@ from weirlab.calls.failover.switches import (
     Kind,
     PairSpec,
     SwitchConditions,
-    SwitchResults,
+    SwitchRow,
     Timing,
     measure,
     plan,
@@ -80,7 +80,7 @@ class Pairs:
         return round(self.clock() * 1e9)
 
 
-Run = Callable[..., SwitchResults]
+Run = Callable[..., list[SwitchRow]]
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ def run(writer: RunWriter) -> Run:
         conditions: SwitchConditions = CONDITIONS,
         told: OnProgress | None = None,
         switches: tuple[FailoverPlan, ...] | None = None,
-    ) -> SwitchResults:
+    ) -> list[SwitchRow]:
         return measure(
             pairs,
             punctual(plan([pair], kinds, repetitions, seed=1)) if switches is None else switches,

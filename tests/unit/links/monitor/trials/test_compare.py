@@ -17,7 +17,6 @@ from weirlab.links.monitor.trials import (
     MonitorLimit,
     MonitorPlan,
     MonitorRow,
-    MonitorTables,
     MonitorTrialRunner,
     MonitorTrialShape,
     compare,
@@ -70,8 +69,9 @@ def shape(part: str = "validation", **more: object) -> MonitorTrialShape:
 
 
 def measured(writer: RunWriter, opener: Opener, *shapes: MonitorTrialShape) -> list[MonitorRow]:
-    carrier = MonitorTrialRunner(writer, MonitorTables(writer))
-    return list(measure(opener, plan(shapes), COMMON, carrier, clock=lambda: 0.0).rows)
+    carrier = MonitorTrialRunner(writer)
+    measure(opener, plan(shapes), COMMON, carrier, clock=lambda: 0.0)
+    return carrier.rows
 
 
 def test_frames_have_at_least_sixty_bytes() -> None:

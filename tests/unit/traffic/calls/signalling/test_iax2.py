@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import struct
 
-import numpy as np
 import pytest
 
 from weirlab.base.errors import InputError
@@ -114,14 +113,6 @@ def test_voice_names_its_codec_as_a_bit_or_as_a_power_of_two(codec: str, subclas
     (voice, _) = iax2.full_frames(IaxCall(5, 9, codec, 33), [IaxVoiceFrame(True, 20, 20)], established=True)
     assert header(voice)[5:] == (2, subclass)
     assert len(voice.payload) == 12 + 33
-
-
-def test_full_frames_are_due_first_and_behind_each_wrap() -> None:
-    stamps = np.arange(0, 140_000, 20, dtype=np.int64)
-    full = iax2.must_be_full(stamps)
-    assert stamps[full].tolist() == [0, 65_540, 131_080]
-    assert stamps[iax2.must_be_full(stamps, begins=False)].tolist() == [65_540, 131_080]
-    assert iax2.must_be_full(stamps[:0]).tolist() == []
 
 
 def test_mini_frames_carry_the_low_bits_of_the_time_stamp() -> None:
