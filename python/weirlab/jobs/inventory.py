@@ -69,7 +69,6 @@ class RunOutcome:
         return sorted(path for path in found if not path.name.startswith("."))
 
     def document(self) -> dict[str, Any]:
-        """For ``--json``."""
         return {
             "kind": "run",
             "path": self.run.path,

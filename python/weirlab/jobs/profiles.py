@@ -62,7 +62,6 @@ class ProfileOutcome:
         return thresholds(self.run.trials().filter(pl.col("role") == "profile")).to_dicts()
 
     def document(self) -> dict[str, Any]:
-        """For ``--json``."""
         outcome = self.outcome
         return {
             "kind": "profile",

@@ -115,7 +115,6 @@ class MachineVerdict:
         return f"{self.word} {self.purpose}" if self.purpose else self.word
 
     def document(self) -> dict[str, Any]:
-        """For ``--json``."""
         return {
             "verdict": self.word,
             "not_usable": self.purpose or None,

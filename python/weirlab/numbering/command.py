@@ -79,7 +79,6 @@ Examples:
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the commands to ``app``."""
     voice = typer.Typer(help=VOICE, no_args_is_help=True, rich_markup_mode="rich")
     voice.command("route", help=ROUTE)(route)
     voice.command("check", help=CHECK)(check)

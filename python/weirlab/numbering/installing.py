@@ -31,7 +31,6 @@ _COLUMNS: Final = ("Package", "Version")
 
 
 def add_to(voice: typer.Typer) -> None:
-    """Add the command to the group ``voice``."""
     voice.command("install", help=INSTALL)(install)
 
 

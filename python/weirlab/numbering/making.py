@@ -75,7 +75,6 @@ Examples:
 
 
 def add_to(voice: typer.Typer) -> None:
-    """Add the commands to the group ``voice``."""
     voice.command("zones", help=ZONES)(zones)
     voice.command("import", help=IMPORT)(grouped(import_zone))
     voice.command("diff", help=DIFF)(diff)

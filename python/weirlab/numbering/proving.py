@@ -99,7 +99,6 @@ class ProofOptions:
 
 
 def add_to(voice: typer.Typer) -> None:
-    """Add the commands to the group ``voice``."""
     voice.command("lab", help=LAB)(lab)
     voice.command("prove", help=PROVE)(grouped(prove))
 

@@ -80,5 +80,4 @@ class ReportOutcome:
     plots: tuple[Path, ...]
 
     def document(self) -> dict[str, Any]:
-        """For ``--json``."""
         return {"kind": "report", "run_id": self.run_id, "path": self.path, "plots": self.plots}

@@ -184,11 +184,9 @@ class Scenario(Root, title="Weir scenario"):
     """Left out: the models are fitted but not checked."""
 
     def conflicts(self) -> Iterator[tuple[tuple[int | str, ...], str]]:
-        """See :meth:`Root.conflicts`."""
         return of_profile(self)
 
     def trials(self) -> Iterator[tuple[tuple[int | str, ...], int]]:
-        """See :meth:`Root.trials`."""
         yield ("profile",), self.profile.trials
         for i, held_out in enumerate(self.verify):
             yield ("verify", i), held_out.trials

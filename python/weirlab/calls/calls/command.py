@@ -200,7 +200,6 @@ class CallSendOptions:
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the command to ``app``."""
     app.command("calls", help=CALLS, rich_help_panel="Measure")(grouped(calls))
 
 

@@ -88,7 +88,6 @@ class CaptureOutcome:
         return {name: int(getattr(self.arrivals, name).sum()) for name in ("lost", "reordered", "duplicated")}
 
     def document(self) -> dict[str, Any]:
-        """For ``--json``."""
         return {
             "kind": KIND,
             "description": describe(self.calls),

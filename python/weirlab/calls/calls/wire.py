@@ -140,7 +140,6 @@ class CallSheet:
         return self.media.plus(self.control).wire_bps / self.line_bps
 
     def document(self) -> dict[str, Any]:
-        """For ``--json``."""
         total = self.media.times(self.directions)
         silences = {
             "activity": self.activity,

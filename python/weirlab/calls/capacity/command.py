@@ -113,7 +113,6 @@ class CapacityPlanOptions:
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the command to ``app``."""
     app.command("capacity", help=CAPACITY, rich_help_panel="Measure")(grouped(capacity))
 
 

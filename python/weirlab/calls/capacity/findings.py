@@ -76,7 +76,6 @@ class CapacityFindings:
     results: CapacityConclusions
 
     def document(self) -> dict[str, Any]:
-        """For ``--json``."""
         calibration = None if self.calibration is None else self.calibration.document()
         return {"calibration": calibration, **self.results.to_json()}
 

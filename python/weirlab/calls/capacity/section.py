@@ -127,7 +127,6 @@ class CapacityScenario(Root):
     capacity: Capacity
 
     def conflicts(self) -> Iterator[Conflict]:
-        """See :meth:`Root.conflicts`."""
         wanted = self.capacity
         yield from of_lab(self.lab, self.dut)
         yield from of_device(self.dut, iter([(("capacity", "positions"), wanted.positions)]))
@@ -177,7 +176,6 @@ class CapacityScenario(Root):
             yield ("capacity", "predict", "profile"), what.predict.profile.trials
 
     def files(self) -> Iterator[tuple[int | str, ...]]:
-        """See :meth:`Root.files`."""
         yield from super().files()
         predict = self.capacity.predict
         # What is no run is a model file.

@@ -309,7 +309,6 @@ class CapacityStudy(Study[CapacityScenario, DeviceGround, CapacityFindings]):
         return wording.headlines(run, found(run))
 
     def page(self, run: Run) -> Story:
-        """The page about ``run``."""
         from weirlab.calls.capacity.page import tell
 
         if not run.has_table(CAPACITY):

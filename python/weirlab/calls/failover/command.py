@@ -172,7 +172,6 @@ class SwitchOptions:
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the command to ``app``."""
     app.command("failover", help=FAILOVER, rich_help_panel="Measure")(grouped(failover))
 
 

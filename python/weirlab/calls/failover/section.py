@@ -209,23 +209,19 @@ class FailoverScenario(Root):
     failover: Failover
 
     def trials(self) -> Iterator[tuple[tuple[int | str, ...], int]]:
-        """See :meth:`Root.trials`."""
         what = self.failover
         yield ("failover",), len(what.pairs) * len(what.kinds) * what.repetitions
 
     def commands(self) -> Iterator[str]:
-        """See :meth:`Root.commands`."""
         for pair in self.failover.pairs:
             yield from filter(None, (pair.soft, pair.hard, pair.restore))
 
     def beside(self, folder: Path) -> Self:
-        """See :meth:`Root.beside`."""
         pairs = tuple(pair.beside(folder) for pair in self.failover.pairs)
         what = self.failover.model_copy(update={"pairs": pairs})
         return super().beside(folder).model_copy(update={"failover": what})
 
     def conflicts(self) -> Iterator[Conflict]:
-        """See :meth:`Root.conflicts`."""
         if self.calls.spurts:
             yield ("calls", "spurts"), "a silence would look like a gap: leave it out"
         if self.calls.directions == "back":

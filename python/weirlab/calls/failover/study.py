@@ -91,7 +91,6 @@ class FailoverFindings:
         }
 
     def document(self) -> dict[str, Any]:
-        """For ``--json``."""
         return {
             "load": plain(self.load),
             "planned": self.planned,
@@ -377,7 +376,6 @@ class FailoverStudy(Study[FailoverScenario, Ground[Pairs], FailoverFindings]):
         return tuple(conclusions(compare(kept(run))))
 
     def page(self, run: Run) -> Story:
-        """The page about ``run``."""
         from weirlab.calls.failover.page import SwitchRun, tell
 
         if not run.has_table(SWITCHES):

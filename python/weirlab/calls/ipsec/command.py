@@ -108,7 +108,6 @@ class LineOptions:
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the commands to ``app``."""
     group = typer.Typer(
         help="What encryption costs calls: bytes, processing time, jitter of endpoints.",
         no_args_is_help=True,

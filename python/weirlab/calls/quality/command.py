@@ -137,7 +137,6 @@ class ReadingOptions:
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the command to ``app``."""
     app.command("quality", help=QUALITY, rich_help_panel="Measure")(grouped(quality))
 
 

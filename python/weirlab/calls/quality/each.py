@@ -104,7 +104,6 @@ class CaptureHearings:
         return f"{said}, {count(below)} below {SATISFIED:.1f}; worst MOS {worst.mos_min:.2f} in {worst.path}."
 
     def document(self) -> dict[str, Any]:
-        """For ``--json``."""
         return {"kind": "captures heard", "captures": self.captures}
 
     def table(self, limit: int) -> Table:

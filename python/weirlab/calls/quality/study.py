@@ -120,7 +120,6 @@ class QualityOutcome:
         ]
 
     def document(self) -> dict[str, Any]:
-        """For ``--json``."""
         mos = self.mos[~np.isnan(self.mos)]
         return {
             "kind": "capture quality",

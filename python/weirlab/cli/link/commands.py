@@ -88,7 +88,6 @@ class LogOptions:
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the commands to ``app``."""
     app.command("tap", help=TAP, rich_help_panel="Link")(grouped(tap))
     app.command("log", help=LOG, rich_help_panel="Link")(grouped(log))
 

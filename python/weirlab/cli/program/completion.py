@@ -26,7 +26,6 @@ VARIABLE: Final = "_WEIR_COMPLETE"
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the command to ``app``."""
     app.command("completion", help=COMPLETION, rich_help_panel="Machine")(completion)
 
 

@@ -183,7 +183,6 @@ class ChoiceOptions:
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the command to ``app``."""
     app.command("choose", help=CHOOSE, rich_help_panel="Model")(grouped(choose))
 
 

@@ -131,7 +131,6 @@ class ChoiceOutcome:
         return tuple(dict.fromkeys(text for case in self.cases for text in case.plan.warnings))
 
     def document(self, rows: Sequence[ChoiceRow]) -> dict[str, Any]:
-        """For ``--json``."""
         base = self.base
         return {
             "kind": "choice",

@@ -183,7 +183,6 @@ class TermsOptions:
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the command to ``app``."""
     app.command("compare", help=COMPARE, rich_help_panel="Runs")(grouped(compare))
 
 

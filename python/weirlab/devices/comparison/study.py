@@ -69,7 +69,6 @@ class ComparisonOutcome:
         return ", ".join(one.title for one in self.findings if one.verdict == verdict)
 
     def document(self) -> dict[str, Any]:
-        """For ``--json``."""
         return {
             "kind": "comparison",
             "of": self.kind,

@@ -116,7 +116,6 @@ class RunBundleOptions:
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the commands to ``app``."""
     group = typer.Typer(
         help="Profiles that others measured, as signed files.",
         no_args_is_help=True,

@@ -118,7 +118,6 @@ class RulesetChangeOutcome:
         return NotMet(f"{self.after}: {self.difference}") if self.is_worse else None
 
     def document(self) -> dict[str, Any]:
-        """For ``--json``."""
         change = self.change
         return {
             "before": self.before,

@@ -128,7 +128,6 @@ class PlanningOptions:
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the command to ``app``."""
     app.command("plan", help=PLAN, rich_help_panel="Model")(grouped(plan))
 
 

@@ -112,7 +112,6 @@ class RulesetOutcome:
     written: Path | None
 
     def document(self) -> dict[str, Any]:
-        """For ``--json``."""
         advice, proof = self.advice, self.proof
         return {
             "path": self.path,
@@ -281,7 +280,6 @@ class PlanOutcome:
         return rate(pps)
 
     def document(self) -> dict[str, Any]:
-        """For ``--json``."""
         question, chosen = self.question, self.best
         return {
             "kind": "plan",

@@ -175,7 +175,6 @@ class HeldOutOptions:
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the commands to ``app``."""
     panel = "Model"
     app.command("fit", help=FIT, rich_help_panel=panel)(grouped(fit))
     app.command("predict", help=PREDICT, rich_help_panel=panel)(grouped(predict))

@@ -68,7 +68,6 @@ class FitOutcome:
         return machine.refusal(self.run)
 
     def document(self) -> dict[str, Any]:
-        """For ``--json``."""
         model = self.queueing
         return {
             "kind": "fit",
@@ -119,7 +118,6 @@ class DevicesOutcome:
     path: Path
 
     def document(self) -> dict[str, Any]:
-        """For ``--json``."""
         devices = [{"name": name, **fit.document()} for name, fit in zip(self.names, self.fits, strict=True)]
         return {"kind": "devices", "path": self.path, "devices": devices}
 

@@ -51,7 +51,6 @@ class StepComparison:
     errors: Mapping[str, tuple[StepError, ...]]
 
     def document(self) -> dict[str, Any]:
-        """For ``--json``."""
         return {
             "traffic": self.what,
             "setup": self.setup,
@@ -76,7 +75,6 @@ class TransientsOutcome:
     spikes: Mapping[str, Spike]
 
     def document(self) -> dict[str, Any]:
-        """For ``--json``."""
         return {
             "kind": "transients",
             "run_id": self.run_id,
@@ -171,7 +169,6 @@ class OverTimeOutcome:
             yield float(instant), {name: _at(course, instant) for name, course in self.predictions.items()}
 
     def document(self) -> dict[str, Any]:
-        """For ``--json``."""
         return {
             "kind": "prediction over time",
             "rate": self.rate_text,

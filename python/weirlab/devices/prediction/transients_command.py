@@ -31,7 +31,6 @@ Examples:
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the command to ``app``."""
     app.command("transients", help=TRANSIENTS, rich_help_panel="Model")(grouped(transients))
 
 

@@ -83,7 +83,6 @@ class VerificationOutcome:
         return None
 
     def document(self) -> dict[str, Any]:
-        """For ``--json``."""
         return {
             "kind": "verification",
             "run_id": self.run.run_id,

@@ -100,7 +100,6 @@ Examples:
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the commands to ``app``."""
     panel = "Measure"
     app.command("calibrate", help=CALIBRATE, rich_help_panel=panel)(grouped(calibrate))
     app.command("trial", help=TRIAL, rich_help_panel=panel)(grouped(trial))

@@ -228,7 +228,6 @@ class SuiteOptions:
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the commands to ``app``."""
     panel = "Measure"
     app.command("search", help=SEARCH, rich_help_panel=panel)(grouped(search))
     app.command("rfc2544", help=RFC2544, rich_help_panel=panel)(grouped(rfc2544))

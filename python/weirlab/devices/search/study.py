@@ -59,7 +59,6 @@ class SearchOutcome:
     elapsed_s: float
 
     def document(self) -> dict[str, Any]:
-        """For ``--json``."""
         return dict(plain({**_head(self, SEARCH), "goals": self.goals, "points": self.points}))
 
     def problem(self) -> TrialError | None:
@@ -83,7 +82,6 @@ class Rfc2544Outcome:
     elapsed_s: float
 
     def document(self) -> dict[str, Any]:
-        """For ``--json``."""
         return dict(plain({**_head(self, RFC2544), "suite": self.suite, "results": self.results}))
 
     def problem(self) -> TrialError | None:

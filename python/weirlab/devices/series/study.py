@@ -126,13 +126,11 @@ class SeriesScenario(Root, title="Weir scenario: listed trials"):
     series: SeriesSection
 
     def conflicts(self) -> Iterator[Conflict]:
-        """See :meth:`Root.conflicts`."""
         positions = tuple(dict.fromkeys(setting.position for setting in self.series.settings))
         yield from of_lab(self.lab, self.dut)
         yield from of_device(self.dut, iter([(("series", "settings"), positions)]))
 
     def trials(self) -> Iterator[tuple[tuple[int | str, ...], int]]:
-        """See :meth:`Root.trials`."""
         yield ("series",), len(self.series.settings) * self.series.repetitions
 
     def specs(self) -> list[TrialSpec]:
@@ -277,7 +275,6 @@ class ListedTrials:
         return intervals(text, marks)
 
     def document(self) -> dict[str, Any]:
-        """For ``--json``."""
         return {"kind": "series", "settings": self.rows}
 
     def problem(self, run: Run) -> TrialError | None:
@@ -350,7 +347,6 @@ class SeriesStudy(Study[SeriesScenario, DeviceGround, ListedTrials]):
         return (stored(run).sentence,)
 
     def page(self, run: Run) -> Story:
-        """The page about a run."""
         found = stored(run)
         facts = run.manifest.facts
         return Story(

@@ -79,7 +79,6 @@ class SweepOptions:
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the command to ``app``."""
     app.command("simulate", help=SIMULATE, rich_help_panel="Model")(grouped(simulate))
 
 

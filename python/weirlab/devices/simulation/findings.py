@@ -76,7 +76,6 @@ class SimulationFindings:
         return (Table(caption, columns, rows, spare=("Median", "Threshold")),)
 
     def document(self) -> dict[str, Any]:
-        """For ``--json``."""
         return {"simulator": self.asked.simulator, "simulations": [plain(vars(row)) for row in self.rows]}
 
     def problem(self, run: Run) -> WeirError | None:

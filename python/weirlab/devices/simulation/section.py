@@ -71,7 +71,6 @@ class SimulationScenario(Root, title="Weir scenario: simulated sweep"):
     simulation: SimulationSection
 
     def conflicts(self) -> Iterator[Conflict]:
-        """See :meth:`Root.conflicts`."""
         what = self.simulation
         if self.lab.kind not in ("sim", "auto"):
             yield ("lab", "kind"), "a sweep is simulated: write sim, or leave it out"
@@ -91,7 +90,6 @@ class SimulationScenario(Root, title="Weir scenario: simulated sweep"):
             yield ("simulation", "rates"), "max is no steady load: give rates"
 
     def trials(self) -> Iterator[tuple[tuple[int | str, ...], int]]:
-        """See :meth:`Root.trials`."""
         what = self.simulation
         yield (("simulation",), len(what.rates) * len(what.rules) * len(what.frames) * what.repetitions)
 

@@ -52,7 +52,6 @@ Examples:
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the commands to ``app``."""
     panel = "Machine"
     app.command("ports", help=PORTS, rich_help_panel=panel)(grouped(ports))
     app.command("check", help=CHECK, rich_help_panel=panel)(grouped(check))

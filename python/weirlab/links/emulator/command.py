@@ -244,7 +244,6 @@ class RunOptions:
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the command to ``app``."""
     app.command("link", help=HELP, rich_help_panel="Link")(grouped(link))
 
 

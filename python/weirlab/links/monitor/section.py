@@ -140,7 +140,6 @@ class MonitorScenario(Root, title="Weir scenario: link monitor"):
             yield ("monitor", "copy_cost"), 3 * len(copy.methods) * len(copy.payloads) * copy.repetitions
 
     def conflicts(self) -> Iterator[Conflict]:
-        """See :meth:`Root.conflicts`."""
         what = self.monitor
         if what.stall is not None:
             if what.stall.rate == "max":

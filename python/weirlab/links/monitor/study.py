@@ -95,7 +95,6 @@ class MonitorFindings:
         }
 
     def document(self) -> dict[str, Any]:
-        """For ``--json``."""
         return {
             "planned": self.planned,
             "unbalanced": self.unbalanced,
@@ -294,7 +293,6 @@ class MonitorStudy(Study[MonitorScenario, Ground[OpenLab], MonitorFindings]):
         return list(conclusions(compare(rows), _found(run), costs(rows), stalls(rows)))
 
     def page(self, run: Run) -> Story:
-        """The page about ``run``."""
         from weirlab.links.monitor.page import tell
 
         if not run.has_table(TRIALS):

@@ -89,7 +89,6 @@ class LoadRateOptions:
 
 
 def add_to(voice: typer.Typer) -> None:
-    """Add the command to the group ``voice``."""
     voice.command("load", help=LOAD)(grouped(load))
 
 

@@ -53,7 +53,6 @@ class LoadFindings:
         return [row for row in self.work if row.index == trial.index]
 
     def document(self) -> dict[str, Any]:
-        """For ``--json``."""
         found = {"plan": self.plan, "limits": self.limits, "trials": self.trials, "work": self.work}
         device = {"device": {"name": self.device, "packets": self.passed}} if self.device else {}
         return {**found, **device}

@@ -273,7 +273,6 @@ class VoiceLoadStudy(Study[LoadScenario, Ground[LoadBed], LoadFindings]):
         return (found.sentence,) if found.limits else ()
 
     def page(self, run: Run) -> Story:
-        """The report page of ``run``."""
         from weirlab.numbering.load.page import tell
 
         found = stored(run)

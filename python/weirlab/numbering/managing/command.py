@@ -112,7 +112,6 @@ NameArgument = Annotated[str, typer.Argument(help="The user's name.", metavar="N
 
 
 def add_to(voice: typer.Typer) -> None:
-    """Add the commands to the group ``voice``."""
     manage = typer.Typer(help=MANAGE_HELP, no_args_is_help=True, rich_markup_mode="rich")
     manage.command("import", help=IMPORT)(import_plan)
     manage.command("export", help=EXPORT)(export)

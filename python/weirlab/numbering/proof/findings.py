@@ -66,7 +66,6 @@ class ProofFindings:
         return f"{said}."
 
     def document(self) -> dict[str, Any]:
-        """For ``--json``."""
         return {
             "plan": self.plan,
             "proved": self.problem(None) is None,

@@ -197,7 +197,6 @@ class VoiceStudy(Study[VoiceScenario, Ground[ProofBed], ProofFindings]):
         return (found.sentence,) if found.rows else ()
 
     def page(self, run: Run) -> Story:
-        """The report page of ``run``."""
         from weirlab.numbering.proof.page import tell
 
         found = stored(run)

@@ -58,7 +58,6 @@ Examples:
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the commands to ``app``."""
     panel = "Machine"
     app.command("doctor", help=DOCTOR, rich_help_panel=panel)(doctor)
     lab = typer.Typer(help="Build the lab's virtual machine, and clean up test beds.", no_args_is_help=True)

@@ -121,7 +121,6 @@ def _frame(store: Store, place: Path | str, name: str) -> pl.LazyFrame:
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the command to ``app``."""
     app.command("ask", help=ASK, rich_help_panel="Runs")(grouped(ask))
 
 

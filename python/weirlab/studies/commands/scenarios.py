@@ -109,7 +109,6 @@ def _help() -> str:
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the commands to ``app``."""
     app.command("run", help=_help(), rich_help_panel="Measure")(grouped(run))
     app.command("demo", help=DEMO, rich_help_panel="Machine")(grouped(demo))
     app.command("schema", help=SCHEMA, rich_help_panel="Machine")(schema)

@@ -85,7 +85,6 @@ RunArgument = Annotated[
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the commands to ``app``."""
     panel = "Runs"
     app.command("report", help=REPORT, rich_help_panel=panel)(report)
     app.command("runs", help=RUNS, rich_help_panel=panel)(runs)

@@ -131,7 +131,6 @@ class ParallelFindings:
         return sum(not row.valid for row in self.rows)
 
     def document(self) -> dict[str, Any]:
-        """For ``--json``."""
         references = {
             group.case: group.goodput.median for group in self.groups if group.method == INDEPENDENT
         }

@@ -116,7 +116,6 @@ class Split(Section):
     """Other options of both paths, in the words of ``weir link``."""
 
     def files(self) -> Iterator[Location]:
-        """See :meth:`Section.files`."""
         yield from super().files()
         yield from traces(self.both, "both")
 
@@ -208,7 +207,6 @@ class ParallelScenario(Root, title="Weir scenario: parallel sockets"):
     parallel: ParallelSection
 
     def trials(self) -> Iterator[tuple[tuple[int | str, ...], int]]:
-        """See :meth:`Root.trials`."""
         what = self.parallel
         alone = MOST_PATHS * ("tcp" in what.methods)
         methods = len(what.methods) + alone
@@ -216,7 +214,6 @@ class ParallelScenario(Root, title="Weir scenario: parallel sockets"):
         yield ("parallel",), cases * methods * what.repetitions
 
     def conflicts(self) -> Iterator[Conflict]:
-        """See :meth:`Root.conflicts`."""
         what = self.parallel
         if what.split is None and not what.cases:
             yield ("parallel",), "give 'split', 'cases' or both"
@@ -238,7 +235,6 @@ class ParallelScenario(Root, title="Weir scenario: parallel sockets"):
                 yield from _conflicts_of_case(what, case, ("parallel", "cases", own))
 
     def beside(self, folder: Path) -> Self:
-        """See :meth:`Root.beside`."""
         cases = tuple(
             case.model_copy(update={"paths": tuple(path.beside(folder) for path in case.paths)})
             for case in self.parallel.cases

@@ -123,7 +123,6 @@ class ParallelStudy(Study[ParallelScenario, Ground[ParallelBed], ParallelFinding
         return found.sentences() if any(row.valid for row in found.rows) else ()
 
     def page(self, run: Run) -> Story:
-        """The page about ``run``."""
         from weirlab.transfers.parallel.page import tell
 
         found = stored(run)

@@ -92,7 +92,6 @@ Examples:
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the commands to ``app``."""
     psock = typer.Typer(help=PSOCK, no_args_is_help=True)
     psock.command("send", help=SEND)(grouped(send))
     psock.command("serve", help=SERVE)(grouped(serve))

@@ -78,7 +78,6 @@ Examples:
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the commands to ``app``."""
     app.command("send", help=SEND)(grouped(send))
     app.command("serve", help=SERVE)(grouped(serve))
 

@@ -167,7 +167,6 @@ class FieldOptions:
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the commands to ``app``."""
     tcp = typer.Typer(help=TCP, no_args_is_help=True)
     tcp.command("list", help=LIST)(list_)
     tcp.command("why", help=WHY)(why)

@@ -142,7 +142,6 @@ class DisplayOptions:
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the command to ``app``."""
     app.command("trace", help=TRACE, rich_help_panel="Measure")(grouped(trace))
 
 

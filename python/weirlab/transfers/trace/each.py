@@ -98,7 +98,6 @@ class CaptureSummaries:
         )
 
     def document(self) -> dict[str, Any]:
-        """For ``--json``."""
         return {"kind": "captures", "captures": self.captures}
 
     def table(self, limit: int) -> Table:

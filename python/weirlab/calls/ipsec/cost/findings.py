@@ -62,7 +62,6 @@ class EspCostFindings:
         return f"A packet of {self.usual_ms:g} ms costs in {mode} mode: {'; '.join(parts)}."
 
     def document(self) -> dict[str, Any]:
-        """For ``--json``."""
         costs = [
             {
                 **dict(zip(("suite", "mode", "way", "packet_ms"), case, strict=True)),

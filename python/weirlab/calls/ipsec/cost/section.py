@@ -72,13 +72,11 @@ class EspCostScenario(Root, title="Weir scenario: cost of ESP"):
     esp: EspCostSection
 
     def trials(self) -> Iterator[tuple[tuple[int | str, ...], int]]:
-        """See :meth:`Root.trials`."""
         what = self.esp
         cases = len(what.suites) * len(what.modes) * len(what.ways) * len(what.packet_times_ms)
         yield ("esp",), what.rounds * cases
 
     def conflicts(self) -> Iterator[Conflict]:
-        """See :meth:`Root.conflicts`."""
         what = self.esp
         if ":" in what.codec:
             yield ("esp", "codec"), "the packet time is in 'packet_times_ms': leave it out here"

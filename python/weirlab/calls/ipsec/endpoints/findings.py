@@ -118,7 +118,6 @@ class EndpointFindings:
         return sum(not row.valid for row in self.attempts)
 
     def document(self) -> dict[str, Any]:
-        """For ``--json``."""
         return {
             "conclusions": self.sentences(),
             "remarks": [*self.conditions(), *self.remarks()],

@@ -119,12 +119,10 @@ class EndpointScenario(Root, title="Weir scenario: endpoints of calls"):
     endpoints: EndpointsSection
 
     def trials(self) -> Iterator[tuple[tuple[int | str, ...], int]]:
-        """See :meth:`Root.trials`."""
         what = self.endpoints
         yield (("endpoints",), len(what.arms) * len(what.beside) * len(what.calls) * what.repetitions)
 
     def conflicts(self) -> Iterator[Conflict]:
-        """See :meth:`Root.conflicts`."""
         from weirlab.traffic.calls.codecs import parse_codec
 
         what = self.endpoints

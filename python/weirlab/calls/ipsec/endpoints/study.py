@@ -215,7 +215,6 @@ class EndpointsStudy(Study[EndpointScenario, Ground[EndpointBed], EndpointFindin
         return found.sentences() if found.groups else ()
 
     def page(self, run: Run) -> Story:
-        """The page about ``run``."""
         from weirlab.calls.ipsec.endpoints.page import tell
 
         found = stored(run)

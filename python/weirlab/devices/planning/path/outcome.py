@@ -82,7 +82,6 @@ class PathOutcome:
         return min(device.headroom for device in self.devices)
 
     def document(self) -> dict[str, Any]:
-        """For ``--json``."""
         return {
             "path": self.path,
             "binding": self.binding,

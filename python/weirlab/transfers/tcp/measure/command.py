@@ -268,5 +268,4 @@ class _MeasureLines:
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add the command to ``app``."""
     app.command("measure", help=MEASURE)(grouped(measure))

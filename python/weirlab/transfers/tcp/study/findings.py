@@ -63,7 +63,6 @@ class TcpFindings:
         return self.kept.transfer.interrupted
 
     def document(self) -> dict[str, Any]:
-        """For ``--json``."""
         kept, transfer = self.kept, self.kept.transfer
         return {
             "kind": "tcp measure",

@@ -180,7 +180,6 @@ class TcpScenario(Root, title="Weir scenario: TCP transfer"):
     tcp: TcpSection
 
     def conflicts(self) -> Iterator[Conflict]:
-        """See :meth:`Root.conflicts`."""
         what = self.tcp
         if what.host is None and what.path is None:
             yield ("tcp",), "give 'host', where weir tcp serve runs, or 'path', an emulated path on this host"
@@ -219,7 +218,6 @@ class TcpScenario(Root, title="Weir scenario: TCP transfer"):
             yield ("tcp", "path", side), why
 
     def beside(self, folder: Path) -> TcpScenario:
-        """See :meth:`Root.beside`."""
         if self.tcp.path is None:
             return self
         section = self.tcp.model_copy(update={"path": self.tcp.path.beside(folder)})
