@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from io import StringIO
 from itertools import chain
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
 from weirlab.base import storage
+from weirlab.base.closing import Closable
 from weirlab.base.documents import Rows, plain
 from weirlab.base.errors import InputError, WeirError
 from weirlab.base.quoting import json_printable, quoted
@@ -91,7 +91,7 @@ def collected() -> Iterator[CommandResult]:
         _RESULT.reset(token)
 
 
-class Session:
+class Session(Closable):
     """The output of one command. A context manager: leaving it ends the progress display."""
 
     def __init__(self, ctx: typer.Context, *, as_json: bool = False, store: Path | None = None) -> None:
@@ -196,14 +196,6 @@ class Session:
         if self._progress is not None:
             self._progress.close()
             self._progress = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def to_json(document: Mapping[str, Any]) -> str:

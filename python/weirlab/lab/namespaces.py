@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import platform
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Literal
 
+from weirlab.base.closing import Closable
 from weirlab.base.extras import engine_needed
 from weirlab.base.interrupts import interruptible
 from weirlab.lab import clean, wiring
@@ -39,7 +40,7 @@ _MOST_WAITS: Final = 20
 """Waits of 100 ms after a trial for what the kernel holds: 2 s in all, as in RFC 2544 section 23."""
 
 
-class NamespaceBed(ABC):
+class NamespaceBed(Closable):
     """Base of test beds in namespaces: ownership, engine, counters, and complete removal."""
 
     __test__ = False
@@ -151,12 +152,6 @@ class NamespaceBed(ABC):
                 self._opened.close()
             finally:
                 self._claim.release()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     @abstractmethod
     def _build(self) -> None:

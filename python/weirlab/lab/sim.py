@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 import numpy as np
 import numpy.typing as npt
 
+from weirlab.base.closing import Closable
 from weirlab.base.errors import InputError
 from weirlab.base.extras import engine_needed
 from weirlab.lab.host import STATES
@@ -105,7 +106,7 @@ class SimulatedModel:
     """What it does at these matching positions and frame sizes, as ``weirlab._engine.simulate`` takes it."""
 
 
-class SimLab:
+class SimLab(Closable):
     """The test bed around a :class:`SimDevice`. The same calls in the same order give the same results.
 
     With a ``model`` the device has the service times, the queue and the delays of a measured one; only cross
@@ -182,12 +183,6 @@ class SimLab:
 
     def close(self) -> None:
         """Nothing to remove."""
-
-    def __enter__(self) -> SimLab:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     def _count(self, result: EngineResult) -> None:
         """Count as the interfaces would: frames from the receiver's side enter where the others leave."""

@@ -10,6 +10,7 @@ from typing import Final
 
 import numpy as np
 
+from weirlab.base.closing import Closable
 from weirlab.lab import wiring
 from weirlab.lab.base import Site
 from weirlab.records import Backend, EngineResult, HostSample, RuleSetup
@@ -82,7 +83,7 @@ class TrialDisturbance:
 Outcome = EngineResult | BaseException | TrialDisturbance | None
 
 
-class FakeBed:
+class FakeBed(Closable):
     """A ``TestBed`` that answers from a script and, when that is used up, from formulas.
 
     ``script`` gives one entry per call of ``run``: a result to return, an exception to
@@ -172,12 +173,6 @@ class FakeBed:
 
     def close(self) -> None:
         self.closed = True
-
-    def __enter__(self) -> FakeBed:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     def _pass(self, seconds: float) -> None:
         if self._clock is not None:

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self, Unpack
+from typing import Any, Final, Unpack
 
 import polars as pl
 from numpy.typing import NDArray
 
 from weirlab.base import files
+from weirlab.base.closing import Closable
 from weirlab.base.errors import InputError
 from weirlab.trace import flat, schema, times
 from weirlab.trace.analysis import PERIOD_NS, PathText, TraceSettings, analyse
@@ -28,7 +28,7 @@ _NO_SERIES: Final = (
 )
 
 
-class Trace:
+class Trace(Closable):
     """What captures show. Times are ns since 1970 (``to_datetime`` converts them), sizes are in bytes.
 
     A context manager: leaving it removes the series unless a folder of the caller's holds them.
@@ -141,14 +141,6 @@ class Trace:
             self._temporary.cleanup()
             self._temporary = None
             self.folder = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _scan(self, name: str) -> pl.LazyFrame:
         if self.folder is None:

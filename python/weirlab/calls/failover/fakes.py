@@ -9,6 +9,7 @@ from typing import Final, Literal
 import numpy as np
 import numpy.typing as npt
 
+from weirlab.base.closing import Closable
 from weirlab.base.units import NS_PER_S
 from weirlab.calls.failover.bed import SIDES, EventKind, Firewall, Keepalived, PairEvent, Transition, Ucarp
 from weirlab.records import (
@@ -74,7 +75,7 @@ def instant(protocol: Keepalived | Ucarp) -> SwitchBehaviour:
     return SwitchBehaviour({"soft": 0.0, "hard": (earliest + latest) / 2, "return": 0.0})
 
 
-class FakePair:
+class FakePair(Closable):
     """A pair; ``mishaps`` has one entry per trial, None for none.
 
     Time passes on ``clock`` alone.
@@ -173,12 +174,6 @@ class FakePair:
 
     def close(self) -> None:
         self.closed += 1
-
-    def __enter__(self) -> FakePair:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     def run(self, traffic: Traffic, during: Callable[[], object] | None = None) -> EngineResult:
         """Every packet of the calls, in even phases."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from weirlab.base.closing import Closable
 from weirlab.links.monitor.bed import RECORDING, MonitorGap, MonitorSettings, RecorderReport, Stages
 from weirlab.records import EngineResult, HostSample
 from weirlab.testing.results import make_result
@@ -49,7 +50,7 @@ class TrialFault:
     """Raised instead of the trial."""
 
 
-class FakeLink:
+class FakeLink(Closable):
     """Replaces :class:`weirlab.links.monitor.bed.LinkLab` in tests."""
 
     lab = "netns"
@@ -107,12 +108,6 @@ class FakeLink:
 
     def close(self) -> None:
         self.closed = True
-
-    def __enter__(self) -> FakeLink:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     def _recorded(self, stages: Stages, duration_s: float) -> Stages:
         settings, method = self.settings, self.settings.method

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final
 
 from weirlab.base import files
+from weirlab.base.closing import Closable
 from weirlab.base.errors import LabError, MissingCapability
 from weirlab.base.interrupts import interruptible, shielded
 from weirlab.lab import clean
@@ -54,7 +55,7 @@ class Host(Machine):
         return daemon
 
 
-class VoiceLab:
+class VoiceLab(Closable):
     """Name server, proxies and endpoints of ``network``, each at its address; see ``wire.py``.
 
     Parameters
@@ -289,12 +290,6 @@ class VoiceLab:
         finally:
             self._opened.close()
             self._claim.release()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     def _write(self) -> None:
         """Write the files that the engines read."""

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal, Protocol
 
+from weirlab.base.closing import Closable
 from weirlab.calls.failover.bed import (
     Conntrackd,
     ExternalPair,
@@ -157,7 +158,7 @@ class PairLab(Protocol):
 OpenPair = Callable[[PairSpec], AbstractContextManager[PairLab]]
 
 
-class PairBed:
+class PairBed(Closable):
     """A pair as a :class:`~weirlab.lab.base.TestBed`, so that a switch is a trial like any other."""
 
     def __init__(self, lab: PairLab) -> None:
@@ -198,9 +199,3 @@ class PairBed:
 
     def close(self) -> None:
         """The pair is closed by whoever opened it."""
-
-    def __enter__(self) -> PairBed:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
