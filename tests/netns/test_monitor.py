@@ -9,10 +9,12 @@ import pytest
 
 from weirlab.base.errors import MissingCapability
 from weirlab.jobs.progress import SilentProgress
-from weirlab.links.monitor.bed import METHODS, RECORDING, LinkLab, Method, MonitorSettings, tcpdump
+from weirlab.links.monitor.bed import tcpdump
+from weirlab.links.monitor.bed.base import METHODS, RECORDING, Method, MonitorSettings
+from weirlab.links.monitor.bed.lab import LinkLab
 from weirlab.links.monitor.section import MonitorScenario
 from weirlab.links.monitor.study import MonitorFindings
-from weirlab.links.monitor.trials import MonitorRow
+from weirlab.links.monitor.trials.rows import MonitorRow
 from weirlab.scenario.load import from_plain
 from weirlab.store import Store
 from weirlab.studies.contract import Outcome

@@ -21,7 +21,7 @@ from weirlab.lab.dut.rulesets.source import RESTORE_SETS, RulesetFiles, RulesetS
 from weirlab.lab.dut.tool import LoadCommand
 from weirlab.lab.netns import NetnsLab
 from weirlab.rules import nftables_path
-from weirlab.rules.nft import rule_texts
+from weirlab.rules.nft.written import rule_texts
 from weirlab.traffic.spec import Flows, Rate, Traffic
 
 from .ruleset_trials import LEGACY, NFT, chain_of, one_trial

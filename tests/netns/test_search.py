@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from weirlab.devices.search.rfc2544 import Rfc2544Suite
 from weirlab.devices.search.rfc2544.bursts import burst_spec
+from weirlab.devices.search.rfc2544.suite import Rfc2544Suite
 from weirlab.devices.search.study import SearchPlan, rfc2544, search
 from weirlab.jobs.progress import SilentProgress
 from weirlab.jobs.work import Work
-from weirlab.measure.search import SearchGoal, SearchShape, Setting
+from weirlab.measure.search.goal import SearchGoal
+from weirlab.measure.search.throughput import SearchShape, Setting
 from weirlab.records import RuleSetup
 from weirlab.scenario import Dut, Lab
 from weirlab.store import Store

@@ -18,7 +18,7 @@ from weirlab.lab.base import TestBed
 from weirlab.measure import SequenceOutcome
 from weirlab.measure import profile as measuring
 from weirlab.measure.attempts import Budget
-from weirlab.measure.plan import Extras
+from weirlab.measure.plan.grid import Extras
 from weirlab.measure.progress import OVERHEAD_S
 from weirlab.measure.thresholds import thresholds
 from weirlab.measure.verdict import MachineVerdict

@@ -23,9 +23,8 @@ from weirlab.base.documents import SPARSE
 from weirlab.base.errors import InputError
 from weirlab.lab.base import TestBed
 from weirlab.measure import sequence
-from weirlab.measure.plan import SENDER_RESERVE, load_or_max
 from weirlab.measure.plan.grid import ONE_FLOW, variants
-from weirlab.measure.plan.loads import load_share
+from weirlab.measure.plan.loads import SENDER_RESERVE, load_or_max, load_share
 from weirlab.measure.profile import PLAN
 from weirlab.measure.progress import OnProgress
 from weirlab.measure.scouting import fastest

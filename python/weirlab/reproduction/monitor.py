@@ -10,7 +10,7 @@ import numpy as np
 
 from weirlab.links.monitor import study
 from weirlab.links.monitor.page import figures
-from weirlab.links.monitor.trials import MonitorRow
+from weirlab.links.monitor.trials.rows import MonitorRow
 from weirlab.publications import PublishedExperiment, publication
 from weirlab.report.figure import Figure
 from weirlab.reproduction import claims

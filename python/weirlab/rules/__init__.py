@@ -7,8 +7,8 @@ from weirlab.rules.advice import Advice, ChainAdvice, Move, advise
 from weirlab.rules.aiming import Aim, aim, aims, verify
 from weirlab.rules.chains import Chain, Rule, Ruleset, as_written
 from weirlab.rules.change import RulesetChange, ruleset_change
-from weirlab.rules.iptables import iptables_path, reordered
-from weirlab.rules.nft import nftables_path
+from weirlab.rules.iptables.saved import iptables_path, reordered
+from weirlab.rules.nft.listing import nftables_path
 from weirlab.rules.walking import Walk, walk
 
 __all__ = [

@@ -22,7 +22,7 @@ from weirlab.devices.comparison.command import TermsOptions
 from weirlab.devices.comparison.study import compare_runs
 from weirlab.jobs.inventory import RunOutcome, scenario_of, show
 from weirlab.jobs.status import WorkStatus, status_of
-from weirlab.model.comparing import ComparisonFinding
+from weirlab.model.comparing.verdicts import ComparisonFinding
 from weirlab.report.story import PageOrigin, scenario_text
 from weirlab.store import Run, RunSummary, Store
 from weirlab.store.labels import RunLabel

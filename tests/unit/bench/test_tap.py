@@ -7,7 +7,7 @@ import pytest
 import tap
 from weirlab.jobs.progress import SilentProgress
 from weirlab.jobs.work import Work
-from weirlab.links.monitor.bed import METHODS, RECORDING
+from weirlab.links.monitor.bed.base import METHODS, RECORDING
 from weirlab.links.monitor.fakes import FakeLink
 from weirlab.links.monitor.study import MonitorFindings, MonitorStudy
 from weirlab.store import Store

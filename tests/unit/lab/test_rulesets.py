@@ -21,7 +21,7 @@ from weirlab.lab.dut.aiming import aimed
 from weirlab.lab.dut.ruleset import RulesetDriver
 from weirlab.lab.dut.rulesets.source import RulesetFiles, RulesetSource, sniff, variant
 from weirlab.records import RuleEncounters, RuleSetup
-from weirlab.rules.iptables import by_family, iptables_path
+from weirlab.rules.iptables.saved import by_family, iptables_path
 from weirlab.testing.bed import SITE
 from weirlab.traffic.spec import Flows
 

@@ -13,18 +13,10 @@ from weirlab.base.errors import InputError, TrialError
 from weirlab.lab.base import TestBed
 from weirlab.lab.sim import SimDevice, SimLab
 from weirlab.measure.progress import TrialProgress
-from weirlab.measure.search import (
-    NDR,
-    PDR,
-    SearchGoal,
-    SearchShape,
-    SearchTrialRunner,
-    Setting,
-    expected_s,
-    mlr,
-    search_setting,
-)
-from weirlab.measure.search.trials import TERMS
+from weirlab.measure.search import mlr
+from weirlab.measure.search.goal import NDR, PDR, SearchGoal
+from weirlab.measure.search.throughput import SearchShape, Setting, expected_s, search_setting
+from weirlab.measure.search.trials import TERMS, SearchTrialRunner
 from weirlab.measure.terms import TrialClocks, TrialTerms
 from weirlab.measure.trial import FailedTrial
 from weirlab.records import EngineResult, RuleSetup

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from weirlab.base.errors import InputError
 from weirlab.model import PiecewiseModel, QueueingModel
 from weirlab.model.spike import Spike
-from weirlab.model.transient import DelayBins, LoadPhase, binned, over_time, phases_of, step_errors
+from weirlab.model.transient.compare import DelayBins, binned, step_errors
+from weirlab.model.transient.course import over_time
+from weirlab.model.transient.phases import LoadPhase, phases_of
 from weirlab.records import Observation
 from weirlab.testing.queue import QueueDevice, profile
 from weirlab.testing.steps import TrafficStep, simulate_steps

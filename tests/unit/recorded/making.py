@@ -38,8 +38,8 @@ from typer.testing import CliRunner
 from weirlab.calls.failover.fakes import FakePair, SwitchBehaviour, instant
 from weirlab.calls.failover.section import FailoverScenario
 from weirlab.calls.failover.study import FailoverStudy
-from weirlab.calls.failover.switches import PairSpec
 from weirlab.calls.failover.switches.event import SwitchClocks
+from weirlab.calls.failover.switches.pair import PairSpec
 from weirlab.calls.ipsec.cost.fakes import FormulaTimer
 from weirlab.calls.ipsec.cost.section import EspCostScenario
 from weirlab.calls.ipsec.cost.study import EspCostStudy
@@ -53,7 +53,7 @@ from weirlab.jobs import testbeds
 from weirlab.jobs.progress import SilentProgress
 from weirlab.jobs.work import Work
 from weirlab.lab.linux.namespace import Namespace
-from weirlab.links.monitor.bed import MonitorSettings
+from weirlab.links.monitor.bed.base import MonitorSettings
 from weirlab.links.monitor.fakes import FakeLink
 from weirlab.links.monitor.section import MonitorScenario
 from weirlab.links.monitor.study import MonitorStudy

@@ -12,7 +12,7 @@ import pytest
 
 from weirlab.jobs.progress import SilentProgress
 from weirlab.jobs.work import Work
-from weirlab.links.monitor.bed import MonitorSettings
+from weirlab.links.monitor.bed.base import MonitorSettings
 from weirlab.links.monitor.fakes import FakeLink, LinkCapacity
 from weirlab.links.monitor.section import MonitorScenario
 from weirlab.links.monitor.study import MonitorStudy

@@ -14,11 +14,12 @@ import pytest
 
 from weirlab.calls.capacity.findings import CapacityConclusions
 from weirlab.calls.capacity.study import RESULT
-from weirlab.calls.capacity.trials import CAPACITY, CallCapacity, CallGoal
 from weirlab.calls.capacity.trials.columns import CapacityRow
+from weirlab.calls.capacity.trials.rows import CAPACITY
+from weirlab.calls.capacity.trials.search import CallCapacity, CallGoal
 from weirlab.calls.failover.section import FailoverScenario
 from weirlab.calls.failover.study import checked
-from weirlab.calls.failover.switches import SWITCHES, SwitchRow
+from weirlab.calls.failover.switches.rows import SWITCHES, SwitchRow
 from weirlab.publications import publication
 from weirlab.reproduction.contract import Answer, ReproducedExperiment, rows
 from weirlab.reproduction.voice import EXPERIMENTS

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import pytest
 
 from weirlab.rules import Ruleset, nftables_path
-from weirlab.rules.nft import rule_texts
+from weirlab.rules.nft.written import rule_texts
 
 RECORDED = Path(__file__).parent / "nft.json"
 

@@ -11,7 +11,7 @@ import pytest
 from weirlab.base.errors import InputError
 from weirlab.lab.dut.aiming import RuleTraffic, aimed
 from weirlab.rules import Ruleset, as_written, iptables_path
-from weirlab.rules.nft import written_places
+from weirlab.rules.nft.written import written_places
 from weirlab.traffic.calls.spec import parse_calls
 from weirlab.traffic.flows import table
 from weirlab.traffic.spec import Flows

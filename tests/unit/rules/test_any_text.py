@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from weirlab.base.errors import InputError
 from weirlab.rules import Ruleset, advise, as_written, iptables_path, nftables_path, reordered
-from weirlab.rules.iptables import as_dump, by_family
-from weirlab.rules.nft import interfaces, named_chains, rule_texts, written_places
+from weirlab.rules.iptables.commands import as_dump
+from weirlab.rules.iptables.saved import by_family
+from weirlab.rules.nft.written import interfaces, named_chains, rule_texts, written_places
 
 RECORDED = json.loads((Path(__file__).parent / "nft.json").read_text())
 LISTINGS = sorted(each["json"] for each in RECORDED.values())

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from weirlab.base.errors import InputError
-from weirlab.rules.iptables import as_dump, iptables_path
+from weirlab.rules.iptables.commands import as_dump
+from weirlab.rules.iptables.saved import iptables_path
 
 
 def dumped(text: str) -> str:

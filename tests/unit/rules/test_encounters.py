@@ -9,7 +9,8 @@ import pytest
 from weirlab.rules import iptables_path
 from weirlab.rules.encounters import from_arrivals, from_matches
 from weirlab.rules.naming import find
-from weirlab.rules.nft import arrivals, counting, nftables_path, rule_counters
+from weirlab.rules.nft.listing import arrivals, nftables_path, rule_counters
+from weirlab.rules.nft.written import counting
 
 SAVED = """\
 *raw

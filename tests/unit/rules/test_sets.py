@@ -9,7 +9,7 @@ import pytest
 from weirlab.base.errors import InputError
 from weirlab.lab.dut.aiming import RuleTraffic, aimed
 from weirlab.rules import iptables_path, matching
-from weirlab.rules.iptables import parse_sets, with_sets
+from weirlab.rules.iptables.sets import parse_sets, with_sets
 from weirlab.traffic.spec import Flows
 
 SETS = """\

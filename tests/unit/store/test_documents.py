@@ -33,7 +33,8 @@ from weirlab.measure.adaptive.design import AdaptivePlan
 from weirlab.measure.calibrate import Calibration, CalibrationPoint
 from weirlab.measure.plan.grid import Extras, quick
 from weirlab.measure.scouting import ScoutPoint, ScoutResult
-from weirlab.measure.search import GoalResult, Point, SearchGoal, Setting
+from weirlab.measure.search.goal import GoalResult, SearchGoal
+from weirlab.measure.search.throughput import Point, Setting
 from weirlab.measure.spread import Spread
 from weirlab.model.base import DELAYS, ProfileRange
 from weirlab.model.curves import QUANTITIES, ThresholdCurve

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from weirlab.calls.capacity.section import CapacityScenario
-from weirlab.calls.capacity.trials import CallCapacity, CallGoal, CallSweep, CallTraffic, Search, around
+from weirlab.calls.capacity.trials.search import CallCapacity, CallGoal, Search
+from weirlab.calls.capacity.trials.setting import CallTraffic
+from weirlab.calls.capacity.trials.sweep import CallSweep, around
 from weirlab.scenario import QUICK, ProfileSection, Scenario
 from weirlab.scenario.model import TrafficShape
 from weirlab.traffic.sizes import mean_bytes

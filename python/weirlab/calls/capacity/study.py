@@ -20,20 +20,14 @@ from weirlab.calls.capacity.plan import (
 )
 from weirlab.calls.capacity.prediction import CapacityPrediction, foretell
 from weirlab.calls.capacity.section import CapacityScenario
-from weirlab.calls.capacity.trials import (
-    CAPACITY,
-    SWEEP,
-    CallCapacity,
-    CallRecorder,
-    CallSweep,
-    CallTraffic,
-    dropping,
-    losses,
-    search_calls,
-    sweep,
-)
 from weirlab.calls.capacity.trials.columns import CapacityRow, InsideRow
-from weirlab.calls.capacity.trials.rows import GAPS
+from weirlab.calls.capacity.trials.keeper import CallRecorder
+from weirlab.calls.capacity.trials.limits import dropping
+from weirlab.calls.capacity.trials.losses import losses
+from weirlab.calls.capacity.trials.rows import CAPACITY, GAPS
+from weirlab.calls.capacity.trials.search import CallCapacity, search_calls
+from weirlab.calls.capacity.trials.setting import CallTraffic
+from weirlab.calls.capacity.trials.sweep import SWEEP, CallSweep, sweep
 from weirlab.devices.prediction import modelling
 from weirlab.jobs import profiles, testbeds
 from weirlab.jobs.progress import RESUME, Progress, passed_on
@@ -41,8 +35,7 @@ from weirlab.jobs.work import Work
 from weirlab.lab.base import TestBed, WatchableBed
 from weirlab.measure import profile as measuring
 from weirlab.measure.calls import ROLE
-from weirlab.measure.search import SearchTrialRunner
-from weirlab.measure.search.trials import MAX_ATTEMPTS
+from weirlab.measure.search.trials import MAX_ATTEMPTS, SearchTrialRunner
 from weirlab.measure.sequence import next_index
 from weirlab.measure.terms import TrialTerms
 from weirlab.measure.trial import TrialEntry

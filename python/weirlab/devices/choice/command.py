@@ -138,8 +138,7 @@ class ChoiceOptions:
         from weirlab.devices.planning import requiring
         from weirlab.devices.planning.outcome import PlanRequest
         from weirlab.jobs.quick import QuickProfile
-        from weirlab.model.planning import Requirement, for_calls
-        from weirlab.model.planning.requirements import LIMITED, limit_of
+        from weirlab.model.planning.requirements import LIMITED, Requirement, for_calls, limit_of
         from weirlab.traffic.calls.mix import parse_mix, with_packet_time
 
         calls, measuring = self.calls, self.measuring

@@ -16,7 +16,7 @@ from weirlab.devices.planning.study import plan
 from weirlab.jobs.progress import Progress
 from weirlab.jobs.quick import QuickProfile
 from weirlab.model import DeviceModels
-from weirlab.model.planning import Conclusion, PlanAnswer
+from weirlab.model.planning.planner import Conclusion, PlanAnswer
 from weirlab.store import Store
 from weirlab.traffic.calls.mix import VoiceMix
 

@@ -19,7 +19,7 @@ from weirlab.devices.choice.study import ChoiceCase, ChoiceOutcome, ChoiceRow
 from weirlab.devices.planning import wording as plans
 from weirlab.devices.planning.outcome import PlanOutcome
 from weirlab.jobs.repetition import REPETITIONS
-from weirlab.model.planning import Conclusion, PlanAnswer
+from weirlab.model.planning.planner import Conclusion, PlanAnswer
 from weirlab.report.story import Chapter, PageOrigin, Story
 from weirlab.report.tables import Tile
 

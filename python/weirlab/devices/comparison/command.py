@@ -28,7 +28,8 @@ from weirlab.devices.comparison.wording import assumptions, change, interval, se
 if TYPE_CHECKING:
     from weirlab.devices.comparison.study import ComparisonOutcome
     from weirlab.devices.comparison.turns import TurnsPlan
-    from weirlab.model.comparing import Compared, ComparisonTerms
+    from weirlab.model.comparing.matching import Compared
+    from weirlab.model.comparing.verdicts import ComparisonTerms
 
 
 COMPARE = """Compare a run after a change with one before: did the device become slower?
@@ -171,7 +172,8 @@ class TermsOptions:
     def terms(self, *, pairs: bool = False) -> ComparisonTerms:
         """The options as terms, for ``pairs`` of trials or for runs; raises ``InputError`` naming an option
         that is invalid."""
-        from weirlab.model.comparing import ComparisonTerms, paired, verdicts
+        from weirlab.model.comparing import paired, verdicts
+        from weirlab.model.comparing.verdicts import ComparisonTerms
 
         sure = reading.ratio("--certainty", self.certainty, "5%")
         if not 0.5 <= sure <= 0.999:

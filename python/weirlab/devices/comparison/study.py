@@ -10,18 +10,23 @@ from typing import Any, Final
 from weirlab.base.errors import InputError, NotMet, Undecided, WeirError
 from weirlab.devices.comparison import turns
 from weirlab.jobs import machine
-from weirlab.model.comparing import (
-    ComparisonFinding,
+from weirlab.model.comparing import paired
+from weirlab.model.comparing.matching import (
+    LOAD,
+    OWN_RULES,
+    SETTING,
     ComparisonSetting,
+    SettingMeasurement,
+    digest,
+)
+from weirlab.model.comparing.verdicts import (
+    GOOD,
+    ComparisonFinding,
     ComparisonTerms,
     Verdict,
     compare,
-    digest,
     overall,
-    paired,
 )
-from weirlab.model.comparing.matching import LOAD, OWN_RULES, SETTING, SettingMeasurement
-from weirlab.model.comparing.verdicts import GOOD
 from weirlab.records import Observation, device_in_words
 from weirlab.scenario import BLACK_BOX
 from weirlab.store import Manifest, Run, Store, how_recent

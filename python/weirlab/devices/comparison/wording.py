@@ -10,7 +10,7 @@ from weirlab.cli.quantities import NOTHING, percent, plural, significant, words
 
 if TYPE_CHECKING:
     from weirlab.devices.comparison.study import ComparisonOutcome
-    from weirlab.model.comparing import ComparisonFinding
+    from weirlab.model.comparing.verdicts import ComparisonFinding
 
 
 _SHOWN: Final = 5

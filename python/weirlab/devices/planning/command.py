@@ -23,7 +23,7 @@ from weirlab.devices.planning.options import (
 
 if TYPE_CHECKING:
     from weirlab.devices.planning.outcome import PlanRequest
-    from weirlab.model.planning import Requirement
+    from weirlab.model.planning.requirements import Requirement
     from weirlab.requirements import Demand
     from weirlab.traffic.calls.mix import VoiceMix
 
@@ -192,8 +192,7 @@ def requirements(
 ) -> tuple[Requirement, ...]:
     """All requirements, each with its name and derivation."""
     from weirlab.devices.planning.requiring import GIVEN
-    from weirlab.model.planning import Requirement, for_calls, for_class
-    from weirlab.model.planning.requirements import LIMITED, limit_of
+    from weirlab.model.planning.requirements import LIMITED, Requirement, for_calls, for_class, limit_of
 
     traffic_class, cycle, share = wanted.traffic_class, wanted.cycle, wanted.share
     found: list[Requirement] = []

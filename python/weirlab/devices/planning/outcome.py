@@ -16,15 +16,8 @@ from weirlab.devices.planning.requiring import MOST_RULES
 from weirlab.lab.equivalence.proof import EquivalenceProof
 from weirlab.model import DeviceModels, QueueingModel
 from weirlab.model.backlog import Backlog, DeviceQueue
-from weirlab.model.planning import (
-    Conclusion,
-    Find,
-    PlanAnswer,
-    PlanForecast,
-    PlanningQuestion,
-    Requirement,
-    best,
-)
+from weirlab.model.planning.planner import Conclusion, Find, PlanAnswer, PlanForecast, PlanningQuestion, best
+from weirlab.model.planning.requirements import Requirement
 from weirlab.records import WHERE
 from weirlab.requirements import Demand, DemandJudgement
 from weirlab.rules import Advice, Walk

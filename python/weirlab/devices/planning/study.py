@@ -30,19 +30,17 @@ from weirlab.lab.equivalence.proof import EquivalenceProof, proven_advice
 from weirlab.model import DeviceModels, Model, QueueingModel
 from weirlab.model.backlog import Backlog, backlog
 from weirlab.model.base import Predictor, Reason, refusal
-from weirlab.model.planning import (
-    NOTHING_LOST,
+from weirlab.model.planning.judge import Judge, OperatingPoints
+from weirlab.model.planning.planner import (
     Find,
     OfferedLoad,
     PlanAnswer,
     PlanForecast,
     PlanningQuestion,
-    Requirement,
     answer,
-    limits,
+    outlook,
 )
-from weirlab.model.planning.judge import Judge, OperatingPoints
-from weirlab.model.planning.planner import outlook
+from weirlab.model.planning.requirements import NOTHING_LOST, Requirement, limits
 from weirlab.model.tunnelled import tunnelled
 from weirlab.records import stand_in
 from weirlab.rules import Advice

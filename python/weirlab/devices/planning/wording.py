@@ -17,15 +17,15 @@ from weirlab.records import device_in_words
 
 if TYPE_CHECKING:
     from weirlab.devices.planning.outcome import PlanOutcome
-    from weirlab.model.planning import (
+    from weirlab.model.planning.planner import (
         Conclusion,
         Headroom,
         PlanAnswer,
         PlanForecast,
         PlanningQuestion,
-        QuantityLimit,
-        Reach,
     )
+    from weirlab.model.planning.requirements import QuantityLimit
+    from weirlab.model.planning.search import Reach
     from weirlab.traffic.calls.mix import VoiceMix
 
 _MEETS: Final[dict[Conclusion, str]] = {

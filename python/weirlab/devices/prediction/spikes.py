@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from weirlab.model import Model
-from weirlab.model.transient import DelayBins, StepObservation, phases_of, with_spike
+from weirlab.model.transient.compare import DelayBins
+from weirlab.model.transient.phases import phases_of
+from weirlab.model.transient.spiking import StepObservation, with_spike
 from weirlab.store import Run
 from weirlab.store.steps import StepSeries, step_series
 

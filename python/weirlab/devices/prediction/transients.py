@@ -17,16 +17,9 @@ from weirlab.devices.prediction.spikes import learn_spikes, seen_in, series_of
 from weirlab.jobs.machine import refuse_emulated
 from weirlab.jobs.profiles import named
 from weirlab.model.spike import NO_SPIKE, Spike
-from weirlab.model.transient import (
-    DelayBins,
-    LoadPhase,
-    StepError,
-    TransientPrediction,
-    binned,
-    phases_of,
-    step_errors,
-    trajectory,
-)
+from weirlab.model.transient.compare import DelayBins, StepError, binned, step_errors
+from weirlab.model.transient.course import trajectory
+from weirlab.model.transient.phases import LoadPhase, TransientPrediction, phases_of
 from weirlab.store import Store
 from weirlab.store.rows import rate_text
 from weirlab.store.steps import StepSeries

@@ -29,8 +29,8 @@ from weirlab.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from weirlab.devices.search.rfc2544 import Rfc2544Suite
-    from weirlab.measure.search import SearchShape, Setting
+    from weirlab.devices.search.rfc2544.suite import Rfc2544Suite
+    from weirlab.measure.search.throughput import SearchShape, Setting
     from weirlab.scenario import Dut
 
 SEARCH = """Find the loads that a device carries, with the search of RFC 9971 (MLRsearch).
@@ -108,7 +108,7 @@ class SearchTraffic:
 
     def shape(self, warmup_s: float | None) -> SearchShape:
         """What all trials have in common."""
-        from weirlab.measure.search import SearchShape
+        from weirlab.measure.search.throughput import SearchShape
         from weirlab.traffic.load import parse_rate
 
         low, high = self.rates.min_rate, self.rates.max_rate
@@ -211,7 +211,7 @@ class SuiteOptions:
 
     def suite(self, goal: GoalOptions) -> Rfc2544Suite:
         """The tests with what the options change in them."""
-        from weirlab.devices.search.rfc2544 import STRICT, Rfc2544Suite
+        from weirlab.devices.search.rfc2544.suite import STRICT, Rfc2544Suite
 
         suite = STRICT if self.strict else Rfc2544Suite()
         trial_s = self.duration.trial_s
@@ -248,7 +248,7 @@ def search(
     from weirlab.devices.search import requiring
     from weirlab.devices.search import wording as searched
     from weirlab.devices.search.study import SearchPlan, search
-    from weirlab.measure.search import NDR, PDR, SearchGoal
+    from weirlab.measure.search.goal import NDR, PDR, SearchGoal
 
     with result.session(ctx) as session:
         documents.check(run.out)
@@ -285,7 +285,7 @@ def rfc2544(
     """Do the tests of RFC 2544."""
     from weirlab.cli.results import documents
     from weirlab.devices.search import wording as searched
-    from weirlab.devices.search.rfc2544 import FRAME_BYTES
+    from weirlab.devices.search.rfc2544.suite import FRAME_BYTES
     from weirlab.devices.search.study import SearchPlan, rfc2544
 
     with result.session(ctx) as session:
@@ -319,7 +319,7 @@ def _settings(
     dut: Dut, device: DeviceOptions, traffic: SearchTraffic, default: tuple[int, ...]
 ) -> tuple[Setting, ...]:
     """Every rule count with every frame size; rules are set once for all sizes."""
-    from weirlab.measure.search import Setting
+    from weirlab.measure.search.throughput import Setting
     from weirlab.records import RuleSetup
     from weirlab.traffic.sizes import parse_sizes
 

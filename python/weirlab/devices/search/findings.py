@@ -9,8 +9,9 @@ from weirlab.cli.quantities import count, duration, percent, rate, rules
 from weirlab.records import device_in_words
 
 if TYPE_CHECKING:
-    from weirlab.devices.search.rfc2544 import Result
-    from weirlab.measure.search import GoalResult, Point, Setting
+    from weirlab.devices.search.rfc2544.suite import Result
+    from weirlab.measure.search.goal import GoalResult
+    from weirlab.measure.search.throughput import Point, Setting
 
 
 def search_finding(points: Sequence[Point], dut: str) -> str:

@@ -10,7 +10,7 @@ from weirlab.requirements import Demand, DemandCase, DemandJudgement, Quantity, 
 
 if TYPE_CHECKING:
     from weirlab.devices.search.study import SearchOutcome
-    from weirlab.measure.search import SearchGoal
+    from weirlab.measure.search.goal import SearchGoal
 
 
 def search_quantities(goals: Sequence[SearchGoal]) -> tuple[Quantity, ...]:

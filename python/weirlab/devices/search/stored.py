@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from weirlab.base.documents import document_of, plain, typed
 from weirlab.base.errors import InputError
-from weirlab.devices.search.rfc2544 import Result, Rfc2544Suite
+from weirlab.devices.search.rfc2544.suite import Result, Rfc2544Suite
 from weirlab.devices.search.study import RESULT, RFC2544, SEARCH
-from weirlab.measure.search import Point, SearchGoal, SearchShape, Setting
+from weirlab.measure.search.goal import SearchGoal
+from weirlab.measure.search.throughput import Point, SearchShape, Setting
 from weirlab.records import RuleSetup
 from weirlab.store import Run
 from weirlab.traffic.sizes import parse_sizes

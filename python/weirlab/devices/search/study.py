@@ -8,22 +8,14 @@ from typing import Any, Final
 
 from weirlab.base.documents import document_of, plain
 from weirlab.base.errors import TrialError
-from weirlab.devices.search.rfc2544 import Result, Rfc2544Suite, run_suite
+from weirlab.devices.search.rfc2544.suite import Result, Rfc2544Suite, run_suite
 from weirlab.jobs import testbeds
 from weirlab.jobs.calibrations import in_force
 from weirlab.jobs.progress import kept, passed_on
 from weirlab.jobs.work import Work
-from weirlab.measure.search import (
-    Point,
-    SearchGoal,
-    SearchShape,
-    SearchTrialRunner,
-    Setting,
-    expected_s,
-    search_setting,
-)
-from weirlab.measure.search.throughput import whole
-from weirlab.measure.search.trials import MAX_ATTEMPTS
+from weirlab.measure.search.goal import SearchGoal
+from weirlab.measure.search.throughput import Point, SearchShape, Setting, expected_s, search_setting, whole
+from weirlab.measure.search.trials import MAX_ATTEMPTS, SearchTrialRunner
 from weirlab.measure.terms import TrialTerms
 from weirlab.records import device_in_words
 from weirlab.scenario import Dut, Lab

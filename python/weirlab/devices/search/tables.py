@@ -7,8 +7,9 @@ from typing import Final
 
 from weirlab.base.tables import Table
 from weirlab.base.units import NS_PER_S, bps_from_pps
-from weirlab.devices.search.rfc2544 import Result
-from weirlab.measure.search import GoalResult, Point, Setting
+from weirlab.devices.search.rfc2544.suite import Result
+from weirlab.measure.search.goal import GoalResult
+from weirlab.measure.search.throughput import Point, Setting
 from weirlab.report.numbers import NOTHING, count, duration, percent, rules, significant
 
 _WHERE = ("Rules", "Frame, B")

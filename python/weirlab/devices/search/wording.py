@@ -12,9 +12,10 @@ from weirlab.devices.search.findings import rfc2544_finding, search_finding
 from weirlab.records import device_in_words
 
 if TYPE_CHECKING:
-    from weirlab.devices.search.rfc2544 import Result
+    from weirlab.devices.search.rfc2544.suite import Result
     from weirlab.devices.search.study import Rfc2544Outcome, SearchOutcome
-    from weirlab.measure.search import GoalResult, SearchGoal, Setting
+    from weirlab.measure.search.goal import GoalResult, SearchGoal
+    from weirlab.measure.search.throughput import Setting
 
 
 def device(outcome: SearchOutcome | Rfc2544Outcome) -> str:

@@ -24,7 +24,8 @@ from weirlab.records import ESTABLISHED, RuleSetup
 from weirlab.rules import Ruleset as Rules
 from weirlab.rules import iptables_path
 from weirlab.rules.encounters import Encounters, from_arrivals, from_matches
-from weirlab.rules.nft import arrivals, counting, interfaces, rule_counters
+from weirlab.rules.nft.listing import arrivals, rule_counters
+from weirlab.rules.nft.written import counting, interfaces
 from weirlab.rules.passing import VerdictPlace
 from weirlab.traffic.calls.spec import Calls
 from weirlab.traffic.spec import Flows

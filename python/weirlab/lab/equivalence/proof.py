@@ -27,10 +27,10 @@ from weirlab.lab.linux.privilege import way_out
 from weirlab.rules import Advice, ChainAdvice, Ruleset, advise
 from weirlab.rules.advice import RuleKey
 from weirlab.rules.chains import ChainKey, Rule
-from weirlab.rules.iptables import by_family
-from weirlab.rules.nft import interfaces
+from weirlab.rules.iptables.saved import by_family
 from weirlab.rules.nft.listing import statements_of
 from weirlab.rules.nft.statements import ENDS_TRACE
+from weirlab.rules.nft.written import interfaces
 from weirlab.rules.ordering import plain_verdict
 from weirlab.rules.packets import Family
 from weirlab.rules.probing.boundaries import Probes, names_of

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from weirlab.links.monitor.bed import BARE, Method, MonitorSettings, Stall
+from weirlab.links.monitor.bed.base import BARE, Method, MonitorSettings, Stall
 from weirlab.links.monitor.section import Monitor, MonitorScenario
-from weirlab.links.monitor.trials import CUT_BYTES, MonitorPlan, MonitorTrialShape, frame_bytes, plan
+from weirlab.links.monitor.trials.plan import CUT_BYTES, MonitorPlan, MonitorTrialShape, frame_bytes, plan
 from weirlab.traffic.schedule import compile_plan
 
 MEMORY: Final = Path("/dev/shm")

@@ -8,7 +8,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, Field
 
-from weirlab.links.monitor.bed import BARE, METHODS, RECORDING, Method
+from weirlab.links.monitor.bed.base import BARE, METHODS, RECORDING, Method
 from weirlab.scenario.conflicts import Conflict
 from weirlab.scenario.model import Root, Section
 from weirlab.scenario.values import Attempts, NotEmpty, RateText, Repetitions, Seconds, no_repeats

@@ -15,28 +15,15 @@ from weirlab.cli.quantities import clock, plural
 from weirlab.jobs import spoiled, testbeds
 from weirlab.jobs.progress import RESUME, Progress, passed_on
 from weirlab.jobs.work import Work
-from weirlab.links.monitor.bed import Method, MonitorSettings
+from weirlab.links.monitor.bed.base import Method, MonitorSettings
 from weirlab.links.monitor.plan import checked, common_settings, methods_of
 from weirlab.links.monitor.section import Monitor, MonitorScenario
-from weirlab.links.monitor.trials import (
-    TRIALS,
-    Cost,
-    MonitorGoal,
-    MonitorGroup,
-    MonitorLimit,
-    MonitorPlan,
-    MonitorRow,
-    MonitorTrialRunner,
-    OpenLab,
-    StallEffect,
-    compare,
-    conclusions,
-    costs,
-    estimate_s,
-    measure,
-    search,
-    stalls,
-)
+from weirlab.links.monitor.trials.campaign import MonitorTrialRunner, OpenLab, measure
+from weirlab.links.monitor.trials.compare import Cost, MonitorGroup, StallEffect, compare, costs, stalls
+from weirlab.links.monitor.trials.plan import MonitorPlan, estimate_s
+from weirlab.links.monitor.trials.rows import TRIALS, MonitorRow
+from weirlab.links.monitor.trials.search import MonitorGoal, MonitorLimit, search
+from weirlab.links.monitor.trials.sentences import conclusions
 from weirlab.store import Run, RunWriter
 from weirlab.store.frames import completed, rows_of
 from weirlab.studies.contract import Ground, Outcome, Study, Summary
@@ -187,7 +174,7 @@ def _search_s(what: Monitor, found: int = 0) -> float:
 def _opener() -> OpenLab:
     """Builds links in network namespaces; raises ``MissingCapability`` if that cannot work."""
     from weirlab.lab.doctor import need_namespaces
-    from weirlab.links.monitor.bed import LinkLab
+    from weirlab.links.monitor.bed.lab import LinkLab
 
     need_namespaces("a monitored link needs")
     return lambda settings: owned(lambda: LinkLab(settings))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from weirlab.base.tables import Table
 from weirlab.links.monitor.page.source import METHODS, PLACES, MonitorEvidence, reference
 from weirlab.links.monitor.page.source import published as published_losses
-from weirlab.links.monitor.trials import MonitorGroup
+from weirlab.links.monitor.trials.compare import MonitorGroup
 from weirlab.report.numbers import NOTHING, count, percent, rate, significant
 
 

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from weirlab.base.errors import InputError
-from weirlab.measure.plan import NO_EXTRAS, SENDER_RESERVE, load_or_max
-from weirlab.measure.plan.grid import Profile
+from weirlab.measure.plan.grid import NO_EXTRAS, Profile
+from weirlab.measure.plan.loads import SENDER_RESERVE, load_or_max
 from weirlab.measure.profile import FAST_RULES_S, expected
 from weirlab.measure.scouting import ScoutResult, scout_specs
 from weirlab.records import RuleSetup, TrialSpec

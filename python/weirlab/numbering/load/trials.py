@@ -11,7 +11,8 @@ from typing import Final
 
 from weirlab.base.errors import TrialError
 from weirlab.base.quantities import percent
-from weirlab.measure.search import SearchGoal, mlr
+from weirlab.measure.search import mlr
+from weirlab.measure.search.goal import SearchGoal
 from weirlab.numbering.lab.loading import OTHERS
 from weirlab.numbering.load.rows import LoadLimitRow, LoadTrialRow, WorkRow
 from weirlab.numbering.load.targets import LoadTarget

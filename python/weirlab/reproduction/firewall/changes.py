@@ -12,7 +12,8 @@ from weirlab.base.quantities import significant
 from weirlab.devices.prediction import spikes
 from weirlab.model import LohmillerModel
 from weirlab.model.spike import Spike
-from weirlab.model.transient import binned, with_spike
+from weirlab.model.transient.compare import binned
+from weirlab.model.transient.spiking import with_spike
 from weirlab.publications import PublishedExperiment
 from weirlab.report.figure import Figure
 from weirlab.report.rows import RowText

@@ -10,7 +10,7 @@ import polars as pl
 
 from weirlab.base.units import FCS_BYTES
 from weirlab.calls.failover.study import kept
-from weirlab.calls.failover.switches import SwitchRow
+from weirlab.calls.failover.switches.rows import SwitchRow
 from weirlab.publications import PublishedExperiment, publication
 from weirlab.reproduction.claims import decided, near
 from weirlab.reproduction.contract import Answer, Decision, ReproducedExperiment, Runs

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from weirlab.base.units import FCS_BYTES, pps_from_bps
 from weirlab.calls.capacity import study as capacity
-from weirlab.calls.capacity.trials import CAPACITY
 from weirlab.calls.capacity.trials.columns import CapacityRow
+from weirlab.calls.capacity.trials.rows import CAPACITY
 from weirlab.publications import PublishedExperiment, publication
 from weirlab.reproduction.claims import all_of, decided, monotone, ratio
 from weirlab.reproduction.contract import Answer, Decision, ReproducedExperiment, Runs

@@ -13,8 +13,10 @@ import pytest
 from weirlab.calls.capacity.findings import CapacityConclusions, CounterAgreement
 from weirlab.calls.capacity.page import CapacityEvidence, tell
 from weirlab.calls.capacity.prediction import CapacityPrediction
-from weirlab.calls.capacity.trials import CallCapacity, CallGoal, CallLoss, DropThreshold
 from weirlab.calls.capacity.trials.columns import CapacityRow
+from weirlab.calls.capacity.trials.limits import DropThreshold
+from weirlab.calls.capacity.trials.losses import CallLoss
+from weirlab.calls.capacity.trials.search import CallCapacity, CallGoal
 from weirlab.store.frames import frame_of
 
 from .made import capacity_row

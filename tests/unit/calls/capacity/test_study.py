@@ -14,7 +14,7 @@ from weirlab.base.files import HOST_FILES
 from weirlab.calls.capacity import wording as words
 from weirlab.calls.capacity.findings import CapacityFindings
 from weirlab.calls.capacity.section import CapacityScenario
-from weirlab.calls.capacity.trials import CAPACITY
+from weirlab.calls.capacity.trials.rows import CAPACITY
 from weirlab.jobs import testbeds
 from weirlab.jobs.progress import RunInterrupt, SilentProgress
 from weirlab.lab.sim import SimDevice, SimLab

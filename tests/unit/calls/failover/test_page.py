@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from weirlab.calls.failover.page import SwitchRun, tell
-from weirlab.calls.failover.switches import CommonLoad
+from weirlab.calls.failover.switches.load import CommonLoad
 from weirlab.calls.failover.switches.rows import SwitchRow
 from weirlab.report.numbers import NOTHING
 

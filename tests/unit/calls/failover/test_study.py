@@ -12,8 +12,8 @@ from weirlab.calls.failover.bed import Keepalived, Transition, schedule
 from weirlab.calls.failover.fakes import FakePair, SwitchBehaviour, SwitchFault, instant
 from weirlab.calls.failover.section import FailoverScenario
 from weirlab.calls.failover.study import FailoverFindings, FailoverStudy, load_text
-from weirlab.calls.failover.switches import PairSpec
 from weirlab.calls.failover.switches.event import SwitchClocks
+from weirlab.calls.failover.switches.pair import PairSpec
 from weirlab.jobs.progress import RunInterrupt, SilentProgress
 from weirlab.jobs.work import Work
 from weirlab.scenario.load import from_plain

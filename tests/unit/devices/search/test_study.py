@@ -6,11 +6,12 @@ from dataclasses import replace
 import pytest
 
 from weirlab.base.errors import InputError, TrialError
-from weirlab.devices.search.rfc2544 import Rfc2544Suite
+from weirlab.devices.search.rfc2544.suite import Rfc2544Suite
 from weirlab.devices.search.study import SearchPlan, rfc2544, search
 from weirlab.jobs.progress import RunInterrupt
 from weirlab.jobs.work import Work
-from weirlab.measure.search import NDR, PDR, SearchShape, Setting
+from weirlab.measure.search.goal import NDR, PDR
+from weirlab.measure.search.throughput import SearchShape, Setting
 from weirlab.records import RuleSetup
 from weirlab.scenario import Dut, Lab
 from weirlab.store import Store

@@ -8,21 +8,16 @@ from typing import Any
 
 import pytest
 
-from weirlab.links.monitor.bed import MonitorSettings
+from weirlab.links.monitor.bed.base import MonitorSettings
 from weirlab.links.monitor.fakes import FakeLink, LinkCapacity, TrialFault
 from weirlab.links.monitor.page import MonitorEvidence, charts, tell
 from weirlab.links.monitor.page.source import published
 from weirlab.links.monitor.plan import shapes_of
 from weirlab.links.monitor.section import Monitor
-from weirlab.links.monitor.trials import (
-    MonitorLimit,
-    MonitorTrialRunner,
-    compare,
-    costs,
-    measure,
-    plan,
-    stalls,
-)
+from weirlab.links.monitor.trials.campaign import MonitorTrialRunner, measure
+from weirlab.links.monitor.trials.compare import compare, costs, stalls
+from weirlab.links.monitor.trials.plan import plan
+from weirlab.links.monitor.trials.search import MonitorLimit
 from weirlab.report import palette
 from weirlab.store import Store
 

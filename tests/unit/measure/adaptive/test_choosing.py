@@ -17,8 +17,7 @@ from weirlab.base.errors import InputError
 from weirlab.measure import profile as grid
 from weirlab.measure.adaptive import AdaptivePlan, Candidates, choose, committee, spread, step_doubt
 from weirlab.measure.adaptive.design import candidates, first, positions, reference, specs
-from weirlab.measure.plan import Extras
-from weirlab.measure.plan.grid import Profile
+from weirlab.measure.plan.grid import Extras, Profile
 from weirlab.measure.profile import ScoutPoint, ScoutResult
 from weirlab.model import QueueingModel
 from weirlab.testing.queue import QueueDevice

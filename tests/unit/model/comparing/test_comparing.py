@@ -9,18 +9,16 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from weirlab.model.comparing import (
+from weirlab.model.comparing.matching import LOAD, Compared, ComparisonSetting, SettingMeasurement, digest
+from weirlab.model.comparing.scatter import PUBLISHED, published, trimmed_mean
+from weirlab.model.comparing.verdicts import (
+    GOOD,
     ComparisonFinding,
-    ComparisonSetting,
     ComparisonTerms,
     Verdict,
     compare,
-    digest,
     overall,
 )
-from weirlab.model.comparing.matching import LOAD, Compared, SettingMeasurement
-from weirlab.model.comparing.scatter import PUBLISHED, published, trimmed_mean
-from weirlab.model.comparing.verdicts import GOOD
 from weirlab.records import Observation
 
 from .made import NOISY, QUIET, Host, profile

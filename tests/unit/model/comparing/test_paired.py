@@ -7,7 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from weirlab.model.comparing import ComparisonSetting, ComparisonTerms, paired
+from weirlab.model.comparing import paired
+from weirlab.model.comparing.matching import ComparisonSetting
+from weirlab.model.comparing.verdicts import ComparisonTerms
 
 PLACE, OTHER = ComparisonSetting(0, 64), ComparisonSetting(400, 64)
 EXACT = ComparisonTerms(paired.MARGINS, simulated=True)

@@ -7,11 +7,10 @@ import math
 import numpy as np
 import pytest
 
-from weirlab.model.comparing import ComparisonTerms
 from weirlab.model.comparing.matching import ComparisonSetting, SettingMeasurement
 from weirlab.model.comparing.power import power
 from weirlab.model.comparing.scatter import PUBLISHED
-from weirlab.model.comparing.verdicts import ComparisonFinding, compare
+from weirlab.model.comparing.verdicts import ComparisonFinding, ComparisonTerms, compare
 
 SETTINGS, RUNS = 12, 3
 

@@ -11,9 +11,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from weirlab.model.comparing import ComparisonTerms, Verdict, compare, digest, overall
-from weirlab.model.comparing.matching import Compared
+from weirlab.model.comparing.matching import Compared, digest
 from weirlab.model.comparing.scatter import LATER, LATER_FREEDOM, PUBLISHED, published
+from weirlab.model.comparing.verdicts import ComparisonTerms, Verdict, compare, overall
 from weirlab.model.regimes import CLEAR_LOSS
 from weirlab.records import Observation
 

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from weirlab.model import QueueingModel
 from weirlab.model.base import DELAYS, LEVELS
 from weirlab.model.intervals import calibrate
-from weirlab.model.planning import OfferedLoad, PlanningQuestion, Requirement, answer, limits, parse_limit
 from weirlab.model.planning.judge import Judge, OperatingPoints
+from weirlab.model.planning.planner import OfferedLoad, PlanningQuestion, answer
+from weirlab.model.planning.requirements import Requirement, limits, parse_limit
 from weirlab.records import Observation
 from weirlab.testing.queue import QueueDevice, profile
 

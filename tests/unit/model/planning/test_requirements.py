@@ -3,8 +3,15 @@ from __future__ import annotations
 import pytest
 
 from weirlab.base.errors import InputError
-from weirlab.model.planning import QuantityLimit, Requirement, for_calls, for_class, limits, parse_limit
-from weirlab.model.planning.requirements import NO_LOSS
+from weirlab.model.planning.requirements import (
+    NO_LOSS,
+    QuantityLimit,
+    Requirement,
+    for_calls,
+    for_class,
+    limits,
+    parse_limit,
+)
 
 
 @pytest.mark.parametrize(

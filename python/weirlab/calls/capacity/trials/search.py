@@ -17,7 +17,8 @@ from typing import Final
 from weirlab.base.errors import InputError, TrialError
 from weirlab.calls.capacity.trials.columns import CapacityRow
 from weirlab.calls.capacity.trials.setting import CallTraffic
-from weirlab.measure.search import SearchGoal, mlr
+from weirlab.measure.search import mlr
+from weirlab.measure.search.goal import SearchGoal
 from weirlab.measure.search.sender import senders_limit
 from weirlab.measure.search.throughput import nothing_arrived
 from weirlab.measure.search.trials import SearchTrialRunner

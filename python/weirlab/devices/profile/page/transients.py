@@ -10,15 +10,9 @@ import numpy as np
 import polars as pl
 
 from weirlab.devices.profile.page.source import TRIAL
-from weirlab.model.transient import (
-    DelayBins,
-    StepError,
-    Trajectory,
-    binned_along,
-    phases_of,
-    step_errors,
-    trajectory,
-)
+from weirlab.model.transient.compare import DelayBins, StepError, binned_along, step_errors
+from weirlab.model.transient.course import Trajectory, trajectory
+from weirlab.model.transient.phases import phases_of
 from weirlab.report import axes, palette
 from weirlab.report.numbers import duration, percent, rounded
 from weirlab.report.vega import alt

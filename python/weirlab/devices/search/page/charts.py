@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from weirlab.measure.search import Point
+from weirlab.measure.search.throughput import Point
 from weirlab.report import axes, palette
 from weirlab.report.numbers import percent, rounded
 from weirlab.report.vega import alt

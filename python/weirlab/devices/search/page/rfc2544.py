@@ -19,8 +19,8 @@ from weirlab.devices.search.page.story import (
     throughput_figures,
     trials_tile,
 )
-from weirlab.devices.search.rfc2544 import Result, Rfc2544Suite, Test
-from weirlab.measure.search import Setting
+from weirlab.devices.search.rfc2544.suite import Result, Rfc2544Suite, Test
+from weirlab.measure.search.throughput import Setting
 from weirlab.report.figure import Figure
 from weirlab.report.numbers import NOTHING, count, duration, percent, plural, rate
 from weirlab.report.story import Chapter, Story, place, setting

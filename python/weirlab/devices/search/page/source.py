@@ -8,8 +8,9 @@ from typing import Any, Final
 
 import polars as pl
 
-from weirlab.devices.search.rfc2544 import Result, Rfc2544Suite
-from weirlab.measure.search import GoalResult, Point, SearchGoal, SearchShape, Setting
+from weirlab.devices.search.rfc2544.suite import Result, Rfc2544Suite
+from weirlab.measure.search.goal import GoalResult, SearchGoal
+from weirlab.measure.search.throughput import Point, SearchShape, Setting
 from weirlab.report.numbers import SPACE, rate, rules
 
 SEARCH: Final = "search"

@@ -12,7 +12,8 @@ from weirlab.devices.search import tables
 from weirlab.devices.search.page import charts
 from weirlab.devices.search.page.source import SearchRunEvidence, ThroughputEvidence, carried, interval, setup
 from weirlab.devices.search.wording import goal_in_words
-from weirlab.measure.search import Point, SearchGoal
+from weirlab.measure.search.goal import SearchGoal
+from weirlab.measure.search.throughput import Point
 from weirlab.report.figure import Figure
 from weirlab.report.numbers import NOTHING, count, duration, percent, plural, rate, significant, words
 from weirlab.report.story import Chapter, Story, place, setting

@@ -17,8 +17,8 @@ from typing import Any, Final
 import numpy as np
 
 from weirlab.base.errors import InputError
-from weirlab.measure.search import SearchShape, SearchTrialRunner, Setting
-from weirlab.measure.search.throughput import whole
+from weirlab.measure.search.throughput import SearchShape, Setting, whole
+from weirlab.measure.search.trials import SearchTrialRunner
 from weirlab.records import TrialSpec
 
 LABEL: Final = "burst"

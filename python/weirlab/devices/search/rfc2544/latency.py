@@ -9,8 +9,8 @@ import numpy as np
 
 from weirlab.base.documents import Measured
 from weirlab.base.errors import InputError
-from weirlab.measure.search import SearchShape, SearchTrialRunner, Setting
-from weirlab.measure.search.throughput import whole
+from weirlab.measure.search.throughput import SearchShape, Setting, whole
+from weirlab.measure.search.trials import SearchTrialRunner
 
 LABEL: Final = "latency"
 REPETITIONS: Final = 20

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from weirlab.base.errors import InputError
-from weirlab.measure.search import SearchShape, SearchTrialRunner, Setting
-from weirlab.measure.search.throughput import whole
+from weirlab.measure.search.throughput import SearchShape, Setting, whole
+from weirlab.measure.search.trials import SearchTrialRunner
 
 LABEL: Final = "loss"
 COARSEST_STEP: Final = 0.1

@@ -14,18 +14,17 @@ from weirlab.devices.search.rfc2544.bursts import BackToBackResult, longest_burs
 from weirlab.devices.search.rfc2544.latency import LatencyResult, latency
 from weirlab.devices.search.rfc2544.loss import COARSEST_STEP, LossCurve, loss_curve, steps
 from weirlab.measure.progress import OVERHEAD_S
-from weirlab.measure.search import (
+from weirlab.measure.search.goal import GoalResult, SearchGoal
+from weirlab.measure.search.throughput import (
     Point,
-    SearchGoal,
     SearchShape,
-    SearchTrialRunner,
     Setting,
     expected_s,
+    nothing_arrived,
     search_setting,
     sender_pps,
 )
-from weirlab.measure.search.goal import GoalResult
-from weirlab.measure.search.throughput import nothing_arrived
+from weirlab.measure.search.trials import SearchTrialRunner
 from weirlab.measure.trial import FailedTrial
 
 Test = Literal["throughput", "latency", "loss", "bursts"]

@@ -13,8 +13,8 @@ from typing import Final
 from weirlab.base import programs
 from weirlab.base.errors import InputError, MissingCapability
 from weirlab.lab.dut import tool
-from weirlab.rules.nft import interfaces, named_chains, rule_texts
 from weirlab.rules.nft.listing import RuleKey, Texts
+from weirlab.rules.nft.written import interfaces, named_chains, rule_texts
 
 LOAD: Final = ("nft", "-f", "-")
 LOAD_JSON: Final = ("nft", "-j", "-f", "-")

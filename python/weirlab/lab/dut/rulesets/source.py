@@ -21,8 +21,10 @@ from weirlab.lab.dut.rulesets.listing import LOAD_JSON, NftListing, list_rules
 from weirlab.lab.dut.tool import LoadCommand
 from weirlab.rules import ChainAdvice, Ruleset, as_written, iptables_path, nftables_path, reordered
 from weirlab.rules.chains import ChainKey
-from weirlab.rules.iptables import FOR_A_SHELL, as_dump, by_family, is_command, parse_sets, with_sets
-from weirlab.rules.nft import reordered_text, written_places
+from weirlab.rules.iptables.commands import FOR_A_SHELL, as_dump, is_command
+from weirlab.rules.iptables.saved import by_family
+from weirlab.rules.iptables.sets import parse_sets, with_sets
+from weirlab.rules.nft.written import reordered_text, written_places
 
 Format = Literal["iptables-save", "nft", "nft-json"]
 

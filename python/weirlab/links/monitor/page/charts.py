@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import polars as pl
 
-from weirlab.links.monitor.bed import RECORDING
+from weirlab.links.monitor.bed.base import RECORDING
 from weirlab.links.monitor.page.source import METHODS, PLACES, cost_name, reference
 from weirlab.links.monitor.page.source import published as published_losses
-from weirlab.links.monitor.trials import Cost, MonitorGroup
+from weirlab.links.monitor.trials.compare import Cost, MonitorGroup
 from weirlab.report import axes, palette
 from weirlab.report.numbers import rounded
 from weirlab.report.vega import alt

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from weirlab.links.monitor.bed import RECORDING, WORDS
+from weirlab.links.monitor.bed.base import RECORDING, WORDS
 from weirlab.links.monitor.page import charts
 from weirlab.links.monitor.page.source import MonitorEvidence, cost_name, load_words, reference, when
-from weirlab.links.monitor.trials import CUT_BYTES, MonitorGroup
+from weirlab.links.monitor.trials.compare import MonitorGroup
+from weirlab.links.monitor.trials.plan import CUT_BYTES
 from weirlab.report.figure import Figure
 from weirlab.report.numbers import percent, words
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from weirlab.links.monitor import tables
-from weirlab.links.monitor.bed import RECORDING, WORDS
+from weirlab.links.monitor.bed.base import RECORDING, WORDS
 from weirlab.links.monitor.page import figures
 from weirlab.links.monitor.page.source import MonitorEvidence, load_words
-from weirlab.links.monitor.trials import CUT_BYTES
+from weirlab.links.monitor.trials.plan import CUT_BYTES
 from weirlab.report.numbers import NOTHING, count, percent, plural, rate, size, words
 from weirlab.report.story import Chapter, Story, place, setting, with_more
 from weirlab.report.tables import Pairs, Tile

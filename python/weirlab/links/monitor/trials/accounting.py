@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from weirlab.links.monitor.bed import Stages
+from weirlab.links.monitor.bed.base import Stages
 
 PLACES: Final = ("before", "bridge", "behind", "ring", "mirror", "logger", "socket", "disk")
 """Where a frame can get lost, in the order of its way."""

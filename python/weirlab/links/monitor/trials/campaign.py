@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from weirlab.base.errors import LabError
 from weirlab.lab.base import TestBed
-from weirlab.links.monitor.bed import MonitorSettings, Stages
+from weirlab.links.monitor.bed.base import MonitorSettings, Stages
 from weirlab.links.monitor.trials.plan import LAB_S, OVERHEAD_S, MonitorPlan
 from weirlab.links.monitor.trials.rows import TRIALS, MonitorRow, row_of
 from weirlab.measure.progress import OnProgress, ProgressMeter

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from weirlab.links.monitor.bed import BARE, METHODS, Method
+from weirlab.links.monitor.bed.base import BARE, METHODS, Method
 from weirlab.links.monitor.trials.accounting import PLACES
 from weirlab.links.monitor.trials.rows import MonitorRow
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from weirlab.links.monitor.bed import BARE, Method, MonitorSettings, Stall
+from weirlab.links.monitor.bed.base import BARE, Method, MonitorSettings, Stall
 from weirlab.traffic.load import offered_pps, parse_rate
 from weirlab.traffic.sizes import Constant
 from weirlab.traffic.spec import Traffic

@@ -7,7 +7,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from weirlab.links.monitor.bed import Stages
+from weirlab.links.monitor.bed.base import Stages
 from weirlab.links.monitor.trials.accounting import REMAINDERS, imbalance, losses
 from weirlab.links.monitor.trials.plan import MonitorPlan
 from weirlab.records import TrialRecord

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from weirlab.links.monitor.bed import Method
+from weirlab.links.monitor.bed.base import Method
 from weirlab.links.monitor.trials.plan import MonitorPlan, payload_bytes
 from weirlab.links.monitor.trials.rows import MonitorRow
 

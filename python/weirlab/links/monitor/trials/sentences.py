@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from weirlab.base.quantities import percent, rate
-from weirlab.links.monitor.bed import BARE, WORDS
+from weirlab.links.monitor.bed.base import BARE, WORDS
 from weirlab.links.monitor.trials.compare import Cost, MonitorGroup, StallEffect
 from weirlab.links.monitor.trials.plan import CUT_BYTES
 from weirlab.links.monitor.trials.search import MonitorLimit
