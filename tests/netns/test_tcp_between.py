@@ -16,7 +16,8 @@ from weirlab.lab.linux.namespace import Namespace
 from weirlab.store import Store
 from weirlab.studies import runner, scenarios
 from weirlab.studies.contract import Outcome
-from weirlab.transfers.tcp import page, serving
+from weirlab.transfers.tcp import serving
+from weirlab.transfers.tcp.page.story import tell
 from weirlab.transfers.tcp.study import kept, running
 from weirlab.transfers.tcp.study.running import TcpStudy
 
@@ -109,5 +110,5 @@ def test_loss_is_located_by_a_capture_in_between(measured: Outcome[Any]) -> None
     assert between.fates is not None
     assert between.fates.lost > 0
     assert between.fates.late == between.fates.dropped == 0
-    said = [table.caption for chapter in page.tell(measured.run).chapters for table in chapter.tables]
+    said = [table.caption for chapter in tell(measured.run).chapters for table in chapter.tables]
     assert "Between the captures at both ends" in said

@@ -12,7 +12,7 @@ from weirlab.jobs.work import Work
 from weirlab.store import Store
 from weirlab.studies import ready, runner, scenarios
 from weirlab.studies.contract import Outcome
-from weirlab.transfers.tcp import page
+from weirlab.transfers.tcp.page.story import tell
 from weirlab.transfers.tcp.study import kept, running
 from weirlab.transfers.tcp.study.running import TcpStudy
 from weirlab.transfers.tcp.study.section import TcpScenario
@@ -57,7 +57,7 @@ def test_the_planted_cause_is_named_and_drawn_from_kernel_and_capture(tmp_path: 
     assert told["up"]["sent_bytes"] > told["down"]["sent_bytes"]
     assert told["up"]["adds_up"]
     assert told["down"]["adds_up"]
-    story = page.tell(outcome.run)
+    story = tell(outcome.run)
     assert {chapter.key for chapter in story.chapters} == {"causes", "time", "places", "connection", "path"}
     # Both planes of time are drawn from the capture, too.
     series = {name for figure in story.figures if figure.linked for name in figure.data["series"]}

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from weirlab.base.errors import ModelError
 from weirlab.model.base import DELAYS, F64, ObservationTable, Prediction, ProfileRange, places, settings
-from weirlab.model.intervals import IntervalCalibration
+from weirlab.model.intervals.calibration import IntervalCalibration
 from weirlab.model.spike import Spike
 
 QUANTITIES: Final = (*DELAYS, "jitter_ns")

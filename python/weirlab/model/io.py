@@ -19,8 +19,8 @@ from weirlab.base.errors import InputError, ModelError
 from weirlab.base.files import HOST_FILES, Inputs
 from weirlab.base.limits import MOST_INPUT_BYTES
 from weirlab.base.quoting import quoted
-from weirlab.model import intervals
 from weirlab.model.base import Model
+from weirlab.model.intervals import cross_validation
 from weirlab.model.intervals.calibration import HostDrift
 from weirlab.model.lohmiller import LohmillerModel
 from weirlab.model.piecewise import PiecewiseModel
@@ -49,9 +49,9 @@ def fit_all(
     """Fit every model to the same trials; raises ``ModelError`` if one lacks data.
 
     Unless ``calibrate`` is False, which is several times quicker, their predictions have
-    intervals (:func:`weirlab.model.intervals.calibrate`): for the same hour, or with ``later`` for
-    others. ``told`` is called before each model with the
-    number fitted so far, the number of models, and its name; and once more at the end.
+    intervals (:func:`weirlab.model.intervals.cross_validation.calibrate`): for the same
+    hour, or with ``later`` for others. ``told`` is called before each model with the number fitted so far,
+    the number of models, and its name; and once more at the end.
     """
     rows = list(observations)
     models: dict[str, Model] = {}
@@ -60,7 +60,9 @@ def fit_all(
             told(len(models), len(KINDS), name)
         model = kind.fit(rows)
         if calibrate:
-            model = model.with_calibration(replace(intervals.calibrate(kind, rows, model), later=later))
+            model = model.with_calibration(
+                replace(cross_validation.calibrate(kind, rows, model), later=later)
+            )
         models[name] = model
     if told is not None:
         told(len(models), len(KINDS), "")

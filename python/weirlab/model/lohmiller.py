@@ -53,7 +53,7 @@ from weirlab.model.curves import (
     positions,
     root,
 )
-from weirlab.model.intervals import IntervalCalibration
+from weirlab.model.intervals.calibration import IntervalCalibration
 from weirlab.model.regimes import Regimes
 from weirlab.model.spike import NO_SPIKE, Spike
 from weirlab.records import Observation

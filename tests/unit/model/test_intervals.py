@@ -11,9 +11,8 @@ from weirlab.base.documents import plain, typed
 from weirlab.model import PiecewiseModel, QueueingModel, fit_all, regimes
 from weirlab.model.base import DELAYS, F64, LEVELS, QUANTITIES
 from weirlab.model.comparing.scatter import LATER_FREEDOM
-from weirlab.model.intervals import IntervalCalibration, calibrate
-from weirlab.model.intervals.calibration import HostDrift
-from weirlab.model.intervals.cross_validation import folds
+from weirlab.model.intervals.calibration import HostDrift, IntervalCalibration
+from weirlab.model.intervals.cross_validation import calibrate, folds
 from weirlab.model.trials import TrialTable
 from weirlab.records import Observation
 from weirlab.testing.queue import LOADS_ABOVE, QueueDevice, profile, simulate

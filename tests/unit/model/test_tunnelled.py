@@ -10,7 +10,7 @@ import pytest
 from weirlab.base.errors import ModelError
 from weirlab.model import QueueingModel
 from weirlab.model.base import LEVELS
-from weirlab.model.intervals import calibrate
+from weirlab.model.intervals.cross_validation import calibrate
 from weirlab.model.tunnelled import Tandem, tunnelled
 from weirlab.testing import queue
 

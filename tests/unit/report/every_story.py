@@ -8,12 +8,12 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from weirlab.calls.capacity.page import tell as tell_capacity
+from weirlab.calls.capacity.page.story import tell as tell_capacity
 from weirlab.calls.capacity.prediction import CapacityPrediction
-from weirlab.calls.failover.page import tell as tell_failover
+from weirlab.calls.failover.page.story import tell as tell_failover
 from weirlab.calls.ipsec.endpoints.fakes import FakeEndpointBed as FakeEndpoints
 from weirlab.calls.ipsec.endpoints.study import EndpointsStudy
-from weirlab.calls.quality.page import tell as tell_quality
+from weirlab.calls.quality.page.story import tell as tell_quality
 from weirlab.calls.quality.study import capture_quality
 from weirlab.calls.quality.voice_page import assessed
 from weirlab.devices.profile.page import gather
@@ -22,7 +22,7 @@ from weirlab.devices.search.page import tell as tell_search
 from weirlab.devices.search.page import tell_rfc2544
 from weirlab.jobs.progress import SilentProgress
 from weirlab.jobs.work import Work
-from weirlab.links.monitor.page import tell as tell_monitor
+from weirlab.links.monitor.page.story import tell as tell_monitor
 from weirlab.numbering.fakes import FakeLab
 from weirlab.numbering.load.fakes import FakeLoadLab
 from weirlab.numbering.load.page import tell as tell_load
@@ -42,7 +42,7 @@ from weirlab.studies import runner
 from weirlab.trace import Trace
 from weirlab.transfers.parallel.fakes import FakeParallelBed
 from weirlab.transfers.parallel.study import ParallelStudy
-from weirlab.transfers.trace.page import tell as tell_trace
+from weirlab.transfers.trace.page.story import tell as tell_trace
 
 from ..calls.calls import test_page as test_calls_page
 from ..calls.capacity import test_page as test_capacity_page

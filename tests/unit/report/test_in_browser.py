@@ -13,7 +13,7 @@ import pytest
 
 from weirlab.devices.profile.page import gather, tell
 from weirlab.trace import Trace
-from weirlab.transfers.trace.page import tell as tell_trace
+from weirlab.transfers.trace.page.story import tell as tell_trace
 
 from ..trace import made
 

@@ -10,7 +10,7 @@ import pytest
 from weirlab import trace
 from weirlab.base.errors import InputError
 from weirlab.trace import facts, schema, wording
-from weirlab.transfers.trace.page import tell
+from weirlab.transfers.trace.page.story import tell
 
 from . import slow
 

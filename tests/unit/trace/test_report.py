@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from weirlab.base.errors import InputError
 from weirlab.trace import Trace
 from weirlab.trace.facts import RETRANSMISSIONS
-from weirlab.transfers.trace.page import build, decimate, series, tell
+from weirlab.transfers.trace.page import decimate, series
+from weirlab.transfers.trace.page.story import build, tell
 
 from . import made
 

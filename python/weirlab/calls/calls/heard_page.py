@@ -7,7 +7,7 @@ import json
 import polars as pl
 
 from weirlab.base.errors import InputError
-from weirlab.calls.calls.page import CallsRun, tell
+from weirlab.calls.calls.page.story import CallsRun, tell
 from weirlab.quality.jitterbuffer import USUAL, BufferChoice, Buffers
 from weirlab.report.story import Story
 from weirlab.store import Run

@@ -51,7 +51,7 @@ from weirlab.studies.contract import Outcome, Study, Summary
 from weirlab.traffic.schedule import compile_plan
 
 if TYPE_CHECKING:
-    from weirlab.calls.capacity.page import CapacityEvidence
+    from weirlab.calls.capacity.page.source import CapacityEvidence
     from weirlab.report.story import Story
 
 AROUND: Final = "sweep_around"
@@ -70,7 +70,7 @@ def found(run: Run) -> CapacityConclusions:
 
 def findings(run: Run, found: CapacityConclusions) -> CapacityEvidence:
     """The findings that page and tables are made from."""
-    from weirlab.calls.capacity.page import CapacityEvidence
+    from weirlab.calls.capacity.page.source import CapacityEvidence
 
     inside = completed(InsideRow, run.table("inside")) if run.has_table("inside") else pl.DataFrame()
     gaps = run.table(GAPS) if run.has_table(GAPS) else pl.DataFrame()
@@ -302,7 +302,7 @@ class CapacityStudy(Study[CapacityScenario, DeviceGround, CapacityFindings]):
         return wording.headlines(run, found(run))
 
     def page(self, run: Run) -> Story:
-        from weirlab.calls.capacity.page import tell
+        from weirlab.calls.capacity.page.story import tell
 
         if not run.has_table(CAPACITY):
             raise InputError(

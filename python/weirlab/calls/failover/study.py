@@ -362,7 +362,8 @@ class FailoverStudy(Study[FailoverScenario, Ground[Pairs], FailoverFindings]):
         return tuple(conclusions(compare(kept(run))))
 
     def page(self, run: Run) -> Story:
-        from weirlab.calls.failover.page import SwitchRun, tell
+        from weirlab.calls.failover.page.source import SwitchRun
+        from weirlab.calls.failover.page.story import tell
 
         if not run.has_table(SWITCHES):
             raise InputError(

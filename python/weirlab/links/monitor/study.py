@@ -29,7 +29,7 @@ from weirlab.store.frames import completed, rows_of
 from weirlab.studies.contract import Ground, Outcome, Study, Summary
 
 if TYPE_CHECKING:
-    from weirlab.links.monitor.page import MonitorEvidence
+    from weirlab.links.monitor.page.source import MonitorEvidence
     from weirlab.report.story import Story
 
 KIND: Final = "monitor"
@@ -99,7 +99,7 @@ class MonitorFindings:
 
 def evidence(run: Run) -> MonitorEvidence:
     """Every attempt that ``run`` stores, and what they show."""
-    from weirlab.links.monitor.page import MonitorEvidence
+    from weirlab.links.monitor.page.source import MonitorEvidence
 
     rows = _rows(run)
     return MonitorEvidence(
@@ -280,7 +280,7 @@ class MonitorStudy(Study[MonitorScenario, Ground[OpenLab], MonitorFindings]):
         return list(conclusions(compare(rows), _found(run), costs(rows), stalls(rows)))
 
     def page(self, run: Run) -> Story:
-        from weirlab.links.monitor.page import tell
+        from weirlab.links.monitor.page.story import tell
 
         if not run.has_table(TRIALS):
             raise InputError(

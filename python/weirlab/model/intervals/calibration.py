@@ -143,7 +143,7 @@ class ScoreLimits:
 class IntervalCalibration:
     """How far single trials are from a model's predictions at settings that the model has not seen.
 
-    Made by :func:`weirlab.model.intervals.calibrate`.
+    Made by :func:`weirlab.model.intervals.cross_validation.calibrate`.
     """
 
     limits: dict[str, ScoreLimits]

@@ -25,7 +25,7 @@ from weirlab.model.base import (
     require_all,
     settings,
 )
-from weirlab.model.intervals import IntervalCalibration
+from weirlab.model.intervals.calibration import IntervalCalibration
 from weirlab.model.queueing import explain, waiting
 from weirlab.model.queueing.delay import MIN_SCV, DelayCurve, DelayInput, fit_delay
 from weirlab.model.queueing.disturbance import DisturbanceLaw, fit_disturbance, joined

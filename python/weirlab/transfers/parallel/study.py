@@ -123,7 +123,7 @@ class ParallelStudy(Study[ParallelScenario, Ground[ParallelBed], ParallelFinding
         return found.sentences() if any(row.valid for row in found.rows) else ()
 
     def page(self, run: Run) -> Story:
-        from weirlab.transfers.parallel.page import tell
+        from weirlab.transfers.parallel.page.story import tell
 
         found = stored(run)
         if not any(row.valid for row in found.rows):

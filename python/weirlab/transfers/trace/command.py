@@ -290,14 +290,14 @@ def _reported(
     command: str,
 ) -> tuple[Analysis, Selection]:
     from weirlab import trace as api
-    from weirlab.transfers.trace import page as pages
+    from weirlab.transfers.trace.page import story
 
     with api.read(files, series=series or True, **settings) as read:
         chosen = _chosen(read.facts, wanted, number)
         first = tables.ordered(chosen, "bytes")[:1]
         if not first:
             raise InputError("--out needs a TCP connection, and there is none in this capture")
-        pages.build(read, report, connection=first[0]["id"], command=command)
+        story.build(read, report, connection=first[0]["id"], command=command)
         return read.facts, chosen
 
 

@@ -11,7 +11,8 @@ import polars as pl
 import pytest
 
 from weirlab.calls.capacity.findings import CapacityConclusions, CounterAgreement
-from weirlab.calls.capacity.page import CapacityEvidence, tell
+from weirlab.calls.capacity.page.source import CapacityEvidence
+from weirlab.calls.capacity.page.story import tell
 from weirlab.calls.capacity.prediction import CapacityPrediction
 from weirlab.calls.capacity.trials.columns import CapacityRow
 from weirlab.calls.capacity.trials.limits import DropThreshold

@@ -11,7 +11,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from weirlab.calls.failover.page import SwitchRun, tell
+from weirlab.calls.failover.page.source import SwitchRun
+from weirlab.calls.failover.page.story import tell
 from weirlab.calls.failover.switches.load import CommonLoad
 from weirlab.calls.failover.switches.rows import SwitchRow
 from weirlab.report.numbers import NOTHING

@@ -10,8 +10,9 @@ import pytest
 
 from weirlab.links.monitor.bed.base import MonitorSettings
 from weirlab.links.monitor.fakes import FakeLink, LinkCapacity, TrialFault
-from weirlab.links.monitor.page import MonitorEvidence, charts, tell
-from weirlab.links.monitor.page.source import published
+from weirlab.links.monitor.page import charts
+from weirlab.links.monitor.page.source import MonitorEvidence, published
+from weirlab.links.monitor.page.story import tell
 from weirlab.links.monitor.plan import shapes_of
 from weirlab.links.monitor.section import Monitor
 from weirlab.links.monitor.trials.campaign import MonitorTrialRunner, measure

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from weirlab.model import QueueingModel
 from weirlab.model.base import DELAYS, LEVELS
-from weirlab.model.intervals import calibrate
+from weirlab.model.intervals.cross_validation import calibrate
 from weirlab.model.planning.judge import Judge, OperatingPoints
 from weirlab.model.planning.planner import OfferedLoad, PlanningQuestion, answer
 from weirlab.model.planning.requirements import Requirement, limits, parse_limit

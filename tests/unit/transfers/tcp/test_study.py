@@ -16,7 +16,7 @@ from weirlab.jobs.work import Work
 from weirlab.store import Run, Store
 from weirlab.studies import reports, runner, scenarios
 from weirlab.studies.contract import Outcome
-from weirlab.transfers.tcp import page
+from weirlab.transfers.tcp.page.story import tell
 from weirlab.transfers.tcp.results import Interval
 from weirlab.transfers.tcp.study import kept, recording
 from weirlab.transfers.tcp.study.findings import AxisView
@@ -160,7 +160,7 @@ def test_what_is_read_from_the_run_is_what_was_told(outcome: Outcome[Any]) -> No
 
 
 def test_the_page_begins_with_the_sentence_and_draws_all_on_one_axis(outcome: Outcome[Any]) -> None:
-    story = page.tell(outcome.run)
+    story = tell(outcome.run)
     found = kept.read(outcome.run)
     assert found.best[found.busiest].sentence in story.answer
     linked = [figure for figure in story.figures if figure.linked]
@@ -173,7 +173,7 @@ def test_the_page_begins_with_the_sentence_and_draws_all_on_one_axis(outcome: Ou
 
 
 def test_the_throughput_that_is_drawn_is_that_of_the_transfer(outcome: Outcome[Any]) -> None:
-    figure = next(each for each in page.tell(outcome.run).figures if each.key == "time-throughput")
+    figure = next(each for each in tell(outcome.run).figures if each.key == "time-throughput")
     read = figure.data.filter(_is("read by the receiver")).sort("at_s")
     step_s = read["at_s"].diff().drop_nulls().min()
     assert read["value"].sum() / 8 * step_s == pytest.approx(BYTES, rel=0.1)  # type: ignore[operator]

@@ -248,6 +248,6 @@ class TcpStudy(Study[TcpScenario, Ground[TransferRun | None], TcpFindings]):
         return TcpFindings(kept.read(run)).sentences() if kept.has_transfer(run) else ()
 
     def page(self, run: Run) -> Story:
-        from weirlab.transfers.tcp import page
+        from weirlab.transfers.tcp.page.story import tell
 
-        return page.tell(run)
+        return tell(run)
