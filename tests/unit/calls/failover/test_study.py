@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -70,11 +69,6 @@ class Opener:
 
 
 Do = Callable[..., Outcome[FailoverFindings]]
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "store")
 
 
 def run(store: Store, opener: Opener, what: FailoverScenario | None = None) -> Outcome[FailoverFindings]:

@@ -191,9 +191,11 @@ def test_checks_hold_no_transaction(
     assert find(register, "enum", number="+420111000009").revision == done.event.id
 
 
-def test_a_change_is_checked_again_if_the_plan_changes_meanwhile(
+@pytest.fixture
+def desk_meanwhile(
     register: Register, database: Database, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+) -> Item:
+    """An engine, which somebody else changes while the next change is checked."""
     other = Register(database, clock)
     desk = find(register, "engines", name="desk")
     after = PlanState.after
@@ -204,24 +206,19 @@ def test_a_change_is_checked_again_if_the_plan_changes_meanwhile(
         return after(state, part, number, piece)
 
     monkeypatch.setattr(PlanState, "after", checked)
+    return desk
+
+
+def test_a_change_is_checked_again_if_the_plan_changes_meanwhile(
+    register: Register, desk_meanwhile: Item
+) -> None:
     register.add(ONE, "enum", ENTRY)
     assert register.state().plan.engines["desk"].address == "192.0.2.99"
     assert register.state().plan.enum[-1].number == ENTRY["number"]
 
 
-def test_a_change_of_what_changes_meanwhile_is_refused(
-    register: Register, database: Database, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    other = Register(database, clock)
-    desk = find(register, "engines", name="desk")
-    after = PlanState.after
-
-    def checked(state: PlanState, part: str, number: int, piece: Item | None) -> PlanState:
-        monkeypatch.setattr(PlanState, "after", after)
-        other.change(ADMINISTRATOR, desk.id, desk.revision, {**desk.content, "address": "192.0.2.99"})
-        return after(state, part, number, piece)
-
-    monkeypatch.setattr(PlanState, "after", checked)
+def test_a_change_of_what_changes_meanwhile_is_refused(register: Register, desk_meanwhile: Item) -> None:
+    desk = desk_meanwhile
     content = {**desk.content, "address": "192.0.2.98"}
     (problem,) = refused(lambda: register.change(ADMINISTRATOR, desk.id, desk.revision, content))
     assert problem.code == "conflict"

@@ -8,33 +8,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from weirlab._engine import TcpServer
-from weirlab.cli.program.app import app
-
-from ...conftest import Answer
 
 DEADLINE_S = 60.0
 """How long something that is sure to happen may take on a busy machine."""
 
 
-Weir = Callable[..., Answer]
-
-
-@pytest.fixture
-def weir(monkeypatch: pytest.MonkeyPatch) -> Weir:
-    monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.setenv("TERM", "dumb")
-    monkeypatch.delenv("WEIR_DEBUG", raising=False)
+@pytest.fixture(autouse=True)
+def no_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("WEIR_TCP_TOKEN", "WEIR_TCP_CLIENT_TOKEN"):
         monkeypatch.delenv(name, raising=False)
-
-    def run(*arguments: object) -> Answer:
-        result = CliRunner().invoke(app, [str(argument) for argument in arguments])
-        return Answer(result.exit_code, result.stdout, result.stderr)
-
-    return run
 
 
 @dataclass

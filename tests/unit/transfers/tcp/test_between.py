@@ -12,7 +12,8 @@ from weirlab.studies import scenarios
 from weirlab.transfers.tcp import serving
 from weirlab.transfers.tcp.show import tables
 
-from .conftest import Answer, Served, Weir
+from ...conftest import Answer, Weir
+from .conftest import Served
 
 Serve = Callable[..., Served]
 BYTES = 5_000_000

@@ -13,7 +13,7 @@ from weirlab.transfers.tcp import causes, connections
 from weirlab.transfers.tcp.show.screen import LiveCauses
 from weirlab.transfers.tcp.watching import ConnectionTally, Samples
 
-from .conftest import Weir
+from ...conftest import Weir
 from .test_watching import connection
 
 HERE, THERE = ("192.0.2.1", 40000), ("192.0.2.2", 443)

@@ -19,7 +19,8 @@ from weirlab.transfers.tcp.measure import axis, measuring, result, samples
 from weirlab.transfers.tcp.measure.clocks import Exchange, Offset, offset
 from weirlab.transfers.tcp.measure.samples import Start
 
-from .conftest import Served, Weir
+from ...conftest import Weir
+from .conftest import Served
 
 Serve = Callable[..., Served]
 MS = 1_000_000

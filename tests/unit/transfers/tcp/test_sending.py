@@ -13,7 +13,8 @@ from weirlab.transfers.tcp import sending
 from weirlab.transfers.tcp.results import Interval
 from weirlab.transfers.tcp.settings import TransferSettings
 
-from .conftest import Served, Weir
+from ...conftest import Weir
+from .conftest import Served
 
 Serve = Callable[..., Served]
 

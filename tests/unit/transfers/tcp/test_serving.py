@@ -19,7 +19,8 @@ from weirlab.link.stopping import Stop
 from weirlab.transfers.tcp import sending
 from weirlab.transfers.tcp.settings import TransferSettings
 
-from .conftest import DEADLINE_S, Served, Weir
+from ...conftest import Weir
+from .conftest import DEADLINE_S, Served
 from .test_sending import AtFirst
 
 Serve = Callable[..., Served]

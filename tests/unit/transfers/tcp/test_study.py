@@ -23,7 +23,8 @@ from weirlab.transfers.tcp.study.findings import AxisView
 from weirlab.transfers.tcp.study.running import SilentObserver, TcpStudy, TransferDisplay
 from weirlab.transfers.tcp.study.section import TcpScenario
 
-from .conftest import Served, Weir
+from ...conftest import Weir
+from .conftest import Served
 
 Serve = Callable[..., Served]
 BYTES = 20_000_000

@@ -27,7 +27,8 @@ from weirlab.transfers.tcp.watching import (
     WatchSettings,
 )
 
-from .conftest import DEADLINE_S, Weir
+from ...conftest import Weir
+from .conftest import DEADLINE_S
 
 BYTES = 100_000
 NAMES = ("bytes_acked", "bytes_received", "bbr_min_rtt_us")

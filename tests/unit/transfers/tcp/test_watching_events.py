@@ -18,7 +18,7 @@ from weirlab.transfers.tcp.keeping import SampleFile
 from weirlab.transfers.tcp.show import screen, tables
 from weirlab.transfers.tcp.watching import WatchSettings
 
-from .conftest import Weir
+from ...conftest import Weir
 
 STATE, RECEIVED, SENT_AGAIN = range(3)
 NAMES = ("seq", "end_seq", "snd_cwnd")
