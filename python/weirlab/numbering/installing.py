@@ -38,7 +38,7 @@ def install(
     ctx: typer.Context,
     mirror: Annotated[
         str | None,
-        typer.Option("--mirror", help="Fetch from this mirror.", metavar="URL", show_default=False),
+        typer.Option(help="Fetch from this mirror.", metavar="URL", show_default=False),
     ] = None,
     again: Annotated[bool, typer.Option("--again", help="Fetch it again even if installed.")] = False,
     remove: Annotated[bool, typer.Option("--remove", help="Remove it.")] = False,

@@ -86,9 +86,9 @@ def zones(
     argument: PlanArgument = None,
     plan: PlanOption = DEFAULT_PLAN,
     out: Annotated[
-        Path | None, typer.Option("--out", help="Write a file per zone into this folder.", metavar="DIR")
+        Path | None, typer.Option(help="Write a file per zone into this folder.", metavar="DIR")
     ] = None,
-    zone: Annotated[str | None, typer.Option("--zone", help="Only this zone.", metavar="NAME")] = None,
+    zone: Annotated[str | None, typer.Option(help="Only this zone.", metavar="NAME")] = None,
     day: DateOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -135,17 +135,17 @@ class ZoneOptions:
 
     PANEL: ClassVar = "Zone"
 
-    tree: Annotated[str, typer.Option("--tree", help="The tree to which the entries belong.", metavar="NAME")]
+    tree: Annotated[str, typer.Option(help="The tree to which the entries belong.", metavar="NAME")]
     suffix: Annotated[
-        str, typer.Option("--suffix", help="The domain below which numbers are looked up.", metavar="DOMAIN")
+        str, typer.Option(help="The domain below which numbers are looked up.", metavar="DOMAIN")
     ] = "e164.arpa"
     origin: Annotated[
         str | None,
-        typer.Option("--origin", help="The zone's name, if the file does not give it.", metavar="NAME"),
+        typer.Option(help="The zone's name, if the file does not give it.", metavar="NAME"),
     ] = None
     server: Annotated[
         str | None,
-        typer.Option("--server", help="Transfer the zone from this name server.", metavar="ADDRESS[:PORT]"),
+        typer.Option(help="Transfer the zone from this name server.", metavar="ADDRESS[:PORT]"),
     ] = None
 
     def read(self, zone: Path) -> ZoneImport:
@@ -165,9 +165,7 @@ def import_zone(
         Path, typer.Argument(help="The zone file; with --server, the zone's name.", metavar="ZONE")
     ],
     source: ZoneOptions,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Write the table here.", metavar="FILE.csv")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the table here.", metavar="FILE.csv")] = None,
     json: JsonOption = False,
 ) -> None:
     """Import a zone."""
@@ -225,7 +223,7 @@ def diff(
     ] = None,
     day: DateOption = None,
     until: Annotated[
-        str | None, typer.Option("--until", help="The day for AFTER, if it differs.", metavar="YYYY-MM-DD")
+        str | None, typer.Option(help="The day for AFTER, if it differs.", metavar="YYYY-MM-DD")
     ] = None,
     json: JsonOption = False,
 ) -> None:
@@ -260,13 +258,12 @@ def _listed(change: RoutingChange) -> dict[str, object]:
 
 def configs(
     ctx: typer.Context,
-    out: Annotated[Path, typer.Option("--out", help="The folder to write.", metavar="DIR")],
+    out: Annotated[Path, typer.Option(help="The folder to write.", metavar="DIR")],
     argument: PlanArgument = None,
     plan: PlanOption = DEFAULT_PLAN,
     root: Annotated[
         str | None,
         typer.Option(
-            "--root",
             help="Where the folder is when the engines run (default: DIR itself).",
             metavar="DIR",
             show_default=False,

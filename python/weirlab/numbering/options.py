@@ -60,7 +60,6 @@ class ThroughOptions(DeviceOptions):
     dut: Annotated[
         list[str] | None,
         typer.Option(
-            "--dut",
             metavar="TEXT",
             help="Device between the caller and everybody else (default: none): iptables, nftables, forward, "
             "esp, wireguard, openvpn, ... (see weir doctor).",

@@ -64,7 +64,6 @@ class CallOptions:
     codec: Annotated[
         str,
         typer.Option(
-            "--codec",
             help="g711, g726, gsm-fast, gsm-slow, g729:40ms, opus@24kbit/s, ..., or a mix.",
             metavar="CODEC,...",
         ),
@@ -72,24 +71,23 @@ class CallOptions:
     packet_time: PacketTimeOption = None
     transport: Annotated[
         str,
-        typer.Option("--transport", help="rtp, iax2, iax2-trunk, or iax2-trunk*8 for 8 calls per packet."),
+        typer.Option(help="rtp, iax2, iax2-trunk, or iax2-trunk*8 for 8 calls per packet."),
     ] = "rtp"
     directions: Annotated[
         Literal["both", "forward", "back"],
-        typer.Option("--directions", help="Who talks; forward: from the sender's side."),
+        typer.Option(help="Who talks; forward: from the sender's side."),
     ] = "both"
     phases: Annotated[
         Literal["even", "random"],
-        typer.Option("--phases", help="How the packets of different calls are spread over time."),
+        typer.Option(help="How the packets of different calls are spread over time."),
     ] = "even"
     arrivals: Annotated[
         Literal["standing", "poisson"],
-        typer.Option("--arrivals", help="Calls last the whole time, or begin and end at random."),
+        typer.Option(help="Calls last the whole time, or begin and end at random."),
     ] = "standing"
     holding: Annotated[
         float | None,
         typer.Option(
-            "--holding",
             min=0,
             max=limits.LONGEST_S,
             help="Mean duration of calls with --arrivals poisson (180).",
@@ -101,7 +99,6 @@ class CallOptions:
     rtcp_min: Annotated[
         float | None,
         typer.Option(
-            "--rtcp-min",
             min=0,
             max=limits.LONGEST_S,
             help="Minimum mean RTCP interval (5, as in RFC 3550; 0: use the whole 5 %).",
@@ -111,10 +108,8 @@ class CallOptions:
     no_signalling: Annotated[
         bool, typer.Option("--no-signalling", help="No SIP or IAX2 set-up and tear-down.")
     ] = False
-    ip: Annotated[IpVersion, typer.Option("--ip", help="IP version.")] = "4"
-    seed: Annotated[
-        int, typer.Option("--seed", min=0, max=limits.HIGHEST_SEED, help="Seed of all random choices.")
-    ] = 1
+    ip: Annotated[IpVersion, typer.Option(help="IP version.")] = "4"
+    seed: Annotated[int, typer.Option(min=0, max=limits.HIGHEST_SEED, help="Seed of all random choices.")] = 1
 
     def calls(self) -> Calls:
         """The calls; raises ``InputError`` for impossible ones."""
@@ -143,23 +138,22 @@ class CallOptions:
 class ActionOptions:
     """What becomes of the calls: by default they are only calculated."""
 
-    line: Annotated[
-        str, typer.Option("--line", help="Line to fill: 100Mbit/s, 1Gbit/s, 10Gbit/s.", metavar="RATE")
-    ] = "1Gbit/s"
+    line: Annotated[str, typer.Option(help="Line to fill: 100Mbit/s, 1Gbit/s, 10Gbit/s.", metavar="RATE")] = (
+        "1Gbit/s"
+    )
     duration: Annotated[
         float | None,
-        typer.Option("--duration", min=0, max=limits.LONGEST_S, help="Seconds (default: 10).", metavar="S"),
+        typer.Option(min=0, max=limits.LONGEST_S, help="Seconds (default: 10).", metavar="S"),
     ] = None
     write: Annotated[
         Path | None,
-        typer.Option("--write", help="Write every packet to this capture file.", metavar="FILE.pcap"),
+        typer.Option(help="Write every packet to this capture file.", metavar="FILE.pcap"),
     ] = None
     faults: FaultOptions
     send: Annotated[bool, typer.Option("--send", help="Make the calls.")] = False
     warmup: Annotated[
         float | None,
         typer.Option(
-            "--warmup",
             min=0,
             max=limits.LONGEST_S,
             help="Seconds before recording, for call set-up (0.5).",
@@ -185,7 +179,6 @@ class CallSendOptions:
     jitter_buffer: Annotated[
         str,
         typer.Option(
-            "--jitter-buffer",
             help="Jitter buffer for the MOS: fixed:60ms, adaptive, or best: the better of both.",
             metavar="KIND",
         ),
@@ -195,7 +188,7 @@ class CallSendOptions:
     ] = False
     attempts: Annotated[
         int | None,
-        typer.Option("--attempts", min=1, max=limits.MOST_ATTEMPTS, help="Maximum attempts per trial."),
+        typer.Option(min=1, max=limits.MOST_ATTEMPTS, help="Maximum attempts per trial."),
     ] = None
 
 

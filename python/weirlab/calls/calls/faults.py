@@ -26,12 +26,11 @@ class FaultOptions:
     PANEL: ClassVar = "With --write"
 
     loss: Annotated[
-        str | None, typer.Option("--loss", help="Share of speech packets that are lost.", metavar="SHARE")
+        str | None, typer.Option(help="Share of speech packets that are lost.", metavar="SHARE")
     ] = None
     loss_burst: Annotated[
         float | None,
         typer.Option(
-            "--loss-burst",
             min=1,
             max=limits.LONGEST_LOSS_RUN,
             help="Mean length of a run of losses (Gilbert model); without it, losses are independent.",
@@ -40,14 +39,14 @@ class FaultOptions:
     ] = None
     jitter: Annotated[
         str | None,
-        typer.Option("--jitter", help="Mean random delay of speech packets, e.g. 5ms.", metavar="TIME"),
+        typer.Option(help="Mean random delay of speech packets, e.g. 5ms.", metavar="TIME"),
     ] = None
     reorder: Annotated[
         str | None,
-        typer.Option("--reorder", help="Share of packets that the next one overtakes.", metavar="SHARE"),
+        typer.Option(help="Share of packets that the next one overtakes.", metavar="SHARE"),
     ] = None
     duplicate: Annotated[
-        str | None, typer.Option("--duplicate", help="Share of packets that arrive twice.", metavar="SHARE")
+        str | None, typer.Option(help="Share of packets that arrive twice.", metavar="SHARE")
     ] = None
 
 

@@ -48,14 +48,14 @@ class CapacityCallOptions:
     PANEL: ClassVar = "Calls"
 
     codec: Annotated[
-        str, typer.Option("--codec", help="Codec, with an optional packet time, or a mix (see weir calls).")
+        str, typer.Option(help="Codec, with an optional packet time, or a mix (see weir calls).")
     ] = "g711"
     transport: Annotated[
-        Literal["rtp", "iax2", "iax2-trunk"], typer.Option("--transport", help="Transport of the speech.")
+        Literal["rtp", "iax2", "iax2-trunk"], typer.Option(help="Transport of the speech.")
     ] = "rtp"
     directions: Annotated[
         Literal["both", "forward", "back"],
-        typer.Option("--directions", help="Who talks; forward: from the sender's side."),
+        typer.Option(help="Who talks; forward: from the sender's side."),
     ] = "both"
     rtcp: Annotated[bool, typer.Option("--rtcp/--no-rtcp", help="Whether RTCP packets are sent.")] = True
 
@@ -67,20 +67,20 @@ class CapacityPlanOptions:
     PANEL: ClassVar = "Plan"
 
     first: Annotated[
-        int | None, typer.Option("--first", min=1, max=limits.MOST_CALLS, help="Fewest calls, with --last.")
+        int | None, typer.Option(min=1, max=limits.MOST_CALLS, help="Fewest calls, with --last.")
     ] = None
     last: Annotated[
-        int | None, typer.Option("--last", min=1, max=limits.MOST_CALLS, help="Most calls, with --first.")
+        int | None, typer.Option(min=1, max=limits.MOST_CALLS, help="Most calls, with --first.")
     ] = None
     step: Annotated[
         int | None,
-        typer.Option("--step", min=1, max=limits.MOST_CALLS, help="Calls from one number to the next (100)."),
+        typer.Option(min=1, max=limits.MOST_CALLS, help="Calls from one number to the next (100)."),
     ] = None
     search: Annotated[
         bool, typer.Option("--search/--no-search", help="Search for the most calls that the device carries.")
     ] = True
     mos: Annotated[
-        str, typer.Option("--mos", help="MOS that 99 % of the calls must reach, or none.", metavar="MOS")
+        str, typer.Option(help="MOS that 99 % of the calls must reach, or none.", metavar="MOS")
     ] = "4.0"
     trials: Annotated[TrialsOptions, only("repetitions", "trial_s", "warmup_s", "max_attempts")]
     inside: Annotated[bool, typer.Option("--inside/--no-inside", help="Observe the device from inside.")] = (

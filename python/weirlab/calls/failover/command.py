@@ -58,7 +58,7 @@ class PairOptions:
 
     protocol: Annotated[
         Literal["keepalived", "ucarp", "external"],
-        typer.Option("--protocol", help="Protocol that shares the addresses; external: a pair of your own."),
+        typer.Option(help="Protocol that shares the addresses; external: a pair of your own."),
     ] = "keepalived"
     advert_s: Annotated[
         float | None,
@@ -69,7 +69,6 @@ class PairOptions:
     states: Annotated[
         Literal["direct", "cached", "off"],
         typer.Option(
-            "--states",
             help="conntrackd writes straight into the other kernel, uses its external cache, or is off.",
         ),
     ] = "direct"
@@ -86,14 +85,12 @@ class PairOptions:
     )
     soft: Annotated[
         str | None,
-        typer.Option("--soft", help="Has the master of your own pair step down.", metavar="COMMAND"),
+        typer.Option(help="Has the master of your own pair step down.", metavar="COMMAND"),
     ] = None
     hard: Annotated[
-        str | None, typer.Option("--hard", help="Has the master of your own pair die.", metavar="COMMAND")
+        str | None, typer.Option(help="Has the master of your own pair die.", metavar="COMMAND")
     ] = None
-    restore: Annotated[
-        str | None, typer.Option("--restore", help="Undoes --soft and --hard.", metavar="COMMAND")
-    ] = None
+    restore: Annotated[str | None, typer.Option(help="Undoes --soft and --hard.", metavar="COMMAND")] = None
 
 
 @dataclass(frozen=True)
@@ -112,15 +109,13 @@ class OngoingOptions:
         ),
     ] = None
     codec: Annotated[
-        str, typer.Option("--codec", help="Codec, with an optional packet time, or a mix (see weir calls).")
+        str, typer.Option(help="Codec, with an optional packet time, or a mix (see weir calls).")
     ] = "g711:60ms"
     transport: Annotated[
         Literal["rtp", "iax2", "iax2-trunk"],
-        typer.Option("--transport", help="Transport of the speech."),
+        typer.Option(help="Transport of the speech."),
     ] = "rtp"
-    directions: Annotated[Literal["forward", "both"], typer.Option("--directions", help="Who talks.")] = (
-        "both"
-    )
+    directions: Annotated[Literal["forward", "both"], typer.Option(help="Who talks.")] = "both"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,12 +124,12 @@ class SwitchOptions:
 
     PANEL: ClassVar = "Plan"
 
-    kinds: Annotated[
-        str, typer.Option("--kinds", help="Some of soft,hard,return.", metavar="KIND,..."), WORDS
-    ] = "soft,hard"
+    kinds: Annotated[str, typer.Option(help="Some of soft,hard,return.", metavar="KIND,..."), WORDS] = (
+        "soft,hard"
+    )
     repetitions: Annotated[
         int,
-        typer.Option("--repetitions", min=1, max=limits.MOST_REPETITIONS, help="Valid runs of each kind."),
+        typer.Option(min=1, max=limits.MOST_REPETITIONS, help="Valid runs of each kind."),
     ] = 7
     event_s: Annotated[
         float | None,

@@ -55,18 +55,15 @@ class IpsecCallOptions:
     codec: Annotated[
         str,
         typer.Option(
-            "--codec",
             help="Codecs, with optional packet times: g711,g729:40ms,opus@24kbit/s.",
             metavar="CODEC,...",
         ),
     ] = "g711"
     packet_time: Annotated[
         str | None,
-        typer.Option(
-            "--packet-time", help="Packet times in ms for every codec, e.g. 10,20,30.", metavar="MS,..."
-        ),
+        typer.Option(help="Packet times in ms for every codec, e.g. 10,20,30.", metavar="MS,..."),
     ] = None
-    ip: Annotated[IpVersion, typer.Option("--ip", help="IP version.")] = "4"
+    ip: Annotated[IpVersion, typer.Option(help="IP version.")] = "4"
 
 
 @dataclass(frozen=True)
@@ -75,15 +72,13 @@ class EncapsulationOptions:
 
     PANEL: ClassVar = "Encapsulation"
 
-    over: Annotated[str, typer.Option("--over", help="Encapsulations, or all.", metavar="NAME,...")] = (
-        _USUAL_OVER
-    )
+    over: Annotated[str, typer.Option(help="Encapsulations, or all.", metavar="NAME,...")] = _USUAL_OVER
     suite: Annotated[
-        str | None, typer.Option("--suite", help="Only these cipher suites of ESP.", metavar="NAME,...")
+        str | None, typer.Option(help="Only these cipher suites of ESP.", metavar="NAME,...")
     ] = None
     outer_ip: Annotated[
         IpVersion | None,
-        typer.Option("--outer-ip", help="IP version between the gateways (default: as --ip)."),
+        typer.Option(help="IP version between the gateways (default: as --ip)."),
     ] = None
     natt: Annotated[bool, typer.Option("--natt", help="ESP in UDP, to pass NAT (RFC 3948).")] = False
     esn: Annotated[bool, typer.Option("--esn", help="Extended sequence numbers, which add no bytes.")] = False
@@ -93,12 +88,10 @@ class EncapsulationOptions:
 class LineOptions:
     """The line they share, and what else is shown."""
 
-    mtu: Annotated[
-        int, typer.Option("--mtu", min=68, max=65_535, help="MTU in bytes of IP.", metavar="BYTES")
-    ] = 1500
-    line: Annotated[
-        str, typer.Option("--line", help="Line to fill: 2Mbps, 100Mbit/s, 1Gbit/s.", metavar="RATE")
-    ] = "2Mbit/s"
+    mtu: Annotated[int, typer.Option(min=68, max=65_535, help="MTU in bytes of IP.", metavar="BYTES")] = 1500
+    line: Annotated[str, typer.Option(help="Line to fill: 2Mbps, 100Mbit/s, 1Gbit/s.", metavar="RATE")] = (
+        "2Mbit/s"
+    )
     published: Annotated[
         bool,
         typer.Option(

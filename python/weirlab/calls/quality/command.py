@@ -71,7 +71,6 @@ class ReadingOptions:
     codec: Annotated[
         list[str] | None,
         typer.Option(
-            "--codec",
             help="Codec of a payload type: 111=opus, 96=AMR/8000; without PT: of all unknown types.",
             metavar="[PT=]CODEC",
         ),
@@ -79,7 +78,6 @@ class ReadingOptions:
     delay: Annotated[
         float | None,
         typer.Option(
-            "--delay",
             min=0,
             max=limits.LONGEST_S * 1e3,
             help="One-way delay of the network, if known.",
@@ -89,7 +87,6 @@ class ReadingOptions:
     jitter_buffer: Annotated[
         str,
         typer.Option(
-            "--jitter-buffer",
             help="Jitter buffer for the MOS: fixed:60ms, adaptive, or best: the better of both.",
             metavar="KIND",
         ),
@@ -97,7 +94,6 @@ class ReadingOptions:
     stream: Annotated[
         str | None,
         typer.Option(
-            "--stream",
             help="Only these streams: numbers, SSRCs (0x..), addresses, address:port.",
             metavar="STREAM,...",
         ),
@@ -105,7 +101,6 @@ class ReadingOptions:
     decode_as: Annotated[
         list[str] | None,
         typer.Option(
-            "--decode-as",
             help="Take these UDP ports for RTP without proof; repeatable.",
             metavar="PORT[-PORT]",
         ),

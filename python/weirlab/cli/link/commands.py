@@ -53,20 +53,18 @@ class TapOptions:
 
     PANEL: ClassVar = LINK
 
-    between: Annotated[
-        tuple[str, str], typer.Option("--between", help="The two interfaces to join.", metavar="IF_A IF_B")
-    ]
-    mirror: Annotated[
-        str | None, typer.Option("--mirror", help="Send copies out of this interface.", metavar="IF_C")
-    ] = None
-    logger_mac: Annotated[
-        str | None, typer.Option("--logger-mac", help="Destination MAC of the copies.", metavar="MAC")
-    ] = None
+    between: Annotated[tuple[str, str], typer.Option(help="The two interfaces to join.", metavar="IF_A IF_B")]
+    mirror: Annotated[str | None, typer.Option(help="Send copies out of this interface.", metavar="IF_C")] = (
+        None
+    )
+    logger_mac: Annotated[str | None, typer.Option(help="Destination MAC of the copies.", metavar="MAC")] = (
+        None
+    )
     netns: NetnsOption = None
     duration: DurationOption = None
     fallback: Annotated[
         Literal["auto", "never", "only"],
-        typer.Option("--fallback", help="Whether to use a Linux bridge instead of XDP."),
+        typer.Option(help="Whether to use a Linux bridge instead of XDP."),
     ] = "auto"
     whole: Annotated[
         bool, typer.Option("--whole", help="Copy whole frames, even if the link loses frames then.")
@@ -79,7 +77,7 @@ class LogOptions:
 
     PANEL: ClassVar = LINK
 
-    interface: Annotated[str, typer.Option("--interface", help="Interface to record.", metavar="IF")]
+    interface: Annotated[str, typer.Option(help="Interface to record.", metavar="IF")]
     netns: NetnsOption = None
     duration: DurationOption = None
     wire: Annotated[
@@ -98,7 +96,7 @@ def tap(
     link: TapOptions,
     write: Annotated[
         Path | None,
-        typer.Option("--write", help="Record into this file.", metavar="FILE", rich_help_panel=RECORD),
+        typer.Option(help="Record into this file.", metavar="FILE", rich_help_panel=RECORD),
     ] = None,
     record: RecordOptions,
     json: JsonOption = False,
@@ -136,7 +134,7 @@ def log(
     *,
     link: LogOptions,
     write: Annotated[
-        Path, typer.Option("--write", help="Record into this file.", metavar="FILE", rich_help_panel=RECORD)
+        Path, typer.Option(help="Record into this file.", metavar="FILE", rich_help_panel=RECORD)
     ],
     record: RecordOptions,
     json: JsonOption = False,

@@ -43,33 +43,30 @@ class RecordOptions:
 
     filter: Annotated[
         str,
-        typer.Option(
-            "--filter", help="Record only frames that match (pcap filter, as in tcpdump).", metavar="EXPR"
-        ),
+        typer.Option(help="Record only frames that match (pcap filter, as in tcpdump).", metavar="EXPR"),
     ] = ""
     snap: Annotated[
-        int | None, typer.Option("--snap", min=1, help="Bytes to record of each frame.", metavar="BYTES")
+        int | None, typer.Option(min=1, help="Bytes to record of each frame.", metavar="BYTES")
     ] = None
     rotate_size: Annotated[
         str | None,
-        typer.Option("--rotate-size", help="Start a new file after this size, e.g. 500MB.", metavar="SIZE"),
+        typer.Option(help="Start a new file after this size, e.g. 500MB.", metavar="SIZE"),
     ] = None
     rotate_time: Annotated[
         str | None,
-        typer.Option("--rotate-time", help="Start a new file after this time, e.g. 60s.", metavar="TIME"),
+        typer.Option(help="Start a new file after this time, e.g. 60s.", metavar="TIME"),
     ] = None
     keep: Annotated[
         int | None,
-        typer.Option("--keep", min=1, help="With rotation: keep only the latest N files.", metavar="N"),
+        typer.Option(min=1, help="With rotation: keep only the latest N files.", metavar="N"),
     ] = None
     zstd: Annotated[bool, typer.Option("--zstd", help="Compress with zstd.")] = False
     ring: Annotated[
-        str | None, typer.Option("--ring", help="Buffer for recorder or mirror (64MiB).", metavar="SIZE")
+        str | None, typer.Option(help="Buffer for recorder or mirror (64MiB).", metavar="SIZE")
     ] = None
     manifest: Annotated[
         Path | None,
         typer.Option(
-            "--manifest",
             help="Where to write the account of all frames (default: FILE.json).",
             metavar="FILE",
         ),

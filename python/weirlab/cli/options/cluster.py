@@ -21,14 +21,12 @@ class ProtectionOptions:
     PANEL: ClassVar = "Cluster"
 
     tls_ca: Annotated[
-        Path | None, typer.Option("--tls-ca", help="Certificates that are trusted (PEM).", metavar="FILE")
+        Path | None, typer.Option(help="Certificates that are trusted (PEM).", metavar="FILE")
     ] = None
-    tls_cert: Annotated[
-        Path | None, typer.Option("--tls-cert", help="Certificate of this end (PEM).", metavar="FILE")
-    ] = None
-    tls_key: Annotated[
-        Path | None, typer.Option("--tls-key", help="Its private key (PEM).", metavar="FILE")
-    ] = None
+    tls_cert: Annotated[Path | None, typer.Option(help="Certificate of this end (PEM).", metavar="FILE")] = (
+        None
+    )
+    tls_key: Annotated[Path | None, typer.Option(help="Its private key (PEM).", metavar="FILE")] = None
     plain: Annotated[
         bool, typer.Option("--plain", help="Allow tcp:// beyond this machine, in a trusted network.")
     ] = False
@@ -46,7 +44,7 @@ class ClusterOptions(ProtectionOptions):
 
     cluster: Annotated[
         str | None,
-        typer.Option("--cluster", help="Let the workers of this scheduler do it.", metavar="tcp://HOST:PORT"),
+        typer.Option(help="Let the workers of this scheduler do it.", metavar="tcp://HOST:PORT"),
     ] = None
 
     def chosen(self) -> ClusterAddress | None:

@@ -29,12 +29,11 @@ class ElsewhereOptions:
     PANEL: ClassVar = "Device between two ports (--lab wired)"
 
     at: Annotated[
-        str | None, typer.Option("--at", help="Login to your device: ssh://user@host:port.", metavar="URL")
+        str | None, typer.Option(help="Login to your device: ssh://user@host:port.", metavar="URL")
     ] = None
     ports: Annotated[
         str | None,
         typer.Option(
-            "--ports",
             help="Test ports of your device as it calls them (default: those with routes to test traffic).",
             metavar="PORT,PORT",
         ),
@@ -43,7 +42,6 @@ class ElsewhereOptions:
     change: Annotated[
         str | None,
         typer.Option(
-            "--change",
             help="Who sets the rules of your device: none (default); rules: Weir, by --at; ask: you; or a "
             "command, which gets them as JSON.",
             metavar="WHO",
@@ -104,7 +102,6 @@ class DeviceOptions:
     lab: Annotated[
         LabKind,
         typer.Option(
-            "--lab",
             help="netns: network namespaces, as root; sim: a simulated device; wired: your own device "
             "between two ports (--between); auto: wired with --between, else netns as root, else sim.",
         ),
@@ -113,7 +110,6 @@ class DeviceOptions:
     dut: Annotated[
         list[str] | None,
         typer.Option(
-            "--dut",
             metavar="TEXT",
             help="iptables (default), nftables, forward, esp, wireguard, openvpn, strongswan (or with its "
             "suite, strongswan:aes128-sha1), vm, link:delay=25ms, none (a cable), ... (see weir doctor). "
@@ -124,7 +120,6 @@ class DeviceOptions:
     rules: Annotated[
         int | None,
         typer.Option(
-            "--rules",
             min=0,
             max=limits.MOST_RULES,
             help="Matching position: rules compared up to and including the one that matches (0: no rules).",
@@ -134,23 +129,20 @@ class DeviceOptions:
     positions: PositionsOption = None
     ruleset: Annotated[
         Path | None,
-        typer.Option(
-            "--ruleset", help="Your own rules, from iptables-save or nft list ruleset.", metavar="FILE"
-        ),
+        typer.Option(help="Your own rules, from iptables-save or nft list ruleset.", metavar="FILE"),
     ] = None
     include: IncludeOption = None
     ipset: Annotated[
         Path | None,
-        typer.Option("--ipset", help="Sets that --ruleset matches, from ipset save.", metavar="FILE"),
+        typer.Option(help="Sets that --ruleset matches, from ipset save.", metavar="FILE"),
     ] = None
     image: Annotated[
         Path | None,
-        typer.Option("--image", help="Your own disk image of a router or firewall for QEMU.", metavar="FILE"),
+        typer.Option(help="Your own disk image of a router or firewall for QEMU.", metavar="FILE"),
     ] = None
     match: Annotated[
         str | None,
         typer.Option(
-            "--match",
             help="The rule of --ruleset that test traffic is to match: number in the chain, handle, line or "
             "comment.",
             metavar="RULE",
@@ -159,7 +151,6 @@ class DeviceOptions:
     places: Annotated[
         str | None,
         typer.Option(
-            "--places",
             help="Several matching positions, e.g. 1:50,99:50 (position:weight).",
             metavar="N:W,...",
         ),

@@ -7,8 +7,8 @@ range, default and help of an option are defined at its field and nowhere else::
     class LabOptions:
         PANEL: ClassVar = "Device under test"
 
-        lab: Annotated[LabKind, typer.Option("--lab", help="Network namespaces, or simulated.")] = "auto"
-        backend: Annotated[Backend, typer.Option("--backend", help="How packets are sent.")] = "auto"
+        lab: Annotated[LabKind, typer.Option(help="Network namespaces, or simulated.")] = "auto"
+        backend: Annotated[Backend, typer.Option(help="How packets are sent.")] = "auto"
 
 
     def calibrate(ctx: typer.Context, where: LabOptions) -> None: ...
@@ -16,9 +16,10 @@ range, default and help of an option are defined at its field and nowhere else::
 
     app.command("calibrate")(grouped(calibrate))
 
-``PANEL`` is the help panel for options that do not name one. A field may itself be a group: its options
-take its place. ``Annotated[LabOptions, only("lab")]`` takes some of the options; the others keep their
-defaults.
+An option is called like its field unless it has a name of its own; a flag needs one (``--yes``), or it gets
+a negation. ``PANEL`` is the help panel for options that do not name one. A field may itself be a group: its
+options take its place. ``Annotated[LabOptions, only("lab")]`` takes some of the options; the others keep
+their defaults.
 """
 
 from __future__ import annotations
@@ -111,7 +112,9 @@ def spelled(group: type[Any]) -> dict[str, str]:
     hints = get_type_hints(group, include_extras=True)
     # Of an annotated option, Typer keeps the first name as the default.
     return {
-        field.name: str(extra.default).partition("/")[0]
+        field.name: f"--{field.name.replace('_', '-')}"
+        if extra.default is ...
+        else str(extra.default).partition("/")[0]
         for field in dataclasses.fields(group)
         for extra in get_args(hints[field.name])
         if isinstance(extra, ParameterInfo)

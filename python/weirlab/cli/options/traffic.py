@@ -55,13 +55,11 @@ class SizeOptions:
 
     frame: Annotated[
         int | None,
-        typer.Option(
-            "--frame", help="Frame size in bytes, FCS included (default: 64, or what the headers need)."
-        ),
+        typer.Option(help="Frame size in bytes, FCS included (default: 64, or what the headers need)."),
     ] = None
-    sizes: Annotated[
-        str | None, typer.Option("--sizes", help="Size mix: imix, 64:7,594:4,1518:1, poisson:64-200.")
-    ] = None
+    sizes: Annotated[str | None, typer.Option(help="Size mix: imix, 64:7,594:4,1518:1, poisson:64-200.")] = (
+        None
+    )
 
     @property
     def unspecified(self) -> bool:
@@ -80,9 +78,7 @@ class SeveralSizesOptions:
     PANEL: ClassVar = PANEL
 
     frame: FramesOption = None
-    sizes: Annotated[list[str] | None, typer.Option("--sizes", help="A size mix, e.g. imix; repeatable.")] = (
-        None
-    )
+    sizes: Annotated[list[str] | None, typer.Option(help="A size mix, e.g. imix; repeatable.")] = None
 
     def listed(self) -> list[str]:
         """All sizes as text, single sizes first."""
@@ -98,19 +94,16 @@ class FlowOptions:
     flows: Annotated[
         int,
         typer.Option(
-            "--flows",
             min=1,
             max=limits.MOST_FLOWS,
             help="Number of flows; packets are sent to them in turn.",
             metavar="N",
         ),
     ] = 1
-    l4: Annotated[Layer4, typer.Option("--l4", help="UDP, or TCP segments without a connection.")] = "udp"
-    ip: Annotated[IpVersion, typer.Option("--ip", help="IP version.")] = "4"
+    l4: Annotated[Layer4, typer.Option(help="UDP, or TCP segments without a connection.")] = "udp"
+    ip: Annotated[IpVersion, typer.Option(help="IP version.")] = "4"
     arrivals: ArrivalsOption = "constant"
-    order: Annotated[FlowOrder, typer.Option("--order", help="Flow addresses count up or are random.")] = (
-        "advance"
-    )
+    order: Annotated[FlowOrder, typer.Option(help="Flow addresses count up or are random.")] = "advance"
     seed: SeedOption = 1
     answered: Annotated[
         bool,
@@ -122,7 +115,6 @@ class FlowOptions:
     new: Annotated[
         str | None,
         typer.Option(
-            "--new",
             help="With --answered: share of the packets that each open a further flow, e.g. 10%; for a "
             "profile also several.",
             metavar="SHARE",
@@ -171,7 +163,6 @@ class StepOptions:
     step: Annotated[
         list[str] | None,
         typer.Option(
-            "--step",
             help="Change of the load after AT seconds, e.g. 1:600kpps; repeatable.",
             metavar="AT:RATE",
         ),
@@ -179,7 +170,6 @@ class StepOptions:
     position_step: Annotated[
         list[str] | None,
         typer.Option(
-            "--position-step",
             help="Change of the matching position after AT seconds, e.g. 1:2000; repeatable.",
             metavar="AT:N",
         ),

@@ -32,9 +32,7 @@ class TrialsOptions:
 
     repetitions: Annotated[
         int | None,
-        typer.Option(
-            "--repetitions", min=1, max=limits.MOST_REPETITIONS, help="Trials per setting.", metavar="N"
-        ),
+        typer.Option(min=1, max=limits.MOST_REPETITIONS, help="Trials per setting.", metavar="N"),
     ] = None
     trial_s: Annotated[
         float | None,

@@ -37,7 +37,6 @@ class WiredOptions:
     addresses: Annotated[
         str | None,
         typer.Option(
-            "--addresses",
             help="Addresses of the two ports (default: 198.18.0.2/24,198.19.0.2/24).",
             metavar="ADDR,ADDR",
         ),
@@ -45,14 +44,13 @@ class WiredOptions:
     gateways: Annotated[
         str | None,
         typer.Option(
-            "--gateways",
             help="Addresses of the device at the two ports (default: 198.18.0.1,198.19.0.1).",
             metavar="ADDR,ADDR",
         ),
     ] = None
     mode: Annotated[
         Literal["routed", "bridge"] | None,
-        typer.Option("--mode", help="Whether the device routes (default) or bridges."),
+        typer.Option(help="Whether the device routes (default) or bridges."),
     ] = None
     take: Annotated[
         bool, typer.Option("--take", help="Use ports that have addresses, and remove these during the test.")
@@ -63,7 +61,6 @@ class WiredOptions:
     allow: Annotated[
         list[str] | None,
         typer.Option(
-            "--allow",
             help="Also allow test traffic to this network (default: 198.18.0.0/15, 2001:2::/48); repeatable.",
             metavar="NET",
         ),

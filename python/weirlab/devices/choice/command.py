@@ -56,12 +56,11 @@ class CandidateOptions:
     ] = None
     tunnel: Annotated[
         list[str] | None,
-        typer.Option("--tunnel", help="A tunnel behind each device; repeatable.", metavar="DEVICE"),
+        typer.Option(help="A tunnel behind each device; repeatable.", metavar="DEVICE"),
     ] = None
     profiles: Annotated[
         list[str] | None,
         typer.Option(
-            "--profiles",
             help="Choose from this run, model file or library:NAME, without measuring; repeatable.",
             metavar="MODEL",
             autocompletion=completing.runs,
@@ -76,19 +75,15 @@ class CallsOptions:
 
     PANEL: ClassVar = "Calls"
 
-    calls: Annotated[
-        int, typer.Option("--calls", min=1, max=limits.MOST_CALLS, help="Number of two-way calls.")
-    ]
-    rules: Annotated[
-        str, typer.Option("--rules", help="Mean matching positions, e.g. 0,400.", metavar="N,...")
-    ] = "0"
+    calls: Annotated[int, typer.Option(min=1, max=limits.MOST_CALLS, help="Number of two-way calls.")]
+    rules: Annotated[str, typer.Option(help="Mean matching positions, e.g. 0,400.", metavar="N,...")] = "0"
     codec: Annotated[
         str,
-        typer.Option("--codec", help="g711, g729:40ms, g711:60,g729:40 (shares), ...", metavar="CODEC,..."),
+        typer.Option(help="g711, g729:40ms, g711:60,g729:40 (shares), ...", metavar="CODEC,..."),
     ] = "g711"
     packet_time: PacketTimeOption = None
     factors: Annotated[
-        str, typer.Option("--factors", help="Multiples of the calls; the first decides.", metavar="N,...")
+        str, typer.Option(help="Multiples of the calls; the first decides.", metavar="N,...")
     ] = "1,2"
 
 
@@ -101,25 +96,25 @@ class MeasuringOptions:
     again: Annotated[bool, typer.Option("--again", help="Measure also what is stored.")] = False
     repetitions: Annotated[
         int | None,
-        typer.Option("--repetitions", min=1, max=limits.MOST_ATTEMPTS, help="Trials of each setting."),
+        typer.Option(min=1, max=limits.MOST_ATTEMPTS, help="Trials of each setting."),
     ] = None
     machine: Annotated[
-        MachineKind, typer.Option("--machine", help="noisy: tolerate more disturbance and repeat more often.")
+        MachineKind, typer.Option(help="noisy: tolerate more disturbance and repeat more often.")
     ] = "usual"
-    lab: Annotated[LabKind, typer.Option("--lab", help="Where: netns (root), or sim.")] = "auto"
+    lab: Annotated[LabKind, typer.Option(help="Where: netns (root), or sim.")] = "auto"
 
 
 @dataclass(frozen=True)
 class AnswerOptions:
     """How sure the answer is, and where it goes."""
 
-    certainty: Annotated[
-        str, typer.Option("--certainty", help="Share of trials that meet the answer, 50% to 99.5%.")
-    ] = "95%"
+    certainty: Annotated[str, typer.Option(help="Share of trials that meet the answer, 50% to 99.5%.")] = (
+        "95%"
+    )
     extrapolate: Annotated[
         bool, typer.Option("--extrapolate", help="Also answer outside the profiled range.")
     ] = False
-    out: Annotated[Path | None, typer.Option("--out", help="Also write a page.", metavar="FILE.html")] = None
+    out: Annotated[Path | None, typer.Option(help="Also write a page.", metavar="FILE.html")] = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -100,16 +100,12 @@ class MeasureOptions:
     ] = False
     pairs: Annotated[
         int | None,
-        typer.Option("--pairs", min=1, max=limits.MOST_ATTEMPTS, help="Pairs of trials (default: 60)."),
+        typer.Option(min=1, max=limits.MOST_ATTEMPTS, help="Pairs of trials (default: 60)."),
     ] = None
-    rules: Annotated[
-        str | None, typer.Option("--rules", help="Matching positions, e.g. 0,400.", metavar="N,...")
-    ] = None
+    rules: Annotated[str | None, typer.Option(help="Matching positions, e.g. 0,400.", metavar="N,...")] = None
     frame: FramesOption = None
-    machine: Annotated[
-        MachineKind | None, typer.Option("--machine", help="noisy: tolerate more disturbance.")
-    ] = None
-    lab: Annotated[LabKind | None, typer.Option("--lab", help="Where: netns (root), or sim.")] = None
+    machine: Annotated[MachineKind | None, typer.Option(help="noisy: tolerate more disturbance.")] = None
+    lab: Annotated[LabKind | None, typer.Option(help="Where: netns (root), or sim.")] = None
 
     def plan(self, before: str, after: str) -> TurnsPlan | None:
         """What to measure; None without ``--measure``."""
@@ -147,7 +143,6 @@ class TermsOptions:
     margin: Annotated[
         list[str] | None,
         typer.Option(
-            "--margin",
             help="Largest change that counts as none: 5%, or for one quantity p99=30% "
             "(default: rate=8%, mean=8%, p99=20%; with --measure 5%, 10%, 25%; and 0.2% of the packets "
             "for loss); repeatable.",
@@ -157,16 +152,13 @@ class TermsOptions:
     scatter: Annotated[
         list[str] | None,
         typer.Option(
-            "--scatter",
             help="Run-to-run standard deviation of one device here: 2%, or p99=4%; repeatable.",
             metavar="SHARE",
         ),
     ] = None
     certainty: Annotated[
         str,
-        typer.Option(
-            "--certainty", help="Share of comparisons without a change that report none, 50% to 99.9%."
-        ),
+        typer.Option(help="Share of comparisons without a change that report none, 50% to 99.9%."),
     ] = "98%"
 
     def terms(self, *, pairs: bool = False) -> ComparisonTerms:
@@ -210,7 +202,7 @@ def compare(
     runs: RunsOptions,
     options: TermsOptions,
     junit: Annotated[
-        Path | None, typer.Option("--junit", help="Also write JUnit XML for CI systems.", metavar="FILE")
+        Path | None, typer.Option(help="Also write JUnit XML for CI systems.", metavar="FILE")
     ] = None,
     result: ResultOptions,
 ) -> None:

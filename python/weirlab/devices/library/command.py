@@ -94,24 +94,18 @@ class RunBundleOptions:
 
     PANEL: ClassVar = "Bundle of a run"
 
-    name: Annotated[
-        str | None, typer.Option("--name", help="Name of the profile, for a run.", metavar="NAME")
-    ] = None
+    name: Annotated[str | None, typer.Option(help="Name of the profile, for a run.", metavar="NAME")] = None
     licence: Annotated[
         str | None,
-        typer.Option("--licence", help="SPDX licence of a run's data, e.g. CC0-1.0.", metavar="SPDX"),
+        typer.Option(help="SPDX licence of a run's data, e.g. CC0-1.0.", metavar="SPDX"),
     ] = None
     host: Annotated[
         str,
-        typer.Option(
-            "--host", help="Where a run was measured, in words (default: this machine).", metavar="TEXT"
-        ),
+        typer.Option(help="Where a run was measured, in words (default: this machine).", metavar="TEXT"),
     ] = ""
-    remark: Annotated[str, typer.Option("--remark", help="A sentence about the profile.", metavar="TEXT")] = (
-        ""
-    )
+    remark: Annotated[str, typer.Option(help="A sentence about the profile.", metavar="TEXT")] = ""
     sign: Annotated[
-        Path | None, typer.Option("--sign", help="OpenSSH key to sign a run's bundle with.", metavar="KEY")
+        Path | None, typer.Option(help="OpenSSH key to sign a run's bundle with.", metavar="KEY")
     ] = None
 
 
@@ -216,7 +210,7 @@ def add(
         ),
     ],
     to: Annotated[
-        Path | None, typer.Option("--to", help="Folder to add to (default: your own library).", metavar="DIR")
+        Path | None, typer.Option(help="Folder to add to (default: your own library).", metavar="DIR")
     ] = None,
     library: LibraryOption = None,
     *,
@@ -259,7 +253,7 @@ def verify(
     name: NameArgument,
     signers: Annotated[
         Path | None,
-        typer.Option("--signers", help="Whom you trust, as OpenSSH's allowed_signers.", metavar="FILE"),
+        typer.Option(help="Whom you trust, as OpenSSH's allowed_signers.", metavar="FILE"),
     ] = None,
     library: LibraryOption = None,
     *,

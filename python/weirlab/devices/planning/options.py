@@ -46,7 +46,6 @@ class ModelOptions:
     tunnel: Annotated[
         list[str] | None,
         typer.Option(
-            "--tunnel",
             help="Model of a tunnel behind the rules of MODEL; repeatable.",
             metavar="MODEL",
             autocompletion=completing.runs,
@@ -61,17 +60,17 @@ class QuestionOptions:
 
     PANEL: ClassVar = "Question"
 
-    find: Annotated[Sought | None, typer.Option("--find", help="Quantity to find.")] = None
+    find: Annotated[Sought | None, typer.Option(help="Quantity to find.")] = None
     given: Annotated[
-        list[str] | None, typer.Option("--given", help=f"KEY=VALUE: {', '.join(GIVEN)}.", metavar="KEY=VALUE")
+        list[str] | None, typer.Option(help=f"KEY=VALUE: {', '.join(GIVEN)}.", metavar="KEY=VALUE")
     ] = None
-    certainty: Annotated[
-        str, typer.Option("--certainty", help="Share of trials that meet the answer, 50% to 99.5%.")
-    ] = "95%"
+    certainty: Annotated[str, typer.Option(help="Share of trials that meet the answer, 50% to 99.5%.")] = (
+        "95%"
+    )
     extrapolate: Annotated[
         bool, typer.Option("--extrapolate", help="Also answer outside the profiled range.")
     ] = False
-    using: Annotated[Kind, typer.Option("--using", help="Which of the fitted models to use.")] = "queueing"
+    using: Annotated[Kind, typer.Option(help="Which of the fitted models to use.")] = "queueing"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,36 +79,30 @@ class PlanLoadOptions:
 
     PANEL: ClassVar = "Traffic"
 
-    rate: Annotated[str | None, typer.Option("--rate", help="Offered load: 300kpps, 40%@1Gbit/s, ...")] = None
+    rate: Annotated[str | None, typer.Option(help="Offered load: 300kpps, 40%@1Gbit/s, ...")] = None
     size: SizeOptions
     rules: Annotated[
         float | None,
         typer.Option(
-            "--rules",
             min=0,
             max=limits.MOST_RULES,
             help="Mean matching position: rules compared up to and including the one that matches "
             "(0: no rules).",
         ),
     ] = None
-    calls: Annotated[
-        int | None, typer.Option("--calls", min=1, max=limits.MOST_CALLS, help="Number of calls.")
-    ] = None
+    calls: Annotated[int | None, typer.Option(min=1, max=limits.MOST_CALLS, help="Number of calls.")] = None
     codec: Annotated[
         str | None,
         typer.Option(
-            "--codec",
             help="g711, g729:40ms, g711:60,g729:40 (shares), ...; also sets the requirement.",
             metavar="CODEC,...",
         ),
     ] = None
     packet_time: PacketTimeOption = None
-    directions: Annotated[
-        int, typer.Option("--directions", min=1, max=2, help="Streams per call through the device.")
-    ] = 2
+    directions: Annotated[int, typer.Option(min=1, max=2, help="Streams per call through the device.")] = 2
     arrivals: Annotated[
         Arrivals | None,
-        typer.Option("--arrivals", help="Gaps between packets (default: poisson for calls, else constant)."),
+        typer.Option(help="Gaps between packets (default: poisson for calls, else constant)."),
     ] = None
 
 
@@ -122,7 +115,6 @@ class RequirementOptions:
     require: Annotated[
         list[str] | None,
         typer.Option(
-            "--require",
             help="p99<1ms, mean<80us, jitter<50us, loss<0.1%, loss=0, calls>=300, ...; repeatable.",
             metavar="LIMIT",
         ),
@@ -130,12 +122,10 @@ class RequirementOptions:
     traffic_class: Annotated[
         Class | None, typer.Option("--class", help="Traffic class of IEC/IEEE 60802.")
     ] = None
-    cycle: Annotated[str | None, typer.Option("--cycle", help="Cycle of that class, e.g. 4ms.")] = None
+    cycle: Annotated[str | None, typer.Option(help="Cycle of that class, e.g. 4ms.")] = None
     share: Annotated[
         str | None,
-        typer.Option(
-            "--share", help="This device's share of the cycle (default 50%) or of the calls' delay (10%)."
-        ),
+        typer.Option(help="This device's share of the cycle (default 50%) or of the calls' delay (10%)."),
     ] = None
 
 
@@ -145,25 +135,23 @@ class RulesetOptions:
 
     ruleset: Annotated[
         Path | None,
-        typer.Option("--ruleset", help="Rules with counters, from iptables-save -c or nft.", metavar="FILE"),
+        typer.Option(help="Rules with counters, from iptables-save -c or nft.", metavar="FILE"),
     ] = None
     before: Annotated[
         Path | None,
         typer.Option(
-            "--before",
             help="Compare --ruleset with these rules: do packets meet more of them?",
             metavar="FILE",
         ),
     ] = None
     margin: Annotated[
         str | None,
-        typer.Option("--margin", help="Growth of rules per packet that --before accepts (default 8%)."),
+        typer.Option(help="Growth of rules per packet that --before accepts (default 8%)."),
     ] = None
     include: IncludeOption = None
     reordered: Annotated[
         Path | None,
         typer.Option(
-            "--reordered",
             help="Write the ruleset in its better order here; to FILE.diff, what changes.",
             metavar="FILE",
         ),

@@ -92,13 +92,12 @@ Examples:
 class PredictionLoadOptions:
     """The load that a prediction is about."""
 
-    rate: Annotated[str, typer.Option("--rate", help="Offered load: 300kpps, 40%@1Gbit/s, ...")]
-    frame: Annotated[int | None, typer.Option("--frame", help="Frame size in bytes (default: 64).")] = None
-    sizes: Annotated[str | None, typer.Option("--sizes", help="Size mix, e.g. imix.")] = None
+    rate: Annotated[str, typer.Option(help="Offered load: 300kpps, 40%@1Gbit/s, ...")]
+    frame: Annotated[int | None, typer.Option(help="Frame size in bytes (default: 64).")] = None
+    sizes: Annotated[str | None, typer.Option(help="Size mix, e.g. imix.")] = None
     rules: Annotated[
         int | None,
         typer.Option(
-            "--rules",
             min=0,
             max=limits.MOST_RULES,
             help="Matching position: rules compared up to and including the one that matches (default: 0, no "
@@ -108,7 +107,6 @@ class PredictionLoadOptions:
     new: Annotated[
         str | None,
         typer.Option(
-            "--new",
             help="Of a profile that goes through such shares: share of packets that open a flow, e.g. 10%.",
             metavar="SHARE",
         ),
@@ -128,7 +126,6 @@ class CourseOptions(StepOptions):
     duration: Annotated[
         float | None,
         typer.Option(
-            "--duration",
             min=0,
             max=limits.LONGEST_S,
             help="With --step: seconds in total (default: 1 s after the last step).",
@@ -147,14 +144,12 @@ class HeldOutOptions:
     loads: LoadsOption = None
     new: Annotated[
         str | None,
-        typer.Option(
-            "--new", help="Of an answered profile: shares of packets that open flows.", metavar="SHARE,..."
-        ),
+        typer.Option(help="Of an answered profile: shares of packets that open flows.", metavar="SHARE,..."),
     ] = None
     trials: Annotated[TrialsOptions, only("repetitions", "trial_s", "warmup_s")]
     seed: Annotated[
         int | None,
-        typer.Option("--seed", min=0, max=limits.HIGHEST_SEED, help="Draw other rule counts and loads."),
+        typer.Option(min=0, max=limits.HIGHEST_SEED, help="Draw other rule counts and loads."),
     ] = None
 
     def section(self) -> dict[str, Any]:
@@ -191,11 +186,11 @@ def fit(
         ),
     ],
     out: Annotated[
-        Path | None, typer.Option("--out", help="Also write the models to this file.", metavar="FILE")
+        Path | None, typer.Option(help="Also write the models to this file.", metavar="FILE")
     ] = None,
     name: Annotated[
         list[str] | None,
-        typer.Option("--name", help="Name of the device in FILE; once per run.", metavar="NAME"),
+        typer.Option(help="Name of the device in FILE; once per run.", metavar="NAME"),
     ] = None,
     result: ResultOptions,
 ) -> None:

@@ -44,7 +44,7 @@ def transients(
         ),
     ],
     model: Annotated[
-        str | None, typer.Option("--model", help="Model file or run with other models.", metavar="MODEL")
+        str | None, typer.Option(help="Model file or run with other models.", metavar="MODEL")
     ] = None,
     device: DeviceOption = None,
     result: ResultOptions,

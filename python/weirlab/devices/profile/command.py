@@ -112,7 +112,6 @@ def calibrate(
     rates: Annotated[
         str | None,
         typer.Option(
-            "--rates",
             help="Loads (default: 1kpps,10kpps,100kpps,1Mpps,max).",
             metavar="RATE,...",
             rich_help_panel="Plan",

@@ -35,9 +35,7 @@ class TrialTraffic:
 
     PANEL: ClassVar = "Traffic"
 
-    rate: Annotated[
-        str, typer.Option("--rate", help="Offered load: 2Mpps, 450, 300Mbit/s, 40%@10Gbit/s, max.")
-    ]
+    rate: Annotated[str, typer.Option(help="Offered load: 2Mpps, 450, 300Mbit/s, 40%@10Gbit/s, max.")]
     sizes: SizeOptions
     flows: Annotated[
         SteppedFlowOptions,
@@ -81,7 +79,6 @@ class AdaptiveOptions:
     budget: Annotated[
         int | None,
         typer.Option(
-            "--budget",
             min=1,
             max=limits.MOST_TRIALS,
             help="With --adaptive: maximum trials (default: half the trials of the whole grid).",
@@ -91,18 +88,16 @@ class AdaptiveOptions:
     time_budget: Annotated[
         str | None,
         typer.Option(
-            "--time-budget",
             help="Wall time for all trials, e.g. 6min (default: 1.5 times the expected time).",
             metavar="TIME",
         ),
     ] = None
     machine: Annotated[
-        MachineKind, typer.Option("--machine", help="noisy: tolerate more disturbance and repeat more often.")
+        MachineKind, typer.Option(help="noisy: tolerate more disturbance and repeat more often.")
     ] = "usual"
     target: Annotated[
         str | None,
         typer.Option(
-            "--target",
             help="With --adaptive: stop when predictions are known to within this at 95 % of the "
             "settings (default: 5%).",
             metavar="SHARE",

@@ -90,12 +90,11 @@ class SearchRateOptions:
     max_rate: Annotated[
         str | None,
         typer.Option(
-            "--max-rate",
             help="Highest load, e.g. 1Gbit/s (default: what the sender can pace).",
             metavar="RATE",
         ),
     ] = None
-    min_rate: Annotated[str, typer.Option("--min-rate", help="Lowest load to try.", metavar="RATE")] = "1kpps"
+    min_rate: Annotated[str, typer.Option(help="Lowest load to try.", metavar="RATE")] = "1kpps"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,15 +140,15 @@ class GoalOptions:
 
     loss: Annotated[
         str | None,
-        typer.Option("--loss", help="Loss ratio each goal allows (default: 0,0.5%).", metavar="SHARE,..."),
+        typer.Option(help="Loss ratio each goal allows (default: 0,0.5%).", metavar="SHARE,..."),
     ] = None
     exceed: Annotated[
         str | None,
-        typer.Option("--exceed", help="Share of trials that may lose more (50%; 0: none).", metavar="SHARE"),
+        typer.Option(help="Share of trials that may lose more (50%; 0: none).", metavar="SHARE"),
     ] = None
     width: Annotated[
         str | None,
-        typer.Option("--width", help="Distance of bounds at which the search ends (0.5%).", metavar="SHARE"),
+        typer.Option(help="Distance of bounds at which the search ends (0.5%).", metavar="SHARE"),
     ] = None
     duration_sum_s: Annotated[
         float | None,
@@ -186,22 +185,17 @@ class SuiteOptions:
 
     tests: Annotated[
         str | None,
-        typer.Option(
-            "--tests", help="Some of throughput,latency,loss,bursts (default: all).", metavar="TEST,..."
-        ),
+        typer.Option(help="Some of throughput,latency,loss,bursts (default: all).", metavar="TEST,..."),
     ] = None
     strict: Annotated[bool, typer.Option("--strict", help="Use the RFC's durations and repetitions.")] = False
     step: Annotated[
         str | None,
-        typer.Option(
-            "--step", help="Loss test: step size down from the maximum rate (10% or finer).", metavar="SHARE"
-        ),
+        typer.Option(help="Loss test: step size down from the maximum rate (10% or finer).", metavar="SHARE"),
     ] = None
     duration: Annotated[TrialsOptions, only("trial_s")]
     repetitions: Annotated[
         int | None,
         typer.Option(
-            "--repetitions",
             min=1,
             max=limits.MOST_REPETITIONS,
             help="Repetitions of the latency and burst tests (20).",

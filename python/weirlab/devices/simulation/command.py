@@ -54,15 +54,11 @@ class SweepOptions:
     as_: AsOption = None
     over: Annotated[
         list[str] | None,
-        typer.Option(
-            "--over", help="rules=, rate= or frame=: A,B,... or A..B or A..B:N.", metavar="KEY=VALUES"
-        ),
+        typer.Option(help="rules=, rate= or frame=: A,B,... or A..B or A..B:N.", metavar="KEY=VALUES"),
     ] = None
     repetitions: Annotated[
         int | None,
-        typer.Option(
-            "--repetitions", min=1, max=limits.MOST_REPETITIONS, help="Simulations of each combination."
-        ),
+        typer.Option(min=1, max=limits.MOST_REPETITIONS, help="Simulations of each combination."),
     ] = None
     trial_s: Annotated[
         float | None,
@@ -74,7 +70,7 @@ class SweepOptions:
         SimulatorChoice | None, typer.Option("--in", help="Simulator (default weir).", show_default=False)
     ] = None
     seed: Annotated[
-        int | None, typer.Option("--seed", min=0, max=limits.HIGHEST_SEED, help="Seed of all random numbers.")
+        int | None, typer.Option(min=0, max=limits.HIGHEST_SEED, help="Seed of all random numbers.")
     ] = None
 
 

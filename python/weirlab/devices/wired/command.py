@@ -100,7 +100,7 @@ def cable(
     wired: Annotated[WiredOptions, without("addresses", "gateways", "mode")],
     backend: BackendOption = "auto",
     frames: Annotated[
-        int, typer.Option("--frames", min=9, max=10**9, help="Frames to send in all.", rich_help_panel="Plan")
+        int, typer.Option(min=9, max=10**9, help="Frames to send in all.", rich_help_panel="Plan")
     ] = 1_000_000,
     result: ResultOptions,
 ) -> None:

@@ -57,58 +57,51 @@ class PathOptions:
 
     PANEL: ClassVar = "Link"
 
-    delay: Annotated[str | None, typer.Option("--delay", help="One-way delay: 25ms.", metavar="TIME")] = None
+    delay: Annotated[str | None, typer.Option(help="One-way delay: 25ms.", metavar="TIME")] = None
     jitter: Annotated[
         str | None,
         typer.Option(
-            "--jitter",
             help="Variation of the delay: 5ms (uniform), 5ms,normal; with ,reorder frames may overtake.",
             metavar="TIME",
         ),
     ] = None
     rate: Annotated[
-        str | None, typer.Option("--rate", help="Rate, e.g. 100Mbps; frames without FCS.", metavar="RATE")
+        str | None, typer.Option(help="Rate, e.g. 100Mbps; frames without FCS.", metavar="RATE")
     ] = None
     trace: Annotated[
         str | None,
-        typer.Option(
-            "--trace", help="Instead of a rate: delivery opportunities in Mahimahi's format.", metavar="FILE"
-        ),
+        typer.Option(help="Instead of a rate: delivery opportunities in Mahimahi's format.", metavar="FILE"),
     ] = None
     overhead: Annotated[
         str | None,
         typer.Option(
-            "--overhead",
             help="Bytes added to each frame for the rate (24: all of Ethernet's).",
             metavar="BYTES",
         ),
     ] = None
     queue: Annotated[
         str | None,
-        typer.Option("--queue", help="Queue size: 50pkts, 64kB or 20ms (default: 1000pkts).", metavar="SIZE"),
+        typer.Option(help="Queue size: 50pkts, 64kB or 20ms (default: 1000pkts).", metavar="SIZE"),
     ] = None
     aqm: Annotated[
         str | None,
-        typer.Option("--aqm", help="Drop early: codel, or red,min=20pkts,max=60pkts,p=10%.", metavar="NAME"),
+        typer.Option(help="Drop early: codel, or red,min=20pkts,max=60pkts,p=10%.", metavar="NAME"),
     ] = None
     loss: Annotated[
         str | None,
         typer.Option(
-            "--loss",
             help="1%; 1%,burst=3 (mean run); gemodel=P,R,1-H,1-K; frames=5,17,30-39,/100.",
             metavar="WHICH",
         ),
     ] = None
     reorder: Annotated[
         str | None,
-        typer.Option(
-            "--reorder", help="As --loss, with the extra delay of these frames: 1%,by=3ms.", metavar="WHICH"
-        ),
+        typer.Option(help="As --loss, with the extra delay of these frames: 1%,by=3ms.", metavar="WHICH"),
     ] = None
-    duplicate: Annotated[str | None, typer.Option("--duplicate", help="As --loss.", metavar="WHICH")] = None
+    duplicate: Annotated[str | None, typer.Option(help="As --loss.", metavar="WHICH")] = None
     seed: Annotated[
         str | None,
-        typer.Option("--seed", help="Seed of all random choices (default: drawn, and shown).", metavar="N"),
+        typer.Option(help="Seed of all random choices (default: drawn, and shown).", metavar="N"),
     ] = None
 
     def words(self) -> dict[str, str]:
@@ -124,7 +117,6 @@ class CrossingOptions:
     rules: Annotated[
         int | None,
         typer.Option(
-            "--rules",
             min=0,
             max=limits.MOST_RULES,
             help="With --as: matching position of all frames (default: 0, no rules).",
@@ -162,14 +154,12 @@ class LinkOptions:
     crossing: CrossingOptions
     up: Annotated[
         str | None,
-        typer.Option("--up", help="Options for A to B: 'rate 10Mbps queue 20pkts'.", metavar="WORDS"),
+        typer.Option(help="Options for A to B: 'rate 10Mbps queue 20pkts'.", metavar="WORDS"),
     ] = None
-    down: Annotated[str | None, typer.Option("--down", help="Options for B to A.", metavar="WORDS")] = None
+    down: Annotated[str | None, typer.Option(help="Options for B to A.", metavar="WORDS")] = None
     profile: Annotated[
         Path | None,
-        typer.Option(
-            "--profile", help="YAML file with these options as keys, and also up and down.", metavar="FILE"
-        ),
+        typer.Option(help="YAML file with these options as keys, and also up and down.", metavar="FILE"),
     ] = None
 
     def asked(self, draw_seed: Callable[[], int] | None) -> LinkSpec:
@@ -190,21 +180,19 @@ class RunOptions:
 
     by: Annotated[
         Literal["weir", "netem"],
-        typer.Option("--by", help="What emulates the link: Weir or the kernel's netem."),
+        typer.Option(help="What emulates the link: Weir or the kernel's netem."),
     ] = "weir"
-    netns: Annotated[
-        str | None, typer.Option("--netns", help="Network namespace of the interfaces.", metavar="NS")
-    ] = None
+    netns: Annotated[str | None, typer.Option(help="Network namespace of the interfaces.", metavar="NS")] = (
+        None
+    )
     for_: Annotated[
         str | None, typer.Option("--duration", help="End after this time: 90s, 5min, 1h.", metavar="TIME")
     ] = None
-    cpu: Annotated[int | None, typer.Option("--cpu", min=0, help="Run on this CPU.", metavar="N")] = None
+    cpu: Annotated[int | None, typer.Option(min=0, help="Run on this CPU.", metavar="N")] = None
     busy: Annotated[bool, typer.Option("--busy", help="Never sleep: use a full CPU to be less late.")] = False
     slack: Annotated[
         str | None,
-        typer.Option(
-            "--slack", help="Let frames leave up to this much late, to save CPU: 50us, 1ms.", metavar="TIME"
-        ),
+        typer.Option(help="Let frames leave up to this much late, to save CPU: 50us, 1ms.", metavar="TIME"),
     ] = None
     real_time: Annotated[
         bool,

@@ -44,12 +44,8 @@ class LoadRateOptions:
         list[str] | None,
         typer.Option("--number", help="Test number to call; may be repeated.", metavar="NUMBER"),
     ] = None
-    lowest: Annotated[int, typer.Option("--lowest", min=1, help="Lowest rate to try.", metavar="CALLS/S")] = (
-        10
-    )
-    highest: Annotated[
-        int, typer.Option("--highest", min=2, help="Highest rate to try.", metavar="CALLS/S")
-    ] = 2000
+    lowest: Annotated[int, typer.Option(min=1, help="Lowest rate to try.", metavar="CALLS/S")] = 10
+    highest: Annotated[int, typer.Option(min=2, help="Highest rate to try.", metavar="CALLS/S")] = 2000
     setup_limit_ms: Annotated[
         int, typer.Option("--setup-limit", min=1, help="Longest set-up of a good call.", metavar="MS")
     ] = 500
@@ -65,14 +61,11 @@ class LoadRateOptions:
     ] = 5.0
     trials: Annotated[
         int,
-        typer.Option(
-            "--trials", min=1, max=99, help="Maximum trials at a rate; fewer if they agree.", metavar="COUNT"
-        ),
+        typer.Option(min=1, max=99, help="Maximum trials at a rate; fewer if they agree.", metavar="COUNT"),
     ] = 3
     width: Annotated[
         float,
         typer.Option(
-            "--width",
             min=0.1,
             max=50,
             help="Distance of the bounds at which the search ends.",
@@ -82,9 +75,7 @@ class LoadRateOptions:
     ] = 5.0
     media_calls: Annotated[
         int,
-        typer.Option(
-            "--media-calls", min=0, max=50, help="Calls with speech during each trial.", metavar="COUNT"
-        ),
+        typer.Option(min=0, max=50, help="Calls with speech during each trial.", metavar="COUNT"),
     ] = 4
 
 

@@ -183,7 +183,6 @@ class RightsOptions:
     organisation: Annotated[
         str | None,
         typer.Option(
-            "--organisation",
             help="The user's organisation; without it, the user is an administrator.",
             metavar="NAME",
             show_default=False,
@@ -278,9 +277,7 @@ def users(ctx: typer.Context, database: DatabaseOption = DEFAULT_DATABASE, json:
 
 def log(
     ctx: typer.Context,
-    last: Annotated[
-        int, typer.Option("--last", min=1, max=_MOST_EVENTS, help="Number of events.", metavar="N")
-    ] = 50,
+    last: Annotated[int, typer.Option(min=1, max=_MOST_EVENTS, help="Number of events.", metavar="N")] = 50,
     database: DatabaseOption = DEFAULT_DATABASE,
     json: JsonOption = False,
 ) -> None:

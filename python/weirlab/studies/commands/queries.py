@@ -135,9 +135,7 @@ def ask(
             autocompletion=completing.runs,
         ),
     ] = None,
-    limit: Annotated[
-        int, typer.Option("--limit", min=1, max=1_000_000, help="Most rows of the answer.")
-    ] = MOST_ROWS,
+    limit: Annotated[int, typer.Option(min=1, max=1_000_000, help="Most rows of the answer.")] = MOST_ROWS,
     *,
     result: ResultOptions,
 ) -> None:

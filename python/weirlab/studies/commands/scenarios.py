@@ -88,7 +88,7 @@ class ScenarioLabOptions:
 
     lab: Annotated[
         LabKind | None,
-        typer.Option("--lab", help="Lab to use instead of that of the scenario.", show_default=False),
+        typer.Option(help="Lab to use instead of that of the scenario.", show_default=False),
     ] = None
     as_: AsOption = None
     yes: Annotated[

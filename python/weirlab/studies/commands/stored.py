@@ -98,10 +98,10 @@ def report(
     run: RunArgument,
     out: Annotated[
         Path | None,
-        typer.Option("--out", help="HTML file (default: report.html beside the run).", metavar="FILE"),
+        typer.Option(help="HTML file (default: report.html beside the run).", metavar="FILE"),
     ] = None,
     plots: Annotated[
-        Path | None, typer.Option("--plots", help="Folder for PNG, SVG and CSV of each plot.", metavar="DIR")
+        Path | None, typer.Option(help="Folder for PNG, SVG and CSV of each plot.", metavar="DIR")
     ] = None,
     store: StoreOption = None,
     json: JsonOption = False,
@@ -120,7 +120,6 @@ def runs(
     kind: Annotated[
         str | None,
         typer.Option(
-            "--kind",
             help="Only runs of this kind.",
             metavar="KIND",
             show_default=False,
@@ -128,7 +127,7 @@ def runs(
         ),
     ] = None,
     tag: Annotated[
-        str | None, typer.Option("--tag", help="Only runs with this tag.", metavar="TAG", show_default=False)
+        str | None, typer.Option(help="Only runs with this tag.", metavar="TAG", show_default=False)
     ] = None,
     star: Annotated[bool, typer.Option("--star", help="Only runs with a star.")] = False,
     store: StoreOption = None,
@@ -180,14 +179,14 @@ class LabelOptions:
     """What people say about a run; None leaves it as it is."""
 
     name: Annotated[
-        str | None, typer.Option("--name", help="Shown in place of the scenario's name.", show_default=False)
+        str | None, typer.Option(help="Shown in place of the scenario's name.", show_default=False)
     ] = None
-    note: Annotated[str | None, typer.Option("--note", help="A note.", show_default=False)] = None
-    tag: Annotated[
-        list[str] | None, typer.Option("--tag", help="Add this tag (repeatable).", show_default=False)
-    ] = None
+    note: Annotated[str | None, typer.Option(help="A note.", show_default=False)] = None
+    tag: Annotated[list[str] | None, typer.Option(help="Add this tag (repeatable).", show_default=False)] = (
+        None
+    )
     untag: Annotated[
-        list[str] | None, typer.Option("--untag", help="Remove this tag (repeatable).", show_default=False)
+        list[str] | None, typer.Option(help="Remove this tag (repeatable).", show_default=False)
     ] = None
     star: Annotated[
         bool | None, typer.Option("--star/--no-star", help="Mark it with a star.", show_default=False)
@@ -256,13 +255,11 @@ def export(
             autocompletion=completing.runs,
         ),
     ],
-    out: Annotated[
-        Path, typer.Option("--out", help="Folder to write into; created if missing.", metavar="DIR")
-    ],
-    format: Annotated[Literal["csv", "parquet"], typer.Option("--format", help="File format.")] = "csv",
+    out: Annotated[Path, typer.Option(help="Folder to write into; created if missing.", metavar="DIR")],
+    format: Annotated[Literal["csv", "parquet"], typer.Option(help="File format.")] = "csv",
     to: Annotated[
         Literal["ns3", "omnetpp"] | None,
-        typer.Option("--to", help="Write the device as a module for this simulator.", show_default=False),
+        typer.Option(help="Write the device as a module for this simulator.", show_default=False),
     ] = None,
     store: StoreOption = None,
     json: JsonOption = False,

@@ -157,12 +157,10 @@ def serve(
     port: ListenPortOption = PORT,
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out", help="Write the data here (-: standard output); needs --transfers 1.", metavar="FILE"
-        ),
+        typer.Option(help="Write the data here (-: standard output); needs --transfers 1.", metavar="FILE"),
     ] = None,
     transfers: Annotated[
-        int | None, typer.Option("--transfers", min=1, help="Exit after this many sessions.", metavar="N")
+        int | None, typer.Option(min=1, help="Exit after this many sessions.", metavar="N")
     ] = None,
     session_options: SessionOptions,
     json: JsonOption = False,

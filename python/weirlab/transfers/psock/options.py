@@ -50,9 +50,7 @@ class PsockSourceOptions:
     total: Annotated[
         str | None, typer.Option("--bytes", help="Generated data instead: 500MB, 64MiB.", metavar="SIZE")
     ] = None
-    port: Annotated[
-        int, typer.Option("--port", min=1, max=65535, help="The receiver's port.", metavar="PORT")
-    ] = PORT
+    port: Annotated[int, typer.Option(min=1, max=65535, help="The receiver's port.", metavar="PORT")] = PORT
 
     def total_bytes(self) -> int | None:
         """``--bytes``; None if a file or standard input is sent."""
@@ -72,7 +70,7 @@ class EndOptions:
     host: Annotated[str, typer.Argument(help="Name or address of the end that listens.", metavar="HOST")] = ""
     listen: Annotated[bool, typer.Option("--listen", help="Wait for the other end.")] = False
     bind: BindOption = None
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port.", metavar="PORT")] = PORT
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port.", metavar="PORT")] = PORT
 
     def check(self) -> None:
         """Raise ``InputError`` for options that contradict each other."""
@@ -92,7 +90,6 @@ class SessionOptions:
     memory: Annotated[
         str,
         typer.Option(
-            "--memory",
             help="Buffer of each direction, for data that waits for earlier data or for an acknowledgement.",
             metavar="SIZE",
         ),
@@ -104,12 +101,11 @@ class SessionOptions:
         ),
     ] = "15s"
     congestion: Annotated[
-        str, typer.Option("--congestion", help="Congestion control of this end, e.g. cubic.", metavar="NAME")
+        str, typer.Option(help="Congestion control of this end, e.g. cubic.", metavar="NAME")
     ] = ""
     option: Annotated[
         list[str] | None,
         typer.Option(
-            "--option",
             help="Socket option of every stream, by name or LEVEL:NUMBER; repeatable.",
             metavar="NAME=VALUE",
         ),
@@ -148,26 +144,22 @@ class StreamOptions:
     PANEL: ClassVar = "Streams"
 
     streams: Annotated[
-        int, typer.Option("--streams", min=1, max=MOST_STREAMS, help="Streams over each path.", metavar="N")
+        int, typer.Option(min=1, max=MOST_STREAMS, help="Streams over each path.", metavar="N")
     ] = 2
     path: Annotated[
         list[str] | None,
         typer.Option(
-            "--path",
             help="A path, given by its local address, its remote address, or both; repeatable.",
             metavar="[LOCAL][,REMOTE]",
         ),
     ] = None
-    scheduler: Annotated[Scheduler, typer.Option("--scheduler", help="Which stream carries which block.")] = (
-        "earliest"
+    scheduler: Annotated[Scheduler, typer.Option(help="Which stream carries which block.")] = "earliest"
+    block: Annotated[str, typer.Option(help="Size of a block of data, up to 64KiB.", metavar="SIZE")] = (
+        "32KiB"
     )
-    block: Annotated[
-        str, typer.Option("--block", help="Size of a block of data, up to 64KiB.", metavar="SIZE")
-    ] = "32KiB"
     unsent: Annotated[
         str,
         typer.Option(
-            "--unsent",
             help="Most unsent bytes that a stream may hold (TCP_NOTSENT_LOWAT); 0: the system's limit.",
             metavar="SIZE",
         ),

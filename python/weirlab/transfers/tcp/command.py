@@ -108,7 +108,7 @@ class SampleOptions:
 
     every: Annotated[
         str | None,
-        typer.Option("--every", help="Time between two samples: 10us to 1h (100ms).", metavar="TIME"),
+        typer.Option(help="Time between two samples: 10us to 1h (100ms).", metavar="TIME"),
     ] = None
     events: Annotated[
         bool,
@@ -119,7 +119,6 @@ class SampleOptions:
     by: Annotated[
         str | None,
         typer.Option(
-            "--by",
             help="How to sample: bpf (needs root), inet-diag, or auto (the default): bpf if it works.",
             metavar="WAY",
         ),
@@ -158,12 +157,12 @@ class FieldOptions:
     PANEL: ClassVar = "Output"
 
     fields: Annotated[
-        str | None, typer.Option("--fields", help="Fields to keep and show, or all.", metavar="NAME,...")
+        str | None, typer.Option(help="Fields to keep and show, or all.", metavar="NAME,...")
     ] = None
     list_fields: Annotated[bool, typer.Option("--list-fields", help="List all fields and exit.")] = False
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Write all samples here.", metavar="FILE.parquet|.csv")
-    ] = None
+    out: Annotated[Path | None, typer.Option(help="Write all samples here.", metavar="FILE.parquet|.csv")] = (
+        None
+    )
 
 
 def add_to(app: typer.Typer) -> None:
@@ -266,7 +265,7 @@ def why(
     *,
     target: Annotated[str, typer.Argument(help="A program, a process, or ends.", metavar="TARGET")],
     every: Annotated[
-        str, typer.Option("--every", help="Time between two samples: 10us to 1h.", metavar="TIME")
+        str, typer.Option(help="Time between two samples: 10us to 1h.", metavar="TIME")
     ] = "10ms",
     duration: Annotated[
         str | None, typer.Option("--time", help="Stop after this time: 90s, 5min.", metavar="TIME")

@@ -193,14 +193,13 @@ class ReadOptions:
     read_rate: Annotated[
         str | None,
         typer.Option(
-            "--read-rate",
             help="Read no faster than this, all connections of a transfer together: 5Mbit/s.",
             metavar="RATE",
         ),
     ] = None
     read_pause: Annotated[
         str | None,
-        typer.Option("--read-pause", help="After AT, read nothing for TIME: 2s,500ms.", metavar="AT,TIME"),
+        typer.Option(help="After AT, read nothing for TIME: 2s,500ms.", metavar="AT,TIME"),
     ] = None
 
     def reading(self) -> Reading:

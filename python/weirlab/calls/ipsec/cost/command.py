@@ -33,7 +33,7 @@ class CostOptions:
 
     PANEL: ClassVar = "Packets"
 
-    codec: Annotated[str, typer.Option("--codec", help="Codec of the speech.")] = "g711"
+    codec: Annotated[str, typer.Option(help="Codec of the speech.")] = "g711"
     packet_times_ms: Annotated[
         str, typer.Option("--packet-time", help="Packet times in ms.", metavar="MS,..."), _TIMES
     ] = "10,20,30,40,50,60"
@@ -52,19 +52,18 @@ class CostOptions:
     ways: Annotated[
         str | None,
         typer.Option(
-            "--ways",
             help="Some of out, out-each, out-udp, out-rtp, in, in-udp, in-rtp, in-layers, in-system.",
             metavar="NAME,...",
         ),
         WORDS,
     ] = None
-    rounds: Annotated[int, typer.Option("--rounds", min=2, max=10_000, help="Rounds.")] = 40
+    rounds: Annotated[int, typer.Option(min=2, max=10_000, help="Rounds.")] = 40
     packets: Annotated[
         int,
-        typer.Option("--packets", min=8, max=100_000, help="Packets per round; many leave the CPU's caches."),
+        typer.Option(min=8, max=100_000, help="Packets per round; many leave the CPU's caches."),
     ] = 64
     associations: Annotated[
-        int, typer.Option("--associations", min=1, max=10_000, help="Security associations, used in turn.")
+        int, typer.Option(min=1, max=10_000, help="Security associations, used in turn.")
     ] = 1
 
 

@@ -49,21 +49,19 @@ class EndpointOptions:
 
     PANEL: ClassVar = "Endpoints"
 
-    arms: Annotated[str, typer.Option("--arms", help="Kinds of endpoints.", metavar="NAME,..."), WORDS] = (
+    arms: Annotated[str, typer.Option(help="Kinds of endpoints.", metavar="NAME,..."), WORDS] = (
         "bypass,sockets,sockets-real-time"
     )
     beside: Annotated[
         str,
-        typer.Option(
-            "--beside", help="Other work on the endpoints' CPUs: idle (none), hog.", metavar="NAME,..."
-        ),
+        typer.Option(help="Other work on the endpoints' CPUs: idle (none), hog.", metavar="NAME,..."),
         WORDS,
     ] = "idle,hog"
     suite: Annotated[
         str,
-        typer.Option("--suite", help="Cipher suite of ESP (see weir ipsec bytes), or none.", metavar="NAME"),
+        typer.Option(help="Cipher suite of ESP (see weir ipsec bytes), or none.", metavar="NAME"),
     ] = "aes-gcm-16"
-    mode: Annotated[Literal["transport", "tunnel"], typer.Option("--mode", help="Mode of ESP.")] = "transport"
+    mode: Annotated[Literal["transport", "tunnel"], typer.Option(help="Mode of ESP.")] = "transport"
 
 
 @dataclass(frozen=True)
@@ -72,18 +70,16 @@ class TalkOptions:
 
     PANEL: ClassVar = "Calls"
 
-    calls: Annotated[
-        str, typer.Option("--calls", help="Numbers of calls to compare.", metavar="COUNT,..."), _COUNTS
-    ] = "1,100,1000"
-    codec: Annotated[str, typer.Option("--codec", help="Codec, with an optional packet time.")] = "g711"
+    calls: Annotated[str, typer.Option(help="Numbers of calls to compare.", metavar="COUNT,..."), _COUNTS] = (
+        "1,100,1000"
+    )
+    codec: Annotated[str, typer.Option(help="Codec, with an optional packet time.")] = "g711"
     lasts_s: Annotated[
         float, typer.Option("--seconds", min=0.1, max=limits.LONGEST_S, help="Recorded seconds per attempt.")
     ] = 4.0
     repetitions: Annotated[
         int,
-        typer.Option(
-            "--repetitions", min=1, max=limits.MOST_REPETITIONS, help="Valid attempts of each kind."
-        ),
+        typer.Option(min=1, max=limits.MOST_REPETITIONS, help="Valid attempts of each kind."),
     ] = 5
     seed: SeedOption = 1
 
@@ -98,7 +94,7 @@ class SearchOptions:
         bool, typer.Option("--search/--no-search", help="Search for the most calls of each kind.")
     ] = True
     most_calls: Annotated[
-        int, typer.Option("--most-calls", min=1, max=20_000, help="Maximum calls to try.", metavar="COUNT")
+        int, typer.Option(min=1, max=20_000, help="Maximum calls to try.", metavar="COUNT")
     ] = 10_000
     late_ms: Annotated[
         float,

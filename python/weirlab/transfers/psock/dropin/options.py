@@ -38,13 +38,10 @@ class ProgramOptions:
     command: Annotated[
         list[str], typer.Argument(help="The program and its arguments, behind --.", metavar="PROGRAM")
     ]
-    via: Annotated[
-        str, typer.Option("--via", help=f"The proxy; port {PORT} unless given.", metavar="HOST[:PORT]")
-    ]
+    via: Annotated[str, typer.Option(help=f"The proxy; port {PORT} unless given.", metavar="HOST[:PORT]")]
     only: Annotated[
         list[str] | None,
         typer.Option(
-            "--only",
             help="Carry only connections to these destinations, such as 192.0.2.0/24:443; repeatable.",
             metavar="NETWORK[:PORT]",
         ),
@@ -58,9 +55,9 @@ class ProgramOptions:
         ),
     ] = None
     by: Annotated[
-        By | None, typer.Option("--by", help="What redirects connections (bpf where it works, else seccomp).")
+        By | None, typer.Option(help="What redirects connections (bpf where it works, else seccomp).")
     ] = None
-    user: Annotated[str, typer.Option("--user", help="Run the program as this user.", metavar="NAME")] = ""
+    user: Annotated[str, typer.Option(help="Run the program as this user.", metavar="NAME")] = ""
     direct: Annotated[
         bool, typer.Option("--fallback", help="Connect by plain TCP, if the proxy does not answer.")
     ] = False
@@ -79,7 +76,6 @@ class ProxyOptions:
     allow: Annotated[
         list[str] | None,
         typer.Option(
-            "--allow",
             help="Destinations, such as any, 192.0.2.0/24, 192.0.2.1:443, any:8000-8999; repeatable.",
             metavar="NETWORK[:PORT]",
         ),
