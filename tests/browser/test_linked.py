@@ -30,7 +30,7 @@ def page(browser: devtools.Browser, tmp_path: Path) -> devtools.Page:
     """Two charts with one axis, and one without."""
     figures = (figure("one", "time", 10.0), figure("two", "time", 10.0), figure("alone", "", 10.0))
     chapter = Chapter("c", "Charts", figures=figures)
-    story = Story("", {}, False, "Linked.", (), "", "", (), (chapter,), ())
+    story = Story(subject="", answer="Linked.", tiles=(), chapters=(chapter,))
     (tmp_path / "page.html").write_text(story.html())
     page = browser.session(width=1000, height=1500)
     page.open((tmp_path / "page.html").as_uri())

@@ -6,7 +6,7 @@ Every report is a :class:`Story`; ``shell`` turns it into one HTML file.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -134,24 +134,24 @@ _UNFINISHED: Final = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Story:
     """The whole content of a page. ``manifest`` is the run's, as a mapping; empty for pages without a run."""
 
     subject: str
     """What was tested, for the page's title."""
-    manifest: Mapping[str, Any]
-    simulated: bool
     answer: str
-    lede: tuple[str, ...]
-    caution: str
-    """What the reader must know before believing the answer; empty for nothing."""
-    place: str
-    """``iptables-legacy in Linux network namespaces on host ...``; empty if nothing was measured."""
     tiles: tuple[Tile, ...]
     """Key numbers; those without a value are left out."""
     chapters: tuple[Chapter, ...]
-    terms: tuple[tuple[str, str], ...]
+    manifest: Mapping[str, Any] = field(default_factory=dict)
+    simulated: bool = False
+    lede: tuple[str, ...] = ()
+    caution: str = ""
+    """What the reader must know before believing the answer; empty for nothing."""
+    place: str = ""
+    """``iptables-legacy in Linux network namespaces on host ...``; empty if nothing was measured."""
+    terms: tuple[tuple[str, str], ...] = ()
     """Terms and their meaning on this page."""
     where_note: str = ""
     assurance: str = ""

@@ -135,10 +135,7 @@ def test_a_damaged_run_is_listed_with_what_is_wrong(client: TestClient, store: S
 
 def test_the_sentence_of_a_run_is_the_answer_of_its_report(client: TestClient, store: Store) -> None:
     run_id = trials(store, 20_000.0)
-    story = Story(
-        subject="a firewall", manifest={}, simulated=False, answer="Carries > 3 Mpps & more.", lede=(),
-        caution="", place="here", tiles=(), chapters=(), terms=(),
-    )  # fmt: skip
+    story = Story(subject="a firewall", answer="Carries > 3 Mpps & more.", tiles=(), chapters=())
     (store.open(run_id).path / "report.html").write_text(story.html())
     assert listed(client)[run_id]["conclusion"] == "Carries > 3 Mpps & more."
 

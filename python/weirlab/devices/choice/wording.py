@@ -146,12 +146,10 @@ def write_page(
     notes = [*outcome.warnings, *map(_origin, outcome.profiles)]
     story = Story(
         subject=f"choice among {plural(len(base.answers), 'device')}",
-        manifest={},
         simulated=simulated,
         answer=_headline(outcome, best),
         lede=(plans.conclusion(base), *(_case(case) for case in outcome.cases[1:])),
         caution=" ".join(remedies(outcome, command)),
-        place="",
         tiles=tuple(tiles),
         chapters=(
             Chapter("choice", "All devices", "Choice", tables=(table(outcome, rows),)),

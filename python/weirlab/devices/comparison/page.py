@@ -48,7 +48,6 @@ def page(run: Run) -> Story:
             "trials of a pair alike; the change is the median over pairs.",
             *outcome.notes,
         ),
-        caution="",
         place=place(manifest, facts["lab"], f"{names[0]} and {names[1]}"),
         tiles=tuple(
             Tile(

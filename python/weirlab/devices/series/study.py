@@ -354,13 +354,10 @@ class SeriesStudy(Study[SeriesScenario, DeviceGround, ListedTrials]):
             manifest=vars(run.manifest),
             simulated=run.simulated,
             answer=found.sentence,
-            lede=(),
-            caution="",
             place=place(vars(run.manifest), facts["lab"], facts["dut"]),
             tiles=(Tile("settings", str(len(found.names)), "one after the other, repeated"),),
             chapters=(
                 Chapter("settings", "Settings", figures=found.figures, tables=tuple(found.tables)),
                 *_course(run, found.valid),
             ),
-            terms=(),
         )

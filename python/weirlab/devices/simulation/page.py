@@ -43,8 +43,6 @@ def page(run: Run) -> Story:
         manifest=vars(manifest),
         simulated=True,
         answer=found.sentence,
-        lede=(),
-        caution="",
         place=place(vars(manifest), "sim", str(manifest.facts.get("dut", ""))),
         tiles=(Tile("simulations", f"{len(found.rows):,}", f"by {found.asked.simulator}"),),
         chapters=(

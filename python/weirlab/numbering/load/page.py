@@ -54,9 +54,7 @@ def tell(found: LoadFindings, manifest: Mapping[str, Any]) -> Story:
     return Story(
         subject=f"Calls per second of numbering plan {found.plan}",
         manifest=manifest,
-        simulated=False,
         answer=found.sentence,
-        lede=(),
         caution=_CAUTION,
         place=place(
             manifest,

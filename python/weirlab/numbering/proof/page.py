@@ -66,10 +66,8 @@ def tell(
     return Story(
         subject=f"Numbering plan {found.plan}",
         manifest=manifest,
-        simulated=False,
         answer=found.sentence,
         lede=tuple(f"{titled(row)}: {row.why}." for row in (*found.failed, *found.left_out)[:3]),
-        caution="",
         place=place(
             manifest,
             "netns",

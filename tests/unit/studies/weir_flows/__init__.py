@@ -129,12 +129,9 @@ class FlowsStudy(Study[FlowsScenario, DeviceGround, FlowsFindings]):
             manifest=vars(run.manifest),
             simulated=run.simulated,
             answer=found.sentence,
-            lede=(),
-            caution="",
             place=place(vars(run.manifest), facts["lab"], facts["dut"]),
             tiles=tuple(Tile(f"{number} flows", delay, "median delay") for number, delay in found.rows()),
             chapters=(Chapter("delay", "Delay", tables=(found.table(),)),),
-            terms=(),
         )
 
 

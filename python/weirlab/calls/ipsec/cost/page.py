@@ -49,10 +49,7 @@ def page(run: Run, found: EspCostFindings) -> Story:
     return Story(
         subject="packets of speech with ESP",
         manifest=manifest,
-        simulated=False,
         answer=found.sentence,
-        lede=(),
-        caution="",
         place=place(manifest, "", "this machine's memory"),
         tiles=tuple(_tiles(found)),
         chapters=(

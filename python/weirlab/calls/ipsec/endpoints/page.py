@@ -65,7 +65,6 @@ def tell(
     return Story(
         subject="endpoints of calls, past the system and through sockets",
         manifest=manifest,
-        simulated=False,
         answer=answer,
         lede=tuple(rest),
         caution=" ".join(found.remarks()),

@@ -78,12 +78,8 @@ def tell(assessed: StreamAssessment, *, command: str) -> Story:
     streams = assessed.streams
     return Story(
         subject=f"voice streams in {assessed.name}",
-        manifest={},
-        simulated=False,
         answer=_answer(streams),
         lede=(assessed.assumption,),
-        caution="",
-        place="",
         tiles=tuple(_tiles(streams)),
         chapters=(
             Chapter(

@@ -64,7 +64,6 @@ def tell(evidence: MonitorEvidence) -> Story:
     return Story(
         subject=_subject(evidence),
         manifest=evidence.manifest,
-        simulated=False,
         answer=answer,
         lede=tuple(rest),
         caution=_caution(evidence),

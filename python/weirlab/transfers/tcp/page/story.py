@@ -81,14 +81,12 @@ def tell(run: Run) -> Story:
     return Story(
         subject=_subject(kept),
         manifest=manifest,
-        simulated=False,
         answer=_answer(kept),
         lede=tuple(
             shown.direction_sentence(summary, row.connections)
             for summary, row in zip(kept.summaries(), kept.directions, strict=True)
         ),
         caution=_caution(kept, path),
-        place="",
         where_note=_where(kept, manifest),
         tiles=tuple(_tiles(kept)),
         chapters=tuple(_chapters(kept, axis, path, manifest)),

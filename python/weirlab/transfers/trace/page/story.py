@@ -113,12 +113,9 @@ def tell(trace: Trace, *, connection: int, command: str = "") -> Story:
         chapters.append(Chapter("others", "Voice and ESP", tables=tuple(beside)))
     return Story(
         subject=f"connection {connection} in {names}",
-        manifest={},
-        simulated=False,
         answer=wording.conclusion(one) if found is None else found.sentence,
         lede=tuple(_lede(one, ends, found)),
         caution=" ".join(wording.cautions(trace.facts)),
-        place="",
         where_note=wording.capture(trace.facts) if len(trace.facts["connections"]) > 1 else "",
         tiles=tuple(tiles(one)),
         chapters=tuple(chapters),
