@@ -17,7 +17,10 @@ from weirlab.cli import layout
 from weirlab.cli.program import app as cli
 from weirlab.cli.program.app import app
 from weirlab.jobs import testbeds
-from weirlab.store import Store
+from weirlab.lab.base import TestBed
+from weirlab.measure.search.trials import SearchTrialRunner
+from weirlab.measure.terms import TrialClocks, TrialTerms
+from weirlab.store import RunWriter, Store
 from weirlab.studies import registry
 from weirlab.testing import FakeBed, FakeClock, FakeDevice
 
@@ -112,6 +115,18 @@ def clock() -> FakeClock:
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     return Store(tmp_path / "store")
+
+
+@pytest.fixture
+def begin(writer: RunWriter) -> Callable[..., SearchTrialRunner]:
+    """Begins the trials of a search on a bed, by a clock of their own; ``writer`` is that of the test."""
+
+    def trials(bed: TestBed, max_attempts: int = 10) -> SearchTrialRunner:
+        clock = FakeClock()
+        terms = TrialTerms(max_attempts=max_attempts, clocks=TrialClocks(clock, clock.advance, clock.now))
+        return SearchTrialRunner(bed, writer, terms=terms)
+
+    return trials
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,13 @@ from typing import TextIO
 from rich.console import RenderableType
 from rich.live import Live
 
+from weirlab.base.closing import Closable
 from weirlab.base.quoting import printable
 from weirlab.cli.progress import LINE_EVERY_S
 from weirlab.cli.streams import console, tell
 
 
-class LiveScreen:
+class LiveScreen(Closable):
     """A display that the caller redraws: a separate thread would only take CPU time.
 
     If the terminal is gone (the connection to this host broke), the command must still shut down cleanly.
@@ -44,7 +45,7 @@ class LiveScreen:
             self._live.stop()
 
 
-class LiveLines:
+class LiveLines(Closable):
     """Plain lines: the state at most once in ten seconds, notes at once."""
 
     def __init__(self, stream: TextIO, now_s: Callable[[], float] = time.monotonic) -> None:
@@ -59,3 +60,6 @@ class LiveLines:
     def note(self, message: str) -> None:
         with suppress(OSError):
             tell(f"weir: {message}", self._stream)
+
+    def close(self) -> None:
+        """Nothing is left on the terminal."""

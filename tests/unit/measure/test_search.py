@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weirlab.base.errors import InputError, TrialError
-from weirlab.lab.base import TestBed
 from weirlab.lab.sim import SimDevice, SimLab
 from weirlab.measure.progress import TrialProgress
 from weirlab.measure.search import mlr
@@ -36,16 +35,6 @@ Begin = Callable[..., SearchTrialRunner]
 def writer(tmp_path: Path) -> Iterator[RunWriter]:
     with Store(tmp_path / "store").create("search", {"name": "test"}, {}) as writer:
         yield writer
-
-
-@pytest.fixture
-def begin(writer: RunWriter) -> Begin:
-    def trials(bed: TestBed, max_attempts: int = 10) -> SearchTrialRunner:
-        clock = FakeClock()
-        terms = TrialTerms(max_attempts=max_attempts, clocks=TrialClocks(clock, clock.advance, clock.now))
-        return SearchTrialRunner(bed, writer, terms=terms)
-
-    return trials
 
 
 def loss_above(threshold_pps: float, asked: list[float] | None = None) -> mlr.Measure:

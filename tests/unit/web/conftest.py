@@ -12,6 +12,7 @@ import pytest
 from anyio.from_thread import start_blocking_portal
 from fastapi.testclient import TestClient
 
+from weirlab._engine import TcpServer
 from weirlab.store import Store
 from weirlab.web.service import WebService, service
 from weirlab.web.settings import WebSettings
@@ -23,6 +24,16 @@ DEADLINE_S = 60.0
 """How long something that is sure to happen may take on a busy machine."""
 
 Serve = Callable[..., tuple[TestClient, WebService]]
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    """Of a server of bulk transfers on loopback."""
+    server = TcpServer(
+        address="127.0.0.1", port=0, token="", most_ns=None, most_bytes=None, most_clients=2, options=[]
+    )
+    yield server.address[1]
+    server.stop()
 
 
 @pytest.fixture

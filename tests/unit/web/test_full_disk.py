@@ -6,7 +6,7 @@ import errno
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from weirlab._engine import TcpServer
 from weirlab.base import files, programs
 from weirlab.base.errors import DiskFull, StoreError
 from weirlab.store import Store
@@ -36,16 +35,6 @@ profile: {positions: [0], sizes: [64], load_shares: [0.1], repetitions: 1, trial
 report: null
 """
 REFUSALS = [errno.ENOSPC, errno.EDQUOT, errno.EIO]
-
-
-@pytest.fixture
-def port() -> Iterator[int]:
-    """Of a server of bulk transfers on loopback."""
-    server = TcpServer(
-        address="127.0.0.1", port=0, token="", most_ns=None, most_bytes=None, most_clients=2, options=[]
-    )
-    yield server.address[1]
-    server.stop()
 
 
 def folders(store: Store) -> list[Path]:

@@ -28,16 +28,6 @@ from .conftest import Serve, settled
 NOBODY = 9
 
 
-@pytest.fixture
-def port() -> Iterator[int]:
-    """Of a server of bulk transfers on loopback."""
-    server = TcpServer(
-        address="127.0.0.1", port=0, token="", most_ns=None, most_bytes=None, most_clients=2, options=[]
-    )
-    yield server.address[1]
-    server.stop()
-
-
 @contextmanager
 def serving(token: str, *, errands: bool) -> Iterator[int]:
     """The port of a server that needs a token; ``errands``: it may be the client of others."""

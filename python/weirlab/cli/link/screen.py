@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TYPE_CHECKING, TextIO
 
 from rich.console import Group, RenderableType
@@ -16,22 +15,14 @@ from weirlab.cli.link import tables
 from weirlab.cli.quantities import clock, rate
 
 if TYPE_CHECKING:
-    from weirlab.link.session import LinkWatcher, Snapshot
+    from weirlab.link.session import Snapshot
 
 SHOW_EVERY_S = 0.25
 
 
-@contextmanager
-def screen(stream: TextIO) -> Iterator[LinkWatcher]:
-    """The display that suits ``stream``, while the tap runs."""
-    if not stream.isatty():
-        yield TapLines(stream)
-        return
-    drawing = TapScreen(stream)
-    try:
-        yield drawing
-    finally:
-        drawing.close()
+def screen(stream: TextIO) -> TapScreen | TapLines:
+    """The display that suits ``stream``, to be closed when the tap has ended."""
+    return TapScreen(stream) if stream.isatty() else TapLines(stream)
 
 
 class TapScreen(live.LiveScreen):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO, TypeAlias
 
 from rich.text import Text
@@ -34,17 +32,9 @@ LinkDisplay: TypeAlias = "_Screen | _LinkLines"
 """The display of a running link."""
 
 
-@contextmanager
-def screen(stream: TextIO) -> Iterator[LinkDisplay]:
-    """The display that suits ``stream``, for as long as the link runs."""
-    if not stream.isatty():
-        yield _LinkLines(stream)
-        return
-    drawing = _Screen(stream)
-    try:
-        yield drawing
-    finally:
-        drawing.close()
+def screen(stream: TextIO) -> LinkDisplay:
+    """The display that suits ``stream``, to be closed when the link has ended."""
+    return _Screen(stream) if stream.isatty() else _LinkLines(stream)
 
 
 class LinkRates:

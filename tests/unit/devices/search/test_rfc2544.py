@@ -14,14 +14,12 @@ from weirlab.devices.search.rfc2544.bursts import BackToBackResult, burst_spec, 
 from weirlab.devices.search.rfc2544.latency import latency
 from weirlab.devices.search.rfc2544.loss import loss_curve
 from weirlab.devices.search.rfc2544.suite import STRICT, Rfc2544Suite, run_suite
-from weirlab.lab.base import TestBed
 from weirlab.lab.sim import SimDevice, SimLab
 from weirlab.measure.search.throughput import SearchShape, Setting
 from weirlab.measure.search.trials import SearchTrialRunner
-from weirlab.measure.terms import TrialClocks, TrialTerms
 from weirlab.records import RuleSetup
 from weirlab.store import RunWriter, Store
-from weirlab.testing import FakeBed, FakeClock, FakeDevice, TrialDisturbance
+from weirlab.testing import FakeBed, FakeDevice, TrialDisturbance
 from weirlab.traffic.schedule import compile_plan
 from weirlab.traffic.sizes import Constant
 
@@ -38,16 +36,6 @@ Begin = Callable[..., SearchTrialRunner]
 def writer(tmp_path: Path) -> Iterator[RunWriter]:
     with Store(tmp_path / "store").create("rfc2544", {"name": "test"}, {}) as writer:
         yield writer
-
-
-@pytest.fixture
-def begin(writer: RunWriter) -> Begin:
-    def trials(bed: TestBed, max_attempts: int = 10) -> SearchTrialRunner:
-        clock = FakeClock()
-        terms = TrialTerms(max_attempts=max_attempts, clocks=TrialClocks(clock, clock.advance, clock.now))
-        return SearchTrialRunner(bed, writer, terms=terms)
-
-    return trials
 
 
 @pytest.fixture

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
@@ -17,7 +16,7 @@ from weirlab.trace.quantities import bit_rate, count, percent, plural
 from weirlab.transfers.tcp.causes import LIVE_S, CauseLog, ConnectionCause
 from weirlab.transfers.tcp.connections import owner
 from weirlab.transfers.tcp.show.tables import WAYS_IN_WORDS
-from weirlab.transfers.tcp.watching import ConnectionTally, Samples, WatchObserver
+from weirlab.transfers.tcp.watching import ConnectionTally, Samples
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -30,19 +29,14 @@ MOST_COLUMNS: Final = 10
 """Fields that a terminal has room for; if more are kept, the usual columns are shown."""
 
 
-@contextmanager
 def screen(
     stream: TextIO, names: Sequence[str], causes: CauseLog | None, *, quiet: bool
-) -> Iterator[WatchObserver]:
-    """The observer that suits ``stream``; ``names`` are the fields to show, empty for the usual columns."""
+) -> WatchLines | WatchScreen:
+    """The observer that suits ``stream``, to be closed at the end; ``names`` are the fields to show, empty for
+    the usual columns."""
     if quiet or not stream.isatty():
-        yield WatchLines(stream, quiet=quiet)
-        return
-    drawing = WatchScreen(stream, names, causes)
-    try:
-        yield drawing
-    finally:
-        drawing.close()
+        return WatchLines(stream, quiet=quiet)
+    return WatchScreen(stream, names, causes)
 
 
 class WatchLines(live.LiveLines):
