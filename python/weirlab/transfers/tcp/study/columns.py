@@ -6,11 +6,25 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class TransferRow:
-    """A transfer: when it was, how the clocks of its ends were compared, what was captured."""
+class OfTransfer:
+    """Something of a transfer."""
 
     trial_id: str
     """The attempt in `trials`."""
+
+
+@dataclass(frozen=True)
+class OfConnection(OfTransfer):
+    """Something of a connection of a transfer."""
+
+    connection: int
+    """The connection's number, from 0."""
+
+
+@dataclass(frozen=True)
+class TransferRow(OfTransfer):
+    """A transfer: when it was, how the clocks of its ends were compared, what was captured."""
+
     start_ns: int
     """The start."""
     host: str
@@ -42,11 +56,9 @@ class TransferRow:
 
 
 @dataclass(frozen=True)
-class CaptureRow:
+class CaptureRow(OfTransfer):
     """A capture of the transfer at one place, or why there is none."""
 
-    trial_id: str
-    """The attempt in `trials`."""
     end: str
     """Where: `client`, `server` or `between`."""
     interface: str
@@ -66,13 +78,9 @@ class CaptureRow:
 
 
 @dataclass(frozen=True)
-class CrossingRow:
+class CrossingRow(OfConnection):
     """What happened to a connection's data between two captures."""
 
-    trial_id: str
-    """The attempt in `trials`."""
-    connection: int
-    """Its number."""
     sent_bytes: int
     """Payload in the sender's capture, retransmissions included."""
     again_bytes: int
@@ -105,13 +113,9 @@ class CrossingRow:
 
 
 @dataclass(frozen=True)
-class AgreementRow:
+class AgreementRow(OfConnection):
     """The same quantity of a connection from the sender's kernel and from a capture."""
 
-    trial_id: str
-    """The attempt in `trials`."""
-    connection: int
-    """Its number."""
     quantity: str
     """Which one."""
     unit: str
@@ -129,11 +133,9 @@ class AgreementRow:
 
 
 @dataclass(frozen=True)
-class DirectionRow:
+class DirectionRow(OfTransfer):
     """All connections of one direction together."""
 
-    trial_id: str
-    """The attempt in `trials`."""
     direction: str
     """`up`: to the server; `down`: from it."""
     connections: int
@@ -187,13 +189,9 @@ class DirectionRow:
 
 
 @dataclass(frozen=True)
-class ConnectionRow:
+class ConnectionRow(OfConnection):
     """One data connection."""
 
-    trial_id: str
-    """The attempt in `trials`."""
-    connection: int
-    """Its number, from 0."""
     direction: str
     """`up`: to the server; `down`: from it."""
     local: str
@@ -221,13 +219,9 @@ class ConnectionRow:
 
 
 @dataclass(frozen=True)
-class DiagnosisRow:
+class DiagnosisRow(OfConnection):
     """Why a connection was not faster, seen from one place."""
 
-    trial_id: str
-    """The attempt in `trials`."""
-    connection: int
-    """Its number."""
     source: str
     """`kernel`, or where the capture was made: `sender`, `between`, `receiver`."""
     cause: str
@@ -241,13 +235,9 @@ class DiagnosisRow:
 
 
 @dataclass(frozen=True)
-class FindingRow:
+class FindingRow(OfConnection):
     """A cause in a diagnosis, and its share of the time."""
 
-    trial_id: str
-    """The attempt in `trials`."""
-    connection: int
-    """The connection's number."""
     source: str
     """As in `diagnoses`."""
     cause: str
@@ -265,13 +255,9 @@ class FindingRow:
 
 
 @dataclass(frozen=True)
-class PacketsRow:
+class PacketsRow(OfConnection):
     """What a capture shows of a connection's data and ACKs in one period."""
 
-    trial_id: str
-    """The attempt in `trials`."""
-    connection: int
-    """The connection's number."""
     end: str
     """Where the capture was made: `client`, `server` or `between`."""
     time_ns: int
