@@ -196,7 +196,6 @@ class NetnsLab(NamespaceBed):
         return self._seen
 
     def close(self) -> None:
-        """Remove everything that this lab made. May be called twice."""
         try:
             self._end_session()
         finally:

@@ -89,7 +89,6 @@ class CurveModel(ABC):
     def predict(
         self, rate_pps: ArrayLike, frame_bytes: ArrayLike, position: ArrayLike, gap_scv: ArrayLike = 0.0
     ) -> Prediction:
-        """Predict at the given settings; see :meth:`weirlab.model.base.Model.predict`."""
         rate, frame, place, gaps = settings(rate_pps, frame_bytes, position, gap_scv)
         relative = place / self.unit_position
         at = CurvePoints(rate, frame, place, relative, self.g.pps(relative))

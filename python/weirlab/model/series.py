@@ -183,11 +183,9 @@ class SummedService(ServiceTime):
     """Relative standard error."""
 
     def ns(self, position: F64, frame_bytes: F64) -> F64:
-        """Time per packet, the inverse of the threshold."""
         return np.full(np.broadcast_shapes(np.shape(position), np.shape(frame_bytes)), self.total_ns)
 
     def uncertainty(self, position: F64, frame_bytes: F64) -> F64:
-        """Relative standard error of :meth:`ns`."""
         return np.full(np.broadcast_shapes(np.shape(position), np.shape(frame_bytes)), self.relative)
 
 

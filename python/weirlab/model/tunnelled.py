@@ -81,7 +81,6 @@ class SharedService(ServiceTime):
     rules: ServiceTime
 
     def ns(self, position: F64, frame_bytes: F64) -> F64:
-        """Time per packet, the inverse of the threshold."""
         without, behind = self._of_rules(position, frame_bytes)
         return np.asarray(self._of_tunnel(position, frame_bytes) + np.maximum(behind - without, 0.0))
 
@@ -125,7 +124,6 @@ class Tandem:
     def predict(
         self, rate_pps: ArrayLike, frame_bytes: ArrayLike, position: ArrayLike, gap_scv: ArrayLike = 0.0
     ) -> Prediction:
-        """Predict at the given settings; see :meth:`weirlab.model.base.Model.predict`."""
         rate, frame, place, gaps = settings(rate_pps, frame_bytes, position, gap_scv)
         first = self.rules.predict(rate, frame, place, gaps)
         passed = np.maximum(rate * (1.0 - first.loss_ratio), np.finfo(np.float64).tiny)
@@ -152,7 +150,6 @@ class Tandem:
         )
 
     def threshold_pps(self, position: ArrayLike, frame_bytes: ArrayLike) -> F64:
-        """Offered load above which packets are lost."""
         place, frame = places(position, frame_bytes)
         rules, tunnel = self.rules.threshold_pps(place, frame), self.tunnel.threshold_pps(NO_RULES, frame)
         return np.minimum(rules, tunnel)

@@ -152,7 +152,6 @@ class Keepalived:
         self._launch(machine)
 
     def lower(self, machine: FirewallMachine) -> str:
-        """Have the master step down; returns how."""
         if self.ends_to_step_down:
             machine.stop(_DAEMON)
             return "keepalived ended in good order"

@@ -123,7 +123,6 @@ class Ucarp:
         self._launch(machine)
 
     def lower(self, machine: FirewallMachine) -> str:
-        """Have the master step down; returns how."""
         if self.ends_to_step_down:
             for side in SIDES:
                 machine.stop(_daemon(side))

@@ -149,7 +149,6 @@ class QueueingModel:
     def predict(
         self, rate_pps: ArrayLike, frame_bytes: ArrayLike, position: ArrayLike, gap_scv: ArrayLike = 0.0
     ) -> Prediction:
-        """Predict at the given settings; see :meth:`weirlab.model.base.Model.predict`."""
         rate, frame, place, gaps = settings(rate_pps, frame_bytes, position, gap_scv)
         shape = rate.shape
         pps, size, n, scv = (np.atleast_1d(value).ravel() for value in (rate, frame, place, gaps))
@@ -189,7 +188,6 @@ class QueueingModel:
         return self.calibration.applied(prediction, rate, laws)
 
     def threshold_pps(self, position: ArrayLike, frame_bytes: ArrayLike) -> F64:
-        """Offered load above which packets are lost."""
         place, frame = places(position, frame_bytes)
         return np.asarray(1e9 / self.service.ns(place, frame))
 

@@ -205,7 +205,6 @@ class RedundantLab(NamespaceBed):
             raise InputError("a redundant pair has no management session")
 
     def close(self) -> None:
-        """Remove everything that this lab made. May be called twice."""
         pair, self._pair_or_none = self._pair_or_none, None
         try:
             if pair is not None:

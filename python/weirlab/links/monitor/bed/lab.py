@@ -135,7 +135,6 @@ class LinkLab(NamespaceBed):
         return {}
 
     def close(self) -> None:
-        """Remove everything that this lab made. May be called twice."""
         tap, self._tap = self._tap, None
         recording, self._recording = self._recording, None
         with ExitStack() as leaving:
