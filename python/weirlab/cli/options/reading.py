@@ -54,8 +54,8 @@ def ratio(
 ) -> float:
     """A ratio, ``80%`` or ``0.8``, that is ``accepted``.
 
-    Raises ``InputError``, which names ``option``, an example, and ``text``, or the longer text ``within`` which
-    it stands.
+    Raises ``InputError``, which names ``option``, an example, and ``text``, or the longer text ``within``
+    which it stands.
     """
     try:
         found = share(text.strip().replace(" ", ""))

@@ -32,8 +32,8 @@ MOST_COLUMNS: Final = 10
 def screen(
     stream: TextIO, names: Sequence[str], causes: CauseLog | None, *, quiet: bool
 ) -> WatchLines | WatchScreen:
-    """The observer that suits ``stream``, to be closed at the end; ``names`` are the fields to show, empty for
-    the usual columns."""
+    """The observer that suits ``stream``, to be closed at the end; ``names`` are the fields to show, or
+    empty for the usual columns."""
     if quiet or not stream.isatty():
         return WatchLines(stream, quiet=quiet)
     return WatchScreen(stream, names, causes)
