@@ -44,12 +44,12 @@ def synced() -> Iterator[RedundantLab]:
 @pytest.fixture
 def fresh(synced: RedundantLab) -> Iterator[RedundantLab]:
     """The same lab as at first."""
-    assert synced.settle() == "a"
-    synced.clear_states()
-    synced.open_admission()
+    assert synced.pair.settle() == "a"
+    synced.pair.clear_states()
+    synced.pair.open_admission()
     yield synced
-    if synced.events and synced.events[-1].kind != "return":
-        synced.restore()
+    if synced.pair.events and synced.pair.events[-1].kind != "return":
+        synced.pair.restore()
 
 
 def traffic(duration_s: float = 1.5) -> Traffic:
@@ -61,8 +61,8 @@ def run_through(lab: RedundantLab, event: Callable[[], object], duration_s: floa
     """Ongoing streams only, and the event among them once the states are known where they ought to be."""
 
     def during() -> None:
-        wait_until(lambda: lab.states("a") >= FLOWS)
-        assert lab.close_admission() == FLOWS
+        wait_until(lambda: lab.pair.states("a") >= FLOWS)
+        assert lab.pair.close_admission() == FLOWS
         event()
 
     return lab.run(traffic(duration_s), during)
@@ -75,51 +75,53 @@ def goes_on(lab: RedundantLab) -> bool:
 
 def taken_over_ns(lab: RedundantLab, firewall: Firewall) -> int:
     """From the last event until ``firewall`` held both addresses."""
-    event = lab.events[-1]
+    event = lab.pair.events[-1]
     taken = [
-        t.at_ns for t in lab.transitions if t.firewall == firewall and t.holds and t.at_ns > event.began_ns
+        t.at_ns
+        for t in lab.pair.transitions
+        if t.firewall == firewall and t.holds and t.at_ns > event.began_ns
     ]
     assert len(taken) == 2
     return max(taken) - event.began_ns
 
 
 def test_one_is_master_and_the_other_learns_its_states(fresh: RedundantLab) -> None:
-    assert fresh.master() == "a"
-    assert fresh.holders() == {"lan": {"a"}, "wan": {"a"}}
+    assert fresh.pair.master() == "a"
+    assert fresh.pair.holders() == {"lan": {"a"}, "wan": {"a"}}
     result = fresh.run(traffic(0.3))
     assert result.received > 0
-    assert fresh.states("a") == FLOWS
-    wait_until(lambda: fresh.states("b") == FLOWS)
+    assert fresh.pair.states("a") == FLOWS
+    wait_until(lambda: fresh.pair.states("b") == FLOWS)
     assert "Keepalived" in str(fresh.facts["protocol_tool"])
 
 
 def test_a_master_that_steps_down_takes_its_streams_along_to_the_other(fresh: RedundantLab) -> None:
     def event() -> None:
-        wait_until(lambda: fresh.states("b") == FLOWS)
-        fresh.step_down()
-        wait_until(lambda: fresh.master() == "b")
+        wait_until(lambda: fresh.pair.states("b") == FLOWS)
+        fresh.pair.step_down()
+        wait_until(lambda: fresh.pair.master() == "b")
 
     result = run_through(fresh, event)
-    assert fresh.events[-1].kind == "soft"
-    assert fresh.surviving() == FLOWS
+    assert fresh.pair.events[-1].kind == "soft"
+    assert fresh.pair.surviving() == FLOWS
     assert goes_on(fresh)
     assert (result.flows.received > 0).all()
-    assert fresh.settle() == "b"
-    fresh.restore()
-    assert fresh.settle() == "a"
+    assert fresh.pair.settle() == "b"
+    fresh.pair.restore()
+    assert fresh.pair.settle() == "a"
 
 
 def test_after_a_hard_failure_synchronised_streams_go_on_and_the_old_master_returns(
     fresh: RedundantLab,
 ) -> None:
     def event() -> None:
-        wait_until(lambda: fresh.states("b") == FLOWS)
-        fresh.cut()
-        wait_until(lambda: fresh.master() == "b")
+        wait_until(lambda: fresh.pair.states("b") == FLOWS)
+        fresh.pair.cut()
+        wait_until(lambda: fresh.pair.master() == "b")
 
     # Long enough for the event to come while streams go on, on a slow machine too.
     result = run_through(fresh, event, 5.0)
-    event_record = fresh.events[-1]
+    event_record = fresh.pair.events[-1]
     assert (event_record.kind, event_record.firewall) == ("hard", "a")
     assert 0 < int(event_record.detail["links_down_ns"]) <= event_record.took_ns
     earliest_s, _ = fresh.expected_failover_s
@@ -127,82 +129,82 @@ def test_after_a_hard_failure_synchronised_streams_go_on_and_the_old_master_retu
     assert taken_over_ns(fresh, "b") > 0.5 * earliest_s * 1e9
     assert result.lost > 0
     assert result.longest_gap_ns > 0.5 * earliest_s * 1e9
-    assert fresh.surviving() == FLOWS
+    assert fresh.pair.surviving() == FLOWS
     assert goes_on(fresh)
-    assert fresh.restore().kind == "return"
-    assert fresh.settle() == "a"
+    assert fresh.pair.restore().kind == "return"
+    assert fresh.pair.settle() == "a"
     # It asked the other one for the states that it lost with its power.
-    wait_until(lambda: fresh.states("a") == FLOWS)
+    wait_until(lambda: fresh.pair.states("a") == FLOWS)
 
 
 def test_without_synchronised_states_streams_end_with_their_firewall() -> None:
     with RedundantLab(QUICK, Conntrackd("off")) as lab:
-        assert lab.settle() == "a"
+        assert lab.pair.settle() == "a"
 
         def event() -> None:
-            lab.cut()
-            wait_until(lambda: lab.master() == "b")
+            lab.pair.cut()
+            wait_until(lambda: lab.pair.master() == "b")
 
         result = run_through(lab, event)
-        assert lab.states("b") == lab.surviving() == 0
-        assert result.last_arrival_ns < lab.events[-1].ended_ns
+        assert lab.pair.states("b") == lab.pair.surviving() == 0
+        assert result.last_arrival_ns < lab.pair.events[-1].ended_ns
         assert not goes_on(lab)
         # It is the states that are missing: the new master forwards as soon as it may admit calls.
-        lab.open_admission()
+        lab.pair.open_admission()
         assert lab.run(traffic(0.3)).received > 0
 
 
 def test_with_an_external_cache_the_new_master_commits_what_it_knows() -> None:
     with RedundantLab(QUICK, Conntrackd(external_cache=True)) as lab:
-        assert lab.settle() == "a"
+        assert lab.pair.settle() == "a"
 
         def event() -> None:
-            wait_until(lambda: lab.states("a") == FLOWS)
-            assert lab.states("b") == 0
-            lab.step_down()
-            wait_until(lambda: lab.states("b") == FLOWS)
+            wait_until(lambda: lab.pair.states("a") == FLOWS)
+            assert lab.pair.states("b") == 0
+            lab.pair.step_down()
+            wait_until(lambda: lab.pair.states("b") == FLOWS)
 
         run_through(lab, event)
-        assert lab.surviving() == FLOWS
+        assert lab.pair.surviving() == FLOWS
         assert goes_on(lab)
 
 
 def test_ucarp_hands_over_when_told_to_and_when_its_master_dies() -> None:
     with RedundantLab(Ucarp(advskews=(0, 10), deadratio=1)) as lab:
-        assert lab.settle() == "a"
+        assert lab.pair.settle() == "a"
         for kind in ("soft", "hard"):
-            lab.clear_states()
-            lab.open_admission()
+            lab.pair.clear_states()
+            lab.pair.open_admission()
 
             def event(kind: str = kind) -> None:
-                wait_until(lambda: lab.states("b") == FLOWS)
-                lab.step_down() if kind == "soft" else lab.cut()
-                wait_until(lambda: lab.master() == "b")
+                wait_until(lambda: lab.pair.states("b") == FLOWS)
+                lab.pair.step_down() if kind == "soft" else lab.pair.cut()
+                wait_until(lambda: lab.pair.master() == "b")
 
             # The master's death is noticed after two seconds, which the streams are to see.
             run_through(lab, event, 1.0 if kind == "soft" else 3.0)
-            assert lab.events[-1].kind == kind
-            assert lab.surviving() == FLOWS
+            assert lab.pair.events[-1].kind == kind
+            assert lab.pair.surviving() == FLOWS
             assert goes_on(lab)
-            lab.restore()
-            wait_until(lambda: lab.master() == "a")
+            lab.pair.restore()
+            wait_until(lambda: lab.pair.master() == "a")
 
 
 def test_with_nat_calls_leave_by_the_shared_address_wherever_it_is() -> None:
     with RedundantLab(QUICK, nat=True) as lab:
-        assert lab.settle() == "a"
+        assert lab.pair.settle() == "a"
 
         def event() -> None:
-            wait_until(lambda: lab.states("b") == FLOWS)
-            lab.cut()
-            wait_until(lambda: lab.master() == "b")
+            wait_until(lambda: lab.pair.states("b") == FLOWS)
+            lab.pair.cut()
+            wait_until(lambda: lab.pair.master() == "b")
 
         with Sockets(lab) as sockets:
             sockets.caller.sendto(b"hello", CALLED)
             assert sockets.heard(sockets.called)[1][0] == "100.64.2.254"
             with pytest.raises(InputError, match="NAT"):
                 lab.run(calls(1))
-            lab.clear_states()
+            lab.pair.clear_states()
             run_through(lab, event)
             assert goes_on(lab)
 
@@ -250,15 +252,15 @@ def test_calls_begin_on_the_lan_side_only_and_only_while_they_are_admitted(fresh
         outside.sendto(b"from outside", CALLER)
         sockets.caller.sendto(b"from inside", CALLED)
         assert sockets.heard(sockets.called) == (b"from inside", CALLER)
-        assert fresh.close_admission() == 1
+        assert fresh.pair.close_admission() == 1
         inside.sendto(b"another call", CALLED)
         sockets.caller.sendto(b"the same call", CALLED)
         assert sockets.heard(sockets.called) == (b"the same call", CALLER)
         sockets.called.sendto(b"an answer", CALLER)
         assert sockets.heard(sockets.caller) == (b"an answer", CALLED)
-    fresh.open_admission()
+    fresh.pair.open_admission()
     with pytest.raises(InputError, match="close the admission"):
-        fresh.surviving()
+        fresh.pair.surviving()
 
 
 def calls(count: int) -> Traffic:
@@ -271,8 +273,8 @@ def test_both_ends_of_a_call_are_heard_and_share_a_state(fresh: RedundantLab) ->
     result = fresh.run(calls(10))
     assert (result.flows.received > 0).all()
     assert len(result.flows.received) == 20
-    assert fresh.states("a") == 10
-    wait_until(lambda: fresh.states("b") == 10)
+    assert fresh.pair.states("a") == 10
+    wait_until(lambda: fresh.pair.states("b") == 10)
 
 
 def test_what_a_pair_cannot_do_is_said_before_it_is_tried(fresh: RedundantLab) -> None:
@@ -281,7 +283,7 @@ def test_what_a_pair_cannot_do_is_said_before_it_is_tried(fresh: RedundantLab) -
     with pytest.raises(LabError, match="nf_conntrack_max"):
         fresh.run(Traffic(Rate(100), flows=Flows(count=1 << 22)))
     with pytest.raises(LabError, match="nothing to restore"):
-        fresh.restore()
+        fresh.pair.restore()
 
 
 def test_an_error_beside_the_traffic_is_raised_when_it_has_ended(fresh: RedundantLab) -> None:

@@ -36,8 +36,8 @@ def _needs_daemons() -> None:
 
 def test_a_daemon_that_dies_is_named_with_its_last_words(made: Any) -> None:
     with RedundantLab(QUICK) as lab:
-        lab.settle()
-        backup = lab._pair._machines["b"]
+        lab.pair.settle()
+        backup = lab.pair._machines["b"]
         backup.signal("conntrackd", signal.SIGKILL)
         wait_until(lambda: "conntrackd" not in backup.running)
         with pytest.raises(LabError, match=r"conntrackd on firewall b ended by itself \(signal 9\)"):
@@ -67,13 +67,13 @@ def test_a_pair_that_does_not_hear_each_other_is_named(monkeypatch: pytest.Monke
     with RedundantLab(QUICK, Conntrackd("off")) as lab:
         for side in ("lan", "wan"):
             Namespace(lab.namespaces[side]).call(isolate)
-        wait_until(lambda: lab.master() == "both")
+        wait_until(lambda: lab.pair.master() == "both")
         with pytest.raises(
             LabError, match=r"no master and backup within .*: lan by a and b, .*keepalived: \w"
         ):
-            lab.settle()
+            lab.pair.settle()
         with pytest.raises(LabError, match="no single master"):
-            lab.cut()
+            lab.pair.cut()
 
 
 def test_a_missing_daemon_is_named_before_anything_is_built(
@@ -96,10 +96,10 @@ def test_nothing_is_left_of_a_pair(made: Any, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(machine.FirewallMachine, "__init__", noted)
     run_before = set(os.listdir("/run"))
     with RedundantLab(QUICK) as lab:
-        lab.settle()
+        lab.pair.settle()
         inside = [pid for first in switched_on for pid in offspring(first)]
         assert len(inside) >= 2 * 3
-        lab.cut()
+        lab.pair.cut()
     assert made.left() == []
     assert not any(Path(f"/proc/{pid}").exists() for pid in (*switched_on, *inside))
     assert not {"keepalived.conf", "conntrackd.ctl", "news"} & (set(os.listdir("/run")) - run_before)
@@ -116,7 +116,7 @@ OWNER = textwrap.dedent("""
     from weirlab.calls.failover.bed import Keepalived, RedundantLab
 
     with RedundantLab(Keepalived(advert_s=0.1)) as lab:
-        first = [machine._first for machine in lab._pair._machines.values()]
+        first = [machine._first for machine in lab.pair._machines.values()]
         print(*first, *lab.namespaces.values(), flush=True)
         sys.stdin.read()
 """)

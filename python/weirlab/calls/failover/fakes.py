@@ -110,6 +110,10 @@ class FakePair(Closable):
         self._closed_with = 0
 
     @property
+    def pair(self) -> FakePair:
+        return self
+
+    @property
     def dut(self) -> str:
         return self.protocol.name
 
@@ -133,9 +137,6 @@ class FakePair(Closable):
         self.clock.advance(max(at_ns - self.now_ns(), 0) / NS_PER_S)
         event()
 
-    def open_admission(self) -> None:
-        self.admits = True
-
     def close_admission(self) -> int:
         self.admits = False
         self._closed_with = self._known[self._master]
@@ -153,8 +154,8 @@ class FakePair(Closable):
     def master(self) -> Firewall | Literal["both"] | None:
         return self._master
 
-    def states(self, which: Firewall) -> int:
-        return self._known[which]
+    def states(self, firewall: Firewall) -> int:
+        return self._known[firewall]
 
     def calls_begun(self) -> int:
         return self._known[self._master]

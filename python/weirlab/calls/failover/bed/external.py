@@ -72,6 +72,10 @@ class ExternalLab:
         self._left_before = 0
 
     @property
+    def pair(self) -> ExternalLab:
+        return self
+
+    @property
     def backend(self) -> str:
         return self._bed.backend
 
@@ -127,9 +131,6 @@ class ExternalLab:
             raise InputError(str(error)) from error
         return PairEvent(kind, "", began_ns, time.monotonic_ns() - began_ns, {"command": command})
 
-    def open_admission(self) -> None:
-        """The pair has rules of its own."""
-
     def close_admission(self) -> int:
         raise InputError("an external pair has rules of its own: admission stays open")
 
@@ -140,7 +141,7 @@ class ExternalLab:
         """Unknown."""
         return None
 
-    def states(self, which: Firewall) -> int:
+    def states(self, firewall: Firewall) -> int:
         """Unknown."""
         return 0
 

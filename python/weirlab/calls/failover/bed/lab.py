@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 from weirlab.base.errors import InputError, LabError, MissingCapability
 from weirlab.calls.failover.bed import wiring
@@ -14,10 +14,10 @@ from weirlab.lab import wiring as single
 from weirlab.lab.beside import TrafficActionRunner
 from weirlab.lab.cores import Cores
 from weirlab.lab.namespaces import BackendChoice, NamespaceBed
-from weirlab.lab.redundant.base import AddressProtocol, PairEvent, Transition
+from weirlab.lab.redundant.base import AddressProtocol
 from weirlab.lab.redundant.conntrackd import Conntrackd
 from weirlab.lab.redundant.pair import FirewallPair, Policy
-from weirlab.lab.redundant.terms import FIREWALLS, Firewall, Side
+from weirlab.lab.redundant.terms import FIREWALLS
 from weirlab.lab.redundant.wiring import NETWORKS
 from weirlab.records import EngineResult, RuleSetup
 from weirlab.traffic.plan import DeparturePlan
@@ -32,15 +32,15 @@ class RedundantLab(NamespaceBed):
     Typical use::
 
         with RedundantLab(Keepalived(advert_s=0.1), Conntrackd()) as lab:
-            lab.settle()
+            lab.pair.settle()
 
             def during() -> None:
-                lab.at(lab.close_admission, start_ns + 1_000_000_000)
-                lab.at(lab.cut, start_ns + 6_000_000_000)
+                lab.at(lab.pair.close_admission, start_ns + 1_000_000_000)
+                lab.at(lab.pair.cut, start_ns + 6_000_000_000)
 
             result = lab.run(traffic, during)
-            lab.restore()
-            lab.settle()
+            lab.pair.restore()
+            lab.pair.settle()
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ class RedundantLab(NamespaceBed):
         self._protocol = protocol
         self._states = states or Conntrackd()
         self._nat = nat
-        self._pair_or_none: FirewallPair | None = None
+        self._pair: FirewallPair | None = None
         self._beside = TrafficActionRunner()
         if missing := [*protocol.check(), *self._states.check()]:
             raise MissingCapability("; ".join(missing))
@@ -88,7 +88,7 @@ class RedundantLab(NamespaceBed):
             # Warming up floods whatever is there, and would leave states.
             self._loaded_engine()
             netns = wiring.firewalls(self._netns)
-            self._pair_or_none = FirewallPair(
+            self._pair = FirewallPair(
                 netns, protocol, self._states, self._cores.dut, wiring.BEHIND, Policy(nat)
             )
         except BaseException:
@@ -110,26 +110,16 @@ class RedundantLab(NamespaceBed):
         }
 
     @property
+    def pair(self) -> FirewallPair:
+        """The firewalls; raises ``LabError`` if the lab is closed."""
+        if self._pair is None:
+            raise LabError("the lab is closed")
+        return self._pair
+
+    @property
     def expected_failover_s(self) -> tuple[float, float]:
         """Earliest and latest take-over after a hard failure, by the protocol's timers."""
         return self._protocol.expected_failover_s
-
-    @property
-    def transitions(self) -> list[Transition]:
-        """Every change of the virtual addresses so far, in order."""
-        return self._pair.transitions
-
-    @property
-    def events(self) -> list[PairEvent]:
-        """Everything done to the pair so far, in order."""
-        return self._pair.events
-
-    def settle(self) -> Firewall:
-        """Wait for one master and one backup that stay so; which one is master.
-
-        Raises ``LabError`` with what the daemons say if that does not come about.
-        """
-        return self._pair.settle()
 
     def run(self, traffic: Traffic, during: Callable[[], object] | None = None) -> EngineResult:
         """Send ``traffic`` and count; ``during`` runs beside it in a thread of its own.
@@ -144,57 +134,17 @@ class RedundantLab(NamespaceBed):
         self._refuse(plan)
         with self._beside.running(during):
             result = super().play(plan)
-        self._pair.check()
+        self.pair.check()
         return result
 
     def at(self, event: Callable[[], object], at_ns: int) -> None:
         """Do ``event`` when CLOCK_MONOTONIC shows ``at_ns``; for ``during``."""
         self._beside.at(event, at_ns)
 
-    def open_admission(self) -> None:
-        """Admit new calls from the LAN side, as at first."""
-        self._pair.open_admission()
-
-    def close_admission(self) -> int:
-        """From now on only packets of known states pass; number of states at the master."""
-        return self._pair.close_admission()
-
-    def step_down(self) -> PairEvent:
-        """Soft: the master gives up by its protocol's administrative means."""
-        return self._pair.step_down()
-
-    def cut(self) -> PairEvent:
-        """Hard: the master's daemons are killed, then its links go down, as if it lost its power."""
-        return self._pair.cut()
-
-    def restore(self) -> PairEvent:
-        """Undo the last ``step_down``, or boot the firewall that was cut (without states of its own)."""
-        return self._pair.restore()
-
-    def master(self) -> Firewall | Literal["both"] | None:
-        """Who holds both virtual addresses; ``both`` if one is held by both, None if nobody holds all."""
-        return self._pair.master()
-
-    def holders(self) -> Mapping[Side, frozenset[Firewall]]:
-        """Who holds the virtual address of each side."""
-        return self._pair.holders()
-
-    def states(self, which: Firewall) -> int:
-        """Entries of the connection table in that firewall's kernel; the pair's own traffic has none."""
-        return self._pair.states(which)
-
     def calls_begun(self) -> int:
         """Calls that the master has a state for."""
-        master = self.master()
-        return 0 if master is None or master == "both" else self.states(master)
-
-    def surviving(self) -> int:
-        """Of the states known when admission was closed, those at the present master."""
-        return self._pair.surviving()
-
-    def clear_states(self) -> None:
-        """Forget all connections, in both firewalls."""
-        self._pair.clear_states()
+        master = self.pair.master()
+        return 0 if master is None or master == "both" else self.pair.states(master)
 
     def set_rules(self, rules: RuleSetup) -> None:
         if replace(rules, both_ways=False) != RuleSetup():
@@ -205,18 +155,12 @@ class RedundantLab(NamespaceBed):
             raise InputError("a redundant pair has no management session")
 
     def close(self) -> None:
-        pair, self._pair_or_none = self._pair_or_none, None
+        pair, self._pair = self._pair, None
         try:
             if pair is not None:
                 pair.close()
         finally:
             super().close()
-
-    @property
-    def _pair(self) -> FirewallPair:
-        if self._pair_or_none is None:
-            raise LabError("the lab is closed")
-        return self._pair_or_none
 
     def _build(self) -> None:
         self._threads = wiring.build(self._netns, self._cores.dut)

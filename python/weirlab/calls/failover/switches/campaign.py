@@ -114,11 +114,11 @@ class _SwitchTrial:
         """Build the pair, send, let it happen, and store the result."""
         conditions = self.conditions
         with self.open_pair(planned.pair) as lab:
-            lab.settle()
+            lab.pair.settle()
             if planned.kind == "return":
                 self._take_over(lab)
             # A frame left over from loading the engine may have a state: it must not pass for a call's.
-            lab.clear_states()
+            lab.pair.clear_states()
             # A firewall that comes back and does not preempt stays backup; of a pair that Weir does not look
             # into, nobody knows who is master.
             moves = lab.looks_inside and (planned.kind != "return" or planned.pair.preempt)
@@ -186,10 +186,10 @@ class _SwitchTrial:
 
     def _take_over(self, lab: PairLab) -> Firewall:
         """Cut the master off and wait until the other one has taken over: what a return begins with."""
-        before = lab.master()
-        event = lab.cut()
+        before = lab.pair.master()
+        event = lab.pair.cut()
         latest_s = 2 * lab.expected_failover_s[1] + 5
-        while (master := lab.master()) in (before, None, "both"):
+        while (master := lab.pair.master()) in (before, None, "both"):
             if self.clocks.ns() - event.ended_ns > latest_s * NS_PER_S:
                 raise LabError(
                     f"{latest_s:.3g} s after the master was cut off there is still no new one: a daemon of "

@@ -115,14 +115,14 @@ def bring_about(
     LabError
         The calls never stood, or there was no master.
     """
-    actions = {"soft": lab.step_down, "hard": lab.cut, "return": lab.restore}
+    actions = {"soft": lab.pair.step_down, "hard": lab.pair.cut, "return": lab.pair.restore}
 
     def act() -> None:
         found.event = actions[found.kind]()
 
     def during() -> None:
         begun_ns = clock()
-        master = lab.master()
+        master = lab.pair.master()
         if lab.looks_inside and (master is None or master == "both"):
             raise LabError(
                 f"the pair has {'two masters' if master else 'no master'} at the beginning of a trial; its "
@@ -141,7 +141,7 @@ def bring_about(
         stand_ns = clock()
         found.closed = close
         if lab.looks_inside:
-            found.states_known = lab.close_admission() if close else lab.calls_begun()
+            found.states_known = lab.pair.close_admission() if close else lab.calls_begun()
         event_s = timing.event_s - min(early_s, timing.event_s / 2)
         lab.at(act, stand_ns + round((timing.warmup_s + event_s) * NS_PER_S))
 
@@ -158,9 +158,9 @@ def look_back(lab: PairLab, found: Occurrence) -> None:
         return
     assert found.event is not None
     began_ns = found.event.began_ns
-    found.transitions = tuple(t for t in lab.transitions if t.at_ns >= began_ns)
-    master = lab.master()
+    found.transitions = tuple(t for t in lab.pair.transitions if t.at_ns >= began_ns)
+    master = lab.pair.master()
     found.new_master = master or "none"
     if master is not None and master != "both":
-        found.states_new_master = lab.states(master)
-        found.states_surviving = lab.surviving() if found.closed else found.states_new_master
+        found.states_new_master = lab.pair.states(master)
+        found.states_surviving = lab.pair.surviving() if found.closed else found.states_new_master

@@ -101,7 +101,7 @@ def find_load(
     calls, limited_by, why, by_host = wanted.calls, "", "", False
     for pair in pairs:
         with open_pair(pair) as lab:
-            lab.settle()
+            lab.pair.settle()
             carried = search.most(PairBed(lab), pair, calls)
         if carried < calls:
             calls, limited_by, why, by_host = carried, pair.text, search.why, search.by_host
