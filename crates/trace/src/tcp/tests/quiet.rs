@@ -30,7 +30,8 @@ fn a_closed_window_and_its_probes_are_told() {
 
 #[test]
 fn probes_of_a_window_that_closed_before_the_capture_are_no_retransmissions() {
-    let probe = |time_s: i64| [a(time_s * 1_000 * MS, 2_001, 1), b(time_s * 1_000 * MS + RTT, 2_001).window(0)];
+    let probe =
+        |time_s: i64| [a(time_s * 1_000 * MS, 2_001, 1), b(time_s * 1_000 * MS + RTT, 2_001).window(0)];
     let packets: Vec<_> = [1, 7, 18, 38].into_iter().flat_map(probe).collect();
     let rows = analysed(&packets);
     assert_consistent(&rows);
