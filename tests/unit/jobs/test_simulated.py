@@ -75,6 +75,24 @@ def test_a_rate_step_fills_the_queue_of_the_measured_device(model: QueueingModel
     assert found.lost == pytest.approx(0.05 * threshold - model.queue_packets, rel=0.03)
 
 
+@pytest.mark.parametrize("shares", [(1.4, 0.6), (0.9, 0.3)])
+def test_a_step_down_has_the_delays_of_the_reference(
+    shares: tuple[float, float], model: QueueingModel, model_path: Path
+) -> None:
+    first, second = (share * float(model.threshold_pps(400, 64)) for share in shares)
+    lab = SimLab(model=simulated_model(model_path))
+    lab.set_rules(RuleSetup(400))
+    steps = (LoadStep(0.05, Rate(second)),)
+    found = lab.run(Traffic(Rate(first), Constant(64), steps=steps, duration_s=0.06, warmup_s=0.0))
+    device = ReferenceDevice(model, 1)
+    before = np.arange(int(0.05 * first)) * 1e9 / first
+    at_ns = np.concatenate([before, 0.05e9 + np.arange(int(0.01 * second)) * 1e9 / second])
+    passages = [(device.arrive(at, 64.0, 400.0), at) for at in at_ns.tolist()]
+    delays = [p.leaves_ns - at for p, at in passages if p.fate is Fate.FORWARDED]
+    assert found.received == pytest.approx(len(delays), rel=0.002)
+    assert found.delay_mean_ns == pytest.approx(np.mean(delays), rel=0.02)
+
+
 def test_the_same_seed_repeats_a_measured_device(model: QueueingModel, tmp_path: Path) -> None:
     host = DisturbanceLaw(share=0.02, scale_ns=30_000.0, tail=2.0)
     save({"queueing": replace(model, host=host)}, tmp_path / "disturbed.json")
