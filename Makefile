@@ -11,7 +11,7 @@ export PYO3_PYTHON := $(VENV)/bin/python
 # Containers often set it; then every process that a test starts would compile all of Weir again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test kills lint audit fuzz bench bench-model bench-tap bench-wired bench-opening bench-trace bench-esp bench-tcp bench-planted bench-foreign bench-devices bench-campaigns bench-chain bench-disturbed bench-gate bench-later bench-link bench-psock bench-programs bench-managing bench-rulesets bench-hostile bench-prefixes bench-shares bench-simulators psock-schedules voice-numbers build install-psock webui wheel deb release docs manual format lock clean
+.PHONY: help demo test kills lint audit fuzz bench bench-model bench-tap bench-wired bench-opening bench-trace bench-esp bench-tcp bench-planted bench-foreign bench-devices bench-campaigns bench-chain bench-disturbed bench-gate bench-guests bench-later bench-link bench-psock bench-programs bench-managing bench-rulesets bench-hostile bench-prefixes bench-shares bench-simulators psock-schedules voice-numbers build install-psock webui wheel deb release docs manual format lock clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' Makefile
@@ -88,6 +88,9 @@ bench-disturbed: build ## What a busy machine costs: valid attempts, time and er
 
 bench-gate: build ## How often weir compare --measure is right, in an hour (root; ARGS="--rounds 5", "--failover")
 	@python bench/gate.py $(ARGS)
+
+bench-guests: build ## Weir inside a guest of QEMU with emulated cards, a second guest as the router (root; ARGS="--cards e1000e")
+	@python bench/guests.py $(ARGS)
 
 bench-later: build ## Verify a quick profile by later runs, quiet and disturbed (root; ARGS="--runs 8 --minutes-apart 20")
 	@python bench/later.py $(ARGS)

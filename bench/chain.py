@@ -43,11 +43,11 @@ class Store:
             sys.exit(f"weir {' '.join(words)} fails: {done.stderr.strip()[-500:]}")
 
     def profile(self, devices: tuple[str, ...], rules: int) -> str:
-        """ID of a run with fitted models."""
+        """ID of a run with fitted models, which are also kept in a file: plans can be made of them again."""
         named = [word for device in devices for word in ("--dut", device)]
         words = ["profile", "--quick", *named, "--rules", str(rules), "--frame", str(FRAME_BYTES)]
         run = str(self.weir(*words, "--machine", self.machine)["run_id"])
-        self.weir("fit", run)
+        self.weir("fit", run, "--out", str(self.folder / f"{'-'.join(devices)}.json"))
         print(f"profiled {JOINT.join(devices)}: {run}", flush=True)
         return run
 

@@ -158,7 +158,7 @@ class Bench:
         tx, rx = (self._netns[part].name for part in ("tx", "rx"))
         ear = RX if heard else SPARE[1]
         engine = Engine(
-            tx_netns=tx, tx_if=TX.name, rx_netns=rx, rx_if=ear.name, tx_cpu=0, backend="af_packet"
+            tx_netns=tx, tx_if=TX.name, rx_netns=rx, rx_if=ear.name, tx_cpus=[0], backend="af_packet"
         )
         try:
             raw = engine.run(plan, (_mac(TX), _mac(RX)), (_mac(RX), _mac(TX)))

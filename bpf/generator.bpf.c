@@ -258,7 +258,7 @@ int weir_generate(struct xdp_md *ctx)
 
 	struct probe probe = {
 		.magic = bpf_htons(cfg->magic),
-		.flow = bpf_htonl(flow_index),
+		.flow = bpf_htonl(cfg->first_flow + flow_index),
 		.seq = bpf_htonl(seq),
 	};
 

@@ -302,6 +302,12 @@ int weir_receive(struct xdp_md *ctx)
 	if (verdict == LATE)
 		flow->reordered++;
 
+	__u16 queue = ctx->rx_queue_index + 1;
+
+	if (flow->queue && flow->queue != queue)
+		totals->moved++;
+	flow->queue = queue;
+
 	__u64 delay = now - sent_ns;
 	__u64 ipdv = 0;
 	int pair = flow->received != 0;

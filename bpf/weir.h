@@ -72,7 +72,8 @@ struct weir_gen_config {
 	__u16 new_ports;     /* ... and then from this many ports, ... */
 	__u16 new_port;      /* ... counted down from this one */
 	__u8 answered;       /* flows are answered: those of TCP begin with SYN */
-	__u8 pad[7];
+	__u8 pad[3];
+	__u32 first_flow;    /* in probes, the first flow here has this number: other senders have others */
 };
 
 struct weir_phase {
@@ -211,7 +212,8 @@ struct weir_rx_flow {
 	__u64 longest_gap_ns;
 	__u64 window[WEIR_WINDOW_WORDS]; /* bit (seq mod 256): received */
 	__u32 next_seq;      /* NextExp of RFC 4737 */
-	__u32 elsewhere;     /* arrives at the other receiver: a stray frame here */
+	__u16 elsewhere;     /* arrives at the other receiver: a stray frame here */
+	__u16 queue;         /* number of the receive queue of its last packet, from 1 */
 };
 
 struct weir_rx_totals {
@@ -223,6 +225,7 @@ struct weir_rx_totals {
 	__u64 last_probe_ns; /* arrival of the last probe of any kind: shows when the line is quiet */
 	__u64 answers;       /* sent from here, warm-up included */
 	__u64 answers_recorded;
+	__u64 moved;         /* packets in another receive queue than the one before them in their flow */
 };
 
 struct weir_rx_bin {
@@ -246,7 +249,7 @@ _Static_assert(sizeof(struct weir_look) == 96, "look");
 _Static_assert(sizeof(struct weir_rx_config) == 48, "rx_config");
 _Static_assert(sizeof(struct weir_arrival) == 24, "arrival");
 _Static_assert(sizeof(struct weir_rx_flow) == 136, "rx_flow");
-_Static_assert(sizeof(struct weir_rx_totals) == 64, "rx_totals");
+_Static_assert(sizeof(struct weir_rx_totals) == 72, "rx_totals");
 _Static_assert(sizeof(struct weir_rx_bin) == 48, "rx_bin");
 
 #endif

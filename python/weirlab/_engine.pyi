@@ -61,12 +61,13 @@ def emulate_path(
 class Engine:
     """Sender and receiver on two interfaces.
 
-    ``tx_netns`` and ``rx_netns`` are names of network namespaces (``None``: this one);
-    ``tx_cpu`` pins the sender; ``spin_cpu`` is kept awake during trials by a thread of class
-    SCHED_IDLE. ``device_threads`` (process numbers) do the device's work: they and the sender are
-    real time during trials that are short enough for it. ``program_at_sender``: attach an XDP program to the
-    sender's interface too, which drivers of hardware need to send by XDP. Raises ``MissingCapability``
-    when no allowed back end works and ``LabError`` when a namespace or an interface is missing.
+    ``tx_netns`` and ``rx_netns`` are names of network namespaces (``None``: this one). One thread sends on
+    each of ``tx_cpus``, or one on any CPU if there are none; ``spin_cpu`` is kept awake during trials by a
+    thread of class SCHED_IDLE. ``device_threads`` (process numbers) do the device's work: they and the
+    senders are real time during trials that are short enough for it. ``program_at_sender``: attach an XDP
+    program to the sender's interface too, which drivers of hardware need to send by XDP. Raises
+    ``MissingCapability`` when no allowed back end works and ``LabError`` when a namespace or an interface
+    is missing.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class Engine:
         tx_if: str,
         rx_netns: str | None,
         rx_if: str,
-        tx_cpu: int | None = None,
+        tx_cpus: Sequence[int] = (),
         spin_cpu: int | None = None,
         device_threads: Sequence[int] = (),
         backend: Literal["auto", "xdp", "af_packet"] = "auto",
@@ -275,7 +276,8 @@ def simulate(
     """Send ``plan`` through a simulated device. ``ValueError`` names a bad parameter, ``InputError`` a
     packet of a call that cannot be sent.
 
-    ``positions`` of the device has the matching position of each flow. With a ``behaviour``, as
+    ``positions`` of the device has the matching position of each flow, ``servers`` the number, from 0, of the
+    server of the device that serves it. With a ``behaviour``, as
     ``weirlab.model.process.BehaviourGrid.plain`` writes it, the device does as a measured one.
     """
 

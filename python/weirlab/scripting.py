@@ -106,7 +106,8 @@ def predict(
         Matching position: rules that are walked before a packet is accepted.
     """
     where, name = _place(source, store)
-    return outcome.predict(where, name, parse_rate(rate), parse_sizes(str(frame)), rules)
+    load = outcome.PredictionLoad(parse_rate(rate), parse_sizes(str(frame)))
+    return outcome.predict(where, name, load, rules)
 
 
 def command(name: str, *arguments: Any, store: AnyStore = None, **options: Any) -> CommandResult:

@@ -7,8 +7,10 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,12 +18,14 @@ from tests.netns.wired_hosts import WiredHost, ip, tap_ports, wired_host
 
 from weirlab.base.errors import InputError, LabError
 from weirlab.lab import clean
+from weirlab.lab.cores import choose
 from weirlab.lab.dut.blackbox import BlackBox
 from weirlab.lab.linux.inventory import look
 from weirlab.lab.linux.namespace import DIRECTORY
 from weirlab.lab.wired.bed import WiredBed
 from weirlab.lab.wired.ends import WiredSetting, wired_ends
-from weirlab.records import RuleSetup
+from weirlab.records import REFUSED, RuleSetup
+from weirlab.store import Store
 from weirlab.traffic.sizes import Constant
 from weirlab.traffic.spec import Flows, Rate, Traffic
 
@@ -53,6 +57,20 @@ def test_every_frame_passes_a_router_whose_hosts_the_tester_plays(
     assert host.state() == before
 
 
+def test_two_senders_share_the_flows_and_every_frame_is_counted(host: WiredHost) -> None:
+    """The second one has the receiver's CPU, since there may be no third."""
+    found = choose()
+    with WiredBed(setting(host), BlackBox(), "xdp", replace(found, further=(found.dut,))) as bed:
+        assert bed.facts["sender_cpus"] == [found.sender, found.dut]
+        result = bed.run(replace(TRAFFIC, flows=Flows(7)))
+        assert (result.lost, result.duplicated, result.reordered) == (0, 0, 0)
+        assert abs(result.sent - 100) <= 2
+        assert (result.flows.received == result.flows.sent).all()
+        # One sender has three flows for every other frame, the other one four.
+        assert result.flows.sent[:3].sum() == pytest.approx(50, abs=2)
+        assert result.flows.sent[3:].sum() == pytest.approx(50, abs=2)
+
+
 @pytest.mark.parametrize("backend", ["xdp", "af_packet"])
 def test_every_frame_passes_a_bridge(backend: Any) -> None:
     with wired_host("bridge") as host, WiredBed(setting(host, mode="bridge"), BlackBox(), backend) as bed:
@@ -81,6 +99,23 @@ def test_a_program_between_two_tap_interfaces_is_a_device() -> None:
         assert all(look()[name].up for name in names)
 
 
+def test_frames_that_a_full_port_refuses_are_counted() -> None:
+    flowing = threading.Event()
+    flowing.set()
+    with tap_ports(flowing) as names:
+        ends = WiredSetting(wired_ends(names), mode="bridge", listen_s=0.1)
+        with WiredBed(ends, BlackBox(), "xdp") as bed:
+            assert bed.run(TRAFFIC).lost == 0
+            flowing.clear()
+            before = bed.counters()[REFUSED]
+            result = bed.run(Traffic(Rate(20_000.0), Constant(128), warmup_s=0.0, duration_s=0.2))
+            refused = bed.counters()[REFUSED] - before
+            flowing.set()
+            assert result.received == 0
+            # Those that wait in the port have not left either.
+            assert refused > result.sent / 4
+
+
 def test_packet_sockets_are_used_where_frames_sent_by_xdp_do_not_arrive() -> None:
     with wired_host() as host:
         host.device.call(lambda: subprocess.run(["ethtool", "-K", "in0", "gro", "off"], check=True))
@@ -103,6 +138,37 @@ def test_ports_come_back_with_addresses_routes_and_settings(host: WiredHost, up:
     assert host.state() == before
     with WiredBed(setting(host, take=True), BlackBox()) as bed:
         assert bed.run(TRAFFIC).lost == 0
+    assert host.state() == before
+
+
+_SHORT = ("--frame", "128", "--max-rate", "20kpps", "--width", "20%")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("search", *_SHORT, "--loss", "0.5%", "--duration", "0.05", "--duration-sum", "0.1"),
+        ("rfc2544", *_SHORT, "--tests", "throughput,latency", "--repetitions", "1", "--duration", "0.05"),
+        ("calls", "--calls", "5", "--send", "--duration", "0.5"),
+        (
+            *("capacity", "--first", "5", "--last", "10", "--step", "5", "--no-search", "--no-inside"),
+            *("--repetitions", "1", "--duration", "0.5"),
+        ),
+    ],
+    ids=lambda command: str(command[0]),
+)
+def test_every_kind_of_measurement_is_made_between_two_ports(
+    command: tuple[str, ...], host: WiredHost, tmp_path: Path
+) -> None:
+    """A busy machine may spoil every trial, which is told."""
+    before = host.state()
+    between = ("--between", *host.ports, "--yes", "--shared", "--store", str(tmp_path))
+    words = [sys.executable, "-m", "weirlab", *command, *between, "--json"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode in (0, 5), done.stderr
+    run = Store(tmp_path).open("last")
+    assert (run.manifest.facts["lab"], run.manifest.facts["between"]) == ("wired", list(host.ports))
+    assert run.trials()["received"].sum() > 0
     assert host.state() == before
 
 

@@ -142,8 +142,11 @@ _TAP_WITHOUT_HEADER = 0x0002 | 0x1000
 
 
 @contextmanager
-def tap_ports() -> Iterator[tuple[str, str]]:
-    """Two TAP interfaces; a thread writes each frame that leaves by one into the other."""
+def tap_ports(flowing: threading.Event | None = None) -> Iterator[tuple[str, str]]:
+    """Two TAP interfaces; a thread writes each frame that leaves by one into the other, while ``flowing``."""
+    if flowing is None:
+        flowing = threading.Event()
+        flowing.set()
     number = os.getpid() % 10_000
     names = f"wtt{number}", f"wtu{number}"
     taps = [os.open("/dev/net/tun", os.O_RDWR | os.O_CLOEXEC) for _ in names]
@@ -153,20 +156,22 @@ def tap_ports() -> Iterator[tuple[str, str]]:
             fcntl.ioctl(tap, _TUNSETIFF, struct.pack("16sH22x", name.encode(), _TAP_WITHOUT_HEADER))
             Path("/proc/sys/net/ipv6/conf", name, "disable_ipv6").write_text("1")
             ip(f"link set {name} up")
-        bridge = threading.Thread(target=_carry, args=(taps, over))
+        bridge = threading.Thread(target=_carry, args=(taps, over, flowing))
         bridge.start()
         try:
             yield names
         finally:
             os.write(wake, b"x")
+            flowing.set()
             bridge.join()
     finally:
         for fd in (*taps, over, wake):
             os.close(fd)
 
 
-def _carry(taps: list[int], over: int) -> None:
+def _carry(taps: list[int], over: int, flowing: threading.Event) -> None:
     while True:
+        flowing.wait()
         ready, _, _ = select.select([*taps, over], [], [])
         if over in ready:
             return

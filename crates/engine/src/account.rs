@@ -122,6 +122,7 @@ fn measure(flow: &mut RxFlow, delay_ns: u64, now_ns: u64) -> Option<u64> {
     } else {
         flow.delay_min_ns = delay_ns;
     }
+    flow.queue = 1;
     flow.received += 1;
     flow.delay_sum_ns += delay_ns;
     flow.delay_max_ns = flow.delay_max_ns.max(delay_ns);

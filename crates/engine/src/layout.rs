@@ -57,7 +57,8 @@ pub struct GenConfig {
     pub new_ports: u16,
     pub new_port: u16,
     pub answered: u8,
-    pub pad: [u8; 7],
+    pub pad: [u8; 3],
+    pub first_flow: u32,
 }
 
 #[repr(C)]
@@ -242,7 +243,8 @@ pub struct RxFlow {
     pub longest_gap_ns: u64,
     pub window: [u64; WINDOW_WORDS],
     pub next_seq: u32,
-    pub elsewhere: u32,
+    pub elsewhere: u16,
+    pub queue: u16,
 }
 
 #[repr(C)]
@@ -256,6 +258,7 @@ pub struct RxTotals {
     pub last_probe_ns: u64,
     pub answers: u64,
     pub answers_recorded: u64,
+    pub moved: u64,
 }
 
 #[repr(C)]
@@ -271,5 +274,5 @@ pub struct RxBin {
 
 plain! {
     GenConfig: 96, GenPhase: 16, GenEntry: 16, GenMedia: 8, GenBody: 8, Slot: 256, GenFlow: 112,
-    GenState: 112, GenBin: 24, Look: 96, RxConfig: 48, RxFlow: 136, RxTotals: 64, RxBin: 48, Arrival: 24, u64: 8,
+    GenState: 112, GenBin: 24, Look: 96, RxConfig: 48, RxFlow: 136, RxTotals: 72, RxBin: 48, Arrival: 24, u64: 8,
 }

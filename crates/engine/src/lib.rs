@@ -39,5 +39,5 @@ pub use plan::{
     Answering, Entry, Impairment, Macs, Media, MediaFlow, NEXT_FLOW, NO_PAYLOAD, NewFlows, Packet, Phase,
     Plan, PlanError, Side,
 };
-pub use sim::{Device, DeviceError, Noise, simulate};
+pub use sim::{Device, DeviceError, FlowPath, Noise, simulate};
 pub use thread::handover_ns;

@@ -5,6 +5,7 @@ use std::io;
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, AsRawFd};
 use std::ptr::NonNull;
+use std::sync::atomic::AtomicU32;
 
 use crate::layout::Plain;
 
@@ -56,6 +57,14 @@ impl<T: Plain> Mapped<T> {
         assert!(index < self.len);
         // SAFETY: within the mapping.
         unsafe { self.start.as_ptr().add(index).write_volatile(value) }
+    }
+
+    /// A word of the first element, `offset` bytes from its beginning, that the kernel may write, too.
+    pub fn word(&self, offset: usize) -> &AtomicU32 {
+        assert!(self.len > 0 && offset + size_of::<u32>() <= size_of::<T>());
+        assert!(offset.is_multiple_of(align_of::<u32>()));
+        // SAFETY: within the mapping, which is writable, and aligned.
+        unsafe { AtomicU32::from_ptr(self.start.as_ptr().byte_add(offset).cast()) }
     }
 
     /// The first `n` elements; only while no program writes them.

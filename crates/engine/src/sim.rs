@@ -1,7 +1,8 @@
-//! A simulated device: one server with a finite queue, event by event, on the same plan and
+//! A simulated device: servers with a finite queue each, event by event, on the same plan and
 //! with the same accounting as the real back ends.
 
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -136,20 +137,32 @@ impl Device {
 const FCS: f64 = 4.0;
 const MAGIC: u16 = 1;
 
-/// Sends a plan through a simulated device; `positions` has the matching position of each flow.
-/// Both directions share its one server. With a `behaviour` it does as a measured device does; only what
-/// takes its server away still comes from `device`.
+/// What the device does with the packets of a flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct FlowPath {
+    /// Their matching position.
+    pub position: f64,
+    /// The server, counted from 0, that serves them: each has a queue of its own.
+    pub server: usize,
+}
+
+/// When a packet arrives; then its flow, its number in the flow, and when it departed.
+type Arrival = Reverse<(u64, u32, u32, u64)>;
+
+/// Sends a plan through a simulated device; `paths` has one entry per flow.
+/// Both directions share its servers. With a `behaviour` each does as a measured device does; only what
+/// takes servers away still comes from `device`.
 ///
 /// # Errors
 /// [`DeviceError`] when a parameter makes no sense, or packets of calls cannot be sent.
 pub fn simulate(
     plan: &Plan,
     device: &Device,
-    positions: &[f64],
+    paths: &[FlowPath],
     behaviour: Option<Behaviour>,
 ) -> Result<Outcome, DeviceError> {
     device.check()?;
-    check_positions(plan, positions)?;
+    check_paths(plan, paths)?;
     if plan.media.is_some() {
         let nobody = Macs { src: [0; 6], dst: [0; 6] };
         plan.headers(nobody, Some(nobody))?;
@@ -163,13 +176,28 @@ pub fn simulate(
     let mut back = goes_back.then(|| Account::new(window.rx_config(plan, Side::Back)));
     let mut sent = Sent::of(plan);
     let mut numbers = Numbers::new(plan.flows.len());
-    let measured = behaviour.map(|found| MeasuredDevice::new(found, device.seed)).transpose()?;
-    let mut server = Server::new(device, plan, measured);
+    let n_servers = paths.iter().map(|path| path.server + 1).max().unwrap_or(1);
+    let mut servers = (0..n_servers as u64)
+        .map(|number| {
+            let seed = device.seed.wrapping_add(number);
+            let measured = behaviour.clone().map(|found| MeasuredDevice::new(found, seed)).transpose()?;
+            Ok(Server::new(device, plan, measured, seed))
+        })
+        .collect::<Result<Vec<_>, DeviceError>>()?;
+    let mut hand_over = |Reverse((at_ns, flow, seq, time_ns)): Arrival| {
+        let account = back.as_mut().filter(|_| is_back(flow as usize)).unwrap_or(&mut forward);
+        account.arrive(&Probe { magic: MAGIC, flow, seq, time_ns }, at_ns);
+    };
+    // Packets that several servers hand over do not arrive in the order in which they departed.
+    let mut underway: BinaryHeap<Arrival> = BinaryHeap::new();
     let mut cursor = Cursor::new(plan);
     let mut now_ns = 0;
     while let Some(departure) = cursor.next(now_ns) {
         now_ns = departure.due_ns + device.unpaced_gap_ns;
         let time_ns = start_ns + departure.due_ns;
+        while underway.peek().is_some_and(|Reverse((at_ns, ..))| *at_ns <= time_ns) {
+            underway.pop().into_iter().for_each(&mut hand_over);
+        }
         let impairment = plan.impairment(&departure);
         let (seq, counts) = numbers.of(departure.flow, impairment);
         let probe = Probe { magic: MAGIC, flow: departure.flow, seq, time_ns };
@@ -180,14 +208,21 @@ pub fn simulate(
         if impairment == Impairment::Lose {
             continue;
         }
-        let position = positions[departure.flow as usize];
+        let FlowPath { position, server } = paths[departure.flow as usize];
         let frame_bytes = f64::from(departure.length) + FCS;
-        if let Some(delay_ns) = server.pass(departure.due_ns as f64, position, frame_bytes) {
-            let account = back.as_mut().filter(|_| is_back(departure.flow as usize)).unwrap_or(&mut forward);
-            account.arrive(&probe, time_ns + delay_ns.round() as u64);
+        if let Some(delay_ns) = servers[server].pass(departure.due_ns as f64, position, frame_bytes) {
+            let arrival = Reverse((time_ns + delay_ns.round() as u64, probe.flow, probe.seq, time_ns));
+            if n_servers == 1 {
+                hand_over(arrival);
+            } else {
+                underway.push(arrival);
+            }
         }
     }
-    sent.looks = if plan.windowed { server.looks(start_ns) } else { Vec::new() };
+    while let Some(first) = underway.pop() {
+        hand_over(first);
+    }
+    sent.looks = if plan.windowed { looks(&servers, plan, start_ns) } else { Vec::new() };
     sent.n_watched = sent.looks.len().min(1);
     let mut received = forward.received(0);
     if let Some(back) = back {
@@ -196,15 +231,23 @@ pub fn simulate(
     Ok(Outcome::join(Backend::Sim, window.bounds(), plan.windowed, &sent, received))
 }
 
-fn check_positions(plan: &Plan, positions: &[f64]) -> Result<(), DeviceError> {
-    if positions.len() != plan.flows.len() {
-        let (name, value) = ("number of positions", positions.len() as f64);
-        return Err(DeviceError::Parameter { name, value, allowed: "one per flow" });
+/// More than any device has CPUs.
+const MOST_SERVERS: usize = 1024;
+
+fn check_paths(plan: &Plan, paths: &[FlowPath]) -> Result<(), DeviceError> {
+    let bad = |name, value, allowed| Err(DeviceError::Parameter { name, value, allowed });
+    if paths.len() != plan.flows.len() {
+        return bad("number of positions", paths.len() as f64, "one per flow");
     }
-    match positions.iter().find(|position| !position.is_finite() || **position < 0.0) {
-        Some(&value) => Err(DeviceError::Parameter { name: "position", value, allowed: "0 or more" }),
-        None => Ok(()),
+    for path in paths {
+        if !path.position.is_finite() || path.position < 0.0 {
+            return bad("position", path.position, "0 or more");
+        }
+        if path.server >= MOST_SERVERS {
+            return bad("server", path.server as f64, "below 1024");
+        }
     }
+    Ok(())
 }
 
 /// Times at which other work has the server.
@@ -263,13 +306,13 @@ struct Server<'a> {
 }
 
 impl<'a> Server<'a> {
-    fn new(device: &'a Device, plan: &'a Plan, measured: Option<MeasuredDevice>) -> Self {
+    fn new(device: &'a Device, plan: &'a Plan, measured: Option<MeasuredDevice>, seed: u64) -> Self {
         let noise = match device.noise {
             Noise::None => None,
             // Mean 1: shape 1/cv², scale cv². `check` has seen that both are positive.
             Noise::Gamma(cv) => Gamma::new(1.0 / (cv * cv), cv * cv).ok(),
         };
-        let mut random = SmallRng::seed_from_u64(device.seed);
+        let mut random = SmallRng::seed_from_u64(seed);
         let first_ns = if device.interrupt_ns > 0.0 {
             random.random::<f64>() * device.interrupt_every_ns // no trial knows when
         } else {
@@ -284,7 +327,7 @@ impl<'a> Server<'a> {
             leaving_ns: VecDeque::with_capacity(device.queue_packets),
             free_ns: 0.0,
             interrupts: Pauses::periodic(first_ns, device.interrupt_every_ns, device.interrupt_ns),
-            disturbances: Pauses::random(device.disturb_every_ns, device.disturb_ns, device.seed),
+            disturbances: Pauses::random(device.disturb_every_ns, device.disturb_ns, seed),
             last_pause_ns: 0.0,
             last_out_ns: 0.0,
             noise,
@@ -354,28 +397,31 @@ impl<'a> Server<'a> {
         }
         Some(end_ns)
     }
+}
 
-    /// What a sender would have seen of the disturbing host: as in the kernel, a wait is counted
-    /// when it ends.
-    fn looks(&self, start_ns: u64) -> Vec<Look> {
-        let plan = self.plan;
-        let bins = (0..plan.n_bins() as u64).map(|bin| plan.warmup_ns + bin * u64::from(plan.bin_ns));
-        let mut ends = self.disturbed_ns.iter().peekable();
-        let mut served_ns = std::iter::once(&0.0).chain(&self.served_ns);
-        let mut task = TaskTime::default();
-        let times = std::iter::once(0).chain(bins).chain(std::iter::once(plan.total_ns()));
-        let look = |at_ns: u64| {
+/// What a sender would have seen of the disturbing host: as in the kernel, a wait is counted when it ends. All
+/// servers are one task, which ran as long as they did on average, and waited whenever one of them did.
+fn looks(servers: &[Server<'_>], plan: &Plan, start_ns: u64) -> Vec<Look> {
+    let bins = (0..plan.n_bins() as u64).map(|bin| plan.warmup_ns + bin * u64::from(plan.bin_ns));
+    let times = std::iter::once(0).chain(bins).chain(std::iter::once(plan.total_ns()));
+    let mut ends: Vec<_> = servers.iter().map(|server| server.disturbed_ns.iter().peekable()).collect();
+    let mut task = TaskTime::default();
+    let look = |(number, at_ns): (usize, u64)| {
+        for (server, ends) in servers.iter().zip(&mut ends) {
             while ends.next_if(|end_ns| **end_ns <= at_ns as f64).is_some() {
-                task.waited_ns += self.device.disturb_ns as u64;
+                task.waited_ns += server.device.disturb_ns as u64;
             }
-            task.ran_ns += served_ns.next().map_or(0, |ran_ns| *ran_ns as u64);
-            let at_ns = start_ns + at_ns;
-            let mut look = Look { at_ns, device_clock_ns: at_ns, ..Look::default() };
-            look.tasks[0] = task;
-            look
-        };
-        times.map(look).collect()
-    }
+        }
+        if number > 0 {
+            let served_ns: f64 = servers.iter().map(|server| server.served_ns[number - 1]).sum();
+            task.ran_ns += (served_ns / servers.len() as f64) as u64;
+        }
+        let at_ns = start_ns + at_ns;
+        let mut look = Look { at_ns, device_clock_ns: at_ns, ..Look::default() };
+        look.tasks[0] = task;
+        look
+    };
+    times.enumerate().map(look).collect()
 }
 
 impl Sent {

@@ -31,8 +31,8 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use weir_engine::{
-    Backend, BackendChoice, Device, DeviceError, Endpoint, Engine as Inner, EngineError, Macs, Noise,
-    Options, Way,
+    Backend, BackendChoice, Device, DeviceError, Endpoint, Engine as Inner, EngineError, FlowPath, Macs,
+    Noise, Options, Way,
 };
 
 /// Where `ip netns` keeps named namespaces.
@@ -47,8 +47,8 @@ struct Engine {
 #[pymethods]
 impl Engine {
     #[new]
-    #[pyo3(signature = (*, tx_netns, tx_if, rx_netns, rx_if, tx_cpu=None, spin_cpu=None, device_threads=vec![],
-        backend="auto", program_at_sender=false))]
+    #[pyo3(signature = (*, tx_netns, tx_if, rx_netns, rx_if, tx_cpus=vec![], spin_cpu=None,
+        device_threads=vec![], backend="auto", program_at_sender=false))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments in Python")]
     fn new(
         py: Python<'_>,
@@ -56,7 +56,7 @@ impl Engine {
         tx_if: String,
         rx_netns: Option<&str>,
         rx_if: String,
-        tx_cpu: Option<usize>,
+        tx_cpus: Vec<usize>,
         spin_cpu: Option<usize>,
         device_threads: Vec<i32>,
         backend: &str,
@@ -75,7 +75,7 @@ impl Engine {
         let options = Options {
             tx: Endpoint { netns: netns(tx_netns), interface: tx_if },
             rx: Endpoint { netns: netns(rx_netns), interface: rx_if },
-            tx_cpu,
+            tx_cpus,
             spin_cpu,
             device_threads,
             backend,
@@ -206,8 +206,14 @@ fn simulate<'py>(
 ) -> PyResult<Bound<'py, PyDict>> {
     let plan = plan::extract(plan)?;
     let behaviour = behaviour.map(emulator::behaviour).transpose()?;
-    let (device, positions) = (device_from(device)?, get::<Vec<f64>>(device, "positions")?);
-    let result = py.detach(|| weir_engine::simulate(&plan, &device, &positions, behaviour));
+    let (positions, servers) = (get::<Vec<f64>>(device, "positions")?, get::<Vec<usize>>(device, "servers")?);
+    if positions.len() != servers.len() {
+        return Err(PyValueError::new_err("positions and servers have different lengths"));
+    }
+    let paths: Vec<_> =
+        positions.into_iter().zip(servers).map(|(position, server)| FlowPath { position, server }).collect();
+    let device = device_from(device)?;
+    let result = py.detach(|| weir_engine::simulate(&plan, &device, &paths, behaviour));
     let result = result.map_err(|e| match e {
         DeviceError::Plan(e) => errors::translate(py, &EngineError::Plan(e)),
         e => PyValueError::new_err(e.to_string()),

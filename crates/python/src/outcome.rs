@@ -26,7 +26,7 @@ pub fn to_dict<'py>(py: Python<'py>, outcome: Outcome) -> PyResult<Bound<'py, Py
     };
     dict.set_item("xdp_mode", mode)?;
     fields!(dict, outcome; record_start_ns, record_end_ns, sent, sent_warmup, first_departure_ns);
-    fields!(dict, outcome; last_departure_ns, late_sum_ns, late_max_ns, slipped_ns, arrived, stray);
+    fields!(dict, outcome; last_departure_ns, late_sum_ns, late_max_ns, slipped_ns, arrived, stray, moved);
     fields!(dict, outcome; receiver_dropped, first_arrival_ns, last_arrival_ns, longest_gap_ns);
     dict.set_item("histogram", histogram(py, &outcome.histogram)?)?;
     let answers = outcome.answers.as_ref().map(|found| {

@@ -15,6 +15,12 @@ MOST_FLOWS: Final = 1_000_000
 
 MOST_CALLS: Final = 1_000_000
 
+MOST_CPUS: Final = 128
+"""Of a device: as many as a network card's table for spreading flows has entries."""
+
+MOST_SENDERS: Final = 64
+"""CPUs that send."""
+
 LONGEST_LOSS_RUN: Final = 10_000
 """Packets lost in a row, on average: more than three minutes of a call."""
 

@@ -16,6 +16,9 @@ FCS_BYTES: Final = 4
 WIRE_OVERHEAD_BYTES: Final = 20
 """Preamble (7), start-of-frame delimiter (1) and inter-frame gap (12)."""
 
+PREAMBLE_BYTES: Final = 8
+"""Preamble and start-of-frame delimiter."""
+
 MIN_FRAME_BYTES: Final = 64
 MAX_FRAME_BYTES: Final = 2048
 

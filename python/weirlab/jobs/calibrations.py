@@ -67,4 +67,5 @@ def in_force(store: Store, bed: TestBed) -> Calibration | None:
     """The newest calibration for this host, kernel, lab and back end; None for the simulated lab."""
     if bed.lab == "sim":
         return None
-    return measuring.current(store, lab=bed.lab, backend=bed.backend)
+    between = tuple(map(str, testbeds.facts(bed).get("between", ())))
+    return measuring.current(store, lab=bed.lab, backend=bed.backend, between=between)

@@ -16,6 +16,7 @@ from weirlab.lab.base import AimingBed, DutDriver, TestBed
 from weirlab.lab.clean import owners
 from weirlab.records import RuleSetup, caution
 from weirlab.scenario import NO_DEVICE, Dut, Lab
+from weirlab.scenario.conflicts import ONE_CPU
 from weirlab.traffic.calls.spec import Calls
 from weirlab.traffic.flows import describe_headers, min_frame_bytes
 from weirlab.traffic.sizes import Constant, SizeMix, largest_bytes, smallest_bytes, validate
@@ -26,6 +27,8 @@ BUSY_LOAD: Final = 0.5
 
 
 USUAL_FLOWS: Final = Flows()
+
+ONE_SENDER: Final = "packets of calls, and of answered flows, have one sender: leave --senders out"
 
 
 def tell_if_busy(lab: str, progress: Progress) -> None:
@@ -114,7 +117,15 @@ def open_bed(
     """
     flows, calls = (USUAL_FLOWS, demand) if isinstance(demand, Calls) else (demand, None)
     chosen = choose(lab, dut, progress)
+    if dut.cpus > 1 and chosen != "sim":
+        raise InputError(ONE_CPU)
     if chosen == "wired":
+        if lab.senders > 1 and (calls is not None or flows.answered):
+            raise InputError(ONE_SENDER)
+        if lab.senders > flows.count:
+            raise InputError(
+                f"a flow has one sender, so {lab.senders} senders need as many flows: --flows {lab.senders}"
+            )
         version = flows.ip if calls is None else calls.classes[0].stream.ip
         with open_wired(lab, dut, progress, version) as wired:
             yield wired
@@ -124,7 +135,7 @@ def open_bed(
         from weirlab.lab.sim import SimDevice, SimLab
 
         measured = None if lab.model is None else simulated_model(lab.model, inputs)
-        with SimLab(SimDevice(**lab.device.model_dump()), measured) as simulated:
+        with SimLab(SimDevice(**lab.device.model_dump()), measured, dut.cpus) as simulated:
             yield simulated
         return
     progress.stage(f"building the lab for {dut.name}")
@@ -186,15 +197,17 @@ def open_wired(
 ) -> Iterator[TestBed]:
     """The user's own device between two ports, or a patch cable, for the duration of the block. ``tell`` gets
     what was checked before, sentence by sentence."""
+    from weirlab.lab import cores
     from weirlab.lab.wired.bed import WiredBed
     from weirlab.lab.wired.ends import WiredSetting, wired_ends
 
+    cpus = cores.choose(senders=lab.senders)
     progress.stage(f"borrowing the ports {' and '.join(lab.between)}")
     ends = wired_ends(lab.between, lab.addresses, lab.gateways)
     setting = WiredSetting(ends, lab.mode, lab.take, lab.shared, lab.allow)
     with (
         _elsewhere(lab, dut, progress) as driver,
-        WiredBed(setting, driver, lab.backend, version=version, tell=tell) as bed,
+        WiredBed(setting, driver, lab.backend, cpus, version=version, tell=tell) as bed,
     ):
         yield bed
 

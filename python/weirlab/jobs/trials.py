@@ -8,11 +8,13 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from weirlab.base.errors import TrialError
+from weirlab.base.units import PREAMBLE_BYTES
 from weirlab.jobs import testbeds
 from weirlab.jobs.calibrations import in_force
 from weirlab.jobs.progress import attempts_told, kept
 from weirlab.jobs.work import Work
 from weirlab.measure import Hooks, TrialEntry, run_trial
+from weirlab.measure.calibrate import CalibrationPoint
 from weirlab.measure.sequence import describe_spec
 from weirlab.measure.terms import SINGLE
 from weirlab.records import RuleEncounters, TrialRecord, TrialSpec, device_in_words
@@ -20,6 +22,7 @@ from weirlab.scenario import Dut, Lab
 from weirlab.store.codec import spec_to_json
 from weirlab.store.rows import CPU_ROLES, CPU_STATES, trial_row
 from weirlab.traffic.schedule import compile_plan
+from weirlab.traffic.sizes import mean_bytes
 
 if TYPE_CHECKING:
     import polars as pl
@@ -39,6 +42,10 @@ class TrialOutcome:
     calibration: str | None
     """ID of the calibration in force."""
     records: tuple[TrialRecord, ...]
+    cable: CalibrationPoint | None = None
+    """Of that calibration, the load nearest to the achieved one."""
+    wire_ns: float | None = None
+    """Time that a frame of mean size is on the cables, bit by bit; None if their speed is not known."""
 
     @property
     def repetitions(self) -> tuple[TrialRecord, ...]:
@@ -78,6 +85,8 @@ class TrialOutcome:
             "left_out": [asdict(span) for span in record.result.left_out],
             "spec": spec_to_json(record.spec),
             "calibration": self.calibration,
+            "cable_delay_p50_ns": None if self.cable is None else self.cable.delay_p50_ns,
+            "wire_ns": self.wire_ns,
             "repetitions": [
                 {name: trial_row(repetition)[name] for name in _REPEATED} for repetition in self.repetitions
             ],
@@ -194,4 +203,20 @@ def trial(
                     ),
                     set_rules=False,
                 )
-    return TrialOutcome(writer.run_id, calibration, tuple(records))
+    cable = in_use.nearest(records[-1].result.achieved_pps) if in_use else None
+    return TrialOutcome(writer.run_id, calibration, tuple(records), cable, wire_ns(facts, spec))
+
+
+def wire_ns(facts: Mapping[str, Any], spec: TrialSpec) -> float | None:
+    """How long a frame of mean size, with its preamble, is on the cables at the ports of the wired lab.
+
+    Of a store-and-forward device, latency (RFC 1242, 3.8) is the measured delay without that, and without
+    what the tester itself adds. None if a port does not tell its speed.
+    """
+    speeds = facts.get("speed_mbps", ())
+    if not speeds or None in speeds:
+        return None
+    bits = 8.0 * (mean_bytes(spec.traffic.sizes) + PREAMBLE_BYTES)
+    # Without a device there is only one cable.
+    cables = speeds[:1] if facts.get("mode") == "cable" else speeds
+    return float(sum(bits * 1e3 / speed for speed in cables))

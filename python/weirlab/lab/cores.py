@@ -19,28 +19,41 @@ class Cores:
 
     sender: int
     dut: int
+    further: tuple[int, ...] = ()
+    """Of further senders."""
+
+    @property
+    def senders(self) -> tuple[int, ...]:
+        """CPUs of all senders."""
+        return self.sender, *self.further
 
 
 def choose(
     sender: int | None = None,
     dut: int | None = None,
     *,
+    senders: int = 1,
     allowed: Iterable[int] | None = None,
     cpus: Path = _SYSTEM_CPUS,
 ) -> Cores:
-    """Pick two CPUs, on different physical cores if there are two.
+    """Pick two CPUs, on different physical cores if there are two, and one more for each further sender.
 
     ``sender`` and ``dut`` fix a choice. With three or more cores, the core of CPU 0 stays
     free, because the kernel's own work gathers there; both come from one package, so that
     packets do not cross between sockets. ``allowed`` is the process's affinity by default.
 
-    Raises ``MissingCapability`` with fewer than two CPUs, ``InputError`` for a CPU that cannot be used.
+    Raises ``MissingCapability`` with too few CPUs, ``InputError`` for a CPU that cannot be used.
     """
     usable = sorted(os.sched_getaffinity(0) if allowed is None else set(allowed))
     if len(usable) < 2:
         raise MissingCapability(
             f"sender and device under test need a CPU each, and this process may use {len(usable)}; "
             "give the machine (or the container, or taskset) two, or use the simulated lab"
+        )
+    if len(usable) <= senders:
+        raise MissingCapability(
+            f"{senders} senders and the receiver need {senders + 1} CPUs, and this process may use "
+            f"{len(usable)}; give fewer --senders"
         )
     for cpu in (sender, dut):
         if cpu is not None and cpu not in usable:
@@ -65,7 +78,8 @@ def choose(
         candidates.remove(sender)
     if dut is None:
         dut = min(candidates, key=lambda cpu: price(cpu, sender))
-    return Cores(sender=sender, dut=dut)
+    left = sorted({*usable} - {sender, dut}, key=lambda cpu: price(cpu, dut))
+    return Cores(sender, dut, tuple(left[: senders - 1]))
 
 
 def share_a_core(cores: Cores, cpus: Path = _SYSTEM_CPUS) -> bool:

@@ -49,6 +49,7 @@ def to_result(raw: Mapping[str, Any], plan: DeparturePlan) -> EngineResult:
         duplicated=int(flows["duplicated"].sum()),
         reordered=int(flows["reordered"].sum()),
         stray=raw["stray"],
+        moved=raw["moved"],
         arrived=raw["arrived"],
         receiver_dropped=raw["receiver_dropped"],
         delay_min_ns=delay_min_ns,

@@ -76,7 +76,7 @@ class NamespaceBed(Closable):
             self._pages_refused = self._opened.enter_context(pages.short_lists(clean.LOCKS))
             # Before the device's threads are bound: the kernel would unbind them.
             if isolated:
-                self._claim.isolate({self._cores.sender, self._cores.dut}, self._spared())
+                self._claim.isolate({*self._cores.senders, self._cores.dut}, self._spared())
             with explained("the lab"):
                 self._build()
                 self._add_meter("tx", {"tx": self._sender.name})
@@ -101,6 +101,7 @@ class NamespaceBed(Closable):
         return {
             "kernel": platform.release(),
             "sender_cpu": self._cores.sender,
+            **({"sender_cpus": list(self._cores.senders)} if self._cores.further else {}),
             "dut_cpu": self._cores.dut,
             "cpus_share_a_core": share_a_core(self._cores),
             "mtu_bytes": wiring.MTU_BYTES,
@@ -122,7 +123,7 @@ class NamespaceBed(Closable):
 
         engine = self._loaded_engine()
         self._waits_left = _MOST_WAITS
-        with self._host.polling(), aside((self._cores.sender, self._cores.dut)):
+        with self._host.polling(), aside((*self._cores.senders, self._cores.dut)):
             raw = engine.run(
                 plan,
                 _macs(self._sender.mac, self._destination.mac),
@@ -182,7 +183,7 @@ class NamespaceBed(Closable):
                 tx_if=self._sender.name,
                 rx_netns=self._netns["rx"].name,
                 rx_if=self._receives,
-                tx_cpu=self._cores.sender,
+                tx_cpus=self._cores.senders,
                 spin_cpu=self._cores.dut,
                 device_threads=self._threads,
                 backend=self._backend,

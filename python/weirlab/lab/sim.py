@@ -16,6 +16,7 @@ from weirlab.lab.host import STATES
 from weirlab.records import EngineResult, HostSample, RuleSetup
 from weirlab.traffic.places import Places, flow_groups
 from weirlab.traffic.plan import DeparturePlan
+from weirlab.traffic.queues import queues
 from weirlab.traffic.schedule import compile_plan
 from weirlab.traffic.spec import Traffic
 
@@ -110,8 +111,8 @@ class SimLab(Closable):
     """The test bed around a :class:`SimDevice`. The same calls in the same order give the same results.
 
     With a ``model`` the device has the service times, the queue and the delays of a measured one; only cross
-    traffic, disturbances and the seed remain from ``device``.
-    """
+    traffic, disturbances and the seed remain from ``device``. With several ``cpus`` there are as many
+    servers, each with a queue of its own, and flows are spread over them (:mod:`weirlab.traffic.queues`)."""
 
     __test__ = False
 
@@ -119,8 +120,10 @@ class SimLab(Closable):
     dut = "simulated"
     backend = "sim"
 
-    def __init__(self, device: SimDevice | None = None, model: SimulatedModel | None = None) -> None:
-        self._device, self._model = device or SimDevice(), model
+    def __init__(
+        self, device: SimDevice | None = None, model: SimulatedModel | None = None, cpus: int = 1
+    ) -> None:
+        self._device, self._model, self._cpus = device or SimDevice(), model, cpus
         self._behaviours: dict[tuple[Axis, Axis], Mapping[str, Any]] = {}
         self._compiled: tuple[tuple[Traffic, Places], DeparturePlan] | None = None
         """The last plan: repetitions often follow each other, and that of thousands of calls takes long."""
@@ -136,9 +139,10 @@ class SimLab(Closable):
 
     @property
     def facts(self) -> Mapping[str, object]:
+        several = {"dut_cpus": self._cpus} if self._cpus > 1 else {}
         if self._model is not None:
-            return {"device_model": self._model.name, "device_seed": self._device.seed}
-        return {f"device_{name}": value for name, value in asdict(self._device).items()}
+            return {"device_model": self._model.name, "device_seed": self._device.seed, **several}
+        return {**{f"device_{name}": value for name, value in asdict(self._device).items()}, **several}
 
     def set_rules(self, rules: RuleSetup) -> None:
         if rules.position < 0:
@@ -158,11 +162,16 @@ class SimLab(Closable):
         if self._compiled is None or self._compiled[0] != (traffic, rules.places):
             self._compiled = (traffic, rules.places), compile_plan(traffic, rules.places)
         plan = self._compiled[1]
+        if self._cpus > 1 and plan.answers is not None:
+            raise InputError(
+                "answered traffic is simulated on one CPU only: leave out --dut-cpus or --answered"
+            )
         settings = asdict(device) | {
             "service_fixed_ns": device.service_fixed_ns + rules.stateful * device.stateful_ns,
             "interrupt_every_ns": device.cross_traffic_every_ns,
             "interrupt_ns": self._cross_traffic * device.cross_traffic_ns,
             "positions": (positions := self._positions(traffic, len(plan.flows))),
+            "servers": queues(plan.flows, plan.ip, self._cpus).tolist(),
             "seed": self._next_seed(traffic),
             "unpaced_gap_ns": _UNPACED_GAP_NS,
         }

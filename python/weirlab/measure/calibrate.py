@@ -121,6 +121,12 @@ class Calibration:
         """Highest load that was paced within the limits; NaN if none was."""
         return max((point.nominal_pps for point in self._paced), default=math.nan)
 
+    def nearest(self, rate_pps: float) -> CalibrationPoint | None:
+        """The load that was paced, whose ratio to this one is closest to 1; None without one."""
+        if not rate_pps > 0:
+            return None
+        return min(self._paced, key=lambda point: abs(math.log(point.achieved_pps / rate_pps)), default=None)
+
     @property
     def _paced(self) -> list[CalibrationPoint]:
         return [point for point in self.points if math.isfinite(point.nominal_pps) and point.valid]
@@ -214,19 +220,29 @@ def calibrate(
 
 
 def current(
-    store: Store, *, lab: str, backend: str, host: str | None = None, kernel: str | None = None
+    store: Store,
+    *,
+    lab: str,
+    backend: str,
+    between: Sequence[str] = (),
+    host: str | None = None,
+    kernel: str | None = None,
 ) -> Calibration | None:
     """The newest calibration that holds for this host and kernel, this lab and back end; None without one.
 
-    One that cannot be read is skipped: measuring does not depend on it.
+    In the wired lab it holds for the ports ``between`` which it was made, in that order. One that cannot be
+    read is skipped: measuring does not depend on it.
     """
     wanted = (host or this_host(), kernel or this_kernel(), lab, backend)
     for summary in store.runs():
         if summary.kind != KIND or summary.status != "complete":
             continue
         try:
-            found = store.open(summary.run_id).get_json(RESULT, Calibration)
+            run = store.open(summary.run_id)
+            found = run.get_json(RESULT, Calibration)
         except StoreError:
+            continue
+        if list(run.manifest.facts.get("between", ())) != list(between):
             continue
         if (found.host, found.kernel, found.lab, found.backend) == wanted:
             return found

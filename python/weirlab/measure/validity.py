@@ -29,6 +29,9 @@ from weirlab.records import (
 ROLES: Final = ("sender", "dut")
 
 
+CHANGED_RATIO: Final = 0.5
+"""Foreign frames, as a share of those sent, that are likely those sent."""
+
 OPEN_RATIO: Final = 0.99
 """Share of the known flows that connection tracking has to know."""
 
@@ -192,6 +195,12 @@ def _unknown(result: EngineResult, counters: Mapping[str, int]) -> Iterator[str]
         )
     if refused := counters.get(REFUSED):
         yield f"the sending port refused {refused:,} frames, which the device never saw; lower the load"
+    if result.moved:
+        yield (
+            f"{result.moved:,} packets came in another receive queue than the one before them in their flow, "
+            "which makes counts of flows unsure: let nothing change the port's table of queues (ethtool -x), "
+            "or receive in one queue (ethtool -L PORT combined 1)"
+        )
     if full := counters.get(TABLE_FULL):
         yield (
             f"the kernel's table of connections was full: {full:,} were dropped; lower --new or the load, or "
@@ -238,7 +247,9 @@ def _nothing(result: EngineResult, works: bool) -> Iterator[str]:
     if result.sent == 0:
         yield "the sender sent nothing in the recorded window"
     elif result.received == 0 and not works:
-        yield "nothing arrived at the receiver"
+        changed = f" (but {result.stray:,} other frames: the device changes or fragments those of the test)"
+        is_changed = result.stray >= CHANGED_RATIO * result.sent
+        yield f"nothing arrived at the receiver{changed if is_changed else ''}"
 
 
 def _stolen(result: EngineResult, host: HostSample, limits: ValidityLimits) -> Iterator[str]:

@@ -15,24 +15,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 from typing import Any, Final
 
 import numpy as np
 
 from weirlab.base.errors import ModelError
 from weirlab.model.base import DELAYS, F64, Prediction, Predictor
+from weirlab.model.distributions import sum_quantiles
 from weirlab.model.queueing import QueueingModel
 from weirlab.model.queueing.service import ServiceTime
 from weirlab.model.spike import NO_SPIKE
 
-QUANTILES: Final = {"delay_p50_ns": 0.5, "delay_p90_ns": 0.9, "delay_p99_ns": 0.99, "delay_p999_ns": 0.999}
 BAND_LEVEL: Final = 90
 """Percent of trials inside the bounds of a path."""
 _MEDIAN: Final = "delay_p50_ns"
-_NODES: Final = 700
-_DEEPEST: Final = 14.0
-"""Of -ln(1 - q): one packet in a million is beyond."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +123,7 @@ def in_series(found: Sequence[SeriesStage]) -> SeriesPrediction:
     parts = [stage.prediction for stage in found]
     values = {
         "delay_mean_ns": sum(float(part.delay_mean_ns) for part in parts),
-        **quantiles(parts),
+        **sum_quantiles([{name: float(getattr(part, name)) for name in DELAYS} for part in parts]),
         "loss_ratio": 1.0 - math.prod(1.0 - float(part.loss_ratio) for part in parts),
     }
     low, high = {}, {}
@@ -139,23 +135,6 @@ def in_series(found: Sequence[SeriesStage]) -> SeriesPrediction:
             )
             high[name] = value + math.hypot(*(max(float(band.high) - own, 0.0) for own, band in bands))
     return SeriesPrediction(values, low, high)
-
-
-def quantiles(parts: Sequence[Prediction]) -> dict[str, float]:
-    """The quantiles of the sum of independent delays with the quantiles of ``parts``."""
-    nodes: F64 = np.asarray((np.arange(_NODES) + 0.5) * (_DEEPEST / _NODES), dtype=np.float64)
-    weights = np.exp(-nodes)
-    weights /= weights.sum()
-    reached = np.cumsum(weights) - weights / 2
-
-    def added(one: F64, other: F64) -> F64:
-        total = np.add.outer(one, other).ravel()
-        shares = np.multiply.outer(weights, weights).ravel()
-        order = np.argsort(total)
-        return np.asarray(np.interp(reached, np.cumsum(shares[order]) - shares[order] / 2, total[order]))
-
-    total = reduce(added, (_spread(part, nodes) for part in parts))
-    return {name: float(np.interp(q, reached, total)) for name, q in QUANTILES.items()}
 
 
 def binding(found: Sequence[SeriesStage]) -> SeriesDevice:
@@ -251,28 +230,3 @@ def _moved(found: Prediction, by_ns: Callable[[str], float]) -> Prediction:
                 for level, band in intervals[name].items()
             }
     return replace(found, **moved, intervals=intervals)
-
-
-def _spread(part: Prediction, nodes: F64) -> F64:
-    """The delay at each of ``nodes``, which are -ln(1 - q): straight lines between the known quantiles.
-
-    Below the median, the line begins where the mean is right, if that is between 0 and the median.
-    """
-    known = [-math.log(1.0 - q) for q in QUANTILES.values()]
-    delays = [float(getattr(part, name)) for name in QUANTILES]
-    delays = np.maximum.accumulate([value for value in delays if math.isfinite(value)]).tolist()
-    known = known[: len(delays)]
-    slope = (delays[-1] - delays[-2]) / (known[-1] - known[-2])
-    ends = [*known, _DEEPEST + 1.0]
-    tail = [*delays, delays[-1] + slope * (ends[-1] - known[-1])]
-    weights = np.exp(-nodes)
-    weights /= weights.sum()
-
-    def mean(least: float) -> float:
-        return float((np.interp(nodes, [0.0, *ends], [least, *tail]) * weights).sum())
-
-    # The mean is linear in the least delay.
-    at_nothing, at_median = mean(0.0), mean(delays[0])
-    per_ns = (at_median - at_nothing) / delays[0] if delays[0] > 0 else 0.0
-    least = (float(part.delay_mean_ns) - at_nothing) / per_ns if per_ns > 0 else 0.0
-    return np.asarray(np.interp(nodes, [0.0, *ends], [min(max(least, 0.0), delays[0]), *tail]))

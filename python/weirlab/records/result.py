@@ -250,6 +250,8 @@ class EngineResult:
     series: Series
     flows: FlowTable
     receiver_dropped: int = 0
+    moved: int = 0
+    """Packets in another receive queue than the one before them in their flow."""
     arrived: int = 0
     """All probes that arrived; ``received`` are those that departed in the recorded window."""
     packets: PacketLog | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from weirlab.scenario.document import Location
 from weirlab.scenario.model import BLACK_BOX, NO_DEVICE, Dut, Lab
@@ -16,10 +17,17 @@ def of_lab(lab: Lab, dut: Dut) -> Iterator[Conflict]:
         yield ("dut", key), why
 
 
+ONE_CPU: Final = (
+    "only simulated devices have several CPUs: --lab sim. For a profiled device: weir predict --dut-cpus"
+)
+
+
 def misplaced(lab: str, dut: Dut) -> Iterator[tuple[str, str]]:
     """Which keys of a device do not fit a lab of that kind, or each other, and why."""
     from weirlab.lab.remote.filters import FILTERS
 
+    if dut.cpus > 1 and lab in ("netns", "wired"):
+        yield "cpus", ONE_CPU
     if lab != "wired":
         if dut.elsewhere or not _built(dut.name):
             yield "name", "your own device is between two ports of this machine: --lab wired --between A B"

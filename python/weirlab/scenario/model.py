@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from weirlab.base import limits
 from weirlab.base.errors import InputError
 from weirlab.base.quoting import quoted
 from weirlab.lab.sim import SimDevice
@@ -216,6 +217,8 @@ class Lab(Section):
     follow."""
     mode: Literal["routed", "bridge"] = "routed"
     """Whether the device routes between its ports, or bridges them."""
+    senders: Annotated[int, Field(strict=True, ge=1, le=limits.MOST_SENDERS)] = 1
+    """CPUs that send, each with flows of its own; the receiver needs one more."""
     take: bool = False
     """Ports may have addresses; they are taken away for the duration of the test."""
     shared: bool = False
@@ -242,7 +245,7 @@ class Lab(Section):
                 wired_ends(self.between, self.addresses, self.gateways)
                 read_networks(self.allow)
             else:
-                own = ("between", "addresses", "gateways", "mode", "take", "shared", "allow")
+                own = ("between", "addresses", "gateways", "mode", "senders", "take", "shared", "allow")
                 usual = Lab.model_fields
                 if changed := [key for key in own if getattr(self, key) != usual[key].default]:
                     raise InputError(f"{changed[0]} goes with the lab 'wired', not with {self.kind!r}")
@@ -283,6 +286,8 @@ class Dut(Section):
     """The user's own disk image of a configured router or firewall, for the driver ``image``."""
     stateful: bool = False
     """Put connection tracking in front of the rules."""
+    cpus: Annotated[int, Field(strict=True, ge=1, le=limits.MOST_CPUS)] = 1
+    """CPUs of a simulated device, each with a receive queue; a hash spreads flows over them (RSS)."""
     at: Annotated[str, readable(_login)] | None = None
     """Of a device in the ``wired`` lab: the login to it, ``ssh://user@host:port``."""
     ports: Annotated[tuple[str, ...], Field(max_length=2), AfterValidator(no_repeats)] = ()

@@ -25,6 +25,21 @@ def test_places_say_where_which_share_of_the_traffic_matches(weir: Weir, bed: Be
     assert "with 99 rules, matching at 1:50%,99:50%, forwarded all" in answer.out.splitlines()[0]
 
 
+def test_simulated_devices_have_as_many_cpus_as_asked_and_others_have_one(weir: Weir) -> None:
+    load = ("trial", "--rate", "1500kpps", "--flows", "1000", "--duration", "0.05", "--warmup", "0.01")
+    lost = {
+        cpus: weir(*load, "--lab", "sim", "--dut-cpus", cpus, "--json").json["loss_ratio"]
+        for cpus in ("1", "4")
+    }
+    assert lost["1"] > 0.3
+    assert lost["4"] == 0
+    for lab in ("netns", "wired"):
+        between = ("--between", "a", "b", "--yes") if lab == "wired" else ()
+        refused = weir(*load, "--lab", lab, *between, "--dut-cpus", "2")
+        assert refused.code == 2
+        assert "--dut-cpus: only simulated devices have several CPUs" in refused.err
+
+
 def test_a_position_step_adds_a_place_that_nothing_else_uses(weir: Weir, bed: Beds) -> None:
     beds = bed()
     answer = weir("trial", "--rate", "10kpps", "--rules", "1", "--position-step", "1:2000", "--json")

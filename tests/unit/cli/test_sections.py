@@ -60,6 +60,7 @@ PAIRS = [
     Pair(DeviceOptions, "lab", Lab, "kind"),
     Pair(DeviceOptions, "backend", Lab),
     Pair(DeviceOptions, "stateful", Dut),
+    Pair(DeviceOptions, "dut_cpus", Dut, "cpus"),
     *(Pair(FlowOptions, field.name, TrafficShape) for field in dataclasses.fields(FlowOptions)),
     *(Pair(TrialsOptions, field.name, ProfileSection) for field in dataclasses.fields(TrialsOptions)),
     *(Pair(TrialsOptions, name, HeldOutSection) for name in ("repetitions", "trial_s", "warmup_s")),

@@ -10,7 +10,7 @@ import pytest
 
 from weirlab.base.errors import InputError, ModelError
 from weirlab.devices.prediction.modelling import fit
-from weirlab.devices.prediction.outcome import predict
+from weirlab.devices.prediction.outcome import PredictionLoad, predict
 from weirlab.devices.prediction.verification import verify
 from weirlab.jobs import testbeds
 from weirlab.jobs.inventory import show
@@ -109,20 +109,20 @@ def test_fitting_recovers_the_device(store: Store, finished: str) -> None:
 def test_a_model_file_predicts_as_its_run_does(store: Store, finished: str, tmp_path: Path) -> None:
     file = tmp_path / "firewall.model.json"
     fit(store, finished, out=file)
-    setting = (parse_rate("200kpps"), Constant(64), 200)
+    setting = PredictionLoad(parse_rate("200kpps"), Constant(64)), 200
     assert predict(store, str(file), *setting) == predict(store, finished, *setting)
     assert predict(store, "last", *setting).outside == ()
 
 
 def test_a_prediction_outside_the_profile_says_so(store: Store, finished: str) -> None:
-    outcome = predict(store, finished, parse_rate("200kpps"), Constant(64), 5000)
+    outcome = predict(store, finished, PredictionLoad(parse_rate("200kpps"), Constant(64)), 5000)
     assert any("position" in reason for reason in outcome.outside)
     assert outcome.document()["extrapolated"] is True
 
 
 def test_a_prediction_for_no_particular_load_is_refused(store: Store, finished: str) -> None:
     with pytest.raises(InputError, match="needs a load in numbers"):
-        predict(store, finished, parse_rate("max"), Constant(64), 0)
+        predict(store, finished, PredictionLoad(parse_rate("max"), Constant(64)), 0)
 
 
 def test_a_run_without_profile_cannot_be_fitted(store: Store) -> None:
@@ -136,7 +136,7 @@ def test_a_run_without_models_cannot_predict(store: Store) -> None:
     with store.create("profile", {}, {}) as writer:
         pass
     with pytest.raises(ModelError, match=f"weir fit {writer.run_id}"):
-        predict(store, "last", parse_rate("1kpps"), Constant(64), 0)
+        predict(store, "last", PredictionLoad(parse_rate("1kpps"), Constant(64)), 0)
 
 
 def test_verifying_a_verified_run_measures_nothing(

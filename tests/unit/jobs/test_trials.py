@@ -2,19 +2,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from weirlab.base.errors import InputError, TrialError
 from weirlab.devices.profile import tables
 from weirlab.jobs.progress import RunInterrupt, SilentProgress
-from weirlab.jobs.trials import TrialOutcome, trial
+from weirlab.jobs.trials import TrialOutcome, trial, wire_ns
 from weirlab.jobs.work import Work
 from weirlab.lab.sim import SimDevice, SimLab
 from weirlab.measure import TrialEntry, run_trial
+from weirlab.measure.calibrate import CalibrationPoint
 from weirlab.scenario import Dut, Lab
 from weirlab.store import Store
 from weirlab.testing import FakeBed, TrialDisturbance, make_spec
+from weirlab.traffic.sizes import Constant
 
 Scripted = Callable[..., FakeBed]
 
@@ -61,6 +64,29 @@ def test_what_the_host_disturbed_is_told_and_kept(store: Store) -> None:
     facts = dict(tables.trial(outcome)[0].rows)
     assert "that the host disturbed (longest: the device waited" in facts["left out"]
     assert "mean delay" in facts["with that included"]
+
+
+def test_delays_stand_beside_those_of_a_cable(store: Store, beds: list[FakeBed]) -> None:
+    outcome = trial(Work(store, SilentProgress()), Lab(), Dut(), make_spec(1e5), attempts=1)
+    alone = dict(tables.trial(outcome)[0].rows)
+    assert "of that without a device" not in alone
+    assert outcome.document()["cable_delay_p50_ns"] is None
+    point = CalibrationPoint("100kpps", 1e5, 99_900.0, 0.001, 10.0, 20.0, 8_400.0, 30_000.0, 100, 0, 1, 0)
+    beside = replace(outcome, cable=point)
+    assert beside.document()["cable_delay_p50_ns"] == 8_400.0
+    assert dict(tables.trial(beside)[0].rows) == {
+        **alone,
+        "of that without a device": "8.40 µs (median over a cable at 99.9 kpps)",
+    }
+
+
+def test_time_on_the_wire_stands_beside_the_delays() -> None:
+    spec = make_spec(1e5, sizes=Constant(1000))
+    device = {"mode": "routed", "speed_mbps": [1000, 100]}
+    assert wire_ns(device, spec) == pytest.approx(1008 * 8 * (1 + 10))
+    assert wire_ns({"mode": "cable", "speed_mbps": [1000, 1000]}, spec) == pytest.approx(1008 * 8)
+    assert wire_ns({"mode": "routed", "speed_mbps": [1000, None]}, spec) is None
+    assert wire_ns({}, spec) is None
 
 
 def test_in_overload_the_packets_in_the_device_are_its_queue(store: Store, beds: list[FakeBed]) -> None:

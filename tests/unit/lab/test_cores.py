@@ -24,6 +24,15 @@ def test_two_cores_are_both_used(tmp_path: Path) -> None:
     assert choose(allowed=[0, 1], cpus=machine(tmp_path, ["0", "1"])) == Cores(sender=0, dut=1)
 
 
+def test_each_further_sender_has_a_cpu_of_its_own(tmp_path: Path) -> None:
+    cpus = machine(tmp_path, ["0", "1", "2", "3", "4"])
+    found = choose(senders=3, allowed=range(5), cpus=cpus)
+    assert len({*found.senders, found.dut}) == 4
+    assert 0 not in found.senders
+    with pytest.raises(MissingCapability, match="2 senders and the receiver need 3 CPUs"):
+        choose(senders=2, allowed=[0, 1], cpus=cpus)
+
+
 def test_threads_of_one_core_are_avoided(tmp_path: Path) -> None:
     cpus = machine(tmp_path, ["0-1", "0-1", "2-3", "2-3"])
     chosen = choose(allowed=range(4), cpus=cpus)

@@ -10,7 +10,7 @@ from weirlab.base.errors import InputError
 from weirlab.lab.sim import SimDevice, SimLab
 from weirlab.records import EngineResult, RuleSetup
 from weirlab.records.result import Histogram
-from weirlab.traffic.spec import Rate, Traffic
+from weirlab.traffic.spec import Flows, Rate, Traffic
 
 pytest.importorskip("weirlab._engine", reason="the engine is not built")
 
@@ -34,6 +34,16 @@ def test_it_is_named_as_what_it_is() -> None:
     lab = SimLab()
     assert (lab.lab, lab.dut, lab.backend) == ("sim", "simulated", "sim")
     assert lab.facts["device_queue_packets"] == 256
+
+
+def test_answered_flows_are_simulated_on_one_cpu() -> None:
+    answered = Traffic(
+        Rate(1e5), flows=Flows(10, answered=True, new_share=0.1), warmup_s=0.01, duration_s=0.01
+    )
+    with SimLab(EXACT, cpus=2) as lab:
+        assert lab.facts["dut_cpus"] == 2
+        with pytest.raises(InputError, match="leave out --dut-cpus or --answered"):
+            lab.run(answered)
 
 
 def test_below_the_threshold_nothing_is_lost_and_delay_is_base_and_service() -> None:

@@ -118,6 +118,28 @@ def test_the_newest_that_fits_is_in_force(store: Store, clock: FakeClock) -> Non
     assert found.id == newest.id
     assert found.when == "2026-11-21T07:26:00.000+00:00"
     assert current(store, lab="netns", backend="af_packet") is None
+
+
+def test_a_calibration_between_ports_holds_for_these_ports(store: Store) -> None:
+    with store.create("calibrate", {}, {"between": ["a1", "a2"]}) as writer:
+        made = calibrate(FakeBed(CABLE, lab="wired", backend="xdp"), writer)
+    for ports, is_in_force in (
+        (("a1", "a2"), True),
+        (("a2", "a1"), False),
+        (("b1", "b2"), False),
+        ((), False),
+    ):
+        found = current(store, lab="wired", backend="xdp", between=ports)
+        assert (found is not None and found.id == made.id) is is_in_force
+
+
+def test_the_nearest_load_is_that_of_the_closest_ratio(store: Store) -> None:
+    found = calibrated(store, FakeBed(CABLE))
+    for pps, text in ((500.0, "1kpps"), (40_000.0, "100kpps"), (20_000.0, "10kpps"), (1e8, "1Mpps")):
+        point = found.nearest(pps)
+        assert point is not None
+        assert point.rate_text == text
+    assert found.nearest(0.0) is None
     assert current(store, lab="sim", backend="sim", kernel="2.4.0") is None
     assert current(store, lab="sim", backend="sim", host="elsewhere") is None
 

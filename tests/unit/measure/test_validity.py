@@ -160,7 +160,17 @@ def test_drops_within_the_device_are_a_result() -> None:
 
 def test_nothing_sent_and_nothing_received_are_told_apart() -> None:
     assert judge(make_result(0), QUIET, 1e5) == ("the sender sent nothing in the recorded window",)
-    assert "nothing arrived at the receiver" in judge(make_result(1e5, loss_ratio=1.0), QUIET, 1e5)
+    nothing = make_result(1e5, loss_ratio=1.0)
+    assert "nothing arrived at the receiver" in judge(nothing, QUIET, 1e5)
+    (changed, *_) = judge(replace(nothing, stray=nothing.sent), QUIET, 1e5)
+    assert f"{nothing.sent:,} other frames: the device changes or fragments" in changed
+
+
+def test_flows_that_change_their_receive_queue_make_a_trial_invalid() -> None:
+    result = make_result(1e5)
+    assert judge(result, QUIET, 1e5) == ()
+    (reason,) = judge(replace(result, moved=3), QUIET, 1e5)
+    assert reason.startswith("3 packets came in another receive queue")
 
 
 def test_every_reason_is_given() -> None:

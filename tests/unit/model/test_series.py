@@ -10,6 +10,7 @@ import pytest
 from weirlab.base.errors import ModelError
 from weirlab.model import QueueingModel
 from weirlab.model.base import Band, Prediction
+from weirlab.model.distributions import sum_quantiles
 from weirlab.model.series import (
     SeriesBed,
     SeriesDevice,
@@ -17,7 +18,6 @@ from weirlab.model.series import (
     binding,
     idle_ns,
     in_series,
-    quantiles,
     stages,
 )
 from weirlab.testing import queue
@@ -46,7 +46,7 @@ def exponential(mean_ns: float) -> Prediction:
 
 
 def test_the_sum_of_two_exponential_delays_is_an_erlang_delay() -> None:
-    found = quantiles([exponential(1000.0), exponential(1000.0)])
+    found = sum_quantiles([vars(exponential(1000.0)), vars(exponential(1000.0))])
     # Quantiles of the Erlang distribution with two stages.
     assert found["delay_p50_ns"] == pytest.approx(1678.3, rel=0.01)
     assert found["delay_p90_ns"] == pytest.approx(3889.7, rel=0.01)
@@ -58,14 +58,14 @@ def test_a_constant_delay_moves_every_quantile_by_itself() -> None:
     nothing = np.asarray(0.0)
     constant = np.asarray(5e6)
     fixed = Prediction(nothing, nothing, *[constant] * 5, nothing, nothing > 1, [])
-    found = quantiles([exponential(1000.0), fixed])
+    found = sum_quantiles([vars(exponential(1000.0)), vars(fixed)])
     assert found["delay_p50_ns"] == pytest.approx(5e6 + 693.1, rel=1e-4)
     assert found["delay_p99_ns"] == pytest.approx(5e6 + 4605.2, rel=1e-4)
 
 
 def test_quantiles_of_a_sum_are_less_than_the_sum_of_quantiles(models: dict[str, QueueingModel]) -> None:
     part = models["slow"].predict(60_000.0, 64.0, 0.0, 1.0)
-    found = quantiles([part, part])
+    found = sum_quantiles([vars(part), vars(part)])
     assert float(part.delay_p99_ns) < found["delay_p99_ns"] < 2 * float(part.delay_p99_ns)
 
 

@@ -47,16 +47,17 @@ pub struct Options {
     pub tx: Endpoint,
     /// Where to receive.
     pub rx: Endpoint,
-    /// CPU of the sending thread.
-    pub tx_cpu: Option<usize>,
+    /// CPU of each sending thread; empty: one thread, on any CPU. Packet sockets use the first.
+    pub tx_cpus: Vec<usize>,
     /// CPU to keep awake during a trial: the device's.
     pub spin_cpu: Option<usize>,
     /// Threads that do the device's work, made real-time during a trial.
     pub device_threads: Vec<libc::pid_t>,
     /// Back end.
     pub backend: BackendChoice,
-    /// Whether the sender's interface gets a program even if nothing arrives there: drivers of hardware set up
-    /// the queues that XDP sends by only when one is attached.
+    /// Whether the sender's interface is a port of the user's, with any driver. It gets a program even if nothing
+    /// arrives there: drivers of hardware set up the queues that XDP sends by only when one is attached. They may
+    /// also move frames within their pages.
     pub program_at_sender: bool,
 }
 
@@ -131,7 +132,8 @@ enum Machinery {
 }
 
 struct Programs {
-    generator: xdp::Generator,
+    /// One per sender.
+    generators: Vec<xdp::Generator>,
     /// Where forward packets arrive.
     receiver: xdp::Receiver,
     /// Set when calls are answered: both interfaces send, and the sender's interface has a receiver.
@@ -246,7 +248,7 @@ impl Engine {
         self.look_at_device(plan);
         let _awake = self.options.spin_cpu.map(Awake::start);
         let raised = self.raise(plan);
-        let steady = Steady { cpu: self.options.tx_cpu, real_time: raised.is_some() };
+        let steady = Steady { real_time: raised.is_some() };
         let (sent, received, answers, window) = match &mut self.machinery {
             Machinery::Xdp(Some(loaded)) => play::xdp(
                 loaded,
@@ -273,7 +275,7 @@ impl Engine {
         if let (true, Machinery::Xdp(Some(programs)), Some(witness)) =
             (plan.windowed, &mut self.machinery, &mut self.witness)
         {
-            programs.generator.watch(&witness.find(&self.options.device_threads));
+            programs.generators[0].watch(&witness.find(&self.options.device_threads));
         }
     }
 
@@ -320,22 +322,33 @@ impl Engine {
                 .map_err(EngineError::from)
         };
         // Detach before attaching again; if anything fails, nothing half loaded is kept.
+        let shares = plan.shares(self.options.tx_cpus.len());
         let loaded = kept.take().filter(|programs| {
-            programs.generator.fits(plan, &needs.bodies)
+            programs.generators.len() == shares.len()
+                && programs
+                    .generators
+                    .iter()
+                    .zip(&shares)
+                    .all(|(generator, share)| generator.fits(&share.plan, &needs.bodies))
                 && programs.receiver.fits(plan, needs.log_room[Side::Forward as usize])
         });
         let mut loaded = match loaded {
             Some(loaded) => loaded,
             None => Box::new(Programs {
                 receiver: attach(Side::Forward, rx, rx_ifindex)?,
-                generator: xdp::Generator::load(plan, &needs.bodies)?,
+                generators: shares
+                    .iter()
+                    .map(|share| xdp::Generator::load(&share.plan, &needs.bodies, program_at_sender))
+                    .collect::<Result<_, _>>()?,
                 back: None,
                 idle: None,
             }),
         };
-        if plan.media.is_some() && !loaded.generator.is_connected() {
-            within(tx, || loaded.generator.connect(Side::Forward, tx_ifindex))??;
-            within(rx, || loaded.generator.connect(Side::Back, rx_ifindex))??;
+        // Packets of calls have one sender.
+        let first = &mut loaded.generators[0];
+        if plan.media.is_some() && !first.is_connected() {
+            within(tx, || first.connect(Side::Forward, tx_ifindex))??;
+            within(rx, || first.connect(Side::Back, rx_ifindex))??;
         }
         let room = needs.log_room[Side::Back as usize];
         loaded.back = loaded.back.take().filter(|back| needs.goes_back && back.fits(plan, room));

@@ -1,7 +1,7 @@
 //! A trial while it runs: sending, watching for an interruption, waiting for stragglers.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{OnceLock, mpsc};
 use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
@@ -10,16 +10,19 @@ use weir_wire::Header;
 use super::{Endpoint, EngineError, Options, Programs, Sockets, within};
 use crate::outcome::{Answers, Received, Sent};
 use crate::packet;
-use crate::plan::{Bodies, Plan, Side};
+use crate::plan::{Bodies, Plan, Share, Side};
 use crate::priority;
 use crate::thread;
 use crate::window::Window;
+use crate::xdp::{Brake, Generator};
 use weir_clock::now_ns;
 
 /// Time between the decision to start and the first departure.
 pub const SETTLE_NS: u64 = 5_000_000;
 /// How often a running trial checks for an interruption and for stragglers.
 const POLL: Duration = Duration::from_millis(10);
+/// How often a thread looks whether another one is ready.
+const BRIEF: Duration = Duration::from_micros(50);
 
 type Played = (Sent, Received, Option<Answers>, Window);
 
@@ -47,21 +50,26 @@ pub fn xdp(
     steady: Steady,
     caller: &mut dyn Caller,
 ) -> Result<Played, EngineError> {
-    let Programs { generator, receiver, back, .. } = programs;
-    generator.prepare(plan, headers, bodies);
+    let Programs { generators, receiver, back, .. } = programs;
+    let shares = plan.shares(generators.len());
+    for (generator, share) in generators.iter_mut().zip(&shares) {
+        let own = &headers[share.first_flow as usize..][..share.plan.flows.len()];
+        generator.prepare(&share.plan, own, bodies);
+    }
     receiver.clear(plan, Side::Forward);
     if let Some(back) = back {
         back.clear(plan, Side::Back);
     }
-    let result = play_programs(programs, plan, &headers[0], magic, tx_ifindex, options, steady, caller);
-    let Programs { generator, receiver, back, .. } = programs;
+    let result =
+        play_programs(programs, plan, &shares, &headers[0], magic, tx_ifindex, options, steady, caller);
+    let Programs { generators, receiver, back, .. } = programs;
     receiver.disarm();
     if let Some(back) = back {
         back.disarm();
     }
     let window = result?;
     let mut received = receiver.received(plan);
-    let sent = generator.sent(plan);
+    let sent = sent(generators, &shares);
     let mut answers = None;
     if let Some(back) = back {
         let back = back.received(plan);
@@ -76,8 +84,9 @@ pub fn xdp(
 
 #[expect(clippy::too_many_arguments, reason = "called once")]
 fn play_programs(
-    Programs { generator, receiver, back, .. }: &mut Programs,
+    Programs { generators, receiver, back, .. }: &mut Programs,
     plan: &Plan,
+    shares: &[Share<'_>],
     header: &Header,
     magic: u16,
     tx_ifindex: u32,
@@ -85,35 +94,72 @@ fn play_programs(
     steady: Steady,
     caller: &mut dyn Caller,
 ) -> Result<Window, EngineError> {
-    let stop = AtomicBool::new(false);
+    let (stop, begun) = (&AtomicBool::new(false), &OnceLock::new());
+    let (steady_senders, senders) = (&AtomicUsize::new(0), shares.len());
+    let brakes = generators.iter().map(Generator::brake).collect::<Result<Vec<_>, _>>()?;
+    let mut receivers = Some((&mut *receiver, &mut *back));
+    let playing = generators.iter_mut().zip(shares).enumerate();
     let window = std::thread::scope(|scope| {
-        let sender = scope.spawn(|| {
-            within(&options.tx, || {
-                steady.apply();
-                // Writing a long plan takes a while, and so may getting the CPU: the trial begins when all is
-                // in place.
-                let window = Window::new(plan, now_ns() + SETTLE_NS, magic);
-                generator.arm(plan, header, tx_ifindex, window);
-                receiver.arm(plan, Side::Forward, window);
-                if let Some(back) = &mut *back {
-                    back.arm(plan, Side::Back, window);
+        let mut sending = Vec::new();
+        for (number, (generator, share)) in playing {
+            let receivers = receivers.take();
+            let send = move || {
+                steady.apply(options.tx_cpus.get(number).copied());
+                steady_senders.fetch_add(1, Ordering::SeqCst);
+                if let Some((receiver, back)) = receivers {
+                    pause_until(|| steady_senders.load(Ordering::SeqCst) == senders, stop);
+                    // Writing a long plan takes a while, and so may getting the CPU: the trial begins when all is
+                    // in place.
+                    let window = Window::new(plan, now_ns() + SETTLE_NS, magic);
+                    receiver.arm(plan, Side::Forward, window);
+                    if let Some(back) = back {
+                        back.arm(plan, Side::Back, window);
+                    }
+                    let _ = begun.set(window);
                 }
-                generator.play(plan, window.start_ns, &stop).map(|()| window)
-            })
-        });
-        let stopped = watch(&sender, &stop, caller);
-        let window = thread::join(sender)??;
-        stopped.map(|()| window)
+                pause_until(|| begun.get().is_some(), stop);
+                let Some(&window) = begun.get() else { return Ok(()) };
+                generator.arm(share, header, tx_ifindex, window);
+                generator.play(&share.plan, window.start_ns, stop)
+            };
+            sending.push(scope.spawn(move || {
+                let played = within(&options.tx, send);
+                // The others must not wait for one that fails, nor send without it.
+                if !matches!(played, Ok(Ok(()))) {
+                    stop.store(true, Ordering::Relaxed);
+                }
+                played
+            }));
+        }
+        let is_over = || sending.iter().all(ScopedJoinHandle::is_finished);
+        let stopped = watch(is_over, stop, caller).inspect_err(|_| brakes.iter().for_each(Brake::pull));
+        for sender in sending {
+            thread::join(sender)??;
+        }
+        stopped.and_then(|()| begun.get().copied().ok_or(EngineError::Interrupted))
     })?;
     let progress = || match &*back {
         Some(back) if plan.answers.is_none() => sum(receiver.progress(), back.progress()),
         _ => receiver.progress(),
     };
-    await_stragglers(plan, generator.sent(plan).expected(), progress, caller)?;
+    await_stragglers(plan, sent(generators, shares).expected(), progress, caller)?;
     if let (Some(back), true) = (&*back, plan.answers.is_some()) {
         await_stragglers(plan, receiver.answers(), || back.progress(), caller)?;
     }
     Ok(window)
+}
+
+/// What all senders counted; after `play`.
+fn sent(generators: &[Generator], shares: &[Share<'_>]) -> Sent {
+    let parts = generators.iter().zip(shares).map(|(generator, share)| generator.sent(&share.plan));
+    parts.reduce(Sent::merge).unwrap_or_default()
+}
+
+/// Waits for another thread, or until `stop` is set.
+fn pause_until(condition: impl Fn() -> bool, stop: &AtomicBool) {
+    while !condition() && !stop.load(Ordering::Relaxed) {
+        std::thread::sleep(BRIEF);
+    }
 }
 
 /// Plays a plan over packet sockets.
@@ -133,7 +179,7 @@ pub fn packet(
         // Getting the CPU may take the sender a while: the trial begins when it has it.
         let ((steadied, is_steady), (begin, begins)) = (mpsc::channel(), mpsc::channel());
         let sending = scope.spawn(move || {
-            steady.apply();
+            steady.apply(options.tx_cpus.first().copied());
             let _ = steadied.send(());
             let window = begins.recv().unwrap_or_else(|_| Window::new(plan, now_ns(), magic));
             forward.0.play(back.as_ref().map(|b| &b.0), plan, headers, window, stop_sending)
@@ -146,7 +192,7 @@ pub fn packet(
         let counting = scope.spawn(move || count(receiver, Side::Forward));
         let counting_back = back_receiver.map(|receiver| scope.spawn(move || count(receiver, Side::Back)));
         let _ = begin.send(window);
-        let stopped = watch(&sending, stop_sending, caller);
+        let stopped = watch(|| sending.is_finished(), stop_sending, caller);
         let sent = thread::join(sending);
         let waited = match &sent {
             Ok(sent) if stopped.is_ok() => {
@@ -172,13 +218,9 @@ pub fn packet(
     })
 }
 
-/// Waits for the sender; passes an interruption on to it.
-fn watch<T>(
-    sender: &ScopedJoinHandle<'_, T>,
-    stop: &AtomicBool,
-    caller: &mut dyn Caller,
-) -> Result<(), EngineError> {
-    while !sender.is_finished() {
+/// Waits for the senders; passes an interruption on to them.
+fn watch(is_over: impl Fn() -> bool, stop: &AtomicBool, caller: &mut dyn Caller) -> Result<(), EngineError> {
+    while !is_over() {
         if caller.interrupted() {
             stop.store(true, Ordering::Relaxed);
             return Err(EngineError::Interrupted);
@@ -224,18 +266,17 @@ fn sum(a: (u64, u64), b: (u64, u64)) -> (u64, u64) {
     (a.0 + b.0, a.1.max(b.1))
 }
 
-/// How the sending thread keeps its CPU.
+/// How sending threads keep their CPUs.
 #[derive(Clone, Copy, Debug)]
 pub struct Steady {
-    pub cpu: Option<usize>,
     pub real_time: bool,
 }
 
 impl Steady {
-    /// Pins the calling thread to its CPU and gives it priority there, as far as that is allowed; a
+    /// Pins the calling thread to `cpu` and gives it priority there, as far as that is allowed; a
     /// late sender reports its lateness in its outcome anyway.
-    fn apply(self) {
-        if let Some(cpu) = self.cpu {
+    fn apply(self, cpu: Option<usize>) {
+        if let Some(cpu) = cpu {
             let _ = thread::pin(cpu);
         }
         if !self.real_time || priority::raise(0).is_err() {

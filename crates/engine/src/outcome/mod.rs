@@ -169,6 +169,8 @@ pub struct Outcome {
     pub arrived: u64,
     /// Frames at the receiver that were not probes of this trial.
     pub stray: u64,
+    /// Packets that arrived in another receive queue than the one before them in their flow.
+    pub moved: u64,
     /// Frames that the receiver's socket dropped; the XDP receiver has no queue of its own.
     pub receiver_dropped: u64,
     /// First recorded arrival, 0 if none.
@@ -223,6 +225,28 @@ impl Sent {
             first_seq: vec![0; if plan.media.is_some() { n_flows } else { 0 }],
             ..Self::default()
         }
+    }
+
+    /// Adds what another sender counted, whose flows follow those of this one. The host was observed by this one.
+    pub fn merge(mut self, other: Self) -> Self {
+        if other.recorded > 0 {
+            let is_first = self.recorded == 0 || other.first_ns < self.first_ns;
+            self.first_ns = if is_first { other.first_ns } else { self.first_ns };
+            self.last_ns = self.last_ns.max(other.last_ns);
+        }
+        self.recorded += other.recorded;
+        self.warmup += other.warmup;
+        self.late_sum_ns += other.late_sum_ns;
+        self.late_max_ns = self.late_max_ns.max(other.late_max_ns);
+        self.slipped_ns = self.slipped_ns.max(other.slipped_ns);
+        for (bin, more) in self.bins.iter_mut().zip(other.bins) {
+            bin.sent += more.sent;
+            bin.late_max_ns = bin.late_max_ns.max(more.late_max_ns);
+        }
+        self.flows.extend(other.flows);
+        self.surplus += other.surplus;
+        self.openings += other.openings;
+        self
     }
 
     /// Packets that should arrive if none is lost, warm-up included.
@@ -297,6 +321,7 @@ pub fn join(a: RxTotals, b: RxTotals) -> RxTotals {
         last_probe_ns: a.last_probe_ns.max(b.last_probe_ns),
         answers: a.answers + b.answers,
         answers_recorded: a.answers_recorded + b.answers_recorded,
+        moved: a.moved + b.moved,
     }
 }
 
@@ -364,6 +389,7 @@ impl Outcome {
             slipped_ns: sent.slipped_ns,
             arrived: received.totals.probes,
             stray: received.totals.stray,
+            moved: received.totals.moved,
             receiver_dropped: received.dropped,
             first_arrival_ns: received.totals.first_arrival_ns,
             last_arrival_ns: received.totals.last_arrival_ns,

@@ -100,7 +100,7 @@ impl Sender {
             wait_until(now_ns() + 20_000_000);
         }
         wait_until(due_ns);
-        true
+        !stop.load(Ordering::Relaxed)
     }
 
     /// `false` when the interface had no room: the packet never departed.

@@ -2,9 +2,11 @@
 
 mod bodies;
 mod media;
+mod shares;
 
 pub use bodies::Bodies;
 pub use media::{Impairment, Media, MediaFlow, NO_PAYLOAD, Numbers, Packet};
+pub use shares::Share;
 
 use thiserror::Error;
 use weir_wire::{Addresses, Header, HeaderError, L4, MacAddr, PROBE_LEN};

@@ -21,13 +21,21 @@ const DEVICE: Device = Device {
     seed: 1,
 };
 
+fn at(positions: &[f64]) -> Vec<FlowPath> {
+    positions.iter().map(|&position| FlowPath { position, server: 0 }).collect()
+}
+
 fn run_at(gap_ns: u32, device: &Device, positions: &[f64]) -> Outcome {
+    run_along(gap_ns, device, &at(positions))
+}
+
+fn run_along(gap_ns: u32, device: &Device, paths: &[FlowPath]) -> Outcome {
     let entry = Entry { gap_ns, gap_frac: 0, length: 60, flow: NEXT_FLOW };
     let phases = vec![Phase { end_ns: 100_000_000, first_entry: 0, n_entries: 1 }];
-    let mut plan = plan(vec![entry], phases, positions.len(), true);
+    let mut plan = plan(vec![entry], phases, paths.len(), true);
     plan.warmup_ns = 20_000_000;
     plan.duration_ns = 80_000_000;
-    simulate(&plan, device, positions, None).expect("valid device")
+    simulate(&plan, device, paths, None).expect("valid device")
 }
 
 fn run(gap_ns: u32, device: &Device) -> Outcome {
@@ -91,8 +99,8 @@ fn interruptions_without_a_pause_are_refused() {
 #[test]
 fn every_flow_needs_a_position() {
     let plan = plan(vec![], vec![], 2, true);
-    assert!(simulate(&plan, &DEVICE, &[0.0], None).is_err());
-    assert!(simulate(&plan, &DEVICE, &[0.0, -1.0], None).is_err());
+    assert!(simulate(&plan, &DEVICE, &at(&[0.0]), None).is_err());
+    assert!(simulate(&plan, &DEVICE, &at(&[0.0, -1.0]), None).is_err());
 }
 
 #[test]
@@ -127,7 +135,7 @@ fn calls_in_both_directions_share_the_server_and_are_logged() {
     // The second of two packets at a time waits for the first, although it goes the other way.
     plan.entries[1].gap_ns = 0;
     plan.entries[2].gap_ns = 20_000;
-    let outcome = simulate(&plan, &DEVICE, &[0.0, 0.0], None).expect("valid device");
+    let outcome = simulate(&plan, &DEVICE, &at(&[0.0, 0.0]), None).expect("valid device");
     let flow = |i: usize| {
         let f = outcome.flows[i];
         (f.sent, f.received, f.duplicated, f.reordered, f.first_seq)
@@ -145,4 +153,31 @@ fn calls_in_both_directions_share_the_server_and_are_logged() {
 #[test]
 fn a_device_without_a_queue_is_refused() {
     assert!(Device { queue_packets: 0, ..DEVICE }.check().is_err());
+}
+
+#[test]
+fn each_server_has_a_queue_and_a_threshold_of_its_own() {
+    // Three flows with gaps of about 1 µs each: two of them are twice as much as their server carries.
+    let paths = [0, 1, 1].map(|server| FlowPath { position: 0.0, server });
+    let outcome = run_along(334, &DEVICE, &paths);
+    let [alone, first, second] = [0, 1, 2].map(|i| outcome.flows[i]);
+    assert_eq!((alone.received, alone.delay_max_ns), (alone.sent, 6_000));
+    let received = (first.received + second.received) as f64 / (first.sent + second.sent) as f64;
+    assert!((received - 0.5).abs() < 0.01, "{received}");
+    assert!(first.delay_max_ns > 250_000);
+}
+
+#[test]
+fn eight_servers_carry_eight_times_as_much() {
+    let paths: Vec<_> = (0..8).map(|server| FlowPath { position: 0.0, server }).collect();
+    let noisy = Device { noise: Noise::Gamma(0.3), ..DEVICE };
+    let received = |outcome: Outcome| outcome.flows.iter().map(|flow| flow.received).sum::<u64>() as f64;
+    let (one, eight) = (received(run(500, &noisy)), received(run_along(62, &noisy, &paths)));
+    assert!((eight / one - 8.0).abs() < 0.1, "{}", eight / one);
+}
+
+#[test]
+fn a_server_beyond_all_limits_is_refused() {
+    let plan = plan(vec![], vec![], 1, true);
+    assert!(simulate(&plan, &DEVICE, &[FlowPath { position: 0.0, server: 1 << 20 }], None).is_err());
 }

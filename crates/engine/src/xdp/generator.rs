@@ -5,6 +5,7 @@
 //! shortly before the departure and makes one call per packet.
 
 use std::fs::File;
+use std::mem::offset_of;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use aya::include_bytes_aligned;
@@ -19,7 +20,7 @@ use crate::layout::{
 };
 use crate::mapped::Mapped;
 use crate::outcome::Sent;
-use crate::plan::{Bodies, Plan, Side};
+use crate::plan::{Bodies, Plan, Share, Side};
 use crate::thread;
 use crate::window::Window;
 use weir_clock::{now_ns, wait_until};
@@ -47,6 +48,16 @@ const BATCH_NS: f64 = 1_100.0;
 const UNPACED_BATCH: u32 = 64;
 const UNPACED_CALL_PACKETS: u32 = 1 << 16;
 
+/// Ends the sending of a generator from another thread.
+pub struct Brake(Mapped<GenState>);
+
+impl Brake {
+    /// The call to the kernel that is under way generates nothing more.
+    pub fn pull(&self) {
+        self.0.word(offset_of!(GenState, done)).store(1, Ordering::Relaxed);
+    }
+}
+
 /// The loaded generator.
 pub struct Generator {
     object: Object,
@@ -63,6 +74,8 @@ pub struct Generator {
     bodies: Mapped<GenBody>,
     slots: Mapped<Slot>,
     is_connected: bool,
+    /// Bytes that a page has behind the longest frame: 1 if the program has to shorten every frame.
+    spare: u16,
     /// About the plan in the maps: length of the longest frame, and the mean gap of each phase.
     longest: u16,
     gaps_ns: Vec<f64>,
@@ -73,9 +86,13 @@ pub struct Generator {
 impl Generator {
     /// Loads the program with room for `plan` and the bodies of its packets.
     ///
+    /// `moves_frames`: the driver may put a header of its own in front of frames, as virtio_net does. Its page
+    /// then comes back with a frame that begins earlier, and the kernel puts that right only if the program
+    /// changes the frame's bounds (before Linux 6.4, `reset_ctx` in net/bpf/test_run.c).
+    ///
     /// # Minimum kernel version
     /// 5.18 (BPF_F_TEST_XDP_LIVE_FRAMES, bpf_xdp_store_bytes).
-    pub fn load(plan: &Plan, bodies: &Bodies) -> Result<Self, XdpError> {
+    pub fn load(plan: &Plan, bodies: &Bodies, moves_frames: bool) -> Result<Self, XdpError> {
         let (n_entries, n_flows, n_bins) = (plan.entries.len(), plan.flows.len(), plan.n_bins());
         let (n_media, n_bodies, n_slots) = (bodies.of_entry.len(), bodies.bodies.len(), bodies.slots.len());
         let sizes = [
@@ -111,6 +128,7 @@ impl Generator {
             sight,
             n_watched: 0,
             is_connected: false,
+            spare: moves_frames.into(),
             longest: 0,
             gaps_ns: Vec::new(),
             object,
@@ -140,6 +158,11 @@ impl Generator {
     /// Whether interfaces are set for packets of calls.
     pub const fn is_connected(&self) -> bool {
         self.is_connected
+    }
+
+    /// What ends the sending of the plan that is being played.
+    pub fn brake(&self) -> Result<Brake, XdpError> {
+        Ok(Brake(self.object.array("gen_state", 1)?))
     }
 
     /// From now on watches these tasks while it sends windowed plans.
@@ -188,8 +211,9 @@ impl Generator {
         self.gaps_ns = plan.phases.iter().map(|phase| plan.mean_gap_ns(phase)).collect();
     }
 
-    /// Makes the prepared plan begin with its window; plain packets leave by `tx_ifindex`.
-    pub fn arm(&mut self, plan: &Plan, header: &Header, tx_ifindex: u32, window: Window) {
+    /// Makes the prepared plan of a share begin with its window; plain packets leave by `tx_ifindex`.
+    pub fn arm(&mut self, share: &Share<'_>, header: &Header, tx_ifindex: u32, window: Window) {
+        let plan = &*share.plan;
         self.config.set(
             0,
             GenConfig {
@@ -201,7 +225,7 @@ impl Generator {
                 n_flows: plan.n_known() as u32,
                 tx_ifindex,
                 header_len: header.len() as u32,
-                input_len: self.longest.into(),
+                input_len: self.input_len() as u32,
                 bin_ns: plan.bin_ns,
                 n_bins: plan.n_bins() as u32,
                 magic: window.magic,
@@ -218,7 +242,8 @@ impl Generator {
                 new_ports: plan.new_flows().map_or(1, |new| new.ports),
                 new_port: plan.new_flows().map_or(0, |new| new.port),
                 answered: plan.answers.is_some().into(),
-                pad: [0; 7],
+                pad: [0; 3],
+                first_flow: share.first_flow,
             },
         );
         let absolute = plan.phases.iter().map(|phase| GenPhase {
@@ -227,13 +252,13 @@ impl Generator {
             n_entries: phase.n_entries,
         });
         self.phases.fill(absolute, MAX_PHASES);
-        self.state.set(0, GenState { next_ns: window.start_ns, ..GenState::default() });
+        self.state.set(0, GenState { next_ns: window.start_ns + share.offset_ns, ..GenState::default() });
     }
 
     /// Plays the prepared plan on the calling thread, which must be in the sender's
     /// namespace. Ends early when `stop` is set.
     pub fn play(&mut self, plan: &Plan, start_ns: u64, stop: &AtomicBool) -> Result<(), XdpError> {
-        let frame = vec![0u8; self.longest.into()];
+        let frame = vec![0u8; self.input_len()];
         wait_until(start_ns.saturating_sub(LEAD_NS));
         while !stop.load(Ordering::Relaxed) {
             let state = self.state.get(0);
@@ -253,11 +278,18 @@ impl Generator {
                     continue;
                 }
                 wait_until(lead);
+                if stop.load(Ordering::Relaxed) {
+                    break;
+                }
                 (1, 1)
             };
             self.call(&frame, repeat, batch)?;
         }
         Ok(())
+    }
+
+    fn input_len(&self) -> usize {
+        usize::from(self.longest) + usize::from(self.spare)
     }
 
     fn call(&mut self, frame: &[u8], repeat: u32, batch: u32) -> Result<(), XdpError> {

@@ -6,7 +6,7 @@ mod media;
 mod receiver;
 mod witness;
 
-pub use generator::{Generator, attach_aside};
+pub use generator::{Brake, Generator, attach_aside};
 pub use load::{Object, XdpError};
 pub use receiver::{Receiver, log_room, possible_cpus};
 pub use witness::Witness;

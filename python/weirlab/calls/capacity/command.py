@@ -147,7 +147,8 @@ def capacity(
 
     with result.session(ctx) as session:
         report.check()
-        dut, positions = device.device(), device.listed_positions()
+        dut = device.device()
+        positions = (0,) if dut.has_own_rules else device.listed_positions()
         content: dict[str, Any] = {
             "name": f"capacity of {dut.name} in calls",
             "lab": device.lab_section(session.store),

@@ -245,6 +245,8 @@ def _external(scenario: FailoverScenario, pair: ExternalPair, progress: Progress
 
     if lacking := pair.check():
         raise MissingCapability("; ".join(lacking))
+    if scenario.lab.senders > 1:
+        raise InputError(testbeds.ONE_SENDER)
     with testbeds.open_wired(scenario.lab, Dut(name=BLACK_BOX), progress, 4) as bed:
         assert isinstance(bed, WiredBed)
         yield lambda _: ExternalLab(bed, pair)

@@ -8,7 +8,9 @@ converts the values of all options, and ``shapes`` is about how the help shows t
 from __future__ import annotations
 
 from weirlab.cli.options.device import (
+    ONE_CPU,
     AsOption,
+    CpuOptions,
     DeviceOptions,
     IncludeOption,
     LabKind,
@@ -54,10 +56,10 @@ from weirlab.cli.options.trials import LoadsOption, MachineKind, TrialsOptions
 from weirlab.cli.options.wired import WiredOptions
 
 __all__ = [
-    "PERCENT", "WORDS", "Arrivals", "ArrivalsOption", "AsOption", "DeviceOption", "DeviceOptions",
-    "FlowOptions", "FramesOption", "IncludeOption", "IpVersion", "JsonOption", "JudgementOptions",
-    "LabKind", "LoadsOption", "MachineKind", "NameOption", "OptionReading", "PacketTimeOption",
-    "PositionsOption", "ReportOptions", "ResultOptions", "ResumeOption", "SeedOption",
+    "ONE_CPU", "PERCENT", "WORDS", "Arrivals", "ArrivalsOption", "AsOption", "CpuOptions", "DeviceOption",
+    "DeviceOptions", "FlowOptions", "FramesOption", "IncludeOption", "IpVersion", "JsonOption",
+    "JudgementOptions", "LabKind", "LoadsOption", "MachineKind", "NameOption", "OptionReading",
+    "PacketTimeOption", "PositionsOption", "ReportOptions", "ResultOptions", "ResumeOption", "SeedOption",
     "SeveralSizesOptions", "SizeOptions", "StepOptions", "StoreOption", "TrialsOptions", "TunnelCpusOption",
     "WiredOptions", "given", "grouped", "listed", "only", "share", "spelled", "typed", "without", "work_of",
 ]  # fmt: skip

@@ -71,6 +71,16 @@ TunnelCpusOption = Annotated[
         "--cpus", min=1, max=2, help="CPUs of rules and tunnel: 1 for both (default), 2 for one each."
     ),
 ]
+DutCpusOption = Annotated[
+    int,
+    typer.Option(
+        "--dut-cpus",
+        min=1,
+        max=limits.MOST_CPUS,
+        help="CPUs of the device, each with a receive queue; a hash spreads flows over them (default: 1).",
+        metavar="N",
+    ),
+]
 AsOption = Annotated[
     str | None,
     typer.Option(
@@ -91,6 +101,41 @@ PositionsOption = Annotated[
         rich_help_panel=PANEL,
     ),
 ]
+
+
+@dataclass(frozen=True)
+class CpuOptions:
+    """The CPUs of a profiled device, and the flows that are spread over them."""
+
+    PANEL: ClassVar = PANEL
+
+    dut_cpus: DutCpusOption = 1
+    flows: Annotated[
+        int | None,
+        typer.Option(
+            "--flows",
+            min=1,
+            max=limits.MOST_FLOWS,
+            help="With --dut-cpus: number of flows that are spread (default: the same share for every CPU).",
+            metavar="N",
+        ),
+    ] = None
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """The share of the packets that each CPU gets; raises ``InputError`` for flows without CPUs."""
+        if self.flows is None:
+            return (1.0 / self.dut_cpus,) * self.dut_cpus
+        if self.dut_cpus == 1:
+            raise InputError("--flows are spread over CPUs: add --dut-cpus N")
+        from weirlab.traffic import queues
+        from weirlab.traffic.flows import table
+        from weirlab.traffic.spec import Flows
+
+        return queues.shares(table(Flows(self.flows)), 4, self.dut_cpus)
+
+
+ONE_CPU: Final = CpuOptions()
 
 
 @dataclass(frozen=True)
@@ -158,6 +203,7 @@ class DeviceOptions:
     stateful: Annotated[
         bool, typer.Option("--stateful", help="Put connection tracking in front of the rules.")
     ] = False
+    dut_cpus: DutCpusOption = 1
     cross_traffic: Annotated[
         bool, typer.Option("--cross-traffic", help="Run a management session with the device during trials.")
     ] = False
@@ -233,13 +279,15 @@ class DeviceOptions:
                 "ipset": self.ipset,
                 "match": self.match,
                 "stateful": self.stateful,
+                "cpus": self.dut_cpus,
                 **typed(self.elsewhere),
             },
         )
         # A program of the user's is where he says, and all others are the system's.
         found = found.model_copy(update={"change": found.beside(Path.cwd()).change})
+        options = {"name": "dut", "cpus": "dut-cpus"}
         for key, why in misplaced(self.kind, found):
-            raise InputError(f"--{'dut' if key == 'name' else key}: {why}")
+            raise InputError(f"--{options.get(key, key)}: {why}")
         own = {"ruleset": "--ruleset: your ruleset", "image": "--image: your disk image"}
         who = own.get(found.name, "your own device (--change none): it")
         if found.has_own_rules:

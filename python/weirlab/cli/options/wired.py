@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
 
 import typer
 
+from weirlab.base import limits
 from weirlab.base.errors import InputError
 from weirlab.base.quantities import words
 from weirlab.cli.options.groups import typed
@@ -52,6 +53,16 @@ class WiredOptions:
         Literal["routed", "bridge"] | None,
         typer.Option(help="Whether the device routes (default) or bridges."),
     ] = None
+    senders: Annotated[
+        int | None,
+        typer.Option(
+            "--senders",
+            min=1,
+            max=limits.MOST_SENDERS,
+            help="CPUs that send, each with flows of its own (default: 1).",
+            metavar="N",
+        ),
+    ] = None
     take: Annotated[
         bool, typer.Option("--take", help="Use ports that have addresses, and remove these during the test.")
     ] = False
@@ -84,9 +95,9 @@ class WiredOptions:
     def typed_again(self) -> str:
         """The options as they are typed for the next command."""
         words = ["--between", *(self.between or ())]
-        for name in ("addresses", "gateways", "mode"):
+        for name in ("addresses", "gateways", "mode", "senders"):
             if value := getattr(self, name):
-                words += [f"--{name}", value]
+                words += [f"--{name}", str(value)]
         words += [f"--{name}" for name in ("take", "shared") if getattr(self, name)]
         for network in self.allow or ():
             words += ["--allow", network]
@@ -100,11 +111,15 @@ class WiredOptions:
                 **lists,
                 "between": None if self.between is None else list(self.between),
                 "mode": self.mode,
+                "senders": self.senders,
                 "allow": self.allow,
                 "take": self.take or None,
                 "shared": self.shared or None,
             },
-            **{name: f"--{name}" for name in ("between", *lists, "mode", "allow", "take", "shared")},
+            **{
+                name: f"--{name}"
+                for name in ("between", *lists, "mode", "senders", "allow", "take", "shared")
+            },
         )
 
 

@@ -11,7 +11,7 @@ import typer
 
 from weirlab.base.errors import InputError
 from weirlab.base.quoting import quoted
-from weirlab.cli.options import ResultOptions, grouped, reading
+from weirlab.cli.options import CpuOptions, ResultOptions, grouped, reading
 from weirlab.devices.planning.options import (
     GIVEN,
     ModelOptions,
@@ -62,6 +62,7 @@ Examples:
   weir plan last --codec g711 --rules 400 --require 'calls>=300'
   weir plan last --codec g711:60,g729:40 --packet-time 30ms --rules 400
   weir plan rules.json --tunnel esp.json --codec g711 --rules 400
+  weir plan last --dut-cpus 4 --rules 400 --require 'p99<1ms'
   weir plan last --given rules=400 --given frame=214 --find rate --json
   weir plan last --ruleset saved.rules --rate 200kpps --reordered new.rules
   weir plan --ruleset saved.rules --reordered new.diff
@@ -76,6 +77,7 @@ class PlanningOptions:
     asked: ModelOptions
     question: QuestionOptions
     load: PlanLoadOptions
+    cpus: CpuOptions
     wanted: RequirementOptions
     rules: RulesetOptions
 
@@ -105,6 +107,7 @@ class PlanningOptions:
             sources=tuple(asked.models or ()) + tuple(asked.more or ()),
             tunnels=tuple(asked.tunnel or ()),
             cpus=asked.cpus or 1,
+            shares=self.cpus.shares,
             device=said["device"],
             find=question.find,
             rate=None if said["rate"] is None else parse_rate(said["rate"]),
@@ -147,6 +150,7 @@ def plan(ctx: typer.Context, options: PlanningOptions, result: ResultOptions) ->
             "--given": options.question.given,
             "--class": options.wanted.traffic_class,
             "a load": options.load,
+            "--dut-cpus": options.cpus,
             "a ruleset": options.rules,
         }
         if (path := path_of([*(asked.models or ()), *(asked.more or ())], others)) is not None:

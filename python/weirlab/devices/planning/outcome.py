@@ -40,6 +40,8 @@ class PlanRequest:
     """The same of tunnels, which come after the rules of ``sources``."""
     cpus: int = 1
     """How many CPUs rules and tunnel have: 1 for both, or 2 for one each."""
+    shares: tuple[float, ...] = (1.0,)
+    """The share of the packets that each CPU of the device gets, which has as many receive queues."""
     device: str | None = None
     find: Find | None = None
     rate: Rate | None = None

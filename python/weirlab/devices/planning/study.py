@@ -41,6 +41,7 @@ from weirlab.model.planning.planner import (
     outlook,
 )
 from weirlab.model.planning.requirements import NOTHING_LOST, Requirement, limits
+from weirlab.model.servers import SeveralServers
 from weirlab.model.tunnelled import tunnelled
 from weirlab.records import stand_in
 from weirlab.rules import Advice
@@ -192,7 +193,7 @@ def _asked(store: Store, request: PlanRequest) -> list[PlanDevice]:
     devices = _devices(store, request)
     if not request.tunnels:
         return [
-            PlanDevice(device.name, _model(device, request), device.simulated, (device,))
+            PlanDevice(device.name, _spread(_model(device, request), request), device.simulated, (device,))
             for device in devices
         ]
     if not devices:
@@ -204,13 +205,18 @@ def _asked(store: Store, request: PlanRequest) -> list[PlanDevice]:
     return [
         PlanDevice(
             f"{device.name} + {tunnel.name}",
-            tunnelled(_queueing(device, request), _queueing(tunnel, request), request.cpus),
+            _spread(tunnelled(_queueing(device, request), _queueing(tunnel, request), request.cpus), request),
             device.simulated or tunnel.simulated,
             (device, tunnel),
         )
         for device in devices
         for tunnel in tunnels
     ]
+
+
+def _spread(model: Predictor, request: PlanRequest) -> Predictor:
+    """``model`` on each of the CPUs."""
+    return SeveralServers(model, request.shares) if len(request.shares) > 1 else model
 
 
 def _queueing(device: DeviceModels, request: PlanRequest) -> QueueingModel:

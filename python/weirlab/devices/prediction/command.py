@@ -12,7 +12,9 @@ import typer
 from weirlab.base import limits
 from weirlab.base.errors import InputError
 from weirlab.cli.options import (
+    ONE_CPU,
     ArrivalsOption,
+    CpuOptions,
     DeviceOption,
     DeviceOptions,
     FramesOption,
@@ -57,6 +59,7 @@ Examples:
   weir predict my.model.json --rate 40%@1Gbit/s --sizes imix --rules 400
   weir predict devices.json --device old --rate 300kpps --rules 200
   weir predict last --rate 150kpps --rules 400 --arrivals poisson
+  weir predict last --rate 2Mpps --rules 400 --dut-cpus 4 --flows 1000
   weir predict last --rate 100kpps --rules 5000 --extrapolate --json
   weir predict last --rate 300kpps --step 1:600kpps --duration 2
   weir predict last --rate 300kpps --rules 1 --position-step 1:1000 --json
@@ -112,6 +115,7 @@ class PredictionLoadOptions:
         ),
     ] = None
     arrivals: ArrivalsOption = "constant"
+    cpus: CpuOptions = ONE_CPU
 
     @property
     def new_share(self) -> float | None:
@@ -232,7 +236,7 @@ def predict(
     """Predict."""
     from weirlab.devices.prediction import tables, wording
     from weirlab.devices.prediction.modelling import devices, profile_of
-    from weirlab.devices.prediction.outcome import position_of, predict
+    from weirlab.devices.prediction.outcome import PredictionLoad, position_of, predict
     from weirlab.devices.prediction.transients import LoadSchedule, predict_steps
     from weirlab.model.io import pick
     from weirlab.traffic.load import parse_rate
@@ -244,6 +248,8 @@ def predict(
         if later.step or later.position_step:
             if load.new is not None:
                 raise InputError("--new does not go with --step: profiles of new flows have no steps")
+            if load.cpus != ONE_CPU:
+                raise InputError("--dut-cpus does not go with --step: a course is that of one CPU")
             rate = parse_rate(load.rate)
             asked = LoadSchedule(rate, mix, load.rules, later.steps(), load.arrivals, later.duration)
             course = predict_steps(session.store, model, asked, device=device)
@@ -259,10 +265,8 @@ def predict(
         outcome = predict(
             session.store,
             model,
-            parse_rate(load.rate),
-            mix,
+            PredictionLoad(parse_rate(load.rate), mix, load.arrivals, load.cpus.shares),
             position_of(pick(known, device, model), load.rules, load.new_share),
-            arrivals=load.arrivals,
             device=device,
         )
         _tell_outside(session, outcome.outside, extrapolate, profile)

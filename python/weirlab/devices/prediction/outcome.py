@@ -15,6 +15,7 @@ from weirlab.model import DeviceModels, Model
 from weirlab.model.base import DELAYS, QUANTITIES, TOLD_LEVEL, ProfileRange
 from weirlab.model.intervals.calibration import NEAR
 from weirlab.model.planning.requirements import NO_LOSS
+from weirlab.model.servers import SeveralServers
 from weirlab.store import Store
 from weirlab.traffic.load import describe_rate, rate_pps
 from weirlab.traffic.sizes import SizeMix, describe, mean_bytes
@@ -47,6 +48,8 @@ class PredictionOutcome:
     """How to profile the device again with more trials."""
     new_share: float | None = None
     """Share of the packets that open a flow, if the profile went through such shares."""
+    cpu_shares: tuple[float, ...] = (1.0,)
+    """The share of the packets that each CPU of the device gets."""
 
     @property
     def unsure(self) -> tuple[str, ...]:
@@ -72,6 +75,7 @@ class PredictionOutcome:
             "frame_bytes": self.frame_bytes,
             "position": self.position,
             **({} if self.new_share is None else {"new_share": self.new_share}),
+            **({} if len(self.cpu_shares) == 1 else {"cpu_shares": self.cpu_shares}),
             "device": self.device,
             "simulated": self.simulated,
             "unusable": self.unusable or None,
@@ -118,20 +122,25 @@ def position_of(device: DeviceModels, rules: float | None, new_share: float | No
     return behind * new_share
 
 
+@dataclass(frozen=True)
+class PredictionLoad:
+    """The load of a prediction."""
+
+    rate: Rate
+    sizes: SizeMix
+    arrivals: Arrivals = "constant"
+    cpu_shares: tuple[float, ...] = (1.0,)
+    """The share of the packets that each CPU of the device gets."""
+
+
 def predict(
-    store: Store,
-    source: str,
-    rate: Rate,
-    sizes: SizeMix,
-    position: float | None,
-    *,
-    arrivals: Arrivals = "constant",
-    device: str | None = None,
+    store: Store, source: str, load: PredictionLoad, position: float | None, *, device: str | None = None
 ) -> PredictionOutcome:
     """What the models of ``source`` (file or run) say about one setting.
 
     ``device`` chooses one if a file has several. ``position`` is that of the models, see :func:`position_of`.
     """
+    rate, sizes, shares = load.rate, load.sizes, load.cpu_shares
     asked, _ = find_device(store, source, device)
     if position is None:
         position = position_of(asked, None, None)
@@ -143,7 +152,8 @@ def predict(
     intervals: dict[str, dict[str, dict[int, tuple[float, float]]]] = {}
     outside: dict[str, None] = {}
     for name, model in asked.models.items():
-        found = model.predict(pps, frame_bytes, position, GAP_SCV[arrivals])
+        served = SeveralServers(model, shares) if len(shares) > 1 else model
+        found = served.predict(pps, frame_bytes, position, GAP_SCV[load.arrivals])
         predictions[name] = {quantity: float(getattr(found, quantity)) for quantity in QUANTITIES}
         intervals[name] = {
             quantity: {level: (float(band.low), float(band.high)) for level, band in bands.items()}
@@ -164,4 +174,5 @@ def predict(
         asked.unusable,
         more_trials_of(store, asked),
         position / asked.new_flow_rules if asked.new_flow_rules else None,
+        shares,
     )

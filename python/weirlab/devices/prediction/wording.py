@@ -82,6 +82,9 @@ def prediction(outcome: PredictionOutcome) -> str:
     lead = "Extrapolated: " if outcome.outside else ""
     new = outcome.new_share
     behind = f"behind {rules(outcome.position)}" if new is None else f"with {percent(new)} new flows"
+    if len(outcome.cpu_shares) > 1:
+        most = percent(max(outcome.cpu_shares))
+        behind += f" on {len(outcome.cpu_shares)} CPUs, the busiest of which gets {most},"
     setting = f"{rate(outcome.rate_pps)} of {outcome.frame_bytes:.4g}-byte frames {behind}"
     delay = f"mean delay {span('delay_mean_ns', duration)}, p99 {span('delay_p99_ns', duration)}"
     most_lost = ends.get("loss_ratio", (0.0, 0.0))[1]

@@ -38,6 +38,7 @@ def trial(outcome: TrialOutcome) -> list[Table]:
         ("duplicated, reordered", f"{count(result.duplicated)}, {count(result.reordered)}"),
         ("delay p50, p90, p99, p99.9", ", ".join(q.values())),
         ("delay min, mean, max", ", ".join(map(duration, extremes))),
+        *_bias(outcome),
         ("jitter (RFC 3550)", duration(result.jitter_ns)),
         ("packets in the device", _known(outcome.queue_packets, _queued)),
         *_answers(record),
@@ -56,6 +57,19 @@ def trial(outcome: TrialOutcome) -> list[Table]:
     if counters:
         tables.append(Table("Counters of the device", ("", ""), counters, details=True))
     return tables
+
+
+def _bias(outcome: TrialOutcome) -> list[tuple[str, str]]:
+    """What sender, receiver and cables have in these delays."""
+    found = []
+    if (cable := outcome.cable) is not None:
+        median = duration(cable.delay_p50_ns)
+        found.append(
+            ("of that without a device", f"{median} (median over a cable at {rate(cable.achieved_pps)})")
+        )
+    if outcome.wire_ns is not None:
+        found.append(("of that on the wire", duration(outcome.wire_ns)))
+    return found
 
 
 def _dropped(record: TrialRecord) -> list[tuple[str, str]]:

@@ -11,10 +11,11 @@ from weirlab.jobs.progress import Progress
 from weirlab.lab.base import TestBed
 from weirlab.measure.scouting import MAX_RATE
 from weirlab.traffic.sizes import Constant
-from weirlab.traffic.spec import Rate, Traffic
+from weirlab.traffic.spec import Flows, Rate, Traffic
 
 SHARES: Final = (0.01, 0.5, 0.99)
 SIZES: Final = (64, 512, 1518)
+_ONE: Final = Flows()
 _SCOUT_S: Final = 0.2
 _SCOUTS: Final = 4
 _LESS: Final = 0.8
@@ -53,7 +54,7 @@ class CableResult:
 
 
 def cable_results(
-    bed: TestBed, frames: int, progress: Progress, sizes: Sequence[int] = SIZES
+    bed: TestBed, frames: int, progress: Progress, sizes: Sequence[int] = SIZES, flows: Flows = _ONE
 ) -> list[CableResult]:
     """Every size at 1, 50 and 99 % of what the ports carry, with about ``frames`` frames in all.
 
@@ -62,18 +63,18 @@ def cable_results(
     found = []
     each = max(frames // (len(sizes) * len(SHARES)), 1)
     for number, size in enumerate(sizes):
-        most_pps = _carried(bed, size)
+        most_pps = _carried(bed, size, flows)
         for place, share in enumerate(SHARES):
             progress.advance(number * len(SHARES) + place, len(sizes) * len(SHARES), f"{size} B, {share:.0%}")
-            found.append(_measured(bed, size, share, share * most_pps, each))
+            found.append(_measured(bed, size, share, share * most_pps, each, flows))
     return found
 
 
-def _carried(bed: TestBed, size: int) -> float:
+def _carried(bed: TestBed, size: int, flows: Flows) -> float:
     """The highest load of several that arrives without loss, in packets/s."""
     rate = MAX_RATE
     for _ in range(_SCOUTS):
-        result = bed.run(Traffic(rate, Constant(size), warmup_s=_WARMUP_S, duration_s=_SCOUT_S))
+        result = bed.run(Traffic(rate, Constant(size), flows, warmup_s=_WARMUP_S, duration_s=_SCOUT_S))
         if rate is MAX_RATE:
             # An unpaced sender is not to be compared with a paced one of the same rate.
             rate = Rate(_LESS * min(result.achieved_pps, result.forwarding_pps))
@@ -87,8 +88,8 @@ def _carried(bed: TestBed, size: int) -> float:
     )
 
 
-def _measured(bed: TestBed, size: int, share: float, pps: float, frames: int) -> CableResult:
-    traffic = Traffic(Rate(pps), Constant(size), warmup_s=0.0, duration_s=max(frames / pps, 0.01))
+def _measured(bed: TestBed, size: int, share: float, pps: float, frames: int, flows: Flows) -> CableResult:
+    traffic = Traffic(Rate(pps), Constant(size), flows, warmup_s=0.0, duration_s=max(frames / pps, 0.01))
     before = bed.counters()
     result = bed.run(traffic)
     after = bed.counters()

@@ -109,12 +109,13 @@ def cable(
     from weirlab.devices.wired import tables
     from weirlab.devices.wired.cable import cable_results, rows
     from weirlab.jobs.testbeds import open_cable
+    from weirlab.traffic.spec import Flows
 
     with result.session(ctx) as session:
         lab = wired.lab(backend)
         wired.confirm()
         with open_cable(lab) as bed:
-            found = cable_results(bed, frames, session.progress)
+            found = cable_results(bed, frames, session.progress, flows=Flows(lab.senders))
             document = {"kind": "cable", "backend": bed.backend, **bed.facts, "results": list(rows(found))}
         missing = [each for each in found if not each.exact]
         sent = sum(each.sent for each in found)

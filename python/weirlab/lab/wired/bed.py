@@ -338,7 +338,8 @@ class WiredBed(NamespaceBed):
             self._fallback = "frames sent by XDP do not arrive, those sent by packet sockets do"
         first, second = (port.name for port in self._ports)
         if not received:
-            why = objections.where_lost(self._setting, self._version, is_cable=self._driver is None)
+            is_cable = self._driver is None
+            why = objections.where_lost(self._setting, self._version, result.stray, is_cable=is_cable)
             raise LabError(f"none of {sent} frames sent at {first} arrived at {second}: {why}")
         objections.refuse_copies(result, self._setting, is_cable=self._driver is None)
         how = "XDP" if result.backend == "xdp" else "packet sockets"

@@ -14,6 +14,8 @@ from weirlab.lab.wired.ends import WiredSetting, endpoints
 from weirlab.lab.wired.ports import PortFacts
 from weirlab.records import EngineResult
 
+_CHANGED: Final = 3
+"""Frames that were all changed on the way; fewer may be the device's own."""
 _BRIDGE_MACS: Final = 3
 """A bridge may speak for itself and for each of its two ports."""
 _ALLOWED_STRAYS: Final = 20
@@ -75,8 +77,13 @@ def why_no_gateway(setting: WiredSetting, side: int, version: int, *, is_swapped
     )
 
 
-def where_lost(setting: WiredSetting, version: Literal[4, 6], *, is_cable: bool) -> str:
-    """What to check if no frame arrives."""
+def where_lost(setting: WiredSetting, version: Literal[4, 6], stray: int, *, is_cable: bool) -> str:
+    """What to check if no frame arrives, but ``stray`` others do."""
+    if stray >= _CHANGED:
+        return (
+            f"{stray} other frames did, so the device changes those of the test: switch off what rewrites "
+            "UDP payloads or fragments packets, such as a proxy, a tunnel or a small MTU"
+        )
     if is_cable:
         return "is it the same cable that is plugged into both?"
     if setting.mode == "bridge":

@@ -38,7 +38,7 @@ class PortFacts:
     driver: str
     """Of the hardware, or the kind of a virtual interface."""
     speed_mbps: int | None
-    """None while there is no link, and for most virtual interfaces."""
+    """None while there is no link, and for virtual interfaces, which have no wire."""
     up: bool
     carrier: bool
     mtu_bytes: int
@@ -127,7 +127,7 @@ def _port(
     return PortFacts(
         name=facts.name,
         driver=_driver(facts, sysfs),
-        speed_mbps=_speed(facts, sysfs),
+        speed_mbps=None if facts.kind else _speed(facts, sysfs),
         up=facts.up,
         carrier=facts.up and facts.carrier,
         mtu_bytes=facts.mtu_bytes,

@@ -24,6 +24,31 @@ def test_the_rate_for_given_rules_is_each_devices_capacity(weir: Weir, devices: 
     assert found["new"] == pytest.approx(1e9 / NEW.service_ns(400), rel=0.03)
 
 
+def test_several_cpus_carry_what_the_busiest_allows(weir: Weir, devices: Path) -> None:
+    common = (
+        "plan",
+        devices,
+        "--device",
+        "old",
+        "--rules",
+        "400",
+        "--certainty",
+        "50%",
+        "--extrapolate",
+        "--json",
+    )
+
+    def most(*options: str) -> float:
+        return float(weir(*common, *options).json["answers"][0]["reach"]["value"])
+
+    alone = most()
+    assert most("--dut-cpus", "4") == pytest.approx(4 * alone, rel=0.03)
+    # Of three flows, two meet the same CPU.
+    assert most("--dut-cpus", "4", "--flows", "3") == pytest.approx(1.5 * alone, rel=0.03)
+    refused = weir(*common, "--flows", "3")
+    assert (refused.code, "add --dut-cpus" in refused.err) == (2, True)
+
+
 def test_a_deep_queue_makes_the_answer_depend_on_the_length_of_a_trial(weir: Weir, tmp_path: Path) -> None:
     # 5,000 packets/s, and 1,000 packets that wait: 50 calls for long.
     device = queue.QueueDevice(fixed_ns=200_000.0, per_rule_ns=0.0, queue_packets=1000)

@@ -39,6 +39,20 @@ def test_predict_shows_the_course_after_a_step(weir: Weir, finished: str) -> Non
     assert course["at_ns"][-1] == 1.5e9
 
 
+def test_predict_spreads_flows_over_several_cpus(weir: Weir, finished: str) -> None:
+    common = ("predict", finished, "--rate", "400kpps", "--rules", "100", "--extrapolate")
+    alone, several = (
+        weir(*common, "--json").json,
+        weir(*common, "--dut-cpus", "2", "--flows", "64", "--json").json,
+    )
+    busiest = max(several["cpu_shares"])
+    assert sum(several["cpu_shares"]) == pytest.approx(1.0)
+    assert several["threshold_pps"] == pytest.approx(alone["threshold_pps"] / busiest)
+    assert "on 2 CPUs, the busiest of which gets 5" in weir(*common, "--dut-cpus", "2", "--flows", "64").out
+    refused = weir(*common, "--dut-cpus", "2", "--step", "1:500kpps")
+    assert (refused.code, "--dut-cpus does not go with --step" in refused.err) == (2, True)
+
+
 def test_predict_over_time_refuses_to_extrapolate_unless_told_to(weir: Weir, finished: str) -> None:
     arguments = ("predict", finished, "--rate", "200kpps", "--step", "1:400kpps", "--rules", "5000")
     refused = weir(*arguments)

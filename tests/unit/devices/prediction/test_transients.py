@@ -10,7 +10,7 @@ import pytest
 from weirlab.base.errors import InputError, ModelError
 from weirlab.devices.prediction import modelling
 from weirlab.devices.prediction.modelling import fit
-from weirlab.devices.prediction.outcome import predict
+from weirlab.devices.prediction.outcome import PredictionLoad, predict
 from weirlab.devices.prediction.transients import LoadSchedule, compare_steps, predict_steps
 from weirlab.devices.profile.page import gather, tell
 from weirlab.devices.profile.page.transients import views
@@ -117,7 +117,9 @@ def test_a_prediction_over_time_begins_and_ends_with_the_stationary_ones(profile
     course = outcome.predictions["queueing"]
     assert course.at_ns[-1] == 1.5e9
     for instant, rate_pps in ((0, 3e5), (-1, 1.1e6)):
-        expected = predict(store, run.run_id, Rate(rate_pps), Constant(64), 0).predictions["queueing"]
+        expected = predict(store, run.run_id, PredictionLoad(Rate(rate_pps), Constant(64)), 0).predictions[
+            "queueing"
+        ]
         assert course.delay_mean_ns[instant] == pytest.approx(expected["delay_mean_ns"], rel=1e-6)
         assert course.loss_ratio[instant] == pytest.approx(expected["loss_ratio"], abs=1e-6)
     shown = dict(outcome.telling())

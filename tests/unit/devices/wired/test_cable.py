@@ -58,6 +58,9 @@ def test_traffic_leaves_by_real_ports_only_if_that_was_confirmed(weir: Weir) -> 
         (("--between", "a1", "a2", "--yes", "--rules", "5"), "has its own rules"),
         (("--between", "a1", "a2", "--yes", "--stateful"), "has its own rules"),
         (("--lab", "sim", "--dut", "blackbox"), "--lab wired"),
+        (("--between", "a1", "a2", "--yes", "--senders", "2"), "2 senders need as many flows: --flows 2"),
+        (("--between", "a1", "a2", "--yes", "--senders", "2", "--answered"), "leave --senders out"),
+        (("--lab", "sim", "--senders", "2"), "senders goes with the lab 'wired'"),
         (("--lab", "netns", "--between", "a1", "a2"), "goes with the lab 'wired'"),
     ],
 )

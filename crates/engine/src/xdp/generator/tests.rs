@@ -82,11 +82,13 @@ fn frames_of_the_xdp_generator_are_those_of_the_wire_crate() {
         let headers = plan.headers(MACS, None).expect("valid plan");
         let window = Window::new(&plan, now_ns(), MAGIC);
         let none = Bodies::default();
-        let mut generator = Generator::load(&plan, &none).expect("loads");
+        let moves_frames = l4 == L4::Tcp;
+        let mut generator = Generator::load(&plan, &none, moves_frames).expect("loads");
         generator.prepare(&plan, &headers, &none);
-        generator.arm(&plan, &headers[0], 1, window);
+        generator.arm(&plan.shares(1)[0], &headers[0], 1, window);
+        let page_len = lengths[0].max(lengths[1]) + u16::from(moves_frames);
         for i in 0..4u32 {
-            let sent = frame(&mut generator, lengths[0].max(lengths[1]));
+            let sent = frame(&mut generator, page_len);
             assert_eq!(sent.len(), usize::from(lengths[i as usize % 2]));
             let probe = find_probe(&sent, skip.into()).expect("carries a probe");
             let expected = Probe { magic: MAGIC, flow: i % 2, seq: i / 2, time_ns: probe.time_ns };
@@ -100,7 +102,32 @@ fn frames_of_the_xdp_generator_are_those_of_the_wire_crate() {
             (sent.recorded, sent.flows, sent.bins.iter().map(|bin| bin.sent).sum()),
             (4, vec![2, 2], 4)
         );
+        generator.brake().expect("mapped").pull();
+        assert_eq!(run(&mut generator, &vec![0; page_len.into()]).0, XDP_DROP);
     }
+}
+
+#[test]
+fn probes_of_each_sender_carry_the_numbers_of_its_own_flows() {
+    if !is_root() {
+        return;
+    }
+    let entry = Entry { gap_ns: 1, gap_frac: 0, length: 60, flow: NEXT_FLOW };
+    let phases = vec![Phase { end_ns: 60_000_000_000, first_entry: 0, n_entries: 1 }];
+    let mut plan = plan(vec![entry], phases, 5, false);
+    plan.flows = vec![addresses(4); 5];
+    let headers = plan.headers(MACS, None).expect("valid plan");
+    let none = Bodies::default();
+    let mut seen = Vec::new();
+    for share in plan.shares(2) {
+        let mut generator = Generator::load(&share.plan, &none, false).expect("loads");
+        let flows = share.plan.flows.len();
+        generator.prepare(&share.plan, &headers[share.first_flow as usize..][..flows], &none);
+        generator.arm(&share, &headers[0], 1, Window::new(&plan, now_ns(), MAGIC));
+        seen.extend((0..flows).map(|_| find_probe(&frame(&mut generator, 60), 0).expect("a probe").flow));
+        assert_eq!(generator.sent(&share.plan).flows, vec![1; flows]);
+    }
+    assert_eq!(seen, [0, 1, 2, 3, 4]);
 }
 
 #[test]
@@ -123,9 +150,9 @@ fn flows_of_tcp_that_are_answered_begin_with_syn_and_new_flows_have_sources_of_t
         plan.answers = Some(Answering { first: 0, new_flows: Some(new_flows) });
         let headers = plan.headers(MACS, None).expect("valid plan");
         let none = Bodies::default();
-        let mut generator = Generator::load(&plan, &none).expect("loads");
+        let mut generator = Generator::load(&plan, &none, false).expect("loads");
         generator.prepare(&plan, &headers, &none);
-        generator.arm(&plan, &headers[0], 1, Window::new(&plan, now_ns(), MAGIC));
+        generator.arm(&plan.shares(1)[0], &headers[0], 1, Window::new(&plan, now_ns(), MAGIC));
         for (seq, (host, port)) in
             [(2, 5_001), (1, 5_001), (2, 5_000), (1, 5_000), (2, 5_001)].iter().enumerate()
         {
@@ -208,13 +235,13 @@ fn packets_of_calls_of_the_xdp_generator_are_those_of_the_wire_crate() {
         let back = Macs { src: [2, 0, 0, 0, 0, 3], dst: [2, 0, 0, 0, 0, 4] };
         let headers = fast.headers(MACS, Some(back)).expect("valid plan");
         let bodies = Bodies::of(&fast, headers[0].len()).expect("small");
-        let mut generator = Generator::load(&fast, &bodies).expect("loads");
+        let mut generator = Generator::load(&fast, &bodies, false).expect("loads");
         generator.connect(Side::Forward, 1).expect("loopback");
         generator.connect(Side::Back, 1).expect("loopback");
         generator.prepare(&fast, &headers, &bodies);
         // A start in the past: everything is due.
         let window = Window::new(&fast, now_ns() - 1_000_000_000, MAGIC);
-        generator.arm(&fast, &headers[0], 1, window);
+        generator.arm(&fast.shares(1)[0], &headers[0], 1, window);
         let longest = entries.iter().map(|e| e.0).max().expect("some");
         let mut numbers = Numbers::new(4);
         for (i, &(length, flow, packet)) in entries.iter().enumerate() {
