@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from weirlab.jobs.work import Work
-from weirlab.studies.contract import Ground, Study, Summary
+from weirlab.studies.contract import Ground, Measure, Study, Summary
 
 if TYPE_CHECKING:
     from weirlab.devices.simulation.carrying import PointCarrier
@@ -52,6 +52,11 @@ class SimulationStudy(Study["SimulationScenario", "Ground[PointCarrier]", "Simul
 
     def summarize(self, outcome: Outcome[SimulationFindings]) -> Summary:
         return Summary(outcome.found.sentence, outcome.found.tables)
+
+    def measures(self, run: Run) -> Sequence[Measure]:
+        from weirlab.devices.simulation import study
+
+        return study.stored(run).measures
 
     def headlines(self, run: Run) -> Sequence[str]:
         from weirlab.devices.simulation import study

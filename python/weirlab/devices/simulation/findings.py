@@ -10,10 +10,11 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
 from weirlab.base.documents import plain
-from weirlab.base.quantities import NOTHING, count, duration, percent, plural, rate
+from weirlab.base.quantities import NOTHING, count, duration, percent, plural, rate, rules
 from weirlab.base.tables import Table
 from weirlab.devices.simulation.rows import SimulationRow
 from weirlab.devices.simulation.section import SimulationSection
+from weirlab.studies.contract import Measure
 
 if TYPE_CHECKING:
     from weirlab.base.errors import WeirError
@@ -74,6 +75,18 @@ class SimulationFindings:
             f", and {count(more)} more: weir ask 'select * from simulations'" if more else ""
         )
         return (Table(caption, columns, rows, spare=("Median", "Threshold")),)
+
+    @property
+    def measures(self) -> list[Measure]:
+        """Loss, median and p99 delay of each combination, to rank devices by."""
+        found = []
+        for row in self.combinations:
+            where = f"{rules(row.rules)}, {row.frame_bytes} B, {rate(row.rate_pps)}"
+            found.append(Measure(f"loss, {where}", row.loss_ratio, "ratio", "less"))
+            if math.isfinite(row.delay_mean_ns):
+                found.append(Measure(f"median delay, {where}", row.delay_p50_ns, "ns", "less"))
+                found.append(Measure(f"p99 delay, {where}", row.delay_p99_ns, "ns", "less"))
+        return found
 
     def document(self) -> dict[str, Any]:
         return {"simulator": self.asked.simulator, "simulations": [plain(vars(row)) for row in self.rows]}

@@ -6,13 +6,16 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 
 from weirlab.base.errors import InputError
 from weirlab.devices.simulation import carrying, simulators
 from weirlab.devices.simulation.command import values_of
 from weirlab.devices.simulation.section import SweepPoint
 from weirlab.devices.simulation.simulators import PointResult
+from weirlab.model import DeviceModels, fit_all, save_devices
 from weirlab.store import Store
+from weirlab.testing import queue
 
 from ...conftest import Weir
 from .conftest import swept
@@ -90,6 +93,32 @@ def test_a_file_says_the_same_and_options_override_it(weir: Weir, model: Path, t
         "simulation: {rates: [100kpps, 300kpps, 900kpps], rules: [0, 50], trial_s: 0.05}\n"
     )
     assert swept(weir, file, "--over", "rules=0,100") == swept(weir, "--as", model, *LOADS)
+
+
+def test_a_campaign_ranks_measured_devices_by_their_sweeps(weir: Weir, model: Path, tmp_path: Path) -> None:
+    models = {"edge": model, "slow": tmp_path / "slow.model.json"}
+    trials = queue.profile(queue.QueueDevice(fixed_ns=2000.0), (0, 100, 400), (64.0, 512.0), packets=500)
+    save_devices([DeviceModels("slow", fit_all(trials, calibrate=False), {})], models["slow"])
+    sweep = {
+        "lab": {"kind": "sim"},
+        "simulation": {"rates": ["300kpps", "900kpps"], "rules": [0, 100], "trial_s": 0.03},
+    }
+    devices = {name: {"lab": {"model": str(path)}} for name, path in models.items()}
+    campaign = {"scenarios": {"sweep": sweep}, "devices": devices, "repetitions": 3}
+    file = tmp_path / "devices.yaml"
+    file.write_text(yaml.safe_dump({"name": "which", "campaign": campaign}))
+    answer = weir("campaign", file, "--json")
+    assert answer.code == 0, answer.err
+    ranked = answer.json["ranking"]
+    assert {row["measure"] for row in ranked} == {
+        f"{what}, {where}, 64 B, {rate}"
+        for what in ("loss", "median delay", "p99 delay")
+        for where in ("no rules", "100 rules")
+        for rate in ("300 kpps", "900 kpps")
+    }
+    first = {row["measure"]: row["device"] for row in ranked if row["rank"] == 1}
+    assert first["p99 delay, no rules, 64 B, 900 kpps"] == "edge"
+    assert first["loss, 100 rules, 64 B, 900 kpps"] == "edge"
 
 
 @pytest.mark.parametrize(
