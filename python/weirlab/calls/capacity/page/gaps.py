@@ -14,6 +14,8 @@ from weirlab.report.numbers import duration, plural, rules
 from weirlab.report.vega import alt
 
 _PLACES: Final = ("sender", "receiver")
+_RAREST: Final = 0.1
+"""Percent that a bin has to hold for the axis to reach it."""
 _GAP: Final = "Time since the packet before, µs"
 _LEAST_NS: Final = 50.0
 """The first bin begins at 0, which a logarithmic axis does not have: it is drawn as if it began here."""
@@ -71,7 +73,7 @@ def _figure(rows: pl.DataFrame, position: int, calls: int, direction: str, trial
         f"Half of the packets depart within {middle['sender']} of the one before, and arrive within "
         f"{middle['receiver']}.",
         f"Time between packets of all calls together, in {plural(trials.height, 'trial')}; lost packets are "
-        "left out.",
+        f"left out. Rare gaps, below {_RAREST:g} %, may be beyond the axis.",
         "Histogram of the times between packets, at the sender and at the receiver.",
         chart(found),
         found,
@@ -80,12 +82,12 @@ def _figure(rows: pl.DataFrame, position: int, calls: int, direction: str, trial
 
 def chart(found: pl.DataFrame) -> alt.Chart:
     """Percent of the gaps over their length, a stepped line for each place."""
-    domain = axes.log_domain(*axes.extent(found, "gap_us"))
+    domain = axes.log_domain(*axes.extent(found.filter(pl.col("percent") >= _RAREST), "gap_us"))
     scale = alt.Scale(domain=list(_PLACES), range=palette.models(2))
     dashes = alt.Scale(domain=list(_PLACES), range=palette.dashes(2))
     drawn: alt.Chart = (
         alt.Chart(axes.data(found))
-        .mark_line(interpolate="step", strokeWidth=1.8)
+        .mark_line(interpolate="step", strokeWidth=1.8, clip=True)
         .encode(
             x=alt.X(
                 "gap_us:Q",
