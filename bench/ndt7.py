@@ -5,8 +5,9 @@
     .venv/bin/python bench/ndt7.py --loopback
 
 Client and service are in two namespaces, joined by an emulated link (`weir link`) of 20 Mbit/s and 40 ms. In
-each case one thing is wrong. The answer is what the service keeps of the test and its page shows, without any
-capture. `--loopback` compares the throughput on loopback with that of `weir tcp serve`, in turns. Needs root.
+each case one thing is wrong. The answer is what the service keeps of the test and its page shows, from its
+kernel and a capture at its end. `--loopback` compares the throughput on loopback with that of
+`weir tcp serve`, in turns, without a capture. Needs root.
 """
 
 from __future__ import annotations
@@ -118,7 +119,18 @@ FAULTS = (
 def web(store: Path, address: str, inside: Namespace | None = None) -> Iterator[None]:
     """``weir web --tests`` at ``address``."""
     command = [sys.executable, "-m", "weirlab", "--store", str(store), "web", "--json", "--tests"]
-    command += ["--bind", f"{address}:{PORT}", "--token", TOKEN, "--tests-rate", "0", "--tests-bytes", "10TB"]
+    # With a limit, even one that is never reached, the service also records the connection.
+    rate = "0" if inside is None else "1Gbit/s"
+    command += [
+        "--bind",
+        f"{address}:{PORT}",
+        "--token",
+        TOKEN,
+        "--tests-rate",
+        rate,
+        "--tests-bytes",
+        "10TB",
+    ]
 
     def begin() -> subprocess.Popen[str]:
         return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)

@@ -135,6 +135,13 @@ def test_without_the_right_to_record_the_test_says_so_and_goes_on(
         assert kept["why"][0]["sentence"]
 
 
+def test_a_test_without_a_limit_of_its_rate_is_not_slowed_down_by_a_recorder(store: Store) -> None:
+    with served(store, bytes_per_s=None) as client:
+        _, data_id = carried_out(client, up=False)
+        (capture,) = result(client, data_id)["captures"]
+        assert "--tests-rate 0" in capture["why_not"]
+
+
 def test_a_service_that_cannot_begin_in_time_refuses(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ndt7_web, "_READY_S", 0.0)
     with served(store) as client:

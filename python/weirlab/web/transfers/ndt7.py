@@ -48,6 +48,7 @@ _TRIES: Final = 80
 """How often a test waits for another one: published clients have 10 s of patience."""
 _READY_S: Final = 5.0
 """How long it may take until packets are recorded."""
+_UNLIMITED: Final = "it would slow down a test without a limit (--tests-rate 0)"
 _BY_PROXY: Final = "A proxy is in between: a test would measure the connection of the proxy."
 
 
@@ -133,11 +134,14 @@ def add_to(app: FastAPI, transfers: Transfers, limits: TestLimits) -> None:
             return sending.taken(connection.result(), often, stop, tell)
 
         name, facts = f"{test.capitalize()} test of {peer.host}", {"ndt7": test, "client": about}
+        unlimited = limits.bytes_per_s is None
         here, port = request.scope["server"]
         ends: Connection = (str(here), int(port)), (peer.host, peer.port)
         for last in range(_TRIES, -1, -1):
             try:
-                one = await run_in_threadpool(transfers.serve, name, facts, settings, begin, ends)
+                one = await run_in_threadpool(
+                    transfers.serve, name, facts, settings, begin, ends, _UNLIMITED if unlimited else ""
+                )
                 break
             except BusyError:
                 if not last:

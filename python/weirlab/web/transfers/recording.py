@@ -140,9 +140,22 @@ class TestRecorder:
 
     @contextmanager
     def served(
-        self, one: Measurement, settings: TransferSettings, connection: Connection, claim: SpaceReservation
+        self,
+        one: Measurement,
+        settings: TransferSettings,
+        connection: Connection,
+        claim: SpaceReservation,
+        why_not: str = "",
     ) -> Iterator[TestCaptures]:
-        """Record the test of a client over ``connection`` as :meth:`of` does, at this end only."""
+        """Record the test of a client over ``connection`` as :meth:`of` does, at this end only.
+
+        ``why_not`` says why nothing is to be recorded; empty if it is.
+        """
+        if why_not:
+            nothing = capturing.LiveCapture(TransferCapture(None, why_not=why_not))
+            parts = (settings, self.adopt, self.reader, one.path, nothing, claim, lambda: None)
+            yield TestCaptures(*parts, served=connection)
+            return
         most_bytes = min(self.most_bytes, _MOST_SERVED_BYTES, max(claim.space.fitting(_MOST_SERVED_BYTES), 1))
         claim.grow(claim.size + most_bytes)
         claim.use(claim.size)

@@ -73,6 +73,8 @@ class WebTransfer:
     captured: bool = False
     served: Connection | None = None
     """The connection of a client that asked for the test."""
+    unrecorded: str = ""
+    """Why its packets are not to be recorded; empty if they are."""
     begin: TransferBeginning = sending.begin
     moved: TransferTotals = field(default_factory=TransferTotals)
     stop: Stop = field(default_factory=Stop)
@@ -188,12 +190,14 @@ class Transfers:
         settings: TransferSettings,
         begin: TransferBeginning,
         connection: Connection,
+        unrecorded: str = "",
     ) -> Measurement:
         """Keep a test that a client asked for over ``connection``, as if it were begun here.
 
-        When ``begin`` is called, its packets are recorded, if they can be. Raises ``BusyError``.
+        When ``begin`` is called, its packets are recorded, if they can be, unless ``unrecorded`` says why
+        not. Raises ``BusyError``.
         """
-        return self._begun(name, facts, settings, begin=begin, served=connection)
+        return self._begun(name, facts, settings, begin=begin, served=connection, unrecorded=unrecorded)
 
     def _begun(self, name: str, facts: dict[str, Any], settings: TransferSettings, **how: Any) -> Measurement:
         with self._lock:
@@ -296,7 +300,7 @@ class Transfers:
     def _recorded(self, transfer: WebTransfer) -> AbstractContextManager[TestCaptures]:
         one, settings, claim = transfer.one, transfer.settings, transfer.claim
         if transfer.served is not None:
-            return self.recording.served(one, settings, transfer.served, claim)
+            return self.recording.served(one, settings, transfer.served, claim, transfer.unrecorded)
         return self.recording.of(one, settings, transfer.captured, claim)
 
     def _carried_out(
