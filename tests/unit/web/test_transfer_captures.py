@@ -11,6 +11,8 @@ from typing import Any
 import polars as pl
 import pytest
 
+from weirlab.diagnosis.causes import APPLICATION_READ, UNKNOWN
+from weirlab.diagnosis.finding import DiagnosisFinding
 from weirlab.testing.capture import Packet, write_pcap
 from weirlab.testing.tcp import TcpConversation
 from weirlab.transfers.tcp.measure import axis
@@ -160,6 +162,21 @@ def test_a_capture_that_begins_with_the_answer_of_the_server_is_read_too(
     }
     (seen,) = reader.read(measured, made, tapes, 0.1).connections
     assert list(seen.diagnoses) == ["sender"]
+
+
+def test_a_capture_tells_of_an_upload_what_the_receivers_kernel_cannot(
+    reader: Reader, measured: TransferMeasurement, tapes: Path
+) -> None:
+    made: dict[End, TransferCapture] = {"server": captures(tapes)["server"]}
+    (seen,) = reader.read(measured, made, tapes, 0.1).connections
+    assert list(seen.diagnoses) == ["receiver"]
+    elsewhere = DiagnosisFinding(UNKNOWN, 1.0, 4.0, "low", "The sender or the network was the limit.", ())
+    told = explaining._as_received((elsewhere,), seen.diagnoses)
+    assert "the application had nothing to send" in told["sentence"]
+    # This end knows best whether it was slow itself.
+    slow = DiagnosisFinding(APPLICATION_READ, 1.0, 4.0, "high", "This end did not read.", ())
+    assert explaining._as_received((slow,), seen.diagnoses)["sentence"] == "This end did not read."
+    assert explaining._as_received((elsewhere,), {})["sentence"] == elsewhere.sentence
 
 
 @pytest.mark.parametrize("content", [b"", b"GIF89a" * 100])
