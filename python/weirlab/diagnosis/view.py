@@ -327,9 +327,14 @@ class TimelineView:
     @property
     def overflowed(self) -> bool:
         """A queue had filled up when something was lost."""
+        return self.before_losses > self.full_ratio
+
+    @property
+    def full_ratio(self) -> float:
+        """From which ratio of the RTT to its minimum a queue is full."""
         # A round trip that is hardly longer shows this only if the bottleneck is known.
         plain = PLAIN_QUEUE_RATIO + 2 * QUEUE_S / max(self.facts.min_rtt_s, QUEUE_S)
-        return self.before_losses > (plain if self.capacity is None else FULL_QUEUE_RATIO)
+        return plain if self.capacity is None else FULL_QUEUE_RATIO
 
     @cached_property
     def has_room(self) -> Bools:

@@ -12,15 +12,19 @@ use super::Packet;
 const LEAST_LOSSES: usize = 30;
 /// Round trips between the first of them and the last.
 const LEAST_TRIPS: f64 = 20.0;
-/// Share of these round trips with a loss: a sender that backs off pauses between losses.
-const OFTEN: f64 = 0.4;
-/// What passed or was lost at the wrong level, as a share: the path's jitter, and segments of other sizes.
-const WRONG: f64 = 0.1;
+/// These round trips with a loss, and their share: a sender that backs off pauses for longer. BBR probes one in eight, and none
+/// for 48 once it believes in a policer.
+const LEAST_LOSSY: usize = 10;
+const OFTEN: f64 = 0.1;
+/// What passed at the wrong level, as a share: the path's jitter, and segments of other sizes.
+const WRONG_PASSED: f64 = 0.1;
+/// What was lost at the wrong level: a bucket that had time to fill up ends with a level of its own.
+const WRONG_LOST: f64 = 0.3;
 /// How far from empty a level is still right: segments that leave together, and the time by which a path scatters them.
 const NEAR_SEGMENTS: f64 = 4.0;
 const NEAR_S: f64 = 0.002;
 /// Chance that a lost segment met a lower level than one that passed (Mann and Whitney); 0.5 if levels do not matter.
-const LOWER: f64 = 0.8;
+const LOWER: f64 = 0.9;
 
 /// A token bucket as the sender's packets show it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -93,7 +97,7 @@ fn rare(inside: &[Unit], least_s: f64) -> bool {
     let rounds = inside.last().map_or(0, round) + 1;
     let mut lossy: Vec<i64> = inside.iter().filter(|unit| unit.lost).map(round).collect();
     lossy.dedup();
-    (lossy.len() as f64) < OFTEN * rounds as f64
+    lossy.len() < LEAST_LOSSY || (lossy.len() as f64) < OFTEN * rounds as f64
 }
 
 /// Whether the level of a bucket that is filled at `rate` decides, to `near` bytes, what passes.
@@ -113,8 +117,9 @@ fn is_bucket(inside: &[Unit], rate: f64, near: f64) -> bool {
         }
     }
     let lost = levels.iter().filter(|(_, lost)| *lost).count();
-    let few = |wrong: usize, of: usize| wrong as f64 <= WRONG * of as f64;
-    few(wrong[0], levels.len() - lost) && few(wrong[1], lost) && chance_lower(levels) >= LOWER
+    let few = |wrong: usize, of: usize, most: f64| wrong as f64 <= most * of as f64;
+    let fits = few(wrong[0], levels.len() - lost, WRONG_PASSED) && few(wrong[1], lost, WRONG_LOST);
+    fits && chance_lower(levels) >= LOWER
 }
 
 /// The chance that the level of a loss is below that of a passage.
@@ -138,10 +143,12 @@ mod tests {
     const MSS: i64 = 1_000;
     const TRIP_NS: i64 = 40_000_000;
 
-    /// A sender that does not back off: eight round trips at these multiples of 1 MB/s, in turn, and what is lost again one
-    /// round trip later. `passes`: time of a segment.
-    fn sent(mut passes: impl FnMut(i64) -> bool, number: i64) -> Vec<Packet> {
-        let gains = [1.25, 0.9, 1.1, 1.1, 1.1, 1.1, 1.1, 1.1];
+    const BOLD: [f64; 8] = [1.25, 0.9, 1.1, 1.1, 1.1, 1.1, 1.1, 1.1];
+    const SHY: [f64; 8] = [1.3, 0.75, 0.96, 0.96, 0.96, 0.96, 0.96, 0.96];
+
+    /// A sender that does not back off: round trips at these multiples of 1 MB/s, in turn, and what is lost again one round
+    /// trip later. `passes`: time of a segment.
+    fn sent(mut passes: impl FnMut(i64) -> bool, number: i64, gains: [f64; 8]) -> Vec<Packet> {
         let (mut packets, mut due): (Vec<Packet>, Vec<(i64, i64)>) = (Vec::new(), Vec::new());
         let (mut now, mut next) = (0_i64, 0_i64);
         while next < number {
@@ -188,9 +195,25 @@ mod tests {
     #[test]
     fn a_token_bucket_is_found_with_its_rate() {
         for (rate, most) in [(1e6, 10_000.0), (0.9e6, 60_000.0), (0.7e6, 20_000.0)] {
-            let found = policer(&sent(bucket(rate, most), 4_000), MSS, TRIP_NS as f64 / 1e9).unwrap();
+            let found = policer(&sent(bucket(rate, most), 4_000, BOLD), MSS, TRIP_NS as f64 / 1e9).unwrap();
             assert!((found.rate / rate - 1.0).abs() < 0.02, "{found:?} of {rate}");
             assert!(found.lost >= LEAST_LOSSES && found.lost < found.sent);
+        }
+    }
+
+    #[test]
+    fn a_sender_that_probes_in_one_round_trip_of_eight_shows_it_as_well() {
+        let found = policer(&sent(bucket(0.98e6, 6_000.0), 6_000, SHY), MSS, TRIP_NS as f64 / 1e9).unwrap();
+        assert!((found.rate / 0.98e6 - 1.0).abs() < 0.04, "{found:?}");
+    }
+
+    #[test]
+    fn losses_in_bursts_at_any_rate_are_no_policer() {
+        for every in [3_i64, 5, 8] {
+            let bursts = |now: i64| (now / (TRIP_NS / 4)) % (4 * every) != 1;
+            for gains in [BOLD, SHY] {
+                assert_eq!(policer(&sent(bursts, 6_000, gains), MSS, TRIP_NS as f64 / 1e9), None, "{every}");
+            }
         }
     }
 
@@ -202,7 +225,7 @@ mod tests {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                 (state >> 33) as f64 / f64::from(1_u32 << 31) >= share
             };
-            assert_eq!(policer(&sent(chance, 4_000), MSS, TRIP_NS as f64 / 1e9), None, "{share}");
+            assert_eq!(policer(&sent(chance, 4_000, BOLD), MSS, TRIP_NS as f64 / 1e9), None, "{share}");
         }
     }
 }

@@ -150,10 +150,17 @@ def _marking(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
 
 def _policed(view: TimelineView) -> Bools:
     policer, t = view.facts.policer, view.timeline
-    # In front of a full queue, what exceeds its rate is lost as well.
-    if policer is None or view.overflowed:
+    if policer is None:
         return np.zeros(len(t.lasts_s), dtype=bool)
-    return np.asarray((t.start_s >= policer.from_s) & (t.start_s < policer.until_s))
+    part = (t.start_s >= policer.from_s) & (t.start_s < policer.until_s)
+    # In front of a full queue, what exceeds its rate is lost as well. Just before losses, above all at the
+    # start, BBR fills other queues too.
+    return np.asarray(part & (_rtt_ratio(view, part.astype(float)) <= view.full_ratio))
+
+
+def _rtt_ratio(view: TimelineView, part: Floats) -> float:
+    least = view.facts.min_rtt_s
+    return view.usual(view.timeline.rtt_s, part) / least if least > 0 else math.nan
 
 
 def _policing(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
@@ -162,9 +169,9 @@ def _policing(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
     rate = bit_rate(policer.rate_bytes_per_s * 8)
     why = f"it let {rate} through, and dropped {percent(policer.lost / policer.sent)} of the segments"
     return why, (
-        f"{count(policer.lost)} of {plural(policer.sent, 'segment')} were lost, nearly all when a token "
+        f"{count(policer.lost)} of {plural(policer.sent, 'segment')} were lost, most of them when a token "
         f"bucket that is filled at {rate} is empty; nearly all others left when it is not",
-        _before(view),
+        f"meanwhile the RTT was usually {_rtt_ratio(view, part):.2f} times the minimum: no queue was full",
         "the sender did not slow down: its congestion control (such as BBR) bears such losses",
         "a queue of a few packets would look the same",
     )
