@@ -73,7 +73,7 @@ def test_a_campaign_of_a_terminal_shows_its_test_beds_and_is_stopped(
             photograph(page, shots, "campaign-live")
             page.click(".live button")
             page.wait_for("document.querySelector('.tag.interrupted')")
-            assert campaign.wait(DEADLINE_S) == 130
+            assert campaign.wait(DEADLINE_S) == 143
         finally:
             campaign.kill()
     (run,) = Store(served.store).runs()

@@ -69,7 +69,9 @@ def is_held(run_path: Path) -> bool:
 
 
 def interrupt(run_path: Path) -> None:
-    """Interrupt the process of this machine that is writing the run in ``run_path``, as Ctrl-C does.
+    """Interrupt the process of this machine that writes the run in ``run_path``, with the effect of Ctrl-C.
+
+    By SIGTERM: what a script starts in the background ignores SIGINT.
 
     Raises ``StoreError`` if there is none, or if it belongs to somebody else.
     """
@@ -87,7 +89,7 @@ def interrupt(run_path: Path) -> None:
     try:
         if not _has_open(int(writer), lock):
             raise nobody
-        signal.pidfd_send_signal(process, signal.SIGINT)
+        signal.pidfd_send_signal(process, signal.SIGTERM)
     except PermissionError:
         raise StoreError(
             f"run {run_path.name} is being written by process {writer} of another user; stop it there"

@@ -17,8 +17,11 @@ from weirlab.store import Store, lock
 WRITER = """
 import sys, time
 from pathlib import Path
+import signal
 from weirlab.base import interrupts
 from weirlab.store import Store
+# As a shell does for what a script starts in the background.
+signal.signal(signal.SIGINT, signal.SIG_IGN)
 interrupts.catch()
 with Store(Path(sys.argv[1])).create("trial", {}, {}) as writer:
     print(writer.run_id, flush=True)

@@ -65,7 +65,7 @@ def test_a_campaign_of_a_terminal_is_followed_and_stopped(
     assert bed["activity"] in ("measuring", "idle")
     assert f'weir_campaign_steps{{run="{run_id}",state="failed"}} 0' in client.get("/metrics").text
     assert client.post(f"/api/runs/{run_id}/stop", json={}).status_code == 200
-    assert terminal.wait(DEADLINE_S) == 130
+    assert terminal.wait(DEADLINE_S) == 143
     assert terminal.stderr is not None
     assert f"kept in run {run_id}" in terminal.stderr.read().decode()
     assert client.get(f"/api/runs/{run_id}/live").json()["work"] is None
