@@ -87,7 +87,7 @@ def _policer_under_bbr(draw: Draw) -> Case:
         send={"mode": "bulk", "options": {"TCP_CONGESTION": "bbr"}},
         rule=rule,
         also=(causes.LOSS, causes.RECEIVER_DROPS, causes.TIMEOUT),
-        untold={"receiver": (causes.PACING,)},
+        untold={"receiver": (causes.PACING, causes.LOSS), "kernel": (causes.BOTTLENECK,)},
         void=where_idle,
         seconds=draw("seconds", SECONDS, 3, 6),
     )

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from weirlab.diagnosis.finding import Diagnosis
-from weirlab.testing.tcp import TcpConversation, TcpSegment
+from weirlab.testing.tcp import Fate, TcpConversation, TcpSegment
 
 from .test_messages import MSS, diagnosed, opened
 
@@ -57,23 +57,27 @@ def link(rate: float, segments: int) -> PathTrips:
     return takes
 
 
-def sent(talk: TcpConversation, path: PathTrips, segments: int = 3_000) -> None:
+def sent(talk: TcpConversation, path: PathTrips, segments: int = 3_000, *, at_receiver: bool = False) -> None:
     """Two segments at a time, and what is lost again after a round trip."""
     begun = talk.now_ns
     acks: deque[tuple[float, TcpSegment]] = deque()
     lost: deque[tuple[float, TcpSegment]] = deque()
     now = 0.0
+    fate: Fate = "late" if at_receiver else "lost"
     for number in range(segments):
         while acks and acks[0][0] <= now:
             at, segment = acks.popleft()
             talk.now_ns = begun + round(at * 1e6)
-            talk.b.take(segment)
+            if at_receiver:
+                talk.arrive(segment)
+            else:
+                talk.b.take(segment)
             talk.b.ack()
         talk.now_ns = begun + round(now * 1e6) + number % 2 * 10_000
         if lost and lost[0][0] <= now:
-            segment = talk.a.again(lost.popleft()[1], "lost")
+            segment = talk.a.again(lost.popleft()[1], fate)
         else:
-            segment = talk.a.send(MSS, "lost")
+            segment = talk.a.send(MSS, fate)
         trip = path(now)
         if trip is None:
             lost.append((now + RTT_MS, segment))
@@ -105,3 +109,21 @@ def test_losses_by_chance_are_no_policer(tmp_path: Path, share: float) -> None:
 
 def test_a_full_queue_is_no_policer(tmp_path: Path) -> None:
     assert found(link(RATE, 40), tmp_path).share("policer") == 0
+
+
+def hides_policer(path: PathTrips, folder: Path) -> bool:
+    """Whether a capture at the receiver says that a policer cannot be told."""
+    talk = opened(RTT_MS, place=1.0)
+    sent(talk, path, at_receiver=True)
+    diagnosis = diagnosed(talk, folder, "a")
+    assert diagnosis.source == "receiver"
+    assert diagnosis.share("policer") == 0
+    return any("policer" in each.what for each in diagnosis.blind)
+
+
+def test_at_the_receiver_a_policer_cannot_be_told(tmp_path: Path) -> None:
+    assert hides_policer(policer(0.8 * RATE, 40_000), tmp_path)
+
+
+def test_few_losses_hide_no_policer(tmp_path: Path) -> None:
+    assert not hides_policer(chance(0.02), tmp_path)

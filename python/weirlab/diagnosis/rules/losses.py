@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 MOST_LOST: Final = 0.5
 """Share of the segments. With more, no transfer goes on: something only repeats packets."""
+POLICED: Final = 0.05
+"""Share of the segments. With fewer retransmissions, no sender overruns a policer all the time."""
 MATHIS: Final = 1.22
 """Mathis et al., ACM CCR 27(3), 1997: throughput is at most ``1.22 MSS / (RTT sqrt(p))``."""
 
@@ -273,7 +275,20 @@ MARK_RULES: Final = (
         {"kernel": "high", "sender": "high", "between": "medium", "receiver": "medium"},
     ),
 )
-POLICER_RULES: Final = (DiagnosisRule(causes.POLICER, _policed, _policing, {"sender": "medium"}),)
+POLICER_RULES: Final = (
+    DiagnosisRule(
+        causes.POLICER,
+        _policed,
+        _policing,
+        {"sender": "medium"},
+        dict.fromkeys(
+            ("kernel", "between", "receiver"),
+            "what exceeds its rate is lost, and it is not seen when",
+        ),
+        (causes.LOSS.key, causes.PACING.key, causes.BOTTLENECK.key),
+        lambda view: view.facts.retransmitted < POLICED * max(view.facts.segments, 1),
+    ),
+)
 LOSS_RULES: Final = (
     DiagnosisRule(
         causes.RECEIVER_DROPS,
