@@ -110,6 +110,10 @@ class CaptureTable:
         worse = np.isnan(self.fixed.mos) | (self.adaptive.mos > self.fixed.mos)
         return np.where(worse, self.adaptive.r, self.fixed.r)
 
+    def heard_if(self, whole: npt.NDArray[np.bool_]) -> CaptureTable:
+        """Without MOS of streams that are not ``whole``: the capture misses packets of them."""
+        return replace(self, fixed=_with_clock(self.fixed, whole), adaptive=_with_clock(self.adaptive, whole))
+
     @property
     def assumption(self) -> str:
         """The network delay that MOS assumes, in words."""
@@ -137,14 +141,12 @@ def capture_table(
     network_ms: float | None = None,
     far_end: FarEnd | None = None,
     encrypted: npt.NDArray[np.bool_] | None = None,
-    whole: npt.NDArray[np.bool_] | None = None,
 ) -> CaptureTable:
     """Quality of each stream.
 
     ``encodings`` (as in SDP; empty: not known), ``clock_hz`` (0: not known) and ``encrypted`` have one
-    element per stream, and so has ``whole``: False where the capture misses packets, so that nobody knows
-    what was heard. ``network_ms`` is the least delay from sender to capture, if it is known; else half of the
-    round trip of ``far_end`` counts.
+    element per stream. ``network_ms`` is the least delay from sender to capture, if it is known; else half of
+    the round trip of ``far_end`` counts.
 
     Raises
     ------
@@ -174,8 +176,7 @@ def capture_table(
     def heard(play: PlayOut) -> PlayoutQuality:
         # Buffers see the sender's times; the delay that a listener notices is by one clock.
         real = replace(play, delay_ns=play.delay_ns + (placed.sent_ns - level.sent_ns))
-        quality = hear(level, None, streams, real, coded, np.nan_to_num(network_ns), beyond)
-        return _with_clock(quality, timed if whole is None else timed & whole)
+        return _with_clock(hear(level, None, streams, real, coded, np.nan_to_num(network_ns), beyond), timed)
 
     return CaptureTable(
         placed.packet_ns,

@@ -294,9 +294,9 @@ def _table(
         reading.network_ms,
         _far_end(chosen, streams),
         np.array([stream.encrypted for stream in chosen], dtype=np.bool_),
-        np.array([not stream.missed for stream in chosen], dtype=np.bool_),
     )
-    return replace(table, streams=_as_counted(table.streams, counted))
+    whole = np.array([not stream.missed for stream in chosen], dtype=np.bool_)
+    return replace(table.heard_if(whole), streams=_as_counted(table.streams, counted))
 
 
 def _far_end(chosen: Sequence[CaptureStream], streams: Sequence[CaptureStream]) -> FarEnd:
