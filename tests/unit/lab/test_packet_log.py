@@ -69,7 +69,12 @@ def test_a_packet_that_cannot_be_sent_is_named() -> None:
     plan = compile_plan(TRAFFIC)
     frame_bytes = plan.frame_bytes.copy()
     frame_bytes[3] = 75
-    settings = {"positions": [0.0] * len(plan.flows), "unpaced_gap_ns": 200, "interrupt_every_ns": 0.0}
+    settings = {
+        "positions": [0.0] * len(plan.flows),
+        "unpaced_gap_ns": 200,
+        "interrupt_every_ns": 0.0,
+        "servers": [0] * len(plan.flows),
+    }
     device = {**vars(QUICK), **settings, "interrupt_ns": 0.0, "seed": 1}
     with pytest.raises(InputError, match=r"packet 3 \(flow \d+\): a frame of 71 bytes .* cannot hold 72"):
         engine.simulate(replace(plan, frame_bytes=frame_bytes), device)

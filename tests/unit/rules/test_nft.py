@@ -9,7 +9,7 @@ import pytest
 from weirlab.base.errors import InputError
 from weirlab.rules import Advice, advise, nftables_path, walk
 from weirlab.rules.matching import ALL_STATES, disjoint
-from weirlab.rules.nft import interfaces
+from weirlab.rules.nft.written import interfaces
 
 if TYPE_CHECKING:
     from tests.unit.rules.conftest import NftPath

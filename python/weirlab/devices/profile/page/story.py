@@ -141,10 +141,16 @@ def _chapters(evidence: ProfileEvidence, figures: Sequence[Figure]) -> Iterator[
         "The other end of the rule counts",
     )
     if drawn(sizes.SECTION):
-        yield Chapter(sizes.SECTION, "Delay and frame size", "Sizes", figures=drawn(sizes.SECTION))
+        yield Chapter(
+            sizes.SECTION, "Delay and frame size", "Sizes", figures=drawn(sizes.SECTION), folded=True
+        )
     if drawn(positions.SECTION):
         yield Chapter(
-            positions.SECTION, "Delay of single packets", "Packets", figures=drawn(positions.SECTION)
+            positions.SECTION,
+            "Delay of single packets",
+            "Packets",
+            figures=drawn(positions.SECTION),
+            folded=True,
         )
     if evidence.effects:
         yield beside.chapter(evidence.effects)
@@ -159,7 +165,7 @@ def _chapters(evidence: ProfileEvidence, figures: Sequence[Figure]) -> Iterator[
         "CPU",
         figures=drawn("cpu"),
         missing="Not measured: there are no CPU states of the device's core (a simulated device has none).",
-        parts=(Chapter(machine.SECTION, "The machine meanwhile", figures=own),) if own else (),
+        parts=(Chapter(machine.SECTION, "The machine meanwhile", figures=own, folded=True),) if own else (),
     )
     yield _models(evidence)
     if evidence.manifest.get("kind") == "calibrate":

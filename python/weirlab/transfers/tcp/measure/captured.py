@@ -229,11 +229,14 @@ def congestion_window(rows: pl.DataFrame, round_trip_ns: int, segment_bytes: int
 def _shown(read: Trace, facts: Connection, name: SideName, shift_ns: int) -> pl.DataFrame:
     """Characteristics of one connection in the capture, packet by packet."""
     connection, sent = facts["id"], side(facts, name)
-    rows = read.scan_segments().filter(pl.col("connection") == connection)
+    # Polars 2.1 hangs now and then if it stacks and sorts both while it reads them.
+    rows = read.scan_segments().filter(pl.col("connection") == connection).collect()
     ours = pl.col("from_side") == name
     again = pl.col("meaning").is_in(["timeout", "fast", "tail_probe", "unexplained"]) & ours
-    rtt = read.scan_rtt().filter(
-        pl.col("connection") == connection, pl.col("from_side") == name, pl.col("method") == "ack"
+    rtt = (
+        read.scan_rtt()
+        .filter(pl.col("connection") == connection, pl.col("from_side") == name, pl.col("method") == "ack")
+        .collect()
     )
     both = rows.select(
         "time_ns",
@@ -253,5 +256,5 @@ def _shown(read: Trace, facts: Connection, name: SideName, shift_ns: int) -> pl.
         pl.lit(None, pl.Float64).alias("delay_us"),
     )
     stacked = pl.concat([both, trips], how="vertical_relaxed").sort("time_ns", maintain_order=True)
-    found = stacked.with_columns(pl.col("acked_bytes").forward_fill(), pl.col("time_ns") + shift_ns).collect()
+    found = stacked.with_columns(pl.col("acked_bytes").forward_fill(), pl.col("time_ns") + shift_ns)
     return congestion_window(found, sent["rtt"]["min_ns"] or 0, sent["payload_max"] or 0)

@@ -26,6 +26,7 @@ def chapter(found: Sequence[Effect]) -> Chapter:
         "Beside",
         figures=figures(found),
         details=tuple(tables.effects(found)),
+        folded=True,
     )
 
 
