@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -49,11 +50,12 @@ def test_a_campaign_of_a_terminal_shows_its_test_beds_and_is_stopped(
         stderr=subprocess.DEVNULL,
     ) as campaign:
         try:
+            until_s = time.monotonic() + DEADLINE_S
+            while not (runs := Store(served.store).runs()):
+                assert time.monotonic() < until_s
+                time.sleep(0.1)
             page = browser.session()
-            page.open(f"{served.url}#/runs")
-            # It begins while the list is open.
-            page.wait_for("document.querySelector('.run a') || (location.reload(), false)")
-            page.click(".run .name a")
+            page.open(f"{served.url}#/runs/{runs[0].run_id}")
             page.wait_for(f"{BEDS}.length === 3")
             page.wait_for(
                 "/[1-9][0-9,]* of 4,000 steps done/.test(document.querySelector('.live').innerText)"
