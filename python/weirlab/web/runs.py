@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from functools import partial
 from typing import Any, BinaryIO, Final
@@ -128,7 +128,7 @@ class RunService:
 
     def one(self, run_id: str) -> dict[str, Any]:
         """A run at a glance."""
-        with self._reading:
+        with self._reading, self._told_if_deleted(run_id):
             outcome = show(self._store, run_id)
             run, manifest = outcome.run, outcome.manifest
             return {
@@ -150,7 +150,7 @@ class RunService:
 
     def live(self, run_id: str) -> dict[str, Any]:
         """The attempts of a run so far; see :func:`weirlab.web.live.attempts`."""
-        with self._reading:
+        with self._reading, self._told_if_deleted(run_id):
             run = self._store.open(run_id)
             manifest = run.manifest
             return {
@@ -269,6 +269,15 @@ class RunService:
 
     def _request(self, do: str, name: str) -> dict[str, Any]:
         return {"do": do, "name": name, "memory_bytes": self._memory_bytes, "most_s": round(_MOST_REPORT_S)}
+
+    @contextmanager
+    def _told_if_deleted(self, run_id: str) -> Iterator[None]:
+        """Raises ``StoreError`` if files of the run are missing because it is deleted at this moment."""
+        try:
+            yield
+        except FileNotFoundError:
+            self._store.open(run_id)
+            raise
 
     def _report_state(self, run: Run) -> str:
         """``ready``, ``possible`` or ``none``."""

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from weirlab.jobs.inventory import RunOutcome
 from weirlab.report.story import Story
 from weirlab.store import Store
 from weirlab.store.index import FILE
@@ -309,6 +310,20 @@ def test_a_read_only_store_keeps_and_deletes_nothing(
         refused = client.post(f"/api/runs/{run_id}/{deed}", json={})
         assert (refused.status_code, "may not write" in refused.text) == (403, True)
     assert [run.run_id for run in store.runs()] == [run_id]
+
+
+def test_a_run_that_is_deleted_while_it_is_read_is_gone(
+    client: TestClient, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id = trials(store, 20_000.0)
+
+    def listed_late(outcome: RunOutcome) -> list[Path]:
+        store.remove(run_id)
+        return list(outcome.run.path.iterdir())
+
+    monkeypatch.setattr(RunOutcome, "files", property(listed_late))
+    answer = client.get(f"/api/runs/{run_id}")
+    assert (answer.status_code, f"no run '{run_id}'" in answer.text) == (404, True)
 
 
 def test_another_web_site_can_neither_stop_nor_delete_a_run(client: TestClient, store: Store) -> None:
