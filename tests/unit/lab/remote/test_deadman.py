@@ -134,10 +134,10 @@ def test_a_load_that_takes_longer_than_the_switch_waits_is_ended(target: Here, t
 
 def test_a_switch_that_waits_for_a_long_trial_notices_its_end(target: Here, tmp_path: Path) -> None:
     rules = OneFile(tmp_path)
-    made = session(target, rules, restore_s=1.0)
+    made = session(target, rules, restore_s=3.0)
     made.apply(RuleSetup(1))
     made.extend(3600)
-    time.sleep(1.1)
+    time.sleep(3.1)
     made.extend()
     wait_until(lambda: not target.folder.exists())
     assert not rules.rules.exists()
