@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
-from weirlab.diagnosis import capture
+from weirlab.diagnosis import capture, handshake
 from weirlab.diagnosis.capture import ConnectionPackets, RttSeries
 from weirlab.diagnosis.diagnosing import diagnose
 from weirlab.diagnosis.finding import BlindSpot, Diagnosis
@@ -21,7 +21,6 @@ from weirlab.trace.facts import (
     RETRANSMISSIONS,
     Connection,
     SideName,
-    SynOptions,
     busier,
     data_again,
     side,
@@ -93,7 +92,7 @@ def timeline(
     if not worth_it(connection, name):
         return None
     stripped = _has_lost_scale(rows, connection, name)
-    scaled = _is_scaled(connection) and not stripped
+    scaled = handshake.is_scaled(connection) and not stripped
     source, sure, ways = _ways(rows, connection, name, place)
     facts = _facts(connection, name, ways.trips)
     facts = replace(
@@ -261,18 +260,14 @@ def _needless(
     return np.asarray((at >= 0) & (reaches[np.maximum(at, 0)] >= first + payload_bytes))
 
 
-def _is_scaled(connection: Connection) -> bool:
-    """Whether the scale of windows is known: the options of a SYN may be cut off, too."""
-    both = all(connection[name]["options"] is not None for name in ("a", "b"))
-    return connection["begin"] == "handshake" and both
-
-
 def _has_lost_scale(rows: ConnectionRows, connection: Connection, sender: SideName) -> bool:
     """Whether the answer to the SYN refused to scale windows, but more was sent than they then allow."""
-    offers = [connection[name]["options"] for name in ("a", "b")]
-    if [offer is not None and _offers(offer, "window_scale") for offer in offers] != [True, False]:
+    asked, answered = connection["a"]["options"], connection["b"]["options"]
+    if asked is None or not handshake.has_offered(asked, "window_scale"):
         return False
-    if offers[1] is None or not (mss := _offered_mss(connection)):
+    if answered is None or handshake.has_offered(answered, "window_scale"):
+        return False
+    if not (mss := handshake.offered_mss(connection)):
         return False
     found = rows.segments_of(connection["id"], ("from_side", *_COPIED[1:]))
     mine = found["from_side"] == _CODES[sender]
@@ -296,7 +291,7 @@ def _trips(
     at_first = _to_sender_ns(connection, sender)
     echoes = _series(rtts, "b" if sender == "a" else "a", "echo")
     sent = side(connection, sender)
-    messages = sent["data_bytes"] < SHORT * sent["data_packets"] * (_offered_mss(connection) or 0)
+    messages = sent["data_bytes"] < SHORT * sent["data_packets"] * (handshake.offered_mss(connection) or 0)
     behind = echoes.without_pauses(data_ns, at_first, messages=messages)
     if len(behind.time_ns) == 0 and at_first is not None:
         behind = RttSeries(np.array([connection["first_ns"]]), np.array([at_first]))
@@ -316,7 +311,7 @@ def _facts(connection: Connection, sender: SideName, trips: RttSeries) -> Transf
     ours, theirs = sent["options"], peer["options"]
     both = ours is not None and theirs is not None
     stamps = bool(ours and theirs and ours["timestamps"] and theirs["timestamps"])
-    mss = _offered_mss(connection)
+    mss = handshake.offered_mss(connection)
     least = [each for each in (least_ns(connection, sender),) if each]
     if len(trips.rtt_ns):
         least.append(int(trips.rtt_ns.min()))
@@ -336,20 +331,14 @@ def _facts(connection: Connection, sender: SideName, trips: RttSeries) -> Transf
         fast=again["fast"],
         duplicate_acks=peer["duplicate_acks"],
         sack_blocks=peer["sack_blocks"],
-        window_scaling=_agreed(connection, "window_scale"),
-        sack=_agreed(connection, "sack"),
-        timestamps=_agreed(connection, "timestamps"),
+        window_scaling=handshake.agreed(connection, "window_scale"),
+        sack=handshake.agreed(connection, "sack"),
+        timestamps=handshake.agreed(connection, "timestamps"),
         offered_mss_bytes=mss or None,
-        refused=_refused(connection, sender),
+        refused=handshake.refused(connection, sender),
         syns=connection["a"]["syns"],
         unanswered_s=sent["unanswered_ns"] / 1e9 if sent["unanswered"] >= UNANSWERED else 0.0,
     )
-
-
-def _offered_mss(connection: Connection) -> int:
-    """The smaller MSS of both SYNs, in bytes; 0 if neither was captured."""
-    offers = (connection[name]["options"] for name in ("a", "b"))
-    return min((o["mss"] for o in offers if o is not None and o["mss"] is not None), default=0)
 
 
 def _misplaced_sacks(rows: ConnectionRows, connection: Connection, sender: SideName) -> int:
@@ -358,7 +347,7 @@ def _misplaced_sacks(rows: ConnectionRows, connection: Connection, sender: SideN
     blocks = rows.sack_of(number)
     theirs = blocks["from_side"] != _CODES[sender]
     window = side(connection, "b" if sender == "a" else "a")["window"]
-    if not theirs.any() or window is None or not _is_scaled(connection):
+    if not theirs.any() or window is None or not handshake.is_scaled(connection):
         return 0
     found = rows.segments_of(number, ("from_side", "ack"))
     edge = int(found["ack"].max(initial=0, where=found["from_side"] != _CODES[sender]))
@@ -373,30 +362,3 @@ def _opening_s(rows: ConnectionRows, connection: Connection) -> float | None:
     found = rows.segments_of(connection["id"], ("from_side", "flags", "time_ns"))
     answers_ns = found["time_ns"][(found["from_side"] == _CODES["a"]) & (found["flags"] & _SYN == 0)]
     return (int(answers_ns.min()) - connection["first_ns"]) / 1e9 if len(answers_ns) else None
-
-
-_OPTIONS: Final = ("window_scale", "sack", "timestamps")
-
-
-def _refused(connection: Connection, sender: SideName) -> dict[str, str]:
-    """By option, who did not offer it: an answer offers only what the first SYN (of ``a``) does."""
-    ends = connection["a"]["options"], connection["b"]["options"]
-    if ends[0] is None or ends[1] is None:
-        return {}
-    names = [f"the {'sender' if name == sender else 'receiver'}" for name in ("a", "b")]
-    lacking = {option: [not _offers(end, option) for end in ends if end] for option in _OPTIONS}
-    return {option: names[each.index(True)] for option, each in lacking.items() if True in each}
-
-
-def _offers(end: SynOptions, option: str) -> bool:
-    # A window scale of 0 is an offer, too.
-    offer = dict(end)[option]
-    return offer is not None and offer is not False
-
-
-def _agreed(connection: Connection, option: str) -> bool | None:
-    """Whether both ends offered an option; None where a SYN was not captured."""
-    offers = [end["options"] for end in (connection["a"], connection["b"])]
-    if any(offer is None for offer in offers):
-        return None
-    return all(_offers(offer, option) for offer in offers if offer is not None)

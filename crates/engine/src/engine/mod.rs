@@ -1,5 +1,6 @@
 //! One trial at a time between two interfaces, over whichever back end works there.
 
+mod error;
 mod play;
 
 use std::ffi::CString;
@@ -7,16 +8,15 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use thiserror::Error;
-
 use crate::outcome::{Backend, Outcome};
 use crate::packet;
 use crate::plan::{Bodies, Macs, Plan, PlanError, Side};
 use crate::priority::{self, Raised};
 use crate::thread::{self, Awake};
-use crate::xdp::{self, XdpError};
+use crate::xdp;
 use weir_clock::now_ns;
 
+pub use error::EngineError;
 pub use play::Caller;
 use play::Steady;
 
@@ -59,58 +59,6 @@ pub struct Options {
     /// arrives there: drivers of hardware set up the queues that XDP sends by only when one is attached. They may
     /// also move frames within their pages.
     pub program_at_sender: bool,
-}
-
-/// Why a trial could not be carried out.
-#[derive(Debug, Error)]
-pub enum EngineError {
-    /// The plan cannot be played.
-    #[error("this traffic cannot be sent: {0}")]
-    Plan(#[from] PlanError),
-    /// A namespace cannot be entered.
-    #[error("cannot enter {place}: {source}")]
-    Netns {
-        /// The namespace, in words.
-        place: String,
-        /// The kernel's reason.
-        source: io::Error,
-    },
-    /// An interface does not exist.
-    #[error("there is no interface '{interface}' in {place}")]
-    Interface {
-        /// Its name.
-        interface: String,
-        /// The namespace, in words.
-        place: String,
-    },
-    /// The interface does not carry Ethernet frames.
-    #[error(
-        "interface {interface} is no Ethernet interface (its kind is ARPHRD {kind}): only Ethernet frames can be \
-         recorded"
-    )]
-    NotEthernet {
-        /// Its name.
-        interface: String,
-        /// Its kind, a number from `linux/if_arp.h`.
-        kind: u16,
-    },
-    /// XDP does not work here.
-    #[error(transparent)]
-    Xdp(#[from] XdpError),
-    /// Packet sockets do not work here.
-    #[error("cannot use packet sockets on {interface} (needs CAP_NET_RAW): {source}")]
-    Socket {
-        /// The interface.
-        interface: String,
-        /// The kernel's reason.
-        source: io::Error,
-    },
-    /// Only XDP answers.
-    #[error("test packets are answered over XDP only, which is not in use here")]
-    Unanswered,
-    /// The caller asked to stop.
-    #[error("interrupted")]
-    Interrupted,
 }
 
 /// Sender and receiver, ready for trials.
