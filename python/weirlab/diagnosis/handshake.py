@@ -20,7 +20,7 @@ def refused(connection: Connection, sender: SideName) -> dict[str, str]:
 
 
 def has_offered(end: SynOptions, option: str) -> bool:
-    # A window scale of 0 is an offer, too.
+    """Whether a SYN offers ``option``; a window scale of 0 is an offer, too."""
     offer = dict(end)[option]
     return offer is not None and offer is not False
 

@@ -247,7 +247,7 @@ def _nothing(result: EngineResult, works: bool) -> Iterator[str]:
     if result.sent == 0:
         yield "the sender sent nothing in the recorded window"
     elif result.received == 0 and not works:
-        changed = f" (but {result.stray:,} other frames: the device changes or fragments those of the test)"
+        changed = f" (but {result.stray:,} other frames: the device changes those of the test)"
         is_changed = result.stray >= CHANGED_RATIO * result.sent
         yield f"nothing arrived at the receiver{changed if is_changed else ''}"
 

@@ -164,7 +164,7 @@ class RunService:
 
     def compare(self, before: Sequence[str], after: Sequence[str]) -> dict[str, Any]:
         """``weir compare`` of runs, in the same words."""
-        with self._reading:
+        with self._reading, self._told_if_deleted(*before, *after):
             outcome = compare_runs(self._store, before, after, TermsOptions().terms())
         return {
             "verdict": outcome.verdict,
@@ -271,12 +271,13 @@ class RunService:
         return {"do": do, "name": name, "memory_bytes": self._memory_bytes, "most_s": round(_MOST_REPORT_S)}
 
     @contextmanager
-    def _told_if_deleted(self, run_id: str) -> Iterator[None]:
-        """Raises ``StoreError`` if files of the run are missing because it is deleted at this moment."""
+    def _told_if_deleted(self, *run_ids: str) -> Iterator[None]:
+        """Raises ``StoreError`` if files of a run are missing because it is deleted at this moment."""
         try:
             yield
         except FileNotFoundError:
-            self._store.open(run_id)
+            for run_id in run_ids:
+                self._store.open(run_id)
             raise
 
     def _report_state(self, run: Run) -> str:

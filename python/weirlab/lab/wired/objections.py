@@ -82,7 +82,7 @@ def where_lost(setting: WiredSetting, version: Literal[4, 6], stray: int, *, is_
     if stray >= _CHANGED:
         return (
             f"{stray} other frames did, so the device changes those of the test: switch off what rewrites "
-            "UDP payloads or fragments packets, such as a proxy, a tunnel or a small MTU"
+            "UDP payloads, such as a proxy or a tunnel"
         )
     if is_cable:
         return "is it the same cable that is plugged into both?"
