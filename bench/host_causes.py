@@ -31,6 +31,7 @@ def _pauses(draw: Draw) -> Case:
 
 
 def _server(draw: Draw) -> Case:
+    response_bytes = int(draw("response_bytes", 20_000, 2_000, 40_000))
     return Case(
         "server's response time",
         causes.APPLICATION_WRITE,
@@ -39,13 +40,10 @@ def _server(draw: Draw) -> Case:
         path(draw("delay_s", 0.01, 0.002, 0.02), draw("rate_bps", 50e6, 30e6, 100e6), 300),
         send={
             "mode": "serving",
-            "write_bytes": int(draw("response_bytes", 20_000, 2_000, 40_000)),
+            "write_bytes": response_bytes,
             "pause_s": draw("think_s", 0.25, 0.15, 0.5),
         },
-        receive={
-            "mode": "requesting",
-            "message_bytes": int(draw("response_bytes", 20_000, 2_000, 40_000)),
-        },
+        receive={"mode": "requesting", "message_bytes": response_bytes},
         void=_where_held,
         seconds=draw("seconds", SECONDS, 2.5, 4),
     )

@@ -30,7 +30,9 @@ _WAIT_S: Final = 30.0
 
 def how(scheduler: str) -> dict[str, object]:
     """The default settings of ``weir psock send``, with the given scheduler."""
-    return SessionSettings("bench", scheduler, 32 << 10, 4 << 20, 64 << 10, 15.0, wait_for_paths=True).plain()
+    return SessionSettings(
+        "a token of benchmarks", scheduler, 32 << 10, 4 << 20, 64 << 10, 15.0, wait_for_paths=True
+    ).plain()
 
 
 def main() -> int:

@@ -22,6 +22,9 @@ def main() -> None:
             # Fits solve many small systems: several threads would only wait for each other, for a long
             # time on a busy machine.
             os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+            # Polars' other engine sorts through files below /var/tmp, and waits for ever if it cannot write
+            # there.
+            os.environ.setdefault("POLARS_ENGINE_AFFINITY", "in-memory")
             from weirlab.cli.program.app import app
             from weirlab.cli.streams import READER, occupy
 

@@ -27,6 +27,8 @@ _INTERFACE: Final = re.compile(r"[^\s/-][^\s/]{0,14}")
 _READER: Final = {
     # Address space is limited, and every thread takes some of it.
     "POLARS_MAX_THREADS": "2",
+    # The other engine sorts through files below /var/tmp, and waits for ever if it cannot write there.
+    "POLARS_ENGINE_AFFINITY": "in-memory",
     "OPENBLAS_NUM_THREADS": "1",
     "MALLOC_ARENA_MAX": "2",
     # Its user is in no list of users, and libraries ask where it is at home.
