@@ -108,6 +108,8 @@ def main() -> None:
             ahead = float(predicted[f"delay_{quantile}_ns"])
             row |= {f"{quantile}_measured_ns": found, f"{quantile}_planned_ns": ahead}
             row[f"{quantile}_off"] = ahead / found - 1.0
+            low, high = (float(plan["flows"][0][side][f"delay_{quantile}_ns"]) for side in ("low", "high"))
+            row[f"{quantile}_within_bounds"] = low <= found <= high
         rows.append(row)
         print(row, flush=True)
     summary = {
@@ -118,6 +120,7 @@ def main() -> None:
         "loads": rows,
         "carried_pps_without": without,
         "measured_binding": measured_binding,
+        "within_bounds": all(row[f"{q}_within_bounds"] for row in rows for q in ("p50", "p99")),
         "within_15_percent": all(abs(row[f"{q}_off"]) <= WANTED for row in rows for q in ("p50", "p99")),
         "binding_right": all(row["binding"] == measured_binding for row in rows),
     }

@@ -7,7 +7,8 @@ times add up, and packets wait once for the sum::
 
 Delays of stages are independent of each other here, so the distribution of their sum is the convolution of
 theirs. Each profile includes the test bed's own part, which counts only once on the path: :class:`SeriesBed`
-knows it from profiles of one and of two devices that only forward.
+knows it from profiles of one and of two devices that only forward. Devices that do more than forward can have
+less in common than these: what the path does is between that prediction and the one without a bed.
 """
 
 from __future__ import annotations
@@ -135,6 +136,15 @@ def in_series(found: Sequence[SeriesStage]) -> SeriesPrediction:
             )
             high[name] = value + math.hypot(*(max(float(band.high) - own, 0.0) for own, band in bands))
     return SeriesPrediction(values, low, high)
+
+
+def widened(found: SeriesPrediction, above: SeriesPrediction) -> SeriesPrediction:
+    """``found`` with upper bounds that reach at least the values of ``above``."""
+    return SeriesPrediction(
+        found.values,
+        {name: found.low.get(name, value) for name, value in found.values.items()},
+        {name: max(found.high.get(name, value), above.values[name]) for name, value in found.values.items()},
+    )
 
 
 def binding(found: Sequence[SeriesStage]) -> SeriesDevice:

@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from weirlab.model import DeviceModels, fit_all, save_devices
+from weirlab.testing import queue
+
 from ...conftest import Weir
 from .conftest import NEW, OLD
 
@@ -51,6 +54,33 @@ def test_devices_of_one_cpu_are_as_busy_as_each_other(weir: Weir, devices: Path)
     firewall, router = weir("plan", path, "--extrapolate", "--json").json["devices"]
     assert firewall["utilisation"] == router["utilisation"]
     assert firewall["utilisation"] == pytest.approx(sum(one["utilisation"] for one in apart), rel=0.02)
+
+
+def test_bounds_reach_from_the_plan_with_a_bed_to_whole_profiles(weir: Weir, devices: Path) -> None:
+    bed = {}
+    for name, times in (("one", 1.0), ("two", 1.2)):
+        device = queue.QueueDevice(fixed_ns=800.0 * times, per_rule_ns=0.0)
+        bed[name] = devices.parent / f"{name}.json"
+        fitted = fit_all(queue.profile(device, packets=1500), calibrate=False)
+        save_devices([DeviceModels(name, fitted)], bed[name])
+    path = written(devices)
+    shared = path.read_text().replace("rules: 200", "rules: 200, cpu: a").replace("rules: 0", "cpu: a")
+    path.write_text(shared)
+    above = weir("plan", path, "--extrapolate", "--json").json
+    path.write_text(shared + "bed: {one: one.json, two: two.json}\n")
+    found = weir("plan", path, "--extrapolate", "--json").json
+    assert found["least_headroom"] == above["headroom"] < found["headroom"]
+    for flow, whole in zip(found["flows"], above["flows"], strict=True):
+        for name, value in flow["predicted"].items():
+            assert flow["low"][name] <= value <= flow["high"][name]
+            assert flow["high"][name] >= whole["predicted"][name]
+    # A load between the two: nobody can tell.
+    stations = round(100 * (found["headroom"] + found["least_headroom"]) / 2)
+    path.write_text(path.read_text().replace("stations: 100,", f"stations: {stations},"))
+    path.write_text(path.read_text().replace("stations: 20,", f"stations: {stations // 5},"))
+    assert (
+        "cannot tell whether it carries" in weir("plan", path, "--extrapolate", "--json").json["conclusion"]
+    )
 
 
 def test_requirements_hold_for_every_flow(weir: Weir, devices: Path) -> None:

@@ -23,6 +23,7 @@ from weirlab.model.series import (
     binding,
     in_series,
     stages,
+    widened,
 )
 from weirlab.requirements import Demand, DemandCase, DemandJudgement, judge, parse
 from weirlab.store import Store
@@ -75,6 +76,8 @@ class PathOutcome:
     """By device: why its profile does not count."""
     whole_profiles: bool
     """Whether the test bed's part counts once per device, for want of ``bed``."""
+    least_headroom: float
+    """:attr:`headroom`, if the devices have nothing of their profiles in common."""
 
     @property
     def headroom(self) -> float:
@@ -86,6 +89,7 @@ class PathOutcome:
             "path": self.path,
             "binding": self.binding,
             "headroom": self.headroom,
+            "least_headroom": self.least_headroom,
             "flows": [
                 {
                     "name": flow.name,
@@ -142,6 +146,7 @@ def plan_path(
         bed = SeriesBed(one, two)
     gap_scv = GAP_SCV[asked.arrivals]
     whole = stages([*loaded.values()], gap_scv, bed)
+    above = stages([*loaded.values()], gap_scv, None)
     why = tuple(
         dict.fromkeys(
             f"{device.name}: {reason}"
@@ -159,7 +164,10 @@ def plan_path(
     for flow in asked.flows:
         passed = [device.name for device in asked.passed(flow)]
         rate, frame = flow.load
-        flows.append(PathFlowOutcome(flow.name, rate, frame, tuple(passed), _of_flow(whole, passed)))
+        found = _of_flow(whole, passed)
+        if bed is not None:
+            found = widened(found, _of_flow(above, passed))
+        flows.append(PathFlowOutcome(flow.name, rate, frame, tuple(passed), found))
     return PathOutcome(
         asked.path,
         tuple(flows),
@@ -169,6 +177,7 @@ def plan_path(
         why,
         {name: models.unusable for name, models in profiled.items() if models.unusable},
         asked.bed is None and len(asked.devices) > 1,
+        1.0 / max(stage.utilisation for stage in above),
     )
 
 

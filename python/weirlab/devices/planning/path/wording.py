@@ -15,7 +15,7 @@ _DELAYS = ("delay_mean_ns", "delay_p50_ns", "delay_p90_ns", "delay_p99_ns", "del
 def tables(outcome: PathOutcome) -> Iterator[Table]:
     """Flows, and devices."""
     yield Table(
-        f"Flows end to end ({BAND_LEVEL} % of trials in brackets)",
+        "Flows end to end",
         ("Flow", "Load", "Frame", "Mean", "p50", "p90", "p99", "p99.9", "Loss"),
         [
             (
@@ -62,18 +62,24 @@ def tables(outcome: PathOutcome) -> Iterator[Table]:
 
 def conclusion(outcome: PathOutcome) -> str:
     """The answer in a sentence."""
-    slowest = max(outcome.flows, key=lambda flow: flow.prediction.values["delay_p99_ns"])
-    delay = _delay(slowest.prediction.values["delay_p99_ns"])
+    flow = max(outcome.flows, key=lambda flow: flow.prediction.values["delay_p99_ns"]).prediction
+    delay = _delay(flow.values["delay_p99_ns"])
+    if (most := flow.high.get("delay_p99_ns")) is not None:
+        delay += f", at most {_delay(most)} in {BAND_LEVEL} % of trials"
     flows = f"{count(len(outcome.flows))} flows" if len(outcome.flows) > 1 else "the flow"
     binds = f"{outcome.binding} binds"
     if outcome.headroom < 1:
         return (
             f"{outcome.path}: too much for it: {binds}, and carries {percent(outcome.headroom)} of the load."
         )
-    return (
-        f"{outcome.path}: {flows} may grow by a factor of {significant(outcome.headroom, 3)} until packets "
-        f"are lost; {binds}. p99 delay end to end {delay}."
-    )
+    low, high = (significant(factor, 3) for factor in (outcome.least_headroom, outcome.headroom))
+    grow = f"may grow by a factor of {high if low == high else f'{low} to {high}'} until packets are lost"
+    if outcome.least_headroom < 1:
+        return (
+            f"{outcome.path}: cannot tell whether it carries the load, which {grow}; {binds}. "
+            "Measure the chain."
+        )
+    return f"{outcome.path}: {flows} {grow}; {binds}. p99 delay end to end {delay}."
 
 
 def warnings(outcome: PathOutcome) -> Iterator[str]:
@@ -82,6 +88,11 @@ def warnings(outcome: PathOutcome) -> Iterator[str]:
         yield (
             "every profile includes the delay of the test bed, so delays are upper limits; with profiles of "
             "one forwarding device and of two (key 'bed') it counts once"
+        )
+    elif outcome.least_headroom < outcome.headroom:
+        yield (
+            "devices that share a CPU take more of it together than 'bed' says, as they displace each other "
+            "from its caches: bounds reach from there to the sum of whole profiles"
         )
     for reason in outcome.extrapolated:
         yield f"extrapolated: {reason}"
