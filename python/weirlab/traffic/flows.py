@@ -62,7 +62,7 @@ class NewFlows:
 
 @dataclass(frozen=True)
 class FlowAddresses:
-    """One row per flow, in flow order; no two flows share all of addresses and ports.
+    """One row per flow, in flow order; only those of calls in one flow share all of addresses and ports.
 
     ``src_ip`` and ``dst_ip`` have shape (n, 16) in network order, IPv4 in the first 4 bytes;
     ``src_port`` and ``dst_port`` have shape (n,).

@@ -11,8 +11,11 @@ import pytest
 
 from weirlab.reproduction import study
 from weirlab.reproduction.contract import ROWS, ReproductionRow
-from weirlab.store import Store
+from weirlab.reproduction.study import ReproductionScenario, ReproductionStudy
+from weirlab.store import Run, Store
 from weirlab.store.frames import rows_of
+
+from .voice_runs import loaded
 
 RUNS: Final = Path(__file__).resolve().parents[3] / "bench" / "runs"
 
@@ -26,9 +29,8 @@ def kept() -> list[Path]:
     )
 
 
-@pytest.mark.parametrize("folder", kept(), ids=lambda folder: folder.name)
-def test_every_row_of_a_kept_reproduction_follows_from_its_runs(folder: Path) -> None:
-    run = Store(folder.parent).open(folder.name)
+def check_rows(run: Run) -> None:
+    """The rows that are stored with ``run`` are those that follow from the runs beside it."""
     rows = {(row.experiment, row.key): row for row in rows_of(ReproductionRow, run.table(ROWS))}
     found = {(row.experiment, row.key): row for row in study.stored(run).rows}
     assert rows.keys() == found.keys()
@@ -37,3 +39,24 @@ def test_every_row_of_a_kept_reproduction_follows_from_its_runs(folder: Path) ->
         assert (key, row.verdict, row.found, row.rule) == (key, again.verdict, again.found, again.rule)
         assert row.here == pytest.approx(again.here, rel=1e-9, nan_ok=True)
     assert any(not math.isnan(row.here) for row in rows.values())
+
+
+@pytest.mark.parametrize("folder", kept(), ids=lambda folder: folder.name)
+def test_every_row_of_a_kept_reproduction_follows_from_its_runs(folder: Path) -> None:
+    check_rows(Store(folder.parent).open(folder.name))
+
+
+def test_of_a_failover_the_switches_alone_must_be_kept(tmp_path: Path) -> None:
+    only = ("failover-soft", "failover-hard")
+    inner = loaded(tmp_path)
+    assert [path.name for path in inner.path.glob("*.parquet")] == ["switches.parquet"]
+    asked = ReproductionScenario(
+        name="kept", reproduction={"publication": "woernhard-2006", "only": only}, report=None
+    )
+    with Store(tmp_path).create(ReproductionStudy.key, asked.model_dump(mode="json"), {}) as writer:
+        writer.put_json(study.RUNS, {f"{name}/at the published rate": {"run": inner.run_id} for name in only})
+    run = writer.run
+    ReproductionStudy().conclude(run, asked, study.stored(run))
+    check_rows(run)
+    chapters = {chapter.key: chapter for chapter in ReproductionStudy().page(run).chapters}
+    assert all(chapters[name].figures for name in only)

@@ -3,146 +3,30 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 import pytest
 
-from weirlab.calls.capacity.findings import CapacityConclusions
-from weirlab.calls.capacity.study import RESULT
-from weirlab.calls.capacity.trials.columns import CapacityRow
-from weirlab.calls.capacity.trials.rows import CAPACITY
-from weirlab.calls.capacity.trials.search import CallCapacity, CallGoal
+from weirlab.base.units import FCS_BYTES
 from weirlab.calls.failover.section import FailoverScenario
-from weirlab.calls.failover.study import checked
-from weirlab.calls.failover.switches.rows import SWITCHES, SwitchRow
+from weirlab.calls.failover.study import checked, connections
 from weirlab.publications import publication
 from weirlab.reproduction.contract import Answer, ReproducedExperiment, rows
 from weirlab.reproduction.voice import EXPERIMENTS
 from weirlab.reproduction.voice.failover import SoftFailover
 from weirlab.reproduction.voice.generator import voice_sizes
 from weirlab.scenario.document import Document
-from weirlab.store import Run, Store
-from weirlab.store.frames import frame_of
 from weirlab.studies.scenarios import check
+from weirlab.traffic.sizes import mean_bytes
 
 from .answers import verdict
+from .voice_runs import CableRun, capacity, fastest, loaded, switch, switches
 
 ABOUT = publication("woernhard-2006")
 BY_KEY = {experiment.key: experiment for experiment in EXPERIMENTS}
-
-
-class CableRun:
-    """A profile over a cable, by its trials."""
-
-    def __init__(self, trials: Sequence[Mapping[str, Any]]) -> None:
-        self._trials = pl.DataFrame(
-            [{"valid": True, "loss_ratio": 0.0, "spec": "{}", **row} for row in trials]
-        )
-
-    def trials(self) -> pl.DataFrame:
-        return self._trials
-
-
-def fastest(ns: Mapping[int, float]) -> CableRun:
-    """Three trials as fast as possible for every size with FCS, by the time per packet."""
-    return CableRun(
-        [
-            {"frame_bytes": float(size), "offered_pps": math.inf, "achieved_pps": 1e9 / (time + off)}
-            for size, time in ns.items()
-            for off in (-0.01, 0.0, 0.01)
-        ]
-    )
-
-
-def stored(tmp_path: Path, tables: Mapping[str, pl.DataFrame], documents: Mapping[str, object] = {}) -> Run:
-    with Store(tmp_path).create("test", {"name": "test"}, {}) as writer:
-        for name, frame in tables.items():
-            writer.put_table(name, frame)
-        for name, content in documents.items():
-            writer.put_json(name, content)
-    return writer.run
-
-
-def capacity(tmp_path: Path, limit_pps: float, *, softirq: bool = True, loaded: float = 1.0) -> Run:
-    """A firewall that forwards up to ``limit_pps``, and ``loaded`` of that in overload."""
-    rows = []
-    for share in (0.25, 0.5, 0.75, 0.9, 1.05, 1.4):
-        for run in range(3):
-            offered = share * limit_pps
-            forwarded = offered if share < 1 else limit_pps * (loaded if share > 1.2 else 1.0)
-            rows.append(
-                CapacityRow(
-                    trial_id=f"{share}-{run}",
-                    index=len(rows),
-                    attempt=1,
-                    valid=True,
-                    phase="sweep",
-                    position=0,
-                    calls=round(offered / 50),
-                    run=run,
-                    offered_pps=offered,
-                    achieved_pps=offered,
-                    forwarded_pps=forwarded + run,
-                    sent=1000,
-                    lost=round(1000 * (1 - forwarded / offered)),
-                    loss_ratio=1 - forwarded / offered,
-                    delay_mean_ns=1e4,
-                    cpu_irq=0.0,
-                    cpu_softirq=min(share, 1.0) if softirq else math.nan,
-                    samples_due=10,
-                    samples_taken=10 - round(7 * share),
-                )
-            )
-    goal = CallGoal("without loss", 0.0)
-    found = CapacityConclusions(
-        search=(CallCapacity(goal, 0, round(limit_pps / 50), round(limit_pps / 49), pps=limit_pps),)
-    )
-    return stored(tmp_path, {CAPACITY: frame_of(CapacityRow, rows)}, {RESULT: found})
-
-
-def switch(index: int, kind: str, pair: str, glitch_ms: float, **more: Any) -> SwitchRow:
-    return SwitchRow(
-        **{
-            "trial_id": f"t{index}",
-            "index": index,
-            "attempt": 1,
-            "repetition": 1,
-            "pair": pair,
-            "protocol": "ucarp",
-            "advert_s": 1.0,
-            "sharing": "direct",
-            "nat": False,
-            "preempt": False,
-            "kind": kind,
-            "valid": True,
-            "invalid": "",
-            "calls": 1632,
-            "offered_pps": 81_600.0,
-            "achieved_pps": 81_600.0,
-            "glitch_ms": glitch_ms,
-            "outage_ns": glitch_ms * 1e6,
-            "lost": round(glitch_ms * 81.6),
-            "states_known": 1632,
-            "streams": 1632,
-            "alive": 1632,
-            **more,
-        }
-    )
-
-
-def switches(tmp_path: Path, rows: Sequence[SwitchRow]) -> Run:
-    return stored(tmp_path, {SWITCHES: frame_of(SwitchRow, list(rows))})
-
-
-def loaded(tmp_path: Path) -> Run:
-    table = [("soft", "firewall1", 10.0), ("soft", "firewall2", 200.0), ("hard", "firewall1", 2900.0)]
-    table.append(("hard", "firewall2", 2400.0))
-    return switches(tmp_path, [switch(i, *row) for i, row in enumerate(table)])
 
 
 def answers(experiment: str, runs: Mapping[str, Any]) -> Mapping[str, Answer]:
@@ -151,6 +35,7 @@ def answers(experiment: str, runs: Mapping[str, Any]) -> Mapping[str, Answer]:
 
 
 SIZES = voice_sizes()
+FLOWS = {"a single flow": 1, "at the published rate": 1632, "a flow for each host": 3000}
 
 
 def all_runs(experiment: ReproducedExperiment, tmp_path: Path) -> Mapping[str, Any]:
@@ -185,8 +70,8 @@ def all_runs(experiment: ReproducedExperiment, tmp_path: Path) -> Mapping[str, A
             made[name] = gaps
         elif name == "ten packets a second":
             made[name] = switches(folder, slow)
-        elif name == "at the published rate":
-            made[name] = loaded(folder)
+        elif name in FLOWS:
+            made[name] = loaded(folder, states_known=FLOWS[name], states_surviving=FLOWS[name])
         else:
             made[name] = capacity(folder, 125_000)
     return made
@@ -225,6 +110,7 @@ def test_charts_have_the_measured_courses(key: str, tmp_path: Path) -> None:
         ("failover-slow", "slow-lost", 2),
         ("failover-soft", "soft-interruptions", 6),
         ("failover-hard", "hard-interruptions", 6),
+        ("trace-analysis", "bursts", 2),
     ],
 )
 def test_every_experiment_that_is_measured_has_a_chart(
@@ -363,7 +249,51 @@ def test_interruptions_are_those_of_the_switches(tmp_path: Path) -> None:
     assert [verdict(soft[key]) for key in ABOUT.experiments["failover-soft"].claims] == ["holds"] * 3
     assert hard["hard-glitch-dell1-firewall1"].here == 2900.0
     assert [verdict(hard[key]) for key in ABOUT.experiments["failover-hard"].claims] == ["holds"] * 3
-    assert verdict(answers("trace-analysis", runs)["one-flow"]) == "differs"
+
+
+def test_the_flow_and_those_of_the_hosts_are_compared(tmp_path: Path) -> None:
+    experiment = BY_KEY["failover-flows"]
+    runs = all_runs(experiment, tmp_path)
+    found = answers("failover-flows", runs)
+    assert (found["states"].here, found["hosts"].here) == (1, 3000)
+    assert {verdict(each) for each in found.values()} == {"holds"}
+    soft, hard = experiment.figures(runs, ABOUT.experiments["failover-flows"])
+    assert (soft.key, hard.key) == ("soft-flows", "hard-flows")
+    values = dict(hard.data.select("row", "value").iter_rows())
+    assert [name for name in values if name.endswith("flows, firewall1")] == [
+        "here: 1,632 flows, firewall1",
+        "here: 3,000 flows, firewall1",
+    ]
+    published = ABOUT.number("failover-hard", "hard-glitch-dell1-firewall1")
+    assert values["published: dell1, firewall1"] == published
+    [table] = experiment.tables(runs, ABOUT.experiments["failover-flows"])
+    assert table.rows[0] == ("1 flow", "firewall1 steps down", "1", "10.0 ms", "0 of 1,632", "1 of 1")
+    assert len(table.rows) == 12
+
+
+def test_more_states_than_one_and_longer_interruptions_differ(tmp_path: Path) -> None:
+    runs = {
+        "a single flow": loaded(tmp_path / "one", states_known=2),
+        "a flow for each host": switches(tmp_path / "hosts", [switch(0, "hard", "firewall1", 9000.0)]),
+    }
+    found = answers("failover-flows", runs)
+    assert {verdict(found[key]) for key in ("states", "hosts", "one-flow", "hosts-alike")} == {"differs"}
+    assert not BY_KEY["failover-flows"].tables({}, ABOUT.experiments["failover-flows"])
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_every_way_to_send_the_published_load_has_its_rate_and_size(quick: bool) -> None:
+    settings = ABOUT.experiments["failover-soft"].settings
+    flows = {}
+    for name, scenario in BY_KEY["failover-flows"].scenarios(quick).items():
+        asked = check(Document(name, {"name": name, "report": None, **scenario}))
+        assert isinstance(asked, FailoverScenario)
+        _, traffic = checked(asked)
+        sent = traffic(asked.calls.count or 0, 1.0)
+        assert sent.rate.value == pytest.approx(settings["pps"], rel=1e-3)
+        assert mean_bytes(sent.sizes) == settings["size"] + FCS_BYTES
+        flows[name] = connections(sent)
+    assert flows == FLOWS
 
 
 def test_a_slow_take_over_and_losses_before_the_event_differ(tmp_path: Path) -> None:

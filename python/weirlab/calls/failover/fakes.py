@@ -184,7 +184,7 @@ class FakePair(Closable):
             raise self._mishap.fails
         begin_ns = self.now_ns() + round(traffic.warmup_s * NS_PER_S)
         end_ns = begin_ns + round(traffic.duration_s * NS_PER_S)
-        self._connections = traffic.calls.count
+        self._connections = 1 if traffic.calls.one_flow else traffic.calls.count
         self._known[self._master] = self._connections + self._strays
         if self.manner.shares_states:
             self._known[_OTHER[self._master]] = self._known[self._master]

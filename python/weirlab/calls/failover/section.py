@@ -161,10 +161,12 @@ class OngoingCalls(CallShape):
     default, both directions of 3,000 calls are 100,000 packets per second."""
     rtcp: bool = False
     """Whether RTCP packets are sent."""
+    one_flow: bool = False
+    """All calls have the addresses and ports of the first, so that the firewalls see a single connection."""
 
     def calls(self, count: int) -> Calls:
         """``count`` such calls that stand all the time; nobody dials meanwhile."""
-        return replace(super().calls(count), signalling=False)
+        return replace(super().calls(count), signalling=False, one_flow=self.one_flow)
 
 
 class Failover(Section):

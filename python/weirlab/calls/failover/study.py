@@ -31,6 +31,7 @@ from weirlab.cli.quantities import clock, plural
 from weirlab.jobs import spoiled, testbeds
 from weirlab.jobs.progress import RESUME, Progress, passed_on
 from weirlab.jobs.work import Work
+from weirlab.lab.crossing import ends_of
 from weirlab.lab.finding import Finding
 from weirlab.publications import publication
 from weirlab.store import Run, RunWriter
@@ -228,11 +229,13 @@ def checked(scenario: FailoverScenario) -> tuple[tuple[PairSpec, ...], Callable[
     return pairs, traffic
 
 
-def _connections(traffic: Traffic) -> int:
+def connections(traffic: Traffic) -> int:
     """How many connections a firewall sees in the calls of ``traffic``, speech alone."""
-    media = compiled(traffic).media
-    assert media is not None
-    return len(np.unique(media.flows.call[media.flows.carries_media]))
+    plan = compiled(traffic)
+    assert plan.media is not None
+    # What comes back belongs to the connection that it answers.
+    speech = np.flatnonzero(plan.media.flows.carries_media & ~plan.media.flows.back)
+    return len(set(ends_of(plan.flows, speech, plan.ip)))
 
 
 @contextmanager
@@ -328,7 +331,7 @@ class FailoverStudy(Study[FailoverScenario, Ground[Pairs], FailoverFindings]):
         conditions = SwitchConditions(
             calls=asked.calls.calls(load.calls),
             traffic=of_switches,
-            connections=_connections(of_switches),
+            connections=connections(of_switches),
             timing=timing,
             close_admission=what.close_admission,
             limits=SwitchLimits(cut_ratio=what.cut_ratio),

@@ -6,7 +6,8 @@ from typing import Final
 
 from weirlab.reproduction.contract import ReproducedExperiment
 from weirlab.reproduction.voice.codecs import CodecTable
-from weirlab.reproduction.voice.failover import FlowsOfCalls, HardFailover, SlowFailover, SoftFailover
+from weirlab.reproduction.voice.failover import HardFailover, SlowFailover, SoftFailover
+from weirlab.reproduction.voice.flows import BurstLoss, FailoverFlows
 from weirlab.reproduction.voice.forwarding import (
     BothDirections,
     CpuStates,
@@ -24,5 +25,5 @@ from weirlab.reproduction.voice.generator import (
 EXPERIMENTS: Final[tuple[ReproducedExperiment, ...]] = (
     CodecTable(), AddressRandomisation(), GeneratorMaximum(), GenerationTime(), GeneratorPacing(),
     ForwardingCapacity(), CpuStates(), SamplerStarvation(), BothDirections(), SlowFailover(),
-    SoftFailover(), HardFailover(), FlowsOfCalls(), FirewallConclusions(),
+    SoftFailover(), HardFailover(), FailoverFlows(), BurstLoss(), FirewallConclusions(),
 )  # fmt: skip

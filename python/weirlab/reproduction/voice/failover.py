@@ -6,9 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
-import polars as pl
-
-from weirlab.base.units import FCS_BYTES
 from weirlab.calls.failover.study import kept
 from weirlab.calls.failover.switches.rows import SwitchRow
 from weirlab.publications import PublishedExperiment, publication
@@ -19,6 +16,7 @@ from weirlab.traffic.calls.codecs import parse_codec
 
 if TYPE_CHECKING:
     from weirlab.report.figure import Figure
+    from weirlab.report.rows import RowText
 
 CARP: Final = (
     "ucarp, which speaks CARP, and conntrackd on Linux stand for OpenBSD's CARP and pfsync. A loss of power "
@@ -27,6 +25,8 @@ CARP: Final = (
 MASTERS: Final = ("firewall1", "firewall2")
 PACKETS: Final = 1_000_000
 LOADED, SLOW = "at the published rate", "ten packets a second"
+HAPPENS: Final[Mapping[str, str]] = {"soft": "steps down", "hard": "loses its power"}
+"""What a master does, by the kind of switch."""
 
 
 def pairs() -> Sequence[Mapping[str, Any]]:
@@ -46,46 +46,32 @@ def loaded(quick: bool) -> Mapping[str, Any]:
     """The published load, one way, with calls as its flows."""
     settings = publication("woernhard-2006").experiments["failover-soft"].settings
     codec = "g711"
+    calls = {"count": round(settings["pps"] / parse_codec(codec).rate_pps), "codec": codec}
+    return switched(calls, pairs(), quick)
+
+
+def switched(calls: Mapping[str, Any], pairs: Sequence[Mapping[str, Any]], quick: bool) -> Mapping[str, Any]:
+    """``calls`` one way, through ``pairs`` whose masters step down and lose their power."""
+    settings = publication("woernhard-2006").experiments["failover-soft"].settings
     return {
-        "calls": {
-            "count": round(settings["pps"] / parse_codec(codec).rate_pps),
-            "codec": codec,
-            "directions": "forward",
-        },
+        "calls": {**calls, "directions": "forward"},
         "failover": {
-            "pairs": list(pairs()),
+            "pairs": list(pairs),
             "kinds": ["soft", "hard"],
             "find_load": False,
-            **_course(quick, settings),
+            "repetitions": 1 if quick else settings["repetitions"],
+            "event_s": 3 if quick else settings["fail_after_s"],
+            "affected_s": 5,
+            "after_s": 9,
         },
     }
 
 
 def slow(quick: bool) -> Mapping[str, Any]:
     """A packet every tenth of a second."""
-    experiment = publication("woernhard-2006").experiments["failover-slow"]
-    return {
-        "calls": {
-            "count": 1,
-            "codec": f"g711:{1e3 / experiment.settings['pps']:g}ms",
-            "directions": "forward",
-        },
-        "failover": {
-            "pairs": [pairs()[0], {"protocol": "keepalived", "name": "VRRP"}],
-            "kinds": ["soft", "hard"],
-            "find_load": False,
-            **_course(quick, publication("woernhard-2006").experiments["failover-soft"].settings),
-        },
-    }
-
-
-def _course(quick: bool, settings: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {
-        "repetitions": 1 if quick else settings["repetitions"],
-        "event_s": 3 if quick else settings["fail_after_s"],
-        "affected_s": 5,
-        "after_s": 9,
-    }
+    settings = publication("woernhard-2006").experiments["failover-slow"].settings
+    calls = {"count": 1, "codec": f"g711:{1e3 / settings['pps']:g}ms"}
+    return switched(calls, [pairs()[0], {"protocol": "keepalived", "name": "VRRP"}], quick)
 
 
 def switches(run: Run, kind: str, pair: str = "") -> Sequence[SwitchRow]:
@@ -124,7 +110,7 @@ class SlowFailover(ReproducedExperiment):
             "soft-lossless-slow",
             decision=decided(most == 0, rule, f"at most {most} lost in {len(soft)} switches")
             if soft
-            else _unknown(rule),
+            else no_switch(rule),
         )
         rule = "the median interruption is 2 to 4 advertisement intervals, with CARP and with VRRP"
         lasted = {
@@ -133,7 +119,9 @@ class SlowFailover(ReproducedExperiment):
         }
         found = ", ".join(f"{name} {intervals:.2f}" for name, intervals in lasted.items())
         holds = all(2 <= intervals <= 4 for intervals in lasted.values())
-        yield Answer("hard-three-adverts", decision=decided(holds, rule, found) if lasted else _unknown(rule))
+        yield Answer(
+            "hard-three-adverts", decision=decided(holds, rule, found) if lasted else no_switch(rule)
+        )
 
     def figures(self, runs: Runs, published: PublishedExperiment) -> Sequence[Figure]:
         from weirlab.report.rows import RowText
@@ -158,27 +146,40 @@ class _LoadedFailover(ReproducedExperiment):
         return {LOADED: loaded(quick)}
 
 
-def _interrupted(runs: Runs, kind: str, published: PublishedExperiment) -> Sequence[Figure]:
-    """The interruptions with either firewall as master, beside the published ones."""
-    from weirlab.report.rows import RowText
+def interrupted(
+    kind: str, published: PublishedExperiment, text: RowText, here: Mapping[str, Sequence[float]]
+) -> Sequence[Figure]:
+    """The interruptions of ``here`` beside those ``published``."""
     from weirlab.reproduction.charts import beside_published
 
-    if LOADED not in runs:
-        return ()
-    text = RowText(
-        f"{kind}-interruptions",
-        published.key,
-        f"Interruptions, by the master that {'steps down' if kind == 'soft' else 'loses its power'}.",
-        "Interruption, ms",
-        "Lost packets over the packet rate. Here: median, and from the least to the greatest.",
-    )
     prefix = f"{kind}-glitch-"
     values = {
         value.key.removeprefix(prefix).replace("-", ", "): value.number
         for value in published.values.values()
         if value.key.startswith(prefix)
     }
-    return beside_published(text, {name: glitch_ms(runs[LOADED], kind, name) for name in MASTERS}, values)
+    return beside_published(text, here, values)
+
+
+INTERRUPTION: Final = "Interruption, ms"
+SPREAD: Final = "Lost packets over the packet rate. Here: median, and from the least to the greatest."
+
+
+def _by_master(kind: str, runs: Runs, published: PublishedExperiment) -> Sequence[Figure]:
+    """The interruptions with either firewall as master."""
+    from weirlab.report.rows import RowText
+
+    if LOADED not in runs:
+        return ()
+    text = RowText(
+        f"{kind}-interruptions",
+        published.key,
+        f"Interruptions, by the master that {HAPPENS[kind]}.",
+        INTERRUPTION,
+        SPREAD,
+    )
+    here = {name: glitch_ms(runs[LOADED], kind, name) for name in MASTERS}
+    return interrupted(kind, published, text, here)
 
 
 class SoftFailover(_LoadedFailover):
@@ -210,7 +211,7 @@ class SoftFailover(_LoadedFailover):
                 f"at most {max(together):.3g} ms, median {median(together):.3g} ms",
             )
             if together
-            else _unknown(rule),
+            else no_switch(rule),
         )
         yield Answer("backup-skew-matters", decision=_much_shorter(*soft.values()))
         hard = glitch_ms(run, "hard")
@@ -223,17 +224,17 @@ class SoftFailover(_LoadedFailover):
                 f"{median(together):.3g} ms and {median(hard):.4g} ms",
             )
             if together and hard
-            else _unknown(rule),
+            else no_switch(rule),
         )
 
     def figures(self, runs: Runs, published: PublishedExperiment) -> Sequence[Figure]:
-        return _interrupted(runs, "soft", published)
+        return _by_master("soft", runs, published)
 
 
 def _much_shorter(short: Sequence[float], long: Sequence[float]) -> Decision:
     rule = "with firewall1 as master, the median is at most half of that with firewall2"
     if not short or not long:
-        return _unknown(rule)
+        return no_switch(rule)
     first, second = median(short), median(long)
     return decided(first < second and first <= second / 2, rule, f"{first:.3g} ms and {second:.3g} ms")
 
@@ -247,7 +248,7 @@ def _interruptions(run: Run, kind: str) -> Iterator[Answer]:
             yield Answer(f"{kind}-glitch-dell1-{name}", median(row.glitch_ms for row in found))
 
 
-def _unknown(rule: str) -> Decision:
+def no_switch(rule: str) -> Decision:
     return Decision("cannot tell", rule, "no valid switch")
 
 
@@ -273,78 +274,20 @@ class HardFailover(_LoadedFailover):
         found = ", ".join(f"{name} as master {seconds:.3g} s" for name, seconds in lasted.items())
         holds = all(low <= seconds <= high for seconds in lasted.values())
         yield Answer(
-            "hard-two-to-three-s", decision=decided(holds, rule, found) if lasted else _unknown(rule)
+            "hard-two-to-three-s", decision=decided(holds, rule, found) if lasted else no_switch(rule)
         )
         rule = "every stream that was heard before is heard in the last 2 s"
         dead, streams = sum(row.dead for row in hard), sum(row.streams for row in hard)
         found = f"{dead:,} of {streams:,} streams are not"
         yield Answer(
-            "traffic-continues", decision=decided(dead == 0, rule, found) if hard else _unknown(rule)
+            "traffic-continues", decision=decided(dead == 0, rule, found) if hard else no_switch(rule)
         )
         rule = "no packet is lost before the event"
         early = [row.lost_before for row in (*hard, *switches(run, "soft"))]
         found = f"{sum(early)} lost in {len(early)} switches"
         yield Answer(
-            "failover-alone", decision=decided(not sum(early), rule, found) if early else _unknown(rule)
+            "failover-alone", decision=decided(not sum(early), rule, found) if early else no_switch(rule)
         )
 
     def figures(self, runs: Runs, published: PublishedExperiment) -> Sequence[Figure]:
-        return _interrupted(runs, "hard", published)
-
-
-BURSTS: Final = "equal and random gaps"
-
-
-class FlowsOfCalls(_LoadedFailover):
-    """How many flows the firewalls see, and what bursts do."""
-
-    key = "trace-analysis"
-
-    def scenarios(self, quick: bool) -> Mapping[str, Mapping[str, Any]]:
-        size = publication("woernhard-2006").experiments["failover-soft"].settings["size"] + FCS_BYTES
-        gaps = {
-            "lab": {"kind": "netns"},
-            "dut": {"name": "iptables", "stateful": True},
-            "profile": {
-                "positions": [0],
-                "sizes": [str(size)],
-                "load_shares": [0.8, 0.9, 0.95, 1.2],
-                "load_stride": 1,
-                "repetitions": 5 if quick else 20,
-                "arrivals": ["constant", "poisson"],
-                "extra_shares": [0.8, 0.9, 0.95],
-            },
-        }
-        return {**super().scenarios(quick), BURSTS: gaps}
-
-    def answers(self, runs: Runs, published: PublishedExperiment) -> Iterator[Answer]:
-        rule = "the firewall has one connection state"
-        known = switches(runs[LOADED], "soft") if LOADED in runs else ()
-        yield Answer(
-            "one-flow",
-            decision=decided(
-                all(row.states_known == 1 for row in known),
-                rule,
-                f"{median(row.states_known for row in known):,.0f} for {known[0].calls:,} calls",
-            )
-            if known
-            else _unknown(rule),
-        )
-        rule = "a greater share is lost with random gaps than with equal ones, at the same loads"
-        lost = _loss(runs[BURSTS]) if BURSTS in runs else {}
-        random, equal = lost.get("poisson"), lost.get("constant")
-        if random is None or equal is None or not random + equal:
-            decision = Decision("cannot tell", rule, "no valid trial lost anything")
-        else:
-            decision = decided(random > equal, rule, f"{random:.2%} and {equal:.2%}")
-        yield Answer("bursts-lose-more", decision=decision)
-
-
-def _loss(run: Run) -> Mapping[str, float]:
-    """Mean share lost, by the kind of gaps, over the loads that were sent with both."""
-    trials = run.trials().filter(pl.col("valid") & pl.col("offered_pps").is_finite())
-    trials = trials.with_columns(gaps=pl.col("spec").str.json_path_match("$.traffic.arrivals"))
-    shared = trials.group_by("offered_pps").agg(pl.col("gaps").n_unique()).filter(pl.col("gaps") > 1)
-    compared = trials.filter(pl.col("offered_pps").is_in(shared["offered_pps"].to_list()))
-    means = compared.group_by("gaps").agg(pl.col("loss_ratio").mean())
-    return {str(gaps): float(loss) for gaps, loss in means.iter_rows()}
+        return _by_master("hard", runs, published)

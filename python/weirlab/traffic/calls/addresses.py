@@ -2,7 +2,8 @@
 
 A call keeps one pair of hosts and one pair of ports. RTP calls between two hosts have the even ports from
 20,000 to below 30,000, and RTCP the odd port above each; the next 5,000 calls are between the next two
-hosts. IAX2 has one port for everything, so each call (or trunk) has its own pair of hosts.
+hosts. IAX2 has one port for everything, so each call (or trunk) has its own pair of hosts. With
+``Calls.one_flow``, all calls are between the hosts and ports of the first.
 """
 
 from __future__ import annotations
@@ -82,11 +83,12 @@ def flow_map(calls: Calls, units: Units, endpoints: FlowEndpoints | None = None)
     sides = backs(calls.directions)
     ways, n = len(sides), len(units)
     rtp = np.array([kind.transport == "rtp" for kind in calls.classes])[units.call_class]
-    rank = np.cumsum(rtp) - 1
-    rtp_pairs = -(-int(rtp.sum()) // _CALLS_PER_PAIR)
-    iax_rank = np.cumsum(~rtp) - 1
-    pair = np.where(rtp, rank // _CALLS_PER_PAIR, rtp_pairs + iax_rank)
-    port = np.where(rtp, FIRST_RTP_PORT + 2 * (rank % _CALLS_PER_PAIR), iax2.PORT)
+    rank, iax_rank = np.cumsum(rtp) - 1, np.cumsum(~rtp) - 1
+    spread = 0 if calls.one_flow else 1
+    place = spread * rank
+    rtp_pairs = 1 + int(place[rtp].max(initial=-1)) // _CALLS_PER_PAIR
+    pair = np.where(rtp, place // _CALLS_PER_PAIR, rtp_pairs + spread * iax_rank)
+    port = np.where(rtp, FIRST_RTP_PORT + 2 * (place % _CALLS_PER_PAIR), iax2.PORT)
 
     first_control = n * ways
     controlled = rtp & calls.rtcp

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from weirlab.base import limits
+from weirlab.base.documents import SPARSE
 from weirlab.base.errors import InputError
 from weirlab.base.quoting import quoted
 from weirlab.traffic.calls.codecs import VoiceStream, describe_codec, parse_codec
@@ -73,6 +74,9 @@ class Calls:
     rtcp_min_s: float = RTCP_MIN_S
     """Least mean time between control packets of one side: the 5 s of RFC 3550 leave most voice
     sessions far below their 5 %; 0 as in RFC 4585 (AVPF) makes them use it up."""
+    one_flow: bool = field(default=False, metadata=SPARSE)
+    """All calls have the addresses and ports of the first, so that a device sees them as one connection
+    (of each transport)."""
 
 
 ACCEPTED: Final = (
@@ -184,6 +188,8 @@ def describe(calls: Calls) -> str:
         traits.append("evenly phased" if calls.phases == "even" else "randomly phased")
     if calls.spurts:
         traits.append("talk spurts")
+    if calls.one_flow:
+        traits.append("all between the same addresses and ports")
     several = len(calls.classes) > 1
     kinds = " and ".join(
         (f"{100 * kind.share:.3g} % " if several else "") + f"{kind.stream.title} over {_over(kind)}"

@@ -51,6 +51,12 @@ def test_a_mix_of_codecs_is_read_with_its_shares_and_the_longest_packet_time_cou
     assert "give at least 0.08 s" in problem
 
 
+@pytest.mark.parametrize("one", [True, False])
+def test_calls_may_share_their_addresses_and_ports(one: bool) -> None:
+    found = read(PAIR + f"calls:\n  one_flow: {str(one).lower()}\n").calls.calls(10)
+    assert (found.one_flow, found.count) == (one, 10)
+
+
 def test_the_shipped_scenario_has_what_the_question_needs() -> None:
     scenario = load(ready.paths()["failover"])
     assert isinstance(scenario, FailoverScenario)

@@ -161,6 +161,13 @@ def test_the_document_is_complete_and_the_run_says_the_same_again(store: Store) 
     assert FailoverStudy().headlines(store.open("last")) == document["conclusions"]
 
 
+def test_calls_in_one_flow_are_one_connection(store: Store) -> None:
+    content = {**CONTENT, "calls": {**CONTENT["calls"], "one_flow": True}}
+    found = run(store, Opener(), from_plain(content, "test", FailoverScenario)).found
+    assert {(row.valid, row.calls, row.states_known) for row in found.rows} == {(True, 30, 1)}
+    assert {row.streams for row in found.rows} == {60}
+
+
 def test_the_schedule_of_all_switches_is_compiled_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Traffic] = []
 

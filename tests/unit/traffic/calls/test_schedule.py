@@ -28,7 +28,7 @@ def payload(found: Schedule, i: int) -> bytes:
 
 
 any_calls = st.builds(
-    lambda text, count, directions, phases, arrivals, spurts, rtcp, signalling, seed: replace(
+    lambda text, count, directions, phases, arrivals, spurts, rtcp, signalling, one_flow, seed: replace(
         parse_calls(count, text),
         directions=directions,
         phases=phases,
@@ -38,6 +38,7 @@ any_calls = st.builds(
         rtcp=rtcp,
         rtcp_min_s=0.5,
         signalling=signalling,
+        one_flow=one_flow,
         seed=seed,
     ),
     st.sampled_from(["g711", "g729/iax2", "g711/rtp:40,gsm:40ms/iax2:60", "opus@24k:60ms:1,g711:30ms:2"]),
@@ -45,6 +46,7 @@ any_calls = st.builds(
     st.sampled_from(["both", "forward", "back"]),
     st.sampled_from(["even", "random"]),
     st.sampled_from(["standing", "poisson"]),
+    st.booleans(),
     st.booleans(),
     st.booleans(),
     st.booleans(),
@@ -197,6 +199,21 @@ def test_no_two_calls_share_addresses_and_ports(ip: int) -> None:
         [a.src_ip, a.dst_ip, a.src_port[:, None].view(np.uint8), a.dst_port[:, None].view(np.uint8)], axis=1
     )[speech]
     assert len(rows) == len({row.tobytes() for row in rows}) == 76_000
+
+
+def test_calls_in_one_flow_are_one_connection_of_each_transport() -> None:
+    calls = media(parse_calls(12_000, "g711/rtp:50,g711/iax2:50"), one_flow=True)
+    found, usual = schedule(calls, 0.04), schedule(replace(calls, one_flow=False), 0.04)
+    a = found.addresses
+    ends = {
+        tuple(map(bytes, (src, dst, port, to)))
+        for src, dst, port, to in zip(a.src_ip, a.dst_ip, a.src_port, a.dst_port, strict=True)
+    }
+    assert len(ends) == 4
+    # Nothing else differs.
+    assert (found.due_ns == usual.due_ns).all()
+    assert (found.flow == usual.flow).all()
+    assert (found.frame_bytes == usual.frame_bytes).all()
 
 
 def test_rtp_ports_are_even_and_rtcp_ports_follow_them() -> None:

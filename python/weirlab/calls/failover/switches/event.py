@@ -133,7 +133,7 @@ def bring_about(
         while lab.calls_begun() < connections:
             if clock() - begun_ns > CALLS_STAND_WITHIN_S * NS_PER_S:
                 raise LabError(
-                    f"only {lab.calls_begun():,} of {connections:,} calls had reached the pair "
+                    f"only {lab.calls_begun():,} of {connections:,} connections had reached the pair "
                     f"{CALLS_STAND_WITHIN_S:g} s after they began: check that packets reach the pair "
                     "(weir doctor), that nf_conntrack_max is large enough, or make fewer calls"
                 )
