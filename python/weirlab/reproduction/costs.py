@@ -307,13 +307,17 @@ class WithoutUdp(_Costs):
         from weirlab.reproduction.charts import CourseText
 
         text = CourseText(
-            "gain-without-udp", self.key, "", "Throughput gained for incoming packets without UDP.",
-            "ms of speech", "gain, %", f"Published: {published.values['udp-gain'].text} %.",
+            "gain-without-udp", self.key, "", "Throughput gained without UDP, by mode and direction.",
+            "ms of speech", "gain, %",
+            f"Published for incoming packets: {published.values['udp-gain'].text} %.",
         )  # fmt: skip
         return _courses(
             runs,
             text,
-            lambda costs: {mode: costs.gains(SHA1, mode, "in-udp", "in-rtp") for mode in costs.modes},
+            lambda costs: {
+                f"{mode}, {way}": costs.gains(SHA1, mode, f"{way}-udp", f"{way}-rtp")
+                for mode, way in product(costs.modes, ("in", "out"))
+            },
         )
 
 

@@ -19,14 +19,17 @@ from weirlab import publications
 from weirlab.jobs.progress import SilentProgress
 from weirlab.jobs.work import Work
 from weirlab.publications import Publication, parsed, publication
+from weirlab.records import TrialSpec
 from weirlab.report.story import Story
 from weirlab.reproduction import study
 from weirlab.reproduction.firewall import EXPERIMENTS, shared, stages
-from weirlab.reproduction.firewall.measured import MeasuredProfile, SteppedTrial
+from weirlab.reproduction.firewall.measured import MeasuredProfile, SteppedTrial, thinned
 from weirlab.reproduction.study import ReproductionScenario, ReproductionStudy
 from weirlab.scenario.document import Document
 from weirlab.store import Run, Store
+from weirlab.store.steps import StepSeries
 from weirlab.studies import runner, scenarios
+from weirlab.traffic.spec import LoadStep, Rate, Traffic
 
 KEY = "lohmiller-2022"
 DOCS = Path(__file__).parents[3] / "docs"
@@ -156,8 +159,8 @@ def test_the_page_shows_every_models_errors_on_both_devices(run: Run) -> None:
         assert models == {"lohmiller", "lohmiller, by size", "lohmiller, as printed", "piecewise", "queueing"}
     assert "threshold" in chapters
     without = {key for key, chapter in chapters.items() if key in study_keys() and not chapter.figures}
-    # A simulated device has no clock; "fit" and "model-shape" are about the same trials as the others.
-    assert without == {"processor", "model-shape", "fit", "use"}
+    # A simulated device has no clock.
+    assert without == {"processor", "use"}
 
 
 def study_keys() -> set[str]:
@@ -190,6 +193,59 @@ def test_a_stepped_trial_weighs_bins_by_their_packets() -> None:
     )
     assert trial.mean(0, 10) == 4.0
     assert math.isnan(trial.mean(10, 20))
+
+
+def test_the_course_is_the_published_one_in_a_full_run() -> None:
+    [change] = [each for each in EXPERIMENTS if each.key == "rate-change"]
+    found = {
+        (quick, name): each["series"]["settings"][0]
+        for quick in (True, False)
+        for name, each in change.own(quick).items()
+        if name != "step"
+    }
+    assert {where: each["trial_s"] for where, each in found.items()} == {
+        (True, "course"): 0.43,
+        (False, "course"): 43,
+        (False, "fast course"): 4.3,
+    }
+    course = found[False, "course"]
+    assert [step["at_s"] for step in course["steps"]] == [*range(4, 40, 5)]
+    assert [course["rate"], *(step["rate"] for step in course["steps"])] == [
+        f"{rate}Mbit/s" for rate in range(20, 821, 100)
+    ]
+
+
+def test_a_long_course_is_drawn_by_the_bin_after_its_steps_alone() -> None:
+    steps = (LoadStep(10.0, Rate(200.0)), LoadStep(20.0, Rate(300.0)))
+    spec = TrialSpec(Traffic(Rate(100.0), steps=steps, duration_s=40.0))
+    start = np.arange(0.0, 40e9, 1e6)
+    received = np.where(start < 1e9, 0.0, 2.0)
+    delay = np.where(start < 1e9, np.nan, 1e3 * np.where(start % 2e6 == 0, 10.0, 20.0))
+    received[start % 2e6 == 0] *= 3
+    series = StepSeries(spec, ("a",), start, 1e6, received, received, delay)
+    found = {round(at, 6): us for at, us in thinned(series, delay)}
+    assert len(found) < 500
+    assert min(found) == pytest.approx(1.0)
+    assert [found[round(10 + i / 1e3, 6)] for i in range(20)] == [10.0, 20.0] * 10
+    assert set(np.round([us for at, us in found.items() if 11 < at < 19], 6)) == {12.5}
+
+
+def test_changes_of_the_rate_are_drawn_beside_their_prediction(run: Run) -> None:
+    [chapter] = [each for each in study.ReproductionStudy().page(run).chapters if each.key == "rate-change"]
+    step, course = chapter.figures
+    assert set(step.data["series"]) == {"measured", "predicted", "predicted without history"}
+    assert (step.data["x"].min(), step.data["x"].max()) == (-10, 40)
+    assert set(course.data["series"]) == {"measured", "predicted"}
+    assert course.data["x"].max() == pytest.approx(0.429, abs=2e-3)
+
+
+def test_the_models_curves_are_drawn_beside_what_they_were_fitted_to(run: Run) -> None:
+    chapters = {chapter.key: chapter for chapter in study.ReproductionStudy().page(run).chapters}
+    [shapes], [groups] = (chapters[key].figures for key in ("model-shape", "fit"))
+    assert set(shapes.data["series"]) == {"measured", "sigmoid", "two lines", "quadratic and line"}
+    assert len(groups.data["series"].unique()) == 6
+    for figure in (shapes, groups):
+        assert (figure.data["y"] > 0).all()
 
 
 def test_thresholds_are_means_over_sizes(run: Run) -> None:

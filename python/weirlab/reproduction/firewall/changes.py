@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -10,18 +11,19 @@ import numpy as np
 from weirlab.base.quantities import significant
 from weirlab.devices.prediction import spikes
 from weirlab.model import LohmillerModel
+from weirlab.model.base import F64
 from weirlab.model.spike import Spike
 from weirlab.model.transient.compare import binned
-from weirlab.model.transient.spiking import with_spike
-from weirlab.publications import PublishedExperiment
+from weirlab.model.transient.spiking import StepObservation, with_spike
+from weirlab.publications import PublishedExperiment, publication
 from weirlab.report.figure import Figure
 from weirlab.reproduction import claims
-from weirlab.reproduction.charts import CourseText, courses
+from weirlab.reproduction.charts import CourseText, Points, courses
 from weirlab.reproduction.contract import Answer, Runs
 from weirlab.reproduction.firewall import measured
 from weirlab.reproduction.firewall.measured import US, MeasuredProfile, SteppedTrial, middle, us
 from weirlab.reproduction.firewall.scenarios import MIDDLE, FirewallExperiment, series
-from weirlab.store import Run
+from weirlab.store.steps import StepSeries
 
 _AT_S: Final = 0.06
 """When steps happen in a quick run; in a full one after half a second instead of a second.
@@ -29,8 +31,30 @@ _AT_S: Final = 0.06
 Longer trials are rarely undisturbed."""
 _SPIKE_NS: Final = 5e6
 """Time after a step in which a spike is sought: some 200 packets."""
-_COURSE: Final = range(20, 821, 100)
-"""Data rates of the course, in Mbit/s."""
+_COURSES: Final = ("course", "fast course")
+_SPEEDS: Final[Mapping[bool, Sequence[int]]] = {True: (100,), False: (1, 10)}
+"""How much faster than the published one the courses are, by whether the run is quick. The published one
+lasts so long that the host may disturb every trial of it; the fast one is for then."""
+_AROUND_MS: Final = (-10.0, 40.0)
+"""What is drawn of a step, from it."""
+
+
+def _published_course(speed: int) -> Mapping[str, Any]:
+    """The published course of rates, ``speed`` times as fast."""
+    asked = publication("lohmiller-2022").experiments[RateChange.key].settings["course"]
+    first, last, by = asked["mbit_s"]
+    begin_s, every_s, whole_s = (asked[name] / speed for name in ("first_step_s", "every_s", "whole_s"))
+    rates = range(first, last + 1, by)
+    return {
+        "name": "course",
+        "rate": f"{first}Mbit/s",
+        "sizes": MIDDLE,
+        "trial_s": round(whole_s, 3),
+        "steps": [
+            {"at_s": round(begin_s + i * every_s, 3), "rate": f"{rate}Mbit/s"}
+            for i, rate in enumerate(rates[1:])
+        ],
+    }
 
 
 def _stepped(name: str, quick: bool, step: Mapping[str, Any], **more: Any) -> dict[str, Any]:
@@ -54,34 +78,29 @@ class RateChange(FirewallExperiment):
     """The rate doubles; and a course of eight steps."""
 
     key = "rate-change"
-    deviations = ("Rates and positions change earlier, and the course of eight steps is faster.",)
+    deviations = (
+        "Rates and positions change earlier. A full run has the course of eight steps as published and, in "
+        "addition, ten times as fast; a quick run has it a hundred times as fast.",
+    )
     shared = ("iptables",)
 
     def own(self, quick: bool) -> Mapping[str, Mapping[str, Any]]:
-        """One step, repeated, and the course, ten times as fast, in a quick run a hundred times."""
-        first, every = (0.04, 0.05) if quick else (0.4, 0.5)
-        steps = [
-            {"at_s": round(first + i * every, 3), "rate": f"{rate}Mbit/s"}
-            for i, rate in enumerate(_COURSE[1:])
-        ]
-        course = {
-            "name": "course",
-            "rate": f"{_COURSE[0]}Mbit/s",
-            "sizes": MIDDLE,
-            "trial_s": round(first + every * len(steps) - every / 5, 3),
-            "steps": steps,
-        }
+        """One step, repeated, and the course of several."""
         return {
             "step": series([_stepped("step", quick, {"rate": "200Mbit/s"})], 15, quick),
-            "course": series([course], 5, quick),
+            **{
+                name: series([_published_course(speed)], 1 if speed == 1 else 5, quick)
+                for name, speed in zip(_COURSES, _SPEEDS[quick], strict=False)
+            },
         }
 
     def answers(self, runs: Runs, published: PublishedExperiment) -> Iterator[Answer]:
         """See :class:`weirlab.reproduction.contract.ReproducedExperiment`."""
         if "step" in runs:
             yield from self._step(measured.stepped(runs["step"]).get("step", []), published)
-        if "course" in runs and "iptables" in runs:
-            yield from self._course(runs["course"], *_taught(runs))
+        seen = [spikes.seen_in(trial) for name in _COURSES for trial in _trials(runs, name)]
+        if seen and "iptables" in runs:
+            yield from self._course(seen, *_taught(runs))
 
     def _step(self, trials: Sequence[SteppedTrial], published: PublishedExperiment) -> Iterator[Answer]:
         if not trials:
@@ -100,12 +119,13 @@ class RateChange(FirewallExperiment):
             decision=claims.ratio(rest, old, 1.0, float("inf"), ("the mean after the step", "that before")),
         )
 
-    def _course(self, course: Run, model: LohmillerModel, spike: Spike, steps: int) -> Iterator[Answer]:
-        seen = [spikes.seen_in(trial) for trial in spikes.series_of(course)]
+    def _course(
+        self, seen: Sequence[StepObservation], model: LohmillerModel, spike: Spike, steps: int
+    ) -> Iterator[Answer]:
         rule = (
             "the model has a spike, learnt from single steps, so that its prediction jumps at each of 8 steps"
         )
-        count = len(_COURSE) - 1
+        count = len(seen[0].phases) - 1
         yield Answer(
             "spikes-predicted",
             decision=claims.settled(
@@ -135,46 +155,78 @@ class RateChange(FirewallExperiment):
         )
 
     def figures(self, runs: Runs, published: PublishedExperiment) -> Sequence[Figure]:
-        """Latency around the step, and over the course of eight."""
+        """Latency around the step, and over the courses, beside their predictions."""
+        models: dict[str, LohmillerModel] = {}
+        if "iptables" in runs and any(name in runs for name in ("step", *_COURSES)):
+            model, spike, _ = _taught(runs)
+            models = {"predicted": model.with_spike(spike), "predicted without history": model}
         found: list[Figure] = []
         if "step" in runs:
-            trials = measured.stepped(runs["step"]).get("step", [])
+            trials = {"measured": measured.stepped(runs["step"]).get("step", [])}
+            expected = {
+                name: list(zip(_since_ms(one), _delays(model, one) / US, strict=True))
+                for one in _trials(runs, "step")
+                for name, model in models.items()
+            }
             title = "Mean latency around the step of the rate, by departure."
-            found += _around("rate-step", self.key, title, {"measured": trials})
-        if "course" in runs:
-            trials = measured.stepped(runs["course"]).get("course", [])
-            text = CourseText(
-                "rate-course", self.key, "course", "Mean latency while the rate rises in eight steps.",
-                "Time, ms", "Mean latency, µs",
-            )  # fmt: skip
-            found += courses(text, {"measured": measured.by_bin(trials, 0.0), **_foretold(runs)})
+            found += _around("rate-step", self.key, title, trials, expected)
+        for name in _COURSES:
+            for one in _trials(runs, name):
+                text = CourseText(
+                    f"rate-{name.replace(' ', '-')}", self.key, name,
+                    "Mean latency while the rate rises in steps.", "Time, s", "Mean latency, µs",
+                    "After each step, every millisecond; elsewhere, several of them together.",
+                )  # fmt: skip
+                lines = {"measured": measured.thinned(one, one.delay_mean_ns)}
+                if models:
+                    lines["predicted"] = measured.thinned(one, _delays(models["predicted"], one))
+                found += courses(text, lines)
         return found
+
+
+def _trials(runs: Runs, name: str) -> Sequence[StepSeries]:
+    """The repetitions of a scenario's trials with steps, joined."""
+    return spikes.series_of(runs[name]) if name in runs else ()
 
 
 def _taught(runs: Runs) -> tuple[LohmillerModel, Spike, int]:
     """The model of the profile, the spike that single steps teach, and how many kinds of those there were."""
     model = LohmillerModel.fit(MeasuredProfile.of(runs["iptables"]).observations)
-    taught = [spikes.seen_in(trial) for trial in spikes.series_of(runs.get("step", runs["course"]))]
+    source = next(name for name in ("step", *_COURSES) if name in runs)
+    taught = [spikes.seen_in(trial) for trial in _trials(runs, source)]
     _, spike = with_spike(model, taught)
     return model, spike, len(taught)
 
 
-def _foretold(runs: Runs) -> Mapping[str, Sequence[tuple[float, float]]]:
-    """The course as the model predicts it, with its spikes; nothing without a profile."""
-    if "iptables" not in runs or not (series := spikes.series_of(runs["course"])):
-        return {}
-    model, spike, _ = _taught(runs)
-    [course, *_] = [spikes.seen_in(trial) for trial in series]
-    expected = binned(model.with_spike(spike), course.phases, course.edges_ns).delay_mean_ns
-    return {"predicted": list(zip(course.edges_ns[:-1] / 1e6, expected / US, strict=True))}
+def _delays(model: LohmillerModel, trial: StepSeries) -> F64:
+    """The mean delay that ``model`` predicts for each bin of ``trial``, in ns."""
+    seen = spikes.seen_in(trial)
+    return binned(model, seen.phases, seen.edges_ns).delay_mean_ns
+
+
+def _since_ms(trial: StepSeries) -> F64:
+    """When each bin of ``trial`` begins, from its first step."""
+    return np.asarray(trial.start_ns / 1e6 - 1e3 * trial.spec.traffic.steps[0].at_s)
 
 
 def _around(
-    key: str, section: str, title: str, trials: Mapping[str, Sequence[SteppedTrial]]
+    key: str,
+    section: str,
+    title: str,
+    trials: Mapping[str, Sequence[SteppedTrial]],
+    expected: Mapping[str, Points] = MappingProxyType({}),
 ) -> Sequence[Figure]:
-    text = CourseText(key, section, "step", title, "Time from the step, ms", "Mean latency, µs")
-    series = {name: measured.by_bin(own, own[0].at_ns[0]) if own else [] for name, own in trials.items()}
-    return courses(text, series)
+    """``trials`` by the millisecond around their first step, and what is ``expected``."""
+    text = CourseText(
+        key, section, "step", title, "Time from the step, ms", "Mean latency, µs", "Bins of 1 ms."
+    )
+    lines = {name: measured.by_bin(own, own[0].at_ns[0]) if own else [] for name, own in trials.items()}
+    first, last = _AROUND_MS
+    near = {
+        name: [(at, delay) for at, delay in points if first <= at <= last]
+        for name, points in {**lines, **expected}.items()
+    }
+    return courses(text, near)
 
 
 class PositionChange(FirewallExperiment):

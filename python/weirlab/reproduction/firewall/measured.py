@@ -19,6 +19,7 @@ from weirlab.model.base import F64, ObservationTable
 from weirlab.records import Observation
 from weirlab.store import Run
 from weirlab.store.codec import spec_from_json
+from weirlab.store.steps import StepSeries
 
 US: Final = 1e3
 
@@ -145,6 +146,32 @@ def by_bin(trials: Sequence[SteppedTrial], zero_ns: float) -> Sequence[tuple[flo
         for start_ns, delay_us in zip(trial.start_ns, trial.delay_us, strict=True):
             by_start.setdefault((float(start_ns) - zero_ns) / 1e6, []).append(float(delay_us))
     return [(at, middle(delays)) for at, delays in sorted(by_start.items())]
+
+
+_AFTER_NS: Final = 20e6
+"""Time after a step in which a course keeps all its bins."""
+_STRETCHES: Final = 400
+"""Into which a course is divided otherwise."""
+
+
+def thinned(trials: StepSeries, delay_ns: F64) -> Sequence[tuple[float, float]]:
+    """``delay_ns`` of the bins of ``trials`` in µs, by when they begin in s, as far as a chart can show them.
+
+    All bins shortly after a step; elsewhere several are joined, weighted with the packets that came.
+    """
+    start, traffic = trials.start_ns, trials.spec.traffic
+    since = start[:, None] - 1e9 * np.array([step.at_s for step in traffic.steps])
+    near = np.any((since >= 0) & (since < _AFTER_NS), axis=1)
+    stretch = np.floor(start * _STRETCHES / (1e9 * traffic.duration_s))
+    begins = near | np.append(False, near[:-1]) | (np.diff(stretch, prepend=-1.0) != 0)
+    first = np.flatnonzero(begins)
+    weight = np.where(np.isfinite(delay_ns), trials.received, 0.0)
+    total, count = (np.add.reduceat(each, first) for each in (np.nan_to_num(delay_ns) * weight, weight))
+    return [
+        (at / 1e9, summed / packets / US)
+        for at, summed, packets in zip(start[first], total, count, strict=True)
+        if packets
+    ]
 
 
 _BINS: Final = ("start_ns", "sent", "received", "delay_mean_ns")

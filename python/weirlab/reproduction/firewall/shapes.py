@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -13,7 +13,9 @@ from weirlab.model import LohmillerModel, Model
 from weirlab.model.base import F64, ObservationTable
 from weirlab.model.lohmiller import VerificationFigures, size_groups, verification_figures
 from weirlab.publications import PublishedExperiment
+from weirlab.report.figure import Figure
 from weirlab.reproduction import claims
+from weirlab.reproduction.charts import CourseText, Points, courses
 from weirlab.reproduction.contract import Answer, Decision, Runs
 from weirlab.reproduction.firewall.measured import US, MeasuredProfile
 from weirlab.reproduction.firewall.scenarios import FirewallExperiment
@@ -95,6 +97,23 @@ class ModelShape(FirewallExperiment):
         )
         yield Answer("early-line", decision=self._early(found))
 
+    def figures(self, runs: Runs, published: PublishedExperiment) -> Sequence[Figure]:
+        """The base measurement, and what each kind of curve makes of it."""
+        if "iptables" not in runs:
+            return ()
+        found = MeasuredProfile.of(runs["iptables"])
+        limit = found.thresholds(held_out=False).get(0.0)
+        table = found.table.where(found.table.position == 0)
+        if limit is None:
+            return ()
+        x, y, at = table.rate_pps / 1e6, table.delay_mean_ns / US, _loads(table)
+        shapes = {
+            name: list(zip(at / 1e3, shape(x, y, at / 1e6, limit / 1e6), strict=True))
+            for name, shape in _SHAPES.items()
+        }
+        title = "Mean latency without rules over the load, and three kinds of curves fitted to it."
+        return courses(_over_load("shapes", self.key, title), {"measured": _medians(table), **shapes})
+
     def _early(self, found: MeasuredProfile) -> Decision:
         rule = "within 15 % of the threshold, no more trials are predicted 10 % too low than without it"
         model = LohmillerModel.fit(found.observations)
@@ -118,6 +137,28 @@ def _unextended(model: LohmillerModel) -> LohmillerModel:
     from dataclasses import replace
 
     return replace(model, extension=1.0)
+
+
+_POINTS: Final = 80
+"""Of a curve."""
+
+
+def _loads(table: ObservationTable) -> F64:
+    """Loads from the lowest to the highest of ``table``, in pps."""
+    return np.asarray(np.geomspace(table.rate_pps.min(), table.rate_pps.max(), _POINTS))
+
+
+def _medians(table: ObservationTable) -> Points:
+    """The median latency of the trials at each load, in µs by kpps."""
+    near = np.round(np.log(table.rate_pps), 2)
+    return [
+        (float(np.median(table.rate_pps[own])) / 1e3, float(np.median(table.delay_mean_ns[own])) / US)
+        for own in (near == load for load in np.unique(near))
+    ]
+
+
+def _over_load(key: str, section: str, title: str) -> CourseText:
+    return CourseText(key, section, "", title, "Load, kpps", "Mean latency, µs", log=True)
 
 
 class FitQuality(FirewallExperiment):
@@ -178,6 +219,27 @@ class FitQuality(FirewallExperiment):
                 ),
             ),
         )
+
+    def figures(self, runs: Runs, published: PublishedExperiment) -> Sequence[Figure]:
+        """The smallest and the largest frames, and the model with one curve and with one for each group."""
+        if "iptables" not in runs:
+            return ()
+        found = MeasuredProfile.of(runs["iptables"])
+        base = found.table.where(found.table.position == 0)
+        models = {
+            "one curve": LohmillerModel.fit(found.observations),
+            "own curve": LohmillerModel.fit(found.observations, grouped=True),
+        }
+        lines: dict[str, Points] = {}
+        for size in (base.frame_bytes.min(), base.frame_bytes.max()):
+            own = base.where(np.abs(base.frame_bytes - size) < 1)
+            lines[f"{size:.0f} B, measured"] = _medians(own)
+            at = _loads(own)
+            for name, model in models.items():
+                expected = model.predict(at, size, 0.0, float(own.gap_scv.mean())).delay_mean_ns / US
+                lines[f"{size:.0f} B, {name}"] = list(zip(at / 1e3, expected, strict=True))
+        title = "Mean latency without rules: measured, and by the model with one curve or one for each group."
+        return courses(_over_load("groups", self.key, title), lines)
 
 
 def _of_table(model: Model, table: ObservationTable) -> VerificationFigures:
