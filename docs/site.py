@@ -7,13 +7,16 @@ python docs/site.py TOOLS    assembles build/docs, builds build/docs/site with t
 from __future__ import annotations
 
 import json
+import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html.parser import HTMLParser
 from pathlib import Path
+from posixpath import relpath
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
@@ -24,18 +27,21 @@ from weirlab.cli.options.shapes import shape
 from weirlab.cli.program import failures
 from weirlab.cli.program.app import app, parts
 from weirlab.cli.program.help import HELP_OPTIONS
+from weirlab.numbering.plan import json_schema as plan_schema
 from weirlab.studies.scenarios import json_schema
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 DOCS: Final = ROOT / "docs"
+RUNS: Final = ROOT / "bench/runs"
 WORK: Final = ROOT / "build/docs"
 SITE: Final = WORK / "site"
 
 SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
-    "Start": {"index": "What Weir is", "tutorial": "Ten minutes without root"},
+    "Start": {"index": "What Weir is", "tutorial": "Ten minutes without root", "gallery": "Reports"},
     "How to": {
         "planning": "Choose a device, and plan",
         "profile": "Measure what your rules cost",
+        "rules": "Put rules in a better order",
         "wired": "Test your own firewall",
         "remote": "Set its rules over SSH",
         "chain": "Measure a chain of devices",
@@ -63,16 +69,16 @@ SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "Reference": dict.fromkeys(
         (
-            "commands", "scenario-keys", "plan-keys", "tables", "glossary", "devices", "tunnels", "vm-lab",
-            "store", "terminal", "model-format", "psock", "psock-c", "psock-protocol", "security",
-            "changelog",
+            "commands", "scenario-keys", "plan-keys", "causes", "tables", "glossary", "abbreviations",
+            "devices", "tunnels", "vm-lab", "store", "terminal", "model-format", "psock", "psock-c",
+            "psock-protocol", "security", "changelog",
         ),
         "",
     ),
     "Explanation": dict.fromkeys(
         (
-            "engine", "accuracy", "search", "adaptive", "model", "transients", "endpoints",
-            "parallel-sockets", "architecture",
+            "limits", "benchmarks", "engine", "accuracy", "search", "adaptive", "model", "transients",
+            "diagnosis", "endpoints", "parallel-sockets", "architecture",
         ),
         "",
     ),
@@ -89,6 +95,8 @@ COPIED: Final = {
 """Files outside of this folder that are pages, too."""
 
 _LINK: Final = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
+_EXHIBIT: Final = re.compile(r"^\| ([^|]+) (\| [^|]+ \| `weir ([^`|]+)` \|)$", re.MULTILINE)
+_ABBREVIATION: Final = re.compile(r"^\| \*\*(.+?)\*\* \| (.+) \|$", re.MULTILINE)
 _NOT_PAGES: Final = {"pypi"}
 
 
@@ -97,33 +105,72 @@ def assemble() -> None:
     shutil.rmtree(WORK, ignore_errors=True)
     pages = WORK / "pages"
     pages.mkdir(parents=True)
+    (pages / "decisions").mkdir()
     shutil.copytree(DOCS / "images", pages / "images")
+    shutil.copytree(RUNS, pages / "benchmarks", ignore=shutil.ignore_patterns("README.md"))
     sources = {path.stem: path for path in DOCS.glob("*.md") if path.stem not in _NOT_PAGES}
     sources |= {name: ROOT / path for path, name in COPIED.items()}
     sources |= {f"decisions/{path.stem}": path for path in sorted((DOCS / "decisions").glob("*.md"))}
+    sources |= {f"benchmarks/{path.parent.name}/index": path for path in sorted(RUNS.glob("*/README.md"))}
     places = {path: f"{name}.md" for name, path in sources.items()}
-    (pages / "decisions").mkdir()
-    for name, path in sources.items():
-        text = _relinked(path.read_text(encoding="utf-8"), path, places)
-        (pages / f"{name}.md").write_text(text, encoding="utf-8")
-    for name, text in (("commands", commands()), ("scenario-keys", scenario_keys())):
-        (pages / f"{name}.md").write_text(text, encoding="utf-8")
-        sources[name] = pages / f"{name}.md"
+    places |= {path.parent: place for path, place in places.items() if path.parent.parent == RUNS}
+    texts = {
+        name: _relinked(path.read_text(encoding="utf-8"), path, places) for name, path in sources.items()
+    }
+    texts |= {"commands": commands(), "scenario-keys": scenario_keys()}
+    texts["gallery"] = _EXHIBIT.sub(
+        lambda row: f"| [{row[1]}](gallery/{_slug(row[1])}.html) {row[2]}", texts["gallery"]
+    )
+    tips = [
+        f"*[{word}]: {_plain(meaning)}" for word, meaning in _ABBREVIATION.findall(texts["abbreviations"])
+    ]
+    for name, text in texts.items():
+        lines = [text, "", *([] if name == "abbreviations" else tips), ""]
+        (pages / f"{name}.md").write_text("\n".join(lines), encoding="utf-8")
+    for name, schema in (("scenario", json_schema()), ("voice", plan_schema())):
+        (pages / f"{name}.schema.json").write_text(json.dumps(schema, indent=1), encoding="utf-8")
     (WORK / "zensical.toml").write_text(
         (DOCS / "site.toml")
         .read_text(encoding="utf-8")
-        .replace("[project]\n", f"[project]\nnav = {_nav(sources)}\n", 1),
+        .replace("[project]\n", f"[project]\nnav = {_nav(texts)}\n", 1),
         encoding="utf-8",
     )
 
 
-def _nav(sources: Mapping[str, Path]) -> str:
+def draw() -> None:
+    """Write the reports that the page of reports lists, with the commands that it shows."""
+    folder = WORK / "pages/gallery"
+    folder.mkdir()
+    for question, _, words in _EXHIBIT.findall((DOCS / "gallery.md").read_text(encoding="utf-8")):
+        out = folder / f"{_slug(question)}.html"
+        subprocess.run(
+            [sys.executable, "-m", "weirlab", *shlex.split(words), "--out", out],
+            cwd=ROOT,
+            env=os.environ | {"WEIR_STORE": str(WORK / "store")},
+            stdout=subprocess.DEVNULL,
+            check=False,  # the code is that of the answer, which may be no
+        )
+        if not out.exists():
+            raise SystemExit(f"docs/gallery.md: weir {words} wrote no report")
+
+
+def _slug(words: str) -> str:
+    return "-".join(re.findall(r"[a-z0-9]+", words.lower()))
+
+
+def _plain(text: str) -> str:
+    """``text`` of Markdown without its links and signs."""
+    return re.sub(r"[`*]", "", _LINK.sub(r"\2", text))
+
+
+def _nav(sources: Iterable[str]) -> str:
+    """The list of pages; runs of benchmarks are not in it, but behind links."""
     placed = {name for names in SECTIONS.values() for name in names}
     rest = sorted(name for name in sources if name not in placed and "/" not in name)
     sections = {
         **SECTIONS,
         "Reference": {**SECTIONS["Reference"], **dict.fromkeys(rest, "")},
-        "Decisions": dict.fromkeys((name for name in sources if "/" in name), ""),
+        "Decisions": dict.fromkeys((name for name in sources if name.startswith("decisions/")), ""),
     }
     items = []
     for title, pages in sections.items():
@@ -137,8 +184,8 @@ def _nav(sources: Mapping[str, Path]) -> str:
 
 
 def _relinked(text: str, path: Path, places: Mapping[Path, str]) -> str:
-    """``text`` with links to other pages; of a link to a file that is no page, the words are left."""
-    depth = "../" if path.parent.name == "decisions" else ""
+    """``text`` with links to other pages; of a link to a file that is not on the site, the words are left."""
+    here = os.path.dirname(places[path])
 
     def link(match: re.Match[str]) -> str:
         image, words, target = match.groups()
@@ -147,9 +194,11 @@ def _relinked(text: str, path: Path, places: Mapping[Path, str]) -> str:
         file, hash_, anchor = target.partition("#")
         place = (path.parent / file).resolve()
         if place in places:
-            return f"{image}[{words}]({depth}{places[place]}{hash_}{anchor})"
+            return f"{image}[{words}]({relpath(places[place], here)}{hash_}{anchor})"
         if place.is_relative_to(DOCS / "images"):
-            return f"{image}[{words}]({depth}{place.relative_to(DOCS)})"
+            return f"{image}[{words}]({relpath(place.relative_to(DOCS).as_posix(), here)})"
+        if place.is_relative_to(RUNS) and place.is_file():
+            return f"{image}[{words}]({relpath(f'benchmarks/{place.relative_to(RUNS)}', here)})"
         if not place.exists():
             raise SystemExit(f"{path.relative_to(ROOT)}: {target} does not exist")
         return words
@@ -214,17 +263,26 @@ def _options(command: Any, context: typer.Context) -> Iterator[str]:
         yield f"| {names} | {_cell(value)} | {_cell(parameter.help or '')} |"
 
 
+_KEYS: Final = """\
+# Keys of scenarios
+
+A scenario is a YAML file that says what to test, and how. `weir run NAME --print > mine.yaml` prints one to
+start from, `weir run mine.yaml` runs it. A key that is left out has its default value.
+
+**In an editor.** `weir schema > scenario.schema.json` writes all of this page as a JSON Schema,
+`weir voice schema > voice.schema.json` the same for [numbering plans](plan-keys.md). Both are also here:
+[scenario.schema.json](scenario.schema.json), [voice.schema.json](voice.schema.json). An editor with a YAML
+language server (VS Code, Neovim, Emacs) completes and checks a file beside it that begins with
+`# yaml-language-server: $schema=scenario.schema.json`, as printed scenarios and plans do.
+"""
+
+
 def scenario_keys() -> str:
     """Every key of scenario files, from their schema."""
     schema = json_schema()
     definitions = schema["$defs"]
     paths = _paths(schema)
-    lines = [
-        "# Keys of scenarios",
-        "",
-        "Made from the schema of scenario files: `weir schema`. `weir run NAME --print` prints a scenario.",
-        "",
-    ]
+    lines = [_KEYS]
     for name, path in sorted(paths.items(), key=lambda item: item[1]):
         section = definitions[name]
         lines += [f"## {path}", "", *_paragraph(section.get("description", ""))]
@@ -301,7 +359,7 @@ class _Page(HTMLParser):
 def broken_links(site: Path) -> Iterator[str]:
     """Links of the built pages to a file or to a place that is not there."""
     pages = {}
-    for path in site.rglob("*.html"):
+    for path in set(site.rglob("*.html")) - set(site.glob("gallery/*")):
         pages[path] = _Page()
         pages[path].feed(path.read_text(encoding="utf-8"))
     for path, page in pages.items():
@@ -321,11 +379,13 @@ def broken_links(site: Path) -> Iterator[str]:
 def main(tools: Path) -> int:
     """Build the site, and say what is wrong with it."""
     assemble()
+    draw()
     subprocess.run([tools / "zensical", "build", "--clean"], cwd=WORK, check=True)
     faults = list(broken_links(SITE))
     print(*faults, sep="\n", end="\n" if faults else "")
-    words = ["codespell", "--ignore-words", DOCS / "words.txt", WORK / "pages"]
-    spelled = subprocess.run([tools / words[0], *words[1:]], check=False).returncode
+    pages = sorted((WORK / "pages").rglob("*.md"))
+    words = [tools / "codespell", "--ignore-words", DOCS / "words.txt", *pages]
+    spelled = subprocess.run(words, check=False).returncode
     print(f"{len(list(SITE.rglob('*.html')))} pages: {SITE / 'index.html'}")
     return 1 if faults or spelled else 0
 

@@ -1,4 +1,4 @@
-"""Writes docs/tables.md, the dictionary of stored tables, and docs/plan-keys.md, the keys of numbering plans.
+"""Writes docs/tables.md (stored tables), plan-keys.md (numbering plans) and causes.md (slow transfers).
 
 python docs/tables.py            writes them
 python docs/tables.py --check    fails if one is out of date
@@ -26,6 +26,7 @@ from weirlab.calls.ipsec.endpoints import rows as endpoints
 from weirlab.campaigns.ranking import MeasureRow
 from weirlab.campaigns.study import MEASURES, STEPS, StepRow
 from weirlab.devices.simulation.rows import SIMULATIONS, SimulationRow
+from weirlab.diagnosis.causes import CAUSES
 from weirlab.links.monitor.trials.rows import MonitorRow
 from weirlab.numbering.load.rows import LIMITS, TRIALS, WORK, LoadLimitRow, LoadTrialRow, WorkRow
 from weirlab.numbering.plan import json_schema
@@ -71,6 +72,21 @@ PLAN_INTRO: Final = """\
 
 What a plan may contain ([voice-routing.md](voice-routing.md) explains it, `weir voice example` prints one,
 `weir voice schema` the same for editors). "No: ..." gives the value without the key.
+"""
+
+CAUSES_PAGE: Final = Path(__file__).parent / "causes.md"
+
+CAUSES_INTRO: Final = """\
+# Causes of slow transfers
+
+<!-- Written by docs/tables.py from python/weirlab/diagnosis/causes.py: change the words there. -->
+
+What `weir trace`, `weir tcp why`, `weir tcp measure` and `weir web` name as the reason why a transfer was not
+faster. The share beside a cause is its part of the time from the first data to the last. [How causes are
+found](diagnosis.md) has the rules, what can be told from where, and how often the answers were right.
+
+| cause | what happened | where | what to do |
+|---|---|---|---|
 """
 
 KINDS: Final = {"integer": "whole number", "number": "number", "boolean": "true or false", "string": "text"}
@@ -266,13 +282,19 @@ def _code(text: str) -> str:
     return re.sub(r"``(.+?)``", r"`\1`", " ".join(text.split()))
 
 
+def causes() -> str:
+    """The page of causes, from their table."""
+    rows = (f"| `{each.key}` | {each.held} | {each.who} | {each.remedy or '–'} |\n" for each in CAUSES)
+    return CAUSES_INTRO + "".join(rows)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--check", action="store_true", help="write nothing; fail if a page is out of date")
     check, old = parser.parse_args().check, []
-    for path, text in ((PAGE, page()), (PLAN_PAGE, plan_keys())):
+    for path, text in ((PAGE, page()), (PLAN_PAGE, plan_keys()), (CAUSES_PAGE, causes())):
         if not check:
             path.write_text(text, encoding="utf-8")
         elif path.read_text(encoding="utf-8") != text:

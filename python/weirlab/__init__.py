@@ -1,13 +1,24 @@
 """Weir measures, models and predicts what network gear does to real-time traffic.
 
 For notebooks and scripts: :func:`command`, :func:`run`, :func:`resume`, :func:`runs`, :func:`open_run`,
-:func:`thresholds`, :func:`fit` and :func:`predict`; :mod:`weirlab.trace` reads captures. See
+:func:`charts`, :func:`thresholds`, :func:`fit` and :func:`predict`; :mod:`weirlab.trace` reads captures. See
 ``docs/python.md``.
 """
 
 # Type checkers read __init__.pyi. Every module imports this package, so it must not import them.
 
-__all__ = ("__version__", "command", "fit", "open_run", "predict", "resume", "run", "runs", "thresholds")
+__all__ = (
+    "__version__",
+    "charts",
+    "command",
+    "fit",
+    "open_run",
+    "predict",
+    "resume",
+    "run",
+    "runs",
+    "thresholds",
+)
 
 
 def __dir__():

@@ -1,3 +1,4 @@
+from weirlab.scripting import charts as charts
 from weirlab.scripting import command as command
 from weirlab.scripting import fit as fit
 from weirlab.scripting import open_run as open_run

@@ -6,6 +6,7 @@ All of it is available from ``weirlab`` itself. Failures raise the errors of :mo
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -19,9 +20,11 @@ from weirlab.devices.prediction.modelling import FitOutcome
 from weirlab.devices.prediction.outcome import PredictionOutcome
 from weirlab.jobs.progress import Progress, SilentProgress
 from weirlab.measure import thresholds as measured
+from weirlab.report.export import rendered
+from weirlab.report.figure import Figure
 from weirlab.scenario.document import Document
 from weirlab.store import Run, RunSummary, Store, default_root
-from weirlab.studies import ready, runner, scenarios
+from weirlab.studies import ready, reports, runner, scenarios
 from weirlab.studies.contract import Outcome
 from weirlab.traffic.load import parse_rate
 from weirlab.traffic.sizes import parse_sizes
@@ -83,6 +86,36 @@ def thresholds(run: str | Run = "last", *, store: AnyStore = None) -> pl.DataFra
     """
     where, run_id = _place(run, store)
     return measured.thresholds(where.open(run_id).trials().filter(pl.col("role") == "profile"))
+
+
+@dataclass(frozen=True)
+class RunChart:
+    """A chart of a run's report, which a cell of a notebook shows."""
+
+    title: str
+    """What it shows, in a sentence."""
+    data: pl.DataFrame
+    """What is drawn."""
+    figure: Figure
+    source: str
+
+    def _repr_svg_(self) -> str:
+        return rendered(self.figure, "svg", self.source).decode()
+
+
+def charts(run: str | Run = "last", *, store: AnyStore = None) -> list[RunChart]:
+    """The charts of a run's report.
+
+    Raises
+    ------
+    MissingCapability
+        The extra ``report`` is not installed.
+    InputError
+        There is no report about runs of this kind.
+    """
+    where, run_id = _place(run, store)
+    page = reports.page_of(where.open(run_id))
+    return [RunChart(each.name, each.data, each, page.source) for each in page.figures]
 
 
 def fit(run: str | Run = "last", *, store: AnyStore = None) -> FitOutcome:

@@ -39,7 +39,8 @@ NOT_RUN: Final = {
     "needs root": (
         r"--(dut|between|send|measure) |--send$|^trial --ruleset"
         r"|^(tap|link|log|lab|failover|capacity|search|check|cable|calibrate)\b"
-        r"|^ipsec endpoints|^voice (prove|load|lab|install)|^psock run|^doctor --require-quiet"
+        r"|^plan .*--reordered|^ipsec endpoints"
+        r"|^voice (prove|load|lab|install)|^psock run|^doctor --require-quiet"
         r"|^run (call-capacity|failover|slow-transfer|parallel-sockets(-full|-fair)?)$|^reproduce ubik"
     ),
     "needs another host": (

@@ -14,6 +14,7 @@ import weirlab
 from weirlab.base.errors import InputError, NotMet, StoreError, WeirError
 from weirlab.base.tables import Table
 from weirlab.cli.output import CommandResult
+from weirlab.scripting import RunChart
 
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "examples" / "notebooks"
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "python.md"
@@ -53,10 +54,13 @@ def test_the_notebook_about_a_firewall_answers_its_question(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    profile, thresholds, prediction, plan, verdict = shown_by(NOTEBOOKS / "firewall.ipynb")
+    profile, thresholds, chart, prediction, plan, verdict = shown_by(NOTEBOOKS / "firewall.ipynb")
     assert "Simulated, not measured." in html_of(profile)
     assert isinstance(thresholds, pl.DataFrame)
     assert thresholds.height == 12
+    assert isinstance(chart, RunChart)
+    assert chart._repr_svg_().startswith("<svg")
+    assert chart.data.height > 0
     assert isinstance(prediction, CommandResult)
     assert prediction.document["threshold_pps"] > 300_000
     assert "300 two-way calls" in html_of(plan)

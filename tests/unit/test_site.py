@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 import shlex
 import sys
@@ -40,7 +41,35 @@ def test_every_page_is_in_the_list_of_pages_and_every_listed_page_is_there(site:
         for path in (site.WORK / "pages").rglob("*.md")
     }
     assert len(listed) == len(set(listed))
-    assert set(listed) == there
+    assert set(listed) == {page for page in there if not page.startswith("benchmarks/")}
+
+
+def test_every_run_of_a_benchmark_is_a_page_with_its_data(site: ModuleType) -> None:
+    runs = {path.parent.name for path in (ROOT / "bench/runs").glob("*/README.md")}
+    pages = site.WORK / "pages"
+    assert {path.parent.name for path in (pages / "benchmarks").glob("*/index.md")} == runs
+    assert (pages / "benchmarks/esp-20261123-1/raw.json").exists()
+    text = (pages / "benchmarks.md").read_text()
+    linked = re.findall(r"\]\(benchmarks/([\w-]+)/index\.md\)", text)
+    assert len(linked) > 15
+    assert set(linked) <= runs
+
+
+def test_the_page_of_reports_links_to_what_its_commands_write(site: ModuleType) -> None:
+    rows = re.findall(
+        r"^\| \[.+\]\(gallery/([a-z0-9-]+)\.html\) \| .+ \| `weir .+` \|$",
+        (site.WORK / "pages/gallery.md").read_text(),
+        re.MULTILINE,
+    )
+    assert len(rows) == len(set(rows)) > 4
+
+
+def test_an_abbreviation_is_explained_on_every_page(site: ModuleType) -> None:
+    tip = re.compile(r"^\*\[XDP\]: .{20,}$", re.MULTILINE)
+    pages = site.WORK / "pages"
+    assert tip.search((pages / "index.md").read_text())
+    assert tip.search((pages / "quality.md").read_text())
+    assert not tip.search((pages / "abbreviations.md").read_text())
 
 
 def test_the_reference_has_every_command_and_every_key_of_a_scenario(site: ModuleType) -> None:
@@ -49,6 +78,8 @@ def test_the_reference_has_every_command_and_every_key_of_a_scenario(site: Modul
         re.findall(r"^## (.*)$", text, re.MULTILINE)
     )
     assert "| 130 | interrupted" in text
+    for schema in ("scenario", "voice"):
+        assert json.loads((site.WORK / f"pages/{schema}.schema.json").read_text())["$defs"]
     keys = site.scenario_keys()
     assert "## profile.adaptive" in keys
     assert "| `repetitions` |" in keys

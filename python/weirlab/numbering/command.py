@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import islice
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -66,6 +66,9 @@ Examples:
   weir voice example federation > mine.yaml
   weir voice example cesnet --json
 """
+
+_MODELINE: Final = "# yaml-language-server: $schema=voice.schema.json"
+"""How editors find the schema; see ``SCHEMA``."""
 
 SCHEMA = """Print the JSON Schema of numbering plans, for editors and programs.
 
@@ -168,6 +171,7 @@ def example(
     if name not in ready.names():
         raise InputError(f"{name!r} is not a plan that comes with Weir; there are {words(ready.names())}")
     text = files.read_text(ready.find(Path(name)), "a numbering plan", limits.MOST_PLAN_BYTES)
+    text = f"{_MODELINE}\n{text}"
     print(to_json({"kind": "voice example", "name": name, "text": text}) if json else text.rstrip("\n"))
 
 

@@ -10,7 +10,7 @@ from weirlab.base.errors import InputError
 from weirlab.base.extras import REPORT as CHARTS
 from weirlab.base.interrupts import behind
 from weirlab.jobs.progress import Progress, RunInterrupt
-from weirlab.report.export import ReportOutcome, write_figures
+from weirlab.report.export import Page, ReportOutcome, write_figures
 from weirlab.report.story import Story
 from weirlab.scenario.model import ReportSection
 from weirlab.store import Run, Store, how_recent
@@ -72,15 +72,21 @@ def at_the_end(
 
 def write(run: Run, *, out: Path | None, plots: Path | None) -> ReportOutcome:
     """As :func:`report`, for a run that is already open."""
-    CHARTS.require()
-    study = study_of(run)
-    page = study.page(run)
-    if isinstance(page, Story) and study.key == run.manifest.kind:
-        page = replace(page, purpose=study.title)
-    if page is None:
-        raise InputError(f"there is no report about runs of the kind {run.manifest.kind!r}: see weir show")
+    page = page_of(run)
     target = out or run.path / REPORT
     files.make_folder(target.parent)
     files.write_bytes(target, page.html().encode())
     written = () if plots is None else write_figures(page.figures, plots, source=page.source)
     return ReportOutcome(run.run_id, target, tuple(written))
+
+
+def page_of(run: Run) -> Page:
+    """The page about ``run``; raises ``InputError`` if there is none, or nothing to show on it."""
+    CHARTS.require()
+    study = study_of(run)
+    page = study.page(run)
+    if page is None:
+        raise InputError(f"there is no report about runs of the kind {run.manifest.kind!r}: see weir show")
+    if isinstance(page, Story) and study.key == run.manifest.kind:
+        return replace(page, purpose=study.title)
+    return page

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
 import yaml
 
 from weirlab.studies import ready
+from weirlab.studies.commands import scenarios
 
 from ..conftest import Weir
 
@@ -38,3 +42,23 @@ def test_a_ready_made_scenario_is_printed_with_its_comments(weir: Weir) -> None:
 
 def test_what_cannot_be_printed_is_refused(weir: Weir) -> None:
     assert weir("run", "--print", "--resume", "last").code == 2
+
+
+def test_the_page_of_the_demo_is_opened_on_a_desktop_and_nowhere_else(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    opened: list[list[str]] = []
+    page = tmp_path / "demo.html"
+    monkeypatch.setattr("weirlab.base.programs.find", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr("weirlab.base.programs.run", lambda command, **_: opened.append(command))
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    monkeypatch.delenv("DISPLAY", raising=False)
+    scenarios._open(page)
+    assert opened == []
+    monkeypatch.setenv("DISPLAY", ":0")
+    scenarios._open(page)
+    assert opened == [["setsid", "--fork", "xdg-open", str(page)]]
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    scenarios._open(page)
+    assert len(opened) == 1

@@ -211,6 +211,7 @@ def test_configurations_are_written_with_a_manifest(voice: Voice, plan: Path, tm
 def test_the_schema_and_the_examples_are_printed(voice: Voice, tmp_path: Path) -> None:
     assert voice("schema").json == json_schema()
     text = voice("example", "federation").out
+    assert text.startswith("# yaml-language-server: $schema=voice.schema.json\n")
     (tmp_path / "mine.yaml").write_text(text)
     assert voice("check", "--plan", tmp_path / "mine.yaml", *ON).code == 0
     assert voice("example", "other").code == 2

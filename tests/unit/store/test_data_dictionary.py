@@ -75,6 +75,11 @@ def test_every_key_of_a_numbering_plan_is_on_its_page_with_a_meaning(generator: 
     assert [line for line in keys if line.endswith("|  |") or "| text |  |" in line] == []
 
 
+def test_the_page_of_causes_is_what_their_table_says(generator: ModuleType) -> None:
+    text = (DOCS / "causes.md").read_text(encoding="utf-8")
+    assert text == generator.causes(), "python docs/tables.py writes it"
+
+
 def test_every_column_has_a_description_and_quantities_a_unit(documented: Mapping[str, type]) -> None:
     for name, row in documented.items():
         for column in columns.described(row):

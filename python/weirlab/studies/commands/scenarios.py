@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import fill
@@ -9,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from weirlab.base import programs
 from weirlab.base.errors import InputError
 from weirlab.base.files import HOST_FILES
 from weirlab.cli.options import (
@@ -59,8 +63,9 @@ DEMO = """Show what Weir does, with a simulated firewall: no root, half a minute
 The same as: weir run firewall-rules --lab sim. Weir runs trials at many
 loads, frame sizes and numbers of rules, fits models to them, compares the
 predictions with held-out trials, to which no model was fitted, and writes a
-report. Simulated numbers say nothing about real devices. Without the extra
-weirlab[report], there is no report, but the answer.
+report, which opens in a browser on a desktop. Simulated numbers say nothing
+about real devices. Without the extra weirlab[report], there is no report, but
+the answer.
 
 With --real, Weir measures this machine's packet filter instead: as root, in
 network namespaces, in about five minutes.
@@ -179,7 +184,18 @@ def demo(
         if (report.out or report.plots) is None and REPORT.missing():
             session.say(f"no report: it needs charts; install them with: {REPORT.remedy}")
             shown = shown.model_copy(update={"report": None})
-        measure(session, shown, report)
+        outcome = measure(session, shown, report)
+        if outcome.report is not None and sys.stdout.isatty() and not result.json:
+            _open(outcome.report.path)
+
+
+def _open(page: Path) -> None:
+    """Show ``page`` in a browser; not as root, and only in a graphical session."""
+    if os.geteuid() == 0 or not {"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys():
+        return
+    if programs.find("xdg-open") is not None and programs.find("setsid") is not None:
+        command = ["setsid", "--fork", "xdg-open", str(page.absolute())]
+        programs.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def _confirm(scenario: Root, *, yes: bool) -> None:
@@ -199,7 +215,7 @@ def carry_out(session: Session, options: dict[str, Any], kind: type[Root], repor
     measure(session, from_options({**options, "report": None}, kind), report)
 
 
-def measure(session: Session, asked: Root, report: ReportOptions) -> None:
+def measure(session: Session, asked: Root, report: ReportOptions) -> Outcome[Any]:
     """Run a scenario, and print what came out."""
     from weirlab.studies import runner
 
@@ -213,6 +229,7 @@ def measure(session: Session, asked: Root, report: ReportOptions) -> None:
         inputs=HOST_FILES,
     )
     show(session, outcome)
+    return outcome
 
 
 def show(session: Session, outcome: Outcome[Any]) -> None:

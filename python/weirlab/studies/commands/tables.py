@@ -47,16 +47,17 @@ def _fact(value: Any) -> str:
 
 
 def doctor(findings: Sequence[Finding]) -> list[Table]:
-    """What works and what does not."""
-
-    def verdict(finding: Finding) -> str:
-        return "yes" if finding.ok else "NO" if finding.essential else "no"
-
-    rows = [(verdict(f), f.name, f.detail) for f in findings]
-    made = [Table("This machine", ("Works", "What", "Found"), rows)]
+    """What works, what does not, and what to do; what trials need comes first."""
+    lacking = sorted((finding for finding in findings if not finding.ok), key=lambda each: not each.essential)
+    made = []
+    if working := [(finding.name, finding.detail) for finding in findings if finding.ok]:
+        made.append(Table("Works here", ("What", "Found"), working))
+    if lacking:
+        rows = [(each.name, "needed" if each.essential else "not needed", each.detail) for each in lacking]
+        made.append(Table("Does not work here", ("What", "For trials", "Found"), rows))
     remedies: dict[str, list[str]] = {}
-    for finding in findings:
-        if not finding.ok and finding.remedy:
+    for finding in lacking:
+        if finding.remedy:
             remedies.setdefault(finding.remedy, []).append(finding.name)
     if remedies:
         ways = [(", ".join(names), remedy) for remedy, names in remedies.items()]

@@ -80,10 +80,13 @@ def export(run_id: str, files: Sequence[Path], out: Path) -> str:
 
 
 def doctor(findings: Sequence[Finding]) -> str:
-    """Whether trials work on this machine."""
+    """What works on this machine, first of all."""
     missing = [finding.name for finding in findings if not finding.ok and finding.essential]
     if missing:
-        return f"Trials in namespaces will not work here: {words(missing)}; the table says what to do."
+        works = "Captures, plans and simulated trials work here. "
+        if {"engine", "run store"} & {*missing}:
+            works = ""
+        return f"{works}Trials in namespaces will not work here: {words(missing)}; the table says what to do."
     lesser = [finding.name for finding in findings if not finding.ok]
     if lesser:
         return (

@@ -241,7 +241,7 @@ class FindingRow(OfConnection):
     source: str
     """As in `diagnoses`."""
     cause: str
-    """What held the sender back, as in docs/tcp.md."""
+    """What held the sender back, as in docs/diagnosis.md."""
     who: str
     """Who was the limit: `sender`, `receiver`, `network`, `unknown`."""
     time_share: float
