@@ -1,19 +1,22 @@
 """Weir measures, models and predicts what network gear does to real-time traffic.
 
-For notebooks and scripts: :func:`command`, :func:`run`, :func:`resume`, :func:`runs`, :func:`open_run`,
-:func:`charts`, :func:`thresholds`, :func:`fit` and :func:`predict`; :mod:`weirlab.trace` reads captures. See
-``docs/python.md``.
+For notebooks and scripts: :func:`run`, :func:`profile`, :func:`resume`, :func:`runs`, :func:`open_run`,
+:func:`charts`, :func:`thresholds`, :func:`fit`, :func:`predict`, :func:`plan`, :func:`assess` and
+:func:`command`; :mod:`weirlab.trace` reads captures. See ``docs/python.md``.
 """
 
 # Type checkers read __init__.pyi. Every module imports this package, so it must not import them.
 
 __all__ = (
     "__version__",
+    "assess",
     "charts",
     "command",
     "fit",
     "open_run",
+    "plan",
     "predict",
+    "profile",
     "resume",
     "run",
     "runs",

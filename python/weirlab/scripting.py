@@ -5,20 +5,34 @@ All of it is available from ``weirlab`` itself. Failures raise the errors of :mo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypedDict, Unpack
 
 import polars as pl
 
 from weirlab.base.files import HOST_FILES
+from weirlab.calls.quality.study import CaptureReading, QualityOutcome, capture_quality
+from weirlab.cli.options import CpuOptions, LabKind, SizeOptions
 from weirlab.cli.output import CommandResult
+from weirlab.devices.planning import study as planning
+from weirlab.devices.planning.command import PlanningOptions
+from weirlab.devices.planning.options import (
+    ModelOptions,
+    PlanLoadOptions,
+    QuestionOptions,
+    RequirementOptions,
+    RulesetOptions,
+    Sought,
+)
+from weirlab.devices.planning.outcome import PlanOutcome
 from weirlab.devices.prediction import modelling, outcome
 from weirlab.devices.prediction.modelling import FitOutcome
 from weirlab.devices.prediction.outcome import PredictionOutcome
 from weirlab.jobs.progress import Progress, SilentProgress
+from weirlab.jobs.quick import QuickProfile
 from weirlab.measure import thresholds as measured
 from weirlab.report.export import rendered
 from weirlab.report.figure import Figure
@@ -58,6 +72,31 @@ def run(
         asked = scenarios.load(ready.find(Path(scenario)))
     path = None if out is None else Path(out)
     return runner.run_scenario(_store(store), asked, progress, out=path, inputs=HOST_FILES)
+
+
+def profile(
+    device: str,
+    *,
+    rules: Sequence[int] | None = None,
+    frames: Sequence[int] | None = None,
+    lab: LabKind = "auto",
+    store: AnyStore = None,
+    progress: Progress = QUIET,
+) -> Outcome[Any]:
+    """Measure what ``weir profile --quick`` measures; :func:`run` takes every other setting.
+
+    Parameters
+    ----------
+    device:
+        A device under test, such as ``nftables``, or a file with rules.
+    rules, frames:
+        Matching positions, and frame sizes in bytes with FCS; None: those of a quick profile.
+    lab:
+        ``netns`` (needs root), ``sim`` or, with root the first and else the second, ``auto``.
+    """
+    positions, sizes = (None if each is None else tuple(each) for each in (rules, frames))
+    asked = QuickProfile(device, positions, sizes, lab=lab).scenario()
+    return runner.run_scenario(_store(store), asked, progress, inputs=HOST_FILES)
 
 
 def resume(run_id: str, *, store: AnyStore = None, progress: Progress = QUIET) -> Outcome[Any]:
@@ -141,6 +180,62 @@ def predict(
     where, name = _place(source, store)
     load = outcome.PredictionLoad(parse_rate(rate), parse_sizes(str(frame)))
     return outcome.predict(where, name, load, rules)
+
+
+class PlanQuestion(TypedDict, total=False):
+    """What is given of a plan; what is missing is found."""
+
+    rate: str
+    """The load, such as ``300kpps``."""
+    calls: int
+    codec: str
+    """Such as ``g711`` or ``g711:60,g729:40``."""
+    frame: int
+    """Bytes, FCS included."""
+    rules: float
+    """Mean matching position."""
+    find: Sought
+    require: Sequence[str]
+    """Limits, such as ``p99<1ms``."""
+    certainty: str
+    """Share of trials that meet the answer; ``95%`` if left out."""
+
+
+def plan(*models: PathText | Run, store: AnyStore = None, **question: Unpack[PlanQuestion]) -> PlanOutcome:
+    """What fitted devices carry; each has an answer in ``answers``, the best of them is ``best``.
+
+    Parameters
+    ----------
+    models:
+        Runs with models, model files, or ``library:NAME``.
+    """
+    places = [_place(model, store) for model in models]
+    options = PlanningOptions(
+        asked=ModelOptions([name for _, name in places]),
+        question=QuestionOptions(question.get("find"), certainty=question.get("certainty", "95%")),
+        load=PlanLoadOptions(
+            rate=question.get("rate"),
+            size=SizeOptions(question.get("frame")),
+            rules=question.get("rules"),
+            calls=question.get("calls"),
+            codec=question.get("codec"),
+        ),
+        cpus=CpuOptions(),
+        wanted=RequirementOptions(list(question.get("require", ()))),
+        rules=RulesetOptions(),
+    )
+    return planning.plan(places[0][0] if places else _store(store), options.request())
+
+
+def assess(capture: PathText, *, delay_ms: float | None = None) -> QualityOutcome:
+    """How each voice stream in a capture was heard: ``streams``, and as arrays ``mos`` and ``loss_ratio``.
+
+    Parameters
+    ----------
+    delay_ms:
+        One-way delay of the network, which no capture shows. Without it, a MOS is an upper bound.
+    """
+    return capture_quality(Path(capture), CaptureReading(network_ms=delay_ms))
 
 
 def command(name: str, *arguments: Any, store: AnyStore = None, **options: Any) -> CommandResult:

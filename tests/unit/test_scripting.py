@@ -13,7 +13,9 @@ import pytest
 import weirlab
 from weirlab.base.errors import InputError, NotMet, StoreError, WeirError
 from weirlab.base.tables import Table
+from weirlab.calls.quality.study import QualityOutcome
 from weirlab.cli.output import CommandResult
+from weirlab.devices.planning.outcome import PlanOutcome
 from weirlab.scripting import RunChart
 
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "examples" / "notebooks"
@@ -23,13 +25,16 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "python.md"
 def test_the_examples_of_the_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     examples = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.S)
-    assert len(examples) == 5
+    assert len(examples) == 6
     names: dict[str, object] = {}
     for example in examples:
         exec(compile(example, str(PAGE), "exec"), names)
-    (kept,) = weirlab.runs(tmp_path / "runs")
-    assert kept.kind == "profile"
+    assert [kept.kind for kept in weirlab.runs(tmp_path / "runs")] == ["profile", "profile"]
     assert weirlab.open_run(store=tmp_path / "runs").has("model")
+    assert isinstance(names["plan"], PlanOutcome)
+    assert names["plan"].verdict == "meets"
+    assert isinstance(names["voice"], QualityOutcome)
+    assert len(names["voice"].streams) == 10
 
 
 def shown_by(notebook: Path) -> list[object]:
