@@ -77,8 +77,8 @@ SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
     ),
     "Explanation": dict.fromkeys(
         (
-            "limits", "benchmarks", "engine", "accuracy", "search", "adaptive", "model", "transients",
-            "diagnosis", "endpoints", "parallel-sockets", "architecture",
+            "measuring", "limits", "benchmarks", "engine", "accuracy", "search", "adaptive", "model",
+            "transients", "diagnosis", "endpoints", "parallel-sockets", "architecture",
         ),
         "",
     ),
