@@ -36,7 +36,7 @@ WINDOW: Final = 1024
 """Size of the anti-replay window: several flows on several CPUs overtake each other; RFC 4303 has 64."""
 
 _TUNNEL: Final = "esp-tunnel/"
-SUITES: Final = (
+SUITES: Final[tuple[TunnelSuite, ...]] = (
     *strongswan.SUITES,
     TunnelSuite("aes128gcm16iiv", "esp-tunnel/aes-gcm-16-iiv"),
     TunnelSuite("aes256gcm16iiv", "esp-tunnel/aes-gcm-16-iiv"),
