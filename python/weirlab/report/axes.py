@@ -105,9 +105,11 @@ def log(domain: Domain, *, clamp: bool = False) -> alt.Scale:
 
 
 def log_axis(domain: Domain, *, grid: bool = True) -> alt.Axis:
-    """An axis with ticks at 1, 2, 5, 10, ...; only at powers of ten if the axis spans many decades."""
+    """An axis with ticks at 1, 2, 5, 10, ...: closer on a short axis, only at powers of ten on a long one."""
     low, high = (math.log10(end) for end in domain)
-    steps = (1, 2, 5) if high - low < 2.6 else (1, 3) if high - low < 3.6 else (1,)
+    steps: tuple[float, ...] = (1, 2, 5) if high - low < 2.6 else (1, 3) if high - low < 3.6 else (1,)
+    if high - low < 0.7:
+        steps = (1, 1.2, 1.5, 2, 3, 4, 5, 6, 8)
     decades = range(math.floor(low), math.ceil(high) + 1)
     ticks = [step * 10.0**decade for decade in decades for step in steps]
     # A tick count in addition to values would thin them out.

@@ -72,13 +72,18 @@ def page(
 def _ratios(found: ReproductionFindings) -> tuple[Figure, ...]:
     """The values here as shares of those published: what was measured comes first."""
     rows = sorted((row for row in found.rows if row.ratio > 0), key=lambda row: row.kind != "measured")
-    marks = {row.what: RowMark(row.what, row.ratio, min(row.ratio, 1.0), max(row.ratio, 1.0)) for row in rows}
-    shown = list(marks.values())[:_MOST_RATIOS]
+    times = Counter(row.what for row in rows)
+    names = [row.what if times[row.what] == 1 else f"{row.what} ({row.experiment})" for row in rows]
+    marks = [
+        RowMark(name, row.ratio, min(row.ratio, 1.0), max(row.ratio, 1.0))
+        for name, row in zip(names, rows, strict=True)
+    ]
+    shown = marks[:_MOST_RATIOS]
     left = len(marks) - len(shown)
     text = RowText(
         "here-to-published",
         "ratios",
-        f"Of {plural(len(marks), 'value')}, {sum(abs(one.value - 1) <= 0.1 for one in marks.values())} are "
+        f"Of {plural(len(marks), 'value')}, {sum(abs(one.value - 1) <= 0.1 for one in marks)} are "
         "within 10 % of what was published.",
         "Here, as a multiple of the published value",
         "The line leads to 1, the published value." + (f" {left} more are in the tables." if left else ""),
