@@ -7,11 +7,10 @@ import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from weirlab.base.errors import StoreError, WeirError
-from weirlab.base.files import HOST_FILES
+from weirlab.base.files import HOST_FILES, scratch_folder
 from weirlab.campaigns.section import CampaignScenario, CampaignStep
 from weirlab.campaigns.steps import StepRecord, StepStore, measure, told
 from weirlab.jobs import cluster, worker
@@ -65,9 +64,9 @@ def bed_problem(calibration: Calibration) -> str:
 def check_bed(lab: Lab) -> str:
     """Calibrate the bed of this machine; why it measures nothing useful, or empty."""
     plan = CalibrationSection(rates=("10kpps", "100kpps"), repetitions=3)
-    with TemporaryDirectory(prefix="weir-bed-") as folder:
+    with scratch_folder("weir-bed-") as folder:
         try:
-            return bed_problem(calibrate(Store(Path(folder)), lab, plan, SilentProgress()).calibration)
+            return bed_problem(calibrate(Store(folder), lab, plan, SilentProgress()).calibration)
         except WeirError as error:
             return told(error)
 
@@ -86,8 +85,8 @@ def carry_out(
         worker.retire(why)
         return CarriedStep(record, quarantine=why)
     asked = from_plain(content, "the campaign", CampaignScenario)
-    with TemporaryDirectory(prefix="weir-step-") as folder:
-        scratch = Path(folder) / "step"
+    with scratch_folder("weir-step-") as folder:
+        scratch = folder / "step"
         try:
             lab = getattr(asked.root(step, HOST_FILES), "lab", None)
             if _faults >= _FAULTS_BEFORE_CHECK and isinstance(lab, Lab) and lab.kind != "sim":

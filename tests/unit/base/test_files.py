@@ -6,6 +6,9 @@ import errno
 import fcntl
 import os
 import stat
+import subprocess
+import sys
+import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -289,3 +292,33 @@ def test_no_link_is_swept(tmp_path: Path) -> None:
     files.sweep(tmp_path)
     assert link.is_symlink()
     assert target.read_text() == "whole"
+
+
+def test_a_temporary_folder_outlives_a_killed_process_until_the_next_one_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    target, link = tmp_path / "target", tmp_path / "weir-test-link"
+    target.mkdir()
+    link.symlink_to(target)
+    holder = (
+        "import sys, tempfile\n"
+        "from weirlab.base import files\n"
+        f"tempfile.tempdir = {str(tmp_path)!r}\n"
+        "with files.scratch_folder('weir-test-') as folder:\n"
+        "    (folder / 'built').write_text('half')\n"
+        "    print(folder.name, flush=True)\n"
+        "    sys.stdin.read()\n"
+    )
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", holder], stdin=pipe, stdout=pipe, text=True) as other:
+        assert other.stdout is not None
+        name = other.stdout.readline().strip()
+        with files.scratch_folder("weir-test-") as folder:
+            assert names(tmp_path) == sorted(["target", link.name, name, folder.name])
+        other.kill()
+    assert names(tmp_path) == sorted(["target", link.name, name])
+    with files.scratch_folder("weir-test-") as folder:
+        (folder / "mine").touch()
+        assert names(tmp_path) == sorted(["target", link.name, folder.name])
+    assert names(tmp_path) == ["target", link.name]

@@ -14,6 +14,7 @@ from weirlab.base.files.inputs import HOST_FILES, NO_FILES, Inputs
 from weirlab.base.files.locks import wait_for_lock
 from weirlab.base.files.reading import read_bytes, read_text
 from weirlab.base.files.refusals import explain, shown, telling
+from weirlab.base.files.scratch import scratch_folder
 from weirlab.base.files.stored import load_json, open_regular, read_regular
 from weirlab.base.files.writing import (
     SCRATCH,
@@ -27,6 +28,6 @@ from weirlab.base.files.writing import (
 
 __all__ = [
     "HOST_FILES", "NO_FILES", "SCRATCH", "Inputs", "check_folder", "check_output", "explain", "load_json",
-    "make_folder", "open_regular", "read_bytes", "read_regular", "read_text", "shown", "sweep", "telling",
-    "wait_for_lock", "write", "write_bytes",
+    "make_folder", "open_regular", "read_bytes", "read_regular", "read_text", "scratch_folder", "shown",
+    "sweep", "telling", "wait_for_lock", "write", "write_bytes",
 ]  # fmt: skip

@@ -12,13 +12,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from threading import Event
 from typing import Any, Protocol, Self
 
 from weirlab.base import programs
 from weirlab.base.errors import LabError, MissingCapability
-from weirlab.base.files import Inputs
+from weirlab.base.files import Inputs, scratch_folder
 from weirlab.base.quoting import shortened
 from weirlab.devices.simulation.section import WARMUP, SimulationScenario, SimulatorChoice, SweepPoint
 from weirlab.jobs.simulated import queueing_model
@@ -100,8 +99,8 @@ def simulator(device: SweepDevice) -> Iterator[PointSimulator]:
     if device.fitted is None or device.simulator == "weir":
         yield WeirSimulator(device)
         return
-    with TemporaryDirectory(prefix="weir-ns3-") as folder:
-        module = Path(folder) / "module"
+    with scratch_folder("weir-ns3-") as folder:
+        module = folder / "module"
         write_module(device.fitted, "ns3", module)
         done = programs.run(["make", "-C", str(module), "weir-example"], capture_output=True, text=True)
         if done.returncode:
