@@ -42,4 +42,4 @@ def offered_mss(connection: Connection) -> int:
 def is_scaled(connection: Connection) -> bool:
     """Whether the scale of windows is known: the options of a SYN may be cut off, too."""
     both = all(connection[name]["options"] is not None for name in ("a", "b"))
-    return connection["begin"] == "handshake" and both
+    return connection.get("scaled", False) or (connection["begin"] == "handshake" and both)

@@ -136,6 +136,8 @@ class Connection(TypedDict):
     handshake_ns: tuple[int | None, int | None]
     idle_max_ns: int
     place: Place
+    scaled: NotRequired[bool]
+    """The scale of its windows is known from elsewhere; see ``Trace.scale_windows``."""
 
 
 class Selection(Sequence[Connection]):

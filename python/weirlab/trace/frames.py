@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -18,11 +18,12 @@ from weirlab.base.closing import Closable
 from weirlab.base.errors import InputError
 from weirlab.trace import flat, schema, times
 from weirlab.trace.analysis import PERIOD_NS, PathText, TraceSettings, analyse
-from weirlab.trace.facts import Analysis
+from weirlab.trace.facts import Analysis, Connection, Side, SideName
 
 Time = int | str | datetime
 """ns since 1970; text as ``weir trace --from`` takes it; a date and time with its zone."""
 
+_SYN: Final = 2
 _NO_SERIES: Final = (
     "this analysis has no series: ask for them with read(..., series=True), or series='FOLDER' to keep them"
 )
@@ -54,6 +55,17 @@ class Trace(Closable):
         self.folder = folder
         self.period_ns = period_ns
         self._temporary = temporary
+        self._shifts: dict[int, Mapping[SideName, int]] = {}
+
+    def scale_windows(self, connection: Connection, shifts: Mapping[SideName, int]) -> Connection:
+        """``connection`` with the windows of both ends scaled by ``shifts``, as its packets are from now on.
+
+        For whoever knows the scales (RFC 7323 section 2.2) although the capture lacks the handshake that has
+        them.
+        """
+        self._shifts[connection["id"]] = shifts
+        a, b = (_scaled(connection[name], shifts[name]) for name in ("a", "b"))
+        return {**connection, "a": a, "b": b, "scaled": True}
 
     @property
     def capture(self) -> dict[str, Any]:
@@ -105,7 +117,14 @@ class Trace(Closable):
 
     def scan_segments(self) -> pl.LazyFrame:
         """``segments`` without loading them: for captures that are larger than memory."""
-        return self._scan("segments")
+        frame = self._scan("segments")
+        for connection, shifts in self._shifts.items():
+            factors = (pl.lit(1 << shifts[name], pl.UInt32) for name in ("a", "b"))
+            factor = pl.when(pl.col("from_side") == "a").then(next(factors)).otherwise(next(factors))
+            is_scaled = (pl.col("connection") == connection) & (pl.col("flags") & _SYN == 0)
+            window = pl.col("window_bytes")
+            frame = frame.with_columns(pl.when(is_scaled).then(window * factor).otherwise(window))
+        return frame
 
     def scan_rtt(self) -> pl.LazyFrame:
         """``rtt`` without loading it."""
@@ -218,6 +237,11 @@ def _columns_of(frame: pl.LazyFrame, connection: int, columns: Sequence[str]) ->
     )
     # One after the other, because a column in several chunks is copied.
     return {name: rows.drop_in_place(name).to_numpy() for name in columns}
+
+
+def _scaled(one: Side, shift: int) -> Side:
+    window = one["window"]
+    return {**one, "window": window and (window[0] << shift, window[1] << shift)}
 
 
 def _scanned(path: Path) -> pl.LazyFrame:

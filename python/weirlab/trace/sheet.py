@@ -47,8 +47,8 @@ def window(connection: Connection, end: Side) -> str:
 
 
 def scaled(connection: Connection) -> bool:
-    """Whether the windows' scale is known: only the handshake has it (RFC 7323 section 2.2)."""
-    return all(end["options"] is not None for end in sides(connection))
+    """Whether the windows' scale is known: in packets, only the handshake has it (RFC 7323 section 2.2)."""
+    return connection.get("scaled", False) or all(end["options"] is not None for end in sides(connection))
 
 
 _NAMES = (

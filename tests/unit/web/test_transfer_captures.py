@@ -164,6 +164,39 @@ def test_a_capture_that_begins_with_the_answer_of_the_server_is_read_too(
     assert list(seen.diagnoses) == ["sender"]
 
 
+def test_the_window_scale_of_a_capture_without_the_handshake_is_the_kernels(
+    reader: Reader, measured: TransferMeasurement, tapes: Path
+) -> None:
+    """Windows of 64 kB on a path of 100 ms, from the first data on, as the server of ndt7 records them."""
+    talk = TcpConversation()
+    talk.handshake(rtt_ms=100)
+    talk.segments.clear()
+    for _ in range(30):
+        for _ in range(45):
+            talk.a.send(1448)
+        talk.wait(100)
+        talk.b.ack()
+    made: dict[End, TransferCapture] = {
+        "client": TransferCapture(write_pcap(tapes / "capture.pcapng", talk.packets()))
+    }
+    (blind,) = reader.read(measured, made, tapes, 0.1).connections
+    assert blind.diagnoses["sender"].main.key != "receive_window"
+    told = {each.what for each in blind.diagnoses["sender"].blind}
+    assert "whether the receiver's window was full" in told
+    start_ns = talk.segments[0].time_ns
+    rows = [(start_ns + at * 1_000_000, "server", 0, "receiver", 600 * at, 7, 7) for at in range(0, 3000, 10)]
+    schema = {**SAMPLES, "app_bytes": pl.Int64, "rcv_wscale": pl.UInt64, "snd_wscale": pl.UInt64}
+    reported = pl.DataFrame(rows, schema=schema, orient="row")
+    known = replace(measured, samples=reported, start=Start(0, 0, start_ns))
+    found = reader.read(known, made, tapes, 0.1)
+    (seen,) = found.connections
+    assert seen.diagnoses["sender"].main.key == "receive_window"
+    assert seen.diagnoses["sender"].blind == ()
+    assert found.axis is not None
+    (window,) = (chart for chart in found.axis["charts"] if chart["title"] == "Receiver's window")
+    assert {value for value in window["lines"][0]["values"] if value is not None} == {65_536}
+
+
 def test_a_capture_tells_of_an_upload_what_the_receivers_kernel_cannot(
     reader: Reader, measured: TransferMeasurement, tapes: Path
 ) -> None:

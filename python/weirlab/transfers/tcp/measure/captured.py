@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import polars as pl
 
 from weirlab import trace
-from weirlab.diagnosis import tracing
+from weirlab.diagnosis import handshake, tracing
 from weirlab.diagnosis.both import crossing, reading
 from weirlab.diagnosis.both.crossing import CaptureLeg, ConnectionCrossing, Delays
 from weirlab.diagnosis.both.reading import EndTrace
@@ -131,6 +131,9 @@ def _take(
         if (named := ends.get(tuple(one["local"]))) is None:
             continue
         connection, client, server = named
+        shifts = samples.window_shifts(measured.samples, number)
+        if shifts is not None and not handshake.is_scaled(connection):
+            connection = read.scale_windows(connection, dict(zip((client, server), shifts, strict=True)))
         up = measured.ups[number]
         name = client if up else server
         if not side(connection, name)["data_packets"]:
@@ -232,6 +235,7 @@ def _shown(read: Trace, facts: Connection, name: SideName, shift_ns: int) -> pl.
     # Polars 2.1 hangs now and then if it stacks and sorts both while it reads them.
     rows = read.scan_segments().filter(pl.col("connection") == connection).collect()
     ours = pl.col("from_side") == name
+    window = pl.col("window_bytes") if handshake.is_scaled(facts) else pl.lit(None, pl.Int64)
     again = pl.col("meaning").is_in(["timeout", "fast", "tail_probe", "unexplained"]) & ours
     rtt = (
         read.scan_rtt()
@@ -242,7 +246,7 @@ def _shown(read: Trace, facts: Connection, name: SideName, shift_ns: int) -> pl.
         "time_ns",
         pl.when(~ours).then(pl.col("ack")).cum_max().forward_fill().alias("acked_bytes"),
         pl.when(ours).then(pl.col("flight_bytes")).alias("flight_bytes"),
-        pl.when(~ours).then(pl.col("window_bytes")).alias("window_bytes"),
+        pl.when(~ours).then(window).alias("window_bytes"),
         again.cum_sum().alias("retransmissions"),
         (~ours & (pl.col("meaning") == "duplicate_ack")).cum_sum().alias("duplicate_acks"),
         pl.lit(None, pl.Float64).alias("rtt_us"),

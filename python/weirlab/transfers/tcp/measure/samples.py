@@ -15,6 +15,7 @@ from weirlab.transfers.tcp.measure.clocks import Offset
 End = Literal["client", "server"]
 KEYS: Final = ("time_ns", "end", "connection", "role")
 """Of a row: ns since 1970 by the client's clock, the reporting end, the connection, the end's role."""
+_MOST_SHIFT: Final = 14
 OWN: Final = ("app_bytes", "waited_ns")
 """Bytes that the application wrote or read; how long its thread was ready to run and had no CPU."""
 
@@ -59,6 +60,22 @@ def _type(name: str) -> Any:
 def of(samples: pl.DataFrame, connection: int, role: str) -> pl.DataFrame:
     """The rows of one end of a connection."""
     return samples.filter((pl.col("connection") == connection) & (pl.col("role") == role))
+
+
+def window_shifts(samples: pl.DataFrame, connection: int) -> tuple[int, int] | None:
+    """The window scales of client and server, in bits, as the kernel of either end reports them.
+
+    None if none does, or if it reports what RFC 7323 does not allow.
+    """
+    names = ("rcv_wscale", "snd_wscale")
+    for end, order in (("client", names), ("server", names[::-1])):
+        if set(names) <= set(samples.columns):
+            ours = (pl.col("connection") == connection) & (pl.col("end") == end)
+            found = samples.filter(ours).select(order).drop_nulls()
+            if found.height and max(found.row(-1)) <= _MOST_SHIFT:
+                client, server = found.row(-1)
+                return int(client), int(server)
+    return None
 
 
 def receiver(rows: pl.DataFrame) -> kernel.Receiver | None:
