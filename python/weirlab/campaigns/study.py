@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
@@ -19,13 +18,12 @@ from weirlab.campaigns.section import CampaignScenario, CampaignStep
 from weirlab.campaigns.steps import StepNotes, StepRecord, StepStore, measure
 from weirlab.cli.quantities import clock
 from weirlab.jobs.inventory import scenario_of
-from weirlab.jobs.status import StatusKeeper, WorkerStatus, WorkStatus
+from weirlab.jobs.status import StatusKeeper, WorkerStatus, WorkStatus, rest_s, this_machine
 from weirlab.jobs.work import Work
 from weirlab.records import SIMULATION
 from weirlab.scenario.model import Root
 from weirlab.store import Run, RunWriter
 from weirlab.store.frames import frame_of
-from weirlab.store.manifest import host, kernel
 from weirlab.studies.registry import studies
 
 STEPS: Final = "campaign-steps"
@@ -88,7 +86,7 @@ class LocalCarrier:
         self._asked, self._steps, self._work, self._look = asked, steps, work, look
         self._notes = StepNotes(work.progress.note, self._advance)
         self._taken: list[CampaignStep] = []
-        self._status = WorkerStatus(host(), {"kernel": kernel(), "machine": platform.machine()})
+        self._status = this_machine()
 
     @property
     def room(self) -> int:
@@ -268,8 +266,7 @@ def measured(
     taking: StepCarrier
 
     def left_s() -> float | None:
-        ended = len(done) - before
-        return (time.monotonic() - begun) / ended * (total - len(done)) if ended else None
+        return rest_s(begun, len(done) - before, total - len(done))
 
     def status() -> WorkStatus:
         return _status(writer.run_id, total, [records[number] for number in done], taking.workers(), left_s())

@@ -107,7 +107,8 @@ class Done:
 class Cluster:
     """Calls of functions by workers; as a context manager, it ends the connection.
 
-    A call under way when the scheduler dies is made again when there is one: functions must not mind.
+    A call under way when the scheduler dies is made again when there is one: functions must not mind. They
+    return something, never None.
     """
 
     def __init__(
@@ -196,7 +197,7 @@ class Cluster:
                     run_id=told["run_id"],
                     doing=told["place"],
                     since_s=begun_s,
-                    until_s=begun_s + told["lease_s"],
+                    until_s=begun_s + told["lease_s"] if told["lease_s"] else 0.0,
                     done=told["done"],
                     total=told["total"],
                 )
@@ -247,6 +248,10 @@ class Cluster:
                 done = Done(key, error=future.exception()) if failed else Done(key, future.result())
             except Exception:
                 # The scheduler died before the result was fetched.
+                self._lost = True
+                break
+            if done.error is None and done.value is None:
+                # So do futures of a scheduler that died, but no call.
                 self._lost = True
                 break
             del self._futures[key], self._calls[key]

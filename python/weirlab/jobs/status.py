@@ -5,6 +5,7 @@ A scheduler knows this only as long as it lives; the run knows it as long as the
 
 from __future__ import annotations
 
+import platform
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -13,6 +14,7 @@ from typing import Final, Literal
 
 from weirlab.base.errors import WeirError
 from weirlab.store import Run, RunWriter
+from weirlab.store.manifest import host, kernel
 
 NAME: Final = "workers"
 """Of the JSON in the run's folder."""
@@ -21,18 +23,18 @@ _EVERY_S: Final = 1.0
 _MOST_SHARE: Final = 0.02
 """Most of the time that writing may take."""
 
-Activity = Literal["measuring", "idle", "unsuitable", "quarantined", "gone"]
+Activity = Literal["working", "idle", "unsuitable", "quarantined", "gone"]
 
 
 @dataclass(frozen=True)
 class WorkerStatus:
-    """A worker as it was last heard of. Times are seconds since 1970 by the clock of the campaign."""
+    """A worker as it was last heard of. Times are seconds since 1970, by the clock that the run has."""
 
     name: str
     tags: Mapping[str, str] = field(default_factory=dict)
     """What it has, such as its kernel."""
     run_id: str = ""
-    """The campaign that it measures for, which may be another one; empty: none."""
+    """The run that it works for, which may be another one; empty: none."""
     doing: str = ""
     """Which step."""
     since_s: float = 0.0
@@ -42,13 +44,13 @@ class WorkerStatus:
     """Trials of the step, and how many it has."""
     total: int = 0
     steps: int = 0
-    """What the campaign has of it: steps, those of them without a result, and trials."""
+    """What the run has of it: steps, those of them without a result, and trials."""
     failed: int = 0
     trials: int = 0
     seen_s: float = 0.0
     """Its last sign of life."""
     lacking: str = ""
-    """What the campaign requires and it does not have; empty for nothing."""
+    """What the run requires and it does not have; empty for nothing."""
     quarantine: str = ""
     """Why it measures nothing any more; empty if it does."""
     gone: bool = False
@@ -61,7 +63,7 @@ class WorkerStatus:
         if self.gone:
             return "gone"
         if self.doing:
-            return "measuring"
+            return "working"
         return "unsuitable" if self.lacking else "idle"
 
 
@@ -78,6 +80,18 @@ class WorkStatus:
     left_s: float | None
     """Time that the rest takes, if the workers stay; None while that is not known."""
     workers: tuple[WorkerStatus, ...] = ()
+    items: str = "step"
+    """What the steps are called."""
+
+
+def this_machine() -> WorkerStatus:
+    """Without a cluster, this machine does the work."""
+    return WorkerStatus(host(), {"kernel": kernel(), "machine": platform.machine()})
+
+
+def rest_s(begun_s: float, ended: int, left: int) -> float | None:
+    """How long ``left`` steps take if they go on as the ``ended`` ones have since ``begun_s`` (monotonic)."""
+    return (time.monotonic() - begun_s) / ended * left if ended else None
 
 
 def status_of(run: Run) -> WorkStatus | None:

@@ -110,10 +110,11 @@ class WorkerStep:
     """A step that a worker measures; times are seconds since 1970 by the worker's clock."""
 
     run_id: str
-    """Of its campaign."""
+    """Of its campaign or sweep."""
     place: str
     begun_s: float
     lease_s: float
+    """0: without a limit."""
     done: int = 0
     total: int = 0
 
@@ -144,8 +145,8 @@ class StepProgress(SilentProgress):
 
 
 @contextmanager
-def busy(run_id: str, place: str, lease_s: float) -> Iterator[StepProgress]:
-    """Report the step at ``place`` of a campaign as what this worker does."""
+def busy(run_id: str, place: str, lease_s: float = 0.0) -> Iterator[StepProgress]:
+    """Report the step at ``place`` of a campaign or a sweep as what this worker does."""
     STATE.step = WorkerStep(run_id, place, time.time(), lease_s)
     try:
         yield StepProgress()

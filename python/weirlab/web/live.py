@@ -72,6 +72,7 @@ def work(run: Run, now_s: float) -> dict[str, Any] | None:
         "age_s": max(now_s - status.at_s, 0.0),
         **{name: getattr(status, name) for name in ("done", "failed", "underway", "waiting")},
         "left": "" if status.left_s is None else clock(status.left_s),
+        "items": status.items,
         "workers": [_worker(one, run.run_id, status.at_s) for one in status.workers],
     }
 
@@ -83,8 +84,8 @@ def _worker(one: WorkerStatus, run_id: str, now_s: float) -> dict[str, Any]:
         "tags": [f"{name}={value}" for name, value in sorted(one.tags.items())],
         "activity": one.activity,
         "why": one.quarantine or (one.lacking and f"lacks {one.lacking}"),
-        # Of other campaigns nobody needs to know more.
-        "doing": "another campaign" if elsewhere else one.doing,
+        # Of other runs nobody needs to know more.
+        "doing": "another run" if elsewhere else one.doing,
         **{name: getattr(one, name) for name in ("done", "total", "steps", "failed", "trials")},
         "for": clock(max(now_s - one.since_s, 0.0)) if one.doing else "",
         "lease_left": clock(max(one.until_s - now_s, 0.0)) if one.doing and one.until_s else "",

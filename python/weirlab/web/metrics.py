@@ -70,7 +70,7 @@ def text(
 
 
 def _campaigns(shelf: RunService) -> list[tuple[str, str, str, Samples]]:
-    """The campaigns that go on, wherever they were started, and their workers."""
+    """The campaigns and sweeps that go on, wherever they were started, and their workers."""
     steps, left, workers, heard, trials = (list[tuple[dict[str, str], float]]() for _ in range(5))
     for run_id, status in shelf.campaigns():
         run = {"run": run_id}
@@ -82,9 +82,9 @@ def _campaigns(shelf: RunService) -> list[tuple[str, str, str, Samples]]:
             heard.append((worker, round(one.seen_s, 3)))
             trials.append((worker, one.trials))
     return [
-        ("weir_campaign_steps", "gauge", "Steps of a campaign that goes on, by state.", steps),
-        ("weir_campaign_left_seconds", "gauge", "Time until a campaign ends, as it goes.", left),
-        ("weir_campaign_worker", "gauge", "1 for what a worker of a campaign does at present.", workers),
+        ("weir_campaign_steps", "gauge", "Steps of campaigns and sweeps that go on, by state.", steps),
+        ("weir_campaign_left_seconds", "gauge", "Time until a campaign or a sweep ends, as it goes.", left),
+        ("weir_campaign_worker", "gauge", "1 for what a worker of a campaign or sweep does now.", workers),
         ("weir_campaign_worker_seen_seconds", "gauge", "Last sign of life, in seconds since 1970.", heard),
         ("weir_campaign_worker_trials", "gauge", "Trials that a campaign has of a worker.", trials),
     ]

@@ -18,7 +18,7 @@ BED = WorkerStatus("bed-1", {"kernel": "6.8"}, doing="load, fast", steps=3, seen
 @pytest.mark.parametrize(
     ("change", "activity"),
     [
-        ({}, "measuring"),
+        ({}, "working"),
         ({"doing": ""}, "idle"),
         ({"doing": "", "lacking": "nic=mlx5"}, "unsuitable"),
         ({"doing": "", "gone": True}, "gone"),

@@ -62,7 +62,7 @@ def test_a_campaign_of_a_terminal_is_followed_and_stopped(
     steps = sum(work[name] for name in ("done", "failed", "underway", "waiting"))
     assert (live["held"], live["stoppable"], steps) == (False, True, 4000)
     assert (bed["steps"], bed["trials"], bed["why"]) == (work["done"], work["done"], "")
-    assert bed["activity"] in ("measuring", "idle")
+    assert bed["activity"] in ("working", "idle")
     assert f'weir_campaign_steps{{run="{run_id}",state="failed"}} 0' in client.get("/metrics").text
     assert client.post(f"/api/runs/{run_id}/stop", json={}).status_code == 200
     assert terminal.wait(DEADLINE_S) == 143
@@ -83,10 +83,10 @@ def test_every_worker_has_its_activity_and_the_reason(client: TestClient, store:
     assert (work["done"], work["failed"], work["underway"], work["waiting"]) == (7, 1, 2, 5)
     assert work["left"] == "1 min 30 s"
     assert work["age_s"] > 1e6
-    assert (first["activity"], first["tags"], first["for"]) == ("measuring", ["nic=mlx5"], "30 s")
+    assert (first["activity"], first["tags"], first["for"]) == ("working", ["nic=mlx5"], "30 s")
     assert (first["done"], first["total"], first["trials"], first["heard_s"]) == (3, 16, 80, 0.0)
     assert (second["activity"], second["why"], second["heard_s"]) == ("quarantined", "1% is lost", 60.0)
-    assert (third["activity"], third["doing"]) == ("measuring", "another campaign")
+    assert (third["activity"], third["doing"]) == ("working", "another run")
     named = f'run="{writer.run_id}",worker="b-2"'
     assert f'weir_campaign_worker{{{named},state="quarantined"}} 1' in metrics
     assert f'weir_campaign_worker{{{named},state="gone"}} 0' in metrics

@@ -9,14 +9,16 @@ from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from weirlab.base.errors import LabError, WeirError
+from weirlab.base.quantities import plural, rate, rules
 from weirlab.devices.simulation.section import SweepPoint
 from weirlab.devices.simulation.simulators import PointResult, PointSimulator, SweepDevice, simulator
 from weirlab.jobs import cluster, worker
 from weirlab.jobs.cluster import Cluster, ClusterAddress
+from weirlab.jobs.status import WorkerStatus, this_machine
 from weirlab.jobs.work import Work
 from weirlab.store.manifest import versions
 
@@ -38,12 +40,14 @@ class SimulatedPoint:
     point: SweepPoint
     result: PointResult
     wall_s: float
+    worker: str
+    """The name of the machine, or of the worker."""
 
     @classmethod
-    def of(cls, made: PointSimulator, point: SweepPoint) -> SimulatedPoint:
-        """Simulate ``point``."""
+    def of(cls, made: PointSimulator, point: SweepPoint, worker: str) -> SimulatedPoint:
+        """Simulate ``point`` on this ``worker``."""
         began = time.monotonic()
-        return cls(point, made.run(point), time.monotonic() - began)
+        return cls(point, made.run(point), time.monotonic() - began, worker)
 
 
 class PointCarrier(Protocol):
@@ -53,8 +57,15 @@ class PointCarrier(Protocol):
     def device(self) -> SweepDevice:
         """The device of all points."""
 
-    def results(self, points: Sequence[SweepPoint]) -> Generator[Sequence[SimulatedPoint]]:
-        """Simulate ``points``, in any order; what is new several times a second, which may be nothing."""
+    @property
+    def underway(self) -> int:
+        """How many points were begun, or sent to a worker, and have no result."""
+
+    def workers(self) -> tuple[WorkerStatus, ...]:
+        """What each of those that simulate does, without what the sweep has of it."""
+
+    def results(self, points: Sequence[SweepPoint], run_id: str) -> Generator[Sequence[SimulatedPoint]]:
+        """Simulate ``points`` of a run, in any order; what is new several times a second, maybe nothing."""
 
 
 @contextmanager
@@ -87,17 +98,27 @@ class ThreadCarrier:
 
     def __init__(self, device: SweepDevice, made: PointSimulator) -> None:
         self.device, self._made = device, made
+        self.underway = 0
+        self._status = this_machine()
 
-    def results(self, points: Sequence[SweepPoint]) -> Generator[Sequence[SimulatedPoint]]:
+    def workers(self) -> tuple[WorkerStatus, ...]:
+        """See :class:`PointCarrier`."""
+        doing = f"{plural(jobs(), 'simulation')} at once" if self.underway else ""
+        return (replace(self._status, doing=doing, seen_s=time.time()),)
+
+    def results(self, points: Sequence[SweepPoint], run_id: str) -> Generator[Sequence[SimulatedPoint]]:
+        """See :class:`PointCarrier`."""
+        self._status = replace(self._status, run_id=run_id, since_s=time.time())
         # Few are handed over at once: an interruption then waits for no others.
         pool, waiting, rest = ThreadPoolExecutor(jobs()), set[Future[SimulatedPoint]](), iter(points)
         try:
             while True:
                 while len(waiting) < 2 * jobs() and (point := next(rest, None)) is not None:
-                    waiting.add(pool.submit(SimulatedPoint.of, self._made, point))
+                    waiting.add(pool.submit(SimulatedPoint.of, self._made, point, self._status.name))
                 if not waiting:
                     return
                 done, waiting = wait(waiting, _POLL_S, FIRST_COMPLETED)
+                self.underway = len(waiting)
                 yield [future.result() for future in done]
         finally:
             self._made.stop()
@@ -109,8 +130,13 @@ class WorkerCarrier:
 
     def __init__(self, device: SweepDevice, workers: Cluster) -> None:
         self.device, self._cluster = device, workers
+        self.underway = 0
 
-    def results(self, points: Sequence[SweepPoint]) -> Generator[Sequence[SimulatedPoint]]:
+    def workers(self) -> tuple[WorkerStatus, ...]:
+        """See :class:`PointCarrier`."""
+        return self._cluster.statuses()
+
+    def results(self, points: Sequence[SweepPoint], run_id: str) -> Generator[Sequence[SimulatedPoint]]:
         """See :class:`PointCarrier`; raises ``WeirError`` as a worker does, or if workers die over points."""
         size = _BATCH if self.device.simulator == "weir" else 1
         batches = {begin: points[begin : begin + size] for begin in range(0, len(points), size)}
@@ -118,10 +144,12 @@ class WorkerCarrier:
         while batches:
             while waiting and self._cluster.room > 0:
                 key = waiting.popleft()
-                self._cluster.submit(key, _simulated, versions()["weirlab"], self.device, batches[key])
+                self.underway += len(batches[key])
+                arguments = (versions()["weirlab"], self.device, batches[key], run_id)
+                self._cluster.submit(key, _simulated, *arguments)
             found, error = list[SimulatedPoint](), None
             for done in self._cluster.results():
-                del batches[done.key]
+                self.underway -= len(batches.pop(done.key))
                 error = error or done.error
                 found += done.value or ()
             yield found
@@ -129,8 +157,10 @@ class WorkerCarrier:
                 raise error if isinstance(error, WeirError) else LabError(cluster.failure(error))
 
 
-def _simulated(version: str, device: SweepDevice, points: Sequence[SweepPoint]) -> list[SimulatedPoint]:
-    """Simulate ``points`` on this worker."""
+def _simulated(
+    version: str, device: SweepDevice, points: Sequence[SweepPoint], run_id: str
+) -> list[SimulatedPoint]:
+    """Simulate ``points`` of the run on this worker."""
     worker.require_version(version)
     try:
         if device not in _opened:
@@ -138,6 +168,13 @@ def _simulated(version: str, device: SweepDevice, points: Sequence[SweepPoint]) 
             _opened.clear()
             _opened[device] = _opening.enter_context(simulator(device))
             atexit.register(_opening.close)
-        return [SimulatedPoint.of(_opened[device], point) for point in points]
+        found = list[SimulatedPoint]()
+        first = points[0]
+        place = f"from {rules(first.rules)}, {first.frame_bytes} B, {rate(first.rate_pps)}"
+        with worker.busy(run_id, place) as progress:
+            for point in points:
+                progress.advance(len(found), len(points))
+                found.append(SimulatedPoint.of(_opened[device], point, worker.STATE.name))
+        return found
     except WeirError as error:
         raise type(error)(f"on the worker {worker.STATE.name}: {error}") from error

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -19,6 +21,7 @@ from weirlab.devices.simulation.section import SimulationScenario, SweepPoint
 from weirlab.devices.simulation.simulators import SweepDevice
 from weirlab.jobs.inventory import scenario_of
 from weirlab.jobs.progress import Progress
+from weirlab.jobs.status import StatusKeeper, WorkStatus, rest_s
 from weirlab.jobs.work import Work
 from weirlab.model.queueing import QueueingModel
 from weirlab.store.frames import frame_of
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
     from weirlab.jobs.cluster import ClusterAddress
     from weirlab.store import Run, RunWriter
 
+ITEM: Final = "simulation"
+"""What a point is called."""
 _KEEP_S: Final = 5.0
 """Time after which the points so far are stored."""
 
@@ -63,12 +68,23 @@ def measured(
     have = {(row.number, row.repetition) for row in rows}
     left = [point for point in points if (point.number, point.repetition) not in have]
     progress.stage(f"simulating {plural(len(points), 'point')} of {made.device.name}, run {writer.run_id}")
-    kept_at = time.monotonic()
+    begun_s = kept_at = time.monotonic()
+    before, by_worker = len(rows), Counter[str]()
+
+    def status() -> WorkStatus:
+        waiting = len(points) - len(rows) - made.underway
+        told = tuple(replace(one, steps=by_worker[one.name]) for one in made.workers())
+        rest = rest_s(begun_s, len(rows) - before, len(points) - len(rows))
+        return WorkStatus(time.time(), len(rows), 0, made.underway, waiting, rest, told, ITEM)
+
+    keeper = StatusKeeper(writer, status)
     try:
-        with closing(made.results(left)) as results:
+        with closing(made.results(left, writer.run_id)) as results:
             for found in results:
                 rows += [_row(one, predictions[one.point.number]) for one in found]
+                by_worker.update(one.worker for one in found)
                 progress.advance(len(rows), len(points))
+                keeper.keep()
                 if time.monotonic() - kept_at > _KEEP_S:
                     _keep(writer, rows)
                     kept_at = time.monotonic()
@@ -79,7 +95,7 @@ def measured(
 
 @shielded
 def _keep(writer: RunWriter, rows: Sequence[SimulationRow]) -> None:
-    writer.finished_beside, writer.items = len(rows), "simulation"
+    writer.finished_beside, writer.items = len(rows), ITEM
     writer.put_table(SIMULATIONS, frame_of(SimulationRow, _sorted(rows)))
 
 

@@ -13,6 +13,7 @@ from weirlab.devices.simulation import carrying, simulators, study
 from weirlab.devices.simulation.section import SimulationScenario, SweepPoint
 from weirlab.devices.simulation.simulators import PointResult, SweepDevice
 from weirlab.jobs import cluster as clusters
+from weirlab.jobs import status
 from weirlab.store import Store
 from weirlab.store.manifest import versions
 
@@ -51,7 +52,8 @@ def test_a_sweep_outlives_its_workers_and_goes_on_after_an_interruption(
     alone = swept(weir, "--as", model, *MANY, "--repetitions", "2")
     first = cluster.worker()
     cluster.wait_for(1)
-    rows, kept = study._row, 0
+    rows, kept, told = study._row, 0, list[status.WorkStatus | None]()
+    monkeypatch.setattr(status, "_EVERY_S", 0.0)
 
     def row(*arguments: Any) -> Any:
         nonlocal kept
@@ -60,6 +62,7 @@ def test_a_sweep_outlives_its_workers_and_goes_on_after_an_interruption(
             first.kill()
             cluster.worker()
         elif kept == 33:
+            told.append(status.status_of(Store(tmp_path / "store").open("last")))
             raise KeyboardInterrupt
         return rows(*arguments)
 
@@ -70,6 +73,12 @@ def test_a_sweep_outlives_its_workers_and_goes_on_after_an_interruption(
     begun = Store(tmp_path / "store").open("last")
     stored = begun.table("simulations").height
     assert (begun.manifest.status, 8 <= stored <= 32) == ("interrupted", True)
+    (known,) = told
+    assert known is not None
+    assert (known.items, known.failed, known.done + known.underway + known.waiting) == ("simulation", 0, 48)
+    made = {int(one.name.rpartition("-")[2]): one.steps for one in known.workers}
+    assert made[first.pid] in (8, 16)
+    assert sum(made.values()) == known.done
     resumed = weir("simulate", "--resume", begun.run_id, "--cluster", cluster.url, "--json")
     assert resumed.code == 0, resumed.err
     points = [{k: v for k, v in one.items() if k != "wall_s"} for one in resumed.json["simulations"]]
@@ -78,12 +87,16 @@ def test_a_sweep_outlives_its_workers_and_goes_on_after_an_interruption(
 
 
 def test_a_worker_keeps_its_simulator_for_the_points_of_one_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[str] = []
+    made, told = list[str](), list[dict[str, Any]]()
 
     class Counted(simulators.WeirSimulator):
         def __init__(self, device: SweepDevice) -> None:
             made.append(device.name)
             super().__init__(device)
+
+        def run(self, point: SweepPoint) -> PointResult:
+            told.append(carrying.worker.report())
+            return super().run(point)
 
     def failing(self: simulators.WeirSimulator, point: SweepPoint) -> PointResult:
         raise LabError("no room")
@@ -95,15 +108,19 @@ def test_a_worker_keeps_its_simulator_for_the_points_of_one_sweep(monkeypatch: p
     )
     device, here = SweepDevice.of(asked, HOST_FILES), versions()["weirlab"]
     points = asked.points()
-    found = [carrying._simulated(here, device, [point])[0] for point in points]
-    assert [one.point for one in found] == points
+    found = [carrying._simulated(here, device, [point], "run")[0] for point in points]
+    assert [(one.point, one.worker) for one in found] == [(point, "bench-7") for point in points]
+    assert [(one["run_id"], one["place"], one["total"]) for one in told] == [
+        ("run", "from no rules, 64 B, 200 kpps", 1)
+    ] * 2
+    assert "place" not in carrying.worker.report()
     assert found[0].result != found[1].result
     assert made == ["simulated"]
     with pytest.raises(LabError, match="bench-7 has Weir"):
-        carrying._simulated("0.0", device, points)
+        carrying._simulated("0.0", device, points, "run")
     monkeypatch.setattr(Counted, "run", failing)
     with pytest.raises(LabError, match="on the worker bench-7: no room"):
-        carrying._simulated(here, device, points)
+        carrying._simulated(here, device, points, "run")
 
 
 def test_what_a_cluster_cannot_do_leaves_no_run(

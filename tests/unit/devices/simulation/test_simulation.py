@@ -9,10 +9,11 @@ import pytest
 import yaml
 
 from weirlab.base.errors import InputError
+from weirlab.base.files import HOST_FILES
 from weirlab.devices.simulation import carrying, simulators
 from weirlab.devices.simulation.command import values_of
-from weirlab.devices.simulation.section import SweepPoint
-from weirlab.devices.simulation.simulators import PointResult
+from weirlab.devices.simulation.section import SimulationScenario, SweepPoint
+from weirlab.devices.simulation.simulators import PointResult, SweepDevice
 from weirlab.model import DeviceModels, fit_all, save_devices
 from weirlab.store import Store
 from weirlab.testing import queue
@@ -73,6 +74,23 @@ def test_an_interrupted_sweep_goes_on_where_it_was(
     points = [{k: v for k, v in one.items() if k != "wall_s"} for one in resumed.json["simulations"]]
     assert points == whole
     assert len({(point.number, point.repetition) for point in asked}) == 6
+
+
+def test_a_sweep_says_how_far_it_is_while_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(carrying.JOBS, "2")
+    asked = SimulationScenario.model_validate(
+        {"name": "s", "simulation": {"rates": ["200kpps"], "trial_s": 0.01, "repetitions": 9}}
+    )
+    device, points, ended = SweepDevice.of(asked, HOST_FILES), asked.points(), 0
+    with simulators.simulator(device) as made:
+        carrier = carrying.ThreadCarrier(device, made)
+        for found in carrier.results(points, "run"):
+            (here,) = carrier.workers()
+            ended += len(found)
+            assert {one.worker for one in found} <= {here.name}
+            assert 0 <= carrier.underway <= min(4, len(points) - ended)
+            assert (here.run_id, here.doing) == ("run", "2 simulations at once" if carrier.underway else "")
+    assert (ended, carrier.underway) == (9, 0)
 
 
 def test_a_sweep_is_a_run_with_a_page_and_answers_questions(weir: Weir, model: Path, tmp_path: Path) -> None:
