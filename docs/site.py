@@ -288,9 +288,11 @@ def scenario_keys() -> str:
         lines += [f"## {path}", "", *_paragraph(section.get("description", ""))]
         lines += ["| key | value | default | meaning |", "|---|---|---|---|"]
         for key, value in section["properties"].items():
-            default = json.dumps(value["default"]) if "default" in value else ""
+            default = value.get("default", "")
+            # A section of its own says what its keys are if it is left out.
+            shown = "" if default == "" or isinstance(default, dict) else json.dumps(default)
             about = " ".join(value.get("description", "").split())
-            lines.append(f"| `{key}` | {_cell(_kind(value, paths))} | {_cell(default)} | {_cell(about)} |")
+            lines.append(f"| `{key}` | {_cell(_kind(value, paths))} | {_cell(shown)} | {_cell(about)} |")
         lines.append("")
     return "\n".join(lines)
 
