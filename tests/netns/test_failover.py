@@ -73,6 +73,31 @@ def test_calls_outlive_their_firewall_if_their_states_are_shared_and_die_if_not(
     assert outcome.run.table("switch_calls").height == 4 * CALLS
 
 
+@pytest.mark.usefixtures("_daemons")
+def test_calls_in_one_flow_are_one_connection_of_a_real_pair(tmp_path: Path) -> None:
+    content = {
+        "name": "test",
+        "calls": {"count": CALLS, "codec": "g711", "one_flow": True},
+        "failover": {
+            "pairs": [{"protocol": "keepalived", "advert_s": 0.1}],
+            "kinds": ["hard"],
+            "repetitions": 1,
+            "event_s": 0.5,
+            "after_s": 4,
+            "affected_s": 1.5,
+            "find_load": False,
+            "max_attempts": 1,
+        },
+        "report": None,
+    }
+    scenario = from_plain(content, "test", FailoverScenario)
+    outcome = run_scenario(Store(tmp_path / "store"), scenario, SilentProgress())
+    (row,) = outcome.found.rows
+    assert (row.states_known, row.states_surviving) == (1, 1)
+    assert (row.streams, row.alive, row.dead) == (2 * CALLS, 2 * CALLS, 0)
+    assert row.lost > 0
+
+
 def external(ports: tuple[str, str], switch: Path) -> FailoverScenario:
     content = {
         "name": "test",

@@ -256,6 +256,11 @@ class HardFailover(_LoadedFailover):
     """The master loses its power."""
 
     key = "failover-hard"
+    deviations = (
+        CARP,
+        "A backup with ucarp looks at its timer once per interval of its own. With the published skew, it "
+        "takes over up to a second later than with CARP.",
+    )
 
     def answers(self, runs: Runs, published: PublishedExperiment) -> Iterator[Answer]:
         if LOADED not in runs:
