@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from weirlab.calls.failover.study import kept
 from weirlab.calls.failover.switches.rows import SwitchRow
@@ -140,7 +140,7 @@ class SlowFailover(ReproducedExperiment):
 
 
 class _LoadedFailover(ReproducedExperiment):
-    deviations = (CARP,)
+    deviations: ClassVar[Sequence[str]] = (CARP,)
 
     def scenarios(self, quick: bool) -> Mapping[str, Mapping[str, Any]]:
         return {LOADED: loaded(quick)}
