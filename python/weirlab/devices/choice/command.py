@@ -14,7 +14,6 @@ from weirlab.cli.options import (
     JudgementOptions,
     LabKind,
     MachineKind,
-    PacketTimeOption,
     TunnelCpusOption,
     completing,
     grouped,
@@ -24,6 +23,7 @@ from weirlab.cli.options import (
 
 if TYPE_CHECKING:
     from weirlab.devices.choice.study import ChoiceRequest
+    from weirlab.traffic.calls.mix import VoiceMix
 
 CHOOSE = """Choose the device that carries given calls: profile what is missing, plan.
 
@@ -34,14 +34,17 @@ of this machine serve again; what is missing is measured, after an estimate of
 how long that takes. --profiles chooses from runs or model files without
 measuring; --tunnel then names such as well.
 
---rules may be several, and --factors multiplies the calls: is there room for
-twice as many? The exit code is that of the first factor: 0 if a device will
-do with every number of rules, 9 if none will, 7 if that is undecided.
+--rules, --codec and --packet-time may be several, and --factors multiplies
+the calls: is there room for twice as many? The first of each decides which
+device is best. The exit code is that of the first factor: 0 if a device will
+do with all rules and kinds of calls, 9 if none will, 7 if that is undecided.
 
 Examples:
   weir choose iptables nftables --rules 400 --calls 300 --require 'p99<1ms'
   weir choose iptables --tunnel strongswan --tunnel wireguard --rules 400 \\
-    --calls 300 --codec g711 --packet-time 30ms --factors 1,2
+    --calls 300 --packet-time 20ms,30ms --factors 1,2
+  weir choose iptables --rules 400 --calls 300 --codec g711 \\
+    --codec g711:60,g729:40
   weir choose iptables nftables --rules 0,400,1000 --calls 500 --out page.html
   weir choose --profiles a.json --profiles last --rules 400 --calls 300 --json
 """
@@ -78,13 +81,30 @@ class CallsOptions:
     calls: Annotated[int, typer.Option(min=1, max=limits.MOST_CALLS, help="Number of two-way calls.")]
     rules: Annotated[str, typer.Option(help="Mean matching positions, e.g. 0,400.", metavar="N,...")] = "0"
     codec: Annotated[
-        str,
-        typer.Option(help="g711, g729:40ms, g711:60,g729:40 (shares), ...", metavar="CODEC,..."),
-    ] = "g711"
-    packet_time: PacketTimeOption = None
+        list[str] | None,
+        typer.Option(
+            help="g711 (the default), g729:40ms, g711:60,g729:40 (shares), ...; repeatable.",
+            metavar="CODEC,...",
+        ),
+    ] = None
+    packet_time: Annotated[
+        str | None,
+        typer.Option(help="Packet times of codecs that name none, e.g. 20ms,30ms.", metavar="TIME,..."),
+    ] = None
     factors: Annotated[
         str, typer.Option(help="Multiples of the calls; the first decides.", metavar="N,...")
     ] = "1,2"
+
+    def streams(self) -> tuple[VoiceMix, ...]:
+        """Every codec with every packet time, each once; raises ``InputError`` for what is neither."""
+        from weirlab.traffic.calls.mix import parse_mix, with_packet_time
+
+        times: list[str | None] = [None]
+        if self.packet_time is not None:
+            times = [*self.packet_time.split(",")]
+        codecs = self.codec or ["g711"]
+        timed = (with_packet_time(codec, packet_time) for codec in codecs for packet_time in times)
+        return tuple(dict.fromkeys(map(parse_mix, timed)))
 
 
 @dataclass(frozen=True)
@@ -133,16 +153,13 @@ class ChoiceOptions:
         from weirlab.devices.planning import requiring
         from weirlab.devices.planning.outcome import PlanRequest
         from weirlab.jobs.quick import QuickProfile
-        from weirlab.model.planning.requirements import LIMITED, Requirement, for_calls, limit_of
-        from weirlab.traffic.calls.mix import parse_mix, with_packet_time
+        from weirlab.model.planning.requirements import LIMITED, Requirement, limit_of
 
         calls, measuring = self.calls, self.measuring
-        stream = parse_mix(with_packet_time(calls.codec, calls.packet_time))
+        streams = calls.streams()
         demands = gates.demands(require, (*LIMITED, requiring.MOST_RATE))
         limited = [limit_of(demand) for demand in demands if demand.quantity in LIMITED]
-        requirements = [for_calls(packet_ms) for packet_ms in stream.packet_times_ms]
-        if limited:
-            requirements.append(Requirement(requiring.GIVEN, tuple(limited)))
+        given = (Requirement(requiring.GIVEN, tuple(limited)),) if limited else ()
         tunnels = tuple(self.candidates.tunnel or ())
         if self.candidates.cpus is not None and not tunnels:
             raise InputError("--cpus divides rules from a tunnel: add --tunnel")
@@ -155,7 +172,7 @@ class ChoiceOptions:
         terms = PlanRequest(
             sources=(),
             cpus=self.candidates.cpus or 1,
-            requirements=tuple(requirements),
+            requirements=given,
             certainty=reading.ratio("--certainty", self.answer.certainty, "95%"),
             extrapolate=self.answer.extrapolate,
             demands=demands,
@@ -166,7 +183,7 @@ class ChoiceOptions:
             profiles=tuple(self.candidates.profiles or ()),
             rules=tuple(dict.fromkeys(rules)),
             calls=calls.calls,
-            stream=stream,
+            streams=streams,
             factors=tuple(dict.fromkeys(factors)),
             terms=terms,
             profile=QuickProfile(

@@ -1,10 +1,11 @@
-"""Which device carries given calls: profiles, and a plan for every number of rules and factor of the load."""
+"""Which device carries given calls: profiles, a plan for every kind of calls, number of rules and load."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any, Literal
 
 from weirlab.base.errors import InputError, LabError, MissingCapability, ModelError, TrialError, WeirError
@@ -17,6 +18,7 @@ from weirlab.jobs.progress import Progress
 from weirlab.jobs.quick import QuickProfile
 from weirlab.model import DeviceModels
 from weirlab.model.planning.planner import Conclusion, PlanAnswer
+from weirlab.model.planning.requirements import for_calls
 from weirlab.store import Store
 from weirlab.traffic.calls.mix import VoiceMix
 
@@ -33,11 +35,12 @@ class ChoiceRequest:
     """Runs, model files or models to choose from, without measuring."""
     rules: tuple[int, ...]
     calls: int
-    stream: VoiceMix
+    streams: tuple[VoiceMix, ...]
+    """Kinds of calls: each is answered, the first decides which device is best."""
     factors: tuple[float, ...]
     """Multiples of ``calls``; the first decides."""
     terms: PlanRequest
-    """Requirements, certainty and direction of each plan."""
+    """Requirements besides those of calls, certainty and direction of each plan."""
     profile: QuickProfile
     """How devices are profiled; its device does not count."""
     again: bool = False
@@ -46,8 +49,9 @@ class ChoiceRequest:
 
 @dataclass(frozen=True)
 class ChoiceCase:
-    """The devices at one number of rules and one multiple of the calls."""
+    """The devices with one kind of calls, at one number of rules and one multiple of the calls."""
 
+    stream: VoiceMix
     rules: int
     factor: float
     calls: int
@@ -61,6 +65,8 @@ class ChoiceRow:
     """One device in one case."""
 
     device: str
+    codecs: str
+    """Codecs and packet times of the calls."""
     rules: int
     factor: float
     calls: int
@@ -91,13 +97,11 @@ class ChoiceOutcome:
 
     @property
     def base(self) -> PlanOutcome:
-        """The case that decides: the first number of rules, the first factor."""
+        """The case that decides: the first kind of calls, number of rules and factor."""
         return self.cases[0].plan
 
     def problem(self) -> WeirError | None:
-        """The error to report: of a device that was not measured, or the worst of all numbers of rules at the
-        first factor.
-        """
+        """The error of a device that was not measured, or the worst of all cases at the first factor."""
         if (missing := incomplete(self.failures)) is not None:
             return missing
         found = [case.plan.problem() for case in self.cases if case.factor == self.request.factors[0]]
@@ -161,6 +165,7 @@ def _row(case: ChoiceCase, plan: PlanOutcome, answer: PlanAnswer, why: str) -> C
         most = 0 if room.reach.value is None else int(room.reach.value / question.call_pps)
     return ChoiceRow(
         plan.name(answer.device),
+        case.stream.name,
         case.rules,
         case.factor,
         case.calls,
@@ -177,7 +182,20 @@ def _row(case: ChoiceCase, plan: PlanOutcome, answer: PlanAnswer, why: str) -> C
 def _missing_row(case: ChoiceCase, name: str, failed: DeviceProfile) -> ChoiceRow:
     nan = math.nan
     why = failed.reason if failed.need.name == name else f"{failed.need.name}: {failed.reason}"
-    return ChoiceRow(name, case.rules, case.factor, case.calls, "not measured", nan, nan, nan, None, nan, why)
+    return ChoiceRow(
+        name,
+        case.stream.name,
+        case.rules,
+        case.factor,
+        case.calls,
+        "not measured",
+        nan,
+        nan,
+        nan,
+        None,
+        nan,
+        why,
+    )
 
 
 def incomplete(failures: Sequence[DeviceProfile]) -> WeirError | None:
@@ -195,7 +213,9 @@ def wanted_profiles(
     store: Store, request: ChoiceRequest
 ) -> tuple[tuple[ProfileNeed, ...], tuple[ProfileNeed, ...]]:
     """The profiles of devices and of tunnels; raises ``InputError`` for what cannot be profiled."""
-    frames = tuple(sorted({each.frame_bytes for each, _ in request.stream.parts}))
+    sizes = sorted({each.frame_bytes for stream in request.streams for each, _ in stream.parts})
+    # Service times are linear in the size: those between the smallest and the largest need no trials.
+    frames = (sizes[0], sizes[-1]) if len(sizes) > 1 else (sizes[0],)
     usual = replace(request.profile, frames=frames)
     filters = [
         replace(usual, device=device, positions=positions(request.rules)) for device in request.devices
@@ -269,18 +289,18 @@ def choose(store: Store, request: ChoiceRequest, progress: Progress) -> ChoiceOu
             assert missing is not None
             raise missing
     cases = []
-    for rules in request.rules:
-        for factor in request.factors:
-            calls = max(round(request.calls * factor), 1)
-            asked = replace(
-                request.terms,
-                sources=tuple(sources),
-                tunnels=tuple(tunnels),
-                find="device",
-                stream=request.stream,
-                calls=calls,
-                position=float(rules),
-            )
-            plain = plan(store, replace(asked, tunnels=())) if tunnels else None
-            cases.append(ChoiceCase(rules, factor, calls, plan(store, asked), plain))
+    for stream, rules, factor in product(request.streams, request.rules, request.factors):
+        calls = max(round(request.calls * factor), 1)
+        asked = replace(
+            request.terms,
+            sources=tuple(sources),
+            tunnels=tuple(tunnels),
+            find="device",
+            stream=stream,
+            calls=calls,
+            position=float(rules),
+            requirements=(*map(for_calls, stream.packet_times_ms), *request.terms.requirements),
+        )
+        plain = plan(store, replace(asked, tunnels=())) if tunnels else None
+        cases.append(ChoiceCase(stream, rules, factor, calls, plan(store, asked), plain))
     return ChoiceOutcome(request, tuple(cases), known)

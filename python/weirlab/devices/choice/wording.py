@@ -46,16 +46,20 @@ def why(answer: PlanAnswer, plan: PlanOutcome) -> str:
 
 
 def table(outcome: ChoiceOutcome, rows: list[ChoiceRow]) -> Table:
-    """One row for each device, number of rules and factor of the load."""
+    """One row for each device, kind of calls, number of rules and factor of the load."""
     sure = f"{outcome.request.terms.certainty * 100:g} %"
-    several_rules, several_factors = len(outcome.request.rules) > 1, len(outcome.request.factors) > 1
+    request = outcome.request
+    several_rules, several_factors = len(request.rules) > 1, len(request.factors) > 1
+    several_streams = len(request.streams) > 1
     columns = ["Device"]
+    columns += ["Codecs"] if several_streams else []
     columns += ["Rules"] if several_rules else []
     columns += ["Load"] if several_factors else []
     columns += ["Threshold", f"p99, {sure}", "Calls", "Headroom", "Verdict", "p99 delay", "Because"]
     shown = []
     for row in rows:
         cells = [row.device]
+        cells += [row.codecs] if several_streams else []
         cells += [count(row.rules)] if several_rules else []
         cells += [f"{row.factor:g} ×"] if several_factors else []
         bounded = math.isfinite(row.delay_p99_bound_ns)
@@ -81,7 +85,7 @@ def tables(outcome: ChoiceOutcome, rows: list[ChoiceRow]) -> list[Table]:
 
 def sentence(outcome: ChoiceOutcome, command: str) -> str:
     """The answer for the load in question, then what other rules and loads change."""
-    more = [_case(case) for case in outcome.cases[1:]]
+    more = _more_cases(outcome)
     return " ".join([plans.conclusion(outcome.base), *more, *remedies(outcome, command)])
 
 
@@ -102,7 +106,13 @@ def _remedy(failed: DeviceProfile, command: str) -> str:
     return f"Where that is mended: {command}"
 
 
-def _case(case: ChoiceCase) -> str:
+def _more_cases(outcome: ChoiceOutcome) -> list[str]:
+    """A sentence on each case but the first."""
+    several = len(outcome.request.streams) > 1
+    return [_case(case, f", {case.stream.title}," if several else "") for case in outcome.cases[1:]]
+
+
+def _case(case: ChoiceCase, kind: str) -> str:
     found: dict[Conclusion, list[str]] = {}
     for answer in case.plan.answers:
         found.setdefault(answer.verdict, []).append(case.plan.name(answer.device))
@@ -113,7 +123,7 @@ def _case(case: ChoiceCase) -> str:
         for verdict, text in _VERDICTS.items()
         if verdict in found
     ]
-    return f"With {plural(case.calls, 'call')} behind {plural(case.rules, 'rule')}: {'; '.join(parts)}."
+    return f"With {plural(case.calls, 'call')}{kind} behind {plural(case.rules, 'rule')}: {'; '.join(parts)}."
 
 
 def _headline(outcome: ChoiceOutcome, best: ChoiceRow | None) -> str:
@@ -148,7 +158,7 @@ def write_page(
         subject=f"choice among {plural(len(base.answers), 'device')}",
         simulated=simulated,
         answer=_headline(outcome, best),
-        lede=(plans.conclusion(base), *(_case(case) for case in outcome.cases[1:])),
+        lede=(plans.conclusion(base), *_more_cases(outcome)),
         caution=" ".join(remedies(outcome, command)),
         tiles=tuple(tiles),
         chapters=(

@@ -328,10 +328,12 @@ def compare(
         )
         outcome = choose(session.store, request, session.progress)
         rules, factors = request.rules, request.factors
+        codecs = [stream.name for stream in request.streams]
         # Most calls first; devices that were not profiled for this come last.
         rows = sorted(
             outcome.rows(choices.why),
             key=lambda row: (
+                codecs.index(row.codecs),
                 rules.index(row.rules),
                 factors.index(row.factor),
                 1 if row.most_calls is None else -row.most_calls,

@@ -45,6 +45,16 @@ class VoiceMix:
             return self.parts[0][0].title
         return " and ".join(f"{each.title} ({percent(share)})" for each, share in self.parts)
 
+    @property
+    def name(self) -> str:
+        """The title for columns: ``G.711 20 ms``, ``G.711 20 ms (60 %), G.729 40 ms (40 %)``."""
+        alone = len(self.parts) == 1
+        names = [
+            f"{each.codec.title} {each.packet_ms:g} ms" + ("" if alone else f" ({percent(share)})")
+            for each, share in self.parts
+        ]
+        return ", ".join(names)
+
     def calls_pps(self, calls: float, directions: int = 2) -> float:
         """Packets per second of ``calls`` calls; a two-way call is two streams."""
         return calls * directions * self.rate_pps

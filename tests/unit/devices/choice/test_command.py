@@ -12,6 +12,7 @@ from weirlab.devices.choice.profiling import positions
 from weirlab.jobs import testbeds
 from weirlab.lab.vm import qemu
 from weirlab.model import DeviceModels, fit_all, save_devices
+from weirlab.store import Store
 from weirlab.testing import FakeBed, FakeDevice, queue
 
 from ...conftest import Weir
@@ -244,6 +245,47 @@ def test_profiles_are_chosen_from_without_measuring(
     assert all(text in page for text in ("Headroom", "will do", "Threshold", "old", "new"))
 
 
+def test_several_codecs_and_packet_times_are_answered_in_one_table(
+    weir: Weir, store: Store, profiled: list[str], tmp_path: Path
+) -> None:
+    page = tmp_path / "choice.html"
+    asked = (
+        *CHOOSE, "iptables", "nftables-set", "--rules", "400", "--factors", "1", "--packet-time", "20ms,30ms",
+        "--codec", "g711", "--codec", "g711:60,g729:40",
+    )  # fmt: skip
+    answer = weir(*asked, "--out", page)
+    assert profiled == ["iptables", "nftables-set"]
+    # The smallest and the largest frame of four.
+    assert store.open("last").manifest.scenario["profile"]["sizes"] == ["78", "298"]
+    found: dict[str, dict[str, Any]] = {
+        row["codecs"]: row for row in weir(*asked, "--json").json["rows"] if row["device"] == "nftables-set"
+    }
+    frames = {
+        "G.711 20 ms": (218, 50.0),
+        "G.711 30 ms": (298, 1000 / 30),
+        "G.711 20 ms (60 %), G.729 20 ms (40 %)": (162, 50.0),
+        "G.711 30 ms (60 %), G.729 30 ms (40 %)": (214, 1000 / 30),
+    }
+    assert list(found) == list(frames)
+    device = DEVICES["nftables-set"]
+    for kind, (frame, packets) in frames.items():
+        row = found[kind]
+        assert row["threshold_pps"] == pytest.approx(device.threshold_pps(400, frame), rel=0.06)
+        assert row["headroom_ratio"] == pytest.approx(row["most_calls"] / 300, rel=0.01)
+        assert 0.5 * row["threshold_pps"] < row["most_calls"] * 2 * packets < row["threshold_pps"]
+    words = " ".join(answer.out.split())
+    assert "With 300 calls, G.711 in packets of 30 ms, behind 400 rules: " in words
+    assert "Codecs" in answer.out
+    assert all(kind in page.read_text() for kind in frames)
+
+
+def test_of_codecs_with_their_own_packet_times_each_is_answered_once(weir: Weir, models: Path) -> None:
+    asked = ("choose", "--profiles", models / "devices.json", "--calls", "300", "--factors", "1")
+    given = ("--codec", "g711:20ms", "--codec", "g711", "--packet-time", "20ms,30ms")
+    told = {row["codecs"] for row in weir(*asked, *given, "--json").json["rows"]}
+    assert told == {"G.711 20 ms", "G.711 30 ms"}
+
+
 def test_a_stand_in_is_marked_in_table_sentence_and_page(weir: Weir, models: Path, tmp_path: Path) -> None:
     answer = weir(
         "choose", "--profiles", models / "devices.json", "--tunnel", models / "tunnel.json", "--calls", "100",
@@ -274,6 +316,9 @@ def test_if_no_device_will_do_the_exit_code_says_so(weir: Weir, models: Path) ->
         (("iptables", "--calls", "1", "--factors", "0"), "--factors 0: each must be above 0"),
         (("iptables", "--calls", "1", "--certainty", "often"), "e.g. --certainty 95%"),
         (("iptables", "--calls", "1", "--cpus", "2"), "add --tunnel"),
+        (("iptables", "--calls", "1", "--packet-time", "20ms,"), "packet time '' not understood"),
+        (("iptables", "--calls", "1", "--packet-time", "long"), "packet time 'long' not understood"),
+        (("iptables", "--calls", "1", "--codec", "g7"), "g7"),
         (("nonsense", "--calls", "1"), "no such device"),
         (("192.0.2.1", "--calls", "1"), "is another machine"),
     ],

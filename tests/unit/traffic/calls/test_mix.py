@@ -11,6 +11,7 @@ def test_a_single_codec_is_itself() -> None:
     assert (mix.frame_bytes, mix.rate_pps, mix.packet_times_ms) == (218, 50, (20,))
     assert mix.calls_pps(300) == 30_000
     assert mix.title == "G.711 in packets of 20 ms"
+    assert mix.name == "G.711 20 ms"
 
 
 def test_a_mix_has_the_mean_rate_of_its_calls_and_the_mean_frame_of_its_packets() -> None:
@@ -20,6 +21,7 @@ def test_a_mix_has_the_mean_rate_of_its_calls_and_the_mean_frame_of_its_packets(
     assert mix.frame_bytes == pytest.approx((30 * 218 + 10 * 98) / 40)
     assert mix.packet_times_ms == (20, 40)
     assert mix.title == "G.711 in packets of 20 ms (60 %) and G.729 in packets of 40 ms (40 %)"
+    assert mix.name == "G.711 20 ms (60 %), G.729 40 ms (40 %)"
 
 
 @pytest.mark.parametrize(
