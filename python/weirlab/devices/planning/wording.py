@@ -286,14 +286,16 @@ def more_trials(outcome: PlanOutcome) -> str:
     if not undecided:
         return ""
     ways = words(list(dict.fromkeys(outcome.more_trials.get(device, PROFILE_AGAIN) for device in undecided)))
-    return f"To settle it, {ways}; a lower certainty (--certainty 75%) needs fewer trials."
+    idle = any(map(_unsure_when_idle, outcome.answers))
+    where = " on a quieter machine (weir doctor --require-quiet tells)" if idle else ""
+    return f"To settle it, {ways}{where}; a lower certainty (--certainty 75%) needs fewer trials."
 
 
 def unsure(one: PlanAnswer, question: PlanningQuestion) -> str:
     """Of an undecided answer: which bounds miss their limits although the predictions do not."""
     look = one.outlook
     assert look is not None
-    return words(
+    misses = words(
         [
             f"{limit.label} is predicted at {_shown(limit, look.predicted)}, but "
             f"{question.certainty * 100:g} % of trials are only sure to stay below "
@@ -302,6 +304,14 @@ def unsure(one: PlanAnswer, question: PlanningQuestion) -> str:
             if look.bounds[limit.quantity] > limit.at_most
         ]
     )
+    return f"{misses}; it is no surer at the lowest profiled load" if _unsure_when_idle(one) else misses
+
+
+def _unsure_when_idle(one: PlanAnswer) -> bool:
+    """Whether a device is undecided even at the lowest profiled load: then the load is not the reason."""
+    reach = one.headroom.reach if one.headroom else one.reach
+    by_load = one.verdict == "undecided" and one.find != "rules"
+    return by_load and reach is not None and reach.value is None
 
 
 def _limit(limit: QuantityLimit) -> str:
