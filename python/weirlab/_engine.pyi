@@ -886,8 +886,8 @@ class TcpServer:
 class TcpWatcher:
     """Samples connections in a thread of its own; see ``weirlab.transfers.tcp.watching``.
 
-    ``ends`` are addresses (None: any) and ports (0: any), in any order. ``by`` is "bpf", "inet-diag" or
-    "auto" (by BPF where that works). Raises ``MissingCapability`` where it does not.
+    ``ends`` are addresses (None: any) and ports (0: any), in any order; ``also``: more addresses of the first
+    end, any of which fits. ``by`` is "bpf", "inet-diag" or "auto" (by BPF where that works). Raises ``MissingCapability`` where it does not.
     """
 
     def __init__(
@@ -899,6 +899,7 @@ class TcpWatcher:
         period_ns: int,
         wait: bool,
         fields: Sequence[str],
+        also: Sequence[str] = (),
         by: str = "inet-diag",
     ) -> None: ...
     def take(self) -> dict[str, Any]:

@@ -34,7 +34,7 @@ pub struct TcpWatcher {
 #[pymethods]
 impl TcpWatcher {
     #[new]
-    #[pyo3(signature = (*, ends, pid, program, period_ns, wait, fields, by = INET_DIAG))]
+    #[pyo3(signature = (*, ends, pid, program, period_ns, wait, fields, also = Vec::new(), by = INET_DIAG))]
     #[expect(clippy::too_many_arguments, reason = "they are named in Python")]
     fn new(
         py: Python<'_>,
@@ -44,6 +44,7 @@ impl TcpWatcher {
         period_ns: u64,
         wait: bool,
         fields: Vec<String>,
+        also: Vec<IpAddr>,
         by: &str,
     ) -> PyResult<Self> {
         if ![BPF, INET_DIAG, AUTO].contains(&by) {
@@ -57,7 +58,7 @@ impl TcpWatcher {
         } else {
             fields.iter().map(known).collect::<PyResult<_>>()?
         };
-        let filter = filter(ends, pid, program);
+        let filter = Filter { also, ..filter(ends, pid, program) };
         let options = Options { filter, period_ns, wait };
         let offset_ns = -realtime_to_monotonic_ns();
         let mut why_not = None;
@@ -112,7 +113,7 @@ impl TcpWatcher {
 /// Which connections are selected.
 pub fn filter(ends: [(Option<IpAddr>, u16); 2], pid: Option<u32>, program: Option<String>) -> Filter {
     let [one, other] = ends.map(|(address, port)| End { address, port });
-    Filter { ends: (one, other), pid, program }
+    Filter { ends: (one, other), pid, program, ..Filter::default() }
 }
 
 /// The progress of a watch.

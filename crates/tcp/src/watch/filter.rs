@@ -28,6 +28,8 @@ impl End {
 pub struct Filter {
     /// The two ends; it does not matter which of them is local.
     pub ends: (End, End),
+    /// More addresses of the first end, such as the others of a host's name: any of them fits.
+    pub also: Vec<IpAddr>,
     /// Number of the process.
     pub pid: Option<u32>,
     /// Name of the process's program.
@@ -41,8 +43,12 @@ impl Filter {
     /// Whether the ends match.
     #[must_use]
     pub fn fits(&self, id: &Id) -> bool {
-        let (one, other) = &self.ends;
-        (one.fits(id.local) && other.fits(id.remote)) || (one.fits(id.remote) && other.fits(id.local))
+        let (one, other) = self.ends;
+        let is_one = |end: SocketAddr| {
+            let also = |&address: &IpAddr| End { address: Some(address), ..one }.fits(end);
+            one.fits(end) || self.also.iter().any(also)
+        };
+        (is_one(id.local) && other.fits(id.remote)) || (is_one(id.remote) && other.fits(id.local))
     }
 
     /// The connections whose ends match, each once. The kernel compares the ports.
@@ -106,6 +112,17 @@ mod tests {
         assert!(filter.fits(&id("10.0.0.2:443", "10.0.0.1:1")));
         assert!(!filter.fits(&id("10.0.0.2:1", "10.0.0.1:443")));
         assert!(!filter.fits(&id("10.0.0.1:1", "10.0.0.2:44")));
+    }
+
+    #[test]
+    fn any_address_of_a_name_fits() {
+        let also = vec!["192.0.2.2".parse().unwrap(), "2001:db8::2".parse().unwrap()];
+        let filter = Filter { ends: (end("192.0.2.1", 443), End::default()), also, ..Filter::default() };
+        for remote in ["192.0.2.1:443", "192.0.2.2:443", "[2001:db8::2]:443", "[::ffff:192.0.2.2]:443"] {
+            assert!(filter.fits(&id("192.0.2.9:1", remote)), "{remote}");
+        }
+        assert!(!filter.fits(&id("192.0.2.9:1", "192.0.2.3:443")));
+        assert!(!filter.fits(&id("192.0.2.9:1", "192.0.2.2:80")));
     }
 
     #[test]

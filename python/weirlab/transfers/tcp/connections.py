@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from weirlab.base.errors import InputError
@@ -42,6 +42,8 @@ class ConnectionFilter:
     """What to match connections by: their ends, in any order, and their process."""
 
     ends: tuple[flows.FlowEnd, flows.FlowEnd] = (flows.FlowEnd(), flows.FlowEnd())
+    also: tuple[str, ...] = ()
+    """More addresses of the first end: the others of a host's name."""
     pid: int | None = None
     program: str | None = None
 
@@ -54,9 +56,12 @@ class ConnectionFilter:
         )
 
     def _ends_fit(self, connection: TcpSocket) -> bool:
-        one, other = self.ends
+        first, other = self.ends
         here, there = connection.local, connection.remote
-        return (_fits(one, here) and _fits(other, there)) or (_fits(one, there) and _fits(other, here))
+        return any(
+            (_fits(one, here) and _fits(other, there)) or (_fits(one, there) and _fits(other, here))
+            for one in (first, *(replace(first, addr=address) for address in self.also))
+        )
 
 
 def parse(text: str, option: str = "CONNECTION") -> ConnectionFilter:
@@ -72,7 +77,8 @@ def parse(text: str, option: str = "CONNECTION") -> ConnectionFilter:
     if re.fullmatch(r"[0-9]{1,9}", plain):
         return ConnectionFilter(pid=_pid(int(plain), option))
     if match := re.fullmatch(r"([A-Za-z][\w.-]*):(\d{1,5})", plain):
-        return ConnectionFilter(ends=(_resolved(match[1], int(match[2]), option), flows.FlowEnd()))
+        first, *others = _resolved(match[1], int(match[2]), option)
+        return ConnectionFilter((flows.FlowEnd(first, int(match[2])), flows.FlowEnd()), tuple(others))
     if plain and ":" not in plain and re.search(r"[^\W\d_]", plain):
         return ConnectionFilter(program=plain[:MOST_NAME])
     flow = flows.parse(plain, option)
@@ -140,14 +146,14 @@ def owner(pid: int | None, name: str | None) -> str:
     return NOTHING if pid is None else f"{name} ({pid})"
 
 
-def _resolved(host: str, port: int, option: str) -> flows.FlowEnd:
-    """The address of ``host`` that a connection exists with, else its first."""
+def _resolved(host: str, port: int, option: str) -> list[str]:
+    """The addresses of ``host``, those first that a connection exists with."""
     try:
         addresses = [str(found[4][0]) for found in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
     except (OSError, OverflowError, UnicodeError) as error:
         raise InputError(f"{option} {host}:{port}: {host} has no address: {error}") from error
     ends = {end for connection in listed() for end in (connection.local, connection.remote)}
-    return flows.FlowEnd(next((one for one in addresses if (one, port) in ends), addresses[0]), port)
+    return sorted(dict.fromkeys(addresses), key=lambda address: (address, port) not in ends)
 
 
 def _fits(wanted: flows.FlowEnd, end: tuple[str, int]) -> bool:

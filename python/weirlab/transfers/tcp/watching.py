@@ -295,6 +295,7 @@ def _watcher(settings: WatchSettings) -> TcpWatcher | TcpEvents:
         return TcpEvents(ends=ends, pid=target.pid, program=target.program, wait=wait, fields=names)
     return TcpWatcher(
         ends=ends,
+        also=target.also,
         pid=target.pid,
         program=target.program,
         period_ns=settings.period_ns,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import socket
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -140,6 +142,29 @@ def test_a_name_and_a_port_are_an_end() -> None:
     assert connections.parse("localhost:443").ends[0].port == 443
     with pytest.raises(InputError, match=r"TARGET nosuch..invalid:443: nosuch..invalid has no address"):
         connections.parse("nosuch..invalid:443", "TARGET")
+
+
+def test_connections_to_any_address_of_a_name_are_explained(
+    weir: Weir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("", 0)) as listener, ExitStack() as opened:
+        port = listener.getsockname()[1]
+        for address in ("127.0.0.2", "127.0.0.3", "127.0.0.4"):
+            opened.enter_context(socket.create_connection((address, port)))
+            opened.enter_context(listener.accept()[0])
+        answers = [
+            (socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port))
+            for address in ("127.0.0.9", "127.0.0.2", "127.0.0.3")
+        ]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: answers)
+        target = connections.parse(f"db.example.org:{port}")
+        assert (target.ends[0].addr, target.also) == ("127.0.0.2", ("127.0.0.3", "127.0.0.9"))
+        found = connections.select(connections.listed(), target)
+        assert {one.remote[0] for one in found if one.remote[1] == port} == {"127.0.0.2", "127.0.0.3"}
+        answer = weir("tcp", "why", f"db.example.org:{port}", "--time", "200ms", "--json")
+    told = json.loads(answer.out.splitlines()[-1])["causes"]
+    ends = {tuple(end) for one in told for end in (one["local"], one["remote"]) if end[1] == port}
+    assert ends == {("127.0.0.2", port), ("127.0.0.3", port)}
 
 
 def test_why_needs_no_more_than_a_target(weir: Weir) -> None:
