@@ -887,7 +887,8 @@ class TcpWatcher:
     """Samples connections in a thread of its own; see ``weirlab.transfers.tcp.watching``.
 
     ``ends`` are addresses (None: any) and ports (0: any), in any order; ``also``: more addresses of the first
-    end, any of which fits. ``by`` is "bpf", "inet-diag" or "auto" (by BPF where that works). Raises ``MissingCapability`` where it does not.
+    end, any of which fits. ``by`` is "bpf", "inet-diag" or "auto" (by BPF where that works).
+    Raises ``MissingCapability`` where it does not.
     """
 
     def __init__(

@@ -113,7 +113,7 @@ def open_run(run_id: str = "last", *, kind: str | None = None, store: AnyStore =
     """A stored run: an ID, the beginning of one, or ``last``, of ``kind`` if given.
 
     ``trials()``, ``histograms()``, ``series()``, ``flows()`` and ``calls()`` return its Polars frames,
-    ``table(name)`` those of its study.
+    ``table(name)`` those of its study. ``to_pandas()`` of a frame needs ``pip install pandas pyarrow``.
     """
     return _store(store).open(run_id, kind=kind)
 

@@ -6,6 +6,7 @@ import pytest
 
 from weirlab.base.errors import InputError, Undecided
 from weirlab.cli.results.tables import thresholds as threshold_tables
+from weirlab.devices.prediction import modelling, wording
 from weirlab.devices.prediction.outcome import position_of
 from weirlab.devices.profile.page.drawing import draw
 from weirlab.devices.profile.page.source import gather
@@ -46,7 +47,7 @@ def service_ns(share: float) -> float:
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     store = Store(tmp_path_factory.mktemp("runs") / "store")
-    writer = store.create("profile", {"name": "shares"}, {})
+    writer = store.create("profile", {"name": "shares", "profile": {"new": [*SHARES]}}, {"dut": "nftables"})
     with SimLab(DEVICE) as bed:
         measure(bed, PROFILE, writer)
     writer.finish()
@@ -124,6 +125,11 @@ def test_the_page_of_shares_says_that_they_varied(run: Run) -> None:
     assert "Packets that open a flow, %" in str(figure.spec)
     (tile,) = (tile for tile in tiles(evidence) if tile.label == "Cost of a new flow")
     assert tile.value.replace("\xa0", " ") == "2.5 µs"
+
+
+def test_a_fit_says_which_shares_can_be_predicted(run: Run) -> None:
+    said = wording.fit(modelling.fit(Store(run.path.parent), run.run_id))
+    assert "for the profiled shares, 0 %, 1.0 %, 10 %, 50 % and 100 %, and for none between" in said
 
 
 def test_a_prediction_of_such_a_profile_needs_a_share() -> None:

@@ -110,7 +110,8 @@ class PredictionLoadOptions:
     new: Annotated[
         str | None,
         typer.Option(
-            help="Of a profile that goes through such shares: share of packets that open a flow, e.g. 10%.",
+            help="Of a profile that goes through such shares: share of packets that open a flow, one of the "
+            "profiled shares, e.g. 10%.",
             metavar="SHARE",
         ),
     ] = None

@@ -28,6 +28,9 @@ def fit(outcome: FitOutcome) -> str:
         if model
         else f"Fitted {words(list(outcome.models))}."
     )
+    if outcome.run.new_flow_rules:
+        shares = words([percent(share) for share in outcome.run.manifest.section("profile")["new"]])
+        said += f" weir predict --new answers for the profiled shares, {shares}, and for none between them."
     said += "".join(f" Too little evidence: {reason}." for reason in outcome.evidence.too_little)
     said += "".join(f" {drift(each)}" for each in outcome.drifts)
     said = of_run(outcome.unusable, f"{said} The models are in {outcome.path}.")
