@@ -10,6 +10,8 @@ export interface Session {
   /** How long data is kept, in a sentence. */
   kept: string;
   may_run: boolean;
+  /** May users watch connections of the service's host? */
+  may_watch: boolean;
   /** May browsers test their connection? */
   tests: boolean;
   /** The service may not write to its store. */

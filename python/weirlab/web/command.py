@@ -50,6 +50,9 @@ it. Any other address needs a token of 16 characters or more, which each
 browser must enter once. The connection is not encrypted; put a proxy with TLS
 in front of it if others could listen in, and name its address with --proxy.
 
+With --allow-watch, it says live why connections of this host are not faster,
+as weir tcp why does.
+
 With --tests, it also tests the connections of browsers and other ndt7 clients
 to this host, one at a time: ten seconds each way, and why it was not faster.
 
@@ -156,6 +159,12 @@ class RightOptions:
     allow_run: Annotated[
         bool,
         typer.Option("--allow-run", help="Users may start scenarios, with the rights of this process."),
+    ] = False
+    allow_watch: Annotated[
+        bool,
+        typer.Option(
+            "--allow-watch", help="Users may see connections of this host, and why they are not faster."
+        ),
     ] = False
     user: Annotated[
         str | None,
@@ -310,6 +319,7 @@ class WebLimitOptions:
             most_days=self.keep_days,
             most_kept_bytes=0 if self.keep_size is None else parse_size(self.keep_size, "--keep-size"),
             allow_run=rights.allow_run,
+            allow_watch=rights.allow_watch,
             tests=rights.tests.limits(),
             voice=voice.settings(proxies),
             proxies=proxies,

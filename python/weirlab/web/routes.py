@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal
 
@@ -35,6 +36,7 @@ from weirlab.web.settings import WebSettings
 from weirlab.web.transfers import rows
 from weirlab.web.transfers.asking import TransferRequest
 from weirlab.web.transfers.service import Transfers
+from weirlab.web.transfers.watching import HostWatches
 
 _MOST_COMPARED = 50
 """Most runs of one side."""
@@ -53,12 +55,13 @@ class ServiceParts:
     uploads: CaptureService
     transfers: Transfers
     scenarios: Scenarios
+    watches: HostWatches
     closing: Callable[[], bool]
 
 
 def add_to(app: FastAPI, parts: ServiceParts) -> None:
     """Add all routes to ``app``."""
-    for routes in (_session, _runs, _measurements, _transfers, _scenarios):
+    for routes in (_session, _runs, _measurements, _transfers, _scenarios, _watches):
         app.include_router(routes(parts), prefix="/api")
     app.include_router(captures(parts.uploads, parts.measurements), prefix="/api")
 
@@ -82,6 +85,7 @@ def _session(parts: ServiceParts) -> APIRouter:
             "most_transfer_s": parts.settings.most_transfer_s,
             "kept": retention.limits_sentence(parts.settings),
             "may_run": parts.settings.allow_run,
+            "may_watch": parts.settings.allow_watch,
             "tests": parts.settings.tests is not None,
             "read_only": parts.measurements.read_only,
             "voice": parts.settings.voice is not None,
@@ -313,5 +317,29 @@ def _scenarios(parts: ServiceParts) -> APIRouter:
     def resume(data_id: str) -> dict[str, Any]:
         scenarios.resume(opened(data_id))
         return {}
+
+    return router
+
+
+def _watches(parts: ServiceParts) -> APIRouter:
+    router = APIRouter(prefix="/watches")
+    watches = parts.watches
+
+    @router.get("")
+    def possible(target: Annotated[str, Query(max_length=200)]) -> dict[str, Any]:
+        """Say beforehand why ``target`` cannot be watched: a stream of events does not tell its reader."""
+        watches.check(target)
+        return {}
+
+    @router.get("/events")
+    def events(target: Annotated[str, Query(max_length=200)]) -> StreamingResponse:
+        watches.check(target)
+
+        async def stream() -> AsyncIterator[str]:
+            async with aclosing(watches.events(target, parts.closing)) as told:
+                async for event in told:
+                    yield f"event: told\ndata: {json.dumps(event, allow_nan=False)}\n\n"
+
+        return StreamingResponse(stream(), media_type="text/event-stream")
 
     return router

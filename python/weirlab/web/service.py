@@ -65,6 +65,7 @@ from weirlab.web.transfers.ndt7 import TestRefusal
 from weirlab.web.transfers.reading import Reader
 from weirlab.web.transfers.recording import TestRecorder
 from weirlab.web.transfers.service import BusyError, Transfers
+from weirlab.web.transfers.watching import HostWatches
 
 if TYPE_CHECKING:
     from weirlab.web.voice.service import VoiceService
@@ -116,7 +117,8 @@ def service(
     ``launcher`` starts its processes; None: they have the rights of this one.
     """
     if launcher is None:
-        launcher = DirectLauncher.of(ServiceFolders(Path(os.path.realpath(store.root)), settings.allow_run))
+        root = Path(os.path.realpath(store.root))
+        launcher = DirectLauncher.of(ServiceFolders(root, settings.allow_run, settings.allow_watch))
     children = Children(settings.children, launcher)
     try:
         read_only = not _may_write(store.root / FOLDER)
@@ -131,6 +133,7 @@ def service(
         )
         transfers = Transfers(measurements, space, settings.most_transfer_s, recording, bench)
         scenarios = Scenarios(launcher, measurements, space, settings.allow_run, bench)
+        watches = HostWatches(launcher, settings.allow_watch)
         # Pages of documentation would load scripts from elsewhere.
         app = FastAPI(title="Weir", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
         # The last one is the first to see a request.
@@ -145,7 +148,16 @@ def service(
         routes.add_to(
             app,
             routes.ServiceParts(
-                settings, sessions, shelf, measurements, children, uploads, transfers, scenarios, closing
+                settings,
+                sessions,
+                shelf,
+                measurements,
+                children,
+                uploads,
+                transfers,
+                scenarios,
+                watches,
+                closing,
             ),
         )
         if settings.tests is not None:
@@ -168,6 +180,7 @@ def service(
             children.close()
             transfers.close()
             scenarios.close()
+            watches.close()
             if voice is not None:
                 voice.close()
     finally:

@@ -71,6 +71,8 @@ class WebSettings:
     """How much data is kept in all; 0: no limit."""
     allow_run: bool = False
     """Users may start scenarios, which run with the rights of the service."""
+    allow_watch: bool = False
+    """Users may see connections of this host, and why they are not faster."""
     tests: TestLimits | None = None
     """None: no tests by ndt7."""
     voice: VoiceSettings | None = None

@@ -30,6 +30,7 @@ from weirlab.web.launching.jobs import (
     ScenarioRunJob,
     ServiceFolders,
     TestReadingJob,
+    WatchJob,
 )
 from weirlab.web.launching.launcher import DirectLauncher, Launcher, piped
 from weirlab.web.launching.remote import RemoteLauncher
@@ -41,7 +42,7 @@ from .conftest import DEADLINE_S
 
 DATA_ID: Final = "0123456789abcdef" * 2
 RUN_ID: Final = "20260102-030405-profile-0a1b"
-PLACES: Final = ServiceFolders(Path("/srv/weir"), may_run=True)
+PLACES: Final = ServiceFolders(Path("/srv/weir"), may_run=True, may_watch=True)
 ALL: Final = [
     CaptureJob(DATA_ID),
     TestReadingJob(DATA_ID, "tapes-x_1"),
@@ -50,6 +51,7 @@ ALL: Final = [
     InterruptionJob(RUN_ID),
     RecordingJob(DATA_ID, "tapes-1", "eth0", 29100, 1_000_000),
     ScenarioRunJob(),
+    WatchJob("db.example.org:443"),
 ]
 CHILD: Final = """
 import signal, sys
@@ -172,10 +174,15 @@ def test_what_is_no_job_is_refused(document: dict[str, Any]) -> None:
         RecordingJob(DATA_ID, "tapes-1", "eth0", 0, 1),
         RecordingJob(DATA_ID, "tapes-1", "eth0", 65536, 1),
         RecordingJob(DATA_ID, "tapes-1", "eth0", 29100, -1),
+        WatchJob("--json"),
+        WatchJob("curl --time 1s"),
+        WatchJob(""),
     ],
 )
 def test_a_job_names_nothing_outside_of_its_place(job: ProcessJob) -> None:
-    with pytest.raises(ValueError, match=r"this is no (data ID|run ID|folder|interface)|out of range"):
+    with pytest.raises(
+        ValueError, match=r"this is no (data ID|run ID|folder|interface|connection)|out of"
+    ):
         job.command(PLACES, 0)
 
 
@@ -187,11 +194,15 @@ def test_a_job_has_the_folder_that_it_names_and_no_other() -> None:
     recording = RecordingJob(DATA_ID, "tapes-x", "eth0.7", 80, 9).command(PLACES, 1234)
     assert recording[-5:] == [f"{folder}/tapes-x", "eth0.7", "80", "9", "1234"]
     assert ScenarioRunJob().command(PLACES, 0)[-1:] == ["/srv/weir"]
+    for target in (":443", "[2001:db8::1]:443", "10.0.0.1:40000-192.0.2.1:443", "4711", "g++"):
+        assert WatchJob(target).command(PLACES, 0)[-1:] == [target]
 
 
-def test_scenarios_need_permission() -> None:
+def test_scenarios_and_watches_need_permission() -> None:
     with pytest.raises(ValueError, match="may not start scenarios"):
-        ScenarioRunJob().command(ServiceFolders(Path("/srv/weir")), 0)
+        ScenarioRunJob().command(ServiceFolders(Path("/srv/weir"), may_watch=True), 0)
+    with pytest.raises(ValueError, match="may not show connections"):
+        WatchJob(":443").command(ServiceFolders(Path("/srv/weir"), may_run=True), 0)
 
 
 def test_no_process_knows_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,6 +236,7 @@ def test_the_helper_says_what_it_refuses_and_keeps_no_descriptor(channel: socket
     for request, said in (
         ({"kind": "shell", "about": {}}, "there is no job of this kind"),
         (jobs.document(ScenarioRunJob()), "this service may not start scenarios"),
+        (jobs.document(WatchJob(":443")), "this service may not show connections"),
         (jobs.document(CaptureJob("../..")), "this is no data ID"),
     ):
         socket.send_fds(channel, [json.dumps({"start": 1, **request}).encode()], [read, write])

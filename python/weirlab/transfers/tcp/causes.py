@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from weirlab.cli.options.sockets import shown
 from weirlab.trace.quantities import bit_rate, duration, size
-from weirlab.transfers.tcp.connections import owner
-from weirlab.transfers.tcp.watching import ConnectionTally, Samples
+from weirlab.transfers.tcp.connections import ConnectionFilter, owner
+from weirlab.transfers.tcp.watching import INET_DIAG, ConnectionTally, Samples, WatchSettings
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,6 +36,20 @@ def fields() -> tuple[str, ...]:
     from weirlab.diagnosis import kernel, receiving
 
     return tuple(dict.fromkeys((*kernel.NEEDED, *kernel.USEFUL, *receiving.FIELDS)))
+
+
+def watch_settings(target: ConnectionFilter, period_ns: int, duration_s: float | None) -> WatchSettings:
+    """A watch of what a diagnosis needs, of connections that there are and of later ones."""
+    return WatchSettings(
+        target,
+        period_ns,
+        names=(),
+        wait=True,
+        duration_s=duration_s,
+        # Only this way reports what BBR does.
+        by=INET_DIAG,
+        others=fields(),
+    )
 
 
 @dataclass(frozen=True)

@@ -278,16 +278,8 @@ def why(
     from weirlab.transfers.tcp.show import screen
 
     with Session(ctx, as_json=json) as session:
-        settings = watching.WatchSettings(
-            target=connections.parse(target, "TARGET"),
-            period_ns=_period_ns(every),
-            names=(),
-            wait=True,
-            duration_s=_seconds(duration),
-            # Only this way reports what BBR does.
-            by=watching.INET_DIAG,
-            others=causes.fields(),
-        )
+        wanted = connections.parse(target, "TARGET")
+        settings = causes.watch_settings(wanted, _period_ns(every), _seconds(duration))
         log = causes.CauseLog()
         observers: list[watching.WatchObserver] = [log]
         if json:

@@ -113,8 +113,8 @@ class Helper:
             self._channel.send(json.dumps(answer).encode()[:MOST_BYTES])
 
 
-def main(store: str, may_run: str) -> None:
-    """Serve the process that started this one."""
+def main(store: str, rights: str) -> None:
+    """Serve the process that started this one; ``rights``: of ``run`` and ``watch``, with a comma between."""
     # It ends with the service, which gets these signals, too. Programs do not inherit handlers.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: None)
@@ -123,7 +123,8 @@ def main(store: str, may_run: str) -> None:
         null = os.open(os.devnull, os.O_RDWR)
         os.dup2(null, 0)
         os.close(null)
-        Helper(channel, ServiceFolders(Path(store), may_run == "run"), service).serve()
+        may = rights.split(",")
+        Helper(channel, ServiceFolders(Path(store), "run" in may, "watch" in may), service).serve()
 
 
 if __name__ == "__main__":

@@ -23,6 +23,8 @@ SECRETS: Final = ("WEIR_WEB_TOKEN", "WEIR_TCP_TOKEN")
 """Variables of the environment that no other process needs."""
 _DATA_ID: Final = re.compile(r"[0-9a-f]{32}")
 _TAPES: Final = re.compile(r"tapes-[A-Za-z0-9_]{1,32}")
+TARGET: Final = re.compile(r"[\w.:\[\]+][\w.:\[\]+-]{0,199}", re.ASCII)
+"""Connections as ``weir tcp why`` takes them; never an option."""
 _INTERFACE: Final = re.compile(r"[^\s/-][^\s/]{0,14}")
 _READER: Final = {
     # Address space is limited, and every thread takes some of it.
@@ -43,6 +45,8 @@ class ServiceFolders:
     store: Path
     may_run: bool = False
     """It may have scenarios carried out."""
+    may_watch: bool = False
+    """It may have connections of the host watched."""
 
     @property
     def measurements(self) -> Path:
@@ -173,6 +177,23 @@ class ScenarioRunJob:
         return without_secrets()
 
 
+@dataclass(frozen=True)
+class WatchJob:
+    """Watch connections of the host, and say why they are not faster."""
+
+    KIND: ClassVar[str] = "watch"
+    target: str
+
+    def command(self, places: ServiceFolders, user: int) -> list[str]:
+        if not places.may_watch:
+            raise ValueError("this service may not show connections")
+        target = _matching(TARGET, self.target, "connection")
+        return programs.own("weirlab.web.transfers.watcher", target)
+
+    def environment(self, places: ServiceFolders) -> dict[str, str]:
+        return without_secrets()
+
+
 _KINDS: Final[Mapping[str, type[ProcessJob]]] = {
     each.KIND: each
     for each in (
@@ -183,6 +204,7 @@ _KINDS: Final[Mapping[str, type[ProcessJob]]] = {
         InterruptionJob,
         RecordingJob,
         ScenarioRunJob,
+        WatchJob,
     )
 }
 

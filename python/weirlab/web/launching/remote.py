@@ -71,7 +71,8 @@ class RemoteLauncher:
     def started(cls, places: ServiceFolders) -> RemoteLauncher:
         """Start a helper."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        command = programs.own(helper.__name__, str(places.store), "run" if places.may_run else "")
+        rights = ["run"] * places.may_run + ["watch"] * places.may_watch
+        command = programs.own(helper.__name__, str(places.store), ",".join(rights))
         with theirs:
             process = programs.start(
                 command, stdin=theirs, stdout=subprocess.DEVNULL, env=jobs.without_secrets()

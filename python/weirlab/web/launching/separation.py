@@ -71,7 +71,7 @@ def separate(
     """
     root, voice = Path(os.path.realpath(store)), _real(settings.voice)
     wanted = _wanted(user)
-    places = ServiceFolders(root, settings.allow_run)
+    places = ServiceFolders(root, settings.allow_run, settings.allow_watch)
     # Otherwise, the service only shows what is there.
     with suppress(StoreError):
         files.make_folder(root / FOLDER)
