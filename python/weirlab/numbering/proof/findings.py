@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from weirlab.base.errors import NotMet
-from weirlab.base.quantities import plural, words
+from weirlab.base.quantities import duration, plural, words
 from weirlab.numbering.proof import kinds
 from weirlab.numbering.proof.rows import NOT_AS_PLANNED, NOT_TRIED, ProofCallRow, titled
 from weirlab.numbering.through.rows import DeviceRow, silent
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 MOST_LISTED: Final = 3
 """Calls and reasons that an error names; the table has all."""
+UNEVEN_MS: Final = 5.0
+"""Mean jitter from which speech came unevenly: a quarter of the usual packet time."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,11 @@ class ProofFindings:
         return kinds.listed([row for row in self.rows if not (self.partly and row.verdict == NOT_TRIED)])
 
     @property
+    def uneven(self) -> list[ProofCallRow]:
+        """Calls whose speech this machine sent unevenly: nothing else is between the endpoints."""
+        return [] if self.device else [row for row in self.rows if row.jitter_ms > UNEVEN_MS]
+
+    @property
     def sentence(self) -> str:
         """The conclusion of the proof."""
         tried = len(self.rows) - len(self.left_out)
@@ -63,6 +70,12 @@ class ProofFindings:
             said += f"; {good} of {plural(len(listed), 'kind')} of routes are proved"
         if self.left_out:
             said += f"; {plural(len(self.left_out), 'call')} could not be tried"
+        if uneven := self.uneven:
+            most = duration(max(row.jitter_ms for row in uneven) * 1e6)
+            said += (
+                f". This machine was busy: speech of {plural(len(uneven), 'call')} had a jitter of up to "
+                f"{most}, so MOS there is that of the machine, not of the plan"
+            )
         return f"{said}."
 
     def document(self) -> dict[str, Any]:

@@ -87,7 +87,14 @@ def _tiles(found: ProofFindings) -> Iterator[Tile]:
     if times:
         yield Tile("Set-up", duration(times[len(times) // 2] * 1e6), "median, all engines up")
         yield Tile("Longest set-up", duration(times[-1] * 1e6), "all engines up")
-    opinions = [mos for row in found.rows for mos in (row.there_mos, row.back_mos) if not math.isnan(mos)]
+    uneven = found.uneven
+    opinions = [
+        mos
+        for row in found.rows
+        if row not in uneven
+        for mos in (row.there_mos, row.back_mos)
+        if not math.isnan(mos)
+    ]
     if opinions:
         yield Tile("Lowest MOS", tables.decimals(min(opinions)), "of both directions of all calls")
 
@@ -98,9 +105,15 @@ def _chapters(found: ProofFindings, messages: Sequence[MessageRow], chart: Chart
         "calls",
         "Calls",
         figures=tuple(_setups(found.rows)),
-        tables=tuple(filter(None, (tables.acceptance(found.rows), listed))),
+        tables=tuple(filter(None, (tables.acceptance(found.rows, found.uneven), listed))),
         details=tuple(
-            filter(None, (tables.media(found.rows), tables.through(found.rows, found.passed, found.device)))
+            filter(
+                None,
+                (
+                    tables.media(found.rows, found.uneven),
+                    tables.through(found.rows, found.passed, found.device),
+                ),
+            )
         ),
     )
     if found.kinds:

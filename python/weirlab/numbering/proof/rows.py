@@ -74,6 +74,11 @@ class ProofCallRow:
     def proved(self) -> bool:
         return self.verdict == AS_PLANNED
 
+    @property
+    def jitter_ms(self) -> float:
+        """The larger mean jitter of both directions; 0 if it is not known."""
+        return max((each for each in (self.there_jitter_ms, self.back_jitter_ms) if each >= 0), default=0.0)
+
 
 def titled(row: ProofCallRow) -> str:
     """``+420224355289``, ``+420224355289 without cyrus``, ``+420224355289, cyrus answers 503``."""

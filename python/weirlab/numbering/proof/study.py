@@ -183,10 +183,10 @@ class VoiceStudy(Study[VoiceScenario, Ground[ProofBed], ProofFindings]):
         found = outcome.found
         report = "" if outcome.report is None else f" Report: {outcome.report.path}"
         shown = (
-            tables.acceptance(found.rows),
+            tables.acceptance(found.rows, found.uneven),
             tables.kinds(found.kinds),
             tables.differing(found.rows),
-            tables.media(found.rows),
+            tables.media(found.rows, found.uneven),
             tables.through(found.rows, found.passed, found.device),
         )
         conclusion = f"{found.sentence} Run {outcome.run.run_id}.{report}"

@@ -21,8 +21,8 @@ _SPARE: Final = ("DNS", "Codec", "Decided", "Back", "There", "Set-up")
 _MEDIA: Final = ("Number", "Direction", "Packets", "Lost", "Jitter", "MOS")
 
 
-def acceptance(rows: Sequence[ProofCallRow]) -> Table:
-    """A row per call."""
+def acceptance(rows: Sequence[ProofCallRow], uneven: Sequence[ProofCallRow] = ()) -> Table:
+    """A row per call; MOS of ``uneven`` ones is marked."""
     cells = [
         (
             row.number,
@@ -32,8 +32,8 @@ def acceptance(rows: Sequence[ProofCallRow]) -> Table:
             str(row.answer) if row.answer else NOTHING,
             duration(row.setup_ms * 1e6),
             row.codec or NOTHING,
-            _opinion(row.there_packets, row.there_mos),
-            _opinion(row.back_packets, row.back_mos),
+            _opinion(row.there_packets, row.there_mos, row in uneven),
+            _opinion(row.back_packets, row.back_mos, row in uneven),
             duration(row.dns_ms * 1e6),
             row.verdict,
         )
@@ -60,8 +60,8 @@ def _some(titles: Sequence[str]) -> str:
     return f"{titles[0]}, ..." if len(titles) > 1 else titles[0]
 
 
-def media(rows: Sequence[ProofCallRow]) -> Table:
-    """Two rows per answered call: what arrived at the callee and at the caller."""
+def media(rows: Sequence[ProofCallRow], uneven: Sequence[ProofCallRow] = ()) -> Table:
+    """Two rows per answered call: what arrived at callee and caller; MOS of ``uneven`` ones is marked."""
     cells = []
     for row in rows:
         for direction, packets, lost, jitter_ms, mos in (
@@ -76,7 +76,7 @@ def media(rows: Sequence[ProofCallRow]) -> Table:
                         f"{packets:,}",
                         f"{lost:,}",
                         duration(jitter_ms * 1e6),
-                        decimals(mos),
+                        _opinion(1, mos, row in uneven),
                     )
                 )
     return Table("Speech", _MEDIA, cells, details=True)
@@ -98,8 +98,9 @@ def differing(rows: Sequence[ProofCallRow]) -> Table | None:
     return Table("Not as planned", columns, cells, spare=("Tried before",)) if cells else None
 
 
-def _opinion(packets: int, mos: float) -> str:
-    return decimals(mos) if packets else NOTHING
+def _opinion(packets: int, mos: float, uneven: bool) -> str:
+    mark = " (busy machine)" if uneven and not math.isnan(mos) else ""
+    return f"{decimals(mos)}{mark}" if packets else NOTHING
 
 
 def decimals(value: float) -> str:

@@ -11,8 +11,9 @@ import pytest
 
 from weirlab.numbering.fakes import FakeLab
 from weirlab.numbering.lab import Frame
-from weirlab.numbering.proof import page, ways
+from weirlab.numbering.proof import page, tables, ways
 from weirlab.numbering.proof.calling import MAX_ATTEMPTS, made
+from weirlab.numbering.proof.findings import UNEVEN_MS, ProofFindings
 from weirlab.numbering.proof.plan import ProofCall, planned
 from weirlab.numbering.proof.rows import NOT_AS_PLANNED
 from weirlab.numbering.proof.study import VoiceStudy
@@ -244,6 +245,26 @@ def test_a_call_that_goes_astray_makes_the_exit_code_9(
     page = story.html()
     assert 'id="way-0"' in page
     assert ".map:has(#way-0:checked) .w0" in page
+
+
+def test_a_bad_mos_without_a_device_between_is_the_machines(tmp_path: Path) -> None:
+    net, wanted = call(NUMBER)
+    row, _ = made(FakeLab(net, tmp_path), wanted)
+    assert row.jitter_ms < UNEVEN_MS
+    busy = replace(row, there_jitter_ms=41.0, there_mos=1.07)
+    found = ProofFindings("campus", (row, busy), partly=False)
+    assert found.uneven == [busy]
+    assert found.sentence.endswith(
+        ". This machine was busy: speech of 1 call had a jitter of up to 41.0 ms, so MOS there is that of "
+        "the machine, not of the plan."
+    )
+    cells = [row[-1] for row in tables.media(found.rows, found.uneven).rows]
+    assert cells[2] == "1.07 (busy machine)"
+    assert [cell.endswith("(busy machine)") for cell in cells] == [False, False, True, True]
+    assert "1.07 (busy machine)" in tables.acceptance(found.rows, found.uneven).rows[1]
+    # A device between the endpoints may have delayed it.
+    through = replace(found, device="a firewall")
+    assert (through.uneven, "busy" in through.sentence) == ([], False)
 
 
 def test_speech_that_does_not_arrive_is_not_as_planned(tmp_path: Path) -> None:
