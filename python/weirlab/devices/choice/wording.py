@@ -107,12 +107,23 @@ def _remedy(failed: DeviceProfile, command: str) -> str:
 
 
 def _more_cases(outcome: ChoiceOutcome) -> list[str]:
-    """A sentence on each case but the first."""
+    """A sentence on each verdict of the cases but the first, with all cases that have it."""
     several = len(outcome.request.streams) > 1
-    return [_case(case, f", {case.stream.title}," if several else "") for case in outcome.cases[1:]]
+    cases: dict[str, list[str]] = {}
+    for case in outcome.cases:
+        kind = f", {case.stream.title}," if several else ""
+        asked = f"with {plural(case.calls, 'call')}{kind} behind {plural(case.rules, 'rule')}"
+        cases.setdefault(_verdicts(case), []).append(asked)
+    (_, *same), *others = cases.values()
+    found = [f"Verdicts are the same {'; '.join(same)}."] if same else []
+    for verdicts, asked_with in zip([*cases][1:], others, strict=True):
+        listed = "; ".join(asked_with)
+        found.append(f"{listed[:1].upper()}{listed[1:]}: {verdicts}.")
+    return found
 
 
-def _case(case: ChoiceCase, kind: str) -> str:
+def _verdicts(case: ChoiceCase) -> str:
+    """``old and new will do; third is undecided``."""
     found: dict[Conclusion, list[str]] = {}
     for answer in case.plan.answers:
         found.setdefault(answer.verdict, []).append(case.plan.name(answer.device))
@@ -123,7 +134,7 @@ def _case(case: ChoiceCase, kind: str) -> str:
         for verdict, text in _VERDICTS.items()
         if verdict in found
     ]
-    return f"With {plural(case.calls, 'call')}{kind} behind {plural(case.rules, 'rule')}: {'; '.join(parts)}."
+    return "; ".join(parts)
 
 
 def _headline(outcome: ChoiceOutcome, best: ChoiceRow | None) -> str:
