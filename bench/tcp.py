@@ -271,7 +271,7 @@ def _how(watched: str) -> tuple[str, ...]:
 
 def run_watches(watches: Sequence[str], seconds: float, repeat: int) -> list[Run]:
     """Watched transfers, and an unwatched one for every two of them, in random order."""
-    lasts = ("--time", f"{seconds:g}s")
+    lasts = ("--duration", f"{seconds:g}s")
     cases = [*watches, *[UNWATCHED] * math.ceil(len(watches) / 2)]
     random.Random(repeat).shuffle(cases)
     return [
@@ -284,13 +284,13 @@ def run_watches(watches: Sequence[str], seconds: float, repeat: int) -> list[Run
 
 def run_many(seconds: float, repeat: int) -> list[Run]:
     """Transfers over many connections at once, watched in each way."""
-    wanted = ("--time", f"{seconds:g}s", *SLOW)
+    wanted = ("--duration", f"{seconds:g}s", *SLOW)
     return [by_weir(WATCHED, wanted, repeat, f"many {every}", every) for every in MANIES]
 
 
 def run_repeat(watches: Sequence[str], seconds: float, repeat: int) -> list[Run]:
     """All cases, in turns."""
-    lasts = ("--time", f"{seconds:g}s")
+    lasts = ("--duration", f"{seconds:g}s")
     runs = [by_weir(1, ("--bytes", "1kB"), repeat, "start")]
     for connections in (1, 4):
         runs.append(by_iperf3(connections, seconds, repeat))

@@ -272,7 +272,7 @@ def test_without_privileges_connections_are_sampled_by_inet_diag_and_the_result_
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         with socket.create_connection(("127.0.0.1", port)):
-            asked = [*UNPRIVILEGED, f":{port}", "--time", "1ms"]
+            asked = [*UNPRIVILEGED, f":{port}", "--duration", "1ms"]
             done = subprocess.run(
                 [*asked, "--by", "auto", "--json"], capture_output=True, text=True, check=True
             )

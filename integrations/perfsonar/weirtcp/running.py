@@ -73,7 +73,7 @@ def _measure(spec: dict[str, Any], port: int) -> list[str]:
     # Each report of each kernel is kept until the end.
     every = min(max(0.01, 2 * connections * duration / _MOST_REPORTS), interval)
     made = [
-        *("tcp", "measure", "--json", "--capture", "none", "--time", f"{duration:.3f}s"),
+        *("tcp", "measure", "--json", "--capture", "none", "--duration", f"{duration:.3f}s"),
         *("--port", str(port), "--connections", str(connections)),
         *("--every", f"{every * 1e3:.3f}ms", "--period", f"{interval * 1e3:.3f}ms"),
     ]

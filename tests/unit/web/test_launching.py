@@ -180,9 +180,7 @@ def test_what_is_no_job_is_refused(document: dict[str, Any]) -> None:
     ],
 )
 def test_a_job_names_nothing_outside_of_its_place(job: ProcessJob) -> None:
-    with pytest.raises(
-        ValueError, match=r"this is no (data ID|run ID|folder|interface|connection)|out of"
-    ):
+    with pytest.raises(ValueError, match=r"this is no (data ID|run ID|folder|interface|connection)|out of"):
         job.command(PLACES, 0)
 
 

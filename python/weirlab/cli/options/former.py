@@ -9,6 +9,10 @@ FORMER: Final[Mapping[str, Mapping[str, str]]] = {
     "quality": {"--report": "--out"},
     "trace": {"--report": "--out"},
     "link": {"--for": "--duration"},
+    "tcp measure": {"--time": "--duration"},
+    "tcp send": {"--time": "--duration"},
+    "tcp watch": {"--time": "--duration"},
+    "tcp why": {"--time": "--duration"},
     "voice lab": {"--for": "--duration"},
 }
 """By command the former name of an option, and its name. Until release 0.3."""

@@ -65,7 +65,7 @@ receives, weir tells a slow reader and a small buffer from everything else.
 
 Examples:
   weir tcp why curl
-  weir tcp why :443 --time 30s
+  weir tcp why :443 --duration 30s
   weir tcp why db.example.org:5432 --json
 """
 
@@ -93,7 +93,7 @@ Examples:
   weir tcp watch :5201
   weir tcp watch iperf3 --wait --every 1ms --out run.parquet
   weir tcp watch 192.0.2.1:443 --fields rtt,snd_cwnd,total_retrans --json
-  weir tcp watch 4711 --fields all --time 30s --out run.csv
+  weir tcp watch 4711 --fields all --duration 30s --out run.csv
   weir tcp watch :5201 --by inet-diag --fields timer,timer_expires_ms
   weir tcp watch :5201 --events --wait --json
   weir tcp watch --list-fields
@@ -127,9 +127,9 @@ class SampleOptions:
         bool,
         typer.Option("--wait", help="Wait for connections that do not exist yet; also watch later ones."),
     ] = False
-    duration: Annotated[
-        str | None, typer.Option("--time", help="Stop after this time: 90s, 5min.", metavar="TIME")
-    ] = None
+    duration: Annotated[str | None, typer.Option(help="Stop after this time: 90s, 5min.", metavar="TIME")] = (
+        None
+    )
 
     def period_ns(self) -> int | None:
         """``--every`` in ns; None with ``--events``."""
@@ -268,7 +268,7 @@ def why(
         str, typer.Option(help="Time between two samples: 10us to 1h.", metavar="TIME")
     ] = "10ms",
     duration: Annotated[
-        str | None, typer.Option("--time", help="Stop after this time: 90s, 5min.", metavar="TIME")
+        str | None, typer.Option(help="Stop after this time: 90s, 5min.", metavar="TIME")
     ] = None,
     json: LinesOption = False,
 ) -> None:
@@ -351,4 +351,4 @@ def _period_ns(text: str) -> int:
 def _seconds(text: str | None) -> float | None:
     from weirlab.base.amounts import parse_time
 
-    return None if text is None else parse_time(text, "--time")
+    return None if text is None else parse_time(text, "--duration")

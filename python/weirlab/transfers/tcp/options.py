@@ -87,13 +87,11 @@ class TransferOptions:
     ] = 1
     reverse: Annotated[bool, typer.Option("--reverse", help="The server sends.")] = False
     bidir: Annotated[bool, typer.Option("--bidir", help="Both ends send, over separate connections.")] = False
-    duration: Annotated[
-        str | None, typer.Option("--time", help="Duration: 90s, 5min (10s).", metavar="TIME")
-    ] = None
+    duration: Annotated[str | None, typer.Option(help="Duration: 90s, 5min (10s).", metavar="TIME")] = None
     total: Annotated[
         str | None,
         typer.Option(
-            "--bytes", help="Instead of --time: bytes in each direction, 500MB, 64MiB.", metavar="SIZE"
+            "--bytes", help="Instead of --duration: bytes in each direction, 500MB, 64MiB.", metavar="SIZE"
         ),
     ] = None
     forever: Annotated[
@@ -118,7 +116,7 @@ class TransferOptions:
     def check(self) -> None:
         """Raise ``InputError`` for options that exclude each other."""
         if (self.duration is not None) + (self.total is not None) + self.forever > 1:
-            raise InputError("--time, --bytes and --forever exclude each other; give one")
+            raise InputError("--duration, --bytes and --forever exclude each other; give one")
         if self.reverse and self.bidir:
             raise InputError("--reverse and --bidir exclude each other; give one")
 
@@ -131,7 +129,7 @@ class TransferOptions:
         from weirlab.base.amounts import parse_time
 
         if self.duration is not None:
-            return parse_time(self.duration, "--time")
+            return parse_time(self.duration, "--duration")
         return LASTS_S if self.total is None and not self.forever else None
 
 

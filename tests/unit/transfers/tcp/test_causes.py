@@ -161,7 +161,7 @@ def test_connections_to_any_address_of_a_name_are_explained(
         assert (target.ends[0].addr, target.also) == ("127.0.0.2", ("127.0.0.3", "127.0.0.9"))
         found = connections.select(connections.listed(), target)
         assert {one.remote[0] for one in found if one.remote[1] == port} == {"127.0.0.2", "127.0.0.3"}
-        answer = weir("tcp", "why", f"db.example.org:{port}", "--time", "200ms", "--json")
+        answer = weir("tcp", "why", f"db.example.org:{port}", "--duration", "200ms", "--json")
     told = json.loads(answer.out.splitlines()[-1])["causes"]
     ends = {tuple(end) for one in told for end in (one["local"], one["remote"]) if end[1] == port}
     assert ends == {("127.0.0.2", port), ("127.0.0.3", port)}
@@ -169,7 +169,7 @@ def test_connections_to_any_address_of_a_name_are_explained(
 
 def test_why_needs_no_more_than_a_target(weir: Weir) -> None:
     with connection() as (client, _server):
-        answer = weir("tcp", "why", f":{client.getsockname()[1]}", "--time", "50ms", "--json")
+        answer = weir("tcp", "why", f":{client.getsockname()[1]}", "--duration", "50ms", "--json")
     document = json.loads(answer.out.splitlines()[-1])
     assert (answer.code, document["kind"]) == (0, "tcp why")
     assert {one["direction"] for one in document["causes"]} == {"sent"}
@@ -177,6 +177,6 @@ def test_why_needs_no_more_than_a_target(weir: Weir) -> None:
 
 def test_a_watch_leads_with_the_cause_and_ends_with_how_it_was_sampled(weir: Weir) -> None:
     with connection() as (client, _server):
-        answer = weir("tcp", "watch", f":{client.getsockname()[1]}", "--time", "300ms", "--every", "10ms")
+        answer = weir("tcp", "watch", f":{client.getsockname()[1]}", "--duration", "300ms", "--every", "10ms")
     assert "neither end sent anything" in answer.out.splitlines()[0]
     assert answer.out.index("neither end") < answer.out.index("every 10.0 ms")

@@ -190,7 +190,7 @@ def test_without_json_the_axis_the_diagnosis_and_the_clock_are_shown(
 
 
 def test_options_that_exclude_each_other_are_refused(weir: Weir) -> None:
-    answer = weir("tcp", "measure", "localhost", "--time", "1s", "--bytes", "1MB")
+    answer = weir("tcp", "measure", "localhost", "--duration", "1s", "--bytes", "1MB")
     assert answer.code == 2
     assert "exclude each other" in answer.err
 

@@ -164,14 +164,14 @@ def test_limits_are_kept(weir: Weir, serve: Serve) -> None:
     served = serve(most_ns=1_000_000_000, most_bytes=1_000_000, most_clients=1)
     to = ("tcp", "send", "127.0.0.1", "--port", served.port)
     for wanted, told in [
-        (("--time", "2s"), "may last 1 s"),
+        (("--duration", "2s"), "may last 1 s"),
         (("--forever",), "without end"),
         (("--bytes", "600kB", "--bidir"), "1000000 bytes"),
     ]:
         answer = weir(*to, *wanted)
         assert (answer.code, told in answer.err) == (5, True), answer.err
     assert weir(*to, "--bytes", "600kB").code == 0
-    answer = weir(*to, "--time", "1s", "--block", "1MB")
+    answer = weir(*to, "--duration", "1s", "--block", "1MB")
     assert (answer.code, "more bytes than are allowed" in answer.err) == (5, True), answer.err
 
 

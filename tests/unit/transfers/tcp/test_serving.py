@@ -176,7 +176,7 @@ def test_nobody_there_and_somebody_else_there(weir: Weir, free_port: int) -> Non
         (("--block", "10"), "--block"),
         (("--block", "4MiB", "--connections", "17"), "64 MiB in all"),
         (("--interval", "1us"), "--interval"),
-        (("--time", "1s", "--bytes", "1MB"), "exclude each other"),
+        (("--duration", "1s", "--bytes", "1MB"), "exclude each other"),
         (("--reverse", "--bidir"), "exclude each other"),
         (("--every-block",), "--json"),
         (("--local-port", "65535", "--connections", "2"), "--local-port"),

@@ -211,7 +211,7 @@ def test_every_sample_is_a_line_and_the_result_the_last(weir: Weir) -> None:
     with connection() as (client, _):
         port = client.getsockname()[1]
         answer = weir(
-            *("tcp", "watch", f":{port}", "--every", "1ms", "--time", "10ms", "--json"),
+            *("tcp", "watch", f":{port}", "--every", "1ms", "--duration", "10ms", "--json"),
             *("--fields", "rtt,state"),
         )
     assert answer.code == 0, answer.err
@@ -227,10 +227,12 @@ def test_a_table_ends_a_watch(weir: Weir, tmp_path: Path) -> None:
         transfer(client, server)
         port = client.getsockname()[1]
         answer = weir(
-            *("tcp", "watch", f":{port}", "--every", "1ms", "--time", "10ms"),
+            *("tcp", "watch", f":{port}", "--every", "1ms", "--duration", "10ms"),
             *("--out", tmp_path / "x.parquet"),
         )
-        of_file = weir("tcp", "watch", f":{port}", "--time", "1ms", "--out", tmp_path / "x.parquet", "--json")
+        of_file = weir(
+            "tcp", "watch", f":{port}", "--duration", "1ms", "--out", tmp_path / "x.parquet", "--json"
+        )
     assert answer.code == 0, answer.err
     assert of_file.json["kind"] == "tcp watch", "the samples are in the file"
     assert "2 connections; 0 watched from before the first data, 0 until they ended." in answer.out
@@ -240,7 +242,7 @@ def test_a_table_ends_a_watch(weir: Weir, tmp_path: Path) -> None:
 def test_a_field_that_bpf_does_not_tell_chooses_inet_diag(weir: Weir) -> None:
     with connection() as (client, _):
         asked = (
-            "tcp", "watch", f":{client.getsockname()[1]}", "--time", "1ms", "--by", "auto", "--json",
+            "tcp", "watch", f":{client.getsockname()[1]}", "--duration", "1ms", "--by", "auto", "--json",
             "--fields",
         )  # fmt: skip
         answer = weir(*asked, "rtt,timer,ato")
@@ -282,7 +284,17 @@ def test_a_duration_ends_waiting_and_leaves_an_empty_table(
 ) -> None:
     out = tmp_path / f"none.{suffix}"
     answer = weir(
-        "tcp", "watch", f":{free_port}", "--wait", "--time", "1ms", "--json", "--out", out, "--fields", "rtt"
+        "tcp",
+        "watch",
+        f":{free_port}",
+        "--wait",
+        "--duration",
+        "1ms",
+        "--json",
+        "--out",
+        out,
+        "--fields",
+        "rtt",
     )
     assert answer.code == 0, answer.err
     assert answer.json["conclusion"] == "No connection appeared."

@@ -62,7 +62,7 @@ tables.
 Examples:
   weir tcp measure 192.0.2.1 --token SECRET
   weir tcp measure 192.0.2.1 --token SECRET --reverse --target 1Gbit/s
-  weir tcp measure localhost --time 3s --every 1ms --period 10ms --json
+  weir tcp measure localhost --duration 3s --every 1ms --period 10ms --json
   weir tcp measure 192.0.2.1 --token SECRET --from 2 --to 3.5 --interval 100ms
   weir tcp measure 192.0.2.1 --token SECRET --out slow.html
   weir tcp measure 192.0.2.1 --token SECRET --capture sender,receiver
