@@ -32,15 +32,15 @@ def main(target: str) -> None:
         try:
             wanted = connections.parse(target, "Connections")
             log = causes.CauseLog()
-            live = screen.LiveCauses(log, lambda found: _tell(causes=_shown(found)))
+            live = screen.LiveCauses(log, lambda found: _tell(causes=_lines(found)))
             outcome = watching.watch(causes.watch_settings(wanted, _PERIOD_NS, _LONGEST_S), [log, live], stop)
             found = log.causes(outcome.progress)
-            _tell(causes=_shown(found), message="" if found else "No connection appeared.")
+            _tell(causes=_lines(found), message="" if found else "No connection appeared.")
         except WeirError as error:
             _tell(causes=[], message=str(error))
 
 
-def _shown(found: Sequence[ConnectionCause]) -> list[dict[str, Any]]:
+def _lines(found: Sequence[ConnectionCause]) -> list[dict[str, Any]]:
     return [
         {"line": one.line, "table": for_page(screen.evidence(one)) if one.findings else None} for one in found
     ]
