@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from weirlab.base.errors import InputError, Undecided
 from weirlab.cli.results.tables import thresholds as threshold_tables
-from weirlab.devices.prediction import modelling, wording
-from weirlab.devices.prediction.outcome import position_of
+from weirlab.devices.prediction import modelling, verification, wording
+from weirlab.devices.prediction.outcome import PredictionLoad, position_of, predict
 from weirlab.devices.profile.page.drawing import draw
 from weirlab.devices.profile.page.source import gather
 from weirlab.devices.profile.page.summary import tiles
@@ -17,8 +19,10 @@ from weirlab.measure.profile import measure, plan, scout
 from weirlab.measure.thresholds import thresholds
 from weirlab.measure.verify import VerificationPlan, drawn_shares
 from weirlab.measure.verify import plan as held_out_plan
-from weirlab.model import DeviceModels, QueueingModel
+from weirlab.model import DeviceModels, ErrorRow, QueueingModel
+from weirlab.model.score import Statistics
 from weirlab.store import Run, Store
+from weirlab.traffic.load import parse_rate
 from weirlab.traffic.sizes import Constant
 from weirlab.traffic.spec import Flows
 
@@ -127,16 +131,56 @@ def test_the_page_of_shares_says_that_they_varied(run: Run) -> None:
     assert tile.value.replace("\xa0", " ") == "2.5 µs"
 
 
+def test_a_share_between_profiled_ones_is_predicted_once_such_shares_were_verified(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(run.path.parent)
+    modelling.fit(store, run.run_id)
+    assert verification.share_error(store, run.run_id) is None
+    statistics = Statistics(3.0, 1.0, 0.0, 2.0, 1.0, -4.2)
+    row = ErrorRow("queueing", "threshold", "pps", "setting", False, 3, 3, statistics, statistics)
+    others = [
+        replace(row, model="piecewise"),
+        replace(row, per="trial", relative=replace(statistics, max=50)),
+    ]
+    outcome = verification.VerificationOutcome(run, (*others, row), 30)
+    monkeypatch.setattr(verification, "stored", lambda _: outcome)
+    error = verification.share_error(store, run.run_id)
+    assert error == pytest.approx(0.042)
+    device = modelling.devices(store, run.run_id)[0]
+    load = PredictionLoad(parse_rate("100kpps"), Constant(64))
+    found = predict(store, run.run_id, load, position_of(device, None, 0.25, error), share_error=error)
+    assert found.predictions["queueing"]["threshold_pps"] == pytest.approx(1e9 / service_ns(0.25), rel=0.05)
+    assert (found.new_share, found.document()["share_error"]) == (0.25, error)
+    assert (
+        "This share was not profiled; at others like it, the threshold was at most 4.2 %"
+        in wording.prediction(found)
+    )
+    profiled = predict(store, run.run_id, load, position_of(device, None, 0.5, error), share_error=error)
+    assert profiled.share_error is None
+    monkeypatch.setattr(verification, "stored", lambda _: replace(outcome, undecided="too few trials"))
+    assert verification.share_error(store, run.run_id) is None
+
+
 def test_a_fit_says_which_shares_can_be_predicted(run: Run) -> None:
     said = wording.fit(modelling.fit(Store(run.path.parent), run.run_id))
-    assert "for the profiled shares, 0 %, 1.0 %, 10 %, 50 % and 100 %, and for none between" in said
+    assert "for the profiled shares, 0 %, 1.0 %, 10 %, 50 % and 100 %; for those between them only" in said
 
 
 def test_a_prediction_of_such_a_profile_needs_a_share() -> None:
     device = DeviceModels("firewall", {}, {"new_flow_rules": 200.0, "new_shares": [0.0, 0.3, 1.0]})
     assert position_of(device, None, 0.3) == position_of(device, 200, 0.3) == 60
-    with pytest.raises(Undecided, match=r"0 %, 30 % and 100 %.*profile 20 % as well"):
+    with pytest.raises(Undecided, match=r"0 %, 30 % and 100 %.*has not been shown.*profile 20 % as well"):
         position_of(device, None, 0.2)
+    # As far as held-out shares agreed.
+    assert position_of(device, None, 0.2, 0.04) == 40
+    with pytest.raises(
+        Undecided, match="thresholds at shares between them were up to 41 % off; profile 20 %"
+    ):
+        position_of(device, None, 0.2, 0.41)
+    beyond = DeviceModels("firewall", {}, {"new_flow_rules": 200.0, "new_shares": [0.1, 0.3]})
+    with pytest.raises(Undecided, match="50 % is not between them"):
+        position_of(beyond, None, 0.5, 0.04)
     with pytest.raises(InputError, match="give one"):
         position_of(device, None, None)
     with pytest.raises(InputError, match="leave --rules out"):

@@ -110,8 +110,8 @@ class PredictionLoadOptions:
     new: Annotated[
         str | None,
         typer.Option(
-            help="Of a profile that goes through such shares: share of packets that open a flow, one of the "
-            "profiled shares, e.g. 10%.",
+            help="Of a profile that goes through such shares: share of packets that open a flow, e.g. 10%; "
+            "a profiled one, or after weir verify one between them.",
             metavar="SHARE",
         ),
     ] = None
@@ -263,12 +263,18 @@ def predict(
             raise InputError(
                 "--duration goes with --step: without one, the prediction is the same at any time"
             )
+        error = None
+        if load.new is not None:
+            from weirlab.devices.prediction.verification import share_error
+
+            error = share_error(session.store, model)
         outcome = predict(
             session.store,
             model,
             PredictionLoad(parse_rate(load.rate), mix, load.arrivals, load.cpus.shares),
-            position_of(pick(known, device, model), load.rules, load.new_share),
+            position_of(pick(known, device, model), load.rules, load.new_share, error),
             device=device,
+            share_error=error,
         )
         _tell_outside(session, outcome.outside, extrapolate, profile)
         session.finish(outcome.document(), wording.prediction(outcome), tables.prediction(outcome))

@@ -23,6 +23,9 @@ from weirlab.traffic.spec import GAP_SCV, Arrivals, Rate
 
 _MAGNITUDE: Final = 10.0
 
+MOST_SHARE_ERROR: Final = 0.1
+"""Largest error in the threshold at held-out shares of new flows with which others are predicted."""
+
 
 @dataclass(frozen=True)
 class PredictionOutcome:
@@ -48,6 +51,8 @@ class PredictionOutcome:
     """How to profile the device again with more trials."""
     new_share: float | None = None
     """Share of the packets that open a flow, if the profile went through such shares."""
+    share_error: float | None = None
+    """If that share was not profiled: the largest error in the threshold at held-out shares, as a ratio."""
     cpu_shares: tuple[float, ...] = (1.0,)
     """The share of the packets that each CPU of the device gets."""
 
@@ -75,6 +80,7 @@ class PredictionOutcome:
             "frame_bytes": self.frame_bytes,
             "position": self.position,
             **({} if self.new_share is None else {"new_share": self.new_share}),
+            **({} if self.share_error is None else {"share_error": self.share_error}),
             **({} if len(self.cpu_shares) == 1 else {"cpu_shares": self.cpu_shares}),
             "device": self.device,
             "simulated": self.simulated,
@@ -98,9 +104,15 @@ def usual_position(models: Mapping[str, Model]) -> int:
     return round(found.position_min)
 
 
-def position_of(device: DeviceModels, rules: float | None, new_share: float | None) -> float:
+def position_of(
+    device: DeviceModels, rules: float | None, new_share: float | None, share_error: float | None = None
+) -> float:
     """The position that the models of ``device`` know for ``rules`` (None: :func:`usual_position`), or for a
     share of packets that open a flow, if the profile went through such shares.
+
+    A share between profiled ones has one if ``share_error``, the largest error in the threshold at held-out
+    shares (see :func:`weirlab.devices.prediction.verification.share_error`), is at most
+    :data:`MOST_SHARE_ERROR`; else ``Undecided`` says what helps.
     """
     behind = device.new_flow_rules
     if not behind:
@@ -113,13 +125,26 @@ def position_of(device: DeviceModels, rules: float | None, new_share: float | No
     if rules not in (None, behind):
         raise InputError(f"{through}: leave --rules out")
     shares = device.facts.get("new_shares", ())
-    if not any(math.isclose(new_share, share, abs_tol=1e-9) for share in shares):
+    if not is_profiled(device, new_share):
         profiled = words([percent(share) for share in shares])
-        raise Undecided(
-            f"{through}, {profiled}: what lies between them has not been shown to follow from them; profile "
-            f"{percent(new_share)} as well"
-        )
+        between = min(shares) < new_share < max(shares)
+        if between and share_error is not None and share_error <= MOST_SHARE_ERROR:
+            return behind * new_share
+        run_id = device.facts.get("run_id")
+        if not between:
+            why, way = f"{percent(new_share)} is not between them", ""
+        elif share_error is None:
+            why = "what lies between them has not been shown to follow from them"
+            way = f"measure shares between them (weir verify {run_id}), or " if run_id else ""
+        else:
+            why, way = f"thresholds at shares between them were up to {percent(share_error)} off", ""
+        raise Undecided(f"{through}, {profiled}: {why}; {way}profile {percent(new_share)} as well")
     return behind * new_share
+
+
+def is_profiled(device: DeviceModels, new_share: float) -> bool:
+    """Whether the profile has trials at this share of packets that open a flow."""
+    return any(math.isclose(new_share, share, abs_tol=1e-9) for share in device.facts.get("new_shares", ()))
 
 
 @dataclass(frozen=True)
@@ -134,11 +159,18 @@ class PredictionLoad:
 
 
 def predict(
-    store: Store, source: str, load: PredictionLoad, position: float | None, *, device: str | None = None
+    store: Store,
+    source: str,
+    load: PredictionLoad,
+    position: float | None,
+    *,
+    device: str | None = None,
+    share_error: float | None = None,
 ) -> PredictionOutcome:
     """What the models of ``source`` (file or run) say about one setting.
 
-    ``device`` chooses one if a file has several. ``position`` is that of the models, see :func:`position_of`.
+    ``device`` chooses one if a file has several. ``position`` is that of the models, see :func:`position_of`;
+    so is ``share_error``.
     """
     rate, sizes, shares = load.rate, load.sizes, load.cpu_shares
     asked, _ = find_device(store, source, device)
@@ -160,6 +192,7 @@ def predict(
             for quantity, bands in found.intervals.items()
         }
         outside.update(dict.fromkeys(found.why))
+    new_share = position / asked.new_flow_rules if asked.new_flow_rules else None
     return PredictionOutcome(
         describe_rate(rate),
         pps,
@@ -173,6 +206,7 @@ def predict(
         asked.simulated,
         asked.unusable,
         more_trials_of(store, asked),
-        position / asked.new_flow_rules if asked.new_flow_rules else None,
+        new_share,
+        share_error if new_share is not None and not is_profiled(asked, new_share) else None,
         shares,
     )

@@ -17,7 +17,7 @@ from weirlab.devices.prediction.modelling import Models
 from weirlab.jobs import machine, spoiled, testbeds
 from weirlab.jobs.inventory import scenario_of
 from weirlab.jobs.models import in_files, is_file
-from weirlab.jobs.profiles import begin, flows, go_on
+from weirlab.jobs.profiles import begin, flows, go_on, named
 from weirlab.jobs.progress import Progress, kept, passed_on, prepared
 from weirlab.jobs.repetition import profiled_run
 from weirlab.jobs.work import Work
@@ -250,6 +250,26 @@ def stored(run: Run) -> VerificationOutcome | None:
     moved = run.get_json(VERIFICATION, lambda content: typed(tuple[Shift, ...], content.get("shifts", ())))
     judged, why = machine.judged(run, _RESUME), verdict.undecided(run)
     return VerificationOutcome(run, errors, trials, judged, why, moved)
+
+
+def share_error(store: Store, source: str) -> float | None:
+    """The largest error of the model in the threshold at held-out shares of new flows, as a ratio.
+
+    None if ``source`` is a file, or a run that was not verified or whose verification does not count.
+    """
+    source = in_files(store, source)
+    if is_file(source):
+        return None
+    outcome = stored(named(store, source))
+    if outcome is None or outcome.problem() is not None:
+        return None
+    wanted = (QueueingModel.name, "threshold", "setting", False)
+    found = [
+        abs(row.relative.max) / 100
+        for row in outcome.errors
+        if (row.model, row.quantity, row.per, row.extrapolated) == wanted and row.relative
+    ]
+    return max(found, default=None)
 
 
 def errors_of(run: Run) -> tuple[ErrorRow, ...]:

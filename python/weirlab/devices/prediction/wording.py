@@ -30,7 +30,10 @@ def fit(outcome: FitOutcome) -> str:
     )
     if outcome.run.new_flow_rules:
         shares = words([percent(share) for share in outcome.run.manifest.section("profile")["new"]])
-        said += f" weir predict --new answers for the profiled shares, {shares}, and for none between them."
+        said += (
+            f" weir predict --new answers for the profiled shares, {shares}; for those between them only "
+            f"after weir verify {outcome.run.run_id}."
+        )
     said += "".join(f" Too little evidence: {reason}." for reason in outcome.evidence.too_little)
     said += "".join(f" {drift(each)}" for each in outcome.drifts)
     said = of_run(outcome.unusable, f"{said} The models are in {outcome.path}.")
@@ -102,6 +105,9 @@ def prediction(outcome: PredictionOutcome) -> str:
         fate = f"pass without loss, below the threshold of {threshold}: {delay}"
     brackets = f"; in brackets {TOLD_LEVEL} % of trials" if ends else ""
     said = f"{lead}{setting} {fate} ({name} model{brackets})."
+    if outcome.share_error is not None:
+        off = percent(outcome.share_error)
+        said += f" This share was not profiled; at others like it, the threshold was at most {off} off."
     if outcome.unsure:
         way = outcome.more_trials or PROFILE_AGAIN
         said += (
