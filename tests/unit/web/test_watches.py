@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
-import threading
+from collections.abc import Iterator
+from contextlib import aclosing
+from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
 from weirlab.base import programs
+from weirlab.web.launching.jobs import ServiceFolders
+from weirlab.web.launching.launcher import DirectLauncher
 from weirlab.web.transfers import watcher, watching
+from weirlab.web.transfers.watching import HostWatches
 
 from ..transfers.tcp.test_watching import connection
 from .conftest import Serve
+
+
+@pytest.fixture
+def watches(tmp_path: Path) -> Iterator[HostWatches]:
+    made = HostWatches(DirectLauncher.of(ServiceFolders(tmp_path, may_watch=True)), allowed=True)
+    yield made
+    made.close()
 
 
 def events(client: TestClient, target: str) -> list[dict[str, Any]]:
@@ -39,21 +52,38 @@ def test_what_names_no_connections_is_refused(serve: Serve, target: str) -> None
         assert "error" in refused.json()
 
 
-def test_a_connection_is_explained_until_it_ends(serve: Serve) -> None:
-    client, _ = serve(allow_watch=True)
+def test_a_connection_is_explained_until_it_ends(watches: HostWatches) -> None:
+    told = list[dict[str, Any]]()
     with connection() as (one, other):
         target = f":{one.getsockname()[1]}"
-        assert client.get("/api/watches", params={"target": target}).json() == {}
+        watches.check(target)
         one.sendall(bytes(100_000))
-        timer = threading.Timer(3.0, lambda: (one.close(), other.close()))
-        timer.start()
-        told = events(client, target)
-        timer.join()
-    assert [each["over"] for each in told] == [False] * (len(told) - 1) + [True]
+
+        async def follow() -> None:
+            async for event in watches.events(target, lambda: False):
+                told.append(event)
+                if len([each for each in told if each.get("causes")]) == 2:
+                    one.close()
+                    other.close()
+
+        asyncio.run(follow())
     # Refreshed while it lasted, and summed up.
-    assert len([each for each in told if each.get("causes")]) > 1
+    assert [each["over"] for each in told] == [False] * (len(told) - 1) + [True]
     (cause, *_) = told[-1]["causes"]
     assert target in cause["line"]
+    watches.check(target)
+
+
+def test_a_reader_that_goes_ends_its_watch(watches: HostWatches) -> None:
+    async def look() -> None:
+        async with aclosing(watches.events("no-such-program", lambda: False)) as events:
+            assert await anext(events) == {"over": False}
+
+    asyncio.run(look())
+    (watch,) = [*watches._running] or [None]
+    assert watch is None or watch.to.closed
+    watches.close()
+    assert not watches._running
 
 
 def test_a_name_without_an_address_is_told(serve: Serve) -> None:
