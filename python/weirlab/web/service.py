@@ -58,7 +58,7 @@ from weirlab.web.measurements.measurement import (
 from weirlab.web.measurements.retention import Retention
 from weirlab.web.measurements.space import NoRoom, Space, TooLarge
 from weirlab.web.runs import RunService
-from weirlab.web.scenarios.service import ForbiddenError, Scenarios
+from weirlab.web.scenarios.service import Scenarios
 from weirlab.web.settings import VoiceSettings, WebSettings
 from weirlab.web.transfers import ndt7
 from weirlab.web.transfers.ndt7 import TestRefusal
@@ -79,7 +79,7 @@ _STATUS: Final[tuple[tuple[type[WeirError], int], ...]] = (
     (ReadOnlyStore, 403),
     (BusyError, 409),
     (TestRefusal, 429),
-    (ForbiddenError, 403),
+    (failures.ForbiddenError, 403),
     (InputError, 400),
     (StoreError, 404),
     (MissingCapability, 501),

@@ -51,7 +51,8 @@ def service_ns(share: float) -> float:
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     store = Store(tmp_path_factory.mktemp("runs") / "store")
-    writer = store.create("profile", {"name": "shares", "profile": {"new": [*SHARES]}}, {"dut": "nftables"})
+    scenario = {"name": "shares", "profile": {"positions": [RULES], "new": [*SHARES]}}
+    writer = store.create("profile", scenario, {"dut": "nftables"})
     with SimLab(DEVICE) as bed:
         measure(bed, PROFILE, writer)
     writer.finish()

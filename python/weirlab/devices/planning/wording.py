@@ -287,8 +287,8 @@ def more_trials(outcome: PlanOutcome) -> str:
         return ""
     ways = words(list(dict.fromkeys(outcome.more_trials.get(device, PROFILE_AGAIN) for device in undecided)))
     idle = any(map(_unsure_when_idle, outcome.answers))
-    where = " on a quieter machine (weir doctor --require-quiet tells)" if idle else ""
-    return f"To settle it, {ways}{where}; a lower certainty (--certainty 75%) needs fewer trials."
+    quieter = " More trials need a quieter machine (weir doctor --require-quiet tells)." if idle else ""
+    return f"To settle it, {ways}; a lower certainty (--certainty 75%) needs fewer trials.{quieter}"
 
 
 def unsure(one: PlanAnswer, question: PlanningQuestion) -> str:

@@ -16,6 +16,7 @@ from weirlab.base.quoting import printable, shortened
 from weirlab.scenario.model import Root
 from weirlab.web import failures
 from weirlab.web.children import write_line
+from weirlab.web.failures import ForbiddenError
 from weirlab.web.launching.jobs import ScenarioRunJob
 from weirlab.web.launching.launcher import Launcher, Process, piped
 from weirlab.web.measurements.measurement import Measurement, Measurements
@@ -32,10 +33,6 @@ _GRACE_S: Final = 60.0
 """Time for removing a test bed."""
 _MOST_NOTES: Final = 200
 """Most messages that are kept: the last ones."""
-
-
-class ForbiddenError(WeirError):
-    """The service was started without the right to start scenarios."""
 
 
 @dataclass(frozen=True)

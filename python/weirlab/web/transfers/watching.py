@@ -12,9 +12,9 @@ from typing import Any, BinaryIO, Final
 
 from weirlab.base.errors import InputError
 from weirlab.base.quoting import quoted
+from weirlab.web.failures import ForbiddenError
 from weirlab.web.launching.jobs import TARGET, WatchJob
 from weirlab.web.launching.launcher import Launcher, Process, piped
-from weirlab.web.scenarios.service import ForbiddenError
 from weirlab.web.transfers.service import BusyError
 
 MOST: Final = 4

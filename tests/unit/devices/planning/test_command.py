@@ -211,7 +211,7 @@ def test_a_noisy_profile_leaves_the_plan_undecided_and_says_what_to_do(weir: Wei
     assert words.count("To settle it, profile again in the same way, with --repetitions 10") == 1
     # The host lost packets at every load, so the load does not decide.
     assert "; it is no surer at the lowest profiled load" in words
-    assert "with --repetitions 10 on a quieter machine" in words
+    assert "fewer trials. More trials need a quieter machine (weir doctor --require-quiet tells)." in words
     document = weir(*asked, "--json").json
     assert document["verdict"] == document["answers"][0]["verdict"] == "undecided"
     assert not document["answers"][0]["met"]
