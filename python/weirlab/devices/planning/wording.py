@@ -255,10 +255,13 @@ def _sentence(outcome: PlanOutcome) -> str:
 
 
 def _others(outcome: PlanOutcome, chosen: PlanAnswer | None) -> list[str]:
-    """A sentence on each device that the plan does not choose and that does not meet the requirement."""
+    """A sentence on each device that the plan does not choose and that does not meet the requirement.
+
+    Devices that were not profiled for it share a sentence if they lack the same.
+    """
     question = outcome.question
     assert question is not None
-    found = []
+    found, lacking = [], dict[str, list[str]]()
     for one in outcome.answers:
         name = device_in_words(outcome.name(one.device), first=True)
         if one.verdict == "undecided" and chosen is not None:
@@ -267,7 +270,9 @@ def _others(outcome: PlanOutcome, chosen: PlanAnswer | None) -> list[str]:
         elif one.verdict == "misses" and one.outlook is not None:
             found.append(f"{name} will not do: {_missed(one.outlook.binding)}.")
         elif one.verdict == "not profiled":
-            found.append(f"{name} was not profiled for this: {'; '.join(one.refused)}.")
+            lacking.setdefault("; ".join(one.refused), []).append(name)
+    for why, names in lacking.items():
+        found.append(f"{words(names)} {'was' if len(names) == 1 else 'were'} not profiled for this: {why}.")
     return found
 
 

@@ -116,3 +116,9 @@ def test_a_list_of_signers_decides_and_a_place_must_exist(weir: Weir, place: Pat
     unknown = weir("plan", "library:none", "--rules", "0", "--rate", "1kpps", "--require", "p99<1ms")
     assert unknown.code == 2
     assert "no library has a profile 'none'" in unknown.err
+
+
+def test_devices_that_lack_the_same_trials_are_named_in_one_sentence(weir: Weir) -> None:
+    answer = weir("library", "compare", "nftables", "esp", "forward", "--calls", "300", "--rules", "100")
+    assert answer.code == 0
+    assert "esp and forward were not profiled for this: matching position 100" in " ".join(answer.out.split())
