@@ -279,6 +279,9 @@ def test_more_states_than_one_and_longer_interruptions_differ(tmp_path: Path) ->
     found = answers("failover-flows", runs)
     assert {verdict(found[key]) for key in ("states", "hosts", "one-flow", "hosts-alike")} == {"differs"}
     assert not BY_KEY["failover-flows"].tables({}, ABOUT.experiments["failover-flows"])
+    unknown = answers("failover-flows", {})["hosts-alike"]
+    assert unknown.decision is not None
+    assert (unknown.decision.verdict, bool(unknown.decision.rule)) == ("cannot tell", True)
 
 
 @pytest.mark.parametrize("quick", [True, False])
