@@ -111,10 +111,6 @@ class EarlyStop(TrialError):
         way_on = f"; go on when the machine is quieter with: {resume}" if resume else ""
         super().__init__(f"stopped early: {why}. All attempts are kept in run {run_id}{way_on}{advice}")
 
-    def resumed_by(self, resume: str) -> EarlyStop:
-        """The same error with the command that continues the run."""
-        return EarlyStop(self.why, self.run_id, self.advice, resume)
-
 
 RESUME: Final = "weir run --resume"
 """The command that resumes the run of a scenario; the run's ID follows."""
@@ -151,7 +147,7 @@ def kept(begin: Callable[[], RunWriter], resume: str = "") -> Iterator[RunWriter
             except EarlyStop as error:
                 # Nothing failed: the run can be resumed, as after an interruption.
                 writer.finish("interrupted")
-                raise error.resumed_by(f"{resume} {writer.run_id}") from None
+                raise EarlyStop(error.why, error.run_id, error.advice, f"{resume} {writer.run_id}") from None
     except BaseException as error:
         if not behind(error):
             raise

@@ -95,7 +95,7 @@ def enter(kept: Confinement, user: int | None = None) -> dict[str, str]:
     if os.geteuid() != 0:
         user = None
     elif user is None:
-        user = _owner(kept.write) or unused_user()
+        user = next((path.stat().st_uid for path in kept.write), 0) or unused_user()
     report = confine(
         user=user,
         view=kept.view,
@@ -128,10 +128,6 @@ def unused_user() -> int | None:
     taken = {entry.pw_uid for entry in pwd.getpwall()} | set(_running_users())
     free = [number for number in _USERS if number not in taken and _is_mapped(number)]
     return secrets.choice(free) if free else None
-
-
-def _owner(folders: Iterable[Path]) -> int:
-    return next((path.stat().st_uid for path in folders), 0)
 
 
 def _existing(paths: Iterable[str | Path]) -> Iterator[str]:

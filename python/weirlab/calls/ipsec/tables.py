@@ -7,7 +7,7 @@ from functools import partial
 from weirlab.base import quantities
 from weirlab.base.tables import Table
 from weirlab.calls.ipsec import published
-from weirlab.calls.ipsec.sheet import Row, Sheet, StreamSheet, reference
+from weirlab.calls.ipsec.sheet import Sheet, StreamSheet, reference
 from weirlab.cli.quantities import count, percent, plural, significant
 
 _bit_rate = partial(quantities.bit_rate, digits=4)
@@ -58,7 +58,7 @@ def _stream(each: StreamSheet, sheet: Sheet) -> Table:
     )
     rows = [
         (
-            _title(row),
+            f"{row.encapsulation.title}{' (historic)' if row.encapsulation.historic else ''}",
             count(row.ip_bytes),
             count(row.overhead_bytes),
             _kilobits(row.ip_bps),
@@ -77,10 +77,6 @@ def _stream(each: StreamSheet, sheet: Sheet) -> Table:
     what += ", ESP in UDP" if sheet.question.natt else ""
     title = f"{what}, one direction, {significant(each.stream.rate_pps)} packets/s"
     return Table(title, columns, rows, spare=("By IP alone", "Inner MTU", "kbit/s"))
-
-
-def _title(row: Row) -> str:
-    return f"{row.encapsulation.title}{' (historic)' if row.encapsulation.historic else ''}"
 
 
 def _by_definition(sheet: Sheet) -> Table:

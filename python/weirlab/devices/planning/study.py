@@ -346,7 +346,7 @@ def _gain(device: PlanDevice, question: PlanningQuestion, advice: Advice) -> Rul
     before, after = (float(model.threshold_pps(place, frame)) for place in places)
     judge = Judge(model, question.limits, question.certainty, question.gap_scv, extrapolate=True)
     load = question.load
-    rate = _pps(load, frame) if load is not None else before / 2
+    rate = float(load.pps(np.array([frame]))[0]) if load is not None else before / 2
     looks: Sequence[PlanForecast] = [outlook(judge, OperatingPoints(rate, frame, place)) for place in places]
     why = tuple(dict.fromkeys(reason for look in looks for reason in look.why_extrapolated))
     told = looks if load is not None else (None, None)
@@ -356,10 +356,6 @@ def _gain(device: PlanDevice, question: PlanningQuestion, advice: Advice) -> Rul
             then = float(model.threshold_pps(one.freed_mean_position, frame))
             freed.append(FreedGain(one.text, NS_PER_S / after - NS_PER_S / then, then))
     return RulesetGain(device.name, before, after, told[0], told[1], why, tuple(freed))
-
-
-def _pps(load: OfferedLoad, frame_bytes: float) -> float:
-    return float(load.pps(np.array([frame_bytes]))[0])
 
 
 def _write_reordered(source: RulesetSource, advice: Advice, request: PlanRequest) -> None:

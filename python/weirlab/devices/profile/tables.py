@@ -42,7 +42,7 @@ def trial(outcome: TrialOutcome) -> list[Table]:
         ("jitter (RFC 3550)", duration(result.jitter_ns)),
         ("packets in the device", _known(outcome.queue_packets, _queued)),
         *_answers(record),
-        *_dropped(record),
+        *([] if record.dropped_pps is None else [("dropped at the rule", rate(record.dropped_pps))]),
         *rules_met(record),
         ("calibration", outcome.calibration or "none"),
     ]
@@ -70,11 +70,6 @@ def _bias(outcome: TrialOutcome) -> list[tuple[str, str]]:
     if outcome.wire_ns is not None:
         found.append(("of that on the wire", duration(outcome.wire_ns)))
     return found
-
-
-def _dropped(record: TrialRecord) -> list[tuple[str, str]]:
-    """The rate at which a rule dropped packets that they were to meet."""
-    return [] if record.dropped_pps is None else [("dropped at the rule", rate(record.dropped_pps))]
 
 
 def _answers(record: TrialRecord) -> list[tuple[str, str]]:

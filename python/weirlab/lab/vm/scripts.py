@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from weirlab.lab import wiring
-from weirlab.lab.linux.interface import IpRoute, Port
+from weirlab.lab.linux.interface import Port
 
 PRELUDE: Final = 'ip() { /usr/bin/ip "$@"; }\ntc() { /usr/bin/tc "$@"; }\n'
 """Goes in front of every script: BusyBox's shell prefers its own programs to others of the same name."""
@@ -73,12 +73,8 @@ def _network(sides: Sequence[GuestPort]) -> Iterator[str]:
             yield _known(address.partition("/")[0], side.neighbour.mac, port.name)
     for side in sides:
         for route in wiring.behind(side.neighbour, side.port, side.networks):
-            yield _routed(route)
+            yield f"ip route add {route.network} via {route.gateway} dev {route.name} onlink"
 
 
 def _known(address: str, mac: str, name: str) -> str:
     return f"ip neighbour replace {address} lladdr {mac} dev {name} nud permanent"
-
-
-def _routed(route: IpRoute) -> str:
-    return f"ip route add {route.network} via {route.gateway} dev {route.name} onlink"

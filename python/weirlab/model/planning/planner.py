@@ -204,7 +204,7 @@ def _frames(device: str, judge: Judge, question: PlanningQuestion) -> PlanAnswer
     verdict = judge.at(place(FRAMES_BYTES))
     inside = ~verdict.outside | judge.extrapolate
     if not inside.any():
-        return PlanAnswer(device, question.find, None, refused=_reasons_inside(judge, place))
+        return PlanAnswer(device, question.find, None, refused=tuple(judge.reasons(place(FRAMES_BYTES[:1]))))
     found = stretches(judge, FRAMES_BYTES, place)
     sizes = tuple((int(first), int(last)) for first, last in found)
     # Without a size that will do, the first profiled one shows what is missing.
@@ -263,10 +263,6 @@ def _reaches(
     """How far the limits hold with the requested certainty, and by the prediction alone."""
     foreseen = replace(judge, certainty=0.5)
     return reach(judge, grid, place, whole=whole), reach(foreseen, grid, place, whole=whole)
-
-
-def _reasons_inside(judge: Judge, place: Callable[[F64], OperatingPoints]) -> tuple[str, ...]:
-    return tuple(judge.reasons(place(FRAMES_BYTES[:1])))
 
 
 def _exceeded(judge: Judge, place: Callable[[F64], OperatingPoints], rate_pps: float) -> bool:

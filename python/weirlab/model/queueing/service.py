@@ -132,7 +132,7 @@ def fit_service(
     def residual(values: F64) -> F64:
         return np.asarray(np.log(np.maximum(_evaluate(values, position, frame_bytes), 1e-3) / measured))
 
-    forms = list(_candidates(len(np.unique(position)), _different(frame_bytes)))
+    forms = list(_candidates(len(np.unique(position)), len(np.unique(np.round(frame_bytes)))))
     if like is not None and like.free in forms:
         forms = [like.free]
     fits: dict[tuple[bool, ...], robust.Fit] = {}
@@ -217,10 +217,6 @@ def _evaluate(values: F64, position: F64, frame_bytes: F64) -> F64:
         density = np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
         slower = np.where(fluctuates, transfer * ndtr(z) + rules * ndtr(-z) + wide * density, slower)
     return np.asarray(np.where(two, slower, rules))
-
-
-def _different(frame_bytes: F64) -> int:
-    return len(np.unique(np.round(frame_bytes)))
 
 
 def _candidates(positions: int, frames: int) -> Iterator[tuple[bool, ...]]:

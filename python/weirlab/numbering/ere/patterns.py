@@ -43,7 +43,10 @@ class Pattern:
         self._ignore_case = ignore_case
         self._accepted: dict[Atom, frozenset[str]] = {}
         self._plain = _plain(self._tree)
-        self.anchored = _is_anchored(self._tree)
+        self.anchored = all(
+            _starts(branch) and isinstance(branch[-1], Anchor) and branch[-1].sign == "$"
+            for branch in self._tree.branches
+        )
         self._starts = all(_starts(branch) for branch in self._tree.branches)
         self._known: dict[str, tuple[str | None, ...] | MissingDigits | None] = {}
 
@@ -215,11 +218,3 @@ def _optional(tree: Alternatives, *, optional: bool) -> Iterator[int]:
 
 def _starts(branch: tuple[Node, ...]) -> bool:
     return isinstance(branch[0], Anchor) and branch[0].sign == "^"
-
-
-def _is_anchored(tree: Alternatives) -> bool:
-    """Does every alternative begin with ``^`` and end with ``$``?"""
-    return all(
-        _starts(branch) and isinstance(branch[-1], Anchor) and branch[-1].sign == "$"
-        for branch in tree.branches
-    )

@@ -160,7 +160,11 @@ def differences(planned: ProofCall, found: CallHistory) -> list[str]:
     codec = next((codec for codec in planned.codecs if codec), None)
     if planned.answered and codec and found.accepted and found.codec != codec:
         differs.append(f"codec {found.codec or named_codecs(found.accepted)} instead of {codec}")
-    differs += _not_tried(planned, found)
+    differs += [
+        f"{name} was not tried before (expected: {answer})"
+        for name, answer in planned.tried
+        if not any(leg.endswith(f"> {name}: {answer}") for leg in found.tried)
+    ]
     # The expectations of the test itself apply while nothing fails.
     if planned.down is None:
         if way.answer != test.answer:
@@ -176,12 +180,3 @@ def differences(planned: ProofCall, found: CallHistory) -> list[str]:
 def named_codecs(accepted: Sequence[str]) -> str:
     """Accepted codecs of which none was offered, as a phrase."""
     return f"{', '.join(accepted)}, which was not offered,"
-
-
-def _not_tried(planned: ProofCall, found: CallHistory) -> list[str]:
-    """Engines that should have been tried before the one that answered."""
-    return [
-        f"{name} was not tried before (expected: {answer})"
-        for name, answer in planned.tried
-        if not any(leg.endswith(f"> {name}: {answer}") for leg in found.tried)
-    ]

@@ -40,13 +40,9 @@ class VoicePacket:
     natt: bool = False
 
     @property
-    def rtp_bytes(self) -> int:
-        return RTP_BYTES + self.payload_bytes
-
-    @property
     def packet_bytes(self) -> int:
         """The IP packet in the clear."""
-        return IP_BYTES[self.ip] + UDP_BYTES + self.rtp_bytes
+        return IP_BYTES[self.ip] + UDP_BYTES + RTP_BYTES + self.payload_bytes
 
 
 def clear(voice: VoicePacket) -> Parts:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -31,8 +31,6 @@ from weirlab.transfers.parallel.rows import (
 )
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from weirlab.emulation.account import EmulationCounters
     from weirlab.transfers.parallel.bed.base import (
         F64,
@@ -123,18 +121,14 @@ def record(
         host=HostSample(wall_s=entry.wall_s, cpu_s={}),
         invalid=invalid,
         role="single",
-        tables=_tables(course, seen, trial_id, row),
+        tables={
+            ATTEMPTS: frame_of(ParallelAttemptRow, [row]),
+            PATHS: frame_of(
+                PathRow, [_path_row(course, n, each, trial_id) for n, each in seen.paths.items()]
+            ),
+            SERIES: frame_of(ThroughputRow, _series(course, seen, trial_id)),
+        },
     )
-
-
-def _tables(
-    course: ParallelAttempt, seen: AttemptObservation, trial_id: str, row: ParallelAttemptRow
-) -> Mapping[str, pl.DataFrame]:
-    return {
-        ATTEMPTS: frame_of(ParallelAttemptRow, [row]),
-        PATHS: frame_of(PathRow, [_path_row(course, n, each, trial_id) for n, each in seen.paths.items()]),
-        SERIES: frame_of(ThroughputRow, _series(course, seen, trial_id)),
-    }
 
 
 def attempt_row(

@@ -138,7 +138,7 @@ def plan_path(
         A model is missing, or would have to extrapolate.
     """
     demands = tuple(parse(text, tuple(LIMITED)) for text in (*asked.require, *require))
-    profiled = {device.name: _models(store, device, folder) for device in asked.devices}
+    profiled = {device.name: _one(store, device.model, device.device, folder) for device in asked.devices}
     loaded = {device.name: _loaded(asked, device, profiled[device.name]) for device in asked.devices}
     bed = None
     if asked.bed is not None:
@@ -212,10 +212,6 @@ def _queueing(models: DeviceModels) -> Model:
     if (model := models.models.get("queueing")) is None:
         raise ModelError(f"{models.name} has no queueing model: weir fit makes one")
     return model
-
-
-def _models(store: Store, device: PathDevice, folder: Path) -> DeviceModels:
-    return _one(store, device.model, device.device, folder)
 
 
 def _one(store: Store, source: str, name: str | None, folder: Path) -> DeviceModels:

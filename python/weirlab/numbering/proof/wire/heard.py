@@ -62,15 +62,11 @@ def streams(frames: Sequence[Frame], scratch: Path) -> list[StreamReception]:
             codec=stream["codec"],
             expected=stream["expected"],
             lost=stream["lost"] or 0,
-            jitter_ns=_known(stream["jitter_mean_ns"]),
+            jitter_ns=math.nan if stream["jitter_mean_ns"] is None else float(stream["jitter_mean_ns"]),
             mos=float(one),
         )
         for stream, one in zip(found, mos, strict=True)
     ]
-
-
-def _known(value: float | None) -> float:
-    return math.nan if value is None else float(value)
 
 
 def reaching(found: Sequence[StreamReception], address: str) -> StreamReception | None:

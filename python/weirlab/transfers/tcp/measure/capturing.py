@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from weirlab.base.errors import InputError, LabError, MissingCapability, WeirError
+from weirlab.base.errors import InputError, LabError, MissingCapability
 from weirlab.base.quoting import quoted
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def capturing(
     except (InputError, LabError, MissingCapability) as error:
         if wanted != AUTO:
             raise
-        recorder, found = None, TransferCapture(None, why_not=_first_clause(error))
+        recorder, found = None, TransferCapture(None, why_not=str(error).split(";")[0].rstrip("."))
     try:
         yield LiveCapture(found, recorder)
     finally:
@@ -201,10 +201,6 @@ def fetched(told: Mapping[str, Any] | None, path: Path | None, wanted: str) -> T
         left_out_packets=told["left_out"],
         ended_early=told["ended_early"],
     )
-
-
-def _first_clause(error: WeirError) -> str:
-    return str(error).split(";")[0].rstrip(".")
 
 
 def _towards(host: str, port: int) -> str:

@@ -71,7 +71,7 @@ def connections(kept: TransferRecord) -> Table:
             size(each.received_bytes),
             bit_rate(each.throughput_bps),
             NOTHING if each.retransmissions is None else count(each.retransmissions),
-            _us(each.rtt_mean_us),
+            NOTHING if math.isnan(each.rtt_mean_us) else duration(each.rtt_mean_us * 1e3),
             best.main.held if (best := kept.best.get(each.connection)) is not None else NOTHING,
         )
         for each in kept.connections
@@ -197,10 +197,6 @@ def _threshold(rows: pl.DataFrame) -> str:
         lambda segments: "" if segments >= _NO_THRESHOLD else f"{segments:,.0f} segments",
     )
     return said or "none yet"
-
-
-def _us(value: float) -> str:
-    return NOTHING if math.isnan(value) else duration(value * 1e3)
 
 
 def _value(value: object) -> str:

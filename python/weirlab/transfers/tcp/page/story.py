@@ -79,7 +79,7 @@ def tell(run: Run) -> Story:
     path = run.get_json(PATH) if run.has(PATH) else {}
     axis = lines.axis(kept)
     return Story(
-        subject=_subject(kept),
+        subject=f"TCP transfer to {kept.transfer.host}" if kept.transfer.host else "TCP transfer",
         manifest=manifest,
         answer=_answer(kept),
         lede=tuple(
@@ -93,10 +93,6 @@ def tell(run: Run) -> Story:
         terms=TERMS,
         made_from=_origin(manifest),
     )
-
-
-def _subject(kept: TransferRecord) -> str:
-    return f"TCP transfer to {kept.transfer.host}" if kept.transfer.host else "TCP transfer"
 
 
 def _answer(kept: TransferRecord) -> str:
