@@ -1,5 +1,6 @@
 """Numbers with units as text, for every place that shows one: the unit that leaves one to three digits before
-the point, never an exponent, and no digits below what can be measured.
+the point, never an exponent, and no digits below what can be measured. What is not known, None or no finite
+number, is shown as :data:`NOTHING`.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ _FINEST_TIME: Final = 2
 """Decimals of a ns at most, of means over many."""
 
 
-def significant(value: float, digits: int = 3, finest: int = FINEST) -> str:
+def significant(value: float | None, digits: int = 3, finest: int = FINEST) -> str:
     """``value`` with ``digits`` significant digits, but at most ``finest`` decimals, thousands separated."""
-    if not math.isfinite(value):
+    if value is None or not math.isfinite(value):
         return NOTHING
     short = float(f"{value:.{digits}g}")
     if round(short, finest) == 0:
@@ -36,9 +37,9 @@ def significant(value: float, digits: int = 3, finest: int = FINEST) -> str:
     return f"{short:,.{min(max(decimals, 0), finest)}f}"
 
 
-def scaled(value: float, units: Units, digits: int = 3, finest: int = FINEST, space: str = " ") -> str:
+def scaled(value: float | None, units: Units, digits: int = 3, finest: int = FINEST, space: str = " ") -> str:
     """``value`` in the greatest of ``units`` of which it is at least one; ``finest`` is for the smallest."""
-    if not math.isfinite(value):
+    if value is None or not math.isfinite(value):
         return NOTHING
     # Rounding first keeps 999,999 from becoming "1,000 kpps".
     short = abs(float(f"{value:.{digits}g}"))
@@ -47,7 +48,7 @@ def scaled(value: float, units: Units, digits: int = 3, finest: int = FINEST, sp
     return f"{significant(value / factor, digits, decimals)}{space}{unit}"
 
 
-def duration(ns: float, digits: int = 3, space: str = " ") -> str:
+def duration(ns: float | None, digits: int = 3, space: str = " ") -> str:
     """``850 ns``, ``12.4 µs``, ``1.30 ms``; negative ones, too."""
     return scaled(ns, TIMES, digits, _FINEST_TIME, space)
 
@@ -68,14 +69,14 @@ def rounded_clock(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
-def rate(pps: float, digits: int = 3, space: str = " ") -> str:
+def rate(pps: float | None, digits: int = 3, space: str = " ") -> str:
     """``820 kpps``, ``1.24 Mpps``, ``450 pps``."""
     return scaled(pps, RATES, digits, space=space)
 
 
-def percent(ratio: float, digits: int = 2, space: str = " ") -> str:
+def percent(ratio: float | None, digits: int = 2, space: str = " ") -> str:
     """A ratio (1 = 100 %) as ``12 %``, small ones as ``0.013 %``, nearly all as ``99.99 %``."""
-    if not math.isfinite(ratio):
+    if ratio is None or not math.isfinite(ratio):
         return NOTHING
     share = abs(ratio)
     if share >= 1:
@@ -89,9 +90,14 @@ def percent(ratio: float, digits: int = 2, space: str = " ") -> str:
     return f"{text}{space}%"
 
 
-def count(value: float) -> str:
+def count(value: float | None) -> str:
     """A whole number with thousands separated."""
-    return f"{value:,.0f}" if math.isfinite(value) else NOTHING
+    return NOTHING if value is None or not math.isfinite(value) else f"{value:,.0f}"
+
+
+def decimals(value: float | None, places: int = 2) -> str:
+    """``4.37``: a number on a scale whose steps are always the same, as that of MOS."""
+    return NOTHING if value is None or not math.isfinite(value) else f"{value:.{places}f}"
 
 
 def plural(n: int, noun: str, many: str = "", space: str = " ") -> str:
@@ -115,6 +121,6 @@ def words(parts: Sequence[str], last: str = "and", most: int | None = None) -> s
     return f"{', '.join(parts[:-1])} {last} {parts[-1]}"
 
 
-def bit_rate(bps: float, digits: int = 3) -> str:
+def bit_rate(bps: float | None, digits: int = 3) -> str:
     """``95.6 Mbit/s``, ``2 Mbit/s``."""
     return _ZEROS.sub(" ", scaled(bps, BIT_RATES, digits))

@@ -68,7 +68,7 @@ def ranking(rows: Sequence[RankRow], what: str) -> Table:
                 row.device or NOTHING,
                 SHOWN[row.unit](row.mean),
                 _interval(row),
-                NOTHING if math.isnan(row.ratio) else percent(row.ratio),
+                percent(row.ratio),
                 row.verdict,
             )
             for row in rows

@@ -7,12 +7,13 @@ from functools import partial
 from typing import Final
 
 from weirlab.base import quantities
-from weirlab.base.quantities import NOTHING, count, significant, words
+from weirlab.base.quantities import NOTHING, count, decimals, significant, words
 
 __all__ = [
     "NOTHING",
     "SPACE",
     "count",
+    "decimals",
     "duration",
     "percent",
     "plural",
@@ -43,8 +44,8 @@ plural = partial(quantities.plural, space=SPACE)
 rules = partial(quantities.rules, space=SPACE)
 
 
-def size(octets: float, digits: int = 3) -> str:
+def size(octets: float | None, digits: int = 3) -> str:
     """A size such as ``1.40 GiB`` or ``16.0 MiB``; small ones are exact to the byte."""
-    if abs(octets) < 10_000:
+    if octets is not None and abs(octets) < 10_000:
         return f"{octets:,.0f}{SPACE}B"
     return quantities.scaled(octets, _BYTES, digits, space=SPACE)

@@ -13,15 +13,13 @@ _BIT_RATES: Final = ((1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1.0, "b
 
 
 def duration(ns: float | None, digits: int = 3) -> str:
-    """``850 ns``, ``12.4 µs``, ``1 h 02 min 03 s``; a dash for None."""
-    if ns is None:
-        return NOTHING
-    if abs(ns) >= 600e9:
+    """``850 ns``, ``12.4 µs``, ``1 h 02 min 03 s``."""
+    if ns is not None and abs(ns) >= 600e9:
         return f"{'-' if ns < 0 else ''}{clock(abs(ns) / 1e9)}"
     return scaled(ns, TIMES, digits, finest=0)
 
 
-def size(octets: float, digits: int = 3) -> str:
+def size(octets: float | None, digits: int = 3) -> str:
     """``1.26 GB``, ``673 kB``: decimal, like rates."""
     return scaled(octets, _SIZES, digits, finest=0)
 
@@ -31,6 +29,6 @@ def octets(number: float) -> str:
     return f"{number:,.0f} B"
 
 
-def bit_rate(bps: float, digits: int = 3) -> str:
+def bit_rate(bps: float | None, digits: int = 3) -> str:
     """``386 Mbit/s``."""
     return scaled(bps, _BIT_RATES, digits, finest=0)

@@ -13,7 +13,7 @@ def whole(connection: Connection, start_ns: int, *, absolute: bool) -> list[tupl
     def moment(ns: int) -> str:
         return times.absolute(ns) if absolute else times.since(ns, start_ns)
 
-    there, back = (NOTHING if ns is None else duration(ns) for ns in connection["handshake_ns"])
+    there, back = (duration(ns) for ns in connection["handshake_ns"])
     facts = [
         ("first packet", moment(connection["first_ns"])),
         ("last packet", moment(connection["last_ns"])),

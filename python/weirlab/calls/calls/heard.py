@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from weirlab.base.quantities import decimals
 from weirlab.base.tables import Table
 from weirlab.calls.calls.worst import WORST, worst
 from weirlab.cli.quantities import NOTHING, count, duration, percent, plural, rate, rules
@@ -101,7 +102,7 @@ def _percentiles(outcome: CallsOutcome) -> Table:
     everyone, more = outcome.quality.everyone, outcome.spreads
     columns = ("Over callers", "1 %", "5 %", "Median", "95 %", "99 %")
     quantities: list[tuple[str, CallerPercentiles, Callable[[float], str]]] = [
-        ("MOS", everyone.mos, _mos),
+        ("MOS", everyone.mos, decimals),
         ("loss", everyone.loss_ratio, percent),
         ("mean delay", everyone.delay_ns, duration),
         ("jitter (RFC 3550)", more["jitter_ns"], duration),
@@ -109,7 +110,7 @@ def _percentiles(outcome: CallsOutcome) -> Table:
     ]
     # The scale of R depends on the codec's band; behind a single kind of buffer R is not stored.
     if len(outcome.calls.classes) == 1 and outcome.heard == "best":
-        quantities.insert(1, ("R factor", more["r_factor"], _one_decimal))
+        quantities.insert(1, ("R factor", more["r_factor"], lambda r: decimals(r, 1)))
     rows = [
         (name, *(text(value) for value in (s.p1, s.p5, s.p50, s.p95, s.p99))) for name, s, text in quantities
     ]
@@ -130,8 +131,8 @@ def _groups(outcome: CallsOutcome) -> Table:
         (
             name,
             count(group.callers),
-            _mos(group.mos.p50),
-            NOTHING if group.worst is None else _mos(group.worst.mos),
+            decimals(group.mos.p50),
+            NOTHING if group.worst is None else decimals(group.worst.mos),
             percent(group.below_satisfied),
             percent(group.below_dissatisfied),
             count(group.not_measured),
@@ -163,11 +164,3 @@ def _late(outcome: CallsOutcome) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
     if outcome.heard == "adaptive":
         return table.late_adaptive
     return np.where(table.mos_fixed >= table.mos_adaptive, table.late_fixed, table.late_adaptive)
-
-
-def _mos(value: float) -> str:
-    return NOTHING if np.isnan(value) else f"{value:.2f}"
-
-
-def _one_decimal(value: float) -> str:
-    return NOTHING if np.isnan(value) else f"{value:.1f}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -31,12 +30,8 @@ def worst(callers: Iterable[Mapping[str, Any]], caption: str) -> Table:
             count(caller["longest_run"]),
             NOTHING if (ratio := caller["burst_ratio"]) is None else significant(ratio),
             count(caller["late"]),
-            *(_time(caller[name]) for name in ("delay_mean_ns", "jitter_ns", "longest_gap_ns")),
+            *(duration(caller[name]) for name in ("delay_mean_ns", "jitter_ns", "longest_gap_ns")),
         )
         for caller in callers
     ]
     return Table(caption, columns, rows, spare=("Burst ratio", "Longest gap", "Longest run"))
-
-
-def _time(ns: float | None) -> str:
-    return NOTHING if ns is None or not math.isfinite(ns) else duration(ns)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import polars as pl
 
 from weirlab.base.tables import Table
 from weirlab.calls.capacity.page.source import CapacityEvidence, CapacityVerdict, verdicts
 from weirlab.calls.capacity.wording import off
-from weirlab.report.numbers import NOTHING, count, duration, percent, rate, rules
+from weirlab.report.numbers import NOTHING, count, decimals, duration, percent, rate, rules
 
 
 def of(findings: CapacityEvidence) -> list[Table]:
@@ -29,8 +27,8 @@ def found(most: Sequence[CapacityVerdict]) -> Table:
             (
                 one.name,
                 NOTHING if one.calls is None else f"{'at least ' if one.at_least else ''}{count(one.calls)}",
-                NOTHING if one.too_many is None else count(one.too_many),
-                NOTHING if one.pps is None else rate(one.pps),
+                count(one.too_many),
+                rate(one.pps),
                 one.by,
                 _predicted(one),
                 off(one.off),
@@ -68,12 +66,12 @@ def trials(findings: CapacityEvidence) -> Iterator[Table]:
                 count(row["n"]),
                 rate(row["offered_pps"]),
                 percent(row["loss_ratio"]) if row["loss_ratio"] else "0",
-                _known(row["mos_min"], "{:.2f}"),
-                _known(row["mos_p1"], "{:.2f}"),
-                _known(row["mos_p50"], "{:.2f}"),
-                NOTHING if row["good_share"] is None else percent(row["good_share"]),
-                NOTHING if row["delay_p99_ns"] is None else duration(row["delay_p99_ns"]),
-                NOTHING if row["cpu_idle"] is None else percent(row["cpu_idle"]),
+                decimals(row["mos_min"]),
+                decimals(row["mos_p1"]),
+                decimals(row["mos_p50"]),
+                percent(row["good_share"]),
+                duration(row["delay_p99_ns"]),
+                percent(row["cpu_idle"]),
                 NOTHING
                 if row["samples_due"] is None
                 else f"{row['samples_taken']:.0f} of {row['samples_due']:.0f}",
@@ -109,7 +107,7 @@ def losses(findings: CapacityEvidence) -> Iterator[Table]:
                 count(one.trials),
                 count(one.sent),
                 count(one.lost),
-                NOTHING if one.disturbed_lost is None else count(one.disturbed_lost),
+                count(one.disturbed_lost),
                 percent(one.disturbed_share),
                 percent(one.rest_ratio),
             )
@@ -126,7 +124,3 @@ def _predicted(one: CapacityVerdict) -> str:
         return count(one.predicted)
     least, most = one.between
     return f"{count(one.predicted)} ({count(least)} to {count(most)})"
-
-
-def _known(value: Any, shown: str) -> str:
-    return NOTHING if value is None or not math.isfinite(value) else shown.format(value)

@@ -11,7 +11,7 @@ from weirlab.calls.failover.switches.compare import SwitchGroup
 from weirlab.calls.failover.switches.pair import named_event
 from weirlab.calls.failover.switches.rows import SwitchRow
 from weirlab.measure.spread import Spread
-from weirlab.report.numbers import NOTHING, count, duration, percent, significant
+from weirlab.report.numbers import NOTHING, count, decimals, duration, percent, significant
 
 Shown = Callable[[float], str]
 
@@ -79,9 +79,12 @@ def _heard(named: Named) -> Table:
     rows = [
         (
             name,
-            *(_mos(one.spread[what].median) for what in ("mos_before", "mos_affected", "mos_affected_min")),
+            *(
+                decimals(one.spread[what].median)
+                for what in ("mos_before", "mos_affected", "mos_affected_min")
+            ),
             percent(one.spread["mos_affected_good"].median),
-            _mos(one.spread["mos_after"].median),
+            decimals(one.spread["mos_after"].median),
             *(duration(one.spread[f"jitter_{part}_ns"].median) for part in ("before", "during", "after")),
         )
         for name, one in named
@@ -104,7 +107,7 @@ def attempts(rows: Sequence[SwitchRow]) -> Table:
             _ms(row.glitch_ms),
             f"{row.alive:,} of {row.streams:,}",
             duration(row.event_took_ns),
-            _mos(row.mos_affected),
+            decimals(row.mos_affected),
             "yes" if row.valid else f"no: {row.invalid}",
         )
         for row in rows
@@ -126,7 +129,3 @@ def _span(found: Spread, shown: Shown) -> str:
 
 def _ms(value: float) -> str:
     return f"{significant(value)} ms" if math.isfinite(value) else NOTHING
-
-
-def _mos(value: float) -> str:
-    return f"{value:.2f}" if math.isfinite(value) else NOTHING

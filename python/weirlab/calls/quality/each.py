@@ -15,10 +15,9 @@ from weirlab.base.errors import WeirError
 from weirlab.base.quantities import plural
 from weirlab.base.tables import Table
 from weirlab.calls.quality.study import NoStreams, QualityOutcome
-from weirlab.calls.quality.tables import decimals
 from weirlab.jobs.batches import results, unreadable
 from weirlab.quality.distribution import SATISFIED, CallerPercentiles
-from weirlab.report.numbers import NOTHING, count, duration, percent
+from weirlab.report.numbers import NOTHING, count, decimals, duration, percent
 
 if TYPE_CHECKING:
     from weirlab.base.errors import InputError
@@ -128,8 +127,8 @@ def _row(one: CaptureHearing) -> tuple[str, ...]:
     return (
         one.path,
         count(one.streams),
-        decimals(one.mos_min, 2),
-        decimals(one.mos_p50, 2),
+        decimals(one.mos_min),
+        decimals(one.mos_p50),
         count(one.below_satisfied),
         percent(one.loss_ratio_max),
         percent(one.loss_ratio_p50),

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from weirlab.base.tables import Table
-from weirlab.report.numbers import NOTHING, count, duration, percent
+from weirlab.report.numbers import NOTHING, count, decimals, duration, percent
 
 if TYPE_CHECKING:
     from weirlab.calls.quality.study import QualityOutcome
@@ -37,12 +37,12 @@ def streams(listed: Iterable[Row], caption: str) -> Table:
             str(row["stream"]),
             row["ends"],
             row["codec"],
-            decimals(row["mos"], 2),
+            decimals(row["mos"]),
             decimals(row["r"], 1),
             _lost(row),
-            _whole(row["longest_run"]),
-            _whole(row["late"]),
-            *map(_time, (row["jitter_ns"], row["jitter_max_ns"], row["delay_p95_ns"], row["gap_ns"])),
+            count(row["longest_run"]),
+            count(row["late"]),
+            *map(duration, (row["jitter_ns"], row["jitter_max_ns"], row["delay_p95_ns"], row["gap_ns"])),
             *map(count, (row["copies"], row["reordered"], row["packets"])),
             duration((row["end_s"] - row["begin_s"]) * 1e9),
             row["source"],
@@ -71,7 +71,7 @@ def _arrived(outcome: QualityOutcome, shown: Sequence[int]) -> Table:
             _skew(float(outcome.table.skew[i])),
             duration(float(outcome.table.packet_ns[i])) if stream.clock_hz else NOTHING,
             count(int(losses.runs[i])) if stream.loss_known else NOTHING,
-            decimals(float(losses.burst_ratio[i]), 2),
+            decimals(float(losses.burst_ratio[i])),
         )
         for i, stream in ((i, outcome.streams[i]) for i in shown)
     ]
@@ -94,12 +94,12 @@ def _reported(outcome: QualityOutcome, shown: Sequence[int]) -> list[Table]:
             (
                 str(outcome.streams[i].number),
                 count(far["reports"]),
-                NOTHING if far["loss_ratio"] is None else percent(far["loss_ratio"]),
+                percent(far["loss_ratio"]),
                 percent(float(outcome.table.beyond[i])),
-                _time(far["jitter_mean_ns"]),
-                _time(far["round_trip_mean_ns"]),
-                _time(_known(network_ns)),
-                _whole(claim.get("r")),
+                duration(far["jitter_mean_ns"]),
+                duration(far["round_trip_mean_ns"]),
+                duration(_known(network_ns)),
+                count(claim.get("r")),
                 decimals(claim.get("mos_cq"), 1),
             )
         )
@@ -133,7 +133,7 @@ def _behind(outcome: QualityOutcome, buffer: PlayoutQuality, i: int, *, slips: b
     numbers = [buffer.late[i], *([buffer.slips[i]] if slips else [])]
     return [
         *(count(int(number)) if known else NOTHING for number in numbers),
-        decimals(float(buffer.mos[i]), 2),
+        decimals(float(buffer.mos[i])),
     ]
 
 
@@ -170,11 +170,6 @@ def _row(outcome: QualityOutcome, i: int) -> dict[str, Any]:
     }
 
 
-def decimals(value: float | None, places: int) -> str:
-    """``4.37``; a dash for what is not known."""
-    return NOTHING if value is None or not math.isfinite(value) else f"{value:.{places}f}"
-
-
 def _lost(row: Row) -> str:
     """``~20 (4.0 %)``."""
     if row["lost"] is None:
@@ -185,11 +180,3 @@ def _lost(row: Row) -> str:
 
 def _known(value: float) -> float | None:
     return float(value) if value == value else None
-
-
-def _whole(value: int | None) -> str:
-    return NOTHING if value is None else count(value)
-
-
-def _time(value: float | None) -> str:
-    return NOTHING if value is None else duration(value)

@@ -34,7 +34,7 @@ def of(outcome: LinkOutcome) -> list[Table]:
             [
                 *(clock_time(gap["from_ns"]), clock_time(gap["to_ns"])),
                 *(gap["interface"] or NOTHING, gap["stage"]),
-                NOTHING if gap["frames"] is None else count(gap["frames"]),
+                count(gap["frames"]),
             ]
             for gap in gaps[:_MOST_GAPS]
         ]

@@ -70,10 +70,10 @@ def _summary(found: Diagnosis) -> list[tuple[str, str]]:
         ("throughput", bit_rate(one.throughput_bps)),
         ("segments", f"{count(one.segments)} of {octets(one.segment_bytes)} on average"),
         ("retransmitted", f"{count(one.retransmitted)}; loss {percent(one.loss_ratio)}"),
-        ("duplicate ACKs, SACK blocks", f"{_number(one.duplicate_acks)}, {_number(one.sack_blocks)}"),
+        ("duplicate ACKs, SACK blocks", f"{count(one.duplicate_acks)}, {count(one.sack_blocks)}"),
         ("RTT least, mean", f"{_time(one.rtt_min_s)}, {_time(one.rtt_mean_s)}{_from(one.rtt_origin)}"),
         ("greatest window", _window(one)),
-        ("bottleneck", NOTHING if one.capacity_bps is None else bit_rate(one.capacity_bps)),
+        ("bottleneck", bit_rate(one.capacity_bps)),
     ]
     limited = ", ".join(f"{who} {percent(found.of(who))}" for who in ("sender", "receiver", "network"))
     return [*rows, ("limited by", limited)]
@@ -128,10 +128,6 @@ def _window(one: TransferSummary) -> str:
 
 def _from(origin: str) -> str:
     return f", from {origin}" if origin else ""
-
-
-def _number(value: int | None) -> str:
-    return NOTHING if value is None else count(value)
 
 
 def _time(seconds: float | None) -> str:

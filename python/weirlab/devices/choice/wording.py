@@ -66,7 +66,7 @@ def table(outcome: ChoiceOutcome, rows: list[ChoiceRow]) -> Table:
         cells += [
             rate(row.threshold_pps),
             f"≤ {duration(row.delay_p99_bound_ns)}" if bounded else NOTHING,
-            NOTHING if row.most_calls is None else count(row.most_calls),
+            count(row.most_calls),
             f"{significant(row.headroom_ratio, 2)} ×" if math.isfinite(row.headroom_ratio) else NOTHING,
             _VERDICTS[row.verdict],
             duration(row.delay_p99_ns),
@@ -160,7 +160,7 @@ def write_page(
         else [
             Tile("Device", best.device, "no other has more headroom"),
             Tile("Headroom", f"{significant(best.headroom_ratio, 2)} ×", "over the calls in question"),
-            Tile("Calls", NOTHING if best.most_calls is None else count(best.most_calls), "at most"),
+            Tile("Calls", count(best.most_calls), "at most"),
             Tile("Threshold", rate(best.threshold_pps), "of packets"),
         ]
     )

@@ -37,7 +37,7 @@ def advice_tables(found: RulesetOutcome) -> list[Table]:
                 str(move.place),
                 str(move.new_place),
                 percent(move.share),
-                NOTHING if move.saved is None else significant(move.saved),
+                significant(move.saved),
                 move.text,
             )
             for move in moves[:MOST_MOVES]
@@ -80,7 +80,7 @@ def cost_tables(advice: Advice) -> list[Table]:
             str(cost.place),
             percent(cost.share or 0.0),
             significant(cost.comparisons),
-            NOTHING if cost.saved is None else significant(cost.saved),
+            significant(cost.saved),
             cost.text,
         )
         for cost in ranked[:MOST_RANKED]

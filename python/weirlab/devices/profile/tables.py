@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from weirlab.base.tables import Table
@@ -40,7 +40,7 @@ def trial(outcome: TrialOutcome) -> list[Table]:
         ("delay min, mean, max", ", ".join(map(duration, extremes))),
         *_bias(outcome),
         ("jitter (RFC 3550)", duration(result.jitter_ns)),
-        ("packets in the device", _known(outcome.queue_packets, _queued)),
+        ("packets in the device", _queued(outcome.queue_packets)),
         *_answers(record),
         *([] if record.dropped_pps is None else [("dropped at the rule", rate(record.dropped_pps))]),
         *rules_met(record),
@@ -116,21 +116,19 @@ def calibration(points: Iterable[Mapping[str, Any]]) -> Table:
     rows = [
         (
             str(point["rate_text"]),
-            _known(point.get("achieved_pps"), rate),
-            _known(point.get("pacing_error_ratio"), percent),
-            *(_known(point.get(name), duration) for name in ("delay_p50_ns", "delay_p99_ns")),
-            *(_known(point.get(name), count) for name in ("lost", "valid", "invalid")),
+            rate(point.get("achieved_pps")),
+            percent(point.get("pacing_error_ratio")),
+            *(duration(point.get(name)) for name in ("delay_p50_ns", "delay_p99_ns")),
+            *(count(point.get(name)) for name in ("lost", "valid", "invalid")),
         )
         for point in points
     ]
     return Table("Over a plain cable", columns, rows, spare=("Invalid", "Valid trials"))
 
 
-def _known(value: float | None, shown: Callable[[float], str]) -> str:
-    return NOTHING if value is None or math.isnan(value) else shown(value)
-
-
-def _queued(packets: float) -> str:
+def _queued(packets: float | None) -> str:
+    if packets is None or math.isnan(packets):
+        return NOTHING
     return f"{packets:.4g} (median delay x forwarding rate)"
 
 

@@ -23,9 +23,9 @@ def bounds(points: Sequence[Point], source: str = "RFC 9971") -> Iterator[Table]
             found.goal.name,
             *_where(point.setting),
             *_throughput(point, found),
-            _count(found.lower_pps),
-            _count(found.upper_pps),
-            NOTHING if found.loss_ratio is None else percent(found.loss_ratio),
+            count(found.lower_pps),
+            count(found.upper_pps),
+            percent(found.loss_ratio),
             count(point.trials),
         )
         for point in points
@@ -132,7 +132,3 @@ def _throughput(point: Point, found: GoalResult) -> tuple[str, str]:
 
 def _bounded(value: float, at_least: bool) -> str:
     return f"{'≥ ' if at_least else ''}{count(value)}"
-
-
-def _count(value: float | None) -> str:
-    return NOTHING if value is None else count(value)

@@ -17,7 +17,7 @@ from weirlab.base import limits
 from weirlab.base.errors import TrialError
 from weirlab.base.quantities import plural
 from weirlab.base.tables import Table
-from weirlab.cli.quantities import NOTHING, count, duration, percent, rate
+from weirlab.cli.quantities import count, duration, percent, rate
 from weirlab.jobs import machine
 from weirlab.jobs.inventory import scenario_of
 from weirlab.jobs.progress import passed_on
@@ -244,13 +244,10 @@ class ListedTrials:
                 [
                     (
                         row["setting"],
-                        _shown(row["achieved_pps"], rate),
-                        _shown(row["forwarding_pps"], rate),
-                        _shown(row["loss_ratio"], percent),
-                        *(
-                            _shown(row[name], duration)
-                            for name in ("delay_mean_ns", "delay_p50_ns", "delay_p99_ns")
-                        ),
+                        rate(row["achieved_pps"]),
+                        rate(row["forwarding_pps"]),
+                        percent(row["loss_ratio"]),
+                        *(duration(row[name]) for name in ("delay_mean_ns", "delay_p50_ns", "delay_p99_ns")),
                         count(row["trials"]),
                     )
                     for row in self.rows
@@ -283,10 +280,6 @@ class ListedTrials:
         if not missing:
             return None
         return TrialError(f"run {run.run_id} has no valid trial of {', '.join(missing)}")
-
-
-def _shown(value: float, shown: Any) -> str:
-    return NOTHING if math.isnan(value) else str(shown(value))
 
 
 def stored(run: Run) -> ListedTrials:

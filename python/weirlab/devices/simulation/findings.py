@@ -10,7 +10,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, Final
 
 from weirlab.base.documents import plain
-from weirlab.base.quantities import NOTHING, count, duration, percent, plural, rate, rules
+from weirlab.base.quantities import count, duration, percent, plural, rate, rules
 from weirlab.base.tables import Table
 from weirlab.devices.simulation.rows import SimulationRow
 from weirlab.devices.simulation.section import SimulationSection
@@ -65,8 +65,8 @@ class SimulationFindings:
                 f"{row.frame_bytes} B",
                 rate(row.rate_pps),
                 percent(row.loss_ratio),
-                *(_shown(value) for value in (row.delay_mean_ns, row.delay_p50_ns, row.delay_p99_ns)),
-                rate(row.predicted_threshold_pps) if math.isfinite(row.predicted_threshold_pps) else NOTHING,
+                *(duration(value) for value in (row.delay_mean_ns, row.delay_p50_ns, row.delay_p99_ns)),
+                rate(row.predicted_threshold_pps),
             )
             for row in shown
         ]
@@ -102,7 +102,3 @@ def _median(rows: Sequence[SimulationRow]) -> SimulationRow:
         for name in SimulationRow.__dataclass_fields__
     }
     return SimulationRow(**values)
-
-
-def _shown(value_ns: float) -> str:
-    return duration(value_ns) if math.isfinite(value_ns) else NOTHING

@@ -126,7 +126,7 @@ def of(account: EmulationCounters) -> list[Table]:
     rows = [
         [
             *(way.source, way.target),
-            NOTHING if way.rate_bps is None else bit_rate(way.rate_bps),
+            bit_rate(way.rate_bps),
             bit_rate(way.carried_bps, 4),
             NOTHING if math.isnan(way.rate_error) else f"{way.rate_error * 100:+.3f} %",
             *(duration(way.late_ns(q)) for q in (0.5, 0.99, 0.999)),

@@ -28,7 +28,7 @@ def _groups(found: Sequence[MonitorGroup], load: str) -> Table:
             count(group.runs),
             count(group.sent_per_min),
             count(group.received_per_min),
-            NOTHING if group.logged_per_min is None else count(group.logged_per_min),
+            count(group.logged_per_min),
             share(group.link_loss_ratio),
             share(group.logged_loss_ratio),
             share(group.record_loss_ratio),
@@ -73,7 +73,7 @@ def found(evidence: MonitorEvidence) -> Table:
         (
             METHODS[one.method],
             count(one.frame_bytes),
-            NOTHING if one.greatest_pps is None else rate(one.greatest_pps),
+            rate(one.greatest_pps),
             NOTHING if one.greatest_pps is None else _bits(one.greatest_pps, one.frame_bytes),
             _loss_at(one.greatest_pps, one.least_lossy_pps),
             count(one.lost_link),
@@ -109,7 +109,7 @@ def stalls(evidence: MonitorEvidence) -> Table:
             f"{one.stalled_s:.2f} s",
             count(one.sent),
             count(one.link_lost),
-            _number(one.link_lost_bare),
+            count(one.link_lost_bare),
             count(one.missing),
             count(one.named),
             NOTHING if not _known(one.gap_s) else f"{one.gap_s:.2f} s",
@@ -167,10 +167,6 @@ def _worst_places(group: MonitorGroup) -> str:
 
 def _bits(pps: float, frame_bytes: int) -> str:
     return f"{significant(pps * frame_bytes * 8 / 1e9)} Gbit/s"
-
-
-def _number(value: float | None) -> str:
-    return count(value) if _known(value) and value is not None else NOTHING
 
 
 def _known(value: float | None) -> bool:

@@ -8,11 +8,10 @@ from typing import Any, Final
 
 import polars as pl
 
-from weirlab.base.quantities import count, plural
+from weirlab.base.quantities import count, decimals, plural
 from weirlab.numbering.load import tables
 from weirlab.numbering.load.findings import LoadFindings
 from weirlab.numbering.load.rows import LoadLimitRow
-from weirlab.numbering.proof.tables import decimals
 from weirlab.report import axes, palette
 from weirlab.report.figure import Figure
 from weirlab.report.story import Chapter, Story, place
@@ -89,7 +88,7 @@ def _tiles(found: LoadFindings) -> Iterator[Tile]:
 
 def _figure(found: LoadFindings, limit: LoadLimitRow, bad_share: float) -> Figure:
     data = trial_rows(found, limit, bad_share)
-    said = f"{tables.per_s(limit.carried_per_s)} calls/s are set up"
+    said = f"{count(limit.carried_per_s)} calls/s are set up"
     if limit.at_least:
         said = f"At least {said}"
     if math.isnan(limit.carried_per_s):

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from weirlab.base.quantities import NOTHING, count, duration, percent
+from weirlab.base.quantities import NOTHING, count, decimals, duration, percent
 from weirlab.base.tables import Table
 from weirlab.numbering.load.findings import LoadFindings
 from weirlab.numbering.load.rows import LoadLimitRow, LoadTrialRow
-from weirlab.numbering.proof.tables import decimals
 from weirlab.numbering.through.tables import packets
 
 _LIMITS: Final = (
@@ -26,7 +25,7 @@ def limits(found: LoadFindings) -> Table:
             limit.translation or NOTHING,
             limit.decided or NOTHING,
             carried(limit),
-            per_s(limit.too_many_per_s),
+            count(limit.too_many_per_s),
             *_at_limit(found, limit),
         )
         for limit in found.limits
@@ -46,11 +45,7 @@ def not_loaded(found: LoadFindings) -> Table | None:
 
 def carried(limit: LoadLimitRow) -> str:
     """``at least 640``."""
-    return f"{'at least ' if limit.at_least else ''}{per_s(limit.carried_per_s)}"
-
-
-def per_s(rate: float) -> str:
-    return NOTHING if math.isnan(rate) else count(rate)
+    return f"{'at least ' if limit.at_least else ''}{count(limit.carried_per_s)}"
 
 
 def _at_limit(found: LoadFindings, limit: LoadLimitRow) -> tuple[str, ...]:
@@ -66,9 +61,8 @@ def _at_limit(found: LoadFindings, limit: LoadLimitRow) -> tuple[str, ...]:
 
 def _media(row: LoadTrialRow) -> tuple[str, str, str]:
     """Loss, jitter and MOS of the calls with speech."""
-    lost = NOTHING if math.isnan(row.media_lost_ratio) else percent(row.media_lost_ratio)
-    jitter = NOTHING if math.isnan(row.media_jitter_ms) else duration(row.media_jitter_ms * 1e6)
-    return lost, jitter, decimals(row.media_mos)
+    lost = percent(row.media_lost_ratio)
+    return lost, duration(row.media_jitter_ms * 1e6), decimals(row.media_mos)
 
 
 def classed(upper_ms: float) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
-from weirlab.base.quantities import duration
+from weirlab.base.quantities import decimals, duration
 from weirlab.numbering.proof import tables
 from weirlab.numbering.proof.map.drawing import drawn
 from weirlab.numbering.proof.rows import AS_PLANNED, NOT_AS_PLANNED, MessageRow, ProofCallRow, titled
@@ -96,7 +96,7 @@ def _tiles(found: ProofFindings) -> Iterator[Tile]:
         if not math.isnan(mos)
     ]
     if opinions:
-        yield Tile("Lowest MOS", tables.decimals(min(opinions)), "of both directions of all calls")
+        yield Tile("Lowest MOS", decimals(min(opinions)), "of both directions of all calls")
 
 
 def _chapters(found: ProofFindings, messages: Sequence[MessageRow], chart: Chart | None) -> Iterator[Chapter]:

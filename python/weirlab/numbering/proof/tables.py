@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-from weirlab.base.quantities import NOTHING, duration
+from weirlab.base.quantities import NOTHING, decimals, duration
 from weirlab.base.tables import Table
 from weirlab.numbering.proof.kinds import RouteKind
 from weirlab.numbering.proof.rows import ProofCallRow, failing, titled
@@ -101,8 +101,3 @@ def differing(rows: Sequence[ProofCallRow]) -> Table | None:
 def _opinion(packets: int, mos: float, uneven: bool) -> str:
     mark = " (busy machine)" if uneven and not math.isnan(mos) else ""
     return f"{decimals(mos)}{mark}" if packets else NOTHING
-
-
-def decimals(value: float) -> str:
-    """``4.41``."""
-    return NOTHING if math.isnan(value) else f"{value:.2f}"

@@ -15,7 +15,7 @@ from weirlab.calls.calls.worst import worst
 from weirlab.records import device_in_words
 from weirlab.report import axes
 from weirlab.report.figure import Figure
-from weirlab.report.numbers import NOTHING, count, duration, percent, plural, rate, rules
+from weirlab.report.numbers import NOTHING, count, decimals, duration, percent, plural, rate, rules
 from weirlab.report.story import Chapter, Story, place
 from weirlab.report.tables import Pairs, Table, Tile
 
@@ -109,7 +109,9 @@ def _tiles(heard: CallsRun, rated: pl.DataFrame) -> Iterator[Tile]:
     median = float(np.median(rated["mos"].to_numpy())) if rated.height else math.nan
     lowest = axes.extent(rated, "mos")[0] if rated.height else math.nan
     yield Tile(
-        "MOS of the median caller", _mos(median), f"worst {_mos(lowest)}" if rated.height else "not measured"
+        "MOS of the median caller",
+        decimals(median),
+        f"worst {decimals(lowest)}" if rated.height else "not measured",
     )
     yield Tile(
         "Packets lost",
@@ -117,7 +119,7 @@ def _tiles(heard: CallsRun, rated: pl.DataFrame) -> Iterator[Tile]:
         f"of {count(trial['sent'])}",
     )
     p99 = trial["delay_p99_ns"]
-    yield Tile("Delay, 99th percentile", NOTHING if p99 is None else duration(p99), "of all packets, one way")
+    yield Tile("Delay, 99th percentile", duration(p99), "of all packets, one way")
     yield Tile("Load", rate(trial["achieved_pps"]), "packets that left, both directions together")
 
 
@@ -209,7 +211,3 @@ def _worst(calls: pl.DataFrame) -> Iterator[Table]:
     if not rated.height:
         return
     yield worst(rated.iter_rows(named=True), f"The {plural(rated.height, 'caller')} with the lowest MOS")
-
-
-def _mos(value: float | None) -> str:
-    return NOTHING if value is None or not math.isfinite(value) else f"{value:.2f}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -72,16 +71,12 @@ def _published(found: EndpointFindings) -> list[tuple[str, ...]]:
 
 def limits(rows: Sequence[EndpointLimitRow]) -> Table:
     """A row per search."""
-
-    def shown(value: float) -> str:
-        return NOTHING if math.isnan(value) else count(value)
-
     cells = [
         (
             SHORT[row.arm],
             row.beside,
-            f"{'at least ' if row.at_least else ''}{shown(row.carried)}",
-            shown(row.too_many),
+            f"{'at least ' if row.at_least else ''}{count(row.carried)}",
+            count(row.too_many),
         )
         for row in rows
     ]

@@ -14,7 +14,7 @@ from weirlab.calls.quality import tables
 from weirlab.calls.quality.page import charts
 from weirlab.report import axes
 from weirlab.report.figure import Figure
-from weirlab.report.numbers import NOTHING, count, duration, percent, plural
+from weirlab.report.numbers import NOTHING, count, decimals, duration, percent, plural
 from weirlab.report.story import Chapter, PageOrigin, Story
 from weirlab.report.tables import Pairs, Table, Tile
 
@@ -232,7 +232,7 @@ def _table(streams: pl.DataFrame) -> Table:
 
 
 def _mos(value: object) -> str:
-    return tables.decimals(value, 2) if isinstance(value, float) else NOTHING
+    return decimals(value) if isinstance(value, float) else NOTHING
 
 
 def _time(value: object) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from weirlab.base.tables import Table
-from weirlab.cli.quantities import NOTHING, count, duration, percent, rate, significant
+from weirlab.cli.quantities import count, duration, percent, rate, significant
 from weirlab.devices.planning.path.outcome import PathOutcome
 from weirlab.model.series import BAND_LEVEL
 
@@ -22,7 +22,7 @@ def tables(outcome: PathOutcome) -> Iterator[Table]:
                 flow.name,
                 rate(flow.rate_pps),
                 f"{flow.frame_bytes:.0f} B",
-                *(_delay(flow.prediction.values[name]) for name in _DELAYS),
+                *(duration(flow.prediction.values[name]) for name in _DELAYS),
                 percent(flow.prediction.values["loss_ratio"]),
             )
             for flow in outcome.flows
@@ -32,8 +32,8 @@ def tables(outcome: PathOutcome) -> Iterator[Table]:
         (
             flow.name,
             title,
-            _delay(flow.prediction.values[name]),
-            f"{_delay(flow.prediction.low[name])} to {_delay(flow.prediction.high[name])}",
+            duration(flow.prediction.values[name]),
+            f"{duration(flow.prediction.low[name])} to {duration(flow.prediction.high[name])}",
         )
         for flow in outcome.flows
         for title, name in (("p50", "delay_p50_ns"), ("p99", "delay_p99_ns"))
@@ -52,8 +52,8 @@ def tables(outcome: PathOutcome) -> Iterator[Table]:
                 rate(device.threshold_pps),
                 percent(device.utilisation),
                 f"x {significant(device.headroom, 3)}",
-                _delay(device.delays["delay_p50_ns"]),
-                _delay(device.delays["delay_p99_ns"]),
+                duration(device.delays["delay_p50_ns"]),
+                duration(device.delays["delay_p99_ns"]),
             )
             for device in outcome.devices
         ],
@@ -63,9 +63,9 @@ def tables(outcome: PathOutcome) -> Iterator[Table]:
 def conclusion(outcome: PathOutcome) -> str:
     """The answer in a sentence."""
     flow = max(outcome.flows, key=lambda flow: flow.prediction.values["delay_p99_ns"]).prediction
-    delay = _delay(flow.values["delay_p99_ns"])
+    delay = duration(flow.values["delay_p99_ns"])
     if (most := flow.high.get("delay_p99_ns")) is not None:
-        delay += f", at most {_delay(most)} in {BAND_LEVEL} % of trials"
+        delay += f", at most {duration(most)} in {BAND_LEVEL} % of trials"
     flows = f"{count(len(outcome.flows))} flows" if len(outcome.flows) > 1 else "the flow"
     binds = f"{outcome.binding} binds"
     if outcome.headroom < 1:
@@ -98,7 +98,3 @@ def warnings(outcome: PathOutcome) -> Iterator[str]:
         yield f"extrapolated: {reason}"
     for name, why in outcome.unusable.items():
         yield f"the profile of {name} does not count: {why}"
-
-
-def _delay(value_ns: float) -> str:
-    return duration(value_ns) if value_ns == value_ns else NOTHING

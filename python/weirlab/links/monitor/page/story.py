@@ -181,7 +181,7 @@ def _tiles(evidence: MonitorEvidence) -> Iterator[Tile]:
         if one.method == "tap-ring":
             yield Tile(
                 f"Without loss, {one.frame_bytes:,} B frames",
-                NOTHING if one.greatest_pps is None else rate(one.greatest_pps),
+                rate(one.greatest_pps),
                 "tap with a ring: forwarded and logged",
             )
     for cost in evidence.costs:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -70,8 +69,8 @@ def connections(kept: TransferRecord) -> Table:
             "to the server" if each.direction == "up" else "from the server",
             size(each.received_bytes),
             bit_rate(each.throughput_bps),
-            NOTHING if each.retransmissions is None else count(each.retransmissions),
-            NOTHING if math.isnan(each.rtt_mean_us) else duration(each.rtt_mean_us * 1e3),
+            count(each.retransmissions),
+            duration(each.rtt_mean_us * 1e3),
             best.main.held if (best := kept.best.get(each.connection)) is not None else NOTHING,
         )
         for each in kept.connections
@@ -93,7 +92,7 @@ def places(found: Mapping[str, Diagnosis]) -> Table | None:
             bit_rate(each.summary.throughput_bps),
             count(each.summary.retransmitted),
             NOTHING if each.summary.rtt_mean_s is None else duration(each.summary.rtt_mean_s * 1e9),
-            NOTHING if each.summary.window_max_bytes is None else size(each.summary.window_max_bytes),
+            size(each.summary.window_max_bytes),
         )
         for each in found.values()
     ]
@@ -156,7 +155,7 @@ def frames(told: Mapping[str, Any]) -> Iterator[Table]:
             count(each["lost"]),
             count(each["dropped_full"] + each["dropped_early"]),
             count(each["held_back"]),
-            NOTHING if each["carried_bps"] is None else bit_rate(each["carried_bps"]),
+            bit_rate(each["carried_bps"]),
         )
         for way, name in (("up", "Client to server"), ("down", "Server to client"))
         if (each := told.get(way))

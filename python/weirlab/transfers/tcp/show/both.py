@@ -56,7 +56,7 @@ def crossings(found: Sequence[CrossingRow]) -> Iterator[Table]:
             SECTIONS[each.section],
             size(each.sent_bytes),
             size(each.again_bytes),
-            NOTHING if each.lost_bytes is None else size(each.lost_bytes),
+            size(each.lost_bytes),
             size(each.arrived_bytes),
             size(each.twice_bytes),
             _ways(each.there_min_us, each.there_mean_us, each.there_max_us),

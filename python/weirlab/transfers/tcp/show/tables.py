@@ -20,7 +20,7 @@ from weirlab.transfers.tcp.sending import TransferOutcome
 from weirlab.transfers.tcp.serving import ServerTotals
 from weirlab.transfers.tcp.settings import TransferSettings
 from weirlab.transfers.tcp.shares import TimeShares
-from weirlab.transfers.tcp.watching import BPF, INET_DIAG, ConnectionTally, WatchOutcome, WatchSettings
+from weirlab.transfers.tcp.watching import BPF, INET_DIAG, WatchOutcome, WatchSettings
 
 if TYPE_CHECKING:
     from weirlab.transfers.tcp.causes import ConnectionCause
@@ -75,8 +75,8 @@ def send_begun(event: Mapping[str, Any]) -> str:
 
 def interval_line(interval: Interval) -> str:
     """A line of ``weir tcp send``."""
-    window = NOTHING if interval.cwnd_bytes is None else size(interval.cwnd_bytes)
-    again = NOTHING if interval.retransmissions is None else count(interval.retransmissions)
+    window = size(interval.cwnd_bytes)
+    again = count(interval.retransmissions)
     parts = [
         f"{interval.from_s:7.2f} - {interval.to_s:7.2f} s",
         f"{interval.direction:4}",
@@ -122,7 +122,7 @@ def shares_table(rows: Sequence[tuple[str, TimeShares]]) -> Table:
 
 
 def _sent_row(name: str, each: DirectionSummary) -> list[str]:
-    again = NOTHING if each.retransmissions is None else count(each.retransmissions)
+    again = count(each.retransmissions)
     if each.retransmissions and each.retransmitted_bytes and each.sent_bytes:
         again += f" ({percent(each.retransmitted_bytes / (each.sent_bytes + each.retransmitted_bytes))})"
     latency = each.latency
@@ -249,9 +249,9 @@ def watched(outcome: WatchOutcome, *, events: bool = False) -> list[Table]:
             count(one["idle"]) if outcome.by == BPF else NOTHING,
             # The connection of a lost event is not known.
             NOTHING if events else count(one["missed"]),
-            _grown(tally, "bytes_acked"),
-            _grown(tally, "bytes_received"),
-            NOTHING if (again := tally.grown("total_retrans")) is None else count(again),
+            size(tally.grown("bytes_acked")),
+            size(tally.grown("bytes_received")),
+            count(tally.grown("total_retrans")),
             NOTHING
             if not tally.rtt_count
             else " / ".join(
@@ -352,11 +352,6 @@ def watch_document(
             for one, tally in zip(outcome.progress["connections"], outcome.tallies, strict=True)
         ],
     }
-
-
-def _grown(tally: ConnectionTally, name: str) -> str:
-    value = tally.grown(name)
-    return NOTHING if value is None else size(value)
 
 
 def _us(value: float | None) -> str:
