@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cache
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import polars as pl
 
@@ -22,6 +22,9 @@ QUANTITY: Final = "quantity"
 
 _PHONE: Final = 285
 """Width in pixels of a chart's plot area on a phone."""
+
+_NARROW: Final = 5.0
+"""Ratio of the highest to the lowest value up to which an axis from 0 shows both."""
 
 
 def data(frame: pl.DataFrame) -> alt.InlineData:
@@ -123,6 +126,34 @@ def number_axis(ticks: int, *, grid: bool | None = None) -> alt.Axis:
     return axis if grid is None else alt.Axis(format=",~f", tickCount=ticks, grid=grid)
 
 
+def numbers(domain: Domain, ticks: int) -> dict[str, Any]:
+    """Scale and axis of plain numbers over ``domain``, for a channel."""
+    return {"scale": linear(domain), "axis": number_axis(ticks)}
+
+
+def decades(domain: Domain, *, grid: bool = True) -> dict[str, Any]:
+    """A logarithmic scale and its axis over ``domain``, for a channel."""
+    return {"scale": log(domain), "axis": log_axis(domain, grid=grid)}
+
+
+def from_zero(low: float, high: float) -> dict[str, Any]:
+    """Scale and axis from 0 on where that shows both ``low`` and ``high``, else logarithmic ones."""
+    if high < _NARROW * low:
+        return numbers((0.0, 1.15 * high), 5)
+    return decades(log_domain(low, high))
+
+
+def limit(channel: Literal["x", "y"], field: str, at: float, scale: alt.Scale | None = None) -> alt.Chart:
+    """A dashed line at a value of ``field``, beneath the marks."""
+    along = alt.X if channel == "x" else alt.Y
+    place = along(f"{field}:Q") if scale is None else along(f"{field}:Q", scale=scale)
+    line = alt.Chart(alt.InlineData(values=[{field: at}]))
+    drawn: alt.Chart = line.mark_rule(strokeDash=[4, 3], color=palette.LIGHT["soft"]).encode(
+        **{channel: place}
+    )
+    return drawn
+
+
 def colour(
     field: str,
     names: Sequence[str],
@@ -146,10 +177,26 @@ def shape(
 
 
 def dash(
-    field: str, names: Sequence[str], title: str | None = None, legend: alt.Legend | None = None
+    field: str,
+    names: Sequence[str],
+    title: str | None = None,
+    legend: alt.Legend | None = None,
+    dashes: Sequence[Sequence[float]] | None = None,
 ) -> alt.StrokeDash:
     """A dash of lines for each of ``names``: colour is never the only difference."""
-    return alt.StrokeDash(f"{field}:N", **_of_names(names, palette.dashes(len(names)), title, legend))
+    return alt.StrokeDash(
+        f"{field}:N", **_of_names(names, dashes or palette.dashes(len(names)), title, legend)
+    )
+
+
+def lines(
+    field: str, names: Sequence[str], colours: Sequence[str], legend: alt.Legend | None = None
+) -> dict[str, Any]:
+    """Colour and dash of a line for each of ``names``, the values of ``field``."""
+    return {
+        "color": colour(field, names, colours, legend=legend),
+        "strokeDash": dash(field, names, legend=legend),
+    }
 
 
 def _of_names(
@@ -181,10 +228,7 @@ def setup_shape(setups: Sequence[str], title: str) -> alt.Shape:
 def model_lines(names: Sequence[str]) -> dict[str, Any]:
     """Colour and dash of a line per model; the field is ``source``."""
     legend = line_legend(labelExpr="datum.label + ' model'")
-    return {
-        "color": colour("source", names, palette.models(len(names)), legend=legend),
-        "strokeDash": dash("source", names, legend=legend),
-    }
+    return lines("source", names, palette.models(len(names)), legend)
 
 
 def columns(labels: Sequence[str]) -> int:

@@ -28,8 +28,6 @@ MOST: Final = 4
 
 _MOST_POINTS: Final = 500
 """More than a screen can show; further bins are put together."""
-_NARROW: Final = 5.0
-"""Ratio of the highest to the lowest delay up to which an axis from 0 shows both."""
 _SENT: Final = "sent"
 _RECEIVED: Final = "forwarded"
 _HEIGHT: Final = 200
@@ -142,30 +140,17 @@ def _delays(found: TrialCourse) -> pl.DataFrame:
 def _lines(frame: pl.DataFrame, found: TrialCourse, steps: Sequence[LoadStep]) -> alt.LayerChart:
     names = [_SENT, _RECEIVED]
     colours = [palette.LIGHT["soft"], palette.LIGHT["model-a"]]
-    dashes = palette.dashes(2)[::-1]
-    legend = alt.Legend(symbolType="stroke", symbolSize=300, symbolStrokeWidth=1.8)
-    most = float(frame["kpps"].max() or 1.0)  # type: ignore[arg-type]
-    y = alt.Y("kpps:Q", title="Load, kpps", scale=axes.linear((0.0, 1.15 * most)), axis=axes.number_axis(5))
+    legend = axes.line_legend()
+    most = axes.extent(frame, "kpps")[1] or 1.0
+    y = alt.Y("kpps:Q", title="Load, kpps", **axes.numbers((0.0, 1.15 * most), 5))
     lines = (
         alt.Chart(axes.data(frame))
         .mark_line(interpolate="step-after", clip=True, strokeWidth=1.8)
         .encode(
             x=_x(found),
             y=y,
-            color=alt.Color(
-                "series:N",
-                title=None,
-                sort=names,
-                scale=alt.Scale(domain=names, range=colours),
-                legend=legend,
-            ),
-            strokeDash=alt.StrokeDash(
-                "series:N",
-                title=None,
-                sort=names,
-                scale=alt.Scale(domain=names, range=dashes),
-                legend=legend,
-            ),
+            color=axes.colour("series", names, colours, legend=legend),
+            strokeDash=axes.dash("series", names, legend=legend, dashes=palette.dashes(2)[::-1]),
             tooltip=[
                 alt.Tooltip("at_s:Q", title="s", format=",.4~g"),
                 alt.Tooltip("series:N", title="packets"),
@@ -179,19 +164,12 @@ def _lines(frame: pl.DataFrame, found: TrialCourse, steps: Sequence[LoadStep]) -
 def _points(
     frame: pl.DataFrame, found: TrialCourse, delays: Domain, steps: Sequence[LoadStep]
 ) -> alt.LayerChart:
-    low, high = delays
-    if high < _NARROW * low:
-        domain = (0.0, 1.15 * high)
-        scale, axis = axes.linear(domain), axes.number_axis(5)
-    else:
-        domain = axes.log_domain(low, high)
-        scale, axis = axes.log(domain), axes.log_axis(domain)
     points = (
         alt.Chart(axes.data(frame))
         .mark_point(filled=True, size=14, opacity=0.85, color=palette.LIGHT["model-a"])
         .encode(
             x=_x(found),
-            y=alt.Y("mean_us:Q", title="Mean delay, µs", scale=scale, axis=axis),
+            y=alt.Y("mean_us:Q", title="Mean delay, µs", **axes.from_zero(*delays)),
             tooltip=[
                 alt.Tooltip("at_s:Q", title="s", format=",.4~g"),
                 alt.Tooltip("mean_us:Q", title="mean, µs", format=",.4~g"),

@@ -59,24 +59,21 @@ def intervals(text: RowText, marks: Sequence[RowMark], *, log: bool = False) -> 
     ends = axes.extent(data, "value", "low", "high", "from", "margin") if any(data["margin"]) else None
     low, high = ends or axes.extent(data, "value", "low", "high")
     base, y = alt.Chart(axes.data(data)), axes.rows(names)
+    room = 0.04 * (high - low) or 1.0
+    along = axes.numbers((low - room if low < 0 else 0.0, high + room), 5)
     if log:
-        domain = axes.log_domain(low, high)
-        scale, axis = axes.log(domain), axes.log_axis(domain)
-    else:
-        room = 0.04 * (high - low) or 1.0
-        scale = axes.linear((low - room if low < 0 else 0.0, high + room))
-        axis = axes.number_axis(5)
-    x = alt.X("value:Q", title=text.x, scale=scale, axis=axis)
+        along = axes.decades(axes.log_domain(low, high))
+    x = alt.X("value:Q", title=text.x, **along)
     colour = palette.LIGHT["model-a"]
     tooltip = [
         alt.Tooltip("row:N", title="what"),
         *(alt.Tooltip(f"{name}:Q", title=name, format=",.4~g") for name in ("value", "low", "high")),
     ]
     band = base.mark_bar(height=18, yOffset=_BELOW, color=palette.LIGHT["grid"], opacity=1).encode(
-        x=alt.X("from:Q", title=text.x, scale=scale, axis=axis), x2="margin:Q", y=y
+        x=alt.X("from:Q", title=text.x, **along), x2="margin:Q", y=y
     )
     line = base.mark_rule(yOffset=_BELOW, strokeWidth=2, color=colour).encode(
-        x=alt.X("low:Q", title=text.x, scale=scale, axis=axis), x2="high:Q", y=y
+        x=alt.X("low:Q", title=text.x, **along), x2="high:Q", y=y
     )
     points = base.mark_point(size=60, filled=True, yOffset=_BELOW, color=colour).encode(
         x=x, y=y, tooltip=tooltip

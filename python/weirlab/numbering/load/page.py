@@ -136,8 +136,8 @@ def drawn(data: pl.DataFrame) -> alt.Chart:
         alt.Chart(axes.data(data))
         .mark_point(filled=True, size=70)
         .encode(
-            x=alt.X("rate_per_s:Q", title="Calls/s", scale=axes.log(rates), axis=axes.log_axis(rates)),
-            y=alt.Y("setup_ms:Q", title="Set-up time, ms", scale=axes.log(times), axis=axes.log_axis(times)),
+            x=alt.X("rate_per_s:Q", title="Calls/s", **axes.decades(rates)),
+            y=alt.Y("setup_ms:Q", title="Set-up time, ms", **axes.decades(times)),
             color=axes.colour("verdict", _VERDICTS, palette.models(len(_VERDICTS)), legend=legend),
             shape=axes.shape("quantity", quantities, ["circle", "triangle-up"]),
             tooltip=[

@@ -179,7 +179,7 @@ def setups(data: pl.DataFrame) -> alt.LayerChart:
     y = axes.rows(names)
     verdicts = [AS_PLANNED, NOT_AS_PLANNED]
     points = base.mark_point(filled=True, size=70, yOffset=10).encode(
-        x=alt.X("setup_ms:Q", title="Set-up time, ms", scale=axes.log(domain), axis=axes.log_axis(domain)),
+        x=alt.X("setup_ms:Q", title="Set-up time, ms", **axes.decades(domain)),
         y=y,
         color=axes.colour("verdict", verdicts, palette.models(len(verdicts))),
         shape=axes.shape("verdict", verdicts, ["circle", "cross"]),

@@ -49,15 +49,9 @@ def distribution(
         alt.Chart(axes.data(frame))
         .mark_line(interpolate="step-after", clip=True)
         .encode(
-            x=alt.X("value:Q", title=title, scale=axes.linear(domain), axis=axes.number_axis(6)),
-            y=alt.Y(
-                "percent:Q",
-                title="Callers with at most so much, %",
-                scale=axes.linear((0.0, 100.0)),
-                axis=axes.number_axis(5),
-            ),
-            color=axes.colour("way", ways, palette.models(len(ways)), legend=alt.Legend(columns=1)),
-            strokeDash=axes.dash("way", ways, legend=alt.Legend(columns=1)),
+            x=alt.X("value:Q", title=title, **axes.numbers(domain, 6)),
+            y=alt.Y("percent:Q", title="Callers with at most so much, %", **axes.numbers((0.0, 100.0), 5)),
+            **axes.lines("way", ways, palette.models(len(ways)), alt.Legend(columns=1)),
             order=alt.Order("percent:Q"),
             tooltip=[
                 alt.Tooltip("way:N", title="direction"),
@@ -66,20 +60,12 @@ def distribution(
             ],
         )
     )
-    layers = [lines]
-    if limit is not None:
-        layers.insert(
-            0,
-            alt.Chart(alt.InlineData(values=[{"value": limit}]))
-            .mark_rule(strokeDash=[4, 3], color=palette.LIGHT["soft"])
-            .encode(x=alt.X("value:Q", scale=axes.linear(domain))),
-        )
-    return alt.LayerChart(layer=layers, **axes.framed(280))
+    dashed = [] if limit is None else [axes.limit("x", "value", limit, axes.linear(domain))]
+    return alt.LayerChart(layer=[*dashed, lines], **axes.framed(280))
 
 
 def over_time(frame: pl.DataFrame, top: float) -> alt.Chart:
     """Mean delay of the packets that departed in each bin, both directions together."""
-    times = frame["time_s"].to_numpy()
     chart: alt.Chart = (
         alt.Chart(axes.data(frame), **axes.framed(240))
         .mark_line(strokeWidth=1.3, color=palette.models(1)[0], clip=True)
@@ -87,12 +73,9 @@ def over_time(frame: pl.DataFrame, top: float) -> alt.Chart:
             x=alt.X(
                 "time_s:Q",
                 title="Time from the start of recording, s",
-                scale=axes.linear((float(times.min()), float(times.max()))),
-                axis=axes.number_axis(6),
+                **axes.numbers(axes.extent(frame, "time_s"), 6),
             ),
-            y=alt.Y(
-                "mean_us:Q", title="Mean delay, µs", scale=axes.linear((0.0, top)), axis=axes.number_axis(4)
-            ),
+            y=alt.Y("mean_us:Q", title="Mean delay, µs", **axes.numbers((0.0, top), 4)),
             tooltip=[
                 alt.Tooltip("time_s:Q", title="s", format=",.3~f"),
                 alt.Tooltip("mean_us:Q", title="mean delay, µs", format=",.4~g"),

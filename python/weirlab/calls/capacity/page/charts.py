@@ -12,7 +12,6 @@ from weirlab.report import axes, palette
 from weirlab.report.axes import Domain
 from weirlab.report.vega import alt
 
-_SOFT: Final = palette.LIGHT["soft"]
 _LEGEND: Final = "Rules (points: trials, line: median)"
 _SOURCES: Final = ["measured", "predicted"]
 
@@ -30,18 +29,12 @@ def over_calls(
     setups = frame.unique("setup", maintain_order=True).sort("position")["setup"].to_list()
     rows = frame.select("setup", "calls", column).drop_nulls()
     base = alt.Chart(axes.data(rows))
-    calls = rows["calls"].to_numpy()
-    spread = max(float(calls.max() - calls.min()), 1.0)
-    x = alt.X(
-        "calls:Q",
-        title="Calls at once",
-        scale=axes.log(axes.log_domain(float(calls.min()), float(calls.max())))
-        if log
-        else axes.linear((float(calls.min()) - 0.02 * spread, float(calls.max()) + 0.02 * spread)),
-        axis=axes.log_axis(axes.log_domain(float(calls.min()), float(calls.max())))
-        if log
-        else axes.number_axis(6),
-    )
+    fewest, most = axes.extent(rows, "calls")
+    room = 0.02 * max(most - fewest, 1.0)
+    along = axes.numbers((fewest - room, most + room), 6)
+    if log:
+        along = axes.decades(axes.log_domain(fewest, most))
+    x = alt.X("calls:Q", title="Calls at once", **along)
     scale = axes.linear(domain)
     y = alt.Y(f"{column}:Q", title=title, scale=scale, axis=axes.number_axis(5))
     colour = axes.setup_colour(setups, _LEGEND)
@@ -61,15 +54,8 @@ def over_calls(
         .mark_line(clip=True)
         .encode(x=x, y=alt.Y("middle:Q", title=title, scale=scale), color=colour, order="calls:Q")
     )
-    layers = [middle, points]
-    if limit is not None:
-        layers.insert(
-            0,
-            alt.Chart(alt.InlineData(values=[{"limit": limit}]))
-            .mark_rule(strokeDash=[4, 3], color=_SOFT)
-            .encode(y=alt.Y("limit:Q", scale=scale)),
-        )
-    return alt.LayerChart(layer=layers, **axes.framed(300))
+    dashed = [] if limit is None else [axes.limit("y", "limit", limit, scale)]
+    return alt.LayerChart(layer=[*dashed, middle, points], **axes.framed(300))
 
 
 def verdict_rows(found: Sequence[CapacityVerdict]) -> pl.DataFrame:
@@ -104,9 +90,7 @@ def verdicts(frame: pl.DataFrame) -> alt.LayerChart:
     names = frame["row"].unique(maintain_order=True).to_list()
     _, top = axes.extent(frame, "calls", "too_many")
     base = alt.Chart(axes.data(frame))
-    x = alt.X(
-        "calls:Q", title="Most calls at once", scale=axes.linear((0.0, 1.08 * top)), axis=axes.number_axis(5)
-    )
+    x = alt.X("calls:Q", title="Most calls at once", **axes.numbers((0.0, 1.08 * top), 5))
     y = axes.rows(names)
     points = base.mark_point(filled=True, size=90, opacity=0.85, yOffset=10).encode(
         x=x,
@@ -131,23 +115,16 @@ def verdicts(frame: pl.DataFrame) -> alt.LayerChart:
 def cpu(frame: pl.DataFrame, states: Sequence[str]) -> alt.Chart:
     """Share of the device's CPU per state over the number of calls, stacked."""
     order = list(states)
-    calls = frame["calls"].to_numpy()
     chart: alt.Chart = (
         alt.Chart(axes.data(frame), **axes.framed(260))
         .mark_area(line=False, interpolate="linear", stroke=palette.LIGHT["paper"], strokeWidth=0.8)
         .encode(
-            x=alt.X(
-                "calls:Q",
-                title="Calls at once",
-                scale=axes.linear((float(calls.min()), float(calls.max()))),
-                axis=axes.number_axis(5),
-            ),
+            x=alt.X("calls:Q", title="Calls at once", **axes.numbers(axes.extent(frame, "calls"), 5)),
             y=alt.Y(
                 "percent:Q",
                 title="Share of the device's CPU, %",
                 stack="zero",
-                scale=axes.linear((0.0, 100.0)),
-                axis=axes.number_axis(5),
+                **axes.numbers((0.0, 100.0), 5),
             ),
             color=axes.colour("state", order, palette.cpu(order), legend=alt.Legend(columns=4)),
             order=alt.Order("rank:Q"),

@@ -83,21 +83,13 @@ def _figure(rows: pl.DataFrame, position: int, calls: int, direction: str, trial
 def chart(found: pl.DataFrame) -> alt.Chart:
     """Percent of the gaps over their length, a stepped line for each place."""
     domain = axes.log_domain(*axes.extent(found.filter(pl.col("percent") >= _RAREST), "gap_us"))
-    scale = alt.Scale(domain=list(_PLACES), range=palette.models(2))
-    dashes = alt.Scale(domain=list(_PLACES), range=palette.dashes(2))
     drawn: alt.Chart = (
         alt.Chart(axes.data(found))
         .mark_line(interpolate="step", strokeWidth=1.8, clip=True)
         .encode(
-            x=alt.X(
-                "gap_us:Q",
-                title="Time since the packet before, µs",
-                scale=axes.log(domain),
-                axis=axes.log_axis(domain),
-            ),
+            x=alt.X("gap_us:Q", title="Time since the packet before, µs", **axes.decades(domain)),
             y=alt.Y("percent:Q", title="Gaps, %", scale=alt.Scale(zero=True), axis=axes.number_axis(5)),
-            color=alt.Color("place:N", title=None, sort=list(_PLACES), scale=scale),
-            strokeDash=alt.StrokeDash("place:N", title=None, sort=list(_PLACES), scale=dashes),
+            **axes.lines("place", _PLACES, palette.models(2)),
             tooltip=[
                 alt.Tooltip("place:N", title="at the"),
                 alt.Tooltip("gap_us:Q", title="gap, µs", format=",.4~g"),

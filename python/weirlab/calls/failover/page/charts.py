@@ -11,7 +11,6 @@ import polars as pl
 from weirlab.calls.failover.page.source import SwitchEvidence
 from weirlab.calls.failover.switches.pair import KINDS
 from weirlab.report import axes, palette
-from weirlab.report.axes import Domain
 from weirlab.report.numbers import rounded
 from weirlab.report.vega import alt
 
@@ -47,19 +46,9 @@ def gap_rows(groups: Sequence[SwitchEvidence]) -> pl.DataFrame:
 def gaps(frame: pl.DataFrame) -> alt.LayerChart:
     """A row per group, a point per run: how long the median call heard nothing."""
     names = frame["row"].unique(maintain_order=True).to_list()
-    every = [
-        value
-        for name in ("gap_ms", "timers_from_ms", "timers_to_ms")
-        for value in frame[name].drop_nulls().to_list()
-    ]
-    domain = axes.log_domain(min(every), max(every))
+    domain = axes.log_domain(*axes.extent(frame, "gap_ms", "timers_from_ms", "timers_to_ms"))
     base = alt.Chart(axes.data(frame))
-    x = alt.X(
-        "gap_ms:Q",
-        title="Longest silence of the median call, ms",
-        scale=axes.log(domain),
-        axis=axes.log_axis(domain),
-    )
+    x = alt.X("gap_ms:Q", title="Longest silence of the median call, ms", **axes.decades(domain))
     y = axes.rows(names)
     # A kind has its colour on every page, but is named only where it happened.
     happened = [kind for kind in _KINDS if kind in frame["what"].to_list()]
@@ -138,11 +127,7 @@ def mos(frame: pl.DataFrame) -> alt.LayerChart:
             ],
         )
     )
-    limit = (
-        alt.Chart(alt.InlineData(values=[{"mos": 3.6}]))
-        .mark_rule(strokeDash=[4, 3], color=_SOFT)
-        .encode(x=alt.X("mos:Q"))
-    )
+    limit = axes.limit("x", "mos", 3.6)
     return alt.LayerChart(layer=[limit, marks, axes.row_names(base, y)], **axes.framed(axes.ROW * len(names)))
 
 
@@ -178,23 +163,14 @@ def arrival_rows(group: SwitchEvidence, series: pl.DataFrame) -> pl.DataFrame:
 def arrivals(frame: pl.DataFrame, expected_ns: tuple[float, float] | None, top: float) -> alt.LayerChart:
     """Arrivals per ms over the time from the event; shaded, when the timers let the other take over."""
     base = alt.Chart(axes.data(frame))
-    times = frame["time_ms"].to_numpy()
-    domain: Domain = (float(times.min()), float(times.max()))
+    domain = axes.extent(frame, "time_ms")
     ways = [way for way in _WAYS if way in set(frame["way"].to_list())]
-    x = alt.X(
-        "time_ms:Q", title="Time from the event, ms", scale=axes.linear(domain), axis=axes.number_axis(6)
-    )
-    y = alt.Y(
-        "arrived:Q",
-        title="Packets that arrived, per ms",
-        scale=axes.linear((0.0, top)),
-        axis=axes.number_axis(4),
-    )
+    x = alt.X("time_ms:Q", title="Time from the event, ms", **axes.numbers(domain, 6))
+    y = alt.Y("arrived:Q", title="Packets that arrived, per ms", **axes.numbers((0.0, top), 4))
     lines = base.mark_line(interpolate="step-after", strokeWidth=1.4).encode(
         x=x,
         y=y,
-        color=axes.colour("way", ways, palette.models(len(ways))),
-        strokeDash=axes.dash("way", ways),
+        **axes.lines("way", ways, palette.models(len(ways))),
         order="time_ms:Q",
         tooltip=[
             alt.Tooltip("time_ms:Q", title="ms from the event", format=",.4~g"),
@@ -245,27 +221,19 @@ def call_rows(groups: Sequence[SwitchEvidence], calls: pl.DataFrame) -> pl.DataF
 def over_calls(frame: pl.DataFrame) -> alt.Chart:
     """Share of the streams (linear) over the longest silence (log); a line per group."""
     names = frame["row"].unique(maintain_order=True).to_list()
-    gap = frame["gap_ms"].to_numpy()
-    domain = axes.log_domain(float(gap.min()), float(gap.max()))
+    domain = axes.log_domain(*axes.extent(frame, "gap_ms"))
     legend = alt.Legend(columns=1, symbolType="stroke", symbolSize=300)
     chart: alt.Chart = (
         alt.Chart(axes.data(frame), **axes.framed(300))
         .mark_line(interpolate="step-after", clip=True)
         .encode(
-            x=alt.X(
-                "gap_ms:Q",
-                title="Longest silence of a stream, ms",
-                scale=axes.log(domain),
-                axis=axes.log_axis(domain),
-            ),
+            x=alt.X("gap_ms:Q", title="Longest silence of a stream, ms", **axes.decades(domain)),
             y=alt.Y(
                 "longer_percent:Q",
                 title="Streams with a silence at least this long, %",
-                scale=axes.linear((0.0, 100.0)),
-                axis=axes.number_axis(5),
+                **axes.numbers((0.0, 100.0), 5),
             ),
-            color=axes.colour("row", names, palette.ramp(len(names)), legend=legend),
-            strokeDash=axes.dash("row", names, legend=legend),
+            **axes.lines("row", names, palette.ramp(len(names)), legend),
             order="gap_ms:Q",
             tooltip=[
                 alt.Tooltip("row:N", title="pair"),

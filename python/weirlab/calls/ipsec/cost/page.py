@@ -113,8 +113,7 @@ def _lines(data: pl.DataFrame) -> alt.Chart:
         .encode(
             x=alt.X("bytes:Q", title="IP packet in the clear, bytes", axis=axes.number_axis(6)),
             y=alt.Y("value:Q", title="Processing time, ns", axis=axes.number_axis(6)),
-            color=axes.colour("series", names, palette.ramp(len(names)), legend=legend),
-            strokeDash=axes.dash("series", names, legend=legend),
+            **axes.lines("series", names, palette.ramp(len(names)), legend),
             tooltip=[
                 alt.Tooltip("series:N", title="suite, direction"),
                 alt.Tooltip("bytes:Q", title="bytes", format=","),

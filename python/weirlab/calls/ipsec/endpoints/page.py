@@ -194,7 +194,7 @@ def _dots(data: pl.DataFrame, title: str, kinds: Sequence[str]) -> alt.LayerChar
     domain = axes.log_domain(*axes.extent(data.filter(pl.col("low") > 0), "low", "high"))
     base = alt.Chart(axes.data(data))
     y = axes.rows(rows)
-    x = alt.X("value:Q", title=title, scale=axes.log(domain), axis=axes.log_axis(domain))
+    x = alt.X("value:Q", title=title, **axes.decades(domain))
     colour = axes.colour("what", kinds, palette.models(len(kinds)))
     tips = [
         alt.Tooltip("row:N", title="endpoints"),
@@ -280,15 +280,14 @@ def _tails(data: pl.DataFrame, title: str) -> alt.Chart:
         alt.Chart(axes.data(data))
         .mark_line(interpolate="step-before", strokeWidth=1.6, clip=True)
         .encode(
-            x=alt.X("value:Q", title=title, scale=axes.log(x), axis=axes.log_axis(x)),
+            x=alt.X("value:Q", title=title, **axes.decades(x)),
             y=alt.Y(
                 "share:Q",
                 title="Packets beyond",
                 scale=axes.log((y[0], 1.0)),
                 axis=alt.Axis(format=".2~%", tickCount=6),
             ),
-            color=axes.colour("series", names, palette.ramp(len(names)), legend=legend),
-            strokeDash=axes.dash("series", names, legend=legend),
+            **axes.lines("series", names, palette.ramp(len(names)), legend),
             order="value:Q",
             tooltip=[
                 alt.Tooltip("series:N", title="endpoints"),

@@ -29,7 +29,6 @@ def over_streams(
     scale = axes.linear(domain)
     value = alt.Axis(format=",~g", tickCount=6)
     base, marked = alt.Chart(axes.data(frame)), _marked(kinds, title)
-    limited: dict[str, alt.X | alt.Y]
     if frame.height <= NAMED:
         names = frame["row"].to_list()
         y = axes.rows(names)
@@ -40,7 +39,6 @@ def over_streams(
         dots = base.mark_point(size=70, opacity=1, yOffset=10).encode(y=y, x=x, **marked)
         layers = [line, axes.row_names(base, y), dots]
         height = axes.ROW * len(names)
-        limited = {"x": alt.X("limit:Q", scale=scale)}
     else:
         times = axes.linear((0.0, float(axes.extent(frame, "end_s")[1])))
         begin = alt.X("begin_s:Q", title="Time in the capture, s", scale=times, axis=axes.number_axis(6))
@@ -52,10 +50,8 @@ def over_streams(
             base.mark_point(size=34, opacity=0.9).encode(x=begin, y=height_of, **marked),
         ]
         height = 300
-        limited = {"y": alt.Y("limit:Q", scale=scale)}
     if limit is not None:
-        rule = alt.Chart(alt.InlineData(values=[{"limit": limit}]))
-        layers.insert(0, rule.mark_rule(strokeDash=[4, 3], color=palette.LIGHT["soft"]).encode(**limited))
+        layers.insert(0, axes.limit("x" if frame.height <= NAMED else "y", "limit", limit, scale))
     return alt.LayerChart(layer=layers, **axes.framed(height))
 
 

@@ -8,7 +8,7 @@ median.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import polars as pl
 
@@ -50,12 +50,11 @@ def over_load(
     across = "Offered load, % of the threshold" if len(loads) > 1 else _LOAD
     # Points beyond the end of the axis are data, too.
     clip = True if len(loads) > 1 else alt.Undefined
-    x = alt.X(f"{loads[0]}:Q", title=across, scale=axes.linear(x_domain), axis=axes.number_axis(6))
-    if loss:
-        title, scale, axis = "Frame loss ratio, %", axes.linear(y_domain), axes.number_axis(5)
-    else:
-        title, scale, axis = "One-way delay, µs", axes.log(y_domain), axes.log_axis(y_domain)
-    y = alt.Y("loss_percent:Q" if loss else "shown:Q", title=title, scale=scale, axis=axis)
+    x = alt.X(f"{loads[0]}:Q", title=across, **axes.numbers(x_domain, 6))
+    up: dict[str, Any] = {"title": "Frame loss ratio, %", **axes.numbers(y_domain, 5)}
+    if not loss:
+        up = {"title": "One-way delay, µs", **axes.decades(y_domain)}
+    y = alt.Y("loss_percent:Q" if loss else "shown:Q", **up)
     legend = f"{varied.legend} (points: trials)"
     colour = axes.setup_colour(setups, legend)
     points = (
@@ -80,7 +79,7 @@ def over_load(
     if model:
         low, high = ("loss_percent_low", "loss_percent_high") if loss else ("low", "high")
         of_model = base.transform_filter(f"datum.source === '{model}'")
-        ends_of = [alt.Y(f"{end}:Q", title=title, scale=scale, axis=axis) for end in (low, high)]
+        ends_of = [alt.Y(f"{end}:Q", **up) for end in (low, high)]
         # Where bands overlap, their edges still tell them apart.
         edges = of_model.mark_line(clip=True, strokeWidth=0.7)
         layers[:0] = [edges.encode(x=x, y=end, color=colour) for end in ends_of]
@@ -97,12 +96,7 @@ def threshold(frame: pl.DataFrame, y_domain: Domain, varied: VariedSetting) -> a
     frame = frame.with_columns(position=varied.shown(pl.col("position")))
     base = alt.Chart(axes.data(frame))
     least, most = axes.extent(frame, "position")
-    x = alt.X(
-        "position:Q",
-        title=varied.title,
-        scale=axes.linear((least, max(most, least + 1.0))),
-        axis=axes.number_axis(6),
-    )
+    x = alt.X("position:Q", title=varied.title, **axes.numbers((least, max(most, least + 1.0)), 6))
     scale = axes.linear(y_domain, nice=True)
     y = alt.Y("threshold_kpps:Q", title="Threshold, kpps", axis=axes.number_axis(5), scale=scale)
     points = base.transform_filter(_OF_TRIALS)
@@ -182,12 +176,7 @@ def distribution(frame: pl.DataFrame, x_domain: Domain, lowest_percent: float) -
     legend = alt.Legend(columns=1, symbolType="stroke", symbolSize=300)
     base = alt.Chart(axes.data(frame.select("load", "delay_us", "slower_percent")), **axes.framed(300))
     chart: alt.Chart = base.mark_line(interpolate="step-after", clip=True, strokeWidth=2.2).encode(
-        x=alt.X(
-            "delay_us:Q",
-            title="One-way delay, µs",
-            scale=axes.log(x_domain),
-            axis=axes.log_axis(x_domain, grid=False),
-        ),
+        x=alt.X("delay_us:Q", title="One-way delay, µs", **axes.decades(x_domain, grid=False)),
         y=alt.Y(
             "slower_percent:Q",
             title="Packets slower than this, %",

@@ -26,8 +26,6 @@ _SETTLINGS: Final = 6.0
 """How many times the time to settle a chart shows, ..."""
 _LEAST_BINS: Final = 24
 """... at least this many bins."""
-_NARROW: Final = 5.0
-"""Ratio of the highest to the lowest delay up to which an axis from 0 shows both."""
 _INK: Final = palette.LIGHT["ink"]
 _SCHEMA: Final = {
     "source": pl.String,
@@ -94,22 +92,8 @@ def chart(frame: pl.DataFrame) -> alt.LayerChart:
     The axis of the delay is logarithmic where it spans much.
     """
     names = [s for s in frame["source"].unique(maintain_order=True).to_list() if s != TRIAL]
-    times = frame["time_ms"].to_numpy()
-    delays = frame["mean_us"].drop_nulls().to_numpy()
-    low, high = float(delays.min()), float(delays.max())
-    if high < _NARROW * low:
-        domain = (0.0, 1.15 * high)
-        scale, axis = axes.linear(domain), axes.number_axis(5)
-    else:
-        domain = axes.log_domain(low, high)
-        scale, axis = axes.log(domain), axes.log_axis(domain)
-    x = alt.X(
-        "time_ms:Q",
-        title="Time from the step, ms",
-        scale=axes.linear((float(times.min()), float(times.max()))),
-        axis=axes.number_axis(8),
-    )
-    y = alt.Y("mean_us:Q", title="Mean delay, µs", scale=scale, axis=axis)
+    x = alt.X("time_ms:Q", title="Time from the step, ms", **axes.numbers(axes.extent(frame, "time_ms"), 8))
+    y = alt.Y("mean_us:Q", title="Mean delay, µs", **axes.from_zero(*axes.extent(frame, "mean_us")))
     base = alt.Chart(axes.data(frame))
     points = (
         base.transform_filter(f"datum.source === '{TRIAL}'")

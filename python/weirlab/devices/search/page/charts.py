@@ -77,9 +77,7 @@ def search(frame: pl.DataFrame, names: Sequence[str]) -> alt.LayerChart:
     """Offered load over the trials, relative to the result, with both bounds as they close in."""
     low, high = axes.extent(frame, "load_percent")
     shown = [tick for tick in _TICKS if low <= tick <= high]
-    x = alt.X(
-        "trial:Q", title="Trial", scale=axes.linear((0.0, float(frame.height) + 1)), axis=axes.number_axis(8)
-    )
+    x = alt.X("trial:Q", title="Trial", **axes.numbers((0.0, float(frame.height) + 1), 8))
     scale = alt.Scale(
         type="symlog", constant=_NEAR, domain=[min(low * 1.1, -_NEAR), max(high * 1.1, _NEAR)], nice=False
     )
@@ -118,19 +116,14 @@ def search(frame: pl.DataFrame, names: Sequence[str]) -> alt.LayerChart:
         .unpivot(index="trial", variable_name="bound", value_name="at")
         .drop_nulls()
     )
+    shown_as = alt.Legend(columns=2, symbolType="stroke", symbolSize=300)
     lines = (
         alt.Chart(axes.data(bounds))
         .mark_line(interpolate="step-after", strokeWidth=1.6, clip=True)
         .encode(
             x=x,
             y=alt.Y("at:Q", title=title, scale=scale),
-            strokeDash=alt.StrokeDash(
-                "bound:N",
-                title=None,
-                sort=_BOUNDS,
-                scale=alt.Scale(domain=_BOUNDS, range=[[1, 0], [5, 3]]),
-                legend=alt.Legend(columns=2, symbolType="stroke", symbolSize=300),
-            ),
+            strokeDash=axes.dash("bound", _BOUNDS, legend=shown_as, dashes=[[1, 0], [5, 3]]),
             color=alt.value(palette.LIGHT["ink"]),
         )
     )
@@ -146,21 +139,18 @@ def over_sizes(
     setups = list(dict.fromkeys(frame["setup"].to_list()))
     largest = float(max(frame["frame_bytes"].to_list()))
     low, high = axes.extent(frame, *(["low", "high"] if spread else []), "value")
-    domain = axes.log_domain(max(low, high / 1e6, 1e-9), high) if log else (0.0, 1.08 * high)
-    scale = axes.log(domain) if log else axes.linear(domain)
-    axis = axes.log_axis(domain) if log else axes.number_axis(5)
+    values = axes.numbers((0.0, 1.08 * high), 5)
+    if log:
+        values = axes.decades(axes.log_domain(max(low, high / 1e6, 1e-9), high))
     base = alt.Chart(axes.data(frame))
-    x = alt.X(
-        "frame_bytes:Q", title="Frame size, bytes", scale=axes.linear((0.0, 1.05 * largest)),
-        axis=axes.number_axis(6),
-    )  # fmt: skip
-    y = alt.Y("value:Q", title=title, scale=scale, axis=axis)
+    x = alt.X("frame_bytes:Q", title="Frame size, bytes", **axes.numbers((0.0, 1.05 * largest), 6))
+    y = alt.Y("value:Q", title=title, **values)
     colour = axes.setup_colour(setups, "Rules")
     layers: list[alt.Chart] = [base.mark_line(strokeWidth=1.4).encode(x=x, y=y, color=colour)]
     if spread:
         layers.append(
             base.mark_rule(strokeWidth=1.2).encode(
-                x=x, y=alt.Y("low:Q", scale=scale, axis=axis, title=title), y2="high:Q", color=colour
+                x=x, y=alt.Y("low:Q", title=title, **values), y2="high:Q", color=colour
             )
         )
     layers.append(
@@ -184,14 +174,9 @@ def loss(rows: Sequence[Mapping[str, Any]]) -> alt.LayerChart:
     frame = pl.DataFrame(list(rows), infer_schema_length=None)
     setups = list(dict.fromkeys(frame["setup"].to_list()))
     base = alt.Chart(axes.data(frame))
-    x = alt.X(
-        "load_percent:Q", title="Load, % of the maximum", scale=axes.linear((0.0, 104.0)),
-        axis=axes.number_axis(6),
-    )  # fmt: skip
+    x = alt.X("load_percent:Q", title="Load, % of the maximum", **axes.numbers((0.0, 104.0), 6))
     top = max(axes.extent(frame, "loss_percent")[1] * 1.08, 1.0)
-    y = alt.Y(
-        "loss_percent:Q", title="Frames lost, %", scale=axes.linear((0.0, top)), axis=axes.number_axis(5)
-    )
+    y = alt.Y("loss_percent:Q", title="Frames lost, %", **axes.numbers((0.0, top), 5))
     colour = axes.setup_colour(setups, "Frames")
     lines = base.mark_line(strokeWidth=1.4).encode(x=x, y=y, color=colour)
     points = base.mark_point(filled=True, size=46).encode(

@@ -156,13 +156,7 @@ def fates(frame: pl.DataFrame) -> alt.LayerChart:
     base = alt.Chart(axes.data(frame.filter(pl.col("fate").is_in(shown))))
     y = axes.rows(names)
     bars = base.mark_bar(height=14, yOffset=10, stroke=palette.LIGHT["paper"], strokeWidth=0.8).encode(
-        x=alt.X(
-            "percent:Q",
-            title="Frames sent, %",
-            stack="zero",
-            scale=axes.linear((0.0, 100.0)),
-            axis=axes.number_axis(5),
-        ),
+        x=alt.X("percent:Q", title="Frames sent, %", stack="zero", **axes.numbers((0.0, 100.0), 5)),
         y=y,
         color=axes.colour("fate", shown, colours, legend=alt.Legend(columns=1)),
         order="order:Q",

@@ -122,8 +122,7 @@ def over_time(
             scale=axes.linear((0.0, most * _HEADROOM)),
             axis=alt.Axis(format=",~f", tickCount=5, minExtent=_EXTENT, maxExtent=_EXTENT),
         ),
-        color=axes.colour("series", names, palette.ramp(len(names)), legend=legend),
-        strokeDash=axes.dash("series", names, legend=legend),
+        **axes.lines("series", names, palette.ramp(len(names)), legend),
         order="at_s:Q",
         tooltip=[
             alt.Tooltip("series:N", title="what"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
@@ -154,12 +154,9 @@ def _encoded(frame: pl.DataFrame, axis: Axis, title: str, labels: str) -> dict[s
     }
 
 
-def _series(names: Sequence[str]) -> dict[str, alt.Color | alt.StrokeDash | alt.StrokeWidth]:
+def _series(names: Sequence[str]) -> dict[str, Any]:
     legend = axes.line_legend(columns=1)
-    found: dict[str, alt.Color | alt.StrokeDash | alt.StrokeWidth] = {
-        "color": axes.colour("series", names, _LINES[: len(names)], legend=legend),
-        "strokeDash": axes.dash("series", names, legend=legend),
-    }
+    found = axes.lines("series", names, _LINES[: len(names)], legend)
     if len(names) > 1:
         found["strokeWidth"] = alt.StrokeWidth(
             "series:N",

@@ -84,8 +84,6 @@ def _takeaway(frame: pl.DataFrame, what: MachineQuantity) -> str:
 
 def _chart(frame: pl.DataFrame, what: MachineQuantity) -> alt.Chart:
     marks = ["usual", "other"]
-    shapes = alt.Scale(domain=marks, range=["circle", "cross"])
-    colours = alt.Scale(domain=marks, range=palette.models(2))
     low, high = axes.extent(frame, "value")
     room = max(0.05 * (high - low), 0.002 * high, 0.5)
     drawn: alt.Chart = (
@@ -94,13 +92,10 @@ def _chart(frame: pl.DataFrame, what: MachineQuantity) -> alt.Chart:
         .encode(
             x=alt.X("load_kpps:Q", title="Offered load, kpps", axis=axes.number_axis(6)),
             y=alt.Y(
-                "value:Q",
-                title=f"{what.name}, {what.unit}",
-                scale=axes.linear((low - room, high + room)),
-                axis=axes.number_axis(5),
+                "value:Q", title=f"{what.name}, {what.unit}", **axes.numbers((low - room, high + room), 5)
             ),
-            color=alt.Color("clock:N", title="Clock", sort=marks, scale=colours),
-            shape=alt.Shape("clock:N", title="Clock", sort=marks, scale=shapes),
+            color=axes.colour("clock", marks, palette.models(2), "Clock"),
+            shape=axes.shape("clock", marks, ["circle", "cross"], "Clock"),
             tooltip=[
                 alt.Tooltip("load_kpps:Q", title="kpps", format=",.4~g"),
                 alt.Tooltip("value:Q", title=what.unit, format=",.6~g"),
