@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from weirlab.base.errors import NotMet
 from weirlab.base.quantities import duration, plural, words
 from weirlab.numbering.proof import kinds
 from weirlab.numbering.proof.rows import NOT_AS_PLANNED, NOT_TRIED, ProofCallRow, titled
 from weirlab.numbering.through.rows import DeviceRow, silent
-
-if TYPE_CHECKING:
-    from weirlab.store import Run
+from weirlab.store import Run
 
 MOST_LISTED: Final = 3
 """Calls and reasons that an error names; the table has all."""

@@ -6,17 +6,15 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from weirlab.base.errors import TrialError, WeirError
 from weirlab.base.quantities import bit_rate, duration, percent, plural, significant, words
 from weirlab.measure.spread import Spread
+from weirlab.store import Run
 from weirlab.trace.quantities import size
 from weirlab.transfers.parallel.plan import INDEPENDENT, MPTCP, TCP, named
 from weirlab.transfers.parallel.rows import ParallelAttemptRow
-
-if TYPE_CHECKING:
-    from weirlab.store import Run
 
 _SPREADS: Final = (
     "goodput_bps", "stall_s", "outage_bps", "back_s", "reorder_peak_bytes", "resent_bytes", "retransmissions",

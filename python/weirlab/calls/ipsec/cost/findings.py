@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from weirlab.base.errors import WeirError
 from weirlab.base.quantities import duration, percent
 from weirlab.calls.ipsec.cost.rows import EspCostRow
 from weirlab.calls.ipsec.cost.section import EspCostSection
 from weirlab.measure.spread import Spread
-
-if TYPE_CHECKING:
-    from weirlab.base.errors import WeirError
-    from weirlab.store import Run
+from weirlab.store import Run
 
 CostCase = tuple[str, str, str, float]
 """Suite, mode, way, packet time in ms."""

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from weirlab.base.errors import TrialError, WeirError
 from weirlab.base.quantities import count, duration, percent, plural, words
@@ -15,10 +15,8 @@ from weirlab.calls.ipsec.endpoints.plan import BYPASS, NAMES, WHERE
 from weirlab.calls.ipsec.endpoints.rows import EndpointAttemptRow, EndpointLimitRow
 from weirlab.calls.ipsec.endpoints.section import CLEAR, EndpointsSection
 from weirlab.measure.spread import Spread
+from weirlab.store import Run
 from weirlab.traffic.calls.codecs import parse_codec
-
-if TYPE_CHECKING:
-    from weirlab.store import Run
 
 COMPARE: Final = "compare"
 _JITTER: Final = {"mean": "mean jitter", "max": "maximum jitter"}

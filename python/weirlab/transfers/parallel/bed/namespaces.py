@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from weirlab.links.emulator.hosts import Hosts
 from weirlab.links.emulator.running import EmulatedLink, EmulatorSettings, emulated_link
 from weirlab.transfers.parallel.bed import carriers, mptcp
 from weirlab.transfers.parallel.bed.base import (
+    F64,
     AttemptObservation,
     ParallelAttempt,
     ParallelBed,
@@ -31,10 +32,7 @@ from weirlab.transfers.parallel.bed.base import (
 from weirlab.transfers.parallel.bed.carriers import TransferCarrier
 from weirlab.transfers.parallel.bed.watching import watched
 from weirlab.transfers.parallel.plan import FAIR, INDEPENDENT, MPTCP, TCP
-
-if TYPE_CHECKING:
-    from weirlab.transfers.parallel.bed.base import F64
-    from weirlab.transfers.parallel.section import ParallelSection
+from weirlab.transfers.parallel.section import ParallelSection
 
 PORT: Final = 29101
 _COMPETING: Final = 29102

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import polars as pl
 
 from weirlab.base.quantities import percent
+from weirlab.measure.spread import Spread
 from weirlab.report.numbers import rounded
 from weirlab.trace.quantities import size
 from weirlab.transfers.parallel.findings import MethodGroup, ParallelFindings
 from weirlab.transfers.parallel.plan import INDEPENDENT, named
 from weirlab.transfers.parallel.rows import APPLICATION, COMPETITOR, PATH, ParallelAttemptRow
-
-if TYPE_CHECKING:
-    from weirlab.measure.spread import Spread
 
 _MBIT: Final = 1e6
 _KB: Final = 1e3

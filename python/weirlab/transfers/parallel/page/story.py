@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import polars as pl
 
@@ -12,6 +12,7 @@ from weirlab.jobs.inventory import scenario_of
 from weirlab.report.figure import Figure
 from weirlab.report.story import Chapter, Story, place
 from weirlab.report.tables import Tile
+from weirlab.store import Run
 from weirlab.store.frames import rows_of
 from weirlab.trace.quantities import size
 from weirlab.transfers.parallel import tables
@@ -19,11 +20,7 @@ from weirlab.transfers.parallel.findings import MethodGroup, ParallelFindings, o
 from weirlab.transfers.parallel.page import charts, frames
 from weirlab.transfers.parallel.plan import INDEPENDENT, TCP, named
 from weirlab.transfers.parallel.rows import PATHS, SERIES, ParallelAttemptRow, PathRow
-from weirlab.transfers.parallel.section import ParallelCase, ParallelScenario, share_of
-
-if TYPE_CHECKING:
-    from weirlab.store import Run
-    from weirlab.transfers.parallel.section import ParallelSection
+from weirlab.transfers.parallel.section import ParallelCase, ParallelScenario, ParallelSection, share_of
 
 _RATE: Final = "Goodput, Mbit/s"
 _MBIT: Final = 1e6

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 import polars as pl
 
-from weirlab.trace.facts import side
+from weirlab.trace.facts import Connection, SideName, side
 from weirlab.trace.quantities import count
-
-if TYPE_CHECKING:
-    from weirlab.trace.facts import Connection, SideName
 
 Unit = Literal["segments", "bytes", "us"]
 Place = Literal["sender", "receiver"]

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import polars as pl
 
+from weirlab.diagnosis.finding import Diagnosis
 from weirlab.transfers.tcp.measure import axis as axes
 from weirlab.transfers.tcp.measure import captured as seen
 from weirlab.transfers.tcp.measure import measuring, samples
 from weirlab.transfers.tcp.measure.captured import CaptureResults
 from weirlab.transfers.tcp.measure.capturing import End, TransferCapture
 from weirlab.transfers.tcp.measure.measuring import TransferMeasurement
-
-if TYPE_CHECKING:
-    from weirlab.diagnosis.finding import Diagnosis
 
 MOST_PERIODS: Final = 2000
 """Most rows about one connection in one capture."""

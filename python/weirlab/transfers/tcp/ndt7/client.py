@@ -9,7 +9,7 @@ import socket
 import ssl
 from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import urlencode
 
 from weirlab import __version__
@@ -17,9 +17,7 @@ from weirlab.base.errors import InputError, LabError, TrialError
 from weirlab.base.quoting import printable, shortened
 from weirlab.transfers.tcp.ndt7 import messages
 from weirlab.transfers.tcp.ndt7.transfer import Ndt7Transfer, TransferPlan
-
-if TYPE_CHECKING:
-    from weirlab.transfers.tcp.settings import TransferSettings
+from weirlab.transfers.tcp.settings import TransferSettings
 
 _PATIENCE_S: Final = 10.0
 """For the connection, TLS and the handshake (the specification advises 5 to 10 s)."""

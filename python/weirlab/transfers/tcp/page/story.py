@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import polars as pl
 
 from weirlab.cli.results import diagnosis as terminal
 from weirlab.diagnosis.causes import PLACES
+from weirlab.diagnosis.finding import Diagnosis
+from weirlab.report.axes import Chart
 from weirlab.report.figure import Figure
 from weirlab.report.story import Chapter, PageOrigin, Story
 from weirlab.report.tables import Tile
+from weirlab.store import Run
 from weirlab.trace.quantities import bit_rate, duration, percent, plural, size, words
 from weirlab.transfers.tcp.page import charts, facts, lines
 from weirlab.transfers.tcp.show import both
 from weirlab.transfers.tcp.show import tables as shown
 from weirlab.transfers.tcp.study import kept as keeping
 from weirlab.transfers.tcp.study.findings import PATH, between, captures_remarks, clocks_sentence, where
-
-if TYPE_CHECKING:
-    from weirlab.diagnosis.finding import Diagnosis
-    from weirlab.report.axes import Chart
-    from weirlab.store import Run
-    from weirlab.transfers.tcp.study.kept import TransferRecord
+from weirlab.transfers.tcp.study.kept import TransferRecord
 
 MOST_BARS: Final = 12
 """Connections with their own bar: those that moved the most data."""

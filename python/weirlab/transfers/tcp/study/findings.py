@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from weirlab.base.errors import TrialError, WeirError
 from weirlab.base.quantities import NOTHING
@@ -12,18 +12,16 @@ from weirlab.base.tables import Table
 from weirlab.cli.results import diagnosis
 from weirlab.diagnosis.both import crossing
 from weirlab.diagnosis.causes import PLACES
+from weirlab.store import Run
 from weirlab.trace import times
 from weirlab.trace.quantities import bit_rate, count, duration, plural, size
 from weirlab.trace.times import Window
 from weirlab.transfers.tcp.measure import axis
+from weirlab.transfers.tcp.measure.capturing import TransferCapture
 from weirlab.transfers.tcp.show import both as shown_both
 from weirlab.transfers.tcp.show import tables as shown
+from weirlab.transfers.tcp.study.columns import AgreementRow, CaptureRow, CrossingRow, TransferRow
 from weirlab.transfers.tcp.study.kept import TransferRecord
-
-if TYPE_CHECKING:
-    from weirlab.store import Run
-    from weirlab.transfers.tcp.measure.capturing import TransferCapture
-    from weirlab.transfers.tcp.study.columns import AgreementRow, CaptureRow, CrossingRow, TransferRow
 
 PRINTED: Final = (
     "sender.throughput_bps", "sender.rtt_us", "sender.snd_cwnd", "sender.snd_wnd_bytes",

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import polars as pl
 
@@ -16,7 +16,9 @@ from weirlab.base.errors import InputError, StoreError
 from weirlab.diagnosis import stored
 from weirlab.diagnosis.both.crossing import ConnectionCrossing, Delay
 from weirlab.diagnosis.causes import PLACES, UNKNOWN
+from weirlab.diagnosis.finding import Diagnosis
 from weirlab.jobs.progress import RESUME
+from weirlab.store import Run
 from weirlab.store.frames import rows_of
 from weirlab.trace.quantities import percent
 from weirlab.transfers.tcp.measure import samples
@@ -45,10 +47,6 @@ from weirlab.transfers.tcp.study.recording import (
     SAMPLES,
     TRANSFERS,
 )
-
-if TYPE_CHECKING:
-    from weirlab.diagnosis.finding import Diagnosis
-    from weirlab.store import Run
 
 Diagnoses = Mapping[int, Mapping[str, "Diagnosis"]]
 """By connection and source; the source that shows most comes first."""

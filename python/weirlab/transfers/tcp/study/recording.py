@@ -6,19 +6,25 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import polars as pl
 
 from weirlab.base.documents import plain
 from weirlab.cli.options.sockets import shown
+from weirlab.diagnosis.both.crossing import Delay
 from weirlab.records import HostSample, RuleSetup, TrialRecord, TrialSpec, counts_alone
 from weirlab.store.frames import frame_of
 from weirlab.traffic.load import offered_pps
 from weirlab.traffic.sizes import Constant
 from weirlab.traffic.spec import Flows, Rate, Traffic
 from weirlab.transfers.tcp.measure import samples
+from weirlab.transfers.tcp.measure.captured import CaptureResults
+from weirlab.transfers.tcp.measure.measuring import TransferMeasurement
 from weirlab.transfers.tcp.measure.result import MeasurementResult
+from weirlab.transfers.tcp.results import BlockLatency
+from weirlab.transfers.tcp.settings import TransferSettings
+from weirlab.transfers.tcp.shares import TimeShares
 from weirlab.transfers.tcp.study.columns import (
     AgreementRow,
     CaptureRow,
@@ -29,14 +35,6 @@ from weirlab.transfers.tcp.study.columns import (
     FindingRow,
     TransferRow,
 )
-
-if TYPE_CHECKING:
-    from weirlab.diagnosis.both.crossing import Delay
-    from weirlab.transfers.tcp.measure.captured import CaptureResults
-    from weirlab.transfers.tcp.measure.measuring import TransferMeasurement
-    from weirlab.transfers.tcp.results import BlockLatency
-    from weirlab.transfers.tcp.settings import TransferSettings
-    from weirlab.transfers.tcp.shares import TimeShares
 
 R = TypeVar("R")
 
