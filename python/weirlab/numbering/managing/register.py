@@ -233,20 +233,9 @@ class Register:
             if (now.content if now else {}) != event_after:
                 label = PARTS[event.part].label(event.after or event.before or {})
                 later = on.events(most=1, item=event.item)[0]
-                raise ChangeRefusal(
-                    [
-                        Problem(
-                            "error",
-                            "conflict",
-                            event.part,
-                            event.item,
-                            "",
-                            label,
-                            f"it has changed since, by {later.who} in event {later.id}",
-                            f"undo event {later.id} first",
-                        )
-                    ]
-                )
+                since = f"it has changed since, by {later.who} in event {later.id}"
+                first = f"undo event {later.id} first"
+                raise ChangeRefusal([conflict(since, first, event.part, event.item, label)])
             after = None if back is None else Item(event.item, event.part, back, 0)
             return _ChangeProposal(_Change(now, after), event)
 
@@ -285,15 +274,9 @@ class Register:
             raise MissingPiece("it has been removed meanwhile; see the history")
         if item.revision != revision:
             event = on.event(item.revision)
-            by = f" by {event.who}" if event is not None else ""
-            raise ChangeRefusal(
-                [
-                    Problem(
-                        "error", "conflict", item.part, number, "", item.label,
-                        f"it has been changed meanwhile{by}", "load it again and repeat your change",
-                    )
-                ]
-            )  # fmt: skip
+            meanwhile = f"it has been changed meanwhile{f' by {event.who}' if event is not None else ''}"
+            again = "load it again and repeat your change"
+            raise ChangeRefusal([conflict(meanwhile, again, item.part, number, item.label)])
         return item
 
     def _change(
@@ -371,9 +354,11 @@ def _checked(before: PlanState, who: UserAccount, change: _Change, number: int, 
     return after
 
 
-def conflict(reason: str, proposal: str) -> Problem:
+def conflict(
+    reason: str, proposal: str, part: str = GENERAL, number: int | None = None, place: str = "plan"
+) -> Problem:
     """The problem that somebody else was faster."""
-    return Problem("error", "conflict", GENERAL, None, "", "plan", reason, proposal)
+    return Problem("error", "conflict", part, number, "", place, reason, proposal)
 
 
 def _normal(part: str, number: int | None, content: Content) -> Content:
