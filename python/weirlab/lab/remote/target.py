@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from weirlab.base.errors import LabError
-from weirlab.lab.dut import tool
-from weirlab.lab.linux.namespace import Namespace
 
 Output = subprocess.CompletedProcess[str]
 
@@ -39,22 +37,3 @@ class Target(Protocol):
 
     def close(self) -> None:
         """End what was opened; may be called twice."""
-
-
-class NamespaceTarget:
-    """A network namespace of this host."""
-
-    def __init__(self, netns: str) -> None:
-        self.name = netns
-
-    def run(self, argv: Sequence[str], stdin: str = "") -> Output:
-        return Namespace(self.name).call(lambda: tool.run(argv, stdin))
-
-    def check_login(self) -> None:
-        pass
-
-    def client(self) -> str:
-        return ""
-
-    def close(self) -> None:
-        pass
