@@ -106,7 +106,6 @@ def route(
     day: DateOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Explain the way of a call."""
     from weirlab.numbering.plan.numbers import DIALLED
     from weirlab.numbering.routing import wording
     from weirlab.numbering.routing.calls import calls
@@ -137,7 +136,6 @@ def check(
     day: DateOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Find mistakes."""
     from weirlab.numbering.checking import check as find
 
     with Session(ctx, as_json=json) as session:
@@ -163,7 +161,6 @@ def example(
     name: Annotated[str, typer.Argument(help="One of the names above.", metavar="NAME")],
     json: JsonOption = False,
 ) -> None:
-    """Print a plan."""
     from weirlab.base import files, limits
     from weirlab.base.quantities import words
     from weirlab.numbering.plan import ready
@@ -179,7 +176,6 @@ def schema(
     ctx: typer.Context,
     json: Annotated[bool, typer.Option("--json", help="No effect: the schema is JSON.")] = False,
 ) -> None:
-    """Print the JSON Schema."""
     from weirlab.numbering.plan import json_schema
 
     tell(to_json(json_schema()))

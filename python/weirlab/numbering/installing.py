@@ -44,7 +44,6 @@ def install(
     remove: Annotated[bool, typer.Option("--remove", help="Remove it.")] = False,
     json: JsonOption = False,
 ) -> None:
-    """Install Asterisk."""
     from weirlab.numbering.lab import chroot
 
     with Session(ctx, as_json=json) as session:

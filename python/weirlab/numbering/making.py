@@ -92,7 +92,6 @@ def zones(
     day: DateOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Write zones."""
     from weirlab.numbering import zones as made
 
     with Session(ctx, as_json=json) as session:
@@ -168,7 +167,6 @@ def import_zone(
     out: Annotated[Path | None, typer.Option(help="Write the table here.", metavar="FILE.csv")] = None,
     json: JsonOption = False,
 ) -> None:
-    """Import a zone."""
     from weirlab.base import files
 
     with Session(ctx, as_json=json) as session:
@@ -227,7 +225,6 @@ def diff(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Compare two plans."""
     from weirlab.numbering.diff import by_kind, differences
 
     with Session(ctx, as_json=json) as session:
@@ -272,7 +269,6 @@ def configs(
     day: DateOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Write configurations."""
     from weirlab.numbering import configs as made
 
     with Session(ctx, as_json=json) as session:

@@ -113,7 +113,6 @@ def lab(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Run the engines."""
     from weirlab.base.amounts import parse_time
     from weirlab.base.interrupts import owned
     from weirlab.base.quantities import duration
@@ -191,7 +190,6 @@ def prove(
     report: ReportOptions,
     result: ResultOptions,
 ) -> None:
-    """Prove a plan by calls."""
     from weirlab.numbering.checking import check
     from weirlab.numbering.section import VoiceScenario
     from weirlab.studies.commands.scenarios import carry_out

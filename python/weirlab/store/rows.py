@@ -263,7 +263,6 @@ def _parquet(frame: pl.DataFrame) -> bytes:
 
 
 def trial_row(record: TrialRecord) -> dict[str, Any]:
-    """The row of ``trials`` for ``record``."""
     return {name: _VALUES[name](record) for name in TRIALS}
 
 

@@ -280,7 +280,6 @@ def calls(
     sending: CallSendOptions,
     result: JudgementOptions,
 ) -> None:
-    """Calculate, write or make calls."""
     from weirlab.base.amounts import parse_line
     from weirlab.calls.calls import sheets
     from weirlab.calls.calls.study import write_calls

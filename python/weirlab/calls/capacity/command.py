@@ -141,7 +141,6 @@ def capacity(
     report: ReportOptions,
     result: ResultOptions,
 ) -> None:
-    """Measure the capacity in calls."""
     from weirlab.calls.capacity.section import CapacityScenario
     from weirlab.studies.commands.scenarios import carry_out
 

@@ -179,7 +179,6 @@ def failover(
     report: ReportOptions,
     result: ResultOptions,
 ) -> None:
-    """Measure the failover of one pair."""
     from weirlab.calls.failover.section import FailoverScenario
     from weirlab.scenario import OptionValue
     from weirlab.studies.commands.scenarios import carry_out

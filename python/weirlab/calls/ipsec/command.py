@@ -119,7 +119,6 @@ def bytes_(
     on: LineOptions,
     json: JsonOption = False,
 ) -> None:
-    """Calculate bytes on the wire."""
     from weirlab.base.amounts import parse_line
     from weirlab.calls.ipsec import tables
     from weirlab.calls.ipsec.sheet import IpsecQuestion, sheet

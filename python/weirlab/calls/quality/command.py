@@ -148,7 +148,6 @@ def quality(
     ] = None,
     result: Annotated[JudgementOptions, without("store")],
 ) -> None:
-    """Assess a capture."""
     from weirlab.calls.quality import requiring, study, tables, wording
     from weirlab.calls.quality.voice_page import quality_page
     from weirlab.cli.results import gates
@@ -192,7 +191,6 @@ def _each(
     cluster: ClusterOptions,
     result: JudgementOptions,
 ) -> None:
-    """A row for every file."""
     from weirlab.calls.quality.each import hearings
     from weirlab.calls.quality.study import capture_quality
 

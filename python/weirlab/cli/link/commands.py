@@ -101,7 +101,6 @@ def tap(
     record: RecordOptions,
     json: JsonOption = False,
 ) -> None:
-    """Tap a link."""
     from weirlab.cli.link.screen import screen
     from weirlab.link import settings
     from weirlab.link.stopping import Stop
@@ -139,7 +138,6 @@ def log(
     record: RecordOptions,
     json: JsonOption = False,
 ) -> None:
-    """Record an interface."""
     from weirlab.cli.link.screen import screen
     from weirlab.link import settings
     from weirlab.link.stopping import Stop

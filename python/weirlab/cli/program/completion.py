@@ -36,7 +36,6 @@ def completion(
     ],
     json: JsonOption = False,
 ) -> None:
-    """Print the script."""
     from typer._completion_shared import get_completion_script
 
     script = get_completion_script(prog_name="weir", complete_var=VARIABLE, shell=shell)

@@ -198,7 +198,6 @@ def add_to(app: typer.Typer) -> None:
 
 
 def choose(ctx: typer.Context, options: ChoiceOptions, result: JudgementOptions) -> None:
-    """Choose."""
     from weirlab.base import files
     from weirlab.cli.results import gates
     from weirlab.devices.choice import wording

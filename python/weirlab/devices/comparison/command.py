@@ -206,7 +206,6 @@ def compare(
     ] = None,
     result: ResultOptions,
 ) -> None:
-    """Compare runs."""
     from weirlab.devices.comparison import turns as measuring
     from weirlab.devices.comparison.study import compare_runs, compare_turns
 

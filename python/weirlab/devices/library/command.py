@@ -134,7 +134,6 @@ def _places(session: Session, more: str | None) -> tuple[ProfileLibrary, ...]:
 
 
 def list_(ctx: typer.Context, library: LibraryOption = None, *, result: ResultOptions) -> None:
-    """List."""
     from weirlab.cli.quantities import plural
     from weirlab.devices.library import wording
     from weirlab.library.published import published_thresholds
@@ -182,7 +181,6 @@ def list_(ctx: typer.Context, library: LibraryOption = None, *, result: ResultOp
 def show(
     ctx: typer.Context, name: NameArgument, library: LibraryOption = None, *, result: ResultOptions
 ) -> None:
-    """Show."""
     from weirlab.devices.library import wording
     from weirlab.library.places import opened
 
@@ -217,7 +215,6 @@ def add(
     own: RunBundleOptions,
     result: ResultOptions,
 ) -> None:
-    """Add."""
     from weirlab.devices.library.bundling import bundle_of
     from weirlab.library import ProfileLibrary, libraries
     from weirlab.library.bundle import SUFFIX
@@ -259,7 +256,6 @@ def verify(
     *,
     result: ResultOptions,
 ) -> None:
-    """Verify."""
     from weirlab.base.quantities import percent
     from weirlab.devices.library.bundling import refit_error
     from weirlab.library.places import opened
@@ -299,7 +295,6 @@ def compare(
     answer: AnswerOptions,
     result: JudgementOptions,
 ) -> None:
-    """Compare."""
     from dataclasses import replace
 
     from weirlab.base import files

@@ -135,7 +135,6 @@ def add_to(app: typer.Typer) -> None:
 
 
 def plan(ctx: typer.Context, options: PlanningOptions, result: ResultOptions) -> None:
-    """Plan."""
     from weirlab.cli.results import gates
     from weirlab.devices.planning import wording as plans
     from weirlab.devices.planning.path.command import answer_path, path_of

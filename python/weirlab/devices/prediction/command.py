@@ -199,7 +199,6 @@ def fit(
     ] = None,
     result: ResultOptions,
 ) -> None:
-    """Fit the models."""
     from weirlab.devices.prediction import tables, wording
     from weirlab.devices.prediction.modelling import fit, fit_devices
 
@@ -234,7 +233,6 @@ def predict(
     later: CourseOptions,
     result: ResultOptions,
 ) -> None:
-    """Predict."""
     from weirlab.devices.prediction import tables, wording
     from weirlab.devices.prediction.modelling import devices, profile_of
     from weirlab.devices.prediction.outcome import PredictionLoad, position_of, predict
@@ -311,7 +309,6 @@ def verify(
     device: Annotated[DeviceOptions, only("lab", "as_", "dut", "ruleset", "backend", "wired", "elsewhere")],
     result: ResultOptions,
 ) -> None:
-    """Verify the models."""
     from weirlab.cli.options.wired import confirm_stored
     from weirlab.cli.results.wording import machine as machine_in_words
     from weirlab.devices.prediction import tables, wording

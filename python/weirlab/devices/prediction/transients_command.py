@@ -49,7 +49,6 @@ def transients(
     device: DeviceOption = None,
     result: ResultOptions,
 ) -> None:
-    """Compare trials with steps."""
     from weirlab.devices.prediction.transients import compare_steps
 
     with result.session(ctx) as session:

@@ -121,7 +121,6 @@ def calibrate(
     device: Annotated[DeviceOptions, only("lab", "backend", "wired")],
     result: ResultOptions,
 ) -> None:
-    """Calibrate the test bed."""
     from weirlab.devices.profile import tables, wording
     from weirlab.jobs.calibrations import calibrate
     from weirlab.scenario import CalibrationSection, section
@@ -145,7 +144,6 @@ def trial(
     name: NameOption = None,
     result: JudgementOptions,
 ) -> None:
-    """Run one trial."""
     from weirlab.cli.results import gates
     from weirlab.devices.profile import tables, wording
     from weirlab.jobs import requiring
@@ -204,7 +202,6 @@ def profile(
     resume: ResumeOption = None,
     result: ResultOptions,
 ) -> None:
-    """Measure a profile."""
     from weirlab.base.files import HOST_FILES
     from weirlab.cli.options.wired import confirm_stored
     from weirlab.cli.results.wording import machine as machine_in_words

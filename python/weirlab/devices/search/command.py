@@ -237,7 +237,6 @@ def search(
     run: SearchReportOptions,
     result: JudgementOptions,
 ) -> None:
-    """Search the throughput."""
     from weirlab.cli.results import documents, gates
     from weirlab.devices.search import requiring
     from weirlab.devices.search import wording as searched
@@ -276,7 +275,6 @@ def rfc2544(
     run: SearchReportOptions,
     result: ResultOptions,
 ) -> None:
-    """Do the tests of RFC 2544."""
     from weirlab.cli.results import documents
     from weirlab.devices.search import wording as searched
     from weirlab.devices.search.rfc2544.suite import FRAME_BYTES

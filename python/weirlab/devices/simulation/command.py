@@ -90,7 +90,6 @@ def simulate(
     report: ReportOptions,
     result: ResultOptions,
 ) -> None:
-    """Simulate a sweep."""
     from weirlab.devices.simulation import SimulationStudy
     from weirlab.devices.simulation.section import SimulationScenario
     from weirlab.jobs.models import model_file

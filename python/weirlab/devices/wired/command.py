@@ -59,7 +59,6 @@ def add_to(app: typer.Typer) -> None:
 
 
 def ports(ctx: typer.Context, result: ResultOptions) -> None:
-    """List the ports."""
     from weirlab.devices.wired import tables
     from weirlab.lab.wired.ports import survey
 
@@ -75,7 +74,6 @@ def ports(ctx: typer.Context, result: ResultOptions) -> None:
 def check(
     ctx: typer.Context, *, wired: WiredOptions, backend: BackendOption = "auto", result: ResultOptions
 ) -> None:
-    """Check the device between two ports."""
     from weirlab.jobs.testbeds import open_wired
     from weirlab.scenario import BLACK_BOX, Dut
 
@@ -104,7 +102,6 @@ def cable(
     ] = 1_000_000,
     result: ResultOptions,
 ) -> None:
-    """Measure the ports over a patch cable."""
     from weirlab.base.errors import TrialError
     from weirlab.devices.wired import tables
     from weirlab.devices.wired.cable import cable_results, rows

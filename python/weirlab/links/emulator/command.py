@@ -245,7 +245,6 @@ def link(
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Emulate a link."""
     from weirlab.base.errors import InputError
     from weirlab.links.emulator import tables
     from weirlab.links.emulator.running import LinkEnd

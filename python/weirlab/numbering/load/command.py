@@ -93,7 +93,6 @@ def load(
     report: ReportOptions,
     result: ResultOptions,
 ) -> None:
-    """Find the limit of a plan's engines."""
     from weirlab.numbering.section import LoadScenario
     from weirlab.studies.commands.scenarios import carry_out
 

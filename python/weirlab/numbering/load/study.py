@@ -162,7 +162,6 @@ def _row(
 
 
 def stored(run: Run) -> LoadFindings:
-    """The findings of a stored run."""
     kept: Mapping[str, Any] = run.get_json(PLAN, dict) if run.has(PLAN) else {}
     return LoadFindings(
         str(kept.get("plan", "the plan")),

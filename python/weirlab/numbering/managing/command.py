@@ -151,7 +151,6 @@ def import_plan(
     database: DatabaseOption = DEFAULT_DATABASE,
     json: JsonOption = False,
 ) -> None:
-    """Create a database from a plan."""
     from weirlab.numbering.plan import load, ready
 
     with Session(ctx, as_json=json) as session:
@@ -167,7 +166,6 @@ def import_plan(
 
 
 def export(ctx: typer.Context, database: DatabaseOption = DEFAULT_DATABASE, json: JsonOption = False) -> None:
-    """Print the plan."""
     with Session(ctx, as_json=json), _register(database) as register:
         state = register.state()
         document = {"kind": "voice manage export", "plan": state.plan.plan, "text": state.text}
@@ -207,7 +205,6 @@ def add_user(
     database: DatabaseOption = DEFAULT_DATABASE,
     json: JsonOption = False,
 ) -> None:
-    """Add a user."""
     with Session(ctx, as_json=json) as session, _register(database) as register:
         from weirlab.numbering.managing.accounts import Accounts
 
@@ -239,7 +236,6 @@ def remove_user(
     database: DatabaseOption = DEFAULT_DATABASE,
     json: JsonOption = False,
 ) -> None:
-    """Remove a user."""
     with Session(ctx, as_json=json) as session, _register(database) as register:
         from weirlab.numbering.managing.accounts import Accounts
 
@@ -248,7 +244,6 @@ def remove_user(
 
 
 def users(ctx: typer.Context, database: DatabaseOption = DEFAULT_DATABASE, json: JsonOption = False) -> None:
-    """List users."""
     with Session(ctx, as_json=json) as session, _register(database) as register:
         with register.database.reading() as on:
             found = on.accounts()
@@ -281,7 +276,6 @@ def log(
     database: DatabaseOption = DEFAULT_DATABASE,
     json: JsonOption = False,
 ) -> None:
-    """Show the audit log."""
     with Session(ctx, as_json=json) as session, _register(database) as register:
         with register.database.reading() as on:
             found = on.events(most=last)

@@ -216,7 +216,6 @@ class Transaction:
         return [PlanEvent(**row._mapping, undone=row.id in undone, latest=row.id in last) for row in rows]
 
     def event(self, number: int) -> PlanEvent | None:
-        """One event."""
         found = self.events(most=1, below=number + 1)
         return found[0] if found and found[0].id == number else None
 
@@ -226,7 +225,6 @@ class Transaction:
         return [UserAccount(*row) for row in rows]
 
     def account(self, name: str) -> UserAccount | None:
-        """One account."""
         row = self._on.execute(sql.select(_ACCOUNTS).where(_ACCOUNTS.c.name == name)).first()
         return None if row is None else UserAccount(*row)
 

@@ -89,7 +89,6 @@ def _said(lab: CallLab) -> Iterable[LogRow]:
 
 
 def stored(run: Run) -> ProofFindings:
-    """The findings of a stored run."""
     from weirlab.jobs.inventory import scenario_of
 
     rows = run.rows(ProofCallRow, CALLS)

@@ -74,7 +74,6 @@ def doctor(
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Diagnose this machine."""
     from weirlab.cli.program import app
     from weirlab.lab.cores import choose
     from weirlab.lab.doctor import diagnose
@@ -127,7 +126,6 @@ def _checks(study: Study[Any, Any, Any]) -> Sequence[Finding]:
 
 
 def clean(ctx: typer.Context, json: JsonOption = False) -> None:
-    """Clean up."""
     from weirlab.lab.clean import clean as remove
     from weirlab.lab.clean import restore_settings, stranded
     from weirlab.link.host.journal import clean as undo
@@ -147,7 +145,6 @@ def build(
     again: Annotated[bool, typer.Option("--again", help="Rebuild it from the current packages.")] = False,
     json: JsonOption = False,
 ) -> None:
-    """Build the virtual machine."""
     from weirlab.lab.vm import building, qemu
     from weirlab.studies.commands import wording
 

@@ -139,7 +139,6 @@ def ask(
     *,
     result: ResultOptions,
 ) -> None:
-    """Answer a query."""
     from weirlab.base.tables import Table
     from weirlab.cli.quantities import NOTHING, plural
 

@@ -139,7 +139,6 @@ def run(
     ] = False,
     result: ResultOptions,
 ) -> None:
-    """Run a scenario."""
     from weirlab.cli.options.wired import confirm_stored
     from weirlab.jobs.models import model_file
     from weirlab.studies import runner
@@ -175,7 +174,6 @@ def demo(
     report: ReportOptions,
     result: ResultOptions,
 ) -> None:
-    """Run the scenario that shows the most."""
     from weirlab.base.extras import REPORT
     from weirlab.studies.scenarios import load
 
@@ -277,7 +275,6 @@ def schema(
     ctx: typer.Context,
     json: Annotated[bool, typer.Option("--json", help="No effect: the schema is JSON.")] = False,
 ) -> None:
-    """Print the JSON Schema."""
     from weirlab.studies.scenarios import json_schema
 
     tell(to_json(json_schema()))

@@ -106,7 +106,6 @@ def report(
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Write the report."""
     from weirlab.studies import reports
     from weirlab.studies.commands import wording
 
@@ -133,7 +132,6 @@ def runs(
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """List runs."""
     from weirlab.studies.commands import wording
     from weirlab.studies.registry import kinds
 
@@ -211,7 +209,6 @@ def label(
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Set what people say about a run."""
     from weirlab.studies.commands import wording
 
     with Session(ctx, as_json=json, store=store) as session:
@@ -223,7 +220,6 @@ def label(
 
 
 def show(ctx: typer.Context, run: RunArgument, store: StoreOption = None, json: JsonOption = False) -> None:
-    """Show one run."""
     from weirlab.jobs.inventory import show
     from weirlab.studies.commands import tables, wording
 
@@ -264,7 +260,6 @@ def export(
     store: StoreOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Export one run, or its device."""
     from weirlab.studies.commands import wording
 
     with Session(ctx, as_json=json, store=store) as session:

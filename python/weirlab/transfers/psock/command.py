@@ -108,7 +108,6 @@ def send(
     session_options: SessionOptions,
     json: JsonOption = False,
 ) -> None:
-    """Send."""
     from weirlab.transfers.psock import copying, tables
 
     with Session(ctx, as_json=json) as session:
@@ -165,7 +164,6 @@ def serve(
     session_options: SessionOptions,
     json: JsonOption = False,
 ) -> None:
-    """Serve."""
     from weirlab._engine import ParallelListener
     from weirlab.base import files
     from weirlab.link.stopping import Stop
@@ -214,7 +212,6 @@ def cat(
     session_options: SessionOptions,
     json: JsonOption = False,
 ) -> None:
-    """Cat."""
     from weirlab._engine import ParallelListener
     from weirlab.link.stopping import Stop
     from weirlab.transfers.psock import copying

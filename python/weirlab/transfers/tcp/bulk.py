@@ -83,7 +83,6 @@ def add_to(app: typer.Typer) -> None:
 
 
 def send(ctx: typer.Context, *, options: TcpSendOptions, json: LinesOption = False) -> None:
-    """Send."""
     from weirlab.link.stopping import Stop
     from weirlab.transfers.tcp.show import tables
 
@@ -114,7 +113,6 @@ def serve(
     option: OptionOption = None,
     json: LinesOption = False,
 ) -> None:
-    """Serve."""
     from weirlab.base.amounts import parse_size, parse_time
     from weirlab.link.stopping import Stop
     from weirlab.transfers.tcp.show import tables

@@ -190,7 +190,6 @@ def list_(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """List connections."""
     from weirlab.transfers.tcp import connections
     from weirlab.transfers.tcp.show import tables
 
@@ -212,7 +211,6 @@ def watch(
     shown: FieldOptions,
     json: LinesOption = False,
 ) -> None:
-    """Watch connections."""
     from weirlab.transfers.tcp import causes as why_slow
     from weirlab.transfers.tcp import connections
     from weirlab.transfers.tcp import fields as names
@@ -272,7 +270,6 @@ def why(
     ] = None,
     json: LinesOption = False,
 ) -> None:
-    """Say why connections are not faster."""
     from weirlab.link.stopping import Stop
     from weirlab.transfers.tcp import causes, connections, watching
     from weirlab.transfers.tcp.show import screen

@@ -155,7 +155,6 @@ def trace(
     cluster: ClusterOptions,
     json: JsonOption = False,
 ) -> None:
-    """Analyse captures."""
     series, report, number = options.series, options.report, options.connection
     if each:
         _each(ctx, files, packets, options, cluster, json)
@@ -231,7 +230,6 @@ def _each(
     cluster: ClusterOptions,
     json: bool,
 ) -> None:
-    """A row for every file."""
     from weirlab.transfers.trace.each import summaries
 
     others = replace(options, limit=DisplayOptions.limit, diagnosis=DisplayOptions.diagnosis)

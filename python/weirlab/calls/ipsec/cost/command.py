@@ -73,7 +73,6 @@ def add_to(ipsec: typer.Typer) -> None:
 
 
 def cost(ctx: typer.Context, *, packets: CostOptions, report: ReportOptions, result: ResultOptions) -> None:
-    """Measure the cost of ESP."""
     from weirlab.calls.ipsec.cost.section import EspCostScenario
     from weirlab.studies.commands.scenarios import carry_out
 

@@ -127,7 +127,6 @@ def endpoints(
     report: ReportOptions,
     result: ResultOptions,
 ) -> None:
-    """Compare endpoints."""
     from weirlab.calls.ipsec.endpoints.section import EndpointScenario
     from weirlab.studies.commands.scenarios import carry_out
 

@@ -96,7 +96,6 @@ def run(
     session_options: SessionOptions,
     json: JsonOption = False,
 ) -> None:
-    """Run."""
     from weirlab.transfers.psock import copying
     from weirlab.transfers.psock.dropin import account, program
     from weirlab.transfers.psock.dropin.group import check_root
@@ -200,7 +199,6 @@ def proxy(
     session_options: SessionOptions,
     json: JsonOption = False,
 ) -> None:
-    """Proxy."""
     from weirlab._engine import ParallelProxy
     from weirlab.link.stopping import Stop
     from weirlab.transfers.psock.dropin import account

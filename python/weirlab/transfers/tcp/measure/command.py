@@ -183,7 +183,6 @@ def measure(
     report: ReportOptions,
     result: ResultOptions,
 ) -> None:
-    """Measure."""
     from weirlab.jobs.progress import SilentProgress
     from weirlab.jobs.work import Work
     from weirlab.studies import runner
