@@ -46,50 +46,35 @@ SDP
 """
 """A proxy with several processes may pass on a 180 after the 200 that follows it."""
 
-ANSWERED: Final = """\
-<recv response="200" rrs="true" rtd="true"/>
-<send><![CDATA[
-ACK [next_url] SIP/2.0
-Via: SIP/2.0/[transport] [local_ip]:[local_port];branch=[branch]
-[routes]
-From: <sip:USER@[local_ip]:[local_port]>;tag=[pid]f[call_number]
+
+def _request(what: str, sequence: str, head: str, *, to: str = "[next_url]", again: str = "") -> str:
+    """The caller's request after the answer."""
+    return f"""\
+<send{again}><![CDATA[
+{what} {to} SIP/2.0
+{head}From: <sip:USER@[local_ip]:[local_port]>;tag=[pid]f[call_number]
 To: <sip:[service]@[remote_ip]>[peer_tag_param]
 Call-ID: [call_id]
-CSeq: 1 ACK
-Max-Forwards: 70
-Content-Length: 0
-
-]]></send>
-<pause milliseconds="2000"/>
-<send retrans="500"><![CDATA[
-BYE [next_url] SIP/2.0
-Via: SIP/2.0/[transport] [local_ip]:[local_port];branch=[branch]
-[routes]
-From: <sip:USER@[local_ip]:[local_port]>;tag=[pid]f[call_number]
-To: <sip:[service]@[remote_ip]>[peer_tag_param]
-Call-ID: [call_id]
-CSeq: 2 BYE
-Max-Forwards: 70
-Content-Length: 0
-
-]]></send>
-<recv response="200" crlf="true"/>
-"""
-
-REFUSED: Final = """\
-<recv response="CODE" rtd="true"/>
-<send><![CDATA[
-ACK sip:[service]@[remote_ip]:[remote_port] SIP/2.0
-[last_Via:]
-From: <sip:USER@[local_ip]:[local_port]>;tag=[pid]f[call_number]
-To: <sip:[service]@[remote_ip]>[peer_tag_param]
-Call-ID: [call_id]
-CSeq: 1 ACK
+CSeq: {sequence} {what}
 Max-Forwards: 70
 Content-Length: 0
 
 ]]></send>
 """
+
+
+_AGAIN: Final = ' retrans="500"'
+_ROUTED: Final = "Via: SIP/2.0/[transport] [local_ip]:[local_port];branch=[branch]\n[routes]\n"
+
+ANSWERED: Final = (
+    '<recv response="200" rrs="true" rtd="true"/>\n'
+    f'{_request("ACK", "1", _ROUTED)}<pause milliseconds="2000"/>\n'
+    f'{_request("BYE", "2", _ROUTED, again=_AGAIN)}<recv response="200" crlf="true"/>\n'
+)
+
+REFUSED: Final = '<recv response="CODE" rtd="true"/>\n' + _request(
+    "ACK", "1", "[last_Via:]\n", to="sip:[service]@[remote_ip]:[remote_port]"
+)
 
 CLASSES: Final = '<ResponseTimeRepartition value="5, 10, 20, 50, 100, 200, 500, 1000"/>'
 """Of set-up times, in ms."""
@@ -104,86 +89,42 @@ OFFERED: Final = """\
 """
 """Does the caller offer a codec that the callee has?"""
 
-REPLY: Final = """\
-<send retrans="500"><![CDATA[
-SIP/2.0 STATUS
+
+def _response(status: str, rest: str, *, again: str = "", tag: str = ";tag=[pid]t[call_number]") -> str:
+    """A response of the callee."""
+    return f"""\
+<send{again}><![CDATA[
+SIP/2.0 {status}
 [last_Via:]
 [last_From:]
-[last_To:];tag=[pid]t[call_number]
+[last_To:]{tag}
 [last_Call-ID:]
 [last_CSeq:]
-CONTACTContent-Length: 0
-
+{rest}
 ]]></send>
-<recv request="ACK"/>
 """
+
+
+_DIALOG: Final = "[last_Record-Route:]\nContact: <sip:[local_ip]:[local_port]TRANSPORT>\n"
+_EMPTY: Final = "Content-Length: 0\n"
+_SPEECH: Final = f"{_DIALOG}Content-Type: application/sdp\nContent-Length: [len]\n\nSDP"
+
+REPLY: Final = _response("STATUS", f"CONTACT{_EMPTY}", again=_AGAIN) + '<recv request="ACK"/>\n'
 
 REASONS: Final = {302: "Moved Temporarily", 486: "Busy Here", 488: "Not Acceptable Here", 503: "Unavailable"}
 
-RINGING: Final = """\
-<send><![CDATA[
-SIP/2.0 180 Ringing
-[last_Via:]
-[last_From:]
-[last_To:];tag=[pid]t[call_number]
-[last_Call-ID:]
-[last_CSeq:]
-[last_Record-Route:]
-Contact: <sip:[local_ip]:[local_port]TRANSPORT>
-Content-Length: 0
-
-]]></send>
-"""
+RINGING: Final = _response("180 Ringing", _DIALOG + _EMPTY)
 
 EARLY_PAUSE: Final = '<pause milliseconds="500"/>'
 """The pause in which early media are sent."""
 
-EARLY: Final = """\
-<send><![CDATA[
-SIP/2.0 183 Session Progress
-[last_Via:]
-[last_From:]
-[last_To:];tag=[pid]t[call_number]
-[last_Call-ID:]
-[last_CSeq:]
-[last_Record-Route:]
-Contact: <sip:[local_ip]:[local_port]TRANSPORT>
-Content-Type: application/sdp
-Content-Length: [len]
+EARLY: Final = f"{_response('183 Session Progress', _SPEECH)}{EARLY_PAUSE}\n"
 
-SDP
-]]></send>
-PAUSE
-""".replace("PAUSE", EARLY_PAUSE)
-
-TAKEN: Final = """\
-<send retrans="500"><![CDATA[
-SIP/2.0 200 OK
-[last_Via:]
-[last_From:]
-[last_To:];tag=[pid]t[call_number]
-[last_Call-ID:]
-[last_CSeq:]
-[last_Record-Route:]
-Contact: <sip:[local_ip]:[local_port]TRANSPORT>
-Content-Type: application/sdp
-Content-Length: [len]
-
-SDP
-]]></send>
-<recv request="ACK" optional="false" rtd="true" crlf="true"/>
-<recv request="BYE"/>
-<send><![CDATA[
-SIP/2.0 200 OK
-[last_Via:]
-[last_From:]
-[last_To:]
-[last_Call-ID:]
-[last_CSeq:]
-Content-Length: 0
-
-]]></send>
-"""
+TAKEN: Final = (
+    _response("200 OK", _SPEECH, again=_AGAIN)
+    + '<recv request="ACK" optional="false" rtd="true" crlf="true"/>\n<recv request="BYE"/>\n'
+    + _response("200 OK", _EMPTY, tag="")
+)
 
 CALLEE_END: Final = """\
 <label id="over"/>
