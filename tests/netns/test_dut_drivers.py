@@ -16,7 +16,7 @@ import pytest
 from weirlab.base.errors import InputError
 from weirlab.base.files import HOST_FILES
 from weirlab.lab import dut
-from weirlab.lab.base import DutDriver
+from weirlab.lab.base import Driver
 from weirlab.lab.dut import tool
 from weirlab.lab.dut.datapaths.flower import TcFlower
 from weirlab.lab.dut.datapaths.openvswitch import SWITCH, OpenVswitch
@@ -88,7 +88,7 @@ table inet filter {
 }
 
 
-def driver_called(name: str, folder: Path) -> DutDriver:
+def driver_called(name: str, folder: Path) -> Driver:
     if name == EXAMPLE:
         return runpy.run_path(str(PACKAGE))["Chains"]()  # type: ignore[no-any-return]
     kind, _, form = name.partition("/")

@@ -12,7 +12,7 @@ from weirlab.base.errors import InputError, MissingCapability
 from weirlab.base.files import NO_FILES, Inputs
 from weirlab.base.interrupts import shielded
 from weirlab.jobs.progress import Progress, SilentProgress
-from weirlab.lab.base import AimingBed, DutDriver, TestBed
+from weirlab.lab.base import AimingBed, Driver, TestBed
 from weirlab.lab.clean import owners
 from weirlab.records import RuleSetup, caution
 from weirlab.scenario import NO_DEVICE, Dut, Lab
@@ -214,7 +214,7 @@ def open_wired(
 
 @contextmanager
 @shielded
-def _elsewhere(lab: Lab, dut: Dut, progress: Progress) -> Iterator[DutDriver | None]:
+def _elsewhere(lab: Lab, dut: Dut, progress: Progress) -> Iterator[Driver | None]:
     """The driver of a device that is not built here, with the login open; None for a patch cable."""
     if dut.name == NO_DEVICE:
         yield None

@@ -148,61 +148,54 @@ class Site:
         return f"{self.netns.rpartition('-')[0]}-{self.prefix}{part}"
 
 
-class DutDriver(Protocol):
+class Driver(ABC):
     """A device under test: what forwards packets between its two ports, and the rules they pass.
 
-    :class:`Driver` has the defaults for a kernel filter.
+    The defaults are those of a filter in the kernel, which forwards by itself, and for which there is nothing
+    to start. A driver defines at least a name and what is abstract here.
     """
 
-    @property
-    def name(self) -> str: ...
+    name: str
+    forwards = False
+    """Whether the driver itself forwards; otherwise the kernel does, in the device's namespace."""
+    bridges = False
+    """Whether frames pass it unchanged, addressed to whoever is behind it: it is no router."""
+    gateways: Literal[1, 2] = 1
+    """How many gateways the device consists of; two have a namespace each, see :class:`Site`."""
+    joined = True
+    """Whether the lab joins two gateways with a cable; otherwise the driver connects them."""
+    inner = ("wan0", "wan0")
+    """Of two gateways, the interfaces towards each other."""
+    carries: Sequence[Literal[4, 6]] = (4, 6)
+    """IP versions that the device forwards."""
+    takes_turns = False
+    """Whether its threads take turns on the device's CPU. They get no real-time priority, because a real-time
+    thread does not yield to another of the same priority."""
+    tracks = False
+    """Whether it tracks connections whatever its rules; they must fit into the kernel's table."""
+    translates = False
+    """Whether it may translate addresses or ports; answers to calls then follow the translation."""
+    files: Sequence[Path] = ()
+    """The user's files that the device needs; making the driver opens none of them."""
 
-    @property
-    def forwards(self) -> bool:
-        """Whether the driver itself forwards; otherwise the kernel does, in the device's namespace."""
-
-    @property
-    def bridges(self) -> bool:
-        """Whether frames pass it unchanged, addressed to whoever is behind it: it is no router."""
-
-    @property
-    def gateways(self) -> Literal[1, 2]:
-        """How many gateways the device consists of; two have a namespace each, see :class:`Site`."""
-
-    @property
-    def inner(self) -> tuple[str, str]:
-        """Of two gateways, the interfaces towards each other."""
-
-    @property
-    def joined(self) -> bool:
-        """Whether the lab joins two gateways with a cable; otherwise the driver connects them."""
-
-    @property
-    def carries(self) -> Sequence[Literal[4, 6]]:
-        """IP versions that the device forwards."""
-
-    @property
-    def tracks(self) -> bool:
-        """Whether it tracks connections whatever its rules; they must fit into the kernel's table."""
-
-    @property
-    def translates(self) -> bool:
-        """Whether it may translate addresses or ports; answers to calls then follow the translation."""
-
-    @property
-    def takes_turns(self) -> bool:
-        """Whether its threads take turns on the device's CPU. They get no real-time priority, because a
-        real-time thread does not yield to another of the same priority."""
-
-    @property
-    def files(self) -> Sequence[Path]:
-        """The user's files that the device needs; making the driver opens none of them."""
-
-    def open_files(self, inputs: Inputs) -> None:
+    def open_files(self, inputs: Inputs) -> None:  # noqa: B027
         """Open them, before anything else is called; raises ``InputError`` if one cannot be used."""
 
+    @abstractmethod
     def check(self) -> list[str]:
         """What this driver lacks here, one sentence each with the remedy; empty if usable."""
+
+    @abstractmethod
+    def apply(self, site: Site, rules: RuleSetup) -> None:
+        """Install the ruleset, replacing what was there.
+
+        Raises ``LabError`` with the command, its message and the file line if there is one;
+        ``InputError`` for rules that the device cannot implement.
+        """
+
+    @abstractmethod
+    def facts(self) -> Mapping[str, object]:
+        """Tool versions and how the rules are laid out."""
 
     def start(self, site: Site) -> Sequence[int]:
         """Prepare the device before its first rules; returns the IDs of the processes that do its work.
@@ -210,11 +203,16 @@ class DutDriver(Protocol):
         All their threads are watched: a trial during which they waited for a CPU is disturbed. Raises
         ``LabError`` on failure; :meth:`stop` is called in that case as well.
         """
+        return ()
+
+    def stop(self) -> None:  # noqa: B027
+        """Stop what :meth:`start` started; may be called twice. The namespace is removed afterwards."""
 
     def beside_traffic(self) -> AbstractContextManager[None]:
         """Context for what happens to the device during traffic; entered before it, left when all is over."""
+        return nullcontext()
 
-    def check_alive(self) -> None:
+    def check_alive(self) -> None:  # noqa: B027
         """Raise ``LabError`` with its last output if what :meth:`start` started has ended by itself."""
 
     def holds(self) -> bool | None:
@@ -223,94 +221,23 @@ class DutDriver(Protocol):
         Asked at the end of a trial when no more packets arrive: those that the device still holds are waited
         for. A device of unknown content that sends nothing for 100 ms counts as empty.
         """
+        return None
 
-    def settle(self) -> None:
+    def settle(self) -> None:  # noqa: B027
         """Wait until nothing of an earlier trial is left in the device; ``LabError`` if it never drains."""
 
     def longest_packet_bytes(self, ip: Literal[4, 6]) -> int | None:
         """Longest IP packet that passes unfragmented; None if only the lab limits it."""
-
-    def stop(self) -> None:
-        """Stop what :meth:`start` started; may be called twice. The namespace is removed afterwards."""
-
-    def apply(self, site: Site, rules: RuleSetup) -> None:
-        """Install the ruleset, replacing what was there.
-
-        Raises ``LabError`` with the command, its message and the file line if there is one;
-        ``InputError`` for rules that the device cannot implement.
-        """
+        return None
 
     def listing(self) -> list[str]:
         """The command with which an administrator lists rules and counters; empty if there is none."""
-
-    def counters(self) -> Mapping[str, int]:
-        """The device's own cumulative counters, by their own names; empty if it counts nothing."""
-
-    def events(self) -> int:
-        """How many events its name asks for have happened to the device so far, such as outages."""
-
-    def facts(self) -> Mapping[str, object]:
-        """Tool versions and how the rules are laid out."""
-
-
-class Driver(ABC):
-    """Defaults of a driver: the kernel forwards, and there is nothing to start.
-
-    A driver defines at least a name and what is abstract here; :class:`DutDriver` documents each method.
-    """
-
-    name: str
-    forwards = False
-    bridges = False
-    gateways: Literal[1, 2] = 1
-    joined = True
-    inner = ("wan0", "wan0")
-    carries: Sequence[Literal[4, 6]] = (4, 6)
-    takes_turns = False
-    tracks = False
-    translates = False
-    files: Sequence[Path] = ()
-
-    # Most drivers need no file.
-    def open_files(self, inputs: Inputs) -> None:  # noqa: B027
-        pass
-
-    @abstractmethod
-    def check(self) -> list[str]: ...
-
-    @abstractmethod
-    def apply(self, site: Site, rules: RuleSetup) -> None: ...
-
-    @abstractmethod
-    def facts(self) -> Mapping[str, object]: ...
-
-    def start(self, site: Site) -> Sequence[int]:
-        return ()
-
-    # Most drivers start nothing.
-    def stop(self) -> None:  # noqa: B027
-        pass
-
-    def beside_traffic(self) -> AbstractContextManager[None]:
-        return nullcontext()
-
-    def check_alive(self) -> None:  # noqa: B027
-        pass
-
-    def holds(self) -> bool | None:
-        return None
-
-    def settle(self) -> None:  # noqa: B027
-        pass
-
-    def longest_packet_bytes(self, ip: Literal[4, 6]) -> int | None:
-        return None
-
-    def listing(self) -> list[str]:
         return []
 
     def counters(self) -> Mapping[str, int]:
+        """The device's own cumulative counters, by their own names; empty if it counts nothing."""
         return {}
 
     def events(self) -> int:
+        """How many events its name asks for have happened to the device so far, such as outages."""
         return 0

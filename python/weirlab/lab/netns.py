@@ -17,7 +17,7 @@ import numpy.typing as npt
 from weirlab.base.errors import InputError, LabError, MissingCapability
 from weirlab.base.interrupts import shielded
 from weirlab.lab import wiring
-from weirlab.lab.base import DutDriver, Site
+from weirlab.lab.base import Driver, Site
 from weirlab.lab.cores import Cores
 from weirlab.lab.crossing import DevicePorts, FourTuple, answers_follow, directions
 from weirlab.lab.dut.aiming import RuleTraffic, networks
@@ -75,7 +75,7 @@ class NetnsLab(NamespaceBed):
 
     def __init__(
         self,
-        driver: DutDriver,
+        driver: Driver,
         backend: BackendChoice = "auto",
         cores: Cores | None = None,
         aimed: RuleTraffic | None = None,

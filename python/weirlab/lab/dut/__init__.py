@@ -15,7 +15,7 @@ from weirlab.base.entries import brought
 from weirlab.base.errors import InputError
 from weirlab.base.files import NO_FILES, Inputs
 from weirlab.base.quoting import quoted
-from weirlab.lab.base import Driver, DutDriver
+from weirlab.lab.base import Driver
 from weirlab.lab.dut import iptables
 from weirlab.lab.dut.blackbox import BlackBox
 from weirlab.lab.dut.chain import DeviceChain, parts
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 GROUP: Final = "weirlab.devices"
 """The entry point group in which other packages register driver classes."""
 
-Factory = Callable[[Path | None], DutDriver]
+Factory = Callable[[Path | None], Driver]
 
 TUNNELS: Final[dict[str, Callable[[str | None], EncapsulationDriver]]] = {
     "esp": Esp,
@@ -76,14 +76,14 @@ VARIANTS: Final = frozenset(
 covers ``esp-udp``, and ``vm`` covers all virtual machines."""
 
 
-def _pair(name: str, asked: str | None) -> DutDriver:
+def _pair(name: str, asked: str | None) -> Driver:
     # The parts of a pair import tools of this package.
     from weirlab.lab.dut.pair import PAIRS
 
     return PAIRS[name](asked)
 
 
-WITH_VARIETIES: Final[dict[str, Callable[[str | None], DutDriver]]] = {
+WITH_VARIETIES: Final[dict[str, Callable[[str | None], Driver]]] = {
     **TUNNELS,
     "link": EmulatedLinkDriver,
     **{name: partial(_pair, name) for name in ("keepalived", "ucarp")},
@@ -92,7 +92,7 @@ WITH_VARIETIES: Final[dict[str, Callable[[str | None], DutDriver]]] = {
 """Devices that take a suffix after a colon: tunnels a cipher suite, a virtual machine its filter, an emulated
 link and a redundant pair their settings."""
 
-_DATAPATHS: Final[dict[str, Callable[[], DutDriver]]] = {
+_DATAPATHS: Final[dict[str, Callable[[], Driver]]] = {
     "bridge": Bridge,
     "bridge-ebtables": EbtablesBridge,
     "flowtable": Flowtable,
@@ -105,7 +105,7 @@ _DATAPATHS: Final[dict[str, Callable[[], DutDriver]]] = {
 
 _VIRTUAL: Final = frozenset({"vm", "vm-esp", "vm-wireguard", "image"})
 
-_PARSED: Final[dict[str, Callable[[str | None], DutDriver]]] = {
+_PARSED: Final[dict[str, Callable[[str | None], Driver]]] = {
     **WITH_VARIETIES,
     # The usual ones try what the kernel has; what it lacks is refused when the device is made.
     "strongswan": strongswan.StrongSwanKernel,
@@ -162,7 +162,7 @@ def known(name: str) -> bool:
 
 def make(
     name: str, file: Path | None = None, inputs: Inputs = NO_FILES, beside: RulesetFiles = NOTHING
-) -> DutDriver:
+) -> Driver:
     """The driver called ``name``; some need the user's ``file`` and what is ``beside`` it, which ``inputs``
     opens.
 
@@ -208,7 +208,7 @@ def is_emulated(name: str) -> bool:
     return any(one.partition(":")[0] in _VIRTUAL for one in parts(name)) and "kvm" not in qemu.accelerators()
 
 
-def _made(name: str, file: Path | None) -> DutDriver:
+def _made(name: str, file: Path | None) -> Driver:
     kind, colon, suite = name.partition(":")
     refuse_machine(name)
     if not exists(kind):
@@ -269,8 +269,8 @@ def _loaded(point: EntryPoint) -> tuple[str, Factory]:
     return name, _without_file(name, kind)
 
 
-def _without_file(name: str, factory: Callable[[], DutDriver]) -> Factory:
-    def build(ruleset: Path | None) -> DutDriver:
+def _without_file(name: str, factory: Callable[[], Driver]) -> Factory:
+    def build(ruleset: Path | None) -> Driver:
         if ruleset is not None:
             raise InputError(
                 f"the device {quoted(name)} makes its own rules; "
@@ -281,13 +281,13 @@ def _without_file(name: str, factory: Callable[[], DutDriver]) -> Factory:
     return build
 
 
-def _ruleset(ruleset: Path | None) -> DutDriver:
+def _ruleset(ruleset: Path | None) -> Driver:
     if ruleset is None:
         raise InputError("the device 'ruleset' needs a file with rules: --ruleset FILE")
     return RulesetDriver(ruleset)
 
 
-def _image(path: Path | None) -> DutDriver:
+def _image(path: Path | None) -> Driver:
     if path is None:
         raise InputError("the device 'image' needs a disk image: --image FILE")
     return Appliance(path)

@@ -26,7 +26,7 @@ from weirlab.base.files import Inputs
 from weirlab.base.interrupts import shielded
 from weirlab.base.quoting import quoted
 from weirlab.lab import wiring
-from weirlab.lab.base import Driver, DutDriver, Site
+from weirlab.lab.base import Driver, Site
 from weirlab.lab.dut.blackbox import BlackBox
 from weirlab.lab.dut.datapaths.nat import OUTSIDE
 from weirlab.lab.linux import interface
@@ -73,7 +73,7 @@ def cable(number: int) -> ChainCable:
 class ChainLink:
     """A device of a chain in its place."""
 
-    driver: DutDriver
+    driver: Driver
     site: Site
     outer: str
     """The namespace that has the device's outward port."""
@@ -98,7 +98,7 @@ class DeviceChain(Driver):
     gateways = 2
     joined = False
 
-    def __init__(self, drivers: Sequence[DutDriver]) -> None:
+    def __init__(self, drivers: Sequence[Driver]) -> None:
         self.name = JOINT.join(driver.name for driver in drivers)
         if not 2 <= len(drivers) <= MOST:
             raise InputError(f"a chain of {len(drivers)} devices: it takes 2 to {MOST}")

@@ -8,11 +8,11 @@ from weirlab.base.errors import InputError
 from weirlab.base.quoting import quoted
 from weirlab.base.units import FCS_BYTES
 from weirlab.lab import wiring
-from weirlab.lab.base import DutDriver
+from weirlab.lab.base import Driver
 from weirlab.traffic.calls.codecs import ETHERNET_BYTES
 
 
-def check_fit(driver: DutDriver, frame_bytes: int, ip: Literal[4, 6]) -> None:
+def check_fit(driver: Driver, frame_bytes: int, ip: Literal[4, 6]) -> None:
     """Raise ``InputError`` for frames that the device would drop or fragment, whatever its rules.
 
     What happens to them says nothing about those that fit.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from weirlab.base.errors import InputError, LabError
 from weirlab.base.units import NS_PER_S
 from weirlab.lab import wiring
-from weirlab.lab.base import DutDriver, Site
+from weirlab.lab.base import Driver, Site
 from weirlab.lab.cores import Cores
 from weirlab.lab.linux.interface import Port
 from weirlab.lab.linux.namespace import write_sysctls
@@ -76,7 +76,7 @@ class WiredBed(NamespaceBed):
     def __init__(
         self,
         setting: WiredSetting,
-        driver: DutDriver | None,
+        driver: Driver | None,
         backend: BackendChoice = "auto",
         cores: Cores | None = None,
         *,

@@ -12,7 +12,7 @@ from weirlab.base.files import Inputs
 from weirlab.base.quantities import rules as in_words
 from weirlab.base.quoting import quoted
 from weirlab.lab import wiring
-from weirlab.lab.base import DutDriver
+from weirlab.lab.base import Driver
 from weirlab.lab.dut import make
 from weirlab.lab.dut.chain import DeviceChain
 from weirlab.lab.dut.forward import Forward
@@ -33,7 +33,7 @@ _PORTS: Final = (wiring.IN0, wiring.OUT0, wiring.NEAR, wiring.FAR)
 class PassageDevice:
     """A device, and the rules in it."""
 
-    driver: DutDriver
+    driver: Driver
     rules: RuleSetup
 
     @property
@@ -124,7 +124,7 @@ def _family(address: str) -> Family:
     return 6 if ":" in address else 4
 
 
-def _own_addresses(driver: DutDriver) -> set[str]:
+def _own_addresses(driver: Driver) -> set[str]:
     found = {each.partition("/")[0] for port in _PORTS for each in (port.ipv4, port.ipv6)}
     return found | redundant.ADDRESSES if isinstance(driver, RedundantPair) else found
 

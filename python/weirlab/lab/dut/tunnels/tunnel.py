@@ -158,7 +158,7 @@ class Tunnel(EncapsulationDriver):
 
     @abstractmethod
     def check(self) -> list[str]:
-        """What is missing, as of :class:`~weirlab.lab.base.DutDriver`."""
+        """What is missing, as of :class:`~weirlab.lab.base.Driver`."""
 
     def start(self, site: Site) -> Sequence[int]:
         near, far = self._ends = self._switch_on(site)
