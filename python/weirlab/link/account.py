@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, Self
 
@@ -193,49 +193,28 @@ class FrameBalance:
             return 0
         return max(self.copied - sum(each.seen for each in self.recorded) - self.vanished, 0)
 
-    def sums(self) -> tuple[BalanceSum, ...]:
+    def sums(self) -> Iterator[BalanceSum]:
         """What must be equal once traffic has been cut and everything is written."""
-        found: list[BalanceSum] = []
         for side in self.sides:
             name = side.interface
             # If one is derived from the others, the sum proves nothing.
             if not self.assumed:
-                found.append(
-                    BalanceSum(
-                        f"{name}: received = forwarded + not forwarded",
-                        side.received,
-                        side.forwarded + side.not_forwarded,
-                    )
-                )
+                forwarded = side.forwarded + side.not_forwarded
+                yield BalanceSum(f"{name}: received = forwarded + not forwarded", side.received, forwarded)
             if self.ring:
-                found.append(
-                    BalanceSum(
-                        f"{name}: received = copied + not copied",
-                        side.received,
-                        side.copied + side.not_copied,
-                    )
-                )
+                copied = side.copied + side.not_copied
+                yield BalanceSum(f"{name}: received = copied + not copied", side.received, copied)
         if self.ring:
-            seen = sum(each.seen for each in self.recorded)
-            found.append(
-                BalanceSum(
-                    "copied + repeated = seen by recorders + lost with one that died",
-                    self.copied + self.repeated,
-                    seen + self.vanished,
-                )
-            )
+            seen = sum(each.seen for each in self.recorded) + self.vanished
+            what = "copied + repeated = seen by recorders + lost with one that died"
+            yield BalanceSum(what, self.copied + self.repeated, seen)
         for each in self.recorded:
-            found.append(
-                BalanceSum(
-                    f"recorder, {each.name}: seen = filtered + written + not written",
-                    each.seen,
-                    each.filtered + each.written + each.not_written,
-                )
-            )
+            kept = each.filtered + each.written + each.not_written
+            what = f"recorder, {each.name}: seen = filtered + written + not written"
+            yield BalanceSum(what, each.seen, kept)
         if self.mirror is not None:
             sent = self.mirror.sent + self.mirror.not_sent + self.mirror.waiting
-            found.append(BalanceSum(f"received = mirrored by {self.mirror.interface}", self.received, sent))
-        return tuple(found)
+            yield BalanceSum(f"received = mirrored by {self.mirror.interface}", self.received, sent)
 
     def broken_sums(self) -> tuple[BalanceSum, ...]:
         """Those that do not hold."""

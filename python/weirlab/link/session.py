@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,6 +13,7 @@ from weirlab.link import manifest
 from weirlab.link.account import FrameBalance, LinkSide, RecordGap, RingWatch, added, from_tap
 from weirlab.link.bindings import Tap
 from weirlab.link.recording.supervisor import CLOCKS, RecorderClocks, Supervisor
+from weirlab.link.stopping import Stop
 from weirlab.link.verdict import verdict
 
 TICK_S: Final = 0.25
@@ -46,15 +47,6 @@ class LinkWatcher(Protocol):
     def show(self, snapshot: Snapshot) -> None: ...
 
     def note(self, message: str) -> None: ...
-
-
-class Stopper(Protocol):
-    """Ends a session; see :class:`weirlab.link.stopping.Stop`."""
-
-    @property
-    def requested(self) -> bool: ...
-
-    def wait(self, descriptors: Sequence[int], timeout_s: float) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -113,7 +105,7 @@ class LinkSession:
         self._manifest_s = float("-inf")
         self._manifest_failed = False
 
-    def run(self, stop: Stopper) -> None:
+    def run(self, stop: Stop) -> None:
         """Watch until ``stop`` or the end of the time."""
         self.look()
         while not stop.requested and (self._left_s() is None or self._left_s() != 0.0):

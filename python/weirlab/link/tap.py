@@ -20,8 +20,9 @@ from weirlab.link.host import interfaces, journal, prepare
 from weirlab.link.host.duplicate import DIFFERENCES, KernelBridge
 from weirlab.link.recording.process import FrameSource
 from weirlab.link.recording.supervisor import Supervisor
-from weirlab.link.session import LinkOutcome, LinkSession, LinkWatcher, SessionPlan, Stopper
+from weirlab.link.session import LinkOutcome, LinkSession, LinkWatcher, SessionPlan
 from weirlab.link.settings import LogSettings, RecorderSettings, TapSettings
+from weirlab.link.stopping import Stop
 
 _NET_ADMIN: Final = 12
 _NET_RAW: Final = 13
@@ -44,7 +45,7 @@ class Notes:
 def run_tap(
     settings: TapSettings,
     watcher: LinkWatcher,
-    stop: Stopper,
+    stop: Stop,
     *,
     manifest: Path | None = None,
     command: str = "",
@@ -101,7 +102,7 @@ def run_tap(
 def run_log(
     settings: LogSettings,
     watcher: LinkWatcher,
-    stop: Stopper,
+    stop: Stop,
     *,
     manifest: Path | None = None,
     command: str = "",
@@ -186,7 +187,7 @@ def _watch_tap(
     tap: bindings.Tap,
     notes: Notes,
     watcher: LinkWatcher,
-    stop: Stopper,
+    stop: Stop,
     restore: Callable[[], tuple[str, ...]],
 ) -> LinkOutcome:
     recorder = None

@@ -27,7 +27,7 @@ GOOD = FrameBalance((A, B), ring=True, recorded=WRITTEN, recording=True)
 
 
 def test_every_sum_holds_where_nothing_was_lost() -> None:
-    sums = GOOD.sums()
+    sums = list(GOOD.sums())
     assert len(sums) == 7
     assert all(each.holds for each in sums)
     assert (GOOD.missing, GOOD.waiting) == (0, 0)

@@ -19,15 +19,8 @@ _BYTES = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
 
 def of(outcome: LinkOutcome) -> list[Table]:
     """The tables that are shown at the end."""
-    shown = [
-        table
-        for table in (
-            link(outcome.last, live=False),
-            mirror(outcome.last.account),
-            record(outcome.last.account),
-        )
-        if table
-    ]
+    last = outcome.last
+    shown = [*filter(None, (link(last, live=False), mirror(last.account), record(last.account)))]
     gaps, files = outcome.document["gaps"], outcome.document["files"]
     if gaps:
         rows = [

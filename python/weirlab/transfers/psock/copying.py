@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from weirlab.base.errors import InputError, LabError, TrialError
 from weirlab.base.quoting import quoted
@@ -17,7 +17,7 @@ from weirlab.cli.options.sockets import shown
 from weirlab.link.stopping import Stop
 
 if TYPE_CHECKING:
-    from weirlab._engine import ParallelListener, ParallelSocket
+    from weirlab._engine import ParallelListener, ParallelProxy, ParallelSocket
 
 CHUNK_BYTES: Final = 256 << 10
 _WAIT_S: Final = 0.1
@@ -142,14 +142,7 @@ def connect(tries: Sequence[Sequence[Route]], how: SessionSettings) -> ParallelS
     raise problem or LabError("there is no address to connect to")
 
 
-class SessionListener(Protocol):
-    """A listener that accepts sessions."""
-
-    def stranger(self) -> tuple[tuple[str, int], str] | None:
-        """The next peer whose connection was rejected, and why."""
-
-
-def strangers(listener: SessionListener, tell: Callable[[str], None]) -> int:
+def strangers(listener: ParallelListener | ParallelProxy, tell: Callable[[str], None]) -> int:
     """Report the peers rejected since the last call, and return their number."""
     count = 0
     while (stranger := listener.stranger()) is not None:

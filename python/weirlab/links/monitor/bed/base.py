@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol, get_args
+from typing import Final, Literal, Protocol, get_args
 
 from weirlab.records import EngineResult
 
@@ -143,22 +143,6 @@ class MonitorRecorder(Protocol):
 
     def close(self) -> None:
         """Stop in any case; may be called twice."""
-
-
-class TapLike(Protocol):
-    """What is used of ``weirlab._engine.Tap``."""
-
-    @property
-    def xdp_mode(self) -> str: ...
-
-    @property
-    def warnings(self) -> list[str]: ...
-
-    def counters(self) -> dict[str, Any]: ...
-
-    def ring_fds(self) -> list[int]: ...
-
-    def close(self) -> None: ...
 
 
 def stages_of(counted: Mapping[str, int], result: EngineResult, method: str) -> Stages:

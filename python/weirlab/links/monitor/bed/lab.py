@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from weirlab.base.extras import engine_needed
 from weirlab.base.interrupts import shielded
@@ -22,24 +22,27 @@ from weirlab.lab.wiring import mac_bytes
 from weirlab.link import settings as link_settings
 from weirlab.link.recording.process import FrameSource
 from weirlab.links.monitor.bed import tcpdump, wiring
-from weirlab.links.monitor.bed.base import MonitorRecorder, MonitorSettings, Stages, TapLike, stages_of
+from weirlab.links.monitor.bed.base import MonitorRecorder, MonitorSettings, Stages, stages_of
 from weirlab.links.monitor.bed.recording import OwnRecorder
 from weirlab.links.monitor.bed.tcpdump import Tcpdump
 from weirlab.records import EngineResult
 from weirlab.traffic.spec import Traffic
 
+if TYPE_CHECKING:
+    from weirlab._engine import Tap
+
 _OF_TAP: Final = ("received", "not_forwarded", "copied", "not_copied", "cut")
 _PATIENCE_S: Final = 10.0
 _LOOK_EVERY_S: Final = 0.01
 
-OpenTap = Callable[..., TapLike]
+OpenTap = Callable[..., "Tap"]
 
 
-def open_tap(**options: Any) -> TapLike:
+def open_tap(**options: Any) -> Tap:
     """``weirlab._engine.Tap``, when it is needed."""
     with engine_needed():
-        from weirlab._engine import Tap
-    return Tap(**options)
+        from weirlab._engine import Tap as EngineTap
+    return EngineTap(**options)
 
 
 class LinkLab(NamespaceBed):
@@ -64,7 +67,7 @@ class LinkLab(NamespaceBed):
             tcpdump.check()
         if settings.method == "tcpdump-receiver":
             self._receives = wiring.SPARE
-        self._tap: TapLike | None = None
+        self._tap: Tap | None = None
         self._recording: MonitorRecorder | None = None
         self._xdp_mode = ""
         self._warnings: list[str] = []
@@ -176,7 +179,7 @@ class LinkLab(NamespaceBed):
         self._claim.own(Path(scratch.name))
         return Path(scratch.name)
 
-    def _open_tap(self) -> TapLike:
+    def _open_tap(self) -> Tap:
         settings = self._settings
         options: dict[str, Any] = {}
         if settings.method == "tap-ring":

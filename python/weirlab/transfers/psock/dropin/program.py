@@ -11,13 +11,16 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from weirlab.base import programs
 from weirlab.base.errors import InputError, MissingCapability
 from weirlab.base.interrupts import shielded
 from weirlab.base.quoting import quoted
 from weirlab.transfers.psock.options import TOKEN
+
+if TYPE_CHECKING:
+    from weirlab._engine import ParallelRelay
 
 _PASSED_ON: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _LOOK_S: Final = 0.1
@@ -31,20 +34,6 @@ _ENTER: Final = Path(__file__).with_name("enter.py")
 
 
 T = TypeVar("T")
-
-
-class ConnectionRelay(Protocol):
-    """What carries the connections."""
-
-    @property
-    def active(self) -> int:
-        """How many there are."""
-
-    def finish(self) -> None:
-        """The programs have ended."""
-
-    def stop(self) -> None:
-        """Break off what there is."""
 
 
 def located(name: str) -> str:
@@ -180,7 +169,7 @@ def run(process: programs.Program[Any], look: Callable[[], None]) -> int:
 
 
 def settle(
-    is_left: Callable[[], bool], relay: ConnectionRelay, look: Callable[[], None], tell: Callable[[str], None]
+    is_left: Callable[[], bool], relay: ParallelRelay, look: Callable[[], None], tell: Callable[[str], None]
 ) -> None:
     """Wait until whatever the program started has ended, and everything it sent has arrived.
 
