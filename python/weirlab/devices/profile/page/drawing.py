@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 from typing import Final
 
 import polars as pl
@@ -69,7 +70,7 @@ def voice_panel(frames: pl.DataFrame) -> str:
     return str(nearest["panel"][0])
 
 
-def _over_load(evidence: ProfileEvidence) -> list[Figure]:
+def _over_load(evidence: ProfileEvidence) -> Iterator[Figure]:
     varied = evidence.varied
     within = curves.within_chart(evidence.profile)
     panels, left_out = _panels(within), evidence.profile.height - within.height
@@ -82,7 +83,6 @@ def _over_load(evidence: ProfileEvidence) -> list[Figure]:
     x, y = _domains(list(tables.values()))
     losses = [v for table in tables.values() for v in table["loss_percent"].to_list()]
     most = (0.0, _full_tens(losses))
-    found = []
     delays = {panel: curves.with_shares(tables[panel], trials) for panel, trials in panels}
     if all("load_percent" in frame.columns for frame in delays.values()):
         across, far = (0.0, _MOST_SHARE), pl.col("load_percent") > _MOST_SHARE
@@ -93,34 +93,29 @@ def _over_load(evidence: ProfileEvidence) -> list[Figure]:
         across, delays, left = x, tables, note
     for panel, trials in panels:
         frame = delays[panel]
-        found.append(
-            Figure(
-                f"delay-over-load-{_slug(panel)}",
-                "delay",
-                panel,
-                takeaways.delay(trials),
-                _DELAY + _band(frame) + left,
-                takeaways.description(frame, f"One-way delay over offered load, {panel},", varied),
-                charts.over_load(frame, across, y, varied),
-                frame.select(pl.exclude("^loss_.*$")),
-                switchable=True,
-            )
+        yield Figure(
+            f"delay-over-load-{_slug(panel)}",
+            "delay",
+            panel,
+            takeaways.delay(trials),
+            _DELAY + _band(frame) + left,
+            takeaways.description(frame, f"One-way delay over offered load, {panel},", varied),
+            charts.over_load(frame, across, y, varied),
+            frame.select(pl.exclude("^loss_.*$")),
+            switchable=True,
         )
     for panel, trials in panels:
         frame = tables[panel]
-        found.append(
-            Figure(
-                f"loss-over-load-{_slug(panel)}",
-                "loss",
-                panel,
-                takeaways.loss(trials),
-                _LOSS + note,
-                takeaways.description(frame, f"Frame loss ratio over offered load, {panel},", varied),
-                charts.over_load(frame, x, most, varied, loss=True),
-                frame.select("source", "setup", "position", "load_kpps", pl.col("^loss_.*$")),
-            )
+        yield Figure(
+            f"loss-over-load-{_slug(panel)}",
+            "loss",
+            panel,
+            takeaways.loss(trials),
+            _LOSS + note,
+            takeaways.description(frame, f"Frame loss ratio over offered load, {panel},", varied),
+            charts.over_load(frame, x, most, varied, loss=True),
+            frame.select("source", "setup", "position", "load_kpps", pl.col("^loss_.*$")),
         )
-    return found
 
 
 def _thresholds(evidence: ProfileEvidence) -> list[Figure]:
@@ -149,12 +144,11 @@ def _thresholds(evidence: ProfileEvidence) -> list[Figure]:
     ]
 
 
-def _verification(evidence: ProfileEvidence) -> list[Figure]:
+def _verification(evidence: ProfileEvidence) -> Iterator[Figure]:
     varied = evidence.varied
     pairs = curves.held_out(evidence.profile, evidence.heldout, evidence.models)
     if not pairs.height:
-        return []
-    found = []
+        return
     known = set(evidence.profile["position"].to_list())
     unseen = evidence.heldout.filter(~pl.col("position").is_in(list(known)))
     shown = curves.within_chart(unseen if unseen.height else evidence.heldout)
@@ -162,18 +156,16 @@ def _verification(evidence: ProfileEvidence) -> list[Figure]:
     x, y = _domains(list(tables.values()))
     for panel, frame in tables.items():
         of_panel = pairs.filter(pl.col("panel") == panel)
-        found.append(
-            Figure(
-                f"held-out-delay-{_slug(panel)}",
-                "verification-curves",
-                panel,
-                takeaways.held_out_curve(of_panel, varied),
-                _UNSEEN,
-                takeaways.description(frame, f"Held-out delay over offered load, {panel},", varied),
-                charts.over_load(frame, x, y, varied),
-                frame,
-                switchable=True,
-            )
+        yield Figure(
+            f"held-out-delay-{_slug(panel)}",
+            "verification-curves",
+            panel,
+            takeaways.held_out_curve(of_panel, varied),
+            _UNSEEN,
+            takeaways.description(frame, f"Held-out delay over offered load, {panel},", varied),
+            charts.over_load(frame, x, y, varied),
+            frame,
+            switchable=True,
         )
     delays = pairs.select(
         "model", "setup", "position", "panel", "held_out", "regime", "load_kpps", pl.col("^.*_us$")
@@ -187,54 +179,45 @@ def _verification(evidence: ProfileEvidence) -> list[Figure]:
         # A wild prediction sits at the chart's edge instead of squeezing everything else together.
         low = max(min([*observed, *(v for v in predicted if v > 0)]), min(observed) / 10)
         high = min(max([*observed, *predicted]), max(observed) * 10)
-        found.append(
-            Figure(
-                "predicted-delay",
-                "verification",
-                "Delay",
-                takeaways.scatter(pairs),
-                "Each point is one held-out trial. On the line, the prediction is exact.",
-                f"Predicted over {evidence.observed} delay.",
-                charts.scatter(delays, evidence.observed, axes.log_domain(low, high), varied),
-                delays,
-                switchable=True,
-            )
+        yield Figure(
+            "predicted-delay",
+            "verification",
+            "Delay",
+            takeaways.scatter(pairs),
+            "Each point is one held-out trial. On the line, the prediction is exact.",
+            f"Predicted over {evidence.observed} delay.",
+            charts.scatter(delays, evidence.observed, axes.log_domain(low, high), varied),
+            delays,
+            switchable=True,
         )
     most = _full_tens([v for c in losses.columns if c.endswith("_percent") for v in losses[c].to_list()])
-    found.append(
-        Figure(
-            "predicted-loss",
-            "verification",
-            "Loss",
-            takeaways.scatter(pairs, in_loss=True),
-            "Each point is one held-out trial. On the line, the prediction is exact.",
-            f"Predicted over {evidence.observed} loss.",
-            charts.scatter(losses, evidence.observed, (0.0, most), varied, loss=True),
-            losses,
-        )
+    yield Figure(
+        "predicted-loss",
+        "verification",
+        "Loss",
+        takeaways.scatter(pairs, in_loss=True),
+        "Each point is one held-out trial. On the line, the prediction is exact.",
+        f"Predicted over {evidence.observed} loss.",
+        charts.scatter(losses, evidence.observed, (0.0, most), varied, loss=True),
+        losses,
     )
-    return found
 
 
-def _accuracy(evidence: ProfileEvidence) -> list[Figure]:
-    found = []
+def _accuracy(evidence: ProfileEvidence) -> Iterator[Figure]:
     for panel, (leading, names) in words.PANELS.items():
         frame = letter_values.table(evidence.deviations, names)
         if frame.height:
             title = words.takeaway(evidence.deviations, leading)
-            found.append(
-                Figure(
-                    f"errors-{_slug(panel)}",
-                    "accuracy",
-                    panel,
-                    title,
-                    _LETTERS,
-                    "Letter-value plot of the relative errors on single held-out trials.",
-                    chart.letter_values(frame, evidence.observed),
-                    frame,
-                )
+            yield Figure(
+                f"errors-{_slug(panel)}",
+                "accuracy",
+                panel,
+                title,
+                _LETTERS,
+                "Letter-value plot of the relative errors on single held-out trials.",
+                chart.letter_values(frame, evidence.observed),
+                frame,
             )
-    return found
 
 
 def _distributions(evidence: ProfileEvidence) -> list[Figure]:
@@ -285,22 +268,18 @@ def _transients(evidence: ProfileEvidence) -> list[Figure]:
     ]
 
 
-def _cpu(evidence: ProfileEvidence) -> list[Figure]:
+def _cpu(evidence: ProfileEvidence) -> Iterator[Figure]:
     if evidence.simulated:
-        return []
-    found = []
+        return
     trials = curves.within_chart(evidence.telling).filter(pl.col("panel") == voice_panel(evidence.telling))
     for setup, phrase, rows in _end_setups(trials):
         frame = curves.cpu_states(rows)
         if frame.height:
             title = takeaways.cpu(frame, phrase)
-            found.append(
-                Figure(
-                    f"cpu-states-{_slug(setup)}-rules", "cpu", _capital(phrase), title, _CPU_TIME,
-                    "CPU states over offered load.", charts.cpu_states(frame), frame,
-                )
+            yield Figure(
+                f"cpu-states-{_slug(setup)}-rules", "cpu", _capital(phrase), title, _CPU_TIME,
+                "CPU states over offered load.", charts.cpu_states(frame), frame,
             )  # fmt: skip
-    return found
 
 
 def _panels(trials: pl.DataFrame) -> list[tuple[str, pl.DataFrame]]:
