@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from weirlab.base.tables import Table
@@ -59,17 +59,13 @@ def trial(outcome: TrialOutcome) -> list[Table]:
     return tables
 
 
-def _bias(outcome: TrialOutcome) -> list[tuple[str, str]]:
+def _bias(outcome: TrialOutcome) -> Iterator[tuple[str, str]]:
     """What sender, receiver and cables have in these delays."""
-    found = []
     if (cable := outcome.cable) is not None:
         median = duration(cable.delay_p50_ns)
-        found.append(
-            ("of that without a device", f"{median} (median over a cable at {rate(cable.achieved_pps)})")
-        )
+        yield ("of that without a device", f"{median} (median over a cable at {rate(cable.achieved_pps)})")
     if outcome.wire_ns is not None:
-        found.append(("of that on the wire", duration(outcome.wire_ns)))
-    return found
+        yield ("of that on the wire", duration(outcome.wire_ns))
 
 
 def _answers(record: TrialRecord) -> list[tuple[str, str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -103,14 +103,12 @@ class Call:
         self.out.append(setup)
         self._limited(now_s + RESPONSE_S, "no answer to Setup")
 
-    def _proposals(self) -> Sequence[Channel]:
+    def _proposals(self) -> Iterator[Channel]:
         control = self.media._replace(port=self.media.port + 1)
-        found = []
         for rank, codec in enumerate(self.own.codecs):
             number = 2 * rank + 1
-            found.append(Channel(number, codec, control=control))
-            found.append(Channel(number + 1, codec, reverse=True, media=self.media, control=control))
-        return found
+            yield Channel(number, codec, control=control)
+            yield Channel(number + 1, codec, reverse=True, media=self.media, control=control)
 
     # The callee.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import polars as pl
@@ -155,17 +155,15 @@ _EXACTNESS: Final = {
 _BACKENDS: Final = {"xdp": "XDP", "af_packet": "AF_PACKET (slower fallback)", "sim": "simulated"}
 
 
-def _flat(values: Any, prefix: str = "") -> list[tuple[str, str, str]]:
+def _flat(values: Any, prefix: str = "") -> Iterator[tuple[str, str, str]]:
     """Nested facts as key, label and readable value."""
-    found: list[tuple[str, str, str]] = []
     for key, value in dict(values).items():
         path = f"{prefix}_{key}" if prefix else str(key)
         if isinstance(value, Mapping):
-            found += _flat(value, path)
+            yield from _flat(value, path)
         else:
             label, text = _readable(path, value)
-            found.append((str(key), label, text))
-    return found
+            yield (str(key), label, text)
 
 
 def _readable(key: str, value: Any) -> tuple[str, str]:

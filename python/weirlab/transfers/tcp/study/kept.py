@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -300,8 +300,7 @@ def _earlier_connection(rows: pl.DataFrame, number: int, start_ns: int) -> Conne
     )
 
 
-def _earlier_directions(connections: tuple[ConnectionRow, ...]) -> list[DirectionRow]:
-    found = []
+def _earlier_directions(connections: tuple[ConnectionRow, ...]) -> Iterator[DirectionRow]:
     for direction in dict.fromkeys(connection.direction for connection in connections):
         parts = [connection for connection in connections if connection.direction == direction]
         seconds = max(part.lasted_s for part in parts)
@@ -309,25 +308,22 @@ def _earlier_directions(connections: tuple[ConnectionRow, ...]) -> list[Directio
         again = [part.retransmissions for part in parts if part.retransmissions is not None]
         repeated = [part.retransmitted_bytes for part in parts if part.retransmitted_bytes is not None]
         unknown = dict.fromkeys(_UNKNOWN, math.nan)
-        found.append(
-            DirectionRow(
-                trial_id="",
-                direction=direction,
-                connections=len(parts),
-                received_bytes=received,
-                sent_bytes=received,
-                lasted_s=seconds,
-                throughput_bps=received * 8 / seconds if seconds > 0 else 0.0,
-                retransmissions=sum(again) if again else None,
-                retransmitted_bytes=sum(repeated) if repeated else None,
-                rtt_min_us=min(part.rtt_min_us for part in parts),
-                rtt_mean_us=sum(part.rtt_mean_us for part in parts) / len(parts),
-                latency_blocks=0,
-                failure="",
-                **unknown,
-            )
+        yield DirectionRow(
+            trial_id="",
+            direction=direction,
+            connections=len(parts),
+            received_bytes=received,
+            sent_bytes=received,
+            lasted_s=seconds,
+            throughput_bps=received * 8 / seconds if seconds > 0 else 0.0,
+            retransmissions=sum(again) if again else None,
+            retransmitted_bytes=sum(repeated) if repeated else None,
+            rtt_min_us=min(part.rtt_min_us for part in parts),
+            rtt_mean_us=sum(part.rtt_mean_us for part in parts) / len(parts),
+            latency_blocks=0,
+            failure="",
+            **unknown,
         )
-    return found
 
 
 _UNKNOWN: Final = (
