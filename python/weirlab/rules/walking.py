@@ -84,10 +84,7 @@ def walk(rules: Ruleset) -> Walk:
         counting.follow(rules.chains[name])
     found = counting.chains[rules.entry]
     if found.entered <= 0:
-        raise InputError(
-            f"no packet was counted in {rules}; save the rules with counters while traffic flows: "
-            "iptables-save -c, or nft list ruleset with 'counter' in the rules, before the verdict"
-        )
+        raise InputError(f"no packet was counted in {rules}{_what_to_do(rules, names)}")
     return Walk(
         found.entered,
         found.comparisons,
@@ -95,6 +92,19 @@ def walk(rules: Ruleset) -> Walk:
         tuple(dict.fromkeys(counting.notes)),
         tuple(counting.uncounted),
         counting.contradictory,
+    )
+
+
+def _what_to_do(rules: Ruleset, names: Sequence[str]) -> str:
+    """What rules without counted packets lack, and what helps."""
+    every = [rule for name in names for rule in rules.chains[name].rules]
+    if not every:
+        return ", which has no rules, only a policy: plan with --rules 0"
+    why = ", as none of its rules has a counter" if all(rule.packets is None for rule in every) else ""
+    return (
+        f"{why}; save the rules with counters while traffic flows: iptables-save -c, or nft list ruleset "
+        "with 'counter' in the rules, before the verdict; or plan with --rules N, the rules that a packet is "
+        "compared with on average"
     )
 
 

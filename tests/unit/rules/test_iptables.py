@@ -152,7 +152,11 @@ def test_a_match_on_nothing_overlaps_with_everything() -> None:
         ),
         (
             "*filter\n:FORWARD DROP [0:0]\n-A FORWARD -j DROP\n",
-            "no packet was counted in chain FORWARD; .*iptables-save -c",
+            "no packet was counted in chain FORWARD, as none of its rules has a counter; .*iptables-save -c",
+        ),
+        (
+            "*filter\n:FORWARD DROP [0:0]\nCOMMIT\n",
+            "no packet was counted in chain FORWARD, which has no rules, only a policy: plan with --rules 0",
         ),
         (
             "*filter\n:FORWARD DROP [0:0]\n-I FORWARD -j DROP\n",
@@ -169,7 +173,7 @@ def test_files_that_cannot_be_used_are_refused_with_line_and_reason(text: str, c
 
 def test_counters_that_are_all_zero_are_refused() -> None:
     text = "*filter\n:FORWARD DROP [0:0]\n[0:0] -A FORWARD -j DROP\nCOMMIT\n"
-    with pytest.raises(InputError, match="no packet was counted in chain FORWARD"):
+    with pytest.raises(InputError, match=r"no packet was counted in chain FORWARD; .*--rules N"):
         advise([forward(text)])
 
 
