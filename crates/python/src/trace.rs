@@ -13,8 +13,8 @@ use weir_trace::Share;
 use weir_trace::capture::{CaptureError, Compression, Format};
 use weir_trace::packet::Opaque;
 use weir_trace::voice::{
-    AdaptiveBuffer, Arrival, Beginning, Call, Claim, Depths, Encoding, Kind, KnownBy, Loss, Measured, Missed,
-    Options, Party, Protocol, Reports, Stream, Told, Voice,
+    AdaptiveBuffer, Arrival, Beginning, Call, CapturedNumbers, Claim, Depths, Encoding, Kind, KnownBy, Loss,
+    Measured, Missed, Options, Party, Protocol, Reports, Stream, Told, Voice,
 };
 
 use crate::errors::{describe, exception};
@@ -170,16 +170,23 @@ pub fn measured<'py>(py: Python<'py>, stream: &Measured) -> PyResult<Bound<'py, 
     dict.set_item("jitter_mean_ns", stream.jitter.map(|jitter| jitter.mean_ns))?;
     dict.set_item("jitter_max_ns", stream.jitter.map(|jitter| jitter.max_ns))?;
     let reports = stream.reports.filter(|reports| reports.count > 0 || reports.claim.is_some());
-    dict.set_item("far_end", reports.map(|reports| far_end(py, &reports, facts.clock_hz)).transpose()?)?;
+    let far_end = reports.map(|reports| far_end(py, &reports, stream.captured, facts.clock_hz));
+    dict.set_item("far_end", far_end.transpose()?)?;
     Ok(dict)
 }
 
 /// What the receiver of a stream reported by RTCP.
-fn far_end<'py>(py: Python<'py>, reports: &Reports, clock_hz: u32) -> PyResult<Bound<'py, PyDict>> {
+fn far_end<'py>(
+    py: Python<'py>,
+    reports: &Reports,
+    captured: Option<CapturedNumbers>,
+    clock_hz: u32,
+) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     let ns = |ticks: f64| (clock_hz > 0).then(|| ticks * 1e9 / f64::from(clock_hz));
     dict.set_item("reports", reports.count)?;
-    dict.set_item("loss_ratio", reports.loss_ratio())?;
+    dict.set_item("loss_ratio", captured.and_then(|captured| reports.loss_ratio(captured)))?;
+    dict.set_item("lost_others", captured.is_some_and(|captured| reports.lost_others(captured)))?;
     let mean = (reports.count > 0).then(|| reports.jitter_sum as f64 / reports.count as f64);
     dict.set_item("jitter_mean_ns", mean.and_then(ns))?;
     dict.set_item("jitter_max_ns", mean.and_then(|_| ns(reports.jitter_max.into())))?;

@@ -1,6 +1,6 @@
 //! What a capture itself missed: it looks like loss, but nothing else was captured meanwhile, either.
 
-use super::rtcp::Reports;
+use super::rtcp::{CapturedNumbers, Reports};
 
 /// A number so far ahead is no gap.
 const FAR: u16 = 3_000;
@@ -71,6 +71,11 @@ impl Holes {
         self.newest = Some(place);
     }
 
+    /// The numbers that the capture has, of which there are `count`; `None` without any.
+    pub fn captured(&self, count: u64) -> Option<CapturedNumbers> {
+        self.first.map(|first| CapturedNumbers { first: first.number, count })
+    }
+
     /// Whether hardly anything else was captured in the gaps, although there is much at other times.
     fn are_of_all(&self) -> bool {
         let (Some(first), Some(newest)) = (self.first, self.newest) else { return false };
@@ -87,7 +92,8 @@ impl Holes {
     /// receiver.
     pub fn missed(&self, lost: u64, expected: u64, reports: Option<&Reports>) -> Option<Missed> {
         let seen_by_receiver = || {
-            reports.and_then(Reports::totals).is_some_and(|(covered, missed)| {
+            let totals = |reports: &Reports| reports.totals(self.captured(expected)?);
+            reports.and_then(totals).is_some_and(|(covered, missed)| {
                 covered as f64 >= COVERED * expected as f64
                     && lost >= MORE * missed + expected.saturating_sub(covered) + LEAST_MISSING
             })

@@ -34,7 +34,7 @@ pub use finder::Others;
 pub use holes::Missed;
 pub use meter::{Jitter, Loss, Measured, Meter};
 pub use playout::{AdaptiveBuffer, Arrival, Depths};
-pub use rtcp::{Claim, Reports, RoundTrips};
+pub use rtcp::{CapturedNumbers, Claim, Reports, RoundTrips};
 pub use sdp::Direction;
 pub use sip::{Call, Party};
 pub use track::{Beginning, Pauses};

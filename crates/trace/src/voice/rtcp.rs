@@ -21,6 +21,12 @@ const UNKNOWN: u8 = 127;
 const MAX_RECEIVERS: usize = 1 << 15;
 const MAX_SOURCES: usize = 1 << 15;
 const MAX_TIMES: usize = 16;
+/// Numbers behind the last one in the capture that a report may name: the receiver had more than the capture.
+const BEHIND: i64 = 1 << 13;
+/// A receiver whose numbers go back has begun anew, or counts in 16 bits.
+const MOST_COVERED: u32 = u32::MAX / 2;
+/// Share of the numbers that reports cover which may be older than the capture.
+const OUTSIDE: f64 = 0.1;
 /// A longer round trip is a clock that jumped.
 const LONGEST_TRIP_NS: i64 = 60_000_000_000;
 
@@ -90,31 +96,86 @@ pub struct Reports {
     pub claim: Option<Claim>,
 }
 
-impl Reports {
-    /// Share of the packets that the receiver missed, from 0 to 1; `None` without a report. From the totals, and if
-    /// there is only one, from what it missed since the one before.
-    #[must_use]
-    pub fn loss_ratio(&self) -> Option<f64> {
-        let expected = self.last.1.wrapping_sub(self.first.1);
-        let lost = (self.last.0 - self.first.0).max(0);
-        match self.count {
-            0 => None,
-            2.. if expected > 0 && expected < u32::MAX / 2 => {
-                Some((lost as f64 / f64::from(expected)).min(1.0))
-            }
-            count => Some(self.fraction_sum as f64 / 256.0 / count as f64),
-        }
+/// The numbers of a stream that a capture has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CapturedNumbers {
+    /// The first, 16 bits.
+    pub first: u16,
+    /// From the first to the last.
+    pub count: u64,
+}
+
+impl CapturedNumbers {
+    /// How many of them there are up to the highest one of a report; 0 or less if the report is older than all of them.
+    ///
+    /// Rounds of 16 bits are counted since the receiver began, not since the capture did: the number that is nearest to the
+    /// last one counts.
+    fn until(self, highest: u32) -> i64 {
+        const ROUND: i64 = 1 << 16;
+        let first = i64::from((highest as u16).wrapping_sub(self.first)) + 1;
+        let most = i64::try_from(self.count).map_or(i64::MAX, |count| count.saturating_add(BEHIND));
+        first + (most - first).div_euclid(ROUND) * ROUND
     }
 }
 
 impl Reports {
+    /// Share of the numbers in the capture that the receiver missed, from 0 to 1; `None` if no report shows it.
+    ///
+    /// From the totals of the first report and of the last; if there is only one, from its total. A report is about all that
+    /// came since the one before, and may be older than the capture: it says nothing if it covers other numbers.
+    #[must_use]
+    pub fn loss_ratio(&self, captured: CapturedNumbers) -> Option<f64> {
+        let until = captured.until(self.last.1);
+        if self.count == 0 || until <= 0 {
+            return None;
+        }
+        let covered = self.covered();
+        if self.count == 1 || covered == 0 {
+            return self.of_one(until as f64);
+        }
+        if covered > MOST_COVERED {
+            // Some receivers do not count the rounds of 16 bits.
+            return Some(self.fraction_sum as f64 / 256.0 / self.count as f64);
+        }
+        let lost = (self.last.0 - self.first.0).max(0);
+        is_within(covered, until).then(|| (lost as f64 / f64::from(covered)).min(1.0))
+    }
+
+    /// Whether packets were lost by reports from which no loss among the numbers in the capture follows.
+    #[must_use]
+    pub fn lost_others(&self, captured: CapturedNumbers) -> bool {
+        self.fraction_sum > 0 && self.loss_ratio(captured).is_none()
+    }
+
+    /// The same from one report, which covers `until` numbers of the capture.
+    fn of_one(&self, until: f64) -> Option<f64> {
+        let fraction = self.fraction_sum as f64 / self.count as f64;
+        if fraction <= 0.0 {
+            return Some(0.0);
+        }
+        // As many as this were expected since the report before if nothing had been lost until then, fewer otherwise.
+        let expected = self.last.0 as f64 * 256.0 / (fraction + 1.0);
+        (self.last.0 > 0 && expected <= until * (1.0 + OUTSIDE))
+            .then(|| (self.last.0 as f64 / until).min(1.0))
+    }
+
+    /// Numbers from the first report to the last.
+    const fn covered(&self) -> u32 {
+        self.last.1.wrapping_sub(self.first.1)
+    }
+
     /// Numbers that the reports cover, and packets that the receiver had missed at the last one, since it began; `None` with
-    /// fewer than two.
-    pub(super) fn totals(&self) -> Option<(u64, u64)> {
-        let covered = self.last.1.wrapping_sub(self.first.1);
-        (self.count >= 2 && covered < u32::MAX / 2)
+    /// fewer than two, or if they are about others than those in the capture.
+    pub(super) fn totals(&self, captured: CapturedNumbers) -> Option<(u64, u64)> {
+        let covered = self.covered();
+        (self.count >= 2 && covered <= MOST_COVERED && is_within(covered, captured.until(self.last.1)))
             .then(|| (covered.into(), self.last.0.max(0).unsigned_abs()))
     }
+}
+
+/// Whether of the numbers that reports cover, hardly any is older than the capture, of which they cover `until`.
+fn is_within(covered: u32, until: i64) -> bool {
+    until > 0 && (i64::from(covered) - until) as f64 <= OUTSIDE * f64::from(covered)
 }
 
 /// A stream and its receiver.
@@ -336,11 +397,32 @@ mod tests {
         for (lost, highest) in [(-2, 1_000), (8, 1_250), (48, 1_500)] {
             put(&mut store, &receiver_report(7, 25, lost, highest, (0, 0)), 0, B, A);
         }
-        assert_eq!(store.of(7, A, B).unwrap().loss_ratio(), Some(0.1));
+        let of = |first, count| store.of(7, A, B).unwrap().loss_ratio(CapturedNumbers { first, count });
+        assert_eq!(of(980, 600), Some(0.1));
         assert_eq!(store.of(7, B, A), None);
-        let mut store = Store::default();
-        put(&mut store, &receiver_report(7, 64, 500, 9_000, (0, 0)), 0, B, A);
-        assert_eq!(store.of(7, A, B).unwrap().loss_ratio(), Some(0.25));
+        // As many came before the capture, or all.
+        assert_eq!((of(1_250, 600), of(1_501, 600)), (None, None));
+        assert!(store.of(7, A, B).unwrap().lost_others(CapturedNumbers { first: 1_501, count: 600 }));
+    }
+
+    #[test]
+    fn one_report_counts_if_it_is_about_what_was_captured() {
+        let of = |lost, highest, first, count| {
+            let mut store = Store::default();
+            put(&mut store, &receiver_report(7, 64, lost, highest, (0, 0)), 0, B, A);
+            store.of(7, A, B).unwrap().loss_ratio(CapturedNumbers { first, count })
+        };
+        // A quarter of 2,000 since the receiver began.
+        assert_eq!(of(500, 9_000, 7_001, 3_000), Some(0.25));
+        // Only the last 400 of these, or none.
+        assert_eq!(of(500, 9_000, 8_601, 3_000), None);
+        assert_eq!(of(500, 9_000, 9_001, 3_000), None);
+        // Of 8,000 only those 500 were lost.
+        assert_eq!(of(500, 9_000, 1_001, 9_000), Some(0.0625));
+        // The receiver has counted rounds, and the numbers begin anew within the capture.
+        assert_eq!(of(500, 0x0003_0190, 63_937, 3_000), Some(0.25));
+        // More copies than losses in all: when they were lost is not known.
+        assert_eq!(of(-3, 9_000, 7_001, 3_000), None);
     }
 
     #[test]

@@ -112,6 +112,16 @@ def _far_end(streams: Sequence[CaptureStream], table: CaptureTable) -> Iterator[
         for i, stream, far in reported
         if table.beyond[i] > 0
     ]
+    losing += [
+        StreamFinding(
+            "far-end loss",
+            (stream.number,),
+            f"Stream {stream.number}: the losses that its receiver reports (RTCP) are of packets that the "
+            "capture does not have, from before it began: they do not count.",
+        )
+        for _, stream, far in reported
+        if far["lost_others"]
+    ]
     yield from _shortened(losing, "receivers of other streams report losses, too")
     trips = [
         StreamFinding(

@@ -78,8 +78,51 @@ def test_round_trips_to_both_ends_add_up(file: Path) -> None:
 
 def test_losses_that_the_capture_shows_do_not_count_twice(file: Path) -> None:
     speaker = without(talk(1_001), range(10, 1_000, 20))
-    report = rtcp(15_000_000, receiver_report(0x1234ABCD, fraction=13), from_caller=False)
+    report = rtcp(
+        15_000_000, receiver_report(0x1234ABCD, fraction=13, lost=37, highest=849), from_caller=False
+    )
     outcome = outcome_of(file, speaker, [report])
+    assert outcome.streams[0].far_end is not None
+    assert outcome.streams[0].far_end["loss_ratio"] == pytest.approx(0.05, abs=0.001)
+    assert outcome.table.beyond.tolist() == [0]
+
+
+@pytest.mark.parametrize(
+    ("fraction", "lost", "highest"),
+    [
+        # Before the first number, 100; and hardly any of its numbers later.
+        (253, 900, 99),
+        (253, 900, 140),
+        # Nothing says since when.
+        (128, 0, 400),
+    ],
+)
+def test_a_report_about_what_was_not_captured_is_no_loss(
+    file: Path, fraction: int, lost: int, highest: int
+) -> None:
+    about = receiver_report(0x1234ABCD, fraction=fraction, lost=lost, highest=highest)
+    outcome = outcome_of(file, talk(600), [rtcp(900_000, about, from_caller=False)])
+    assert outcome.streams[0].far_end is not None
+    assert outcome.streams[0].far_end["loss_ratio"] is None
+    assert outcome.table.beyond.tolist() == [0]
+    assert outcome.mos[0] > 4.3
+    ((_, text),) = found(outcome, "far-end loss")
+    assert "do not count" in text
+
+
+def test_one_report_about_what_was_captured_is_believed(file: Path) -> None:
+    about = receiver_report(0x1234ABCD, fraction=51, lost=80, highest=499)
+    outcome = outcome_of(file, talk(600), [rtcp(8_000_000, about, from_caller=False)])
+    assert outcome.table.beyond.tolist() == pytest.approx([0.2])
+    assert outcome.mos[0] < 3
+
+
+def test_two_reports_that_came_before_the_stream_are_no_loss(file: Path) -> None:
+    reports = [
+        rtcp(500_000, receiver_report(0x1234ABCD, fraction=20, lost=0, highest=65_000), from_caller=False),
+        rtcp(600_000, receiver_report(0x1234ABCD, fraction=90, lost=100, highest=65_400), from_caller=False),
+    ]
+    outcome = outcome_of(file, talk(600), reports)
     assert outcome.table.beyond.tolist() == [0]
 
 

@@ -11,7 +11,7 @@ pub use jitter::Jitter;
 use super::finder::{Finder, Others};
 use super::holes::{Holes, Missed};
 use super::numbers::Numbers;
-use super::rtcp::Reports;
+use super::rtcp::{CapturedNumbers, Reports};
 use super::sdp::Media;
 use super::track::{Beginning, Pauses, Track};
 use super::{Facts, Key, Options};
@@ -98,6 +98,8 @@ pub struct Measured {
     pub jitter: Option<Jitter>,
     /// What its receiver reported by RTCP.
     pub reports: Option<Reports>,
+    /// The numbers to which these may apply; `None` for a stream without numbers.
+    pub captured: Option<CapturedNumbers>,
 }
 
 /// Finds streams by the rules of [`super::Collector`] and keeps sums of them.
@@ -231,6 +233,8 @@ impl Measured {
             gap_max_ns: sums.gap_max_ns,
             jitter,
             reports,
+            // Numbers that were not sent have places, too.
+            captured: holes.captured(expected - lead + pauses.skipped.max(0).unsigned_abs()),
         }
     }
 }

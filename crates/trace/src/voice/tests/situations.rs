@@ -298,12 +298,14 @@ fn the_usual_opus_of_webrtc_is_guessed_unless_its_clock_says_otherwise() {
 #[test]
 fn what_a_receiver_reports_belongs_to_its_stream() {
     // To 192.0.2.2 from 192.0.2.1, as all frames here: the receiver would be 192.0.2.2, so hosts are swapped.
-    let report = [&[0x81, 201, 0, 7, 0, 0, 0, 9, 0, 0, 0, 1, 64, 0, 0, 0][..], &[0; 16]].concat();
+    let losses = [64, 0, 0, 25, 0, 0, 0, 99];
+    let report = [&[0x81, 201, 0, 7, 0, 0, 0, 9, 0, 0, 0, 1][..], &losses, &[0; 12]].concat();
     let mut frame = udp_frame(4_003, 4_001, &report);
     let (src, dst) = (frame[26..30].to_vec(), frame[30..34].to_vec());
     frame[26..30].copy_from_slice(&dst);
     frame[30..34].copy_from_slice(&src);
     let voice = both([talk(0..100, 0, 1), vec![(500 * MS, frame)]].concat());
-    assert_eq!(voice.streams[0].measured.reports.unwrap().loss_ratio(), Some(0.25));
+    let Measured { reports, captured, .. } = &voice.streams[0].measured;
+    assert_eq!(reports.unwrap().loss_ratio(captured.unwrap()), Some(0.25));
     assert_eq!((voice.counts.rtcp, voice.counts.rtcp_unreadable), (1, 0));
 }
