@@ -548,8 +548,10 @@ def sender_timeline(
     are pairs of times and lengths, ns. ``idle``: nothing waits in the sender. Also ``mss_bytes``,
     ``min_rtt_s``, ``blur_s`` (how exactly it is known when ACKs reached the sender), ``flaw`` (``no_acks``,
     ``clock``, ``too_much``, ``jump`` or None), ``policer``: None, or its rate in bytes per second, its first
-    and its last loss in s, segments lost and sent between these; and ``timeouts``: None, or number, tails,
-    ignored, the longest, and (passed bytes, lost bytes, tries, later passed) of a black hole or None.
+    and its last loss in s, segments lost and sent between these; ``drain``: None, or a rate in bytes per
+    second, from when and until when data arrived at it, in s, and whether never faster; and ``timeouts``:
+    None, or number, tails, ignored, the longest, and (passed bytes, lost bytes, tries, later passed) of a
+    black hole or None.
     """
 
 def least_rtts(time_ns: NDArray[np.int64], rtt_ns: NDArray[np.int64], within_ns: int, /) -> NDArray[np.int64]:

@@ -111,10 +111,13 @@ fn to_dict(py: Python<'_>, found: Timeline) -> PyResult<Bound<'_, PyDict>> {
         (known.number, known.tails, known.ignored, known.longest_s, hole)
     });
     dict.set_item("timeouts", timeouts)?;
-    let policer = found.policer.map(|each| {
-        let since_s = |time_ns: i64| (time_ns as f64 - found.begun_ns) / 1e9;
-        (each.rate, since_s(each.from_ns), since_s(each.until_ns), each.lost, each.sent)
-    });
+    let since_s = |time_ns: i64| (time_ns as f64 - found.begun_ns) / 1e9;
+    let drain =
+        found.drain.map(|each| (each.rate, since_s(each.from_ns), since_s(each.until_ns), each.is_full));
+    dict.set_item("drain", drain)?;
+    let policer = found
+        .policer
+        .map(|each| (each.rate, since_s(each.from_ns), since_s(each.until_ns), each.lost, each.sent));
     dict.set_item("policer", policer)?;
     fields!(dict, found; begun_ns, mss_bytes, min_rtt_s, blur_s);
     dict.set_item("marks", found.marks.map(|marks| PyArray1::from_vec(py, marks)))?;

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from weirlab.diagnosis.timeline import BlackHole, Policer, Timeline, Timeouts, TransferFacts
+from weirlab.diagnosis.timeline import BlackHole, Drain, Policer, Timeline, Timeouts, TransferFacts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -152,7 +152,7 @@ def read(
     if found is None:
         return None
     flaw, known, idle = found.pop("flaw"), found.pop("timeouts"), found.pop("idle")
-    policer = found.pop("policer")
+    policer, drain = found.pop("policer"), found.pop("drain")
     facts = replace(
         facts,
         mss_bytes=found.pop("mss_bytes"),
@@ -161,6 +161,7 @@ def read(
         flaw=facts.flaw if flaw is None else _FLAWS[flaw],
         timeouts=None if known is None else _timeouts(*known),
         policer=None if policer is None else Policer(*policer),
+        drain=None if drain is None else Drain(*drain),
     )
     # Columns that captures cannot fill take no memory.
     unknown = np.broadcast_to(np.nan, len(idle))

@@ -176,6 +176,8 @@ def _unknown(view: TimelineView, share: float, why: str | None = None) -> Diagno
     t = view.timeline
     if why is None and view.share(view.unanswered) > share / 2:
         why = f"nothing came back any more for {duration(view.facts.unanswered_s * 1e9)}"
+    if why is None and view.share(view.even) > share / 2:
+        why = "data arrived at one rate, however much was lost, so the losses did not limit it"
     if why is None:
         where = causes.PLACES[t.source]
         why = f"{where} shows neither a full window, nor a queue, nor loss, nor an application that pauses"

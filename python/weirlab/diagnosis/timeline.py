@@ -69,6 +69,17 @@ class Policer:
 
 
 @dataclass(frozen=True)
+class Drain:
+    """Data that arrived at one rate, and without gaps, although much was lost."""
+
+    rate_bytes_per_s: float
+    from_s: float
+    until_s: float
+    is_full: bool
+    """It never came faster for a moment: a link was full."""
+
+
+@dataclass(frozen=True)
 class Timeline:
     """Columns of one length; NaN if the source does not show a value.
 
@@ -174,6 +185,8 @@ class TransferFacts:
     """The sender's retransmission time-outs (captures)."""
     policer: Policer | None = None
     """What dropped the sender's segments (captures at the sender)."""
+    drain: Drain | None = None
+    """What arrived evenly (captures at the receiver)."""
     blur_s: float = 0.0
     """How exactly it is known when ACKs reached the sender; 0 where that is seen."""
     rtt_origin: str = ""

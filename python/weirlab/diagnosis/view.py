@@ -160,7 +160,22 @@ class TimelineView:
         unless a sender that paces probes for more.
         """
         found = self._behind_queue()
+        if found is None and (drain := self.facts.drain) is not None and drain.is_full:
+            found = drain.rate_bytes_per_s
         return self._estimated() if found is None else found
+
+    @cached_property
+    def even(self) -> Bools:
+        """Data arrived at one rate although much was lost: the losses did not slow the sender down."""
+        drain, start_s = self.facts.drain, self.timeline.start_s
+        if drain is None:
+            return np.zeros(len(start_s), dtype=bool)
+        return np.asarray((start_s >= drain.from_s) & (start_s < drain.until_s))
+
+    @property
+    def drained(self) -> Bools:
+        """The same, as a full link delivers it."""
+        return self.even & (self.facts.drain is not None and self.facts.drain.is_full)
 
     def _behind_queue(self) -> float | None:
         t = self.timeline
@@ -174,11 +189,13 @@ class TimelineView:
             return None
         if self.paired is not None and not paced:
             return self.paired if self._stands_long(held) else None
+        if not paced and self._queues_behind_itself(held):
+            return None
         found = weighted_quantile(self.rate[held], t.lasts_s[held], quantile)
         # Delayed ACKs and busy hosts lengthen round trips, too. But no rate exceeds that of a full link,
         # except after data was held up.
         steady = t.rates(t.acked_bytes, STEADY_RATE_TRIPS)
-        most = weighted_quantile(steady, t.lasts_s, 0.9)
+        most = weighted_quantile(steady, t.lasts_s * self._undisturbed(), 0.9)
         if not found > 0 or found < FULL * most or not (paced or self.follows_flight(found)):
             return None
         return found if self._stands_long(held) or self._no_slower(held) else None
@@ -200,6 +217,9 @@ class TimelineView:
         if self._waits_without_flight(counts, full, capacity):
             return False
         counts[int(np.argmax(full)) :] &= full[int(np.argmax(full)) :]
+        if not counts.any() and t.source == "receiver":
+            # All is one recovery, but data shows itself how long it waited.
+            counts = full & ~self.idle & ~t.timing_out & np.isfinite(t.rtt_s) & (t.rtt_s > 0)
         # At the receiver a round trip is known when its data left, elsewhere when that was acknowledged.
         fits, varies = _engine.queue_explains(
             t.start_s,
@@ -224,6 +244,22 @@ class TimelineView:
             weighted_quantile(t.rtt_s, np.where(part, t.lasts_s, 0.0), 0.5) for part in (early, counts & full)
         )
         return before - least_s > FULL * (later - least_s) > 0
+
+    def _undisturbed(self) -> Bools:
+        """Where no recovery was near: after one, much is acknowledged at once. Everywhere if that is rare."""
+        t = self.timeline
+        held_up = (t.recovery | t.timing_out) * t.lasts_s
+        clean = t.rates(np.cumsum(held_up) - held_up, STEADY_RATE_TRIPS) <= 0
+        return np.asarray(clean if self.share(clean) >= LEAST_QUEUED else np.ones_like(clean))
+
+    def _queues_behind_itself(self, held: Bools) -> bool:
+        """Whether it was the queue of blocks, each of which left once the one before was acknowledged.
+
+        From then until the next block comes, a least round trip at least, the bottleneck is idle.
+        """
+        some, least_s = self.timeline.flight_bytes > 0, self.facts.min_rtt_s
+        idle_s = int((some[1:] & ~some[:-1]).sum()) * least_s
+        return self.facts.blur_s < least_s and idle_s > (1 - FULL) * self.timeline.seconds * self.share(held)
 
     def _stands_long(self, held: Bools) -> bool:
         """Whether ``held`` consists mostly of stretches that only a queue explains."""
@@ -323,6 +359,11 @@ class TimelineView:
         before = before[np.isfinite(before)]
         least = self.facts.min_rtt_s
         return float(np.median(before)) / least if len(before) and least > 0 else float("nan")
+
+    @property
+    def queued_before_losses(self) -> bool:
+        """There was a queue when something was lost, or that is not known."""
+        return not (self.before_losses - QUEUE_RATIO) * self.facts.min_rtt_s <= QUEUE_S
 
     @property
     def overflowed(self) -> bool:

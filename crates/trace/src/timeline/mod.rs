@@ -7,6 +7,7 @@
 //! ACK before it was not available earlier).
 
 mod departures;
+mod drain;
 mod input;
 mod order;
 mod pacing;
@@ -20,6 +21,8 @@ pub mod stats;
 mod timeouts;
 
 use departures::departures;
+pub use drain::Drain;
+use drain::drain;
 pub use input::{Flaw, Known, Packet, PathRtts, Place};
 use order::{Outlasted, as_sent, back_ns, goes_back, queued_trips};
 pub use policer::Policer;
@@ -28,7 +31,7 @@ use recovery::recoveries;
 use rounds::Pieces;
 pub use rtts::Rtts;
 use sends::{Visibility, clocked, sends};
-use sizes::{BEYOND, is_beyond, is_of_messages, jumps, usual_segment};
+use sizes::{BEYOND, carried, is_beyond, is_of_messages, jumps, usual_segment};
 use timeouts::timeouts;
 pub use timeouts::{BlackHole, SILENT_S, Timeouts};
 
@@ -115,6 +118,8 @@ pub struct Timeline {
     pub timeouts: Option<Timeouts>,
     /// What dropped segments, as far as the sender's packets show it.
     pub policer: Option<Policer>,
+    /// What arrived evenly at the receiver although segments were lost.
+    pub drain: Option<Drain>,
     /// Why nothing is shown.
     pub flaw: Option<Flaw>,
 }
@@ -128,7 +133,7 @@ pub fn timeline(packets: Vec<Packet>, known: Known, mut rtts: PathRtts) -> Optio
         return None;
     }
     let at_sender = known.place == Place::Sender;
-    let mss = if known.mss_bytes > 0 { known.mss_bytes } else { usual_segment(&packets) };
+    let mss = if known.mss_bytes > 0 { carried(&packets, known.mss_bytes) } else { usual_segment(&packets) };
     let mut least_s = known.min_rtt_s;
     let mut close_s = AT_ONCE_S;
     let mut left = None;
@@ -151,8 +156,11 @@ pub fn timeline(packets: Vec<Packet>, known: Known, mut rtts: PathRtts) -> Optio
     }
     let backwards = goes_back(&packets).then_some(Flaw::Clock);
     let mut flaw = (known.scaled && is_beyond(&packets, mss)).then_some(Flaw::TooMuch);
+    let drain = if known.place == Place::Receiver { drain(&packets, mss, least_s) } else { None };
     // Data does not come before the ACK that released it, however its round trip was rounded.
-    let early_s = if at_sender { 0.0 } else { close_s / 2.0 };
+    let (early_s, blur_s) = if at_sender { (0.0, 0.0) } else { (close_s / 2.0, close_s) };
+    // The way of the ACKs back to the sender is not seen: its delay may vary.
+    close_s += if left.is_some() { least_s * AT_ONCE_RATIO } else { 0.0 };
     let (packets, waited_s) = as_sent(packets, &rtts.behind, early_s, left.as_ref());
     let count = packets.len();
 
@@ -357,9 +365,10 @@ pub fn timeline(packets: Vec<Packet>, known: Known, mut rtts: PathRtts) -> Optio
         begun_ns,
         mss_bytes: mss,
         min_rtt_s: least_s,
-        blur_s: if at_sender { 0.0 } else { close_s },
+        blur_s,
         timeouts,
         policer,
+        drain,
         flaw,
         ..Timeline::default()
     };

@@ -14,6 +14,9 @@ const MOST_SIZES: usize = 1000;
 /// Share of the data that may leave beyond the window: probes, and data after ACKs that were missed.
 pub const BEYOND: f64 = 0.05;
 
+/// Share of the MSS that a path carries at least: 1280 of 1500 bytes, without headers.
+const LITTLE_LESS: f64 = 0.84;
+
 /// Bytes that cannot be in flight beyond all that was captured: more than the buffers of hosts hold.
 const BEYOND_BUFFERS: i64 = 1 << 24;
 /// Share of the segments from which on short ones are messages of an application, which a congestion window in use would join.
@@ -48,6 +51,20 @@ pub fn is_beyond(packets: &[Packet], mss: i64) -> bool {
         }
     }
     beyond as f64 > BEYOND * all as f64
+}
+
+/// What a full segment carries: `mss`, unless nothing larger than most segments was sent, which is a little less. Then the path
+/// carries no more (RFC 8201), and no such segment ends a message.
+pub fn carried(packets: &[Packet], mss: i64) -> i64 {
+    let sizes =
+        || packets.iter().filter(|packet| packet.has_data()).map(|packet| i64::from(packet.payload_bytes));
+    let most = sizes().max().unwrap_or(mss);
+    let whole = sizes().filter(|&bytes| bytes == most).count() as f64;
+    if most < mss && most as f64 >= LITTLE_LESS * mss as f64 && whole >= WHOLE * sizes().count() as f64 {
+        most
+    } else {
+        mss
+    }
 }
 
 /// The most common payload: what a full segment carries.
@@ -106,6 +123,17 @@ mod tests {
             let packets: Vec<Packet> = sizes.into_iter().map(data).collect();
             assert_eq!(usual_segment(&packets), 1448);
         }
+    }
+
+    #[test]
+    fn what_a_path_carries_may_be_a_little_less_than_the_mss_that_was_offered() {
+        let of = |size: u32, others: &[u32]| {
+            let packets = [&vec![size; 20][..], others].concat();
+            carried(&packets.into_iter().map(data).collect::<Vec<_>>(), 1398)
+        };
+        assert_eq!(of(1208, &[225]), 1208);
+        // Larger ones passed; messages of one size; many of all sizes.
+        assert_eq!((of(1208, &[1398]), of(512, &[]), of(1208, &[1000; 9])), (1398, 1398, 1398));
     }
 
     #[test]

@@ -208,7 +208,8 @@ def _reduced(view: TimelineView) -> Bools:
         doubtful = facts.timeouts is None and facts.early > facts.retransmitted / 2
         real = facts.retransmitted - facts.spurious
         lost = real > 0 and not doubtful and real <= MOST_LOST * facts.segments
-    return (view.lossy | view.timeline.recovery) & lost
+    # What goes on arriving evenly was not slowed down.
+    return (view.lossy | view.timeline.recovery) & lost & ~view.even
 
 
 def _reduction(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:

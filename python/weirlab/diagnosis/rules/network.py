@@ -78,7 +78,10 @@ def _saturated(view: TimelineView) -> Floats:
     if view.capacity is None:
         return np.zeros(len(view.rate))
     used = np.clip(view.rate / view.capacity, 0.0, 1.0)
-    return np.where(view.saturated | (view.shared & (view.facts.siblings > 0)), 1.0, used)
+    if not view.queued_before_losses:
+        # No queue caused the losses, so that these are the limit while none stands.
+        used = np.where(view.lossy, 0.0, used)
+    return np.where(view.saturated | view.drained | (view.shared & (view.facts.siblings > 0)), 1.0, used)
 
 
 def _saturation(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
@@ -91,6 +94,13 @@ def _saturation(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]
         return f"{others} of this test stood in the same queue, and this one got {got}", (
             f"the RTT rose from {seconds(least)} to {seconds(rtt)}",
             "whether other traffic had a part of it, too, is not seen",
+        )
+    if view.share(part * view.drained) > view.share(part) / 2:
+        again = plural(view.facts.retransmitted, "segment")
+        return f"it carries {bit_rate(capacity)}, as evenly as data arrived whatever was lost", (
+            f"{again} were retransmitted, but after losses as much arrived as before, and without gaps",
+            "segments did not come faster even for a moment, which a path that carries more would show",
+            "a policer would look the same",
         )
     if not view.share(part * view.queued) > 0:
         return f"it carries {bit_rate(capacity)}, as BBR's probes found", (
