@@ -14,13 +14,13 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from html.parser import HTMLParser
 from pathlib import Path
 from posixpath import relpath
 from typing import Any, Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 import typer
+from sitelinks import broken_links, localise
 from typer.main import get_command
 
 from weirlab.cli.options.shapes import shape
@@ -125,7 +125,9 @@ def assemble() -> None:
         f"*[{word}]: {_plain(meaning)}" for word, meaning in _ABBREVIATION.findall(texts["abbreviations"])
     ]
     for name, text in texts.items():
-        lines = [text, "", *([] if name == "abbreviations" else tips), ""]
+        # A search for a subject finds its page, not the runs that measured it.
+        head = "---\nsearch:\n  exclude: true\n---\n" if name.startswith("benchmarks/") else ""
+        lines = [head + text, "", *([] if name == "abbreviations" else tips), ""]
         (pages / f"{name}.md").write_text("\n".join(lines), encoding="utf-8")
     for name, schema in (("scenario", json_schema()), ("voice", plan_schema())):
         (pages / f"{name}.schema.json").write_text(json.dumps(schema, indent=1), encoding="utf-8")
@@ -343,46 +345,12 @@ def _escaped(text: str) -> str:
     return re.sub(r"([<*\[\]])", r"\\\1", text)
 
 
-class _Page(HTMLParser):
-    """The links of a page, and what can be linked to."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.links: list[str] = []
-        self.anchors: set[str] = set()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        values = dict(attrs)
-        self.anchors |= {value for key in ("id", "name") if (value := values.get(key))}
-        if tag in ("a", "img") and (target := values.get("href" if tag == "a" else "src")):
-            self.links.append(target)
-
-
-def broken_links(site: Path) -> Iterator[str]:
-    """Links of the built pages to a file or to a place that is not there."""
-    pages = {}
-    for path in set(site.rglob("*.html")) - set(site.glob("gallery/*")):
-        pages[path] = _Page()
-        pages[path].feed(path.read_text(encoding="utf-8"))
-    for path, page in pages.items():
-        for target in page.links:
-            parts_ = urlsplit(target)
-            if parts_.scheme or parts_.netloc or target in (".", "/") or path.name == "404.html":
-                continue
-            place = (path.parent / unquote(parts_.path)).resolve() if parts_.path else path
-            if place.is_dir():
-                place /= "index.html"
-            if not place.exists():
-                yield f"{path.relative_to(site)}: {target} does not exist"
-            elif parts_.fragment and place in pages and unquote(parts_.fragment) not in pages[place].anchors:
-                yield f"{path.relative_to(site)}: {target} is no place on that page"
-
-
 def main(tools: Path) -> int:
     """Build the site, and say what is wrong with it."""
     assemble()
     draw()
     subprocess.run([tools / "zensical", "build", "--clean"], cwd=WORK, check=True)
+    localise(SITE)
     faults = list(broken_links(SITE))
     print(*faults, sep="\n", end="\n" if faults else "")
     pages = sorted((WORK / "pages").rglob("*.md"))

@@ -28,7 +28,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "docs"))
+        spec.loader.exec_module(module)
     module.WORK = tmp_path_factory.mktemp("site")  # type: ignore[attr-defined]
     module.assemble()
     return module
@@ -86,9 +88,13 @@ def test_the_reference_has_every_command_and_every_key_of_a_scenario(site: Modul
 
 
 def test_links_to_nothing_are_found(site: ModuleType, tmp_path: Path) -> None:
-    (tmp_path / "a.html").write_text('<a href="b.html#there">b</a><a href="c.html">c</a><h2 id="x"></h2>')
+    (tmp_path / "a.html").write_text(
+        '<a href="b.html#there">b</a><a href="c.html">c</a><h2 id="x"></h2>'
+        '<script src="https://example.com/a.js"></script><script src="b.js"></script>'
+    )
     (tmp_path / "b.html").write_text('<a href="a.html#x">a</a><a href="https://example.com/">e</a>')
     assert list(site.broken_links(tmp_path)) == [
+        "a.html: https://example.com/a.js is loaded from the network",
         "a.html: b.html#there is no place on that page",
         "a.html: c.html does not exist",
     ]
