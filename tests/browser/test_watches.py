@@ -38,7 +38,7 @@ def test_connections_of_the_host_are_explained_live(
         fill(page, FIELD, f":{port}")
         page.click("form.form button.primary")
         said = page.wait_for(
-            f"document.querySelector('h1').innerText.includes(':{port}')"
+            f"document.querySelector('h1')?.innerText.includes(':{port}')"
             " && document.querySelector('details summary') && document.querySelector('h1').innerText"
         )
         assert "of the time" in said

@@ -15,7 +15,7 @@ from weirlab.base.tables import Table
 from weirlab.cli.quantities import NOTHING, count, duration, plural, rate, significant, words
 from weirlab.cli.results import gates
 from weirlab.devices.choice.profiling import DeviceProfile
-from weirlab.devices.choice.study import ChoiceCase, ChoiceOutcome, ChoiceRow
+from weirlab.devices.choice.study import ChoiceOutcome, ChoiceRow
 from weirlab.devices.planning import wording as plans
 from weirlab.devices.planning.outcome import PlanOutcome
 from weirlab.jobs.repetition import REPETITIONS
@@ -55,7 +55,7 @@ def table(outcome: ChoiceOutcome, rows: list[ChoiceRow]) -> Table:
     columns += ["Codecs"] if several_streams else []
     columns += ["Rules"] if several_rules else []
     columns += ["Load"] if several_factors else []
-    columns += ["Threshold", f"p99, {sure}", "Calls", "Headroom", "Verdict", "p99 delay", "Because"]
+    columns += ["Verdict", "Calls", "Headroom", f"p99, {sure}", "Threshold", "p99 delay", "Because"]
     shown = []
     for row in rows:
         cells = [row.device]
@@ -64,16 +64,16 @@ def table(outcome: ChoiceOutcome, rows: list[ChoiceRow]) -> Table:
         cells += [f"{row.factor:g} ×"] if several_factors else []
         bounded = math.isfinite(row.delay_p99_bound_ns)
         cells += [
-            rate(row.threshold_pps),
-            f"≤ {duration(row.delay_p99_bound_ns)}" if bounded else NOTHING,
+            _VERDICTS[row.verdict],
             count(row.most_calls),
             f"{significant(row.headroom_ratio, 2)} ×" if math.isfinite(row.headroom_ratio) else NOTHING,
-            _VERDICTS[row.verdict],
+            f"≤ {duration(row.delay_p99_bound_ns)}" if bounded else NOTHING,
+            rate(row.threshold_pps),
             duration(row.delay_p99_ns),
             row.why,
         ]
         shown.append(cells)
-    return Table("Choice", columns, shown, spare=("Because", "p99 delay"))
+    return Table("Choice", columns, shown, spare=("Because", "p99 delay", "Threshold"))
 
 
 def tables(outcome: ChoiceOutcome, rows: list[ChoiceRow]) -> list[Table]:
@@ -107,26 +107,31 @@ def _remedy(failed: DeviceProfile, command: str) -> str:
 
 
 def _more_cases(outcome: ChoiceOutcome) -> list[str]:
-    """A sentence on each verdict of the cases but the first, with all cases that have it."""
+    """A sentence on the base case without tunnels, and one on each verdict of the others."""
+    found = []
+    if (plain := outcome.cases[0].plain) is not None:
+        found.append(f"Without a tunnel, {_verdicts(plain)}.")
     several = len(outcome.request.streams) > 1
     cases: dict[str, list[str]] = {}
     for case in outcome.cases:
         kind = f", {case.stream.title}," if several else ""
         asked = f"with {plural(case.calls, 'call')}{kind} behind {plural(case.rules, 'rule')}"
-        cases.setdefault(_verdicts(case), []).append(asked)
+        cases.setdefault(_verdicts(case.plan), []).append(asked)
     (_, *same), *others = cases.values()
-    found = [f"Verdicts are the same {'; '.join(same)}."] if same else []
+    if len(same) > 1 and not others:
+        return [*found, f"Verdicts are the same in all {count(len(outcome.cases))} cases of the table."]
+    found += [f"Verdicts are the same {'; '.join(same)}."] if same else []
     for verdicts, asked_with in zip([*cases][1:], others, strict=True):
         listed = "; ".join(asked_with)
         found.append(f"{listed[:1].upper()}{listed[1:]}: {verdicts}.")
     return found
 
 
-def _verdicts(case: ChoiceCase) -> str:
+def _verdicts(plan: PlanOutcome) -> str:
     """``old and new will do; third is undecided``."""
     found: dict[Conclusion, list[str]] = {}
-    for answer in case.plan.answers:
-        found.setdefault(answer.verdict, []).append(case.plan.name(answer.device))
+    for answer in plan.answers:
+        found.setdefault(answer.verdict, []).append(plan.name(answer.device))
     parts = [
         f"{words(found[verdict])} {'are ' if len(found[verdict]) > 1 else 'is '}{text}"
         if verdict in ("undecided", "not profiled")
