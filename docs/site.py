@@ -196,6 +196,8 @@ def _relinked(text: str, path: Path, places: Mapping[Path, str]) -> str:
         file, hash_, anchor = target.partition("#")
         place = (path.parent / file).resolve()
         if place in places:
+            if words.endswith(place.name) and place.suffix == ".md":
+                words = _title(place)
             return f"{image}[{words}]({relpath(places[place], here)}{hash_}{anchor})"
         if place.is_relative_to(DOCS / "images"):
             return f"{image}[{words}]({relpath(place.relative_to(DOCS).as_posix(), here)})"
@@ -206,6 +208,11 @@ def _relinked(text: str, path: Path, places: Mapping[Path, str]) -> str:
         return words
 
     return _LINK.sub(link, text)
+
+
+def _title(page: Path) -> str:
+    """The heading of a page: on the site, nobody knows names of files."""
+    return page.read_text(encoding="utf-8").partition("# ")[2].partition("\n")[0]
 
 
 def commands() -> str:

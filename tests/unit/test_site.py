@@ -57,6 +57,13 @@ def test_every_run_of_a_benchmark_is_a_page_with_its_data(site: ModuleType) -> N
     assert set(linked) <= runs
 
 
+def test_links_have_the_titles_of_pages_and_no_names_of_files(site: ModuleType) -> None:
+    text = (site.WORK / "pages/rules.md").read_text()
+    assert "[Choose a device, and plan](planning.md)" in text
+    pages = (site.WORK / "pages").glob("*.md")
+    assert [path.name for path in pages if re.search(r"\.md\]\(\S+\.md[#)]", path.read_text())] == []
+
+
 def test_the_page_of_reports_links_to_what_its_commands_write(site: ModuleType) -> None:
     rows = re.findall(
         r"^\| \[.+\]\(gallery/([a-z0-9-]+)\.html\) \| .+ \| `weir .+` \|$",
