@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 MOST_MOVES: Final = 20
 """Moves, and rules that stay, shown; --json has all."""
+WORTH_SAYING: Final = 1.0
+"""Comparisons per packet from which the sentence names what saves more than a new order."""
 MOST_RANKED: Final = 10
 """Rules that are listed by their comparisons; --json has all."""
 MOST_VALUES: Final = 4
@@ -156,7 +158,7 @@ def advice_sentence(found: RulesetOutcome) -> str:
         f"{count(advice.before.packets)} forwarded packets met "
         f"{significant(advice.before.mean_position)} rules on average{_left_out(advice)}"
     )
-    untried = "".join(f" {text}." for text in advice.untried)
+    untried = "".join(f" {text}." for text in advice.untried) + _beyond_order(advice)
     if found.unproven_mean_position is not None:
         return (
             f"{now}. Another order would make it {significant(found.unproven_mean_position)}, but is not "
@@ -170,13 +172,31 @@ def advice_sentence(found: RulesetOutcome) -> str:
         more = one.threshold_after_pps / one.threshold_before_pps - 1
         gain = f", which raises the threshold of {device_in_words(one.device)} by {percent(more)}"
     where = f" The new order is in {found.written}." if found.written else ""
+    before, after = advice.before.mean_position, advice.after.mean_position
+    makes = f"makes it {significant(after)}"
+    if significant(before) == significant(after):
+        makes = f"saves {significant(before - after)} of them"
     return (
-        f"{now}; moving {plural(len(advice.moves), 'rule')} makes it "
-        f"{significant(advice.after.mean_position)}{_best(advice)}{gain}, "
+        f"{now}; moving {plural(len(advice.moves), 'rule')} {makes}{_best(advice)}{gain}, "
         "with the same verdict for every packet: "
         f"{count(found.proof.packets)} test packets at the limits of what the rules match passed "
         f"through both orders alike.{where}{untried}"
     )
+
+
+def _beyond_order(advice: Advice) -> str:
+    """The set, and the place of a rule for known connections, that would save more than the new order."""
+    least = max(advice.before.mean_position - advice.after.mean_position, WORTH_SAYING)
+    found = []
+    for one in [one for rules in advice.present for one in sets(rules)][:1]:
+        if one.saved > least:
+            places = f"{one.chain} {one.first}-{one.last}"
+            found.append(f"one set instead of the rules {places} ({significant(one.saved)})")
+    for known in [one for rules in advice.present for one in known_first(rules)][:1]:
+        if known.saved > least:
+            rule = f"rule {known.chain} {known.place} for established connections"
+            found.append(f"{rule} in the first place ({significant(known.saved)})")
+    return f" More comparisons per packet are saved by {words(found)}." if found else ""
 
 
 def _best(advice: Advice) -> str:

@@ -98,6 +98,11 @@ def test_rules_are_ranked_and_a_set_and_established_first_are_advised(weir: Weir
     (first,) = ruleset["established_first"]
     assert (first["place"], first["blocked_by"]) == (5, [1, 2, 3, 4])
     shown = " ".join(weir("plan", "--ruleset", path).out.split())
+    set_, known_ = (
+        "one set instead of the rules FORWARD 1-4 (2.94)",
+        "rule FORWARD 5 for established connections",
+    )
+    assert f"saved by {set_} and {known_} in the first place (3.80)." in shown
     assert "One set instead of rules" in shown
     assert "ESTABLISHED belongs first" in shown
 
