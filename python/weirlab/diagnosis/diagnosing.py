@@ -11,6 +11,7 @@ from weirlab.diagnosis import causes
 from weirlab.diagnosis.finding import BlindSpot, Diagnosis, DiagnosisFinding, TransferSummary
 from weirlab.diagnosis.intervals import intervals
 from weirlab.diagnosis.rules import RULES, DiagnosisRule
+from weirlab.diagnosis.rules.network import even
 from weirlab.diagnosis.rules.settings import notes
 from weirlab.diagnosis.timeline import Timeline, TransferFacts
 from weirlab.diagnosis.view import TimelineView
@@ -176,7 +177,9 @@ def _unknown(view: TimelineView, share: float, why: str | None = None) -> Diagno
     t = view.timeline
     if why is None and view.share(view.unanswered) > share / 2:
         why = f"nothing came back any more for {duration(view.facts.unanswered_s * 1e9)}"
-    if why is None and view.share(view.even) > share / 2:
+    if why is None and view.share(view.doubtful) > share / 2:
+        why = "it is not certain where it was captured, so gaps beside losses may be the application's or not"
+    if why is None and view.share(even(view)) > share / 2:
         why = "data arrived at one rate, however much was lost, so the losses did not limit it"
     if why is None:
         where = causes.PLACES[t.source]

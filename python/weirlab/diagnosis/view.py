@@ -41,6 +41,8 @@ PROBED: Final = 0.03
 (BBR: a quarter more in one of eight round trips)."""
 FASTER: Final = 1.12
 """Ratio to the usual delivery rate while it does so."""
+MANY_LOSSES: Final = 0.05
+"""Share of the segments that were sent again."""
 EMPTY: Final = 0.5
 """Share of what the path itself holds below which data in flight fills no queue."""
 EARLY_TRIPS: Final = 2
@@ -78,7 +80,14 @@ class TimelineView:
     @cached_property
     def idle(self) -> Bools:
         """Nothing waits to be sent."""
-        return np.asarray(self.timeline.unsent_bytes == 0)
+        return np.asarray((self.timeline.unsent_bytes == 0) & ~self.doubtful)
+
+    @cached_property
+    def doubtful(self) -> Bools:
+        """The same beside many losses, if the sender may be elsewhere: it may have waited for ACKs."""
+        facts, nothing = self.facts, self.timeline.unsent_bytes == 0
+        many = facts.retransmitted >= MANY_LOSSES * max(facts.segments, 1)
+        return np.asarray(nothing & self.lossy & (many and not facts.place_known))
 
     @cached_property
     def window_full(self) -> Bools:
@@ -163,19 +172,6 @@ class TimelineView:
         if found is None and (drain := self.facts.drain) is not None and drain.is_full:
             found = drain.rate_bytes_per_s
         return self._estimated() if found is None else found
-
-    @cached_property
-    def even(self) -> Bools:
-        """Data arrived at one rate although much was lost: the losses did not slow the sender down."""
-        drain, start_s = self.facts.drain, self.timeline.start_s
-        if drain is None:
-            return np.zeros(len(start_s), dtype=bool)
-        return np.asarray((start_s >= drain.from_s) & (start_s < drain.until_s))
-
-    @property
-    def drained(self) -> Bools:
-        """The same, as a full link delivers it."""
-        return self.even & (self.facts.drain is not None and self.facts.drain.is_full)
 
     def _behind_queue(self) -> float | None:
         t = self.timeline

@@ -71,3 +71,26 @@ def test_a_window_that_grows_later_was_not_full_with_small_messages_before(
     diagnosis = diagnosed(talk, tmp_path, "a")
     assert diagnosis.share("receive_window") == 0
     assert diagnosis.main.key == "application_write"
+
+
+@pytest.mark.parametrize("lossy", [True, False])
+def test_gaps_beside_losses_at_an_uncertain_place_are_not_the_applications(
+    tmp_path: Path, lossy: bool
+) -> None:
+    # A connection that began before the capture, which is at the receiver.
+    talk = opened(60, place=1.0)
+    for number in range(60):
+        sent = [talk.a.send(MSS, "late") for _ in range(4)]
+        for segment in sent[lossy and number % 2 :]:
+            talk.arrive(segment)
+            talk.b.ack()
+        talk.wait(61)
+        if lossy and number % 2:
+            talk.arrive(talk.a.again(sent[0], "late"))
+            talk.b.ack()
+            talk.wait(61)
+    talk.segments[:] = [replace(each, options=b"") for each in talk.segments[3:]]
+    diagnosis = diagnosed(talk, tmp_path, "a")
+    assert any("where it was captured" in each.what for each in diagnosis.blind)
+    assert (diagnosis.share("application_write") < 0.2) == lossy
+    assert not lossy or "not certain where it was captured" in diagnosis.sentence

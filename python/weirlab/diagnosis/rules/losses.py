@@ -9,7 +9,7 @@ import numpy as np
 
 from weirlab.diagnosis import causes
 from weirlab.diagnosis.rules.ends import at_rtt, seconds, wanted
-from weirlab.diagnosis.rules.network import NEEDLESS, ONE_PLACE, fates_of
+from weirlab.diagnosis.rules.network import NEEDLESS, ONE_PLACE, even, fates_of
 from weirlab.diagnosis.rules.rule import DiagnosisRule
 from weirlab.diagnosis.view import TimelineView
 from weirlab.trace.quantities import bit_rate, count, octets, percent, plural, size
@@ -209,7 +209,7 @@ def _reduced(view: TimelineView) -> Bools:
         real = facts.retransmitted - facts.spurious
         lost = real > 0 and not doubtful and real <= MOST_LOST * facts.segments
     # What goes on arriving evenly was not slowed down.
-    return (view.lossy | view.timeline.recovery) & lost & ~view.even
+    return (view.lossy | view.timeline.recovery) & lost & ~even(view) & ~view.doubtful
 
 
 def _reduction(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:

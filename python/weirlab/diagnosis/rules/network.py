@@ -73,6 +73,19 @@ def _waited(view: TimelineView, part: Floats) -> str:
     return f"between the captures data waited {seconds(view.usual(t.queue_s, part))} in a queue"
 
 
+def even(view: TimelineView) -> Bools:
+    """Data arrived at one rate although much was lost: the losses did not slow the sender down."""
+    drain, start_s = view.facts.drain, view.timeline.start_s
+    if drain is None:
+        return np.zeros(len(start_s), dtype=bool)
+    return np.asarray((start_s >= drain.from_s) & (start_s < drain.until_s))
+
+
+def _drained(view: TimelineView) -> Bools:
+    """The same, as a full link delivers it."""
+    return even(view) & (view.facts.drain is not None and view.facts.drain.is_full)
+
+
 def _saturated(view: TimelineView) -> Floats:
     """All of the time with a standing queue; otherwise the share of the capacity that is used."""
     if view.capacity is None:
@@ -81,7 +94,7 @@ def _saturated(view: TimelineView) -> Floats:
     if not view.queued_before_losses:
         # No queue caused the losses, so that these are the limit while none stands.
         used = np.where(view.lossy, 0.0, used)
-    return np.where(view.saturated | view.drained | (view.shared & (view.facts.siblings > 0)), 1.0, used)
+    return np.where(view.saturated | _drained(view) | (view.shared & (view.facts.siblings > 0)), 1.0, used)
 
 
 def _saturation(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
@@ -95,7 +108,7 @@ def _saturation(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]
             f"the RTT rose from {seconds(least)} to {seconds(rtt)}",
             "whether other traffic had a part of it, too, is not seen",
         )
-    if view.share(part * view.drained) > view.share(part) / 2:
+    if view.share(part * _drained(view)) > view.share(part) / 2:
         again = plural(view.facts.retransmitted, "segment")
         return f"it carries {bit_rate(capacity)}, as evenly as data arrived whatever was lost", (
             f"{again} were retransmitted, but after losses as much arrived as before, and without gaps",
