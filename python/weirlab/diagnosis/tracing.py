@@ -144,7 +144,7 @@ def _ways(
     rows: ConnectionRows, connection: Connection, name: SideName, place: Source | None
 ) -> tuple[Source, bool, _PathRtts]:
     """The place of the capture, whether it is certain, and the round trips that follow from it."""
-    rtts = rows.rtt_of(connection["id"])
+    rtts = _of_the_path(rows.rtt_of(connection["id"]), connection, name)
     source, sure = where(connection, name) if place is None else (place, True)
     if not sure and (shown := _shown(rtts, name)) is not None:
         source, sure = shown, True
@@ -157,6 +157,19 @@ def _ways(
     if source == "between" and there and len(trips.time_ns) > len(behind.time_ns):
         there = f"{_ACKS} from there to the receiver, {there} to the sender"
     return source, sure, _PathRtts(trips, behind, echoes, there)
+
+
+def _of_the_path(rtts: Columns, connection: Connection, name: SideName) -> Columns:
+    """Round trips without those of a device on the path that acknowledged something by itself.
+
+    These are few, and far shorter than that of the handshake. Hosts that answer late only at first show many.
+    """
+    whole = [each for each in connection["handshake_ns"] if each is not None]
+    acks = (rtts["from_side"] == _CODES[name]) & (rtts["method"] == METHODS.index("ack"))
+    short = acks & (rtts["rtt_ns"] < STRANGE * sum(whole))
+    if len(whole) < len(connection["handshake_ns"]) or short.sum() > STRANGERS * acks.sum():
+        return rtts
+    return {column: values[~short] for column, values in rtts.items()}
 
 
 def _packets(
@@ -200,6 +213,9 @@ MISSING: Final = 0.1
 """Share of the data whose absence from a capture leaves nothing to be told."""
 UNANSWERED: Final = 3
 """Segments without any answer, from which on it is not only the last flight that has none."""
+STRANGE: Final = 1 / 8
+STRANGERS: Final = 1 / 16
+"""Share of a path's round trips that another device may have had."""
 HOST_NS: Final = 100_000
 """A host answers within this time."""
 _NOWHERE: Final = RttSeries(np.empty(0, np.int64), np.empty(0, np.int64))
@@ -312,9 +328,10 @@ def _facts(connection: Connection, sender: SideName, trips: RttSeries) -> Transf
     both = ours is not None and theirs is not None
     stamps = bool(ours and theirs and ours["timestamps"] and theirs["timestamps"])
     mss = handshake.offered_mss(connection)
-    least = [each for each in (least_ns(connection, sender),) if each]
-    if len(trips.rtt_ns):
-        least.append(int(trips.rtt_ns.min()))
+    least = [int(trips.rtt_ns.min())] if len(trips.rtt_ns) else []
+    known = least_ns(connection, sender)
+    if known and known >= STRANGE * min(least, default=0):
+        least.append(known)
     again = sent["retransmissions"]
     return TransferFacts(
         mss_bytes=max(mss - (capture.TIMESTAMP_BYTES if stamps else 0), 0) if both else 0,

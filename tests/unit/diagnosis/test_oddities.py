@@ -94,3 +94,21 @@ def test_gaps_beside_losses_at_an_uncertain_place_are_not_the_applications(
     assert any("where it was captured" in each.what for each in diagnosis.blind)
     assert (diagnosis.share("application_write") < 0.2) == lossy
     assert not lossy or "not certain where it was captured" in diagnosis.sentence
+
+
+@pytest.mark.parametrize("place", [0.0, 0.01])
+def test_an_ack_of_a_device_on_the_path_is_not_the_least_round_trip(tmp_path: Path, place: float) -> None:
+    talk = opened(280, place=place)
+    talk.a.send(600)
+    talk.wait(6)
+    talk.b.ack()
+    for size in range(10, 40):
+        for _ in range(size):
+            talk.a.send(MSS)
+        talk.wait(279)
+        for _ in range(4):
+            talk.wait(0.2)
+            talk.b.ack()
+    diagnosis = diagnosed(talk, tmp_path, "a")
+    assert diagnosis.share("bottleneck") + diagnosis.share("foreign") == 0
+    assert diagnosis.summary.rtt_min_s == pytest.approx(0.28, rel=0.02)
