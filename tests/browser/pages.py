@@ -14,7 +14,7 @@ from .conftest import Served
 from .devtools import Page
 
 AXE = os.environ.get("WEIR_AXE", "")
-LOOKS = [(1280, False), (1280, True), (390, False), (390, True)]
+LOOKS = [(width, dark) for width in (1280, 768, 390) for dark in (False, True)]
 PAPER_PX = (718, 1046)
 """A4 with margins of 10 mm at 96 pixels an inch: what Chromium prints on."""
 EXPLAINED = "document.querySelector('#why')?.innerText.length && !document.querySelector('#why .soft')"
@@ -27,7 +27,7 @@ Serve = Callable[..., Served]
 
 
 def photograph(page: Page, folder: Path | None, name: str) -> None:
-    """At both widths, light and dark; nothing may reach beyond the screen."""
+    """At three widths, light and dark; nothing may reach beyond the screen."""
     for width, dark in LOOKS:
         page.look(width=width, height=900, dark=dark)
         page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")

@@ -6,6 +6,7 @@ import json
 import re
 from pathlib import Path
 
+from weirlab.base import programs
 from weirlab.store import Store
 from weirlab.testing import SMALL_PROFILE
 
@@ -227,6 +228,11 @@ def test_the_page_of_a_run_has_its_answer_charts_and_tabs_and_prints_whole(
     # In print all tabs are open; no chart is wider or higher than the paper, and none is divided.
     assert cut_on_paper(again, ".story figure") == []
     assert again.call("Page.printToPDF", paperWidth=8.27, paperHeight=11.69, printBackground=True)["data"]
+    # The list has its first chart, small.
+    page.open(f"{served.url}#/runs")
+    page.wait_for("document.querySelector('.sketch img')?.naturalWidth === 192")
+    assert nameless(page) == []
+    photograph(page, shots, "runs-sketch")
     assert browser.problems() == []
 
 
@@ -292,6 +298,30 @@ def test_three_devices_are_compared_in_one_chart_which_the_address_keeps(
     again.open(page.evaluate("location.href"))
     again.wait_for("document.querySelector('h1')?.innerText.startsWith('2 compared with iptables')")
     assert again.evaluate(f"{rows}.length") == 2
+    assert browser.problems() == []
+
+
+def test_runs_without_verdicts_stand_side_by_side_by_their_common_numbers(
+    serve: Serve, browser: Browser, shots: Path | None
+) -> None:
+    served = serve()
+    for seed in ("1", "2"):
+        words = ("simulate", "--over", "rate=100kpps..400kpps:4", "--duration", "0.05", "--seed", seed)
+        programs.run(
+            programs.own("weirlab", "--store", str(served.store), *words), check=True, capture_output=True
+        )
+    ids = "/".join(run.run_id for run in Store(served.store).runs())
+    page = browser.session()
+    page.open(f"{served.url}#/compare/{ids}")
+    page.wait_for("document.querySelectorAll('.beside').length >= 1")
+    assert "2 runs of the kind simulation side by side" in page.evaluate(
+        "document.querySelector('h1').innerText"
+    )
+    told = page.evaluate("[...document.querySelectorAll('.beside')].map((one) => one.innerText).join()")
+    assert "p99" in told
+    assert "There are verdicts on profiles and trials only" in page.text()
+    assert nameless(page) == []
+    photograph(page, shots, "compare-beside")
     assert browser.problems() == []
 
 

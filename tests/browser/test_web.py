@@ -250,7 +250,7 @@ def test_the_strip_shows_when_which_cause_was_the_limit_and_the_address_keeps_th
 
 
 def test_connections_are_listed_by_the_time_that_they_lost(
-    serve: Serve, browser: Browser, tmp_path: Path
+    serve: Serve, browser: Browser, shots: Path | None, tmp_path: Path
 ) -> None:
     # Sections of pcapng, and frames of zstd, may follow each other in one file.
     several = tmp_path / "several.pcapng.zst"
@@ -269,6 +269,14 @@ def test_connections_are_listed_by_the_time_that_they_lost(
     page.wait_for("document.querySelector('#why')?.innerText.includes('had nothing to send')")
     assert re.search(r"connection=\d", page.evaluate("location.hash"))
     assert page.evaluate("document.activeElement.getAttribute('aria-current')") == "true"
+    # On a phone, the list is a drawer above the graphs, which a choice closes.
+    page.look(width=390, height=844, dark=False)
+    page.wait_for("document.querySelector('details.connections:not([open])')")
+    page.click(".connections summary")
+    page.click(".connections tbody tr:first-child button")
+    page.wait_for("document.querySelector('details.connections:not([open])')")
+    page.wait_for("document.querySelector('#why')?.innerText.includes('loss')")
+    photograph(page, shots, "capture-list")
     assert browser.problems() == []
 
 

@@ -1,4 +1,5 @@
 /** What the service answers, and how it is asked. */
+import type { Axis } from "./transfers/axis";
 
 export interface Session {
   admitted: boolean;
@@ -39,6 +40,8 @@ export interface RunLine {
   simulated: boolean;
   problem: string;
   conclusion: string;
+  /** Is there a small chart of it? */
+  sketch: boolean;
 }
 /** A part of the list of runs. */
 export interface RunPage {
@@ -77,6 +80,8 @@ export interface RunDetails {
   size_bytes: number;
   tables: Table[];
   report: "ready" | "possible" | "none";
+  /** Are there verdicts on runs of this kind? */
+  comparable: boolean;
   /** It was stopped from this page, which may go on with it. */
   resumable: boolean;
 }
@@ -93,23 +98,23 @@ export interface Point {
 export interface Worker {
   name: string;
   tags: string[];
-  activity: "measuring" | "idle" | "unsuitable" | "quarantined" | "gone";
+  activity: "working" | "idle" | "unsuitable" | "quarantined" | "gone";
   /** Why it is unsuitable or quarantined. */
   why: string;
-  /** Which step it measures; empty for none. */
+  /** Which step it is at; empty for none. */
   doing: string;
   /** Trials of this step. */
   done: number;
   total: number;
   for: string;
   lease_left: string;
-  /** What the campaign has of it. */
+  /** What the run has of it. */
   steps: number;
   failed: number;
   trials: number;
   heard_s: number;
 }
-/** The steps of a campaign that goes on, and its workers, as they were `age_s` ago. */
+/** The steps of a campaign or a sweep that goes on, and its workers, as they were `age_s` ago. */
 export interface Work {
   age_s: number;
   done: number;
@@ -117,6 +122,8 @@ export interface Work {
   underway: number;
   waiting: number;
   left: string;
+  /** What a step is called. */
+  items: "step" | "simulation";
   workers: Worker[];
 }
 /** A run while it is running. */
@@ -132,7 +139,7 @@ export interface Live {
   held: boolean;
   /** May this page interrupt it, although another process carries it out? */
   stoppable: boolean;
-  /** Only of a campaign. */
+  /** Only of a campaign or a sweep. */
   work: Work | null;
   title: string;
   done: number;
@@ -182,6 +189,8 @@ export interface Capture {
   columns: string[];
   connections: ConnectionLine[];
   left_out: number;
+  /** The course of the worst streams of voice. */
+  voice: Axis | null;
   others: Table[];
 }
 export type Side = "a" | "b";

@@ -154,10 +154,7 @@ def capture_table(
         There is a stream without packets, or one that jumps so far that it must be two.
     """
     clock = np.asarray(clock_hz, dtype=np.int64)
-    media = _media(packets, clock)
-    placed = media.placed(np.zeros(len(clock)))
-    sloping = media.skew()
-    level = media.placed(sloping) if sloping.any() else placed
+    placed, level, sloping = place(packets, clock)
     number = segments.total(packets.speech.astype(np.int64), _starts_of(packets, len(clock)))
     tag = 0 if encrypted is None else _TAG_BYTES * encrypted
     size = _usual_payload(packets, number) - tag
@@ -189,6 +186,14 @@ def capture_table(
         network_ns,
         beyond,
     )
+
+
+def place(packets: VoicePackets, clock_hz: I64) -> tuple[StreamPackets, StreamPackets, F64]:
+    """Packets in their places, sent by the sender's clock, and by the capture's; the skew of each stream."""
+    media = _media(packets, clock_hz)
+    placed = media.placed(np.zeros(len(clock_hz)))
+    sloping = media.skew()
+    return placed, media.placed(sloping) if sloping.any() else placed, sloping
 
 
 def _beyond(streams: Streams, loss_ratio: F64) -> F64:

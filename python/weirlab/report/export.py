@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, Protocol, get_args
 
 from weirlab.base import files
 from weirlab.base.errors import InputError
-from weirlab.report import bundle
+from weirlab.report import bundle, spec
 from weirlab.report.figure import Figure
 from weirlab.report.palette import LIGHT
 
@@ -17,6 +17,8 @@ Format = Literal["png", "svg", "csv"]
 FORMATS: Final[tuple[Format, ...]] = get_args(Format)
 
 _WIDTH: Final = 760
+_SKETCH: Final = (94, 26)
+"""Width and height of a sketch in pixels of a page, without the padding around it."""
 
 
 class Page(Protocol):
@@ -61,6 +63,14 @@ def rendered(figure: Figure, name: str, source: str = "") -> bytes:
         return figure.data.write_csv().encode()
     chart = static(figure, source)
     return bundle.svg(chart).encode() if name == "svg" else bundle.png(chart)
+
+
+def sketch(figure: Figure) -> bytes:
+    """The marks of ``figure`` alone as a small PNG image on no ground, for a list of runs."""
+    width, height = _SKETCH
+    size = {"width": width, "height": height, "padding": 1, "autosize": "none"}
+    ground = {"background": "transparent", "config": {"view": {"stroke": None}}}
+    return bundle.png({**spec.bare(figure.spec), **size, **ground})
 
 
 def static(figure: Figure, source: str = "") -> dict[str, Any]:

@@ -8,6 +8,10 @@ from typing import Any, Final
 Spec = dict[str, Any]
 
 _NUMBERS: Final = ("quantitative", "temporal")
+_POINTS: Final = ("point", "circle", "square")
+_SMALL: Final = 9
+"""Area of a point of a small chart, in square pixels."""
+_SHIFTS: Final = ("dx", "dy", "xOffset", "yOffset")
 
 
 def layers(spec: Spec) -> list[Spec]:
@@ -36,6 +40,25 @@ def places(spec: Spec) -> int:
     lines and names do not count.
     """
     return max((_places(rows(spec, layer), layer) for layer in _of_data(spec)), default=0)
+
+
+def bare(spec: Spec) -> Spec:
+    """The marks of a chart alone, small, without axes, legends and words."""
+    found = {name: about for name, about in spec.items() if name != "title"}
+    if "layer" in found:
+        found["layer"] = [bare(layer) for layer in found["layer"] if mark_type(layer) != "text"]
+    if "encoding" in found:
+        found["encoding"] = {name: _unlabelled(name, about) for name, about in found["encoding"].items()}
+    if isinstance(mark := found.get("mark"), dict):
+        kept = {name: value for name, value in mark.items() if name not in _SHIFTS}
+        found["mark"] = kept | ({"size": _SMALL} if mark_type(found) in _POINTS else {})
+    return found
+
+
+def _unlabelled(channel: str, about: Any) -> Any:
+    if channel in ("tooltip", "href", "order", "detail") or not isinstance(about, dict) or "value" in about:
+        return about
+    return {**about, ("axis" if channel in ("x", "y") else "legend"): None}
 
 
 def _of_data(spec: Spec) -> Iterator[Spec]:

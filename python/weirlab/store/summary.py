@@ -20,6 +20,8 @@ from weirlab.store.manifest import MANIFEST_FILE, Manifest
 
 REPORT: Final = "report.html"
 """The report in the folder of its run."""
+SKETCH: Final = "sketch.png"
+"""The first chart of the report, small."""
 CORRUPT: Final = "corrupt"
 RUNNING: Final = "running"
 

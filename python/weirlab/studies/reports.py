@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,11 +11,11 @@ from weirlab.base.errors import InputError
 from weirlab.base.extras import REPORT as CHARTS
 from weirlab.base.interrupts import behind
 from weirlab.jobs.progress import Progress, RunInterrupt
-from weirlab.report.export import Page, ReportOutcome, write_figures
+from weirlab.report.export import Page, ReportOutcome, sketch, write_figures
 from weirlab.report.story import Story
 from weirlab.scenario.model import ReportSection
 from weirlab.store import Run, Store, how_recent
-from weirlab.store.summary import REPORT
+from weirlab.store.summary import REPORT, SKETCH
 from weirlab.studies.registry import PAGE, providing, study_of
 
 
@@ -73,6 +74,10 @@ def at_the_end(
 def write(run: Run, *, out: Path | None, plots: Path | None) -> ReportOutcome:
     """As :func:`report`, for a run that is already open."""
     page = page_of(run)
+    if out is None and isinstance(page, Story) and page.opening is not None and page.opening.drawn:
+        # A list does without a chart that cannot be drawn small.
+        with suppress(ValueError):
+            files.write_bytes(run.path / SKETCH, sketch(page.opening.drawn[0]))
     target = out or run.path / REPORT
     files.make_folder(target.parent)
     files.write_bytes(target, page.html().encode())

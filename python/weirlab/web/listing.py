@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from weirlab.cli.quantities import count, plural
 from weirlab.store import RunSummary
+from weirlab.store.summary import SKETCH
 
 SortKey = Literal["newest", "oldest", "name", "kind", "device"]
 
@@ -87,6 +88,7 @@ def line(run: RunSummary, answer: str) -> dict[str, Any]:
         "simulated": run.simulated,
         "problem": run.problem,
         "conclusion": _conclusion(run, answer),
+        "sketch": (run.path / SKETCH).is_file(),
     }
 
 

@@ -19,6 +19,7 @@ from starlette.concurrency import run_in_threadpool
 from weirlab import __version__
 from weirlab.base.errors import InputError
 from weirlab.store.labels import label
+from weirlab.store.summary import SKETCH
 from weirlab.web import metrics, sending
 from weirlab.web.access import guard
 from weirlab.web.access.sessions import Sessions
@@ -205,6 +206,11 @@ def _runs(parts: ServiceParts) -> APIRouter:
         packed = "gzip" in request.headers.get("accept-encoding", "")
         send = sending.compressed if packed else sending.answer
         return send(shelf.report(run_id), "text/html", headers)
+
+    @router.get("/{run_id}/sketch.png")
+    def sketch(run_id: str) -> Response:
+        headers = {"Cache-Control": "private, max-age=60"}
+        return sending.answer(shelf.report(run_id, SKETCH), "image/png", headers)
 
     @router.get("/{before}/compared")
     def compare(

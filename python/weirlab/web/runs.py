@@ -19,7 +19,7 @@ from weirlab.base.quoting import quoted
 from weirlab.base.storage import RUN_ID
 from weirlab.devices.comparison import wording as comparing
 from weirlab.devices.comparison.command import TermsOptions
-from weirlab.devices.comparison.study import compare_runs
+from weirlab.devices.comparison.study import KINDS, compare_runs
 from weirlab.jobs.inventory import RunOutcome, scenario_of, show
 from weirlab.jobs.status import WorkStatus, status_of
 from weirlab.model.comparing.verdicts import ComparisonFinding
@@ -146,6 +146,7 @@ class RunService:
                 "conclusion": answer_of(run.path) or _headline(run) or _state_of(outcome),
                 "tables": [for_page(each) for each in tables.run(outcome)],
                 "report": self._report_state(run),
+                "comparable": manifest.kind in KINDS,
             }
 
     def live(self, run_id: str) -> dict[str, Any]:
@@ -176,11 +177,11 @@ class RunService:
             "tables": [for_page(table) for table in comparing.tables(outcome)],
         }
 
-    def report(self, run_id: str) -> BinaryIO:
-        """An existing report, open for reading; raises ``InputError`` if there is none."""
+    def report(self, run_id: str, name: str = REPORT) -> BinaryIO:
+        """A report, or what was drawn with it, open for reading; raises ``InputError`` if there is none."""
         run = self._store.open(run_id)
         try:
-            return files.open_regular(run.path / REPORT)
+            return files.open_regular(run.path / name)
         except (OSError, StoreError):
             raise InputError(f"Run {run.run_id} has no report yet.") from None
 

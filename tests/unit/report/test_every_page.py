@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import struct
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
@@ -13,7 +15,7 @@ import pytest
 from weirlab.base.quantities import NOTHING
 from weirlab.devices.profile.page import gather
 from weirlab.devices.profile.page import tell as tell_profile
-from weirlab.report import palette, spec
+from weirlab.report import export, palette, spec
 from weirlab.report.story import Story
 
 from .contrast import contrast, over
@@ -156,6 +158,20 @@ def test_the_first_graph_comes_before_all_that_is_read_later(made_pages: Made, k
 def test_every_chart_shows_more_than_one_point(made_pages: Made, kind: str) -> None:
     for figure in made_pages.story(kind).figures:
         assert spec.places(figure.spec) > 1, figure.key
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_first_chart_fits_into_a_list_without_axes_and_words(made_pages: Made, kind: str) -> None:
+    opening = made_pages.story(kind).opening
+    if opening is None or not opening.drawn:
+        pytest.skip("it begins with graphs or a drawing")
+    image = export.sketch(opening.drawn[0])
+    assert image.startswith(b"\x89PNG")
+    assert struct.unpack(">II", image[16:24]) == (192, 56)
+    assert len(image) < 10_000
+    begin = image.index(b"IDAT") + 4
+    pixels = zlib.decompressobj().decompress(image[begin:])
+    assert len(set(pixels)) > 5
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -101,6 +101,13 @@ def test_a_capture_of_voice_has_its_mos(client: TestClient, tmp_path: Path) -> N
     assert "1 of 1 below 4.0: bursts of up to 9 packets; loss, not jitter." in page["conclusion"]
     (streams,) = [table for table in page["others"] if "MOS" in table["columns"]]
     assert len(streams["rows"]) == 1
+    lost, delay = page["voice"]["charts"]
+    assert page["voice"]["time_s"][:2] == [0.0, 1.0]
+    # 50 packets a second, of which a burst is 9.
+    assert sum(lost["lines"][0]["values"]) / 100 * 50 == pytest.approx(135, abs=2)
+    assert max(lost["lines"][0]["values"]) == pytest.approx(18, abs=1)
+    assert [chart["unit"] for chart in (lost, delay)] == ["%", "ms"]
+    assert all(value is None or value >= 0 for value in delay["lines"][0]["values"])
 
 
 def test_of_too_little_data_nothing_is_said(analysed: Analysed) -> None:

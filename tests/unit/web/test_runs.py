@@ -12,10 +12,16 @@ import pytest
 from fastapi.testclient import TestClient
 
 from weirlab.jobs.inventory import RunOutcome
+from weirlab.jobs.progress import SilentProgress
+from weirlab.jobs.work import Work
 from weirlab.report.story import Story
 from weirlab.store import Store
 from weirlab.store.index import FILE
-from weirlab.testing import make_record, make_result, make_spec
+from weirlab.studies import runner
+from weirlab.studies.registry import studies
+from weirlab.studies.reports import report
+from weirlab.studies.scenarios import load
+from weirlab.testing import SMALL_PROFILE, make_record, make_result, make_spec
 from weirlab.web.children import Children
 from weirlab.web.launching.jobs import ProcessJob, ReportJob, ServiceFolders
 from weirlab.web.launching.launcher import DirectLauncher
@@ -141,11 +147,24 @@ def test_the_sentence_of_a_run_is_the_answer_of_its_report(client: TestClient, s
     assert listed(client)[run_id]["conclusion"] == "Carries > 3 Mpps & more."
 
 
+def test_a_report_leaves_its_first_chart_for_the_list(client: TestClient, store: Store) -> None:
+    path = store.root.parent / "small.yaml"
+    path.write_text(SMALL_PROFILE)
+    asked = load(path)
+    run_id = runner.run(studies()[asked.KEY], asked, Work(store, SilentProgress())).run.run_id
+    without = client.get(f"/api/runs/{run_id}/sketch.png")
+    assert (listed(client)[run_id]["sketch"], without.status_code) == (False, 400)
+    report(store, run_id)
+    image = client.get(f"/api/runs/{run_id}/sketch.png")
+    assert (image.headers["content-type"], image.content[:4]) == ("image/png", b"\x89PNG")
+    assert listed(client)[run_id]["sketch"] is True
+
+
 def test_a_run_shows_what_weir_show_tells(client: TestClient, store: Store) -> None:
     run_id = trials(store, 20_000.0)
     shown = client.get(f"/api/runs/{run_id}").json()
     assert "forwarded all of 100 kpps" in shown["conclusion"]
-    assert (shown["status"], shown["device"]) == ("complete", "iptables")
+    assert (shown["status"], shown["device"], shown["comparable"]) == ("complete", "iptables", True)
     assert ["name", "trial"] in shown["tables"][0]["rows"]
     assert shown["report"] == "possible"
 

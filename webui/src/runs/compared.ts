@@ -8,7 +8,11 @@ export function addressOfComparison([before, ...beside]: string[], after: string
   return `${addressOfRun(before!)}/compared?${query}`;
 }
 
+/** Kinds of runs with verdicts, as IDs tell them. */
+const JUDGED = /-(profile|trial)-[0-9a-f]+$/;
+
 /** All that a comparison of these runs, one by one, needs. */
 export function addresses([before, ...others]: string[]): string[] {
-  return [...others.map((id) => addressOfComparison([before!], [id])), ...[before!, ...others].map(addressOfRun)];
+  const compared = others.filter((id) => JUDGED.test(id)).map((id) => addressOfComparison([before!], [id]));
+  return [...compared, ...[before!, ...others].map(addressOfRun)];
 }

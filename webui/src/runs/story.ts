@@ -1,4 +1,5 @@
 /** The story of a report, as parts for the page: answers, tiles and chapters, by the tab that shows them. */
+import { failure, post } from "../api";
 
 export const TABS = ["Details", "Predictions", "Setup"] as const;
 export type Tab = (typeof TABS)[number];
@@ -26,6 +27,14 @@ const ELEMENTS = new Set(
   "section h2 h3 h4 p ul ol li dl dt dd div table caption thead tbody tr th td figure figcaption details summary pre code span strong em dfn br time small sub sup fieldset legend label input".split(" "),
 );
 const ATTRIBUTES = new Set(["id", "class", "scope", "colspan", "rowspan", "role", "aria-label", "aria-labelledby", "aria-describedby", "tabindex", "title", "name", "value", "type"]);
+
+/** The story of the run with this `path` in the service, whose report is drawn first unless it is `ready`. */
+export async function storyOf(path: string, state: "ready" | "possible"): Promise<Story> {
+  if (state === "possible") await post(`${path}/report`);
+  const response = await fetch(`api/${path}/report`);
+  if (!response.ok) throw failure(response.status, await response.text());
+  return story(await response.text());
+}
 
 /**
  * A store may hold reports from elsewhere: only text, tables and the places of charts are taken, made anew from a

@@ -287,7 +287,7 @@ def _table(
 ) -> CaptureTable:
     """A row for each of ``chosen``, of all ``streams``, as the engine ``counted`` them."""
     table = capture_table(
-        _packets(packets, [(stream.number, each) for stream, each in zip(chosen, counted, strict=True)]),
+        voice_packets(packets, [(stream.number, each) for stream, each in zip(chosen, counted, strict=True)]),
         [stream.codec for stream in chosen],
         np.array([stream.clock_hz for stream in chosen], dtype=np.int64),
         reading.buffers,
@@ -354,7 +354,9 @@ def _as_counted(streams: Streams, counted: Sequence[Mapping[str, Any]]) -> Strea
     )
 
 
-def _packets(packets: Mapping[str, Any], chosen: Sequence[tuple[int, Mapping[str, Any]]]) -> VoicePackets:
+def voice_packets(
+    packets: Mapping[str, Any], chosen: Sequence[tuple[int, Mapping[str, Any]]]
+) -> VoicePackets:
     """The packets of the chosen streams, these numbered from 0."""
     counts = np.array([found["packets"] for _, found in chosen])
     rows = np.concatenate(

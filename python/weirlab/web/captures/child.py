@@ -54,19 +54,23 @@ def _analyse(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _voice(capture: Path, facts: Analysis) -> dict[str, Any] | None:
-    """How voice was heard: a sentence and tables; None without voice, or with too much of it."""
+    """How voice was heard: a sentence, tables, and the course of the worst streams (``axis``); None without
+    voice, or with too much of it.
+    """
     packets = sum(stream["packets"] for stream in facts["streams"])
     if not 0 < packets <= MOST_VOICE_PACKETS or facts["streams_left_out"]:
         return None
     from weirlab.base.errors import WeirError
     from weirlab.calls.quality import tables, wording
+    from weirlab.calls.quality.courses import courses
     from weirlab.calls.quality.study import capture_quality
     from weirlab.web.tables import for_page
 
     with suppress(WeirError, MemoryError):
         heard = capture_quality(capture)
         shown = [for_page(table) for table in tables.of(heard, MOST_STREAMS) if not table.details]
-        return {"sentence": wording.sentence(heard), "tables": shown}
+        worst = [heard.streams[row] for row in heard.worst_first()]
+        return {"sentence": wording.sentence(heard), "tables": shown, "axis": courses(capture, worst)}
     return None
 
 

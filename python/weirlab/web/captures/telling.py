@@ -45,6 +45,8 @@ def capture(facts: Analysis) -> dict[str, Any]:
         "columns": COLUMNS,
         "connections": [_row(each) for each in listed],
         "left_out": facts["connections_left_out"],
+        # Captures that an earlier version read have none.
+        "voice": voice.get("axis"),
         "others": [*voice["tables"], *(for_page(table) for table in others.tables(facts, MOST_ROWS))],
     }
 
