@@ -23,9 +23,11 @@ const MAX_SOURCES: usize = 1 << 15;
 const MAX_TIMES: usize = 16;
 /// Numbers behind the last one in the capture that a report may name: the receiver had more than the capture.
 const BEHIND: i64 = 1 << 13;
+/// Numbers that a capture may have missed at its end.
+const FEW_BEHIND: f64 = 20.0;
 /// A receiver whose numbers go back has begun anew, or counts in 16 bits.
 const MOST_COVERED: u32 = u32::MAX / 2;
-/// Share of the numbers that reports cover which may be older than the capture.
+/// Share of the numbers that reports cover which may be older than the capture, or newer.
 const OUTSIDE: f64 = 0.1;
 /// A longer round trip is a clock that jumped.
 const LONGEST_TRIP_NS: i64 = 60_000_000_000;
@@ -118,6 +120,13 @@ impl CapturedNumbers {
     }
 }
 
+impl CapturedNumbers {
+    /// Whether many of the first `until` numbers came after those that were captured.
+    fn lacks(self, until: i64) -> bool {
+        until as f64 > self.count as f64 * (1.0 + OUTSIDE) + FEW_BEHIND
+    }
+}
+
 impl Reports {
     /// Share of the numbers in the capture that the receiver missed, from 0 to 1; `None` if no report shows it.
     ///
@@ -126,7 +135,7 @@ impl Reports {
     #[must_use]
     pub fn loss_ratio(&self, captured: CapturedNumbers) -> Option<f64> {
         let until = captured.until(self.last.1);
-        if self.count == 0 || until <= 0 {
+        if self.count == 0 || until <= 0 || captured.lacks(until) {
             return None;
         }
         let covered = self.covered();
@@ -168,7 +177,8 @@ impl Reports {
     /// fewer than two, or if they are about others than those in the capture.
     pub(super) fn totals(&self, captured: CapturedNumbers) -> Option<(u64, u64)> {
         let covered = self.covered();
-        (self.count >= 2 && covered <= MOST_COVERED && is_within(covered, captured.until(self.last.1)))
+        let until = captured.until(self.last.1);
+        (self.count >= 2 && covered <= MOST_COVERED && is_within(covered, until) && !captured.lacks(until))
             .then(|| (covered.into(), self.last.0.max(0).unsigned_abs()))
     }
 }

@@ -117,7 +117,7 @@ def _far_end(streams: Sequence[CaptureStream], table: CaptureTable) -> Iterator[
             "far-end loss",
             (stream.number,),
             f"Stream {stream.number}: the losses that its receiver reports (RTCP) are of packets that the "
-            "capture does not have, from before it began: they do not count.",
+            "capture does not have, earlier or later ones: they do not count.",
         )
         for _, stream, far in reported
         if far["lost_others"]

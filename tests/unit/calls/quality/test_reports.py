@@ -110,6 +110,15 @@ def test_a_report_about_what_was_not_captured_is_no_loss(
     assert "do not count" in text
 
 
+def test_reports_about_what_came_after_the_captured_part_are_no_loss(file: Path) -> None:
+    reports = [
+        rtcp(500_000, receiver_report(0x1234ABCD, highest=120), from_caller=False),
+        rtcp(9_000_000, receiver_report(0x1234ABCD, fraction=255, lost=400, highest=540), from_caller=False),
+    ]
+    outcome = outcome_of(file, talk(30), reports)
+    assert outcome.table.beyond.tolist() == [0]
+
+
 def test_one_report_about_what_was_captured_is_believed(file: Path) -> None:
     about = receiver_report(0x1234ABCD, fraction=51, lost=80, highest=499)
     outcome = outcome_of(file, talk(600), [rtcp(8_000_000, about, from_caller=False)])
