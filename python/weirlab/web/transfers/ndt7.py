@@ -146,7 +146,7 @@ def add_to(app: FastAPI, transfers: Transfers, limits: TestLimits) -> None:
             except BusyError:
                 if not last:
                     raise
-                # Clients go on with the other way at once, while the first is still being diagnosed.
+                # Another test still sends, or two are being diagnosed.
                 await without_turn(asyncio.sleep(_WAIT_S))
         try:
             # Its first packets are recorded, too.

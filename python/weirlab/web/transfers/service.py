@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -85,6 +85,8 @@ class WebTransfer:
     unread: bool = False
     """The captures are not to be read, because the user stopped the transfer after it had sent."""
     over: bool = False
+    measures: bool = True
+    """It holds the bench."""
     _coarser: IntervalMerger = field(init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -161,8 +163,10 @@ class Transfers:
     failed: int = 0
     moved: TransferTotals = field(default_factory=TransferTotals)
     _at_work: dict[str, WebTransfer] = field(default_factory=dict)
-    _thread: threading.Thread | None = None
+    _threads: list[threading.Thread] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _explaining: threading.Lock = field(default_factory=threading.Lock)
+    """Held while a test is diagnosed that no longer holds the bench."""
 
     def go_on(self) -> None:
         """Mark transfers that an earlier service left unfinished as failed."""
@@ -220,7 +224,9 @@ class Transfers:
             except BaseException:
                 self.bench.release()
                 raise
-            self._at_work, self._thread = {one.data_id: transfer}, thread
+            self._at_work = {name: at for name, at in self._at_work.items() if not at.over}
+            self._at_work[one.data_id] = transfer
+            self._threads = [*(other for other in self._threads if other.is_alive()), thread]
             self.begun += 1
         return one
 
@@ -264,8 +270,8 @@ class Transfers:
         """End the running transfer, if there is one."""
         for transfer in self._at_work.values():
             transfer.ask_to_end()
-        if self._thread is not None:
-            self._thread.join()
+        for thread in self._threads:
+            thread.join()
 
     def _run(self, transfer: WebTransfer) -> None:
         # A transfer that ends by bytes may last too long.
@@ -273,10 +279,14 @@ class Transfers:
         latest.start()
         message, result = "", {}
         try:
-            with self._recorded(transfer) as tapes:
+            with self._recorded(transfer) as tapes, ExitStack() as turn:
                 outcome, measured = self._carried_out(transfer, tapes)
                 transfer.has_sent()
                 tapes.ended(outcome)
+                if transfer.served is not None:
+                    # Its client goes on with the other way at once, and is soon out of patience.
+                    turn.enter_context(self._explaining)
+                    self._leave_bench(transfer)
                 why = self._explained(transfer, measured, tapes)
                 why["captures"] = tapes.handed_on()
             document = plain(shown.send_document(outcome, transfer.settings))
@@ -296,6 +306,11 @@ class Transfers:
             message = failures.explain(error).message
         latest.cancel()
         self._keep(transfer, message, result)
+
+    def _leave_bench(self, transfer: WebTransfer) -> None:
+        if transfer.measures:
+            transfer.measures = False
+            self.bench.release()
 
     def _recorded(self, transfer: WebTransfer) -> AbstractContextManager[TestCaptures]:
         one, settings, claim = transfer.one, transfer.settings, transfer.claim
@@ -363,11 +378,10 @@ class Transfers:
             rows.write(one.path, transfer.intervals, detailed=self._detailed(transfer))
             if result:
                 one.keep(RESULT, result)
-            told = result.get("conclusion", "")
             one.advance(
                 stage="failed" if message else "ready",
                 message=message,
-                facts={**one.state.facts, "conclusion": told},
+                facts={**one.state.facts, "conclusion": result.get("conclusion", "")},
             )
             transfer.end(self.result(one))
         except WeirError as error:
@@ -379,7 +393,7 @@ class Transfers:
         finally:
             transfer.claim.release()
             transfer.close()
-            self.bench.release()
+            self._leave_bench(transfer)
 
     @staticmethod
     def _detailed(transfer: WebTransfer) -> bool:
