@@ -68,6 +68,13 @@ SENDER_HOST: Final = Cause(
     "sender's host late",
     "look for what keeps the sender's CPUs busy",
 )
+CWND_LIMIT: Final = Cause(
+    "cwnd_limit",
+    "sender",
+    "the congestion window was held at a limit",
+    "congestion window held",
+    "look for a limit of the route (cwnd lock in ip route show) and in ip tcp_metrics",
+)
 APPLICATION_READ: Final = Cause(
     "application_read",
     "receiver",
@@ -176,7 +183,7 @@ BLACK_HOLE: Final = Cause(
 UNKNOWN: Final = Cause("unknown", "unknown", "the limit cannot be told from here", "not known")
 
 CAUSES: Final = (
-    APPLICATION_WRITE, SEND_BUFFER, NAGLE, PACING, SENDER_HOST, APPLICATION_READ, RECEIVER_HOST,
+    APPLICATION_WRITE, SEND_BUFFER, NAGLE, PACING, SENDER_HOST, CWND_LIMIT, APPLICATION_READ, RECEIVER_HOST,
     RECEIVE_WINDOW, WINDOW_SCALING, RECEIVER_DROPS, SLOW_START, BOTTLENECK, FOREIGN, ACK_QUEUE, LOSS,
     POLICER, MARKS, REORDERING, TIMEOUT, BLACK_HOLE, UNKNOWN,
 )  # fmt: skip

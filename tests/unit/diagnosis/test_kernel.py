@@ -57,7 +57,7 @@ def behind_queue(rtt_us: float, segments: object = None) -> dict[str, object]:
             {"snd_wnd_bytes": 64 * MSS, "unacked": 64, "wqueue_bytes": 264 * MSS, "options": 3},
         ),
         ("loss", {"total_retrans": 3}),
-        ("slow_start", {"snd_ssthresh": 0x7FFF_FFFF}),
+        ("slow_start", {"snd_ssthresh": 0x7FFF_FFFF, "snd_cwnd": 100 + np.arange(401) / 20}),
         ("slow_start", {"snd_cwnd": 100 + np.arange(401) / 20}),
         ("marks", {"delivered_ce": np.arange(401) // 4}),
         (
@@ -99,6 +99,16 @@ def test_a_congestion_window_that_stays_the_same_is_not_growing() -> None:
     assert diagnosis.main.key == "unknown"
     # For some round trips after the only step nobody knows that it is the last.
     assert 0.1 < diagnosis.share("slow_start") < 0.5
+
+
+def test_a_congestion_window_that_has_stopped_growing_is_held() -> None:
+    diagnosis = found(snd_ssthresh=0x7FFF_FFFF, snd_cwnd=half(100, 110), unacked=half(100, 110))
+    assert (diagnosis.main.key, diagnosis.findings[0].confidence) == ("cwnd_limit", "high")
+    # Until some round trips have passed, at the start and after the step, nobody knows that it is held.
+    assert 0.05 < diagnosis.share("slow_start") < 0.5
+    # A full receive window, or loss, is the limit instead.
+    assert found(snd_ssthresh=0x7FFF_FFFF, snd_wnd_bytes=100 * MSS).main.key == "receive_window"
+    assert found(snd_ssthresh=0x7FFF_FFFF, total_retrans=3).main.key == "loss"
 
 
 @pytest.mark.parametrize(("starting", "confidence"), [(0.2, "medium"), (0.8, "high")])

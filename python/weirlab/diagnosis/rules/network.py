@@ -10,7 +10,7 @@ from weirlab.diagnosis import causes
 from weirlab.diagnosis.rules.ends import seconds
 from weirlab.diagnosis.rules.rule import DiagnosisRule
 from weirlab.diagnosis.view import TimelineView
-from weirlab.trace.quantities import bit_rate, count, percent, plural
+from weirlab.trace.quantities import bit_rate, count, percent, plural, size
 
 if TYPE_CHECKING:
     from weirlab.diagnosis.both.evidence import RetransmissionCounts
@@ -25,7 +25,33 @@ GROWTH_TRIPS: Final = 8
 
 
 def _growing(view: TimelineView) -> Bools:
-    return view.timeline.starting & ~view.saturated & ~view.lossy
+    return view.timeline.starting & ~view.saturated & ~view.lossy & ~_held(view)
+
+
+def _held(view: TimelineView) -> Bools:
+    """The congestion window is full and has not grown for some round trips, although nothing was lost."""
+    t = view.timeline
+    if not t.knows("cwnd_room_bytes"):
+        return np.zeros(len(t.lasts_s), dtype=bool)
+    full = (t.cwnd_room_bytes <= 2 * view.facts.mss_bytes) & ~view.window_full & (view.rate > 0)
+    return np.asarray(t.starting & full & ~view.saturated & ~view.lossy & ~_grew_lately(view, t.start_s[0]))
+
+
+def _hold(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
+    t = view.timeline
+    rtt, held = view.usual(t.rtt_s, part), view.usual(t.cwnd_room_bytes + t.flight_bytes, part)
+    return f"{size(held)}, which allows {bit_rate(held * 8 / rtt)} at an RTT of {seconds(rtt)}", (
+        "it was full, and did not grow although nothing was lost and the path had room",
+    )
+
+
+def _grew_lately(view: TimelineView, begun_s: float = -np.inf) -> Bools:
+    """The congestion window has grown within some round trips, or since ``begun_s``."""
+    t = view.timeline
+    cwnd = np.nan_to_num(t.cwnd_room_bytes) + t.flight_bytes
+    more = np.diff(np.maximum.accumulate(cwnd), prepend=cwnd[:1]) > 0
+    grew_s = np.maximum.accumulate(np.where(more, t.start_s, begun_s))
+    return np.asarray(t.start_s - grew_s <= GROWTH_TRIPS * view.facts.min_rtt_s)
 
 
 def _growth(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
@@ -172,11 +198,8 @@ def _unfilled(view: TimelineView) -> Bools:
     t = view.timeline
     if not t.knows("cwnd_room_bytes"):
         return np.zeros(len(t.lasts_s), dtype=bool)
-    cwnd = np.nan_to_num(t.cwnd_room_bytes) + t.flight_bytes
-    more = np.diff(np.maximum.accumulate(cwnd), prepend=cwnd[:1]) > 0
-    grew_s = np.maximum.accumulate(np.where(more, t.start_s, -np.inf))
-    grows = t.start_s - grew_s <= GROWTH_TRIPS * view.facts.min_rtt_s
-    return np.asarray(~view.lossy & np.isfinite(t.cwnd_room_bytes) & ~view.has_room & grows)
+    limited = np.isfinite(t.cwnd_room_bytes) & ~view.has_room
+    return np.asarray(~view.lossy & limited & _grew_lately(view))
 
 
 _OTHERS: Final = (
@@ -191,6 +214,17 @@ PATH_RULES: Final = (
         _growing,
         _growth,
         {"kernel": "high", "sender": "medium", "between": "medium", "receiver": "medium"},
+    ),
+    DiagnosisRule(
+        causes.CWND_LIMIT,
+        _held,
+        _hold,
+        {"kernel": "high"},
+        dict.fromkeys(
+            ("sender", "between", "receiver"),
+            "a congestion window that is held looks like a full send buffer",
+        ),
+        (causes.SEND_BUFFER.key,),
     ),
     DiagnosisRule(
         causes.ACK_QUEUE,
