@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.netns.wired_hosts import EXTERNAL_OUTAGE_S, external_pair, ip, wired_host
@@ -27,16 +28,13 @@ def _daemons() -> None:
         pytest.skip("; ".join(missing))
 
 
-@pytest.mark.usefixtures("_daemons")
-def test_calls_outlive_their_firewall_if_their_states_are_shared_and_die_if_not(tmp_path: Path) -> None:
+def failover(store: Path, pairs: list[dict[str, object]], **calls: object) -> Any:
+    """The outcome of the masters of ``pairs`` that lose their power while calls stand."""
     content = {
         "name": "test",
-        "calls": {"count": CALLS, "codec": "g711"},
+        "calls": {"count": CALLS, "codec": "g711", **calls},
         "failover": {
-            "pairs": [
-                {"protocol": "keepalived", "advert_s": 0.1},
-                {"protocol": "keepalived", "advert_s": 0.1, "states": "off"},
-            ],
+            "pairs": [{"protocol": "keepalived", "advert_s": 0.1, **pair} for pair in pairs],
             "kinds": ["hard"],
             "repetitions": 1,
             "event_s": 0.5,
@@ -49,7 +47,12 @@ def test_calls_outlive_their_firewall_if_their_states_are_shared_and_die_if_not(
         "report": None,
     }
     scenario = from_plain(content, "test", FailoverScenario)
-    outcome = run_scenario(Store(tmp_path / "store"), scenario, SilentProgress())
+    return run_scenario(Store(store), scenario, SilentProgress())
+
+
+@pytest.mark.usefixtures("_daemons")
+def test_calls_outlive_their_firewall_if_their_states_are_shared_and_die_if_not(tmp_path: Path) -> None:
+    outcome = failover(tmp_path / "store", [{}, {"states": "off"}])
     rows = {row.sharing: row for row in outcome.found.rows}
     shared, alone = rows["direct"], rows["off"]
     for row in (shared, alone):
@@ -75,23 +78,7 @@ def test_calls_outlive_their_firewall_if_their_states_are_shared_and_die_if_not(
 
 @pytest.mark.usefixtures("_daemons")
 def test_calls_in_one_flow_are_one_connection_of_a_real_pair(tmp_path: Path) -> None:
-    content = {
-        "name": "test",
-        "calls": {"count": CALLS, "codec": "g711", "one_flow": True},
-        "failover": {
-            "pairs": [{"protocol": "keepalived", "advert_s": 0.1}],
-            "kinds": ["hard"],
-            "repetitions": 1,
-            "event_s": 0.5,
-            "after_s": 4,
-            "affected_s": 1.5,
-            "find_load": False,
-            "max_attempts": 1,
-        },
-        "report": None,
-    }
-    scenario = from_plain(content, "test", FailoverScenario)
-    outcome = run_scenario(Store(tmp_path / "store"), scenario, SilentProgress())
+    outcome = failover(tmp_path / "store", [{}], one_flow=True)
     (row,) = outcome.found.rows
     assert (row.states_known, row.states_surviving) == (1, 1)
     assert (row.streams, row.alive, row.dead) == (2 * CALLS, 2 * CALLS, 0)

@@ -16,6 +16,8 @@ _MOST_S: Final = 1e9
 _WEEK_S: Final = 7 * 24 * 3600.0
 _TIME_UNITS_S: Final = {"ms": 0.001, "s": 1.0, "": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _TIME: Final = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)\s*(ms|s|min|m|h|d|)")
+SHORT_TIME: Final = re.compile(r"(\d{1,12}(?:\.\d{1,9})?)\s*(ns|us|µs|ms|s)")
+_NS: Final = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 _LINE: Final = re.compile(r"(\d{1,12}(?:\.\d+)?)([kmg]?)(?:bit/s|bps|bit|b/s)?")
 
 
@@ -39,6 +41,14 @@ def parse_time(text: str, option: str) -> float:
     if not 0 < value <= _MOST_S:
         raise InputError(f"{option} {quoted(text)} is no time; accepted are 90s, 5min, 1h, 10 (seconds)")
     return value
+
+
+def parse_time_ns(text: str, option: str) -> int:
+    """Nanoseconds of ``25ms``, ``300us``, ``1.5s``, ``800ns``: the unit must be given."""
+    match = SHORT_TIME.fullmatch(text.strip())
+    if match is None:
+        raise InputError(f"{option} {quoted(text)} is no time; accepted: 25ms, 300us, 1.5s, 800ns")
+    return round(float(match[1]) * _NS[match[2]])
 
 
 def parse_budget(text: str, option: str = "the time budget") -> float:

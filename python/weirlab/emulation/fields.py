@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from weirlab.base import limits
-from weirlab.base.amounts import parse_size
+from weirlab.base.amounts import SHORT_TIME, parse_size, parse_time_ns
 from weirlab.base.errors import InputError
 from weirlab.base.quoting import quoted
 from weirlab.emulation.spec import (
@@ -24,8 +24,6 @@ from weirlab.emulation.spec import (
     Selection,
 )
 
-_TIME: Final = re.compile(r"(\d{1,12}(?:\.\d{1,9})?)\s*(ns|us|µs|ms|s)")
-_NS: Final = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 # As in weirlab.traffic.load: 'MBps' usually means bytes, and guessing would be wrong by a factor of 8.
 _RATE: Final = re.compile(r"(\d{1,15}(?:\.\d{1,9})?)\s*([kKmMgG]?)(?:bit/s|bps|bit)")
 _SCALE: Final = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9}
@@ -35,14 +33,6 @@ _SHARE: Final = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)\s*(%?)")
 _AQM: Final = {"codel": {"target", "interval"}, "red": {"min", "max", "p", "weight"}, "none": set[str]()}
 
 Fields = dict[str, list[str]]
-
-
-def read_time_ns(text: str, option: str) -> int:
-    """Parse a time like ``25ms`` into ns."""
-    match = _TIME.fullmatch(text.strip())
-    if match is None:
-        raise InputError(f"{option} {quoted(text)} is no time; accepted: 25ms, 300us, 1.5s, 800ns")
-    return round(float(match[1]) * _NS[match[2]])
 
 
 def read_rate_bps(text: str, option: str) -> int:
@@ -61,8 +51,8 @@ def read_amount(text: str, option: str) -> Amount:
     plain = text.strip()
     if match := _PACKETS.fullmatch(plain):
         return Amount(int(match[1]), "packets")
-    if _TIME.fullmatch(plain):
-        return Amount(read_time_ns(plain, option), "ns")
+    if SHORT_TIME.fullmatch(plain):
+        return Amount(parse_time_ns(plain, option), "ns")
     if plain[-1:] in ("B", "b"):
         return Amount(parse_size(plain, option), "bytes")
     raise InputError(
@@ -91,7 +81,7 @@ def _read_jitter(text: str, option: str) -> Jitter:
             "'5ms,normal,reorder'"
         )
     return Jitter(
-        read_time_ns(size, option), "normal" if "normal" in more else "uniform", "reorder" not in more
+        parse_time_ns(size, option), "normal" if "normal" in more else "uniform", "reorder" not in more
     )
 
 
@@ -102,7 +92,7 @@ def _read_reorder(text: str, option: str) -> Reorder:
         raise InputError(
             f"{option} {quoted(text)} needs by=TIME, how much later these frames leave: {option} 1%,by=3ms"
         )
-    return Reorder(_selection(found, text, option), read_time_ns(_only(by, option, "by"), option))
+    return Reorder(_selection(found, text, option), parse_time_ns(_only(by, option, "by"), option))
 
 
 def _read_aqm(text: str, option: str) -> DropTail | CoDel | Red:
@@ -118,7 +108,7 @@ def _read_aqm(text: str, option: str) -> DropTail | CoDel | Red:
     if kind == "none":
         return DropTail()
     if kind == "codel":
-        return CoDel(**{f"{key}_ns": read_time_ns(value, option) for key, value in values.items()})
+        return CoDel(**{f"{key}_ns": parse_time_ns(value, option) for key, value in values.items()})
     if not {"min", "max"} <= values.keys():
         raise InputError(
             f"{option} {quoted(text)}: red needs both thresholds, e.g. red,min=20pkts,max=60pkts"

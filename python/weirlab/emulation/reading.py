@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from weirlab.base import files, limits
+from weirlab.base.amounts import parse_time_ns
 from weirlab.base.errors import InputError
 from weirlab.base.quoting import quoted
 from weirlab.emulation.fields import (
@@ -20,7 +21,6 @@ from weirlab.emulation.fields import (
     read_rate_bps,
     read_seed,
     read_selection,
-    read_time_ns,
 )
 from weirlab.emulation.spec import MahimahiTrace, PathSpec
 
@@ -206,7 +206,7 @@ def _check_name(name: object, where: str) -> None:
 
 
 READERS: Final[Mapping[str, Callable[[str, str], Any]]] = {
-    "delay": read_time_ns,
+    "delay": parse_time_ns,
     "jitter": _read_jitter,
     "rate": read_rate_bps,
     "trace": lambda text, _: MahimahiTrace(text),

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from weirlab.base.amounts import parse_time_ns
 from weirlab.base.errors import InputError
 from weirlab.base.files import HOST_FILES
-from weirlab.emulation.fields import read_amount, read_rate_bps, read_selection, read_time_ns
+from weirlab.emulation.fields import read_amount, read_rate_bps, read_selection
 from weirlab.emulation.reading import READERS, read_link, read_path, read_words, with_trace
 from weirlab.emulation.spec import (
     Amount,
@@ -32,7 +33,7 @@ from weirlab.emulation.spec import (
     [("25ms", 25_000_000), ("300us", 300_000), ("1.5 s", 1_500_000_000), ("0ms", 0), ("3µs", 3_000)],
 )
 def test_times_carry_their_unit(text: str, ns: int) -> None:
-    assert read_time_ns(text, "--delay") == ns
+    assert parse_time_ns(text, "--delay") == ns
 
 
 @pytest.mark.parametrize(

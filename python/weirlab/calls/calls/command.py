@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import typer
 
@@ -28,9 +27,6 @@ from weirlab.cli.output import Session
 if TYPE_CHECKING:
     from weirlab.traffic.calls.impairments import Impairments
     from weirlab.traffic.calls.spec import Calls
-
-_TIME: Final = re.compile(r"(?P<value>\d+(?:\.\d+)?)(?P<unit>us|µs|ms|s)")
-_UNIT_NS: Final = {"us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9}
 
 
 @dataclass(frozen=True)
@@ -74,6 +70,7 @@ def impairments(options: FaultOptions, seed: int) -> Impairments | None:
     """
     if not given(options):
         return None
+    from weirlab.base.amounts import parse_time_ns
     from weirlab.traffic.calls.impairments import Impairments
 
     loss, burst = options.loss, options.loss_burst
@@ -82,7 +79,7 @@ def impairments(options: FaultOptions, seed: int) -> Impairments | None:
     return Impairments(
         loss_ratio=_share("--loss", loss),
         loss_burst=burst,
-        jitter_ns=_time_ns("--jitter", options.jitter),
+        jitter_ns=0.0 if options.jitter is None else parse_time_ns(options.jitter, "--jitter"),
         reorder_ratio=_share("--reorder", options.reorder),
         duplicate_ratio=_share("--duplicate", options.duplicate),
         seed=seed,
@@ -91,15 +88,6 @@ def impairments(options: FaultOptions, seed: int) -> Impairments | None:
 
 def _share(option: str, text: str | None) -> float:
     return 0.0 if text is None else reading.one_share(text, option, "2%")
-
-
-def _time_ns(option: str, text: str | None) -> float:
-    if text is None:
-        return 0.0
-    match = _TIME.fullmatch(text.strip().lower())
-    if match is None:
-        raise InputError(f"{option}: {text!r} not understood; give a time with its unit, e.g. {option} 5ms")
-    return float(match["value"]) * _UNIT_NS[match["unit"]]
 
 
 CALLS = """Calculate or make telephone calls: load on the wire, and what callers hear.

@@ -203,9 +203,8 @@ class RunOptions:
 
     def how(self) -> EmulatorSettings:
         """The same for the emulator."""
-        from weirlab.base.amounts import parse_time
+        from weirlab.base.amounts import parse_time, parse_time_ns
         from weirlab.base.errors import InputError
-        from weirlab.emulation.fields import read_time_ns
         from weirlab.emulation.spec import MOST_SLACK_S
         from weirlab.links.emulator.running import EmulatorSettings
 
@@ -221,7 +220,7 @@ class RunOptions:
                     f"{option} is for Weir's own emulator: leave it out, or leave out --by netem"
                 )
         for_s = None if self.for_ is None else parse_time(self.for_, "--duration")
-        slack_s = 0.0 if self.slack is None else read_time_ns(self.slack, "--slack") / 1e9
+        slack_s = 0.0 if self.slack is None else parse_time_ns(self.slack, "--slack") / 1e9
         if slack_s > MOST_SLACK_S:
             raise InputError(
                 f"--slack {self.slack}: at most {MOST_SLACK_S * 1e3:g}ms; --delay makes frames late"

@@ -158,7 +158,7 @@ def test_a_capture_can_be_impaired_and_the_answer_says_by_how_much(weir: Weir, t
         (["--loss", "5%"], "go with --write"),
         (["--write", "x.pcap", "--loss-burst", "3"], "goes with --loss"),
         (["--write", "x.pcap", "--loss", "much"], "--loss: 'much' not understood"),
-        (["--write", "x.pcap", "--jitter", "5"], "give a time with its unit, e.g. --jitter 5ms"),
+        (["--write", "x.pcap", "--jitter", "5"], "--jitter '5' is no time; accepted: 25ms"),
         (["--write", "x.pcap", "--reorder", "70%"], "not from 0 to 50 %"),
     ],
 )
