@@ -151,7 +151,8 @@ def _resolved(host: str, port: int, option: str) -> list[str]:
     try:
         addresses = [str(found[4][0]) for found in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
     except (OSError, OverflowError, UnicodeError) as error:
-        raise InputError(f"{option} {host}:{port}: {host} has no address: {error.strerror}") from error
+        why = error.strerror if isinstance(error, OSError) else error
+        raise InputError(f"{option} {host}:{port}: {host} has no address: {why}") from error
     ends = {end for connection in listed() for end in (connection.local, connection.remote)}
     return sorted(dict.fromkeys(addresses), key=lambda address: (address, port) not in ends)
 
