@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from weirlab.base.quantities import plural
@@ -17,7 +17,7 @@ from weirlab.reproduction.contract import ReproductionRow
 from weirlab.reproduction.findings import ExperimentDisplay, ReproductionFindings
 from weirlab.store import Run
 
-_MOST_RATIOS: Final = 12
+MOST_RATIOS: Final = 12
 """Rows of the first chart."""
 
 
@@ -53,7 +53,7 @@ def page(
         place="",
         tiles=tiles,
         chapters=(
-            Chapter("ratios", "Measured here, and published", "Ratios", figures=_ratios(found), missing=""),
+            Chapter("ratios", "Measured here, and published", "Ratios", figures=ratios(found), missing=""),
             Chapter(
                 "deviations",
                 "How this differs from what was published",
@@ -69,16 +69,14 @@ def page(
     )
 
 
-def _ratios(found: ReproductionFindings) -> tuple[Figure, ...]:
+def ratios(found: ReproductionFindings) -> tuple[Figure, ...]:
     """The values here as shares of those published: what was measured comes first."""
     rows = sorted((row for row in found.rows if row.ratio > 0), key=lambda row: row.kind != "measured")
-    times = Counter(row.what for row in rows)
-    names = [row.what if times[row.what] == 1 else f"{row.what} ({row.experiment})" for row in rows]
     marks = [
         RowMark(name, row.ratio, min(row.ratio, 1.0), max(row.ratio, 1.0))
-        for name, row in zip(names, rows, strict=True)
+        for name, row in zip(_names(rows), rows, strict=True)
     ]
-    shown = marks[:_MOST_RATIOS]
+    shown = marks[:MOST_RATIOS]
     left = len(marks) - len(shown)
     text = RowText(
         "here-to-published",
@@ -89,6 +87,20 @@ def _ratios(found: ReproductionFindings) -> tuple[Figure, ...]:
         "The line leads to 1, the published value." + (f" {left} more are in the tables." if left else ""),
     )
     return intervals(text, shown, log=True)
+
+
+def _names(rows: Sequence[ReproductionRow]) -> list[str]:
+    """What the value of each row is, with its experiment and its key as far as these tell it from others."""
+    ways = (
+        [row.what for row in rows],
+        [f"{row.what} ({row.experiment})" for row in rows],
+        [f"{row.what} ({row.experiment}, {row.key})" for row in rows],
+    )
+    times = [Counter(names) for names in ways]
+    return [
+        next(name for name, found in zip(names, times, strict=True) if found[name] == 1)
+        for names in zip(*ways, strict=True)
+    ]
 
 
 def _chapter(

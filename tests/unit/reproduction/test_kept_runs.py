@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from weirlab.reproduction import study
+from weirlab.reproduction import page, study
 from weirlab.reproduction.contract import ROWS, ReproductionRow
 from weirlab.reproduction.study import ReproductionScenario, ReproductionStudy
 from weirlab.store import Run, Store
@@ -60,3 +60,13 @@ def test_of_a_failover_the_switches_alone_must_be_kept(tmp_path: Path) -> None:
     check_rows(run)
     chapters = {chapter.key: chapter for chapter in ReproductionStudy().page(run).chapters}
     assert all(chapters[name].figures for name in only)
+
+
+@pytest.mark.parametrize("folder", kept(), ids=lambda folder: folder.name)
+def test_every_value_of_a_kept_reproduction_has_a_name_of_its_own_beside_the_published_one(
+    folder: Path,
+) -> None:
+    found = study.stored(Store(folder.parent).open(folder.name))
+    (chart,) = page.ratios(found)
+    names = chart.data["row"].to_list()
+    assert len(names) == len(set(names)) == min(sum(row.ratio > 0 for row in found.rows), page.MOST_RATIOS)
