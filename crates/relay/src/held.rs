@@ -322,7 +322,7 @@ pub mod tests {
             } else {
                 held.refuse(Refusal::Refused);
             }
-            assert_eq!(events(&program, -1) & libc::POLLHUP, libc::POLLHUP);
+            assert_eq!(events(&program, -1) & libc::POLLERR, libc::POLLERR);
             let error = program.take_error().unwrap().unwrap();
             assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
         }

@@ -100,6 +100,6 @@ fn a_connection_that_cannot_be_carried_is_refused_and_told() {
     take(&house, held, |_, _, ended| ended);
     let [ended] = &house.ended()[..] else { panic!("it is told once") };
     assert_eq!((house.active(), ended.failure.as_str()), (0, NO_THREAD));
-    assert_eq!(events(&program, -1) & libc::POLLHUP, libc::POLLHUP);
+    assert_eq!(events(&program, -1) & libc::POLLERR, libc::POLLERR);
     assert_eq!(program.take_error().unwrap().unwrap().kind(), io::ErrorKind::ConnectionRefused);
 }
