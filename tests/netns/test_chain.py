@@ -68,5 +68,6 @@ def test_rules_are_in_one_device_of_a_chain() -> None:
         lab.set_rules(RuleSetup(3))
         assert traffic.arrives()
         assert traffic.is_dropped(STRANGER, ("hop2_in_rx_packets",))
+        assert lab.facts["dut_rules_hop"] == 2
         lab.set_rules(RuleSetup())
         assert "198.18" not in traffic.rules()["nft --stateless list ruleset"]

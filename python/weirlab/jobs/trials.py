@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from weirlab.base.errors import TrialError
+from weirlab.base.errors import InputError, TrialError
 from weirlab.base.units import PREAMBLE_BYTES
 from weirlab.jobs import testbeds
 from weirlab.jobs.calibrations import in_force
@@ -22,7 +22,7 @@ from weirlab.scenario import Dut, Lab
 from weirlab.store.codec import spec_to_json
 from weirlab.store.rows import CPU_ROLES, CPU_STATES, trial_row
 from weirlab.traffic.schedule import compile_plan
-from weirlab.traffic.sizes import mean_bytes
+from weirlab.traffic.sizes import Constant, mean_bytes
 
 if TYPE_CHECKING:
     import polars as pl
@@ -32,6 +32,7 @@ _REPEATED: Final = (
     "loss_ratio", "delay_mean_ns", "delay_p50_ns", "delay_p99_ns", "jitter_ns",
 )  # fmt: skip
 """Columns that ``--json`` has for each repetition."""
+_DELAYS: Final = ("min", "mean", "max", "p50", "p90", "p99", "p999")
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,19 @@ class TrialOutcome:
     """Of that calibration, the load nearest to the achieved one."""
     wire_ns: float | None = None
     """Time that a frame of mean size is on the cables, bit by bit; None if their speed is not known."""
+    latency: bool = False
+    """Whether latency is asked for, too; then :attr:`wire_ns` is known."""
+
+    @property
+    def latency_ns(self) -> dict[str, float] | None:
+        """Latency of a store-and-forward device (RFC 1242, 3.8): each delay without the time on the cables.
+
+        By the names of delays without ``delay_`` and the unit; None if nobody asks for it.
+        """
+        if not self.latency or self.wire_ns is None:
+            return None
+        row = self.row
+        return {name: float(row[f"delay_{name}_ns"]) - self.wire_ns for name in _DELAYS}
 
     @property
     def repetitions(self) -> tuple[TrialRecord, ...]:
@@ -87,6 +101,7 @@ class TrialOutcome:
             "calibration": self.calibration,
             "cable_delay_p50_ns": None if self.cable is None else self.cable.delay_p50_ns,
             "wire_ns": self.wire_ns,
+            **({} if self.latency_ns is None else {"latency_ns": self.latency_ns}),
             "repetitions": [
                 {name: trial_row(repetition)[name] for name in _REPEATED} for repetition in self.repetitions
             ],
@@ -153,14 +168,17 @@ def trial(
     attempts: int,
     repetitions: int = 1,
     any_size: bool = False,
+    latency: bool = False,
 ) -> TrialOutcome:
     """Carry out ``spec`` until an attempt is valid, at most ``attempts`` times, and keep all of them.
 
     Do this ``repetitions`` times, one after the other. ``any_size``: frames may be longer than ``spec`` says,
-    if those that the user's rules take need more room.
+    if those that the user's rules take need more room. ``latency``: the outcome has latency, too.
 
     Raises
     ------
+    InputError
+        Latency cannot be computed.
     FailedTrial
         The device forwards nothing.
     """
@@ -185,6 +203,9 @@ def trial(
             "trial": spec_to_json(spec),
         }
         facts = testbeds.facts(bed, work.command)
+        on_wire_ns = wire_ns(facts, spec)
+        if latency:
+            _refuse_latency(spec, on_wire_ns)
         with kept(lambda: store.create("trial", scenario, facts, calibration=calibration)) as writer:
             device = device_in_words(bed.dut)
             progress.stage(
@@ -204,7 +225,20 @@ def trial(
                     set_rules=False,
                 )
     cable = in_use.nearest(records[-1].result.achieved_pps) if in_use else None
-    return TrialOutcome(writer.run_id, calibration, tuple(records), cable, wire_ns(facts, spec))
+    return TrialOutcome(writer.run_id, calibration, tuple(records), cable, on_wire_ns, latency)
+
+
+def _refuse_latency(spec: TrialSpec, on_wire_ns: float | None) -> None:
+    """Raise ``InputError`` if the time of each frame on the cables is not known."""
+    if not isinstance(spec.traffic.sizes, Constant):
+        raise InputError(
+            "--latency: frames of several sizes are on the wire for different times; give --frame"
+        )
+    if on_wire_ns is None:
+        raise InputError(
+            "--latency: the time on the wire is not known, since the ports do not tell their speed; it needs "
+            "--between with two network cards (weir ports shows their speed)"
+        )
 
 
 def wire_ns(facts: Mapping[str, Any], spec: TrialSpec) -> float | None:

@@ -228,6 +228,14 @@ class ProfileRange:
         gaps = float(table.gap_scv.min()), float(table.gap_scv.max())
         return cls(rate_min, rate_max, frame_min, frame_max, position_min, position_max, share, *gaps)
 
+    def covers(self, frame_bytes: float, position: float, gap_scv: float) -> bool:
+        """Whether such frames, positions and gaps were profiled, at whatever load."""
+        return (
+            self.frame_min_bytes - 0.5 <= frame_bytes <= self.frame_max_bytes + 0.5
+            and self.position_min <= position <= self.position_max
+            and self.gap_scv_min <= gap_scv <= self.gap_scv_max
+        )
+
     def outside(
         self, rate: F64, frame: F64, position: F64, threshold: F64, gap_scv: F64
     ) -> tuple[Bool, list[str]]:

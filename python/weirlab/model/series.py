@@ -8,13 +8,15 @@ times add up, and packets wait once for the sum::
 Delays of stages are independent of each other here, so the distribution of their sum is the convolution of
 theirs. Each profile includes the test bed's own part, which counts only once on the path: :class:`SeriesBed`
 knows it from profiles of one and of two devices that only forward. Devices that do more than forward can have
-less in common than these: what the path does is between that prediction and the one without a bed.
+less in common than these: what the path does is between that prediction and the one without a bed. How much
+devices on one CPU displace each other from its caches, no profile of a single one tells; a profile of all of
+them in a row does, and takes the place of the sum.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -101,22 +103,34 @@ class SeriesPrediction:
     """Bounds for :data:`BAND_LEVEL` percent of trials, where the models have intervals."""
 
 
-def stages(devices: Sequence[SeriesDevice], gap_scv: float, bed: SeriesBed | None) -> list[SeriesStage]:
+def stages(
+    devices: Sequence[SeriesDevice],
+    gap_scv: float,
+    bed: SeriesBed | None,
+    in_row: Mapping[str, SeriesDevice] | None = None,
+) -> list[SeriesStage]:
     """The stages of the ``devices``, in the order of their first ones.
+
+    ``in_row`` has, by CPU, all devices of a stage as one, from a profile of them in a row.
 
     Raises
     ------
     ModelError
         A shared CPU has a device whose model is not the queueing model.
     """
+    # The test bed's own part counts in the first stage only.
+    return [
+        _stage(tuple(group), gap_scv, bed, (in_row or {}).get(cpu), further=n > 0)
+        for n, (cpu, group) in enumerate(by_cpu(devices).items())
+    ]
+
+
+def by_cpu(devices: Sequence[SeriesDevice]) -> dict[str, list[SeriesDevice]]:
+    """The devices on each CPU; those with a CPU of their own are alone under a key of their own."""
     groups: dict[str, list[SeriesDevice]] = {}
     for n, device in enumerate(devices):
         groups.setdefault(device.cpu or f"\0{n}", []).append(device)
-    found = []
-    for n, group in enumerate(groups.values()):
-        # The test bed's own part counts in the first stage only.
-        found.append(_stage(tuple(group), gap_scv, bed, further=n > 0))
-    return found
+    return groups
 
 
 def in_series(found: Sequence[SeriesStage]) -> SeriesPrediction:
@@ -179,7 +193,12 @@ class SummedService(ServiceTime):
 
 
 def _stage(
-    devices: tuple[SeriesDevice, ...], gap_scv: float, bed: SeriesBed | None, *, further: bool
+    devices: tuple[SeriesDevice, ...],
+    gap_scv: float,
+    bed: SeriesBed | None,
+    in_row: SeriesDevice | None,
+    *,
+    further: bool,
 ) -> SeriesStage:
     slowest = max(devices, key=lambda device: device.service_ns)
     frame = slowest.frame_bytes
@@ -188,11 +207,11 @@ def _stage(
     def shift(quantity: str) -> float:
         return 0.0 if bed is None else bed.delay_ns(quantity, frame)
 
-    if len(devices) == 1:
-        found = slowest.model.predict(slowest.rate_pps, frame, slowest.position, gap_scv)
+    if (alone := slowest if len(devices) == 1 else in_row) is not None:
+        found = alone.model.predict(alone.rate_pps, alone.frame_bytes, alone.position, gap_scv)
         if further:
             found = _moved(found, lambda name: shift(name) + less_ns)
-        return SeriesStage(devices, slowest.utilisation, found)
+        return SeriesStage(devices, alone.utilisation, found)
     rate = max(device.rate_pps for device in devices)
     # On average over the packets of the busiest device, whose rate is that of the queue.
     total_ns = sum(device.rate_pps / rate * device.service_ns for device in devices)

@@ -17,7 +17,7 @@ from weirlab.measure.calibrate import CalibrationPoint
 from weirlab.scenario import Dut, Lab
 from weirlab.store import Store
 from weirlab.testing import FakeBed, TrialDisturbance, make_spec
-from weirlab.traffic.sizes import Constant
+from weirlab.traffic.sizes import Constant, SizeMix, parse_sizes
 
 Scripted = Callable[..., FakeBed]
 
@@ -87,6 +87,31 @@ def test_time_on_the_wire_stands_beside_the_delays() -> None:
     assert wire_ns({"mode": "cable", "speed_mbps": [1000, 1000]}, spec) == pytest.approx(1008 * 8)
     assert wire_ns({"mode": "routed", "speed_mbps": [1000, None]}, spec) is None
     assert wire_ns({}, spec) is None
+
+
+def test_latency_is_the_delay_without_the_time_on_the_wire(store: Store, beds: list[FakeBed]) -> None:
+    outcome = trial(Work(store, SilentProgress()), Lab(), Dut(), make_spec(1e5), attempts=1)
+    assert "latency_ns" not in outcome.document()
+    asked = replace(outcome, wire_ns=1_500.0, latency=True)
+    document = asked.document()
+    for name, value in document["latency_ns"].items():
+        assert value == document[f"delay_{name}_ns"] - 1_500.0
+    facts = dict(tables.trial(asked)[0].rows)
+    assert facts["of that on the wire"] == "1.50 µs"
+    assert {"latency p50, p90, p99, p99.9", "latency min, mean, max"} <= facts.keys()
+
+
+@pytest.mark.parametrize(
+    ("sizes", "reason"), [(Constant(64), "do not tell their speed"), (parse_sizes("imix"), "several sizes")]
+)
+def test_latency_is_refused_where_the_time_on_the_wire_is_not_known(
+    sizes: SizeMix, reason: str, store: Store, beds: list[FakeBed]
+) -> None:
+    with pytest.raises(InputError, match=reason):
+        trial(
+            Work(store, SilentProgress()), Lab(), Dut(), make_spec(1e5, sizes=sizes), attempts=1, latency=True
+        )
+    assert store.runs() == []
 
 
 def test_in_overload_the_packets_in_the_device_are_its_queue(store: Store, beds: list[FakeBed]) -> None:

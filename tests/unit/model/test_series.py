@@ -103,6 +103,16 @@ def test_the_bed_counts_once(models: dict[str, QueueingModel]) -> None:
     assert float(once.prediction.delay_p50_ns) < float(whole.prediction.delay_p50_ns)
 
 
+def test_devices_in_a_row_are_what_their_common_profile_says(models: dict[str, QueueingModel]) -> None:
+    devices = [SeriesDevice(name, models["quick"], 40_000.0, 64.0, cpu="shared") for name in ("a", "b")]
+    row = SeriesDevice("a + b", models["slow"], 40_000.0, 64.0, cpu="shared")
+    (stage,) = stages(devices, 0.0, None, {"shared": row})
+    assert stage.utilisation == pytest.approx(row.utilisation)
+    assert stage.devices == tuple(devices)
+    expected = models["slow"].predict(40_000.0, 64.0, 0.0)
+    assert float(stage.prediction.delay_p99_ns) == float(expected.delay_p99_ns)
+
+
 def test_losses_and_bounds_of_stages_are_joined() -> None:
     part = replace(exponential(1000.0), loss_ratio=np.asarray(0.1))
     bands = {"delay_p99_ns": {90: Band(part.delay_p99_ns - 300.0, part.delay_p99_ns + 400.0)}}

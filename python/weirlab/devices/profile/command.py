@@ -142,6 +142,15 @@ def trial(
     plan: Annotated[TrialPlanOptions, only("bin_ms", "trial_s", "warmup_s", "max_attempts", "repetitions")],
     *,
     name: NameOption = None,
+    latency: Annotated[
+        bool,
+        typer.Option(
+            "--latency",
+            help="Show the latency of a store-and-forward device, too: delays without the time on the wire "
+            "(RFC 1242).",
+            rich_help_panel="Plan",
+        ),
+    ] = False,
     result: JudgementOptions,
 ) -> None:
     from weirlab.cli.results import gates
@@ -162,6 +171,7 @@ def trial(
             attempts=plan.max_attempts or 3,
             repetitions=plan.repetitions or 1,
             any_size=traffic.sizes.unspecified,
+            latency=latency,
         )
         gates.finish(
             session,

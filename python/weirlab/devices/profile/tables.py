@@ -66,6 +66,10 @@ def _bias(outcome: TrialOutcome) -> Iterator[tuple[str, str]]:
         yield ("of that without a device", f"{median} (median over a cable at {rate(cable.achieved_pps)})")
     if outcome.wire_ns is not None:
         yield ("of that on the wire", duration(outcome.wire_ns))
+    if (latency := outcome.latency_ns) is not None:
+        for names in (("p50", "p90", "p99", "p999"), ("min", "mean", "max")):
+            shown = ", ".join(name.replace("999", "99.9") for name in names)
+            yield (f"latency {shown}", ", ".join(duration(latency[name]) for name in names))
 
 
 def _answers(record: TrialRecord) -> list[tuple[str, str]]:

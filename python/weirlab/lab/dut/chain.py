@@ -231,6 +231,7 @@ class DeviceChain(Driver):
         return {
             "layout": f"{len(self.drivers)} devices in a row on one CPU, each in namespaces of its own; "
             f"rules in the device {self.ruled + 1}, {self.drivers[self.ruled].name}",
+            "rules_hop": self.ruled + 1,
             **found,
         }
 

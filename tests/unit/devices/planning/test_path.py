@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from weirlab.model import DeviceModels, fit_all, save_devices
+from weirlab.devices.prediction import modelling
+from weirlab.model import DeviceModels, Model, fit_all, load_devices, save_devices
+from weirlab.store import Store
+from weirlab.store.manifest import host
 from weirlab.testing import queue
 
 from ...conftest import Weir
@@ -81,6 +86,116 @@ def test_bounds_reach_from_the_plan_with_a_bed_to_whole_profiles(weir: Weir, dev
     assert (
         "cannot tell whether it carries" in weir("plan", path, "--extrapolate", "--json").json["conclusion"]
     )
+
+
+ROW = """\
+path: one host
+devices:
+- {name: firewall, model: singles.json, device: old, rules: 200, cpu: a}
+- {name: router, model: singles.json, device: new, cpu: a}
+flows:
+- {name: load, frame: 64, rate: 50kpps}
+arrivals: constant
+"""
+TOGETHER = queue.QueueDevice(fixed_ns=2200.0)
+"""The two, which displace each other from the caches of their CPU."""
+
+StoredRow = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def row_models() -> dict[str, Model]:
+    return fit_all(queue.profile(TOGETHER, positions=(0, 200, 400), packets=1500), calibrate=False)
+
+
+@pytest.fixture
+def row(devices: Path, tmp_path: Path) -> Path:
+    """A path of two devices that were profiled here, each by itself."""
+    facts = {"lab": "netns", "host": host()}
+    models = [replace(one, facts={**facts, "dut": one.name}) for one in load_devices(devices)]
+    save_devices(models, tmp_path / "singles.json")
+    path = tmp_path / "row.yaml"
+    path.write_text(ROW)
+    return path
+
+
+@pytest.fixture
+def stored_row(store: Store, row_models: dict[str, Model]) -> StoredRow:
+    """Keeps a profile of both in a row in the store; gives its ID."""
+
+    def keep(dut: str = "old + new", *, fitted: bool = True, rules_hop: int = 1) -> str:
+        facts = {"dut": dut, "lab": "netns", "dut_rules_hop": rules_hop}
+        writer = store.create("profile", {}, facts)
+        writer.finish()
+        if fitted:
+            modelling.keep(writer.run, row_models)
+        return writer.run_id
+
+    return keep
+
+
+def test_a_profile_of_the_devices_in_a_row_takes_the_place_of_their_own(
+    weir: Weir, row: Path, stored_row: StoredRow, row_models: dict[str, Model]
+) -> None:
+    alone = weir("plan", row, "--json").json
+    assert alone["in_row"] == []
+    run_id = stored_row()
+    found = weir("plan", row, "--json").json
+    assert [(one["run_id"], one["devices"]) for one in found["in_row"]] == [(run_id, ["firewall", "router"])]
+    assert found["headroom"] == found["least_headroom"]
+    assert found["headroom"] == pytest.approx(1e9 / TOGETHER.service_ns(200) / 50_000, rel=0.03)
+    assert found["headroom"] < 0.95 * alone["headroom"]
+    expected = row_models["queueing"].predict(50_000.0, 64.0, 200.0)
+    (flow,) = found["flows"]
+    assert flow["predicted"]["delay_p50_ns"] == pytest.approx(float(expected.delay_p50_ns), rel=0.01)
+    assert found["binding"] == alone["binding"] == "firewall"
+    assert (found["to_profile"], found["whole_profiles"]) == ([], False)
+    assert run_id in weir("plan", row).err
+
+
+def test_a_plan_without_such_a_profile_names_the_command_for_one(
+    weir: Weir, row: Path, stored_row: StoredRow
+) -> None:
+    wanted = (
+        "weir profile --quick --arrivals constant --dut old --dut new --rules 200 --frame 64 && weir fit last"
+    )
+    assert weir("plan", row, "--json").json["to_profile"] == [wanted]
+    run_id = stored_row(fitted=False)
+    found = weir("plan", row, "--json").json
+    assert (found["in_row"], found["to_profile"]) == ([], [f"weir fit {run_id}"])
+    assert f"weir fit {run_id}" in weir("plan", row).err
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("frame: 64", "frame: 65"),
+        ("rules: 200", "rules: 401"),
+        ("cpu: a}\nflows", "cpu: a, rules: 5}\nflows"),
+        ("arrivals: constant", "arrivals: poisson"),
+        ("rate: 50kpps}", "rate: 40kpps}\n- {name: less, frame: 64, rate: 1kpps, through: [router]}"),
+        (", cpu: a}\nflows", "}\nflows"),
+    ],
+    ids=["frames", "more rules", "rules in both", "gaps", "part of the devices", "own CPUs"],
+)
+def test_a_profile_in_a_row_counts_only_for_packets_like_its_own(
+    weir: Weir, row: Path, stored_row: StoredRow, old: str, new: str
+) -> None:
+    stored_row()
+    row.write_text(row.read_text().replace(old, new))
+    assert weir("plan", row, "--extrapolate", "--json").json["in_row"] == []
+
+
+def test_a_profile_in_a_row_counts_only_for_the_same_devices_on_the_same_host(
+    weir: Weir, row: Path, stored_row: StoredRow
+) -> None:
+    stored_row("new + old")
+    stored_row(rules_hop=2)
+    assert weir("plan", row, "--json").json["in_row"] == []
+    stored_row()
+    models = row.parent / "singles.json"
+    models.write_text(models.read_text().replace(f'"host": "{host()}"', '"host": "another"'))
+    assert weir("plan", row, "--json").json["in_row"] == []
 
 
 def test_requirements_hold_for_every_flow(weir: Weir, devices: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from weirlab.base.errors import InputError, ModelError
 from weirlab.base.quoting import quoted
+from weirlab.devices.planning.path.row import RowProfile, rows_of
 from weirlab.devices.planning.path.sections import PathDescription, PathDevice
 from weirlab.devices.prediction import modelling
 from weirlab.jobs.models import is_file
@@ -21,6 +22,7 @@ from weirlab.model.series import (
     SeriesPrediction,
     SeriesStage,
     binding,
+    by_cpu,
     in_series,
     stages,
     widened,
@@ -78,6 +80,10 @@ class PathOutcome:
     """Whether the test bed's part counts once per device, for want of ``bed``."""
     least_headroom: float
     """:attr:`headroom`, if the devices have nothing of their profiles in common."""
+    in_row: tuple[RowProfile, ...]
+    """Profiles of devices on one CPU in a row, which take the place of their own ones."""
+    to_profile: tuple[str, ...]
+    """Commands that lead to such profiles where there is none."""
 
     @property
     def headroom(self) -> float:
@@ -115,6 +121,8 @@ class PathOutcome:
                 for device in self.devices
             ],
             "whole_profiles": self.whole_profiles,
+            "in_row": [row.document() for row in self.in_row],
+            "to_profile": list(self.to_profile),
             "extrapolated": list(self.extrapolated),
             "unusable": dict(self.unusable),
         }
@@ -129,6 +137,8 @@ def plan_path(
     extrapolate: bool = False,
 ) -> PathOutcome:
     """What the flows of ``asked`` meet; model files are named from ``folder``.
+
+    Where the store has a profile of the devices of a CPU in a row, that counts instead of their own.
 
     Raises
     ------
@@ -145,12 +155,17 @@ def plan_path(
         one, two = (_queueing(_one(store, source, None, folder)) for source in (asked.bed.one, asked.bed.two))
         bed = SeriesBed(one, two)
     gap_scv = GAP_SCV[asked.arrivals]
-    whole = stages([*loaded.values()], gap_scv, bed)
-    above = stages([*loaded.values()], gap_scv, None)
+    devices = [*loaded.values()]
+    rows = rows_of(by_cpu(devices), profiled)
+    looked_up = {cpu: row.profile(store, gap_scv) for cpu, row in rows.items()}
+    in_row = {cpu: profile for cpu, profile in looked_up.items() if profile is not None}
+    together = {cpu: profile.device for cpu, profile in in_row.items()}
+    whole = stages(devices, gap_scv, bed, together)
+    above = stages(devices, gap_scv, None, together)
     why = tuple(
         dict.fromkeys(
             f"{device.name}: {reason}"
-            for device in loaded.values()
+            for device in (*devices, *together.values())
             for reason in device.model.predict(
                 device.rate_pps, device.frame_bytes, device.position, gap_scv
             ).why
@@ -168,16 +183,19 @@ def plan_path(
         if bed is not None:
             found = widened(found, _of_flow(above, passed))
         flows.append(PathFlowOutcome(flow.name, rate, frame, tuple(passed), found))
+    remedies = (row.remedy(store, asked.arrivals) for cpu, row in rows.items() if cpu not in in_row)
     return PathOutcome(
         asked.path,
         tuple(flows),
-        tuple(_device(device, whole, gap_scv) for device in loaded.values()),
+        tuple(_device(device, whole, gap_scv) for device in devices),
         busiest.name,
         tuple(_judged(demand, flows) for demand in demands),
         why,
         {name: models.unusable for name, models in profiled.items() if models.unusable},
-        asked.bed is None and len(asked.devices) > 1,
+        asked.bed is None and len(devices) - sum(len(row.names) - 1 for row in in_row.values()) > 1,
         1.0 / max(stage.utilisation for stage in above),
+        tuple(in_row.values()),
+        tuple(filter(None, remedies)),
     )
 
 

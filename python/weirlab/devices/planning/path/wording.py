@@ -84,6 +84,11 @@ def conclusion(outcome: PathOutcome) -> str:
 
 def warnings(outcome: PathOutcome) -> Iterator[str]:
     """What to know before believing the numbers."""
+    for row in outcome.in_row:
+        yield (
+            f"{', '.join(row.names)}: predicted from the profile of all of them in a row, run {row.run_id}; "
+            "their own profiles only say which of them binds"
+        )
     if outcome.whole_profiles:
         yield (
             "every profile includes the delay of the test bed, so delays are upper limits; with profiles of "
@@ -94,6 +99,8 @@ def warnings(outcome: PathOutcome) -> Iterator[str]:
             "devices that share a CPU take more of it together than 'bed' says, as they displace each other "
             "from its caches: bounds reach from there to the sum of whole profiles"
         )
+    for command in outcome.to_profile:
+        yield f"a profile of the devices in a row tells what they take together: {command}"
     for reason in outcome.extrapolated:
         yield f"extrapolated: {reason}"
     for name, why in outcome.unusable.items():
