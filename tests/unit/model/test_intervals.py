@@ -220,10 +220,18 @@ def test_intervals_for_another_hour_enclose_those_of_the_same_and_survive_json(
     assert typed(IntervalCalibration, json.loads(json.dumps(plain(later.calibration)))) == later.calibration
 
 
-def test_a_drift_within_the_profile_widens_what_other_hours_may_bring() -> None:
-    usual, drifted = HostDrift.published(), HostDrift.published(drift=0.2)
-    assert drifted.service > 2 * usual.service
-    assert HostDrift.published(drift=0.01) == usual
+def test_a_drift_within_the_profile_widens_what_other_hours_may_bring_to_the_same_quantity() -> None:
+    usual, slower, later = (
+        HostDrift.published(),
+        HostDrift.published(rate=0.2),
+        HostDrift.published(delay=0.5),
+    )
+    assert slower.service > 2 * usual.service
+    assert (slower.delay, slower.tail) == (usual.delay, usual.tail)
+    assert later.delay > 2 * usual.delay
+    assert later.tail > 2 * usual.tail
+    assert later.service == usual.service
+    assert HostDrift.published(0.01, 0.01) == usual
 
 
 def quick(rng: np.random.Generator, host_loss: float) -> list[Observation]:

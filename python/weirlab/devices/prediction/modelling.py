@@ -193,8 +193,8 @@ def fit_run(run: Run, progress: Progress = QUIET) -> Models:
         progress.stage(f"fitting the models to {len(observations)} trials of run {run.run_id}")
         later = None
         if not run.simulated:
-            drift = max((each.std for each in drifts(observations) if each.proven), default=0.0)
-            later = HostDrift.published(drift)
+            within = {drift.quantity: drift.std for drift in drifts(observations) if drift.proven}
+            later = HostDrift.published(within.get("forwarding rate", 0.0), within.get("mean delay", 0.0))
         models = learn_spikes(fit_all(observations, later=later, told=progress.advance), run)
     except ModelError as error:
         # Other loads do not help if the host spoils the trials.

@@ -89,13 +89,18 @@ class HostDrift:
     """Degrees of freedom of the standard deviations."""
 
     @classmethod
-    def published(cls, drift: float = 0.0) -> Self:
-        """What recorded runs show; ``drift``, the state's standard deviation within the profile, if more."""
-        service, delay, tail = (
-            math.hypot(math.sqrt(2) * max(LATER[quantity].run, drift), LATER[quantity].place)
-            for quantity in ("rate", "mean", "p99")
+    def published(cls, rate: float = 0.0, delay: float = 0.0) -> Self:
+        """What recorded runs show, or what the profile itself shows if that is more.
+
+        ``rate`` and ``delay``: standard deviations of the logarithms of forwarding rate and mean delay within
+        the profile, by the host's state. They do not count twice, as the mean of the profile's states moves
+        little, and not for each other: delays may change severalfold where the rate stays as it is.
+        """
+        service, most, tail = (
+            math.hypot(max(math.sqrt(2) * LATER[quantity].run, within), LATER[quantity].place)
+            for quantity, within in (("rate", rate), ("mean", delay), ("p99", delay))
         )
-        return cls(service, delay, tail)
+        return cls(service, most, tail)
 
     def end(self, level: int) -> float:
         """Where the interval of ``level`` percent ends, in standard deviations."""
