@@ -27,6 +27,7 @@ from weirlab.store import Store
 ROOT: Final = Path(__file__).resolve().parents[2]
 PAGES: Final = [
     ROOT / "README.md",
+    ROOT / "CHANGELOG.md",
     *sorted(ROOT.glob("docs/*.md")),
     *sorted(ROOT.glob("docs/decisions/*.md")),
     *sorted(ROOT.glob("integrations/*/README.md")),
