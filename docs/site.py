@@ -53,7 +53,8 @@ SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         "capacity": "Find how many calls a device carries",
         "failover": "Measure a failover",
         "ipsec": "Find what IPsec costs calls",
-        "voice-routing": "Route calls, and prove it",
+        "voice-routing": "Check a numbering plan",
+        "voice-proof": "Prove it by calls",
         "voice-zones": "Share a numbering plan",
         "psock-run": "Speed a program up over several paths",
         "link-emulator": "Emulate a link",
@@ -71,7 +72,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
         (
             "commands", "scenario-keys", "plan-keys", "causes", "tables", "glossary", "abbreviations",
             "devices", "tunnels", "vm-lab", "store", "terminal", "model-format", "psock", "psock-c",
-            "psock-protocol", "security", "changelog",
+            "psock-protocol", "tcp-watch", "security", "changelog",
         ),
         "",
     ),

@@ -186,7 +186,7 @@ GROUPS: Final = (
     Group(
         "Runs about voice routing",
         "What `weir voice prove` keeps, then what `weir voice load` does "
-        "([voice-routing.md](voice-routing.md)).",
+        "([voice-proof.md](voice-proof.md)).",
         {
             CALLS: ProofCallRow,
             MESSAGES: MessageRow,
@@ -200,7 +200,7 @@ GROUPS: Final = (
     Group(
         "Series of a trace",
         "What `weir trace --series` writes; times are since 1970, UTC ([trace.md](trace.md)). The files of "
-        "`weir tcp watch` are described in [tcp.md](tcp.md).",
+        "`weir tcp watch` are described in [tcp-watch.md](tcp-watch.md).",
         {"segments": SegmentRow, "rtt": RoundTripRow, "sack": SackRow, "periods": PeriodRow},
     ),
 )

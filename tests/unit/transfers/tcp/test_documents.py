@@ -8,7 +8,7 @@ from pathlib import Path
 from weirlab.transfers.tcp import fields
 
 PREFIXES = ("bbr_", "vegas_", "dctcp_")
-DOCUMENT = Path(__file__).resolve().parents[4] / "docs" / "tcp.md"
+DOCUMENT = Path(__file__).resolve().parents[4] / "docs" / "tcp-watch.md"
 
 
 def test_the_table_of_fields_is_that_of_the_engine() -> None:
