@@ -185,8 +185,7 @@ GROUPS: Final = (
     ),
     Group(
         "Runs about voice routing",
-        "What `weir voice prove` keeps, then what `weir voice load` does "
-        "([voice-proof.md](voice-proof.md)).",
+        "What `weir voice prove` keeps, then what `weir voice load` does ([voice-proof.md](voice-proof.md)).",
         {
             CALLS: ProofCallRow,
             MESSAGES: MessageRow,
