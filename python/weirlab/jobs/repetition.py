@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from weirlab.base.errors import WeirError
+from weirlab.records import JOINT
 from weirlab.store import Run, Store
 
 REPETITIONS: Final = 10
@@ -18,14 +19,15 @@ _WITH_VALUE: Final = frozenset({"--repetitions", "--resume", "--budget", "--time
 """Options that make a profile shorter, or that belong to one run."""
 
 
-def more_trials(run: Run | None, run_id: str = "") -> str:
+def more_trials(run: Run | None, dut: str = "") -> str:
     """How to profile the device of ``run`` again with more repetitions: the same command otherwise.
 
-    ``run_id`` names a run that is not in the store.
+    ``dut`` is the device, as ``--dut`` takes it, of a run that is not in the store.
     """
     if run is None:
-        known = f"profile again as run {run_id} did, with --repetitions {REPETITIONS}"
-        return known if run_id else PROFILE_AGAIN
+        devices = " ".join(f"--dut {device}" for device in dut.split(JOINT))
+        here = f"profile on this machine: weir profile {devices} --repetitions {REPETITIONS}"
+        return here if dut else PROFILE_AGAIN
     manifest = run.manifest
     profile: Mapping[str, Any] = manifest.scenario.get("profile") or {}
     planned = profile.get("repetitions") or 0

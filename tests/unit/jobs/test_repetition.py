@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from weirlab.jobs.repetition import profile_words
+from weirlab.jobs.repetition import PROFILE_AGAIN, more_trials, profile_words
 
 
 @pytest.mark.parametrize(
@@ -30,3 +30,10 @@ def test_options_of_the_device_and_its_traffic_stay(typed: str, words: str) -> N
 )
 def test_other_commands_are_not_repeated(typed: str) -> None:
     assert profile_words(shlex.split(typed)) is None
+
+
+def test_a_device_of_a_profile_from_elsewhere_is_profiled_here_by_its_name() -> None:
+    assert more_trials(None, "nftables + esp:aes128gcm16") == (
+        "profile on this machine: weir profile --dut nftables --dut esp:aes128gcm16 --repetitions 10"
+    )
+    assert more_trials(None) == PROFILE_AGAIN

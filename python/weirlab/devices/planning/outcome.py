@@ -163,7 +163,7 @@ class PlanOutcome:
 
     stand_ins: Mapping[str, str] = field(default_factory=dict)
     """By device: the part of a kernel that a program in user space stands in for."""
-    more_trials: Mapping[str, str] = field(default_factory=dict)
+    more_trials: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """By device: how to profile it again with more trials."""
 
     unusable: Mapping[str, str] = field(default_factory=dict)
@@ -299,7 +299,9 @@ class PlanOutcome:
                     "verdict": a.verdict,
                     "stands_in_for": self.stand_ins.get(a.device),
                     "unusable": self.unusable.get(a.device),
-                    "more_trials": self.more_trials.get(a.device) if a.verdict == "undecided" else None,
+                    "more_trials": words(self.more_trials.get(a.device, ())) or None
+                    if a.verdict == "undecided"
+                    else None,
                     "met": a.met,
                     **{k: v for k, v in vars(a).items() if k != "device"},
                 }

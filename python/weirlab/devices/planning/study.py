@@ -173,12 +173,10 @@ def _stand_ins(devices: Sequence[PlanDevice]) -> dict[str, str]:
 
 def _more_trials(
     store: Store, devices: Sequence[PlanDevice], answers: Sequence[PlanAnswer]
-) -> dict[str, str]:
-    """By device that is undecided, how to profile it again with more trials."""
+) -> dict[str, list[str]]:
+    """By device that is undecided, how to profile it, and what it is made of, again with more trials."""
     return {
-        device.name: words(
-            list(dict.fromkeys(modelling.more_trials_of(store, one) for one in device.profiled))
-        )
+        device.name: list(dict.fromkeys(modelling.more_trials_of(store, one) for one in device.profiled))
         for device, one in zip(devices, answers, strict=True)
         if one.verdict == "undecided"
     }

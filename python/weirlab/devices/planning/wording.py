@@ -290,10 +290,11 @@ def more_trials(outcome: PlanOutcome) -> str:
     undecided = [one.device for one in outcome.answers if one.verdict == "undecided"]
     if not undecided:
         return ""
-    ways = words(list(dict.fromkeys(outcome.more_trials.get(device, PROFILE_AGAIN) for device in undecided)))
+    ways = [way for device in undecided for way in outcome.more_trials.get(device, [PROFILE_AGAIN])]
     idle = any(map(_unsure_when_idle, outcome.answers))
     quieter = " More trials need a quieter machine (weir doctor --require-quiet tells)." if idle else ""
-    return f"To settle it, {ways}; a lower certainty (--certainty 75%) needs fewer trials.{quieter}"
+    said = words(list(dict.fromkeys(ways)))
+    return f"To settle it, {said}; a lower certainty (--certainty 75%) needs fewer trials.{quieter}"
 
 
 def unsure(one: PlanAnswer, question: PlanningQuestion) -> str:

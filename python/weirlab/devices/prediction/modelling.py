@@ -255,7 +255,10 @@ def find_device(
 def more_trials_of(store: Store, device: DeviceModels) -> str:
     """How to profile ``device`` again with more trials, by the run that it comes from."""
     run_id = str(device.facts.get("run_id", ""))
-    return more_trials(profiled_run(store, run_id) if run_id else None, run_id)
+    built = device.facts.get("lab") == "netns" and device.facts.get("dut") not in (None, "ruleset", "image")
+    return more_trials(
+        profiled_run(store, run_id) if run_id else None, str(device.facts["dut"]) if built else ""
+    )
 
 
 def profile_of(store: Store, device: DeviceModels) -> list[str]:
