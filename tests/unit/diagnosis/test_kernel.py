@@ -287,6 +287,19 @@ def test_loss_is_told_with_the_loss_that_a_wanted_throughput_bears() -> None:
     assert said.endswith("(16.0 Mbit/s at an RTT of 50.0 ms); 100 Mbit/s would need a loss below 0.00038 %.")
 
 
+def test_losses_before_the_first_sample_are_not_told_as_a_share_of_what_was_sent_since() -> None:
+    finding = found(total_retrans=3).findings[0]
+    assert "nothing was lost meanwhile, but earlier losses hold it near" in finding.sentence
+    assert not [
+        said for said in (finding.sentence, *finding.evidence) if "Mathis" in said or "% of the seg" in said
+    ]
+    # Of some 40,000 segments, one is lost while they are sampled.
+    assert (
+        "% of the segments were lost, which held it near"
+        in found(total_retrans=half(3, 4)).findings[0].sentence
+    )
+
+
 def test_what_nothing_looks_like_is_not_said_to_be_hidden() -> None:
     assert [each.what for each in found(snd_wnd_bytes=100 * MSS).blind] == []
 

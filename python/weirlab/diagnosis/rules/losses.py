@@ -214,6 +214,8 @@ def _reduced(view: TimelineView) -> Bools:
 
 def _reduction(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
     t, facts = view.timeline, view.facts
+    if not facts.retransmitted and view.lossy[0]:
+        return _reduction_before(view, part)
     real = max(facts.retransmitted - facts.spurious, 1)
     ratio = real / max(facts.segments, 1)
     flight, rtt = view.usual(t.flight_bytes, part), view.usual(t.rtt_s, part)
@@ -231,9 +233,26 @@ def _reduction(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
     if _most_are(view, "needless"):
         return f"little was lost, but late or missing ACKs held it near {size(flight)}", tuple(evidence)
     why = f"{percent(ratio)} of the segments were lost, which held it near {size(flight)}"
-    if rtt > 0:
-        why += f" ({at_rtt(flight * 8 / rtt, rtt)}){_bearable(view, flight * 8 / rtt, rtt)}"
-    return why, tuple(evidence)
+    return why + _at_this_flight(view, flight, rtt), tuple(evidence)
+
+
+def _reduction_before(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
+    """The kernel's counters know losses from before the first sample."""
+    t = view.timeline
+    flight, rtt = view.usual(t.flight_bytes, part), view.usual(t.rtt_s, part)
+    why = f"nothing was lost meanwhile, but earlier losses hold it near {size(flight)}"
+    return why + _at_this_flight(view, flight, rtt), (
+        f"none of {plural(view.facts.segments, 'segment')} was retransmitted meanwhile, but some were before",
+        f"recoveries took {percent(view.share(part * t.recovery))} of the time",
+    )
+
+
+def _at_this_flight(view: TimelineView, flight_bytes: float, rtt_s: float) -> str:
+    """What ``flight_bytes`` allow, if the RTT is known."""
+    if not rtt_s > 0:
+        return ""
+    allowed_bps = flight_bytes * 8 / rtt_s
+    return f" ({at_rtt(allowed_bps, rtt_s)}){_bearable(view, allowed_bps, rtt_s)}"
 
 
 def _bearable(view: TimelineView, allowed_bps: float, rtt_s: float) -> str:
