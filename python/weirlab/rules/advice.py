@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeVar
 
 from weirlab.base.errors import InputError
 from weirlab.rules.chains import Chain, Rule, Ruleset
-from weirlab.rules.costs import RuleCost, costs
+from weirlab.rules.costs import KnownAdvice, RuleCost, SetAdvice, by_matches, costs, known_first, sets
 from weirlab.rules.moves import shorten
 from weirlab.rules.ordering import MAX_RULES, exchangeable, improve, moved, single_gains
 from weirlab.rules.walking import Walk, called, walk
@@ -30,6 +30,9 @@ NO_CHAIN: Final = (
     "these rules have no chain for forwarded packets (FORWARD in iptables, a chain with 'type filter hook "
     "forward' in nft)"
 )
+
+
+_Saving = TypeVar("_Saving", SetAdvice, KnownAdvice)
 
 
 @dataclass(frozen=True)
@@ -124,6 +127,25 @@ class Advice:
         saves = sum(chain.best_saves for chain in self.chains)
         return moves, (self.after.comparisons - saves) / self.after.packets
 
+    @property
+    def sets(self) -> list[SetAdvice]:
+        """Rules that a set could replace, those that would save most first."""
+        return self._saving(sets)
+
+    @property
+    def known_first(self) -> list[KnownAdvice]:
+        """Rules for established connections that stand behind others, those that would save most first."""
+        return self._saving(known_first)
+
+    def _saving(self, find: Callable[[Ruleset, float], Iterable[_Saving]]) -> list[_Saving]:
+        versioned = len(self.present) > 1
+        found = [
+            replace(one, chain=_shown(rules, one.chain, versioned))
+            for rules in self.present
+            for one in find(rules, self.before.packets)
+        ]
+        return sorted(found, key=lambda one: -one.saved)
+
     def without_order(self) -> Advice:
         """The present order, and no other."""
         kept = tuple(replace(one, freed_mean_position=None) for one in self.kept)
@@ -170,7 +192,7 @@ def advise(path: Sequence[Ruleset], where: str = "the ruleset", stay: Collection
         _freed(parts, before, after),
         (*before.notes, *(f"{other} is also walked but was left out" for other in others)),
         tuple(name for part in parts for name in part.untried),
-        tuple(cost for part in parts for cost in costs(part.ruleset, part.single)),
+        tuple(by_matches(cost for part in parts for cost in part.costs(before.packets))),
     )
 
 
@@ -278,6 +300,11 @@ class _Part:
         order = improve(self.before.chains[name].left, exchangeable(chain.lines, pinned))
         return walk(self._with(name, order)).comparisons
 
+    def costs(self, packets: float) -> list[RuleCost]:
+        """Every rule, for each of all ``packets`` that are forwarded."""
+        found = costs(self.ruleset, self.single, packets)
+        return [replace(cost, chain=self._shown(cost.chain)) for cost in found]
+
     def _pinned(self, name: str) -> list[bool]:
         uncounted = self.before.chains[name].uncounted
         lines = self.ruleset.chains[name].lines
@@ -329,8 +356,11 @@ class _Part:
         return [(rule, gain if gain > 0 else None) for rule, gain in gains]
 
     def _shown(self, name: str) -> str:
-        version = self.ruleset.families[0]
-        return f"{name} (IPv{version})" if self.versioned else name
+        return _shown(self.ruleset, name, self.versioned)
+
+
+def _shown(rules: Ruleset, name: str, versioned: bool) -> str:
+    return f"{name} (IPv{rules.families[0]})" if versioned else name
 
 
 def _cost(order: Sequence[int], left: Sequence[float]) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -67,12 +67,18 @@ class KnownAdvice:
     """Places of rules before it that decide otherwise about some of its packets."""
 
 
-def costs(rules: Ruleset, saved: Mapping[str, Sequence[float | None]] | None = None) -> list[RuleCost]:
+def costs(
+    rules: Ruleset,
+    saved: Mapping[str, Sequence[float | None]] | None = None,
+    packets: float | None = None,
+) -> list[RuleCost]:
     """Every rule, the one that matches most packets first.
 
     ``saved`` has, by chain, the comparisons that each rule saves if it moves, summed over packets.
+    ``packets`` is how many are forwarded, those of other rulesets included; None: what these rules counted.
     """
     found = walk(rules)
+    total = found.packets if packets is None else packets
     result = []
     for name, chain, passing in _chains(rules, found):
         gains = (saved or {}).get(name) or [None] * len(chain.lines)
@@ -85,17 +91,23 @@ def costs(rules: Ruleset, saved: Mapping[str, Sequence[float | None]] | None = N
                     name,
                     place,
                     line[0].text,
-                    count / found.packets,
-                    None if matched is None else matched / found.packets,
-                    None if gain is None else gain / found.packets,
+                    count / total,
+                    None if matched is None else matched / total,
+                    None if gain is None else gain / total,
                 )
             )
-    return sorted(result, key=lambda cost: (-(cost.share or 0.0), -cost.comparisons))
+    return by_matches(result)
 
 
-def sets(rules: Ruleset) -> list[SetAdvice]:
-    """Rules that a set could replace, those that would save most first."""
+def by_matches(found: Iterable[RuleCost]) -> list[RuleCost]:
+    """Those that match most packets first."""
+    return sorted(found, key=lambda cost: (-(cost.share or 0.0), -cost.comparisons))
+
+
+def sets(rules: Ruleset, packets: float | None = None) -> list[SetAdvice]:
+    """Rules that a set could replace, those that would save most first; ``packets`` as in :func:`costs`."""
     found = walk(rules)
+    total = found.packets if packets is None else packets
     result = []
     for name, chain, passing in _chains(rules, found):
         arrivals, taken = _arrivals(passing), set[int]()
@@ -109,14 +121,15 @@ def sets(rules: Ruleset) -> list[SetAdvice]:
                     continue
                 taken |= run
                 values = [_value(_uncounted(line[0].text), option)[0] for line in lines]
-                saved = sum(arrivals[first + 1 : place]) / found.packets
+                saved = sum(arrivals[first + 1 : place]) / total
                 result.append(SetAdvice(name, first + 1, place, _covering(values), saved, skeleton))
     return sorted(result, key=lambda advice: -advice.saved)
 
 
-def known_first(rules: Ruleset) -> list[KnownAdvice]:
-    """Rules for established connections that stand behind others."""
+def known_first(rules: Ruleset, packets: float | None = None) -> list[KnownAdvice]:
+    """Rules for established connections that stand behind others; ``packets`` as in :func:`costs`."""
     found = walk(rules)
+    total = found.packets if packets is None else packets
     result = []
     for name, chain, passing in _chains(rules, found):
         for place, line in enumerate(chain.lines):
@@ -125,7 +138,7 @@ def known_first(rules: Ruleset) -> list[KnownAdvice]:
             if not accepts or not states <= _KNOWN or place == 0:
                 continue
             stopped = passing.left[place]
-            saved = (place * stopped - sum(passing.left[:place])) / found.packets
+            saved = (place * stopped - sum(passing.left[:place])) / total
             if saved > 0:
                 blocked = tuple(
                     at + 1
@@ -133,7 +146,7 @@ def known_first(rules: Ruleset) -> list[KnownAdvice]:
                     if plain_verdict(other) != plain_verdict(line)
                     and any(case.match.states & states for case in other)
                 )
-                result.append(KnownAdvice(name, place + 1, stopped / found.packets, saved, blocked))
+                result.append(KnownAdvice(name, place + 1, stopped / total, saved, blocked))
     return sorted(result, key=lambda advice: -advice.saved)
 
 

@@ -15,7 +15,7 @@ FORMS: Final = (
     "its comment, some words of it, or 'policy'"
 )
 
-_PLACE: Final = re.compile(r"(?:(?P<chain>[^\s:]+)[\s:]+(?:rule\s+)?)?(?P<number>\d+)")
+_PLACE: Final = re.compile(r"(?:(?P<chain>[^\s:]+)[\s:]+(?:rule\s+)?)?(?P<number>\d{1,18})")
 _SHOWN: Final = 3
 _COUNTERS: Final = re.compile(r"\bcounter(?: packets \d+ bytes \d+| name \S+)? ?")
 
@@ -74,7 +74,7 @@ def _named(path: Sequence[Ruleset], name: str) -> Iterator[VerdictPlace]:
         yield VerdictPlace(main.table, main.entry, None, main.forward.policy or "accept")
         return
     for word, attribute in (("handle", "handle"), ("line", "line")):
-        if match := re.fullmatch(rf"{word}[\s:]*(\d+)", name):
+        if match := re.fullmatch(rf"{word}[\s:]*(\d{{1,18}})", name):
             yield from (p for p in rules if p.rule and getattr(p.rule, attribute) == int(match[1]))
             return
     if match := _PLACE.fullmatch(name):

@@ -16,6 +16,8 @@ from weirlab.base.errors import InputError
 from weirlab.rules import Ruleset, advise, as_written, iptables_path, nftables_path, reordered
 from weirlab.rules.iptables.commands import as_dump
 from weirlab.rules.iptables.saved import by_family
+from weirlab.rules.iptables.sets import parse_sets, with_sets
+from weirlab.rules.naming import find
 from weirlab.rules.nft.written import interfaces, named_chains, rule_texts, written_places
 
 RECORDED = json.loads((Path(__file__).parent / "nft.json").read_text())
@@ -179,6 +181,42 @@ def test_any_text_in_place_of_commands(chance: random.Random, words: list[str]) 
             assert len(dump.lines) == len(dump.text.splitlines())
             assert not dump.text or as_dump(dump.text, "x") is None
             advised(iptables_path(dump.text))
+
+
+LONG = "9" * 5_000
+"""More digits than Python makes a number of."""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "iptables -I FORWARD ² -j DROP",
+        f"iptables -D FORWARD {LONG}",
+        "iptables -A FORWARD -c ² ² -j DROP",
+        f"iptables -A FORWARD -c {LONG} 1 -j DROP",
+        f"*filter\n:FORWARD ACCEPT [1:{LONG}]\n-I FORWARD -j DROP\nCOMMIT\n",
+    ],
+    ids=range(5),
+)
+def test_what_only_looks_like_a_number_is_no_place_and_no_counter(text: str) -> None:
+    with suppress(InputError):
+        dump = as_dump(text, "x")
+        assert dump is not None
+        advised(iptables_path(dump.text))
+
+
+def test_long_numbers_name_no_rule() -> None:
+    for name in (LONG, f"line {LONG}", f"FORWARD {LONG}"):
+        with pytest.raises(InputError, match="no rule for forwarded packets"):
+            find(iptables_path(SAVED), name)
+    rule_texts(f"table ip f {{ chain c {{ accept # handle {LONG}\n}} }}")
+
+
+@pytest.mark.parametrize("made", ["list:set", f"hash:ip netmask {LONG}", "hash:ip netmask ²"], ids=range(3))
+def test_sets_that_list_themselves_or_have_no_mask_are_not_followed(made: str) -> None:
+    text = "*filter\n:FORWARD DROP [0:0]\n[5:5] -A FORWARD -m set --match-set a src -j ACCEPT\nCOMMIT\n"
+    (ruleset,) = with_sets(iptables_path(text), parse_sets(f"create a {made}\nadd a a\n"))
+    assert ruleset.forward.rules[0].conditions
 
 
 @given(st.text())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from weirlab.rules import advise, iptables_path
@@ -43,6 +45,29 @@ def test_a_rule_saves_what_the_best_place_with_the_same_meaning_brings() -> None
         4: (pytest.approx(0.2), 0.0),
     }
     assert {cost.saved for cost in advice.without_order().costs} == {None}
+
+
+def test_rules_of_both_ip_versions_are_counted_among_all_forwarded_packets() -> None:
+    four = saved((5, "-p udp -j ACCEPT"), (60, "-p tcp -j ACCEPT"))
+    six = replace(saved((35, "-p tcp -j ACCEPT")), families=(6,))
+    found = advise([four, six]).costs
+    assert [(cost.chain, cost.place) for cost in found] == [
+        ("FORWARD (IPv4)", 2),
+        ("FORWARD (IPv6)", 1),
+        ("FORWARD (IPv4)", 1),
+    ]
+    assert [cost.share for cost in found] == pytest.approx([0.6, 0.35, 0.05])
+    assert [cost.comparisons for cost in found] == pytest.approx([0.6, 0.35, 0.65])
+    assert found[0].saved == pytest.approx(0.55)
+
+
+def test_sets_and_established_of_both_ip_versions_save_for_all_forwarded_packets() -> None:
+    drops = [(1, f"-p udp -m udp --dport {port} -j DROP") for port in (53, 123, 161)]
+    known = (47, "-m conntrack --ctstate ESTABLISHED -j ACCEPT")
+    alone = saved(*drops, known)
+    advice = advise([alone, replace(saved((50, "-p tcp -j ACCEPT")), families=(6,))])
+    for (both,), (one,) in ((advice.sets, sets(alone)), (advice.known_first, known_first(alone))):
+        assert (both.chain, both.saved) == ("FORWARD (IPv4)", pytest.approx(one.saved / 2))
 
 
 def test_a_rule_that_keeps_its_place_saves_nothing_and_one_without_a_counter_matches_an_unknown_share() -> (

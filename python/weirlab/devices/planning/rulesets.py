@@ -9,7 +9,6 @@ from weirlab.base.tables import Table
 from weirlab.cli.quantities import NOTHING, count, duration, percent, plural, rate, significant, words
 from weirlab.records import device_in_words
 from weirlab.rules.advice import WORTH
-from weirlab.rules.costs import known_first, sets
 from weirlab.rules.walking import spans
 
 if TYPE_CHECKING:
@@ -99,16 +98,14 @@ def cost_tables(advice: Advice) -> list[Table]:
         result.append(Table(caption, ("Rules", "Saves if removed", "Chain and places"), [row], details=True))
     grouped = [
         (one.chain, f"{one.first}-{one.last}", significant(one.saved), _set(one), one.text)
-        for rules in advice.present
-        for one in sets(rules)
+        for one in advice.sets
         if one.saved >= WORTH * advice.before.mean_position
     ]
     if grouped:
         result.append(Table("One set instead of rules", ("Chain", "Places", "Saves", "Set", "Rule"), grouped))
     known = [
         (one.chain, str(one.place), percent(one.share), significant(one.saved), _blocked(one))
-        for rules in advice.present
-        for one in known_first(rules)
+        for one in advice.known_first
         if one.saved >= WORTH * advice.before.mean_position
     ]
     if known:
@@ -188,11 +185,11 @@ def _beyond_order(advice: Advice) -> str:
     """The set, and the place of a rule for known connections, that would save more than the new order."""
     least = max(advice.before.mean_position - advice.after.mean_position, WORTH_SAYING)
     found = []
-    for one in [one for rules in advice.present for one in sets(rules)][:1]:
+    for one in advice.sets[:1]:
         if one.saved > least:
             places = f"{one.chain} {one.first}-{one.last}"
             found.append(f"one set instead of the rules {places} ({significant(one.saved)})")
-    for known in [one for rules in advice.present for one in known_first(rules)][:1]:
+    for known in advice.known_first[:1]:
         if known.saved > least:
             rule = f"rule {known.chain} {known.place} for established connections"
             found.append(f"{rule} in the first place ({significant(known.saved)})")

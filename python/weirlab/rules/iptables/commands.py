@@ -44,8 +44,9 @@ _SEVERAL: Final = re.compile(r"\s(?:-s|-d|--src|--dst|--source|--destination)\s+
 _LITERAL: Final = re.compile(r"'[^']*'|\\.|\"(?:[^\"\\$`]|\\.)*\"")
 _SHELL: Final = re.compile(r"[`$;|&<>()*?~]|\{\S*(?:,|\.\.)\S*\}|\"")
 _CHAIN: Final = re.compile(
-    r":(?P<name>\S+)\s+(?P<policy>\S+)(?:\s+\[(?P<packets>\d{1,20}):(?P<bytes>\d+)\])?"
+    r":(?P<name>\S+)\s+(?P<policy>\S+)(?:\s+\[(?P<packets>\d{1,20}):(?P<bytes>\d{1,20})\])?"
 )
+_NUMBER: Final = re.compile(r"[0-9]{1,20}")
 _COUNTERS: Final = re.compile(r"\[(\d{1,20}):(\d{1,20})\]\s+")
 _COMMENT: Final = re.compile(r"""('[^']*'|"(?:\\.|[^"\\])*"|\\.)|(?:^|\s)#.*""")
 """A comment of a shell, or in the first group what only looks like one."""
@@ -204,11 +205,11 @@ def _command(
         if each in _OF_VERSION:
             families = tuple(family for family in families if family == _OF_VERSION[each])
         elif each in _WAITS:
-            if todo and todo[0].isdigit():
+            if todo and _NUMBER.fullmatch(todo[0]):
                 todo.pop(0)
         elif each in ("-t", "--table") and todo:
             table = todo.pop(0)
-        elif each in ("-c", "--set-counters") and len(todo) > 1 and todo[0].isdigit() and todo[1].isdigit():
+        elif each in ("-c", "--set-counters") and len(todo) > 1 and all(map(_NUMBER.fullmatch, todo[:2])):
             counters = int(todo.pop(0)), int(todo.pop(0))
         elif not word and _COMMANDS.get(each, each) in _SHORT:
             word = _COMMANDS.get(each, each)
@@ -266,7 +267,7 @@ def _change(rules: list[_Rule], word: str, command: _Command) -> None:
     """Append, insert, replace or delete a rule."""
     rest = command.rest
     place: int | None = None
-    if word != "-A" and rest and rest[0].isdigit():
+    if word != "-A" and rest and _NUMBER.fullmatch(rest[0]):
         place, rest = int(rest[0]), rest[1:]
         if not 1 <= place <= len(rules) + (word == "-I"):
             raise InputError(f"{command.where}: {command.chain} has no rule {place}")

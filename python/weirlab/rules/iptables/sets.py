@@ -23,6 +23,7 @@ _UNDERSTOOD: Final = frozenset({"ip", "net", "port"})
 _METHODS: Final = frozenset({"hash", "bitmap"})
 _CHANGING: Final = frozenset({"markmask", "bitmask"})
 """Options of a set that change what an element means."""
+_BITS: Final = re.compile(r"[0-9]{1,3}")
 _MATCH_SET: Final = re.compile(r"(?P<not>! )?--match-set (?P<name>\S+) (?P<sides>[a-z,]+)(?= -|$)")
 _ADDRESSES: Final = (matching.ADDRESSES[4][0], matching.ADDRESSES[6][1])
 _SIDES: Final = {
@@ -113,7 +114,7 @@ def _dimensions(kind: str, options: Sequence[str]) -> tuple[str, ...]:
 
 def _netmask(options: Sequence[str]) -> int | None:
     at = options.index("netmask") + 1 if "netmask" in options else 0
-    return int(options[at]) if 0 < at < len(options) and options[at].isdigit() else None
+    return int(options[at]) if 0 < at < len(options) and _BITS.fullmatch(options[at]) else None
 
 
 def _add(to: IpSet, text: str, options: Sequence[str]) -> None:
@@ -173,6 +174,9 @@ def _matches(
     if known is None:
         return None
     if known.members:
+        # Lists have no lists in them, nor themselves.
+        if any(sets[member].members for member in known.members if member in sets):
+            return None
         listed = [_matches(sets, member, sides, inverted=False) for member in known.members]
         if inverted or any(each is None for each in listed):
             return None

@@ -13,7 +13,7 @@ from typing import Final
 from weirlab.rules.chains import ChainKey
 
 _TOKEN: Final = re.compile(r'"[^"]*"|#[^\n]*|\\\n|[{};\n]|[^\s{};"#\\]+|[\\"]')
-_HANDLE: Final = re.compile(r"#\s*handle\s+(\d+)\s*$")
+_HANDLE: Final = re.compile(r"#\s*handle\s+(\d{1,20})\s*$")
 _PROPERTIES: Final = frozenset({"type", "policy", "comment", "flags", "device", "devices"})
 """First words of statements in a chain that are no rules."""
 _FAMILIES: Final = frozenset({"ip", "ip6", "inet", "arp", "bridge", "netdev"})
