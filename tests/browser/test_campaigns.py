@@ -14,8 +14,9 @@ import yaml
 from weirlab.base import programs
 from weirlab.store import Store
 
-from ..unit.campaigns.conftest import LocalCluster, free_port
+from ..unit.campaigns.conftest import LocalCluster
 from ..unit.campaigns.test_campaign import MATRIX
+from ..unit.conftest import unused_port
 from .devtools import DEADLINE_S, Browser, Page
 from .pages import AXE, LOOKS, Serve, axe_faults, nameless, photograph
 
@@ -26,7 +27,7 @@ BEDS = "[...document.querySelectorAll('.bed')]"
 def cluster() -> Iterator[LocalCluster]:
     pytest.importorskip("distributed")
     with ExitStack() as closing:
-        made = LocalCluster(free_port())
+        made = LocalCluster(unused_port())
         closing.callback(made.close)
         yield made
 

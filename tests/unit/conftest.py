@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
 import shutil
+import socket
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +29,7 @@ from weirlab.studies import registry
 from weirlab.testing import FakeBed, FakeClock, FakeDevice
 
 _LINES = layout.lines
+_CALLS = itertools.count()
 _PATH = 40
 """Words of this length are paths, which are copied from a terminal and never broken."""
 
@@ -127,6 +132,20 @@ def begin(writer: RunWriter) -> Callable[..., SearchTrialRunner]:
         return SearchTrialRunner(bed, writer, terms=terms)
 
     return trials
+
+
+def unused_port() -> int:
+    """A TCP port that no address of this host uses, and that nobody gets who asks the kernel for any."""
+    first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    # Below those of Weir's own services; other processes with tests begin elsewhere.
+    ports = range(10_000, max(min(first, 29_000), 10_001))
+    begin = next(_CALLS) + 50 * os.getpid()
+    for number in range(len(ports)):
+        port = ports[(begin + number) % len(ports)]
+        with socket.socket() as made, suppress(OSError):
+            made.bind(("", port))
+            return port
+    pytest.fail("no port is free")
 
 
 @dataclass(frozen=True)

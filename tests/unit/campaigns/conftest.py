@@ -12,6 +12,8 @@ from distributed import Client
 
 from weirlab.base import programs
 
+from ..conftest import unused_port
+
 
 class LocalCluster:
     """Processes that a test may kill; ``url`` is the scheduler's address."""
@@ -62,16 +64,9 @@ class LocalCluster:
             process.wait()
 
 
-def free_port() -> int:
-    import socket
-
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
-
-
 @pytest.fixture
 def cluster() -> Iterator[LocalCluster]:
     with ExitStack() as closing:
-        made = LocalCluster(free_port())
+        made = LocalCluster(unused_port())
         closing.callback(made.close)
         yield made

@@ -19,6 +19,8 @@ from weirlab.lab.linux.namespace import Namespace
 from weirlab.lab.management import session
 from weirlab.lab.management.session import ManagementSession
 
+from ..conftest import unused_port
+
 LISTING = [sys.executable, "-c", "print('rule ' * 1000)"]
 CPU = min(os.sched_getaffinity(0))
 
@@ -33,9 +35,7 @@ class Here(Namespace):
 @pytest.fixture
 def programs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[subprocess.Popen[str]]]:
     """The programs that sessions start, on a free port of the loopback interface."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        monkeypatch.setattr(session, "PORT", free.getsockname()[1])
+    monkeypatch.setattr(session, "PORT", unused_port())
     monkeypatch.setattr(wiring, "MANAGED", Port("lo", "", "127.0.0.1/8", "::1/128"))
     started: list[subprocess.Popen[str]] = []
     start = session.programs.start

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +9,8 @@ from typing import Any
 import pytest
 
 from weirlab._engine import TcpServer
+
+from ...conftest import unused_port
 
 DEADLINE_S = 60.0
 """How long something that is sure to happen may take on a busy machine."""
@@ -62,7 +63,4 @@ def serve() -> Iterator[Callable[..., Served]]:
 
 @pytest.fixture
 def free_port() -> int:
-    """A port that no address of this host uses."""
-    with socket.socket() as taken:
-        taken.bind(("", 0))
-        return int(taken.getsockname()[1])
+    return unused_port()
