@@ -131,10 +131,13 @@ def read_profile(path: Path) -> dict[str, dict[str, str]]:
     where = f"--profile {files.shown(path)}"
     try:
         content = yaml.safe_load(files.read_text(path, "a profile", limits.MOST_BYTES))
-    except yaml.YAMLError as error:
+    # Dates that do not exist are values of the wrong kind to PyYAML.
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         place = getattr(error, "problem_mark", None)
         at = f", line {place.line + 1}" if place is not None else ""
-        raise InputError(f"{where}{at}: this is not YAML: {getattr(error, 'problem', error)}") from None
+        problem = getattr(error, "problem", error)
+        why = "it is nested too deeply" if isinstance(error, RecursionError) else problem
+        raise InputError(f"{where}{at}: this is not YAML: {why}") from None
     if not isinstance(content, dict):
         raise InputError(f"{where}: expected names and values, e.g. 'delay: 25ms'")
     found = {

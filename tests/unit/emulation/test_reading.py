@@ -211,6 +211,8 @@ def test_a_profile_is_overruled_by_options_and_names_files_beside_it(tmp_path: P
         ("delay: [1]\n", "delay must be text, e.g. delay: 25ms"),
         ("delay: yes\n", "delay must be text, e.g. delay: 25ms"),
         ("delay: [\n", "this is not YAML"),
+        ("delay: 2026-02-30\n", "this is not YAML: day"),
+        ("[" * 5_000, "nested too deeply"),
     ],
 )
 def test_a_profile_that_is_none_is_refused_by_its_name(tmp_path: Path, content: str, message: str) -> None:

@@ -124,6 +124,8 @@ def _last(value: float) -> float:
 
 
 def _row(one: CaptureHearing) -> tuple[str, ...]:
+    if one.problem:
+        return (one.path, *[NOTHING] * 9, one.problem)
     return (
         one.path,
         count(one.streams),
@@ -135,7 +137,7 @@ def _row(one: CaptureHearing) -> tuple[str, ...]:
         duration(one.jitter_p50_ns),
         count(one.packets),
         duration(one.duration_s * 1e9) if one.packets else NOTHING,
-        one.problem or NOTHING,
+        NOTHING,
     )
 
 

@@ -145,7 +145,7 @@ class QualityOutcome:
 
     def _row(self, i: int) -> dict[str, Any]:
         measured, kind = self.table.streams, self.table.kinds[i]
-        return {
+        row = {
             **asdict(self.streams[i]),
             "packet_ns": self.table.packet_ns[i],
             "network_ms": self.table.network_ns[i] / 1e6,
@@ -168,6 +168,9 @@ class QualityOutcome:
             "band": kind.band,
             "impairment": {"ie": kind.ie, "bpl": kind.bpl, "source": kind.source, "note": kind.note},
         }
+        unknown = () if self.streams[i].loss_known else ("loss_runs", "longest_run", "burst_ratio")
+        late = () if np.isfinite(measured.delay_max_ns[i]) else ("late_fixed", "late_adaptive", "slips_fixed")
+        return row | dict.fromkeys((*unknown, *late))
 
 
 @dataclass(frozen=True)

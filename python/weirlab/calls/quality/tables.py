@@ -71,7 +71,7 @@ def _arrived(outcome: QualityOutcome, shown: Sequence[int]) -> Table:
             _skew(float(outcome.table.skew[i])),
             duration(float(outcome.table.packet_ns[i])) if stream.clock_hz else NOTHING,
             count(int(losses.runs[i])) if stream.loss_known else NOTHING,
-            decimals(float(losses.burst_ratio[i])),
+            decimals(float(losses.burst_ratio[i])) if stream.loss_known else NOTHING,
         )
         for i, stream in ((i, outcome.streams[i]) for i in shown)
     ]

@@ -199,7 +199,7 @@ def _account(made: ParallelSocket) -> ReceiverReport | None:
             duplicate_bytes=document["duplicate_bytes"],
             sha256=document["sha256"],
         )
-    except (ValueError, TypeError, LookupError):
+    except (ValueError, TypeError, LookupError, RecursionError):
         return None
     *numbers, digest = vars(found).values()
     return found if all(type(number) is int for number in numbers) and isinstance(digest, str) else None

@@ -185,7 +185,7 @@ class CauseLog:
 
         seconds = (times[-1] - times[0]) / 1e9
         moved = _grown(columns["bytes_acked" if sends else "bytes_received"])
-        bps = moved * 8 / seconds if seconds > 0 else 0.0
+        bps = moved * 8 / seconds if seconds > 0 else float("nan")
         findings: tuple[DiagnosisFinding, ...] = ()
         if not sends:
             findings = receiving.findings(times, columns)
@@ -209,6 +209,8 @@ class CauseLog:
 
 
 def _silence(columns: Mapping[str, Floats], seconds: float) -> str:
+    if not seconds > 0:
+        return "it was seen only once, which does not say why it was not faster."
     if _grown(columns["bytes_acked"]) + _grown(columns["bytes_received"]) > 0:
         return "too little was transferred to say why it was not faster."
     unread = columns["rqueue_bytes"][-1]

@@ -189,7 +189,9 @@ def trace(
             analysis = analyse(files, series=series, **settings)
             chosen = _chosen(analysis, wanted, number)
         else:
-            analysis, chosen = _reported(files, series, settings, wanted, number, report, session.command)
+            analysis, chosen = _reported(
+                files, series, settings, wanted, number, report, session.command, target_bps
+            )
         part = _part(files, packets.filter, window, options.pcapng)
         shown = tables.ordered(chosen, options.sort)
         reasons: dict[int, Diagnosis] = {}
@@ -286,6 +288,7 @@ def _reported(
     number: int | None,
     report: Path,
     command: str,
+    target_bps: float | None,
 ) -> tuple[Analysis, Selection]:
     from weirlab import trace as api
     from weirlab.transfers.trace.page import story
@@ -295,7 +298,8 @@ def _reported(
         first = tables.ordered(chosen, "bytes")[:1]
         if not first:
             raise InputError("--out needs a TCP connection, and there is none in this capture")
-        story.build(read, report, connection=first[0]["id"], command=command)
+        number = first[0]["id"]
+        story.build(read, report, connection=number, command=command, target_bps=target_bps)
         return read.facts, chosen
 
 

@@ -15,6 +15,7 @@ from weirlab.base.tables import Table
 from weirlab.jobs.batches import results, unreadable
 from weirlab.trace.analysis import KEEP, analyse
 from weirlab.trace.facts import data_again, sides
+from weirlab.trace.others import streams_left_out
 from weirlab.trace.quantities import size
 from weirlab.trace.times import Window
 
@@ -68,7 +69,7 @@ def summary(path: str, filter: str, window: Window) -> CaptureSummary:
         len(connections) + found["connections_left_out"],
         sum(end["data_packets"] for end in ends),
         sum(map(data_again, ends)),
-        len(found["streams"]),
+        len(found["streams"]) + streams_left_out(found),
         len(found["esp"]) + found["esp_left_out"],
         read["cut_short"],
     )
@@ -109,11 +110,13 @@ class CaptureSummaries:
 
 
 def _row(one: CaptureSummary) -> tuple[str, ...]:
+    if one.problem:
+        return (one.path, *[NOTHING] * 7, one.problem)
     known = one.first_ns is not None and one.last_ns is not None
     lasted = duration(one.last_ns - one.first_ns) if known else NOTHING  # type: ignore[operator]
     retransmitted = f"{count(one.retransmitted)} of {count(one.segments)}"
     numbers = (count(one.connections), retransmitted, count(one.streams), count(one.esp))
-    return (one.path, count(one.packets), size(one.bytes), lasted, *numbers, one.problem or NOTHING)
+    return (one.path, count(one.packets), size(one.bytes), lasted, *numbers, NOTHING)
 
 
 def summaries(

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from weirlab.calls.quality.each import CaptureHearing, CaptureHearings
+
 from ...campaigns.conftest import LocalCluster, cluster  # noqa: F401
 from ...conftest import Weir
 from .captures import frames, later, pcap, talk, without
@@ -38,6 +40,12 @@ def test_every_capture_is_a_row_with_what_it_says_by_itself(weir: Weir, archive:
     assert silent["packets"] > 0
     assert str(archive[3]) in damaged["problem"]
     assert f"in {archive[1]}" in answer.json["conclusion"]
+
+
+def test_a_capture_that_cannot_be_read_holds_no_zeros() -> None:
+    found = CaptureHearing("damaged.pcap", "it is no capture")
+    (row,) = CaptureHearings((found,)).table(1).rows
+    assert row == ("damaged.pcap", *["–"] * 9, "it is no capture")
 
 
 def test_workers_assess_byte_for_byte_as_one_process(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from weirlab.calls.quality import tables
 from weirlab.calls.quality.wording import sentence
 
 from .captures import Rtp, talk, without
@@ -28,10 +30,21 @@ def test_a_few_packets_of_a_call_show_no_loss(file: Path, kept: list[int]) -> No
         None,
         pytest.approx(np.nan, nan_ok=True),
     )
+    assert [row[name] for name in ("loss_runs", "longest_run", "burst_ratio")] == [None] * 3
+    arrived = next(table for table in tables.of(outcome, 1) if table.caption == "Packets and loss")
+    assert arrived.rows[0][-2:] == ("–", "–")
     assert np.isnan(outcome.mos).all()
     assert f"{len(kept)} packets of its" in found(outcome, "incomplete capture")[0][1]
     assert "no MOS is known" in sentence(outcome)
     assert any("missing from the capture itself" in note for note in outcome.notes())
+
+
+def test_without_delays_it_is_not_known_what_came_late(file: Path) -> None:
+    outcome = outcome_of(file, talk(316))
+    measured = replace(outcome.table.streams, delay_max_ns=np.array([np.nan]))
+    row = replace(outcome, table=replace(outcome.table, streams=measured)).document()["streams"][0]
+    assert [row[name] for name in ("late_fixed", "late_adaptive", "slips_fixed")] == [None] * 3
+    assert row["loss_runs"] == 0
 
 
 def both(missing: list[int], missing_back: list[int]) -> list[Rtp]:

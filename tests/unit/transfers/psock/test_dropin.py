@@ -17,9 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from weirlab._engine import ParallelProxy, ParallelSocket, relay_limits
+from weirlab._engine import ParallelListener, ParallelProxy, ParallelSocket, relay_limits
 from weirlab.base import programs
-from weirlab.base.errors import InputError, MissingCapability
+from weirlab.base.errors import InputError, LabError, MissingCapability
 from weirlab.lab.isolation.groups import CgroupHierarchy, IsolationError
 from weirlab.transfers.psock.dropin import account, checking, options, program
 from weirlab.transfers.psock.dropin import group as group_of_programs
@@ -202,6 +202,30 @@ def test_what_is_wrong_is_said_before_anything_begins(
     assert (answer.code, "no such user" in answer.err) == (InputError.exit_code, True)
     answer = weir("psock", "run", "--via", "localhost", "--", tmp_path / "missing")
     assert (answer.code, "no program" in answer.err) == (InputError.exit_code, True)
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (b"WEIRPXY\x03\x03" + bytes(7), "has no room for another session"),
+        (b"220 mail.example.org ESMTP\r\n", "is no weir psock proxy"),
+    ],
+    ids=["full", "another"],
+)
+def test_a_proxy_without_room_is_told_from_what_is_none(weir: Weir, answer: bytes, why: str) -> None:
+    listener = ParallelListener([("127.0.0.1", 0)], HOW)
+
+    def reply() -> None:
+        while (found := listener.accept(0.1)) is None:
+            pass
+        found[0].write_all(answer)
+        found[0].close()
+
+    thread = threading.Thread(target=reply)
+    thread.start()
+    told = weir("psock", "run", "--via", f"127.0.0.1:{listener.addresses[0][1]}", "--", "true")
+    thread.join()
+    assert (told.code, why in told.err) == (LabError.exit_code, True), told.err
 
 
 def test_a_proxy_connects_to_nothing_that_it_was_not_told(weir: Weir) -> None:

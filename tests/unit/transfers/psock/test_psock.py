@@ -105,6 +105,15 @@ def test_a_receiver_writes_the_file_and_says_where_it_listens(tmp_path: Path) ->
     assert result["conclusion"] == "1 session, 1.00 MB received."
 
 
+@pytest.mark.parametrize("answer", [b"", b"thanks", b'{"sha256": 7}', b"[" * 60_000], ids=len)
+def test_an_answer_that_is_no_account_is_none(answer: bytes) -> None:
+    listener = ParallelListener([("127.0.0.1", 0)], HOW)
+    client, server = _connected(listener)
+    server.write_all(answer)
+    server.finish()
+    assert copying.send(client, iter([b"data"]), "here").account is None
+
+
 def test_a_receiver_writes_to_standard_output_and_talks_on_standard_error(weir: Weir) -> None:
     command = ("psock", "serve", "--port", "0", "--transfers", "1", "--out", "-")
     with subprocess.Popen(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from weirlab.base.errors import InputError
+from weirlab.base.errors import InputError, LabError
 from weirlab.link import bindings
 from weirlab.transfers.tcp.measure import capturing
 from weirlab.transfers.tcp.measure.capturing import CapturePoints
@@ -79,6 +79,17 @@ def test_what_a_full_disk_does_not_take_is_not_beyond_the_limit(
         pass
     found = recording.capture
     assert (found.packets, found.lost_packets, found.left_out_packets) == (9, lost, left_out)
+
+
+def test_a_name_that_cannot_be_one_leads_nowhere(tmp_path: Path) -> None:
+    with capturing.capturing("a..b", 80, tmp_path, "auto") as recording:
+        pass
+    assert "towards a..b cannot be determined" in recording.capture.why_not
+    with (
+        pytest.raises(LabError, match=r"towards a\.\.b cannot be determined"),
+        capturing.capturing("a..b", 80, tmp_path, "must"),
+    ):
+        pass
 
 
 def test_a_recorder_is_limited_to_the_connections_of_the_transfer(

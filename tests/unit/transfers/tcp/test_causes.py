@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from weirlab.base.documents import plain
 from weirlab.base.errors import InputError
 from weirlab.transfers.tcp import causes, connections
 from weirlab.transfers.tcp.show.screen import LiveCauses
@@ -119,6 +120,14 @@ def test_silence_is_not_a_cause() -> None:
     log.samples(samples({"bytes_acked": 500, "bytes_received": 500, "rqueue_bytes": 0}, 400), ONE, [])
     (found,) = log.causes(ONE)
     assert (found.findings, found.sentence) == ((), "neither end sent anything for 3.99 s.")
+
+
+def test_of_a_single_sample_no_throughput_is_known() -> None:
+    log = causes.CauseLog()
+    log.samples(samples({"bytes_acked": 500, "bytes_received": 9000, "rqueue_bytes": 8000}, 1), ONE, [])
+    (found,) = log.causes(ONE)
+    assert found.line.startswith("curl (7) from 192.0.2.2:443, –: it was seen only once")
+    assert plain(found.document())["throughput_bps"] is None
 
 
 def test_a_connection_that_has_ended_is_no_longer_live() -> None:

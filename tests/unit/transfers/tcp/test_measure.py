@@ -84,6 +84,12 @@ def test_sources_with_periods_of_their_own_share_the_axis() -> None:
     assert coarse.rows() == [(0, 120_000.0, 3, None), (20 * MS, 160_000.0, 4, 9)]
 
 
+def test_what_was_sent_before_the_first_report_was_sent_since_the_start() -> None:
+    rows = made([35, 45], app_bytes=[400, 500])
+    found = axis.axis({"sender": rows}, {"sender": ["throughput_bps"]}, 10 * MS, 0)
+    assert found["sender.throughput_bps"].to_list() == [80_000.0, 80_000.0]
+
+
 def test_rows_without_the_counter_of_bytes_do_not_hide_the_throughput() -> None:
     times = [5 * MS, 9 * MS, 15 * MS, 25 * MS, 27 * MS]
     # One-way delays come beside, and in a period there may be nothing else.

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from weirlab.base.errors import LabError
+from weirlab.base.errors import InputError, LabError
 from weirlab.transfers.tcp import ndt7
 from weirlab.transfers.tcp.ndt7 import client, messages
 from weirlab.transfers.tcp.ndt7.frames import BINARY, CLOSE, FrameReader, header, message
@@ -108,6 +108,11 @@ def test_a_hostile_or_lost_client_ends_only_its_own_test(
     ends[0].sendall(sent)
     ends[0].shutdown(socket.SHUT_WR)
     assert why in events(server)[-1]["server"][0]["failure"]
+
+
+def test_a_name_that_cannot_be_one_is_told() -> None:
+    with pytest.raises(InputError, match=r"a\.\.b has no address"):
+        client.connect(ndt7.of(TransferSettings("ws://a..b", up=0, down=1)))
 
 
 @pytest.mark.parametrize("up", [False, True], ids=["download", "upload"])

@@ -269,6 +269,9 @@ def test_it_says_why_a_connection_was_slow(weir: Weir, tmp_path: Path, place: fl
     whole = weir("trace", file, "--connection", "0", "--target", "100Mbit/s").out
     for text in ("Where the time went", "Evidence", "limited by", "would be needed for 100 Mbit/s"):
         assert text in whole
+    page = tmp_path / "page.html"
+    assert weir("trace", file, "--target", "100Mbit/s", "--out", page).code == 0
+    assert "would be needed for 100 Mbit/s" in page.read_text()
     diagnosis = weir("trace", file, "--json").json["connections"][0]["diagnosis"]
     assert diagnosis["from"] == seen_from
     assert diagnosis["findings"][0]["cause"] == "receive_window"

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from weirlab.trace.times import Window
-from weirlab.transfers.trace.each import summary
+from weirlab.transfers.trace import each
+from weirlab.transfers.trace.each import CaptureSummaries, summary
 
 from ...campaigns.conftest import LocalCluster, cluster  # noqa: F401
 from ...conftest import Weir
@@ -35,6 +36,20 @@ def test_totals_are_those_of_each_capture_by_itself(weir: Weir, damaged: Path) -
     assert found[0]["segments"] == sum(side["data_packets"] for side in sides)
     shown = weir("trace", "--each", *CAPTURES, "--limit", "2")
     assert (shown.code, f"{len(CAPTURES) - 2} more" in shown.out) == (0, True)
+
+
+def test_a_capture_that_cannot_be_read_holds_no_zeros(damaged: Path) -> None:
+    found = summary(str(damaged), "", Window())
+    (row,) = CaptureSummaries((found,)).table(1).rows
+    assert row == (str(damaged), *["–"] * 7, found.problem)
+
+
+def test_streams_that_are_left_out_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    path = str(CAPTURES[0])
+    streams = summary(path, "", Window()).streams
+    found = each.analyse(path, rows=None)
+    monkeypatch.setattr(each, "analyse", lambda *_, **__: {**found, "streams_left_out": 7})
+    assert summary(path, "", Window()).streams == streams + 7
 
 
 def test_workers_answer_byte_for_byte_as_one_process(

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
 _STREAMS = 4
 """Of a session, as far as a proxy makes room for them in advance."""
+_MAGIC = b"WEIRPXY"
+_REPLY_BYTES = 16
+"""Of a proxy to a request, which begin with ``_MAGIC``."""
 _LAST_S = 10.0
 """How long a proxy waits for its sessions to break off."""
 
@@ -160,8 +163,14 @@ def _reached(
         try:
             with closing(copying.connect([routes], how)) as made:
                 made.finish()
-                # A proxy that is asked for nothing says nothing.
-                if made.read(1) != b"":
+                # A proxy that is asked for nothing says nothing, unless it has no room.
+                answer = made.read(_REPLY_BYTES) or b""
+                if answer.startswith(_MAGIC):
+                    raise LabError(
+                        f"{shown(routes[0][1:])} has no room for another session; try again later, "
+                        "or raise --connections of weir psock proxy"
+                    )
+                if answer:
                     raise LabError(f"{shown(routes[0][1:])} is no weir psock proxy")
         except LabError as error:
             problem = problem or error

@@ -105,7 +105,9 @@ def _periods(
     # There are gaps: periods without any report, or with a report of something else.
     counted = pl.col("counted").cast(pl.Int64).forward_fill().fill_null(0)
     grown = counted.diff().fill_null(counted)
-    lasted = pl.col("period").diff().fill_null(1) * period_ns
+    # What an end has counted by its first report, it has since the start; a capture may begin at any time.
+    first = pl.col("period").clip(0) + 1 if counter == "app_bytes" else 1
+    lasted = pl.col("period").diff().fill_null(first) * period_ns
     throughput = (grown * 8e9 / lasted).alias(f"{name}.throughput_bps")
     others = [column for column in found.columns if column not in ("period", "counted")]
     return found.select("period", throughput, *others)

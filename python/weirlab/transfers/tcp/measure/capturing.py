@@ -216,5 +216,5 @@ def _towards(host: str, port: int) -> str:
             route = routes.route("get", dst=address[4][0], family=address[0])[0]
             index = route.get_attr("RTA_OIF")
         return socket.if_indextoname(index)
-    except (OSError, NetlinkError, IndexError, TypeError) as error:
+    except (OSError, UnicodeError, NetlinkError, IndexError, TypeError) as error:
         raise LabError(f"the interface towards {host} cannot be determined ({error})") from error

@@ -48,8 +48,9 @@ def connect(settings: TransferSettings) -> Ndt7Transfer:
     with ExitStack() as stack:
         try:
             found = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)
-        except OSError as error:
-            raise InputError(f"{settings.host} has no address: {error.strerror}; give its address") from error
+        except (OSError, UnicodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else error
+            raise InputError(f"{settings.host} has no address: {why}; give its address") from error
         try:
             connection = stack.enter_context(_connected(found, settings))
             if settings.ndt7 == "wss":

@@ -72,8 +72,10 @@ TERMS: Final = (
 )
 
 
-def build(trace: Trace, out: Path, *, connection: int, command: str = "") -> Path:
-    """Write the page about ``connection`` to ``out`` and return it.
+def build(
+    trace: Trace, out: Path, *, connection: int, command: str = "", target_bps: float | None = None
+) -> Path:
+    """Write the page about ``connection`` to ``out`` and return it; ``target_bps`` is the throughput wanted.
 
     Raises
     ------
@@ -82,11 +84,12 @@ def build(trace: Trace, out: Path, *, connection: int, command: str = "") -> Pat
     StoreError
         ``out`` cannot be written.
     """
-    files.write_bytes(out, tell(trace, connection=connection, command=command).html().encode())
+    story = tell(trace, connection=connection, command=command, target_bps=target_bps)
+    files.write_bytes(out, story.html().encode())
     return out
 
 
-def tell(trace: Trace, *, connection: int, command: str = "") -> Story:
+def tell(trace: Trace, *, connection: int, command: str = "", target_bps: float | None = None) -> Story:
     """The page about ``connection``; raises ``InputError`` like :func:`build`."""
     one = next((each for each in trace.facts["connections"] if each["id"] == connection), None)
     if one is None:
@@ -95,7 +98,7 @@ def tell(trace: Trace, *, connection: int, command: str = "") -> Story:
     paths = [file["path"] for file in read["files"]]
     names = ", ".join(Path(path).name for path in paths)
     ends = f"{endpoint(one['a'])} (a) and {endpoint(one['b'])} (b)"
-    found = tracing.read(trace, one)
+    found = tracing.read(trace, one, target_bps=target_bps)
     chapters = [
         Chapter("graphs", "Graphs", graphs=_graphs(trace, one, found)),
         *([] if found is None else [_evidence(found)]),
