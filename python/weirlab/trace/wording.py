@@ -275,10 +275,11 @@ def _unanswered(sent: Side) -> str | None:
     number, repeated = sent["unanswered"], sent["retransmissions"]["total"]
     if number < LEAST_UNANSWERED or not repeated or not sent["unanswered_ns"] > SECOND_NS:
         return None
-    lasted, before = duration(sent["unanswered_ns"]), duration(sent["unanswered_after_ns"])
+    lasted, after_ns = duration(sent["unanswered_ns"]), sent["unanswered_after_ns"]
+    before = f"{duration(after_ns)} before" if after_ns else "right before"
     return (
         f"its last {count(number)} packets with data, over {lasted}, were never answered (the last packet "
-        f"from the other end had come {before} before)"
+        f"from the other end had come {before})"
     )
 
 

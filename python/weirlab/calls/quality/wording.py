@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from weirlab.calls.quality.findings import listed_streams
 from weirlab.cli.quantities import clock, count, duration, percent, plural
 from weirlab.quality.distribution import SATISFIED
 
@@ -20,7 +21,19 @@ HARMFUL: Final = 0.001
 
 
 def sentence(outcome: QualityOutcome) -> str:
-    """How many streams lost nothing, and which was worst."""
+    """Calls that went one way; how many streams lost nothing, and which was worst."""
+    return f"{_one_way(outcome)}{_heard(outcome)}"
+
+
+def _one_way(outcome: QualityOutcome) -> str:
+    """Nobody hears the other party, however good the stream is that there is: so that comes first."""
+    alone = sorted({n for each in outcome.findings if each.kind == "one-way audio" for n in each.streams})
+    if not alone:
+        return ""
+    return f"One-way audio, unless only one direction was captured: {listed_streams(alone)}. "
+
+
+def _heard(outcome: QualityOutcome) -> str:
     streams, mos = outcome.streams, outcome.mos
     voice = np.array([stream.is_voice for stream in streams])
     known = voice & np.array([stream.loss_known for stream in streams])

@@ -211,6 +211,7 @@ def test_a_call_that_goes_one_way_is_found_with_the_address_that_is_to_blame(fil
     assert streams == (1,)
     assert "nothing goes from 10.1.2.3:4000 to 192.0.2.2:4002" in text
     assert "the private address 10.1.2.3, but its messages come from 203.0.113.5" in text
+    assert sentence(outcome).startswith("One-way audio, unless only one direction was captured: stream 1. ")
 
 
 def test_a_call_on_hold_is_not_one_way(file: Path) -> None:
