@@ -97,8 +97,8 @@ class HostDrift:
         little, and not for each other: delays may change severalfold where the rate stays as it is.
         """
         service, most, tail = (
-            math.hypot(max(math.sqrt(2) * LATER[quantity].run, within), LATER[quantity].place)
-            for quantity, within in (("rate", rate), ("mean", delay), ("p99", delay))
+            math.hypot(max(math.sqrt(2) * later.run, within), later.place)
+            for later, within in ((LATER["rate"], rate), (LATER["mean"], delay), (LATER["p99"], delay))
         )
         return cls(service, most, tail)
 
