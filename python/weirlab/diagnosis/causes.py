@@ -178,7 +178,7 @@ BLACK_HOLE: Final = Cause(
     "network",
     "packets larger than the path carries were lost",
     "packets too large",
-    'let ICMP "packet too big" through, or clamp the MSS',
+    'let ICMP "fragmentation needed" (IPv6: "packet too big") through, or clamp the MSS',
 )
 UNKNOWN: Final = Cause("unknown", "unknown", "the limit cannot be told from here", "not known")
 

@@ -41,6 +41,7 @@ def findings(time_ns: Floats, fields: Mapping[str, Floats]) -> tuple[DiagnosisFi
     unread, window = fields["rqueue_bytes"][:-1], fields["rcv_wnd_bytes"][:-1]
     least_us = fields["min_rtt_us"][fields["min_rtt_us"] > 0]
     rtt_s = float(least_us.min()) / 1e6 if len(least_us) else float("nan")
+    read = np.diff(received) - np.diff(fields["rqueue_bytes"])
     rate = rates(start, lasts, received[:-1], rate_window(lasts, rtt_s))
     # Before Linux 6.2 the kernel does not report its own receive window.
     known = np.isfinite(window)
@@ -50,7 +51,9 @@ def findings(time_ns: Floats, fields: Mapping[str, Floats]) -> tuple[DiagnosisFi
     return tuple(
         sorted(
             (
-                *_finding(APPLICATION_READ, slow, lasts, lambda part: _slow(part, unread, window, rate)),
+                *_finding(
+                    APPLICATION_READ, slow, lasts, lambda part: _slow(part, unread, window, read, lasts)
+                ),
                 *_finding(RECEIVE_WINDOW, small, lasts, lambda part: _small(part, window, rtt_s)),
                 *_finding(UNKNOWN, rest, lasts, lambda part: _elsewhere(fields)),
                 *_finding(UNKNOWN, ~known, lasts, lambda _: _UNREPORTED),
@@ -77,10 +80,11 @@ def _finding(cause: Cause, part: Bools, lasts: Floats, why: Callable[[Bools], st
     ]
 
 
-def _slow(part: Bools, unread: Floats, window: Floats, rate: Floats) -> str:
+def _slow(part: Bools, unread: Floats, window: Floats, read: Floats, lasts: Floats) -> str:
+    rate = max(float(read[part].sum() / lasts[part].sum()), 0.0)
     return (
         f"{size(float(np.median(unread[part])))} that had arrived was unread, and the window was down to "
-        f"{size(float(np.median(window[part])))}; it read {bit_rate(float(rate[part].mean()) * 8)}"
+        f"{size(float(np.median(window[part])))}; it read {bit_rate(rate * 8)}"
     )
 
 

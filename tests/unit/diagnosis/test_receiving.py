@@ -47,6 +47,20 @@ def test_a_slow_reader_a_small_buffer_and_neither_are_told_apart(
     assert (main.cause.key, round(main.share, 2), others) == (cause, 1.0, [])
 
 
+def test_what_a_slow_reader_read_is_what_arrived_less_what_stayed_unread() -> None:
+    # It reads 1 MB once a second; meanwhile what arrives fills the window and then stops.
+    row = np.arange(ROWS)
+    arrived = (row // 100 + np.minimum((row % 100) / 25, 1.0)) * 1e6
+    told = {
+        **samples(1.0, 0, 0),
+        "bytes_received": 3e6 + arrived,
+        "rqueue_bytes": 3e6 + arrived - row // 100 * 1e6,
+    }
+    (main, *_) = receiving.findings(TIMES, told)
+    assert main.cause.key == "application_read"
+    assert main.sentence.endswith("it read 6.41 Mbit/s.")
+
+
 def test_segments_out_of_order_point_to_the_network() -> None:
     (main,) = receiving.findings(TIMES, samples(300_000, 0, 640_000, late=0.02))
     assert "out of order" in main.sentence

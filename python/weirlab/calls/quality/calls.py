@@ -47,8 +47,8 @@ def _one_way(
         silent, hearing = call["parties"][1 - deaf], call["parties"][deaf]
         text = (
             f"{_title(call, start_ns)} has one-way audio, unless the capture sees only one direction: "
-            f"nothing goes from {_listed(silent)} to {_listed(hearing)}, although both were to "
-            f"send.{_hidden(silent)}"
+            f"nothing goes from {_listed(silent)} ({_ROLES[1 - deaf]}) to {_listed(hearing)} "
+            f"({_ROLES[deaf]}), although both were to send.{_hidden(silent, _ROLES[1 - deaf])}"
         )
         yield tuple(each.number for each in to[1 - deaf]), text
 
@@ -106,14 +106,19 @@ def _listed(party: Mapping[str, Any]) -> str:
     return " or ".join(end(address, port) for address, port in party["media"])
 
 
-def _hidden(party: Mapping[str, Any]) -> str:
+_ROLES: Final = ("the caller", "the callee")
+
+
+def _hidden(party: Mapping[str, Any], role: str) -> str:
     """That a party names a private address although its messages come from elsewhere; empty if not."""
     private = [address for address, _ in party["media"] if _is_private(address)]
     if not private or _is_private(party["address"]):
         return ""
     return (
-        f" Its description (SDP) names the private address {private[0]}, but its messages come from "
-        f"{party['address']}: what is sent there does not arrive, unless both are in one network."
+        f" In SDP, {role} named the private address {private[0]}, but its messages come from "
+        f"{party['address']}, so addresses are translated: what is sent to it does not arrive, either, "
+        "unless both are in one network. Have its device or a server name the public address (STUN, session "
+        "border controller; no SIP ALG)."
     )
 
 

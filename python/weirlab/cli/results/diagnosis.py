@@ -48,9 +48,15 @@ def where(findings: Sequence[DiagnosisFinding]) -> Table:
 
 
 def sentences(found: Mapping[int, Diagnosis]) -> Table:
-    """A sentence per connection, by its number."""
-    rows = [(str(number), each.sentence) for number, each in found.items()]
+    """A sentence per connection, by its number, and what to do."""
+    rows = [(str(number), f"{each.sentence} {advice(each)}".rstrip()) for number, each in found.items()]
     return Table("Why not faster (--connection shows the rest)", ("#", ""), rows)
+
+
+def advice(found: Diagnosis) -> str:
+    """What to do about the main cause, as a sentence; empty if there is nothing to advise."""
+    remedy = found.main.remedy
+    return f"{remedy[0].upper()}{remedy[1:]}." if remedy else ""
 
 
 def remarks(found: Diagnosis) -> list[str]:

@@ -45,8 +45,7 @@ def _swallowing(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]
     assert known is not None
     why = (
         f"none of {plural(hole.tries, 'transmission')} of {octets(hole.lost_bytes)} or more was acknowledged"
-        f", while up to {octets(hole.passed_bytes)} arrived; let ICMP 'fragmentation needed' through, or "
-        "lower the MTU or the MSS"
+        f", while up to {octets(hole.passed_bytes)} arrived"
     )
     alive = "after larger ones" if hole.later_passed else "beside larger ones"
     return why, (

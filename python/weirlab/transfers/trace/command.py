@@ -322,7 +322,7 @@ def _conclusion(
         said += [wording.conclusion(each) for each in shown]
         for one, each in reasons.items():
             more = [f"--connection {one} shows the evidence."] if number is None else diagnosis.remarks(each)
-            said += [each.sentence, *more]
+            said += [f"{each.sentence} {diagnosis.advice(each)}".rstrip(), *more]
     return "\n".join(said)
 
 

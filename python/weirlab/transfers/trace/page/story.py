@@ -138,8 +138,8 @@ def tell(trace: Trace, *, connection: int, command: str = "", target_bps: float 
 
 
 def _lede(one: Connection, ends: str, found: Diagnosis | None) -> Iterator[str]:
-    if found is not None and found.main.remedy:
-        yield f"{found.main.remedy[0].upper()}{found.main.remedy[1:]}."
+    if found is not None and (advice := diagnosis.advice(found)):
+        yield advice
     yield f"Connection {one['id']}: {ends}."
 
 
