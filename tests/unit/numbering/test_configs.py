@@ -141,6 +141,18 @@ def test_a_rule_that_leaves_nothing_of_a_whole_number_is_not_applied_to_it() -> 
     assert "exten => _00,1," not in text
 
 
+def test_a_gateway_rewrites_one_number_and_no_longer_ones() -> None:
+    rules = (
+        "rewrite: [{match: '^(112)$', replace: '+420\\1'}, {match: '^15(.*)$', replace: '+42015\\1'}, "
+        "{match: '^158$', replace: '+420100'}],"
+    )
+    text = made(network(("gw: {kind: gateway,", f"gw: {{kind: gateway, {rules}")))["gw/extensions.conf"]
+    assert "exten => 112,1,Goto(420112,1)" in text
+    assert "_112" not in text
+    # The rule for 15... comes first in the plan, and Asterisk would prefer the number.
+    assert "exten => 158" not in text
+
+
 def test_a_line_with_two_call_agents_is_refused_with_its_line() -> None:
     more = "  other: {kind: gateway, protocols: [sip, mgcp], address: 192.0.2.8}\n" + LINES
     net = network(

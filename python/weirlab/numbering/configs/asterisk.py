@@ -195,14 +195,21 @@ def _dial(network: PlanNetwork, engine: Engine, target: str, route: PlanRoute, p
 
 
 def _rewriting(network: PlanNetwork, name: str, plus: str, arriving: Protocol) -> Iterator[str]:
+    earlier: list[str] = []
     for i, rule in enumerate(network.plan.engines[name].rewrite):
         location = ("engines", name, "rewrite", i)
-        shape = profiles.simple(rule)
+        shape, number = profiles.simple(rule), profiles.exact(rule)
         if limit := profiles.rewrite_limit(network.plan.engines[name], rule):
             raise parts.refuse(network, location, limit)
+        yield f"; {parts.place(network, *location)}"
+        if number is not None:
+            # Asterisk prefers it to any pattern, and an earlier rule of the plan comes first.
+            if not number[0].startswith(tuple(earlier)):
+                yield f"exten => {number[0]},1,Goto({plus}{number[1].removeprefix('+')},1)"
+            continue
         assert shape is not None
         goes, comes = shape
-        yield f"; {parts.place(network, *location)}"
+        earlier.append(goes)
         new = f"{plus}{comes.removeprefix('+')}"
         for pattern in patterns(goes, arriving):
             # Nothing may be left: Goto would stay where it is.

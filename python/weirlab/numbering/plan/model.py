@@ -192,7 +192,8 @@ class PlanTree(PlanElement):
     suffix: Host
     """The domain below which numbers are looked up, such as e164.arpa."""
     zone: Host | None = None
-    """The zone to write, such as 0.2.4.e164.arpa for +420; without it, the suffix."""
+    """The zone to write, such as 0.2.4.e164.arpa for +420; without it, the suffix, so that your name server
+    answers for all numbers below it, those of others too."""
     visibility: Visibility = "public"
     """public: in the public DNS; private: only for the plan's engines."""
     fill_holes: bool = True

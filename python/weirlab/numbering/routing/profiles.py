@@ -22,6 +22,7 @@ _MOST_REFERENCE: Final = 5
 
 _SHAPE: Final = re.compile(r"\^((?:[0-9]|\\\+)*)\(\.\*\)\$")
 _RESULT: Final = re.compile(r"(\+?[0-9]*)\\1")
+_NUMBER: Final = re.compile(r"\^(\()?([0-9]+)(?(1)\))\$")
 
 
 def simple(rule: Rewrite) -> tuple[str, str] | None:
@@ -30,6 +31,15 @@ def simple(rule: Rewrite) -> tuple[str, str] | None:
     if match is None or result is None:
         return None
     return match[1].replace("\\", ""), result[1]
+
+
+def exact(rule: Rewrite) -> tuple[str, str] | None:
+    r"""A rule for one number, ``^(112)$`` to ``+420\1``, as that number and the new one; None for another."""
+    match = _NUMBER.fullmatch(rule.match)
+    if match is None:
+        return None
+    new = rule.replace.replace("\\1", match[2]) if match[1] else rule.replace
+    return (match[2], new) if re.fullmatch(r"\+?[0-9]+", new) else None
 
 
 def rewrite_limit(engine: Engine, rule: Rewrite) -> str:
@@ -41,10 +51,11 @@ def rewrite_limit(engine: Engine, rule: Rewrite) -> str:
             return 'Kamailio takes rules that begin with ^, end with $ and hold none of / " { }; write it so'
     if engine.kind == "gatekeeper":
         return "gatekeepers do not rewrite numbers; let the gateway or the proxy do it"
-    if engine.kind == "gateway" and (shape is None or not shape[0] or shape[0].startswith("+")):
+    known = exact(rule) is not None or (shape is not None and shape[0] and not shape[0].startswith("+"))
+    if engine.kind == "gateway" and not known:
         return (
-            r"the dial plan of an Asterisk takes rules such as ^00(.*)$ to +\1 only; write it so, or let the "
-            "proxy rewrite"
+            r"the dial plan of an Asterisk takes rules such as ^00(.*)$ to +\1, or ^(112)$ to +420\1; write "
+            "it so, or let the proxy rewrite"
         )
     return ""
 
