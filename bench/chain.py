@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from machine import versions
+from weirlab.jobs.repetition import REPETITIONS
 from weirlab.records import JOINT
 
 FRAME_BYTES = 256
@@ -137,7 +138,7 @@ def main() -> None:
     without = {name: store.carried_pps(tuple(other for other in CHAIN if other != name)) for name in CHAIN}
     measured_binding = max(without, key=lambda name: without[name])
     composed = store.plan(models, bed, LEAST_PPS, in_row=False)
-    store.profile(CHAIN, RULES, "--arrivals", ARRIVALS, "--repetitions", "5")
+    store.profile(CHAIN, RULES, "--arrivals", ARRIVALS, "--repetitions", str(REPETITIONS))
     most = LEAST_PPS * float(store.plan(models, bed, LEAST_PPS, in_row=True)["headroom"])
     carried = [store.carried_pps(CHAIN)]
     rows: dict[str, list[dict[str, Any]]] = {"in_row": [], "composed": []}

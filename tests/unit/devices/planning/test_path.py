@@ -157,7 +157,8 @@ def test_a_plan_without_such_a_profile_names_the_command_for_one(
     weir: Weir, row: Path, stored_row: StoredRow
 ) -> None:
     wanted = (
-        "weir profile --quick --arrivals constant --dut old --dut new --rules 200 --frame 64 && weir fit last"
+        "weir profile --quick --arrivals constant --repetitions 10 --dut old --dut new --rules 200 --frame 64"
+        " && weir fit last"
     )
     assert weir("plan", row, "--json").json["to_profile"] == [wanted]
     run_id = stored_row(fitted=False)

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from weirlab.devices.prediction import modelling
 from weirlab.jobs.profiles import KIND
+from weirlab.jobs.repetition import REPETITIONS
 from weirlab.model import DeviceModels, QueueingModel
 from weirlab.model.series import SeriesDevice
 from weirlab.records import JOINT
@@ -77,7 +78,7 @@ class DeviceRow:
         runs = self._runs(store)
         if runs and not modelling.models_of(store.open(runs[0].run_id)):
             return f"weir fit {runs[0].run_id}"
-        words = ["weir", "profile", "--quick", "--arrivals", arrivals]
+        words = ["weir", "profile", "--quick", "--arrivals", arrivals, "--repetitions", str(REPETITIONS)]
         words += [word for dut in self._duts for word in ("--dut", dut)]
         rules = sorted({math.floor(position), math.ceil(position)})
         words += ["--rules", ",".join(map(str, rules)), "--frame", str(round(self.devices[0].frame_bytes))]
