@@ -41,6 +41,8 @@ const AT_ONCE_S: f64 = 0.001;
 const AT_ONCE_RATIO: f64 = 0.05;
 const AT_ONCE_UNSURE: f64 = 0.2;
 const MOSTLY: f64 = 0.5;
+/// Round trips by which ACKs may take longer than the fastest.
+const LATE_ACKS: f64 = 0.5;
 /// Round trips for which an application that ACKs release may do nothing.
 const LATE_TRIPS: f64 = 2.0;
 /// A window that is not known must not look full.
@@ -255,7 +257,7 @@ pub fn timeline(packets: Vec<Packet>, known: Known, mut rtts: PathRtts) -> Optio
     // What SACK has reported in a recovery is no longer in flight.
     let anew: Vec<bool> = recovery.iter().zip(&tight).map(|(one, other)| *one || *other).collect();
     // The handshake alone does not show how long ACKs take later.
-    let sight = Visibility { close_s, least_s, timed: !unseen };
+    let sight = Visibility { close_s, least_s, timed: !unseen, away: !at_sender };
     let mut found = sends(&events, &anew, mss, sight);
     drop(anew);
     let round_s = least_s.max(AT_ONCE_S);
@@ -324,6 +326,9 @@ pub fn timeline(packets: Vec<Packet>, known: Known, mut rtts: PathRtts) -> Optio
         }
         // Between whole segments, a congestion window that grows leaves gaps.
         let growing = since_s[at] < grows_s && !found.ended[at] && !found.requested[at];
+        if !at_sender && !found.ended[at] && !found.requested[at] {
+            empty &= lasts_s > limit_s + LATE_ACKS * least_s && !found.hidden[at];
+        }
         let pauses = found.idle[at] && !limited[at] && !steady && !even[at] && !outlasted.is(at) && !growing;
         found.idle[at] = empty || pauses;
         found.held[at] &= !tight[at] && !recovery[at] && !empty;

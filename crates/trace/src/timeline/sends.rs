@@ -31,6 +31,10 @@ const BEYOND_CHANCE: f64 = 2.5;
 const REFILLS: f64 = 0.5;
 /// Segments that one ACK may acknowledge (RFC 5681, 4.2): a mark cannot be known more exactly.
 const DELAYED_SEGMENTS: f64 = 2.0;
+/// Share of the largest flight so far from which on a congestion window may allow no more.
+const NEARLY_MOST: f64 = 0.9;
+/// Share of a round trip within which a segment that others have overtaken arrives; a retransmission takes longer.
+const OVERTAKEN: f64 = 0.5;
 /// Least segments in flight at such a mark; fewer are the end of a message.
 const FEW_SEGMENTS: f64 = 4.0;
 /// Share of the bursts that may begin with more in flight than that: their ACKs were lost or overtaken.
@@ -48,6 +52,8 @@ pub(super) struct Visibility {
     pub least_s: f64,
     /// Whether it is known when ACKs reach the sender.
     pub timed: bool,
+    /// Whether segments may be lost before they come here.
+    pub away: bool,
 }
 
 impl Visibility {
@@ -75,6 +81,10 @@ pub(super) struct Gap {
     begins: bool,
     /// Neither data nor an ACK was right before it.
     restarted: bool,
+    /// What left before it was lost on the way, so nothing shows when.
+    behind_loss: bool,
+    /// Hardly more has ever been in flight than right before it.
+    at_most: bool,
 }
 
 /// By event: there was nothing to send until the next new data, or less than a segment waited.
@@ -85,18 +95,21 @@ pub(super) struct Sends {
     pub ended: Vec<bool>,
     /// The receiver sent data before the next.
     pub requested: Vec<bool>,
+    /// What left before the next was lost on the way.
+    pub hidden: Vec<bool>,
     pub gaps: Vec<Gap>,
 }
 
 /// What was there to send at each event. `anew`: past data in flight no longer shows what the congestion window allows.
 pub(super) fn sends(events: &Events, anew: &[bool], mss: i64, sight: Visibility) -> Sends {
     let count = events.at_ns.len();
-    let Gaps { gaps, last, asked } = gaps(events, mss, sight.close_s);
+    let Gaps { gaps, last, asked } = gaps(events, mss, sight);
     let mut found = Sends {
         idle: vec![false; count],
         held: vec![false; count],
         ended: vec![false; count],
         requested: vec![false; count],
+        hidden: vec![false; count],
         gaps,
     };
     let Some(last) = last.filter(|_| !found.gaps.is_empty()) else { return found };
@@ -111,15 +124,19 @@ pub(super) fn sends(events: &Events, anew: &[bool], mss: i64, sight: Visibility)
         let late = delay_s > DELAYED_S && delay_s <= LONGEST_DELAY_S + sight.close_s;
         let waited = gap.short && answered && little && everything && gap.bare && gap.fresh && late;
         // Nagle's algorithm may keep less than a segment back for a round trip: there was hardly anything to send.
-        let freely = (gap.restarted || by_chance) && sight.timed;
+        // Away from the sender, ACKs that took longer than the fastest look like none, and a full congestion window like this.
+        let unclear = sight.away && gap.at_most && !asked;
+        let freely = (gap.restarted || by_chance) && sight.timed && !unclear;
         // The ACK that released data may have taken longer than that of the handshake.
         let answered = answered || (!sight.timed && gap.since_ack_s <= late_s);
-        let pause = ((gap.short && !(answered && gap.bare)) || freely || gap.tail) && !waited;
+        let pause =
+            ((gap.short && !(answered && gap.bare)) || freely || gap.tail) && !waited && !gap.behind_loss;
         // Each event belongs to the new data before it.
         let until = gap.one..gap.other;
         found.idle[until.clone()].fill(pause);
         found.held[until.clone()].fill(waited);
         found.ended[until.clone()].fill(gap.short);
+        found.hidden[until.clone()].fill(gap.behind_loss);
         found.requested[until].fill(asked);
     }
     // What follows the last one is not known.
@@ -133,8 +150,8 @@ pub(super) fn sends(events: &Events, anew: &[bool], mss: i64, sight: Visibility)
         *idle &= !held;
     }
     make_whole(&mut found.idle, events, &found.gaps);
-    for (idle, held) in found.idle.iter_mut().zip(&found.held) {
-        *idle &= !held;
+    for (at, idle) in found.idle.iter_mut().enumerate() {
+        *idle &= !found.held[at] && !found.hidden[at];
     }
     found
 }
@@ -147,8 +164,10 @@ struct Gaps {
     asked: Vec<bool>,
 }
 
-fn gaps(events: &Events, mss: i64, close_s: f64) -> Gaps {
+fn gaps(events: &Events, mss: i64, sight: Visibility) -> Gaps {
     let at_ns = &events.at_ns;
+    let close_s = sight.close_s;
+    let mut most = 0;
     let mut found = Gaps { gaps: Vec::new(), last: None, asked: Vec::new() };
     let (mut last_ack, mut asked) = (None, false);
     for at in 0..at_ns.len() {
@@ -173,11 +192,14 @@ fn gaps(events: &Events, mss: i64, close_s: f64) -> Gaps {
                 tail: false,
                 begins: gap_s > close_s,
                 restarted: since_ack_s.min(gap_s) > close_s,
+                behind_loss: sight.away && is_behind_loss(events, at, sight.least_s),
+                at_most: (events.sent[one] - events.acked[one]) as f64 >= NEARLY_MOST * most as f64,
             });
             found.asked.push(asked);
         }
         asked = false;
         found.last = Some(at);
+        most = most.max(events.sent[at] - events.acked[at]);
     }
     for at in 0..found.gaps.len() {
         let alone = found.gaps[at].begins && found.gaps.get(at + 1).is_none_or(|next| next.begins);
@@ -185,6 +207,14 @@ fn gaps(events: &Events, mss: i64, close_s: f64) -> Gaps {
         gap.tail = alone && i64::from(events.payload_bytes[gap.other]) < mss;
     }
     found
+}
+
+/// Whether data is missing before that at `at`, and does not come so soon after it that it was only overtaken.
+fn is_behind_loss(events: &Events, at: usize, least_s: f64) -> bool {
+    let missing = at > 0 && events.sent[at] - i64::from(events.payload_bytes[at]) > events.sent[at - 1];
+    let until_ns = events.at_ns[at] + OVERTAKEN * least_s * 1e9;
+    let is_old = |later: usize| events.data[later] && events.sent[later] == events.sent[later - 1];
+    missing && !(at + 1..events.at_ns.len()).take_while(|&later| events.at_ns[later] <= until_ns).any(is_old)
 }
 
 /// By gap: bursts after an ACK, most of whose neighbours began without one: they would have begun anyway.
