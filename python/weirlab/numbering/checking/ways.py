@@ -219,17 +219,18 @@ def tests(network: PlanNetwork) -> Iterator[PlanFinding]:
         way = planned(network, test.number, test.caller, test.meanwhile)
         wrong = []
         if way.answer != test.answer:
-            wrong.append(f"gets {way.answer} ({wording.end(way.end)}), not {test.answer}")
+            wrong.append((f"gets {way.answer} ({wording.end(way.end)})", f"answer {test.answer}"))
         if test.via is not None and way.decided_by != test.via:
-            wrong.append(f"is decided by {way.decided_by or 'nothing'}, not {test.via}")
+            wrong.append((f"is decided by {way.decided_by or 'nothing'}", f"a decision by {test.via}"))
         if test.ends_at is not None and way.end.engine != test.ends_at:
-            wrong.append(f"ends at {way.end.engine}, not {test.ends_at}")
+            wrong.append((f"ends at {way.end.engine}", f"an end at {test.ends_at}"))
         if wrong:
             caller = ("--caller", test.caller) if test.caller is not None else ()
             yield error(
                 "test",
                 at("tests", i),
-                f"a call to {test.number} {named(wrong)}",
+                f"a call to {test.number} {named([found for found, _ in wrong])}; the test expects "
+                f"{named([expected for _, expected in wrong])}",
                 f"see {network.command('route', test.number, *caller)}; correct the plan or the expectation",
             )
 

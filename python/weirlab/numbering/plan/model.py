@@ -355,7 +355,7 @@ class Test(PlanElement):
     answer: Annotated[int, Field(strict=True, ge=200, le=699)] = 200
     """The final answer as a SIP status: 200, or 404 for a number without a route."""
     via: Name | None = None
-    """The tree that must decide, or "static" for a route."""
+    """The tree by which the first engine on the way must decide, or "static" for a route."""
     ends_at: Name | None = None
     """The endpoint that must answer."""
     meanwhile: Annotated[int, Field(strict=True, ge=0, le=20)] = 0

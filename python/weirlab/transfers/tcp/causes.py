@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 LIVE_S: Final = 10.0
 """The time that a live sentence is about."""
+SAID_AGAIN_S: Final = 10
+"""Seconds after which lines that stay say the same cause again."""
 MOST_ROWS: Final = 60_000
 """Samples of a connection that are kept; the oldest are dropped."""
 MOST_ROWS_OF_ALL: Final = 1_000_000
@@ -78,6 +80,21 @@ class ConnectionCause:
             "sentence": self.sentence,
             "findings": [finding.document() for finding in self.findings],
         }
+
+
+class CauseNews:
+    """What of each second's causes is news where lines stay: another cause, or the same for long."""
+
+    def __init__(self) -> None:
+        self._said: list[tuple[int, str]] = []
+        self._seconds = 0
+
+    def lines(self, found: Sequence[ConnectionCause]) -> list[str]:
+        """A line for each connection; none if they say what the lines of the last seconds said."""
+        now = [(one.number, one.findings[0].cause.key if one.findings else one.sentence[:8]) for one in found]
+        self._seconds = self._seconds + 1 if now == self._said else 0
+        self._said = now
+        return [one.line for one in found] if self._seconds % SAID_AGAIN_S == 0 else []
 
 
 @dataclass
@@ -217,6 +234,10 @@ def _silence(columns: Mapping[str, Floats], seconds: float) -> str:
     if unread > 0:
         return (
             f"nothing moved for {duration(seconds * 1e9)}: this end does not read, and {size(unread)} waits."
+        )
+    if columns["snd_wnd_bytes"][-1] == 0:
+        return (
+            f"nothing moved for {duration(seconds * 1e9)}: the other end does not read, its window is closed."
         )
     return f"neither end sent anything for {duration(seconds * 1e9)}."
 

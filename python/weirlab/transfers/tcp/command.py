@@ -282,9 +282,13 @@ def why(
         if json:
             observers.append(screen.LiveCauses(log, lambda found: say(_why_document(target, found))))
         elif not sys.stderr.isatty():
-            observers.append(
-                screen.LiveCauses(log, lambda found: session.say("\n".join(one.line for one in found)))
-            )
+            news = causes.CauseNews()
+
+            def tell(found: Sequence[ConnectionCause]) -> None:
+                for each in news.lines(found):
+                    session.say(each)
+
+            observers.append(screen.LiveCauses(log, tell))
         with Stop() as stop, screen.screen(sys.stderr, (), log, quiet=json) as live:
             outcome = watching.watch(settings, [*observers, live], stop)
         found = log.causes(outcome.progress)

@@ -119,8 +119,8 @@ ROUTES = (
         "via: public, ends_at: desk",
         "via: static, ends_at: pbx, answer: 404",
         "via: static",
-        "a call to +420111000001 gets 200 (desk answers), not 404, is decided by public, not static and "
-        "ends at desk, not pbx",
+        "a call to +420111000001 gets 200 (desk answers), is decided by public and ends at desk; the test "
+        "expects answer 404, a decision by static and an end at pbx",
     ),
     Planted(
         "past gatekeeper",

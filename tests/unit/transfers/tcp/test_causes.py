@@ -106,6 +106,24 @@ def test_a_receiver_says_how_to_see_a_sender_that_is_on_this_host(remote: tuple[
     assert "weir tcp why" not in elsewhere.sentence
 
 
+def test_a_closed_window_is_why_nothing_moves() -> None:
+    log = causes.CauseLog()
+    log.samples(samples({"bytes_acked": 5, "snd_wnd_bytes": 0, "rqueue_bytes": 0}, 60), ONE, [])
+    (found,) = log.causes(ONE)
+    assert found.sentence == "nothing moved for 590 ms: the other end does not read, its window is closed."
+
+
+def test_lines_that_stay_say_a_cause_once_in_ten_seconds_and_another_one_at_once() -> None:
+    log, news = causes.CauseLog(), causes.CauseNews()
+    log.samples(samples(sender(np.full(400, 64_000), 400), 400), ONE, [])
+    found = log.causes(ONE)
+    said = [len(news.lines(found)) for _ in range(12)]
+    assert [second for second, lines in enumerate(said) if lines] == [0, 10]
+    silent = causes.CauseLog()
+    silent.samples(samples({"bytes_acked": 5, "snd_wnd_bytes": 0}, 60), ONE, [])
+    assert len(news.lines(silent.causes(ONE))) == 1
+
+
 def test_an_end_that_never_read_is_the_receiver() -> None:
     log = causes.CauseLog()
     log.samples(samples({"bytes_acked": 500, "bytes_received": 9000, "rqueue_bytes": 8000}, 400), ONE, [])
