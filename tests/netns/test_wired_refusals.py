@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import replace
 from ipaddress import ip_address, ip_network
 from typing import Any, Self
 
@@ -275,34 +274,49 @@ def addresses_of(frame: bytes) -> list[Any]:
 TRAFFIC = Traffic(Rate(2_000.0), Constant(128), warmup_s=0.0, duration_s=1.0)
 
 
-def test_a_trial_during_which_the_link_went_down_is_repeated_once(host: WiredHost) -> None:
+def cut_during(trials: int, bed: WiredBed, host: WiredHost, patch: pytest.MonkeyPatch) -> list[list[int]]:
+    """Let the link go down during the next ``trials`` trials, however late that is; what the bed counts."""
+    count, cuts, counts = bed._flaps, list[threading.Timer](), list[list[int]]()
+
+    def flaps() -> list[int]:
+        if len(counts) % 2 and cuts:
+            # The trial is over for the bed when the link has been down.
+            cuts[-1].join()
+        counts.append(count())
+        if len(counts) % 2 and len(cuts) < trials:
+            cuts.append(
+                threading.Timer(0.4, lambda: [host.inside(f"link set out0 {to}") for to in ("down", "up")])
+            )
+            cuts[-1].start()
+        return counts[-1]
+
+    patch.setattr(bed, "_flaps", flaps)
+    return counts
+
+
+def test_a_trial_during_which_the_link_went_down_is_repeated_once(
+    host: WiredHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with WiredBed(setting(host), BlackBox()) as bed:
-        cut = threading.Timer(0.4, lambda: [host.inside(f"link set out0 {to}") for to in ("down", "up")])
-        cut.start()
+        # Lower loads come before.
+        bed.prepare(bed.compiled(TRAFFIC))
+        counts = cut_during(1, bed, host, monkeypatch)
         result = bed.run(TRAFFIC)
-        cut.join()
-        assert result.received > 0
-        assert result.lost == 0
+        assert (result.received > 0, result.lost) == (True, 0)
+    before, after, *again = counts
+    assert before != after
+    assert again == [after, after]
 
 
-def test_a_link_that_goes_down_again_and_again_ends_the_run(host: WiredHost) -> None:
+def test_a_link_that_goes_down_again_and_again_ends_the_run(
+    host: WiredHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = host.state()
-    over = threading.Event()
-
-    def flap() -> None:
-        while not over.wait(0.3):
-            for to in ("down", "up"):
-                host.inside(f"link set out0 {to}")
-
     with WiredBed(setting(host), BlackBox()) as bed:
-        flapping = threading.Thread(target=flap)
-        flapping.start()
-        try:
-            with pytest.raises(LabError, match=r"went down during the trial, twice|has no carrier"):
-                bed.run(replace(TRAFFIC, duration_s=2.0))
-        finally:
-            over.set()
-            flapping.join()
+        bed.prepare(bed.compiled(TRAFFIC))
+        cut_during(2, bed, host, monkeypatch)
+        with pytest.raises(LabError, match="went down during the trial, twice"):
+            bed.run(TRAFFIC)
     assert host.state() == before
 
 

@@ -122,8 +122,10 @@ impl Drop for Ticket {
 }
 
 /// The sequences that a far end knows.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Ordering {
+    /// Longest wait for the connection of an earlier position.
+    pub patience: Duration,
     sequences: Mutex<HashMap<u64, Arc<Progress>>>,
 }
 
@@ -140,6 +142,10 @@ struct Next {
 }
 
 impl Ordering {
+    pub fn new(patience: Duration) -> Self {
+        Self { patience, sequences: Mutex::default() }
+    }
+
     /// Does `work` when that of all earlier positions has been done, or after `patience`.
     pub fn in_turn<T>(&self, position: Position, patience: Duration, work: impl FnOnce() -> T) -> T {
         let Some(progress) = self.progress(position.sequence) else { return work() };
@@ -248,7 +254,7 @@ mod tests {
 
     #[test]
     fn work_is_done_in_the_order_of_the_numbers() {
-        let (ordering, (done, results)) = (Ordering::default(), mpsc::channel());
+        let (ordering, (done, results)) = (Ordering::new(LONG), mpsc::channel());
         thread::scope(|scope| {
             for number in (0..20).rev() {
                 let (ordering, done) = (&ordering, done.clone());
@@ -261,7 +267,7 @@ mod tests {
 
     #[test]
     fn a_number_that_never_comes_is_not_waited_for_forever() {
-        let ordering = Ordering::default();
+        let ordering = Ordering::new(LONG);
         assert_eq!(ordering.in_turn(position(1, u64::MAX), Duration::ZERO, || 3), 3);
         // And one that comes late does not wait at all.
         assert_eq!(ordering.in_turn(position(1, 5), LONG, || 4), 4);
@@ -269,7 +275,7 @@ mod tests {
 
     #[test]
     fn a_flood_of_sequences_is_not_remembered() {
-        let ordering = Ordering::default();
+        let ordering = Ordering::new(LONG);
         for sequence in 0..2 * MOST_SEQUENCES as u64 {
             ordering.in_turn(position(sequence, 0), LONG, || ());
         }

@@ -56,7 +56,8 @@ impl Proxy {
     ) -> Result<Self, OpenError> {
         let listener = Arc::new(Listener::bind(addresses, options)?);
         let (from, allowed) = (Arc::clone(&listener), Arc::new(allowed));
-        let work = move |house: &Arc<House>| accept(&from, house, &allowed, ROOM);
+        let work =
+            move |house: &Arc<House>| accept(&from, house, &allowed, ROOM, Ordering::new(order::PATIENCE));
         let door = Door::open("psock proxy", &House::new(most), work)
             .map_err(|source| OpenError::System { what: "no thread can be made", source })?;
         Ok(Self { listener, door })
@@ -92,8 +93,14 @@ impl Proxy {
     }
 }
 
-fn accept(listener: &Listener, house: &Arc<House>, allowed: &Arc<Rules>, patience: Duration) {
-    let (refusals, ordering) = (House::new(MOST_REFUSALS), Arc::new(Ordering::default()));
+fn accept(
+    listener: &Listener,
+    house: &Arc<House>,
+    allowed: &Arc<Rules>,
+    patience: Duration,
+    ordering: Ordering,
+) {
+    let (refusals, ordering) = (House::new(MOST_REFUSALS), Arc::new(ordering));
     let mut waiting = VecDeque::new();
     while !house.is_stopped() {
         let wait = if waiting.is_empty() { LOOK } else { SOON };
@@ -230,7 +237,7 @@ fn connect(
         ended.failure = refuse(house, session, Status::Forbidden);
         return false;
     }
-    let begun = ordering.in_turn(position, order::PATIENCE, || begin(to));
+    let begun = ordering.in_turn(position, ordering.patience, || begin(to));
     let lasts = || match session.failure() {
         Some(failure) => Err(io::Error::other(failure)),
         None if house.is_stopped() => Err(io::Error::other("it was stopped")),
@@ -280,21 +287,27 @@ fn status(error: &io::Error) -> Status {
 
 #[cfg(test)]
 mod tests {
-    use std::thread;
+    use std::io::Read;
+    use std::net::TcpListener;
+    use std::thread::{self, JoinHandle};
 
     use weir_psock::io::Route;
 
     use super::*;
-    use crate::wire::{Position, REPLY_BYTES};
+    use crate::wire::{Part, Position, REPLY_BYTES};
+
+    /// What accepts sessions into a house, with a route to it.
+    fn accepting(house: &Arc<House>, patience: Duration, ordering: Ordering) -> (Route, JoinHandle<()>) {
+        let listener = Listener::bind(&["127.0.0.1:0".parse().unwrap()], Options::default()).unwrap();
+        let route = Route { local: None, remote: listener.addresses()[0] };
+        let (house, any) = (Arc::clone(house), Arc::new(Rules::parse(&["any", "127.0.0.1"]).unwrap()));
+        (route, thread::spawn(move || accept(&listener, &house, &any, patience, ordering)))
+    }
 
     #[test]
     fn a_session_for_which_there_is_no_room_in_time_is_told_so() {
-        let listener = Listener::bind(&["127.0.0.1:0".parse().unwrap()], Options::default()).unwrap();
-        let route = Route { local: None, remote: listener.addresses()[0] };
         let house = House::new(0);
-        let for_thread = Arc::clone(&house);
-        let any = Arc::new(Rules::parse(&["any"]).unwrap());
-        let accepting = thread::spawn(move || accept(&listener, &for_thread, &any, Duration::ZERO));
+        let (route, accepting) = accepting(&house, Duration::ZERO, Ordering::new(order::PATIENCE));
         let session = ParallelSocket::connect(&[route], &Options::default()).unwrap();
         let position = Position { sequence: 1, number: 0 };
         let request = Request { to: "192.0.2.1:80".parse().unwrap(), position };
@@ -316,13 +329,9 @@ mod tests {
 
     #[test]
     fn a_session_for_which_there_is_no_thread_is_broken_off_and_told() {
-        let listener = Listener::bind(&["127.0.0.1:0".parse().unwrap()], Options::default()).unwrap();
-        let route = Route { local: None, remote: listener.addresses()[0] };
         // No system has room for such a stack.
         let house = House::with_stacks(10, 1 << 60);
-        let for_thread = Arc::clone(&house);
-        let any = Arc::new(Rules::parse(&["any"]).unwrap());
-        let accepting = thread::spawn(move || accept(&listener, &for_thread, &any, ROOM));
+        let (route, accepting) = accepting(&house, ROOM, Ordering::new(order::PATIENCE));
         let session = ParallelSocket::connect(&[route], &Options::default()).unwrap();
         assert!(matches!(session.read(&mut [0], None), Err(SocketError::Session(_))));
         let ended = loop {
@@ -332,6 +341,31 @@ mod tests {
             thread::yield_now();
         };
         assert_eq!(ended.failure, NO_THREAD);
+        house.stop();
+        accepting.join().unwrap();
+    }
+
+    #[test]
+    fn sessions_are_connected_in_the_order_of_their_numbers() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let to = listener.local_addr().unwrap();
+        let house = House::new(10);
+        // None is so late that it is not waited for.
+        let (route, accepting) = accepting(&house, ROOM, Ordering::new(Duration::from_secs(600)));
+        let opened = |_| ParallelSocket::connect(&[route], &Options::default()).unwrap();
+        let sessions: Vec<_> = (0..4_u64).map(opened).collect();
+        for (number, session) in sessions.iter().enumerate().rev() {
+            let position = Position { sequence: 7, number: number as u64 };
+            session.write_all(&Request { to, position }.emit()).unwrap();
+            session.write_all(&Part::Data(1).emit()).unwrap();
+            session.write_all(&[number as u8]).unwrap();
+        }
+        let mut numbers = [0_u8; 4];
+        for number in &mut numbers {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.read_exact(std::slice::from_mut(number)).unwrap();
+        }
+        assert_eq!(numbers, [0, 1, 2, 3]);
         house.stop();
         accepting.join().unwrap();
     }

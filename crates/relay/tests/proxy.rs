@@ -308,24 +308,6 @@ fn a_session_that_asks_for_nothing_makes_room_in_time_and_is_no_failure_when_it_
 }
 
 #[test]
-fn sessions_are_connected_in_the_order_of_their_numbers() {
-    let (listener, proxy) = (TcpListener::bind(LOOPBACK).unwrap(), proxy(&["127.0.0.1"], 10));
-    let to = listener.local_addr().unwrap();
-    let sessions: Vec<_> = (0..4_u64).map(|number| (number, opened(&proxy))).collect();
-    for (number, session) in sessions.iter().rev() {
-        let position = Position { sequence: 7, number: *number };
-        session.write_all(&Request { to, position }.emit()).unwrap();
-        send(session, Part::Data(1), &[*number as u8]);
-    }
-    let mut numbers = [0_u8; 4];
-    for number in &mut numbers {
-        let (mut stream, _) = listener.accept().unwrap();
-        stream.read_exact(std::slice::from_mut(number)).unwrap();
-    }
-    assert_eq!(numbers, [0, 1, 2, 3]);
-}
-
-#[test]
 fn whoever_asks_for_something_else_is_sent_away() {
     let proxy = proxy(&["127.0.0.1"], 10);
     let session = opened(&proxy);

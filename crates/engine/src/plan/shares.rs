@@ -39,7 +39,7 @@ impl Plan {
         let mut entries = Vec::with_capacity(self.entries.len());
         let mut phases = Vec::with_capacity(self.phases.len());
         for phase in &self.phases {
-            let round = &self.entries[phase.first_entry as usize..][..phase.n_entries as usize];
+            let round = self.round(phase);
             let first_entry = entries.len() as u32;
             // As many rounds as it takes until the same sender begins again.
             for place in (number..number + round.len() * n / common(round.len(), n)).step_by(n) {
@@ -52,7 +52,7 @@ impl Plan {
             }
             phases.push(Phase { first_entry, n_entries: entries.len() as u32 - first_entry, ..*phase });
         }
-        let offset = units(self.entries[self.phases[0].first_entry as usize..].iter().cycle().take(number));
+        let offset = units(self.round(&self.phases[0]).iter().cycle().take(number));
         let [first, end] = [number, number + 1].map(|i| self.flows.len() * i / n);
         Share {
             plan: Cow::Owned(Self {
@@ -65,6 +65,11 @@ impl Plan {
             first_flow: first as u32,
             offset_ns: if self.paced { offset >> 16 } else { 0 },
         }
+    }
+
+    /// What a phase repeats.
+    fn round(&self, phase: &Phase) -> &[Entry] {
+        &self.entries[phase.first_entry as usize..][..phase.n_entries as usize]
     }
 }
 
@@ -114,6 +119,17 @@ mod tests {
                 assert!(one.0.abs_diff(other.0) <= 1 && one.1 == other.1, "{one:?} {other:?}");
             }
         }
+    }
+
+    #[test]
+    fn senders_begin_with_the_gaps_of_the_first_phase() {
+        let entries: Vec<_> =
+            [100, 1_000_000].map(|gap_ns| Entry { gap_ns, gap_frac: 0, length: 60, flow: NEXT_FLOW }).into();
+        let phases =
+            [0, 1].map(|at| Phase { end_ns: 10_000_000 * u64::from(at + 1), first_entry: at, n_entries: 1 });
+        let whole = plan(entries, phases.into(), 8, true);
+        let offsets: Vec<_> = whole.shares(4).iter().map(|share| share.offset_ns).collect();
+        assert_eq!(offsets, [0, 100, 200, 300]);
     }
 
     #[test]

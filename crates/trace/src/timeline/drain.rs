@@ -50,8 +50,10 @@ pub(super) fn drain(packets: &[Packet], mss: i64, least_s: f64) -> Option<Drain>
         .collect();
     let (&(from_ns, ..), &(until_ns, ..)) = (arrivals.first()?, arrivals.last()?);
     let silent_ns = (SILENT_S.max(SILENT_TRIPS * least_s) * 1e9) as i64;
+    // Where the clock of a capture was set back, less time would have passed than the other stretches took.
+    let counts = |some: &&Stretch| some.len() > 1 && some[some.len() - 1].0 >= some[0].0;
     let stretches: Vec<&Stretch> =
-        arrivals.chunk_by(|one, other| other.0 - one.0 < silent_ns).filter(|some| some.len() > 1).collect();
+        arrivals.chunk_by(|one, other| other.0 - one.0 < silent_ns).filter(counts).collect();
     let (lasted_ns, bytes) = stretches.iter().fold((0_i64, 0.0), |(ns, bytes), some| {
         (ns + some[some.len() - 1].0 - some[0].0, bytes + some[1..].iter().map(|each| each.1).sum::<f64>())
     });
@@ -132,6 +134,21 @@ mod tests {
         // Time-outs in between.
         let stops = (0..900).map(|n| if n % 300 == 299 { 400_000.0 } else { 1_000.0 });
         assert!(drain(&arrived(stops, 20), MSS, TRIP_S).is_some_and(|found| found.is_full));
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_changes_nothing_before_it() {
+        let mut packets = arrived((0..800).map(|_| 1_000.0), 20);
+        let alone = drain(&packets, MSS, TRIP_S / 40.0);
+        assert!(alone.is_some_and(|found| (found.rate / 1e6 - 1.0).abs() < 0.03), "{alone:?}");
+        let last = *packets.last().unwrap();
+        for later_ns in [1_000_000_000, 212_000_000] {
+            packets.push(Packet { time_ns: last.time_ns + later_ns, ..last });
+        }
+        assert_eq!(
+            drain(&packets, MSS, TRIP_S / 40.0).map(|found| found.rate),
+            alone.map(|found| found.rate)
+        );
     }
 
     #[test]
