@@ -203,7 +203,7 @@ def trial(
             "trial": spec_to_json(spec),
         }
         facts = testbeds.facts(bed, work.command)
-        on_wire_ns = wire_ns(facts, spec)
+        on_wire_ns = wire_ns(facts, mean_bytes(spec.traffic.sizes))
         if latency:
             _refuse_latency(spec, on_wire_ns)
         with kept(lambda: store.create("trial", scenario, facts, calibration=calibration)) as writer:
@@ -241,8 +241,8 @@ def _refuse_latency(spec: TrialSpec, on_wire_ns: float | None) -> None:
         )
 
 
-def wire_ns(facts: Mapping[str, Any], spec: TrialSpec) -> float | None:
-    """How long a frame of mean size, with its preamble, is on the cables at the ports of the wired lab.
+def wire_ns(facts: Mapping[str, Any], frame_bytes: float) -> float | None:
+    """How long a frame, with its preamble, is on the cables at the ports of the wired lab.
 
     Of a store-and-forward device, latency (RFC 1242, 3.8) is the measured delay without that, and without
     what the tester itself adds. None if a port does not tell its speed.
@@ -250,7 +250,7 @@ def wire_ns(facts: Mapping[str, Any], spec: TrialSpec) -> float | None:
     speeds = facts.get("speed_mbps", ())
     if not speeds or None in speeds:
         return None
-    bits = 8.0 * (mean_bytes(spec.traffic.sizes) + PREAMBLE_BYTES)
+    bits = 8.0 * (frame_bytes + PREAMBLE_BYTES)
     # Without a device there is only one cable.
     cables = speeds[:1] if facts.get("mode") == "cable" else speeds
     return float(sum(bits * 1e3 / speed for speed in cables))

@@ -81,12 +81,11 @@ def test_delays_stand_beside_those_of_a_cable(store: Store, beds: list[FakeBed])
 
 
 def test_time_on_the_wire_stands_beside_the_delays() -> None:
-    spec = make_spec(1e5, sizes=Constant(1000))
     device = {"mode": "routed", "speed_mbps": [1000, 100]}
-    assert wire_ns(device, spec) == pytest.approx(1008 * 8 * (1 + 10))
-    assert wire_ns({"mode": "cable", "speed_mbps": [1000, 1000]}, spec) == pytest.approx(1008 * 8)
-    assert wire_ns({"mode": "routed", "speed_mbps": [1000, None]}, spec) is None
-    assert wire_ns({}, spec) is None
+    assert wire_ns(device, 1000.0) == pytest.approx(1008 * 8 * (1 + 10))
+    assert wire_ns({"mode": "cable", "speed_mbps": [1000, 1000]}, 1000.0) == pytest.approx(1008 * 8)
+    assert wire_ns({"mode": "routed", "speed_mbps": [1000, None]}, 1000.0) is None
+    assert wire_ns({}, 1000.0) is None
 
 
 def test_latency_is_the_delay_without_the_time_on_the_wire(store: Store, beds: list[FakeBed]) -> None:

@@ -12,6 +12,7 @@ from weirlab.devices.search.rfc2544.suite import Result, Rfc2544Suite, run_suite
 from weirlab.jobs import testbeds
 from weirlab.jobs.calibrations import in_force
 from weirlab.jobs.progress import kept, passed_on
+from weirlab.jobs.trials import wire_ns
 from weirlab.jobs.work import Work
 from weirlab.measure.search.goal import SearchGoal
 from weirlab.measure.search.throughput import Point, SearchShape, Setting, expected_s, search_setting, whole
@@ -74,7 +75,10 @@ class Rfc2544Outcome:
     elapsed_s: float
 
     def document(self) -> dict[str, Any]:
-        return dict(plain({**_head(self, RFC2544), "suite": self.suite, "results": self.results}))
+        facts = self.run.manifest.facts
+        on_wire = [wire_ns(facts, result.setting.frame_bytes) for result in self.results]
+        known = {"wire_ns": on_wire} if any(on_wire) else {}
+        return dict(plain({**_head(self, RFC2544), "suite": self.suite, "results": self.results, **known}))
 
     def problem(self) -> TrialError | None:
         """The error to report if a test has no result."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from weirlab.base.tables import Table
 from weirlab.base.units import NS_PER_S, bps_from_pps
 from weirlab.devices.search.rfc2544.suite import Result
+from weirlab.jobs.trials import wire_ns
 from weirlab.measure.search.goal import GoalResult
 from weirlab.measure.search.throughput import Point, Setting
 from weirlab.report.numbers import NOTHING, count, duration, percent, rules, significant
@@ -38,19 +39,26 @@ def bounds(points: Sequence[Point], source: str = "RFC 9971") -> Iterator[Table]
         yield Table(f"Throughput ({source})", columns, rows, spare=("Trials", "Mbit/s"))
 
 
-def latency(results: Sequence[Result]) -> Iterator[Table]:
-    """Section 26.2: per frame size the rate, and the average of the trials."""
+def latency(results: Sequence[Result], facts: Mapping[str, Any]) -> Iterator[Table]:
+    """Section 26.2: per frame size the rate, and the average of the trials; time on the wire if it is known.
+
+    ``facts`` are those of the run.
+    """
+    measured = [one.latency for one in results if one.latency is not None]
+    on_wire = [wire_ns(facts, found.setting.frame_bytes) for found in measured]
+    known = any(on_wire)
     rows = [
         (
             *_where(found.setting),
             _bounded(found.rate_pps, found.at_least),
             *map(duration, (found.mean_ns, found.min_ns, found.max_ns, found.std_ns, found.p99_ns)),
+            *([duration(wire)] if known else []),
             count(found.repetitions),
         )
-        for found in (one.latency for one in results)
-        if found is not None
+        for found, wire in zip(measured, on_wire, strict=True)
     ]
-    columns = (*_WHERE, "Rate, pps", "Latency", "Least", "Greatest", "Std", "p99", "Trials")
+    wire_column = ["On the wire"] if known else []
+    columns = (*_WHERE, "Rate, pps", "Latency", "Least", "Greatest", "Std", "p99", *wire_column, "Trials")
     if rows:
         caption = "Latency at the throughput, one way (RFC 2544 section 26.2)"
         yield Table(caption, columns, rows, spare=("Trials", "Std"))
@@ -104,12 +112,12 @@ def bursts(results: Sequence[Result]) -> Iterator[Table]:
         yield Table(caption, columns, rows, spare=("Searches", "Std", "Rate, pps"))
 
 
-def rfc2544(results: Sequence[Result], tests: Sequence[str]) -> list[Table]:
-    """The tables of ``tests``, in the RFC's order."""
+def rfc2544(results: Sequence[Result], tests: Sequence[str], facts: Mapping[str, Any]) -> list[Table]:
+    """The tables of ``tests``, in the RFC's order; ``facts`` are those of the run."""
     searched = [one.throughput for one in results if one.throughput is not None]
     made = {
         "throughput": bounds(searched, RFC2544),
-        "latency": latency(results),
+        "latency": latency(results, facts),
         "loss": loss(results),
         "bursts": bursts(results),
     }

@@ -35,7 +35,7 @@ def search_sentence(outcome: SearchOutcome) -> str:
 
 def rfc2544_tables(outcome: Rfc2544Outcome) -> list[Table]:
     """One table per test, in the RFC's order and form."""
-    return tables.rfc2544(outcome.results, outcome.suite.tests)
+    return tables.rfc2544(outcome.results, outcome.suite.tests, outcome.run.manifest.facts)
 
 
 def rfc2544_sentence(outcome: Rfc2544Outcome) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from weirlab.devices.search import Rfc2544Study, SearchStudy
+from weirlab.devices.search import Rfc2544Study, SearchStudy, tables
 from weirlab.devices.search.page import Rfc2544Evidence, ThroughputEvidence, charts, tell, tell_rfc2544
 from weirlab.devices.search.rfc2544.bursts import BackToBackResult
 from weirlab.devices.search.rfc2544.latency import LatencyResult
@@ -178,6 +178,16 @@ def test_the_four_tests_of_rfc_2544_have_a_chapter_with_figure_and_table_each() 
     loss = chapter(told, "loss")
     assert loss.figures[0].title.startswith("Up to 30 % of the highest load nothing is lost")
     assert [row[0] for row in loss.tables[0].rows] == ["100 % is, pps", "100 %", "40 %", "30 %", "20 %"]
+
+
+def test_time_on_the_wire_stands_beside_the_latency_if_the_ports_tell_their_speed() -> None:
+    facts = {"mode": "routed", "speed_mbps": [1000, 1000]}
+    (table,) = tables.latency([result("64"), result("512")], facts)
+    column = table.columns.index("On the wire")
+    # 8 bytes of preamble; two cables of 1 Gbit/s.
+    assert [plain(row[column]) for row in table.rows] == ["1.15 µs", "8.32 µs"]
+    (without,) = tables.latency([result("64")], {})
+    assert "On the wire" not in without.columns
 
 
 def test_tests_that_were_not_wanted_have_no_chapter_and_failed_ones_are_named() -> None:

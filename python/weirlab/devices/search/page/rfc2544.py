@@ -117,7 +117,7 @@ def _chapters(tested: Rfc2544Evidence) -> Iterator[Chapter]:
     }
     for test, (title, drawn) in figures.items():
         if test in tests:
-            shown = tuple(tables.rfc2544(results, [test]))
+            shown = tuple(tables.rfc2544(results, [test], tested.manifest.get("facts") or {}))
             yield Chapter(test, title, test.capitalize(), figures=tuple(drawn), tables=shown)
     if any(point.found for point in throughput):
         yield search_chapter(tested, throughput)
