@@ -23,6 +23,10 @@ SILENT: Final = 3.0
 """Multiple of the usual gap between data from which on the bottleneck had nothing to transmit."""
 PAUSED: Final = 0.8
 """A silence must be at least this share of the time by which the round trip exceeds the least one."""
+OVERFULL: Final = 1.25
+"""Data in flight as a multiple of the window: more than a sender ever sends, however roughly it is known."""
+OFTEN: Final = 0.1
+"""Share of the time with a full window."""
 TIMESTAMP_BYTES: Final = 12
 _FLAWS: Final = {
     "no_acks": "the capture does not have the receiver's ACKs, perhaps because of its filter",
@@ -153,6 +157,8 @@ def read(
         return None
     flaw, known, idle = found.pop("flaw"), found.pop("timeouts"), found.pop("idle")
     policer, drain = found.pop("policer"), found.pop("drain")
+    if source != "sender":
+        found["window_bytes"] = _believable(found["window_bytes"], found["flight_bytes"], found["lasts_s"])
     facts = replace(
         facts,
         mss_bytes=found.pop("mss_bytes"),
@@ -177,6 +183,15 @@ def read(
         **found,
     )
     return timeline, facts
+
+
+def _believable(window_bytes: Floats, flight_bytes: Floats, lasts_s: Floats) -> Floats:
+    """The windows; only closed ones if more than they allow seems to be in flight: ACKs came sooner then."""
+    full = (window_bytes > 0) & (flight_bytes >= window_bytes)
+    over = full & (flight_bytes > OVERFULL * window_bytes)
+    if not lasts_s[over].sum() > OFTEN * lasts_s[full].sum():
+        return window_bytes
+    return np.where(window_bytes > 0, np.nan, window_bytes)
 
 
 def _timeouts(

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
+import numpy as np
 import pytest
 
+from weirlab.diagnosis import capture
+from weirlab.diagnosis.diagnosing import diagnose
 from weirlab.testing.tcp import TcpConversation
 
+from .made import MSS as SEGMENT
+from .made import Sender, at_the_receiver
 from .test_drain import opened
 from .test_messages import MSS, diagnosed
 
@@ -63,3 +69,20 @@ def test_a_silence_that_ends_behind_lost_segments_is_none_of_the_application(
     diagnosis = diagnosed(talk, tmp_path, "a")
     assert diagnosis.share("application_write") < 0.1
     assert diagnosis.main.key in ("loss", "timeout")
+
+
+@pytest.mark.parametrize(("times", "cause"), [(1.0, "receive_window"), (2.0, "unknown")])
+def test_a_window_below_what_seems_to_be_in_flight_shows_only_that_acks_came_sooner(
+    times: float, cause: str
+) -> None:
+    sender = Sender([(0.0, 4_000 * SEGMENT)], window_bytes=100 * SEGMENT)
+    packets, _, facts = sender.packets()
+    packets, behind = at_the_receiver(packets, sender)
+    packets = replace(packets, tsval=np.full(len(packets.seq), np.nan))
+    behind = replace(behind, rtt_ns=(behind.rtt_ns * times).astype(np.int64))
+    read = capture.read(packets, "receiver", facts, behind, behind)
+    assert read is not None
+    diagnosis = diagnose(*read)
+    assert diagnosis is not None
+    assert diagnosis.main.key == cause
+    assert diagnosis.share("receive_window") == pytest.approx(float(times == 1.0), abs=0.1)
