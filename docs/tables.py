@@ -18,10 +18,9 @@ from typing import Any, Final
 
 from weirlab.base.columns import Column, described
 from weirlab.calls.calls.study import PacketRow
-from weirlab.calls.capacity.trials.columns import CallGapRow, CapacityRow, InsideRow
-from weirlab.calls.failover.switches.columns import SwitchCallRow, SwitchSeriesRow
-from weirlab.calls.failover.switches.rows import SwitchRow
-from weirlab.calls.ipsec.cost.rows import COSTS, EspCostRow
+from weirlab.calls.capacity.trials.rows import CallGapRow, CapacityRow, InsideRow
+from weirlab.calls.failover.switches.rows import SwitchCallRow, SwitchRow, SwitchSeriesRow
+from weirlab.calls.ipsec.cost.findings import COSTS, EspCostRow
 from weirlab.calls.ipsec.endpoints import rows as endpoints
 from weirlab.campaigns.ranking import MeasureRow
 from weirlab.campaigns.study import MEASURES, STEPS, StepRow

@@ -13,7 +13,7 @@ from weirlab.calls.capacity.prediction import CapacityPrediction
 from weirlab.calls.failover.page.story import tell as tell_failover
 from weirlab.calls.ipsec.endpoints.fakes import FakeEndpointBed as FakeEndpoints
 from weirlab.calls.ipsec.endpoints.study import EndpointsStudy
-from weirlab.calls.quality.page.story import tell as tell_quality
+from weirlab.calls.quality.page import tell as tell_quality
 from weirlab.calls.quality.study import capture_quality
 from weirlab.calls.quality.voice_page import assessed
 from weirlab.devices.profile.page import gather

@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from weirlab.calls.quality.page import story
+from weirlab.calls.quality import page
 from weirlab.calls.quality.study import capture_quality
 from weirlab.calls.quality.voice_page import assessed, quality_page
 from weirlab.report.export import rendered
@@ -27,7 +27,7 @@ def streams(many: int, lossy: int = 0, payload_type: int = 0) -> list[Rtp]:
     return [packet for i, sent in enumerate(each) for packet in (without(sent, lost) if i < lossy else sent)]
 
 
-def told(path: Path, packets: list[tuple[int, bytes]]) -> story.StreamAssessment:
+def told(path: Path, packets: list[tuple[int, bytes]]) -> page.StreamAssessment:
     return assessed(capture_quality(pcap(path / "calls.pcap", packets)))
 
 
@@ -51,13 +51,13 @@ def told(path: Path, packets: list[tuple[int, bytes]]) -> story.StreamAssessment
 def test_the_page_begins_with_its_conclusion(
     tmp_path: Path, packets: list[tuple[int, bytes]], answer: str
 ) -> None:
-    assert story._answer(told(tmp_path, packets).streams).replace("\u00a0", " ") == answer
+    assert page._answer(told(tmp_path, packets).streams).replace("\u00a0", " ") == answer
 
 
 @pytest.mark.parametrize("many", [2, 20])
 def test_every_picture_can_be_drawn(tmp_path: Path, many: int) -> None:
     heard = told(tmp_path, frames(streams(many, 1))).streams.with_columns(jitter_ns=pl.col("stream") * 1e6)
-    figures = list(story._figures(heard))
+    figures = list(page._figures(heard))
     assert [figure.key for figure in figures] == ["quality-mos", "quality-loss", "quality-jitter"]
     for figure in figures:
         assert b"192.0.2.1:5000" in rendered(figure, "svg") or many > 16
@@ -65,12 +65,12 @@ def test_every_picture_can_be_drawn(tmp_path: Path, many: int) -> None:
 
 
 def test_a_quantity_that_is_0_for_every_stream_is_not_drawn(tmp_path: Path) -> None:
-    figures = story._figures(told(tmp_path, frames(streams(2))).streams)
+    figures = page._figures(told(tmp_path, frames(streams(2))).streams)
     assert [figure.key for figure in figures] == ["quality-mos"]
 
 
 def test_the_table_has_the_worst_stream_first(tmp_path: Path) -> None:
-    table = story._table(told(tmp_path, frames(streams(5, 1)[::-1])).streams)
+    table = page._table(told(tmp_path, frames(streams(5, 1)[::-1])).streams)
     assert table.rows[0][1].startswith("192.0.2.1:5000 > ")
     assert len(table.rows) == 5
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from weirlab.calls.ipsec.cost.rows import COSTS, EspCostRow
+from weirlab.calls.ipsec.cost.findings import COSTS, EspCostRow
 from weirlab.calls.ipsec.cost.section import EspCostScenario, EspCostSection
 from weirlab.calls.ipsec.endpoints.rows import ATTEMPTS, EndpointAttemptRow
 from weirlab.calls.ipsec.endpoints.section import EndpointScenario

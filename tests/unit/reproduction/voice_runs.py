@@ -11,8 +11,7 @@ import polars as pl
 
 from weirlab.calls.capacity.findings import CapacityConclusions
 from weirlab.calls.capacity.study import RESULT
-from weirlab.calls.capacity.trials.columns import CapacityRow
-from weirlab.calls.capacity.trials.rows import CAPACITY
+from weirlab.calls.capacity.trials.rows import CAPACITY, CapacityRow
 from weirlab.calls.capacity.trials.search import CallCapacity, CallGoal
 from weirlab.calls.failover.switches.rows import SWITCHES, SwitchRow
 from weirlab.store import Run, Store

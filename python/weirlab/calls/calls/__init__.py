@@ -24,6 +24,6 @@ class CallsStudy(Study[Any, Any, Any]):
         return heard.headlines(run)
 
     def page(self, run: Run) -> Story:
-        from weirlab.calls.calls import heard_page
+        from weirlab.calls.calls.page import page
 
-        return heard_page.page(run)
+        return page(run)

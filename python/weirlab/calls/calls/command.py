@@ -303,13 +303,13 @@ def _send(
     sending: CallSendOptions,
     result: JudgementOptions,
 ) -> None:
-    from weirlab.calls.calls import heard, requiring
+    from weirlab.calls.calls import heard
     from weirlab.calls.calls.study import CallTrialPlan, make_calls
     from weirlab.cli.results import gates
 
     dut = device.device()
     kind, buffers = read_jitter_buffer(sending.jitter_buffer)
-    demands = gates.demands(result.require, requiring.CALLS)
+    demands = gates.demands(result.require, heard.CALLS)
     course = CallTrialPlan(
         duration_s=action.duration_s,
         warmup_s=action.warmup_s,
@@ -325,7 +325,7 @@ def _send(
         outcome.document(),
         heard.sentence(outcome),
         heard.tables(outcome),
-        requiring.of_calls(demands, outcome),
+        heard.of_calls(demands, outcome),
         outcome.problem(),
     )
 

@@ -1,10 +1,10 @@
-"""What callers heard: tables and a sentence."""
+"""What callers heard: tables, a sentence, and the cases that requirements are judged by."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -14,13 +14,16 @@ from weirlab.calls.calls.worst import WORST, worst
 from weirlab.cli.quantities import NOTHING, count, duration, percent, plural, rate, rules
 from weirlab.cli.results.tables import rules_met
 from weirlab.cli.results.wording import of_device
+from weirlab.jobs.requiring import HEARD, MEDIAN_MOS, TAKEN, TRIAL, each, median, trial_case
 from weirlab.records import device_in_words
+from weirlab.requirements import GAP, MOS, Demand, DemandJudgement, judge
 from weirlab.traffic.calls.spec import describe
 
 if TYPE_CHECKING:
     from weirlab.calls.calls.study import CallsOutcome
     from weirlab.quality.distribution import CallerGroup, CallerPercentiles
     from weirlab.store import Run
+
 
 _WORST = 5
 """Number of callers listed one by one."""
@@ -164,3 +167,30 @@ def _late(outcome: CallsOutcome) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
     if outcome.heard == "adaptive":
         return table.late_adaptive
     return np.where(table.mos_fixed >= table.mos_adaptive, table.late_fixed, table.late_adaptive)
+
+
+CALLS: Final = (*HEARD, *TRIAL)
+
+
+def of_calls(demands: Sequence[Demand], outcome: CallsOutcome) -> tuple[DemandJudgement, ...]:
+    """Judge quantities of the trial by all packets, and quantities that are heard by every caller."""
+    record = outcome.record
+    if not record.valid:
+        return tuple(judge(demand, [trial_case(demand.quantity, (record,))]) for demand in demands)
+    table = outcome.table
+    callers = [
+        f"call {call} {'back' if back else 'forward'}"
+        for call, back in zip(table.call, table.back, strict=True)
+    ]
+    heard = {MOS: table.mos, GAP: table.longest_gap_ns}
+    judged = []
+    for demand in demands:
+        quantity = demand.quantity
+        if quantity in TAKEN:
+            cases = [trial_case(quantity, (record,))]
+        elif quantity == MEDIAN_MOS:
+            cases = [median(table.mos, "callers")]
+        else:
+            cases = each(heard[quantity], callers, "too little arrived to tell")
+        judged.append(judge(demand, cases))
+    return tuple(judged)

@@ -1,15 +1,24 @@
-"""What calls take on the wire: sizes, gaps, rates, and how many a line carries. Computed, nothing is sent."""
+"""What calls take on the wire: sizes, gaps, rates, and how many a line carries. Computed, nothing is sent.
+
+Woernhard 2006 leaves out preamble and gap, and takes a gigabit as 2^30 bits: as many whole packets as fit,
+with FCS, and as many calls as whole streams fit into these. His sizes are without FCS.
+
+On the wire a frame takes its own bytes (FCS included), a preamble of 8 B and a gap of 12 B
+(IEEE 802.3, clause 4).
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from functools import cache
 from typing import Any, Final
 
 from weirlab.base.errors import InputError
-from weirlab.base.units import FCS_BYTES, NS_PER_S, WIRE_OVERHEAD_BYTES, bps_from_pps
-from weirlab.calls.calls.published import PublishedLine, published_bytes_per_s, published_line
-from weirlab.traffic.calls import control, lines
+from weirlab.base.units import FCS_BYTES, NS_PER_S, WIRE_OVERHEAD_BYTES, bps_from_pps, pps_from_bps
+from weirlab.publications import publication
+from weirlab.traffic.calls import control
 from weirlab.traffic.calls.codecs import ETHERNET_BYTES, IP_BYTES, UDP_BYTES, describe_codec
 from weirlab.traffic.calls.spec import CallClass, Calls, describe, validate
 from weirlab.traffic.calls.spurts import CONVERSATION_ACTIVITY, MONOLOGUE_ACTIVITY
@@ -63,7 +72,7 @@ class ClassSheet:
     """Per direction."""
     control: WireLoad
     """RTCP per direction; zero without RTCP."""
-    line: lines.LineCapacity
+    line: LineCapacity
     published: PublishedLine
 
     def document(self, duration_s: float) -> dict[str, Any]:
@@ -183,7 +192,7 @@ def calls_sheet(calls: Calls, *, duration_s: float, line_bps: float) -> CallShee
         duration_s,
         line_bps,
         tuple(_class_sheet(kind, calls, line_bps) for kind in calls.classes),
-        lines.line_calls(calls, line_bps),
+        line_calls(calls, line_bps),
     )
 
 
@@ -209,7 +218,7 @@ def _class_sheet(kind: CallClass, calls: Calls, line_bps: float) -> ClassSheet:
         },
         WireLoad.of(count * stream.rate_pps / per_packet, size),
         WireLoad.of(control_pps, control.frame_bytes(stream.ip)),
-        lines.line(kind, line_bps, rtcp=calls.rtcp, rtcp_min_s=calls.rtcp_min_s),
+        line(kind, line_bps, rtcp=calls.rtcp, rtcp_min_s=calls.rtcp_min_s),
         published_line(kind),
     )
 
@@ -219,3 +228,91 @@ def _sum(loads: Iterable[WireLoad]) -> WireLoad:
     for load in loads:
         total = total.plus(load)
     return total
+
+
+@dataclass(frozen=True)
+class PublishedLine:
+    """A row of the table; ``frame_bytes`` is without FCS."""
+
+    frame_bytes: int
+    max_pps: int
+    calls: int
+
+
+@cache
+def published_bytes_per_s() -> int:
+    """Bytes of the published gigabit in a second."""
+    return int(publication("woernhard-2006").experiments["codec-table"].settings["gigabit_bytes_per_s"])
+
+
+def published_line(kind: CallClass) -> PublishedLine:
+    """The row of calls like ``kind``; trunks are counted in the same way, though the table has none."""
+    per_packet = calls_per_packet(kind.stream, kind.transport, kind.trunk_calls)
+    size = frame_bytes(kind.stream, kind.transport, per_packet)
+    max_pps = published_bytes_per_s() // size
+    streams = math.floor(max_pps / kind.stream.rate_pps * (1 + 1e-12))
+    return PublishedLine(size - FCS_BYTES, max_pps, streams * per_packet)
+
+
+LINES: Final[tuple[str, ...]] = ("10Mbit/s", "100Mbit/s", "1Gbit/s", "10Gbit/s", "25Gbit/s", "100Gbit/s")
+
+
+@dataclass(frozen=True)
+class LineCapacity:
+    """What a line carries of one kind of call.
+
+    A two-way call has one stream in each direction, and a full-duplex link has the line rate in each:
+    ``calls`` is the number for one-way and for two-way calls alike, ``max_pps`` is per direction,
+    ``both_pps`` the rate of a device that forwards both directions.
+    """
+
+    line_bps: float
+    frame_bytes: int
+    """With FCS."""
+    max_pps: float
+    both_pps: float
+    calls: int
+    calls_with_control: int
+    """With the RTCP packets of each stream on the line; the same as ``calls`` if there are none."""
+
+
+def line(kind: CallClass, line_bps: float, *, rtcp: bool = True, rtcp_min_s: float = 5.0) -> LineCapacity:
+    """What an Ethernet line of ``line_bps`` carries of calls like ``kind``."""
+    per_packet = calls_per_packet(kind.stream, kind.transport, kind.trunk_calls)
+    size = frame_bytes(kind.stream, kind.transport, per_packet)
+    max_pps = pps_from_bps(line_bps, size)
+    calls = _whole(max_pps / kind.stream.rate_pps) * per_packet
+    control_bps = _control_bps(kind, rtcp_min_s) if rtcp else 0.0
+    call_bps = bps_from_pps(kind.stream.rate_pps, size) + control_bps
+    return LineCapacity(
+        line_bps=line_bps,
+        frame_bytes=size,
+        max_pps=max_pps,
+        both_pps=2 * max_pps,
+        calls=calls,
+        calls_with_control=_whole(line_bps / call_bps) if control_bps else calls,
+    )
+
+
+def line_calls(calls: Calls, line_bps: float) -> int:
+    """How many calls in the proportions of ``calls`` an Ethernet line carries, RTCP included."""
+    bps = 0.0
+    for kind in calls.classes:
+        per_packet = calls_per_packet(kind.stream, kind.transport, kind.trunk_calls)
+        size = frame_bytes(kind.stream, kind.transport, per_packet)
+        bps += kind.share * bps_from_pps(kind.stream.rate_pps / per_packet, size)
+        bps += kind.share * (_control_bps(kind, calls.rtcp_min_s) if calls.rtcp else 0.0)
+    return _whole(line_bps / bps)
+
+
+def _control_bps(kind: CallClass, rtcp_min_s: float) -> float:
+    """Wire rate of the control packets of one direction of one call."""
+    if kind.transport != "rtp":
+        return 0.0
+    pps = 1 / control.interval_s(kind.stream, directions=2, least_s=rtcp_min_s)
+    return bps_from_pps(pps, control.frame_bytes(kind.stream.ip))
+
+
+def _whole(calls: float) -> int:
+    # A line that is exactly full carries its last call despite rounding.
+    return math.floor(calls * (1 + 1e-12))

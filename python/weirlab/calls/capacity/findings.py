@@ -8,8 +8,7 @@ from typing import Any
 from weirlab.base.documents import document_of
 from weirlab.base.errors import TrialError
 from weirlab.calls.capacity.prediction import CapacityPrediction
-from weirlab.calls.capacity.trials.limits import DropThreshold
-from weirlab.calls.capacity.trials.losses import CallLoss
+from weirlab.calls.capacity.trials.losses import CallLoss, DropThreshold
 from weirlab.calls.capacity.trials.search import CallCapacity, CallGoal
 from weirlab.jobs.calibrations import CalibrationOutcome
 from weirlab.store import Run

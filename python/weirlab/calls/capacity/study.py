@@ -20,11 +20,9 @@ from weirlab.calls.capacity.plan import (
 )
 from weirlab.calls.capacity.prediction import CapacityPrediction, foretell
 from weirlab.calls.capacity.section import CapacityScenario
-from weirlab.calls.capacity.trials.columns import CapacityRow, InsideRow
 from weirlab.calls.capacity.trials.keeper import CallRecorder
-from weirlab.calls.capacity.trials.limits import dropping
-from weirlab.calls.capacity.trials.losses import losses
-from weirlab.calls.capacity.trials.rows import CAPACITY, GAPS
+from weirlab.calls.capacity.trials.losses import dropping, losses
+from weirlab.calls.capacity.trials.rows import CAPACITY, GAPS, CapacityRow, InsideRow
 from weirlab.calls.capacity.trials.search import CallCapacity, search_calls
 from weirlab.calls.capacity.trials.setting import CallTraffic
 from weirlab.calls.capacity.trials.sweep import SWEEP, CallSweep, sweep

@@ -11,7 +11,7 @@ from weirlab.records import device_in_words
 
 if TYPE_CHECKING:
     from weirlab.calls.capacity.findings import CapacityConclusions, CapacityFindings
-    from weirlab.calls.capacity.trials.limits import DropThreshold
+    from weirlab.calls.capacity.trials.losses import DropThreshold
     from weirlab.calls.capacity.trials.search import CallCapacity
     from weirlab.store import Run
     from weirlab.studies.contract import Outcome

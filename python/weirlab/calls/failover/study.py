@@ -16,16 +16,15 @@ from weirlab.base.errors import InputError, MissingCapability, TrialError
 from weirlab.base.interrupts import owned, shielded
 from weirlab.base.quantities import percent
 from weirlab.calls.failover.bed import ExternalPair, capabilities
-from weirlab.calls.failover.bed.schedule import compiled
+from weirlab.calls.failover.bed.lab import compiled
 from weirlab.calls.failover.section import MOST_CALLS, FailoverScenario
 from weirlab.calls.failover.switches.campaign import SwitchConditions, measure
 from weirlab.calls.failover.switches.compare import SwitchGroup, compare, conclusions
 from weirlab.calls.failover.switches.event import CLOCKS, SwitchClocks
 from weirlab.calls.failover.switches.load import USUAL_SHARE, CallDemand, CommonLoad, find_load
 from weirlab.calls.failover.switches.pair import OpenPair, PairSpec
-from weirlab.calls.failover.switches.plan import FailoverPlan, estimate_s, plan
+from weirlab.calls.failover.switches.plan import FailoverPlan, Timing, estimate_s, plan
 from weirlab.calls.failover.switches.rows import CALLS, SERIES, SWITCHES, SwitchRow
-from weirlab.calls.failover.switches.timing import Timing
 from weirlab.calls.failover.switches.validity import SwitchLimits
 from weirlab.cli.quantities import clock, plural
 from weirlab.jobs import spoiled, testbeds

@@ -148,7 +148,7 @@ def quality(
     ] = None,
     result: Annotated[JudgementOptions, without("store")],
 ) -> None:
-    from weirlab.calls.quality import requiring, study, tables, wording
+    from weirlab.calls.quality import study, tables, wording
     from weirlab.calls.quality.voice_page import quality_page
     from weirlab.cli.results import gates
     from weirlab.jobs import batches
@@ -162,7 +162,7 @@ def quality(
     if len(files) > 1:
         raise InputError(f"{len(files)} captures: with --each, each is assessed by itself")
     with result.session(ctx) as session, standard_input.readable(files) as (file,):
-        demands = gates.demands(result.require, requiring.CAPTURE)
+        demands = gates.demands(result.require, wording.CAPTURE)
         if report is not None:
             refuse_inputs([report], [file], "--out")
             outputs.check_output(report, "--out")
@@ -178,7 +178,7 @@ def quality(
             session.say(note)
         if report is not None:
             session.say(f"Report: {report}")
-        judged = requiring.of_capture(demands, outcome)
+        judged = wording.of_capture(demands, outcome)
         shown = tables.of(outcome, _SHOWN)
         gates.finish(session, outcome.document(), wording.sentence(outcome), shown, judged)
 

@@ -14,8 +14,8 @@ import numpy.typing as npt
 from weirlab import _engine
 from weirlab.base.errors import InputError
 from weirlab.base.quoting import quoted
-from weirlab.calls.quality import findings, notes
-from weirlab.calls.quality.findings import StreamFinding
+from weirlab.calls.quality import findings
+from weirlab.calls.quality.findings import StreamFinding, about_capture, nothing_in, sentence, without_mos
 from weirlab.calls.quality.streams import CaptureStream, voice_stream
 from weirlab.quality.captures import LONGEST_STREAM, CaptureTable, FarEnd, VoicePackets, capture_table
 from weirlab.quality.distribution import DISSATISFIED, SATISFIED, CallerPercentiles
@@ -37,7 +37,7 @@ class NoStreams(InputError):
     """The ``capture`` was read (as :attr:`QualityOutcome.capture`), and no voice stream is in it."""
 
     def __init__(self, path: Path, capture: Mapping[str, Any]) -> None:
-        super().__init__(notes.nothing_in(path, capture))
+        super().__init__(nothing_in(path, capture))
         self.capture = capture
 
 
@@ -109,14 +109,14 @@ class QualityOutcome:
 
     def notes_on_capture(self) -> list[str]:
         """What was read and what was passed over."""
-        return list(notes.about_capture(self.capture))
+        return list(about_capture(self.capture))
 
     def notes_on_streams(self) -> list[str]:
         """Notes on the streams; the first says what MOS assumes."""
         return [
-            notes.sentence(self.table.assumption),
+            sentence(self.table.assumption),
             *(finding.text for finding in self.findings),
-            *notes.without_mos(self.streams, self.table, self.mos),
+            *without_mos(self.streams, self.table, self.mos),
         ]
 
     def document(self) -> dict[str, Any]:

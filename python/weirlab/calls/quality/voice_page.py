@@ -6,8 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
-from weirlab.calls.quality import tables
-from weirlab.calls.quality.page import story
+from weirlab.calls.quality import page, tables
 from weirlab.calls.quality.study import QualityOutcome
 from weirlab.trace.quantities import count, duration, size
 from weirlab.trace.times import utc_date
@@ -15,15 +14,15 @@ from weirlab.trace.times import utc_date
 
 def quality_page(outcome: QualityOutcome, out: Path, *, command: str) -> Path:
     """Write a page about ``outcome`` to ``out``; raises ``StoreError`` if that is impossible."""
-    return story.build(assessed(outcome), out, command=command)
+    return page.build(assessed(outcome), out, command=command)
 
 
-def assessed(outcome: QualityOutcome) -> story.StreamAssessment:
+def assessed(outcome: QualityOutcome) -> page.StreamAssessment:
     """What the page shows."""
     assumption, *notes = outcome.notes_on_streams()
     capture = outcome.capture
     lasted_ns = capture["last_ns"] - capture["first_ns"]
-    return story.StreamAssessment(
+    return page.StreamAssessment(
         name=outcome.path.name,
         date=utc_date(capture["first_ns"]),
         streams=pl.DataFrame(tables.rows(outcome), schema=_SCHEMA),

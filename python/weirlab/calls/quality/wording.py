@@ -1,15 +1,26 @@
-"""The streams of a capture in a sentence."""
+"""How the streams of a capture were heard: in a sentence, and as the cases that requirements are judged by."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import compress
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from weirlab.calls.quality.findings import listed_streams
 from weirlab.cli.quantities import clock, count, duration, percent, plural
+from weirlab.jobs.requiring import HEARD, MEDIAN_MOS, each, median
 from weirlab.quality.distribution import SATISFIED
+from weirlab.requirements import (
+    GAP,
+    JITTER,
+    LOSS,
+    MOS,
+    Demand,
+    DemandJudgement,
+    judge,
+)
 
 if TYPE_CHECKING:
     from weirlab.calls.quality.streams import CaptureStream
@@ -104,3 +115,30 @@ def _delay(outcome: QualityOutcome) -> str:
     if table.network_ms is not None:
         return f"network delay {table.network_ms:g} ms as given"
     return "network delay by RTCP" if np.isfinite(table.network_ns).any() else "network delay not measured"
+
+
+CAPTURE: Final = (*HEARD, LOSS, JITTER)
+
+
+def of_capture(demands: Sequence[Demand], outcome: QualityOutcome) -> tuple[DemandJudgement, ...]:
+    """Judge every demand by every stream."""
+    measured = outcome.table.streams
+    heard = {
+        LOSS: outcome.loss_ratio,
+        JITTER: measured.jitter_ns,
+        GAP: measured.longest_gap_ns,
+    }
+    streams = [f"stream {stream.number}" for stream in outcome.streams]
+    voice = [stream.is_voice for stream in outcome.streams]
+    unknown = "the capture does not show it; name unknown codecs with --codec"
+    return tuple(
+        judge(
+            demand,
+            [median(outcome.mos[voice], "streams")]
+            if demand.quantity == MEDIAN_MOS
+            else each(outcome.mos[voice], [*compress(streams, voice)], unknown)
+            if demand.quantity == MOS
+            else each(heard[demand.quantity], streams, unknown),
+        )
+        for demand in demands
+    )

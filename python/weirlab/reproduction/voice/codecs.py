@@ -7,7 +7,7 @@ from functools import cache
 from typing import Final
 
 from weirlab.base.units import FCS_BYTES
-from weirlab.calls.calls.published import PublishedLine, published_line
+from weirlab.calls.calls.wire import PublishedLine, published_line
 from weirlab.publications import PublishedExperiment
 from weirlab.reproduction.claims import decided, near
 from weirlab.reproduction.contract import Answer, ReproducedExperiment, Runs

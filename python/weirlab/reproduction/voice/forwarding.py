@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from weirlab.base.units import FCS_BYTES, pps_from_bps
 from weirlab.calls.capacity import study as capacity
-from weirlab.calls.capacity.trials.columns import CapacityRow
-from weirlab.calls.capacity.trials.rows import CAPACITY
+from weirlab.calls.capacity.trials.rows import CAPACITY, CapacityRow
 from weirlab.publications import PublishedExperiment, publication
 from weirlab.reproduction.claims import all_of, decided, monotone, ratio
 from weirlab.reproduction.contract import Answer, Decision, ReproducedExperiment, Runs
@@ -153,7 +152,7 @@ class ForwardingCapacity(_Forwarding):
         yield Answer("far-below-gigabit", decision=self._below(runs))
 
     def figures(self, runs: Runs, published: PublishedExperiment) -> Sequence[Figure]:
-        from weirlab.calls.capacity.page import gaps
+        from weirlab.calls.capacity.page import charts
         from weirlab.reproduction.charts import CourseText, courses
 
         text = CourseText(
@@ -167,7 +166,7 @@ class ForwardingCapacity(_Forwarding):
         )
         found = [*courses(text, {name: forwarded(runs[name]) for name in CALLS if name in runs})]
         if LARGE in runs:
-            found += gaps.figures(capacity.findings(runs[LARGE], capacity.found(runs[LARGE])))
+            found += charts.figures(capacity.findings(runs[LARGE], capacity.found(runs[LARGE])))
         return found
 
     @staticmethod

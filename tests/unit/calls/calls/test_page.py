@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from weirlab.calls.calls import heard_page
+from weirlab.calls.calls import page as heard_page
 from weirlab.records import TrialRecord
 from weirlab.report.story import Story
 from weirlab.store import Store

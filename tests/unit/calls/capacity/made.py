@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weirlab.calls.capacity.trials.columns import CapacityRow
+from weirlab.calls.capacity.trials.rows import CapacityRow
 
 
 def capacity_row(calls: int, **changes: Any) -> CapacityRow:

@@ -6,9 +6,9 @@ import polars as pl
 import pytest
 
 from weirlab.calls.capacity.findings import CapacityConclusions
-from weirlab.calls.capacity.page.gaps import figures, quantile_ns, shares
+from weirlab.calls.capacity.page.charts import figures, quantile_ns, shares
 from weirlab.calls.capacity.page.source import CapacityEvidence
-from weirlab.calls.capacity.trials.columns import CallGapRow, CapacityRow
+from weirlab.calls.capacity.trials.rows import CallGapRow, CapacityRow
 from weirlab.report.numbers import duration, plural, rules
 from weirlab.store.frames import frame_of
 

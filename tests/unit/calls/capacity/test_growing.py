@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from weirlab.calls.capacity.growing import bearable
+from weirlab.calls.capacity.prediction import bearable
 from weirlab.quality.jitterbuffer import Buffers
 from weirlab.traffic.calls.codecs import parse_codec
 from weirlab.traffic.calls.spec import CallClass, Calls

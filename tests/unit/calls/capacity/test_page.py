@@ -14,9 +14,8 @@ from weirlab.calls.capacity.findings import CapacityConclusions, CounterAgreemen
 from weirlab.calls.capacity.page.source import CapacityEvidence
 from weirlab.calls.capacity.page.story import tell
 from weirlab.calls.capacity.prediction import CapacityPrediction
-from weirlab.calls.capacity.trials.columns import CapacityRow
-from weirlab.calls.capacity.trials.limits import DropThreshold
-from weirlab.calls.capacity.trials.losses import CallLoss
+from weirlab.calls.capacity.trials.losses import CallLoss, DropThreshold
+from weirlab.calls.capacity.trials.rows import CapacityRow
 from weirlab.calls.capacity.trials.search import CallCapacity, CallGoal
 from weirlab.store.frames import frame_of
 

@@ -7,7 +7,7 @@ import pytest
 
 from weirlab.base.errors import InputError
 from weirlab.base.files import HOST_FILES
-from weirlab.calls.failover.bed import Keepalived, Transition, schedule
+from weirlab.calls.failover.bed import Keepalived, Transition, lab
 from weirlab.calls.failover.fakes import FakePair, SwitchBehaviour, SwitchFault, instant
 from weirlab.calls.failover.section import FailoverScenario
 from weirlab.calls.failover.study import FailoverFindings, FailoverStudy, load_text
@@ -175,11 +175,11 @@ def test_the_schedule_of_all_switches_is_compiled_once(store: Store, monkeypatch
         seen.append(traffic)
         return compile_plan(traffic)
 
-    monkeypatch.setattr(schedule, "compile_plan", counting)
-    schedule.compiled.cache_clear()
+    monkeypatch.setattr(lab, "compile_plan", counting)
+    lab.compiled.cache_clear()
     found = run(store, Opener()).found
     assert len(seen) == 1
-    assert schedule.compiled(seen[0]).media is not None
+    assert lab.compiled(seen[0]).media is not None
     assert len(seen) == 1
     assert seen[0].calls is not None
     assert seen[0].calls.count == found.load.calls

@@ -11,9 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from weirlab.calls.quality.requiring import CAPTURE, of_capture
 from weirlab.calls.quality.study import CaptureReading, capture_quality
-from weirlab.calls.quality.wording import dissatisfied, sentence
+from weirlab.calls.quality.wording import CAPTURE, dissatisfied, of_capture, sentence
 from weirlab.requirements import parse
 
 from .captures import Rtp, ethernet, frames, pcap, talk, udp_over_ip, without

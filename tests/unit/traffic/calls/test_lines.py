@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from weirlab.base.amounts import parse_line
-from weirlab.traffic.calls.lines import line, line_calls
+from weirlab.calls.calls.wire import line, line_calls
 from weirlab.traffic.calls.spec import CallClass, parse_calls
 
 

@@ -9,7 +9,7 @@ from typing import Final
 import polars as pl
 
 from weirlab.calls.capacity import tables
-from weirlab.calls.capacity.page import charts, gaps
+from weirlab.calls.capacity.page import charts
 from weirlab.calls.capacity.page.source import CapacityEvidence, CapacityVerdict, verdicts
 from weirlab.calls.capacity.wording import off
 from weirlab.records import device_in_words
@@ -141,7 +141,7 @@ def _chapters(findings: CapacityEvidence, found: list[CapacityVerdict]) -> Itera
         tables=tuple(lost),
     )
     yield Chapter(
-        "gaps", "How regularly packets come", "Gaps", figures=tuple(gaps.figures(findings)), missing=""
+        "gaps", "How regularly packets come", "Gaps", figures=tuple(charts.figures(findings)), missing=""
     )
     yield Chapter(
         "inside",

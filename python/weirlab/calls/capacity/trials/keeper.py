@@ -10,8 +10,16 @@ import numpy.typing as npt
 
 from weirlab.base.errors import LabError
 from weirlab.calls.capacity.trials import boxes, losses, rows
-from weirlab.calls.capacity.trials.columns import CallGapRow, CallQuality, CapacityRow, InsideRow, Phase
-from weirlab.calls.capacity.trials.rows import CAPACITY, GAPS, INSIDE
+from weirlab.calls.capacity.trials.rows import (
+    CAPACITY,
+    GAPS,
+    INSIDE,
+    CallGapRow,
+    CallQuality,
+    CapacityRow,
+    InsideRow,
+    Phase,
+)
 from weirlab.lab.base import TestBed, WatchableBed
 from weirlab.lab.wiring import IN0, OUT0
 from weirlab.measure.calls import CallAssessment

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from weirlab.base.errors import InputError, TrialError
-from weirlab.calls.capacity.trials.columns import CapacityRow
+from weirlab.calls.capacity.trials.rows import CapacityRow
 from weirlab.calls.capacity.trials.setting import CallTraffic
 from weirlab.measure.search import mlr
 from weirlab.measure.search.goal import SearchGoal

@@ -19,7 +19,7 @@ from weirlab.calls.failover.switches.event import (
     look_back,
 )
 from weirlab.calls.failover.switches.pair import OpenPair, PairBed, PairLab
-from weirlab.calls.failover.switches.plan import FailoverPlan
+from weirlab.calls.failover.switches.plan import USUAL_TIMING, FailoverPlan, Timing
 from weirlab.calls.failover.switches.plan import expected_s as wall_s
 from weirlab.calls.failover.switches.rows import (
     CALLS,
@@ -31,7 +31,6 @@ from weirlab.calls.failover.switches.rows import (
     switch_row,
 )
 from weirlab.calls.failover.switches.switch import SwitchMeasurement, examine
-from weirlab.calls.failover.switches.timing import USUAL_TIMING, Timing
 from weirlab.calls.failover.switches.validity import DEFAULT_SWITCH_LIMITS, SwitchLimits, judge_switch
 from weirlab.measure.attempts import until_valid
 from weirlab.measure.progress import OnProgress, ProgressMeter

@@ -12,7 +12,7 @@ from weirlab.base.errors import LabError
 from weirlab.base.units import NS_PER_S
 from weirlab.calls.failover.bed import SIDES, PairEvent, Transition
 from weirlab.calls.failover.switches.pair import Kind, PairLab
-from weirlab.calls.failover.switches.timing import CALM_NS, Timing
+from weirlab.calls.failover.switches.plan import CALM_NS, Timing
 from weirlab.store.catalogue import utc_now
 
 CALLS_STAND_WITHIN_S: Final = 10.0

@@ -1,14 +1,109 @@
-"""Which switches to measure, and in which order. Pure."""
+"""Which switches to measure, in which order, and when what happens in the trial of one. Pure."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
+from weirlab.base.errors import InputError
+from weirlab.base.units import NS_PER_S
 from weirlab.calls.failover.switches.pair import Kind, PairSpec
-from weirlab.calls.failover.switches.timing import Timing
+
+IN_FLIGHT_NS: Final = 20_000_000
+"""Packets that departed so shortly before the event may have been lost by it."""
+
+CALM_NS: Final = NS_PER_S
+"""How long after the last call is back order has returned, too."""
+
+
+@dataclass(frozen=True)
+class Timing:
+    """The course of a trial, in s."""
+
+    warmup_s: float = 0.5
+    event_s: float = 3.0
+    """From when all calls stand, and the warm-up has passed, to the event, at most: it comes up to an
+    advertisement (and half of this) earlier, see ``Planned.early_s``."""
+    after_s: float = 13.0
+    """From the event to the end; at least."""
+    affected_s: float = 10.0
+    """The conversation that the event falls on: what callers heard in so long from it on."""
+    last_part_s: float = 2.0
+    """Streams that are heard within this time before the end are alive."""
+    settled_calls_s: float = 1.5
+    """Allowed from the beginning of the traffic until all calls stand."""
+
+    @property
+    def duration_s(self) -> float:
+        """Recorded time."""
+        return self.settled_calls_s + self.event_s + self.after_s
+
+    def needed_s(self, latest_s: float) -> float:
+        """How much of a trial must follow the event; the timers may take up to ``latest_s``."""
+        return max(self.affected_s, self._over_s(latest_s)) + self.last_part_s
+
+    def check(self, latest_s: float, what: str) -> None:
+        """Raise ``InputError`` where the trial ends too soon after the pair called ``what`` takes over.
+
+        ``latest_s`` is how long that may take by the pair's own timers.
+        """
+        needed_s = self.needed_s(latest_s)
+        if self.after_s < needed_s - 1e-9:
+            why = (
+                f"its timers take up to {latest_s:.3g} s"
+                if self._over_s(latest_s) > self.affected_s
+                else f"what is heard in {self.affected_s:g} s from the event on is told by itself"
+            )
+            raise InputError(
+                f"{what}: a trial that ends {self.after_s:g} s after the event is too short: {why}, and the "
+                f"last {self.last_part_s:g} s tell which calls are alive; give at least "
+                f"{math.ceil(needed_s - 1e-9)} s (after_s, --after)"
+            )
+
+    @staticmethod
+    def _over_s(latest_s: float) -> float:
+        """By when a switch is over that takes a fifth longer than its timers say."""
+        return latest_s * 1.2 + CALM_NS / NS_PER_S
+
+
+USUAL_TIMING: Final = Timing()
+
+
+@dataclass(frozen=True)
+class SwitchWindows:
+    """Parts of a trial; from and to in ns from the event. ``after`` is empty where not all was over."""
+
+    before: tuple[float, float]
+    affected: tuple[float, float]
+    during: tuple[float, float]
+    after: tuple[float, float]
+
+    def named(self) -> dict[str, tuple[float, float]]:
+        """Every window by its name."""
+        return {"before": self.before, "affected": self.affected, "during": self.during, "after": self.after}
+
+    def absolute(self, window: tuple[float, float], event_ns: int) -> tuple[int, int]:
+        """``window`` on the clock that ``event_ns`` was read from."""
+        return event_ns + round(window[0]), event_ns + round(window[1])
+
+
+def windows(begin_ns: float, end_ns: float, resumed_ns: float, affected_ns: float) -> SwitchWindows:
+    """The parts of a trial that was recorded from ``begin_ns`` to ``end_ns``, counted from the event.
+
+    ``resumed_ns`` is when the last stream that came back was back; 0 where none was interrupted.
+    """
+    over = min(max(resumed_ns, 0.0) + CALM_NS, end_ns)
+    return SwitchWindows(
+        before=(max(begin_ns, -affected_ns), 0.0),
+        affected=(0.0, min(affected_ns, end_ns)),
+        during=(0.0, over),
+        after=(over, end_ns),
+    )
+
 
 BUILD_S = 6.0
 """What it takes to build a pair and have it agree on a master, beside its timers; experience corrects it."""

@@ -12,8 +12,8 @@ import numpy as np
 from weirlab.base.quantities import duration, percent
 from weirlab.base.units import NS_PER_S
 from weirlab.calls.failover.switches.event import Occurrence
+from weirlab.calls.failover.switches.plan import IN_FLIGHT_NS, Timing
 from weirlab.calls.failover.switches.switch import SwitchMeasurement
-from weirlab.calls.failover.switches.timing import IN_FLIGHT_NS, Timing
 from weirlab.measure.validity import ValidityLimits, judge
 from weirlab.measure.windows import stolen_ns as stolen
 from weirlab.quality.segments import owner

@@ -1,18 +1,40 @@
-"""What the rounds of a run show. Pure."""
+"""What the rounds of a run show, and the columns of the study's table. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 from weirlab.base.errors import WeirError
 from weirlab.base.quantities import duration, percent
-from weirlab.calls.ipsec.cost.rows import EspCostRow
 from weirlab.calls.ipsec.cost.section import EspCostSection
 from weirlab.measure.spread import Spread
 from weirlab.store import Run
+
+COSTS: Final = "esp_costs"
+
+
+@dataclass(frozen=True)
+class EspCostRow:
+    """The processing time of packets in one round."""
+
+    round: int
+    """Number of the round, from 0."""
+    suite: str
+    """Cipher suite of ESP."""
+    mode: str
+    """`transport` or `tunnel`."""
+    way: str
+    """What was timed, as in the scenario."""
+    packet_ms: float
+    """Speech in a packet."""
+    packet_bytes: int
+    """Length of the IP packet in the clear, with UDP."""
+    cost_ns: float
+    """Mean processing time of a packet."""
+
 
 CostCase = tuple[str, str, str, float]
 """Suite, mode, way, packet time in ms."""

@@ -7,8 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from itertools import product
 from typing import TYPE_CHECKING, Final, Protocol
 
-from weirlab.calls.ipsec.cost.findings import EspCostFindings
-from weirlab.calls.ipsec.cost.rows import COSTS, EspCostRow
+from weirlab.calls.ipsec.cost.findings import COSTS, EspCostFindings, EspCostRow
 from weirlab.calls.ipsec.cost.section import EspCostScenario, EspCostSection
 from weirlab.jobs.inventory import scenario_of
 from weirlab.jobs.work import Work

@@ -13,14 +13,15 @@ from weirlab.calls.ipsec.endpoints import bed as beds
 from weirlab.calls.ipsec.endpoints.bed import EndpointBed, OpenBed
 from weirlab.calls.ipsec.endpoints.findings import EndpointFindings, limit_sentence
 from weirlab.calls.ipsec.endpoints.plan import NAMES, WHERE, EndpointPlan, plan, talk
-from weirlab.calls.ipsec.endpoints.recording import EndpointAttempt, recorded
 from weirlab.calls.ipsec.endpoints.rows import (
     ATTEMPTS,
     DISTRIBUTIONS,
     LIMITS,
     DistributionRow,
+    EndpointAttempt,
     EndpointAttemptRow,
     EndpointLimitRow,
+    recorded,
 )
 from weirlab.calls.ipsec.endpoints.section import (
     ArmName,

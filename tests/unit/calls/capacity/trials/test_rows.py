@@ -8,10 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from weirlab.calls.capacity.trials.columns import CallQuality, CapacityRow
 from weirlab.calls.capacity.trials.keeper import summed
-from weirlab.calls.capacity.trials.limits import dropping
-from weirlab.calls.capacity.trials.rows import call_mos, capacity_row, gap_rows, heard, inside_rows
+from weirlab.calls.capacity.trials.losses import dropping
+from weirlab.calls.capacity.trials.rows import (
+    CallQuality,
+    CapacityRow,
+    call_mos,
+    capacity_row,
+    gap_rows,
+    heard,
+    inside_rows,
+)
 from weirlab.calls.capacity.trials.setting import CallTraffic
 from weirlab.records import FlowTable, PacketLog
 from weirlab.store.frames import frame_of, rows_of

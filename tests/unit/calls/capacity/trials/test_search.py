@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from weirlab.base.errors import InputError
-from weirlab.calls.capacity.trials.columns import CapacityRow
+from weirlab.calls.capacity.trials.rows import CapacityRow
 from weirlab.calls.capacity.trials.search import CallCapacity, CallGoal, Search, search_calls
 from weirlab.calls.capacity.trials.setting import CallTraffic
 from weirlab.measure.trial import FailedTrial

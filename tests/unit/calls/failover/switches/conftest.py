@@ -11,9 +11,8 @@ from weirlab.calls.failover.fakes import FakePair, SwitchBehaviour, SwitchFault
 from weirlab.calls.failover.switches.campaign import SwitchConditions, measure
 from weirlab.calls.failover.switches.event import SwitchClocks
 from weirlab.calls.failover.switches.pair import Kind, PairSpec
-from weirlab.calls.failover.switches.plan import FailoverPlan, plan
+from weirlab.calls.failover.switches.plan import FailoverPlan, Timing, plan
 from weirlab.calls.failover.switches.rows import SwitchRow
-from weirlab.calls.failover.switches.timing import Timing
 from weirlab.measure.progress import OnProgress
 from weirlab.store import RunWriter, Store
 from weirlab.testing import FakeClock

@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weirlab.calls.failover.switches.gaps import CallGaps, call_gaps, outage
-from weirlab.calls.failover.switches.series import around
+from weirlab.calls.failover.switches.switch import CallGaps, around, call_gaps, outage
 from weirlab.quality.packets import PacketArrivals, StreamPackets, place_all
 
 MS = 1_000_000

@@ -9,7 +9,7 @@ from weirlab.base.errors import InputError, TrialError
 from weirlab.calls.failover.fakes import SwitchBehaviour, SwitchFault
 from weirlab.calls.failover.study import load_text
 from weirlab.calls.failover.switches.load import CallDemand, CommonLoad, find_load
-from weirlab.calls.failover.switches.timing import Timing
+from weirlab.calls.failover.switches.plan import Timing
 from weirlab.store import RunWriter
 from weirlab.traffic.spec import Traffic
 

@@ -249,7 +249,7 @@ def test_trials_of_an_interrupted_search_serve_once() -> None:
 
     def measure(calls: int) -> EndpointAttemptRow:
         from weirlab.calls.ipsec.endpoints.plan import EndpointPlan
-        from weirlab.calls.ipsec.endpoints.recording import recorded
+        from weirlab.calls.ipsec.endpoints.rows import recorded
 
         spec = talk(asked, "bypass", "idle", calls, 0.2)
         planned = EndpointPlan("bypass", "idle", calls, 1)

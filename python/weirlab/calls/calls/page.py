@@ -1,7 +1,8 @@
-"""The page in words: what callers heard."""
+"""The page about calls through a device: what each caller heard, and over time, from what a run stores."""
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -10,14 +11,94 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from weirlab.calls.calls.page import charts
+from weirlab.base.errors import InputError
 from weirlab.calls.calls.worst import worst
+from weirlab.quality.jitterbuffer import USUAL, BufferChoice, Buffers
 from weirlab.records import device_in_words
-from weirlab.report import axes
+from weirlab.report import axes, palette
+from weirlab.report.axes import Domain
 from weirlab.report.figure import Figure
-from weirlab.report.numbers import NOTHING, count, decimals, duration, percent, plural, rate, rules
+from weirlab.report.numbers import NOTHING, count, decimals, duration, percent, plural, rate, rounded, rules
 from weirlab.report.story import Chapter, Story, place
 from weirlab.report.tables import Pairs, Table, Tile
+from weirlab.report.vega import alt
+from weirlab.store import Run
+from weirlab.store.codec import spec_from_json
+from weirlab.traffic.calls.spec import describe
+
+WAYS: Final = ["caller at the sender's side speaks", "caller at the receiver's side speaks"]
+_POINTS: Final = 160
+
+
+def shares(calls: pl.DataFrame, column: str, factor: float = 1.0) -> pl.DataFrame:
+    """Per direction the share of callers for whom ``column`` (times ``factor``) is at most each value."""
+    frames = []
+    for back, way in enumerate(WAYS):
+        values = calls.filter((pl.col("back") == bool(back)) & pl.col(column).is_not_null())[column]
+        found = np.sort(values.to_numpy() * factor)
+        if not len(found):
+            continue
+        places = np.unique(
+            np.round(np.linspace(0, len(found) - 1, min(len(found), _POINTS))).astype(np.int64)
+        )
+        frames.append(
+            pl.DataFrame(
+                {
+                    "way": way,
+                    # From 0 % on, so that callers who are all alike, or one, show as a step.
+                    "value": [rounded(float(found[i]), 5) for i in (0, *places)],
+                    "percent": [0.0, *(rounded(100.0 * (i + 1) / len(found)) for i in places)],
+                }
+            )
+        )
+    return pl.concat(frames) if frames else pl.DataFrame(schema={"way": pl.String, "value": pl.Float64})
+
+
+def distribution(
+    frame: pl.DataFrame, title: str, domain: Domain, *, limit: float | None = None
+) -> alt.LayerChart:
+    """Share of callers over a quantity; a line per direction."""
+    ways = [way for way in WAYS if way in set(frame["way"].to_list())]
+    lines = (
+        alt.Chart(axes.data(frame))
+        .mark_line(interpolate="step-after", clip=True)
+        .encode(
+            x=alt.X("value:Q", title=title, **axes.numbers(domain, 6)),
+            y=alt.Y("percent:Q", title="Callers with at most so much, %", **axes.numbers((0.0, 100.0), 5)),
+            **axes.lines("way", ways, palette.models(len(ways)), alt.Legend(columns=1)),
+            order=alt.Order("percent:Q"),
+            tooltip=[
+                alt.Tooltip("way:N", title="direction"),
+                alt.Tooltip("value:Q", title=title, format=",.4~g"),
+                alt.Tooltip("percent:Q", title="callers, %", format=",.3~g"),
+            ],
+        )
+    )
+    dashed = [] if limit is None else [axes.limit("x", "value", limit, axes.linear(domain))]
+    return alt.LayerChart(layer=[*dashed, lines], **axes.framed(280))
+
+
+def over_time(frame: pl.DataFrame, top: float) -> alt.Chart:
+    """Mean delay of the packets that departed in each bin, both directions together."""
+    chart: alt.Chart = (
+        alt.Chart(axes.data(frame), **axes.framed(240))
+        .mark_line(strokeWidth=1.3, color=palette.models(1)[0], clip=True)
+        .encode(
+            x=alt.X(
+                "time_s:Q",
+                title="Time from the start of recording, s",
+                **axes.numbers(axes.extent(frame, "time_s"), 6),
+            ),
+            y=alt.Y("mean_us:Q", title="Mean delay, µs", **axes.numbers((0.0, top), 4)),
+            tooltip=[
+                alt.Tooltip("time_s:Q", title="s", format=",.3~f"),
+                alt.Tooltip("mean_us:Q", title="mean delay, µs", format=",.4~g"),
+                alt.Tooltip("lost:Q", title="lost"),
+            ],
+        )
+    )
+    return chart
+
 
 _POOR: Final = 3.6
 _WORST: Final = 20
@@ -145,7 +226,7 @@ def _callers(calls: pl.DataFrame) -> Iterator[Figure]:
         ("jitter", "jitter_ns", 1e-3, "jitter", "Mean jitter, µs", None),
     ):
         known = calls.with_columns(loss_percent=100.0 * pl.col("lost") / pl.col("sent"))
-        frame = charts.shares(known, column, factor)
+        frame = shares(known, column, factor)
         if not frame.height:
             continue
         low, high = axes.extent(frame, "value")
@@ -159,7 +240,7 @@ def _callers(calls: pl.DataFrame) -> Iterator[Figure]:
             _said(key, low, high),
             "How to read it: half of the callers have at most the value at 50 %.",
             f"Share of the callers over {title}.",
-            charts.distribution(frame, title, domain, limit=limit),
+            distribution(frame, title, domain, limit=limit),
             frame,
         )
 
@@ -201,7 +282,7 @@ def _over_time(series: pl.DataFrame) -> Iterator[Figure]:
         f"{plural(lost, 'packet')} {'was' if lost == 1 else 'were'} lost." if lost else "Nothing was lost.",
         "Mean delay of the packets that departed in each bin of time.",
         "Mean delay over the time of the trial.",
-        charts.over_time(shown, 1.1 * top),
+        over_time(shown, 1.1 * top),
         shown,
     )
 
@@ -211,3 +292,35 @@ def _worst(calls: pl.DataFrame) -> Iterator[Table]:
     if not rated.height:
         return
     yield worst(rated.iter_rows(named=True), f"The {plural(rated.height, 'caller')} with the lowest MOS")
+
+
+def page(run: Run) -> Story:
+    """The page about the calls of ``run``."""
+    trials = run.trials()
+    if not trials.height:
+        raise InputError(f"run {run.run_id} was interrupted before its first trial: make the calls again")
+    # The last attempt counts, as for every trial.
+    trial = trials.row(-1, named=True)
+    mine = pl.col("trial_id") == trial["trial_id"]
+    calls = spec_from_json(json.loads(trial["spec"])).traffic.calls
+    what = "calls" if calls is None else describe(calls)
+    buffer = {**run.manifest.section("calls").get("jitter_buffer", {})}
+    choice: BufferChoice = buffer.pop("heard", "best")
+    return tell(
+        CallsRun(
+            vars(run.manifest),
+            trial,
+            _behind(choice, run.calls().filter(mine)),
+            run.series().filter(mine),
+            what,
+            (Buffers(**buffer) if buffer else USUAL).describe(choice),
+        )
+    )
+
+
+def _behind(choice: BufferChoice, calls: pl.DataFrame) -> pl.DataFrame:
+    """The table with ``mos`` and ``late`` behind the requested buffer."""
+    if choice != "best":
+        return calls.with_columns(mos=pl.col(f"mos_{choice}"), late=pl.col(f"late_{choice}"))
+    fixed = pl.col("mos_fixed") >= pl.col("mos_adaptive")
+    return calls.with_columns(late=pl.when(fixed).then("late_fixed").otherwise("late_adaptive"))

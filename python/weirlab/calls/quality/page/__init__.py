@@ -1,1 +1,0 @@
-"""The page of ``weir quality``: how the voice streams of a capture were heard."""
