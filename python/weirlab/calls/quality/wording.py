@@ -1,4 +1,4 @@
-"""How the streams of a capture were heard: in a sentence, and as the cases that requirements are judged by."""
+"""How the streams of a capture were heard: in a sentence, and as cases that requirements are judged by."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 from threading import Event
-from typing import Any, Protocol, Self
+from typing import Any, Final, Protocol, Self
 
 from weirlab.base import programs
 from weirlab.base.errors import LabError, MissingCapability
@@ -30,7 +30,7 @@ from weirlab.simulators import write_module
 from weirlab.traffic.sizes import Constant
 from weirlab.traffic.spec import Rate, Traffic
 
-_POLL_S = 0.2
+_POLL_S: Final = 0.2
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 from weirlab.base.errors import MissingCapability
 from weirlab.lab.isolation import partition
 
-_PROC = Path("/proc")
+_PROC: Final = Path("/proc")
 
 
 def threads(interface_name: str, proc: Path = _PROC) -> set[int]:
