@@ -24,7 +24,7 @@ from weirlab.calls.ipsec.cost.findings import COSTS, EspCostRow
 from weirlab.calls.ipsec.endpoints import rows as endpoints
 from weirlab.campaigns.ranking import MeasureRow
 from weirlab.campaigns.study import MEASURES, STEPS, StepRow
-from weirlab.devices.simulation.rows import SIMULATIONS, SimulationRow
+from weirlab.devices.simulation.findings import SIMULATIONS, SimulationRow
 from weirlab.diagnosis.causes import CAUSES
 from weirlab.links.monitor.trials.rows import MonitorRow
 from weirlab.numbering.load.rows import LIMITS, TRIALS, WORK, LoadLimitRow, LoadTrialRow, WorkRow

@@ -62,7 +62,7 @@ OWN: Final[Mapping[str, StudyEntry]] = {
             "full-profile": "every trial that characterises a device",
         },
     ),
-    "series": StudyEntry("weirlab.devices.series.study", "SeriesStudy"),
+    "series": StudyEntry("weirlab.devices.series", "SeriesStudy"),
     "search": StudyEntry("weirlab.devices.search", "SearchStudy", (PAGE,)),
     "rfc2544": StudyEntry("weirlab.devices.search", "Rfc2544Study", (PAGE,)),
     "calls": StudyEntry("weirlab.calls.calls", "CallsStudy", (PAGE,)),

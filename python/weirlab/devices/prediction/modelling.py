@@ -11,7 +11,6 @@ from typing import Any, Final
 from weirlab.base import files
 from weirlab.base.errors import InputError, ModelError
 from weirlab.base.files import HOST_FILES, Inputs
-from weirlab.devices.prediction.spikes import learn_spikes
 from weirlab.jobs import machine, spoiled
 from weirlab.jobs.models import MODEL, in_files, is_file
 from weirlab.jobs.profiles import named
@@ -23,7 +22,11 @@ from weirlab.model.effects import Effect, effects
 from weirlab.model.evidence import ModelEvidence, evidence
 from weirlab.model.intervals.calibration import HostDrift
 from weirlab.model.io import from_document, pick, require_distinct, to_document
+from weirlab.model.transient.compare import DelayBins
+from weirlab.model.transient.phases import phases_of
+from weirlab.model.transient.spiking import StepObservation, with_spike
 from weirlab.store import Run, Store
+from weirlab.store.steps import StepSeries, step_series
 
 QUIET: Final = SilentProgress()
 
@@ -292,3 +295,23 @@ def _fitted(run: Run) -> DeviceModels:
     if not models:
         raise ModelError(f"run {run.run_id} has no fitted models; make them with: weir fit {run.run_id}")
     return described(run, models)
+
+
+def series_of(run: Run) -> list[StepSeries]:
+    """The valid trials with steps in ``run``."""
+    return step_series(run.trials(), run.series())
+
+
+def seen_in(series: StepSeries) -> StepObservation:
+    """``series`` as models take it."""
+    phases = phases_of(series.spec.traffic, series.spec.rules.mean_position)
+    return StepObservation(phases, series.edges_ns, DelayBins(series.delay_mean_ns, series.loss_ratio))
+
+
+def learn_spikes(models: dict[str, Model], run: Run) -> dict[str, Model]:
+    """``models`` with the spikes that the trials with steps in ``run`` show; without such trials, none.
+
+    Trials with cross traffic are left out, as they are when models are fitted.
+    """
+    seen = [seen_in(series) for series in series_of(run) if not series.spec.cross_traffic]
+    return {name: with_spike(model, seen)[0] for name, model in models.items()}

@@ -11,9 +11,17 @@ import numpy as np
 
 from weirlab.base.documents import plain
 from weirlab.base.errors import InputError, ModelError
-from weirlab.devices.prediction.modelling import Models, find, find_device, keep, models_of
+from weirlab.devices.prediction.modelling import (
+    Models,
+    find,
+    find_device,
+    keep,
+    learn_spikes,
+    models_of,
+    seen_in,
+    series_of,
+)
 from weirlab.devices.prediction.outcome import position_of
-from weirlab.devices.prediction.spikes import learn_spikes, seen_in, series_of
 from weirlab.jobs.machine import refuse_emulated
 from weirlab.jobs.profiles import named
 from weirlab.model.spike import NO_SPIKE, Spike

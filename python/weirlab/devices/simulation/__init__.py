@@ -14,8 +14,8 @@ from weirlab.jobs.work import Work
 from weirlab.studies.contract import Ground, Measure, Study, Summary
 
 if TYPE_CHECKING:
-    from weirlab.devices.simulation.carrying import PointCarrier
     from weirlab.devices.simulation.findings import SimulationFindings
+    from weirlab.devices.simulation.points import PointCarrier
     from weirlab.devices.simulation.section import SimulationScenario
     from weirlab.jobs.cluster import ClusterAddress
     from weirlab.report.story import Story

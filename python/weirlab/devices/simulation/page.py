@@ -9,8 +9,7 @@ import polars as pl
 
 from weirlab.base.errors import InputError
 from weirlab.devices.simulation import study
-from weirlab.devices.simulation.findings import SimulationFindings
-from weirlab.devices.simulation.rows import SimulationRow
+from weirlab.devices.simulation.findings import SimulationFindings, SimulationRow
 from weirlab.jobs.progress import RESUME
 from weirlab.report import axes
 from weirlab.report.figure import Figure

@@ -14,11 +14,9 @@ import numpy as np
 
 from weirlab.base.interrupts import shielded
 from weirlab.base.quantities import plural
-from weirlab.devices.simulation.carrying import PointCarrier, SimulatedPoint, carrier
-from weirlab.devices.simulation.findings import SimulationFindings
-from weirlab.devices.simulation.rows import SIMULATIONS, SimulationRow
+from weirlab.devices.simulation.findings import SIMULATIONS, SimulationFindings, SimulationRow
+from weirlab.devices.simulation.points import PointCarrier, SimulatedPoint, SweepDevice, carrier
 from weirlab.devices.simulation.section import SimulationScenario, SweepPoint
-from weirlab.devices.simulation.simulators import SweepDevice
 from weirlab.jobs.inventory import scenario_of
 from weirlab.jobs.progress import Progress
 from weirlab.jobs.status import StatusKeeper, WorkStatus, rest_s

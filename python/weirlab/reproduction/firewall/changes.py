@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from weirlab.base.quantities import significant
-from weirlab.devices.prediction import spikes
+from weirlab.devices.prediction import modelling
 from weirlab.model import LohmillerModel
 from weirlab.model.base import F64
 from weirlab.model.spike import Spike
@@ -98,7 +98,7 @@ class RateChange(FirewallExperiment):
         """See :class:`weirlab.reproduction.contract.ReproducedExperiment`."""
         if "step" in runs:
             yield from self._step(measured.stepped(runs["step"]).get("step", []), published)
-        seen = [spikes.seen_in(trial) for name in _COURSES for trial in _trials(runs, name)]
+        seen = [modelling.seen_in(trial) for name in _COURSES for trial in _trials(runs, name)]
         if seen and "iptables" in runs:
             yield from self._course(seen, *_taught(runs))
 
@@ -186,21 +186,21 @@ class RateChange(FirewallExperiment):
 
 def _trials(runs: Runs, name: str) -> Sequence[StepSeries]:
     """The repetitions of a scenario's trials with steps, joined."""
-    return spikes.series_of(runs[name]) if name in runs else ()
+    return modelling.series_of(runs[name]) if name in runs else ()
 
 
 def _taught(runs: Runs) -> tuple[LohmillerModel, Spike, int]:
     """The model of the profile, the spike that single steps teach, and how many kinds of those there were."""
     model = LohmillerModel.fit(MeasuredProfile.of(runs["iptables"]).observations)
     source = next(name for name in ("step", *_COURSES) if name in runs)
-    taught = [spikes.seen_in(trial) for trial in _trials(runs, source)]
+    taught = [modelling.seen_in(trial) for trial in _trials(runs, source)]
     _, spike = with_spike(model, taught)
     return model, spike, len(taught)
 
 
 def _delays(model: LohmillerModel, trial: StepSeries) -> F64:
     """The mean delay that ``model`` predicts for each bin of ``trial``, in ns."""
-    seen = spikes.seen_in(trial)
+    seen = modelling.seen_in(trial)
     return binned(model, seen.phases, seen.edges_ns).delay_mean_ns
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from weirlab.base.errors import InputError
-from weirlab.devices.series.study import SeriesScenario, stored
+from weirlab.devices.series import SeriesScenario, stored
 from weirlab.jobs.progress import SilentProgress
 from weirlab.scenario.document import Document
 from weirlab.store import Store

@@ -9,9 +9,10 @@ import pytest
 
 from weirlab.base.errors import LabError
 from weirlab.base.files import HOST_FILES
-from weirlab.devices.simulation import carrying, simulators, study
+from weirlab.devices.simulation import points as simulators
+from weirlab.devices.simulation import study
+from weirlab.devices.simulation.points import PointResult, SweepDevice, _simulated, worker
 from weirlab.devices.simulation.section import SimulationScenario, SweepPoint
-from weirlab.devices.simulation.simulators import PointResult, SweepDevice
 from weirlab.jobs import cluster as clusters
 from weirlab.jobs import status
 from weirlab.store import Store
@@ -96,32 +97,32 @@ def test_a_worker_keeps_its_simulator_for_the_points_of_one_sweep(monkeypatch: p
             super().__init__(device)
 
         def run(self, point: SweepPoint) -> PointResult:
-            told.append(carrying.worker.report())
+            told.append(worker.report())
             return super().run(point)
 
     def failing(self: simulators.WeirSimulator, point: SweepPoint) -> PointResult:
         raise LabError("no room")
 
     monkeypatch.setattr(simulators, "WeirSimulator", Counted)
-    monkeypatch.setattr(carrying.worker.STATE, "name", "bench-7")
+    monkeypatch.setattr(worker.STATE, "name", "bench-7")
     asked = SimulationScenario.model_validate(
         {"name": "s", "simulation": {"rates": ["200kpps"], "trial_s": 0.01, "repetitions": 2}}
     )
     device, here = SweepDevice.of(asked, HOST_FILES), versions()["weirlab"]
     points = asked.points()
-    found = [carrying._simulated(here, device, [point], "run")[0] for point in points]
+    found = [_simulated(here, device, [point], "run")[0] for point in points]
     assert [(one.point, one.worker) for one in found] == [(point, "bench-7") for point in points]
     assert [(one["run_id"], one["place"], one["total"]) for one in told] == [
         ("run", "from no rules, 64 B, 200 kpps", 1)
     ] * 2
-    assert "place" not in carrying.worker.report()
+    assert "place" not in worker.report()
     assert found[0].result != found[1].result
     assert made == ["simulated"]
     with pytest.raises(LabError, match="bench-7 has Weir"):
-        carrying._simulated("0.0", device, points, "run")
+        _simulated("0.0", device, points, "run")
     monkeypatch.setattr(Counted, "run", failing)
     with pytest.raises(LabError, match="on the worker bench-7: no room"):
-        carrying._simulated(here, device, points, "run")
+        _simulated(here, device, points, "run")
 
 
 def test_what_a_cluster_cannot_do_leaves_no_run(

@@ -10,10 +10,16 @@ import yaml
 
 from weirlab.base.errors import InputError
 from weirlab.base.files import HOST_FILES
-from weirlab.devices.simulation import carrying, simulators
 from weirlab.devices.simulation.command import values_of
+from weirlab.devices.simulation.points import (
+    JOBS,
+    PointResult,
+    SweepDevice,
+    ThreadCarrier,
+    WeirSimulator,
+    simulator,
+)
 from weirlab.devices.simulation.section import SimulationScenario, SweepPoint
-from weirlab.devices.simulation.simulators import PointResult, SweepDevice
 from weirlab.model import DeviceModels, fit_all, save_devices
 from weirlab.store import Store
 from weirlab.testing import queue
@@ -38,9 +44,9 @@ def test_every_combination_is_simulated_as_the_model_predicts(weir: Weir, model:
 def test_the_results_do_not_depend_on_how_many_run_at_once(
     weir: Weir, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(carrying.JOBS, "1")
+    monkeypatch.setenv(JOBS, "1")
     alone = swept(weir, "--as", model, *LOADS, "--repetitions", "2")
-    monkeypatch.setenv(carrying.JOBS, "7")
+    monkeypatch.setenv(JOBS, "7")
     assert swept(weir, "--as", model, *LOADS, "--repetitions", "2") == alone
     first, second = alone[:2]
     assert first["number"] == second["number"]
@@ -51,17 +57,17 @@ def test_an_interrupted_sweep_goes_on_where_it_was(
     weir: Weir, model: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     asked: list[SweepPoint] = []
-    usual = simulators.WeirSimulator.run
+    usual = WeirSimulator.run
 
-    def run(self: simulators.WeirSimulator, point: SweepPoint) -> PointResult:
+    def run(self: WeirSimulator, point: SweepPoint) -> PointResult:
         asked.append(point)
         if len(asked) == 4:
             raise KeyboardInterrupt
         return usual(self, point)
 
-    monkeypatch.setenv(carrying.JOBS, "1")
+    monkeypatch.setenv(JOBS, "1")
     whole = swept(weir, "--as", model, *LOADS)
-    monkeypatch.setattr(simulators.WeirSimulator, "run", run)
+    monkeypatch.setattr(WeirSimulator, "run", run)
     stopped = weir("simulate", "--as", model, *LOADS)
     assert stopped.code == 130
     assert "simulations kept in run" in stopped.err or "1 simulation kept in run" in stopped.err
@@ -77,13 +83,13 @@ def test_an_interrupted_sweep_goes_on_where_it_was(
 
 
 def test_a_sweep_says_how_far_it_is_while_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(carrying.JOBS, "2")
+    monkeypatch.setenv(JOBS, "2")
     asked = SimulationScenario.model_validate(
         {"name": "s", "simulation": {"rates": ["200kpps"], "trial_s": 0.01, "repetitions": 9}}
     )
     device, points, ended = SweepDevice.of(asked, HOST_FILES), asked.points(), 0
-    with simulators.simulator(device) as made:
-        carrier = carrying.ThreadCarrier(device, made)
+    with simulator(device) as made:
+        carrier = ThreadCarrier(device, made)
         for found in carrier.results(points, "run"):
             (here,) = carrier.workers()
             ended += len(found)

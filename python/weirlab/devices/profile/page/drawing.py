@@ -9,8 +9,7 @@ from typing import Final
 
 import polars as pl
 
-from weirlab.devices.profile.page import charts, curves, distributions, takeaways, transients
-from weirlab.devices.profile.page.accuracy import chart, letter_values, words
+from weirlab.devices.profile.page import accuracy, charts, curves, distributions, takeaways, transients
 from weirlab.devices.profile.page.settings import machine, positions, sizes
 from weirlab.devices.profile.page.source import TRIAL, ProfileEvidence, finite
 from weirlab.report import axes
@@ -204,10 +203,10 @@ def _verification(evidence: ProfileEvidence) -> Iterator[Figure]:
 
 
 def _accuracy(evidence: ProfileEvidence) -> Iterator[Figure]:
-    for panel, (leading, names) in words.PANELS.items():
-        frame = letter_values.table(evidence.deviations, names)
+    for panel, (leading, names) in accuracy.PANELS.items():
+        frame = accuracy.table(evidence.deviations, names)
         if frame.height:
-            title = words.takeaway(evidence.deviations, leading)
+            title = accuracy.takeaway(evidence.deviations, leading)
             yield Figure(
                 f"errors-{_slug(panel)}",
                 "accuracy",
@@ -215,7 +214,7 @@ def _accuracy(evidence: ProfileEvidence) -> Iterator[Figure]:
                 title,
                 _LETTERS,
                 "Letter-value plot of the relative errors on single held-out trials.",
-                chart.letter_values(frame, evidence.observed),
+                accuracy.letter_value_plot(frame, evidence.observed),
                 frame,
             )
 

@@ -7,8 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from weirlab.devices.prediction import tables as error_tables
-from weirlab.devices.profile.page import conditions, summary
-from weirlab.devices.profile.page.accuracy import words as accuracy
+from weirlab.devices.profile.page import accuracy, conditions, summary
 from weirlab.devices.profile.page.drawing import draw, voice_panel
 from weirlab.devices.profile.page.settings import beside, machine, positions, sizes
 from weirlab.devices.profile.page.source import ProfileEvidence

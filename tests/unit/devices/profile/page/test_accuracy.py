@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from weirlab.devices.prediction import tables
+from weirlab.devices.profile.page import accuracy
 from weirlab.devices.profile.page import drawing as figure
-from weirlab.devices.profile.page.accuracy import chart, letter_values, words
 from weirlab.devices.profile.page.source import ProfileEvidence, gather
 from weirlab.model.score import REPEATABILITY
 
@@ -21,8 +21,8 @@ def _plain(text: str) -> str:
 
 
 def test_every_model_and_the_repeatability_are_drawn_for_the_same_trials(evidence: ProfileEvidence) -> None:
-    _, names = words.PANELS["Delay below the threshold"]
-    table = letter_values.table(evidence.deviations, names)
+    _, names = accuracy.PANELS["Delay below the threshold"]
+    table = accuracy.table(evidence.deviations, names)
     assert set(table["source"]) == {"queueing", "piecewise", REPEATABILITY}
     of_mean = table.filter(quantity="Mean")
     assert of_mean["trials"].n_unique() == 1
@@ -32,7 +32,7 @@ def test_every_model_and_the_repeatability_are_drawn_for_the_same_trials(evidenc
 
 def test_the_plots_stand_beside_the_repeatability_in_words(evidence: ProfileEvidence) -> None:
     drawn = [one for one in figure.draw(evidence) if one.section == "accuracy"]
-    assert [one.panel for one in drawn] == list(words.PANELS)
+    assert [one.panel for one in drawn] == list(accuracy.PANELS)
     for one in drawn:
         assert "(queueing)" in one.title
         assert "trials of one setting are within" in one.title
@@ -48,11 +48,11 @@ def test_intervals_are_drawn_as_a_band_around_the_model_that_has_them(evidence: 
 
 
 def test_the_coverage_is_told(evidence: ProfileEvidence) -> None:
-    said = _plain(words.coverage(evidence.deviations))
+    said = _plain(accuracy.coverage(evidence.deviations))
     assert said.startswith("The 90 % intervals held")
     assert "(queueing)" in said
     assert "piecewise" not in said
-    assert words.coverage(()) == ""
+    assert accuracy.coverage(()) == ""
 
 
 def test_errors_stand_side_by_side_per_quantity_in_readable_units(verification) -> None:
@@ -80,16 +80,16 @@ def test_false_alarms_are_told_per_model(verification) -> None:
 
 
 def test_without_held_out_trials_there_is_nothing_to_draw(evidence: ProfileEvidence) -> None:
-    _, names = words.PANELS["Delay below the threshold"]
-    assert letter_values.table((), names).height == 0
+    _, names = accuracy.PANELS["Delay below the threshold"]
+    assert accuracy.table((), names).height == 0
     assert tables.errors(()) == []
 
 
 def test_the_axis_ends_where_a_wild_error_would_squeeze_the_rest(evidence: ProfileEvidence) -> None:
-    _, names = words.PANELS["Delay below the threshold"]
-    table = letter_values.table(evidence.deviations, names)
+    _, names = accuracy.PANELS["Delay below the threshold"]
+    table = accuracy.table(evidence.deviations, names)
     wild = table.with_columns(high_percent=table["high_percent"] * 1e4)
-    boxes = chart.letter_values(wild, "measured").to_dict()["layer"][1]
+    boxes = accuracy.letter_value_plot(wild, "measured").to_dict()["layer"][1]
     low, high = boxes["encoding"]["x"]["scale"]["domain"]
     assert -100 <= low < 0
     assert high == 1000

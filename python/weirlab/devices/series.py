@@ -1,4 +1,4 @@
-"""From a list of settings to trials and a table."""
+"""Trials at listed settings, each as often as the others: for a question that no other study asks."""
 
 from __future__ import annotations
 

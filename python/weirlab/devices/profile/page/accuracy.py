@@ -1,15 +1,111 @@
-"""The letter-value plot."""
+"""How right the predictions were: letter-value plots, tables and sentences on held-out trials."""
 
 from __future__ import annotations
 
 import math
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
+import numpy as np
 import polars as pl
 
-from weirlab.model.score import REPEATABILITY
+from weirlab.model.score import REPEATABILITY, Deviations
 from weirlab.report import axes, palette
+from weirlab.report.letters import letter_values
+from weirlab.report.numbers import percent, plural, rounded, words
 from weirlab.report.vega import alt
+
+PANELS: Final = {
+    "Delay below the threshold": (
+        "delay_mean_below",
+        {
+            "delay_mean_below": "Mean",
+            "delay_p50_below": "Median",
+            "delay_p90_below": "90th percentile",
+            "delay_p99_below": "99th percentile",
+            "delay_p999_below": "99.9th percentile",
+        },
+    ),
+    "Threshold, delay near and beyond it, jitter": (
+        "threshold",
+        {
+            "threshold": "Threshold",
+            "delay_mean_near": "Mean delay near the threshold",
+            "delay_p99_near": "99th percentile near the threshold",
+            "delay_p50_overload": "Median delay in overload",
+            "jitter": "Jitter, all loads",
+        },
+    ),
+}
+"""Per chart the quantity of its title, and all its quantities with their names."""
+
+_OF: Final = {"delay_mean_below": "mean delay below the threshold", "threshold": "threshold"}
+
+
+def takeaway(deviations: Sequence[Deviations], quantity: str) -> str:
+    """How close half of the single trials are to each model, and to each other."""
+    found = {d.model: d for d in deviations if d.quantity == quantity and not d.extrapolated}
+    if not found:
+        first = next(d for d in deviations if not d.extrapolated)
+        return f"Errors on {plural(len(first.measured), 'single trial')}."
+    typical = {model: percent(float(np.median(np.abs(d.relative))), 2) for model, d in found.items()}
+    off = words([f"{size} ({model})" for model, size in typical.items() if model != REPEATABILITY])
+    itself = typical.get(REPEATABILITY)
+    others = f"; trials of one setting are within {itself} of each other" if itself else ""
+    return f"Half of the predictions of the {_OF[quantity]} are within {off} of single trials{others}."
+
+
+def coverage(deviations: Sequence[Deviations]) -> str:
+    """How many of the trials the 90 % intervals held; empty without intervals."""
+    parts = []
+    for model in dict.fromkeys(d.model for d in deviations):
+        own = [d for d in deviations if d.model == model and 90 in d.bands and not d.extrapolated]
+        own = [d for d in own if d.quantity in ("delay_mean_all", "threshold", "loss", "jitter")]
+        held = [(d.bands[90].low <= d.measured) & (d.measured <= d.bands[90].high) for d in own]
+        if held:
+            parts.append(f"{percent(float(np.concatenate(held).mean()))} ({model})")
+    if not parts:
+        return ""
+    return (
+        "The 90 % intervals held "
+        f"{words(parts)} of the thresholds, mean delays, jitters and losses of single trials."
+    )
+
+
+SCHEMA: Final = {
+    "quantity": pl.String,
+    "source": pl.String,
+    "mark": pl.String,
+    "share_percent": pl.Float64,
+    "low_percent": pl.Float64,
+    "high_percent": pl.Float64,
+    "trials": pl.Int64,
+}
+"""``mark`` is ``box``, ``median`` or ``trial`` (one beyond the last box, ``low`` = ``high``)."""
+
+
+def table(deviations: Sequence[Deviations], names: dict[str, str]) -> pl.DataFrame:
+    """Letter values of the relative errors in percent of the quantities in ``names``, in that order."""
+    rows: list[dict[str, Any]] = []
+    for key, name in names.items():
+        for found in (d for d in deviations if d.quantity == key and not d.extrapolated):
+            of = letter_values(100 * found.relative)
+            common = {"quantity": name, "source": found.model, "trials": len(found.measured)}
+            rows += [
+                common | {"mark": "box", "share_percent": rounded(100 * share)} | _ends(low, high)
+                for share, low, high in of.boxes
+            ]
+            rows.append(common | {"mark": "median", "share_percent": None} | _ends(of.median, of.median))
+            rows += [
+                common | {"mark": "trial", "share_percent": None} | _ends(error, error)
+                for error in of.outside
+            ]
+    return pl.DataFrame(rows, schema=SCHEMA)
+
+
+def _ends(low: float, high: float) -> dict[str, float | None]:
+    return {"low_percent": rounded(low), "high_percent": rounded(high)}
+
 
 _ROW_PX: Final = 26
 _BETWEEN: Final = 0.9
@@ -23,7 +119,7 @@ _TICKS: Final = (0, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 _SIGNED: Final = "datum.value === 0 ? '0' : format(datum.value, '+,d')"
 
 
-def letter_values(frame: pl.DataFrame, observed: str) -> alt.LayerChart:
+def letter_value_plot(frame: pl.DataFrame, observed: str) -> alt.LayerChart:
     """Boxes per quantity and source over the relative error, from ``letter_values.table``."""
     sources = frame["source"].unique(maintain_order=True).to_list()
     models = [name for name in sources if name != REPEATABILITY]
