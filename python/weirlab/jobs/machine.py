@@ -15,9 +15,7 @@ from weirlab.jobs.progress import EarlyStop
 from weirlab.jobs.spoiled import reasons
 from weirlab.lab.base import TestBed
 from weirlab.measure import SequenceOutcome, verdict
-from weirlab.measure.attempts import Budget, setting_of
-from weirlab.measure.attempts.budget import RATIO
-from weirlab.measure.attempts.share import USUAL
+from weirlab.measure.attempts import RATIO, USUAL, Budget, setting_of
 from weirlab.measure.profile import PLAN
 from weirlab.measure.progress import OVERHEAD_S, estimate_s
 from weirlab.measure.terms import TrialClocks, TrialTerms

@@ -15,11 +15,10 @@ from typing import Final, TypeVar
 
 from weirlab.base.errors import InputError
 from weirlab.lab.base import TestBed
-from weirlab.measure import sequence
-from weirlab.measure.attempts import ValidShare, share
-from weirlab.measure.plan.extras import extra_specs
+from weirlab.measure import attempts, sequence
+from weirlab.measure.attempts import ValidShare
 from weirlab.measure.plan.grid import Extras, Profile, quick
-from weirlab.measure.plan.loads import SENDER_RESERVE, load_or_max, nearest, rounded
+from weirlab.measure.plan.loads import SENDER_RESERVE, extra_specs, load_or_max, nearest, rounded
 from weirlab.measure.progress import OnProgress, ProgressMeter, trial_s
 from weirlab.measure.scouting import ScoutPoint, ScoutResult, fastest, scout, scout_into, scout_specs
 from weirlab.measure.sequence import Part, SequenceOutcome
@@ -46,7 +45,7 @@ FAST_RULES_S: Final = 0.05
 """Rules that are set faster than this may change from trial to trial; slower ones are grouped."""
 
 
-REPEATED: Final = 1 / share.USUAL
+REPEATED: Final = 1 / attempts.USUAL
 """Attempts per trial on a shared machine."""
 
 T = TypeVar("T")
@@ -190,7 +189,7 @@ def measure(
 
 def usual_share(bed: TestBed) -> ValidShare:
     """The share assumed before the first trial on ``bed``: nothing disturbs a simulated device."""
-    return ValidShare(1.0 if bed.lab == SIMULATION else share.USUAL)
+    return ValidShare(1.0 if bed.lab == SIMULATION else attempts.USUAL)
 
 
 def settled(name: str, kind: type[T], wanted: T | None, writer: RunWriter, what: str) -> T:

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from weirlab.measure.attempts.budget import Budget
-from weirlab.measure.attempts.share import HALF_LIFE, ValidShare, attempts_per_trial
+from weirlab.measure.attempts import HALF_LIFE, Budget, ValidShare, attempts_per_trial
 from weirlab.records import TrialRecord, TrialSpec
 
 OVERHEAD_S: Final = 0.2

@@ -10,8 +10,7 @@ from typing import Any, Final, Literal
 
 from weirlab.base.errors import InputError, StoreError
 from weirlab.lab.base import TestBed
-from weirlab.measure.attempts import TrialQueue
-from weirlab.measure.attempts.queue import VISIT
+from weirlab.measure.attempts import VISIT, TrialQueue
 from weirlab.measure.progress import OnProgress, ProgressMeter, trial_s
 from weirlab.measure.terms import USUAL, TrialTerms
 from weirlab.measure.trial import NOBODY, Hooks, Role, TrialEntry, run_trial

@@ -12,8 +12,7 @@ from typing import Any, Final, Literal
 import polars as pl
 
 from weirlab.base.quantities import percent
-from weirlab.measure.attempts import setting_of
-from weirlab.measure.attempts.budget import NEEDED_RATIO
+from weirlab.measure.attempts import NEEDED_RATIO, setting_of
 from weirlab.measure.profile import PLAN
 from weirlab.measure.sequence import kept_plan
 from weirlab.measure.thresholds import thresholds

@@ -11,9 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weirlab.measure.attempts import Budget, TrialQueue, ValidShare, setting_of
-from weirlab.measure.attempts.queue import REST, VISIT
-from weirlab.measure.attempts.share import LEAST_ATTEMPTS, attempts_per_trial
+from weirlab.measure.attempts import (
+    LEAST_ATTEMPTS,
+    REST,
+    VISIT,
+    Budget,
+    TrialQueue,
+    ValidShare,
+    attempts_per_trial,
+    setting_of,
+)
 from weirlab.measure.progress import trial_s
 from weirlab.records import RuleSetup, TrialSpec
 from weirlab.testing import FakeClock, make_spec

@@ -15,8 +15,7 @@ from weirlab.measure.progress import OVERHEAD_S
 from weirlab.measure.scouting import fastest
 from weirlab.measure.search import mlr
 from weirlab.measure.search.goal import GoalResult, SearchGoal
-from weirlab.measure.search.sender import senders_limit, unsent
-from weirlab.measure.search.trials import SearchTrialRunner
+from weirlab.measure.search.trials import SearchTrialRunner, senders_limit, unsent
 from weirlab.measure.trial import FailedTrial
 from weirlab.records import RuleSetup, TrialRecord, TrialSpec
 from weirlab.traffic.load import rate_pps

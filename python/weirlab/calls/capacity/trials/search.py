@@ -19,9 +19,8 @@ from weirlab.calls.capacity.trials.rows import CapacityRow
 from weirlab.calls.capacity.trials.setting import CallTraffic
 from weirlab.measure.search import mlr
 from weirlab.measure.search.goal import SearchGoal
-from weirlab.measure.search.sender import senders_limit
 from weirlab.measure.search.throughput import nothing_arrived
-from weirlab.measure.search.trials import SearchTrialRunner
+from weirlab.measure.search.trials import SearchTrialRunner, senders_limit
 from weirlab.measure.trial import FailedTrial
 
 _FIRST_CALLS: Final = 500
