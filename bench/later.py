@@ -35,8 +35,8 @@ from weirlab.jobs import profiles
 from weirlab.jobs.work import Work
 from weirlab.measure import verify as measuring
 from weirlab.model import QueueingModel
+from weirlab.model.drift import Shift
 from weirlab.model.score import deviations
-from weirlab.model.shift import Shift
 from weirlab.scenario import QUICK, Lab, from_plain
 from weirlab.store import Run, Store
 from weirlab.store.files import write_json

@@ -1,7 +1,9 @@
-"""Which trials were in overload, which were not, and whether there are enough of each."""
+"""Which trials were in overload, which were not, and whether there are enough of each to judge a model."""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,7 +12,10 @@ import numpy.typing as npt
 
 from weirlab.base.errors import ModelError
 from weirlab.base.quantities import percent
+from weirlab.model import trials
 from weirlab.model.base import F64, Bool, ObservationTable
+from weirlab.model.wording import pps
+from weirlab.records import Observation
 
 OVERLOAD_LOSS: Final = 0.005
 """Loss ratio above which a trial counts as overloaded: stolen CPU time alone costs less."""
@@ -118,3 +123,70 @@ def require(
 
 def _threshold(table: ObservationTable, rows: npt.NDArray[np.intp]) -> float:
     return float(np.median(table.forwarding_pps[rows])) if len(rows) else float("nan")
+
+
+_REPEATED: Final = 0.5
+"""Share of the settings and loads that must have a valid repetition."""
+_RISE: Final = 0.10
+"""Rise of the forwarding rate with the matching position beyond what scatter causes in a fair profile."""
+_PROVEN: Final = 3.0
+"""Number of standard errors above which such a rise is the device's own."""
+
+
+@dataclass(frozen=True)
+class ModelEvidence:
+    """What the valid trials of a profile are worth."""
+
+    settings: int
+    """Settings and loads with a valid trial."""
+    repeated: int
+    """How many of them have more than one."""
+    too_little: tuple[str, ...]
+    """Why the trials say too little about the device, one clause per reason; empty if they say enough."""
+
+    @property
+    def enough(self) -> bool:
+        return not self.too_little
+
+
+def evidence(observations: Iterable[Observation]) -> ModelEvidence:
+    """Judge the valid trials of a profile, before any model is judged."""
+    table = ObservationTable.of(observations)
+    groups = trials.group(table)
+    repeated = sum(len(rows) > 1 for rows in groups)
+    reasons = []
+    if repeated < _REPEATED * len(groups) or not groups:
+        reasons.append(
+            f"only {repeated} of {len(groups)} settings and loads have more than one valid trial, so scatter "
+            "cannot be told from what rules and loads do"
+        )
+    return ModelEvidence(len(groups), repeated, (*reasons, *_rises(table)))
+
+
+def _rises(table: ObservationTable) -> Iterator[str]:
+    """Per frame size and kind of gaps the largest unproven rise of the forwarding rate in overload."""
+    over = table.where(sort(table).overload)
+    if not len(over):
+        return
+    keys = np.stack([over.gap_scv, np.round(over.frame_bytes, 1), over.position])
+    places, inverse = np.unique(keys, axis=1, return_inverse=True)
+    rows = [np.flatnonzero(inverse.ravel() == i) for i in range(places.shape[1])]
+    typical = np.array([np.median(over.forwarding_pps[row]) for row in rows])
+    counts = np.array([len(row) for row in rows])
+    off = np.log(over.forwarding_pps / typical[inverse.ravel()])
+    again = int((counts - 1).sum())
+    scatter = np.sqrt((off**2).sum() / again) if again else np.inf
+    error = scatter * trials.median_error(counts)
+    found: dict[tuple[float, float], tuple[float, int, int]] = {}
+    # Places are in order of position within each kind of gaps and size.
+    for i, j in itertools.combinations(range(len(rows)), 2):
+        kind = (float(places[0, i]), float(places[1, i]))
+        rise = float(np.log(typical[j] / typical[i]))
+        same = (places[:2, i] == places[:2, j]).all()
+        if same and _RISE < rise < _PROVEN * np.hypot(error[i], error[j]):
+            found[kind] = max(found.get(kind, (0.0, 0, 0)), (rise, i, j))
+    for (_, frame), (_, i, j) in found.items():
+        yield (
+            f"with {frame:g} B frames the device seems to forward more at matching position {places[2, j]:g} "
+            f"({pps(typical[j])}) than at {places[2, i]:g} ({pps(typical[i])}), within what trials scatter"
+        )

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import ndtr
 
-from weirlab.model.intervals.conformal import between, independent, upper_quantile
+from weirlab.model.intervals.cross_validation import between, independent, upper_quantile
 
 NINE = np.arange(1.0, 10.0)
 ALONE = np.arange(9)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from weirlab.model.evidence import evidence
+from weirlab.model.regimes import evidence
 from weirlab.records import Observation
 from weirlab.testing.noise import HostNoise
 from weirlab.testing.queue import QueueDevice, profile

@@ -9,8 +9,7 @@ from weirlab.library import ProfileLibrary, named
 from weirlab.library.places import SHIPPED
 from weirlab.model import QueueingModel
 from weirlab.model.base import DELAYS, F64
-from weirlab.model.process import BehaviourGrid, Fate, ReferenceDevice, SteadyStates
-from weirlab.model.process.steady import LEAST_PLACES
+from weirlab.model.process import LEAST_PLACES, BehaviourGrid, Fate, ReferenceDevice, SteadyStates
 from weirlab.records import Observation
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from weirlab.model import QueueingModel
-from weirlab.model.shift import shifts
+from weirlab.model.drift import shifts
 from weirlab.records import Observation
 from weirlab.testing.queue import QueueDevice, profile
 

@@ -9,9 +9,8 @@ from weirlab.base.documents import plain, typed
 from weirlab.base.errors import InputError
 from weirlab.model import PiecewiseModel, QueueingModel
 from weirlab.model.spike import NO_SPIKE, Spike, fit_spike
-from weirlab.model.transient.compare import DelayBins, binned
+from weirlab.model.transient.compare import DelayBins, StepObservation, binned, with_spike
 from weirlab.model.transient.phases import LoadPhase
-from weirlab.model.transient.spiking import StepObservation, with_spike
 from weirlab.records import Observation
 
 BIN_NS = 1e6

@@ -23,8 +23,7 @@ from weirlab.measure.progress import OVERHEAD_S, estimate_s
 from weirlab.measure.terms import SINGLE
 from weirlab.model.base import F64
 from weirlab.model.comparing.matching import OWN_RULES, QUANTITIES, Compared, ComparisonSetting
-from weirlab.model.comparing.paired import power_of_pairs
-from weirlab.model.comparing.power import power
+from weirlab.model.comparing.paired import power, power_of_pairs
 from weirlab.model.comparing.verdicts import ComparisonTerms
 from weirlab.records import RuleSetup, TrialSpec
 from weirlab.store import Run, RunWriter, Store

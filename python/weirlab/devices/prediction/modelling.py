@@ -19,12 +19,11 @@ from weirlab.jobs.repetition import more_trials, profile_words, profiled_run
 from weirlab.model import DeviceModels, Model, QueueingModel, fit_all, load_devices, save_devices
 from weirlab.model.drift import Drift, drifts
 from weirlab.model.effects import Effect, effects
-from weirlab.model.evidence import ModelEvidence, evidence
 from weirlab.model.intervals.calibration import HostDrift
 from weirlab.model.io import from_document, pick, require_distinct, to_document
-from weirlab.model.transient.compare import DelayBins
+from weirlab.model.regimes import ModelEvidence, evidence
+from weirlab.model.transient.compare import DelayBins, StepObservation, with_spike
 from weirlab.model.transient.phases import phases_of
-from weirlab.model.transient.spiking import StepObservation, with_spike
 from weirlab.store import Run, Store
 from weirlab.store.steps import StepSeries, step_series
 

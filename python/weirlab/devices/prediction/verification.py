@@ -31,7 +31,7 @@ from weirlab.measure.sequence import kept_plan
 from weirlab.measure.verdict import MachineVerdict
 from weirlab.model import ErrorRow, QueueingModel, compare
 from weirlab.model.base import ProfileRange
-from weirlab.model.shift import Shift, shifts
+from weirlab.model.drift import Shift, shifts
 from weirlab.records import TrialSpec, device_in_words
 from weirlab.scenario import Dut, HeldOutSection, Lab, OptionValue, ProfileSection, Scenario, from_options
 from weirlab.store import Run, RunWriter, Store

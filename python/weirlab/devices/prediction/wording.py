@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from weirlab.devices.prediction.modelling import DevicesOutcome, FitOutcome
     from weirlab.devices.prediction.outcome import PredictionOutcome
     from weirlab.devices.prediction.verification import VerificationOutcome
-    from weirlab.model.drift import Drift
-    from weirlab.model.shift import Shift
+    from weirlab.model.drift import Drift, Shift
 
 
 def fit(outcome: FitOutcome) -> str:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from weirlab.model.base import F64
 from weirlab.model.regimes import CLEAR_LOSS, NEAR
-from weirlab.model.repeats import SAME_LOAD
+from weirlab.model.trials import SAME_LOAD
 from weirlab.records import Observation
 
 Compared = Literal["rate", "mean", "p99", "loss"]

@@ -18,7 +18,7 @@ from typing import Final, Self
 import numpy as np
 
 from weirlab.base.errors import ModelError
-from weirlab.model import repeats
+from weirlab.model import trials
 from weirlab.model.base import DELAYS, F64, ObservationTable
 from weirlab.model.queueing.delay import DelayInput
 from weirlab.model.queueing.jitter import RESOLUTION_NS
@@ -120,10 +120,10 @@ def _fit(
     like: Kriging | None,
     over: bool = False,
 ) -> Kriging:
-    groups = repeats.group(rows)
+    groups = trials.group(rows)
     if not groups:
         return Kriging.none(4, QUANTITIES)
-    typical = repeats.medians(rows, groups)
+    typical = trials.medians(rows, groups)
     load, expected = law(typical)
     keep = load.rho > 1.0 if over else load.rho < _SATURATED
     if not keep.any():
@@ -138,10 +138,10 @@ def _fit(
         value = np.full(len(measured), np.nan)
         law_ns = np.maximum(expected[name][keep][known] + resolution, 1.0)
         value[known] = np.log(measured[known] / law_ns)
-        scatter = repeats.log_scatter(getattr(rows, name) + resolution, groups)[keep]
+        scatter = trials.log_scatter(getattr(rows, name) + resolution, groups)[keep]
         single = _smooth(places, scatter, np.maximum(typical.packets[keep], 1.0))
         repeated = int((counts[known] - 1).sum())
-        noise = np.sqrt(repeats.trial_variance(single**2, repeated, value)) * repeats.median_error(counts)
+        noise = np.sqrt(trials.trial_variance(single**2, repeated, value)) * trials.median_error(counts)
         fields[name] = ResidualField(value, np.maximum(noise, _LEAST_NOISE), single)
     return Kriging.fit(places, fields, lengths, like, _MOST_OVER if over else AMPLITUDES[-1])
 

@@ -13,7 +13,7 @@ from scipy.special import gammaincinv
 
 from weirlab.base.documents import SPARSE
 from weirlab.model import regimes as regime
-from weirlab.model import repeats, robust
+from weirlab.model import robust, trials
 from weirlab.model.base import (
     DELAYS,
     F64,
@@ -101,7 +101,7 @@ class QueueingModel:
         service = fit_service(
             over.position, over.frame_bytes, over.forwarding_pps, like.service if like else None
         )
-        typical = repeats.medians(below, repeats.group(below))
+        typical = trials.medians(below, trials.group(below))
         load = _load(service, typical)
         # K hardly matters below the threshold, so a rough one will do until the path is known.
         rough = float(np.median(over.delay_p50_ns * over.forwarding_pps / 1e9))

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 from scipy.special import expit, ndtr
 
-from weirlab.model import repeats, robust
+from weirlab.model import robust, trials
 from weirlab.model.base import F64
 from weirlab.model.queueing.kriging import Kriging, ResidualField
 
@@ -161,8 +161,8 @@ def _with_deviation(
     # Repetitions scatter alike everywhere; a handful at one setting would not suffice alone.
     degrees = int((counts - 1).sum())
     inner = float(((left - value[inverse.ravel()]) ** 2).sum()) / max(degrees, 1)
-    scatter = math.sqrt(repeats.trial_variance(inner, degrees, value))
-    noise = np.maximum(scatter * repeats.median_error(counts), _LEAST_NOISE)
+    scatter = math.sqrt(trials.trial_variance(inner, degrees, value))
+    noise = np.maximum(scatter * trials.median_error(counts), _LEAST_NOISE)
     points = ResidualField(value, noise, np.full(len(groups), scatter))
     deviation = Kriging.fit(
         _coordinates(*keys), {_DEVIATION: points}, _LENGTHS, like.deviation if like else None

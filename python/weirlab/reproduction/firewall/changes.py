@@ -13,8 +13,7 @@ from weirlab.devices.prediction import modelling
 from weirlab.model import LohmillerModel
 from weirlab.model.base import F64
 from weirlab.model.spike import Spike
-from weirlab.model.transient.compare import binned
-from weirlab.model.transient.spiking import StepObservation, with_spike
+from weirlab.model.transient.compare import StepObservation, binned, with_spike
 from weirlab.publications import PublishedExperiment, publication
 from weirlab.report.figure import Figure
 from weirlab.reproduction import claims

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from weirlab.model.comparing.matching import ComparisonSetting, SettingMeasurement
-from weirlab.model.comparing.power import power
+from weirlab.model.comparing.paired import power
 from weirlab.model.comparing.scatter import PUBLISHED
 from weirlab.model.comparing.verdicts import ComparisonFinding, ComparisonTerms, compare
 

@@ -10,7 +10,7 @@ from scipy.special import ndtri
 
 from weirlab.base.errors import InputError, ModelError
 from weirlab.model.base import Band
-from weirlab.model.planning.certainty import at_least, at_most, loss_at_most
+from weirlab.model.planning.judge import at_least, at_most, loss_at_most
 
 from .conftest import Textbook
 
