@@ -26,8 +26,8 @@ from typing import Any, Final
 
 from machine import versions
 from weirlab.lab.linux.inventory import look
-from weirlab.lab.vm import packages
-from weirlab.lab.vm.cpio import Archive
+from weirlab.lab.vm import building
+from weirlab.lab.vm.root import Archive
 from weirlab.store import Store
 
 KERNEL: Final = "linux-image-amd64"
@@ -76,11 +76,11 @@ def boot_files(out: Path) -> tuple[Path, Path]:
     """The kernel, and an archive of the modules that both guests load."""
     store, unpacked = out / "packages", out / "unpacked"
     store.mkdir(parents=True, exist_ok=True)
-    kernels = [each for each in packages.find(KERNEL, []) if each.name.startswith("linux-image")]
-    packages.download(kernels, store)
+    kernels = [each for each in building.find(KERNEL, []) if each.name.startswith("linux-image")]
+    building.download(kernels, store)
     shutil.rmtree(unpacked, ignore_errors=True)
     unpacked.mkdir()
-    packages.unpack(kernels, store, unpacked)
+    building.unpack(kernels, store, unpacked)
     (image,) = unpacked.glob("boot/vmlinuz-*")
     release = image.name.removeprefix("vmlinuz-")
     output(["depmod", "-b", str(unpacked), release])

@@ -20,7 +20,7 @@ from weirlab.lab import clean, dut, wiring
 from weirlab.lab.cores import choose
 from weirlab.lab.dut.blackbox import BlackBox
 from weirlab.lab.isolation import partition
-from weirlab.lab.linux import interface, napi
+from weirlab.lab.linux import interface, scheduling
 from weirlab.lab.linux.interface import Port
 from weirlab.lab.linux.namespace import Namespace, write_sysctls
 from weirlab.lab.namespaces import NamespaceBed
@@ -48,9 +48,9 @@ def router() -> Iterator[set[int]]:
                 interface.create_pair(port, inner, fd, wiring.MTU_BYTES)
                 interface.set_offloads(port.name, gro=False)
         with clean.alone():
-            before = napi.threads(INNER[0].name) | napi.threads(INNER[1].name)
+            before = scheduling.threads(INNER[0].name) | scheduling.threads(INNER[1].name)
             device.call(start)
-            threads = (napi.threads(INNER[0].name) | napi.threads(INNER[1].name)) - before
+            threads = (scheduling.threads(INNER[0].name) | scheduling.threads(INNER[1].name)) - before
         for thread in threads:
             os.setpriority(os.PRIO_PROCESS, thread, -20)
         yield threads

@@ -18,7 +18,7 @@ from pyroute2 import IPRoute
 
 from weirlab._engine import ParallelProxy
 from weirlab.lab import clean
-from weirlab.lab.linux import napi
+from weirlab.lab.linux import scheduling
 from weirlab.lab.linux.interface import add_address
 from weirlab.lab.linux.namespace import DIRECTORY, Namespace
 from weirlab.lab.netns import NetnsLab
@@ -237,7 +237,7 @@ class Made:
             for identifier in self.identifiers
             for path in (*DIRECTORY.glob(f"weir-{identifier}-*"), *clean.LOCKS.glob(f"{identifier}.*"))
         ]
-        threads = napi.threads("in0") | napi.threads("out0") | napi.threads("rx0")
+        threads = scheduling.threads("in0") | scheduling.threads("out0") | scheduling.threads("rx0")
         return found + [f"kernel thread {thread}" for thread in self.napi_threads if thread in threads]
 
 
@@ -245,7 +245,7 @@ class Made:
 def made(monkeypatch: pytest.MonkeyPatch) -> Made:
     """Notes what labs are made of; labs of other processes on this machine do not count."""
     record = Made()
-    claim, pin = clean.LabOwnership, napi.pin
+    claim, pin = clean.LabOwnership, scheduling.pin
 
     class NotedClaim(claim):
         def __init__(self, directory: Path = clean.LOCKS) -> None:
@@ -258,7 +258,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Made:
         return thread
 
     monkeypatch.setattr(clean, "LabOwnership", NotedClaim)
-    monkeypatch.setattr(napi, "pin", noted_pin)
+    monkeypatch.setattr(scheduling, "pin", noted_pin)
     return record
 
 

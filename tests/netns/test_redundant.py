@@ -11,7 +11,7 @@ from pyroute2 import IPRoute
 from weirlab.base.errors import InputError, LabError
 from weirlab.calls.failover.bed import Conntrackd, Keepalived, RedundantLab, Ucarp
 from weirlab.lab.linux.namespace import Namespace
-from weirlab.lab.redundant.terms import Firewall
+from weirlab.lab.redundant.base import Firewall
 from weirlab.records import EngineResult
 from weirlab.traffic.calls.codecs import parse_codec
 from weirlab.traffic.calls.schedule import traffic_of

@@ -18,7 +18,7 @@ from weirlab.base.errors import LabError, MissingCapability
 from weirlab.calls.failover.bed import Conntrackd, Keepalived, RedundantLab, Ucarp
 from weirlab.lab import clean
 from weirlab.lab.linux.namespace import DIRECTORY, Namespace
-from weirlab.lab.redundant import machine, pair
+from weirlab.lab.redundant import base, pair
 from weirlab.traffic.spec import Rate, Traffic
 
 from .conftest import wait_until
@@ -87,13 +87,13 @@ def test_a_missing_daemon_is_named_before_anything_is_built(
 
 def test_nothing_is_left_of_a_pair(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     switched_on: list[int] = []
-    start = machine.FirewallMachine.__init__
+    start = base.FirewallMachine.__init__
 
-    def noted(self: machine.FirewallMachine, *arguments: Any) -> None:
+    def noted(self: base.FirewallMachine, *arguments: Any) -> None:
         start(self, *arguments)
         switched_on.append(self._first)
 
-    monkeypatch.setattr(machine.FirewallMachine, "__init__", noted)
+    monkeypatch.setattr(base.FirewallMachine, "__init__", noted)
     run_before = set(os.listdir("/run"))
     with RedundantLab(QUICK) as lab:
         lab.pair.settle()

@@ -11,7 +11,7 @@ import pytest
 from weirlab.base.errors import LabError
 from weirlab.base.files import HOST_FILES
 from weirlab.lab.dut.ruleset import RulesetDriver
-from weirlab.lab.linux.conntrack import forget_connections
+from weirlab.lab.linux.counters import forget_connections
 from weirlab.lab.netns import NetnsLab
 from weirlab.records import EngineResult
 from weirlab.traffic.calls.schedule import traffic_of

@@ -21,7 +21,7 @@ from weirlab.base.errors import InputError, LabError
 from weirlab.lab import clean, dut, wiring
 from weirlab.lab.dut.tunnels import tunnel
 from weirlab.lab.dut.tunnels.tunnel import Tunnel
-from weirlab.lab.linux import slices
+from weirlab.lab.linux import scheduling
 from weirlab.lab.linux.namespace import Namespace, in_thread
 from weirlab.lab.machines.machine import CRITICAL
 from weirlab.lab.netns import NetnsLab
@@ -126,7 +126,7 @@ def test_rules_of_the_near_gateway_see_packets_in_the_clear(lab: NetnsLab, traff
 def test_it_says_what_it_is_made_of(lab: NetnsLab) -> None:
     facts = lab.facts
     assert facts["dut_tool"]
-    assert facts.get("slice_ns", slices.SHORTEST_NS) == slices.SHORTEST_NS
+    assert facts.get("slice_ns", scheduling.SHORTEST_NS) == scheduling.SHORTEST_NS
     assert facts["dut_longest_packet_bytes"] == driver_of(lab).longest_packet_bytes(4)
 
 
@@ -136,7 +136,7 @@ def test_all_its_processes_work_on_the_devices_cpu(lab: NetnsLab) -> None:
             threads = [int(name) for name in os.listdir(f"/proc/{process}/task")]
             assert [os.sched_getaffinity(thread) for thread in threads] == [{lab.site.cpu}] * len(threads)
             if slices_can_be_shortened():
-                assert {slices.slice_ns(thread) for thread in threads} == {slices.SHORTEST_NS}
+                assert {scheduling.slice_ns(thread) for thread in threads} == {scheduling.SHORTEST_NS}
                 assert {os.getpriority(os.PRIO_PROCESS, thread) for thread in threads} == {CRITICAL}
 
 
@@ -270,8 +270,8 @@ def slices_can_be_shortened() -> bool:
     """Linux 6.12, tried in a thread that ends with it."""
 
     def attempt() -> bool:
-        slices.shorten(threading.get_native_id())
-        return slices.slice_ns(threading.get_native_id()) == slices.SHORTEST_NS
+        scheduling.shorten(threading.get_native_id())
+        return scheduling.slice_ns(threading.get_native_id()) == scheduling.SHORTEST_NS
 
     return in_thread(attempt)
 

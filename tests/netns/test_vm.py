@@ -23,14 +23,14 @@ from weirlab.base import programs
 from weirlab.base.errors import InputError, LabError
 from weirlab.base.files import HOST_FILES
 from weirlab.lab import clean, dut, wiring
-from weirlab.lab.dut.vm import esp
+from weirlab.lab.dut.vm import appliance, esp
 from weirlab.lab.dut.vm import site as sites
 from weirlab.lab.dut.vm.filters import VirtualFilter, load
 from weirlab.lab.dut.vm.wireguard import VirtualWireGuard
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.lab.netns import NetnsLab
-from weirlab.lab.vm import disk, guest, image, qemu, scripts
-from weirlab.lab.vm.cpio import Archive
+from weirlab.lab.vm import guest, image, qemu, scripts
+from weirlab.lab.vm.root import Archive
 from weirlab.records import RuleSetup
 from weirlab.traffic.encapsulation.packets import VoicePacket
 
@@ -249,7 +249,9 @@ def test_an_image_of_the_users_is_up_when_it_forwards(
     root.write_bytes(image.find().root.read_bytes() + overlay.getvalue())
     whole = image.find()
     options = [str(root) if each == str(whole.root) else each for each in qemu.boot(whole).options]
-    monkeypatch.setattr(disk, "boot", lambda path, inputs: qemu.Boot(options, (whole.kernel, root), False))
+    monkeypatch.setattr(
+        appliance, "boot", lambda path, inputs: qemu.Boot(options, (whole.kernel, root), False)
+    )
     with NetnsLab(dut.make("image", root, HOST_FILES)) as lab:
         assert all_pass(lab)
         assert lab.facts["dut_image"] == "root.cpio"

@@ -24,7 +24,7 @@ from weirlab.lab.linux import bpf
 from weirlab.lab.linux.interface import index_of
 from weirlab.lab.linux.namespace import write_sysctls
 from weirlab.lab.wired import bed as bed_module
-from weirlab.lab.wired import features, ports
+from weirlab.lab.wired import ports
 from weirlab.lab.wired.bed import WiredBed
 from weirlab.lab.wired.ends import WiredSetting, wired_ends
 from weirlab.measure.validity import sift
@@ -214,7 +214,7 @@ def test_ports_are_listed_with_what_speaks_against_them(
     assert "203.0.113.0/24" in first.objections[0]
     assert (second.usable, second.backend) == (True, "xdp")
     # Linux before 6.3 does not tell what a driver can.
-    monkeypatch.setattr(features, "xdp_features", lambda: None)
+    monkeypatch.setattr(ports, "xdp_features", lambda: None)
     assert {port.backend for port in ports.survey()} == {"auto"}
 
 

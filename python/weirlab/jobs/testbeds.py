@@ -220,10 +220,10 @@ def _elsewhere(lab: Lab, dut: Dut, progress: Progress) -> Iterator[Driver | None
         yield None
         return
     from weirlab.lab.linux.inventory import look
-    from weirlab.lab.remote.address import parse_address
     from weirlab.lab.remote.changes import make_change
     from weirlab.lab.remote.device import ExternalDevice
     from weirlab.lab.remote.ssh import SshTarget
+    from weirlab.lab.remote.target import parse_address
 
     target = None if dut.at is None else SshTarget(parse_address(dut.at))
     change = make_change(dut.change, dut.name, target, dut.restore_s)

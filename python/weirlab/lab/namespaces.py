@@ -17,7 +17,7 @@ from weirlab.lab.cores import Cores, choose, share_a_core
 from weirlab.lab.host import HostReader
 from weirlab.lab.isolation import pages
 from weirlab.lab.isolation.aside import aside
-from weirlab.lab.linux import napi
+from weirlab.lab.linux import scheduling
 from weirlab.lab.linux.counters import InterfaceCounters
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.lab.linux.privilege import explained
@@ -165,7 +165,7 @@ class NamespaceBed(Closable):
         by the device.
         """
         self._waits_left -= 1
-        return True if self._waits_left >= 0 and napi.waiting() else None
+        return True if self._waits_left >= 0 and scheduling.waiting() else None
 
     def _spared(self) -> Sequence[int]:
         """Further CPUs, which are neither isolated nor given other work."""

@@ -25,8 +25,8 @@ from weirlab.lab.dut.fitting import check_fit
 from weirlab.lab.inside.sampler import PERIOD_NS, Sampler
 from weirlab.lab.inside.view import InsideView, Sample, view
 from weirlab.lab.isolation.aside import threads_of
-from weirlab.lab.linux import napi, slices
-from weirlab.lab.linux.conntrack import dropped_connections, forget_connections
+from weirlab.lab.linux import scheduling
+from weirlab.lab.linux.counters import dropped_connections, forget_connections
 from weirlab.lab.linux.namespace import Namespace, write_sysctls
 from weirlab.lab.linux.privilege import explained
 from weirlab.lab.management.session import ManagementSession
@@ -324,9 +324,9 @@ class NetnsLab(NamespaceBed):
             for thread in (*kernel, *(each for process in processes for each in threads_of(process))):
                 # It may have ended. Without short slices other work interferes more often, which trials show.
                 with suppress(OSError):
-                    slices.shorten(thread)
-                    self._slice_ns = slices.slice_ns(thread)
-            kernel += napi.backlog_thread(self._cores.dut)
+                    scheduling.shorten(thread)
+                    self._slice_ns = scheduling.slice_ns(thread)
+            kernel += scheduling.backlog_thread(self._cores.dut)
         else:
             processes = driver.start(self.site)
             self._threads = [*kernel, *processes]

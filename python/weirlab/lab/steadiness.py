@@ -10,7 +10,7 @@ from weirlab.lab import clean, cores
 from weirlab.lab.finding import AS_ROOT, Finding, reason
 from weirlab.lab.host import HostReader
 from weirlab.lab.isolation import pages
-from weirlab.lab.linux import real_time
+from weirlab.lab.linux import scheduling
 
 _SLOW_CLOCKS: Final = ("hpet", "acpi_pm", "jiffies", "pit")
 
@@ -42,13 +42,13 @@ def _real_time() -> Finding:
     """Whether sender and device may have real-time priority during a trial."""
     name = "real-time priority"
     try:
-        real_time.attempt()
+        scheduling.attempt()
     except OSError as error:
-        why, remedy = real_time.why_refused()
+        why, remedy = scheduling.why_refused()
         told = f"{reason(error)} ({why})" if why else reason(error)
         detail = f"refused: {told}; other work on this machine will disturb more trials"
         return Finding(name, False, detail, remedy, essential=False)
-    if not (longest_s := real_time.longest_s()):
+    if not (longest_s := scheduling.longest_s()):
         return Finding(
             name,
             False,

@@ -28,7 +28,7 @@ from typing import Final
 
 from weirlab.base.interrupts import shielded
 from weirlab.lab import clean
-from weirlab.lab.linux import interface, napi, syscalls
+from weirlab.lab.linux import interface, scheduling, syscalls
 from weirlab.lab.linux.interface import IpRoute, Port
 from weirlab.lab.linux.namespace import Namespace, write_sysctls
 
@@ -151,13 +151,13 @@ def build_through_device(
         tx.call(lambda: make_end(TX0, dut_ports[0], near_fd))
         rx.call(lambda: make_end(RX0, dut_ports[1], far_fd))
     with clean.alone():
-        before = {port.name: napi.threads(port.name) for port in threaded}
+        before = {port.name: scheduling.threads(port.name) for port in threaded}
         if near is far:
             near.call(lambda: _bring_up_device(threaded, inward, outward))
         else:
             near.call(lambda: _bring_up_device(threaded, inward))
             far.call(lambda: _bring_up_device(threaded[1:], outward))
-        threads = [napi.pin(port.name, before[port.name], work.cpu) for port in threaded]
+        threads = [scheduling.pin(port.name, before[port.name], work.cpu) for port in threaded]
     ahead, back = (RX0, TX0) if work.bridges else (IN0, OUT0)
     tx.call(lambda: interface.bring_up([TX0], behind(ahead, TX0, RECEIVERS)))
     rx.call(lambda: interface.bring_up([RX0], behind(back, RX0, SENDERS)))
@@ -190,9 +190,9 @@ def build_plain(tx: Namespace, rx: Namespace, rx_cpu: int | None) -> list[int]:
         rx.call(_bring_up_receiver)
     else:
         with clean.alone():
-            before = napi.threads(RX0.name)
+            before = scheduling.threads(RX0.name)
             rx.call(lambda: _bring_up_receiver(threaded=True))
-            threads.append(napi.pin(RX0.name, before, rx_cpu))
+            threads.append(scheduling.pin(RX0.name, before, rx_cpu))
     tx.call(lambda: interface.bring_up([TX0], behind(RX0, TX0, RECEIVERS)))
     return threads
 

@@ -65,7 +65,7 @@ def _dut_name(name: str) -> str:
 
 
 def _login(text: str) -> object:
-    from weirlab.lab.remote.address import parse_address
+    from weirlab.lab.remote.target import parse_address
 
     return parse_address(text)
 

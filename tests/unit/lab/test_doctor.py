@@ -169,8 +169,8 @@ def test_cpus_that_need_no_isolation_are_no_fault() -> None:
 
 
 def test_no_real_time_at_all_is_told_although_the_policy_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(steadiness.real_time, "attempt", lambda: None)
-    monkeypatch.setattr(steadiness.real_time, "longest_s", lambda: 0.0)
+    monkeypatch.setattr(steadiness.scheduling, "attempt", lambda: None)
+    monkeypatch.setattr(steadiness.scheduling, "longest_s", lambda: 0.0)
     finding = find("real-time priority")
     assert not finding.ok
     assert "sched_rt_runtime_us" in finding.remedy

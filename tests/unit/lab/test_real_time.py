@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from weirlab.lab.linux import real_time
+from weirlab.lab.linux import scheduling
 
 ALL = "000001ffffffffff"
 NONE = "0000000000000000"
@@ -22,7 +22,7 @@ def machine(tmp_path: Path, capabilities: str, groups: str = "0::/\n", mounts: s
 
 
 def test_a_container_without_the_capability_is_told_to_add_it(tmp_path: Path) -> None:
-    why, remedy = real_time.why_refused(machine(tmp_path, NONE))
+    why, remedy = scheduling.why_refused(machine(tmp_path, NONE))
     assert "lacks CAP_SYS_NICE" in why
     assert "--cap-add SYS_NICE" in remedy
 
@@ -34,19 +34,19 @@ def test_a_group_without_a_budget_is_named_with_its_file(tmp_path: Path, budget_
     (group / "cpu.rt_runtime_us").write_text(f"{budget_us}\n")
     mounts = f"cgroup {tmp_path / 'cpu'} cgroup rw,cpu,cpuacct 0 0\n"
     proc = machine(tmp_path, ALL, "2:cpu,cpuacct:/jobs\n", mounts)
-    why, remedy = real_time.why_refused(proc)
+    why, remedy = scheduling.why_refused(proc)
     assert ("/jobs has no budget" in why) is told
     assert (str(group / "cpu.rt_runtime_us") in remedy) is told
 
 
 def test_in_version_2_the_root_group_alone_has_real_time(tmp_path: Path) -> None:
-    why, remedy = real_time.why_refused(machine(tmp_path, ALL, "0::/user.slice\n"))
+    why, remedy = scheduling.why_refused(machine(tmp_path, ALL, "0::/user.slice\n"))
     assert "CONFIG_RT_GROUP_SCHED" in why
     assert "rt_group_sched=0" in remedy
 
 
 def test_where_nothing_tells_no_reason_is_made_up(tmp_path: Path) -> None:
-    assert real_time.why_refused(machine(tmp_path, ALL))[0] == ""
+    assert scheduling.why_refused(machine(tmp_path, ALL))[0] == ""
 
 
 @pytest.mark.parametrize(
@@ -55,4 +55,4 @@ def test_where_nothing_tells_no_reason_is_made_up(tmp_path: Path) -> None:
 def test_the_kernels_limit_bounds_the_trials(tmp_path: Path, limit_us: str, longest_s: float) -> None:
     proc = machine(tmp_path, ALL)
     (proc / "sys/kernel/sched_rt_runtime_us").write_text(limit_us)
-    assert real_time.longest_s(proc) == pytest.approx(longest_s)
+    assert scheduling.longest_s(proc) == pytest.approx(longest_s)

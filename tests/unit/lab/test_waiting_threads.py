@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from weirlab.lab.host import HostReader
-from weirlab.lab.linux import napi
+from weirlab.lab.linux import scheduling
 
 MS = 1_000_000
 
@@ -95,4 +95,4 @@ def test_packets_wait_for_threads_of_the_kernel_that_receive(
 ) -> None:
     (proc / "7" / "comm").write_text(f"{name}\n")
     (proc / "7" / "stat").write_text(f"7 ({name}) {state} 2 0 0 0 -1\n")
-    assert napi.waiting(proc) is waiting
+    assert scheduling.waiting(proc) is waiting

@@ -20,14 +20,13 @@ from weirlab.lab import wiring as single
 from weirlab.lab.base import Driver, Site
 from weirlab.lab.beside import TrafficActionRunner
 from weirlab.lab.isolation.aside import threads_of
-from weirlab.lab.linux import slices
+from weirlab.lab.linux import scheduling
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.lab.redundant import wiring
-from weirlab.lab.redundant.base import AddressProtocol
+from weirlab.lab.redundant.base import FIREWALLS, AddressProtocol, Firewall, Side
 from weirlab.lab.redundant.conntrackd import Conntrackd
 from weirlab.lab.redundant.keepalived import Keepalived
 from weirlab.lab.redundant.pair import FirewallPair, Policy
-from weirlab.lab.redundant.terms import FIREWALLS, Firewall, Side
 from weirlab.lab.redundant.ucarp import Ucarp
 from weirlab.records import RuleSetup
 
@@ -256,7 +255,7 @@ def _shorten(processes: Sequence[int]) -> None:
     for thread in (each for process in processes for each in threads_of(process)):
         # The thread may have ended.
         with suppress(OSError):
-            slices.shorten(thread)
+            scheduling.shorten(thread)
 
 
 def _of_ipv4(networks: Sequence[str]) -> tuple[str, ...]:

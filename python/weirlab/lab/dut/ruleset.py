@@ -11,6 +11,7 @@ from typing import Final
 from weirlab.base.errors import InputError
 from weirlab.base.files import Inputs
 from weirlab.lab.base import Driver, Site
+from weirlab.lab.crossing import make_placeholders
 from weirlab.lab.dut import nftables, tool
 from weirlab.lab.dut.aiming import COMPARED, MATCHED, PACKETS, RuleTraffic, candidates
 from weirlab.lab.dut.iptables import restore_command
@@ -19,7 +20,6 @@ from weirlab.lab.dut.rulesets.dryrun import RulesetCopy, aim_checked
 from weirlab.lab.dut.rulesets.source import NOTHING, RESTORE_SETS, RulesetSource, save_command, variant
 from weirlab.lab.dut.tool import LoadCommand
 from weirlab.lab.linux.namespace import Namespace
-from weirlab.lab.replica import make_placeholders
 from weirlab.records import ESTABLISHED, RuleSetup
 from weirlab.rules import Ruleset as Rules
 from weirlab.rules import iptables_path

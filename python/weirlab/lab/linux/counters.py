@@ -1,11 +1,15 @@
-"""Counters of a network namespace's interfaces and of its IP layer, read without entering it."""
+"""Counters of a network namespace: its interfaces, its IP layer, and the connections that it tracks."""
 
 from __future__ import annotations
 
 import itertools
 import os
+import socket
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
+
+from pyroute2 import NFCTSocket
 
 from weirlab.lab.linux import syscalls
 from weirlab.lab.linux.namespace import Namespace
@@ -94,3 +98,24 @@ def ip_counters(texts: list[str]) -> dict[str, int]:
             if len(words) == 2 and words[0].startswith("Ip6"):
                 raw[words[0]] = int(words[1])
     return {name: sum(raw.get(source, 0) for source in sources) for name, sources in _IP.items()}
+
+
+_STATISTICS: Final = Path("/proc/thread-self/net/stat/nf_conntrack")
+_DROPPED: Final = ("drop", "early_drop")
+
+
+def parse_dropped(text: str) -> int:
+    """Connections that the kernel's statistics count as refused or given up because the table was full."""
+    names, *rows = (line.split() for line in text.splitlines())
+    return sum(int(row[names.index(name)], 16) for row in rows for name in _DROPPED)
+
+
+def dropped_connections() -> int:
+    """Those of the calling thread's namespace so far; 0 if nothing counts them."""
+    return parse_dropped(_STATISTICS.read_text()) if _STATISTICS.exists() else 0
+
+
+def forget_connections() -> None:
+    """Drop every tracked connection of the calling thread's namespace, of both IP versions."""
+    with NFCTSocket(nfgen_family=socket.AF_UNSPEC) as table:
+        table.flush()

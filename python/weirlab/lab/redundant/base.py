@@ -1,14 +1,47 @@
-"""The parts of a redundant pair: the address protocol, its events, and its transitions."""
+"""The parts of a redundant pair: its participants, the address protocol, its events, and its transitions."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import Final, Literal, Protocol
 
-if TYPE_CHECKING:
-    from weirlab.lab.redundant.machine import FirewallMachine
-from weirlab.lab.redundant.terms import EventKind, Firewall, Role, Side
+from weirlab.lab.linux.namespace import Namespace
+from weirlab.lab.machines import machine
+
+Firewall = Literal["a", "b"]
+
+
+FIREWALLS: Final[tuple[Firewall, ...]] = ("a", "b")
+"""``a`` is the preferred master."""
+
+
+Side = Literal["lan", "wan"]
+
+
+SIDES: Final[tuple[Side, ...]] = ("lan", "wan")
+"""``lan`` is the sender's side, from which calls are admitted."""
+
+
+Role = Literal["master", "backup"]
+
+
+ROLES: Final[tuple[Role, ...]] = ("master", "backup")
+"""Roles of a firewall, for each side."""
+
+
+EventKind = Literal["soft", "hard", "return"]
+"""The master steps down, it dies, or a dead firewall comes back."""
+
+
+class FirewallMachine(machine.Machine):
+    """The programs of one firewall; ``firewall`` says which one."""
+
+    def __init__(
+        self, firewall: Firewall, namespace: Namespace, cpu: int, news: Callable[[str], None]
+    ) -> None:
+        self.firewall: Firewall = firewall
+        super().__init__(f"firewall {firewall}", namespace, cpu, news)
 
 
 @dataclass(frozen=True)

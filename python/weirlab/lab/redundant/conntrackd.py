@@ -10,8 +10,7 @@ from weirlab.base import programs
 from weirlab.base.errors import InputError, LabError
 from weirlab.lab.dut import tool
 from weirlab.lab.redundant import wiring
-from weirlab.lab.redundant.machine import FirewallMachine
-from weirlab.lab.redundant.terms import ROLES, Firewall, Role
+from weirlab.lab.redundant.base import ROLES, Firewall, FirewallMachine, Role
 
 _DAEMON: Final = "conntrackd"
 _CONFIG: Final = "/run/conntrackd.conf"

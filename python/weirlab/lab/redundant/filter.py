@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from weirlab.lab.redundant import wiring
-from weirlab.lab.redundant.base import AddressProtocol
-from weirlab.lab.redundant.terms import Side
+from weirlab.lab.redundant.base import AddressProtocol, Side
 
 SYSCTLS: Final = {
     # A silent stream must not lose its state during a trial, and neither must a replica.

@@ -12,8 +12,7 @@ from weirlab.base.errors import InputError
 from weirlab.lab.dut import tool
 from weirlab.lab.machines.machine import CRITICAL, NEWS
 from weirlab.lab.redundant import wiring
-from weirlab.lab.redundant.machine import FirewallMachine
-from weirlab.lab.redundant.terms import FIREWALLS, SIDES, Firewall, Role, Side
+from weirlab.lab.redundant.base import FIREWALLS, SIDES, Firewall, FirewallMachine, Role, Side
 
 _DAEMON: Final = "keepalived"
 _CONFIG: Final = "/run/keepalived.conf"

@@ -14,8 +14,7 @@ from weirlab.base.errors import InputError
 from weirlab.lab.dut import tool
 from weirlab.lab.machines.machine import CRITICAL, NEWS
 from weirlab.lab.redundant import wiring
-from weirlab.lab.redundant.machine import FirewallMachine
-from weirlab.lab.redundant.terms import FIREWALLS, ROLES, SIDES, Firewall, Role, Side
+from weirlab.lab.redundant.base import FIREWALLS, ROLES, SIDES, Firewall, FirewallMachine, Role, Side
 
 _DAEMON: Final = "ucarp"
 _HOST_ID: Final[dict[Side, int]] = {"lan": 51, "wan": 52}

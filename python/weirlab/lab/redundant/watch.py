@@ -12,8 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from weirlab.lab.linux.namespace import Namespace
-from weirlab.lab.redundant.base import Transition
-from weirlab.lab.redundant.terms import SIDES, Firewall, Side
+from weirlab.lab.redundant.base import SIDES, Firewall, Side, Transition
 
 _RTMGRP_IPV4_IFADDR: Final = 0x10
 _RTM_NEWADDR: Final = 20

@@ -28,7 +28,7 @@ from pyroute2 import IPRoute
 from weirlab.lab import wiring as single
 from weirlab.lab.linux import interface
 from weirlab.lab.linux.namespace import Namespace, write_sysctls
-from weirlab.lab.redundant.terms import FIREWALLS, SIDES, Firewall, Side
+from weirlab.lab.redundant.base import FIREWALLS, SIDES, Firewall, Side
 
 Behind = Mapping[Side, Sequence[str]]
 """Networks behind the edge router of each side."""

@@ -27,8 +27,7 @@ from weirlab.base.interrupts import shielded
 from weirlab.lab import clean
 from weirlab.lab.dut.tool import MOST_S
 from weirlab.lab.linux.privilege import way_out
-from weirlab.lab.remote.address import SshAddress
-from weirlab.lab.remote.target import Output, UnreachableTarget
+from weirlab.lab.remote.target import Output, SshAddress, UnreachableTarget
 
 CONFIG: Final = "WEIR_SSH_CONFIG"
 """Environment variable that names another file than ``~/.ssh/config``."""
@@ -86,7 +85,7 @@ _REASONS: Final = (
 
 
 class SshTarget:
-    """A host that :class:`~weirlab.lab.remote.address.SshAddress` names. The first command connects.
+    """A host that :class:`~weirlab.lab.remote.target.SshAddress` names. The first command connects.
 
     Commands run as root, by ``sudo -n`` if the login is another user's. With ``sudo weir``, ssh runs as the
     user who called sudo, so that his keys and known hosts count.

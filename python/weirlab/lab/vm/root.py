@@ -5,15 +5,76 @@ from __future__ import annotations
 import lzma
 import os
 import re
+import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Final
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO, Final
 
 from weirlab.base import programs
 from weirlab.base.errors import LabError
 from weirlab.lab.machines.machine import quote
-from weirlab.lab.vm import recipe
-from weirlab.lab.vm.cpio import Archive
+from weirlab.lab.vm import image
+
+_MAGIC: Final = b"070701"
+_ALIGN: Final = 4
+_TRAILER: Final = "TRAILER!!!"
+
+
+@dataclass(frozen=True)
+class _Entry:
+    mode: int
+    content: bytes = b""
+    device: tuple[int, int] = (0, 0)
+
+
+class Archive:
+    """Files, links and devices by their paths, without a leading slash. Folders are added automatically."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, _Entry] = {}
+
+    def __contains__(self, path: str) -> bool:
+        return path in self._entries
+
+    def add_file(self, path: str, content: bytes, mode: int = 0o644) -> None:
+        """Add a regular file."""
+        self._add(path, _Entry(stat.S_IFREG | mode, content))
+
+    def add_link(self, path: str, target: str) -> None:
+        """Add a symbolic link."""
+        self._add(path, _Entry(stat.S_IFLNK | 0o777, target.encode()))
+
+    def add_character_device(self, path: str, major: int, minor: int) -> None:
+        """Add a character device that only root may use."""
+        self._add(path, _Entry(stat.S_IFCHR | 0o600, device=(major, minor)))
+
+    def add_folder(self, path: str) -> None:
+        """Add a folder and its parents."""
+        for folder in (*reversed(PurePosixPath(path).parents), PurePosixPath(path)):
+            if str(folder) != ".":
+                self._entries.setdefault(str(folder), _Entry(stat.S_IFDIR | 0o755))
+
+    def write(self, file: BinaryIO) -> None:
+        """The whole archive; the same entries always give the same bytes."""
+        for number, (path, entry) in enumerate(self._entries.items(), 1):
+            _write(file, number, path, entry)
+        _write(file, 0, _TRAILER, _Entry(0))
+
+    def _add(self, path: str, entry: _Entry) -> None:
+        self.add_folder(str(PurePosixPath(path).parent))
+        self._entries[path] = entry
+
+
+def _write(file: BinaryIO, number: int, path: str, entry: _Entry) -> None:
+    name = path.encode() + b"\0"
+    major, minor = entry.device
+    # Inode, mode, owner, group, links, time, size, device of the file system, of the file, name, checksum.
+    fields = (number, entry.mode, 0, 0, 1, 0, len(entry.content), 0, 0, major, minor, len(name), 0)
+    header = _MAGIC + b"".join(b"%08X" % value for value in fields)
+    for part in (header + name, entry.content):
+        file.write(part + bytes(-len(part) % _ALIGN))
+
 
 _BINARIES: Final = ("bin", "sbin", "usr/bin", "usr/sbin")
 _LIBRARIES: Final = ("lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu", "lib64", "usr/lib64")
@@ -55,7 +116,7 @@ def assemble(unpacked: Path) -> Archive:
         archive.add_folder(folder)
     # The kernel opens it for the first process before that can mount anything.
     archive.add_character_device("dev/console", 5, 1)
-    archive.add_file("init", recipe.INIT.read_bytes(), 0o755)
+    archive.add_file("init", image.INIT.read_bytes(), 0o755)
     for path in _programs(unpacked):
         archive.add_file(f"usr/bin/{path.name}", path.read_bytes(), 0o755)
         for library in _libraries(unpacked, path):
@@ -64,7 +125,7 @@ def assemble(unpacked: Path) -> Archive:
     for applet in _run([str(_program(unpacked, _BUSYBOX)), "--list"]).split():
         if f"usr/bin/{applet}" not in archive:
             archive.add_link(f"usr/bin/{applet}", _BUSYBOX)
-    for path in sorted(unpacked.glob(recipe.DELAYS)):
+    for path in sorted(unpacked.glob(image.DELAYS)):
         archive.add_file(str(path.relative_to(unpacked)), path.read_bytes())
     _add_modules(archive, unpacked)
     return archive
@@ -99,9 +160,9 @@ def _add_modules(archive: Archive, unpacked: Path) -> None:
     paths = {module_name(path): path for path, _, _ in lines}
     needs = {module_name(path): [module_name(each) for each in others.split()] for path, _, others in lines}
     built_in = {module_name(line) for line in (source / "modules.builtin").read_text().splitlines()}
-    if lacking := [name for name in recipe.NEEDED if name not in needs and name not in built_in]:
+    if lacking := [name for name in image.NEEDED if name not in needs and name not in built_in]:
         raise LabError(f"the kernel {release} has no {' and no '.join(lacking)}")
-    chosen = closure(recipe.MODULES, needs)
+    chosen = closure(image.MODULES, needs)
     target = f"usr/lib/modules/{release}"
     for name in chosen:
         archive.add_file(f"{target}/{paths[name]}", (source / paths[name]).read_bytes())
@@ -123,7 +184,7 @@ def _modules(unpacked: Path) -> Path:
 
 
 def _programs(unpacked: Path) -> Iterator[Path]:
-    for names in recipe.PROGRAMS.values():
+    for names in image.PROGRAMS.values():
         for name in names:
             yield _program(unpacked, name)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from weirlab.lab.isolation.bound import bind_again, bound_threads
+from weirlab.lab.isolation.unified import bind_again, bound_threads
 
 KERNEL, FIXED, ORDINARY = 0x0020_8040, 0x0420_8040, 0x0040_0000
 FOUR = frozenset(range(4))

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from weirlab.base.errors import InputError
-from weirlab.lab.remote.address import SshAddress, parse_address
+from weirlab.lab.remote.target import SshAddress, parse_address
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,8 @@ import pytest
 from weirlab.base import programs
 from weirlab.base.errors import MissingCapability
 from weirlab.lab.remote import ssh
-from weirlab.lab.remote.address import parse_address
 from weirlab.lab.remote.ssh import SshTarget
-from weirlab.lab.remote.target import UnreachableTarget
+from weirlab.lab.remote.target import UnreachableTarget, parse_address
 
 
 class Answers(SshTarget):

@@ -12,7 +12,7 @@ import pytest
 
 from weirlab.base import programs
 from weirlab.base.errors import LabError, MissingCapability, StoreError
-from weirlab.lab.vm import building, image, packages, recipe, root
+from weirlab.lab.vm import building, image, root
 from weirlab.lab.vm.image import ImageContents
 
 NEEDED = """Reading package lists...
@@ -61,12 +61,12 @@ def apt(monkeypatch: pytest.MonkeyPatch) -> Apt:
     return Apt(monkeypatch)
 
 
-def package(name: str, content: bytes) -> packages.Package:
-    return packages.Package(f"{name}_1_amd64.deb", len(content), hashlib.sha256(content).hexdigest())
+def package(name: str, content: bytes) -> building.Package:
+    return building.Package(f"{name}_1_amd64.deb", len(content), hashlib.sha256(content).hexdigest())
 
 
 def test_what_is_needed_is_the_kernel_the_programs_and_their_libraries(apt: Apt) -> None:
-    found = packages.find("linux-image-cloud-amd64", ["iproute2"])
+    found = building.find("linux-image-cloud-amd64", ["iproute2"])
     assert [each.name for each in found] == ["iproute2", "libcap2", "linux-image-6.1.0-40-cloud-amd64"]
     assert [each.version for each in found] == ["6.1.0-3", "1:2.66-4", "6.1.153-1"]
     assert sum(each.size_bytes for each in found) == 27_000_000 + 1_041_772 + 27_580
@@ -84,11 +84,11 @@ def test_what_is_whole_is_not_downloaded_again(apt: Apt, tmp_path: Path) -> None
     (tmp_path / whole.file).write_bytes(b"whole")
     (tmp_path / cut.file).write_bytes(b"all")
     apt.content = {cut.file: b"all of it", missing.file: b"new"}
-    packages.download([whole, cut, missing], tmp_path)
+    building.download([whole, cut, missing], tmp_path)
     assert [word for word in apt.commands[-1] if "=1" in word] == ["b=1", "c=1"]
     assert all(each.is_in(tmp_path) for each in (whole, cut, missing))
     apt.commands.clear()
-    packages.download([whole, cut, missing], tmp_path)
+    building.download([whole, cut, missing], tmp_path)
     assert apt.commands == []
 
 
@@ -96,7 +96,7 @@ def test_a_file_that_is_not_what_the_lists_say_is_refused(apt: Apt, tmp_path: Pa
     wanted = package("a", b"right")
     apt.content = {wanted.file: b"wrong"}
     with pytest.raises(LabError, match=r"left no complete a_1_amd64\.deb; try again"):
-        packages.download([wanted], tmp_path)
+        building.download([wanted], tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -112,10 +112,10 @@ def test_a_file_that_is_not_what_the_lists_say_is_refused(apt: Apt, tmp_path: Pa
 def test_what_apt_and_dpkg_refuse_is_told_in_their_words(
     command: str, said: str, told: str, apt: Apt, tmp_path: Path
 ) -> None:
-    apt.content = {each.file: b"" for each in packages.listed(LISTED)}
+    apt.content = {each.file: b"" for each in building.listed(LISTED)}
     apt.fails[command] = said
     monkey = pytest.MonkeyPatch()
-    monkey.setattr(packages.Package, "is_in", lambda self, folder: (folder / self.file).exists())
+    monkey.setattr(building.Package, "is_in", lambda self, folder: (folder / self.file).exists())
     try:
         with pytest.raises((LabError, StoreError), match=told):
             building.build(tmp_path)
@@ -138,7 +138,7 @@ def test_other_systems_are_told_what_they_lack(
 def test_an_image_is_found_once_it_is_whole(tmp_path: Path) -> None:
     with pytest.raises(MissingCapability, match="no virtual machine has been built yet: weir lab build"):
         image.find(tmp_path)
-    about = ImageContents(recipe.digest(), "6.1.0-40-cloud-amd64", ["iproute2 6.1.0-3"])
+    about = ImageContents(image.digest(), "6.1.0-40-cloud-amd64", ["iproute2 6.1.0-3"])
     image.about_path(tmp_path).write_bytes(image.about_bytes(about))
     with pytest.raises(MissingCapability, match="files of the virtual machine are missing"):
         image.find(tmp_path)
@@ -163,5 +163,5 @@ def test_modules_come_with_what_they_need_and_unknown_ones_are_left_out() -> Non
 
 
 def test_the_recipe_has_every_module_once() -> None:
-    assert len(set(recipe.MODULES)) == len(recipe.MODULES)
-    assert set(recipe.NEEDED) <= set(recipe.MODULES)
+    assert len(set(image.MODULES)) == len(image.MODULES)
+    assert set(image.NEEDED) <= set(image.MODULES)

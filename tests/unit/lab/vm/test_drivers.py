@@ -16,7 +16,7 @@ from weirlab.base.files import HOST_FILES
 from weirlab.lab import dut, wiring
 from weirlab.lab.dut.vm import appliance, esp
 from weirlab.lab.dut.vm.gateways import VirtualGateway
-from weirlab.lab.vm import disk, image, qemu, scripts
+from weirlab.lab.vm import image, qemu, scripts
 from weirlab.lab.vm.qemu import Boot, Nic
 from weirlab.lab.vm.scripts import GuestPort
 from weirlab.records import RuleSetup, emulation_in_words
@@ -204,10 +204,10 @@ def sh(*options: str, text: str) -> str:
 def test_the_format_of_an_image_is_told_by_its_content(content: bytes, name: str, tmp_path: Path) -> None:
     path = tmp_path / "a,b.img"
     path.write_bytes(content)
-    assert disk.format_of(content) == name
+    assert appliance.format_of(content) == name
     # A comma would end the option; and nothing is written into the user's file.
     options = f"file={tmp_path}/a,,b.img,format={name},if=ide,snapshot=on"
-    boot = disk.boot(path, HOST_FILES)
+    boot = appliance.boot(path, HOST_FILES)
     assert boot.options == ["-drive", options]
     assert not boot.has_agent
 

@@ -2,10 +2,18 @@
 
 from weirlab.calls.failover.bed.external import ExternalPair
 from weirlab.calls.failover.bed.lab import RedundantLab
-from weirlab.lab.redundant.base import AddressProtocol, PairEvent, Transition
+from weirlab.lab.redundant.base import (
+    FIREWALLS,
+    SIDES,
+    AddressProtocol,
+    EventKind,
+    Firewall,
+    PairEvent,
+    Side,
+    Transition,
+)
 from weirlab.lab.redundant.conntrackd import Conntrackd
 from weirlab.lab.redundant.keepalived import Keepalived
-from weirlab.lab.redundant.terms import FIREWALLS, SIDES, EventKind, Firewall, Side
 from weirlab.lab.redundant.ucarp import Ucarp
 
 __all__ = [

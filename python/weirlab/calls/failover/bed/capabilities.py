@@ -9,7 +9,7 @@ from pyroute2.netlink.exceptions import NetlinkError
 from weirlab.lab.dut import nftables, tool
 from weirlab.lab.finding import Finding
 from weirlab.lab.linux import syscalls
-from weirlab.lab.linux.conntrack import forget_connections
+from weirlab.lab.linux.counters import forget_connections
 from weirlab.lab.linux.namespace import in_thread
 from weirlab.lab.redundant import filter as rules
 from weirlab.lab.redundant import wiring

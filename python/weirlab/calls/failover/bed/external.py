@@ -11,8 +11,7 @@ from typing import ClassVar, Final
 from weirlab.base import programs
 from weirlab.base.errors import InputError, LabError, MissingCapability
 from weirlab.lab.beside import TrafficActionRunner
-from weirlab.lab.redundant.base import PairEvent, Transition
-from weirlab.lab.redundant.terms import EventKind, Firewall
+from weirlab.lab.redundant.base import EventKind, Firewall, PairEvent, Transition
 from weirlab.lab.remote.changes import carry_out
 from weirlab.lab.wired.bed import WiredBed
 from weirlab.records import EngineResult, HostSample

@@ -25,15 +25,14 @@ from weirlab.lab import clean
 from weirlab.lab import wiring as single
 from weirlab.lab.beside import TrafficActionRunner
 from weirlab.lab.cores import Cores
-from weirlab.lab.linux import interface, napi
+from weirlab.lab.linux import interface, scheduling
 from weirlab.lab.linux.interface import Port
 from weirlab.lab.linux.namespace import Namespace, write_sysctls
 from weirlab.lab.namespaces import BackendChoice, NamespaceBed
 from weirlab.lab.redundant import wiring
-from weirlab.lab.redundant.base import AddressProtocol
+from weirlab.lab.redundant.base import FIREWALLS, SIDES, AddressProtocol, Firewall, Side
 from weirlab.lab.redundant.conntrackd import Conntrackd
 from weirlab.lab.redundant.pair import FirewallPair, Policy
-from weirlab.lab.redundant.terms import FIREWALLS, SIDES, Firewall, Side
 from weirlab.lab.redundant.wiring import NETWORKS
 from weirlab.records import EngineResult, RuleSetup
 from weirlab.traffic.plan import DeparturePlan
@@ -99,10 +98,10 @@ def build(netns: Mapping[str, Namespace], cpu: int) -> list[int]:
     wiring.build({side: netns[side] for side in SIDES}, firewalls(netns), BEHIND)
 
     with clean.alone():
-        before = {side: napi.threads(edge.entry.name) for side, edge in EDGES.items()}
+        before = {side: scheduling.threads(edge.entry.name) for side, edge in EDGES.items()}
         for side in SIDES:
             netns[side].call(partial(_bring_up_edge, side))
-        threads = [napi.pin(EDGES[side].entry.name, before[side], cpu) for side in SIDES]
+        threads = [scheduling.pin(EDGES[side].entry.name, before[side], cpu) for side in SIDES]
 
     for edge, networks in zip(EDGES.values(), (single.RECEIVERS, single.SENDERS), strict=True):
         routes = single.behind(edge.entry, edge.port, networks)

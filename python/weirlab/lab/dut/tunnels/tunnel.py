@@ -22,7 +22,7 @@ from weirlab.lab.beside import TrafficActionRunner
 from weirlab.lab.dut import iptables
 from weirlab.lab.dut.tunnels.events import After, understood
 from weirlab.lab.isolation.aside import threads_of
-from weirlab.lab.linux import interface, slices
+from weirlab.lab.linux import interface, scheduling
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.lab.machines.machine import CRITICAL, Machine, quote
 from weirlab.records import RuleSetup
@@ -276,7 +276,7 @@ class Tunnel(EncapsulationDriver):
         self._beside.at(lambda: self.revive(near, far), died_ns + round(self.outage.lasts_s * NS_PER_S))
         for thread in (each for process in near.machine.processes for each in threads_of(process)):
             with suppress(OSError):
-                slices.shorten(thread)
+                scheduling.shorten(thread)
         self._until(self._passes, "nothing passed the tunnel after the near gateway had returned")
         self._outages.append(time.monotonic_ns() - died_ns)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import struct
 import time
@@ -19,10 +20,35 @@ from weirlab.lab import wiring
 from weirlab.lab.base import Driver, Site
 from weirlab.lab.dut.vm import site as sites
 from weirlab.lab.linux.namespace import Namespace
-from weirlab.lab.vm import disk, qemu
+from weirlab.lab.vm import qemu
 from weirlab.lab.vm.guest import Guest
 from weirlab.lab.vm.qemu import Boot
 from weirlab.records import RuleSetup
+
+_MAGIC: Final = {b"QFI\xfb": "qcow2", b"KDMV": "vmdk", b"vhdxfile": "vhdx"}
+_LONGEST: Final = max(map(len, _MAGIC))
+_MEMORY_MB: Final = 2048
+
+
+def format_of(begin: bytes) -> str:
+    """QEMU's name for the format of an image, from its first bytes; raw if they are unknown."""
+    return next((name for magic, name in _MAGIC.items() if begin.startswith(magic)), "raw")
+
+
+def boot(path: Path, inputs: Inputs) -> Boot:
+    """Boot from the image, which is one file; what the guest writes is discarded.
+
+    Raises ``InputError`` if it cannot be read, or may not be.
+    """
+    fd = inputs.open(path, "a disk image")
+    try:
+        begin = os.pread(fd, _LONGEST, 0)
+    finally:
+        os.close(fd)
+    name = str(path.absolute()).replace(",", ",,")
+    options = ["-drive", f"file={name},format={format_of(begin)},if=ide,snapshot=on"]
+    return Boot(options, (path,), has_agent=False, memory_mb=_MEMORY_MB)
+
 
 BOOT_S: Final = 300.0
 """Time limit for the guest to start forwarding."""
@@ -63,7 +89,7 @@ class Appliance(Driver):
         self._tokens = 0
 
     def open_files(self, inputs: Inputs) -> None:
-        self._boot = disk.boot(self.path, inputs)
+        self._boot = boot(self.path, inputs)
 
     def check(self) -> list[str]:
         return qemu.missing()

@@ -25,7 +25,7 @@ from pyroute2 import IPRoute
 
 from weirlab.lab import clean
 from weirlab.lab import wiring as single
-from weirlab.lab.linux import interface, napi
+from weirlab.lab.linux import interface, scheduling
 from weirlab.lab.linux.interface import Port
 from weirlab.lab.linux.namespace import Namespace, write_sysctls
 from weirlab.links.monitor.bed.base import Method
@@ -76,9 +76,9 @@ def build(netns: Mapping[str, Namespace], method: Method, cpu: int) -> list[int]
             netns["log"].call(partial(_cable, LOGGER, LOGGER_MAC, MIRROR, _MIRROR_MAC, fd))
     bridged = not method.startswith("tap-")
     with clean.alone():
-        before = {name: napi.threads(name) for name in (IN, OUT)}
+        before = {name: scheduling.threads(name) for name in (IN, OUT)}
         tap.call(partial(_bring_up_middle, bridged, "log" in netns))
-        threads = [napi.pin(name, before[name], cpu) for name in (IN, OUT)]
+        threads = [scheduling.pin(name, before[name], cpu) for name in (IN, OUT)]
         for thread in threads:
             # As an interrupt would: a fair scheduler lets a recorder on this CPU finish its turn of some ms
             # first, while the queue in front of the bridge holds 256 frames.
