@@ -1,4 +1,9 @@
-"""The output of commands: one JSON document, or a sentence and tables, on stdout; the rest on stderr."""
+"""The output of commands: one JSON document, or a sentence and tables, on stdout; the rest on stderr.
+
+Most commands print one JSON document. A long-running command prints JSON Lines: one document per interval,
+event or sample as it occurs, and the result last: ``tail -n 1`` leaves what other commands print. An error
+is also the last line.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +16,7 @@ from dataclasses import dataclass, field
 from io import StringIO
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -29,6 +34,7 @@ if TYPE_CHECKING:
 
     from weirlab.cli.progress import Reporter
     from weirlab.store import Store
+
 
 WIDE: Final = "weirlab.wide"
 DETAILS: Final = "weirlab.details"
@@ -224,3 +230,22 @@ def _json(value: object, indent: int = 0) -> str:
     """A value as JSON text whose lines but the first are indented by ``indent``."""
     text = json.dumps(plain(value), indent=2, ensure_ascii=False, allow_nan=False)
     return json_printable(text.replace("\n", "\n" + " " * indent))
+
+
+LinesOption = Annotated[
+    bool,
+    typer.Option(
+        "--json", help="Print JSON Lines on stdout: one document per line as it happens, the result last."
+    ),
+]
+
+
+def line(document: Mapping[str, Any]) -> str:
+    """``document`` on one line."""
+    text = json.dumps(plain(document), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return json_printable(text)
+
+
+def say(document: Mapping[str, Any]) -> None:
+    """Print ``document`` at once."""
+    tell(line(document))

@@ -6,10 +6,9 @@ other sections of a kind are in the folder of its study, and so is ``ready``, th
 
 from __future__ import annotations
 
-from weirlab.scenario.full import full
 from weirlab.scenario.load import OptionValue, checked, from_options, from_plain, section
 from weirlab.scenario.model import BLACK_BOX, NO_DEVICE, CalibrationSection, Dut, Lab, Root
-from weirlab.scenario.profile import QUICK, HeldOutSection, ProfileSection, Scenario
+from weirlab.scenario.profile import QUICK, HeldOutSection, ProfileSection, Scenario, full
 
 __all__ = [
     "BLACK_BOX", "NO_DEVICE", "QUICK", "CalibrationSection", "Dut", "HeldOutSection", "Lab", "OptionValue",

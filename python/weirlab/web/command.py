@@ -13,9 +13,8 @@ import typer
 from weirlab.base.errors import InputError
 from weirlab.base.extras import MANAGE, WEB
 from weirlab.cli import options
-from weirlab.cli.lines import LinesOption, say
 from weirlab.cli.options import grouped
-from weirlab.cli.output import Session
+from weirlab.cli.output import LinesOption, Session, say
 from weirlab.cli.streams import READER
 from weirlab.web.settings import (
     LOOPBACK,

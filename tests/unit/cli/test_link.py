@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from weirlab.base.errors import InputError
-from weirlab.cli.link import screen, tables
+from weirlab.cli.link import screen
 from weirlab.link import tap as link
 from weirlab.link.account import FrameBalance, LinkSide, Mirror, RecorderCounts
 from weirlab.link.session import InterfaceRates, LinkOutcome, Snapshot
@@ -190,5 +190,5 @@ def test_the_screen_has_the_sentence_on_top_and_rates_file_and_time_left() -> No
 
 def test_a_logger_has_no_table_of_a_link() -> None:
     alone = Snapshot(FrameBalance(recorded=ACCOUNT.recorded, recording=True), "", 1.0, None)
-    assert tables.link(alone, live=False) is None
-    assert tables.mirror(alone.account) is None
+    assert screen.link(alone, live=False) is None
+    assert screen.mirror(alone.account) is None

@@ -12,8 +12,7 @@ from weirlab.base.errors import InputError
 from weirlab.base.files import HOST_FILES, NO_FILES
 from weirlab.scenario import checked
 from weirlab.scenario.document import Document
-from weirlab.scenario.full import full
-from weirlab.scenario.profile import Scenario
+from weirlab.scenario.profile import Scenario, full
 
 LOGIN = "ssh://root@fw1"
 

@@ -12,8 +12,7 @@ from weirlab.base.quantities import decimals
 from weirlab.base.tables import Table
 from weirlab.calls.calls.worst import WORST, worst
 from weirlab.cli.quantities import NOTHING, count, duration, percent, plural, rate, rules
-from weirlab.cli.results.tables import rules_met
-from weirlab.cli.results.wording import of_device
+from weirlab.cli.results.tables import of_device, rules_met
 from weirlab.jobs.requiring import HEARD, MEDIAN_MOS, TAKEN, TRIAL, each, median, trial_case
 from weirlab.records import device_in_words
 from weirlab.requirements import GAP, MOS, Demand, DemandJudgement, judge

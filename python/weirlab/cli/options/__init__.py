@@ -40,19 +40,21 @@ from weirlab.cli.options.results import (
     StoreOption,
     work_of,
 )
-from weirlab.cli.options.traffic import (
+from weirlab.cli.options.trials import (
     Arrivals,
     ArrivalsOption,
     FlowOptions,
     FramesOption,
     IpVersion,
+    LoadsOption,
+    MachineKind,
     PacketTimeOption,
     SeedOption,
     SeveralSizesOptions,
     SizeOptions,
     StepOptions,
+    TrialsOptions,
 )
-from weirlab.cli.options.trials import LoadsOption, MachineKind, TrialsOptions
 from weirlab.cli.options.wired import WiredOptions
 
 __all__ = [

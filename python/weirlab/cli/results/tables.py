@@ -1,4 +1,4 @@
-"""Tables that several commands print."""
+"""Tables that several commands print, and phrases at the end of their output."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from weirlab.base.tables import Table
 from weirlab.cli.quantities import count, percent, rate, rules
 
 if TYPE_CHECKING:
+    from weirlab.measure.verdict import MachineVerdict
     from weirlab.model.effects import Effect
     from weirlab.records import TrialRecord
 
@@ -90,3 +91,18 @@ def rules_met(record: TrialRecord) -> list[tuple[str, str]]:
     if found.matched_ratio is not None:
         rows.append(("met the rule aimed at", f"{percent(found.matched_ratio)} of the packets"))
     return rows
+
+
+def of_device(simulated: bool, said: str) -> str:
+    """``said``, marked as simulated if the device is, so that it is not taken for a measurement."""
+    return f"Simulated, not measured: {said}" if simulated else said
+
+
+def of_run(unusable: str, said: str) -> str:
+    """``said``, after the reason why the run that it rests on does not count; empty if it does."""
+    return f"From a run that does not count ({unusable}): {said}" if unusable else said
+
+
+def machine(verdict: MachineVerdict | None) -> str:
+    """The verdict on the machine as a sentence; empty for a simulated device."""
+    return "" if verdict is None else verdict.sentence

@@ -22,7 +22,7 @@ from weirlab.cli.options import (
     listed,
     reading,
 )
-from weirlab.cli.results import junit as xml
+from weirlab.cli.results import documents as xml
 from weirlab.devices.comparison.wording import assumptions, change, interval, sentence, tables
 
 if TYPE_CHECKING:
@@ -210,7 +210,7 @@ def compare(
     from weirlab.devices.comparison.study import compare_runs, compare_turns
 
     with result.session(ctx) as session:
-        xml.check(junit)
+        xml.check_junit(junit)
         more, turns = runs.more, runs.turns
         first: Sequence[str] = [before, *(more.more_before or [])]
         second: Sequence[str] = [after, *(more.more_after or [])]
@@ -231,7 +231,7 @@ def compare(
             outcome = compare_runs(session.store, first, second, wanted)
         said = sentence(outcome)
         if junit is not None:
-            xml.write(junit, "weir compare", _cases(outcome), _properties(outcome, said))
+            xml.write_junit(junit, "weir compare", _cases(outcome), _properties(outcome, said))
         for note in () if result.json else (*outcome.notes, *assumptions(outcome)):
             session.say(note)
         written = {} if junit is None else {"junit": junit}

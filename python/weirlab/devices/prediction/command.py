@@ -310,7 +310,7 @@ def verify(
     result: ResultOptions,
 ) -> None:
     from weirlab.cli.options.wired import confirm_stored
-    from weirlab.cli.results.wording import machine as machine_in_words
+    from weirlab.cli.results.tables import machine as machine_in_words
     from weirlab.devices.prediction import tables, wording
     from weirlab.devices.prediction.modelling import find
     from weirlab.devices.prediction.verification import is_measured, verify

@@ -145,7 +145,7 @@ def over_time(outcome: OverTimeOutcome) -> str:
     how = "at once" if at_once else f"within {duration(settled)}"
     lost = float(course.loss_ratio[-1])
     fate = f", {percent(lost)} lost" if lost > 0 else ""
-    from weirlab.cli.results.wording import of_device
+    from weirlab.cli.results.tables import of_device
 
     return of_device(
         outcome.simulated,

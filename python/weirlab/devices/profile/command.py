@@ -214,7 +214,7 @@ def profile(
 ) -> None:
     from weirlab.base.files import HOST_FILES
     from weirlab.cli.options.wired import confirm_stored
-    from weirlab.cli.results.wording import machine as machine_in_words
+    from weirlab.cli.results.tables import machine as machine_in_words
     from weirlab.devices.profile import tables, wording
     from weirlab.jobs.profiles import ProfileTerms, interrupted, profile, resume_profile
 

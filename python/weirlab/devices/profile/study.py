@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
-from weirlab.cli.results.wording import machine as machine_sentence
+from weirlab.cli.results.tables import machine as machine_sentence
 from weirlab.devices.prediction import modelling, verification
 from weirlab.devices.prediction.modelling import FitOutcome
 from weirlab.devices.profile import tables, wording

@@ -1,4 +1,4 @@
-"""Calibration by cross-validation: refit without some trials, and see how far off those are."""
+"""Calibration by cross-validation: refit without some trials; conformal quantiles of how far off they are."""
 
 from __future__ import annotations
 

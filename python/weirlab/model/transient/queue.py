@@ -1,7 +1,7 @@
 """A finite queue whose load changes: waiting and loss over time.
 
 A packet that comes while the load is (rate, service time) finds the content that
-:mod:`weirlab.model.transient.queue` gives, and waits for it. Packets keep the service
+the process below gives, and waits for it. Packets keep the service
 time that they came with: after a step in the matching position or the frame size those
 already inside, ``r`` of them, are served at their own pace first. They are gone after ``r``
 of their service times; until then the content's drift is that of the old service time and

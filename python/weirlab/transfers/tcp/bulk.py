@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from weirlab.base import interrupts
-from weirlab.cli.lines import LinesOption, say
 from weirlab.cli.options import grouped
 from weirlab.cli.options.sockets import parse_address, parse_option, shown
-from weirlab.cli.output import Session
+from weirlab.cli.output import LinesOption, Session, say
 from weirlab.cli.streams import tell
 from weirlab.transfers.tcp import sending, serving
 from weirlab.transfers.tcp.options import (

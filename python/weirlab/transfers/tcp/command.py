@@ -12,9 +12,8 @@ import typer
 
 from weirlab.base.errors import InputError
 from weirlab.base.quoting import quoted
-from weirlab.cli.lines import LinesOption, line, say
 from weirlab.cli.options import JsonOption, grouped
-from weirlab.cli.output import Session
+from weirlab.cli.output import LinesOption, Session, line, say
 from weirlab.transfers.tcp import bulk
 from weirlab.transfers.tcp.measure import command as measuring
 
