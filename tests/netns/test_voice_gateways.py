@@ -15,7 +15,7 @@ from weirlab.base.errors import LabError
 from weirlab.numbering.lab import VoiceLab, chroot, engines
 from weirlab.numbering.lab.loading import LoadTestLab
 from weirlab.numbering.load.study import trial
-from weirlab.numbering.load.targets import chosen
+from weirlab.numbering.load.trials import chosen
 from weirlab.numbering.plan import load, loads, ready
 from weirlab.numbering.plan.model import Engine
 from weirlab.numbering.proof.calling import made

@@ -26,7 +26,7 @@ from weirlab.numbering.proof.plan import ProofCall, planned
 from weirlab.numbering.proof.rows import AS_PLANNED, NOT_AS_PLANNED, MessageRow, ProofCallRow
 from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.section import PassageSection
-from weirlab.numbering.through import cables
+from weirlab.numbering.through import passage
 from weirlab.numbering.through.device import device
 from weirlab.numbering.through.passage import DevicePassage
 from weirlab.numbering.through.rows import DeviceRow
@@ -248,8 +248,8 @@ def test_a_caller_that_is_plugged_in_beside_the_device_is_found_out() -> None:
         passed_all(*call(opened, "+420111444001"))
         hosts = [*opened.hosts]
         phone, macs = hosts.index("10.93.0.20"), {each: wire.mac(rank) for rank, each in enumerate(hosts)}
-        opened._switch.call(lambda: cables.plug_host(phone, aside=False))
-        opened.at("phone").call(lambda: cables.know({k: v for k, v in macs.items() if k != "10.93.0.20"}))
+        opened._switch.call(lambda: passage.plug_host(phone, aside=False))
+        opened.at("phone").call(lambda: passage.know({k: v for k, v in macs.items() if k != "10.93.0.20"}))
         row, _ = call(opened, "+420111444001")
     assert row.verdict == NOT_AS_PLANNED
     assert "packets from the caller bypassed forward" in row.why

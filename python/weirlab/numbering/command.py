@@ -13,7 +13,7 @@ from weirlab.base.quantities import plural
 from weirlab.cli.options import JsonOption
 from weirlab.cli.output import Session, to_json
 from weirlab.cli.streams import tell
-from weirlab.numbering import installing, making, proving
+from weirlab.numbering import making, proving
 from weirlab.numbering.load import command as loading
 from weirlab.numbering.managing import command as managing
 from weirlab.numbering.options import DEFAULT_PLAN, DateOption, PlanArgument, PlanOption, chosen, network_of
@@ -89,7 +89,7 @@ def add_to(app: typer.Typer) -> None:
     voice.command("schema", help=SCHEMA)(schema)
     making.add_to(voice)
     proving.add_to(voice)
-    installing.add_to(voice)
+    proving.add_install(voice)
     loading.add_to(voice)
     managing.add_to(voice)
     app.add_typer(voice, name="voice", rich_help_panel="Plan")

@@ -21,7 +21,7 @@ from weirlab.campaigns.ranking import MeasureRow
 from weirlab.campaigns.study import MEASURES, STEPS, StepRow
 from weirlab.devices.simulation.findings import SIMULATIONS, SimulationRow
 from weirlab.links.monitor.trials.rows import MonitorRow
-from weirlab.numbering.load.rows import LIMITS, TRIALS, WORK, LoadLimitRow, LoadTrialRow, WorkRow
+from weirlab.numbering.load.findings import LIMITS, TRIALS, WORK, LoadLimitRow, LoadTrialRow, WorkRow
 from weirlab.numbering.proof.rows import CALLS, LOGS, MESSAGES, LogRow, MessageRow, ProofCallRow
 from weirlab.numbering.through.rows import DEVICE, DeviceRow
 from weirlab.records import PacketLog

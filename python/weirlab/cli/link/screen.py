@@ -1,4 +1,4 @@
-"""Display of a running tap: on a terminal one sentence and every stage, elsewhere an occasional line."""
+"""Display of a running tap: on a terminal one sentence and every stage, elsewhere a line now and then."""
 
 from __future__ import annotations
 

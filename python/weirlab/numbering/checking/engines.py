@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from weirlab.numbering.checking.findings import PlanFinding, error, named
-from weirlab.numbering.configs import telephone
+from weirlab.numbering.configs import h323
 from weirlab.numbering.ere import BadExpression, Substitution
 from weirlab.numbering.plan.values import Protocol
 from weirlab.numbering.routing import PlanNetwork
@@ -109,7 +109,7 @@ def registrations(network: PlanNetwork) -> Iterator[PlanFinding]:
     """A gateway or telephone that speaks H.323 registers with a single gatekeeper."""
     for name, engine in network.plan.engines.items():
         keepers = network.gatekeepers[name]
-        registers = telephone.is_one(engine) or (engine.kind == "gateway" and "h323" in engine.speaks)
+        registers = h323.is_one(engine) or (engine.kind == "gateway" and "h323" in engine.speaks)
         if registers and len(keepers) > 1:
             yield error(
                 "two gatekeepers",

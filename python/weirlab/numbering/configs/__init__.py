@@ -2,12 +2,69 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable
+from pathlib import Path
+from typing import Final
 
+from weirlab.base import files, limits
 from weirlab.base.errors import InputError
-from weirlab.numbering.configs import asterisk, gatekeeper, kamailio, named, sipp, telephone
-from weirlab.numbering.configs.folder import put
+from weirlab.numbering.configs import asterisk, h323, kamailio, named, sipp
 from weirlab.numbering.routing import PlanNetwork
+
+MANIFEST: Final = "manifest.json"
+
+
+def put(made: dict[str, str], folder: Path, about: dict[str, object]) -> list[str]:
+    """Write ``made``, text by path, below ``folder``, and a manifest last.
+
+    Files of an earlier manifest that are no longer generated are removed; other files stay.
+
+    Parameters
+    ----------
+    about
+        What the manifest contains besides the files and their digests.
+
+    Raises
+    ------
+    InputError
+        The folder is not empty and has no manifest: Weir did not write it.
+    """
+    files.check_folder(folder, "--out")
+    files.make_folder(folder)
+    before = _before(folder)
+    for name, text in made.items():
+        path = folder / name
+        files.make_folder(path.parent)
+        files.write_bytes(path, text.encode())
+    for name in before - made.keys():
+        (folder / name).unlink(missing_ok=True)
+    digests = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in made.items()}
+    manifest = json.dumps({**about, "files": digests}, indent=2) + "\n"
+    files.write_bytes(folder / MANIFEST, manifest.encode())
+    return [*made, MANIFEST]
+
+
+def _before(folder: Path) -> set[str]:
+    """The files named in an earlier manifest."""
+    path = folder / MANIFEST
+    if not path.exists():
+        if any(folder.iterdir()):
+            raise InputError(
+                f"--out {files.shown(folder)}: the folder is not empty, and Weir did not write it; choose "
+                "another one"
+            )
+        return set()
+    try:
+        listed = json.loads(files.read_text(path, "a manifest", limits.MOST_INPUT_BYTES))["files"]
+        names = set(map(str, listed))
+    except (ValueError, KeyError, TypeError):
+        raise InputError(
+            f"{files.shown(path)}: this is not a manifest of weir voice configs; remove it"
+        ) from None
+    return {name for name in names if not Path(name).is_absolute() and ".." not in Path(name).parts}
+
 
 __all__ = ["configs", "put"]
 
@@ -27,11 +84,11 @@ def configs(network: PlanNetwork, root: str) -> dict[str, str]:
     makers: dict[str, Callable[[PlanNetwork, str, str], dict[str, str]]] = {
         "proxy": kamailio.files,
         "gateway": asterisk.files,
-        "gatekeeper": gatekeeper.files,
+        "gatekeeper": h323.gatekeeper_files,
     }
     found: dict[str, str] = {}
     for name, engine in network.plan.engines.items():
-        maker = telephone.files if telephone.is_one(engine) else makers.get(engine.kind)
+        maker = h323.telephone_files if h323.is_one(engine) else makers.get(engine.kind)
         if maker is not None:
             made = maker(network, name, f"{root.rstrip('/')}/{name}")
             found.update({f"{name}/{file}": text for file, text in made.items()})

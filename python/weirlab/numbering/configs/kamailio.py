@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from weirlab.numbering.configs import counting, parts
+from weirlab.numbering.configs import admission, parts
 from weirlab.numbering.routing import PlanNetwork, profiles
 
 MODULES = (
@@ -233,9 +233,9 @@ def _lines(network: PlanNetwork, name: str, root: str) -> Iterator[str]:
     for module in MODULES:
         if prefixes or module not in ("db_text", "mtree"):
             yield f'loadmodule "{module}.so"'
-    counted = counting.counts(network, name)
+    counted = admission.counts(network, name)
     if counted:
-        yield from counting.modules()
+        yield from admission.modules()
     yield f'modparam("ctl", "binrpc", "unix:{root}/ctl")'
     yield 'modparam("jsonrpcs", "transport", 6)'
     yield f'modparam("jsonrpcs", "fifo_name", "{root}/fifo")'
@@ -252,13 +252,13 @@ def _lines(network: PlanNetwork, name: str, root: str) -> Iterator[str]:
     calls = "  route(PREFIXES);\n" if prefixes else ""
     calls += "  route(TREES);\n" if engine.trees else ""
     forwarded = FORWARDED if parts.forwards(network) else ""
-    begun = (counting.CALL if counted else "") + ("  $avp(forwards) = 0;\n" if forwarded else "")
+    begun = (admission.CALL if counted else "") + ("  $avp(forwards) = 0;\n" if forwarded else "")
     yield BEGIN + begun + calls + END
     yield from _admission(network, name)
     yield from _rewriting(network, name)
     yield from _permissions(network, name)
     if counted:
-        yield from counting.route(network, name)
+        yield from admission.route(network, name)
     if prefixes:
         yield PREFIXES.replace("FORWARDED", forwarded).rstrip("\n") + "\n"
     if engine.trees:

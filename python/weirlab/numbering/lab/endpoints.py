@@ -13,10 +13,10 @@ from weirlab.base import files
 from weirlab.base.errors import LabError
 from weirlab.base.quantities import plural
 from weirlab.lab.linux.namespace import Namespace
-from weirlab.numbering.configs import asterisk, sipp, telephone
+from weirlab.numbering.configs import asterisk, h323, sipp
 from weirlab.numbering.configs.parts import address, call_agent, refuse
-from weirlab.numbering.lab import asking, engines, media, wire
-from weirlab.numbering.lab.asking import bracketed
+from weirlab.numbering.lab import engines, media, probes, wire
+from weirlab.numbering.lab.probes import bracketed
 from weirlab.numbering.routing import PlanNetwork
 
 _CAUSES: Final = {486: 17, 503: 34}
@@ -173,8 +173,8 @@ class LabEndpoints:
             self._await_held(title, partial(_has_lines, answered, times), times)
             yield
             # They must end by BYE, because engines that count calls would otherwise count them for ever.
-            ends = [asking.info(host, _HOLDING_PORT, f"{_HELD}{call}") for call in range(1, times + 1)]
-            self._lab.at(name).call(partial(asking.send, host, _HOLDING_PORT, ends))
+            ends = [probes.info(host, _HOLDING_PORT, f"{_HELD}{call}") for call in range(1, times + 1)]
+            self._lab.at(name).call(partial(probes.send, host, _HOLDING_PORT, ends))
             patience_s = self._lab.patience_s
             if not self._lab.within(patience_s, lambda: title not in self._lab.running):
                 raise CallFailure(
@@ -310,7 +310,7 @@ def program(network: PlanNetwork, name: str) -> str:
     engine = network.plan.engines[name]
     if "sip" in engine.speaks:
         return "sipp"
-    return "telephone" if telephone.is_one(engine) else "line"
+    return "telephone" if h323.is_one(engine) else "line"
 
 
 def one_call(network: PlanNetwork, name: str) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 from weirlab.base import extras, programs
-from weirlab.numbering.configs import asterisk, gatekeeper, named, telephone
+from weirlab.numbering.configs import asterisk, h323, named
 from weirlab.numbering.lab import chroot
 from weirlab.numbering.plan.model import Engine
 from weirlab.numbering.routing import PlanNetwork
@@ -73,7 +73,7 @@ def daemons(network: PlanNetwork, root: str) -> list[Daemon]:
         found.append(Daemon(server.name, "named", server.address or "", 53, serve, file))
     for kind in _KINDS:
         for name, engine in plan.engines.items():
-            runs = kind != "endpoint" or telephone.is_one(engine)
+            runs = kind != "endpoint" or h323.is_one(engine)
             if engine.kind == kind and runs and engine.address is not None and not impossible(engine):
                 found.append(_engine(name, engine, engine.address, f"{root}/{name}"))
     return found
@@ -88,7 +88,7 @@ def _engine(name: str, engine: Engine, address: str, folder: str) -> Daemon:
     if engine.kind == "gatekeeper":
         file = f"{folder}/gatekeeper.json"
         service = tuple(programs.own("weirlab.numbering.gatekeeper", file))
-        return Daemon(name, "gatekeeper", address, gatekeeper.RAS_PORT, service, file)
+        return Daemon(name, "gatekeeper", address, h323.RAS_PORT, service, file)
     if engine.kind == "endpoint":
         file = f"{folder}/telephone.json"
         service = tuple(programs.own("weirlab.numbering.telephone", file))
@@ -163,7 +163,7 @@ def impossible(engine: Engine) -> str:
             if lacking := extras.VOICE.missing():
                 return f"it is a gatekeeper, which needs {' and '.join(lacking)}: {extras.VOICE.remedy}"
             return ""
-        case "endpoint" if telephone.is_one(engine):
+        case "endpoint" if h323.is_one(engine):
             if lacking := extras.VOICE.missing():
                 return f"it is an H.323 telephone, which needs {' and '.join(lacking)}: {extras.VOICE.remedy}"
             return ""
@@ -224,7 +224,7 @@ def callee(scenario: str, host: str, port: int, *more: str) -> tuple[str, ...]:
 
 def order(folder: str, wanted: Mapping[str, object]) -> tuple[str, ...]:
     """The command that gives an order to the telephone in that folder; see ``telephone/orders.py``."""
-    return tuple(programs.script(_ORDERING, f"{folder}/{telephone.ORDERS}", json.dumps(wanted)))
+    return tuple(programs.script(_ORDERING, f"{folder}/{h323.ORDERS}", json.dumps(wanted)))
 
 
 _ORDERING: Final = Path(__file__).parent.parent / "telephone" / "ordering.py"

@@ -17,9 +17,9 @@ from weirlab.base.interrupts import interruptible
 from weirlab.numbering.configs import sipp
 from weirlab.numbering.configs.parts import address, gatekeeper
 from weirlab.numbering.lab import engines, media, wire
-from weirlab.numbering.lab.asking import bracketed
 from weirlab.numbering.lab.engines import Daemon
 from weirlab.numbering.lab.lab import VoiceLab
+from weirlab.numbering.lab.probes import bracketed
 from weirlab.numbering.lab.recorder import Frame
 
 _HOLD_MS: Final = 200

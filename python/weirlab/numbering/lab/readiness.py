@@ -14,7 +14,7 @@ from weirlab.base.quoting import printable
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.lab.machines.machine import Machine
 from weirlab.numbering.configs.parts import gatekeeper
-from weirlab.numbering.lab import asking, dns, engines, wire
+from weirlab.numbering.lab import engines, probes, wire
 from weirlab.numbering.lab.engines import Daemon
 from weirlab.numbering.routing import PlanNetwork
 
@@ -75,8 +75,10 @@ class Readiness:
             if kept := engines.untransferred(self.output(daemon.name)):
                 reasons = ", ".join(f"{zone} ({why})" for zone, why in kept.items())
                 raise LabError(f"{daemon.title} does not get its zones from the primary: {reasons}")
-            found = host.call(partial(asking.asked, daemon.address, daemon.port, dns.question(zone, number)))
-            return found is not None and dns.answers(found, number)
+            found = host.call(
+                partial(probes.asked, daemon.address, daemon.port, probes.question(zone, number))
+            )
+            return found is not None and probes.answers(found, number)
 
         host = self.hosts[daemon.address]
         self.until(answered, f"{daemon.title} does not answer for the zone {zone}", daemon.name)
@@ -123,10 +125,10 @@ class Readiness:
 
     def _await_sip(self, daemon: Daemon) -> None:
         host = self.hosts[daemon.address]
-        ask = asking.options(daemon.address, daemon.port)
+        ask = probes.options(daemon.address, daemon.port)
 
         def answered() -> bool:
-            found = host.call(partial(asking.asked, daemon.address, daemon.port, ask))
+            found = host.call(partial(probes.asked, daemon.address, daemon.port, ask))
             return found is not None and found.startswith(b"SIP/2.0 ")
 
         what = f"{daemon.title} does not answer at {daemon.address}:{daemon.port}"

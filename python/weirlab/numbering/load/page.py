@@ -10,8 +10,7 @@ import polars as pl
 
 from weirlab.base.quantities import count, decimals, plural
 from weirlab.numbering.load import tables
-from weirlab.numbering.load.findings import LoadFindings
-from weirlab.numbering.load.rows import LoadLimitRow
+from weirlab.numbering.load.findings import LoadFindings, LoadLimitRow
 from weirlab.report import axes, palette
 from weirlab.report.figure import Figure
 from weirlab.report.story import Chapter, Story, place

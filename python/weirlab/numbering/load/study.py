@@ -20,16 +20,22 @@ from weirlab.numbering.kept import PLAN, keep_plan
 from weirlab.numbering.lab.engines import Daemon
 from weirlab.numbering.lab.loading import CallLoad, LoadResult, LoadTestLab
 from weirlab.numbering.lab.recorder import Frame
-from weirlab.numbering.load import targets
 from weirlab.numbering.load.counted import SippCounts, counted, edges
-from weirlab.numbering.load.findings import LoadFindings, limit_sentence
-from weirlab.numbering.load.rows import LIMITS, TRIALS, WORK, LoadLimitRow, LoadTrialRow, WorkRow
-from weirlab.numbering.load.targets import LoadTarget
-from weirlab.numbering.load.trials import beside_others, left_out, searched
+from weirlab.numbering.load.findings import (
+    LIMITS,
+    TRIALS,
+    WORK,
+    LoadFindings,
+    LoadLimitRow,
+    LoadTrialRow,
+    WorkRow,
+    limit_sentence,
+)
+from weirlab.numbering.load.trials import LoadTarget, beside_others, chosen, left_out, named, searched
 from weirlab.numbering.plan import of_scenario
 from weirlab.numbering.proof.plan import NO_TESTS, ProofCall, planned
 from weirlab.numbering.proof.study import check_namespaces
-from weirlab.numbering.proof.wire import heard, silence
+from weirlab.numbering.proof.wire import speech
 from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.section import LoadScenario, LoadSection
 from weirlab.numbering.through.device import PassageDevice, device
@@ -97,9 +103,9 @@ def checked(asked: LoadScenario, inputs: Inputs) -> tuple[PlanNetwork, tuple[Loa
     if not calls:
         raise InputError(f"{network.book.name}: {NO_TESTS}")
     if not what.numbers:
-        return network, targets.chosen(network, calls)
+        return network, chosen(network, calls)
     # A number that is named twice is called once.
-    return network, tuple(targets.named(network, calls, number) for number in dict.fromkeys(what.numbers))
+    return network, tuple(named(network, calls, number) for number in dict.fromkeys(what.numbers))
 
 
 def _in_namespaces(network: PlanNetwork, talk_s: float, device: PassageDevice | None) -> LoadTestLab:
@@ -112,7 +118,7 @@ def _passed(lab: LoadLab, index: int, frames: Sequence[Frame], caller: str) -> l
     rows = lab.way.passed(index)
     if missed := bypassing(rows, lab.way.title):
         raise LabError(f"the trial says nothing about {lab.way.title}: {'; '.join(missed)}")
-    return silence.beside(rows, frames, address(lab.network, caller))
+    return speech.beside(rows, frames, address(lab.network, caller))
 
 
 def trial(
@@ -126,7 +132,7 @@ def trial(
         counts = counted(left.statistics, rate, round(rate * seconds), limit_ms)
     except (ValueError, KeyError) as error:
         raise LabError(f"sipp loading from {caller} left no statistics: {error}") from None
-    streams = heard.streams(left.frames, lab.folder / "load.pcap")
+    streams = speech.streams(left.frames, lab.folder / "load.pcap")
     places = {address(lab.network, name) for name in (caller, callee)}
     row = _row(index, number, rate, counts, [stream for stream in streams if stream.target in places])
     programs = {daemon.name: daemon.program for daemon in lab.daemons}
@@ -138,7 +144,7 @@ def trial(
 
 
 def _row(
-    index: int, number: str, rate: int, counts: SippCounts, streams: Sequence[heard.StreamReception]
+    index: int, number: str, rate: int, counts: SippCounts, streams: Sequence[speech.StreamReception]
 ) -> LoadTrialRow:
     expected = sum(stream.expected for stream in streams)
     opinions = [stream.mos for stream in streams if not math.isnan(stream.mos)]

@@ -7,9 +7,8 @@ from typing import Final
 
 from weirlab.base.quantities import NOTHING, count, decimals, duration, percent
 from weirlab.base.tables import Table
-from weirlab.numbering.load.findings import LoadFindings
-from weirlab.numbering.load.rows import LoadLimitRow, LoadTrialRow
-from weirlab.numbering.through.tables import packets
+from weirlab.numbering.load.findings import LoadFindings, LoadLimitRow, LoadTrialRow
+from weirlab.numbering.through.rows import device_table
 
 _LIMITS: Final = (
     "Number", "Translation", "Decided", "Carried", "Too many", "Set-up", "p99", "Lost", "Jitter", "MOS",
@@ -83,7 +82,7 @@ def trials(found: LoadFindings) -> Table:
 def through(found: LoadFindings) -> Table | None:
     """Two rows per trial: the packets that passed the device; None if there is none."""
     titles = {row.index: f"{row.number}, {count(row.rate_per_s)} calls/s" for row in found.trials}
-    return packets(found.passed, "Trial", titles, found.device)
+    return device_table(found.passed, "Trial", titles, found.device)
 
 
 def _trial(row: LoadTrialRow) -> tuple[str, ...]:

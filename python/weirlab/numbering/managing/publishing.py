@@ -18,7 +18,7 @@ from weirlab.base.quantities import plural, words
 from weirlab.base.quoting import printable, shortened
 from weirlab.numbering.configs.named import statements
 from weirlab.numbering.diff import RoutingChange, differences
-from weirlab.numbering.lab import dns
+from weirlab.numbering.lab import probes
 from weirlab.numbering.managing.drafts import Draft, draft
 from weirlab.numbering.managing.parts import GENERAL
 from weirlab.numbering.managing.register import NAME, Register, conflict
@@ -27,8 +27,7 @@ from weirlab.numbering.managing.transaction import PlanPublication, UserAccount
 from weirlab.numbering.plan import loads
 from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.zones import put, zones
-from weirlab.numbering.zones.records import Zone, catalog
-from weirlab.numbering.zones.text import is_higher
+from weirlab.numbering.zones.records import Zone, catalog, is_higher
 
 LIST: Final = "zones.conf"
 """The file with the zones that BIND's own configuration includes."""
@@ -270,8 +269,8 @@ def _serial(server: PublicationServer, origin: str) -> int | None:
             asking.settimeout(_ANSWER_S)
             # Connected, so that the kernel drops datagrams from others.
             asking.connect((server.address, server.port))
-            asking.send(dns.question(origin, number))
-            return dns.serial(asking.recv(_MOST_DATAGRAM), number)
+            asking.send(probes.question(origin, number))
+            return probes.serial(asking.recv(_MOST_DATAGRAM), number)
     except OSError:
         return _SILENT
 

@@ -21,14 +21,26 @@ from weirlab.numbering.proof import kinds, ways
 from weirlab.numbering.proof.plan import ProofCall
 from weirlab.numbering.proof.rows import AS_PLANNED, NOT_AS_PLANNED, NOT_TRIED, MessageRow, ProofCallRow
 from weirlab.numbering.proof.ways import CallHistory
-from weirlab.numbering.proof.wire import calls, heard, packets, questions, signalling, silence
-from weirlab.numbering.proof.wire.heard import StreamReception
+from weirlab.numbering.proof.wire import h323, mgcp, packets, questions, signalling
 from weirlab.numbering.proof.wire.questions import DnsQuery
-from weirlab.numbering.proof.wire.signalling import LadderMessage, SipMessage
-from weirlab.numbering.proof.wire.silence import Silence
+from weirlab.numbering.proof.wire.signalling import CallLeg, LadderMessage, SipMessage
+from weirlab.numbering.proof.wire.speech import Silence, StreamReception, beside, reaching, silences, streams
 from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.through.passage import CallerPassage
 from weirlab.numbering.through.rows import DeviceRow, bypassing
+
+
+def seen(frames: Sequence[Frame]) -> tuple[list[CallLeg], list[LadderMessage], list[SipMessage]]:
+    """Legs of SIP, H.323 and MGCP; all messages by time; and the SIP messages alone."""
+    sip = signalling.messages(frames)
+    heard, asked = h323.signals(frames), h323.requests(frames)
+    controlled = h323.controls(frames, heard)
+    commands = mgcp.commands(frames)
+    legs = [*signalling.legs(sip), *h323.legs(heard, asked, controlled)]
+    legs += mgcp.legs(commands, legs)
+    told = [*signalling.ladder(sip), *h323.ladder(heard, asked, controlled), *mgcp.ladder(commands)]
+    return (sorted(legs, key=lambda leg: leg.at_ns), sorted(told, key=lambda each: each.at_ns), sip)
+
 
 _MS: Final = 1e6
 _S: Final = 1e9
@@ -155,7 +167,7 @@ def _attempted(lab: CallLab, planned: ProofCall) -> _Attempt:
     passed = lab.way.passed(planned.index)
     logs = {name: lab.output(name)[before[name] :] for name in deciding}
     caller = address(network, planned.caller)
-    legs, told, listed = calls.seen(packets.as_it_reached(frames, caller) if passed else frames)
+    legs, told, listed = seen(packets.as_it_reached(frames, caller) if passed else frames)
     try:
         found = ways.taken(network, planned, legs, logs)
     except ways.MissingCall:
@@ -171,14 +183,14 @@ def _attempted(lab: CallLab, planned: ProofCall) -> _Attempt:
     asked = questions.questions(frames)
     if found.end is None or found.end not in network.plan.engines:
         return _Attempt(found, told, None, None, (), False, asked, passed)
-    reached = heard.streams(frames, lab.folder / "call.pcap")
-    there = heard.reaching(reached, address(network, found.end))
-    back = heard.reaching(reached, caller)
+    reached = streams(frames, lab.folder / "call.pcap")
+    there = reaching(reached, address(network, found.end))
+    back = reaching(reached, caller)
     silent = [name for name, stream in ((planned.caller, there), (found.end, back)) if stream is None]
     mute = [name for name in silent if not signalling.speaks(frames, address(network, name))]
     early = _early(frames, listed, caller)
-    passed = silence.beside(passed, frames, caller)
-    quiet = silence.silences(frames, caller) if passed else (None, None)
+    passed = beside(passed, frames, caller)
+    quiet = silences(frames, caller) if passed else (None, None)
     return _Attempt(found, told, there, back, tuple(mute), early, asked, passed, quiet)
 
 

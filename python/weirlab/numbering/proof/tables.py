@@ -10,8 +10,7 @@ from weirlab.base.quantities import NOTHING, decimals, duration
 from weirlab.base.tables import Table
 from weirlab.numbering.proof.kinds import RouteKind
 from weirlab.numbering.proof.rows import ProofCallRow, failing, titled
-from weirlab.numbering.through import tables
-from weirlab.numbering.through.rows import DeviceRow
+from weirlab.numbering.through.rows import DeviceRow, device_table
 
 _COLUMNS: Final = (
     "Number", "Failing", "Way taken", "Decided", "Answer", "Set-up", "Codec", "There", "Back", "DNS",
@@ -84,7 +83,7 @@ def media(rows: Sequence[ProofCallRow], uneven: Sequence[ProofCallRow] = ()) -> 
 
 def through(rows: Sequence[ProofCallRow], passed: Sequence[DeviceRow], device: str) -> Table | None:
     """Two rows per call: the packets that passed the device; None if there is none."""
-    return tables.packets(passed, "Call", {row.index: titled(row) for row in rows}, device)
+    return device_table(passed, "Call", {row.index: titled(row) for row in rows}, device)
 
 
 def differing(rows: Sequence[ProofCallRow]) -> Table | None:

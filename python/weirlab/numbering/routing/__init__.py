@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from weirlab.numbering.routing.network import PlanNetwork
-from weirlab.numbering.routing.way import CallRoute, RouteStep
+from weirlab.numbering.routing.wording import CallRoute, RouteStep
 
 __all__ = ["CallRoute", "PlanNetwork", "RouteStep"]

@@ -13,7 +13,7 @@ from weirlab.numbering.plan.values import Protocol
 from weirlab.numbering.routing import profiles
 from weirlab.numbering.routing.names import SCHEMES, Uri, leads_to
 from weirlab.numbering.routing.network import PlanNetwork
-from weirlab.numbering.routing.way import CallRoute, EndKind, RouteEnd, RouteStep, What
+from weirlab.numbering.routing.wording import CallRoute, EndKind, RouteEnd, RouteStep, What
 from weirlab.scenario.document import Location
 
 MOST_HOPS: Final = 10

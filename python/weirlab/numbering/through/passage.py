@@ -1,4 +1,11 @@
-"""Puts the device, built by its driver, between the caller and everybody else."""
+"""Puts the device, built by its driver, between the caller and everybody else.
+
+::
+
+    caller ── port ─ bridge ─ dev0 ══ in0  device  out0 ══ dev1 ─ bridge ─ ports ── everybody else
+
+Everything that the caller sends or receives passes the device: its bridge has no other exit.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +16,86 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from functools import partial
 from typing import Final, Protocol
 
+from pyroute2 import IPRoute
+
 from weirlab.base.errors import MissingCapability
 from weirlab.base.interrupts import shielded
 from weirlab.lab import wiring
 from weirlab.lab.base import Site
 from weirlab.lab.clean import LabOwnership
+from weirlab.lab.linux import interface
 from weirlab.lab.linux.counters import InterfaceCounters
 from weirlab.lab.linux.interface import Port
 from weirlab.lab.linux.namespace import Namespace, write_sysctls
 from weirlab.lab.linux.privilege import explained
 from weirlab.numbering.lab import wire
-from weirlab.numbering.through import cables
 from weirlab.numbering.through.device import PassageDevice
 from weirlab.numbering.through.rows import DeviceRow, Total, passed, total
+
+NEAR: Final = "dev0"
+_FAR: Final = "dev1"
+"""The switch's ends of the cables to the device."""
+_ASIDE: Final = "br1"
+"""The bridge with the caller."""
+_MASTER: Final = 0x04
+"""NTF_MASTER of linux/neighbour.h: the entry is the bridge's."""
+_BEHIND_IT: Final = 0x40
+"""NUD_NOARP: the address is behind the port, for ever."""
+
+
+def plug_in(near_fd: int, far_fd: int) -> None:
+    """Make the cables to the device, between the two bridges. Call inside the switch."""
+    with IPRoute() as netlink:
+        if not netlink.link_lookup(ifname=_ASIDE):
+            wire.make_bridge(netlink, _ASIDE)
+        for name, port, fd, bridge in (
+            (NEAR, wiring.IN0, near_fd, _ASIDE),
+            (_FAR, wiring.OUT0, far_fd, wire.BRIDGE),
+        ):
+            peer = {"ifname": port.name, "address": port.mac, "mtu": wire.MTU_BYTES, "net_ns_fd": fd}
+            netlink.link("add", ifname=name, kind="veth", mtu=wire.MTU_BYTES, peer=peer)
+            interface.set_offloads(name, gro=False)
+            index, master = interface.index_of(netlink, name), interface.index_of(netlink, bridge)
+            netlink.link("set", index=index, master=master, state="up")
+        # The device gets only frames for it, not those that the bridge floods: its ports count calls alone.
+        index = interface.index_of(netlink, _FAR)
+        netlink.brport("set", index=index, unicast_flood=0)
+        netlink.fdb("add", ifindex=index, lladdr=wiring.OUT0.mac, flags=_MASTER, state=_BEHIND_IT)
+
+
+def unplug_host(number: int) -> None:
+    """Take a host's port off its bridge: nothing comes from it or to it. Call inside the switch."""
+    _set_master(number, None)
+
+
+def plug_host(number: int, *, aside: bool) -> None:
+    """Move a host's port to the caller's bridge, or back to the bridge of the others."""
+    _set_master(number, _ASIDE if aside else wire.BRIDGE)
+
+
+def _set_master(number: int, bridge: str | None) -> None:
+    with IPRoute() as netlink:
+        master = 0 if bridge is None else interface.index_of(netlink, bridge)
+        netlink.link("set", index=interface.index_of(netlink, wire.port(number)), master=master)
+
+
+def know(neighbours: Mapping[str, str]) -> None:
+    """Set a host's neighbour entries for these addresses. Call inside the host."""
+    with IPRoute() as netlink:
+        index = interface.index_of(netlink, wire.LINK)
+        for address, mac in neighbours.items():
+            interface.add_neighbour(netlink, address, mac, index)
+
+
+def bring_up(port: interface.Port, hosts: Mapping[str, str]) -> None:
+    """Set up the device's port, behind which are ``hosts``: MAC address by address."""
+    interface.set_offloads(port.name, gro=False)
+    routes = [
+        interface.IpRoute(f"{address}/{128 if ':' in address else 32}", address, mac, port.name)
+        for address, mac in hosts.items()
+    ]
+    interface.bring_up([port], routes)
+
 
 _PATIENCE_S: Final = 5.0
 """Time for packets to get from the caller's port to the device."""
@@ -157,10 +231,10 @@ class DevicePassage:
         site = Site(near.name, wiring.IN0, wiring.OUT0, caller, wiring.RX0, cpu, second, hosts)
         self._driver.start(site)
         self._driver.apply(site, self._rules)
-        self._switch.call(partial(cables.unplug_host, number))
+        self._switch.call(partial(unplug_host, number))
         self._meter(number, near, far)
         self._know(address, dict.fromkeys(others, wiring.IN0.mac), wiring.OUT0.mac)
-        self._switch.call(partial(cables.plug_host, number, aside=True))
+        self._switch.call(partial(plug_host, number, aside=True))
         # Packets that the caller sent while it was unplugged were lost. The device's ports are read first: a
         # packet on its way from there to the caller would otherwise seem to bypass the device.
         ports = self._silent_ports()
@@ -173,15 +247,15 @@ class DevicePassage:
             gateway.create()
             gateway.call(partial(write_sysctls, wiring.ROUTER))
         with wiring.descriptor(near) as near_fd, wiring.descriptor(far) as far_fd:
-            self._switch.call(partial(cables.plug_in, near_fd, far_fd))
+            self._switch.call(partial(plug_in, near_fd, far_fd))
         if near is not far and self._driver.joined:
             wiring.join(near, far)
-        near.call(partial(cables.bring_up, wiring.IN0, here))
-        far.call(partial(cables.bring_up, wiring.OUT0, there))
+        near.call(partial(bring_up, wiring.IN0, here))
+        far.call(partial(bring_up, wiring.OUT0, there))
         return near, far
 
     def _meter(self, number: int, near: Namespace, far: Namespace) -> None:
-        self._caller = InterfaceCounters(self._switch, {"caller": wire.port(number), "near": cables.NEAR})
+        self._caller = InterfaceCounters(self._switch, {"caller": wire.port(number), "near": NEAR})
         self._ports = [
             InterfaceCounters(near, {"in": wiring.IN0.name}),
             InterfaceCounters(far, {"out": wiring.OUT0.name}),
@@ -194,11 +268,11 @@ class DevicePassage:
         if (address := self._at) is None:
             return
         number = [*self._hosts].index(address)
-        self._switch.call(partial(cables.unplug_host, number))
+        self._switch.call(partial(unplug_host, number))
         self._know(address, self._neighbours(address), wire.mac(number))
         self._driver.stop()
         self._built.close()
-        self._switch.call(partial(cables.plug_host, number, aside=False))
+        self._switch.call(partial(plug_host, number, aside=False))
         self._at = None
 
     def _neighbours(self, address: str) -> dict[str, str]:
@@ -210,9 +284,9 @@ class DevicePassage:
 
     def _know(self, address: str, others: Mapping[str, str], own: str) -> None:
         """Set the neighbour entries of the caller and of the others."""
-        self._hosts[address].call(partial(cables.know, others))
+        self._hosts[address].call(partial(know, others))
         for other in others:
-            self._hosts[other].call(partial(cables.know, {address: own}))
+            self._hosts[other].call(partial(know, {address: own}))
 
     def _counted(self) -> Total:
         """The counters, once everything that the caller has sent has reached the device."""

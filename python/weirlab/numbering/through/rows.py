@@ -1,4 +1,4 @@
-"""Rows about what passed the device during a call or a trial. Pure."""
+"""What passed the device during a call or a trial, as rows and as a table. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from weirlab.base.quantities import plural
+from weirlab.base.quantities import count, plural
+from weirlab.base.tables import Table
 
 DEVICE: Final = "voice_device"
 """The table of rows; only runs with a device have it."""
@@ -119,3 +120,33 @@ def bypassing(rows: Sequence[DeviceRow], title: str) -> list[str]:
         for row in rows
         if row.bypassed
     ]
+
+
+_BEGIN: Final = ("Direction", "Longest silence")
+_EVENTS: Final = "Failures"
+_END: Final = ("At the caller", "Into the device", "Out of the device", "Bypassed")
+
+
+def device_table(
+    rows: Sequence[DeviceRow], what: str, titles: Mapping[int, str], device: str
+) -> Table | None:
+    """Two rows per call or trial, ``what`` and its title by index; None if nothing passed a device."""
+    failing = any(row.events for row in rows)
+    columns = (what, *_BEGIN, *([_EVENTS] if failing else []), *_END)
+    cells = [
+        (
+            titles[row.index],
+            row.direction,
+            ""
+            if math.isnan(row.silence_ms)
+            else f"{'at least ' if row.ends_silent else ''}{row.silence_ms:,.0f} ms",
+            *([count(row.events)] if failing else []),
+            f"{count(row.caller_packets)} {'sent' if row.direction == THERE else 'received'}",
+            count(row.entered),
+            count(row.left),
+            count(row.bypassed),
+        )
+        for row in rows
+        if row.index in titles
+    ]
+    return Table(f"Packets through {device}", columns, cells, details=True) if cells else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from weirlab.numbering.zones.records import zones
-from weirlab.numbering.zones.text import put, written
+from weirlab.numbering.zones.records import put, written, zones
 
 __all__ = ["put", "written", "zones"]

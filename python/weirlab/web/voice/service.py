@@ -21,7 +21,7 @@ from weirlab.numbering.managing.publishing import (
     serials,
 )
 from weirlab.numbering.managing.register import Register
-from weirlab.numbering.zones.text import is_higher
+from weirlab.numbering.zones.records import is_higher
 from weirlab.web.access.proxies import BY_PROXY
 from weirlab.web.settings import VoiceSettings
 from weirlab.web.voice.asking import ServerZone

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weirlab.numbering.lab import engines, media
-from weirlab.numbering.lab.asking import info
+from weirlab.numbering.lab.probes import info
 
 THREADS = [
     "0x7fd546f3c700 95 ooh323c_cmd_thread   started at [  206] ooh323cDriver.c ooh323c_start_stack_thread()",

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from weirlab.numbering.fakes import _datagram
 from weirlab.numbering.gatekeeper import ras
 from weirlab.numbering.lab import Frame
-from weirlab.numbering.proof import ways
+from weirlab.numbering.proof import calling, ways
 from weirlab.numbering.proof.plan import ProofCall, planned
-from weirlab.numbering.proof.wire import calls, h323, mgcp
+from weirlab.numbering.proof.wire import h323, mgcp
 from weirlab.numbering.proof.wire.h323 import H225WireMessage, Ras
 from weirlab.numbering.proof.wire.packets import TransportAddress
 from weirlab.numbering.proof.wire.signalling import CallLeg
@@ -62,7 +62,7 @@ def call(plan: str, number: str) -> tuple[PlanNetwork, ProofCall]:
 )
 def test_a_recorded_call_took_the_way_of_the_plan(name: str, plan: str, number: str, logs: str) -> None:
     net, wanted = call(plan, number)
-    legs, _, _ = calls.seen(frames(name))
+    legs, _, _ = calling.seen(frames(name))
     said = dict.fromkeys(logs.split(), f"NOTICE: ROUTE num={number} via=static target=x\n")
     if plan == "federation":
         said |= dict.fromkeys(("core", "gk"), f"ROUTE num={number} via=public target=x\n")
@@ -74,7 +74,7 @@ def test_a_recorded_call_took_the_way_of_the_plan(name: str, plan: str, number: 
 
 
 def test_the_messages_of_all_protocols_are_told_in_one_ladder() -> None:
-    _, told, sip = calls.seen(frames("sip-h323-mgcp"))
+    _, told, sip = calling.seen(frames("sip-h323-mgcp"))
     titles = [each.title for each in told]
     order = (
         "INVITE +420402000001", "ARQ 420402000001", "LRQ 420402000001", "LCF", "ACF", "Setup 420402000001",
@@ -88,7 +88,7 @@ def test_the_messages_of_all_protocols_are_told_in_one_ladder() -> None:
 
 
 def test_a_caller_on_a_line_has_dialled_all_digits_and_is_answered_when_its_call_is() -> None:
-    legs, told, _ = calls.seen(frames("mgcp-h323-sip"))
+    legs, told, _ = calling.seen(frames("mgcp-h323-sip"))
     (begun,) = (leg for leg in legs if leg.source.address == "10.95.0.60")
     assert (begun.uri, begun.answer) == ("420401000002", 200)
     connect = next(each for each in told if each.title == "Connect")
@@ -239,4 +239,4 @@ def test_a_tone_tells_a_calling_line_of_trouble(tone: str, answer: int) -> None:
 @given(st.binary(max_size=60))
 def test_foreign_bytes_are_no_call(content: bytes) -> None:
     foreign = [Frame(0, _datagram(LINE, (AGENT[0], port), content), delivered=False) for port in (1719, 2727)]
-    assert calls.seen(foreign)[0] == []
+    assert calling.seen(foreign)[0] == []

@@ -13,7 +13,7 @@ import dns.zone
 import pytest
 
 from weirlab.base.errors import InputError, LabError
-from weirlab.numbering.lab import dns as wire
+from weirlab.numbering.lab import probes as wire
 from weirlab.numbering.managing import publishing
 from weirlab.numbering.managing.publishing import (
     PublicationPlanner,

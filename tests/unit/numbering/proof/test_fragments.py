@@ -12,9 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weirlab.numbering.lab import Frame
-from weirlab.numbering.proof.wire import fragments, signalling
-from weirlab.numbering.proof.wire.fragments import LIFE_NS, MOST_OPEN
-from weirlab.numbering.proof.wire.packets import payloads
+from weirlab.numbering.proof.wire import packets, signalling
+from weirlab.numbering.proof.wire.packets import LIFE_NS, MOST_OPEN, payloads
 
 SIP = b"INVITE sip:+420111222001@core SIP/2.0\r\nVia: SIP/2.0/UDP a;branch=1\r\nCall-ID: 7\r\n\r\n"
 CONTENT = SIP + bytes(range(256)) * 8
@@ -125,10 +124,10 @@ def test_of_many_datagrams_that_are_never_whole_the_oldest_are_forgotten() -> No
     first, last = piece(udp(), 0, 800), piece(udp(), 800, len(udp()))
     assert found([first, *flood[1:], last]) == [CONTENT]
     assert found([first, *flood, last]) == []
-    reassembly = fragments.Reassembly()
+    reassembly = packets.Reassembly()
     for number in range(1000):
-        key = fragments.Datagram(FOUR[:4], FOUR[4:], number, 17)
-        reassembly.take(0, fragments.Fragment(key, 17, 8, True, bytes(8)))
+        key = packets.Datagram(FOUR[:4], FOUR[4:], number, 17)
+        reassembly.take(0, packets.Fragment(key, 17, 8, True, bytes(8)))
     assert len(reassembly._open) == MOST_OPEN
 
 
@@ -144,11 +143,11 @@ def test_a_packet_that_was_cut_short_by_the_capture_is_none() -> None:
 def test_what_is_made_of_any_fragments_are_the_bytes_that_were_sent(
     parts: list[tuple[int, bytes, bool]],
 ) -> None:
-    key = fragments.Datagram(FOUR[:4], FOUR[4:], 1, 17)
-    reassembly, sent = fragments.Reassembly(), []
+    key = packets.Datagram(FOUR[:4], FOUR[4:], 1, 17)
+    reassembly, sent = packets.Reassembly(), []
     for unit, content, more in parts:
         sent.append((unit * 8, content))
-        whole = reassembly.take(0, fragments.Fragment(key, 17, unit * 8, more, content))
+        whole = reassembly.take(0, packets.Fragment(key, 17, unit * 8, more, content))
         if whole is not None:
             # Every byte of it came at its place in some fragment.
             for at, byte in enumerate(whole[1]):

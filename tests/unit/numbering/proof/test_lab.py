@@ -12,7 +12,7 @@ from weirlab import _engine
 from weirlab.base import programs
 from weirlab.base.errors import InputError, MissingCapability
 from weirlab.numbering.configs import sipp
-from weirlab.numbering.lab import VoiceLab, dns, engines, media, wire
+from weirlab.numbering.lab import VoiceLab, engines, media, probes, wire
 
 from ..plans import network, ready_network
 
@@ -33,7 +33,7 @@ def test_the_ports_of_a_host_are_read_from_the_kernel_s_table() -> None:
 
 
 def test_a_name_server_is_asked_for_the_beginning_of_a_zone() -> None:
-    asked = dns.question("2.4.e164.arpa.", 258)
+    asked = probes.question("2.4.e164.arpa.", 258)
     assert asked == bytes.fromhex(
         "0102 0000 0001 0000 0000 0000 0132 0134 0465313634 0461727061 00 0006 0001"
     )
@@ -56,8 +56,8 @@ def answer(flags: int, answers: int = 1) -> bytes:
     ],
 )
 def test_only_an_answer_with_authority_counts(datagram: bytes, counts: bool) -> None:
-    assert dns.answers(datagram, 7) is counts
-    assert not dns.answers(datagram, 8)
+    assert probes.answers(datagram, 7) is counts
+    assert not probes.answers(datagram, 8)
 
 
 @pytest.mark.parametrize("codec", sipp.BYTES)

@@ -12,15 +12,13 @@ from weirlab.base.errors import InputError
 from weirlab.base.files import NO_FILES
 from weirlab.jobs.progress import SilentProgress
 from weirlab.jobs.work import Work
-from weirlab.numbering.load import targets
+from weirlab.numbering.load import trials
 from weirlab.numbering.load.counted import counted, edges
 from weirlab.numbering.load.fakes import FakeLoadLab, statistics
-from weirlab.numbering.load.findings import LoadFindings, limit_sentence
-from weirlab.numbering.load.rows import LoadLimitRow, LoadTrialRow
+from weirlab.numbering.load.findings import LoadFindings, LoadLimitRow, LoadTrialRow, limit_sentence
 from weirlab.numbering.load.study import VoiceLoadStudy, checked, stored, trial
 from weirlab.numbering.load.tables import limits, not_loaded
-from weirlab.numbering.load.targets import LoadTarget
-from weirlab.numbering.load.trials import searched
+from weirlab.numbering.load.trials import LoadTarget, searched
 from weirlab.numbering.plan import load, ready
 from weirlab.numbering.proof.plan import planned
 from weirlab.numbering.routing import PlanNetwork
@@ -187,7 +185,7 @@ def test_a_plan_of_lines_alone_has_nothing_to_load(has_asterisk: None) -> None:
     lines = PlanNetwork(load(ready.FOLDER / "translations.yaml"), DAY)
     calls = [each for each in planned(lines, fall_back=False) if each.caller == "fax"]
     with pytest.raises(InputError, match=f"none of its test numbers can be called many times: {ONE_LINE}"):
-        targets.chosen(lines, calls)
+        trials.chosen(lines, calls)
 
 
 LATE = "Late calls by H.323"

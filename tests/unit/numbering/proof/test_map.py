@@ -9,8 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from weirlab.numbering.proof.map.chart import DNS, Chart, charted
-from weirlab.numbering.proof.map.drawing import drawn
-from weirlab.numbering.proof.map.layout import HEIGHT, WIDTH, laid_out
+from weirlab.numbering.proof.map.drawing import HEIGHT, WIDTH, drawn, laid_out
 from weirlab.numbering.proof.plan import planned
 from weirlab.numbering.proof.rows import ProofCallRow
 from weirlab.report.graphs import Drawing

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from weirlab.numbering.fakes import _datagram
 from weirlab.numbering.lab.recorder import Frame
-from weirlab.numbering.proof.wire.silence import Silence, silences
+from weirlab.numbering.proof.wire.speech import Silence, silences
 
 CALLER, CALLEE = ("192.0.2.1", 6000), ("192.0.2.2", 6000)
 MS = 1_000_000
