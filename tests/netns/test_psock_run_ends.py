@@ -21,7 +21,7 @@ from weirlab.lab.isolation.groups import unified
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.link.host import journal
 from weirlab.transfers.psock.dropin.checking import findings
-from weirlab.transfers.psock.dropin.group import PREFIX
+from weirlab.transfers.psock.dropin.redirecting import PREFIX
 
 from .conftest import DEADLINE_S
 from .psock_hosts import (

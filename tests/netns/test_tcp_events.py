@@ -16,9 +16,14 @@ import pytest
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.link.stopping import Stop
 from weirlab.transfers.tcp import connections, watching
-from weirlab.transfers.tcp.events import RetransmissionLog
 from weirlab.transfers.tcp.fields import EVENT_USUAL
-from weirlab.transfers.tcp.watching import ConnectionTally, Samples, WatchOutcome, WatchSettings
+from weirlab.transfers.tcp.watching import (
+    ConnectionTally,
+    RetransmissionLog,
+    Samples,
+    WatchOutcome,
+    WatchSettings,
+)
 
 pytestmark = pytest.mark.netns
 

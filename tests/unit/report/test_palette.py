@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weirlab.report import palette
-from weirlab.transfers.trace.page import colours as of_traces
+from weirlab.transfers.trace.page import story as of_traces
 
 from .contrast import contrast, distance
 

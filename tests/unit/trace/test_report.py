@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from weirlab.base.errors import InputError
 from weirlab.trace import Trace
 from weirlab.trace.facts import RETRANSMISSIONS
-from weirlab.transfers.trace.page import decimate, series
+from weirlab.transfers.trace.page import series
 from weirlab.transfers.trace.page.story import build, tell
 
 from . import made
@@ -134,7 +134,7 @@ def test_the_page_is_written_in_full_and_misses_are_refused(trace: Trace, tmp_pa
 
 def test_few_rows_are_drawn_as_they_are() -> None:
     rows = pl.LazyFrame({"time_ns": [3, 1, 2], "v": [30, 10, 20]})
-    assert decimate.spans(rows, "v", "v", columns=3).rows() == [
+    assert series.spans(rows, "v", "v", columns=3).rows() == [
         (1, 10, 10, 10.0),
         (2, 20, 20, 20.0),
         (3, 30, 30, 30.0),
@@ -149,7 +149,7 @@ def test_columns_keep_both_extremes_and_stay_few(rows: list[tuple[int, int]], co
     frame = pl.LazyFrame(
         {"time_ns": [made.START_NS + time for time, _ in rows], "v": [value for _, value in rows]}
     )
-    drawn = decimate.spans(frame, "v", "v", columns)
+    drawn = series.spans(frame, "v", "v", columns)
     assert len(drawn) <= columns
     assert drawn["low"].min() == min(value for _, value in rows)
     assert drawn["high"].max() == max(value for _, value in rows)
@@ -159,8 +159,8 @@ def test_columns_keep_both_extremes_and_stay_few(rows: list[tuple[int, int]], co
 
 def test_of_very_many_events_every_nth_is_kept_and_the_rest_counted() -> None:
     rows = pl.DataFrame({"time_ns": range(1000, 0, -1), "low": 1, "high": 2})
-    kept = decimate.events(rows, most=300)
+    kept = series.events(rows, most=300)
     assert kept["time_ns"].to_list() == list(range(1, 1001, 4))
-    assert decimate.events(rows, most=1000)["time_ns"].to_list() == list(range(1, 1001))
+    assert series.events(rows, most=1000)["time_ns"].to_list() == list(range(1, 1001))
     layer = series.Layer("sequence", "marks", "odd", "fast", kept, left_out=750)
     assert layer.to_json(0)["leftOut"] == 750

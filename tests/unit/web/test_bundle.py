@@ -9,7 +9,7 @@ from pathlib import Path
 from fastapi.testclient import TestClient
 
 from weirlab.report import palette
-from weirlab.transfers.trace.page import colours
+from weirlab.transfers.trace.page import story
 from weirlab.web.service import STATIC
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -85,8 +85,8 @@ def test_the_page_has_the_colours_of_reports() -> None:
         r"@media screen and \(prefers-color-scheme: dark\)", (ROOT / "webui/src/app.css").read_text()
     )[:2]
     for ours, theirs, graph in (
-        (light, palette.LIGHT, colours.LIGHT),
-        (dark, palette.DARK, colours.DARK),
+        (light, palette.LIGHT, story.LIGHT),
+        (dark, palette.DARK, story.DARK),
     ):
         found = variables(ours)
         for name in ("ink", "soft", "grid", "paper"):

@@ -17,7 +17,7 @@ from fastapi.testclient import TestClient
 from weirlab._engine import TcpServer
 from weirlab.base.errors import MissingCapability
 from weirlab.store import Store
-from weirlab.transfers.tcp.measure.coarser import IntervalMerger
+from weirlab.transfers.tcp.measure.samples import IntervalMerger
 from weirlab.transfers.tcp.results import Interval
 from weirlab.transfers.tcp.settings import TransferSettings
 from weirlab.web.transfers import explaining, recording, rows

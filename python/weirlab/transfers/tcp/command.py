@@ -20,8 +20,7 @@ from weirlab.transfers.tcp.measure import command as measuring
 if TYPE_CHECKING:
     from weirlab.transfers.tcp.causes import CauseLog, ConnectionCause
     from weirlab.transfers.tcp.connections import TcpSocket
-    from weirlab.transfers.tcp.events import RetransmissionLog
-    from weirlab.transfers.tcp.watching import WatchOutcome, WatchSettings
+    from weirlab.transfers.tcp.watching import RetransmissionLog, WatchOutcome, WatchSettings
 
 DEFAULT_EVERY = "100ms"
 
@@ -214,9 +213,8 @@ def watch(
     from weirlab.transfers.tcp import connections
     from weirlab.transfers.tcp import fields as names
     from weirlab.transfers.tcp.causes import CauseLog
-    from weirlab.transfers.tcp.events import RetransmissionLog
     from weirlab.transfers.tcp.show import tables
-    from weirlab.transfers.tcp.watching import WatchSettings
+    from weirlab.transfers.tcp.watching import RetransmissionLog, WatchSettings
 
     fields, out = shown.fields, shown.out
     with Session(ctx, as_json=json) as session:

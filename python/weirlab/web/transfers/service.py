@@ -15,7 +15,7 @@ from weirlab.base.errors import InputError, WeirError
 from weirlab.link.stopping import Stop
 from weirlab.transfers.tcp import sending, shares
 from weirlab.transfers.tcp.measure import measuring
-from weirlab.transfers.tcp.measure.coarser import IntervalMerger
+from weirlab.transfers.tcp.measure.samples import IntervalMerger
 from weirlab.transfers.tcp.results import Interval
 from weirlab.transfers.tcp.settings import TransferSettings
 from weirlab.transfers.tcp.show import tables as shown

@@ -22,9 +22,9 @@ from weirlab.base import programs
 from weirlab.base.errors import InputError, LabError, MissingCapability
 from weirlab.lab.isolation.groups import CgroupHierarchy, IsolationError
 from weirlab.transfers.psock.dropin import account, checking, options, program
-from weirlab.transfers.psock.dropin import group as group_of_programs
-from weirlab.transfers.psock.dropin.group import ControlGroup
+from weirlab.transfers.psock.dropin import redirecting as group_of_programs
 from weirlab.transfers.psock.dropin.options import parse_via
+from weirlab.transfers.psock.dropin.redirecting import ControlGroup
 from weirlab.transfers.psock.options import SessionOptions
 
 from .conftest import Weir

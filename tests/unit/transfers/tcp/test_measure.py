@@ -16,8 +16,7 @@ from weirlab.link import bindings
 from weirlab.store import Store
 from weirlab.trace.times import Window
 from weirlab.transfers.tcp.measure import axis, measuring, result, samples
-from weirlab.transfers.tcp.measure.clocks import Exchange, Offset, offset
-from weirlab.transfers.tcp.measure.samples import Start
+from weirlab.transfers.tcp.measure.samples import Exchange, Offset, Start, offset
 
 from ...conftest import Weir
 from .conftest import Served

@@ -13,10 +13,9 @@ import pytest
 from weirlab._engine import tcp_event_kinds
 from weirlab.link.stopping import Stop
 from weirlab.transfers.tcp import connections, fields, watching
-from weirlab.transfers.tcp.events import RETRANSMITTED, RetransmissionLog
 from weirlab.transfers.tcp.keeping import SampleFile
 from weirlab.transfers.tcp.show import screen, tables
-from weirlab.transfers.tcp.watching import WatchSettings
+from weirlab.transfers.tcp.watching import RETRANSMITTED, RetransmissionLog, WatchSettings
 
 from ...conftest import Weir
 

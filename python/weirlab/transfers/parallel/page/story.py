@@ -17,7 +17,7 @@ from weirlab.store.frames import rows_of
 from weirlab.trace.quantities import size
 from weirlab.transfers.parallel import tables
 from weirlab.transfers.parallel.findings import MethodGroup, ParallelFindings, overall, sentence
-from weirlab.transfers.parallel.page import charts, frames
+from weirlab.transfers.parallel.page import charts
 from weirlab.transfers.parallel.plan import INDEPENDENT, TCP, named
 from weirlab.transfers.parallel.rows import PATHS, SERIES, ParallelAttemptRow, PathRow
 from weirlab.transfers.parallel.section import ParallelCase, ParallelScenario, ParallelSection, share_of
@@ -109,7 +109,7 @@ def _chapters(found: ParallelFindings, asked: ParallelSection, run: Run) -> Iter
         if name not in split and found.of(name):
             yield _of_case(found, case, f"case-{number}", series)
     groups = [each for name in cases for each in found.of(name)]
-    frame = frames.memory(groups)
+    frame = charts.memory(groups)
     if frame.height:
         yield _memory(frame, groups)
     yield Chapter(
@@ -123,7 +123,7 @@ def _chapters(found: ParallelFindings, asked: ParallelSection, run: Run) -> Iter
 def _of_split(found: ParallelFindings, cases: Sequence[ParallelCase], series: pl.DataFrame) -> Chapter:
     groups = [each for case in cases for each in found.of(case.name)]
     measured = [case for case in cases if found.of(case.name)]
-    frame = frames.goodput(groups)
+    frame = charts.goodput(groups)
     return Chapter(
         "shares",
         "Two paths of unequal rates",
@@ -153,7 +153,7 @@ def figures_of_case(
 ) -> Iterator[Figure]:
     """Goodput of the methods of a case that has valid attempts, and what happened over time."""
     groups = found.of(case.name)
-    yield _bars(key, case.name, _extremes(groups), frames.goodput(groups))
+    yield _bars(key, case.name, _extremes(groups), charts.goodput(groups))
     yield from _over_time(found, case, key, series)
 
 
@@ -197,14 +197,14 @@ def _over_time(
     attempts = [
         row
         for method in found.methods
-        if method != TCP and (row := frames.typical(found, case.name, method)) is not None
+        if method != TCP and (row := charts.typical(found, case.name, method)) is not None
     ]
     if not attempts:
         return
     extent = (-attempts[0].warmup_s, attempts[0].lasts_s)
     spans = _meanwhile(case, extent[1])
     shaded = "".join(f" Shaded: {what}." for what in dict.fromkeys(what for *_, what in spans))
-    frame = frames.applications(series, attempts)
+    frame = charts.applications(series, attempts)
     yield Figure(
         key=f"{key}-time",
         section=key,
@@ -217,7 +217,7 @@ def _over_time(
         linked=key,
     )
     if case.competitors:
-        frame = frames.competitors(series, attempts)
+        frame = charts.competitors(series, attempts)
         carried = [f"{bit_rate(row.competitor_bps)} next to {named(row.method)}" for row in attempts]
         yield Figure(
             key=f"{key}-competitors",
@@ -232,7 +232,7 @@ def _over_time(
         )
     sessions = {each.method for each in found.of(case.name) if each.is_session}
     for attempt in [row for row in attempts if row.method in sessions][-1:]:
-        frame = frames.by_path(series, attempt)
+        frame = charts.by_path(series, attempt)
         yield Figure(
             key=f"{key}-paths",
             section=key,

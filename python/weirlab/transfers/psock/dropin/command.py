@@ -101,8 +101,7 @@ def run(
 ) -> None:
     from weirlab.transfers.psock import copying
     from weirlab.transfers.psock.dropin import account, program
-    from weirlab.transfers.psock.dropin.group import check_root
-    from weirlab.transfers.psock.dropin.redirecting import redirected
+    from weirlab.transfers.psock.dropin.redirecting import check_root, redirected
 
     with Session(ctx, as_json=json) as session:
         path = program.located(what.command[0])

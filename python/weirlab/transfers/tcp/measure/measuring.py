@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from weirlab.transfers.tcp import sending
 from weirlab.transfers.tcp.measure import samples
-from weirlab.transfers.tcp.measure.clocks import Exchange, Offset, offset
-from weirlab.transfers.tcp.measure.coarser import IntervalMerger
-from weirlab.transfers.tcp.measure.samples import Start
+from weirlab.transfers.tcp.measure.samples import Exchange, IntervalMerger, Offset, Start, offset
 
 if TYPE_CHECKING:
     import polars as pl

@@ -1,16 +1,71 @@
-"""What both ends reported, as one table on one time axis; pure."""
+"""What both ends reported, as one table on one time axis: clocks compared, reports joined; pure.
+
+A request is sent at ``sent`` and its reply received at ``heard``, both by the local clock. The remote clock
+read ``at`` in between. Hence the remote clock is ahead of the local one by ``at - heard`` to ``at - sent``,
+whatever the path does and however different its two directions are (RFC 5905 section 8 has the same bounds).
+The offset must satisfy the bounds of all exchanges.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 import numpy as np
 import polars as pl
 
 from weirlab.diagnosis import kernel
-from weirlab.transfers.tcp.measure.clocks import Offset
+from weirlab.transfers.tcp.results import Direction, Interval, joined_latency
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """A request and its reply, ns."""
+
+    sent_ns: int
+    at_ns: int
+    heard_ns: int
+
+    @property
+    def least_ns(self) -> int:
+        return self.at_ns - self.heard_ns
+
+    @property
+    def most_ns(self) -> int:
+        return self.at_ns - self.sent_ns
+
+
+@dataclass(frozen=True)
+class Offset:
+    """The remote clock is ahead of the local one by ``ns``, give or take ``bound_ns``."""
+
+    ns: int
+    bound_ns: int
+    exchanges: int
+    drifted: bool = False
+    """No single offset fits all exchanges: the clocks drifted apart meanwhile, or one was set."""
+
+
+def offset(exchanges: Sequence[Exchange]) -> Offset | None:
+    """The offset that all exchanges allow; None without any.
+
+    If they contradict each other, the bound is wide enough for all of them.
+    """
+    if not exchanges:
+        return None
+    least, most = (
+        max(exchange.least_ns for exchange in exchanges),
+        min(exchange.most_ns for exchange in exchanges),
+    )
+    drifted = least > most
+    if drifted:
+        least, most = (
+            min(exchange.least_ns for exchange in exchanges),
+            max(exchange.most_ns for exchange in exchanges),
+        )
+    return Offset((least + most) // 2, (most - least + 1) // 2, len(exchanges), drifted)
+
 
 End = Literal["client", "server"]
 KEYS: Final = ("time_ns", "end", "connection", "role")
@@ -92,3 +147,57 @@ def columns(rows: pl.DataFrame) -> dict[str, Any]:
     """The kernel's fields as arrays, NaN for missing values."""
     names = [name for name in rows.columns if name not in (*KEYS, *OWN)]
     return {name: rows[name].cast(pl.Float64).fill_null(float("nan")).to_numpy() for name in names}
+
+
+_SLACK: float = 1e-9
+
+
+class IntervalMerger:
+    """Takes intervals in order; yields longer ones of about ``period_s`` by direction, or all if it is 0."""
+
+    def __init__(self, period_s: float) -> None:
+        self._period_s = period_s
+        self._parts: dict[Direction, list[Interval]] = {}
+
+    def take(self, interval: Interval) -> Iterator[Interval]:
+        """Take one more; yield the interval that it completes, if any."""
+        if not self._period_s:
+            yield interval
+            return
+        parts = self._parts.setdefault(interval.direction, [])
+        parts.append(interval)
+        # An interval ends at a multiple of the period, or just after it, so that no drift adds up.
+        if interval.to_s // self._period_s > (parts[0].from_s + _SLACK) // self._period_s:
+            yield self._joined(interval.direction)
+
+    def rest(self) -> Iterator[Interval]:
+        """Yield what is left at the end."""
+        yield from [self._joined(direction) for direction in tuple(self._parts)]
+
+    def _joined(self, direction: Direction) -> Interval:
+        return joined(self._parts.pop(direction))
+
+
+def joined(parts: Sequence[Interval]) -> Interval:
+    """Intervals of one direction, one after the other, as one."""
+    if len(parts) == 1:
+        return parts[0]
+    retransmissions = [part.retransmissions for part in parts if part.retransmissions is not None]
+    return replace(
+        parts[-1],
+        from_s=parts[0].from_s,
+        received_bytes=sum(part.received_bytes for part in parts),
+        sent_bytes=sum(part.sent_bytes for part in parts),
+        retransmissions=sum(retransmissions) if retransmissions else None,
+        latency=joined_latency([part.latency for part in parts if part.latency is not None]),
+        connections=tuple(_rows(parts)),
+    )
+
+
+def _rows(parts: Sequence[Interval]) -> Iterator[dict[str, Any]]:
+    """By connection: the kernel's last report, and the sum of the bytes."""
+    received: dict[int, int] = {}
+    for row in (row for part in parts for row in part.connections):
+        received[row["connection"]] = received.get(row["connection"], 0) + row["received_bytes"]
+    for row in parts[-1].connections:
+        yield {**row, "received_bytes": received[row["connection"]]}

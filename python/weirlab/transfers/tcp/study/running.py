@@ -1,8 +1,9 @@
-"""A transfer from its beginning to a stored trial."""
+"""A transfer from its beginning to a stored trial; a path of its own leads between two namespaces."""
 
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -10,17 +11,19 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeVar
 
 from weirlab.base import files
 from weirlab.base.interrupts import shielded
 from weirlab.emulation.account import complaints
 from weirlab.jobs.work import Work
 from weirlab.link.stopping import Stop
+from weirlab.links.emulator import hosts
+from weirlab.links.emulator.running import EmulatedLink, emulated_link
 from weirlab.store import Run, RunWriter
 from weirlab.store.catalogue import utc_now
 from weirlab.studies.contract import Ground, Outcome, Study, Summary
-from weirlab.transfers.tcp import sending
+from weirlab.transfers.tcp import sending, serving
 from weirlab.transfers.tcp.measure import capturing, measuring, result
 from weirlab.transfers.tcp.measure.capturing import (
     AUTO,
@@ -34,14 +37,84 @@ from weirlab.transfers.tcp.measure.capturing import (
 )
 from weirlab.transfers.tcp.measure.measuring import ReportCollector
 from weirlab.transfers.tcp.settings import CaptureFetch
-from weirlab.transfers.tcp.study import kept, place, recording
+from weirlab.transfers.tcp.study import kept, recording
 from weirlab.transfers.tcp.study.findings import PATH, AxisView, TcpFindings
 from weirlab.transfers.tcp.study.section import TcpScenario
 
 if TYPE_CHECKING:
+    from weirlab.base.files import Inputs
+    from weirlab.lab.linux.namespace import Namespace
     from weirlab.links.emulator.running import EmulatedLink
     from weirlab.report.story import Story
     from weirlab.transfers.tcp.results import Interval
+    from weirlab.transfers.tcp.study.section import TcpSection
+
+
+CLIENT: Final = hosts.client_port()
+SERVER: Final = hosts.server_port()
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class TransferSite:
+    """The client's namespace, and where its server listens."""
+
+    client: Namespace
+    host: str
+    token: str
+    link: EmulatedLink
+    server: Any
+    """``weirlab._engine.TcpServer``."""
+
+    def inside(self, make: Callable[[], T]) -> T:
+        """The result of ``make``, called in the client's namespace."""
+        return self.client.call(make)
+
+
+@contextmanager
+@shielded
+def site(asked: TcpSection, inputs: Inputs) -> Iterator[TransferSite]:
+    """The namespaces, the path and a server, while the block lasts; ``inputs`` opens the traces of the path.
+
+    Raises
+    ------
+    InputError
+        A trace cannot be read, or may not be.
+    MissingCapability, LabError
+        They cannot be set up.
+    """
+    assert asked.path is not None
+    path = asked.path.with_traces(inputs)
+    with ExitStack() as stack:
+        made = stack.enter_context(hosts.connected())
+        # Everything between the namespaces is known in advance; changed interface settings need no mention.
+        emulated = stack.enter_context(emulated_link(*made.ends(), path["up"], path["down"]))
+        token = secrets.token_hex(16)
+        host = SERVER.address
+        folder = stack.enter_context(TemporaryDirectory(prefix="weir-serve-"))
+        service = made.server.call(partial(_serve, host, asked, token, folder))
+        stack.callback(service.stop)
+        yield TransferSite(made.client, host, token, emulated, service)
+
+
+_CAPTURES: Final = serving.Captures(most_bytes=MOST_BYTES, most_s=serving.MOST_S, interface=SERVER.name)
+
+
+def _serve(address: str, asked: TcpSection, token: str, folder: str) -> Any:
+    from weirlab._engine import TcpServer
+
+    return TcpServer(
+        address=address,
+        port=asked.port,
+        token=token,
+        most_ns=None,
+        most_bytes=None,
+        most_clients=1,
+        options=[*asked.buffers(not asked.reverse), *asked.server_options.items()],
+        capture=_CAPTURES.allowed(folder),
+    )
+
 
 TOKEN: Final = "WEIR_TCP_TOKEN"
 CLIENT_TOKEN: Final = "WEIR_TCP_CLIENT_TOKEN"
@@ -158,10 +231,10 @@ class TcpStudy(Study[TcpScenario, Ground[TransferRun | None], TcpFindings]):
             token, client_token = self._live.secrets()
             netns, link, inside, host, wanted = None, None, _here, what.host or "", what.captures
             if what.host is None:
-                built = stack.enter_context(place.built(what, work.inputs))
+                built = stack.enter_context(site(what, work.inputs))
                 netns, link, host, token = built.client.name, built.link, built.host, built.token
                 inside = built.inside
-                client = wanted.client if wanted.client == NONE else place.CLIENT.name
+                client = wanted.client if wanted.client == NONE else CLIENT.name
                 wanted = replace(wanted, client=client)
             settings = what.settings(host=host, token=token, client_token=client_token)
             scratch = Path(stack.enter_context(TemporaryDirectory(prefix="weir-measure-")))
