@@ -12,8 +12,9 @@ from typing import Any, Final
 
 from weirlab.base.documents import plain
 from weirlab.base.errors import InputError, WeirError
+from weirlab.diagnosis import counters
 from weirlab.link.stopping import Stop
-from weirlab.transfers.tcp import sending, shares
+from weirlab.transfers.tcp import sending
 from weirlab.transfers.tcp.measure import measuring
 from weirlab.transfers.tcp.measure.samples import IntervalMerger
 from weirlab.transfers.tcp.results import Interval
@@ -290,7 +291,7 @@ class Transfers:
                 why = self._explained(transfer, measured, tapes)
                 why["captures"] = tapes.handed_on()
             document = plain(shown.send_document(outcome, transfer.settings))
-            said, caution, rest = shown.send_conclusion(outcome).partition(shares.CAUTION)
+            said, caution, rest = shown.send_conclusion(outcome).partition(counters.CAUTION)
             result = {
                 "conclusion": said.strip(),
                 "notes": [rest.strip()] if rest.strip() else [],

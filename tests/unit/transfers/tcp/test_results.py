@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weirlab._engine import tcp_limits
-from weirlab.transfers.tcp import fields, shares, watching
+from weirlab.diagnosis import counters as shares
+from weirlab.transfers.tcp import fields, watching
 from weirlab.transfers.tcp.results import Merger
 from weirlab.transfers.tcp.settings import LEAST_BLOCK_BYTES, MOST_BLOCK_BYTES, MOST_CONNECTIONS, PORT
 

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 from weirlab.base.quantities import NOTHING, duration
 from weirlab.base.tables import Table
 from weirlab.cli.options.sockets import shown
+from weirlab.diagnosis import counters as where
+from weirlab.diagnosis.counters import TimeShares
 from weirlab.trace.quantities import bit_rate, count, octets, percent, plural, size, words
-from weirlab.transfers.tcp import shares as where
 from weirlab.transfers.tcp.connections import TcpSocket, owner
 from weirlab.transfers.tcp.fields import TcpInfoField
 from weirlab.transfers.tcp.results import DirectionSummary, Interval
 from weirlab.transfers.tcp.sending import TransferOutcome
 from weirlab.transfers.tcp.serving import ServerTotals
 from weirlab.transfers.tcp.settings import TransferSettings
-from weirlab.transfers.tcp.shares import TimeShares
 from weirlab.transfers.tcp.watching import BPF, INET_DIAG, RetransmissionLog, WatchOutcome, WatchSettings
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from weirlab.base.errors import InputError, StoreError
 from weirlab.diagnosis import stored
 from weirlab.diagnosis.both.crossing import ConnectionCrossing, Delay
 from weirlab.diagnosis.causes import PLACES, UNKNOWN
+from weirlab.diagnosis.counters import TimeShares
 from weirlab.diagnosis.finding import Diagnosis
 from weirlab.jobs.progress import RESUME
 from weirlab.store import Run
@@ -25,7 +26,6 @@ from weirlab.transfers.tcp.measure import samples
 from weirlab.transfers.tcp.measure.capturing import FILES, End
 from weirlab.transfers.tcp.measure.result import PACKETS as PACKET_COLUMNS
 from weirlab.transfers.tcp.results import BlockLatency, DirectionSummary
-from weirlab.transfers.tcp.shares import TimeShares
 from weirlab.transfers.tcp.study.columns import (
     AgreementRow,
     CaptureRow,

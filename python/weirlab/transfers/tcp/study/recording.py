@@ -13,6 +13,7 @@ import polars as pl
 from weirlab.base.documents import plain
 from weirlab.cli.options.sockets import shown
 from weirlab.diagnosis.both.crossing import Delay
+from weirlab.diagnosis.counters import TimeShares
 from weirlab.records import HostSample, RuleSetup, TrialRecord, TrialSpec, counts_alone
 from weirlab.store.frames import frame_of
 from weirlab.traffic.load import offered_pps
@@ -24,7 +25,6 @@ from weirlab.transfers.tcp.measure.measuring import TransferMeasurement
 from weirlab.transfers.tcp.measure.result import MeasurementResult
 from weirlab.transfers.tcp.results import BlockLatency
 from weirlab.transfers.tcp.settings import TransferSettings
-from weirlab.transfers.tcp.shares import TimeShares
 from weirlab.transfers.tcp.study.columns import (
     AgreementRow,
     CaptureRow,
