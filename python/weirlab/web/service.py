@@ -37,25 +37,23 @@ from weirlab.link.stopping import Stop
 from weirlab.store import Store
 from weirlab.web import failures, routes
 from weirlab.web.access.forms import Forms
-from weirlab.web.access.guard import Guard, refused
+from weirlab.web.access.guard import Guard, RequestLimiter, refused
 from weirlab.web.access.proxies import Proxies, ProxyHeaders
 from weirlab.web.access.redaction import Redaction
 from weirlab.web.access.sessions import Sessions
-from weirlab.web.access.shares import RequestLimiter
 from weirlab.web.captures.service import CaptureService
 from weirlab.web.children import ChildFailure, Children
 from weirlab.web.http import server
 from weirlab.web.http.turns import Turns
 from weirlab.web.launching.jobs import FOLDER, ServiceFolders
 from weirlab.web.launching.launcher import DirectLauncher, Launcher
-from weirlab.web.measurements.elapsed import ElapsedTime
 from weirlab.web.measurements.measurement import (
     Measurements,
     ReadOnlyStore,
     RemovedMeasurement,
     UnknownMeasurement,
 )
-from weirlab.web.measurements.retention import Retention
+from weirlab.web.measurements.retention import ElapsedTime, Retention
 from weirlab.web.measurements.space import NoRoom, Space, TooLarge
 from weirlab.web.runs import RunService
 from weirlab.web.scenarios.service import Scenarios

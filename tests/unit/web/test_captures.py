@@ -17,7 +17,7 @@ from fastapi.testclient import TestClient
 
 from weirlab import trace
 from weirlab.store import Store
-from weirlab.web.access.shares import MOST_OF_CLIENT
+from weirlab.web.access.guard import MOST_OF_CLIENT
 from weirlab.web.service import service
 from weirlab.web.settings import WebSettings
 

@@ -19,7 +19,7 @@ import pytest
 from typer.testing import CliRunner
 
 from weirlab.cli.program.app import app
-from weirlab.web.access.shares import MOST_OF_CLIENT
+from weirlab.web.access.guard import MOST_OF_CLIENT
 
 from .conftest import DEADLINE_S
 

@@ -85,7 +85,7 @@ def test_an_upload_that_fills_the_disk_is_removed(
     client: TestClient, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("weirlab.web.captures.receiving.os.write", fail(errno.ENOSPC))
+        patch.setattr("weirlab.web.captures.service.os.write", fail(errno.ENOSPC))
         answer = upload(client)
     assert answer.status_code == 507
     assert answer.json()["error"]["message"] == failures.FULL

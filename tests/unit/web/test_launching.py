@@ -36,7 +36,7 @@ from weirlab.web.launching.launcher import DirectLauncher, Launcher, piped
 from weirlab.web.launching.remote import RemoteLauncher
 from weirlab.web.settings import VoiceSettings, WebSettings
 from weirlab.web.transfers import recorder
-from weirlab.web.transfers.recorder_process import WebRecorderProcess
+from weirlab.web.transfers.recording import WebRecorderProcess
 
 from .conftest import DEADLINE_S
 

@@ -13,9 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weirlab.store import Store
-from weirlab.web.measurements.elapsed import FILE, ElapsedTime, boot_id, boot_s
 from weirlab.web.measurements.measurement import FOLDER, Measurement, Measurements, RemovedMeasurement
-from weirlab.web.measurements.retention import Retention, limits_sentence
+from weirlab.web.measurements.retention import FILE, ElapsedTime, Retention, boot_id, boot_s, limits_sentence
 from weirlab.web.measurements.space import Space
 from weirlab.web.settings import WebSettings
 

@@ -6,7 +6,7 @@ import asyncio
 
 from starlette.types import Message, Receive, Scope, Send
 
-from weirlab.web.access.shares import MOST_OF_CLIENT, RequestLimiter
+from weirlab.web.access.guard import MOST_OF_CLIENT, RequestLimiter
 
 
 def test_a_client_with_too_many_requests_is_refused_at_once_and_others_are_not() -> None:

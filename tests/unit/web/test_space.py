@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from weirlab.store import Store
-from weirlab.web.measurements.elapsed import ElapsedTime
 from weirlab.web.measurements.measurement import Measurement, Measurements
-from weirlab.web.measurements.retention import Retention
+from weirlab.web.measurements.retention import ElapsedTime, Retention
 from weirlab.web.measurements.space import NOTE_BYTES, Growth, NoRoom, Space, TooLarge
 from weirlab.web.settings import WebSettings
 

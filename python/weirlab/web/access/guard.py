@@ -8,6 +8,7 @@ needs it, as a bearer token or as the cookie of a session.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from ipaddress import ip_address
 from typing import Any, Final
@@ -19,8 +20,36 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from weirlab.transfers.tcp.ndt7.messages import PATH, TESTS
 from weirlab.web.access.sessions import Sessions
+from weirlab.web.addresses import site
 from weirlab.web.http.connections import KNOWN
 from weirlab.web.settings import WebSettings
+
+MOST_OF_CLIENT: Final = 32
+"""Fewer than the threads that carry requests out (40): no client has all. A browser sends 6 at a time."""
+
+
+class RequestLimiter:
+    """ASGI middleware: refuses requests of a client that has too many in progress."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._running: Counter[str] = Counter()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        client = site((scope.get("client") or ("",))[0])
+        if self._running[client] >= MOST_OF_CLIENT:
+            refusal = refused(429, f"More than {MOST_OF_CLIENT} requests at a time come from your address.")
+            refusal.headers["Retry-After"] = "1"
+            await refusal(scope, receive, send)
+            return
+        self._running[client] += 1
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._running[client] -= 1
+            if not self._running[client]:
+                del self._running[client]
+
 
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "

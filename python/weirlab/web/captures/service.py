@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import shutil
 import threading
@@ -20,13 +21,69 @@ from weirlab.base import files
 from weirlab.base.errors import DiskFull, InputError
 from weirlab.trace import wording
 from weirlab.trace.facts import Analysis, Connection, SideName, busier
+from weirlab.trace.quantities import size
 from weirlab.web import failures
-from weirlab.web.captures import arrays, child, receiving
+from weirlab.web.captures import arrays, child
 from weirlab.web.children import ChildFailure, Children, ServiceShutdown
 from weirlab.web.launching.jobs import CaptureJob
 from weirlab.web.measurements.measurement import Measurement, Measurements
-from weirlab.web.measurements.space import NOTE_BYTES, Growth, NoRoom, Space, SpaceReservation
+from weirlab.web.measurements.space import NOTE_BYTES, Growth, NoRoom, Space, SpaceReservation, TooLarge
 from weirlab.web.settings import WebSettings
+
+_PART_BYTES: Final = 1 << 20
+"""Written at once, with one switch to a thread per part."""
+
+
+def too_large(limit: int) -> TooLarge:
+    return TooLarge(
+        f"The capture is larger than the {size(limit)} that are allowed here. Send a part of it, compress it "
+        "with zstd, or analyse it on your own machine with: weir trace"
+    )
+
+
+async def receive(path: Path, chunks: AsyncIterator[bytes], limit: int, claim: SpaceReservation) -> int:
+    """Write ``chunks`` to the new file ``path``; returns how many bytes there were.
+
+    Raises
+    ------
+    TooLarge
+        There are more than ``limit``.
+    NoRoom
+        The ``claim`` cannot grow to what comes.
+    StoreError
+        The file cannot be written.
+    """
+    written, part = 0, bytearray()
+    with files.telling(path, "write"):
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        async for chunk in chunks:
+            written += len(chunk)
+            if written > limit:
+                raise too_large(limit)
+            part += chunk
+            if len(part) >= _PART_BYTES:
+                await run_in_threadpool(_write, fd, path, bytes(part), written, claim)
+                part.clear()
+        await run_in_threadpool(_write, fd, path, bytes(part), written, claim, True)
+    finally:
+        os.close(fd)
+    return written
+
+
+def _write(
+    fd: int, path: Path, content: bytes, written: int, claim: SpaceReservation, last: bool = False
+) -> None:
+    """Write ``content``, with which there are ``written`` bytes."""
+    claim.need(written + NOTE_BYTES)
+    claim.use(written + NOTE_BYTES)
+    with files.telling(path, "write"):
+        left = memoryview(content)
+        while left:
+            left = left[os.write(fd, left) :]
+        if last:
+            os.fsync(fd)
+
 
 _REMEMBERED: Final = 4
 """Answers of the engine that are kept in memory: a few MB each."""
@@ -87,14 +144,14 @@ class CaptureService:
         try:
             self.measurements.require_writable()
             if announced is not None and announced > self.settings.most_upload_bytes:
-                raise receiving.too_large(self.settings.most_upload_bytes)
+                raise too_large(self.settings.most_upload_bytes)
             claim = await run_in_threadpool(self.space.claim, (announced or 0) + NOTE_BYTES)
             try:
                 # Whatever waits for the disk does so in a thread, not in the event loop.
                 async with contextmanager_in_threadpool(self._arriving(name, claim)) as one:
                     path = one.path / child.CAPTURE
                     most = self.settings.most_upload_bytes
-                    number = await receiving.receive(path, chunks, most, claim)
+                    number = await receive(path, chunks, most, claim)
                     if not number:
                         raise InputError(
                             "The upload is empty. Choose a capture: pcap or pcapng, plain or compressed."

@@ -28,8 +28,8 @@ from weirlab.numbering.routing.calls import calls
 from weirlab.web.access import guard
 from weirlab.web.http.turns import without_turn
 from weirlab.web.voice import asking
+from weirlab.web.voice.asking import FIELDS
 from weirlab.web.voice.attempts import TooManyAttempts
-from weirlab.web.voice.fields import FIELDS
 from weirlab.web.voice.service import FORM_HEADER, VoiceService
 
 _MOST_PIECES: Final = 100

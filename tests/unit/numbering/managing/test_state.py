@@ -15,7 +15,7 @@ from weirlab.numbering.managing.publishing import PublicationPlanner, Publicatio
 from weirlab.numbering.managing.register import Register
 from weirlab.numbering.managing.state import ChangeRefusal, PlanState, Problem
 from weirlab.numbering.plan import loads
-from weirlab.web.voice.checker import Checker
+from weirlab.web.voice.service import Checker
 
 from ..plans import BASE, DAY
 from .conftest import ADMINISTRATOR, Clock, find, refused
