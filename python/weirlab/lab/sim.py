@@ -14,9 +14,9 @@ from weirlab.base.errors import InputError
 from weirlab.base.extras import engine_needed
 from weirlab.lab.host import STATES
 from weirlab.records import EngineResult, HostSample, RuleSetup
+from weirlab.traffic.flows import queues
 from weirlab.traffic.places import Places, flow_groups
 from weirlab.traffic.plan import DeparturePlan
-from weirlab.traffic.queues import queues
 from weirlab.traffic.schedule import compile_plan
 from weirlab.traffic.spec import Traffic
 
@@ -112,7 +112,7 @@ class SimLab(Closable):
 
     With a ``model`` the device has the service times, the queue and the delays of a measured one; only cross
     traffic, disturbances and the seed remain from ``device``. With several ``cpus`` there are as many
-    servers, each with a queue of its own, and flows are spread over them (:mod:`weirlab.traffic.queues`)."""
+    servers, each with a queue of its own, and flows are spread over them (:mod:`weirlab.traffic.flows`)."""
 
     __test__ = False
 

@@ -9,8 +9,7 @@ from typing import Final, TypeVar
 from weirlab.base.errors import InputError
 from weirlab.rules.chains import Chain, Rule, Ruleset
 from weirlab.rules.costs import KnownAdvice, RuleCost, SetAdvice, by_matches, costs, known_first, sets
-from weirlab.rules.moves import shorten
-from weirlab.rules.ordering import MAX_RULES, exchangeable, improve, moved, single_gains
+from weirlab.rules.ordering import MAX_RULES, exchangeable, improve, moved, shorten, single_gains
 from weirlab.rules.walking import Walk, called, walk
 
 WORTH: Final = 1e-3

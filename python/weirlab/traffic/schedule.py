@@ -150,7 +150,7 @@ def with_answers(plan: DeparturePlan, flows: Flows, endpoints: FlowEndpoints | N
 
 def _compile_calls(traffic: Traffic, places: Places, endpoints: FlowEndpoints | None) -> DeparturePlan:
     # Imported here because that module imports this one.
-    from weirlab.traffic.calls.plan import compile_calls
+    from weirlab.traffic.calls.schedule import compile_calls
 
     if len(places) > 1:
         raise InputError("calls through rules at several positions are not possible; name one position")

@@ -16,7 +16,7 @@ from weirlab.model.servers import SeveralServers
 from weirlab.records import EngineResult
 from weirlab.testing import queue
 from weirlab.traffic import flows
-from weirlab.traffic.queues import queues, shares
+from weirlab.traffic.flows import queues, shares
 from weirlab.traffic.spec import Flows, Rate, Traffic
 
 pytest.importorskip("weirlab._engine", reason="the engine is not built")

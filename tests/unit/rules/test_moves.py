@@ -6,8 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weirlab.rules.moves import shorten
-from weirlab.rules.ordering import improve, moved
+from weirlab.rules.ordering import improve, moved, shorten
 
 
 def cost(order: list[int], stopped: list[float]) -> float:

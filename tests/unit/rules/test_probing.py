@@ -13,9 +13,8 @@ from scapy.layers.l2 import Ether
 from weirlab.rules import Ruleset, iptables_path, matching
 from weirlab.rules.matching import Interface, Match, both, is_exact, named
 from weirlab.rules.probing.boundaries import Probes, names_of
-from weirlab.rules.probing.covering import Cover
 from weirlab.rules.probing.probe import Probe
-from weirlab.rules.probing.trace import ChainReading, TraceStep
+from weirlab.rules.probing.trace import ChainReading, Cover, TraceStep
 
 
 def probe(family: int = 4, **fields: Any) -> Probe:

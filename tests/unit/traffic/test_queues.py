@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from weirlab.traffic import flows
-from weirlab.traffic.flows import FlowAddresses
-from weirlab.traffic.queues import queues, shares, toeplitz
+from weirlab.traffic.flows import FlowAddresses, queues, shares, toeplitz
 from weirlab.traffic.spec import Flows
 
 

@@ -14,7 +14,7 @@ from weirlab.base.units import bps_from_pps
 from weirlab.publications import publication
 from weirlab.traffic.calls.codecs import VoiceStream, parse_codec
 from weirlab.traffic.encapsulation import packets
-from weirlab.traffic.encapsulation.frames import frame_bytes
+from weirlab.traffic.encapsulation.encapsulations import frame_bytes
 from weirlab.traffic.encapsulation.packets import VoicePacket
 from weirlab.traffic.encapsulation.suites import suite
 

@@ -11,7 +11,7 @@ from weirlab.base.errors import InputError
 from weirlab.base.units import bps_from_pps
 from weirlab.calls.ipsec import published
 from weirlab.traffic.calls.codecs import VoiceStream, describe_codec
-from weirlab.traffic.encapsulation import frames
+from weirlab.traffic.encapsulation import encapsulations
 from weirlab.traffic.encapsulation.encapsulations import ENCAPSULATIONS, Encapsulation, Kind, chosen
 from weirlab.traffic.encapsulation.packets import IpVersion, Parts, VoicePacket, total
 from weirlab.traffic.encapsulation.suites import SUITES, CipherSuite
@@ -35,7 +35,7 @@ class IpsecQuestion:
     outer_ip: IpVersion = 4
     natt: bool = False
     esn: bool = False
-    mtu: int = frames.ETHERNET_MTU
+    mtu: int = encapsulations.ETHERNET_MTU
     line_bps: float = 2e6
     with_published: bool = False
 
@@ -135,12 +135,12 @@ class Sheet:
             small = [
                 row
                 for row in self.streams[0].rows
-                if row.encapsulation.is_tunnel and row.inner_mtu < frames.LEAST_MTU[6]
+                if row.encapsulation.is_tunnel and row.inner_mtu < encapsulations.LEAST_MTU[6]
             ]
             if small:
                 told.append(
                     f"{len(small)} of {len(self.streams[0].rows)} encapsulations leave less than the "
-                    f"{frames.LEAST_MTU[6]:,} B that IPv6 needs in one piece (RFC 8200, 5), down to "
+                    f"{encapsulations.LEAST_MTU[6]:,} B that IPv6 needs in one piece (RFC 8200, 5), down to "
                     f"{min(row.inner_mtu for row in small):,} B: the gateways will fragment"
                 )
         return told
@@ -183,10 +183,8 @@ def sheet(question: IpsecQuestion) -> Sheet:
 def _check(question: IpsecQuestion) -> None:
     used = {stream.ip for stream in question.streams} | {question.outer_ip}
     for ip in sorted(used):
-        if question.mtu < frames.LEAST_MTU[ip]:
-            raise InputError(
-                f"an MTU of {question.mtu} B is too small: IPv{ip} needs at least {frames.LEAST_MTU[ip]:,} B"
-            )
+        if question.mtu < (least := encapsulations.LEAST_MTU[ip]):
+            raise InputError(f"an MTU of {question.mtu} B is too small: IPv{ip} needs at least {least:,} B")
     if question.natt and any(kind.startswith("ah-") for kind in question.kinds):
         raise InputError(
             "AH does not pass NAT, since it protects the addresses (RFC 3715): leave out AH or --natt"
@@ -195,10 +193,10 @@ def _check(question: IpsecQuestion) -> None:
 
 def _row(encapsulation: Encapsulation, stream: VoiceStream, question: IpsecQuestion) -> Row:
     voice = VoicePacket(stream.payload_bytes, stream.ip, question.outer_ip, question.natt)
-    parts = frames.outer_parts(encapsulation, voice, question.mtu)
+    parts = encapsulations.outer_parts(encapsulation, voice, question.mtu)
     ip_bytes = total(parts)
-    pieces = frames.fragments(ip_bytes, encapsulation.ip(voice), question.mtu)
-    as_frames = [frames.frame_bytes(piece) for piece in pieces]
+    pieces = encapsulations.fragments(ip_bytes, encapsulation.ip(voice), question.mtu)
+    as_frames = [encapsulations.frame_bytes(piece) for piece in pieces]
     ip_bps = sum(pieces) * 8 * stream.rate_pps
     wire_bps = sum(bps_from_pps(stream.rate_pps, frame) for frame in as_frames)
     return Row(
@@ -212,7 +210,7 @@ def _row(encapsulation: Encapsulation, stream: VoiceStream, question: IpsecQuest
         wire_bps=wire_bps,
         calls=_whole(question.line_bps / wire_bps),
         calls_by_ip=_whole(question.line_bps / ip_bps),
-        inner_mtu=frames.inner_mtu(encapsulation, voice, question.mtu),
+        inner_mtu=encapsulations.inner_mtu(encapsulation, voice, question.mtu),
     )
 
 

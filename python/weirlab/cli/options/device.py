@@ -128,11 +128,10 @@ class CpuOptions:
             return (1.0 / self.dut_cpus,) * self.dut_cpus
         if self.dut_cpus == 1:
             raise InputError("--flows are spread over CPUs: add --dut-cpus N")
-        from weirlab.traffic import queues
-        from weirlab.traffic.flows import table
+        from weirlab.traffic.flows import shares, table
         from weirlab.traffic.spec import Flows
 
-        return queues.shares(table(Flows(self.flows)), 4, self.dut_cpus)
+        return shares(table(Flows(self.flows)), 4, self.dut_cpus)
 
 
 ONE_CPU: Final = CpuOptions()

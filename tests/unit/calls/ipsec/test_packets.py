@@ -7,8 +7,14 @@ import pytest
 from weirlab.base.errors import InputError
 from weirlab.calls.ipsec import published
 from weirlab.traffic.encapsulation import packets
-from weirlab.traffic.encapsulation.encapsulations import ENCAPSULATIONS, KINDS
-from weirlab.traffic.encapsulation.frames import fragments, frame_bytes, inner_mtu, outer_parts
+from weirlab.traffic.encapsulation.encapsulations import (
+    ENCAPSULATIONS,
+    KINDS,
+    fragments,
+    frame_bytes,
+    inner_mtu,
+    outer_parts,
+)
 from weirlab.traffic.encapsulation.packets import VoicePacket
 from weirlab.traffic.encapsulation.suites import SUITES, suite
 

@@ -26,8 +26,7 @@ from weirlab.lab.linux import interface, scheduling
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.lab.machines.machine import CRITICAL, Machine, quote
 from weirlab.records import RuleSetup
-from weirlab.traffic.encapsulation.encapsulations import ENCAPSULATIONS, Encapsulation
-from weirlab.traffic.encapsulation.frames import inner_mtu
+from weirlab.traffic.encapsulation.encapsulations import ENCAPSULATIONS, Encapsulation, inner_mtu
 from weirlab.traffic.encapsulation.packets import VoicePacket
 
 IpVersion = Literal[4, 6]
