@@ -15,7 +15,7 @@ from typing import Final
 
 from weirlab.base.tables import Table
 from weirlab.publications import publication
-from weirlab.reproduction.firewall import stages
+from weirlab.reproduction.firewall import thresholds
 
 DOCS: Final = Path(__file__).parent
 BLOCK: Final = re.compile(r"(<!-- published: ([a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -28,7 +28,7 @@ def markdown(table: Table) -> str:
 
 
 BLOCKS: Final[Mapping[str, Callable[[], str]]] = {
-    "stages": lambda: markdown(stages.table(publication("lohmiller-2022"))),
+    "stages": lambda: markdown(thresholds.table(publication("lohmiller-2022"))),
 }
 """What is written, by the name in the page."""
 

@@ -19,7 +19,7 @@ import weirlab
 from weirlab.lab.linux import inventory
 from weirlab.lab.linux.interface import add_neighbour
 from weirlab.lab.linux.namespace import Namespace, write_sysctls
-from weirlab.link.host import journal, offloads, tc
+from weirlab.link.host import journal, offloads, tools
 
 X, Y, LINK, APART = (f"weiremu{os.getpid()}{part}" for part in "xyla")
 ADDRESS = {X: "10.98.0.1", Y: "10.98.0.2"}
@@ -148,7 +148,7 @@ def state() -> tuple[object, ...]:
     found = inventory.look(LINK)
     flags = Namespace(LINK).call(_promiscuity)
     tables = Namespace(LINK).call(_tables)
-    told = Namespace(LINK).call(tc.qdiscs)
+    told = Namespace(LINK).call(tools.qdiscs)
     qdiscs = [(each["dev"], each["kind"], each["handle"]) for each in told if each["handle"] != "0:"]
     return features, {name: facts.up for name, facts in found.items()}, flags, tables, qdiscs
 

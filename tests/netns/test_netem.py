@@ -16,7 +16,7 @@ from weirlab.emulation.reading import read_link
 from weirlab.emulation.spec import PathSpec
 from weirlab.lab import doctor
 from weirlab.lab.linux.namespace import Namespace, in_thread
-from weirlab.link.host import journal, tc
+from weirlab.link.host import journal, tools
 from weirlab.links.emulator import netem
 from weirlab.links.emulator.kernel import NetemLink, netem_link
 
@@ -80,7 +80,7 @@ def test_netem_carries_as_asked(hosts: Hosts, eventually: Eventually) -> None:
 
 def plain_queue(target: str, path: PathSpec) -> list[list[str]]:
     """In place of netem, which the kernel may lack."""
-    return [["qdisc", "add", "dev", target, "root", "handle", tc.ROOT, "pfifo", "limit", "1000"]]
+    return [["qdisc", "add", "dev", target, "root", "handle", tools.ROOT, "pfifo", "limit", "1000"]]
 
 
 @pytest.fixture
@@ -123,12 +123,12 @@ def test_qdiscs_of_somebody_else_stay_and_are_named(hosts: Hosts) -> None:
         ),
     ):
         add = ["qdisc", "add", "dev", *arguments]
-        assert Namespace(LINK).call(lambda add=add: tc.tc(*add)).returncode == 0  # type: ignore[misc]
+        assert Namespace(LINK).call(lambda add=add: tools.tc(*add)).returncode == 0  # type: ignore[misc]
         before = state()
         with pytest.raises(LabError, match=told), by_netem("", ""):
             pass
         assert state() == before
-        for undo in (tc.delete_root, tc.delete_ingress):
+        for undo in (tools.delete_root, tools.delete_ingress):
             for name in ("la", "lb"):
                 Namespace(LINK).call(lambda undo=undo, name=name: undo(name))  # type: ignore[misc]
         assert state() == before

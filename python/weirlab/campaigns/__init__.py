@@ -59,12 +59,12 @@ class CampaignStudy(Study["CampaignScenario", "Ground[Cluster | None]", "Campaig
     def measure(
         self, ground: Ground[Cluster | None], asked: CampaignScenario, writer: RunWriter, work: Work
     ) -> CampaignFindings:
-        from weirlab.campaigns import carrying, study
+        from weirlab.campaigns import steps, study
         from weirlab.campaigns.steps import StepStore
 
         if ground.bed is None:
             return study.measured(asked, writer, work)
-        carrier = carrying.ClusterCarrier(asked, StepStore(writer.run), work, ground.bed)
+        carrier = steps.ClusterCarrier(asked, StepStore(writer.run), work, ground.bed)
         return study.measured(asked, writer, work, carrier)
 
     def conclude(self, run: Run, asked: CampaignScenario, found: CampaignFindings) -> CampaignFindings:

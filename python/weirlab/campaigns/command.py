@@ -123,7 +123,7 @@ def worker(
     json: JsonOption = False,
 ) -> None:
     """Work for a scheduler."""
-    from weirlab.campaigns.carrying import check_bed
+    from weirlab.campaigns.steps import check_bed
     from weirlab.jobs import worker as working
     from weirlab.scenario import Lab
 

@@ -24,13 +24,12 @@ from weirlab.base.files import wait_for_lock
 from weirlab.base.interrupts import shielded
 from weirlab.base.quoting import quoted
 from weirlab.base.storage import RUN_ID, default_root, kind_of, run_ids
-from weirlab.store.completeness import is_empty
 from weirlab.store.files import telling
 from weirlab.store.index import Entry, RunIndex
 from weirlab.store.labels import NO_LABEL, RunLabel, RunLabels
 from weirlab.store.lock import WriterLock
 from weirlab.store.manifest import Manifest, host, kernel, versions
-from weirlab.store.summary import RunSummary, stamp, summary
+from weirlab.store.summary import RunSummary, is_empty, stamp, summary
 
 if TYPE_CHECKING:
     from weirlab.store.run import Run

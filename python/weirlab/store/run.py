@@ -18,12 +18,12 @@ from weirlab.base.errors import InputError, StoreError, WeirError
 from weirlab.base.limits import MOST_JSON_BYTES
 from weirlab.records import Observation
 from weirlab.store import states, tables
-from weirlab.store.completeness import shortage
 from weirlab.store.files import load_json, telling, write_json, write_with
 from weirlab.store.frames import rows_of
 from weirlab.store.manifest import MANIFEST_FILE, Manifest
 from weirlab.store.parquet import most_bytes
 from weirlab.store.rows import TABLES
+from weirlab.store.summary import shortage
 
 ExportFormat = Literal["csv", "parquet"]
 T = TypeVar("T")

@@ -1,4 +1,7 @@
-"""What a list says of a run, read from its folder. Nothing here imports Polars; see :mod:`completeness`."""
+"""What a list says of a run, read from its folder, and whether a run has all its attempts.
+
+Nothing here imports Polars, which takes longer than listing all runs does.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,54 @@ from weirlab.base.errors import StoreError
 from weirlab.base.quoting import printable, shortened
 from weirlab.base.storage import kind_of
 from weirlab.store import lock
-from weirlab.store.completeness import TRIALS, is_empty, problem
 from weirlab.store.labels import NO_LABEL, RunLabel
 from weirlab.store.manifest import MANIFEST_FILE, Manifest
+
+PARTS_DIR: Final = "parts"
+"""Folder of a run with one file for each attempt, until they are merged."""
+TRIALS: Final = "trials"
+
+
+def table_file(run_path: Path, table: str) -> Path:
+    return run_path / f"{table}.parquet"
+
+
+def is_empty(run_path: Path) -> bool:
+    """Whether this is a folder that an earlier version made for a run but wrote nothing into."""
+    parts = run_path / PARTS_DIR
+    return not any(found for folder in (run_path, parts) for found in folder.glob("[!.]*") if found != parts)
+
+
+def shortage(run_path: Path, found: int, counted: int) -> str:
+    """The problem if there are fewer attempts (``found``) than in the manifest (``counted``), or "".
+
+    While there are parts, fewer are accepted: the user may have deleted a damaged one.
+    """
+    if found >= counted or (run_path / PARTS_DIR).is_dir():
+        return ""
+    path = table_file(run_path, TRIALS)
+    what = f"holds {found} of the {counted}" if path.exists() else f"is missing, with all {counted}"
+    return (
+        f"{path} is damaged: it {what} attempts in the manifest; restore it from a copy or delete {run_path}"
+    )
+
+
+def problem(run_path: Path, counted: int | None) -> str:
+    """What is wrong with the table of trials; "" if nothing. Raises ``StoreError`` if it is not a file."""
+    if not counted or (run_path / PARTS_DIR).is_dir():
+        return ""
+    path = table_file(run_path, TRIALS)
+    if not path.exists():
+        return shortage(run_path, 0, counted)
+    from weirlab import _engine
+
+    try:
+        with files.open_regular(path) as file:
+            found, _ = _engine.parquet_extent(file.fileno(), set())
+    except (OSError, ValueError) as error:
+        return f"{path} is damaged ({error}); restore it from a copy or delete {run_path}"
+    return shortage(run_path, found, counted)
+
 
 REPORT: Final = "report.html"
 """The report in the folder of its run."""

@@ -21,7 +21,6 @@ import polars as pl
 from weirlab.base.errors import StoreError
 from weirlab.base.files import SCRATCH
 from weirlab.records import TrialRecord
-from weirlab.store.completeness import PARTS_DIR, table_file
 from weirlab.store.files import telling, write_bytes, write_with
 from weirlab.store.parquet import Allowance, InvalidTable
 from weirlab.store.rows import (
@@ -36,6 +35,7 @@ from weirlab.store.rows import (
     table_of_parts,
     table_schema,
 )
+from weirlab.store.summary import PARTS_DIR, table_file
 
 _BATCH_BYTES: Final = 64_000_000
 """When the contents of so many parts are in memory, they are decoded."""

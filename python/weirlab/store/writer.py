@@ -18,12 +18,12 @@ from weirlab.base.interrupts import behind, shielded
 from weirlab.base.storage import SEARCH, searches
 from weirlab.records import TrialRecord
 from weirlab.store import index, tables
-from weirlab.store.completeness import PARTS_DIR
 from weirlab.store.files import telling
 from weirlab.store.lock import WriterLock
 from weirlab.store.manifest import Manifest, Status
 from weirlab.store.parquet import most_bytes
 from weirlab.store.run import Run
+from weirlab.store.summary import PARTS_DIR
 
 _MOST_PARTS: Final = 500
 """So many are merged at once: whoever looks at a run that goes on reads every part."""

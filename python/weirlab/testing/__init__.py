@@ -3,11 +3,9 @@
 Nothing here reads a clock or draws an unseeded random number: the same call gives the same bytes.
 """
 
-from weirlab.testing.bed import FakeBed, FakeDevice, TrialDisturbance, disturbed
+from weirlab.testing.bed import FakeBed, FakeClock, FakeDevice, TrialDisturbance, disturbed
 from weirlab.testing.capture import write_pcap
-from weirlab.testing.clock import FakeClock
-from weirlab.testing.results import make_call_table, make_record, make_result, make_spec
-from weirlab.testing.scenarios import SMALL_PROFILE
+from weirlab.testing.results import SMALL_PROFILE, make_call_table, make_record, make_result, make_spec
 from weirlab.testing.tcp import TcpConversation, TcpSide
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""A test bed that computes what a firewall with a finite queue would do."""
+"""A test bed that computes what a firewall with a finite queue would do, and its clock."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import numpy as np
@@ -14,11 +15,28 @@ from weirlab.base.closing import Closable
 from weirlab.lab import wiring
 from weirlab.lab.base import Site
 from weirlab.records import Backend, EngineResult, HostSample, RuleSetup
-from weirlab.testing.clock import FakeClock
 from weirlab.testing.results import make_result
 from weirlab.traffic.load import offered_pps
 from weirlab.traffic.sizes import mean_bytes
 from weirlab.traffic.spec import Traffic
+
+
+class FakeClock:
+    """Call it for seconds, as ``time.monotonic``; ``now`` gives the same as a date in UTC."""
+
+    def __init__(self, start: datetime = datetime(2026, 11, 21, 7, 25, tzinfo=UTC)) -> None:
+        self._start = start
+        self.elapsed_s = 0.0
+
+    def __call__(self) -> float:
+        return self.elapsed_s
+
+    def now(self) -> datetime:
+        return self._start + timedelta(seconds=self.elapsed_s)
+
+    def advance(self, seconds: float) -> None:
+        self.elapsed_s += seconds
+
 
 _STATES = ("user", "nice", "system", "irq", "softirq", "steal", "idle", "iowait")
 

@@ -1,10 +1,10 @@
-"""Handmade results, specifications and records that are consistent in themselves."""
+"""Handmade results, specifications, records and scenarios that are consistent in themselves."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Literal
+from typing import Final, Literal
 
 import numpy as np
 
@@ -221,3 +221,19 @@ def _split_by_share(total: int) -> U64:
     edges = np.rint(np.cumsum([0.0, *(share for share, _ in _SHAPE)]) * total)
     parts: U64 = np.diff(edges).astype(np.uint64)
     return parts
+
+
+SMALL_PROFILE: Final = """\
+name: A small profile
+lab: {kind: sim}
+dut: {name: iptables}
+profile:
+  positions: [0, 100]
+  sizes: [64]
+  load_shares: [0.1, 0.4, 0.6, 0.9, 1.2, 1.5]
+  repetitions: 1
+  trial_s: 0.05
+  warmup_s: 0.01
+report: null
+"""
+"""A profile that is simulated in a second."""

@@ -14,7 +14,7 @@ import yaml
 
 from weirlab.base.errors import InputError, TrialError
 from weirlab.base.storage import run_ids
-from weirlab.campaigns import carrying, steps, study, tables
+from weirlab.campaigns import steps, study, tables
 from weirlab.jobs import cluster as clusters
 from weirlab.jobs import worker as working
 from weirlab.jobs.cluster import ClusterAddress
@@ -157,7 +157,7 @@ POINT = CalibrationPoint("100kpps", 1e5, 1e5, 0.001, 100, 900, 4000, 9000, 30000
 )
 def test_a_bed_whose_calibration_is_bad_is_named_with_the_reason(change: dict[str, Any], told: str) -> None:
     calibration = Calibration("id", "now", "host", "6.8", "netns", "xdp", (replace(POINT, **change),))
-    assert carrying.bed_problem(calibration) == told
+    assert steps.bed_problem(calibration) == told
 
 
 def test_a_bed_that_keeps_failing_is_calibrated_and_quarantined(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,15 +170,15 @@ def test_a_bed_that_keeps_failing_is_calibrated_and_quarantined(monkeypatch: pyt
     def failing(scenario: Any, step: Any, *rest: Any) -> steps.StepRecord:
         return steps.StepRecord(step.number, problem="spoiled")
 
-    monkeypatch.setattr(carrying, "measure", failing)
-    monkeypatch.setattr(carrying, "check_bed", lambda lab: "1% of the packets are lost")
+    monkeypatch.setattr(steps, "measure", failing)
+    monkeypatch.setattr(steps, "check_bed", lambda lab: "1% of the packets are lost")
     monkeypatch.setattr(working, "retire", retired.append)
-    monkeypatch.setattr(carrying, "_faults", 0)
-    here = carrying.versions()["weirlab"]
-    carried = [carrying.carry_out(here, asked.model_dump(mode="json"), step, 60) for _ in range(3)]
+    monkeypatch.setattr(steps, "_faults", 0)
+    here = steps.versions()["weirlab"]
+    carried = [steps.carry_out(here, asked.model_dump(mode="json"), step, 60) for _ in range(3)]
     assert [each.quarantine for each in carried] == ["", "", "1% of the packets are lost"]
     assert retired == ["1% of the packets are lost"]
-    assert "the campaign 0.0" in carrying.carry_out("0.0", {}, step, 60).quarantine
+    assert "the campaign 0.0" in steps.carry_out("0.0", {}, step, 60).quarantine
 
 
 def test_a_worker_reports_the_step_and_the_trial_at_which_it_is() -> None:

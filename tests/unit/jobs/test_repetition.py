@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from weirlab.jobs.repetition import PROFILE_AGAIN, more_trials, profile_words
+from weirlab.jobs.spoiled import PROFILE_AGAIN, more_trials, profile_words
 
 
 @pytest.mark.parametrize(

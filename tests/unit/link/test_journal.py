@@ -16,7 +16,7 @@ from pyroute2.ethtool.ioctl import NoSuchDevice
 from weirlab.base import programs
 from weirlab.base.errors import InputError, LabError
 from weirlab.lab import clean as lab_clean
-from weirlab.link.host import journal, nft
+from weirlab.link.host import journal, tools
 from weirlab.link.host.journal import Journal
 
 
@@ -148,7 +148,7 @@ def test_a_table_that_nft_does_not_delete_stays_noted(
     listed: subprocess.CompletedProcess[str], table: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers = {"delete": said(1, "", "Error: Device or resource busy\n"), "list": listed}
-    monkeypatch.setattr(nft, "nft", lambda what, *arguments: answers[what])
+    monkeypatch.setattr(tools, "nft", lambda what, *arguments: answers[what])
     told: list[str] = []
     assert journal.clean(told.append, table.parent) == []
     assert "(nft: Error: Device or resource busy)" in told[0]
@@ -157,7 +157,7 @@ def test_a_table_that_nft_does_not_delete_stays_noted(
 
 def test_a_table_that_is_gone_already_is_done_with(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answers = {"delete": said(1, "", "Error: No such file or directory\n"), "list": said(0, "table ip x\n")}
-    monkeypatch.setattr(nft, "nft", lambda what, *arguments: answers[what])
+    monkeypatch.setattr(tools, "nft", lambda what, *arguments: answers[what])
     assert journal.clean(pytest.fail, table.parent) == ["weir-00c0ffee"]
     assert not table.exists()
 

@@ -14,8 +14,7 @@ from weirlab.model.transient.compare import DelayBins, binned, step_errors
 from weirlab.model.transient.course import over_time
 from weirlab.model.transient.phases import LoadPhase, phases_of
 from weirlab.records import Observation
-from weirlab.testing.queue import QueueDevice, profile
-from weirlab.testing.steps import TrafficStep, simulate_steps
+from weirlab.testing.queue import QueueDevice, TrafficStep, profile, simulate_steps
 from weirlab.traffic.spec import LoadStep, Rate, Traffic
 
 DEVICE: Final = QueueDevice()

@@ -22,7 +22,7 @@ from weirlab.publications import Publication, parsed, publication
 from weirlab.records import TrialSpec
 from weirlab.report.story import Story
 from weirlab.reproduction import study
-from weirlab.reproduction.firewall import EXPERIMENTS, shared, stages
+from weirlab.reproduction.firewall import EXPERIMENTS, shared, thresholds
 from weirlab.reproduction.firewall.measured import MeasuredProfile, SteppedTrial, thinned
 from weirlab.reproduction.study import ReproductionScenario, ReproductionStudy
 from weirlab.scenario.document import Document
@@ -257,15 +257,15 @@ def test_thresholds_are_means_over_sizes(run: Run) -> None:
 
 def test_one_stage_is_off_where_a_second_one_helps() -> None:
     about = publication(KEY)
-    n, pps = stages.thresholds(about)
-    errors = {fit.name: dict(zip(n, fit.pps / pps - 1, strict=True)) for fit in stages.fits(about)}
+    n, pps = thresholds.thresholds(about)
+    errors = {fit.name: dict(zip(n, fit.pps / pps - 1, strict=True)) for fit in thresholds.fits(about)}
     one, fitted, slower, second = errors.values()
     assert one[0] < -0.05
     assert one[200] > 0.1
     assert slower == pytest.approx(fitted, abs=0.005)
     assert abs(second[0]) < 0.01
     assert abs(second[200]) < 0.6 * one[200]
-    costs = stages.dropped_ns(about)
+    costs = thresholds.dropped_ns(about)
     assert costs[0] > 300
     assert abs(costs[1000]) < 30
 

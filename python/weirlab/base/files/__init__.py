@@ -10,9 +10,8 @@ that a scenario names gets the right to do so (:class:`Inputs`).
 A stored file is a regular file, no link is followed to it, and it has an upper limit, too.
 """
 
-from weirlab.base.files.inputs import HOST_FILES, NO_FILES, Inputs
 from weirlab.base.files.locks import wait_for_lock
-from weirlab.base.files.reading import read_bytes, read_text
+from weirlab.base.files.reading import HOST_FILES, NO_FILES, Inputs, read_bytes, read_text
 from weirlab.base.files.refusals import explain, shown, telling
 from weirlab.base.files.scratch import scratch_folder
 from weirlab.base.files.stored import load_json, open_regular, read_regular

@@ -21,7 +21,7 @@ from weirlab.records import (
     SchedulerCounters,
     Series,
 )
-from weirlab.testing.clock import FakeClock
+from weirlab.testing.bed import FakeClock
 from weirlab.testing.results import make_result
 from weirlab.traffic.calls.spec import Calls
 from weirlab.traffic.plan import CallFlows

@@ -18,7 +18,7 @@ from weirlab.devices.choice.profiling import DeviceProfile
 from weirlab.devices.choice.study import ChoiceOutcome, ChoiceRow
 from weirlab.devices.planning import wording as plans
 from weirlab.devices.planning.outcome import PlanOutcome
-from weirlab.jobs.repetition import REPETITIONS
+from weirlab.jobs.spoiled import REPETITIONS
 from weirlab.model.planning.planner import Conclusion, PlanAnswer
 from weirlab.report.story import Chapter, PageOrigin, Story
 from weirlab.report.tables import Tile

@@ -12,7 +12,7 @@ from weirlab.cli.quantities import rules as whole_rules
 from weirlab.cli.results import gates
 from weirlab.cli.results.tables import of_device
 from weirlab.devices.planning.rulesets import advice_sentence, advice_tables
-from weirlab.jobs.repetition import PROFILE_AGAIN
+from weirlab.jobs.spoiled import PROFILE_AGAIN
 from weirlab.records import device_in_words
 
 if TYPE_CHECKING:

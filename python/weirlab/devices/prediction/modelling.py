@@ -15,7 +15,7 @@ from weirlab.jobs import machine, spoiled
 from weirlab.jobs.models import MODEL, in_files, is_file
 from weirlab.jobs.profiles import named
 from weirlab.jobs.progress import Progress, SilentProgress
-from weirlab.jobs.repetition import more_trials, profile_words, profiled_run
+from weirlab.jobs.spoiled import more_trials, profile_words, profiled_run
 from weirlab.model import DeviceModels, Model, QueueingModel, fit_all, load_devices, save_devices
 from weirlab.model.drift import Drift, drifts
 from weirlab.model.effects import Effect, effects

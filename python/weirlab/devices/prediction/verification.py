@@ -19,7 +19,7 @@ from weirlab.jobs.inventory import scenario_of
 from weirlab.jobs.models import in_files, is_file
 from weirlab.jobs.profiles import begin, flows, go_on, named
 from weirlab.jobs.progress import Progress, kept, passed_on, prepared
-from weirlab.jobs.repetition import profiled_run
+from weirlab.jobs.spoiled import profiled_run
 from weirlab.jobs.work import Work
 from weirlab.lab.base import TestBed
 from weirlab.measure import verdict

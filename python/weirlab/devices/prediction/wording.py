@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from weirlab.cli.quantities import duration, percent, plural, rate, rules, words
 from weirlab.cli.results.tables import of_device, of_run
-from weirlab.jobs.repetition import PROFILE_AGAIN
+from weirlab.jobs.spoiled import PROFILE_AGAIN
 from weirlab.model.base import TOLD_LEVEL
 from weirlab.model.planning.requirements import NO_LOSS
 

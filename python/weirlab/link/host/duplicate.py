@@ -16,7 +16,7 @@ from weirlab.lab.linux.inventory import inside
 from weirlab.lab.linux.namespace import write_sysctls
 from weirlab.lab.linux.privilege import way_out
 from weirlab.link.host.journal import Journal, delete_link
-from weirlab.link.host.nft import FAMILY, delete_table, first_line, nft
+from weirlab.link.host.tools import FAMILY, delete_table, first_line, nft
 from weirlab.link.settings import TapSettings
 
 DIFFERENCES: Final = (

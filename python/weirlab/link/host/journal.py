@@ -31,8 +31,7 @@ from weirlab.lab.linux import namespace
 from weirlab.lab.linux.inventory import inside
 from weirlab.lab.linux.privilege import way_out
 from weirlab.link.host import offloads
-from weirlab.link.host.nft import FAMILY, delete_table
-from weirlab.link.host.tc import delete_ingress, delete_root
+from weirlab.link.host.tools import FAMILY, delete_ingress, delete_root, delete_table
 
 DIRECTORY: Final = lab_clean.LOCKS / "link"
 

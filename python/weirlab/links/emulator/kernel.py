@@ -14,8 +14,7 @@ from weirlab.base.interrupts import shielded
 from weirlab.emulation.reading import LinkSpec
 from weirlab.lab.linux import inventory
 from weirlab.link.host import interfaces, journal, prepare
-from weirlab.link.host.nft import first_line
-from weirlab.link.host.tc import occupied, qdiscs, tc
+from weirlab.link.host.tools import first_line, occupied, qdiscs, tc
 from weirlab.link.tap import require_privileges, understood
 from weirlab.links.emulator import netem
 from weirlab.links.emulator.running import Tell

@@ -23,7 +23,7 @@ from weirlab.emulation.spec import (
     RunPattern,
     Selection,
 )
-from weirlab.link.host.tc import INGRESS, ROOT
+from weirlab.link.host.tools import INGRESS, ROOT
 
 QUEUE: Final = "7766:"
 """Handle of the netem below the root."""

@@ -14,7 +14,7 @@ from weirlab.emulation.account import EmulationCounters, read_account
 from weirlab.emulation.spec import PathSpec
 from weirlab.lab.linux import inventory
 from weirlab.link.host import interfaces, journal, prepare
-from weirlab.link.host.nft import FAMILY, first_line, nft
+from weirlab.link.host.tools import FAMILY, first_line, nft
 from weirlab.link.tap import require_privileges, understood
 
 if TYPE_CHECKING:

@@ -19,11 +19,18 @@ from weirlab.links.monitor.bed.base import Method, MonitorSettings
 from weirlab.links.monitor.plan import checked, common_settings, methods_of
 from weirlab.links.monitor.section import Monitor, MonitorScenario
 from weirlab.links.monitor.trials.campaign import MonitorTrialRunner, OpenLab, measure
-from weirlab.links.monitor.trials.compare import Cost, MonitorGroup, StallEffect, compare, costs, stalls
+from weirlab.links.monitor.trials.compare import (
+    Cost,
+    MonitorGroup,
+    StallEffect,
+    compare,
+    conclusions,
+    costs,
+    stalls,
+)
 from weirlab.links.monitor.trials.plan import MonitorPlan, estimate_s
 from weirlab.links.monitor.trials.rows import TRIALS, MonitorRow
 from weirlab.links.monitor.trials.search import MonitorGoal, MonitorLimit, search
-from weirlab.links.monitor.trials.sentences import conclusions
 from weirlab.store import Run, RunWriter
 from weirlab.store.frames import completed, rows_of
 from weirlab.studies.contract import Ground, Outcome, Study, Summary

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from weirlab.reproduction.contract import ReproducedExperiment
-from weirlab.reproduction.voice.codecs import CodecTable
 from weirlab.reproduction.voice.failover import HardFailover, SlowFailover, SoftFailover
 from weirlab.reproduction.voice.flows import BurstLoss, FailoverFlows
 from weirlab.reproduction.voice.forwarding import (
@@ -17,6 +16,7 @@ from weirlab.reproduction.voice.forwarding import (
 )
 from weirlab.reproduction.voice.generator import (
     AddressRandomisation,
+    CodecTable,
     GenerationTime,
     GeneratorMaximum,
     GeneratorPacing,

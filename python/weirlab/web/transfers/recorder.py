@@ -1,4 +1,4 @@
-"""The process that records the packets of a test; see :mod:`recorder_process`.
+"""The process that records the packets of a test; see :mod:`recording`.
 
 Its arguments are its folder, the interface, the port of the test, the largest size in bytes, and the user
 whose connections it may record. It opens the interface, gives up all rights but to its folder, and starts. It

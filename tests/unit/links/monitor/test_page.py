@@ -10,7 +10,7 @@ import pytest
 
 from weirlab.links.monitor.bed.base import MonitorSettings
 from weirlab.links.monitor.fakes import FakeLink, LinkCapacity, TrialFault
-from weirlab.links.monitor.page import charts
+from weirlab.links.monitor.page import figures
 from weirlab.links.monitor.page.source import MonitorEvidence, published
 from weirlab.links.monitor.page.story import tell
 from weirlab.links.monitor.plan import shapes_of
@@ -126,7 +126,7 @@ def test_shares_of_a_bar_are_all_frames(evidence: MonitorEvidence) -> None:
 
 @pytest.mark.parametrize("scheme", [palette.LIGHT, palette.DARK])
 def test_places_where_frames_end_can_be_told_apart_and_stand_out(scheme: dict[str, str]) -> None:
-    colours = [scheme[name] for name in charts.FATE_COLOURS.values()]
+    colours = [scheme[name] for name in figures.FATE_COLOURS.values()]
     apart = [distance(one, other) for i, one in enumerate(colours) for other in colours[:i]]
     assert min(apart) > 0.08
     assert min(contrast(colour, scheme["paper"]) for colour in colours) >= 3
@@ -136,10 +136,10 @@ def test_frames_in_no_count_are_told_as_such(evidence: MonitorEvidence) -> None:
     whole_group = next(g for g in evidence.groups if g.load == "max" and g.method == "tap-ring")
     # Two of a hundred frames are neither in the files nor known to be lost.
     group = replace(whole_group, kept_ratio=whole_group.kept_ratio - 0.02)
-    shares = {row["fate"]: row["percent"] for row in charts.fate_rows([group]).iter_rows(named=True)}
+    shares = {row["fate"]: row["percent"] for row in figures.fate_rows([group]).iter_rows(named=True)}
     assert shares["in no count"] == pytest.approx(2.0)
     assert shares["arrived or logged"] == pytest.approx(100 * group.kept_ratio, rel=1e-3)
-    whole = charts.fate_rows(evidence.groups)
+    whole = figures.fate_rows(evidence.groups)
     assert whole.filter(whole["fate"] == "in no count")["percent"].to_list() == [0.0] * len(evidence.groups)
 
 

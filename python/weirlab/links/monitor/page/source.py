@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from weirlab.links.monitor.trials.compare import Cost, MonitorGroup, StallEffect
+from weirlab.links.monitor.trials.compare import Cost, MonitorGroup, StallEffect, conclusions
 from weirlab.links.monitor.trials.rows import MonitorRow
 from weirlab.links.monitor.trials.search import MonitorLimit
-from weirlab.links.monitor.trials.sentences import conclusions
 from weirlab.publications import PublishedExperiment, publication
 
 METHODS: Final = {
