@@ -52,4 +52,4 @@ def test_the_page_of_a_connection_needs_no_charts(
     weir: Weir, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     made.answering(monkeypatch, made.analysis([made.connection(0)]))
-    assert weir("trace", "made.pcap", "--report", tmp_path / "page.html").code == 0
+    assert weir("trace", "made.pcap", "--out", tmp_path / "page.html").code == 0

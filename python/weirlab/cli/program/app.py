@@ -21,7 +21,6 @@ from weirlab.base import interrupts
 from weirlab.base.errors import InputError
 from weirlab.base.quoting import printable
 from weirlab.cli.options.coercion import quicken
-from weirlab.cli.options.former import accept_former
 from weirlab.cli.options.shapes import reshape
 from weirlab.cli.output import CommandResult, Globals, collected, to_json
 from weirlab.cli.program import completion, failures, showing
@@ -143,9 +142,7 @@ class Weir(TyperGroup):
                     self.commands.update(commands)
         found = self.commands.get(cmd_name)
         inner = getattr(found, "commands", {})
-        each = {cmd_name: found, **{f"{cmd_name} {name}": one for name, one in inner.items()}}
-        for path, command in each.items() if found else ():
-            accept_former(command, path)
+        for command in (found, *inner.values()) if found else ():
             params = command.get_params(ctx)
             quicken(params)
             reshape(params)
