@@ -23,7 +23,7 @@ import typer
 from sitelinks import broken_links, localise
 from typer.main import get_command
 
-from weirlab.cli.options.shapes import shape
+from weirlab.cli.options.values import shape
 from weirlab.cli.program import failures
 from weirlab.cli.program.app import app, parts
 from weirlab.cli.program.help import HELP_OPTIONS

@@ -35,7 +35,7 @@ from weirlab.reproduction.contract import ROWS, ReproductionRow
 from weirlab.store import rows
 from weirlab.store.columns import TrialRow
 from weirlab.trace.columns import PeriodRow, RoundTripRow, SackRow, SegmentRow
-from weirlab.transfers.parallel import rows as parallel
+from weirlab.transfers.parallel import findings as parallel
 from weirlab.transfers.tcp.study.columns import (
     AgreementRow,
     CaptureRow,

@@ -15,7 +15,7 @@ from weirlab.store import Run, Store
 from weirlab.store.frames import rows_of
 from weirlab.studies import runner
 from weirlab.transfers.parallel.bed import mptcp
-from weirlab.transfers.parallel.rows import ATTEMPTS, PATHS, SERIES, ParallelAttemptRow, PathRow
+from weirlab.transfers.parallel.findings import ATTEMPTS, PATHS, SERIES, ParallelAttemptRow, PathRow
 from weirlab.transfers.parallel.section import ParallelScenario
 from weirlab.transfers.parallel.study import ParallelStudy
 

@@ -10,11 +10,10 @@ from typing import Any, Final, Literal, Protocol
 
 from weirlab.base.errors import LabError, WeirError
 from weirlab.link import manifest
-from weirlab.link.account import FrameBalance, LinkSide, RecordGap, RingWatch, added, from_tap
+from weirlab.link.account import FrameBalance, LinkSide, RecordGap, RingWatch, added, from_tap, verdict
 from weirlab.link.bindings import Tap
 from weirlab.link.recording.supervisor import CLOCKS, RecorderClocks, Supervisor
 from weirlab.link.stopping import Stop
-from weirlab.link.verdict import verdict
 
 TICK_S: Final = 0.25
 MANIFEST_EVERY_S: Final = 3.0

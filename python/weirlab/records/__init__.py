@@ -28,7 +28,6 @@ from weirlab.records.result import (
     WholeTrialResult,
     counts_alone,
 )
-from weirlab.records.spec import RuleSetup, TrialSpec
 from weirlab.records.trial import (
     ESTABLISHED,
     REFUSED,
@@ -37,7 +36,9 @@ from weirlab.records.trial import (
     HostSample,
     Observation,
     RuleEncounters,
+    RuleSetup,
     TrialRecord,
+    TrialSpec,
 )
 
 __all__ = [

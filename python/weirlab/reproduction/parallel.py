@@ -15,10 +15,9 @@ from weirlab.reproduction import claims
 from weirlab.reproduction.contract import Answer, Decision, ReproducedExperiment, Runs
 from weirlab.store import Run
 from weirlab.transfers.parallel import study
-from weirlab.transfers.parallel.findings import ParallelFindings
+from weirlab.transfers.parallel.findings import APPLICATION, SERIES, ParallelFindings
 from weirlab.transfers.parallel.page import charts, story
 from weirlab.transfers.parallel.plan import TCP
-from weirlab.transfers.parallel.rows import APPLICATION, SERIES
 from weirlab.transfers.parallel.section import ParallelCase, ParallelSection
 
 KEY: Final = "ubik-psock-2007"

@@ -4,9 +4,8 @@ Nothing here reads a clock or draws an unseeded random number: the same call giv
 """
 
 from weirlab.testing.bed import FakeBed, FakeClock, FakeDevice, TrialDisturbance, disturbed
-from weirlab.testing.capture import write_pcap
 from weirlab.testing.results import SMALL_PROFILE, make_call_table, make_record, make_result, make_spec
-from weirlab.testing.tcp import TcpConversation, TcpSide
+from weirlab.testing.tcp import TcpConversation, TcpSide, write_pcap
 
 __all__ = [
     "SMALL_PROFILE", "FakeBed", "FakeClock", "FakeDevice", "TcpConversation", "TcpSide", "TrialDisturbance",

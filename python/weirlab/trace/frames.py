@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -16,9 +16,75 @@ from numpy.typing import NDArray
 from weirlab.base import files
 from weirlab.base.closing import Closable
 from weirlab.base.errors import InputError
-from weirlab.trace import flat, schema, times
+from weirlab.trace import schema, times
 from weirlab.trace.analysis import PERIOD_NS, PathText, TraceSettings, analyse
-from weirlab.trace.facts import Analysis, Connection, Side, SideName
+from weirlab.trace.facts import RETRANSMISSIONS, Analysis, Connection, EspFlow, Side, SideName, Stream, sides
+
+
+def connections(facts: Sequence[Connection]) -> pl.DataFrame:
+    """One row per connection, as ``schema.CONNECTIONS``."""
+    return pl.DataFrame([_connection(fact) for fact in facts], schema=schema.CONNECTIONS, orient="row")
+
+
+def directions(facts: Sequence[Connection]) -> pl.DataFrame:
+    """Two rows per connection, as ``schema.DIRECTIONS``."""
+    return pl.DataFrame(list(_directions(facts)), schema=schema.DIRECTIONS, orient="row")
+
+
+def streams(facts: Sequence[Stream]) -> pl.DataFrame:
+    """One row per voice stream, as ``schema.STREAMS``."""
+    types = ("payload_type", "packets", "encoding")
+    rows = [
+        {**fact, "payload_types": [dict(zip(types, one, strict=True)) for one in fact["payload_types"]]}
+        for fact in facts
+    ]
+    return pl.DataFrame(rows, schema=schema.STREAMS)
+
+
+def esp(facts: Sequence[EspFlow]) -> pl.DataFrame:
+    """One row per ESP flow, as ``schema.ESP``."""
+    rows = []
+    for fact in facts:
+        src_port, dst_port = fact["ports"] or (None, None)
+        rows.append({**fact, "src_port": src_port, "dst_port": dst_port})
+    return pl.DataFrame(rows, schema=schema.ESP)
+
+
+def _connection(each: Connection) -> tuple[Any, ...]:
+    a, b = sides(each)
+    return (
+        *(each["id"], a["addr"], a["port"], b["addr"], b["port"], each["vlan"], each["interface"]),
+        *(each["first_ns"], each["last_ns"], each["begin"], each["end"], each["place"]),
+        *(*each["handshake_ns"], each["idle_max_ns"]),
+    )
+
+
+def _directions(facts: Sequence[Connection]) -> Iterator[tuple[Any, ...]]:
+    for fact in facts:
+        for name, end in zip(schema.SIDES, sides(fact), strict=True):
+            values = _side(end)
+            yield (fact["id"], name, end["addr"], end["port"], *(values[column] for column in schema.SIDE))
+
+
+def _side(end: Side) -> dict[str, Any]:
+    options, again = end["options"], end["retransmissions"]
+    values: dict[str, Any] = dict(end)
+    values["data_first_ns"], values["data_last_ns"] = end["data_ns"] or (None, None)
+    values["window_min_bytes"], values["window_max_bytes"] = end["window"] or (None, None)
+    values["payload_max_bytes"] = end["payload_max"]
+    values["mss_bytes"] = options["mss"] if options else None
+    values["window_scale"] = options["window_scale"] if options else None
+    values["sack_permitted"] = options["sack"] if options else None
+    values["timestamps"] = options["timestamps"] if options else None
+    values["flight_max_bytes"], values["flight_mean_bytes"] = end["flight_max"], end["flight_mean"]
+    values["retransmissions"], values["retransmissions_bytes"] = again["total"], again["bytes"]
+    for cause in (*RETRANSMISSIONS, "fins", "spurious"):
+        values[f"retransmissions_{cause}"] = dict(again).get(cause, 0)
+    for kind, rtt in (("rtt", end["rtt"]), ("rtt_timestamp", end["rtt_timestamp"])):
+        for what, number in rtt.items():
+            values[f"{kind}_{what}"] = number
+    return values
+
 
 Time = int | str | datetime
 """ns since 1970; text as ``weir trace --from`` takes it; a date and time with its zone."""
@@ -75,22 +141,22 @@ class Trace(Closable):
     @cached_property
     def connections(self) -> pl.DataFrame:
         """One row per TCP connection: ends, times (ns), how it began and ended, where it was captured."""
-        return flat.connections(self.facts["connections"])
+        return connections(self.facts["connections"])
 
     @cached_property
     def directions(self) -> pl.DataFrame:
         """One row per connection and side that sent: ``from_side`` is ``a`` or ``b``."""
-        return flat.directions(self.facts["connections"])
+        return directions(self.facts["connections"])
 
     @cached_property
     def streams(self) -> pl.DataFrame:
         """One row per voice stream."""
-        return flat.streams(self.facts["streams"])
+        return streams(self.facts["streams"])
 
     @cached_property
     def esp(self) -> pl.DataFrame:
         """One row per ESP flow."""
-        return flat.esp(self.facts["esp"])
+        return esp(self.facts["esp"])
 
     @cached_property
     def segments(self) -> pl.DataFrame:

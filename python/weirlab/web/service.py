@@ -36,10 +36,9 @@ from weirlab.base.quoting import printable, shortened
 from weirlab.link.stopping import Stop
 from weirlab.store import Store
 from weirlab.web import failures, routes
-from weirlab.web.access.forms import Forms
+from weirlab.web.access.bodies import Forms, Redaction
 from weirlab.web.access.guard import Guard, RequestLimiter, refused
 from weirlab.web.access.proxies import Proxies, ProxyHeaders
-from weirlab.web.access.redaction import Redaction
 from weirlab.web.access.sessions import Sessions
 from weirlab.web.captures.service import CaptureService
 from weirlab.web.children import ChildFailure, Children

@@ -7,7 +7,7 @@ import pytest
 import typer
 from typer.main import get_command
 
-from weirlab.cli.options.coercion import quicken
+from weirlab.cli.options.values import quicken
 from weirlab.cli.program.app import commands_of, parts
 
 seen: list[Any] = []

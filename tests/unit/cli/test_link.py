@@ -11,10 +11,9 @@ import pytest
 from weirlab.base.errors import InputError
 from weirlab.cli.link import screen
 from weirlab.link import tap as link
-from weirlab.link.account import FrameBalance, LinkSide, Mirror, RecorderCounts
+from weirlab.link.account import FrameBalance, LinkSide, Mirror, RecorderCounts, verdict
 from weirlab.link.session import InterfaceRates, LinkOutcome, Snapshot
 from weirlab.link.settings import LogSettings, TapSettings
-from weirlab.link.verdict import verdict
 
 from ..conftest import Weir
 

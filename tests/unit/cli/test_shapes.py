@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from weirlab.cli.options.shapes import limits, shape
+from weirlab.cli.options.values import limits, shape
 
 from ..conftest import Weir
 

@@ -18,8 +18,7 @@ from weirlab.calls.ipsec.endpoints.fakes import opener
 from weirlab.calls.ipsec.endpoints.study import EndpointsStudy
 from weirlab.cli.program.showing import WITHOUT_TABLES
 from weirlab.lab.finding import Finding
-from weirlab.numbering.fakes import FakeLab
-from weirlab.numbering.load.fakes import FakeLoadLab
+from weirlab.numbering.fakes import FakeLab, FakeLoadLab
 from weirlab.numbering.load.study import VoiceLoadStudy
 from weirlab.numbering.proof.study import VoiceStudy
 from weirlab.store import Store

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from weirlab.diagnosis import capture, causes, stored
+from weirlab.diagnosis import capture, causes, finding
 from weirlab.diagnosis.both import crossing, evidence, pairs, reading
 from weirlab.diagnosis.both.crossing import CaptureLeg
 from weirlab.diagnosis.both.evidence import PathEvidence, RetransmissionCounts
@@ -134,7 +134,7 @@ def seen(between: PathEvidence, queue_s: float = 0.0, back_s: float = 0.0) -> tu
 def told(timeline: Timeline, facts: TransferFacts) -> Diagnosis:
     found = diagnose(timeline, facts)
     assert found is not None
-    assert stored.read(found.document()) == found
+    assert finding.read(found.document()) == found
     return found
 
 

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from weirlab.diagnosis import causes, kernel
-from weirlab.diagnosis.diagnosing import diagnose
-from weirlab.diagnosis.intervals import MOST, intervals
+from weirlab.diagnosis.diagnosing import MOST, diagnose, intervals
 
 from .made import samples
 

@@ -10,8 +10,7 @@ import pytest
 from weirlab import trace
 from weirlab.diagnosis import tracing
 from weirlab.diagnosis.finding import Diagnosis
-from weirlab.testing.capture import write_pcap
-from weirlab.testing.tcp import Flag, TcpConversation, TcpSide
+from weirlab.testing.tcp import Flag, TcpConversation, TcpSide, write_pcap
 from weirlab.trace import wording
 from weirlab.trace.facts import SideName
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from weirlab.base.documents import plain
-from weirlab.diagnosis import causes, stored
+from weirlab.diagnosis import causes, finding
 from weirlab.diagnosis.finding import BlindSpot, Diagnosis, DiagnosisFinding, TransferSummary
 
 SUMMARY = TransferSummary(
@@ -41,7 +41,7 @@ def document() -> dict[str, object]:
 
 
 def test_what_was_kept_is_read_again() -> None:
-    assert stored.read(document()) == DIAGNOSIS
+    assert finding.read(document()) == DIAGNOSIS
 
 
 def test_what_another_version_told_is_read_as_far_as_it_is_known() -> None:
@@ -49,11 +49,11 @@ def test_what_another_version_told_is_read_as_far_as_it_is_known() -> None:
     summary, findings = dict(told["summary"]), list(told["findings"])  # type: ignore[call-overload]
     del summary["capacity_bps"]
     findings.append({**findings[1], "cause": "cosmic_rays", "who": "network"})
-    found = stored.read({**told, "summary": summary | {"later": 1}, "findings": findings})
+    found = finding.read({**told, "summary": summary | {"later": 1}, "findings": findings})
     assert found.summary == SUMMARY
     assert (found.findings[2].cause.held, found.findings[2].cause.who) == ("cosmic rays", "network")
 
 
 def test_something_else_is_refused() -> None:
     with pytest.raises(LookupError):
-        stored.read({"sentence": "no diagnosis"})
+        finding.read({"sentence": "no diagnosis"})

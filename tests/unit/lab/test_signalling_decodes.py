@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from weirlab.traffic.calls.signalling import iax2, rtcp, sip
+from weirlab.traffic.calls import control
+from weirlab.traffic.calls.control import Report, SenderInfo
+from weirlab.traffic.calls.signalling import iax2, sip
 from weirlab.traffic.calls.signalling.iax2 import IaxCall, IaxVoiceFrame
-from weirlab.traffic.calls.signalling.rtcp import Report, SenderInfo
 from weirlab.traffic.calls.signalling.sip import Party, SipCall
 
 from .captures import CALLEE, CALLER, complaints, fields, needs_tshark, tshark, udp_frame, with_probe, write
@@ -53,7 +54,7 @@ def test_control_packets_decode_with_report_name_and_app(tmp_path: Path, size_by
     reports = [
         (
             at_ms,
-            rtcp.compound(
+            control.compound(
                 0xCAFE, "c7@198.18.0.5",
                 SenderInfo(at_ms, round(at_ms * 8), round(at_ms / 20), round(at_ms * 8)),
                 reports=(Report(0xBEEF, lost=3),), size_bytes=size_bytes,

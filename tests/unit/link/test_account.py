@@ -16,8 +16,8 @@ from weirlab.link.account import (
     RingWatch,
     added,
     from_tap,
+    verdict,
 )
-from weirlab.link.verdict import verdict
 from weirlab.testing.link import FakeTap, side
 
 A = LinkSide("eth1", received=10, forwarded=10, copied=10, bytes=1000)

@@ -57,8 +57,7 @@ from weirlab.links.monitor.bed.base import MonitorSettings
 from weirlab.links.monitor.fakes import FakeLink
 from weirlab.links.monitor.section import MonitorScenario
 from weirlab.links.monitor.study import MonitorStudy
-from weirlab.numbering.fakes import FakeLab
-from weirlab.numbering.load.fakes import FakeLoadLab
+from weirlab.numbering.fakes import FakeLab, FakeLoadLab
 from weirlab.numbering.load.study import VoiceLoadStudy
 from weirlab.numbering.proof.study import VoiceStudy
 from weirlab.numbering.section import LoadScenario, VoiceScenario

@@ -29,7 +29,7 @@ from weirlab.reproduction.contract import ROWS, ReproductionRow
 from weirlab.store import rows
 from weirlab.store.frames import schema_of
 from weirlab.trace.schema import FILES
-from weirlab.transfers.parallel.rows import ParallelAttemptRow, PathRow, ThroughputRow
+from weirlab.transfers.parallel.findings import ParallelAttemptRow, PathRow, ThroughputRow
 from weirlab.transfers.tcp.study.columns import (
     AgreementRow,
     CaptureRow,

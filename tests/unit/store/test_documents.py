@@ -24,9 +24,7 @@ from weirlab.calls.failover.switches.compare import SwitchGroup as Switches
 from weirlab.calls.failover.switches.load import CommonLoad
 from weirlab.calls.failover.switches.pair import PairSpec
 from weirlab.devices.search.rfc2544.bursts import BackToBackResult
-from weirlab.devices.search.rfc2544.latency import LatencyResult
-from weirlab.devices.search.rfc2544.loss import LossCurve, LossPoint
-from weirlab.devices.search.rfc2544.suite import Result, Rfc2544Suite
+from weirlab.devices.search.rfc2544.suite import LatencyResult, LossCurve, LossPoint, Result, Rfc2544Suite
 from weirlab.links.monitor.trials.compare import Cost, MonitorGroup, StallEffect
 from weirlab.links.monitor.trials.search import MonitorLimit as Recorded
 from weirlab.measure.adaptive.design import AdaptivePlan

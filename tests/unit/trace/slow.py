@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from weirlab.testing.capture import write_pcap
-from weirlab.testing.tcp import TcpConversation, TcpSide
+from weirlab.testing.tcp import TcpConversation, TcpSide, write_pcap
 
 RECEIVER = TcpSide("198.51.100.1", 80)
 

@@ -10,7 +10,7 @@ import pytest
 
 from weirlab import trace
 from weirlab.base.errors import InputError
-from weirlab.testing.capture import pcap
+from weirlab.testing.tcp import pcap
 from weirlab.trace import schema
 from weirlab.trace.analysis import SERIES, analyse
 

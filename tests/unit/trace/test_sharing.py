@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from weirlab.base.errors import InputError
-from weirlab.trace.analysis import TraceSettings, analyse
+from weirlab.trace.analysis import TraceSettings, analyse, analyse_share, merge
 from weirlab.trace.facts import Analysis
-from weirlab.trace.sharing import analyse_share, merge
 
 CAPTURES = sorted((Path(__file__).parents[3] / "examples/captures").glob("*.zst"))
 # Several files are one capture here, with connections of each.

@@ -17,7 +17,7 @@ from fastapi.testclient import TestClient
 from weirlab.base.errors import InputError
 from weirlab.numbering.managing.accounts import Accounts
 from weirlab.store import Store
-from weirlab.web.access import forms
+from weirlab.web.access import bodies
 from weirlab.web.scenarios import asking
 from weirlab.web.service import service
 from weirlab.web.settings import VoiceSettings, WebSettings
@@ -238,7 +238,7 @@ def test_headers(everything: Everything) -> None:
 
 @pytest.mark.parametrize("number", ["0", "-0", str(2**63 - 1), str(-(2**63)), "1e308", "5e-324", "0.1"])
 def test_numbers_of_64_bits_pass(number: str) -> None:
-    forms.check(f'{{"a": [{number}]}}'.encode())
+    bodies.check(f'{{"a": [{number}]}}'.encode())
 
 
 SCENARIOS: list[Any] = [

@@ -14,7 +14,7 @@ from fastapi.testclient import TestClient
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from weirlab.store import Store
-from weirlab.web.access.redaction import Redaction
+from weirlab.web.access.bodies import Redaction
 from weirlab.web.settings import VoiceSettings
 
 from .conftest import Serve, send, settled

@@ -13,8 +13,7 @@ import pytest
 
 from weirlab.diagnosis.causes import APPLICATION_READ, UNKNOWN
 from weirlab.diagnosis.finding import DiagnosisFinding
-from weirlab.testing.capture import Packet, write_pcap
-from weirlab.testing.tcp import TcpConversation
+from weirlab.testing.tcp import Packet, TcpConversation, write_pcap
 from weirlab.transfers.tcp.measure import axis
 from weirlab.transfers.tcp.measure.capturing import End, TransferCapture
 from weirlab.transfers.tcp.measure.measuring import TransferMeasurement

@@ -20,8 +20,8 @@ from weirlab.base.units import FCS_BYTES, NS_PER_S, WIRE_OVERHEAD_BYTES, bps_fro
 from weirlab.publications import publication
 from weirlab.traffic.calls import control
 from weirlab.traffic.calls.codecs import ETHERNET_BYTES, IP_BYTES, UDP_BYTES, describe_codec
+from weirlab.traffic.calls.media import CONVERSATION_ACTIVITY, MONOLOGUE_ACTIVITY
 from weirlab.traffic.calls.spec import CallClass, Calls, describe, validate
-from weirlab.traffic.calls.spurts import CONVERSATION_ACTIVITY, MONOLOGUE_ACTIVITY
 from weirlab.traffic.calls.transport import behind_udp_bytes, calls_per_packet, frame_bytes
 
 KIND: Final = "calls"

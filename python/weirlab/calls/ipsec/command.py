@@ -120,8 +120,7 @@ def bytes_(
     json: JsonOption = False,
 ) -> None:
     from weirlab.base.amounts import parse_line
-    from weirlab.calls.ipsec import tables
-    from weirlab.calls.ipsec.sheet import IpsecQuestion, sheet
+    from weirlab.calls.ipsec.sheet import IpsecQuestion, sentence, sheet, tables
 
     with Session(ctx, as_json=json) as session:
         version: IpNumber = 4 if calls.ip == "4" else 6
@@ -142,7 +141,7 @@ def bytes_(
         found = sheet(question)
         for warning in found.warnings():
             session.say(f"note: {warning}")
-        session.finish(found.document(), tables.sentence(found), tables.tables(found))
+        session.finish(found.document(), sentence(found), tables(found))
 
 
 def _streams(codecs: str, packet_times: str | None, ip: IpNumber) -> tuple[VoiceStream, ...]:

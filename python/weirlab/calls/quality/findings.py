@@ -15,7 +15,7 @@ import numpy.typing as npt
 from weirlab.calls.quality import calls as calls_of
 from weirlab.calls.quality.streams import CaptureStream
 from weirlab.quality.captures import CaptureTable
-from weirlab.trace import passed
+from weirlab.trace import wording
 from weirlab.trace.quantities import duration, percent, plural
 
 Kind = Literal[
@@ -316,7 +316,7 @@ def nothing_in(path: Path, capture: Mapping[str, Any]) -> str:
     if capture["unknown_link"]:
         seen[-1] += f" ({', '.join(map(str, capture['unknown_links']))})"
     many = plural(capture["packets"], "packet") + (f": {', '.join(seen)}" if seen else "")
-    hidden = "".join(f"; {text[0].lower()}{text[1:-1]}" for text in passed.opaque(capture["opaque"]))
+    hidden = "".join(f"; {text[0].lower()}{text[1:-1]}" for text in wording.opaque(capture["opaque"]))
     return (
         f"no voice stream in {path} ({many}){hidden}; a stream takes five RTP packets in order, two if SIP "
         "announced it, or name its ports with --decode-as"
@@ -337,9 +337,9 @@ def about_capture(capture: Mapping[str, Any]) -> Iterable[str]:
     if capture["interleaved"]:
         many, were = plural(capture["interleaved"], "stream"), _be(capture["interleaved"])
         yield f"{many} {were} set up within the TCP connection of RTSP, and not assessed."
-    if unread := passed.unread(capture):
+    if unread := wording.unread(capture):
         yield unread
-    yield from passed.opaque(capture["opaque"])
+    yield from wording.opaque(capture["opaque"])
 
 
 def sentence(text: str) -> str:

@@ -20,8 +20,7 @@ from typer.main import get_group
 from weirlab.base import interrupts
 from weirlab.base.errors import InputError
 from weirlab.base.quoting import printable
-from weirlab.cli.options.coercion import quicken
-from weirlab.cli.options.shapes import reshape
+from weirlab.cli.options.values import quicken, reshape
 from weirlab.cli.output import CommandResult, Globals, collected, to_json
 from weirlab.cli.program import completion, failures, showing
 from weirlab.cli.program.help import HELP_OPTIONS, prepare_help

@@ -10,7 +10,7 @@ from typing import Any, Final
 import typer
 from typer.main import get_command
 
-from weirlab.cli.options.shapes import shape
+from weirlab.cli.options.values import shape
 from weirlab.cli.program import failures
 from weirlab.cli.program.help import HELP_OPTIONS
 

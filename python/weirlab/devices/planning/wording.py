@@ -17,6 +17,7 @@ from weirlab.records import device_in_words
 
 if TYPE_CHECKING:
     from weirlab.devices.planning.outcome import PlanOutcome
+    from weirlab.model.planning.judge import Reach
     from weirlab.model.planning.planner import (
         Conclusion,
         Headroom,
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
         PlanningQuestion,
     )
     from weirlab.model.planning.requirements import QuantityLimit
-    from weirlab.model.planning.search import Reach
     from weirlab.traffic.calls.mix import VoiceMix
 
 _MEETS: Final[dict[Conclusion, str]] = {

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from weirlab.base.errors import LabError
 from weirlab.lab.linux.namespace import Namespace
-from weirlab.lab.wired import listening
+from weirlab.lab.wired import ends
 from weirlab.lab.wired.ends import WiredSetting, endpoints
 from weirlab.lab.wired.ports import PortFacts
 from weirlab.records import EngineResult
@@ -27,10 +27,10 @@ def refuse_strangers(spaces: Sequence[Namespace], ports: Sequence[PortFacts], se
     """Raise ``LabError`` if somebody else than the device is at one of ``ports``, each in its namespace."""
     with ExitStack() as opened:
         sockets = {
-            port.name: opened.enter_context(space.call(partial(listening.open_socket, port.name)))
+            port.name: opened.enter_context(space.call(partial(ends.open_socket, port.name)))
             for space, port in zip(spaces, ports, strict=True)
         }
-        found = listening.listen(sockets, setting.listen_s)
+        found = ends.listen(sockets, setting.listen_s)
     own = [port.mac for port in ports]
     of_device = _BRIDGE_MACS if setting.mode == "bridge" else 1
     for name, heard in found.items():

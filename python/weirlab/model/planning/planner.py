@@ -13,9 +13,20 @@ from weirlab.base.errors import InputError
 from weirlab.base.units import WIRE_OVERHEAD_BYTES
 from weirlab.model.base import F64, QUANTITIES, Predictor
 from weirlab.model.planning import judge as intervals
-from weirlab.model.planning.judge import BOUNDED, ROOM, Decision, Judge, OperatingPoints
+from weirlab.model.planning.judge import (
+    BOUNDED,
+    FRAMES_BYTES,
+    POSITIONS,
+    RATES_PPS,
+    ROOM,
+    Decision,
+    Judge,
+    OperatingPoints,
+    Reach,
+    reach,
+    stretches,
+)
 from weirlab.model.planning.requirements import QuantityLimit
-from weirlab.model.planning.search import FRAMES_BYTES, POSITIONS, RATES_PPS, Reach, reach, stretches
 
 Conclusion = Literal[Decision, "not profiled"]
 """The conclusion for a device; ``not profiled``: its model would have to extrapolate."""

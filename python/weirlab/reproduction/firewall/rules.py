@@ -10,8 +10,9 @@ import numpy as np
 import polars as pl
 
 from weirlab.base.quantities import significant
+from weirlab.devices.profile.page import distributions
 from weirlab.devices.profile.page.drawing import voice_panel
-from weirlab.devices.profile.page.settings import machine, positions
+from weirlab.devices.profile.page.settings import machine
 from weirlab.devices.profile.page.source import gather
 from weirlab.model import regimes as regime
 from weirlab.model.base import F64
@@ -186,7 +187,7 @@ class LatencyBelow(FirewallExperiment):
         if "iptables" not in runs:
             return ()
         evidence = gather(runs["iptables"], {})
-        return positions.figures(evidence, voice_panel(evidence.telling))
+        return distributions.figures(evidence, voice_panel(evidence.telling))
 
 
 class Processor(FirewallExperiment):

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from weirlab.base.errors import InputError
 from weirlab.base.units import NS_PER_S
-from weirlab.traffic.calls import control, dialogs, media, spurts
+from weirlab.traffic.calls import control, dialogs, media
 from weirlab.traffic.calls.addresses import FlowMap, flow_map
 from weirlab.traffic.calls.arrivals import FIRST_ANSWER_NS, FOREVER_NS, SET_UP_NS, Units, backs, draw_units
 from weirlab.traffic.calls.spec import Calls, validate
@@ -88,7 +88,7 @@ def outline(
     units = draw_units(calls, warmup_ns, horizon_ns, drawn)
     ways = len(backs(calls.directions))
     packet_ns = np.array([kind.stream.packet_ns for kind in calls.classes], dtype=np.int64)
-    talk = spurts.conversations(len(units), ways, horizon_ns, talked) if calls.spurts else None
+    talk = media.conversations(len(units), ways, horizon_ns, talked) if calls.spurts else None
     runs = media.runs_of(units, packet_ns[units.call_class], horizon_ns, talk)
 
     zero_ns = _first_packet_ns(calls, units, runs)
@@ -140,7 +140,7 @@ def _expected_packets(calls: Calls, total_ns: int) -> float:
     ways = len(backs(calls.directions))
     activity = 1.0
     if calls.spurts:
-        activity = spurts.CONVERSATION_ACTIVITY if ways == 2 else spurts.MONOLOGUE_ACTIVITY
+        activity = media.CONVERSATION_ACTIVITY if ways == 2 else media.MONOLOGUE_ACTIVITY
     per_call = 0.0
     for kind in calls.classes:
         carried = calls_per_packet(kind.stream, kind.transport, kind.trunk_calls)

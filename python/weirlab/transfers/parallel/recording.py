@@ -17,8 +17,7 @@ from weirlab.store.frames import frame_of
 from weirlab.traffic.load import offered_pps
 from weirlab.traffic.sizes import Constant
 from weirlab.traffic.spec import Flows, Rate, Traffic
-from weirlab.transfers.parallel.plan import ParallelPlan
-from weirlab.transfers.parallel.rows import (
+from weirlab.transfers.parallel.findings import (
     APPLICATION,
     ATTEMPTS,
     COMPETITOR,
@@ -29,6 +28,7 @@ from weirlab.transfers.parallel.rows import (
     PathRow,
     ThroughputRow,
 )
+from weirlab.transfers.parallel.plan import ParallelPlan
 
 if TYPE_CHECKING:
     from weirlab.emulation.account import EmulationCounters

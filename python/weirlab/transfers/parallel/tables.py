@@ -10,9 +10,8 @@ from weirlab.base.quantities import NOTHING, bit_rate, count, duration, percent,
 from weirlab.base.tables import Table
 from weirlab.measure.spread import Spread
 from weirlab.trace.quantities import size
-from weirlab.transfers.parallel.findings import MethodGroup, ParallelFindings
+from weirlab.transfers.parallel.findings import MethodGroup, ParallelAttemptRow, ParallelFindings, PathRow
 from weirlab.transfers.parallel.plan import named
-from weirlab.transfers.parallel.rows import ParallelAttemptRow, PathRow
 
 
 def of(found: ParallelFindings) -> list[Table]:

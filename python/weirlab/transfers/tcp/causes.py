@@ -131,7 +131,7 @@ class CauseLog:
     """Keeps what a diagnosis needs of each watched connection."""
 
     def __init__(self) -> None:
-        from weirlab.diagnosis import diagnosing, kernel, receiving  # noqa: F401  Loaded before the samples come.
+        from weirlab.diagnosis import diagnosing  # noqa: F401  Loaded before the samples come.
 
         self._names = fields()
         self._kept: dict[int, _Kept] = {}

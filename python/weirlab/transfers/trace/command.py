@@ -18,8 +18,8 @@ from weirlab.cli.options.cluster import ClusterOptions
 from weirlab.cli.output import Session
 from weirlab.cli.results import diagnosis
 from weirlab.jobs import batches
-from weirlab.trace import cutting, facts, flows, others, sharing, times, wording
-from weirlab.trace.analysis import KEEP, TraceSettings, analyse, refuse_inputs
+from weirlab.trace import cutting, facts, flows, others, times, wording
+from weirlab.trace.analysis import KEEP, TraceSettings, analyse, analyse_share, merge, refuse_inputs
 from weirlab.transfers.trace import tables, why
 
 if TYPE_CHECKING:
@@ -182,8 +182,8 @@ def trace(
         if options.pcapng is not None:
             cutting.check(files, options.pcapng, "--pcapng")
         if address is not None:
-            read = partial(sharing.analyse_share, [str(file.absolute()) for file in files], settings)
-            analysis = sharing.merge(batches.shares(read, address, session.progress), files)
+            read = partial(analyse_share, [str(file.absolute()) for file in files], settings)
+            analysis = merge(batches.shares(read, address, session.progress), files)
             chosen = _chosen(analysis, wanted, number)
         elif report is None:
             analysis = analyse(files, series=series, **settings)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, cast
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse
@@ -15,13 +15,106 @@ from starlette.concurrency import run_in_threadpool
 
 from weirlab.base.errors import InputError
 from weirlab.base.units import NS_PER_S
-from weirlab.trace.facts import SideName, start_ns
+from weirlab.trace import others, sheet, wording
+from weirlab.trace.facts import (
+    Analysis,
+    Connection,
+    SideName,
+    busier,
+    endpoint,
+    link_bytes,
+    side,
+    sides,
+    start_ns,
+)
+from weirlab.trace.quantities import bit_rate, count, duration, percent, size
+from weirlab.transfers.trace import tables
+from weirlab.transfers.trace.page.story import MOST_ROWS, TERMS, tiles
 from weirlab.web import sending
 from weirlab.web.access import guard
-from weirlab.web.captures import arrays, child, telling
+from weirlab.web.captures import arrays, child
+from weirlab.web.captures.child import VOICE
 from weirlab.web.captures.service import CaptureService
 from weirlab.web.http.turns import without_turn
 from weirlab.web.measurements.measurement import Measurement, Measurements
+from weirlab.web.tables import for_page
+
+COLUMNS: Final = [
+    "#",
+    "a",
+    "b",
+    "duration",
+    "a > b",
+    "b > a",
+    "throughput",
+    "retransmitted",
+    "RTT mean",
+    "end",
+]
+
+
+def capture_page(facts: Analysis) -> dict[str, Any]:
+    """All that is known before a connection is chosen."""
+    listed = sorted(facts["connections"], key=lambda each: (-link_bytes(each), each["id"]))
+    voice = cast("dict[str, Any]", facts).get(VOICE) or {"sentence": "", "tables": []}
+    return {
+        "conclusion": f"{wording.capture(facts)} {voice['sentence']}".rstrip(),
+        "cautions": wording.cautions(facts),
+        "columns": COLUMNS,
+        "connections": [_row(each) for each in listed],
+        "left_out": facts["connections_left_out"],
+        # Captures that an earlier version read have none.
+        "voice": voice.get("axis"),
+        "others": [*voice["tables"], *(for_page(table) for table in others.tables(facts, MOST_ROWS))],
+    }
+
+
+def connection_page(facts: Analysis, one: Connection) -> dict[str, Any]:
+    """All about one connection except why it was not faster, which takes longer."""
+    begin_ns = start_ns(facts)
+    return {
+        "id": one["id"],
+        "ends": [endpoint(each) for each in sides(one)],
+        "conclusion": wording.conclusion(one),
+        "conclusions": {name: wording.conclusion(one, name) for name in ("a", "b")},
+        "busier": busier(one),
+        "tiles": [{"label": t.label, "value": t.value, "note": t.note} for t in tiles(one)],
+        "facts": sheet.whole(one, begin_ns, absolute=True),
+        "sheet": for_page(tables.both(one)),
+        # Text: a double is not exact to the nanosecond since 1970.
+        "start_ns": str(begin_ns),
+        "from": (one["first_ns"] - begin_ns) / 1e9,
+        "to": (one["last_ns"] - begin_ns) / 1e9,
+        "terms": [*TERMS[:5]],
+    }
+
+
+def _row(one: Connection) -> dict[str, Any]:
+    a, b = sides(one)
+    sent = side(one, busier(one))
+    return {
+        "id": one["id"],
+        "cells": [
+            *(str(one["id"]), endpoint(a), endpoint(b)),
+            duration(one["last_ns"] - one["first_ns"]),
+            *(size(a["unique_bytes"]), size(b["unique_bytes"])),
+            bit_rate(wording.throughput_bps(sent)),
+            f"{count(sent['retransmissions']['total'])} ({percent(wording.again_ratio(sent))})",
+            duration(sent["rtt"]["mean_ns"]),
+            wording.ENDS[one["end"]],
+        ],
+        "sort": [
+            *(one["id"], endpoint(a), endpoint(b), one["last_ns"] - one["first_ns"]),
+            *(a["unique_bytes"], b["unique_bytes"], _number(wording.throughput_bps(sent))),
+            *(sent["retransmissions"]["total"], _number(sent["rtt"]["mean_ns"]), one["end"]),
+        ],
+        "conclusion": wording.conclusion(one),
+    }
+
+
+def _number(value: float | None) -> float:
+    return value if value is not None and value == value else -1.0
+
 
 _MOST_S: Final = 1e9
 """A part of a capture is looked at within some 30 years of its first packet."""
@@ -45,7 +138,7 @@ def captures(uploads: CaptureService, measurements: Measurements) -> APIRouter:
 
     @router.get("/{data_id}")
     def whole(data_id: str) -> dict[str, Any]:
-        return telling.capture(uploads.facts(opened(data_id)))
+        return capture_page(uploads.facts(opened(data_id)))
 
     async def written(one: Measurement, make: Callable[[], Future[Path]]) -> Response:
         file = await without_turn(asyncio.wrap_future(await run_in_threadpool(make)))
@@ -59,7 +152,7 @@ def captures(uploads: CaptureService, measurements: Measurements) -> APIRouter:
     @router.get("/{data_id}/connections/{number}")
     def connection(data_id: str, number: Number) -> dict[str, Any]:
         one = opened(data_id)
-        return telling.connection(uploads.facts(one), uploads.connection(one, number))
+        return connection_page(uploads.facts(one), uploads.connection(one, number))
 
     @router.get("/{data_id}/connections/{number}/why")
     async def why(data_id: str, number: Number) -> Response:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from weirlab.base import files
 from weirlab.base.documents import plain
-from weirlab.diagnosis import stored
+from weirlab.diagnosis import finding
 from weirlab.web.children import Children
 from weirlab.web.launching.jobs import TestReadingJob
 from weirlab.web.settings import WebSettings
@@ -87,7 +87,7 @@ class Reader:
         )
         seen = [
             ConnectionAnalysis(
-                {found["source"]: stored.read(found) for found in each["diagnoses"]}, each["tables"]
+                {found["source"]: finding.read(found) for found in each["diagnoses"]}, each["tables"]
             )
             for each in answer["connections"]
         ]

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 
 from weirlab._engine import EspInbound, EspOutbound
-from weirlab.testing.capture import frame, write_pcap
+from weirlab.testing.tcp import frame, write_pcap
 from weirlab.traffic.encapsulation.encapsulations import ENCAPSULATIONS
 from weirlab.traffic.encapsulation.packets import VoicePacket
 from weirlab.traffic.encapsulation.suites import SUITES

@@ -11,9 +11,15 @@ import pytest
 from weirlab.devices.search import Rfc2544Study, SearchStudy, tables
 from weirlab.devices.search.page import Rfc2544Evidence, ThroughputEvidence, charts, tell, tell_rfc2544
 from weirlab.devices.search.rfc2544.bursts import BackToBackResult
-from weirlab.devices.search.rfc2544.latency import LatencyResult
-from weirlab.devices.search.rfc2544.loss import LossCurve, LossPoint
-from weirlab.devices.search.rfc2544.suite import TESTS, Result, Rfc2544Suite, Test
+from weirlab.devices.search.rfc2544.suite import (
+    TESTS,
+    LatencyResult,
+    LossCurve,
+    LossPoint,
+    Result,
+    Rfc2544Suite,
+    Test,
+)
 from weirlab.devices.search.wording import rfc2544_sentence, search_sentence
 from weirlab.measure.search.goal import NDR, PDR, GoalResult, SearchGoal
 from weirlab.measure.search.throughput import Point, SearchShape, Setting

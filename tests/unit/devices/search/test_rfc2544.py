@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 
 from weirlab.base.errors import InputError
 from weirlab.devices.search.rfc2544.bursts import BackToBackResult, burst_spec, longest_bursts
-from weirlab.devices.search.rfc2544.latency import latency
-from weirlab.devices.search.rfc2544.loss import loss_curve
-from weirlab.devices.search.rfc2544.suite import STRICT, Rfc2544Suite, run_suite
+from weirlab.devices.search.rfc2544.suite import STRICT, Rfc2544Suite, latency, loss_curve, run_suite
 from weirlab.lab.sim import SimDevice, SimLab
 from weirlab.measure.search.throughput import SearchShape, Setting
 from weirlab.measure.search.trials import SearchTrialRunner

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from weirlab.base.errors import InputError, LabError
-from weirlab.lab.remote import readings
-from weirlab.lab.remote.readings import check_ports
+from weirlab.lab.remote import device
+from weirlab.lab.remote.device import check_ports
 
 from .targets import RecordedTarget
 
@@ -33,7 +33,7 @@ weir 2 1 60 1 60 0 0 0
 
 
 def test_a_reading_of_linux() -> None:
-    reading = readings.parse(LINUX)
+    reading = device.parse(LINUX)
     assert reading.counters == {
         "device_cpu_user_ms": 100,
         "device_cpu_nice_ms": 20,
@@ -59,7 +59,7 @@ def test_a_reading_of_linux() -> None:
 
 
 def test_a_reading_of_freebsd() -> None:
-    reading = readings.parse(FREEBSD)
+    reading = device.parse(FREEBSD)
     assert reading.counters == {
         "device_cpu_user_ms": 1000,
         "device_cpu_nice_ms": 0,
@@ -74,13 +74,13 @@ def test_a_reading_of_freebsd() -> None:
 
 
 def test_a_device_that_tells_nothing_has_no_counters() -> None:
-    assert readings.parse("filter\n").counters == {}
+    assert device.parse("filter\n").counters == {}
 
 
 def test_counters_in_another_form_are_refused() -> None:
     target = RecordedTarget({"sh -s": "port eth1 many\nfilter\n"})
     with pytest.raises(LabError, match="fw1 reports its counters in an unknown form"):
-        readings.read(target, ["eth1"])
+        device.read(target, ["eth1"])
 
 
 def routed(**ports: str) -> dict[str, str]:

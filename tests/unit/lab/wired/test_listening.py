@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from weirlab.lab.wired.listening import Neighbourhood
+from weirlab.lab.wired.ends import Neighbourhood
 
 OWN = "02:00:00:00:00:0a"
 BROADCAST = "ffffffffffff"

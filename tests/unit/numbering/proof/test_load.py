@@ -12,9 +12,9 @@ from weirlab.base.errors import InputError
 from weirlab.base.files import NO_FILES
 from weirlab.jobs.progress import SilentProgress
 from weirlab.jobs.work import Work
+from weirlab.numbering.fakes import FakeLoadLab, statistics
 from weirlab.numbering.load import trials
 from weirlab.numbering.load.counted import counted, edges
-from weirlab.numbering.load.fakes import FakeLoadLab, statistics
 from weirlab.numbering.load.findings import LoadFindings, LoadLimitRow, LoadTrialRow, limit_sentence
 from weirlab.numbering.load.study import VoiceLoadStudy, checked, stored, trial
 from weirlab.numbering.load.tables import limits, not_loaded

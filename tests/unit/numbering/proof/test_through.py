@@ -12,9 +12,8 @@ import pytest
 from weirlab.base.errors import InputError, LabError
 from weirlab.base.files import HOST_FILES
 from weirlab.lab.dut import iptables, nftables
-from weirlab.numbering.fakes import FakeLab
+from weirlab.numbering.fakes import FakeLab, FakeLoadLab
 from weirlab.numbering.lab.recorder import Frame
-from weirlab.numbering.load.fakes import FakeLoadLab
 from weirlab.numbering.load.study import _passed
 from weirlab.numbering.proof.calling import carried
 from weirlab.numbering.proof.map.chart import Chart, charted

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from weirlab.testing.capture import Packet
+from weirlab.testing.tcp import Packet
 
 from . import scripts
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from weirlab.testing.capture import Packet
-from weirlab.testing.tcp import TcpConversation, TcpSegment, TcpSide
+from weirlab.testing.tcp import Packet, TcpConversation, TcpSegment, TcpSide
 
 RTT_MS = 10.0
 A = TcpSide("192.0.2.1", 40_000, isn=1_000_000)

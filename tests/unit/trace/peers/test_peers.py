@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from weirlab.testing.capture import write_pcap
+from weirlab.testing.tcp import write_pcap
 
 from .cases import CASES, USUAL, Case, Otherwise
 from .numbers import Numbers, of_tcptrace, of_tshark, of_weir, weir

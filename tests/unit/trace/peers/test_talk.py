@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from weirlab.testing import TcpConversation, TcpSide
-from weirlab.testing.capture import fragments, pcap
+from weirlab.testing.tcp import fragments, pcap
 
 from .scripts import A, B, opened
 from .scripts import fragments as fragmented

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from weirlab.base.units import NS_PER_S
-from weirlab.traffic.calls.spurts import CONVERSATION_ACTIVITY, MONOLOGUE_ACTIVITY, TalkSpurts, conversations
+from weirlab.traffic.calls.media import CONVERSATION_ACTIVITY, MONOLOGUE_ACTIVITY, TalkSpurts, conversations
 
 LENGTH_S = 60
 CALLS = 2000

@@ -11,7 +11,7 @@ import pytest
 from weirlab._engine import psock_limits
 from weirlab.base.errors import InputError
 from weirlab.studies import ready, scenarios
-from weirlab.transfers.parallel import campaign, plan
+from weirlab.transfers.parallel import plan, study
 from weirlab.transfers.parallel.section import MethodName, ParallelScenario, ParallelSection, share_of
 
 
@@ -80,11 +80,11 @@ def test_ratios_give_the_first_rate_as_a_multiple_of_the_second_and_survive_bein
 def test_socket_buffers_are_a_multiple_of_what_the_fastest_path_of_a_method_holds() -> None:
     paths = "paths: [{both: {rate: 8Mbps, delay: 5ms}}, {both: {rate: 80Mbps, delay: 5ms}}]"
     what = asked(f"{{buffers: 1.5, methods: [tcp, poll-all], cases: [{{name: a, {paths}}}]}}")
-    made = {(each.method, each.path): campaign.course(each, what).buffer_bytes for each in plan.plan(what)}
+    made = {(each.method, each.path): study.course(each, what).buffer_bytes for each in plan.plan(what)}
     assert made[("tcp", 1)] == 15_000
     assert made[("tcp", 2)] == made[("poll-all", 0)] == 150_000
     own = asked(f"{{buffers: 1.5, methods: [poll-all], cases: [{{name: a, buffers: 2, {paths}}}]}}")
-    assert {campaign.course(each, own).buffer_bytes for each in plan.plan(own)} == {200_000}
+    assert {study.course(each, own).buffer_bytes for each in plan.plan(own)} == {200_000}
 
 
 def test_every_method_is_tried_in_every_round_and_single_tcp_once_over_paths_that_are_alike() -> None:
@@ -113,7 +113,7 @@ def test_random_numbers_differ_between_paths_and_repetitions_and_not_between_met
     what = asked(f"{{{TWO}, repetitions: 2, methods: [independent, earliest]}}")
     seeds = {
         (each.method, each.repetition): [
-            spec.seed for pair in campaign.course(each, what).paths.values() for spec in (pair.up, pair.down)
+            spec.seed for pair in study.course(each, what).paths.values() for spec in (pair.up, pair.down)
         ]
         for each in plan.plan(what)
     }
@@ -123,7 +123,7 @@ def test_random_numbers_differ_between_paths_and_repetitions_and_not_between_met
 
 def test_single_tcp_sees_only_what_happens_on_its_own_path() -> None:
     what = asked(f"{{{TWO[:-2]}, competitors: [{{path: 2}}]}}]}}")
-    by_path = {each.path: campaign.course(each, what) for each in plan.plan(what) if each.method == "tcp"}
+    by_path = {each.path: study.course(each, what) for each in plan.plan(what) if each.method == "tcp"}
     assert by_path[1].competitors == ()
     assert [(span.path, span.from_s, span.to_s) for span in by_path[2].competitors] == [(2, 0.0, 2.0)]
 
@@ -131,7 +131,7 @@ def test_single_tcp_sees_only_what_happens_on_its_own_path() -> None:
 def test_every_scheduler_of_the_methods_is_one_of_the_engine() -> None:
     schedulers = set(get_args(MethodName)) - {"tcp", "independent", "mptcp", "earliest-fair"}
     assert schedulers <= set(psock_limits()["schedulers"])
-    assert campaign.how(asked(f"{{{TWO}}}")).plain()["memory_bytes"] == psock_limits()["memory_bytes"]
+    assert study.how(asked(f"{{{TWO}}}")).plain()["memory_bytes"] == psock_limits()["memory_bytes"]
 
 
 @pytest.mark.parametrize("name", ["parallel-sockets", "parallel-sockets-full", "parallel-sockets-fair"])
@@ -142,6 +142,6 @@ def test_the_ready_scenarios_can_be_planned(name: str) -> None:
     planned = plan.plan(what)
     (_, most), *_ = found.trials()
     assert len(planned) <= most
-    assert all(campaign.course(each, what).paths for each in planned)
+    assert all(study.course(each, what).paths for each in planned)
     minutes = plan.estimate_s(planned, what) / 60
     assert (minutes < 8) == (name == "parallel-sockets")

@@ -15,8 +15,7 @@ from weirlab.store import Store
 from weirlab.studies import runner
 from weirlab.studies.contract import Outcome
 from weirlab.transfers.parallel.fakes import FakeParallelBed, ParallelFault, opener
-from weirlab.transfers.parallel.findings import ParallelFindings
-from weirlab.transfers.parallel.rows import ATTEMPTS, PATHS, SERIES
+from weirlab.transfers.parallel.findings import ATTEMPTS, PATHS, SERIES, ParallelFindings
 from weirlab.transfers.parallel.section import ParallelScenario
 from weirlab.transfers.parallel.study import ParallelStudy, stored
 

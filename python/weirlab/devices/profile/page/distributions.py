@@ -1,4 +1,4 @@
-"""Delay distributions of a few telling trials, from their histograms."""
+"""Delay distributions of a few telling trials, and of single packets at each rule count."""
 
 from __future__ import annotations
 
@@ -10,8 +10,13 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
+from weirlab.devices.profile.page import curves
 from weirlab.devices.profile.page.curves import by_load, nominal_pps, thresholds
-from weirlab.report.numbers import percent, rate, rounded
+from weirlab.devices.profile.page.source import ProfileEvidence
+from weirlab.report.figure import Figure
+from weirlab.report.letters import LetterValues, boxes, of_histogram
+from weirlab.report.numbers import duration, percent, rate, rounded
+from weirlab.report.rows import RowText
 
 SHARES: Final = (0.1, 0.5, 0.9)
 """Loads to show, as shares of the threshold; overload comes on top."""
@@ -102,3 +107,36 @@ def _thinned(delay: np.ndarray[Any, Any], share: np.ndarray[Any, Any]) -> list[i
     length = np.concatenate([[0.0], np.cumsum(np.hypot(np.diff(x), np.diff(y)))])
     wanted = np.linspace(0.0, length[-1], _POINTS)
     return sorted({int(i) for i in np.searchsorted(length, wanted).clip(0, len(delay) - 1)})
+
+
+SECTION: Final = "positions"
+HALF: Final = 0.5
+"""Share of its threshold at which a setting is compared."""
+
+
+def figures(evidence: ProfileEvidence, panel: str) -> tuple[Figure, ...]:
+    """A row for each rule count, of the trial at about half of its threshold; nothing for one alone."""
+    trials = curves.within_chart(evidence.telling).filter(pl.col("panel") == panel)
+    found: dict[str, LetterValues] = {}
+    for _, rows in trials.sort("position", "stateful").group_by("setup", maintain_order=True):
+        calm = [one for one in telling_trials(rows) if not one.overload]
+        if not calm:
+            continue
+        nearest = min(calm, key=lambda one: abs(one.share - HALF))
+        buckets = evidence.histograms.filter(pl.col("trial_id") == nearest.trial_id).sort("lower_ns")
+        if buckets.height:
+            upper, count = (buckets[name].to_numpy().astype(np.float64) for name in ("upper_ns", "count"))
+            found[f"{rows['words'][0]}, {nearest.load}"] = of_histogram(upper / 1e3, count)
+    if len(found) < 2:
+        return ()
+    medians = [values.median * 1e3 for values in found.values()]
+    text = RowText(
+        "delay-by-position",
+        SECTION,
+        f"From the first row to the last, the median delay goes from {duration(medians[0])} to "
+        f"{duration(medians[-1])}.",
+        "One-way delay of single packets, µs",
+        "The thickest box holds half of the packets, the next one three quarters, and so on; the tick is the "
+        "median.",
+    )
+    return boxes(text, found, log=True)

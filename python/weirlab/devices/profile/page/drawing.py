@@ -10,7 +10,7 @@ from typing import Final
 import polars as pl
 
 from weirlab.devices.profile.page import accuracy, charts, curves, distributions, takeaways, transients
-from weirlab.devices.profile.page.settings import machine, positions, sizes
+from weirlab.devices.profile.page.settings import machine, sizes
 from weirlab.devices.profile.page.source import TRIAL, ProfileEvidence, finite
 from weirlab.report import axes
 from weirlab.report.axes import Domain
@@ -56,7 +56,7 @@ def draw(evidence: ProfileEvidence) -> list[Figure]:
         *_transients(evidence),
         *_cpu(evidence),
         *sizes.figures(evidence),
-        *positions.figures(evidence, voice_panel(evidence.telling)),
+        *distributions.figures(evidence, voice_panel(evidence.telling)),
         *machine.figures(evidence),
     ]
 

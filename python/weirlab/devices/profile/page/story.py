@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Final
 
 from weirlab.devices.prediction import tables as error_tables
-from weirlab.devices.profile.page import accuracy, conditions, summary
+from weirlab.devices.profile.page import accuracy, conditions, distributions, summary
 from weirlab.devices.profile.page.drawing import draw, voice_panel
-from weirlab.devices.profile.page.settings import beside, machine, positions, sizes
+from weirlab.devices.profile.page.settings import beside, machine, sizes
 from weirlab.devices.profile.page.source import ProfileEvidence
 from weirlab.model.regimes import OVERLOAD_LOSS
 from weirlab.report import courses
@@ -143,12 +143,12 @@ def _chapters(evidence: ProfileEvidence, figures: Sequence[Figure]) -> Iterator[
         yield Chapter(
             sizes.SECTION, "Delay and frame size", "Sizes", figures=drawn(sizes.SECTION), folded=True
         )
-    if drawn(positions.SECTION):
+    if drawn(distributions.SECTION):
         yield Chapter(
-            positions.SECTION,
+            distributions.SECTION,
             "Delay of single packets",
             "Packets",
-            figures=drawn(positions.SECTION),
+            figures=drawn(distributions.SECTION),
             folded=True,
         )
     if evidence.effects:

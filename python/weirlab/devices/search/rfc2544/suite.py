@@ -1,4 +1,4 @@
-"""The tests of RFC 2544 one after the other, in each setting of a device."""
+"""The tests of RFC 2544 one after the other, and those of latency (26.2) and frame loss rate (26.3)."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeVar
 
+import numpy as np
+
 from weirlab.base.documents import Measured
 from weirlab.base.errors import InputError
 from weirlab.base.quoting import quoted
 from weirlab.devices.search.rfc2544.bursts import BackToBackResult, longest_bursts
-from weirlab.devices.search.rfc2544.latency import LatencyResult, latency
-from weirlab.devices.search.rfc2544.loss import COARSEST_STEP, LossCurve, loss_curve, steps
 from weirlab.measure.progress import OVERHEAD_S
 from weirlab.measure.search.goal import GoalResult, SearchGoal
 from weirlab.measure.search.throughput import (
@@ -23,9 +23,149 @@ from weirlab.measure.search.throughput import (
     nothing_arrived,
     search_setting,
     sender_pps,
+    whole,
 )
 from weirlab.measure.search.trials import SearchTrialRunner
 from weirlab.measure.trial import FailedTrial
+
+REPETITIONS: Final = 20
+"""The RFC's least number of repetitions."""
+
+
+@dataclass(frozen=True)
+class LatencyResult:
+    """One-way delay at one load, over several trials; every frame of a trial is time-stamped.
+
+    The RFC tags one frame per trial and averages the trials. Here a trial's value is the
+    mean delay of all its frames, and ``mean_ns`` the average of those.
+    """
+
+    setting: Setting
+    rate_pps: float
+    at_least: bool
+    """The device carries more than ``rate_pps``, but the sender does not."""
+    repetitions: int
+    mean_ns: Measured
+    min_ns: Measured
+    """Smallest of the trials' means."""
+    max_ns: Measured
+    std_ns: Measured
+    """Standard deviation of the trials' means; NaN for a single trial."""
+    p99_ns: Measured
+    """Average of the trials' 99th percentiles."""
+    loss_ratio: float
+    """Frames lost in all trials together."""
+
+    def to_json(self) -> dict[str, Any]:
+        values = {name: value for name, value in vars(self).items() if name != "setting"}
+        return {**self.setting.to_json(), **values}
+
+
+def latency(
+    trials: SearchTrialRunner,
+    setting: Setting,
+    shape: SearchShape,
+    rate_pps: float,
+    *,
+    repetitions: int = REPETITIONS,
+    trial_s: float = 0.2,
+    at_least: bool = False,
+) -> LatencyResult:
+    """Measure the delay at ``rate_pps`` in ``repetitions`` trials of ``trial_s`` recorded seconds.
+
+    Raises ``FailedTrial`` when a trial stays invalid.
+    """
+    if repetitions < 1:
+        raise InputError(f"{repetitions} repetitions of the latency test: at least one is needed")
+    spec = shape.spec(setting, whole(rate_pps), trial_s, "latency")
+    results = [trials.run(spec).result for _ in range(repetitions)]
+    means = np.array([result.delay_mean_ns for result in results])
+    return LatencyResult(
+        setting=setting,
+        rate_pps=spec.traffic.rate.value,
+        at_least=at_least,
+        repetitions=repetitions,
+        mean_ns=float(means.mean()),
+        min_ns=float(means.min()),
+        max_ns=float(means.max()),
+        std_ns=float(means.std(ddof=1)) if repetitions > 1 else float("nan"),
+        p99_ns=float(np.mean([result.histogram.quantile_ns(0.99) for result in results])),
+        loss_ratio=sum(max(result.lost, 0) for result in results) / sum(result.sent for result in results),
+    )
+
+
+COARSEST_STEP: Final = 0.1
+"""The RFC allows finer steps, not coarser ones."""
+QUIET_TRIALS: Final = 2
+"""The test ends when so many trials in a row lost nothing."""
+
+
+@dataclass(frozen=True)
+class LossPoint:
+    """One trial."""
+
+    share: float
+    """Offered load as a share of the maximum."""
+    offered_pps: float
+    sent: int
+    received: int
+
+    @property
+    def loss_ratio(self) -> float:
+        """``(sent - received) / sent``, the RFC's frame loss rate as a ratio."""
+        return max(self.sent - self.received, 0) / self.sent
+
+    def to_json(self) -> dict[str, Any]:
+        return {**vars(self), "loss_ratio": self.loss_ratio}
+
+
+@dataclass(frozen=True)
+class LossCurve:
+    """Frame loss at falling loads."""
+
+    setting: Setting
+    max_load_pps: float
+    """100 %: the highest rate of these frames that could be offered."""
+    points: tuple[LossPoint, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return {**self.setting.to_json(), "max_load_pps": self.max_load_pps, "points": self.points}
+
+
+def steps(step: float) -> int:
+    """Number of loads from 100 % down; raises ``InputError`` for a step that the RFC does not allow."""
+    if not 0 < step <= COARSEST_STEP:
+        raise InputError(
+            f"steps of {step:.3g} of the maximum load: RFC 2544 asks for steps of 10 % or finer, e.g. 5 %"
+        )
+    return int(1 / step + 1e-9)
+
+
+def loss_curve(
+    trials: SearchTrialRunner,
+    setting: Setting,
+    shape: SearchShape,
+    max_load_pps: float,
+    *,
+    step: float = COARSEST_STEP,
+    trial_s: float = 0.2,
+) -> LossCurve:
+    """Offer 100 %, then ``step`` less each time, until two successive trials lose nothing.
+
+    Raises ``FailedTrial`` when a trial stays invalid.
+    """
+    points: list[LossPoint] = []
+    quiet = 0
+    for i in range(steps(step)):
+        share = round(1 - i * step, 9)
+        record = trials.run(shape.spec(setting, whole(share * max_load_pps), trial_s, "loss"))
+        result = record.result
+        points.append(LossPoint(share, record.offered_pps, result.sent, result.received))
+        quiet = quiet + 1 if result.lost <= 0 else 0
+        if quiet == QUIET_TRIALS:
+            break
+    return LossCurve(setting, max_load_pps, tuple(points))
+
 
 Test = Literal["throughput", "latency", "loss", "bursts"]
 TESTS: Final[tuple[Test, ...]] = ("throughput", "latency", "loss", "bursts")

@@ -1,9 +1,4 @@
 """Where attempts are made: ``base`` is what a bed is given and what it tells, ``namespaces`` is the real one.
 
-``carriers`` send and receive by each method, ``mptcp`` asks the kernel for multipath TCP, ``watching``
-samples connections by path.
+``carriers`` send and receive by each method, ``mptcp`` asks the kernel for multipath TCP.
 """
-
-from weirlab.transfers.parallel.bed.base import OpenBed, ParallelBed
-
-__all__ = ["OpenBed", "ParallelBed"]

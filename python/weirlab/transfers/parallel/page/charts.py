@@ -14,9 +14,15 @@ from weirlab.report import axes, palette
 from weirlab.report.numbers import rounded
 from weirlab.report.vega import alt
 from weirlab.trace.quantities import size
-from weirlab.transfers.parallel.findings import MethodGroup, ParallelFindings
+from weirlab.transfers.parallel.findings import (
+    APPLICATION,
+    COMPETITOR,
+    PATH,
+    MethodGroup,
+    ParallelAttemptRow,
+    ParallelFindings,
+)
 from weirlab.transfers.parallel.plan import INDEPENDENT, named
-from weirlab.transfers.parallel.rows import APPLICATION, COMPETITOR, PATH, ParallelAttemptRow
 
 _MBIT: Final = 1e6
 _KB: Final = 1e3

@@ -16,10 +16,18 @@ from weirlab.store import Run
 from weirlab.store.frames import rows_of
 from weirlab.trace.quantities import size
 from weirlab.transfers.parallel import tables
-from weirlab.transfers.parallel.findings import MethodGroup, ParallelFindings, overall, sentence
+from weirlab.transfers.parallel.findings import (
+    PATHS,
+    SERIES,
+    MethodGroup,
+    ParallelAttemptRow,
+    ParallelFindings,
+    PathRow,
+    overall,
+    sentence,
+)
 from weirlab.transfers.parallel.page import charts
 from weirlab.transfers.parallel.plan import INDEPENDENT, TCP, named
-from weirlab.transfers.parallel.rows import PATHS, SERIES, ParallelAttemptRow, PathRow
 from weirlab.transfers.parallel.section import ParallelCase, ParallelScenario, ParallelSection, share_of
 
 _RATE: Final = "Goodput, Mbit/s"

@@ -13,7 +13,7 @@ from typing import Any, Final
 import polars as pl
 
 from weirlab.base.errors import InputError, StoreError
-from weirlab.diagnosis import stored
+from weirlab.diagnosis import finding
 from weirlab.diagnosis.both.crossing import ConnectionCrossing, Delay
 from weirlab.diagnosis.causes import PLACES, UNKNOWN
 from weirlab.diagnosis.counters import TimeShares
@@ -219,7 +219,7 @@ def _crossing(row: CrossingRow) -> ConnectionCrossing:
 
 def _diagnosis(run: Run, document: Mapping[str, Any]) -> Diagnosis:
     try:
-        return stored.read(document)
+        return finding.read(document)
     except (LookupError, TypeError) as error:
         raise StoreError(f"a diagnosis in run {run.run_id} is damaged ({error}); measure again") from error
 

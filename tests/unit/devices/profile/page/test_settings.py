@@ -8,7 +8,8 @@ from dataclasses import replace
 import polars as pl
 import pytest
 
-from weirlab.devices.profile.page.settings import beside, machine, positions, sizes
+from weirlab.devices.profile.page import distributions
+from weirlab.devices.profile.page.settings import beside, machine, sizes
 from weirlab.devices.profile.page.source import ProfileEvidence, gather
 from weirlab.devices.profile.page.story import tell
 from weirlab.model.effects import Effect, Kind
@@ -37,7 +38,7 @@ def test_two_frame_sizes_make_no_course(small_run: SyntheticRun) -> None:
 
 
 def test_every_rule_count_has_its_boxes(evidence: ProfileEvidence) -> None:
-    [figure] = positions.figures(evidence, "64-byte frames")
+    [figure] = distributions.figures(evidence, "64-byte frames")
     names = figure.data["row"].unique(maintain_order=True).to_list()
     assert names[0].startswith(rules(0))
     assert len(names) >= 3

@@ -5,8 +5,9 @@ import struct
 import pytest
 
 from weirlab.base.errors import InputError
-from weirlab.traffic.calls.signalling import ORIGIN_UNIX_S, PROBE_BYTES, rtcp
-from weirlab.traffic.calls.signalling.rtcp import Report, SenderInfo
+from weirlab.traffic.calls import control
+from weirlab.traffic.calls.control import Report, SenderInfo
+from weirlab.traffic.calls.signalling import ORIGIN_UNIX_S, PROBE_BYTES
 
 CNAME = "c7@198.18.0.5"
 
@@ -26,7 +27,7 @@ def packets(payload: bytes) -> list[tuple[int, int, bytes]]:
 
 
 def test_a_compound_packet_is_report_name_and_probe() -> None:
-    payload = rtcp.compound(0xCAFE, CNAME, SenderInfo(2500, 160, 12, 1920))
+    payload = control.compound(0xCAFE, CNAME, SenderInfo(2500, 160, 12, 1920))
     (sr, reports, report), (sdes, chunks, chunk), (app, _, data) = packets(payload)
     assert (sr, sdes, app) == (200, 202, 204)
     assert (reports, chunks) == (0, 1)
@@ -44,7 +45,7 @@ def test_a_compound_packet_is_report_name_and_probe() -> None:
 
 @pytest.mark.parametrize("length", range(1, 9))
 def test_a_chunk_ends_with_a_null_octet_on_a_word_boundary(length: int) -> None:
-    _, (_, _, chunk), _ = packets(rtcp.compound(1, "x" * length))
+    _, (_, _, chunk), _ = packets(control.compound(1, "x" * length))
     assert chunk[6 + length] == 0
     assert len(chunk) % 4 == 0
 
@@ -54,7 +55,7 @@ def test_a_reception_report_tells_loss_and_the_last_sender_report() -> None:
         0xBEEF, loss_ratio=0.25, lost=40, highest_sequence=70_000, jitter_units=13, last_sr_ms=1000,
         delay_since_ms=500,
     )  # fmt: skip
-    (_, count, content), *_ = packets(rtcp.compound(1, CNAME, SenderInfo(1500), reports=(report,)))
+    (_, count, content), *_ = packets(control.compound(1, CNAME, SenderInfo(1500), reports=(report,)))
     assert count == 1
     ssrc, loss, highest, jitter, last, delay = struct.unpack(">IIIIII", content[24:])
     assert (ssrc, highest, jitter) == (0xBEEF, 70_000, 13)
@@ -67,23 +68,23 @@ def test_a_reception_report_tells_loss_and_the_last_sender_report() -> None:
 
 
 def test_before_any_sender_report_the_block_says_nothing_of_one() -> None:
-    (_, _, content), *_ = packets(rtcp.compound(1, CNAME, reports=(Report(2),)))
+    (_, _, content), *_ = packets(control.compound(1, CNAME, reports=(Report(2),)))
     assert content[24 + 16 :] == bytes(8)
 
 
 @pytest.mark.parametrize(("ip", "headers"), [(4, 42), (6, 62)])
 @pytest.mark.parametrize("frame_bytes", [128, 200, 256])
 def test_the_size_comes_closest_to_the_frame_wanted(ip: int, headers: int, frame_bytes: int) -> None:
-    size = rtcp.compound_bytes(len(CNAME), frame_bytes, ip=4 if ip == 4 else 6)
-    payload = rtcp.compound(1, CNAME, size_bytes=size)
+    size = control.compound_bytes(len(CNAME), frame_bytes, ip=4 if ip == 4 else 6)
+    payload = control.compound(1, CNAME, size_bytes=size)
     assert len(payload) == size
-    least = len(rtcp.compound(1, CNAME))
+    least = len(control.compound(1, CNAME))
     assert size == max(least, (frame_bytes - headers - 4) // 4 * 4)
     assert [kind for kind, _, _ in packets(payload)] == [200, 202, 204]
 
 
 def test_what_does_not_fit_is_refused_with_the_least_that_does() -> None:
     with pytest.raises(InputError, match="at least 84 B"):
-        rtcp.compound(1, CNAME, size_bytes=80)
+        control.compound(1, CNAME, size_bytes=80)
     with pytest.raises(InputError, match="multiple of 4"):
-        rtcp.compound(1, CNAME, size_bytes=130)
+        control.compound(1, CNAME, size_bytes=130)
