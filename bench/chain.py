@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from machine import versions
-from weirlab.jobs.repetition import REPETITIONS
+from weirlab.jobs.spoiled import REPETITIONS
 from weirlab.records import JOINT
 
 FRAME_BYTES = 256

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from weirlab.devices.prediction import modelling
 from weirlab.jobs.profiles import KIND
-from weirlab.jobs.repetition import REPETITIONS
+from weirlab.jobs.spoiled import REPETITIONS
 from weirlab.model import DeviceModels, QueueingModel
 from weirlab.model.series import SeriesDevice
 from weirlab.records import JOINT
