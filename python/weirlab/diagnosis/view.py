@@ -350,7 +350,9 @@ class TimelineView:
     def before_losses(self) -> float:
         """The usual RTT just before losses divided by the minimum RTT; NaN if it is not known."""
         t = self.timeline
-        at = np.flatnonzero(np.diff(t.lost, prepend=0.0) > 0)
+        # The kernel's counter has losses from before the first sample.
+        known = t.lost[0] if t.source == "kernel" else 0.0
+        at = np.flatnonzero(np.diff(t.lost, prepend=known) > 0)
         before = t.rtt_s[np.maximum(at - 1, 0)]
         before = before[np.isfinite(before)]
         least = self.facts.min_rtt_s

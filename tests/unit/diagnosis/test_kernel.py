@@ -293,11 +293,25 @@ def test_losses_before_the_first_sample_are_not_told_as_a_share_of_what_was_sent
     assert not [
         said for said in (finding.sentence, *finding.evidence) if "Mathis" in said or "% of the seg" in said
     ]
-    # Of some 40,000 segments, one is lost while they are sampled.
+    # Of some 4,000 segments, one is lost while they are sampled.
     assert (
         "% of the segments were lost, which held it near"
         in found(total_retrans=half(3, 4)).findings[0].sentence
     )
+
+
+def test_the_queue_before_losses_is_not_that_of_the_first_sample() -> None:
+    rtt_us = np.where(np.abs(np.arange(401) - HALF) < 20, 2, 1) * RTT_S * 1e6
+    evidence = [
+        next(
+            each.evidence[-1]
+            for each in found(total_retrans=lost, rtt_us=rtt_us).findings
+            if each.cause.key == "loss"
+        )
+        for lost in (half(0, 1), half(3, 4))
+    ]
+    assert "a queue had filled up" in evidence[0]
+    assert evidence[1] == evidence[0]
 
 
 def test_what_nothing_looks_like_is_not_said_to_be_hidden() -> None:
