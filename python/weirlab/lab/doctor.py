@@ -19,6 +19,7 @@ from weirlab.lab import clean, dut, steadiness
 from weirlab.lab.finding import AS_ROOT, Finding, reason
 from weirlab.lab.linux import bpf, interface, syscalls
 from weirlab.lab.linux.namespace import in_thread
+from weirlab.records import stand_in
 
 _MINIMUM_KERNEL: Final = (5, 18)
 _MINIMUM_FREE_BYTES: Final = 500_000_000
@@ -230,7 +231,8 @@ def _devices() -> Iterator[Finding]:
             missing = [detail]
         else:
             if name in dut.TUNNELS and not missing:
-                detail += f", as {driver.name}"
+                part = stand_in(driver.name)
+                detail += f", as {driver.name}" + (f", in user space, without {part}" if part else "")
         remedy = "follow the advice, or choose another device with --dut"
         yield Finding(f"device {name}", not missing, detail, "" if not missing else remedy, essential=False)
     for why in dut.broken():

@@ -65,7 +65,10 @@ USER_SPACE: Final = {"wireguard-go": "a kernel's WireGuard", "strongswan-libipse
 """Daemons that carry packets themselves, and the part of the kernel that does so where there is one."""
 
 
-WHERE: Final = "weir doctor tells whether this kernel has it; else measure on a host that does"
+WHERE: Final = (
+    "weir doctor tells whether this kernel has it; else measure on a host that does, or, where KVM works, in "
+    "virtual machines: vm-esp, vm-wireguard"
+)
 """What to do about a stand-in."""
 
 

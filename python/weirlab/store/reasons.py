@@ -21,4 +21,6 @@ def reason_counts(invalid: Iterable[str]) -> dict[str, int]:
 
 
 def _kind(reason: str) -> str:
-    return re.sub(r"\d[\d.,]*", "…", re.split(r"[:(]", reason, maxsplit=1)[0]).strip()
+    kind = re.split(r"[:(]", reason, maxsplit=1)[0]
+    kind = re.sub(r"\bfor \d[\d.,]* m?s\b", "for too long", kind)
+    return re.sub(r"\d[\d.,]*", "…", kind).strip()

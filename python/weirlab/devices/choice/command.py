@@ -215,6 +215,7 @@ def choose(ctx: typer.Context, options: ChoiceOptions, result: JudgementOptions)
         if out is not None:
             wording.write_page(outcome, rows, out, session.command)
             document["out"] = out
+            session.say(f"Page: {out}")
         session.finish(document, wording.sentence(outcome, session.command), wording.tables(outcome, rows))
         problem = outcome.problem()
         verdict = None if outcome.failures else gates.failure(outcome.base.judged)
