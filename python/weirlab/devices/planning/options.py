@@ -152,7 +152,7 @@ class RulesetOptions:
     reordered: Annotated[
         Path | None,
         typer.Option(
-            help="Write the ruleset in its better order here; to FILE.diff, what changes.",
+            help="Write the ruleset in its better order here; as NAME.diff, only what changes.",
             metavar="FILE",
         ),
     ] = None
