@@ -128,6 +128,7 @@ def test_every_experiment_of_the_file_is_made_here_in_its_order() -> None:
             "constant-mode-difference",
             lambda suite, mode, way, size: 100.0 + size * (2.0 if mode == "tunnel" else 1.0),
         ),
+        ("processing-incoming", "constant-mode-difference", lambda suite, mode, way, size: 100.0 + size),
         (
             "processing-incoming",
             "md5-slightly-more-than-sha1",
@@ -156,6 +157,15 @@ def test_every_experiment_of_the_file_is_made_here_in_its_order() -> None:
 def test_a_claim_that_is_not_so_here_differs(experiment: str, claim: str, cost: Cost, tmp_path: Path) -> None:
     found = answers(experiment, {"processing times": run_of(tmp_path, cost)})
     assert verdict(found[claim]) == "differs"
+
+
+@pytest.mark.parametrize("claim", ["decreases-with-size-mostly", "largest-without-auth-tunnel"])
+def test_an_increase_that_is_none_is_neither_falling_nor_largest(claim: str, tmp_path: Path) -> None:
+    def cost(suite: str, mode: str, way: str, size: int) -> float:
+        return 1000.0 - (way == "in") * size
+
+    found = answers("incoming-versus-outgoing", {"processing times": run_of(tmp_path, cost)})
+    assert verdict(found[claim]) == "cannot tell"
 
 
 def test_values_are_those_of_the_rounds(tmp_path: Path) -> None:
