@@ -34,7 +34,7 @@ from weirlab.numbering.through.rows import DEVICE, DeviceRow
 from weirlab.reproduction.contract import ROWS, ReproductionRow
 from weirlab.store import rows
 from weirlab.store.columns import TrialRow
-from weirlab.trace.columns import PeriodRow, RoundTripRow, SackRow, SegmentRow
+from weirlab.trace.schema import PeriodRow, RoundTripRow, SackRow, SegmentRow
 from weirlab.transfers.parallel import findings as parallel
 from weirlab.transfers.tcp.study.columns import (
     AgreementRow,

@@ -9,7 +9,7 @@ import pytest
 
 from weirlab.base.errors import MissingCapability
 from weirlab.jobs.progress import SilentProgress
-from weirlab.links.monitor.bed import tcpdump
+from weirlab.links.monitor.bed import recording
 from weirlab.links.monitor.bed.base import METHODS, RECORDING, Method, MonitorSettings
 from weirlab.links.monitor.bed.lab import LinkLab
 from weirlab.links.monitor.section import MonitorScenario
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.netns
 @pytest.fixture(scope="module", autouse=True)
 def _needs_tcpdump() -> None:
     try:
-        tcpdump.check()
+        recording.check()
     except MissingCapability as error:
         pytest.skip(str(error))
 

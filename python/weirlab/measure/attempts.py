@@ -18,9 +18,6 @@ from typing import Final
 from weirlab.base.errors import LabError
 from weirlab.records import TrialRecord, TrialSpec
 
-__all__ = ["Budget", "TrialQueue", "ValidShare", "setting_of", "until_valid"]
-
-
 HALF_LIFE: Final = 300
 """Attempts after which one counts half: a host that becomes quiet or busy shows within minutes."""
 

@@ -27,9 +27,6 @@ import numpy.typing as npt
 from weirlab.model.base import DELAYS, F64, Prediction
 from weirlab.model.queueing import QueueingModel
 
-__all__ = ["LEVELS", "BehaviourGrid", "Fate", "Passage", "ReferenceDevice", "SteadyStates"]
-
-
 LEVELS: Final = (3.0, *(-math.log(q) for q in (0.5, 0.9, 0.99, 0.999)), 0.0)
 """``N`` of the shares of packets at the floor, up to p50, p90, p99, p99.9, and the longest delay."""
 STREAMS: Final = 4

@@ -14,10 +14,9 @@ import pytest
 from weirlab.diagnosis.causes import APPLICATION_READ, UNKNOWN
 from weirlab.diagnosis.finding import DiagnosisFinding
 from weirlab.testing.tcp import Packet, TcpConversation, write_pcap
-from weirlab.transfers.tcp.measure import axis
 from weirlab.transfers.tcp.measure.capturing import End, TransferCapture
 from weirlab.transfers.tcp.measure.measuring import TransferMeasurement
-from weirlab.transfers.tcp.measure.samples import Start
+from weirlab.transfers.tcp.measure.samples import CAPTURED, RECEIVING, USUAL, Start
 from weirlab.transfers.tcp.sending import TransferOutcome
 from weirlab.web.children import ChildFailure, Children
 from weirlab.web.launching.jobs import ServiceFolders
@@ -250,5 +249,5 @@ def test_a_service_that_ends_waits_for_no_capture(measured: TransferMeasurement,
 
 
 def test_whatever_is_on_the_time_axis_has_a_chart() -> None:
-    columns = {*axis.USUAL, *axis.RECEIVING, *axis.CAPTURED, "delay_us"}
+    columns = {*USUAL, *RECEIVING, *CAPTURED, "delay_us"}
     assert columns <= drawing._CHARTS.keys()

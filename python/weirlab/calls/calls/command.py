@@ -21,7 +21,7 @@ from weirlab.cli.options import (
     without,
     work_of,
 )
-from weirlab.cli.options.buffers import jitter_buffer as read_jitter_buffer
+from weirlab.cli.options.reading import jitter_buffer as read_jitter_buffer
 from weirlab.cli.output import Session
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from weirlab.base.extras import REPORT as CHARTS
 from weirlab.base.files import standard_input
 from weirlab.base.quoting import quoted
 from weirlab.cli.options import JudgementOptions, grouped, without
-from weirlab.cli.options.buffers import jitter_buffer as read_jitter_buffer
 from weirlab.cli.options.cluster import ClusterOptions
+from weirlab.cli.options.reading import jitter_buffer as read_jitter_buffer
 from weirlab.trace.analysis import refuse_inputs
 
 if TYPE_CHECKING:

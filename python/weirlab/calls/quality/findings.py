@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from weirlab.calls.quality import calls as calls_of
+from weirlab.calls.quality import streams as calls_of
 from weirlab.calls.quality.streams import CaptureStream
 from weirlab.quality.captures import CaptureTable
 from weirlab.trace import wording

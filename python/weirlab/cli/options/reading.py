@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from weirlab.base import limits
 from weirlab.base.errors import InputError
 from weirlab.base.quoting import quoted
 
 if TYPE_CHECKING:
+    from weirlab.quality.jitterbuffer import BufferChoice, Buffers
     from weirlab.records import RuleSetup
     from weirlab.traffic.sizes import SizeMix
     from weirlab.traffic.spec import LoadStep
+
 
 T = TypeVar("T")
 
@@ -169,3 +172,27 @@ def one_share(text: str, option: str, example: str) -> float:
             f"{option}: one share is needed, but {quoted(text)} has {len(values)}; e.g. {option} {example}"
         )
     return values[0]
+
+
+_BUFFER: Final = re.compile(r"(?P<kind>best|fixed|adaptive)(?::(?P<depth>\d+(?:\.\d+)?)(?:ms)?)?")
+
+
+def jitter_buffer(text: str) -> tuple[BufferChoice, Buffers]:
+    """Parse ``best``, ``fixed``, ``fixed:60ms`` or ``adaptive``.
+
+    Raises
+    ------
+    InputError
+        It is none of these.
+    """
+    from weirlab.quality.jitterbuffer import Buffers
+
+    match = _BUFFER.fullmatch(text.strip().lower())
+    if match is None or (match["depth"] and match["kind"] != "fixed"):
+        raise InputError(
+            f"--jitter-buffer {quoted(text)} not understood; accepted are fixed:60ms (any depth), "
+            "adaptive, and best for the better one of each call"
+        )
+    depth = float(match["depth"]) if match["depth"] else Buffers.fixed_ms
+    kinds: dict[str, BufferChoice] = {"best": "best", "fixed": "fixed", "adaptive": "adaptive"}
+    return kinds[match["kind"]], Buffers(fixed_ms=depth)

@@ -20,9 +20,15 @@ from weirlab.numbering.telephone.call import Call
 from weirlab.numbering.telephone.h225 import H225Message
 from weirlab.numbering.telephone.orders import Client, Order
 from weirlab.numbering.telephone.registering import Registration
-from weirlab.numbering.telephone.session import CallSession, Tell
+from weirlab.numbering.telephone.session import (
+    CallSession,
+    ConnectionLoss,
+    Tell,
+    TpktConnection,
+    datagrams,
+    listening,
+)
 from weirlab.numbering.telephone.settings import TelephoneSettings
-from weirlab.numbering.telephone.wires import ConnectionLoss, TpktConnection, datagrams, listening
 
 _BUSY_S: Final = 0.005
 _IDLE_S: Final = 0.1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from weirlab.transfers.tcp.measure.axis import CAPTURES
+from weirlab.transfers.tcp.measure.samples import CAPTURES
 
 if TYPE_CHECKING:
     import polars as pl

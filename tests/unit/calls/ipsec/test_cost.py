@@ -8,11 +8,10 @@ import pytest
 
 from weirlab.base.errors import InputError
 from weirlab.calls.ipsec.cost.fakes import FormulaTimer
-from weirlab.calls.ipsec.cost.findings import EspCostFindings
+from weirlab.calls.ipsec.cost.findings import EspCostFindings, compared
 from weirlab.calls.ipsec.cost.page import page
 from weirlab.calls.ipsec.cost.section import WAYS, EspCostScenario
 from weirlab.calls.ipsec.cost.study import EspCostStudy, stored
-from weirlab.calls.ipsec.cost.tables import compared
 from weirlab.jobs.progress import RunInterrupt, SilentProgress
 from weirlab.jobs.work import Work
 from weirlab.scenario.load import from_plain

@@ -15,7 +15,7 @@ from weirlab.diagnosis import kernel
 from weirlab.link import bindings
 from weirlab.store import Store
 from weirlab.trace.times import Window
-from weirlab.transfers.tcp.measure import axis, measuring, result, samples
+from weirlab.transfers.tcp.measure import measuring, result, samples
 from weirlab.transfers.tcp.measure.samples import Exchange, Offset, Start, offset
 
 from ...conftest import Weir
@@ -76,16 +76,16 @@ def test_sources_with_periods_of_their_own_share_the_axis() -> None:
     sender = made([5, 10, 15, 25], app_bytes=[100, 200, 300, 500], rtt_us=[1, 2, 3, 4])
     packets = made([21, 29], flight_bytes=[7, 9])
     chosen = {"sender": ["throughput_bps", "rtt_us"], "capture": ["flight_bytes"]}
-    found = axis.axis({"sender": sender, "capture": packets}, chosen, 10 * MS, 0)
+    found = samples.axis({"sender": sender, "capture": packets}, chosen, 10 * MS, 0)
     assert found.columns == ["time_ns", "sender.throughput_bps", "sender.rtt_us", "capture.flight_bytes"]
     assert found.rows() == [(0, 80_000.0, 1, None), (10 * MS, 160_000.0, 3, None), (20 * MS, 160_000.0, 4, 9)]
-    coarse = axis.coarser(found, 20 * MS, 0)
+    coarse = samples.coarser(found, 20 * MS, 0)
     assert coarse.rows() == [(0, 120_000.0, 3, None), (20 * MS, 160_000.0, 4, 9)]
 
 
 def test_what_was_sent_before_the_first_report_was_sent_since_the_start() -> None:
     rows = made([35, 45], app_bytes=[400, 500])
-    found = axis.axis({"sender": rows}, {"sender": ["throughput_bps"]}, 10 * MS, 0)
+    found = samples.axis({"sender": rows}, {"sender": ["throughput_bps"]}, 10 * MS, 0)
     assert found["sender.throughput_bps"].to_list() == [80_000.0, 80_000.0]
 
 
@@ -94,19 +94,19 @@ def test_rows_without_the_counter_of_bytes_do_not_hide_the_throughput() -> None:
     # One-way delays come beside, and in a period there may be nothing else.
     acked = [1000, None, None, 3000, None]
     rows = pl.DataFrame({"time_ns": times, "acked_bytes": acked, "delay_us": [None, 2.0, 2.0, None, 2.0]})
-    found = axis.axis({"capture": rows}, {"capture": ["throughput_bps", "delay_us"]}, 10 * MS, 0)
+    found = samples.axis({"capture": rows}, {"capture": ["throughput_bps", "delay_us"]}, 10 * MS, 0)
     assert found["capture.throughput_bps"].to_list() == [800_000.0, 0.0, 1_600_000.0]
     assert found["capture.delay_us"].to_list() == [2.0, 2.0, 2.0]
 
 
 def test_a_window_counts_from_the_start_or_from_1970_and_has_to_hold_something() -> None:
     rows = {"sender": made([105, 115, 125], rtt_us=[1, 2, 3])}
-    whole = axis.axis(rows, {"sender": ["rtt_us"]}, 10 * MS, 100 * MS)
-    relative = axis.within(whole, Window(10 * MS, 20 * MS, relative=True), 100 * MS)
-    absolute = axis.within(whole, Window(110 * MS, 120 * MS), 100 * MS)
+    whole = samples.axis(rows, {"sender": ["rtt_us"]}, 10 * MS, 100 * MS)
+    relative = samples.within(whole, Window(10 * MS, 20 * MS, relative=True), 100 * MS)
+    absolute = samples.within(whole, Window(110 * MS, 120 * MS), 100 * MS)
     assert relative.rows() == absolute.rows() == [(110 * MS, 2)]
     with pytest.raises(InputError, match="--from and --to"):
-        axis.within(whole, Window(10**9, None, relative=True), 100 * MS)
+        samples.within(whole, Window(10**9, None, relative=True), 100 * MS)
 
 
 def test_what_packets_show_is_kept_by_period() -> None:

@@ -89,9 +89,9 @@ class EspCostStudy(Study[EspCostScenario, Ground[None], EspCostFindings]):
         return sum(count for _, count in asked.trials()) * 2 * asked.esp.packets * _PACKET_S
 
     def summarize(self, outcome: Outcome[EspCostFindings]) -> Summary:
-        from weirlab.calls.ipsec.cost import tables
+        from weirlab.calls.ipsec.cost import findings
 
-        return Summary(outcome.found.sentence, tables.of(outcome.found))
+        return Summary(outcome.found.sentence, findings.of(outcome.found))
 
     def headlines(self, run: Run) -> Sequence[str]:
         found = stored(run)

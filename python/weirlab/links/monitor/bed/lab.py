@@ -21,10 +21,9 @@ from weirlab.lab.namespaces import NamespaceBed
 from weirlab.lab.wiring import mac_bytes
 from weirlab.link import settings as link_settings
 from weirlab.link.recording.process import FrameSource
-from weirlab.links.monitor.bed import tcpdump, wiring
+from weirlab.links.monitor.bed import wiring
 from weirlab.links.monitor.bed.base import MonitorRecorder, MonitorSettings, Stages, stages_of
-from weirlab.links.monitor.bed.recording import OwnRecorder
-from weirlab.links.monitor.bed.tcpdump import Tcpdump
+from weirlab.links.monitor.bed.recording import OwnRecorder, Tcpdump, check, version
 from weirlab.records import EngineResult
 from weirlab.traffic.spec import Traffic
 
@@ -64,7 +63,7 @@ class LinkLab(NamespaceBed):
         self._settings = settings
         self._parts = wiring.parts(settings.method)
         if settings.method.startswith("tcpdump"):
-            tcpdump.check()
+            check()
         if settings.method == "tcpdump-receiver":
             self._receives = wiring.SPARE
         self._tap: Tap | None = None
@@ -88,7 +87,7 @@ class LinkLab(NamespaceBed):
             "napi": f"threaded, bound to CPU {self._cores.dut}",
             "records": str(self._folder),
             "ring_bytes": self._settings.ring_bytes,
-            **({"tcpdump": tcpdump.version()} if self._settings.method.startswith("tcpdump") else {}),
+            **({"tcpdump": version()} if self._settings.method.startswith("tcpdump") else {}),
             **({"xdp_mode": self._xdp_mode} if self._xdp_mode else {}),
             **({"tap_warnings": "; ".join(self._warnings)} if self._warnings else {}),
         }

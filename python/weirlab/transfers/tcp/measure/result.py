@@ -9,9 +9,9 @@ from typing import Final
 import polars as pl
 
 from weirlab.diagnosis.finding import Diagnosis
-from weirlab.transfers.tcp.measure import axis as axes
 from weirlab.transfers.tcp.measure import captured as seen
 from weirlab.transfers.tcp.measure import measuring, samples
+from weirlab.transfers.tcp.measure import samples as axes
 from weirlab.transfers.tcp.measure.captured import CaptureResults
 from weirlab.transfers.tcp.measure.capturing import End, TransferCapture
 from weirlab.transfers.tcp.measure.measuring import TransferMeasurement

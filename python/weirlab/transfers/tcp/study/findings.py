@@ -16,7 +16,7 @@ from weirlab.store import Run
 from weirlab.trace import times
 from weirlab.trace.quantities import bit_rate, count, duration, plural, size
 from weirlab.trace.times import Window
-from weirlab.transfers.tcp.measure import axis
+from weirlab.transfers.tcp.measure import samples
 from weirlab.transfers.tcp.measure.capturing import TransferCapture
 from weirlab.transfers.tcp.show import both as shown_both
 from weirlab.transfers.tcp.show import tables as shown
@@ -130,11 +130,11 @@ class TcpFindings:
         return list(dict.fromkeys(said))
 
     def _shown(self) -> Any:
-        return axis.within(self.kept.axis, self.view.window, self.kept.transfer.start_ns)
+        return samples.within(self.kept.axis, self.view.window, self.kept.transfer.start_ns)
 
     def _axis(self) -> Table:
         start_ns = self.kept.transfer.start_ns
-        rows = axis.coarser(self._shown(), max(self.view.print_ns, self.kept.transfer.period_ns), start_ns)
+        rows = samples.coarser(self._shown(), max(self.view.print_ns, self.kept.transfer.period_ns), start_ns)
         names = [name for name in rows.columns if name != "time_ns"]
         if not self.view.chosen:
             names = [name for name in names if name.endswith(PRINTED)]

@@ -18,10 +18,9 @@ from weirlab.link import bindings
 from weirlab.link.recording.process import FrameSource
 from weirlab.link.recording.supervisor import RecorderClocks, RecorderEnvironment, Supervisor
 from weirlab.link.settings import RecorderSettings
-from weirlab.links.monitor.bed import tcpdump
+from weirlab.links.monitor.bed import recording as tcpdump
 from weirlab.links.monitor.bed.base import MonitorGap, MonitorSettings
-from weirlab.links.monitor.bed.recording import FrameCounts, OwnRecorder, count_frames
-from weirlab.links.monitor.bed.tcpdump import Tcpdump
+from weirlab.links.monitor.bed.recording import FrameCounts, OwnRecorder, Tcpdump, count_frames
 from weirlab.testing.link import FakeChild, interface
 
 

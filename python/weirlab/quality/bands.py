@@ -1,9 +1,13 @@
-"""The wideband E-model, ITU-T G.107.1 (06/2019 with Corrigendum 1), for speech of 50 to 7000 Hz.
+"""The E-models of more than telephone bandwidth: wideband and fullband.
 
-R goes up to 129 here: neither R nor impairment factors compare with those of G.107. The
-Recommendation models talker echo, delay, codec and packet loss; it takes over listener echo untested
-and leaves out loudness, sidetone, quantizing distortion and the advantage factor (Is,WB = 0, A = 0).
-Equation numbers are the Recommendation's.
+Wideband is ITU-T G.107.1 (06/2019 with Corrigendum 1), for speech of 50 to 7000 Hz. R goes up to 129: neither
+R nor impairment factors compare with those of G.107. The Recommendation models talker echo, delay, codec and
+packet loss; it takes over listener echo untested and leaves out loudness, sidetone, quantizing distortion and
+the advantage factor (Is,WB = 0, A = 0). Equation numbers are the Recommendation's.
+
+Fullband is ITU-T G.107.2, for speech of 20 to 20000 Hz. R goes up to 148. The Recommendation models delay,
+codec and packet loss; echo is not part of it, and the noise of its first edition (06/2019) is a constant. MOS
+is that of a listener who knows fullband speech.
 """
 
 from __future__ import annotations
@@ -16,13 +20,13 @@ import numpy as np
 from weirlab.quality import emodel
 from weirlab.quality.emodel import F64, EmodelParameters, Values
 
-RO: Final = 129.0
+RO_WIDEBAND: Final = 129.0
 """Basic signal-to-noise ratio Ro,WB (7-2)."""
 
 NOISE_FLOOR: Final = -96.0
 """Nfor of a wideband telephone, dBm0p, instead of the -64 of G.107."""
 
-_SCALE: Final = 1.29
+_WIDEBAND: Final = 1.29
 
 
 @dataclass(frozen=True)
@@ -39,7 +43,7 @@ class WidebandRating:
     @property
     def mos(self) -> F64:
         """MOS-CQEW: the opinion of a listener who knows wideband, so 4.5 is better speech than with G.107."""
-        return mos_of_r(self.r)
+        return wideband_mos(self.r)
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,7 @@ class EchoPath:
 ECHO: Final = EchoPath()
 
 
-def rate(
+def wideband(
     *,
     ta: Values = 0.0,
     ie: Values = 0.0,
@@ -76,11 +80,11 @@ def rate(
     loop = 2 * np.asarray(echo, dtype=np.float64) if path.tr is None else path.tr
     connection = EmodelParameters(telr=path.telr, wepl=path.wepl, t=echo, tr=loop, nfor=NOISE_FLOOR)
     idte = talker_echo(connection)
-    idle = emodel.listener_echo(connection, RO)  # (7-11, 7-12)
-    idd = _SCALE * emodel.too_long(ta)  # (7-13, 7-14)
+    idle = emodel.listener_echo(connection, RO_WIDEBAND)  # (7-11, 7-12)
+    idd = _WIDEBAND * emodel.too_long(ta)  # (7-13, 7-14)
     i_d = idte + idle + idd  # (7-4)
     ie_eff = emodel.effective_equipment(ie, bpl, ppl, burst_r)  # (7-15): 95 stays 95
-    parts = np.broadcast_arrays(RO - i_d - ie_eff, i_d, ie_eff, idte, idle, idd)
+    parts = np.broadcast_arrays(RO_WIDEBAND - i_d - ie_eff, i_d, ie_eff, idte, idle, idd)
     return WidebandRating(*(np.asarray(part, dtype=np.float64) for part in parts))
 
 
@@ -96,6 +100,42 @@ def talker_echo(connection: EmodelParameters) -> F64:
     return emodel.echo_impairment(roe, re, delay)
 
 
-def mos_of_r(r: Values) -> F64:
+def wideband_mos(r: Values) -> F64:
     """MOS-CQEW of R (A-1, A-2)."""
-    return emodel.mos_of_r(np.asarray(r, dtype=np.float64) / _SCALE)
+    return emodel.mos_of_r(np.asarray(r, dtype=np.float64) / _WIDEBAND)
+
+
+RO_FULLBAND: Final = 148.0
+
+_FULLBAND: Final = 1.48
+_CEILING: Final = 132.0
+"""Impairment by total loss, instead of the 95 of G.107."""
+
+
+@dataclass(frozen=True)
+class FullbandRating:
+    """R on the scale up to 148; ``r = RO - idd - ie_eff``."""
+
+    r: F64
+    idd: F64
+    ie_eff: F64
+
+    @property
+    def mos(self) -> F64:
+        """MOS-CQEF."""
+        return fullband_mos(self.r)
+
+
+def fullband(
+    *, ta: Values = 0.0, ie: Values = 0.0, bpl: Values = 4.3, ppl: Values = 0.0, burst_r: Values = 1.0
+) -> FullbandRating:
+    """R of a fullband connection; ``ta`` in ms, ``ppl`` in percent, ``ie`` and ``bpl`` for fullband."""
+    idd = _FULLBAND * emodel.too_long(ta)
+    ie_eff = emodel.effective_equipment(ie, bpl, ppl, burst_r, ceiling=_CEILING)
+    parts = np.broadcast_arrays(RO_FULLBAND - idd - ie_eff, idd, ie_eff)
+    return FullbandRating(*(np.asarray(part, dtype=np.float64) for part in parts))
+
+
+def fullband_mos(r: Values) -> F64:
+    """MOS-CQEF of R (Annex A)."""
+    return emodel.mos_of_r(np.asarray(r, dtype=np.float64) / _FULLBAND)
