@@ -29,7 +29,7 @@ from weirlab.numbering.section import PassageSection
 from weirlab.numbering.through import passage
 from weirlab.numbering.through.device import device
 from weirlab.numbering.through.passage import DevicePassage
-from weirlab.numbering.through.rows import DeviceRow
+from weirlab.numbering.through.rows import PassageRow
 
 pytestmark = pytest.mark.netns
 
@@ -73,7 +73,7 @@ def lab(plan: str, talk_s: float = 0.3, **asked: object) -> Iterator[VoiceLab]:
         yield opened
 
 
-def call(opened: VoiceLab, number: str) -> tuple[ProofCallRow, dict[str, DeviceRow]]:
+def call(opened: VoiceLab, number: str) -> tuple[ProofCallRow, dict[str, PassageRow]]:
     wanted: ProofCall = next(
         each for each in planned(opened.network, fall_back=False) if each.test.number == number
     )
@@ -81,7 +81,7 @@ def call(opened: VoiceLab, number: str) -> tuple[ProofCallRow, dict[str, DeviceR
     return row, {each.direction: each for each in passed}
 
 
-def passed_all(row: ProofCallRow, passed: dict[str, DeviceRow]) -> None:
+def passed_all(row: ProofCallRow, passed: dict[str, PassageRow]) -> None:
     """The call went as planned, and the device's ports counted what the caller's port did."""
     assert (row.verdict, row.why) == (AS_PLANNED, "")
     there, back = passed["from the caller"], passed["to the caller"]

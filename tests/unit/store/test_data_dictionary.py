@@ -23,7 +23,7 @@ from weirlab.devices.simulation.findings import SIMULATIONS, SimulationRow
 from weirlab.links.monitor.trials.rows import MonitorRow
 from weirlab.numbering.load.findings import LIMITS, TRIALS, WORK, LoadLimitRow, LoadTrialRow, WorkRow
 from weirlab.numbering.proof.rows import CALLS, LOGS, MESSAGES, LogRow, MessageRow, ProofCallRow
-from weirlab.numbering.through.rows import DEVICE, DeviceRow
+from weirlab.numbering.through.rows import DEVICE, PassageRow
 from weirlab.records import PacketLog
 from weirlab.reproduction.contract import ROWS, ReproductionRow
 from weirlab.store import rows
@@ -115,7 +115,7 @@ def test_tables_hold_the_columns_that_are_described(documented: Mapping[str, typ
         CALLS: list(schema_of(ProofCallRow)),
         MESSAGES: list(schema_of(MessageRow)),
         LOGS: list(schema_of(LogRow)),
-        DEVICE: list(schema_of(DeviceRow)),
+        DEVICE: list(schema_of(PassageRow)),
         TRIALS: list(schema_of(LoadTrialRow)),
         WORK: list(schema_of(WorkRow)),
         LIMITS: list(schema_of(LoadLimitRow)),

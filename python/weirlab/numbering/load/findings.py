@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from weirlab.base.errors import NotMet, Undecided
 from weirlab.base.quantities import count, words
-from weirlab.numbering.through.rows import DeviceRow, silent
+from weirlab.numbering.through.rows import PassageRow, silent
 
 if TYPE_CHECKING:
     from weirlab.store import Run
@@ -107,7 +107,7 @@ class LoadFindings:
     limits: tuple[LoadLimitRow, ...]
     device: str = ""
     """The device that the calls passed; empty for none."""
-    passed: tuple[DeviceRow, ...] = ()
+    passed: tuple[PassageRow, ...] = ()
     """Packets that passed the device."""
 
     @property

@@ -40,7 +40,7 @@ from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.section import LoadScenario, LoadSection
 from weirlab.numbering.through.device import PassageDevice, device
 from weirlab.numbering.through.passage import CallerPassage
-from weirlab.numbering.through.rows import DEVICE, DeviceRow, bypassing
+from weirlab.numbering.through.rows import DEVICE, PassageRow, bypassing
 from weirlab.store import Run, RunWriter
 from weirlab.store.frames import frame_of
 from weirlab.studies.contract import Ground, Outcome, Study, Summary
@@ -113,7 +113,7 @@ def _in_namespaces(network: PlanNetwork, talk_s: float, device: PassageDevice | 
     return LoadTestLab(network, talk_s, device)
 
 
-def _passed(lab: LoadLab, index: int, frames: Sequence[Frame], caller: str) -> list[DeviceRow]:
+def _passed(lab: LoadLab, index: int, frames: Sequence[Frame], caller: str) -> list[PassageRow]:
     """What passed the device in the last trial; raises ``LabError`` if calls bypassed it."""
     rows = lab.way.passed(index)
     if missed := bypassing(rows, lab.way.title):
@@ -123,7 +123,7 @@ def _passed(lab: LoadLab, index: int, frames: Sequence[Frame], caller: str) -> l
 
 def trial(
     lab: LoadLab, planned: ProofCall, asked: LoadSection, index: int, rate: int
-) -> tuple[LoadTrialRow, list[WorkRow], list[DeviceRow]]:
+) -> tuple[LoadTrialRow, list[WorkRow], list[PassageRow]]:
     """Make a trial."""
     caller, callee, number = planned.caller, planned.way.end.engine, planned.test.number
     seconds, limit_ms = asked.trial_s, asked.setup_limit_ms
@@ -175,7 +175,7 @@ def stored(run: Run) -> LoadFindings:
         tuple(run.rows(WorkRow, WORK)),
         tuple(run.rows(LoadLimitRow, LIMITS)),
         str(run.manifest.facts.get("device", "")),
-        tuple(run.rows(DeviceRow, DEVICE)),
+        tuple(run.rows(PassageRow, DEVICE)),
     )
 
 
@@ -245,7 +245,7 @@ class VoiceLoadStudy(Study[LoadScenario, Ground[LoadBed], LoadFindings]):
                 shares.extend(more)
                 through.extend(passed)
                 if lab.way.title:
-                    writer.put_table(DEVICE, frame_of(DeviceRow, through))
+                    writer.put_table(DEVICE, frame_of(PassageRow, through))
                 writer.put_table(WORK, frame_of(WorkRow, shares))
                 writer.put_table(TRIALS, frame_of(LoadTrialRow, trials))
                 writer.finished_beside = len(trials)

@@ -27,7 +27,7 @@ from weirlab.numbering.proof.wire.signalling import CallLeg, LadderMessage, SipM
 from weirlab.numbering.proof.wire.speech import Silence, StreamReception, beside, reaching, silences, streams
 from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.through.passage import CallerPassage
-from weirlab.numbering.through.rows import DeviceRow, bypassing
+from weirlab.numbering.through.rows import PassageRow, bypassing
 
 
 def seen(frames: Sequence[Frame]) -> tuple[list[CallLeg], list[LadderMessage], list[SipMessage]]:
@@ -92,7 +92,7 @@ class _Attempt:
     """Did the caller receive speech before the answer, as announced by a 183?"""
     asked: Sequence[DnsQuery]
     """Queries to the name servers."""
-    passed: Sequence[DeviceRow] = ()
+    passed: Sequence[PassageRow] = ()
     """Packets that passed the device, if there is one."""
     silences: tuple[Silence | None, Silence | None] = (None, None)
     """Silences of the speech from and to the caller that the device caused."""
@@ -110,7 +110,7 @@ def made(
 
 def carried(
     lab: CallLab, planned: ProofCall, others: Sequence[ProofCall] = ()
-) -> tuple[ProofCallRow, list[MessageRow], Sequence[DeviceRow]]:
+) -> tuple[ProofCallRow, list[MessageRow], Sequence[PassageRow]]:
     """Make a call and judge it. A call in which SIPp sent no speech is repeated.
 
     ``others`` are all calls of the proof.
@@ -194,7 +194,7 @@ def _attempted(lab: CallLab, planned: ProofCall) -> _Attempt:
     return _Attempt(found, told, there, back, tuple(mute), early, asked, passed, quiet)
 
 
-def _spoilt(told: Sequence[LadderMessage], passed: Sequence[DeviceRow], why: str) -> _Attempt:
+def _spoilt(told: Sequence[LadderMessage], passed: Sequence[PassageRow], why: str) -> _Attempt:
     """A call that could not be made."""
     return _Attempt(
         CallHistory((), (), {}, 0, None, None), told, None, None, (), False, (), passed, spoilt=why
@@ -216,7 +216,7 @@ def _differences(lab: CallLab, planned: ProofCall, attempt: _Attempt) -> list[st
     return [*_dropped(attempt.passed, lab.way.title), *differs] if differs else []
 
 
-def _dropped(passed: Sequence[DeviceRow], title: str) -> list[str]:
+def _dropped(passed: Sequence[PassageRow], title: str) -> list[str]:
     """What a device dropped, as one phrase; empty if it let everything through."""
     ways = [
         f"{row.left or 'none'} of {plural(row.entered, 'packet')} {row.direction}"

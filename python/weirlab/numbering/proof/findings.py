@@ -9,7 +9,7 @@ from weirlab.base.errors import NotMet
 from weirlab.base.quantities import duration, plural, words
 from weirlab.numbering.proof import kinds
 from weirlab.numbering.proof.rows import NOT_AS_PLANNED, NOT_TRIED, ProofCallRow, titled
-from weirlab.numbering.through.rows import DeviceRow, silent
+from weirlab.numbering.through.rows import PassageRow, silent
 from weirlab.store import Run
 
 MOST_LISTED: Final = 3
@@ -28,7 +28,7 @@ class ProofFindings:
     """Do calls that could not be tried not count?"""
     device: str = ""
     """The device that the calls passed; empty for none."""
-    passed: tuple[DeviceRow, ...] = ()
+    passed: tuple[PassageRow, ...] = ()
     """Packets that passed the device."""
 
     @property

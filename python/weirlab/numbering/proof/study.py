@@ -26,7 +26,7 @@ from weirlab.numbering.proof.rows import CALLS, LOGS, MESSAGES, LogRow, MessageR
 from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.section import VoiceScenario
 from weirlab.numbering.through.device import PassageDevice, device
-from weirlab.numbering.through.rows import DEVICE, DeviceRow
+from weirlab.numbering.through.rows import DEVICE, PassageRow
 from weirlab.store import Run, RunWriter
 from weirlab.store.frames import frame_of, rows_of
 from weirlab.studies.contract import Ground, Outcome, Study, Summary
@@ -95,7 +95,7 @@ def stored(run: Run) -> ProofFindings:
     kept: Mapping[str, Any] = run.get_json(PLAN, dict) if run.has(PLAN) else {}
     partly = scenario_of(run, VoiceScenario).voice.partly
     title = str(run.manifest.facts.get("device", ""))
-    through = run.rows(DeviceRow, DEVICE)
+    through = run.rows(PassageRow, DEVICE)
     return ProofFindings(str(kept.get("plan", "the plan")), tuple(rows), partly, title, tuple(through))
 
 
@@ -138,7 +138,7 @@ class VoiceStudy(Study[VoiceScenario, Ground[ProofBed], ProofFindings]):
         run = writer.run
         rows = run.rows(ProofCallRow, CALLS)
         messages = run.rows(MessageRow, MESSAGES)
-        through = run.rows(DeviceRow, DEVICE)
+        through = run.rows(PassageRow, DEVICE)
         keep_plan(writer, lab.network)
         writer.put_json(MAP, charted(lab.network, calls, lab.way.title).document())
         work.progress.stage(f"{plural(len(calls), 'call')}, run {writer.run_id}")
@@ -160,7 +160,7 @@ class VoiceStudy(Study[VoiceScenario, Ground[ProofBed], ProofFindings]):
                 rows.append(row)
                 writer.put_table(MESSAGES, frame_of(MessageRow, messages))
                 if lab.way.title:
-                    writer.put_table(DEVICE, frame_of(DeviceRow, through))
+                    writer.put_table(DEVICE, frame_of(PassageRow, through))
                 writer.put_table(CALLS, frame_of(ProofCallRow, rows))
                 writer.finished_beside = len(rows)
         finally:

@@ -10,7 +10,7 @@ from weirlab.base.quantities import NOTHING, decimals, duration
 from weirlab.base.tables import Table
 from weirlab.numbering.proof.kinds import RouteKind
 from weirlab.numbering.proof.rows import ProofCallRow, failing, titled
-from weirlab.numbering.through.rows import DeviceRow, device_table
+from weirlab.numbering.through.rows import PassageRow, device_table
 
 _COLUMNS: Final = (
     "Number", "Failing", "Way taken", "Decided", "Answer", "Set-up", "Codec", "There", "Back", "DNS",
@@ -81,7 +81,7 @@ def media(rows: Sequence[ProofCallRow], uneven: Sequence[ProofCallRow] = ()) -> 
     return Table("Speech", _MEDIA, cells, details=True)
 
 
-def through(rows: Sequence[ProofCallRow], passed: Sequence[DeviceRow], device: str) -> Table | None:
+def through(rows: Sequence[ProofCallRow], passed: Sequence[PassageRow], device: str) -> Table | None:
     """Two rows per call: the packets that passed the device; None if there is none."""
     return device_table(passed, "Call", {row.index: titled(row) for row in rows}, device)
 

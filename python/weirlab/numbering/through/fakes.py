@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 
-from weirlab.numbering.through.rows import DeviceRow, Total, passed
+from weirlab.numbering.through.rows import PassageRow, Total, passed
 
 
 class FakePassage:
@@ -34,7 +34,7 @@ class FakePassage:
     def beside_traffic(self) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def passed(self, index: int) -> list[DeviceRow]:
+    def passed(self, index: int) -> list[PassageRow]:
         came = 100 - self._bypassing
         return passed(index, Total(), Total(100, 90, came, came - self._dropping, 90, 90))
 

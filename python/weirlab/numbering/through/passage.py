@@ -30,7 +30,7 @@ from weirlab.lab.linux.namespace import Namespace, write_sysctls
 from weirlab.lab.linux.privilege import explained
 from weirlab.numbering.lab import wire
 from weirlab.numbering.through.device import PassageDevice
-from weirlab.numbering.through.rows import DeviceRow, Total, passed, total
+from weirlab.numbering.through.rows import PassageRow, Total, passed, total
 
 NEAR: Final = "dev0"
 _FAR: Final = "dev1"
@@ -116,7 +116,7 @@ class CallerPassage(Protocol):
 
     def beside_traffic(self) -> AbstractContextManager[None]: ...
 
-    def passed(self, index: int) -> list[DeviceRow]: ...
+    def passed(self, index: int) -> list[PassageRow]: ...
 
     def close(self) -> None: ...
 
@@ -136,7 +136,7 @@ class DirectPassage:
     def beside_traffic(self) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def passed(self, index: int) -> list[DeviceRow]:
+    def passed(self, index: int) -> list[PassageRow]:
         return []
 
     def close(self) -> None:
@@ -204,7 +204,7 @@ class DevicePassage:
         """Start the planned events of the device, and wait for their end when the context exits."""
         return self._driver.beside_traffic()
 
-    def passed(self, index: int) -> list[DeviceRow]:
+    def passed(self, index: int) -> list[PassageRow]:
         """What passed the device in the last passage, as rows of the call with that number."""
         return passed(index, self._before, self._now, self._events)
 

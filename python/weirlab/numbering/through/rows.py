@@ -18,7 +18,7 @@ BACK: Final = "to the caller"
 
 
 @dataclass(frozen=True)
-class DeviceRow:
+class PassageRow:
     """Packets of one direction that passed the device during a call, or during a trial."""
 
     index: int
@@ -80,23 +80,23 @@ def total(caller: Mapping[str, int], device: Mapping[str, int], before: Total) -
     )
 
 
-def passed(index: int, before: Total, now: Total, events: int = 0) -> list[DeviceRow]:
+def passed(index: int, before: Total, now: Total, events: int = 0) -> list[PassageRow]:
     """What passed between two counts, in both directions; the device failed ``events`` times meanwhile."""
     there = max(0, now.missed_there - before.missed_there)
     back = max(0, now.missed_back - before.missed_back)
     return [
-        DeviceRow(
+        PassageRow(
             index, THERE, now.sent - before.sent, now.there_in - before.there_in,
             now.there_out - before.there_out, there, events,
         ),
-        DeviceRow(
+        PassageRow(
             index, BACK, now.got - before.got, now.back_in - before.back_in, now.back_out - before.back_out,
             back, events,
         ),
     ]  # fmt: skip
 
 
-def silent(rows: Sequence[DeviceRow], what: str) -> str:
+def silent(rows: Sequence[PassageRow], what: str) -> str:
     """How long speech was silent when the device failed during a ``what``; empty if it never failed.
 
     If it dropped nothing, it failed while there was no speech.
@@ -113,7 +113,7 @@ def silent(rows: Sequence[DeviceRow], what: str) -> str:
     return f" (failed in {times}, speech silent for {least} {longest.silence_ms:,.0f} ms)"
 
 
-def bypassing(rows: Sequence[DeviceRow], title: str) -> list[str]:
+def bypassing(rows: Sequence[PassageRow], title: str) -> list[str]:
     """A phrase for each direction in which packets bypassed the device called ``title``."""
     return [
         f"{row.bypassed} of {row.caller_packets} packets {row.direction} bypassed {title}"
@@ -128,7 +128,7 @@ _END: Final = ("At the caller", "Into the device", "Out of the device", "Bypasse
 
 
 def device_table(
-    rows: Sequence[DeviceRow], what: str, titles: Mapping[int, str], device: str
+    rows: Sequence[PassageRow], what: str, titles: Mapping[int, str], device: str
 ) -> Table | None:
     """Two rows per call or trial, ``what`` and its title by index; None if nothing passed a device."""
     failing = any(row.events for row in rows)

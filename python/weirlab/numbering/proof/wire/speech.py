@@ -16,7 +16,7 @@ from weirlab.base import files
 from weirlab.base.errors import InputError
 from weirlab.numbering.lab.recorder import Frame, pcap
 from weirlab.numbering.proof.wire import packets
-from weirlab.numbering.through.rows import DeviceRow
+from weirlab.numbering.through.rows import PassageRow
 from weirlab.quality.captures import VoicePackets, capture_table
 
 _PACKETS = ("stream", "arrival_ns", "seq", "timestamp", "speech", "payload_bytes", "stretch")
@@ -97,7 +97,7 @@ class Silence:
     """The same at the end, until the last sent packet; 0 if that packet, or a later one, got through."""
 
 
-def beside(rows: Sequence[DeviceRow], frames: Sequence[Frame], caller: str) -> list[DeviceRow]:
+def beside(rows: Sequence[PassageRow], frames: Sequence[Frame], caller: str) -> list[PassageRow]:
     """``rows`` of both directions, from and to the caller, with the longest silence of each."""
     if not rows:
         return []
