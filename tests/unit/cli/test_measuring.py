@@ -224,6 +224,8 @@ def test_an_interrupted_profile_says_what_is_kept_and_goes_on(weir: Weir, bed: B
     error = answer.json["error"]
     assert f"4 valid attempts kept in run {error['run_id']}" in answer.err
     assert error["resume"] == f"weir profile --resume {error['run_id']}"
+    refused = weir("profile", "--resume", error["run_id"], "--machine", "noisy")
+    assert (refused.code, "as it was begun" in refused.err) == (2, True)
     again = weir("profile", "--resume", error["run_id"], "--json")
     assert again.code == 0
     assert again.json["trials"] == 10

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from weirlab.base.errors import InputError
 from weirlab.cli.options import (
     DeviceOptions,
     JudgementOptions,
@@ -221,6 +222,10 @@ def profile(
     with result.session(ctx) as session:
         time_budget = plan.choice.checked_time()
         if resume is not None:
+            if plan.choice.machine != "usual":
+                raise InputError(
+                    "--machine: --resume continues a run as it was begun; leave it out, or begin anew"
+                )
             run, begun = interrupted(session.store, resume)
             confirm_stored(run.run_id, begun, yes=device.wired.yes)
             outcome = resume_profile(
