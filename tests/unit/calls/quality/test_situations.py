@@ -208,7 +208,7 @@ def test_a_call_that_goes_one_way_is_found_with_the_address_that_is_to_blame(fil
     outcome = outcome_of(file, hidden, answered("10.1.2.3", "203.0.113.5"))
     ((streams, text),) = found(outcome, "one-way audio")
     assert streams == (1,)
-    assert "nothing goes from 10.1.2.3:4000 (the callee) to 192.0.2.2:4002 (the caller)" in text
+    assert "nothing goes from 10.1.2.3:4000 (the caller) to 192.0.2.2:4002 (the callee)" in text
     assert "the private address 10.1.2.3, but its messages come from 203.0.113.5" in text
     assert sentence(outcome).startswith("One-way audio, unless only one direction was captured: stream 1. ")
 
