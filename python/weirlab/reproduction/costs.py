@@ -176,8 +176,8 @@ class IncomingCosts(_Costs):
     @staticmethod
     def _constant(costs: EspCosts, suite: str, apart_ns: Sequence[float]) -> Decision:
         rule = (
-            "tunnel mode costs more at every length, and from the shortest to the longest packet a line through "
-            "the differences changes by at most 5 % of the longest packet's cost"
+            "tunnel mode costs more at every length, and from the shortest to the longest packet a line "
+            "through the differences changes by at most 5 % of the longest packet's cost"
         )
         slope = float(np.polyfit(costs.times_ms, apart_ns, 1)[0])
         change_ns = slope * (costs.times_ms[-1] - costs.times_ms[0])
