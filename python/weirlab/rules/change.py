@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Final
 
 from weirlab.base.errors import InputError
 from weirlab.rules.advice import counted_packets, forwarding_rulesets, sum_of_walks
@@ -27,11 +27,13 @@ class RulesetChange:
 
     before: Walk
     after: Walk
-    """By its own counters, or those from before the change; jumps that are new and have no counter are taken
-    by every packet."""
-    counters: Literal["own", "before"]
-    """Whose counters ``after`` rests on. With those from before the change, new rules stop no packet, and the
-    packets of rules that are gone are compared with all rules: its mean is an upper bound."""
+    """At most, for the packets that were counted before the change: new rules stop none of them, new jumps
+    are taken by all, and packets of rules that are gone are compared with all rules."""
+    least_position: float
+    """As the mean of ``after``, if packets of rules that are gone are compared with none, and new jumps are
+    taken by none."""
+    own: Walk | None
+    """The second ruleset by its own counters, of other traffic; None unless new rules counted packets."""
     added: int
     """Rules that are only in the second ruleset."""
     removed: int
@@ -39,20 +41,30 @@ class RulesetChange:
     reordered: bool
     """Whether rules that are in both come in another order."""
     unstopping: tuple[RuleNumber, ...] = ()
-    """New rules that nothing has counted: they stop no packet in ``after``."""
+    """New rules: they stop no packet in ``after``."""
     new_jumps: tuple[RuleNumber, ...] = ()
-    """New jumps that nothing has counted: every packet takes them in ``after``."""
+    """New jumps: every packet takes them in ``after``."""
     uncounted: tuple[RuleNumber, ...] = ()
     """Old rules of ``after`` that have no counter: the packets that they decide about are left out."""
 
     @property
     def growth_ratio(self) -> float:
         """By which share the mean matching position grows; negative if it shrinks."""
+        return self._growth(self.after.mean_position)
+
+    @property
+    def least_growth_ratio(self) -> float:
+        """As :attr:`growth_ratio`, at least: for :attr:`least_position`, and by the own counters of the
+        second ruleset, which show that new rules may stop packets from before."""
+        own = [] if self.own is None else [self.own.mean_position]
+        return self._growth(min(self.least_position, *own, self.after.mean_position))
+
+    def _growth(self, position: float) -> float:
         if self.same_rules:
             return 0.0
         if self.before.mean_position == 0:
-            return math.inf if self.after.mean_position > 0 else 0.0
-        return self.after.mean_position / self.before.mean_position - 1
+            return math.inf if position > 0 else 0.0
+        return position / self.before.mean_position - 1
 
     @property
     def same_rules(self) -> bool:
@@ -65,7 +77,7 @@ def ruleset_change(
 ) -> RulesetChange:
     """Compare the rules that forwarded packets meet.
 
-    The rules alone are compared: the counters of ``after`` count only if its rules differ.
+    Both are judged by the same traffic: the packets that were counted before the change.
 
     Parameters
     ----------
@@ -81,30 +93,28 @@ def ruleset_change(
     """
     if _are_same_without_counters(before, after):
         nothing = Walk(0, 0, {})
-        return RulesetChange(nothing, nothing, "own", added=0, removed=0, reordered=False)
+        return RulesetChange(nothing, nothing, math.nan, None, added=0, removed=0, reordered=False)
     old, _ = forwarding_rulesets(before, names[0])
     try:
         old_walk = _walk(old, names[0])
     except InputError as error:
         raise InputError(f"{error}; or give --before a dump of the running firewall with counters") from None
     new, _ = forwarding_rulesets(after, names[1])
-    known = set(_lines(old))
-    if own := any(map(_rules_count, new)) and _lines(new) != _lines(old):
-        total = _walk(new, names[1]).packets
-        blind = _blind_rules(new, known)
-        new = [_with_new_jumps(each, known, total) for each in new]
-    else:
-        # Which chains packets enter is known only with counters.
-        new, _ = forwarding_rulesets([_with_counters(each, old) for each in after], names[1])
-        blind = _blind_rules(new, known, counters=False)
-        new = [_with_new_jumps(each, known, old_walk.packets) for each in new]
-        new[0] = _with_missing(new[0], old_walk.packets - sum(map(_packets, new)))
-    lines, others = _lines(old), _lines(new)
+    lines, known = _lines(old), set(_lines(old))
+    own = _walk(new, names[1]) if any(_new_rules_count(each, known) for each in new) else None
+    # Which chains these packets enter is known only with their counters.
+    new, _ = forwarding_rulesets([_with_counters(each, old) for each in after], names[1])
+    others = _lines(new)
+    blind = _blind_rules(new, known)
+    most = [_with_new_jumps(each, known, old_walk.packets) for each in new]
+    most[0] = _with_missing(most[0], old_walk.packets - sum(map(_packets, most)))
+    least = sum(_comparisons(_with_new_jumps(each, known, 0)) for each in new)
     kept = set(lines) & set(others)
     return RulesetChange(
         old_walk,
-        _walk(new, names[1]),
-        "own" if own else "before",
+        _walk(most, names[1]),
+        least / old_walk.packets,
+        own,
         added=(Counter(others) - Counter(lines)).total(),
         removed=(Counter(lines) - Counter(others)).total(),
         reordered=[line for line in lines if line in kept] != [line for line in others if line in kept],
@@ -113,19 +123,18 @@ def ruleset_change(
 
 
 def _blind_rules(
-    rulesets: Sequence[Ruleset], known: Collection[RulePlace], *, counters: bool = True
+    rulesets: Sequence[Ruleset], known: Collection[RulePlace]
 ) -> dict[str, tuple[RuleNumber, ...]]:
-    """The rules whose packets nothing counted, by field of :class:`RulesetChange`.
+    """The rules whose packets nothing counted before the change, by field of :class:`RulesetChange`.
 
-    Those that are not ``known`` are new. Without ``counters``, none of the new rules counted anything.
+    Those that are not ``known`` are new.
     """
     result: dict[str, list[RuleNumber]] = {"unstopping": [], "new_jumps": [], "uncounted": []}
     for ruleset in rulesets:
         for name in called(ruleset):
             for line in ruleset.chains[name].lines:
                 is_new = _place(ruleset, name, _uncounted_text(line[0])) not in known
-                is_blind = packets_of(line) is None or (is_new and not counters)
-                if is_blind and any(rule.decides for rule in line):
+                if (is_new or packets_of(line) is None) and any(rule.decides for rule in line):
                     jumps = any(rule.jump is not None for rule in line)
                     field = "uncounted" if not is_new else "new_jumps" if jumps else "unstopping"
                     result[field].append((name, line[0].number))
@@ -146,15 +155,25 @@ def _walk(rulesets: Sequence[Ruleset], name: str) -> Walk:
         raise InputError(f"{name}: {error}") from None
 
 
-def _rules_count(ruleset: Ruleset) -> bool:
-    """Whether a rule counted packets; that of a policy alone says nothing about rules."""
-    chains = (ruleset.chains[name] for name in called(ruleset))
-    return any(rule.packets for chain in chains for rule in chain.rules if rule.decides)
+def _new_rules_count(ruleset: Ruleset, known: Collection[RulePlace]) -> bool:
+    """Whether a rule that is not ``known`` counted packets by itself."""
+    return any(
+        rule.packets and rule.decides and _place(ruleset, name, _uncounted_text(rule)) not in known
+        for name in called(ruleset)
+        for rule in ruleset.chains[name].rules
+    )
 
 
 def _packets(ruleset: Ruleset) -> float:
     try:
         return walk(ruleset).packets
+    except InputError:
+        return 0.0
+
+
+def _comparisons(ruleset: Ruleset) -> float:
+    try:
+        return walk(ruleset).comparisons
     except InputError:
         return 0.0
 
@@ -204,7 +223,7 @@ def _counted_chain(chain: Chain, twin: Chain | None) -> Chain:
 
 
 def _with_new_jumps(ruleset: Ruleset, known: Collection[RulePlace], packets: float) -> Ruleset:
-    """``ruleset`` whose new jumps without a counter are taken, and returned from, by all ``packets``."""
+    """``ruleset`` whose new jumps are taken, and returned from, by all ``packets``."""
 
     def bounded(chain: str, rule: Rule) -> Rule:
         if (

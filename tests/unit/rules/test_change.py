@@ -37,9 +37,9 @@ def test_rules_on_top_cost_every_packet_one_comparison_each(counter: int | None)
     change = ruleset_change(path(BEFORE), path([*new, *BEFORE]))
     assert means(change) == pytest.approx((1.8, 301.8))
     assert (change.added, change.removed, change.reordered) == (300, 0, False)
-    assert change.counters == "own"
-    places = tuple(("FORWARD", number) for number in range(1, 301))
-    assert change.unstopping == (() if counter == 0 else places)
+    assert change.least_position == pytest.approx(301.8)
+    assert change.unstopping == tuple(("FORWARD", number) for number in range(1, 301))
+    assert change.own is None
 
 
 def test_rules_whose_packets_nothing_counts_are_told_apart() -> None:
@@ -75,13 +75,31 @@ def test_rules_without_counters_are_judged_by_those_from_before() -> None:
     new = [accept(port) for port in (443, 80, 22, 25)]
     change = ruleset_change(path(BEFORE), path(new, "DROP"))
     assert means(change) == pytest.approx((1.8, (60 + 2 * 30 + 3 * 10) / 100))
-    assert (change.added, change.removed, change.reordered, change.counters) == (1, 0, True, "before")
+    assert (change.added, change.removed, change.reordered) == (1, 0, True)
 
 
 def test_packets_of_a_rule_that_is_gone_are_compared_with_all_that_are_left() -> None:
     change = ruleset_change(path(BEFORE), path([accept(80), accept(22)]))
     assert means(change) == pytest.approx((1.8, (30 + 2 * 10 + 2 * 60) / 100))
+    assert change.least_position == pytest.approx((30 + 2 * 10) / 100)
     assert change.removed == 1
+
+
+def test_counters_of_the_new_rules_do_not_hide_that_packets_meet_more_rules() -> None:
+    """Packets that only the new file counted are no part of the traffic from before."""
+    new = [accept(port, 10_000) for port in range(1000, 1100)]
+    change = ruleset_change(path(BEFORE), path([*new, *BEFORE]))
+    assert means(change) == pytest.approx((1.8, 101.8))
+    assert change.own is not None
+    assert change.own.mean_position == pytest.approx(50.5, abs=0.1)
+
+
+@given(counted=st.lists(st.integers(0, 10**9), min_size=6, max_size=6))
+def test_what_the_file_after_counted_changes_nothing_for_the_packets_from_before(counted: list[int]) -> None:
+    ports = (25, 80, 1000, 443, 22, 1001)
+    counters = path([accept(port, count) for port, count in zip(ports, counted, strict=True)])
+    bare = ruleset_change(path(BEFORE), path([accept(port) for port in ports]))
+    assert means(ruleset_change(path(BEFORE), counters)) == means(bare)
 
 
 def test_counters_of_before_go_with_their_chain() -> None:
@@ -161,5 +179,5 @@ def test_the_bound_is_never_below_what_the_same_traffic_meets(
 def test_the_counter_of_a_policy_alone_does_not_count_for_the_rules() -> None:
     bare = [accept(port) for port in (25, 80, 443, 22)]
     change = ruleset_change(path(BEFORE), path(bare, "DROP [12:1]"))
-    assert change.counters == "before"
+    assert change.own is None
     assert means(change) == pytest.approx((1.8, 2.8))

@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from weirlab.base import files
-from weirlab.base.errors import NotMet
+from weirlab.base.errors import NotMet, Undecided, WeirError
 from weirlab.base.quantities import NOTHING, count, percent, plural, significant, words
 from weirlab.base.tables import Table
 from weirlab.lab.dut.rulesets.source import RulesetFiles, RulesetSource
@@ -23,7 +23,7 @@ MARGIN: Final = 0.08
 
 @dataclass(frozen=True)
 class RulesetChangeOutcome:
-    """Two files with rules, compared by their counters."""
+    """Two files with rules, compared by the packets that the first one counted."""
 
     before: Path
     after: Path
@@ -32,9 +32,13 @@ class RulesetChangeOutcome:
     """Growth of the mean matching position that is accepted, as a ratio."""
 
     @property
-    def is_worse(self) -> bool:
-        """Whether packets meet more rules than the margin allows."""
-        return self.change.growth_ratio > self.margin
+    def verdict(self) -> Literal["unchanged", "not worse", "worse", "cannot tell"]:
+        """Whether the packets from before meet more rules than the margin allows."""
+        if self.change.same_rules:
+            return "unchanged"
+        if self.change.growth_ratio <= self.margin:
+            return "not worse"
+        return "worse" if self.change.least_growth_ratio > self.margin else "cannot tell"
 
     @property
     def difference(self) -> str:
@@ -51,7 +55,7 @@ class RulesetChangeOutcome:
 
     @property
     def sentence(self) -> str:
-        """The difference, what changed, and whose counters it rests on."""
+        """The difference, what changed, and whose packets it is about."""
         change = self.change
         if change.same_rules and not change.after.packets:
             return "The rules for forwarded packets are the same; neither file counted a packet."
@@ -67,38 +71,46 @@ class RulesetChangeOutcome:
         ]
         if change.reordered:
             parts.append("others in another order" if parts else "rules in another order")
-        said = (
-            "more than the margin of"
-            if self.is_worse
-            else "within the margin of"
-            if change.growth_ratio > 0
-            else "not worse; the margin is"
-        )
-        return f"{self.difference}, {said} {self.margin * 100:g} %: {words(parts)}; {self._counters}."
+        return f"{self.difference}, {self._judgement}: {words(parts)}; {self._counters}."
+
+    @property
+    def _judgement(self) -> str:
+        margin = f"{self.margin * 100:g} %"
+        match self.verdict:
+            case "worse":
+                return f"more than the margin of {margin}"
+            case "cannot tell":
+                return f"but it cannot be told whether it is within the margin of {margin}"
+            case _:
+                grows = self.change.growth_ratio > 0
+                return f"within the margin of {margin}" if grows else f"not worse; the margin is {margin}"
 
     @property
     def _counters(self) -> str:
-        """Whose counters it rests on, and what stands for those that are missing."""
-        change, own = self.change, self.change.counters == "own"
-        parts = []
-        if not own:
-            parts.append(f"at most, by the counters of {self.before}, because {self.after} counted no packet")
+        """Whose packets it is about, and what they are taken to do where nothing tells."""
+        change = self.change
+        exact = not (change.removed or change.unstopping or change.new_jumps)
+        parts = [f"{'' if exact else 'at most, '}for the packets that {self.before} counted"]
         for rules, noun, stand_in in (
-            (change.unstopping, "new rule", "stopping no packet"),
-            (change.new_jumps, "new jump", "taken by every packet"),
+            (change.unstopping, "new rule", "stopping none of them"),
+            (change.new_jumps, "new jump", "taken by all"),
         ):
             if rules:
-                one = len(rules) == 1
-                how = f"{'has' if one else 'have'} no counter ({spans(rules)}): counted as {stand_in}"
-                if not own:
-                    how = f"({spans(rules)}) {'counts' if one else 'count'} as {stand_in}"
-                parts.append(f"{plural(len(rules), noun)} {how}")
+                counts = "counts" if len(rules) == 1 else "count"
+                parts.append(f"{plural(len(rules), noun)} ({spans(rules)}) {counts} as {stand_in}")
+        if change.removed and change.least_position < change.after.mean_position:
+            parts.append("packets whose rule is gone count as compared with all")
+        if change.own is not None:
+            own = significant(change.own.mean_position)
+            parts.append(
+                f"new rules counted other packets: by the counters of {self.after} it would be {own}"
+            )
         if change.uncounted:
             rules = change.uncounted
             parts.append(
                 f"packets of {plural(len(rules), 'rule')} without a counter are left out ({spans(rules)})"
             )
-        return "; ".join(parts) or "each by its own counters"
+        return "; ".join(parts)
 
     def table(self) -> Table:
         """Both rulesets."""
@@ -113,9 +125,13 @@ class RulesetChangeOutcome:
             rows = [[*row, count(len(walk.uncounted))] for row, (_, walk) in zip(rows, walks, strict=True)]
         return Table("Change of rules", columns, rows)
 
-    def problem(self) -> NotMet | None:
-        """The error if packets meet more rules than the margin allows."""
-        return NotMet(f"{self.after}: {self.difference}") if self.is_worse else None
+    def problem(self) -> WeirError | None:
+        """The error if packets meet more rules than the margin allows, or if that cannot be told."""
+        if self.verdict == "worse":
+            return NotMet(f"{self.after}: {self.difference}")
+        if self.verdict == "cannot tell":
+            return Undecided(f"{self.after}: {self.difference} at most; cannot tell whether it is worse")
+        return None
 
     def document(self) -> dict[str, Any]:
         change = self.change
@@ -126,8 +142,9 @@ class RulesetChangeOutcome:
             "mean_position": _known(change.after.mean_position),
             "growth_ratio": change.growth_ratio,
             "margin": self.margin,
-            "verdict": "worse" if self.is_worse else "unchanged" if change.same_rules else "not worse",
-            "counters": change.counters,
+            "least_mean_position": _known(change.least_position),
+            "own_mean_position": None if change.own is None else _known(change.own.mean_position),
+            "verdict": self.verdict,
             "added": change.added,
             "removed": change.removed,
             "reordered": change.reordered,
