@@ -34,6 +34,14 @@ class ProfileNeed:
     error: WeirError | None = None
     """Why nothing can be measured here; None if something can."""
 
+    @property
+    def between(self) -> tuple[int, ...]:
+        """Frame sizes in bytes of which the stored run has no trial, only of smaller and larger ones."""
+        if self.run is None:
+            return ()
+        known = _sizes(self.run)
+        return tuple(frame for frame in self.wanted.frames or () if str(frame) not in known)
+
 
 @dataclass(frozen=True)
 class DeviceProfile:
@@ -59,26 +67,45 @@ def positions(rules: Sequence[int]) -> tuple[int, ...]:
 
 
 def stored_runs(store: Store, wanted: QuickProfile) -> Iterator[Run]:
-    """The stored profiles that contain what is ``wanted`` and were measured here, newest first."""
-    scenario = wanted.scenario()
+    """The stored profiles that cover what is ``wanted`` and were measured here, newest first.
+
+    They have its positions and gaps, and its frame sizes lie between theirs: service times are linear in the
+    size, and models answer for the sizes that a profile encloses.
+    """
+    whole = wanted.scenario().model_dump(mode="json")
+    needed = whole["profile"]
     for summary in store.runs():
         if summary.kind != "profile" or summary.status != "complete":
             continue
-        run = store.open(summary.run_id)
-        manifest = run.manifest
+        if summary.simulated != (wanted.lab == SIMULATION):
+            continue
+        try:
+            run = store.open(summary.run_id)
+            manifest = run.manifest
+            held, profile = manifest.scenario, manifest.section("profile")
+        except StoreError:
+            # It is damaged, or another process deletes it meanwhile.
+            continue
         if (manifest.host, manifest.kernel) != (host(), kernel()):
             continue
-        if run.simulated != (wanted.lab == SIMULATION):
-            continue
-        held = manifest.scenario
-        whole = scenario.model_dump(mode="json")
-        profile, needed = held.get("profile") or {}, whole["profile"]
         alike = all(held.get(key) == whole[key] for key in ("dut", "traffic"))
-        covered = all(
-            set(needed[key]) <= set(profile.get(key) or ()) for key in ("positions", "sizes", "arrivals")
-        )
+        covered = all(set(needed[key]) <= set(profile.get(key) or ()) for key in ("positions", "arrivals"))
+        covered = covered and _encloses(_sizes(run), needed["sizes"])
         if alike and covered and profile.get("adaptive") is None:
             yield run
+
+
+def _sizes(run: Run) -> tuple[str, ...]:
+    return tuple(map(str, run.manifest.section("profile").get("sizes") or ()))
+
+
+def _encloses(profiled: Sequence[str], sizes: Sequence[str]) -> bool:
+    """Whether each of ``sizes`` was profiled, or smaller and larger frames were; a mix has no single size."""
+    single = [int(size) for size in profiled if size.isdecimal()]
+    return all(
+        size in profiled or (size.isdecimal() and bool(single) and min(single) <= int(size) <= max(single))
+        for size in sizes
+    )
 
 
 def needs(store: Store, wanted: Sequence[QuickProfile], *, again: bool) -> tuple[ProfileNeed, ...]:
@@ -87,11 +114,16 @@ def needs(store: Store, wanted: Sequence[QuickProfile], *, again: bool) -> tuple
 
 
 def _need(store: Store, wanted: QuickProfile) -> ProfileNeed:
-    """A stored run that counts serves first; for a noisy machine, also one that does not."""
+    """A stored run that counts serves first, one with the very sizes before others; for a noisy machine, also
+    one that does not count.
+    """
     unusable: tuple[Run, str] | None = None
-    for run in stored_runs(store, wanted):
+    known = [ProfileNeed(wanted.device, wanted, run) for run in stored_runs(store, wanted)]
+    for need in sorted(known, key=lambda each: bool(each.between)):
+        run = need.run
+        assert run is not None
         if not (why := machine.refusal(run)):
-            return ProfileNeed(wanted.device, wanted, run)
+            return need
         if unusable is None and not run.manifest.emulated:
             unusable = run, why
     if unusable is None:

@@ -8,7 +8,16 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Literal
 
-from weirlab.base.errors import InputError, LabError, MissingCapability, ModelError, TrialError, WeirError
+from weirlab.base.errors import (
+    InputError,
+    LabError,
+    MissingCapability,
+    ModelError,
+    NotMet,
+    TrialError,
+    Undecided,
+    WeirError,
+)
 from weirlab.base.quantities import plural, words
 from weirlab.cli.quantities import clock
 from weirlab.devices.choice.profiling import DeviceProfile, ProfileNeed, needs, positions, profiled
@@ -19,6 +28,7 @@ from weirlab.jobs.quick import QuickProfile
 from weirlab.model import DeviceModels
 from weirlab.model.planning.planner import Conclusion, PlanAnswer
 from weirlab.model.planning.requirements import for_calls
+from weirlab.requirements import DemandJudgement
 from weirlab.store import Store
 from weirlab.traffic.calls.mix import VoiceMix
 
@@ -104,8 +114,30 @@ class ChoiceOutcome:
         """The error of a device that was not measured, or the worst of all cases at the first factor."""
         if (missing := incomplete(self.failures)) is not None:
             return missing
-        found = [case.plan.problem() for case in self.cases if case.factor == self.request.factors[0]]
-        return max(filter(None, found), key=lambda error: error.exit_code, default=None)
+        found = [case.plan.problem() for case in self._deciding]
+        worst = max(filter(None, found), key=lambda error: error.exit_code, default=None)
+        return worst or self._divided()
+
+    @property
+    def judged(self) -> tuple[DemandJudgement, ...]:
+        """How each requirement is met by the best device of every case at the first factor."""
+        return tuple(one for case in self._deciding for one in case.plan.judged)
+
+    @property
+    def _deciding(self) -> list[ChoiceCase]:
+        return [case for case in self.cases if case.factor == self.request.factors[0]]
+
+    def _divided(self) -> WeirError | None:
+        """The error if every case has a device that will do, but none will do in all of them."""
+        found: dict[str, set[Conclusion]] = {}
+        for case in self._deciding:
+            for answer in case.plan.answers:
+                found.setdefault(answer.device, set()).add(answer.verdict)
+        if any(verdicts == {"meets"} for verdicts in found.values()):
+            return None
+        if any("misses" not in verdicts for verdicts in found.values()):
+            return Undecided("undecided: no device surely carries the calls of every case in the table")
+        return NotMet("the answer is no: no device carries the calls of every case in the table")
 
     def rows(self, why: Callable[[PlanAnswer, PlanOutcome], str]) -> list[ChoiceRow]:
         """A row for each device and case; ``why`` explains an answer."""
@@ -149,6 +181,7 @@ class ChoiceOutcome:
                     "device": one.need.name,
                     "run_id": None if one.run is None else one.run.run_id,
                     "measured": one.run is not None and one.need.run is None,
+                    "frames_between": one.need.between,
                     "unusable": None if one.device is None else one.device.unusable or None,
                     "problem": one.reason or None,
                 }
@@ -234,7 +267,7 @@ def wanted_profiles(
 def estimate(needed: Sequence[ProfileNeed]) -> str:
     """What will be measured, how long that takes, and which stored runs serve."""
     missing = [each for each in needed if each.run is None and each.error is None]
-    stored = [f"{each.name}: run {each.run.run_id}" for each in needed if each.run is not None]
+    stored = [f"{each.name}: run {each.run.run_id}{between(each)}" for each in needed if each.run is not None]
     parts = []
     if missing:
         names = words([each.name for each in missing])
@@ -251,6 +284,12 @@ def estimate(needed: Sequence[ProfileNeed]) -> str:
     ]
     said = "; ".join(parts)
     return said[:1].upper() + said[1:]
+
+
+def between(need: ProfileNeed) -> str:
+    """Of which frames a stored profile has no trials; empty if it has trials of all."""
+    frames = words([f"{frame} B" for frame in need.between])
+    return f" ({frames} between smaller and larger frames)" if frames else ""
 
 
 def choose(store: Store, request: ChoiceRequest, progress: Progress) -> ChoiceOutcome:

@@ -15,7 +15,7 @@ from weirlab.base.tables import Table
 from weirlab.cli.quantities import NOTHING, count, duration, plural, rate, significant, words
 from weirlab.cli.results import gates
 from weirlab.devices.choice.profiling import DeviceProfile
-from weirlab.devices.choice.study import ChoiceOutcome, ChoiceRow
+from weirlab.devices.choice.study import ChoiceOutcome, ChoiceRow, between
 from weirlab.devices.planning import wording as plans
 from weirlab.devices.planning.outcome import PlanOutcome
 from weirlab.jobs.spoiled import REPETITIONS
@@ -202,5 +202,5 @@ def _origin(one: DeviceProfile) -> str:
     if one.error is not None or one.run is None or one.device is None:
         return f"{one.need.name}: not measured. {one.reason}."
     doubt = f" It does not count: {one.device.unusable}." if one.device.unusable else ""
-    origin = "measured for this choice" if one.need.run is None else "stored before"
+    origin = "measured for this choice" if one.need.run is None else f"stored before{between(one.need)}"
     return f"{one.need.name}: profile of run {one.run.run_id}, {origin}.{doubt}"

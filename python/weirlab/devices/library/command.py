@@ -346,4 +346,4 @@ def compare(
             *(table for chapter in chapters for table in chapter.tables),
         ]
         session.finish(document, f"{choices.sentence(outcome, session.command)} {wording.UNEQUAL}", tables)
-        session.complain(gates.worse(gates.failure(outcome.base.judged), outcome.problem()))
+        session.complain(gates.worse(gates.failure(outcome.judged), outcome.problem()))

@@ -215,6 +215,46 @@ def test_a_stored_profile_serves_only_if_it_contains_what_is_needed(weir: Weir, 
     assert profiled == ["iptables"] * 3
 
 
+def test_a_stored_profile_serves_for_frames_between_its_own_and_that_is_said(
+    weir: Weir, profiled: list[str], tmp_path: Path
+) -> None:
+    page, asked = tmp_path / "choice.html", (*CHOOSE, "iptables", "--rules", "400", "--factors", "1")
+    positions = ("--rules", "0,100,200,400,500", "--repetitions", "1")
+    measure = ("profile", "--quick", "--lab", "sim", "--dut", "iptables", *positions, "--frame", "64,1518")
+    weir(*measure)
+    told = weir(*asked, "--out", page)
+    assert (told.code, profiled) == (0, ["iptables"])
+    between = "(218 B between smaller and larger frames)"
+    assert between in " ".join(told.err.split())
+    assert between in page.read_text()
+    document = weir(*asked, "--json").json
+    assert [each["frames_between"] for each in document["profiles"]] == [[218]]
+    row = rows(document)["iptables", 400, 1.0]
+    assert row["threshold_pps"] == pytest.approx(DEVICES["iptables"].threshold_pps(400, 218), rel=0.05)
+    # One with the very frames comes first, although another is newer.
+    weir(*asked, "--again")
+    weir(*measure)
+    assert [each["frames_between"] for each in weir(*asked, "--json").json["profiles"]] == [[]]
+    assert profiled == ["iptables"] * 3
+
+
+def test_a_profile_that_another_process_deletes_meanwhile_is_not_there(
+    weir: Weir, profiled: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = (*CHOOSE, "iptables", "--rules", "0", "--factors", "1")
+    weir(*asked)
+    opened = Store.open
+
+    def deleted(store: Store, run_id: str, **more: Any) -> Any:
+        monkeypatch.setattr(Store, "open", opened)
+        store.remove(run_id)
+        return store.open(run_id, **more)
+
+    monkeypatch.setattr(Store, "open", deleted)
+    assert weir(*asked).code == 0
+    assert profiled == ["iptables"] * 2
+
+
 def test_every_tunnel_stands_behind_every_device(weir: Weir, profiled: list[str]) -> None:
     answer = weir(*CHOOSE, "iptables", "nftables-set", "--tunnel", "esp", "--rules", "100", "--json")
     assert profiled == ["iptables", "nftables-set", "esp"]
@@ -308,6 +348,38 @@ def test_if_no_device_will_do_the_exit_code_says_so(weir: Weir, models: Path) ->
     assert weir(*asked, "--calls", "1000", "--require", "p99<1ns").code == 9
     # The first factor decides.
     assert weir(*asked, "--calls", "1000", "--factors", "1,100", "--extrapolate").code == 0
+
+
+def test_what_is_required_counts_in_every_case_of_the_first_factor(weir: Weir, models: Path) -> None:
+    asked = ("choose", "--profiles", models / "devices.json", "--calls", "1000", "--require", "rate>=700kpps")
+    without, behind = (weir(*asked, "--rules", rules) for rules in ("0", "1000"))
+    assert (without.code, behind.code) == (0, 9)
+    for rules in ("0,1000", "1000,0"):
+        told = weir(*asked, "--rules", rules)
+        assert told.code == 9
+        assert "rate>=700kpps" in told.err
+
+
+def test_devices_that_carry_some_kinds_of_calls_each_are_no_device_for_all(
+    weir: Weir, tmp_path: Path
+) -> None:
+    devices = {
+        "small frames": queue.QueueDevice(fixed_ns=500.0, per_byte_ns=20.0),
+        "few packets": queue.QueueDevice(fixed_ns=3500.0),
+    }
+    made = [
+        DeviceModels(name, fit_all(queue.profile(device, (0,), (64.0, 298.0), poisson=True, packets=500)))
+        for name, device in devices.items()
+    ]
+    save_devices(made, tmp_path / "devices.json")
+    asked = ("choose", "--profiles", tmp_path / "devices.json", "--calls", "2300", "--factors", "1",
+             "--extrapolate")  # fmt: skip
+    codecs = (("--codec", "g711"), ("--codec", "g729:10ms"))
+    best = [weir(*asked, *codec, "--json") for codec in codecs]
+    assert [(one.code, one.json["best"]) for one in best] == [(0, "few packets"), (0, "small frames")]
+    both = weir(*asked, *codecs[0], *codecs[1])
+    assert both.code == 9
+    assert "no device carries the calls of every case" in both.err
 
 
 @pytest.mark.parametrize(
