@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import json
 import os
@@ -10,6 +11,7 @@ import socket
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,7 @@ from weirlab.testing import FakeBed, FakeClock, FakeDevice
 
 _LINES = layout.lines
 _CALLS = itertools.count()
+Closed = Callable[[Path], None]
 _PATH = 40
 """Words of this length are paths, which are copied from a terminal and never broken."""
 
@@ -58,6 +61,25 @@ def check(table: Table) -> None:
         assert layout._width(line) <= 80 or max(map(len, words)) >= _PATH, f"too wide: {line!r}"
     rows = table.rows and [row[0] for row in table.rows]
     assert all(set(first.split()) <= {word for line in lines for word in line.split()} for first in rows)
+
+
+@pytest.fixture
+def close(monkeypatch: pytest.MonkeyPatch) -> Closed:
+    """Lets nobody look into a folder from now on: root, who runs the tests, may look into all."""
+
+    def close(folder: Path) -> None:
+        for name in ("stat", "lstat", "open", "listdir", "scandir"):
+            monkeypatch.setattr(os, name, partial(refusing, getattr(os, name), name, folder))
+
+    def refusing(
+        real: Callable[..., Any], name: str, folder: Path, path: Any = ".", *more: Any, **how: Any
+    ) -> Any:
+        at = Path(path) if isinstance(path, str | Path) else Path()
+        if folder in at.parents or (folder == at and name in ("listdir", "scandir")):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return real(path, *more, **how)
+
+    return close
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -280,6 +280,9 @@ def _drifted(run: Run) -> list[str]:
 
 def _calibrated(run: Run) -> list[str]:
     """What speaks against the machine in the calibration in force."""
-    summary = (run.get_json("calibration").get("summary") or {}) if run.has("calibration") else {}
-    lost = summary.get("false_loss_ratio") or 0.0
+
+    def lost_of(calibration: Mapping[str, Any]) -> float:
+        return float((calibration.get("summary") or {}).get("false_loss_ratio") or 0.0)
+
+    lost = run.get_json("calibration", lost_of) if run.has("calibration") else 0.0
     return [f"a plain cable lost {percent(lost)} when it was calibrated"] if lost > FALSE_LOSS else []

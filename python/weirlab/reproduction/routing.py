@@ -179,7 +179,7 @@ class Figure1(ReproducedExperiment):
 
         if PROOF not in runs or not runs[PROOF].has(MAP):
             return None
-        return drawn(Chart.of(runs[PROOF].get_json(MAP, dict)), rows(runs))
+        return drawn(runs[PROOF].get_json(MAP, Chart.of), rows(runs))
 
 
 def _passes(engines: Sequence[str], through: Sequence[str]) -> bool:

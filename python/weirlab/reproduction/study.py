@@ -7,9 +7,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from typing import Any, Final
 
+from weirlab.base.documents import typed
 from weirlab.base.errors import (
     InputError,
     LabError,
@@ -170,7 +172,7 @@ def stored(run: Run) -> ReproductionFindings:
 
 
 def _kept(run: Run) -> Mapping[str, Mapping[str, str]]:
-    return run.get_json(RUNS) if run.has(RUNS) else {}
+    return run.get_json(RUNS, partial(typed, dict[str, dict[str, str]])) if run.has(RUNS) else {}
 
 
 def _runs(run: Run, kept: Mapping[str, Mapping[str, str]], key: str) -> tuple[dict[str, Run], list[str]]:

@@ -54,6 +54,12 @@ def _labelled(run: RunSummary, labels: Mapping[str, RunLabel]) -> RunSummary:
     return run if found is None else replace(run, label=found)
 
 
+def _unless_gone(_: object, __: str, error: tuple[object, BaseException, object]) -> None:
+    """A new run of another process may remove what is being removed."""
+    if not isinstance(error[1], FileNotFoundError):
+        raise error[1]
+
+
 def utc_now() -> datetime:
     return datetime.now(UTC)
 
@@ -111,8 +117,8 @@ class Store:
             calibration=calibration,
             facts=plain(facts),
         )
-        is_new = not self.root.exists()
         with telling(self.root, "make the store"):
+            is_new = not self.root.exists()
             self.root.mkdir(parents=True, exist_ok=True)
         try:
             with self._alone() as alone:
@@ -210,7 +216,7 @@ class Store:
             gone = self.root / f".{run_id}{_BEGUN}"
             with telling(path, "delete"):
                 os.rename(path, gone)
-                shutil.rmtree(gone)
+                shutil.rmtree(gone, onerror=_unless_gone)
         finally:
             lock.release()
         with suppress(StoreError):
@@ -240,6 +246,10 @@ class Store:
                         continue
                     late = time.monotonic() > until_s
                     found, lasting = summary(self.root / name)
+                    if found.problem and not os.path.isdir(self.root / name):
+                        # Another process has deleted it since it was found.
+                        self._entries.pop(name, None)
+                        continue
                     self._entries[name] = (now if lasting else "", found)
                     if lasting:
                         changed[name] = self._entries[name]

@@ -24,6 +24,7 @@ TEXT: Final = pl.String()
 BOOL: Final = pl.Boolean()
 
 _MOST_ROWS: Final = 1_000_000
+_REMEDY: Final = "restore it from a copy or delete its run"
 
 _KINDS: Final[dict[Any, pl.DataType]] = {str: TEXT, int: INT, float: FLOAT, bool: BOOL}
 _ARRAYS: Final[dict[str, pl.DataType]] = {"b": BOOL, "i": INT, "u": INT, "f": FLOAT}
@@ -52,7 +53,7 @@ def rows_of(row: type[R], frame: pl.DataFrame) -> list[R]:
 
     A null becomes NaN again if the field is a float. Columns that a later version added are left out; fields
     that an earlier version did not write get their defaults. Raises ``StoreError`` for more rows than any
-    study writes: each takes some hundred bytes.
+    study writes, as each takes some hundred bytes, and for other columns than Weir writes.
     """
     if frame.height > _MOST_ROWS:
         raise StoreError(
@@ -61,6 +62,16 @@ def rows_of(row: type[R], frame: pl.DataFrame) -> list[R]:
         )
     hints = get_type_hints(row)
     known = [field.name for field in fields(row) if field.name in frame.columns]  # type: ignore[arg-type]
+    if lacking := [
+        field.name
+        for field in fields(row)  # type: ignore[arg-type]
+        if field.name not in known and field.default is field.default_factory is MISSING
+    ]:
+        raise StoreError(f"a table of {row.__name__} is damaged (without {', '.join(lacking)}); {_REMEDY}")
+    try:
+        frame = frame.select(known).cast({name: schema_of(row)[name] for name in known})
+    except pl.exceptions.PolarsError as error:
+        raise StoreError(f"a table of {row.__name__} is damaged ({error}); {_REMEDY}") from error
     return [
         row(
             **{
@@ -68,7 +79,7 @@ def rows_of(row: type[R], frame: pl.DataFrame) -> list[R]:
                 for name, value in one.items()
             }
         )
-        for one in frame.select(known).iter_rows(named=True)
+        for one in frame.iter_rows(named=True)
     ]
 
 

@@ -94,7 +94,12 @@ class RunLabels:
 
     def one(self, run_id: str) -> RunLabel:
         """The label of a run, empty if it has none; raises ``StoreError`` if it is damaged."""
-        return self._read(run_id) if self._path(run_id).exists() else NO_LABEL
+        try:
+            return self._read(run_id)
+        except StoreError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                return NO_LABEL
+            raise
 
     def put(self, run_id: str, found: RunLabel) -> None:
         """Keep the label of a run, atomically; an empty one is removed. Raises ``StoreError``."""

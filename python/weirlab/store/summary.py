@@ -31,8 +31,16 @@ def table_file(run_path: Path, table: str) -> Path:
 
 def is_empty(run_path: Path) -> bool:
     """Whether this is a folder that an earlier version made for a run but wrote nothing into."""
-    parts = run_path / PARTS_DIR
-    return not any(found for folder in (run_path, parts) for found in folder.glob("[!.]*") if found != parts)
+    try:
+        found = os.listdir(run_path)
+        if PARTS_DIR in found:
+            found += os.listdir(run_path / PARTS_DIR)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        # What cannot be looked into may hold something.
+        return False
+    return all(name.startswith(".") or name == PARTS_DIR for name in found)
 
 
 def shortage(run_path: Path, found: int, counted: int) -> str:
@@ -161,9 +169,7 @@ def summary(path: Path) -> tuple[RunSummary, bool]:
     """
     root = path.parent
     try:
-        if not (path / MANIFEST_FILE).exists() and is_empty(path):
-            raise StoreError(f"nothing was written into {path}, the folder of a run; delete it")
-        manifest = Manifest.stored(path)
+        manifest = _stored(path)
         if manifest.status != RUNNING and (wrong := problem(path, manifest.trials)):
             raise StoreError(wrong)
     except StoreError as error:
@@ -187,6 +193,16 @@ def summary(path: Path) -> tuple[RunSummary, bool]:
         ),
         True,
     )
+
+
+def _stored(path: Path) -> Manifest:
+    """As :meth:`Manifest.stored`; the error for a folder without anything in it says that."""
+    try:
+        return Manifest.stored(path)
+    except StoreError as error:
+        if isinstance(error.__cause__, FileNotFoundError) and is_empty(path):
+            raise StoreError(f"nothing was written into {path}, the folder of a run; delete it") from None
+        raise
 
 
 def _text(value: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,23 @@ def test_json_that_python_cannot_take_is_damage(store: Store, content: str) -> N
     told = weir(store, "show", path.parent.name)
     assert told.exit_code == 6
     assert str(path) in told.stderr
+
+
+def test_a_run_that_nobody_may_look_into_hides_no_other_and_is_not_called_empty(
+    store: Store, close: Callable[[Path], None]
+) -> None:
+    folder = bad(store)
+    (store.root / ".index.sqlite").unlink(missing_ok=True)
+    close(folder)
+    listed = weir(store, "runs", "--json")
+    assert listed.exit_code == 0
+    closed, other = json.loads(listed.stdout)["runs"]
+    assert (closed["status"], other["status"]) == ("corrupt", "complete")
+    assert "permission denied" in closed["problem"]
+    for run in (folder.name, "last"):
+        told = weir(store, "show", run)
+        assert told.exit_code == 6
+        assert f"{folder}/manifest.json: permission denied" in told.stderr
 
 
 @pytest.mark.parametrize("content", [{}, [], {"handover_ns": "slow"}, {"handover_ns": None}, 5])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -110,6 +111,17 @@ def test_a_store_that_cannot_be_made_is_named(store: Store, monkeypatch: pytest.
         with pytest.raises(StoreError, match="permission denied") as caught:
             store.create("profile", {}, {})
     assert str(store.root) in str(caught.value)
+
+
+def test_a_store_in_a_folder_that_nobody_may_look_into_is_named(
+    tmp_path: Path, close: Callable[[Path], None]
+) -> None:
+    store = Store(tmp_path / "private" / "store")
+    close(tmp_path / "private")
+    for use in (lambda: store.create("profile", {}, {}), store.runs, lambda: store.open("last")):
+        with pytest.raises(StoreError, match="permission denied") as caught:
+            use()
+        assert str(store.root) in str(caught.value)
 
 
 @pytest.mark.parametrize("below", [False, True])

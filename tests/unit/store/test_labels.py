@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 
 import pytest
 
 from weirlab.base.errors import InputError, StoreError
-from weirlab.store import Store
+from weirlab.store import RunSummary, Store, catalogue
 from weirlab.store.labels import FOLDER, MOST_NAME, NO_LABEL, RunLabel, label
 
 
@@ -72,6 +73,42 @@ def test_a_run_is_removed_with_its_label_and_nothing_else(tmp_path: Path) -> Non
     assert [run.run_id for run in store.runs()] == [kept]
     assert sorted(path.name for path in tmp_path.iterdir() if path.name[0] != ".") == sorted([FOLDER, kept])
     assert [*(tmp_path / FOLDER).iterdir()] == []
+
+
+def test_what_a_new_run_of_another_process_removes_meanwhile_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, rename = Store(tmp_path), os.rename
+    run_id = made(store)
+    store.labels.put(run_id, label(tags=["a"]))
+
+    def renamed(before: Path, after: Path) -> None:
+        # The new run renames its folder, too.
+        monkeypatch.undo()
+        rename(before, after)
+        Store(tmp_path).create("trial", {}, {}).finish()
+
+    monkeypatch.setattr(catalogue.os, "rename", renamed)
+    store.remove(run_id)
+    assert run_id not in [run.run_id for run in store.runs()]
+    assert [*(tmp_path / FOLDER).iterdir()] == []
+    assert [path.name for path in tmp_path.glob(".*.new")] == []
+
+
+def test_a_run_that_is_removed_while_runs_are_listed_is_not_listed_as_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, read = Store(tmp_path), catalogue.summary
+    gone, stays = made(store), made(store)
+
+    def late(path: Path) -> tuple[RunSummary, bool]:
+        if path.name == gone:
+            Store(tmp_path).remove(gone)
+        return read(path)
+
+    monkeypatch.setattr(catalogue, "summary", late)
+    (tmp_path / ".index.sqlite").unlink()
+    assert [run.run_id for run in Store(tmp_path).runs()] == [stays]
 
 
 def test_a_run_that_is_written_or_elsewhere_is_not_removed(tmp_path: Path) -> None:

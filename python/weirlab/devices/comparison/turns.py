@@ -243,7 +243,7 @@ class _Turns:
 
 def differences(run: Run) -> Mapping[ComparisonSetting, Mapping[Compared, F64]]:
     """The differences of every pair of valid trials in a run."""
-    settings = [ComparisonSetting(*of) for of in run.get_json(PLAN)["settings"]]
+    settings = run.get_json(PLAN, lambda kept: [ComparisonSetting(*of) for of in kept["settings"]])
     trials = {row["index"]: row for row in run.trials().filter("valid").iter_rows(named=True)}
     by_setting: dict[ComparisonSetting, dict[Compared, list[float]]] = {
         place: {quantity: [] for quantity in QUANTITIES} for place in settings

@@ -202,5 +202,5 @@ class VoiceStudy(Study[VoiceScenario, Ground[ProofBed], ProofFindings]):
         if not found.rows:
             raise InputError(f"run {run.run_id} was interrupted before its first call: start a new run")
         messages: Sequence[MessageRow] = rows_of(MessageRow, run.table(MESSAGES))
-        chart = Chart.of(run.get_json(MAP, dict)) if run.has(MAP) else None
+        chart = run.get_json(MAP, Chart.of) if run.has(MAP) else None
         return tell(found, messages, vars(run.manifest), chart)
