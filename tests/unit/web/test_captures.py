@@ -110,6 +110,22 @@ def test_a_capture_of_voice_has_its_mos(client: TestClient, tmp_path: Path) -> N
     assert all(value is None or value >= 0 for value in delay["lines"][0]["values"])
 
 
+def test_streams_without_times_of_their_own_spoil_no_axis(client: TestClient, tmp_path: Path) -> None:
+    back = {"src": "192.0.2.2", "dst": "192.0.2.1", "src_port": 4002, "dst_port": 4000, "ssrc": 2}
+    noise = talk(50, payload_type=13, payload_bytes=1, **back)
+    unknown = talk(500, payload_type=111, src_port=5000, dst_port=5002, ssrc=3)
+    made = pcap(tmp_path / "call.pcap", frames([*talk(500), *noise, *unknown]))
+    data_id = send(client, made.read_bytes())
+    assert settled(client, data_id)["stage"] == "ready"
+    voice = client.get(f"/api/captures/{data_id}").json()["voice"]
+    assert voice["time_s"] == [float(second) for second in range(10)]
+    for chart in voice["charts"]:
+        assert [line["source"].split(" > ")[0] for line in chart["lines"]] == ["stream 1, 192.0.2.1:4000"]
+    lone = send(client, pcap(tmp_path / "lone.pcap", frames(noise)).read_bytes())
+    assert settled(client, lone)["stage"] == "ready"
+    assert client.get(f"/api/captures/{lone}").json()["voice"] is None
+
+
 def test_of_too_little_data_nothing_is_said(analysed: Analysed) -> None:
     client, data_id = analysed
     why = client.get(f"/api/captures/{data_id}/connections/0/why").json()

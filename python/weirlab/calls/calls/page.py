@@ -196,7 +196,7 @@ def _tiles(heard: CallsRun, rated: pl.DataFrame) -> Iterator[Tile]:
     )
     yield Tile(
         "Packets lost",
-        percent(trial["loss_ratio"]) if trial["loss_ratio"] else "none",
+        "none" if trial["loss_ratio"] == 0 else percent(trial["loss_ratio"]),
         f"of {count(trial['sent'])}",
     )
     p99 = trial["delay_p99_ns"]

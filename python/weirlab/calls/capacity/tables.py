@@ -65,7 +65,7 @@ def trials(findings: CapacityEvidence) -> Iterator[Table]:
                 count(row["calls"]),
                 count(row["n"]),
                 rate(row["offered_pps"]),
-                percent(row["loss_ratio"]) if row["loss_ratio"] else "0",
+                "0" if row["loss_ratio"] == 0 else percent(row["loss_ratio"]),
                 decimals(row["mos_min"]),
                 decimals(row["mos_p1"]),
                 decimals(row["mos_p50"]),

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -11,7 +10,7 @@ import numpy.typing as npt
 
 from weirlab import _engine
 from weirlab.calls.quality.streams import CaptureStream
-from weirlab.calls.quality.study import voice_packets
+from weirlab.calls.quality.study import QualityOutcome, voice_packets
 from weirlab.quality.captures import place
 from weirlab.quality.packets import StreamPackets
 
@@ -27,13 +26,19 @@ Course = Callable[[StreamPackets, int, Periods, int], F64]
 """A value for each period, of a row of streams; NaN without one."""
 
 
-def courses(path: Path, streams: Sequence[CaptureStream]) -> dict[str, Any]:
-    """``time_s`` since the first packet of the first :data:`MOST_STREAMS` of ``streams``, all of the capture
-    ``path`` read as usual; and ``charts``: ``title``, ``unit``, and ``lines`` with ``source`` and ``values``,
-    None where there is none.
+def courses(heard: QualityOutcome) -> dict[str, Any] | None:
+    """How the worst streams of a capture went, at most :data:`MOST_STREAMS`.
+
+    ``time_s`` since their first packet; and ``charts``: ``title``, ``unit`` and ``lines`` with ``source`` and
+    ``values``, None where there is none.
+
+    Only time stamps of speech by a known clock tell when packets were sent; None if no stream has such.
     """
-    chosen = streams[:MOST_STREAMS]
-    read = _engine.rtp_packets(str(path), [], [], (0, 1))
+    timed = np.isfinite(heard.table.streams.delay_max_ns)
+    chosen = [heard.streams[row] for row in heard.worst_first() if timed[row]][:MOST_STREAMS]
+    if not chosen:
+        return None
+    read = _engine.rtp_packets(str(heard.path), [], [], (0, 1))
     counted = [(stream.number, read["streams"][stream.number - 1]) for stream in chosen]
     clock_hz = np.array([stream.clock_hz for stream in chosen], dtype=np.int64)
     _, packets, _ = place(voice_packets(read["packets"], counted), clock_hz)
@@ -44,7 +49,7 @@ def courses(path: Path, streams: Sequence[CaptureStream]) -> dict[str, Any]:
     periods = lasted_ns // period_ns + 1
 
     def chart(
-        title: str, unit: str, values: Course, known: Callable[[CaptureStream], object]
+        title: str, unit: str, values: Course, known: Callable[[CaptureStream], bool] = lambda _: True
     ) -> dict[str, Any]:
         lines = [
             {
@@ -58,7 +63,7 @@ def courses(path: Path, streams: Sequence[CaptureStream]) -> dict[str, Any]:
 
     found = (
         chart("Lost", "%", _lost_percent, lambda stream: stream.loss_known),
-        chart("Latest packet, after the fastest", "ms", _latest_ms, lambda stream: stream.clock_hz),
+        chart("Latest packet, after the fastest", "ms", _latest_ms),
     )
     return {
         "time_s": (np.arange(periods) * (period_ns / 1e9)).tolist(),

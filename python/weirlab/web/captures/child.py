@@ -69,8 +69,7 @@ def _voice(capture: Path, facts: Analysis) -> dict[str, Any] | None:
     with suppress(WeirError, MemoryError):
         heard = capture_quality(capture)
         shown = [for_page(table) for table in tables.of(heard, MOST_STREAMS) if not table.details]
-        worst = [heard.streams[row] for row in heard.worst_first()]
-        return {"sentence": wording.sentence(heard), "tables": shown, "axis": courses(capture, worst)}
+        return {"sentence": wording.sentence(heard), "tables": shown, "axis": courses(heard)}
     return None
 
 

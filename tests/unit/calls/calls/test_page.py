@@ -9,6 +9,7 @@ import numpy as np
 
 from weirlab.calls.calls import page as heard_page
 from weirlab.records import TrialRecord
+from weirlab.report.numbers import NOTHING
 from weirlab.report.story import Story
 from weirlab.store import Store
 from weirlab.testing import make_call_table, make_record, make_spec
@@ -86,6 +87,14 @@ def test_a_spoiled_trial_is_a_caution_and_withholds_the_headline(tmp_path: Path)
     assert told.lede[-1].startswith("In the spoiled trial: All 2")
     text = told.html()
     assert text.index("The host spoiled this trial") < text.index("What callers hear was not measured: ")
+
+
+def test_if_nothing_was_sent_it_is_not_said_that_nothing_was_lost(tmp_path: Path) -> None:
+    record = make_record(invalid=("the sender sent nothing",))
+    nothing = replace(record.result, sent=0, received=0)
+    told = page(tmp_path, replace(record, result=nothing, calls=make_call_table(1)))
+    (lost,) = [tile for tile in told.tiles if tile.label == "Packets lost"]
+    assert (lost.value, lost.note) == (NOTHING, "of 0")
 
 
 def test_without_loss_there_is_no_chart_of_it(tmp_path: Path) -> None:
