@@ -12,7 +12,7 @@ import pytest
 from weirlab.diagnosis import causes
 from weirlab.store import Store
 
-from ..unit.trace.slow import sixty
+from ..unit.trace.slow import one_of, sixty
 from .devtools import Browser, Page
 from .pages import EXPLAINED, Serve, nameless, photograph, trials
 
@@ -196,6 +196,20 @@ def test_connections_are_listed_by_the_time_that_they_lost(
     page.wait_for("document.querySelector('#why')?.innerText.includes('loss')")
     photograph(page, shots, "capture-list")
     assert browser.problems() == []
+
+
+def test_causes_that_cannot_be_listed_are_no_empty_cells_only(
+    serve: Serve, browser: Browser, tmp_path: Path
+) -> None:
+    page = browser.session()
+    page.open(f"{serve().url}#/captures")
+    page.wait_for("document.querySelector('input[type=file]')")
+    page.call("Network.enable")
+    page.call("Network.setBlockedURLs", urls=["*/causes"])
+    page.choose_file("input[type=file]", one_of(3, tmp_path / "some.pcap"))
+    told = "document.querySelector('.caution[role=status]')?.innerText"
+    assert "cannot be listed" in page.wait_for(told)
+    assert page.evaluate("document.querySelectorAll('.connections tbody tr').length") == 3
 
 
 def test_a_finger_that_moves_sideways_zooms(serve: Serve, browser: Browser) -> None:

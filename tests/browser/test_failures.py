@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from weirlab._engine import TcpServer
+from weirlab.store import Store
 from weirlab.testing import SMALL_PROFILE
 
 from .devtools import Browser, Page
-from .pages import Serve, fill, nameless, photograph
+from .pages import Serve, fill, nameless, photograph, trials
 
 GONE = "The service cannot be reached"
 ERROR = "document.querySelector('main .error')?.innerText"
@@ -79,6 +80,26 @@ def test_every_page_has_a_title(part: str, title: str, serve: Serve, browser: Br
     page = browser.session()
     page.open(f"{serve().url}#/{part}")
     page.wait_for(f"document.title === '{title} – Weir'")
+
+
+def test_an_address_with_a_percent_sign_is_told_as_any_other(serve: Serve, browser: Browser) -> None:
+    page = browser.session()
+    page.open(f"{serve().url}#/100%")
+    page.wait_for("document.querySelector('h1')?.innerText === 'There is no such page'")
+    assert browser.problems() == []
+
+
+def test_a_run_that_is_named_twice_is_compared_once(serve: Serve, browser: Browser, tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    before, after = trials(store, "before", 20_000.0), trials(store, "after", 30_000.0)
+    url = serve().url
+    page = browser.session()
+    page.open(f"{url}#/compare/{before}/{after}/{before}/{after}")
+    page.wait_for("document.querySelector('h1')?.innerText.startsWith('Changed for the worse')")
+    assert page.evaluate("document.querySelectorAll('.bar option').length") == 2
+    page.open(f"{url}#/compare/{before}/{before}")
+    page.wait_for("document.querySelector('h1')?.innerText === 'There is no such page'")
+    assert browser.problems() == []
 
 
 def test_a_link_is_copied_or_shown(serve: Serve, browser: Browser, closed_port: int) -> None:

@@ -55,6 +55,18 @@ def test_connections_of_the_host_are_explained_live(
     assert one.end()[0] == 0
 
 
+def test_the_same_is_watched_again_on_request(serve: Serve, browser: Browser) -> None:
+    page = browser.session()
+    page.open(f"{serve('--allow-watch').url}#/why/no-such-program")
+    status = "document.querySelector('form.form [role=status]')?.innerText"
+    for _ in range(2):
+        page.wait_for(f"{status}?.startsWith('Waiting for connections of no-such-program')")
+        page.click("form.form button[type=button]")
+        page.wait_for(f"{status} === 'Over.'")
+        page.click("form.form button.primary")
+    page.wait_for(f"{status}?.startsWith('Waiting for connections')")
+
+
 def test_what_cannot_be_watched_is_told(serve: Serve, browser: Browser) -> None:
     page = browser.session()
     page.open(f"{serve('--allow-watch').url}#/why/two%20words")

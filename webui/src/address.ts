@@ -2,7 +2,16 @@
 
 /** The part of the address that names the page. */
 export function page(): string[] {
-  return location.hash.replace(/^#\/?/, "").split("?", 1)[0]!.split("/").filter(Boolean).map(decodeURIComponent);
+  return location.hash.replace(/^#\/?/, "").split("?", 1)[0]!.split("/").filter(Boolean).map(decoded);
+}
+
+/** As `decodeURIComponent` does; what a user typed, such as 100%, stays as it is. */
+export function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
 }
 
 export function remembered(): URLSearchParams {

@@ -140,7 +140,11 @@ class LabelRequest(BaseModel):
 
 
 def _runs(parts: ServiceParts) -> APIRouter:
-    router = APIRouter(prefix="/runs", route_class=sending.CompressedRoute)
+    router = APIRouter(
+        prefix="/runs",
+        route_class=sending.CompressedRoute,
+        default_response_class=sending.EscapedDocument,
+    )
     shelf, scenarios = parts.shelf, parts.scenarios
 
     @router.get("")

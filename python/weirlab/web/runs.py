@@ -15,6 +15,7 @@ from typing import Any, BinaryIO, Final
 
 from weirlab.base import files
 from weirlab.base.errors import InputError, StoreError, WeirError
+from weirlab.base.limits import MOST_BYTES
 from weirlab.base.quoting import quoted
 from weirlab.base.storage import RUN_ID
 from weirlab.devices.comparison import wording as comparing
@@ -224,11 +225,16 @@ class RunService:
         return self._children.submit(request, urgent=True)
 
     def scenario(self, run_id: str) -> str:
-        """The scenario of a run, as YAML, to run it again; raises ``InputError`` for a run without one."""
+        """The scenario of a run, as YAML, to run it again; raises ``InputError`` for one that cannot be."""
         run = self._store.open(run_id)
         if not _has_scenario(run):
             raise InputError(f"Run {run.run_id} was not made from a scenario: {_command(run)} repeats it.")
-        return scenario_text({**run.manifest.scenario, "report": None})
+        text = scenario_text({**run.manifest.scenario, "report": None})
+        if len(text) > MOST_BYTES:
+            raise InputError(
+                f"The scenario of {run.run_id} is longer than a page may send. To repeat it: {_command(run)}"
+            )
+        return text
 
     def _require_writable(self, consequence: str) -> None:
         if self._read_only:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import zlib
 from collections.abc import Callable, Coroutine, Iterator, Mapping
@@ -11,7 +12,7 @@ from urllib.parse import quote
 
 from fastapi.routing import APIRoute
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import JSONResponse, Response, StreamingResponse
 
 TableFormat = Literal["csv", "parquet"]
 _PART_BYTES: Final = 1 << 18
@@ -21,6 +22,20 @@ _KINDS: Final = {
     ".csv": "text/csv",
     ".parquet": "application/vnd.apache.parquet",
 }
+
+
+class EscapedDocument(JSONResponse):
+    r"""JSON of runs from anywhere: NaN is null, half a surrogate pair, which UTF-8 has not, ``\ud800``."""
+
+    def render(self, content: Any) -> bytes:
+        text = _dumped(content)
+        if "NaN" in text or "Infinity" in text:
+            text = _dumped(json.loads(text, parse_constant=lambda _: None))
+        return text.encode(errors="backslashreplace")
+
+
+def _dumped(content: Any) -> str:
+    return json.dumps(content, ensure_ascii=False, separators=(",", ":"))
 
 
 class CompressedRoute(APIRoute):

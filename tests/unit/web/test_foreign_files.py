@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from collections.abc import Callable
@@ -15,8 +16,10 @@ from fastapi.testclient import TestClient
 from weirlab.store import Store
 from weirlab.web.captures import arrays
 from weirlab.web.measurements.measurement import Measurement, Measurements
+from weirlab.web.sending import EscapedDocument
 
 from .conftest import Serve, send, settled
+from .test_runs import listed, trials
 
 
 def pipe(path: Path) -> None:
@@ -140,3 +143,43 @@ def test_a_report_that_is_no_file_is_none(client: TestClient, store: Store, put:
     assert answer.status_code == 400
     assert "no report yet" in answer.json()["error"]["message"]
     assert [run["run_id"] for run in client.get("/api/runs").json()["runs"]] == [writer.run_id]
+
+
+def test_half_characters_in_a_run_are_shown_as_escapes(client: TestClient, store: Store) -> None:
+    run_id = trials(store, 20_000.0)
+    path = store.root / run_id / "manifest.json"
+    kept = json.loads(path.read_text())
+    strange = {"scenario": {"name": "\ud800"}, "facts": {**kept["facts"], "dut": "\udfff", "lab": "\ud800"}}
+    path.write_text(json.dumps({**kept, **strange}))
+    answer = client.get(f"/api/runs/{run_id}")
+    assert answer.status_code == 200
+    assert (answer.json()["name"], answer.json()["device"]) == ("\ud800", "\udfff")
+    assert client.get("/api/runs").status_code == client.get(f"/api/runs/{run_id}/live").status_code == 200
+    other = trials(store, 20_000.0)
+    assert client.get(f"/api/runs/{run_id}/compared?after={other}").status_code < 500
+
+
+def test_numbers_that_are_none_are_null() -> None:
+    document = EscapedDocument({"left_s": math.nan, "name": "NaN \udfff", "most": [math.inf]})
+    assert json.loads(document.body) == {"left_s": None, "name": "NaN \udfff", "most": [None]}
+
+
+def test_a_run_that_the_service_may_not_look_into_hides_no_other(
+    client: TestClient, store: Store, close: Callable[[Path], None]
+) -> None:
+    run_id, other = trials(store, 20_000.0), trials(store, 20_000.0)
+    assert listed(client)[run_id]["problem"] == ""
+    close(store.root / run_id)
+    found = listed(client)
+    assert (found[run_id]["sketch"], found[other]["problem"]) == (False, "")
+    answer = client.get(f"/api/runs/{run_id}")
+    assert (answer.status_code, "permission denied" in answer.text) == (507, True)
+
+
+def test_labels_that_the_service_may_not_read_are_told(
+    client: TestClient, store: Store, close: Callable[[Path], None]
+) -> None:
+    run_id = trials(store, 20_000.0)
+    close(store.root / "labels")
+    answer = client.get(f"/api/runs/{run_id}")
+    assert (answer.status_code, "permission denied" in answer.text) == (507, True)

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import socket
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import httpx2
 import pytest
+from fastapi import FastAPI, Request
 
-from weirlab.base.errors import MissingCapability
+from weirlab.base.errors import MissingCapability, TrialError
 from weirlab.link.stopping import Stop
 from weirlab.store import Store
 from weirlab.transfers.tcp import ndt7, sending
@@ -149,6 +154,40 @@ def test_a_service_that_cannot_begin_in_time_refuses(store: Store, monkeypatch: 
         monkeypatch.undo()
         outcome, _ = carried_out(client, up=False)
         assert outcome.problem() is None
+
+
+def test_a_request_that_is_cancelled_leaves_no_transfer_waiting_for_its_connection() -> None:
+    begun: list[Any] = []
+    app, told = FastAPI(), Future[Any]()
+    transfers: Any = SimpleNamespace(
+        serve=lambda name, facts, settings, begin, *_: begun.append(partial(begin, settings))
+    )
+    ndt7_web.add_to(app, transfers, TestLimits())
+    scope = {
+        "type": "http", "query_string": b"", "state": {}, "client": ("127.0.0.1", 1),
+        "server": ("127.0.0.1", 2),
+        "headers": [(name.lower().encode(), value.encode()) for name, value in UPGRADE.items()],
+    }  # fmt: skip
+    (endpoint,) = [one.endpoint for one in app.routes if getattr(one, "path", "").startswith("/ndt/")]
+
+    async def cancelled() -> None:
+        task = asyncio.create_task(endpoint(Request(scope), test="download"))
+        while not begun:
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    def begin() -> None:
+        try:
+            told.set_result(begun[0](Stop(), None))
+        except Exception as error:
+            told.set_exception(error)
+
+    asyncio.run(cancelled())
+    threading.Thread(target=begin, daemon=True).start()
+    with pytest.raises(TrialError, match="ended before the test began"):
+        told.result(DEADLINE_S)
 
 
 def test_a_limit_of_the_rate_is_kept_both_ways(store: Store) -> None:

@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from weirlab.devices.series import SeriesScenario
 from weirlab.jobs.inventory import RunOutcome
 from weirlab.jobs.progress import SilentProgress
 from weirlab.jobs.work import Work
 from weirlab.report.story import Story
+from weirlab.scenario.load import from_plain
 from weirlab.store import Store
 from weirlab.store.index import FILE
 from weirlab.studies import runner
@@ -362,6 +364,16 @@ def test_only_a_run_of_a_scenario_is_started_again(serve: Serve, store: Store) -
     assert (shown["startable"], shown["command"][:5]) == (False, "weir ")
     refused = client.post(f"/api/runs/{run_id}/again", json={})
     assert (refused.status_code, "not made from a scenario" in refused.text) == (400, True)
+
+
+def test_a_scenario_that_is_too_long_for_a_page_is_not_started_again(serve: Serve, store: Store) -> None:
+    client, _ = serve(allow_run=True)
+    settings = [{"name": f"setting {number:090}", "rate": "1kpps"} for number in range(400)]
+    asked = from_plain({"name": "many", "series": {"settings": settings}}, "a test", SeriesScenario)
+    with store.create("series", asked.model_dump(mode="json"), {"lab": "sim", "dut": "iptables"}) as writer:
+        run_id = writer.run_id
+    answer = client.post(f"/api/runs/{run_id}/again", json={})
+    assert (answer.status_code, "longer than a page may send" in answer.text) == (400, True)
 
 
 def test_a_report_is_compressed_on_its_way(client: TestClient, store: Store) -> None:

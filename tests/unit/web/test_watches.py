@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import subprocess
 from collections.abc import Iterator
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ import pytest
 from fastapi.testclient import TestClient
 
 from weirlab.base import programs
-from weirlab.web.launching.jobs import ServiceFolders
-from weirlab.web.launching.launcher import DirectLauncher
+from weirlab.base.errors import LabError
+from weirlab.web.launching.jobs import ProcessJob, ServiceFolders
+from weirlab.web.launching.launcher import DirectLauncher, Process
 from weirlab.web.transfers import watcher, watching
 from weirlab.web.transfers.watching import HostWatches
 
@@ -99,6 +101,42 @@ def test_no_more_watch_than_the_host_can_bear(serve: Serve, monkeypatch: pytest.
     refused = client.get("/api/watches", params={"target": ":443"})
     assert refused.status_code == 409
     assert "Close one of them" in refused.json()["error"]["message"]
+
+
+def test_pages_that_come_at_the_same_moment_are_no_more_either(watches: HostWatches) -> None:
+    for _ in range(3 * watching.MOST):
+        watches.check("no-such-program")
+
+    async def look() -> list[dict[str, Any]]:
+        async with AsyncExitStack() as stack:
+            pages = [
+                await stack.enter_async_context(aclosing(watches.events("no-such-program", lambda: False)))
+                for _ in range(3 * watching.MOST)
+            ]
+            return [await anext(page) for page in pages]
+
+    told = asyncio.run(look())
+    assert [each["over"] for each in told] == [False] * watching.MOST + [True] * (2 * watching.MOST)
+    assert all("Close one of them" in each["message"] for each in told[watching.MOST :])
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (LabError("the helper process has ended"), "the helper process has ended"),
+        (OSError(errno.EMFILE, "Too many open files"), "Too many open files"),
+    ],
+)
+def test_a_watch_that_cannot_begin_says_why(error: Exception, said: str) -> None:
+    class Refusing:
+        def start(self, job: ProcessJob, stdin: int, stdout: int) -> Process:
+            raise error
+
+    async def look() -> list[dict[str, Any]]:
+        watches = HostWatches(Refusing(), allowed=True)
+        return [event async for event in watches.events(":443", lambda: False)]
+
+    assert asyncio.run(look()) == [{"message": said, "over": True}]
 
 
 def test_a_watch_ends_with_its_page() -> None:

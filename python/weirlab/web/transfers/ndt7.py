@@ -11,8 +11,9 @@ import base64
 import binascii
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import parse_qsl
@@ -137,23 +138,24 @@ def add_to(app: FastAPI, transfers: Transfers, limits: TestLimits) -> None:
         unlimited = limits.bytes_per_s is None
         here, port = request.scope["server"]
         ends: Connection = (str(here), int(port)), (peer.host, peer.port)
-        for last in range(_TRIES, -1, -1):
+        with _settled(connection):
+            for last in range(_TRIES, -1, -1):
+                try:
+                    one = await run_in_threadpool(
+                        transfers.serve, name, facts, settings, begin, ends, _UNLIMITED if unlimited else ""
+                    )
+                    break
+                except BusyError:
+                    if not last:
+                        raise
+                    # Another test still sends, or two are being diagnosed.
+                    await without_turn(asyncio.sleep(_WAIT_S))
             try:
-                one = await run_in_threadpool(
-                    transfers.serve, name, facts, settings, begin, ends, _UNLIMITED if unlimited else ""
-                )
-                break
-            except BusyError:
-                if not last:
-                    raise
-                # Another test still sends, or two are being diagnosed.
-                await without_turn(asyncio.sleep(_WAIT_S))
-        try:
-            # Its first packets are recorded, too.
-            await without_turn(asyncio.wait_for(asyncio.shield(asyncio.wrap_future(ready)), _READY_S))
-        except TimeoutError:
-            connection.set_exception(TrialError("The service was too busy to begin."))
-            raise BusyError(BUSY) from None
+                # Its first packets are recorded, too.
+                await without_turn(asyncio.wait_for(asyncio.shield(asyncio.wrap_future(ready)), _READY_S))
+            except TimeoutError:
+                connection.set_exception(TrialError("The service was too busy to begin."))
+                raise BusyError(BUSY) from None
         cell = ledger.enter(peer.host)
         socket = request.scope["state"][TAKE](_switching(key))
         if socket is None:
@@ -175,6 +177,17 @@ def add_to(app: FastAPI, transfers: Transfers, limits: TestLimits) -> None:
             connection.set_exception(error)
         # Nobody gets it: the connection is no longer the server's.
         return Response()
+
+
+@contextmanager
+def _settled(connection: Future[sending.TransferEngine]) -> Iterator[None]:
+    """A transfer waits for its ``connection``, which is not to come if the block fails or is cancelled."""
+    try:
+        yield
+    except BaseException:
+        if not connection.done():
+            connection.set_exception(TrialError("The service ended before the test began."))
+        raise
 
 
 def _understood(request: Request) -> tuple[str, Mapping[str, str]]:

@@ -10,8 +10,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Final
 
-from weirlab.base.errors import InputError
+from weirlab.base.errors import InputError, WeirError
 from weirlab.base.quoting import quoted
+from weirlab.web import failures
 from weirlab.web.failures import ForbiddenError
 from weirlab.web.launching.jobs import TARGET, WatchJob
 from weirlab.web.launching.launcher import Launcher, Process, piped
@@ -60,12 +61,20 @@ class HostWatches:
                 f"{quoted(target)} names no connections: give a program (curl), a process (4711) or an end "
                 "(:443, 192.0.2.1, HOST:PORT)."
             )
+        self._require_room()
+
+    def _require_room(self) -> None:
         if len(self._running) >= MOST:
             raise BusyError(f"{MOST} pages watch connections already. Close one of them, and try again.")
 
     async def events(self, target: str, closing: Callable[[], bool]) -> AsyncGenerator[dict[str, Any], None]:
         """What is said of ``target``, as soon as it is said, until its connections or the reader are gone."""
-        watch = self._begin(target)
+        try:
+            watch = self._begin(target)
+        except (WeirError, OSError) as error:
+            # The response has begun, so that this is the last event of it.
+            yield {"message": failures.explain(error).message, "over": True}
+            return
         told: Mapping[str, Any] = {}
         try:
             while not closing():
@@ -91,8 +100,10 @@ class HostWatches:
             thread.join()
 
     def _begin(self, target: str) -> HostWatch:
-        watch = HostWatch(*piped(self.launcher, WatchJob(target)))
         with self._lock:
+            # Others may have begun since the check.
+            self._require_room()
+            watch = HostWatch(*piped(self.launcher, WatchJob(target)))
             thread = self._running[watch] = threading.Thread(
                 target=self._read, args=(watch,), name="weir-watch"
             )
