@@ -146,6 +146,10 @@ def test_a_share_between_profiled_ones_is_predicted_once_such_shares_were_verifi
     ]
     outcome = verification.VerificationOutcome(run, (*others, row), 30)
     monkeypatch.setattr(verification, "stored", lambda _: outcome)
+    assert verification.share_error(store, run.run_id) is None
+    monkeypatch.setattr(verification, "held_out_shares", lambda _: [0.1, 0.5])
+    assert verification.share_error(store, run.run_id) is None, "these were profiled"
+    monkeypatch.setattr(verification, "held_out_shares", lambda _: [0.1, 0.25])
     error = verification.share_error(store, run.run_id)
     assert error == pytest.approx(0.042)
     device = modelling.devices(store, run.run_id)[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -255,13 +256,21 @@ def stored(run: Run) -> VerificationOutcome | None:
 def share_error(store: Store, source: str) -> float | None:
     """The largest error of the model in the threshold at held-out shares of new flows, as a ratio.
 
-    None if ``source`` is a file, or a run that was not verified or whose verification does not count.
+    None if ``source`` is a file, or a run that was not verified, or at none but profiled shares, or whose
+    verification does not count.
     """
     source = in_files(store, source)
     if is_file(source):
         return None
-    outcome = stored(named(store, source))
+    run = named(store, source)
+    outcome = stored(run)
     if outcome is None or outcome.problem() is not None:
+        return None
+    profiled = run.manifest.section("profile").get("new") or ()
+    if all(
+        any(math.isclose(one, share, abs_tol=1e-9) for share in profiled)
+        for one in held_out_shares(outcome.run)
+    ):
         return None
     wanted = (QueueingModel.name, "threshold", "setting", False)
     found = [
@@ -270,6 +279,12 @@ def share_error(store: Store, source: str) -> float | None:
         if (row.model, row.quantity, row.per, row.extrapolated) == wanted and row.relative
     ]
     return max(found, default=None)
+
+
+def held_out_shares(run: Run) -> list[float]:
+    """Shares of packets that open a flow, of the valid held-out trials in ``run``."""
+    trials = run.trials().filter(pl.col("valid") & (pl.col("role") == "verify"))
+    return trials["new_share"].drop_nulls().unique().to_list()
 
 
 def errors_of(run: Run) -> tuple[ErrorRow, ...]:
