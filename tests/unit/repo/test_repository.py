@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import tomllib
 from collections.abc import Iterator
@@ -119,3 +120,12 @@ def test_every_decision_has_a_number_of_its_own_which_its_title_repeats() -> Non
     pages = sorted((ROOT / "docs/decisions").glob("*.md"))
     assert [int(page.name[:4]) for page in pages] == list(range(1, len(pages) + 1))
     assert [page.read_text().split(". ")[0] for page in pages] == [f"# {n + 1}" for n in range(len(pages))]
+
+
+@pytest.mark.parametrize("name", ["bare", "deb"])
+def test_what_needs_a_package_says_so_where_there_is_none(name: str, tmp_path: Path) -> None:
+    (tmp_path / "packaging").mkdir()
+    copy = shutil.copy(ROOT / "packaging" / name, tmp_path / "packaging")
+    done = subprocess.run([copy], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert re.search(r"^(bare|deb): .* in dist|^bare: dist has no .*builds", done.stderr)
