@@ -54,7 +54,11 @@ def test_a_long_answer_is_cut_and_says_so(weir: Weir, folders: list[Path]) -> No
         ("select nothing from segments", 'unable to find column "nothing"'),
         ("select * from trials", "trials"),
         ("selekt", "the tables are segments"),
-        ("select * from read_csv('/etc/passwd')", "read_csv is not allowed"),
+        *(
+            (f"select * from {reader}('/etc/passwd')", "is not allowed")
+            for kind in ("csv", "ipc", "json", "parquet")
+            for reader in (f"read_{kind}", f'"read_{kind}"', f"`Read_{kind}` ", f"read_{kind}/**/")
+        ),
     ],
 )
 def test_a_query_that_cannot_be_answered_is_refused(
@@ -63,6 +67,13 @@ def test_a_query_that_cannot_be_answered_is_refused(
     refused = weir("ask", query, folders[0], "--json")
     assert refused.code == 2
     assert message in json.loads(refused.out)["error"]["message"]
+
+
+@pytest.mark.parametrize("query", ["show tables", "select * from segments"])
+def test_tables_that_are_not_alike_are_refused(weir: Weir, folders: list[Path], query: str) -> None:
+    pl.DataFrame({"bytes": [[1]]}).write_parquet(folders[1] / "segments.parquet")
+    refused = weir("ask", query, *folders)
+    assert (refused.code, "the query cannot be answered" in refused.err) == (2, True)
 
 
 def test_a_source_must_be_a_run_or_a_folder_with_tables(weir: Weir, tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ Examples:
 
 _WORD: Final = re.compile(r"\w+")
 _SHOW: Final = re.compile(r"\s*show\s+tables\s*;?\s*", re.IGNORECASE)
-_READER: Final = re.compile(r"\b((?:read|scan)_\w+)\s*\(", re.IGNORECASE)
+_READER: Final = re.compile(r"\b((?:read|scan)_(?:csv|ipc|json|ndjson|parquet))\b", re.IGNORECASE)
 """Functions with which a query would read other files than its sources."""
 MOST_ROWS: Final = 1000
 
@@ -76,10 +76,10 @@ def answer(store: Store, query: str, sources: Sequence[str], most: int = MOST_RO
         if len(sources) > 1:
             read = [(source, frame.with_columns(pl.lit(source).alias("source"))) for source, frame in read]
         frames[name] = pl.concat([frame for _, frame in read], how="diagonal_relaxed")
-    if _SHOW.fullmatch(query):
-        rows = tuple((name, ", ".join(frame.collect_schema().names())) for name, frame in frames.items())
-        return QueryAnswer(("table", "columns"), rows, False)
     try:
+        if _SHOW.fullmatch(query):
+            rows = tuple((name, ", ".join(frame.collect_schema().names())) for name, frame in frames.items())
+            return QueryAnswer(("table", "columns"), rows, False)
         found = pl.SQLContext(frames).execute(query).head(most + 1).collect()
     except (pl.exceptions.PolarsError, ValueError, TypeError) as error:
         reason = re.split(r"[\n;]", str(error))[0]
