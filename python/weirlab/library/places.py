@@ -136,7 +136,11 @@ def name_in(file: str) -> str:
 
 def is_url(where: str) -> bool:
     """Whether ``where`` is the URL of a web server."""
-    return urlsplit(where).scheme in ("http", "https")
+    try:
+        return urlsplit(where).scheme in ("http", "https")
+    except ValueError:
+        # Half an IPv6 address.
+        return False
 
 
 def libraries(root: Path) -> tuple[ProfileLibrary, ...]:

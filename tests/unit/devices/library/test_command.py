@@ -118,6 +118,13 @@ def test_a_list_of_signers_decides_and_a_place_must_exist(weir: Weir, place: Pat
     assert "no library has a profile 'none'" in unknown.err
 
 
+def test_half_an_address_is_no_library_and_no_profile(weir: Weir) -> None:
+    for arguments in (("list", "--library", "http://[::1"), ("show", "http://[::1")):
+        refused = weir("library", *arguments)
+        # Read as a path, which has no double slash.
+        assert (refused.code, "[::1: n" in refused.err) == (2, True)
+
+
 def test_devices_that_lack_the_same_trials_are_named_in_one_sentence(weir: Weir) -> None:
     answer = weir("library", "compare", "nftables", "esp", "forward", "--calls", "300", "--rules", "100")
     assert answer.code == 0
