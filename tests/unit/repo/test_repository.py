@@ -129,3 +129,36 @@ def test_what_needs_a_package_says_so_where_there_is_none(name: str, tmp_path: P
     done = subprocess.run([copy], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert re.search(r"^(bare|deb): .* in dist|^bare: dist has no .*builds", done.stderr)
+
+
+@pytest.mark.parametrize(
+    ("script", "why", "expected"),
+    [
+        (
+            "postinst",
+            "configure",
+            [
+                "systemd-sysusers weir.conf",
+                "systemctl --quiet daemon-reload",
+                "systemctl --quiet try-restart weir-web.service",
+            ],
+        ),
+        ("postinst", "abort-upgrade", []),
+        ("prerm", "remove", ["systemctl --quiet disable --now weir-web.service"]),
+        ("prerm", "upgrade", []),
+        ("postrm", "remove", ["rm -rf /run/weir"]),
+        ("postrm", "purge", ["rm -rf /run/weir", "rm -rf /var/cache/weir"]),
+        ("postrm", "upgrade", []),
+    ],
+)
+def test_the_package_leaves_nothing_behind_and_an_upgrade_everything(
+    script: str, why: str, expected: list[str], tmp_path: Path
+) -> None:
+    for name, code in (("systemd-sysusers", 0), ("systemctl", 1), ("rm", 0)):
+        program = tmp_path / name
+        program.write_text(f'#!/bin/sh\necho {name} "$@" >>{tmp_path}/done\nexit {code}\n')
+        program.chmod(0o755)
+    text = (ROOT / "packaging/debian" / script).read_text().replace("/usr/bin/weir", "true")
+    subprocess.run(["/bin/sh", "-c", text, script, why], env={"PATH": str(tmp_path)}, check=True)
+    done = tmp_path / "done"
+    assert (done.read_text().splitlines() if done.exists() else []) == expected
