@@ -38,6 +38,8 @@ _MEETS: Final[dict[Conclusion, str]] = {
 FURTHER: Final = 1.05
 """Factor by which the prediction alone reaches further before that is worth a word."""
 
+_NOISE: Final = "noise of the machine that measured decides, not the load"
+
 _SHOWN: Final = (
     ("Threshold", "threshold_pps"),
     ("Delay p99", "delay_p99_ns"),
@@ -301,7 +303,21 @@ def unsure(one: PlanAnswer, question: PlanningQuestion) -> str:
     """Of an undecided answer: which bounds miss their limits although the predictions do not."""
     look = one.outlook
     assert look is not None
-    misses = words(
+    if one.headroom is not None and (lighter := one.headroom.lighter) is not None:
+        fewer = _amount(one, lighter.rate_pps, question)
+        unsure_there = _unsure_at(lighter, question)
+        return f"sure enough at this load, but not at a lighter one: at {fewer}, {unsure_there}; {_NOISE}"
+    misses = _unsure_at(look, question)
+    return (
+        f"{misses}; it is no surer at the lowest profiled load: {_NOISE}"
+        if _unsure_when_idle(one)
+        else misses
+    )
+
+
+def _unsure_at(look: PlanForecast, question: PlanningQuestion) -> str:
+    """Every bound that misses its limit, beside the prediction."""
+    return words(
         [
             f"{limit.label} is predicted at {_shown(limit, look.predicted)}, but "
             f"{question.certainty * 100:g} % of trials are only sure to stay below "
@@ -310,7 +326,6 @@ def unsure(one: PlanAnswer, question: PlanningQuestion) -> str:
             if look.bounds[limit.quantity] > limit.at_most
         ]
     )
-    return f"{misses}; it is no surer at the lowest profiled load" if _unsure_when_idle(one) else misses
 
 
 def _unsure_when_idle(one: PlanAnswer) -> bool:

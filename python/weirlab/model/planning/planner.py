@@ -34,6 +34,9 @@ Conclusion = Literal[Decision, "not profiled"]
 Find = Literal["rate", "calls", "rules", "frame", "delay", "loss", "device"]
 FINDABLE: Final[tuple[Find, ...]] = get_args(Find)
 
+_JUST_BEYOND: Final = 1e-6
+"""How far beyond a reach, as a ratio, its limit is missed: more than the reach is uncertain by."""
+
 
 @dataclass(frozen=True)
 class OfferedLoad:
@@ -116,6 +119,8 @@ class Headroom:
     left_pps: float
     foreseen_pps: float = math.nan
     """Largest load by the prediction alone; NaN if none will do."""
+    lighter: PlanForecast | None = None
+    """At a lighter load that misses a limit although the given one meets them all; None if there is none."""
 
 
 @dataclass(frozen=True)
@@ -237,8 +242,28 @@ def _given(device: str, judge: Judge, question: PlanningQuestion) -> PlanAnswer:
         return PlanAnswer(device, question.find, None, refused=why)
     most, foreseen = _reaches(judge, RATES_PPS, place)
     value, alone = (math.nan if one.value is None else one.value for one in (most, foreseen))
-    headroom = Headroom(most, value / rate, value - rate, alone)
-    return replace(_told(device, judge, question, setting), headroom=headroom)
+    said = _told(device, judge, question, setting)
+    lighter = _lighter_unsure(judge, most, place, rate) if said.met else None
+    headroom = Headroom(most, value / rate, value - rate, alone, lighter)
+    if lighter is not None and said.outlook is not None:
+        said = replace(said, outlook=replace(said.outlook, decision=lighter.decision))
+    return replace(said, headroom=headroom)
+
+
+def _lighter_unsure(
+    judge: Judge, most: Reach, place: Callable[[F64], OperatingPoints], rate_pps: float
+) -> PlanForecast | None:
+    """The outlook at the first load below ``rate_pps`` that misses a limit; None if there is none.
+
+    The verdict on a heavier load is no better than the one there: who has room for twice the calls has
+    room for the calls. A wider bound there is due to trials that the machine disturbed, not to the load.
+    """
+    if most.ended != "limit" or most.lowest is None:
+        return None
+    if most.value is None:
+        return outlook(judge, place(np.asarray(most.lowest))) if most.lowest < rate_pps else None
+    beyond = most.value * (1 + _JUST_BEYOND)
+    return outlook(judge, place(np.asarray(beyond))) if beyond < rate_pps else None
 
 
 def _told(device: str, judge: Judge, question: PlanningQuestion, setting: OperatingPoints) -> PlanAnswer:

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import ArrayLike
 
 from weirlab.model import QueueingModel
-from weirlab.model.base import DELAYS, LEVELS
+from weirlab.model.base import DELAYS, LEVELS, Band, Prediction
 from weirlab.model.intervals.cross_validation import calibrate
 from weirlab.model.planning.judge import Judge, OperatingPoints
 from weirlab.model.planning.planner import OfferedLoad, PlanningQuestion, answer
 from weirlab.model.planning.requirements import Requirement, limits, parse_limit
 from weirlab.records import Observation
 from weirlab.testing.queue import QueueDevice, profile
+
+from .conftest import Textbook
 
 DEVICE = QueueDevice()
 CALLS = limits((Requirement("calls", (parse_limit("p99<7ms"), parse_limit("loss<0.1%"))),))
@@ -102,6 +106,63 @@ def test_of_a_quiet_profile_every_verdict_is_what_it_was_without_a_third_one(
     judge = Judge(fitted["quiet"], wanted, certainty)
     setting = OperatingPoints(share * 1e9 / DEVICE.service_ns(position), 64.0, position)
     assert judge.decide(setting) == ("meets" if judge.at(setting).met else "misses")
+
+
+@dataclass(frozen=True)
+class NoisyWhenIdle(Textbook):
+    """A device whose trials below 20 kpps a host disturbed: there, bounds are ``times`` as wide."""
+
+    times: float = 100.0
+    slow: float = 1.0
+    """Factor of the predicted delays there."""
+
+    def predict(
+        self, rate_pps: ArrayLike, frame_bytes: ArrayLike, position: ArrayLike, gap_scv: ArrayLike = 0.0
+    ) -> Prediction:
+        found = super().predict(rate_pps, frame_bytes, position, gap_scv)
+        idle = np.asarray(rate_pps, float) < 20e3
+        slow, wide = np.where(idle, self.slow, 1.0), np.where(idle, self.times, 1.0)
+        delays: dict[str, Any] = {name: getattr(found, name) * slow for name in DELAYS}
+        bands = {
+            name: {
+                level: Band(band.low, band.high * (wide if name in DELAYS else 1.0))
+                for level, band in of.items()
+            }
+            for name, of in found.intervals.items()
+        }
+        return replace(found, **delays, intervals=bands)
+
+
+def test_no_load_is_judged_better_than_a_lighter_one() -> None:
+    wanted = (parse_limit("p99<1ms"),)
+    light, heavy, lone = (
+        answer(
+            "d",
+            model,
+            PlanningQuestion("device", wanted, OfferedLoad(rate_pps), 64.0, 100.0),
+        )
+        for model, rate_pps in (
+            (NoisyWhenIdle(), 10e3), (NoisyWhenIdle(), 40e3), (NoisyWhenIdle(times=1.0), 40e3)
+        )
+    )  # fmt: skip
+    assert light.verdict == heavy.verdict == "undecided"
+    assert lone.verdict == "meets"
+    assert light.headroom is not None
+    assert light.headroom.lighter is None
+    assert heavy.headroom is not None
+    assert heavy.headroom.lighter is not None
+    assert heavy.headroom.lighter.rate_pps == heavy.headroom.reach.lowest
+    assert heavy.headroom.lighter.bounds["delay_p99_ns"] > 1e6
+    assert heavy.outlook is not None
+    assert heavy.outlook.bounds["delay_p99_ns"] < 1e6
+    assert lone.headroom is not None
+    assert lone.headroom.lighter is None
+    slow = answer(
+        "d",
+        NoisyWhenIdle(slow=100.0),
+        PlanningQuestion("device", wanted, OfferedLoad(40e3), 64.0, 100.0, certainty=0.5),
+    )
+    assert slow.verdict == "misses"
 
 
 def test_a_search_tells_how_far_the_prediction_reaches_beside_what_is_sure(
