@@ -112,10 +112,25 @@ def read(
     if len(times) < 4:
         return None
     columns = {name: column(name)[start:stop] for name in (*NEEDED, *USEFUL)}
+    columns |= _without_probes(columns)
     timeline = _timeline(times, columns, receiver)
     facts = _facts(columns, {name: column(name)[start] for name in NEEDED}, times)
     pacing = facts.pacing or (congestion.upper() if congestion in PACED else None)
     return timeline, replace(facts, pacing=pacing, window_before_bytes=window_bytes)
+
+
+def _without_probes(c: Mapping[str, Floats]) -> dict[str, Floats]:
+    """The counters of retransmissions without those into a closed window: these are probes.
+
+    Nothing had been lost, and the answer to a probe is a DSACK, too.
+    """
+    closed = c["snd_wnd_bytes"] < c["snd_mss_bytes"]
+    probing = closed[1:] | closed[:-1]
+    counters = {}
+    for name in ("total_retrans", "dsack_dups"):
+        probes = np.where(probing, np.diff(c[name]), 0.0)
+        counters[name] = c[name] - np.concatenate([[0.0], np.cumsum(probes)])
+    return counters
 
 
 def starvation(time_ns: Floats, waited_ns: Floats) -> Floats:

@@ -196,6 +196,19 @@ def test_a_window_that_fell_is_a_reader_that_does_not_read() -> None:
     assert "the scheduler of the receiver's host was not sampled" in [each.why for each in diagnosis.blind]
 
 
+def test_probes_of_a_closed_window_are_neither_losses_nor_reordering() -> None:
+    probes = np.minimum(np.arange(2 * HALF + 1) // 50, 3)
+    diagnosis = found(
+        snd_wnd_bytes=half(0, 500 * MSS),
+        unacked=half(0, 100),
+        wqueue_bytes=half(200 * MSS, 300 * MSS),
+        total_retrans=probes,
+        dsack_dups=probes,
+    )
+    assert diagnosis.share("application_read") == pytest.approx(0.5, abs=0.02)
+    assert diagnosis.share("reordering") == diagnosis.share("loss") == 0
+
+
 def test_a_reader_that_waits_for_a_cpu_is_told_from_one_that_does_not_read() -> None:
     times, _ = samples()
     receiver = kernel.Receiver(times, np.full(401, 300.0 * MSS), np.full(401, 0.9))
