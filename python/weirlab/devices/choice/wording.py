@@ -112,18 +112,19 @@ def _more_cases(outcome: ChoiceOutcome) -> list[str]:
     if (plain := outcome.cases[0].plain) is not None:
         found.append(f"Without a tunnel, {_verdicts(plain)}.")
     several = len(outcome.request.streams) > 1
-    cases: dict[str, list[str]] = {}
+    cases: dict[tuple[str, str], list[str]] = {}
     for case in outcome.cases:
         kind = f", {case.stream.title}," if several else ""
         asked = f"with {plural(case.calls, 'call')}{kind} behind {plural(case.rules, 'rule')}"
-        cases.setdefault(_verdicts(case.plan), []).append(asked)
+        plain = "" if case.plain is None else f"; without a tunnel, {_verdicts(case.plain)}"
+        cases.setdefault((_verdicts(case.plan), plain), []).append(asked)
     (_, *same), *others = cases.values()
     if len(same) > 1 and not others:
         return [*found, f"Verdicts are the same in all {count(len(outcome.cases))} cases of the table."]
     found += [f"Verdicts are the same {'; '.join(same)}."] if same else []
-    for verdicts, asked_with in zip([*cases][1:], others, strict=True):
+    for (verdicts, plain), asked_with in zip([*cases][1:], others, strict=True):
         listed = "; ".join(asked_with)
-        found.append(f"{listed[:1].upper()}{listed[1:]}: {verdicts}.")
+        found.append(f"{listed[:1].upper()}{listed[1:]}: {verdicts}{plain}.")
     return found
 
 

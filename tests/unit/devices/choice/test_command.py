@@ -286,6 +286,20 @@ def test_profiles_are_chosen_from_without_measuring(
     assert all(text in page for text in ("Headroom", "will do", "Threshold", "old", "new"))
 
 
+def test_verdicts_are_only_the_same_if_those_without_a_tunnel_are_as_well(weir: Weir, models: Path) -> None:
+    asked = (
+        "choose", "--profiles", models / "devices.json", "--tunnel", models / "tunnel.json", "--calls",
+        "1000", "--rules", "100", "--factors",
+    )  # fmt: skip
+    words = " ".join(weir(*asked, "1,20").out.split())
+    assert "Without a tunnel, old and new will do." in words
+    assert "Verdicts are the same" not in words
+    other = "With 20,000 calls behind 100 rules: old + wireguard-go (user space) and new + wireguard-go (user"
+    assert f"{other} space) will not do; without a tunnel, old and new will not do." in words
+    words = " ".join(weir(*asked, "1,1.1,1.2").out.split())
+    assert "Verdicts are the same in all 3 cases of the table." in words
+
+
 def test_several_codecs_and_packet_times_are_answered_in_one_table(
     weir: Weir, store: Store, profiled: list[str], tmp_path: Path
 ) -> None:
