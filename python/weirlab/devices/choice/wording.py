@@ -16,6 +16,7 @@ from weirlab.cli.quantities import NOTHING, count, duration, plural, rate, signi
 from weirlab.cli.results import gates
 from weirlab.devices.choice.profiling import DeviceProfile
 from weirlab.devices.choice.study import ChoiceOutcome, ChoiceRow, between
+from weirlab.devices.planning import reasons
 from weirlab.devices.planning import wording as plans
 from weirlab.devices.planning.outcome import PlanOutcome
 from weirlab.jobs.spoiled import REPETITIONS
@@ -42,7 +43,7 @@ _TERMS: Final = (
 
 def why(answer: PlanAnswer, plan: PlanOutcome) -> str:
     """What limits a device, or leaves it undecided."""
-    return plans.because(answer, plan.question) if plan.question is not None else ""
+    return reasons.because(answer, plan.question) if plan.question is not None else ""
 
 
 def table(outcome: ChoiceOutcome, rows: list[ChoiceRow]) -> Table:
@@ -116,15 +117,15 @@ def _more_cases(outcome: ChoiceOutcome) -> list[str]:
     for case in outcome.cases:
         kind = f", {case.stream.title}," if several else ""
         asked = f"with {plural(case.calls, 'call')}{kind} behind {plural(case.rules, 'rule')}"
-        plain = "" if case.plain is None else f"; without a tunnel, {_verdicts(case.plain)}"
-        cases.setdefault((_verdicts(case.plan), plain), []).append(asked)
+        bare = "" if case.plain is None else f"; without a tunnel, {_verdicts(case.plain)}"
+        cases.setdefault((_verdicts(case.plan), bare), []).append(asked)
     (_, *same), *others = cases.values()
     if len(same) > 1 and not others:
         return [*found, f"Verdicts are the same in all {count(len(outcome.cases))} cases of the table."]
     found += [f"Verdicts are the same {'; '.join(same)}."] if same else []
-    for (verdicts, plain), asked_with in zip([*cases][1:], others, strict=True):
+    for (verdicts, bare), asked_with in zip([*cases][1:], others, strict=True):
         listed = "; ".join(asked_with)
-        found.append(f"{listed[:1].upper()}{listed[1:]}: {verdicts}{plain}.")
+        found.append(f"{listed[:1].upper()}{listed[1:]}: {verdicts}{bare}.")
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from weirlab.base.tables import Table
@@ -11,13 +11,13 @@ from weirlab.cli.quantities import NOTHING, count, duration, percent, plural, ra
 from weirlab.cli.quantities import rules as whole_rules
 from weirlab.cli.results import gates
 from weirlab.cli.results.tables import of_device
+from weirlab.devices.planning import reasons
 from weirlab.devices.planning.rulesets import advice_sentence, advice_tables
 from weirlab.jobs.spoiled import PROFILE_AGAIN
 from weirlab.records import device_in_words
 
 if TYPE_CHECKING:
     from weirlab.devices.planning.outcome import PlanOutcome
-    from weirlab.model.planning.judge import Reach
     from weirlab.model.planning.planner import (
         Conclusion,
         Headroom,
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
         PlanForecast,
         PlanningQuestion,
     )
-    from weirlab.model.planning.requirements import QuantityLimit
     from weirlab.traffic.calls.mix import VoiceMix
 
 _MEETS: Final[dict[Conclusion, str]] = {
@@ -35,10 +34,6 @@ _MEETS: Final[dict[Conclusion, str]] = {
     "not profiled": "not profiled",
 }
 
-FURTHER: Final = 1.05
-"""Factor by which the prediction alone reaches further before that is worth a word."""
-
-_NOISE: Final = "noise of the machine that measured decides, not the load"
 
 _SHOWN: Final = (
     ("Threshold", "threshold_pps"),
@@ -99,7 +94,7 @@ def _answers(outcome: PlanOutcome) -> Table:
     rows = []
     for one in outcome.answers:
         row = [outcome.name(one.device), _MEETS[one.verdict]]
-        row += [_value(one), because(one, question)]
+        row += [_value(one), reasons.because(one, question)]
         if headroom:
             room = one.headroom
             row += [
@@ -154,46 +149,9 @@ def _value(one: PlanAnswer) -> str:
     return f"{least}{count(reach.value) if one.find == 'rules' else rate(reach.value)}"
 
 
-def because(one: PlanAnswer, question: PlanningQuestion) -> str:
-    if one.refused:
-        return "; ".join(one.refused)
-    reach = one.headroom.reach if one.headroom else one.reach
-    if one.verdict == "undecided":
-        return unsure(one, question) + ("" if reach is None else _beyond(one, reach, question))
-    if one.find == "frame":
-        return "" if one.outlook is None or one.outlook.met else f"{one.outlook.binding.label} too high"
-    return "" if reach is None else f"{_end(reach)}{_beyond(one, reach, question)}"
-
-
-def _beyond(one: PlanAnswer, reach: Reach, question: PlanningQuestion) -> str:
-    """How much further the prediction alone reaches; if no load will do, what passes without loss."""
-    foreseen = one.headroom.foreseen_pps if one.headroom else one.foreseen.value if one.foreseen else None
-    if foreseen is not None and foreseen > FURTHER * (reach.value or 0.0):
-        return f" ({_amount(one, foreseen, question)} by the prediction alone)"
-    if reach.value is None and one.outlook is not None and one.find != "rules":
-        return f" ({_amount(one, one.outlook.predicted['threshold_pps'], question)} without loss)"
-    return ""
-
-
-def _end(reach: Reach) -> str:
-    if reach.ended == "limit" and reach.binding is not None:
-        if reach.value is None:
-            return f"even the lowest profiled value misses: {reach.binding.text}"
-        return f"beyond: {_missed(reach.binding)}"
-    if reach.ended == "profile":
-        return f"not profiled beyond: {'; '.join(reach.why)}"
-    return "larger values were not tried"
-
-
 def rules_text(position: float) -> str:
     """``400 rules``; a mean matching position to four digits."""
     return whole_rules(float(f"{position:.4g}"))
-
-
-def _missed(limit: QuantityLimit) -> str:
-    if limit.quantity == "loss_ratio":
-        return "packets are lost" if limit.text == "no loss" else f"loss above {percent(limit.at_most)}"
-    return f"{limit.label} above {duration(limit.at_most)}"
 
 
 def _sentence(outcome: PlanOutcome) -> str:
@@ -212,12 +170,12 @@ def _sentence(outcome: PlanOutcome) -> str:
         verb = "does not meet" if len(outcome.answers) == 1 else "meets"
         closest = min(
             (one for one in outcome.answers if one.outlook is not None),
-            key=lambda one: one.outlook.used if one.outlook else math.inf,
+            key=lambda one: reasons.distance(one.outlook, question) if one.outlook else (math.inf, math.inf),
             default=None,
         )
         why = ""
         if closest is not None and closest.outlook is not None:
-            missed = _missed(closest.outlook.binding)
+            missed = reasons.missing(closest.outlook, question)
             name = device_in_words(outcome.name(closest.device), first=True)
             alone = len(outcome.answers) == 1
             why = f": {missed}" if alone else f". {name} comes closest, with {missed}"
@@ -234,7 +192,9 @@ def _sentence(outcome: PlanOutcome) -> str:
             what += f" rules at {_load(look, outcome)}"
         else:
             what += f" of {look.frame_bytes:.4g}-byte frames behind {rules_text(look.position)}"
-        said = f"{who} carries {what} with {demand} {sure}{_foreseen(best, question)}; {_end(reach)}."
+        said = (
+            f"{who} carries {what} with {demand} {sure}{_foreseen(best, question)}; {reasons.end_of(reach)}."
+        )
     elif best.find == "frame":
         said = (
             f"{who} meets {demand} with frames of {_value(best)} behind {rules_text(look.position)} {sure}."
@@ -268,9 +228,10 @@ def _others(outcome: PlanOutcome, chosen: PlanAnswer | None) -> list[str]:
         name = device_in_words(outcome.name(one.device), first=True)
         if one.verdict == "undecided" and chosen is not None:
             better = ", although its prediction is better" if _foreseen_better(one, chosen) else ""
-            found.append(f"{name} is undecided{better}: {unsure(one, question)}.")
+            found.append(f"{name} is undecided{better}: {reasons.unsure(one, question)}.")
         elif one.verdict == "misses" and one.outlook is not None:
-            found.append(f"{name} will not do: {_missed(one.outlook.binding)}.")
+            look = (one.headroom and one.headroom.lighter) or one.outlook
+            found.append(f"{name} will not do: {reasons.missing(look, question)}.")
         elif one.verdict == "not profiled":
             lacking.setdefault("; ".join(one.refused), []).append(name)
     for why, names in lacking.items():
@@ -293,57 +254,17 @@ def more_trials(outcome: PlanOutcome) -> str:
     if not undecided:
         return ""
     ways = [way for device in undecided for way in outcome.more_trials.get(device, [PROFILE_AGAIN])]
-    idle = any(map(_unsure_when_idle, outcome.answers))
+    idle = any(map(reasons.unsure_when_idle, outcome.answers))
     quieter = " More trials need a quieter machine (weir doctor --require-quiet tells)." if idle else ""
     said = words(list(dict.fromkeys(ways)))
     return f"To settle it, {said}; a lower certainty (--certainty 75%) needs fewer trials.{quieter}"
-
-
-def unsure(one: PlanAnswer, question: PlanningQuestion) -> str:
-    """Of an undecided answer: which bounds miss their limits although the predictions do not."""
-    look = one.outlook
-    assert look is not None
-    if one.headroom is not None and (lighter := one.headroom.lighter) is not None:
-        fewer = _amount(one, lighter.rate_pps, question)
-        unsure_there = _unsure_at(lighter, question)
-        return f"sure enough at this load, but not at a lighter one: at {fewer}, {unsure_there}; {_NOISE}"
-    misses = _unsure_at(look, question)
-    return (
-        f"{misses}; it is no surer at the lowest profiled load: {_NOISE}"
-        if _unsure_when_idle(one)
-        else misses
-    )
-
-
-def _unsure_at(look: PlanForecast, question: PlanningQuestion) -> str:
-    """Every bound that misses its limit, beside the prediction."""
-    return words(
-        [
-            f"{limit.label} is predicted at {_shown(limit, look.predicted)}, but "
-            f"{question.certainty * 100:g} % of trials are only sure to stay below "
-            f"{_shown(limit, look.bounds)}, which is above {_limit(limit)}"
-            for limit in question.limits
-            if look.bounds[limit.quantity] > limit.at_most
-        ]
-    )
-
-
-def _unsure_when_idle(one: PlanAnswer) -> bool:
-    """Whether a device is undecided even at the lowest profiled load: then the load is not the reason."""
-    reach = one.headroom.reach if one.headroom else one.reach
-    by_load = one.verdict == "undecided" and one.find != "rules"
-    return by_load and reach is not None and reach.value is None
-
-
-def _limit(limit: QuantityLimit) -> str:
-    return "0" if limit.text == "no loss" else _shown(limit, {limit.quantity: limit.at_most})
 
 
 def _room(room: Headroom) -> str:
     """The multiple of the load that the device carries, and what limits it."""
     if room.reach.ended != "limit" or room.reach.binding is None:
         return f"at least {significant(room.ratio)} × headroom"
-    missed = _missed(room.reach.binding)
+    missed = reasons.limit_missed(room.reach.binding)
     return f"{significant(room.ratio)} × headroom, beyond it {missed}"
 
 
@@ -353,29 +274,20 @@ def _undecided(one: PlanAnswer, outcome: PlanOutcome, question: PlanningQuestion
     assert look is not None
     name = device_in_words(outcome.name(one.device), first=True)
     where = _where(look, outcome)
-    return f"Undecided: {name}, for {where}: {unsure(one, question)}{_foreseen(one, question)}."
+    return f"Undecided: {name}, for {where}: {reasons.unsure(one, question)}{_foreseen(one, question)}."
 
 
 def _foreseen(one: PlanAnswer, question: PlanningQuestion) -> str:
     """How far the prediction alone reaches, if that is further."""
     if one.foreseen is None or one.foreseen.value is None:
         return ""
-    sure = None if one.reach is None or one.reach.value is None else _amount(one, one.reach.value, question)
-    most = _amount(one, one.foreseen.value, question)
+    sure = (
+        None
+        if one.reach is None or one.reach.value is None
+        else reasons.amount(one, one.reach.value, question)
+    )
+    most = reasons.amount(one, one.foreseen.value, question)
     return "" if most == sure else f" ({most} by the prediction alone)"
-
-
-def _amount(one: PlanAnswer, value: float, question: PlanningQuestion) -> str:
-    if one.find == "rules":
-        return f"{count(value)} rules"
-    if question.call_pps is not None:
-        return f"{count(value // question.call_pps)} calls"
-    return rate(value)
-
-
-def _shown(limit: QuantityLimit, values: Mapping[str, float]) -> str:
-    value = values[limit.quantity]
-    return percent(value) if limit.quantity == "loss_ratio" else duration(value)
 
 
 def _where(look: PlanForecast, outcome: PlanOutcome) -> str:

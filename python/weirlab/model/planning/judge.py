@@ -63,6 +63,11 @@ def at_least(prediction: Prediction, quantity: str, certainty: float) -> F64:
     return _between(value, {level: band.low for level, band in bands.items()}, certainty, rising=False)
 
 
+def excess(prediction: Prediction, limit: QuantityLimit) -> F64:
+    """The predicted quantity relative to its limit: above 1 it is missed; infinite if it is not known."""
+    return np.asarray(np.nan_to_num(getattr(prediction, limit.quantity) / limit.at_most, nan=np.inf))
+
+
 def loss_at_most(prediction: Prediction, rate_pps: F64, certainty: float) -> F64:
     """Loss ratio below which a trial stays with ``certainty``.
 
@@ -139,7 +144,8 @@ class DeviceVerdict:
     met: Bool
     """Every limit holds."""
     binding: npt.NDArray[np.intp]
-    """Index of the limit that is closest, or exceeded most."""
+    """Index of the limit that is exceeded most: by the prediction if it exceeds one, else by the bounds; or
+    that is closest."""
     outside: Bool
     """Outside the profiled range."""
 
@@ -171,11 +177,14 @@ class Judge:
         used = np.stack(
             [np.nan_to_num(bounds[limit.quantity] / limit.at_most, nan=np.inf) for limit in self.limits]
         )
+        foreseen = np.stack([excess(found, limit) for limit in self.limits])
+        # A prediction that misses says more than a bound: a bound of a loss is far above a predicted zero.
+        closest = np.where((foreseen > 1.0).any(axis=0), foreseen.argmax(axis=0), used.argmax(axis=0))
         return DeviceVerdict(
             prediction=found,
             bounds=bounds,
             met=np.asarray((used <= 1.0).all(axis=0)),
-            binding=np.asarray(used.argmax(axis=0)),
+            binding=closest,
             outside=np.broadcast_to(found.extrapolated, rate.shape),
         )
 

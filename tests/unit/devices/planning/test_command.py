@@ -251,7 +251,9 @@ def test_the_device_that_comes_closest_is_named_with_what_it_misses(weir: Weir, 
     answer = weir("plan", devices, "--rate", "100kpps", "--rules", "100", "--require", "p99<1ns")
     assert answer.code == 9
     words = " ".join(answer.out.split())
-    assert "comes closest, with p99 delay above 1.00 ns." in words
+    assert re.search(
+        r" comes closest, with p99 delay predicted at [\d.]+ µs \([\d,.]+ × its limit of 1\.00 ns\)", words
+    )
     assert "without loss)" in words
 
 

@@ -165,6 +165,18 @@ def test_no_load_is_judged_better_than_a_lighter_one() -> None:
     assert slow.verdict == "misses"
 
 
+def test_a_limit_that_the_prediction_misses_binds_before_one_that_only_its_bound_misses(
+    fitted: Mapping[str, QueueingModel],
+) -> None:
+    wanted = (parse_limit("p99<1us"), replace(parse_limit("loss=0"), at_most=1e-6))
+    found = answer("d", fitted["noisy"], replace(asked(30_000), limits=wanted)).outlook
+    assert found is not None
+    assert found.bounds["loss_ratio"] / 1e-6 > found.bounds["delay_p99_ns"] / 1e3, "the bound alone misleads"
+    assert found.predicted["loss_ratio"] < 1e-6
+    assert found.binding.quantity == "delay_p99_ns"
+    assert found.used == found.bounds["delay_p99_ns"] / 1e3
+
+
 def test_a_search_tells_how_far_the_prediction_reaches_beside_what_is_sure(
     fitted: Mapping[str, QueueingModel],
 ) -> None:
