@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from weirlab.base.errors import InputError, StoreError, TrialError, WeirError
+from weirlab.base.errors import InputError, ModelError, StoreError, TrialError, WeirError
 from weirlab.devices.prediction import modelling
 from weirlab.jobs import machine, profiles
 from weirlab.jobs.progress import Progress
@@ -161,12 +161,13 @@ def profiled(store: Store, needed: Sequence[ProfileNeed], progress: Progress) ->
         try:
             if need.error is not None:
                 raise need.error
-            if run is None:
+            models = None if run is None else _stored_models(need, run, progress)
+            if run is None or models is None:
                 outcome = next(profile_in_turn(store, [need.wanted], progress))
                 run, problem = outcome.run, outcome.problem()
                 if problem is not None and need.wanted.machine != "noisy":
                     raise problem
-            models = modelling.models_of(run) or modelling.fit_run(run, progress)
+                models = modelling.models_of(run) or modelling.fit_run(run, progress)
         except (InputError, StoreError):
             raise
         except WeirError as error:
@@ -174,4 +175,16 @@ def profiled(store: Store, needed: Sequence[ProfileNeed], progress: Progress) ->
             progress.note(f"{need.name} is left out: {missing.reason}")
             yield missing
         else:
-            yield DeviceProfile(need, replace(modelling.described(run, models), name=need.name), run)
+            measured = need if run == need.run else replace(need, run=None)
+            yield DeviceProfile(measured, replace(modelling.described(run, models), name=need.name), run)
+
+
+def _stored_models(need: ProfileNeed, run: Run, progress: Progress) -> modelling.Models | None:
+    """The models of a stored run; None if one that does not count has none, so that it is measured anew."""
+    try:
+        return modelling.models_of(run) or modelling.fit_run(run, progress)
+    except (ModelError, TrialError) as error:
+        if not need.refused:
+            raise
+        progress.note(f"{need.name} is profiled again, the stored run does not serve: {error}")
+        return None

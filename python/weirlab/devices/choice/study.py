@@ -106,8 +106,22 @@ class ChoiceOutcome:
         return tuple(one for one in self.profiles if one.error is not None)
 
     @property
+    def bare(self) -> bool:
+        """Whether no tunnel has a profile although some were asked for: no case has one."""
+        tunnels = self.profiles[len(self.request.devices) :]
+        return bool(tunnels) and all(one.error is not None for one in tunnels)
+
+    @property
+    def best(self) -> PlanAnswer | None:
+        """The answer of the device that is chosen; None if none will do, or if no tunnel was measured."""
+        return None if self.bare else self.base.best
+
+    @property
     def base(self) -> PlanOutcome:
-        """The case that decides: the first kind of calls, number of rules and factor."""
+        """The case that decides: the first kind of calls, number of rules and factor.
+
+        If :attr:`bare`, that is one without a tunnel.
+        """
         return self.cases[0].plan
 
     def problem(self) -> WeirError | None:
@@ -143,8 +157,9 @@ class ChoiceOutcome:
         """A row for each device and case; ``why`` explains an answer."""
         found = []
         for case in self.cases:
-            found += [_row(case, case.plan, answer, why(answer, case.plan)) for answer in case.plan.answers]
-            if (plain := case.plain) is not None:
+            if not self.bare:
+                found += [_row(case, case.plan, one, why(one, case.plan)) for one in case.plan.answers]
+            if (plain := case.plan if self.bare else case.plain) is not None:
                 rows = [_row(case, plain, answer, why(answer, plain)) for answer in plain.answers]
                 found += [replace(row, device=f"{row.device}, no tunnel") for row in rows]
             found += [_missing_row(case, name, failed) for name, failed in self._left_out()]
@@ -170,11 +185,11 @@ class ChoiceOutcome:
         base = self.base
         return {
             "kind": "choice",
-            "best": base.best.device if base.best else None,
-            "verdict": base.verdict,
+            "best": self.best.device if self.best else None,
+            "verdict": None if self.bare else base.verdict,
             "certainty": self.request.terms.certainty,
             "limits": base.question.limits if base.question else (),
-            "requirements": [one.document() for one in base.judged],
+            "requirements": [] if self.bare else [one.document() for one in base.judged],
             "rows": rows,
             "profiles": [
                 {
@@ -302,7 +317,7 @@ def choose(store: Store, request: ChoiceRequest, progress: Progress) -> ChoiceOu
     ModelError
         Every device would have to extrapolate.
     TrialError, ModelError, MissingCapability, LabError
-        There is no profile of any device, or of any tunnel.
+        There is no profile of any device.
     """
     known: tuple[DeviceProfile, ...] = ()
     sources: Sequence[str | DeviceModels]
@@ -323,7 +338,7 @@ def choose(store: Store, request: ChoiceRequest, progress: Progress) -> ChoiceOu
             [one.device for one in part if one.device is not None]
             for part in (known[: len(filters)], known[len(filters) :])
         )
-        if not sources or len(tunnels) < bool(behind):
+        if not sources:
             missing = incomplete([one for one in known if one.error is not None])
             assert missing is not None
             raise missing

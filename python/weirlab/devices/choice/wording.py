@@ -86,8 +86,13 @@ def tables(outcome: ChoiceOutcome, rows: list[ChoiceRow]) -> list[Table]:
 
 def sentence(outcome: ChoiceOutcome, command: str) -> str:
     """The answer for the load in question, then what other rules and loads change."""
-    more = _more_cases(outcome)
-    return " ".join([plans.conclusion(outcome.base), *more, *remedies(outcome, command)])
+    return " ".join([_conclusion(outcome), *_more_cases(outcome), *remedies(outcome, command)])
+
+
+def _conclusion(outcome: ChoiceOutcome) -> str:
+    """The answer for the load in question."""
+    said = plans.conclusion(outcome.base)
+    return f"No tunnel was measured; without one: {said}" if outcome.bare else said
 
 
 def remedies(outcome: ChoiceOutcome, command: str) -> list[str]:
@@ -147,6 +152,8 @@ def _verdicts(plan: PlanOutcome) -> str:
 def _headline(outcome: ChoiceOutcome, best: ChoiceRow | None) -> str:
     """The choice in one line; what it rests on follows in the first paragraph."""
     calls = plural(outcome.cases[0].calls, "call")
+    if outcome.bare:
+        return "No tunnel was measured."
     if best is None:
         return f"No device surely carries {calls}."
     headroom = f"{significant(best.headroom_ratio, 2)} × headroom"
@@ -159,7 +166,7 @@ def write_page(
     """Write an HTML page with the answer, the table and ``more``; ``StoreError`` if that is impossible."""
     base = outcome.base
     simulated = bool(base.simulated)
-    chosen = None if base.best is None else base.name(base.best.device)
+    chosen = None if outcome.best is None else base.name(outcome.best.device)
     best = next((row for row in rows if row.device == chosen), None)
     tiles = (
         []
@@ -176,7 +183,7 @@ def write_page(
         subject=f"choice among {plural(len(base.answers), 'device')}",
         simulated=simulated,
         answer=_headline(outcome, best),
-        lede=(plans.conclusion(base), *_more_cases(outcome)),
+        lede=(_conclusion(outcome), *_more_cases(outcome)),
         caution=" ".join(remedies(outcome, command)),
         tiles=tuple(tiles),
         chapters=(

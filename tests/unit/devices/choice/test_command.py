@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 
+from weirlab.base.errors import TrialError
 from weirlab.devices.choice.profiling import positions
+from weirlab.devices.prediction import modelling
 from weirlab.jobs import testbeds
+from weirlab.jobs.progress import Progress
 from weirlab.lab.vm import qemu
 from weirlab.model import DeviceModels, fit_all, save_devices
-from weirlab.store import Store
+from weirlab.store import Run, Store
 from weirlab.testing import FakeBed, FakeDevice, queue
 
 from ...conftest import Weir
@@ -145,6 +148,46 @@ def test_a_run_that_does_not_count_is_left_alone_unless_the_machine_is_noisy(
     doubt = "known from a run that does not count: the machine was not usable to compare rule counts"
     assert doubt in " ".join(told.out.split())
     assert doubt in (tmp_path / "choice.html").read_text()
+
+
+def test_without_a_profile_of_any_tunnel_the_devices_are_still_told_about(
+    weir: Weir, measured: list[str], tmp_path: Path
+) -> None:
+    page = tmp_path / "choice.html"
+    asked = (*REAL, "iptables", "--tunnel", "forward")
+    answer = weir(*asked, "--out", page)
+    assert answer.code == 5
+    words = " ".join(answer.out.split())
+    assert "No tunnel was measured; without one: iptables carries 300 two-way calls" in words
+    assert "iptables, no tunnel" in words
+    assert "iptables + forward" in words
+    assert "Not measured: forward. " in words
+    assert "not measured: forward: " in " ".join(answer.err.split())
+    assert "No tunnel was measured." in page.read_text()
+    document = weir(*asked, "--json").json
+    assert document["best"] is document["verdict"] is None
+    found = rows(document)
+    assert found["iptables, no tunnel", 400, 1.0]["verdict"] == "meets"
+    assert found["iptables + forward", 400, 1.0]["verdict"] == "not measured"
+
+
+def test_on_a_noisy_machine_a_stored_run_without_a_valid_trial_is_measured_again(
+    weir: Weir, measured: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert weir(*REAL, "nftables").code == 5
+    fit, spoiled = modelling.fit_run, [TrialError("the host spoiled its trials")]
+
+    def fit_run(run: Run, progress: Progress) -> Any:
+        if spoiled:
+            raise spoiled.pop()
+        return fit(run, progress)
+
+    monkeypatch.setattr(modelling, "fit_run", fit_run)
+    answer = weir(*REAL, "nftables", "--machine", "noisy")
+    assert measured == ["nftables"] * 2
+    assert answer.code == 0
+    told = "nftables is profiled again, the stored run does not serve: the host spoiled its trials"
+    assert told in " ".join(answer.err.split())
 
 
 @pytest.mark.parametrize("device", ["vm-wireguard", "vm-esp", "vm:nftables"])
