@@ -159,21 +159,23 @@ def counted(trials: pl.DataFrame) -> dict[str, Any]:
     return {name: math.nan if value is None else value for name, value in row.items()}
 
 
-def trial(
-    work: Work,
-    lab: Lab,
-    dut: Dut,
-    spec: TrialSpec,
-    *,
-    attempts: int,
-    repetitions: int = 1,
-    any_size: bool = False,
-    latency: bool = False,
-) -> TrialOutcome:
-    """Carry out ``spec`` until an attempt is valid, at most ``attempts`` times, and keep all of them.
+@dataclass(frozen=True)
+class TrialRequest:
+    """A trial and how often it is carried out."""
 
-    Do this ``repetitions`` times, one after the other. ``any_size``: frames may be longer than ``spec`` says,
-    if those that the user's rules take need more room. ``latency``: the outcome has latency, too.
+    spec: TrialSpec
+    attempts: int
+    """At most, until one is valid."""
+    repetitions: int = 1
+    """One after the other, each with its attempts."""
+    any_size: bool = False
+    """Frames may be longer than ``spec`` says, if those that the user's rules take need more room."""
+    latency: bool = False
+    """The outcome has latency, too."""
+
+
+def trial(work: Work, lab: Lab, dut: Dut, request: TrialRequest) -> TrialOutcome:
+    """Carry out what is requested, and keep all attempts.
 
     Raises
     ------
@@ -182,13 +184,14 @@ def trial(
     FailedTrial
         The device forwards nothing.
     """
+    spec, repetitions = request.spec, request.repetitions
     store, progress = work.store, work.progress
     compile_plan(spec.traffic, spec.rules.places)  # Impossible traffic is refused before anything is built.
-    sizes = () if any_size else (spec.traffic.sizes,)
+    sizes = () if request.any_size else (spec.traffic.sizes,)
     with testbeds.open_bed(
         lab, dut, progress, spec.traffic.flows, sizes=sizes, inputs=work.inputs, may_drop=True
     ) as bed:
-        if any_size:
+        if request.any_size:
             (mix,) = testbeds.roomy(bed, spec.traffic.flows, (spec.traffic.sizes,))
             spec = replace(spec, traffic=replace(spec.traffic, sizes=mix))
         spec = replace(spec, rules=testbeds.rule_setup(bed, spec.rules))
@@ -204,7 +207,7 @@ def trial(
         }
         facts = testbeds.facts(bed, work.command)
         on_wire_ns = wire_ns(facts, mean_bytes(spec.traffic.sizes))
-        if latency:
+        if request.latency:
             _refuse_latency(spec, on_wire_ns)
         with kept(lambda: store.create("trial", scenario, facts, calibration=calibration)) as writer:
             device = device_in_words(bed.dut)
@@ -217,15 +220,15 @@ def trial(
                     bed,
                     spec,
                     TrialEntry(writer.run_id, index),
-                    terms=replace(SINGLE, max_attempts=attempts),
+                    terms=replace(SINGLE, max_attempts=request.attempts),
                     hooks=Hooks(
-                        on_attempt=attempts_told(progress, spec, attempts, index, repetitions),
+                        on_attempt=attempts_told(progress, spec, request.attempts, index, repetitions),
                         on_record=writer.add,
                     ),
                     set_rules=False,
                 )
     cable = in_use.nearest(records[-1].result.achieved_pps) if in_use else None
-    return TrialOutcome(writer.run_id, calibration, tuple(records), cable, on_wire_ns, latency)
+    return TrialOutcome(writer.run_id, calibration, tuple(records), cable, on_wire_ns, request.latency)
 
 
 def _refuse_latency(spec: TrialSpec, on_wire_ns: float | None) -> None:

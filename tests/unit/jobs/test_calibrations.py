@@ -7,7 +7,7 @@ from weirlab.jobs import machine, testbeds
 from weirlab.jobs.calibrations import calibrate
 from weirlab.jobs.profiles import profile
 from weirlab.jobs.progress import SilentProgress
-from weirlab.jobs.trials import trial
+from weirlab.jobs.trials import TrialRequest, trial
 from weirlab.jobs.work import Work
 from weirlab.scenario import CalibrationSection, Dut, Lab, Scenario
 from weirlab.store import Store
@@ -45,12 +45,12 @@ def test_a_calibration_reports_the_beds_own_error(store: Store) -> None:
 
 
 def test_results_name_the_calibration_in_force(store: Store, scenario: Scenario) -> None:
-    before = trial(Work(store, SilentProgress()), Lab(), Dut(), make_spec(), attempts=1)
+    before = trial(Work(store, SilentProgress()), Lab(), Dut(), TrialRequest(make_spec(), attempts=1))
     assert before.calibration is None
     first = calibrate(store, Lab(), PLAN, SilentProgress()).calibration
     second = calibrate(store, Lab(), PLAN, SilentProgress()).calibration
     assert first.id != second.id
-    after = trial(Work(store, SilentProgress()), Lab(), Dut(), make_spec(), attempts=1)
+    after = trial(Work(store, SilentProgress()), Lab(), Dut(), TrialRequest(make_spec(), attempts=1))
     assert after.document()["calibration"] == second.id
     run = profile(store, scenario, SilentProgress()).run
     assert run.manifest.calibration == second.id

@@ -9,7 +9,7 @@ import pytest
 from weirlab.base.errors import InputError, TrialError
 from weirlab.devices.profile import tables
 from weirlab.jobs.progress import RunInterrupt, SilentProgress
-from weirlab.jobs.trials import TrialOutcome, trial, wire_ns
+from weirlab.jobs.trials import TrialOutcome, TrialRequest, trial, wire_ns
 from weirlab.jobs.work import Work
 from weirlab.lab.sim import SimDevice, SimLab
 from weirlab.measure import TrialEntry, run_trial
@@ -24,7 +24,7 @@ Scripted = Callable[..., FakeBed]
 
 def test_a_trial_is_kept_with_its_run(store: Store, beds: list[FakeBed]) -> None:
     spec = make_spec(2e6, position=1000)
-    outcome = trial(Work(store, SilentProgress(), "weir trial"), Lab(), Dut(), spec, attempts=3)
+    outcome = trial(Work(store, SilentProgress(), "weir trial"), Lab(), Dut(), TrialRequest(spec, attempts=3))
     assert beds[0].rules_seen == [spec.rules]
     run = store.open("last")
     assert (run.run_id, run.manifest.kind, run.manifest.status) == (outcome.run_id, "trial", "complete")
@@ -33,7 +33,9 @@ def test_a_trial_is_kept_with_its_run(store: Store, beds: list[FakeBed]) -> None
 
 
 def test_the_document_holds_what_scripts_need(store: Store, beds: list[FakeBed]) -> None:
-    outcome = trial(Work(store, SilentProgress()), Lab(), Dut(), make_spec(2e6, position=1000), attempts=3)
+    outcome = trial(
+        Work(store, SilentProgress()), Lab(), Dut(), TrialRequest(make_spec(2e6, position=1000), attempts=3)
+    )
     document = outcome.document()
     delays = {f"delay_{name}_ns" for name in ("min", "mean", "max", "p50", "p90", "p99", "p999")}
     rates = {"offered_pps", "achieved_pps", "forwarding_pps", "loss_ratio", "jitter_ns"}
@@ -67,7 +69,7 @@ def test_what_the_host_disturbed_is_told_and_kept(store: Store) -> None:
 
 
 def test_delays_stand_beside_those_of_a_cable(store: Store, beds: list[FakeBed]) -> None:
-    outcome = trial(Work(store, SilentProgress()), Lab(), Dut(), make_spec(1e5), attempts=1)
+    outcome = trial(Work(store, SilentProgress()), Lab(), Dut(), TrialRequest(make_spec(1e5), attempts=1))
     alone = dict(tables.trial(outcome)[0].rows)
     assert "of that without a device" not in alone
     assert outcome.document()["cable_delay_p50_ns"] is None
@@ -89,7 +91,7 @@ def test_time_on_the_wire_stands_beside_the_delays() -> None:
 
 
 def test_latency_is_the_delay_without_the_time_on_the_wire(store: Store, beds: list[FakeBed]) -> None:
-    outcome = trial(Work(store, SilentProgress()), Lab(), Dut(), make_spec(1e5), attempts=1)
+    outcome = trial(Work(store, SilentProgress()), Lab(), Dut(), TrialRequest(make_spec(1e5), attempts=1))
     assert "latency_ns" not in outcome.document()
     asked = replace(outcome, wire_ns=1_500.0, latency=True)
     document = asked.document()
@@ -106,21 +108,22 @@ def test_latency_is_the_delay_without_the_time_on_the_wire(store: Store, beds: l
 def test_latency_is_refused_where_the_time_on_the_wire_is_not_known(
     sizes: SizeMix, reason: str, store: Store, beds: list[FakeBed]
 ) -> None:
+    request = TrialRequest(make_spec(1e5, sizes=sizes), attempts=1, latency=True)
     with pytest.raises(InputError, match=reason):
-        trial(
-            Work(store, SilentProgress()), Lab(), Dut(), make_spec(1e5, sizes=sizes), attempts=1, latency=True
-        )
+        trial(Work(store, SilentProgress()), Lab(), Dut(), request)
     assert store.runs() == []
 
 
 def test_in_overload_the_packets_in_the_device_are_its_queue(store: Store, beds: list[FakeBed]) -> None:
-    outcome = trial(Work(store, SilentProgress()), Lab(), Dut(), make_spec(4e6, position=1000), attempts=1)
+    outcome = trial(
+        Work(store, SilentProgress()), Lab(), Dut(), TrialRequest(make_spec(4e6, position=1000), attempts=1)
+    )
     assert outcome.queue_packets == pytest.approx(256, rel=0.15)
 
 
 def test_spoiled_attempts_are_kept_and_a_good_one_ends_the_trial(store: Store, scripted: Scripted) -> None:
     scripted(TrialDisturbance(steal_s={"dut": 0.5}), None)
-    outcome = trial(Work(store, SilentProgress()), Lab(), Dut(), make_spec(), attempts=3)
+    outcome = trial(Work(store, SilentProgress()), Lab(), Dut(), TrialRequest(make_spec(), attempts=3))
     assert [record.valid for record in outcome.records] == [False, True]
     assert outcome.problem() is None
     assert store.open("last").trials()["valid"].to_list() == [False, True]
@@ -128,7 +131,7 @@ def test_spoiled_attempts_are_kept_and_a_good_one_ends_the_trial(store: Store, s
 
 def test_a_trial_that_stays_spoiled_is_a_problem_with_its_reason(store: Store, scripted: Scripted) -> None:
     scripted(*[TrialDisturbance(steal_s={"dut": 0.5})] * 2)
-    outcome = trial(Work(store, SilentProgress()), Lab(), Dut(), make_spec(), attempts=2)
+    outcome = trial(Work(store, SilentProgress()), Lab(), Dut(), TrialRequest(make_spec(), attempts=2))
     problem = outcome.problem()
     assert isinstance(problem, TrialError)
     assert "stolen" in str(problem)
@@ -140,14 +143,14 @@ def test_a_device_that_forwards_nothing_is_an_error_and_the_run_failed(
 ) -> None:
     bed = scripted(*[TrialDisturbance(nothing_arrives=True)] * 4)
     with pytest.raises(TrialError, match="forwards nothing"):
-        trial(Work(store, SilentProgress()), Lab(), Dut(), make_spec(), attempts=3)
+        trial(Work(store, SilentProgress()), Lab(), Dut(), TrialRequest(make_spec(), attempts=3))
     assert store.open("last").manifest.status == "failed"
     assert bed.closed
 
 
 def test_impossible_traffic_is_refused_before_anything_is_built(store: Store, beds: list[FakeBed]) -> None:
     with pytest.raises(InputError):
-        trial(Work(store, SilentProgress()), Lab(), Dut(), make_spec(0.1), attempts=1)
+        trial(Work(store, SilentProgress()), Lab(), Dut(), TrialRequest(make_spec(0.1), attempts=1))
     assert beds == []
     assert store.runs() == []
 
@@ -155,7 +158,7 @@ def test_impossible_traffic_is_refused_before_anything_is_built(store: Store, be
 def test_an_interrupted_trial_names_its_run_and_closes_the_bed(store: Store, scripted: Scripted) -> None:
     bed = scripted(KeyboardInterrupt())
     with pytest.raises(RunInterrupt) as caught:
-        trial(Work(store, SilentProgress()), Lab(), Dut(), make_spec(), attempts=1)
+        trial(Work(store, SilentProgress()), Lab(), Dut(), TrialRequest(make_spec(), attempts=1))
     assert caught.value.run_id in str(caught.value)
     assert caught.value.kept == 0
     assert store.open("last").manifest.status == "interrupted"

@@ -157,7 +157,7 @@ def trial(
     from weirlab.cli.results import gates
     from weirlab.devices.profile import tables, wording
     from weirlab.jobs import requiring
-    from weirlab.jobs.trials import trial
+    from weirlab.jobs.trials import TrialRequest, trial
     from weirlab.records import TrialSpec
 
     with result.session(ctx) as session:
@@ -168,11 +168,13 @@ def trial(
             work_of(session, name),
             device.where(session.store),
             dut,
-            TrialSpec(sent, device.rule_setup(sent.steps), cross_traffic=device.cross_traffic),
-            attempts=plan.max_attempts or 3,
-            repetitions=plan.repetitions or 1,
-            any_size=traffic.sizes.unspecified,
-            latency=latency,
+            TrialRequest(
+                TrialSpec(sent, device.rule_setup(sent.steps), cross_traffic=device.cross_traffic),
+                attempts=plan.max_attempts or 3,
+                repetitions=plan.repetitions or 1,
+                any_size=traffic.sizes.unspecified,
+                latency=latency,
+            ),
         )
         gates.finish(
             session,

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from weirlab.diagnosis.finding import Diagnosis
     from weirlab.trace.cutting import ExcerptResult
     from weirlab.trace.facts import Analysis, Selection
+    from weirlab.trace.frames import Trace
 
 TRACE = """Analyse the TCP connections in captures.
 
@@ -189,9 +190,11 @@ def trace(
             analysis = analyse(files, series=series, **settings)
             chosen = _chosen(analysis, wanted, number)
         else:
-            analysis, chosen = _reported(
-                files, series, settings, wanted, number, report, session.command, target_bps
-            )
+            from weirlab import trace as api
+
+            with api.read(files, series=series or True, **settings) as opened:
+                analysis, chosen = opened.facts, _chosen(opened.facts, wanted, number)
+                _report(opened, chosen, report, session.command, target_bps)
         part = _part(files, packets.filter, window, options.pcapng)
         shown = tables.ordered(chosen, options.sort)
         reasons: dict[int, Diagnosis] = {}
@@ -280,27 +283,13 @@ def _chosen(analysis: Analysis, wanted: list[flows.Flow], number: int | None) ->
     return one
 
 
-def _reported(
-    files: list[Path],
-    series: Path | None,
-    settings: TraceSettings,
-    wanted: list[flows.Flow],
-    number: int | None,
-    report: Path,
-    command: str,
-    target_bps: float | None,
-) -> tuple[Analysis, Selection]:
-    from weirlab import trace as api
+def _report(opened: Trace, chosen: Selection, report: Path, command: str, target_bps: float | None) -> None:
     from weirlab.transfers.trace.page import story
 
-    with api.read(files, series=series or True, **settings) as read:
-        chosen = _chosen(read.facts, wanted, number)
-        first = tables.ordered(chosen, "bytes")[:1]
-        if not first:
-            raise InputError("--out needs a TCP connection, and there is none in this capture")
-        number = first[0]["id"]
-        story.build(read, report, connection=number, command=command, target_bps=target_bps)
-        return read.facts, chosen
+    first = tables.ordered(chosen, "bytes")[:1]
+    if not first:
+        raise InputError("--out needs a TCP connection, and there is none in this capture")
+    story.build(opened, report, connection=first[0]["id"], command=command, target_bps=target_bps)
 
 
 def _rate_bps(text: str) -> float:
