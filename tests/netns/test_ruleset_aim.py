@@ -10,8 +10,10 @@ import pytest
 
 from weirlab.base.errors import InputError
 from weirlab.base.files import HOST_FILES
+from weirlab.devices.comparison.turns import TurnsPlan, agree_on_packets
 from weirlab.jobs import testbeds
 from weirlab.jobs.progress import SilentProgress
+from weirlab.jobs.quick import QuickProfile
 from weirlab.lab.dut.rulesets.source import RulesetSource
 from weirlab.scenario import Dut, Lab
 
@@ -148,6 +150,28 @@ def test_only_a_trial_can_be_aimed_at_a_rule_that_drops(tmp_path: Path) -> None:
         testbeds.open_bed(Lab(kind="netns"), device, SilentProgress(), inputs=HOST_FILES),
     ):
         pass
+
+
+def test_two_rulesets_in_turns_get_the_same_packets(tmp_path: Path) -> None:
+    """Counters, which only the first file has, decide about both."""
+    before, after, other = (tmp_path / f"{name}.nft" for name in ("before", "after", "other"))
+    before.write_text(chain_of("tcp dport 80 accept", "udp dport 53 counter packets 9 bytes 900 accept"))
+    after.write_text(chain_of("tcp dport 80 accept", "ip saddr 198.18.7.7 drop", "udp dport 53 accept"))
+    other.write_text(chain_of("tcp dport 80 accept", policy="drop"))
+
+    def plan(first: str | Path, second: str | Path) -> TurnsPlan:
+        return TurnsPlan(*(QuickProfile(str(each), lab="netns") for each in (first, second)))
+
+    one, two = agree_on_packets(plan(before, after))
+    assert one is not None
+    assert two is not None
+    assert one.sends_as(two)
+    assert (one.rule, two.rule) == ("forward rule 2 of table inet f", "forward rule 3 of table inet f")
+    assert (one.compared, two.compared) == (2, 3)
+    with pytest.raises(InputError, match=r"other\.nft: packets that the other rules accept .* would end at"):
+        agree_on_packets(plan(before, other))
+    with pytest.raises(InputError, match="can only be compared with other rules"):
+        agree_on_packets(plan(before, "nftables"))
 
 
 def test_a_rule_that_the_kernel_treats_otherwise_is_passed_over(

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from weirlab.base.errors import InputError, MissingCapability
 from weirlab.base.files import NO_FILES, Inputs
@@ -21,6 +21,9 @@ from weirlab.traffic.calls.spec import Calls
 from weirlab.traffic.flows import describe_headers, min_frame_bytes
 from weirlab.traffic.sizes import Constant, SizeMix, largest_bytes, smallest_bytes, validate
 from weirlab.traffic.spec import Flows, Rate, Traffic
+
+if TYPE_CHECKING:
+    from weirlab.lab.dut.aiming import RuleTraffic
 
 BUSY_LOAD: Final = 0.5
 """Load average per CPU above which other work will disturb trials."""
@@ -102,13 +105,15 @@ def open_bed(
     inputs: Inputs = NO_FILES,
     *,
     may_drop: bool = False,
+    like: RuleTraffic | None = None,
 ) -> Iterator[TestBed]:
     """A test bed for the duration of the block.
 
     Traffic through the user's own rules is made to match one of them, as close to ``demand`` as
     that allows; a note says which one before anything is sent. ``sizes`` that cannot pass the device are
     refused before it is built. ``inputs`` opens the files that the device needs. ``may_drop``: the rule that
-    the user names may drop the traffic.
+    the user names may drop the traffic. ``like`` is traffic that other rules accept, to be sent
+    here, too.
 
     Raises
     ------
@@ -156,7 +161,7 @@ def open_bed(
         check_fit(driver, kind.stream.frame_bytes, kind.stream.ip)
     for note in driver.source.left_out if isinstance(driver, RulesetDriver) else ():
         progress.note(note)
-    aimed = driver.aim(dut.match, flows, calls) if isinstance(driver, RulesetDriver) else None
+    aimed = driver.aim(dut.match, flows, calls, like) if isinstance(driver, RulesetDriver) else None
     if aimed is not None:
         progress.note(aimed.note)
         if aimed.drops and not may_drop:

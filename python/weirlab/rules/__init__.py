@@ -4,7 +4,7 @@ which packets pass. Pure."""
 from __future__ import annotations
 
 from weirlab.rules.advice import Advice, ChainAdvice, Move, advise
-from weirlab.rules.aiming import Aim, aim, aims, verify
+from weirlab.rules.aiming import Aim, accepted, aim, aims
 from weirlab.rules.chains import Chain, Rule, Ruleset, as_written
 from weirlab.rules.change import RulesetChange, ruleset_change
 from weirlab.rules.iptables.saved import iptables_path, reordered
@@ -21,6 +21,7 @@ __all__ = [
     "Ruleset",
     "RulesetChange",
     "Walk",
+    "accepted",
     "advise",
     "aim",
     "aims",
@@ -29,6 +30,5 @@ __all__ = [
     "nftables_path",
     "reordered",
     "ruleset_change",
-    "verify",
     "walk",
 ]

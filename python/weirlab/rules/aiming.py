@@ -172,7 +172,7 @@ def _some(found: Iterable[Aim | None], refusal: Callable[[], str]) -> Iterator[A
         raise InputError(refusal())
 
 
-def verify(path: Sequence[Ruleset], packets: PacketSet, what: str, source: str) -> PacketSet:
+def accepted(path: Sequence[Ruleset], packets: PacketSet, what: str, source: str) -> Aim:
     """The ``packets`` that some rule or policy accepts; raises ``InputError`` if there are none.
 
     ``what`` is their name in the message.
@@ -181,7 +181,7 @@ def verify(path: Sequence[Ruleset], packets: PacketSet, what: str, source: str) 
     for doubt in (Doubt.NONE, Doubt.ANYWHERE):
         for passage in walker.passages(packets, doubt=doubt):
             if passage.accepted:
-                return passage.packets
+                return _aimed(passage, None)
     end = last(walker, packets)
     raise InputError(f"{source}: {what} would end at the {end} ({text(end)})")
 

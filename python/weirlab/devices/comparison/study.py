@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -57,6 +57,8 @@ class ComparisonOutcome:
     """What the reader must know: what differs besides the results, what was left out."""
     simulated: bool
     run: Run | None = None
+    rules_met: tuple[Mapping[str, Any], ...] = ()
+    """Of rulesets measured in turns: the rule that the packets met on each side."""
 
     @property
     def verdict(self) -> Verdict:
@@ -86,6 +88,7 @@ class ComparisonOutcome:
             "certainty": self.terms.certainty,
             "quantities": [one.document() for one in self.findings],
             "notes": self.notes,
+            "rules_met": self.rules_met,
         }
 
 
@@ -136,7 +139,10 @@ def compare_turns(run: Run, terms: ComparisonTerms = IN_TURNS) -> ComparisonOutc
     notes = list(_interrupted([run.manifest]))
     if spoiled := int((~trials["valid"]).sum()):
         notes.append(f"{spoiled} of {trials.height} trials were disturbed by the host and do not count.")
-    return ComparisonOutcome((), (), turns.KIND, terms, tuple(findings), tuple(notes), run.simulated, run)
+    met = tuple(run.get_json(turns.PLAN).get(turns.MET, ()))
+    return ComparisonOutcome(
+        (), (), turns.KIND, terms, tuple(findings), tuple(notes), run.simulated, run, met
+    )
 
 
 def _open(store: Store, name: str) -> Run:

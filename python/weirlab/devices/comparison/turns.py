@@ -18,6 +18,8 @@ from weirlab.jobs.progress import Progress, kept
 from weirlab.jobs.quick import QuickProfile, profile_in_turn
 from weirlab.lab.base import TestBed
 from weirlab.lab.dut import make
+from weirlab.lab.dut.aiming import RuleTraffic
+from weirlab.lab.dut.ruleset import RulesetDriver
 from weirlab.measure import Hooks, TrialEntry, run_trial
 from weirlab.measure.progress import OVERHEAD_S, estimate_s
 from weirlab.measure.terms import SINGLE
@@ -34,7 +36,8 @@ from weirlab.traffic.spec import Rate, Traffic
 KIND: Final = "comparison"
 SIDES: Final = ("before", "after")
 PLAN: Final = "turns"
-"""What was planned, in the run: its settings."""
+"""What was planned, in the run: its settings, and the rules that the packets meet."""
+MET: Final = "rules_met"
 
 PAIRS: Final = 60
 """Of trials, for each setting and load."""
@@ -104,6 +107,7 @@ def profile_in_turns(
     store: Store, plan: TurnsPlan, progress: Progress
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Profile both in turns (ABBA), and return the IDs of the runs of each."""
+    agree_on_packets(plan)
     order = ((False, True, True, False) * (plan.pairs or PROFILES))[: 2 * (plan.pairs or PROFILES)]
     runs: tuple[list[str], list[str]] = ([], [])
     for turn, outcome in zip(
@@ -113,6 +117,41 @@ def profile_in_turns(
         if (problem := outcome.problem()) is not None:
             raise problem
     return tuple(runs[False]), tuple(runs[True])
+
+
+def agree_on_packets(plan: TurnsPlan) -> tuple[RuleTraffic | None, RuleTraffic | None]:
+    """The packets that both sides get, and the rule that they meet on each; None for rules of Weir's.
+
+    They are aimed at a rule of the first, and narrowed to those that the second accepts as well.
+
+    Raises ``InputError`` if both cannot get the same packets; the message says why.
+    """
+    scenarios = [side.scenario() for side in plan.sides]
+    if scenarios[0].lab.kind == "sim":
+        return None, None
+    flows = profiles.flows(scenarios[0])
+    duts = [scenario.dut for scenario in scenarios]
+    before, after = (make(dut.name, dut.file, HOST_FILES, dut.files_beside) for dut in duts)
+    if isinstance(before, RulesetDriver) and isinstance(after, RulesetDriver):
+        first = before.aim(None, flows)
+        second = after.aim(None, flows, like=first)
+        if second is not None and first is not None and first.endpoints != second.endpoints:
+            first = before.aim(None, flows, like=second)
+        if (first is None) != (second is None) or (first and second and not first.sends_as(second)):
+            names = " and ".join(str(side.ruleset) for side in plan.sides)
+            why = "not both can be read" if first is None or second is None else "they accept different ones"
+            raise InputError(f"{names} cannot be sent the same packets: {why}")
+        return first, second
+    for driver in (before, after):
+        if isinstance(driver, RulesetDriver):
+            own = driver.aim(None, flows)
+            if own is None or own.endpoints is not None or (own.l4, own.ip) != (flows.l4, flows.ip):
+                which = "which cannot be read" if own is None else f"and {own.sentence}"
+                raise InputError(
+                    f"{driver.path} can only be compared with other rules: "
+                    f"a device with rules of Weir's gets the usual packets, {which}"
+                )
+    return None, None
 
 
 def measure_in_turns(store: Store, plan: TurnsPlan, progress: Progress, command: str = "") -> Run:
@@ -126,7 +165,8 @@ def measure_in_turns(store: Store, plan: TurnsPlan, progress: Progress, command:
         A device forwards nothing.
     """
     with ExitStack() as opened:
-        beds = _open(plan, progress, opened, (0, 1))
+        packets = agree_on_packets(plan)
+        beds = _open(plan, packets, progress, opened, (0, 1))
         testbeds.tell_if_busy(beds[0].lab, progress)
         for bed in beds:
             machine.refuse_emulated(testbeds.facts(bed), bed.dut)
@@ -135,16 +175,29 @@ def measure_in_turns(store: Store, plan: TurnsPlan, progress: Progress, command:
         scenario = {"name": f"{names[1]} against {names[0]}", "before": names[0], "after": names[1]}
         with kept(lambda: store.create(KIND, scenario, facts)) as writer:
             turns = _Turns(plan, writer, progress)
-            writer.put_json(PLAN, turns.document)
+            writer.put_json(PLAN, {**turns.document, MET: _rules_met(names, packets)})
             turns.measure(beds, math.ceil(turns.pairs / 2))
             # Where the memory of a bed lies matters a little: both are built again, the other way round.
             opened.close()
-            turns.measure(_open(plan, progress, opened, (1, 0)), turns.pairs)
+            turns.measure(_open(plan, packets, progress, opened, (1, 0)), turns.pairs)
     return writer.run
 
 
+def _rules_met(names: Sequence[str], packets: Sequence[RuleTraffic | None]) -> list[dict[str, Any]]:
+    """By side: which rule the packets meet, and with how many they are compared before."""
+    return [
+        {"ruleset": name, "rule": one.rule, "compared": one.compared, "traffic": one.sent}
+        for name, one in zip(names, packets, strict=True)
+        if one is not None
+    ]
+
+
 def _open(
-    plan: TurnsPlan, progress: Progress, opened: ExitStack, order: Sequence[int]
+    plan: TurnsPlan,
+    packets: Sequence[RuleTraffic | None],
+    progress: Progress,
+    opened: ExitStack,
+    order: Sequence[int],
 ) -> tuple[TestBed, TestBed]:
     beds = {}
     for side in order:
@@ -152,7 +205,13 @@ def _open(
         sizes = () if plan.sides[side].ruleset is not None else profiles.to_measure(scenario).sizes
         beds[side] = opened.enter_context(
             testbeds.open_bed(
-                scenario.lab, scenario.dut, progress, profiles.flows(scenario), sizes=sizes, inputs=HOST_FILES
+                scenario.lab,
+                scenario.dut,
+                progress,
+                profiles.flows(scenario),
+                sizes=sizes,
+                inputs=HOST_FILES,
+                like=packets[side],
             )
         )
     return beds[0], beds[1]

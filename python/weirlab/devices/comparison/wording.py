@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from weirlab.base.tables import Table
-from weirlab.cli.quantities import NOTHING, percent, plural, significant, words
+from weirlab.cli.quantities import NOTHING, count, percent, plural, significant, words
 
 if TYPE_CHECKING:
     from weirlab.devices.comparison.study import ComparisonOutcome
@@ -36,6 +36,12 @@ def tables(outcome: ComparisonOutcome) -> list[Table]:
         for one in outcome.findings
     ]
     found = [Table("After against before", columns, rows, spare=("Run to run", "Settings"))]
+    if outcome.rules_met:
+        met = [
+            (one["ruleset"], one["rule"], count(one["compared"]), one["traffic"]) for one in outcome.rules_met
+        ]
+        heads = ("Ruleset", "Accepted by", "Rules compared", "Packets")
+        found.append(Table("The rule that the packets met", heads, met, spare=("Packets",)))
     for one in outcome.findings:
         if one.verdict in ("worse", "better") and len(one.matches) > 1:
             most = sorted(one.matches, key=lambda match: -abs(match.difference))[:_SHOWN]
@@ -67,7 +73,16 @@ def sentence(outcome: ComparisonOutcome) -> str:
     sure = outcome.terms.certainty
     told = words([f"{one.title} {change(one, one.change)} {interval(one, sure)}" for one in deciding])
     said = f"{_LEADS[verdict]}: {told}."
-    return _made(outcome, " ".join((said, *ways_out(outcome))))
+    return _made(outcome, " ".join((said, *_rules_met(outcome), *ways_out(outcome))))
+
+
+def _rules_met(outcome: ComparisonOutcome) -> list[str]:
+    """Which rules the packets met; empty without rulesets that were measured in turns."""
+    met = [
+        f"in {one['ruleset']} by {one['rule']} ({plural(one['compared'], 'rule')} compared)"
+        for one in outcome.rules_met
+    ]
+    return [f"The same packets are accepted {words(met)}."] if met else []
 
 
 def answer(outcome: ComparisonOutcome) -> str:

@@ -11,7 +11,7 @@ from weirlab.base.errors import InputError
 from weirlab.lab import wiring
 from weirlab.lab.dut.rules import FAMILIES
 from weirlab.records import RuleEncounters
-from weirlab.rules import Aim, Ruleset, aim, aims, matching, verify
+from weirlab.rules import Aim, Ruleset, accepted, aim, aims, matching
 from weirlab.rules.advice import NO_CHAIN
 from weirlab.rules.aiming import Wish
 from weirlab.rules.matching import Range, Ranges
@@ -74,6 +74,8 @@ class RuleTraffic:
     compared: int
     """Rules with which each packet is compared, in all base chains on its way; of calls, the speech of the
     callers."""
+    sent: str = ""
+    """Protocol, addresses and ports in words."""
     calls: bool = False
     answered: bool = False
     checked: RuleEncounters | None = None
@@ -88,6 +90,11 @@ class RuleTraffic:
     def rule(self) -> str:
         """The rule in words."""
         return str(self.place)
+
+    def sends_as(self, other: RuleTraffic) -> bool:
+        """Whether the packets are the same, whichever rule they meet."""
+        mine, its = ((one.l4, one.ip, one.endpoints, one.inward, one.outward) for one in (self, other))
+        return mine == its
 
     @property
     def drops(self) -> bool:
@@ -164,6 +171,22 @@ def candidates(
     yield from (_described(found, remark) for found in aims(path, wishes, match, source))
 
 
+def same_packets(path: Sequence[Ruleset], source: str, like: RuleTraffic) -> RuleTraffic:
+    """The packets of ``like``, which was aimed at other rules, and the rule of ``path`` that accepts them;
+    some of them if rules of ``path`` decide differently. Raises ``InputError`` if none pass."""
+    packets, ends = _usual(like.l4, like.ip), like.endpoints
+    if ends is not None:
+        senders, receivers = (_ranges(("-".join(each),)) for each in (ends.source, ends.destination))
+        packets = _packets(like.l4, senders, receivers, ends.source_port, ends.destination_port)
+    packets = replace(packets, inward=(like.inward,), outward=(like.outward,))
+    found = accepted(path, packets, f"packets that the other rules accept ({like.sent})", source)
+    here = _described(found)
+    whole = all(getattr(found.packets, name) == getattr(packets, name) for name in FIELDS)
+    if not whole:
+        return here
+    return replace(here, endpoints=ends, sent=like.sent, sentence=here.sentence.replace(here.sent, like.sent))
+
+
 def _for_answers(
     path: Sequence[Ruleset], source: str, match: str | None, wishes: Sequence[Wish], remark: str
 ) -> RuleTraffic:
@@ -179,8 +202,8 @@ def _for_answers(
     further = replace(opening.packets, state="ESTABLISHED")
     if known is None:
         known = aim(path, [(further, further)], match, source)
-    verify(path, further, "further packets of a flow", source)
-    verify(path, reversed_packets(further, "ESTABLISHED"), "answers", source)
+    accepted(path, further, "further packets of a flow", source)
+    accepted(path, reversed_packets(further, "ESTABLISHED"), "answers", source)
     if opening.place.drops or known.place.drops:
         raise InputError(
             f"{source}: {known.place} ({text(known.place)}) drops packets: nothing would be answered"
@@ -233,10 +256,10 @@ def _for_calls(
         raise InputError(f"{source}: {found.place} ({text(found.place)}) drops packets: no call gets through")
     some = found.packets
     for what, ports in [streams, *others]:
-        there = verify(path, _with_ports(some, ports), f"{what} from the callers", source)
+        there = accepted(path, _with_ports(some, ports), f"{what} from the callers", source).packets
         if back_too:
             answer = reversed_packets(there, "ESTABLISHED")
-            here = verify(path, answer, f"{what} from those called", source)
+            here = accepted(path, answer, f"{what} from those called", source).packets
             there = replace(there, source=here.destination, destination=here.source)
         some = replace(some, source=there.source, destination=there.destination)
     return replace(_described(replace(found, packets=some)), calls=True)
@@ -266,10 +289,9 @@ def _described(found: Aim, remark: str = "") -> RuleTraffic:
     endpoints = FlowEndpoints(_addresses(sources), _addresses(destinations), from_ports, to_ports)
     inward, outward = found.interfaces
     does = "is dropped by" if found.place.drops else "is made to match"
-    sentence = (
-        f"test traffic {does} {found.place} ({text(found.place)}): {l4.upper()} from "
-        f"{_span(endpoints.source)} to {_span(endpoints.destination)}, port {_span(to_ports)}"
-    )
+    between = f"from {_span(endpoints.source)} to {_span(endpoints.destination)}"
+    sent = f"{l4.upper()} {between}, port {_span(to_ports)}"
+    sentence = f"test traffic {does} {found.place} ({text(found.place)}): {sent}"
     if (inward, outward) != (wiring.IN0.name, wiring.OUT0.name):
         sentence += (
             f"; the device's interface to the sender is called {inward}, that to the receiver {outward}"
@@ -286,6 +308,7 @@ def _described(found: Aim, remark: str = "") -> RuleTraffic:
         inward,
         outward,
         found.compared,
+        sent,
     )
 
 

@@ -13,7 +13,7 @@ from weirlab.base.files import Inputs
 from weirlab.lab.base import Driver, Site
 from weirlab.lab.crossing import make_placeholders
 from weirlab.lab.dut import nftables, tool
-from weirlab.lab.dut.aiming import COMPARED, MATCHED, PACKETS, RuleTraffic, candidates
+from weirlab.lab.dut.aiming import COMPARED, MATCHED, PACKETS, RuleTraffic, candidates, same_packets
 from weirlab.lab.dut.iptables import restore_command
 from weirlab.lab.dut.rules import Family, check_single
 from weirlab.lab.dut.rulesets.dryrun import RulesetCopy, aim_checked
@@ -108,11 +108,18 @@ class RulesetDriver(Driver):
             )
         self._netns = site.netns
 
-    def aim(self, match: str | None, flows: Flows, calls: Calls | None = None) -> RuleTraffic | None:
+    def aim(
+        self,
+        match: str | None,
+        flows: Flows,
+        calls: Calls | None = None,
+        like: RuleTraffic | None = None,
+    ) -> RuleTraffic | None:
         """Find test traffic that the rules accept, from the rules alone, before anything is sent.
 
         ``match`` names the rule in the user's words (:mod:`weirlab.rules.naming`); without it, see
-        :func:`weirlab.rules.aiming.aim`. None if the tool refuses the ruleset.
+        :func:`weirlab.rules.aiming.aim`. ``like`` is traffic that was aimed at other rules: the same packets,
+        whichever rule they meet here. None if the tool refuses the ruleset.
 
         Raises
         ------
@@ -124,7 +131,10 @@ class RulesetDriver(Driver):
         if self.format == "iptables-save" and calls is None:
             # Of dumps for both IP versions, only one names its rules.
             path = [each for each in path if flows.ip in each.families] or path
-        wanted = candidates(path, str(self.path), match, flows, calls)
+        if like is not None:
+            wanted = iter([same_packets(path, str(self.path), like)])
+        else:
+            wanted = candidates(path, str(self.path), match, flows, calls)
         # Nothing answers in a copy of the rules; the device's counters tell.
         found = next(wanted) if flows.answered else aim_checked(self._copy(path), wanted, flows, calls)
         self._place, self._ip = found.place, found.ip

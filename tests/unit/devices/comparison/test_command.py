@@ -17,10 +17,14 @@ import pytest
 from typer.testing import CliRunner
 
 from weirlab.cli.program.app import app
+from weirlab.devices.comparison import turns as measuring
 from weirlab.devices.comparison.turns import TurnsPlan
 from weirlab.jobs import testbeds
+from weirlab.lab.dut.aiming import aimed, same_packets
+from weirlab.rules import iptables_path
 from weirlab.store import Store
 from weirlab.testing import FakeBed, FakeClock, FakeDevice, make_record, make_result, make_spec
+from weirlab.traffic.spec import Flows
 
 from ...conftest import Weir
 
@@ -319,6 +323,32 @@ def test_two_rulesets_are_measured_side_by_side(weir: Weir, turns: list[str], tm
     assert turns == ["before.rules", "after.rules", "after.rules", "before.rules"]
     assert answer.code in (0, 7)
     assert {one["quantity"] for one in answer.json["quantities"]} == {"rate", "mean", "p99", "loss"}
+
+
+def test_the_rule_that_the_packets_met_on_each_side_stands_in_the_result(
+    weir: Weir, turns: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    voice = "-A FORWARD -p udp -m udp --dport 5060 -j ACCEPT"
+    rules = {"before.rules": [f"[9:9] {voice}"], "after.rules": ["-A FORWARD -p tcp -j DROP", voice]}
+    paths = {}
+    for name, lines in rules.items():
+        text = "\n".join(("*filter", ":FORWARD DROP [0:0]", *lines, "COMMIT", ""))
+        (tmp_path / name).write_text(text)
+        paths[name] = iptables_path(text)
+    first = aimed(paths["before.rules"], "before.rules", None, Flows())
+    second = same_packets(paths["after.rules"], "after.rules", first)
+    monkeypatch.setattr(measuring, "agree_on_packets", lambda _: (first, second))
+    answer = weir(*MEASURE, *(tmp_path / name for name in rules), "--json")
+    met = answer.json["rules_met"]
+    assert [(one["ruleset"], one["rule"], one["compared"]) for one in met] == [
+        ("before.rules", "FORWARD rule 1", 1),
+        ("after.rules", "FORWARD rule 2", 2),
+    ]
+    assert met[0]["traffic"] == met[1]["traffic"]
+    words = (
+        "in before.rules by FORWARD rule 1 (1 rule compared) and in after.rules by FORWARD rule 2 (2 rules"
+    )
+    assert words in " ".join(weir("show", "last").out.split())
 
 
 def test_a_device_with_processes_of_its_own_is_profiled_in_turns(
