@@ -180,11 +180,12 @@ def profiled(store: Store, needed: Sequence[ProfileNeed], progress: Progress) ->
 
 
 def _stored_models(need: ProfileNeed, run: Run, progress: Progress) -> modelling.Models | None:
-    """The models of a stored run; None if one that does not count has none, so that it is measured anew."""
+    """The models of a stored run; None if it is to be measured anew: the host spoiled most of its trials, or
+    it does not count and no model fits."""
     try:
         return modelling.models_of(run) or modelling.fit_run(run, progress)
     except (ModelError, TrialError) as error:
-        if not need.refused:
+        if isinstance(error, ModelError) and not need.refused:
             raise
         progress.note(f"{need.name} is profiled again, the stored run does not serve: {error}")
         return None

@@ -171,11 +171,15 @@ def test_without_a_profile_of_any_tunnel_the_devices_are_still_told_about(
     assert found["iptables + forward", 400, 1.0]["verdict"] == "not measured"
 
 
-def test_on_a_noisy_machine_a_stored_run_without_a_valid_trial_is_measured_again(
-    weir: Weir, measured: list[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("device", "options"),
+    [("nftables", ("--machine", "noisy")), ("iptables", ()), ("iptables", ("--machine", "noisy"))],
+)
+def test_a_stored_run_whose_trials_the_host_spoiled_is_measured_again(
+    weir: Weir, measured: list[str], monkeypatch: pytest.MonkeyPatch, device: str, options: tuple[str, ...]
 ) -> None:
-    assert weir(*REAL, "nftables").code == 5
-    fit, spoiled = modelling.fit_run, [TrialError("the host spoiled its trials")]
+    """Whether the run counts (iptables) or not (nftables)."""
+    fit, spoiled = modelling.fit_run, [TrialError("the host spoiled its trials")] * 2
 
     def fit_run(run: Run, progress: Progress) -> Any:
         if spoiled:
@@ -183,10 +187,13 @@ def test_on_a_noisy_machine_a_stored_run_without_a_valid_trial_is_measured_again
         return fit(run, progress)
 
     monkeypatch.setattr(modelling, "fit_run", fit_run)
-    answer = weir(*REAL, "nftables", "--machine", "noisy")
-    assert measured == ["nftables"] * 2
+    if device == "nftables":
+        spoiled.pop()
+    assert weir(*REAL, device).code == 5
+    answer = weir(*REAL, device, *options)
+    assert measured == [device] * 2
     assert answer.code == 0
-    told = "nftables is profiled again, the stored run does not serve: the host spoiled its trials"
+    told = f"{device} is profiled again, the stored run does not serve: the host spoiled its trials"
     assert told in " ".join(answer.err.split())
 
 
