@@ -6,16 +6,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from weirlab.base.errors import LabError
 from weirlab.base.files import HOST_FILES
+from weirlab.lab.crossing import DevicePorts, FourTuple
 from weirlab.lab.dut.ruleset import RulesetDriver
 from weirlab.lab.linux.counters import forget_connections
 from weirlab.lab.netns import NetnsLab
 from weirlab.records import EngineResult
 from weirlab.traffic.calls.schedule import traffic_of
 from weirlab.traffic.calls.spec import parse_calls
+from weirlab.traffic.plan import DeparturePlan
 from weirlab.traffic.schedule import compile_plan
 from weirlab.traffic.spec import Flows, Traffic
 
@@ -111,7 +115,31 @@ def test_a_translation_that_changes_during_a_trial_is_an_error(
 
     monkeypatch.setattr(NetnsLab, "_watched", forgetful)
     with (
-        pytest.raises(LabError, match="other addresses or ports during the trial"),
+        pytest.raises(LabError, match="it forgets connections while nobody speaks"),
         opened(text, 4, tmp_path) as (lab, traffic),
     ):
         lab.run(traffic)
+
+
+@pytest.mark.parametrize("missed", [1, 9])
+def test_packets_that_a_busy_machine_delivers_too_late_are_sent_again(
+    missed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ip, text = RULES["source network"]
+    arrivals, asked = DevicePorts.arrivals, []
+
+    def late(ports: DevicePorts, plan: DeparturePlan, flows: NDArray[np.int64]) -> dict[int, FourTuple]:
+        asked.append(len(flows))
+        found = arrivals(ports, plan, flows)
+        return {} if len(asked) <= missed else found
+
+    with opened(text, ip, tmp_path) as (lab, traffic):
+        monkeypatch.setattr(DevicePorts, "arrivals", late)
+        if missed == 1:
+            assert lab.run(traffic).flows.lost.sum() == 0
+            # Before the trial once more, and once after it.
+            assert asked == [asked[0], asked[0], 0, asked[0], 0, 0]
+        else:
+            monkeypatch.setattr(NetnsLab, "_watched", lambda lab, plan: asked.extend([0] * missed))
+            with pytest.raises(LabError, match="too busy to find the addresses out"):
+                lab.run(traffic)

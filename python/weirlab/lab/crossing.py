@@ -168,6 +168,15 @@ def answers_follow(plan: DeparturePlan, arrivals: Mapping[int, FourTuple]) -> De
     return replace(plan, flows=flows)
 
 
+def answers_astray(
+    plan: DeparturePlan, before: Mapping[int, FourTuple], after: Mapping[int, FourTuple]
+) -> int:
+    """To how many flows answers, which followed ``before``, went elsewhere than these come from ``after``."""
+    forward, _ = directions(plan)
+    went = dict(zip(forward.tolist(), ends_of(plan.flows, forward, plan.ip), strict=True)) | dict(before)
+    return sum(went[flow] != ends for flow, ends in after.items())
+
+
 def _frames(plan: DeparturePlan, forward: Macs, back: Macs) -> list[bytes]:
     with engine_needed():
         from weirlab import _engine
