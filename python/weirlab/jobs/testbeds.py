@@ -104,16 +104,14 @@ def open_bed(
     sizes: Iterable[SizeMix] = (),
     inputs: Inputs = NO_FILES,
     *,
-    may_drop: bool = False,
-    like: RuleTraffic | None = None,
+    aim: RuleTraffic | Literal["any verdict"] | None = None,
 ) -> Iterator[TestBed]:
     """A test bed for the duration of the block.
 
     Traffic through the user's own rules is made to match one of them, as close to ``demand`` as
     that allows; a note says which one before anything is sent. ``sizes`` that cannot pass the device are
-    refused before it is built. ``inputs`` opens the files that the device needs. ``may_drop``: the rule that
-    the user names may drop the traffic. ``like`` is traffic that other rules accept, to be sent
-    here, too.
+    refused before it is built. ``inputs`` opens the files that the device needs. ``aim`` is traffic that
+    other rules accept, to be sent here, too; "any verdict": the rule that the user names may drop it.
 
     Raises
     ------
@@ -161,10 +159,14 @@ def open_bed(
         check_fit(driver, kind.stream.frame_bytes, kind.stream.ip)
     for note in driver.source.left_out if isinstance(driver, RulesetDriver) else ():
         progress.note(note)
-    aimed = driver.aim(dut.match, flows, calls, like) if isinstance(driver, RulesetDriver) else None
+    aimed = (
+        driver.aim(dut.match, flows, calls, None if aim == "any verdict" else aim)
+        if isinstance(driver, RulesetDriver)
+        else None
+    )
     if aimed is not None:
         progress.note(aimed.note)
-        if aimed.drops and not may_drop:
+        if aimed.drops and aim != "any verdict":
             raise InputError(
                 f"{dut.ruleset}: {aimed.rule} drops test traffic; weir trial measures at which rate, and all "
                 "other commands need a rule that accepts: --match another one"

@@ -189,7 +189,7 @@ def trial(work: Work, lab: Lab, dut: Dut, request: TrialRequest) -> TrialOutcome
     compile_plan(spec.traffic, spec.rules.places)  # Impossible traffic is refused before anything is built.
     sizes = () if request.any_size else (spec.traffic.sizes,)
     with testbeds.open_bed(
-        lab, dut, progress, spec.traffic.flows, sizes=sizes, inputs=work.inputs, may_drop=True
+        lab, dut, progress, spec.traffic.flows, sizes=sizes, inputs=work.inputs, aim="any verdict"
     ) as bed:
         if request.any_size:
             (mix,) = testbeds.roomy(bed, spec.traffic.flows, (spec.traffic.sizes,))

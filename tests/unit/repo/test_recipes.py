@@ -38,7 +38,7 @@ def test_jobs_have_the_keys_that_their_systems_demand() -> None:
     assert all({"script"} <= job.keys() for job in yaml.safe_load(GITLAB).values())
     github = yaml.safe_load(GITHUB)
     # YAML 1.1 reads the key "on" as true.
-    assert {"name", True, "jobs"} == github.keys()
+    assert {"name", True, "env", "jobs"} == github.keys()
     assert all({"runs-on", "steps"} == job.keys() for job in github["jobs"].values())
     assert all("uses" in step or "run" in step for job in github["jobs"].values() for step in job["steps"])
 

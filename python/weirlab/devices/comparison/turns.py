@@ -211,7 +211,7 @@ def _open(
                 profiles.flows(scenario),
                 sizes=sizes,
                 inputs=HOST_FILES,
-                like=packets[side],
+                aim=packets[side],
             )
         )
     return beds[0], beds[1]
