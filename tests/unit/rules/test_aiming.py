@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import pytest
 
 from weirlab.base.errors import InputError
-from weirlab.lab.dut.aiming import RuleTraffic, aimed, same_packets
+from weirlab.lab.dut.aiming import RuleTraffic, aimed
 from weirlab.rules import Ruleset, as_written, iptables_path
 from weirlab.rules.nft.written import written_places
 from weirlab.traffic.calls.spec import parse_calls
@@ -394,40 +394,3 @@ def test_rules_without_a_chain_for_forwarded_packets_are_refused_in_a_sentence(n
     text = "table inet f {\n chain i {\n  type filter hook input priority 0; policy drop;\n }\n}\n"
     with pytest.raises(InputError, match="these rules have no chain for forwarded packets"):
         target(nft(text))
-
-
-DROPS = "".join(f"-A FORWARD -s 198.18.{i}.0/24 -j DROP\n" for i in range(1, 4))
-FILTER = "*filter\n:FORWARD DROP [0:0]\n{}COMMIT\n"
-WEB = "{}-A FORWARD -p tcp -m tcp --dport 443 -j ACCEPT\n"
-VOICE = "{}-A FORWARD -p udp -m udp --dport 5060 -j ACCEPT\n"
-
-
-def test_packets_that_one_ruleset_accepts_meet_their_rule_of_another() -> None:
-    """Without counters, the other one would be sent TCP to its first rule."""
-    before = aimed(
-        iptables_path(FILTER.format(WEB.format("") + VOICE.format("[9:9] "))), "before", None, Flows()
-    )
-    rules = FILTER.format(WEB.format("") + WEB.format("").replace("443", "80") + VOICE.format(""))
-    after = same_packets(iptables_path(rules), "after", before)
-    assert (after.rule, after.compared, before.rule, before.compared) == (
-        "FORWARD rule 3",
-        3,
-        "FORWARD rule 2",
-        2,
-    )
-    assert after.sends_as(before)
-
-
-def test_packets_that_another_ruleset_drops_in_part_are_narrowed_for_both() -> None:
-    path = iptables_path(FILTER.format(VOICE.format("[9:9] ")))
-    before = aimed(path, "before", None, Flows())
-    after = same_packets(iptables_path(FILTER.format(DROPS + VOICE.format(""))), "after", before)
-    assert not after.sends_as(before)
-    assert after.compared == 4
-    assert same_packets(path, "before", after).sends_as(after)
-
-
-def test_packets_that_another_ruleset_drops_are_refused() -> None:
-    before = aimed(iptables_path(FILTER.format(VOICE.format("[9:9] "))), "before", None, Flows())
-    with pytest.raises(InputError, match=r"after: packets that the other rules accept .* policy of FORWARD"):
-        same_packets(iptables_path(FILTER.format(WEB.format(""))), "after", before)

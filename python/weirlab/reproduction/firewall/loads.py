@@ -84,16 +84,11 @@ class SentTraffic(FirewallExperiment):
             lows["Poisson lengths"] <= lows["Simple IMIX"]
             and highs["Simple IMIX"] <= highs["Poisson lengths"]
         )
-        yield Answer(
-            "poisson-covers-imix",
-            decision=claims.settled(
-                inside if known else None,
-                "at the same rates, the means of Simple IMIX lie within those of the Poisson lengths",
-                "; ".join(
-                    f"{name} {significant(lows[name])} to {significant(highs[name])} µs" for name in lows
-                ),
-            ),
+        rule = "at the same rates, the means of Simple IMIX lie within those of the Poisson lengths"
+        means = "; ".join(
+            f"{name} {significant(lows[name])} to {significant(highs[name])} µs" for name in lows
         )
+        yield Answer("poisson-covers-imix", decision=claims.settled(inside if known else None, rule, means))
 
     def figures(self, runs: Runs, published: PublishedExperiment) -> Sequence[Figure]:
         """Latency over the packet rate, by mix."""

@@ -37,9 +37,7 @@ _MOST_DETAILED: Final = 4
 """Most connections whose fields are kept one by one: more would take much memory."""
 
 BUSY: Final = "Another test is running here. Try again when it has ended, or stop it."
-_TOO_MUCH: Final = (
-    "There is no diagnosis: with so many connections for so long, the kernels' reports are too many to keep."
-)
+_TOO_MUCH: Final = "There is no diagnosis: with so many connections, kernels report too much to keep."
 
 
 class BusyError(WeirError):

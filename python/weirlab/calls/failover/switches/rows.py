@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
+from weirlab.calls.failover.bed import SIDES
 from weirlab.calls.failover.switches.event import Occurrence
 from weirlab.calls.failover.switches.pair import PairSpec
 from weirlab.calls.failover.switches.switch import GOOD_MOS, SwitchMeasurement, quantile
@@ -276,8 +277,7 @@ def _event(record: TrialRecord, found: Occurrence) -> dict[str, Any]:
         "event_detail": json.dumps(dict(event.detail)),
         "expected_from_s": found.expected_s[0],
         "expected_to_s": found.expected_s[1],
-        "moved_lan_ns": _or_nan(found.moved_ns("lan")),
-        "moved_wan_ns": _or_nan(found.moved_ns("wan")),
+        **{f"moved_{side}_ns": nan if (ns := found.moved_ns(side)) is None else ns for side in SIDES},
         "transitions": json.dumps(
             [
                 {
@@ -395,7 +395,3 @@ def series_frame(trial_id: str, switch: SwitchMeasurement) -> pl.DataFrame:
     )
     shown = frame.fill_nan(None).filter(pl.col("start_ns") < ended)
     return shown.select(list(schema_of(SwitchSeriesRow)))
-
-
-def _or_nan(value: float | None) -> float:
-    return nan if value is None else value
