@@ -36,7 +36,7 @@ from weirlab.diagnosis.causes import Cause
 from weirlab.emulation.reading import read_path
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.link.stopping import Stop
-from weirlab.links.emulator import hosts
+from weirlab.links.emulator import running
 from weirlab.links.emulator.running import emulated_link
 from weirlab.transfers.tcp import sending
 from weirlab.transfers.tcp.settings import TransferSettings
@@ -160,7 +160,7 @@ def diagnosed(fault: PlantedFault, control: str) -> dict[str, Any]:
     with ExitStack() as stack:
         store = Path(stack.enter_context(TemporaryDirectory()))
         store.chmod(0o755)
-        made = stack.enter_context(hosts.connected())
+        made = stack.enter_context(running.connected())
         data = read_path({"delay": DELAY, "rate": RATE, "queue": QUEUE, **fault.path})
         back = read_path({"delay": DELAY})
         up, down = (data, back) if fault.up else (back, data)
@@ -181,7 +181,7 @@ def diagnosed(fault: PlantedFault, control: str) -> dict[str, Any]:
         ):
             if command:
                 where.call(partial(subprocess.run, command, check=True))
-        address = hosts.server_port().address
+        address = running.server_port().address
         stack.enter_context(web(store / "store", address, made.server))
         how = {
             "host": address,

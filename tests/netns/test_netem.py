@@ -18,7 +18,7 @@ from weirlab.lab import doctor
 from weirlab.lab.linux.namespace import Namespace, in_thread
 from weirlab.link.host import journal, tools
 from weirlab.links.emulator import netem
-from weirlab.links.emulator.kernel import NetemLink, netem_link
+from weirlab.links.emulator.netem import NetemLink, netem_link
 
 from .emulator_hosts import ADDRESS, LINK, PORT, Hosts, X, Y, built, check_tag, exchange, state
 

@@ -8,8 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from weirlab.links.monitor import study
-from weirlab.links.monitor.page import figures
+from weirlab.links.monitor import figures, study
 from weirlab.links.monitor.trials.rows import MonitorRow
 from weirlab.publications import PublishedExperiment, publication
 from weirlab.report.figure import Figure

@@ -22,7 +22,7 @@ from weirlab.devices.search.page import tell as tell_search
 from weirlab.devices.search.page import tell_rfc2544
 from weirlab.jobs.progress import SilentProgress
 from weirlab.jobs.work import Work
-from weirlab.links.monitor.page.story import tell as tell_monitor
+from weirlab.links.monitor.page import tell as tell_monitor
 from weirlab.numbering.fakes import FakeLab, FakeLoadLab
 from weirlab.numbering.load.page import tell as tell_load
 from weirlab.numbering.load.study import VoiceLoadStudy

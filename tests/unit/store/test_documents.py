@@ -25,8 +25,8 @@ from weirlab.calls.failover.switches.load import CommonLoad
 from weirlab.calls.failover.switches.pair import PairSpec
 from weirlab.devices.search.rfc2544.bursts import BackToBackResult
 from weirlab.devices.search.rfc2544.suite import LatencyResult, LossCurve, LossPoint, Result, Rfc2544Suite
+from weirlab.links.monitor.trials.campaign import MonitorLimit as Recorded
 from weirlab.links.monitor.trials.compare import Cost, MonitorGroup, StallEffect
-from weirlab.links.monitor.trials.search import MonitorLimit as Recorded
 from weirlab.measure.adaptive.design import AdaptivePlan
 from weirlab.measure.calibrate import Calibration, CalibrationPoint
 from weirlab.measure.plan.grid import Extras, quick

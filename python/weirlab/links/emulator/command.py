@@ -342,12 +342,12 @@ def _by_weir(
 def _by_netem(
     ends: tuple[LinkEnd, LinkEnd], asked: LinkSpec, how: EmulatorSettings, shown: LinkDisplay, tell: Tell
 ) -> _LinkResult:
-    from weirlab.links.emulator import kernel, netem, tables
+    from weirlab.links.emulator import netem, tables
 
     for note in dict.fromkeys((*netem.notes(asked.up), *netem.notes(asked.down))):
         tell(note)
     a, b = (end.interface for end in ends)
-    link = kernel.netem_link((a, b), ends[0].netns, asked, tell, for_s=how.for_s)
+    link = netem.netem_link((a, b), ends[0].netns, asked, tell, for_s=how.for_s)
     last = _watched(link, f"{ends[0]} and {ends[1]} are linked by netem", how, shown, tell)
     more, conclusion = {"elapsed_s": last.elapsed_s}, tables.netem_conclusion(last)
     return _LinkResult(last.up.document(), last.down.document(), more, conclusion, [tables.of_netem(last)])

@@ -16,8 +16,7 @@ from weirlab.emulation.account import EmulationCounters
 
 if TYPE_CHECKING:
     from weirlab.emulation.account import Direction
-    from weirlab.links.emulator.kernel import NetemCounters
-    from weirlab.links.emulator.netem import NetemDirection
+    from weirlab.links.emulator.netem import NetemCounters, NetemDirection
 
 SHOW_EVERY_S = 0.5
 

@@ -16,9 +16,15 @@ from weirlab.jobs import spoiled, testbeds
 from weirlab.jobs.progress import RESUME, Progress, passed_on
 from weirlab.jobs.work import Work
 from weirlab.links.monitor.bed.base import Method, MonitorSettings
-from weirlab.links.monitor.plan import checked, common_settings, methods_of
-from weirlab.links.monitor.section import Monitor, MonitorScenario
-from weirlab.links.monitor.trials.campaign import MonitorTrialRunner, OpenLab, measure
+from weirlab.links.monitor.section import Monitor, MonitorScenario, checked, common_settings, methods_of
+from weirlab.links.monitor.trials.campaign import (
+    MonitorGoal,
+    MonitorLimit,
+    MonitorTrialRunner,
+    OpenLab,
+    measure,
+    search,
+)
 from weirlab.links.monitor.trials.compare import (
     Cost,
     MonitorGroup,
@@ -30,13 +36,12 @@ from weirlab.links.monitor.trials.compare import (
 )
 from weirlab.links.monitor.trials.plan import MonitorPlan, estimate_s
 from weirlab.links.monitor.trials.rows import TRIALS, MonitorRow
-from weirlab.links.monitor.trials.search import MonitorGoal, MonitorLimit, search
 from weirlab.store import Run, RunWriter
 from weirlab.store.frames import completed, rows_of
 from weirlab.studies.contract import Ground, Outcome, Study, Summary
 
 if TYPE_CHECKING:
-    from weirlab.links.monitor.page.source import MonitorEvidence
+    from weirlab.links.monitor.tables import MonitorEvidence
     from weirlab.report.story import Story
 
 KIND: Final = "monitor"
@@ -106,7 +111,7 @@ class MonitorFindings:
 
 def evidence(run: Run) -> MonitorEvidence:
     """Every attempt that ``run`` stores, and what they show."""
-    from weirlab.links.monitor.page.source import MonitorEvidence
+    from weirlab.links.monitor.tables import MonitorEvidence
 
     rows = _rows(run)
     return MonitorEvidence(
@@ -287,7 +292,7 @@ class MonitorStudy(Study[MonitorScenario, Ground[OpenLab], MonitorFindings]):
         return list(conclusions(compare(rows), _found(run), costs(rows), stalls(rows)))
 
     def page(self, run: Run) -> Story:
-        from weirlab.links.monitor.page.story import tell
+        from weirlab.links.monitor.page import tell
 
         if not run.has_table(TRIALS):
             raise InputError(

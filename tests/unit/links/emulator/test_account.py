@@ -11,8 +11,7 @@ import pytest
 
 from weirlab.emulation.account import COUNTED, EmulationCounters, complaints, problem, read_account
 from weirlab.links.emulator import tables
-from weirlab.links.emulator.kernel import NetemCounters
-from weirlab.links.emulator.netem import NetemDirection
+from weirlab.links.emulator.netem import NetemCounters, NetemDirection
 
 
 def direction(**known: Any) -> dict[str, Any]:

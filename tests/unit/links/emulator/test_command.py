@@ -12,7 +12,7 @@ import pytest
 from weirlab.emulation.account import COUNTED, EmulationCounters, read_account
 from weirlab.emulation.reading import LinkSpec
 from weirlab.emulation.spec import PathSpec
-from weirlab.links.emulator import kernel, running
+from weirlab.links.emulator import netem, running
 from weirlab.links.emulator.netem import NetemDirection
 
 from ...conftest import Weir
@@ -154,10 +154,10 @@ def test_slack_is_no_delay(weir: Weir, linked: list[Any]) -> None:
 class FakeNetem:
     """A link by netem whose time is up."""
 
-    def account(self) -> kernel.NetemCounters:
+    def account(self) -> netem.NetemCounters:
         up = NetemDirection("eth1", "eth2", sent=1234, sent_bytes=5678, lost=3, dropped_full=2, queued=0)
         down = NetemDirection("eth2", "eth1", 0, 0, 0, 0, 0)
-        return kernel.NetemCounters(up, down, elapsed_s=300.0, ended=True)
+        return netem.NetemCounters(up, down, elapsed_s=300.0, ended=True)
 
     stop = account
 
@@ -174,7 +174,7 @@ def by_netem(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         asked.append((ends, netns, words, for_s))
         yield FakeNetem()
 
-    monkeypatch.setattr(kernel, "netem_link", fake)
+    monkeypatch.setattr(netem, "netem_link", fake)
     return asked
 
 

@@ -8,17 +8,15 @@ from typing import Any
 
 import pytest
 
+from weirlab.links.monitor import figures
 from weirlab.links.monitor.bed.base import MonitorSettings
 from weirlab.links.monitor.fakes import FakeLink, LinkCapacity, TrialFault
-from weirlab.links.monitor.page import figures
-from weirlab.links.monitor.page.source import MonitorEvidence, published
-from weirlab.links.monitor.page.story import tell
-from weirlab.links.monitor.plan import shapes_of
-from weirlab.links.monitor.section import Monitor
-from weirlab.links.monitor.trials.campaign import MonitorTrialRunner, measure
+from weirlab.links.monitor.page import tell
+from weirlab.links.monitor.section import Monitor, shapes_of
+from weirlab.links.monitor.tables import MonitorEvidence, published_losses
+from weirlab.links.monitor.trials.campaign import MonitorLimit, MonitorTrialRunner, measure
 from weirlab.links.monitor.trials.compare import compare, costs, stalls
 from weirlab.links.monitor.trials.plan import plan
-from weirlab.links.monitor.trials.search import MonitorLimit
 from weirlab.report import palette
 from weirlab.store import Store
 
@@ -101,12 +99,13 @@ def test_figures_are_there_for_loss_places_and_price(evidence: MonitorEvidence) 
 def test_published_values_stand_beside_measured_ones_and_are_marked(evidence: MonitorEvidence) -> None:
     loss = next(figure for figure in tell(evidence).figures if figure.key == "monitor-loss-max")
     points = loss.data.filter(loss.data["what"] == "published, other hardware")
-    assert points["payload"].to_list() == [one.payload_bytes for one in published()]
+    assert points["payload"].to_list() == [one.payload_bytes for one in published_losses()]
     assert points["loss_percent"].to_list() == pytest.approx(
-        [100 * (one.sent_per_min - one.logged_per_min) / one.sent_per_min for one in published()], rel=1e-3
+        [100 * (one.sent_per_min - one.logged_per_min) / one.sent_per_min for one in published_losses()],
+        rel=1e-3,
     )
     page = tell(evidence).html()
-    for one in published():
+    for one in published_losses():
         assert f"{one.sent_per_min:,.1f}" in page
         assert f"{one.logged_per_min:,.1f}" in page
 

@@ -14,8 +14,7 @@ from weirlab.jobs.progress import RunInterrupt, SilentProgress
 from weirlab.jobs.work import Work
 from weirlab.links.monitor.bed.base import MonitorSettings
 from weirlab.links.monitor.fakes import FakeLink, LinkCapacity, TrialFault
-from weirlab.links.monitor.plan import common_settings
-from weirlab.links.monitor.section import MonitorScenario
+from weirlab.links.monitor.section import MonitorScenario, common_settings
 from weirlab.links.monitor.study import MonitorFindings, MonitorStudy
 from weirlab.links.monitor.trials.campaign import OpenLab
 from weirlab.links.monitor.trials.rows import MonitorRow

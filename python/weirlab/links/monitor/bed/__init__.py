@@ -1,5 +1,5 @@
 """A link with a monitor on it: sender, bridge in the middle, receiver, and whoever records.
 
-``base`` names the methods and what is counted, ``wiring`` builds the namespaces, ``recording`` and
-``tcpdump`` are those who record, ``lab`` joins them.
+``base`` names the methods and what is counted, ``wiring`` builds the namespaces, ``recording`` has those who
+record, ``lab`` joins them.
 """

@@ -11,10 +11,9 @@ import numpy as np
 
 from weirlab.base.quantities import percent, rate
 from weirlab.links.monitor.bed.base import BARE, METHODS, WORDS, Method
-from weirlab.links.monitor.trials.accounting import PLACES
+from weirlab.links.monitor.trials.campaign import MonitorLimit
 from weirlab.links.monitor.trials.plan import CUT_BYTES
-from weirlab.links.monitor.trials.rows import MonitorRow
-from weirlab.links.monitor.trials.search import MonitorLimit
+from weirlab.links.monitor.trials.rows import PLACES, MonitorRow
 
 
 @dataclass(frozen=True)

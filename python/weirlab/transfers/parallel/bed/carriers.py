@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import numpy as np
 
 from weirlab.base.errors import LabError, TrialError, WeirError
-from weirlab.links.emulator import hosts
+from weirlab.links.emulator import running
 
 if TYPE_CHECKING:
     from weirlab._engine import ParallelListener, ParallelSocket
-    from weirlab.links.emulator.hosts import Hosts
+    from weirlab.links.emulator.running import Hosts
     from weirlab.transfers.parallel.bed.base import F64
     from weirlab.transfers.psock.copying import SessionSettings
 
@@ -235,7 +235,7 @@ def connections(made: Hosts, paths: Sequence[int], port: int, sockets: Sockets) 
 
 def _ends(path: int) -> tuple[str, str]:
     """The sender's address on a path and the receiver's."""
-    return hosts.client_port(path - 1).address, hosts.server_port(path - 1).address
+    return running.client_port(path - 1).address, running.server_port(path - 1).address
 
 
 def _listen(address: str, port: int, sockets: Sockets) -> socket.socket:

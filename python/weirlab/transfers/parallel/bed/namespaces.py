@@ -18,9 +18,8 @@ from weirlab.base.interrupts import owned, shielded
 from weirlab.base.quoting import quoted
 from weirlab.emulation.spec import PathSpec, RandomPattern
 from weirlab.lab.linux.namespace import Namespace, write_sysctls
-from weirlab.links.emulator import hosts
-from weirlab.links.emulator.hosts import Hosts
-from weirlab.links.emulator.running import EmulatedLink, EmulatorSettings, emulated_link
+from weirlab.links.emulator import running
+from weirlab.links.emulator.running import EmulatedLink, EmulatorSettings, Hosts, emulated_link
 from weirlab.transfers.parallel.bed import carriers, mptcp
 from weirlab.transfers.parallel.bed.base import (
     F64,
@@ -35,7 +34,7 @@ from weirlab.transfers.parallel.plan import FAIR, INDEPENDENT, MPTCP, TCP
 from weirlab.transfers.parallel.section import ParallelSection
 
 if TYPE_CHECKING:
-    from weirlab.links.emulator.hosts import Hosts
+    from weirlab.links.emulator.running import Hosts
     from weirlab.transfers.parallel.bed.base import F64
 
 
@@ -78,11 +77,11 @@ class PathCounters:
 
     def retransmissions(self, path: int) -> int | None:
         """Segments that the sender sent again over ``path``; None where no connection was seen."""
-        found = self.retransmitted.get(hosts.client_port(path - 1).address, [])
+        found = self.retransmitted.get(running.client_port(path - 1).address, [])
         return sum(each.last for each in found) if found else None
 
     def _at_server(self, path: int) -> list[Counter]:
-        return self.arrived.get(hosts.server_port(path - 1).address, [])
+        return self.arrived.get(running.server_port(path - 1).address, [])
 
 
 @dataclass(frozen=True)
@@ -155,7 +154,7 @@ _ALL_LOST: Final = RandomPattern(1.0)
 class EmulatedPaths:
     """Two hosts with as many paths as any case has."""
 
-    hosts: Hosts
+    running: Hosts
     lacking: Mapping[str, str]
     lab: str = "netns"
 
@@ -223,7 +222,7 @@ class EmulatedPaths:
             streams = 1 if course.method == TCP else course.streams
             return carriers.connections(self.hosts, paths, PORT, replace(plain, streams=streams))
         if course.method == MPTCP:
-            further = [hosts.server_port(path - 1).address for path in paths[1:]]
+            further = [running.server_port(path - 1).address for path in paths[1:]]
             self.hosts.server.call(partial(mptcp.announce, further))
             return carriers.connections(self.hosts, paths[:1], PORT, replace(plain, protocol=mptcp.PROTOCOL))
         is_fair = course.method == FAIR
@@ -308,7 +307,7 @@ def opened(asked: ParallelSection) -> Iterator[ParallelBed]:
     """
     most = max(len(case.every_path()) for case in asked.every_case())
     lacking = {MPTCP: why} if (why := mptcp.missing()) else {}
-    with owned(lambda: hosts.connected(most)) as made:
+    with owned(lambda: running.connected(most)) as made:
         for namespace in (made.client, made.server):
             _prepare(namespace, asked.congestion)
         if not lacking:

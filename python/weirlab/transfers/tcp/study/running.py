@@ -18,7 +18,7 @@ from weirlab.base.interrupts import shielded
 from weirlab.emulation.account import complaints
 from weirlab.jobs.work import Work
 from weirlab.link.stopping import Stop
-from weirlab.links.emulator import hosts
+from weirlab.links.emulator import running
 from weirlab.links.emulator.running import EmulatedLink, emulated_link
 from weirlab.store import Run, RunWriter
 from weirlab.store.catalogue import utc_now
@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from weirlab.transfers.tcp.study.section import TcpSection
 
 
-CLIENT: Final = hosts.client_port()
-SERVER: Final = hosts.server_port()
+CLIENT: Final = running.client_port()
+SERVER: Final = running.server_port()
 
 T = TypeVar("T")
 
@@ -87,7 +87,7 @@ def site(asked: TcpSection, inputs: Inputs) -> Iterator[TransferSite]:
     assert asked.path is not None
     path = asked.path.with_traces(inputs)
     with ExitStack() as stack:
-        made = stack.enter_context(hosts.connected())
+        made = stack.enter_context(running.connected())
         # Everything between the namespaces is known in advance; changed interface settings need no mention.
         emulated = stack.enter_context(emulated_link(*made.ends(), path["up"], path["down"]))
         token = secrets.token_hex(16)

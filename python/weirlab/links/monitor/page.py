@@ -1,4 +1,4 @@
-"""The page in words: up to which rate everything is recorded, and what that costs the link."""
+"""The page about link monitors: up to which rate everything is recorded, and what that costs the link."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from weirlab.links.monitor import tables
+from weirlab.links.monitor import figures, tables
 from weirlab.links.monitor.bed.base import RECORDING, WORDS
-from weirlab.links.monitor.page import figures
-from weirlab.links.monitor.page.source import MonitorEvidence, load_words
+from weirlab.links.monitor.tables import MonitorEvidence, load_words
 from weirlab.links.monitor.trials.plan import CUT_BYTES
 from weirlab.report.numbers import NOTHING, count, percent, plural, rate, size, words
 from weirlab.report.story import Chapter, Story, place, setting, with_more

@@ -9,16 +9,16 @@ from typing import Any, Final
 import polars as pl
 
 from weirlab.links.monitor.bed.base import RECORDING, WORDS
-from weirlab.links.monitor.page.source import (
+from weirlab.links.monitor.tables import (
     METHODS,
     PLACES,
     MonitorEvidence,
     cost_name,
     load_words,
+    published_losses,
     reference,
     when,
 )
-from weirlab.links.monitor.page.source import published as published_losses
 from weirlab.links.monitor.trials.compare import Cost, MonitorGroup
 from weirlab.links.monitor.trials.plan import CUT_BYTES
 from weirlab.report import axes, palette
