@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,7 +12,7 @@ import polars as pl
 from weirlab.base.errors import InputError, StoreError
 from weirlab.base.storage import SEARCH, searches
 from weirlab.jobs import machine
-from weirlab.measure.thresholds import thresholds
+from weirlab.measure.thresholds import rates
 from weirlab.model.effects import Effect, effects
 from weirlab.scenario.load import from_plain
 from weirlab.scenario.model import Root
@@ -41,11 +42,11 @@ class RunOutcome:
         """Why attempts are invalid, most frequent first; see :func:`weirlab.store.reasons.reason_counts`."""
         return reason_counts(self.trials.filter(~pl.col("valid"))["invalid"])
 
-    @property
-    def thresholds(self) -> list[dict[str, Any]]:
-        """Thresholds, see :mod:`weirlab.measure.thresholds`; not of a search for a load."""
+    @cached_property
+    def rates(self) -> dict[str, list[dict[str, Any]]]:
+        """Thresholds and what belongs to them; not of a search for a load."""
         mine = searches(self.run.run_id) | (pl.col("role") != SEARCH)
-        return thresholds(self.trials.filter(mine)).to_dicts()
+        return rates(self.trials.filter(mine))
 
     @property
     def effects(self) -> tuple[Effect, ...]:
@@ -76,7 +77,7 @@ class RunOutcome:
             "unusable": self.refusal or None,
             "counts": self.counts,
             "invalid_reasons": self.reasons,
-            "thresholds": self.thresholds,
+            **self.rates,
             "effects": self.effects,
             "files": [path.name for path in self.files],
         }

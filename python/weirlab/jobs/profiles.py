@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
@@ -20,7 +21,7 @@ from weirlab.measure import profile as measuring
 from weirlab.measure.attempts import Budget
 from weirlab.measure.plan.grid import Extras
 from weirlab.measure.progress import OVERHEAD_S
-from weirlab.measure.thresholds import thresholds
+from weirlab.measure.thresholds import rates
 from weirlab.measure.verdict import MachineVerdict
 from weirlab.records import SIMULATION, device_in_words
 from weirlab.scenario import OptionValue, Root, Scenario, from_options
@@ -57,9 +58,10 @@ class ProfileOutcome:
             return None
         return TrialError(f"run {self.run.run_id} does not count: {self.verdict.refusal}")
 
-    def thresholds(self) -> list[dict[str, Any]]:
-        """Measured threshold per rule count and frame size, see :mod:`weirlab.measure.thresholds`."""
-        return thresholds(self.run.trials().filter(pl.col("role") == "profile")).to_dicts()
+    @cached_property
+    def rates(self) -> dict[str, list[dict[str, Any]]]:
+        """Measured threshold per rule count and frame size, and what belongs to it."""
+        return rates(self.run.trials().filter(pl.col("role") == "profile"))
 
     def document(self) -> dict[str, Any]:
         outcome = self.outcome
@@ -74,7 +76,7 @@ class ProfileOutcome:
             "elapsed_s": outcome.elapsed_s,
             "time_used_up": outcome.stopped == "time",
             "machine": None if self.verdict is None else self.verdict.document(),
-            "thresholds": self.thresholds(),
+            **self.rates,
             **({} if self.adaptive is None else {"adaptive": _adaptive_document(self.adaptive)}),
         }
 

@@ -1,10 +1,11 @@
-"""Measured thresholds: what a device forwards in overload, from a table of trials."""
+"""What a device forwards in overload, and its delay below, as measured: from a table of trials."""
 
 from __future__ import annotations
 
 import itertools
 import math
 from dataclasses import fields
+from typing import Any, Final
 
 import numpy as np
 import polars as pl
@@ -12,6 +13,11 @@ from scipy.special import stdtrit
 
 from weirlab.model import regimes
 from weirlab.model.base import ObservationTable
+
+
+def rates(trials: pl.DataFrame) -> dict[str, list[dict[str, Any]]]:
+    """The rows of :func:`thresholds`, :func:`delays` and :func:`irregular`, each under its name."""
+    return {each.__name__: each(trials).to_dicts() for each in (thresholds, delays, irregular)}
 
 
 def thresholds(trials: pl.DataFrame) -> pl.DataFrame:
@@ -25,24 +31,15 @@ def thresholds(trials: pl.DataFrame) -> pl.DataFrame:
     row per setting that was overloaded at all. Where shares of new flows vary, ``position`` is the mean over
     the packets: the share ``new_share`` of them is compared with ``rules``.
     """
-    answered = ("new_share", "rules") if trials["new_share"].drop_nulls().n_unique() > 1 else ()
-    if answered:
-        trials = trials.with_columns(rules=pl.col("position"), position=pl.col("mean_position"))
-    plain = trials.filter(
-        pl.col("valid") & (pl.col("places") == "") & ~pl.col("cross_traffic") & (pl.col("received") > 0)
-    )
-    plain = plain.with_columns(arrivals=pl.col("spec").str.json_path_match("$.traffic.arrivals"))
+    plain, keys = _plain(trials)
     # Bursts and searches are no grid of loads, in which regimes could be told apart.
-    grid = pl.col("role").is_in(["profile", "verify"])
-    loads = plain.filter(grid)
-    usual = loads["arrivals"].mode(maintain_order=True).first() if loads.height else None
-    others = plain.filter(~grid).with_columns(
+    others = plain.filter(~_GRID).with_columns(
         overload=pl.col("forwarding_pps") < (1 - regimes.CLEAR_LOSS) * pl.col("achieved_pps")
     )
     return (
-        pl.concat([in_overload(loads.filter(pl.col("arrivals").eq_missing(usual))), others])
+        pl.concat([_sorted(plain), others], how="diagonal")
         .filter("overload")
-        .group_by("position", "stateful", "sizes_text", "frame_bytes", *answered)
+        .group_by(keys)
         .agg(
             threshold_pps=pl.col("forwarding_pps").median(),
             low_pps=pl.col("forwarding_pps").min(),
@@ -55,8 +52,71 @@ def thresholds(trials: pl.DataFrame) -> pl.DataFrame:
             interval_high_pps=pl.col("threshold_pps") * pl.col("half").exp(),
         )
         .drop("half")
-        .sort("position", "stateful", "frame_bytes", "sizes_text", *answered)
+        .sort(keys)
     )
+
+
+def delays(trials: pl.DataFrame) -> pl.DataFrame:
+    """Medians of the delays of a grid's valid trials below overload, one row per setting.
+
+    Columns as in :func:`thresholds`, with ``delay_p50_ns, delay_p99_ns``; ``low_pps, high_pps`` are the
+    smallest and the largest load.
+    """
+    plain, keys = _plain(trials)
+    return (
+        _sorted(plain)
+        .filter("below")
+        .group_by(keys)
+        .agg(
+            pl.col("delay_p50_ns", "delay_p99_ns").median(),
+            low_pps=pl.col("achieved_pps").min(),
+            high_pps=pl.col("achieved_pps").max(),
+            n=pl.len(),
+        )
+        .sort(keys)
+    )
+
+
+def irregular(trials: pl.DataFrame) -> pl.DataFrame:
+    """Valid trials of a grid that differ from the others: one row per trial, with ``why``.
+
+    ``unsteady`` ones are in overload and count for the threshold; ``lossy`` ones lost packets at a load
+    below it, and count neither for it nor for models.
+    """
+    plain, keys = _plain(trials)
+    lossy = ~pl.col("overload") & ~pl.col("below")
+    return (
+        _sorted(plain)
+        .filter(lossy | pl.col("unsteady"))
+        .select(
+            "index", "role", *keys, "achieved_pps", "forwarding_pps", "loss_ratio",
+            why=pl.when(lossy).then(pl.lit("lossy")).otherwise(pl.lit("unsteady")),
+        )
+        .sort(*keys, "role", "index")
+    )  # fmt: skip
+
+
+_GRID: Final = pl.col("role").is_in(["profile", "verify"])
+
+
+def _plain(trials: pl.DataFrame) -> tuple[pl.DataFrame, tuple[str, ...]]:
+    """The valid trials with one matching position and no cross traffic of which something arrived, and the
+    columns that tell their settings apart."""
+    answered = ("new_share", "rules") if trials["new_share"].drop_nulls().n_unique() > 1 else ()
+    if answered:
+        trials = trials.with_columns(rules=pl.col("position"), position=pl.col("mean_position"))
+    usable = pl.col("valid") & (pl.col("places") == "") & ~pl.col("cross_traffic") & (pl.col("received") > 0)
+    plain = trials.filter(usable).with_columns(
+        arrivals=pl.col("spec").str.json_path_match("$.traffic.arrivals")
+    )
+    return plain, ("position", "stateful", "frame_bytes", "sizes_text", *answered)
+
+
+def _sorted(plain: pl.DataFrame) -> pl.DataFrame:
+    """The trials of the grid with the usual gaps, as :func:`in_overload` has them."""
+    loads = plain.filter(_GRID)
+    usual = loads["arrivals"].mode(maintain_order=True).first() if loads.height else None
+    return in_overload(loads.filter(pl.col("arrivals").eq_missing(usual)))
 
 
 def _half_interval(logarithms: pl.Series) -> float | None:
@@ -73,16 +133,22 @@ def _half_interval(logarithms: pl.Series) -> float | None:
 
 
 def in_overload(trials: pl.DataFrame) -> pl.DataFrame:
-    """``trials`` with the column ``overload``, as models see it (:mod:`weirlab.model.regimes`)."""
+    """``trials`` with ``overload``, ``below`` and ``unsteady``, as in :mod:`weirlab.model.regimes`.
+
+    A trial that lost packets without overload is neither. Connection tracking makes another setting.
+    """
     names = ("achieved_pps", "frame_bytes", "position", "forwarding_pps", "loss_ratio")
-    usable = trials.select(
-        pl.all_horizontal(pl.col(*names).is_not_null()) & (pl.col("forwarding_pps") > 0)
-    ).to_series()
-    rows = np.flatnonzero(usable.to_numpy())
-    overload = np.zeros(trials.height, dtype=np.bool_)
-    if len(rows):
+    usable = pl.all_horizontal(pl.col(*names).is_not_null()) & (pl.col("forwarding_pps") > 0)
+    masks = {name: np.zeros(trials.height, dtype=np.bool_) for name in ("overload", "below", "unsteady")}
+    for stateful in (False, True):
+        chosen = trials.select(usable & (pl.col("stateful") == stateful)).to_series()
+        if not len(rows := np.flatnonzero(chosen.to_numpy())):
+            continue
         rates = (trials[rows][name].cast(pl.Float64).to_numpy() for name in names)
         # Nothing else tells regimes apart.
         rest = itertools.repeat(np.full(len(rows), math.nan), len(fields(ObservationTable)) - len(names))
-        overload[rows] = regimes.sort(ObservationTable(*rates, *rest)).overload
-    return trials.with_columns(overload=pl.Series(overload, dtype=pl.Boolean))
+        table = ObservationTable(*rates, *rest)
+        found = regimes.sort(table)
+        masks["overload"][rows], masks["below"][rows] = found.overload, found.below
+        masks["unsteady"][rows] = found.unsteady(table)
+    return trials.with_columns(**{name: pl.Series(mask, dtype=pl.Boolean) for name, mask in masks.items()})

@@ -44,11 +44,19 @@ class ProfiledSetting:
 
 @dataclass(frozen=True)
 class Regimes:
-    """Trials sorted by regime; a trial that fits neither (loss without overload) is in neither mask."""
+    """Trials sorted by regime; a trial that fits neither (loss without overload) is in neither mask.
+
+    ``reference_pps`` has an element per trial: what the device forwards at its setting; 0 if unknown.
+    """
 
     overload: Bool
     below: Bool
     settings: list[ProfiledSetting]
+    reference_pps: F64
+
+    def unsteady(self, table: ObservationTable) -> Bool:
+        """Trials in overload that forward less than 90 % of what the device otherwise forwards there."""
+        return self.overload & (table.forwarding_pps < NEAR * self.reference_pps)
 
     def threshold_pps(self, table: ObservationTable) -> F64:
         """Measured threshold per setting: the median forwarding rate in overload; NaN without overload."""
@@ -58,10 +66,11 @@ class Regimes:
 def sort(table: ObservationTable) -> Regimes:
     """Separate the trials in overload from the others.
 
-    In overload the forwarding rate is the same at every offered load. A trial with some
-    loss whose forwarding rate is far below that of the clearly overloaded trials at the
-    same setting, or below what went through without loss in another trial, lost its packets
-    for another reason. A device with an endless queue loses nothing, and sends the rest later.
+    The offered load decides, not how much was forwarded: a device that forwards little of a load beyond its
+    threshold is in overload, however much more it forwards in other trials. A trial that loses packets at a
+    load below what clearly overloaded trials at the same setting forward, or what went through without loss
+    in another trial, lost them for another reason. A device with an endless queue loses nothing, and sends
+    the rest later.
     """
     overload = table.loss_ratio > OVERLOAD_LOSS
     overload |= table.forwarding_pps < (1 - CLEAR_LOSS) * table.rate_pps
@@ -72,6 +81,7 @@ def sort(table: ObservationTable) -> Regimes:
         ProfiledSetting(float(position), float(frame), np.flatnonzero(inverse.ravel() == i))
         for i, (position, frame) in enumerate(unique)
     ]
+    references = np.zeros(len(table))
     for setting in settings:
         over = setting.rows[overload[setting.rows]]
         clear = over[table.forwarding_pps[over] < (1 - CLEAR_LOSS) * table.rate_pps[over]]
@@ -79,10 +89,10 @@ def sort(table: ObservationTable) -> Regimes:
         # Something that went through without loss cannot have exceeded the threshold.
         passed = float(np.quantile(table.forwarding_pps[lossless], PASSED)) if len(lossless) else 0.0
         reference = max(float(np.median(table.forwarding_pps[clear])) if len(clear) else 0.0, passed)
-        overload[over[table.forwarding_pps[over] < NEAR * reference]] = False
-        if len(clear):
-            overload[over[table.rate_pps[over] < AT_THRESHOLD * reference]] = False
-    return Regimes(overload, below, settings)
+        least = AT_THRESHOLD if len(clear) else NEAR
+        overload[over[table.rate_pps[over] < least * reference]] = False
+        references[setting.rows] = reference
+    return Regimes(overload, below, settings, references)
 
 
 def require(

@@ -56,7 +56,8 @@ def test_a_profile_is_measured_and_its_thresholds_found(
     store: Store, beds: list[FakeBed], scenario: Scenario, told: Told
 ) -> None:
     outcome = profile(store, scenario, told, command="weir profile")
-    found = {(row["position"], row["frame_bytes"]): row["threshold_pps"] for row in outcome.thresholds()}
+    rows = outcome.rates["thresholds"]
+    found = {(row["position"], row["frame_bytes"]): row["threshold_pps"] for row in rows}
     for (position, frame_bytes), threshold in found.items():
         assert threshold == pytest.approx(beds[0].device.threshold_pps(position, frame_bytes), rel=0.01)
     assert len(found) == 6

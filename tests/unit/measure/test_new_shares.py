@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from weirlab.base.errors import InputError, Undecided
-from weirlab.cli.results.tables import thresholds as threshold_tables
+from weirlab.cli.results.tables import rates as rate_tables
 from weirlab.devices.prediction import modelling, verification, wording
 from weirlab.devices.prediction.outcome import PredictionLoad, position_of, predict
 from weirlab.devices.profile.page.drawing import draw
@@ -16,7 +16,7 @@ from weirlab.devices.profile.page.summary import tiles
 from weirlab.lab.sim import SimDevice, SimLab
 from weirlab.measure.plan.grid import Profile
 from weirlab.measure.profile import measure, plan, scout
-from weirlab.measure.thresholds import thresholds
+from weirlab.measure.thresholds import rates, thresholds
 from weirlab.measure.verify import VerificationPlan, drawn_shares
 from weirlab.measure.verify import plan as held_out_plan
 from weirlab.model import DeviceModels, ErrorRow, QueueingModel
@@ -110,13 +110,12 @@ def test_several_shares_need_one_rule_count(positions: tuple[int, ...]) -> None:
 
 
 def test_the_table_of_thresholds_has_a_column_for_shares_only_where_they_vary(run: Run) -> None:
-    rows = thresholds(run.trials()).to_dicts()
-    (table,) = threshold_tables(rows)
-    assert table.columns[:2] == ("New flows", "Rules")
+    table, delays = rate_tables(rates(run.trials()))
+    assert delays.columns[:2] == table.columns[:2] == ("New flows", "Rules")
     assert [row[:2] for row in table.rows] == [
         (share, "200") for share in ("0 %", "1.0 %", "10 %", "50 %", "100 %")
     ]
-    (table,) = threshold_tables(thresholds(run.trials().filter(new_share=0.1)).to_dicts())
+    table, _ = rate_tables(rates(run.trials().filter(new_share=0.1)))
     assert table.columns[0] == "Rules"
     assert [row[0] for row in table.rows] == ["200"]
 

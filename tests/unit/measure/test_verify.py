@@ -11,7 +11,7 @@ import pytest
 from weirlab.base.errors import InputError
 from weirlab.measure import profile, verify
 from weirlab.measure.scouting import ScoutPoint
-from weirlab.measure.thresholds import _half_interval, thresholds
+from weirlab.measure.thresholds import _half_interval, rates, thresholds
 from weirlab.measure.verify import VerificationPlan, drawn_positions, plan
 from weirlab.store import Store
 from weirlab.testing import FakeBed, FakeDevice, make_record, make_result, make_spec
@@ -208,3 +208,17 @@ def test_without_overload_there_is_no_threshold(tmp_path: Path) -> None:
     found = thresholds(writer.run.trials())
     assert found.height == 0
     assert found.schema["threshold_pps"] == pl.Float64
+
+
+def test_trials_unlike_the_others_are_named_with_the_reason(tmp_path: Path) -> None:
+    trials = [(1e5, 0.0), (2e5, 0.02), (5e5, 0.0), (9e5, 0.4), (9e5, 0.41), (9e5, 0.7)]
+    with Store(tmp_path).create("profile", {}, {}) as writer:
+        for index, (pps, loss) in enumerate(trials):
+            result, spec = make_result(pps, loss_ratio=loss), make_spec(pps)
+            writer.add(make_record(result, spec, run_id=writer.run_id, index=index))
+    found = rates(writer.run.trials())
+    assert [(row["index"], row["why"]) for row in found["irregular"]] == [(1, "lossy"), (5, "unsteady")]
+    (threshold,), (delay,) = found["thresholds"], found["delays"]
+    assert (threshold["n"], delay["n"]) == (3, 2)
+    assert threshold["low_pps"] == pytest.approx(2.7e5, rel=1e-3)
+    assert delay["high_pps"] == pytest.approx(5e5, rel=1e-3)

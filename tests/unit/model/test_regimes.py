@@ -54,3 +54,11 @@ def test_thresholds_are_measured_per_position_and_size() -> None:
     assert np.isclose(found["position 0 with 64 B frames"], 4.5e5)
     assert np.isclose(found["position 100 with 64 B frames"], 1.8e5)
     assert np.isnan(found["position 0 with 1518 B frames"])
+
+
+def test_a_device_that_forwards_little_of_a_load_beyond_its_threshold_is_in_overload() -> None:
+    """Reported: its trial was set aside for its result."""
+    table = ObservationTable.of([trial(1e5, 0.0), trial(9e5, 0.4), trial(9e5, 0.41), trial(9e5, 0.7)])
+    regimes = sort(table)
+    assert regimes.overload.tolist() == [False, True, True, True]
+    assert regimes.unsteady(table).tolist() == [False, False, False, True]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from weirlab.base.tables import Table
-from weirlab.cli.quantities import count, percent, rate, rules
+from weirlab.cli.quantities import count, duration, percent, rate, rules
 
 if TYPE_CHECKING:
     from weirlab.measure.verdict import MachineVerdict
@@ -15,28 +15,73 @@ if TYPE_CHECKING:
     from weirlab.records import TrialRecord
 
 
-def thresholds(rows: Sequence[Mapping[str, Any]]) -> list[Table]:
-    """Threshold per rule count, share of packets that open a flow, and frame size; no table without rows."""
-    if not rows:
-        return []
+_WHY: Final = {
+    "unsteady": "in overload, but forwards less than 90 % of what others do; counted",
+    "lossy": "loses packets below the threshold; not counted, nor used by models",
+}
+
+
+_RATES: Final[Mapping[str, tuple[str, Mapping[str, Callable[[Mapping[str, Any]], str]], Sequence[str]]]] = {
+    "thresholds": (
+        "Forwarding rate in overload",
+        {
+            "Threshold": lambda row: rate(row["threshold_pps"]),
+            "95 % interval": lambda row: _interval(row["interval_low_pps"], row["interval_high_pps"]),
+            "Lowest": lambda row: rate(row["low_pps"]),
+            "Highest": lambda row: rate(row["high_pps"]),
+            "Trials": lambda row: str(row["n"]),
+        },
+        ("Lowest", "Highest"),
+    ),
+    "delays": (
+        "Delay below the threshold, medians of the trials",
+        {
+            "p50": lambda row: duration(row["delay_p50_ns"]),
+            "p99": lambda row: duration(row["delay_p99_ns"]),
+            "Loads": lambda row: _interval(row["low_pps"], row["high_pps"]),
+            "Trials": lambda row: str(row["n"]),
+        },
+        ("Trials", "Loads"),
+    ),
+    "irregular": (
+        "Valid trials unlike the others",
+        {
+            "Trial": lambda row: f"{row['role']} {row['index']}",
+            "Load": lambda row: rate(row["achieved_pps"]),
+            "Forwarded": lambda row: rate(row["forwarding_pps"]),
+            "Lost": lambda row: percent(row["loss_ratio"]),
+            "Why": lambda row: _WHY[row["why"]],
+        },
+        ("Lost",),
+    ),
+}
+"""Captions, columns and those that a narrow terminal leaves out."""
+
+
+def rates(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Table]:
+    """What :func:`weirlab.measure.thresholds.rates` found, by rule count, frame size and, where it varies,
+    share of packets that open a flow; no table without rows."""
+    return [_by_setting(rows, *_RATES[name]) for name, rows in found.items() if rows]
+
+
+def _by_setting(
+    rows: Sequence[Mapping[str, Any]],
+    caption: str,
+    columns: Mapping[str, Callable[[Mapping[str, Any]], str]],
+    spare: Sequence[str],
+) -> Table:
     answered = "new_share" in rows[0]
-    columns = (
-        *(("New flows",) if answered else ()), "Rules", "Frames", "Threshold", "95 % interval", "Lowest",
-        "Highest", "Trials",
-    )  # fmt: skip
     cells = [
         (
             *((percent(row["new_share"]),) if answered else ()),
             count(row.get("rules", row["position"])) + (" stateful" if row["stateful"] else ""),
             row["sizes_text"],
-            rate(row["threshold_pps"]),
-            _interval(row["interval_low_pps"], row["interval_high_pps"]),
-            *(rate(row[name]) for name in ("low_pps", "high_pps")),
-            str(row["n"]),
+            *(of(row) for of in columns.values()),
         )
         for row in rows
     ]
-    return [Table("Forwarding rate in overload", columns, cells, spare=("Lowest", "Highest"))]
+    headings = (*(("New flows",) if answered else ()), "Rules", "Frames", *columns)
+    return Table(caption, headings, cells, spare)
 
 
 def _interval(low_pps: float | None, high_pps: float | None) -> str:

@@ -15,7 +15,7 @@ from weirlab.devices.prediction.modelling import FitOutcome
 from weirlab.devices.prediction.verification import VerificationOutcome
 from weirlab.jobs.calibrations import CalibrationOutcome
 from weirlab.jobs.profiles import ProfileOutcome
-from weirlab.measure.thresholds import in_overload, thresholds
+from weirlab.measure.thresholds import delays, thresholds
 from weirlab.measure.verdict import MachineVerdict
 from weirlab.store import Run
 from weirlab.studies.contract import Measure
@@ -28,14 +28,9 @@ def measures(run: Run) -> list[Measure]:
         Measure(f"threshold, {_setting(row)}", row["threshold_pps"], "pps", "more")
         for row in thresholds(profiled).iter_rows(named=True)
     ]
-    plain = profiled.filter((pl.col("places") == "") & ~pl.col("cross_traffic"))
-    below = in_overload(plain).filter(~pl.col("overload"))
-    delays = below.group_by("position", "stateful", "sizes_text", maintain_order=True).agg(
-        pl.col("delay_p99_ns").median()
-    )
     return found + [
         Measure(f"p99 delay below the threshold, {_setting(row)}", row["delay_p99_ns"], "ns", "less")
-        for row in delays.sort("position", "stateful", "sizes_text").iter_rows(named=True)
+        for row in delays(profiled).iter_rows(named=True)
         if row["delay_p99_ns"] is not None
     ]
 

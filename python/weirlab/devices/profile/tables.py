@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from weirlab.base.tables import Table
 from weirlab.cli.quantities import NOTHING, count, duration, percent, rate
-from weirlab.cli.results.tables import rules_met, thresholds
+from weirlab.cli.results.tables import rates, rules_met
 from weirlab.devices.prediction.tables import fit, verification
 from weirlab.records import ESTABLISHED, TrialRecord, device_in_words
 
@@ -133,8 +133,8 @@ def _queued(packets: float | None) -> str:
 
 
 def profile(outcome: ProfileOutcome) -> list[Table]:
-    """Measured thresholds."""
-    return thresholds(outcome.thresholds())
+    """Measured thresholds and delays, and trials unlike the others."""
+    return rates(outcome.rates)
 
 
 def scenario(found: ProfileFindings) -> list[Table]:

@@ -123,7 +123,11 @@ def profile(outcome: ProfileOutcome) -> str:
             f"{lead}; next: weir show {run_id}"
         )
     held = f"{count(missing)} of {plural(measured.trials, 'trial')} had no valid attempt. " if missing else ""
-    answer = _answer(outcome.thresholds())
+    answer = _answer(outcome.rates["thresholds"])
+    if unlike := len(outcome.rates["irregular"]):
+        held += (
+            f"{plural(unlike, 'valid trial')} {'is' if unlike == 1 else 'are'} unlike the others (table). "
+        )
     if measured.stopped == "time":
         held += "The time budget is used up. "
     sure = "" if outcome.adaptive is None else f"{_certainty(outcome.adaptive)} "

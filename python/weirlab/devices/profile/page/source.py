@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from weirlab.base.errors import ModelError
-from weirlab.measure.thresholds import in_overload
+from weirlab.measure.thresholds import in_overload, irregular
 from weirlab.measure.verify import HELD_OUT, parted
 from weirlab.model import ErrorRow, compare
 from weirlab.model.base import Predictor
@@ -116,6 +116,8 @@ class ProfileEvidence:
     judgement: RunJudgement = BELIEVED
     effects: tuple[Effect, ...] = ()
     """What connection tracking, cross traffic and mixed positions cost."""
+    irregular: Sequence[Mapping[str, Any]] = ()
+    """Valid trials unlike the others, as in ``measure.thresholds.irregular``."""
 
     @property
     def device(self) -> str:
@@ -187,6 +189,7 @@ def gather(
         steps=_step_series(run, valid),
         judgement=judgement,
         effects=effects(run.observations("profile")),
+        irregular=irregular(run.trials()).to_dicts(),
     )
 
 

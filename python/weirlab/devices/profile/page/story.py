@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
+from weirlab.cli.results.tables import rates
 from weirlab.devices.prediction import tables as error_tables
 from weirlab.devices.profile.page import accuracy, conditions, distributions, summary
 from weirlab.devices.profile.page.drawing import draw, voice_panel
@@ -37,8 +38,8 @@ _TERMS: Final = (
     (
         "Threshold",
         "The device's forwarding rate in overload, that is in trials that lost more than "
-        f"{OVERLOAD_LOSS * 100:g} % (left out are trials that lost packets to something else, which shows by "
-        "a forwarding rate far below that of the others): the median of these trials.",
+        f"{OVERLOAD_LOSS * 100:g} % (without trials that lost packets at a load below it): the median of "
+        "these trials.",
     ),
     (
         "Matching position",
@@ -112,6 +113,9 @@ def _chapters(evidence: ProfileEvidence, figures: Sequence[Figure]) -> Iterator[
         drawn("threshold"),
         panel,
     )
+    if evidence.irregular:
+        tables = tuple(rates({"irregular": evidence.irregular}))
+        yield Chapter("irregular", "Trials unlike the others", "Unlike", tables=tables)
     undecided = evidence.judgement.undecided
     yield _by_size(
         Chapter(

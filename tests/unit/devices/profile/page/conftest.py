@@ -155,6 +155,8 @@ def trial_row(
         "mean_position": float(position),
         "new_share": None,
         "stateful": False,
+        "places": "",
+        "cross_traffic": False,
         "sizes_text": str(frame_bytes),
         "frame_bytes": float(frame_bytes),
         "flows": 100,
