@@ -17,18 +17,14 @@ from weirlab.base.files import NO_FILES, Inputs
 from weirlab.base.quoting import quoted
 from weirlab.lab.base import Driver
 from weirlab.lab.dut import iptables
-from weirlab.lab.dut.blackbox import BlackBox
 from weirlab.lab.dut.chain import DeviceChain, parts
 from weirlab.lab.dut.datapaths.bridge import Bridge, EbtablesBridge
-from weirlab.lab.dut.datapaths.flower import TcFlower
-from weirlab.lab.dut.datapaths.flowtable import Flowtable
-from weirlab.lab.dut.datapaths.nat import Nat
+from weirlab.lab.dut.datapaths.ingress import TcFlower, XdpFilter
 from weirlab.lab.dut.datapaths.openvswitch import OpenVswitch
-from weirlab.lab.dut.datapaths.xdpfilter import XdpFilter
 from weirlab.lab.dut.emulated.device import EmulatedLinkDriver
-from weirlab.lab.dut.forward import Forward
+from weirlab.lab.dut.forward import BlackBox, Forward
 from weirlab.lab.dut.iptables import Iptables
-from weirlab.lab.dut.nftables import Nftables
+from weirlab.lab.dut.nftables import Flowtable, Nat, Nftables
 from weirlab.lab.dut.ruleset import RulesetDriver
 from weirlab.lab.dut.rulesets.source import NOTHING, RulesetFiles
 from weirlab.lab.dut.tunnels import strongswan, wireguard

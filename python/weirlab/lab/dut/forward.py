@@ -1,4 +1,4 @@
-"""No filter: the kernel just forwards. The baseline, and an example for new drivers."""
+"""Devices without rules that Weir makes: plain forwarding, and a device that Weir changes nothing at."""
 
 from __future__ import annotations
 
@@ -27,3 +27,22 @@ class Forward(Driver):
 
     def facts(self) -> Mapping[str, object]:
         return {"layout": "no filter"}
+
+
+class BlackBox(Driver):
+    """Whatever is between two ports of this machine. It has its own rules: the only position is 0."""
+
+    name = "blackbox"
+
+    def check(self) -> list[str]:
+        return ["it is a device of your own between two ports of this machine: --lab wired --between A B"]
+
+    def apply(self, site: Site, rules: RuleSetup) -> None:
+        if replace(rules, both_ways=False, answered=False) != RuleSetup():
+            raise InputError(
+                "the device 'blackbox' has its own rules, which Weir does not change: only matching position "
+                "0, stateless, is possible"
+            )
+
+    def facts(self) -> Mapping[str, object]:
+        return {"layout": "its own, unknown"}

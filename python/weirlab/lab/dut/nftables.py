@@ -1,4 +1,4 @@
-"""The packet filter of nftables: linear rules, one rule with a set, or one with a verdict map."""
+"""The packet filter of nftables, with a flowtable or with address translation behind its rules."""
 
 from __future__ import annotations
 
@@ -39,6 +39,54 @@ _LAYOUTS: Final[dict[Layout, tuple[str, str]]] = {
     ),
     "vmap": ("nftables-vmap", "one rule with a verdict map of as many source networks as the position says"),
 }
+FAST_LISTING: Final = ("nft", "list", "chain", "inet", "weir_fast", "forward")
+"""Prints the chain whose counter tells how many packets did not bypass the rules."""
+
+SLOW: Final = "flowtable_slow"
+"""The name of that counter."""
+_FAST_TABLE: Final = """table inet weir_fast {{
+  flowtable fast {{ hook ingress priority filter; devices = {{ {devices} }}; }}
+  chain forward {{
+    type filter hook forward priority filter + 10; policy accept;
+    counter
+    meta l4proto {{ tcp, udp }} flow add @fast
+  }}
+}}
+"""
+"""Goes after the rules: flows that they accept take the fast path from their second packet on."""
+_PASSED: Final = re.compile(r"counter packets (\d+)")
+Translation = Literal["masquerade", "static"]
+
+_LISTINGS: Final = tuple(("nft", "list", "chain", ip, "weir_nat", "leaving") for ip in ("ip", "ip6"))
+_COUNTED: Final = re.compile(r"counter packets (\d+)")
+
+_MASQUERADE: Final = """table {ip} weir_nat {{
+  chain leaving {{
+    type nat hook postrouting priority srcnat; policy accept;
+    oifname "{outward}" counter masquerade
+  }}
+}}
+"""
+_STATIC: Final = """table {ip} weir_nat {{
+  chain leaving {{
+    type nat hook postrouting priority srcnat; policy accept;
+    oifname "{outward}" counter snat {ip} prefix to {ip} saddr map {{ {inside} : {outside} }}
+  }}
+  chain coming {{
+    type nat hook prerouting priority dstnat; policy accept;
+    iifname "{outward}" dnat {ip} prefix to {ip} daddr map {{ {outside} : {inside} }}
+  }}
+}}
+"""
+_TEXTS: Final[Mapping[Translation, str]] = {"masquerade": _MASQUERADE, "static": _STATIC}
+_NAT_NAMES: Final[Mapping[Translation, str]] = {"masquerade": "nat", "static": "nat-static"}
+_NAT_LAYOUTS: Final[Mapping[Translation, str]] = {
+    "masquerade": "all senders get the address of the outer port (masquerade)",
+    "static": "each sender has an outer address of its own, which anybody may send to (1:1)",
+}
+_NETWORKS: Final = (("ip", "198.18.0.0/16", "10.200.0.0/16"), ("ip6", "2001:2:0:1::/64", "fd00:200:0:1::/64"))
+"""The senders' networks of both IP versions, and the outer addresses of ``nat-static``."""
+OUTSIDE: Final = tuple(outside for _, _, outside in _NETWORKS)
 
 
 class Nftables(Driver):
@@ -130,3 +178,91 @@ def match_words(family_word: str, match: AddressMatch) -> str:
     if match.protocol is not None:
         words += f" {match.protocol} dport {match.port}"
     return words
+
+
+class Flowtable(Nftables):
+    """Linear rules in front of a flowtable in software; it tracks connections whatever the rules are.
+
+    Only the first packets of a flow meet the rules, so the matching position hardly matters for long flows.
+    """
+
+    tracks = True
+
+    def __init__(self) -> None:
+        super().__init__("linear")
+        self.name = "flowtable"
+        self._site: Site | None = None
+
+    def text(self, rules: RuleSetup, site: Site | None) -> str:
+        return ruleset(rules, self.layout) + fast_table("lo" if site is None else fast_ports(site))
+
+    def apply(self, site: Site, rules: RuleSetup) -> None:
+        super().apply(site, rules)
+        self._site = site
+
+    def counters(self) -> Mapping[str, int]:
+        """``flowtable_slow``: packets that went through the rules instead of the flowtable."""
+        if self._site is None:
+            return super().counters()
+        return {**super().counters(), SLOW: slow_packets(tool.printed(self._site.netns, FAST_LISTING))}
+
+    def facts(self) -> Mapping[str, object]:
+        return {
+            **super().facts(),
+            "layout": "linear rules; flows that they accept bypass them from the second packet on (flowtable "
+            "in software)",
+        }
+
+
+def fast_ports(site: Site) -> str:
+    """The device's ports, as nft lists them."""
+    return f"{site.inward.name}, {site.outward.name}"
+
+
+def fast_table(ports: str) -> str:
+    """The table with the flowtable of these ports."""
+    return _FAST_TABLE.format(devices=ports)
+
+
+def slow_packets(listed: str) -> int:
+    """The packets that the listed chain counted."""
+    return sum(map(int, _PASSED.findall(listed)))
+
+
+class Nat(Nftables):
+    """Linear rules, and translation of the senders' addresses when packets leave.
+
+    The rules see the addresses of the senders. The first packet of a connection is translated by a rule, all
+    others by connection tracking.
+    """
+
+    tracks = True
+    translates = True
+
+    def __init__(self, translation: Translation) -> None:
+        super().__init__("linear")
+        self.translation: Translation = translation
+        self.name = _NAT_NAMES[translation]
+        self._site: Site | None = None
+
+    def text(self, rules: RuleSetup, site: Site | None) -> str:
+        outward = "lo" if site is None else site.outward.name
+        tables = (
+            _TEXTS[self.translation].format(ip=ip, outward=outward, inside=inside, outside=outside)
+            for ip, inside, outside in _NETWORKS
+        )
+        return ruleset(rules, self.layout) + "".join(tables)
+
+    def apply(self, site: Site, rules: RuleSetup) -> None:
+        super().apply(site, rules)
+        self._site = site
+
+    def counters(self) -> Mapping[str, int]:
+        """``nat_connections``: connections that were translated."""
+        if self._site is None:
+            return super().counters()
+        translated = tool.counted(self._site.netns, _LISTINGS, _COUNTED)
+        return {**super().counters(), "nat_connections": translated}
+
+    def facts(self) -> Mapping[str, object]:
+        return {**super().facts(), "layout": f"linear rules; {_NAT_LAYOUTS[self.translation]}"}

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from weirlab.base.errors import InputError
+from weirlab.base.quoting import quoted
 from weirlab.records import RuleSetup
 from weirlab.traffic.places import network
 
@@ -113,3 +114,20 @@ def _server(family: Family, i: int) -> str:
     if family == 4:
         return f"172.{16 + (i >> 16)}.{i >> 8 & 255}.{i & 255}"
     return f"2001:db8:{i >> 16:x}:{i & 0xFFFF:x}::1"
+
+
+def check_stateless(rules: RuleSetup, device: str, most: int | None = None, *, linear: bool = True) -> None:
+    """Raise ``InputError`` for rules that ``device`` cannot implement.
+
+    It tracks no connections, has at most ``most`` rules, and compares them one by one if ``linear``.
+    """
+    check(rules)
+    if not linear:
+        check_single(rules, device)
+    if most is not None and rules.position > most:
+        raise InputError(f"matching position {rules.position:,}: {device} takes {most:,} rules at most")
+    if rules.stateful or (rules.answered and rules.position):
+        raise InputError(
+            f"the device {quoted(device)} tracks no connections: it cannot be stateful, nor have rules for "
+            "flows that are answered; choose nftables"
+        )

@@ -6,11 +6,12 @@ import pytest
 
 from weirlab.base.errors import InputError
 from weirlab.lab import dut
-from weirlab.lab.dut.datapaths import flower, flowtable
+from weirlab.lab.dut import nftables
+from weirlab.lab.dut.datapaths import ingress
 from weirlab.lab.dut.datapaths.bridge import ebtables_ruleset, ruleset
-from weirlab.lab.dut.datapaths.nat import Nat
+from weirlab.lab.dut.datapaths.ingress import listed
 from weirlab.lab.dut.datapaths.openvswitch import openflow
-from weirlab.lab.dut.datapaths.xdpfilter import listed
+from weirlab.lab.dut.nftables import Nat
 from weirlab.records import RuleSetup
 from weirlab.testing.bed import SITE
 
@@ -62,14 +63,14 @@ def test_rules_of_open_vswitch_are_ordered_by_priority() -> None:
 
 
 def test_each_filter_of_flower_has_a_preference_and_the_last_one_drops() -> None:
-    lines = flower.filters(RuleSetup(2), ["in0"]).splitlines()
+    lines = ingress.filters(RuleSetup(2), ["in0"]).splitlines()
     begin = "filter add dev in0 ingress chain 4 protocol ip"
     assert lines[3:6] == [
         f"{begin} pref 1 flower ip_proto tcp src_ip 10.0.0.0/28 dst_ip 172.16.0.0 dst_port 22 action pass",
         f"{begin} pref 2 flower src_ip 198.18.0.0/16 dst_ip 198.19.0.0/16 action pass",
         f"{begin} pref 3 flower action drop",
     ]
-    assert flower.filters(RuleSetup(), ["in0"]).count("filter add") == 0
+    assert ingress.filters(RuleSetup(), ["in0"]).count("filter add") == 0
 
 
 def test_counters_of_flower_tell_accepted_from_dropped() -> None:
@@ -89,11 +90,11 @@ filter protocol ip pref 3 flower chain 4 handle 0x1
 \tAction statistics:
 \tSent 100 bytes 1 pkt (dropped 1, overlimits 0 requeues 0)
 """
-    assert flower.counted(shown) == {"flower_accepted": 2, "flower_dropped": 1}
+    assert ingress.counted(shown) == {"flower_accepted": 2, "flower_dropped": 1}
 
 
 def test_the_flowtable_comes_after_the_rules_and_has_both_ports() -> None:
-    driver = flowtable.Flowtable()
+    driver = nftables.Flowtable()
     text = driver.text(RuleSetup(3), SITE)
     assert "devices = { in0, out0 }" in text
     assert text.index("198.18.0.0/16") < text.index("flow add @fast")
@@ -102,7 +103,10 @@ def test_the_flowtable_comes_after_the_rules_and_has_both_ports() -> None:
 
 def test_packets_that_met_the_rules_are_read_from_the_chain() -> None:
     assert (
-        flowtable.slow("\t\tcounter packets 17 bytes 2244\n\t\tmeta l4proto { 6, 17 } flow add @fast\n") == 17
+        nftables.slow_packets(
+            "\t\tcounter packets 17 bytes 2244\n\t\tmeta l4proto { 6, 17 } flow add @fast\n"
+        )
+        == 17
     )
 
 

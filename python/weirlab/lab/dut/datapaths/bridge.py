@@ -10,8 +10,7 @@ from typing import Final
 from weirlab.lab import wiring
 from weirlab.lab.base import Driver, Site
 from weirlab.lab.dut import nftables, tool
-from weirlab.lab.dut.datapaths.stateless import check_stateless
-from weirlab.lab.dut.rules import FAMILIES, AddressMatch, Family, chain
+from weirlab.lab.dut.rules import FAMILIES, AddressMatch, Family, chain, check_stateless
 from weirlab.lab.linux import interface
 from weirlab.lab.linux.namespace import Namespace, in_thread, write_sysctls
 from weirlab.lab.linux.privilege import way_out

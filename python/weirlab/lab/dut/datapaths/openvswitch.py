@@ -12,8 +12,7 @@ from weirlab.base.errors import LabError
 from weirlab.base.interrupts import shielded
 from weirlab.lab.base import Driver, Site
 from weirlab.lab.dut import tool
-from weirlab.lab.dut.datapaths.stateless import check_stateless
-from weirlab.lab.dut.rules import FAMILIES, AddressMatch, Family, chain
+from weirlab.lab.dut.rules import FAMILIES, AddressMatch, Family, chain, check_stateless
 from weirlab.lab.dut.tunnels.tunnel import lacking
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.lab.machines.machine import CRITICAL, Machine, quote

@@ -10,10 +10,9 @@ from weirlab.base.interrupts import shielded
 from weirlab.base.quoting import quoted
 from weirlab.lab.base import Driver, Site
 from weirlab.lab.dut import nftables, tool
-from weirlab.lab.dut.datapaths import flower, flowtable
-from weirlab.lab.dut.datapaths.stateless import check_stateless
+from weirlab.lab.dut.datapaths import ingress
 from weirlab.lab.dut.nftables import Layout
-from weirlab.lab.dut.rules import check, check_single
+from weirlab.lab.dut.rules import check, check_single, check_stateless
 from weirlab.lab.dut.vm import site as sites
 from weirlab.lab.vm import scripts
 from weirlab.lab.vm.guest import Guest
@@ -107,15 +106,15 @@ class VirtualFilter(Driver):
                 )
             return
         if self.kind == FLOWER:
-            check_stateless(rules, self.name, flower.MOST_RULES)
-            load(self.guest, flower.filters(rules, [*self._ports.values()]), flower.COMMAND)
+            check_stateless(rules, self.name, ingress.MOST_FILTERS)
+            load(self.guest, ingress.filters(rules, [*self._ports.values()]), ingress.COMMAND)
             return
         layout = _LAYOUTS[self.kind]
         if layout != "linear":
             check_single(rules, self.name)
         text = nftables.ruleset(rules, layout)
         if self.kind == "flowtable":
-            text += flowtable.table(flowtable.devices(site))
+            text += nftables.fast_table(nftables.fast_ports(site))
         load(self.guest, nftables.FLUSH + text)
 
     def listing(self) -> list[str]:
@@ -124,11 +123,11 @@ class VirtualFilter(Driver):
     def counters(self) -> Mapping[str, int]:
         counted = sites.counted(self.guest, "vm", scripts.port_counters(self._ports))
         if self.kind == FLOWER:
-            shown = self.guest.do("\n".join(" ".join(flower.shown(port)) for port in self._ports.values()))
-            counted |= {f"vm_{name}": count for name, count in flower.counted(shown).items()}
+            shown = self.guest.do("\n".join(" ".join(ingress.shown(port)) for port in self._ports.values()))
+            counted |= {f"vm_{name}": count for name, count in ingress.counted(shown).items()}
         elif self.kind == "flowtable":
-            listed = self.guest.do(" ".join(flowtable.LISTING))
-            counted[f"vm_{flowtable.SLOW}"] = flowtable.slow(listed)
+            listed = self.guest.do(" ".join(nftables.FAST_LISTING))
+            counted[f"vm_{nftables.SLOW}"] = nftables.slow_packets(listed)
         return counted
 
     def facts(self) -> Mapping[str, object]:
