@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from weirlab.lab.cable import PlainPair
+from weirlab.lab.namespaces import PlainPair
 
 WARMUP_S = 0.5
 WINDOW_S = 2.0

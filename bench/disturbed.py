@@ -32,7 +32,7 @@ import machine
 from weirlab.base.errors import WeirError
 from weirlab.cli.progress import reporter
 from weirlab.jobs import profiles
-from weirlab.lab.cable import PlainPair
+from weirlab.lab.namespaces import PlainPair
 from weirlab.measure.terms import SINGLE
 from weirlab.measure.thresholds import thresholds
 from weirlab.measure.trial import TrialEntry, run_trial

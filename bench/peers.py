@@ -32,7 +32,7 @@ from summary import Summary
 from summary import about as called
 from summary import parser as options
 from weirlab.base.errors import WeirError
-from weirlab.lab.cable import PlainPair
+from weirlab.lab.namespaces import PlainPair
 
 FULL_SPEED = ("sender", "frame B", "carries", "Mpps", "range", "arrived", "weir is")
 PACED = ("sender", "nominal pps", "pps", "deviation", "arrived")

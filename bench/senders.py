@@ -15,7 +15,7 @@ from typing import Any
 from cable import SENDING_S, WARMUP_S, Window, measure
 from weirlab.base.errors import WeirError
 from weirlab.lab import wiring
-from weirlab.lab.cable import PlainPair
+from weirlab.lab.namespaces import PlainPair
 from weirlab.traffic.spec import Rate, Traffic
 
 PACED_PPS = 100_000

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from weirlab.lab.linux import bpf
+from weirlab.lab.linux import syscalls
 
 MARK = "WEIR_KILLS"
 _LOCKS = Path("/run/weir")
@@ -97,7 +97,7 @@ def is_loaded(program: int) -> bool:
     """Whether the kernel has a BPF program of this number."""
     attributes = ctypes.create_string_buffer(struct.pack("=III", program, 0, 0), 128)
     descriptor = ctypes.CDLL(None).syscall(
-        bpf.NUMBERS[os.uname().machine], _PROGRAM_BY_NUMBER, attributes, len(attributes)
+        syscalls.BPF_NUMBERS[os.uname().machine], _PROGRAM_BY_NUMBER, attributes, len(attributes)
     )
     if descriptor >= 0:
         os.close(descriptor)

@@ -19,7 +19,7 @@ import weirlab
 from weirlab.lab.linux import inventory
 from weirlab.lab.linux.interface import add_neighbour
 from weirlab.lab.linux.namespace import Namespace, write_sysctls
-from weirlab.link.host import journal, offloads, tools
+from weirlab.link.host import journal, tools
 
 X, Y, LINK, APART = (f"weiremu{os.getpid()}{part}" for part in "xyla")
 ADDRESS = {X: "10.98.0.1", Y: "10.98.0.2"}
@@ -141,7 +141,7 @@ def state() -> tuple[object, ...]:
     places = {"la": LINK, "lb": LINK, "x0": X, "y0": Y}
     features = {
         name: Namespace(netns).call(
-            lambda name=name: offloads.differing(name, dict.fromkeys(offloads.names(name), True))
+            lambda name=name: tools.differing_offloads(name, dict.fromkeys(tools.offload_names(name), True))
         )
         for name, netns in places.items()
     }

@@ -14,7 +14,7 @@ import pytest
 
 from weirlab.base import programs
 from weirlab.lab.linux.namespace import Namespace, write_sysctls
-from weirlab.lab.remote.ssh import CONFIG
+from weirlab.lab.remote.target import CONFIG
 
 ADDRESS = "203.0.113.129"
 PORTS = ("eth1", "eth2")

@@ -21,7 +21,7 @@ from pyroute2 import IPRoute
 
 import weirlab
 from weirlab.lab.linux.namespace import Namespace, write_sysctls
-from weirlab.link.host import offloads
+from weirlab.link.host import tools
 
 Eventually = Callable[[Callable[[], bool]], None]
 X, Y, TAP, LOGGER = (f"weirlink{os.getpid()}{part}" for part in "xytl")
@@ -75,7 +75,9 @@ class Wires:
         places = {"ta": TAP, "tb": TAP, "tc": TAP, "x0": X, "y0": Y}
         return {
             name: Namespace(netns).call(
-                lambda name=name: offloads.differing(name, dict.fromkeys(offloads.names(name), True))
+                lambda name=name: tools.differing_offloads(
+                    name, dict.fromkeys(tools.offload_names(name), True)
+                )
             )
             for name, netns in places.items()
         }

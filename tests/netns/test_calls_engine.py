@@ -11,10 +11,9 @@ import numpy.typing as npt
 import pytest
 
 from weirlab.lab import dut, wiring
-from weirlab.lab.cable import PlainPair
 from weirlab.lab.linux.interface import Port
 from weirlab.lab.linux.namespace import Namespace
-from weirlab.lab.namespaces import BackendChoice
+from weirlab.lab.namespaces import BackendChoice, PlainPair
 from weirlab.lab.netns import NetnsLab
 from weirlab.records import EngineResult, PacketLog
 from weirlab.traffic.flows import FlowAddresses

@@ -15,10 +15,9 @@ import pytest
 
 from weirlab.base.errors import InputError, LabError, MissingCapability
 from weirlab.lab import dut, wiring
-from weirlab.lab.cable import PlainPair
 from weirlab.lab.cores import Cores, choose
 from weirlab.lab.linux.namespace import DIRECTORY, Namespace
-from weirlab.lab.namespaces import BackendChoice
+from weirlab.lab.namespaces import BackendChoice, PlainPair
 from weirlab.lab.netns import NetnsLab
 from weirlab.records import RuleSetup
 from weirlab.traffic.spec import Flows, Rate, Traffic
@@ -144,7 +143,7 @@ def test_without_privileges_the_missing_ones_are_named_and_nothing_is_made() -> 
     program = textwrap.dedent("""
         from weirlab.base.errors import MissingCapability
         from weirlab.lab import clean, doctor, dut
-        from weirlab.lab.cable import PlainPair
+        from weirlab.lab.namespaces import PlainPair
         from weirlab.lab.netns import NetnsLab
 
         made, claim = [], clean.LabOwnership

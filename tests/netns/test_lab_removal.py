@@ -15,9 +15,9 @@ import pytest
 
 from weirlab.base.errors import LabError
 from weirlab.lab import clean, dut, wiring
-from weirlab.lab.cable import PlainPair
 from weirlab.lab.linux import interface
 from weirlab.lab.linux.namespace import DIRECTORY, Namespace
+from weirlab.lab.namespaces import PlainPair
 from weirlab.lab.netns import NetnsLab
 from weirlab.records import RuleSetup
 

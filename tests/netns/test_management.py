@@ -17,9 +17,9 @@ import pytest
 from weirlab.base.errors import InputError, LabError
 from weirlab.base.files import HOST_FILES
 from weirlab.lab import clean, dut
-from weirlab.lab.cable import PlainPair
 from weirlab.lab.linux.namespace import DIRECTORY, Namespace
 from weirlab.lab.management import session
+from weirlab.lab.namespaces import PlainPair
 from weirlab.lab.netns import NetnsLab
 from weirlab.measure import TrialEntry, run_trial
 from weirlab.measure.terms import SINGLE

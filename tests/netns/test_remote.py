@@ -22,8 +22,7 @@ from weirlab.lab.remote import session
 from weirlab.lab.remote.changes import FilterChange
 from weirlab.lab.remote.device import ExternalDevice
 from weirlab.lab.remote.filters import make_filter
-from weirlab.lab.remote.ssh import SshTarget
-from weirlab.lab.remote.target import UnreachableTarget, parse_address
+from weirlab.lab.remote.target import SshTarget, UnreachableTarget, parse_address
 from weirlab.records import RuleSetup
 
 from .conftest import wait_until
@@ -354,7 +353,7 @@ def test_test_ports_that_are_not_named_are_those_with_routes_to_test_traffic(
 OWNER: Final = f"""
 import sys, time
 from weirlab.lab.remote.target import parse_address
-from weirlab.lab.remote.ssh import SshTarget
+from weirlab.lab.remote.target import SshTarget
 target = SshTarget(parse_address("ssh://root@{ADDRESS}"))
 print(target.run(["echo", "in"]).stdout, flush=True)
 time.sleep(600)

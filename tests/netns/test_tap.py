@@ -15,7 +15,7 @@ import pytest
 
 from weirlab.lab.linux import inventory
 from weirlab.lab.linux.namespace import Namespace
-from weirlab.link.host import journal, offloads
+from weirlab.link.host import journal, tools
 
 from .tap_hosts import FRAMES, LOGGER, LOGGER_MAC, TAP, Eventually, Weir, Wires, X, Y, datagrams, frames
 
@@ -272,7 +272,7 @@ def test_a_logger_whose_interface_goes_leaves_a_gap_until_the_end(
 def test_a_logger_leaves_offloads_alone_unless_frames_are_wanted_as_on_the_wire(
     wires: Wires, weir: Weir
 ) -> None:
-    Namespace(X).call(lambda: offloads.switch("x0", {"rx-gro": True}))
+    Namespace(X).call(lambda: tools.switch_offloads("x0", {"rx-gro": True}))
     before = wires.features()
     for option, name in ((), "a"), (("--wire",), "b"):
         program = weir.start(

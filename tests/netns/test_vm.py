@@ -23,13 +23,13 @@ from weirlab.base import programs
 from weirlab.base.errors import InputError, LabError
 from weirlab.base.files import HOST_FILES
 from weirlab.lab import clean, dut, wiring
-from weirlab.lab.dut.vm import appliance, esp
+from weirlab.lab.dut.vm import appliance, tunnels
 from weirlab.lab.dut.vm import site as sites
 from weirlab.lab.dut.vm.filters import VirtualFilter, load
-from weirlab.lab.dut.vm.wireguard import VirtualWireGuard
+from weirlab.lab.dut.vm.tunnels import VirtualWireGuard
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.lab.netns import NetnsLab
-from weirlab.lab.vm import guest, image, qemu, scripts
+from weirlab.lab.vm import guest, qemu
 from weirlab.lab.vm.root import Archive
 from weirlab.records import RuleSetup
 from weirlab.traffic.encapsulation.packets import VoicePacket
@@ -142,7 +142,7 @@ def test_filters_of_flower_accept_test_traffic_at_every_position(
 def test_it_says_what_it_is_and_whether_its_speed_means_something(lab: NetnsLab) -> None:
     facts = lab.facts
     assert "QEMU" in str(facts["dut_tool"])
-    assert facts["dut_guest_kernel"] == image.find().about.release
+    assert facts["dut_guest_kernel"] == qemu.find().about.release
     assert facts["dut_emulated"] is (facts["dut_accelerator"] == "tcg")
     (boot_s,) = facts["dut_boot_s"]  # type: ignore[misc]
     assert 0 < boot_s < guest.BOOT_S
@@ -157,7 +157,7 @@ def test_what_it_does_not_do_in_time_is_told_with_its_console(lab: NetnsLab) -> 
     assert the_filter(lab).guest.do("echo next") == "next\n"
 
 
-@pytest.mark.parametrize("suite", esp.SUITES, ids=lambda suite: suite.name)
+@pytest.mark.parametrize("suite", tunnels.SUITES, ids=lambda suite: suite.name)
 def test_packets_of_the_kernels_esp_are_as_long_as_the_formula_says(
     suite: Any, pair: NetnsLab, through: PlainTraffic
 ) -> None:
@@ -231,7 +231,7 @@ def test_qemu_has_no_rights_but_to_its_own_files(lab: NetnsLab) -> None:
     assert status["Seccomp"] == ("2" if qemu.has_sandbox() else "0")
     root = process / "root"
     assert not (root / "etc" / "shadow").exists()
-    assert (root / image.find().kernel.relative_to("/")).read_bytes()[:2] == b"MZ"
+    assert (root / qemu.find().kernel.relative_to("/")).read_bytes()[:2] == b"MZ"
 
 
 def test_an_image_of_the_users_is_up_when_it_forwards(
@@ -242,12 +242,12 @@ def test_an_image_of_the_users_is_up_when_it_forwards(
     archive = Archive()
     sides = sites.inner_sides(wiring.IN0, wiring.OUT0, wiring.TX0, wiring.RX0)
     archive.add_file(
-        "init", (ALONE + scripts.PRELUDE + scripts.network(sides) + "exec sleep 100000\n").encode(), 0o755
+        "init", (ALONE + guest.PRELUDE + sites.network_script(sides) + "exec sleep 100000\n").encode(), 0o755
     )
     archive.write(overlay)
     root = tmp_path / "root.cpio"
-    root.write_bytes(image.find().root.read_bytes() + overlay.getvalue())
-    whole = image.find()
+    root.write_bytes(qemu.find().root.read_bytes() + overlay.getvalue())
+    whole = qemu.find()
     options = [str(root) if each == str(whole.root) else each for each in qemu.boot(whole).options]
     monkeypatch.setattr(
         appliance, "boot", lambda path, inputs: qemu.Boot(options, (whole.kernel, root), False)
@@ -277,7 +277,7 @@ def bootable(folder: Path) -> Path:
     archive, overlay = Archive(), io.BytesIO()
     archive.add_file("init", ROUTER.encode(), 0o755)
     archive.write(overlay)
-    whole, boot = image.find(), folder / "root" / "boot"
+    whole, boot = qemu.find(), folder / "root" / "boot"
     (boot / "grub").mkdir(parents=True)
     (boot / "kernel").write_bytes(whole.kernel.read_bytes())
     (boot / "initrd").write_bytes(whole.root.read_bytes() + overlay.getvalue())

@@ -20,7 +20,7 @@ from tests.netns.wired_hosts import WiredHost, ip, wired_host
 
 from weirlab.base.errors import LabError
 from weirlab.lab.dut.forward import BlackBox
-from weirlab.lab.linux import bpf
+from weirlab.lab.linux import syscalls
 from weirlab.lab.linux.interface import index_of
 from weirlab.lab.linux.namespace import write_sysctls
 from weirlab.lab.wired import bed as bed_module
@@ -84,9 +84,9 @@ def with_an_xdp_program(host: WiredHost, undo: ExitStack) -> None:
 
     with IPRoute() as netlink:
         index = index_of(netlink, host.ports[0])
-    program = bpf.load(2)
+    program = syscalls.load_xdp(2)
     undo.callback(os.close, program)
-    undo.callback(os.close, bpf.attach_native(program, index))
+    undo.callback(os.close, syscalls.attach_native(program, index))
 
 
 def without_carrier(host: WiredHost, undo: ExitStack) -> None:

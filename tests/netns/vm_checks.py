@@ -12,7 +12,7 @@ import pytest
 from weirlab.base.errors import LabError, MissingCapability
 from weirlab.calls.capacity.trials.setting import CallTraffic
 from weirlab.lab.dut.vm.filters import VirtualFilter
-from weirlab.lab.dut.vm.gateways import VirtualTunnel
+from weirlab.lab.dut.vm.tunnels import VirtualTunnel
 from weirlab.lab.netns import NetnsLab
 from weirlab.lab.vm import building, qemu
 from weirlab.measure import TrialEntry

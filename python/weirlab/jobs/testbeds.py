@@ -229,8 +229,7 @@ def _elsewhere(lab: Lab, dut: Dut, progress: Progress) -> Iterator[Driver | None
     from weirlab.lab.linux.inventory import look
     from weirlab.lab.remote.changes import make_change
     from weirlab.lab.remote.device import ExternalDevice
-    from weirlab.lab.remote.ssh import SshTarget
-    from weirlab.lab.remote.target import parse_address
+    from weirlab.lab.remote.target import SshTarget, parse_address
 
     target = None if dut.at is None else SshTarget(parse_address(dut.at))
     change = make_change(dut.change, dut.name, target, dut.restore_s)
@@ -260,7 +259,7 @@ def open_cable(lab: Lab) -> Iterator[TestBed]:
         with open_wired(lab, Dut(name=NO_DEVICE), SilentProgress(), 4) as wired:
             yield wired
         return
-    from weirlab.lab.cable import PlainPair
+    from weirlab.lab.namespaces import PlainPair
 
     with PlainPair(backend=lab.backend) as pair:
         yield pair

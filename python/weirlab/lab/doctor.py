@@ -17,7 +17,7 @@ from weirlab.base.errors import MissingCapability
 from weirlab.base.extras import REPORT
 from weirlab.lab import clean, dut, steadiness
 from weirlab.lab.finding import AS_ROOT, Finding, reason
-from weirlab.lab.linux import bpf, interface, syscalls
+from weirlab.lab.linux import interface, syscalls
 from weirlab.lab.linux.namespace import in_thread
 from weirlab.records import stand_in
 
@@ -140,16 +140,16 @@ def _attempts() -> Iterator[tuple[str, Callable[[], str], bool, str]]:
         return "can be made, with GRO"
 
     def load() -> str:
-        program.append(bpf.load())
+        program.append(syscalls.load_xdp())
         return "programs can be loaded"
 
     def native() -> str:
-        os.close(bpf.attach_native(program[0], index[0]))
+        os.close(syscalls.attach_native(program[0], index[0]))
         return "can be attached to a veth interface"
 
     def live() -> str:
         try:
-            bpf.run_live(program[0])
+            syscalls.run_live(program[0])
         finally:
             os.close(program.pop())
         return "the kernel sends frames that a program makes"

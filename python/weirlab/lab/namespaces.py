@@ -7,9 +7,11 @@ import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from weirlab.base.closing import Closable
+from weirlab.base.errors import InputError
 from weirlab.base.extras import engine_needed
 from weirlab.base.interrupts import interruptible
 from weirlab.lab import clean, wiring
@@ -21,7 +23,7 @@ from weirlab.lab.linux import scheduling
 from weirlab.lab.linux.counters import InterfaceCounters
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.lab.linux.privilege import explained
-from weirlab.records import SLOWEST_UNPACED_PPS, EngineResult, HostSample
+from weirlab.records import SLOWEST_UNPACED_PPS, EngineResult, HostSample, RuleSetup
 from weirlab.traffic.places import Places
 from weirlab.traffic.plan import DeparturePlan
 from weirlab.traffic.schedule import compile_plan
@@ -237,3 +239,39 @@ def _handover_ns(cpu: int, other: int) -> float | None:
     from weirlab._engine import handover_ns
 
     return handover_ns(cpu, other)
+
+
+class PlainPair(NamespaceBed):
+    """Sender and receiver with nothing but a veth pair between them, to measure Weir's own error.
+
+    The sending CPU also receives, so the cable adds no queue and no wake-up. With ``apart``, a kernel thread
+    on the CPU that otherwise carries the device receives, which shows what the sender alone can do. Other
+    programs that bind themselves to the sender's CPU need ``isolated`` to be False.
+    """
+
+    dut = "none"
+
+    def __init__(
+        self,
+        backend: BackendChoice = "auto",
+        cores: Cores | None = None,
+        *,
+        apart: bool = False,
+        isolated: bool = True,
+    ) -> None:
+        self._apart = apart
+        super().__init__(backend, cores, isolated)
+
+    def set_rules(self, rules: RuleSetup) -> None:
+        if replace(rules, both_ways=False) != RuleSetup():
+            raise InputError(
+                "a plain pair has no device under test: only matching position 0, stateless, is possible"
+            )
+
+    def set_cross_traffic(self, on: bool) -> None:
+        if on:
+            raise InputError("a plain pair has no device under test to hold a management session with")
+
+    def _build(self) -> None:
+        receiver_cpu = self._cores.dut if self._apart else None
+        self._threads = wiring.build_plain(self._netns["tx"], self._netns["rx"], receiver_cpu)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import platform
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol
 
+from weirlab import __version__
+from weirlab.base import files
 from weirlab.base.errors import LabError, WeirError
-from weirlab.link import manifest
 from weirlab.link.account import FrameBalance, LinkSide, RecordGap, RingWatch, added, from_tap, verdict
 from weirlab.link.bindings import Tap
 from weirlab.link.recording.supervisor import CLOCKS, RecorderClocks, Supervisor
@@ -17,6 +20,13 @@ from weirlab.link.stopping import Stop
 
 TICK_S: Final = 0.25
 MANIFEST_EVERY_S: Final = 3.0
+
+FORMAT: Final = 1
+"""Raised when a reader of an older manifest would misunderstand a newer one."""
+
+_CLOCK: Final = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+
+State = Literal["running", "finished"]
 
 
 @dataclass(frozen=True)
@@ -97,7 +107,7 @@ class LinkSession:
         self._clock_s, self._now_ns = clocks.clock_s, clocks.now_ns
         self._notes = notes if notes is not None else []
         self._start_s, self._start_ns = self._clock_s(), self._now_ns()
-        self._host = manifest.host_facts()
+        self._host = host_facts()
         self._ring = tap is not None and bool(tap.ring_fds())
         self._ringwatch = RingWatch()
         self._before: tuple[float, Mapping[str, tuple[int, int]]] | None = None
@@ -240,11 +250,11 @@ class LinkSession:
             return None
         return max(self._plan.duration_s - (self._clock_s() - self._start_s), 0.0)
 
-    def _document(self, state: manifest.State, snapshot: Snapshot) -> dict[str, Any]:
+    def _document(self, state: State, snapshot: Snapshot) -> dict[str, Any]:
         files: tuple[Mapping[str, Any], ...] = self._recorder.files() if self._recorder is not None else ()
         if state == "running" and self._recorder is not None:
             files = (*files, {"path": snapshot.file, "open": True})
-        return manifest.RecordManifest(
+        return RecordManifest(
             kind=self._plan.kind,
             command=self._plan.command,
             host=self._host,
@@ -265,8 +275,86 @@ class LinkSession:
             return
         self._manifest_s = self._clock_s()
         try:
-            manifest.write(self._plan.manifest, document, durable=durable)
+            write_manifest(self._plan.manifest, document, durable=durable)
         except WeirError as error:
             if not self._manifest_failed:
                 self._watcher.note(str(error))
             self._manifest_failed = True
+
+
+def host_facts() -> dict[str, str]:
+    """What time stamps and losses may depend on."""
+    try:
+        clock = _CLOCK.read_text().strip()
+    except OSError:
+        clock = ""
+    return {"kernel": platform.release(), "machine": platform.machine(), "clock_source": clock}
+
+
+@dataclass(frozen=True)
+class RecordManifest:
+    """What is known about a record.
+
+    Sums and ``complete`` are only checked at the end: until then, frames are in flight.
+    """
+
+    kind: Literal["tap", "log"]
+    command: str
+    host: Mapping[str, str]
+    mode: Mapping[str, Any]
+    state: State
+    start_ns: int
+    end_ns: int
+    """While running, the time of the last update, which is all that remains after a crash."""
+    account: FrameBalance
+    parts: tuple[Mapping[str, Any], ...]
+    """The recorders, one after the other."""
+    files: tuple[Mapping[str, Any], ...]
+    notes: tuple[str, ...]
+    sentence: str
+
+    def document(self) -> dict[str, Any]:
+        """The manifest for JSON."""
+        account = self.account
+        sums = [{**asdict(each), "holds": each.holds} for each in account.sums()] if account.finished else []
+        return {
+            "kind": self.kind,
+            "format": FORMAT,
+            "version": __version__,
+            "command": self.command,
+            "host": dict(self.host),
+            "mode": dict(self.mode),
+            "state": self.state,
+            "start_ns": self.start_ns,
+            "end_ns": self.end_ns,
+            "link": [asdict(side) for side in account.sides],
+            "mirror": asdict(account.mirror) if account.mirror else None,
+            "link_assumed": account.assumed,
+            "cut": account.cut,
+            "recorder": [asdict(each) for each in account.recorded],
+            "lost_with_recorder": account.vanished,
+            "repeated": account.repeated,
+            "missing": account.missing,
+            "missing_unknown": account.unknown,
+            "complete": account.complete,
+            "sums": sums,
+            "sums_hold": all(each["holds"] for each in sums) if sums else None,
+            "gaps": [asdict(gap) for gap in account.gaps],
+            "parts": [dict(part) for part in self.parts],
+            "files": [dict(file) for file in self.files],
+            "notes": list(self.notes),
+            "conclusion": self.sentence,
+        }
+
+
+def write_manifest(path: Path, content: Mapping[str, Any], *, durable: bool = False) -> None:
+    """Replace ``path`` in one step: a reader sees the old manifest or the new one, never half of it.
+
+    ``durable``: it is on the disk when this returns, even if the power then fails.
+    Raises as :func:`weirlab.base.files.write`; on error, the old manifest stays.
+    """
+    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    # A file name that is not UTF-8 becomes a JSON escape.
+    encoded = text.encode(errors="backslashreplace")
+    elsewhere = "name another place with --manifest"
+    files.write_bytes(path, encoded, durable=durable, elsewhere=elsewhere)

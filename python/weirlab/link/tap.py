@@ -16,7 +16,7 @@ from weirlab.base.errors import LabError, MissingCapability
 from weirlab.lab.linux import inventory
 from weirlab.lab.linux.privilege import way_out
 from weirlab.link import bindings
-from weirlab.link.host import interfaces, journal, prepare
+from weirlab.link.host import interfaces, journal
 from weirlab.link.host.duplicate import DIFFERENCES, KernelBridge
 from weirlab.link.recording.process import FrameSource
 from weirlab.link.recording.supervisor import Supervisor
@@ -80,15 +80,15 @@ def run_tap(
         with _claimed(outputs, "weir tap"), _journal(notes) as changes:
             changes.occupy({facts.name: (settings.netns, facts.index) for facts in ends}, "weir tap")
             # Before they are up, or IPv6 would already have sent.
-            for change in prepare.silence(changes, settings.netns, ends):
+            for change in interfaces.silence(changes, settings.netns, ends):
                 notes(change)
-            for change in prepare.ends(changes, settings.netns, ends):
+            for change in interfaces.ends(changes, settings.netns, ends):
                 notes(change)
             for facts in chosen[2:]:
-                for change in prepare.up(changes, settings.netns, facts):
+                for change in interfaces.up(changes, settings.netns, facts):
                     notes(change)
             far = interfaces.peers(ends, settings.netns)
-            for change in prepare.far_ends(changes, far, xdp=settings.fallback != "only"):
+            for change in interfaces.far_ends(changes, far, xdp=settings.fallback != "only"):
                 notes(change)
             tap, mode = _bridge(settings, changes, notes, open_tap)
             link = settings.a, settings.b, settings.mirror
@@ -118,16 +118,16 @@ def run_log(
         with _claimed(outputs, "weir log"), _journal(notes) as changes:
             if not facts.loopback and facts.ethernet:
                 if settings.wire:
-                    for change in prepare.receive_as_on_the_wire(changes, settings.netns, facts.name):
+                    for change in interfaces.receive_as_on_the_wire(changes, settings.netns, facts.name):
                         notes(change)
-                elif merging := prepare.merging(settings.netns, facts.name):
+                elif merging := interfaces.merging(settings.netns, facts.name):
                     notes(
                         f"{facts.name}: {' and '.join(merging)} on: frames that arrive together are recorded "
                         "as one, longer than on the wire; --wire switches that off while recording"
                     )
-            for change in prepare.up(changes, settings.netns, facts):
+            for change in interfaces.up(changes, settings.netns, facts):
                 notes(change)
-            promiscuous = prepare.PromiscuousMode(settings.netns, [facts.index])
+            promiscuous = interfaces.PromiscuousMode(settings.netns, [facts.index])
             try:
                 source = FrameSource(interface=settings.interface, netns=settings.netns)
                 comment = f"weir log of {settings.interface}"

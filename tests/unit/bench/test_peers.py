@@ -11,7 +11,7 @@ import peers
 import senders
 from cable import Window
 from senders import Case, Sample
-from weirlab.lab.cable import PlainPair
+from weirlab.lab.namespaces import PlainPair
 
 WEIR = Case("weir", None, 64, "flow, number, time")
 OTHER = Case("other", None, 64, "nothing", ("false",))

@@ -9,7 +9,7 @@ import pytest
 
 from weirlab.calls.calls.wire import KIND as CALLS
 from weirlab.lab.vm.building import ImageBuild
-from weirlab.lab.vm.image import Image, ImageContents
+from weirlab.lab.vm.qemu import Image, ImageContents
 from weirlab.measure.calibrate import KIND as CALIBRATE
 from weirlab.store import Store
 from weirlab.testing import FakeBed, TrialDisturbance

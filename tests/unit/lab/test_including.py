@@ -8,7 +8,7 @@ import pytest
 
 from weirlab.base.errors import InputError
 from weirlab.base.files import HOST_FILES, NO_FILES
-from weirlab.lab.dut.rulesets.including import WholeText, located, with_included
+from weirlab.lab.dut.rulesets.listing import WholeText, located, with_included
 
 SECRET = "root:secret:19000:0:99999:7:::\n"
 

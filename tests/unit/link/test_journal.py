@@ -163,8 +163,8 @@ def test_a_table_that_is_gone_already_is_done_with(table: Path, monkeypatch: pyt
 
 
 def test_offloads_that_a_driver_keeps_stay_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal.offloads, "switch", lambda name, wanted: None)
-    monkeypatch.setattr(journal.offloads, "differing", lambda name, wanted: {"rx-gro": False})
+    monkeypatch.setattr(tools, "switch_offloads", lambda name, wanted: None)
+    monkeypatch.setattr(tools, "differing_offloads", lambda name, wanted: {"rx-gro": False})
     changes = Journal(tmp_path)
     changes.note("features", None, "eth1", before={"rx-gro": True})
     (problem,) = changes.undo()

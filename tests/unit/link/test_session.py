@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
-from weirlab.link import manifest
 from weirlab.link.recording.process import FrameSource
 from weirlab.link.recording.supervisor import RecorderClocks, RecorderEnvironment, Supervisor
-from weirlab.link.session import MANIFEST_EVERY_S, LinkSession, SessionPlan
+from weirlab.link.session import FORMAT, MANIFEST_EVERY_S, LinkSession, SessionPlan, write_manifest
 from weirlab.link.settings import RecorderSettings
 from weirlab.testing.link import FakeChild, FakeTap, FakeWatcher, interface, side
 
@@ -100,7 +99,7 @@ def test_the_manifest_of_a_good_run_says_that_every_sum_holds(scene: Scene) -> N
     kept = read(scene.path)
     assert kept == json.loads(json.dumps(outcome.document))
     assert (kept["state"], kept["complete"], kept["sums_hold"], kept["gaps"]) == ("finished", True, True, [])
-    assert kept["format"] == manifest.FORMAT
+    assert kept["format"] == FORMAT
 
 
 def test_the_manifest_is_there_from_the_start_and_refreshed_every_few_seconds(scene: Scene) -> None:
@@ -321,13 +320,13 @@ def test_the_last_manifest_is_forced_to_the_disk_with_its_name(
 
 
 def test_a_file_name_that_is_no_text_does_not_end_the_session(tmp_path: Path) -> None:
-    manifest.write(tmp_path / "m.json", {"file": "link-\udcff.pcapng"})
+    write_manifest(tmp_path / "m.json", {"file": "link-\udcff.pcapng"})
     assert read(tmp_path / "m.json") == {"file": "link-\udcff.pcapng"}
 
 
 def test_a_manifest_is_replaced_in_one_step(tmp_path: Path) -> None:
     path = tmp_path / "m.json"
-    manifest.write(path, {"n": 1})
-    manifest.write(path, {"n": 2})
+    write_manifest(path, {"n": 1})
+    write_manifest(path, {"n": 2})
     assert read(path) == {"n": 2}
     assert list(tmp_path.iterdir()) == [path]

@@ -12,7 +12,7 @@ from weirlab.model import regimes
 from weirlab.model.base import ObservationTable
 from weirlab.model.queueing.service import ServiceTime, fit_service
 from weirlab.records import Observation
-from weirlab.testing.noise import HostNoise
+from weirlab.testing.bed import HostNoise
 from weirlab.testing.queue import QueueDevice, profile
 
 POSITIONS = (0, 50, 100, 400, 1000)

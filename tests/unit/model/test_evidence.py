@@ -7,7 +7,7 @@ import pytest
 
 from weirlab.model.regimes import evidence
 from weirlab.records import Observation
-from weirlab.testing.noise import HostNoise
+from weirlab.testing.bed import HostNoise
 from weirlab.testing.queue import QueueDevice, profile
 
 QUIET = HostNoise(scatter=0.01, outliers=0.0, drift=0.0, single=0.0)

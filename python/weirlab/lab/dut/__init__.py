@@ -32,9 +32,8 @@ from weirlab.lab.dut.tunnels.esp import Esp, EspInUdp
 from weirlab.lab.dut.tunnels.openvpn import OpenVpn
 from weirlab.lab.dut.tunnels.tunnel import EncapsulationDriver
 from weirlab.lab.dut.vm.appliance import Appliance
-from weirlab.lab.dut.vm.esp import VirtualEsp
 from weirlab.lab.dut.vm.filters import VirtualFilter
-from weirlab.lab.dut.vm.wireguard import VirtualWireGuard
+from weirlab.lab.dut.vm.tunnels import VirtualEsp, VirtualWireGuard
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

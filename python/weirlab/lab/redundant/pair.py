@@ -19,12 +19,12 @@ from weirlab.base.interrupts import interruptible, shielded
 from weirlab.lab.dut import nftables, tool
 from weirlab.lab.linux.counters import forget_connections
 from weirlab.lab.linux.namespace import Namespace, write_sysctls
-from weirlab.lab.redundant import filter as rules
 from weirlab.lab.redundant import wiring
 from weirlab.lab.redundant.base import (
     FIREWALLS,
     SIDES,
     AddressProtocol,
+    AddressWatch,
     EventKind,
     Firewall,
     FirewallMachine,
@@ -34,7 +34,6 @@ from weirlab.lab.redundant.base import (
     Transition,
 )
 from weirlab.lab.redundant.conntrackd import Conntrackd
-from weirlab.lab.redundant.watch import AddressWatch
 
 _RTM_NEWLINK: Final = 16
 _NLMSG_ERROR: Final = 2
@@ -138,13 +137,13 @@ class FirewallPair:
             self._watch = AddressWatch(netns, virtual)
             self._opened.callback(self._watch.close)
             translated = behind["lan"][0] if policy.nat else None
-            text = nftables.FLUSH + rules.ruleset(protocol, translated, policy.admits) + rules.OPEN
+            text = nftables.FLUSH + wiring.pair_rules(protocol, translated, policy.admits) + wiring.ADMIT
             self._plugs: dict[Firewall, InterfaceGroup] = {}
             for firewall in FIREWALLS:
                 self._plugs[firewall] = plugs = InterfaceGroup(netns[firewall], wiring.LINK_GROUP)
                 self._opened.callback(plugs.close)
                 self._load(firewall, text)
-                netns[firewall].call(partial(write_sysctls, rules.SYSCTLS))
+                netns[firewall].call(partial(write_sysctls, wiring.STATE_TIMEOUTS))
             # The preferred master first: without preemption, the first one up stays master.
             preferred = protocol.preferred
             for firewall in (preferred, _OTHER[preferred]):
@@ -237,13 +236,13 @@ class FirewallPair:
     def open_admission(self) -> None:
         """Admit new calls."""
         for firewall in FIREWALLS:
-            self._load(firewall, rules.CLOSE + rules.OPEN)
+            self._load(firewall, wiring.REFUSE + wiring.ADMIT)
         self._ongoing = None
 
     def close_admission(self) -> int:
         """Let only packets of known states pass from now on; returns the number of states at the master."""
         for firewall in FIREWALLS:
-            self._load(firewall, rules.CLOSE)
+            self._load(firewall, wiring.REFUSE)
         self._ongoing = self.states(self._only_master())
         return self._ongoing
 

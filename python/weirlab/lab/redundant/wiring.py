@@ -13,8 +13,7 @@ The virtual addresses, 100.64.1.254 and 100.64.2.254, are the gateways of the ed
 firewall to the other. Router and switch of a side share a namespace, which saves a hop.
 
 Hops receive packets through the backlog (``netif_rx``), on the CPU of the previous hop, without rings: these
-hold 256 packets and would overflow when their threads take turns. Only IPv4 passes.
-"""
+hold 256 packets and would overflow when their threads take turns. Only IPv4 passes."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ from pyroute2 import IPRoute
 from weirlab.lab import wiring as single
 from weirlab.lab.linux import interface
 from weirlab.lab.linux.namespace import Namespace, write_sysctls
-from weirlab.lab.redundant.base import FIREWALLS, SIDES, Firewall, Side
+from weirlab.lab.redundant.base import FIREWALLS, SIDES, AddressProtocol, Firewall, Side
 
 Behind = Mapping[Side, Sequence[str]]
 """Networks behind the edge router of each side."""
@@ -51,6 +50,15 @@ _BRIDGE_MAC: Final[dict[Side, str]] = {"lan": "02:77:65:69:72:10", "wan": "02:77
 _OTHER: Final[dict[Side, Side]] = {"lan": "wan", "wan": "lan"}
 
 IPV4_ROUTER: Final = {**single.ROUTER, **single.WITHOUT_IPV6}
+
+STATE_TIMEOUTS: Final = {
+    # A silent stream must not lose its state during a trial, and neither must a replica.
+    "net/netfilter/nf_conntrack_udp_timeout": 3600,
+    "net/netfilter/nf_conntrack_udp_timeout_stream": 3600,
+}
+
+ADMIT: Final = "add rule ip weir admission accept\n"
+REFUSE: Final = "flush chain ip weir admission\n"
 
 
 @dataclass(frozen=True)
@@ -203,3 +211,46 @@ def _bring_up_firewall(firewall: Firewall, behind: Behind) -> None:
             netlink.link("set", index=index, group=LINK_GROUP)
             netlink.addr("add", index=index, address=address, prefixlen=PREFIX_LENGTH)
     plug_in(behind)
+
+
+def pair_rules(
+    protocol: AddressProtocol, translated: str | None = None, admits: Sequence[Side] = ("lan",)
+) -> str:
+    """The ruleset in nft syntax.
+
+    ``translated`` is a network whose calls get the virtual address of the WAN side. Calls may begin on the
+    sides in ``admits``.
+    """
+    sources = ", ".join(f'"{link}"' for side in admits for link in protocol.links(side))
+    lines = [
+        "table ip weir {",
+        "  chain admission {",
+        "  }",
+        "  chain forward {",
+        "    type filter hook forward priority filter; policy drop;",
+        # Known calls. "established" would leave out those in which only one side has spoken.
+        "    ct status confirmed accept",
+        "    ct state invalid drop",
+        f"    iifname {{ {sources} }} jump admission",
+        "  }",
+        # Only forwarded traffic gets a state: the pair's own messages belong to no call.
+        "  chain own {",
+        "    type filter hook output priority raw; policy accept;",
+        "    notrack",
+        "  }",
+        "  chain arriving {",
+        "    type filter hook prerouting priority raw; policy accept;",
+        f'    iifname "{SYNC_LINK}" notrack',
+        "    ip daddr 224.0.0.0/4 notrack",
+        "  }",
+    ]
+    if translated is not None:
+        wan = NETWORKS["wan"]
+        links = ", ".join(f'"{link}"' for link in protocol.links("wan"))
+        lines += [
+            "  chain translate {",
+            "    type nat hook postrouting priority srcnat; policy accept;",
+            f"    ip saddr {translated} oifname {{ {links} }} snat to {wan.virtual}",
+            "  }",
+        ]
+    return "\n".join([*lines, "}"]) + "\n"

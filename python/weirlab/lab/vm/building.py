@@ -19,8 +19,8 @@ from weirlab.base import files, programs
 from weirlab.base.errors import LabError, MissingCapability
 from weirlab.base.files import explain, telling
 from weirlab.lab.machines.machine import quote
-from weirlab.lab.vm import image, root
-from weirlab.lab.vm.image import KERNEL, PROGRAMS, Image, ImageContents, digest
+from weirlab.lab.vm import qemu, root
+from weirlab.lab.vm.qemu import KERNEL, PROGRAMS, Image, ImageContents, digest
 
 ARCHITECTURE: Final = "amd64"
 
@@ -153,7 +153,7 @@ _DOWNLOADED: Final = "packages"
 class ImageBuild:
     """The result. ``downloaded`` is empty if the image already existed."""
 
-    image: Image
+    qemu: Image
     downloaded: Sequence[Package] = ()
     renewed: bool = False
 
@@ -166,7 +166,7 @@ def build(
     Parameters
     ----------
     folder
-        Where to keep it; :func:`~weirlab.lab.vm.image.default_folder` by default.
+        Where to keep it; :func:`~weirlab.lab.vm.qemu.default_folder` by default.
     again
         Build it from the current packages even if there is one.
     tell
@@ -181,12 +181,12 @@ def build(
     StoreError
         The disk refuses.
     """
-    folder = folder or image.default_folder()
+    folder = folder or qemu.default_folder()
     files.make_folder(folder, ELSEWHERE)
     with _alone(folder):
         if not again:
             try:
-                return ImageBuild(image.find(folder))
+                return ImageBuild(qemu.find(folder))
             except MissingCapability:
                 pass
         check()
@@ -228,11 +228,11 @@ def _assemble(
         archive = root.assemble(unpacked)
         about = ImageContents(digest(), root.released(unpacked), [f"{p.name} {p.version}" for p in wanted])
         # Until everything is there, there is no image.
-        image.about_path(folder).unlink(missing_ok=True)
+        qemu.about_path(folder).unlink(missing_ok=True)
         content = root.kernel(unpacked).read_bytes()
-        files.write_bytes(image.kernel_path(folder), content, elsewhere=ELSEWHERE)
-        files.write(image.root_path(folder), archive.write, elsewhere=ELSEWHERE)
-        files.write_bytes(image.about_path(folder), image.about_bytes(about), elsewhere=ELSEWHERE)
+        files.write_bytes(qemu.kernel_path(folder), content, elsewhere=ELSEWHERE)
+        files.write(qemu.root_path(folder), archive.write, elsewhere=ELSEWHERE)
+        files.write_bytes(qemu.about_path(folder), qemu.about_bytes(about), elsewhere=ELSEWHERE)
     return about
 
 

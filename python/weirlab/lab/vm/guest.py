@@ -15,7 +15,7 @@ from weirlab.base.errors import LabError
 from weirlab.base.interrupts import interruptible
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.lab.machines.machine import CRITICAL, Machine, quote
-from weirlab.lab.vm import qemu, scripts
+from weirlab.lab.vm import qemu
 from weirlab.lab.vm.qemu import Accelerator, Boot, Nic
 
 QEMU: Final = "qemu"
@@ -27,6 +27,9 @@ KVM_BOOT_S: Final = 20.0
 """Time limit for a guest with KVM to boot, which takes one or two seconds."""
 ANSWER_S: Final = 60.0
 """Time limit for the agent to carry out a request."""
+
+PRELUDE: Final = 'ip() { /usr/bin/ip "$@"; }\ntc() { /usr/bin/tc "$@"; }\n'
+"""Goes in front of every script: BusyBox's shell prefers its own programs to others of the same name."""
 
 _LOOK_S: Final = 0.05
 _CHUNK: Final = 1 << 16
@@ -124,7 +127,7 @@ class Guest:
         """Have the guest's shell run ``script``; returns its exit code and output."""
         number = str(next(self._numbers))
         assert self._line is not None
-        request = f"{number} {base64.b64encode((scripts.PRELUDE + script).encode()).decode()}\n"
+        request = f"{number} {base64.b64encode((PRELUDE + script).encode()).decode()}\n"
         self._line.settimeout(patience_s)
         with suppress(OSError):
             # If the connection is broken, the missing answer will show it.

@@ -14,7 +14,7 @@ from typing import BinaryIO, Final
 from weirlab.base import programs
 from weirlab.base.errors import LabError
 from weirlab.lab.machines.machine import quote
-from weirlab.lab.vm import image
+from weirlab.lab.vm import qemu
 
 _MAGIC: Final = b"070701"
 _ALIGN: Final = 4
@@ -116,7 +116,7 @@ def assemble(unpacked: Path) -> Archive:
         archive.add_folder(folder)
     # The kernel opens it for the first process before that can mount anything.
     archive.add_character_device("dev/console", 5, 1)
-    archive.add_file("init", image.INIT.read_bytes(), 0o755)
+    archive.add_file("init", qemu.INIT.read_bytes(), 0o755)
     for path in _programs(unpacked):
         archive.add_file(f"usr/bin/{path.name}", path.read_bytes(), 0o755)
         for library in _libraries(unpacked, path):
@@ -125,7 +125,7 @@ def assemble(unpacked: Path) -> Archive:
     for applet in _run([str(_program(unpacked, _BUSYBOX)), "--list"]).split():
         if f"usr/bin/{applet}" not in archive:
             archive.add_link(f"usr/bin/{applet}", _BUSYBOX)
-    for path in sorted(unpacked.glob(image.DELAYS)):
+    for path in sorted(unpacked.glob(qemu.DELAYS)):
         archive.add_file(str(path.relative_to(unpacked)), path.read_bytes())
     _add_modules(archive, unpacked)
     return archive
@@ -160,9 +160,9 @@ def _add_modules(archive: Archive, unpacked: Path) -> None:
     paths = {module_name(path): path for path, _, _ in lines}
     needs = {module_name(path): [module_name(each) for each in others.split()] for path, _, others in lines}
     built_in = {module_name(line) for line in (source / "modules.builtin").read_text().splitlines()}
-    if lacking := [name for name in image.NEEDED if name not in needs and name not in built_in]:
+    if lacking := [name for name in qemu.NEEDED if name not in needs and name not in built_in]:
         raise LabError(f"the kernel {release} has no {' and no '.join(lacking)}")
-    chosen = closure(image.MODULES, needs)
+    chosen = closure(qemu.MODULES, needs)
     target = f"usr/lib/modules/{release}"
     for name in chosen:
         archive.add_file(f"{target}/{paths[name]}", (source / paths[name]).read_bytes())
@@ -184,7 +184,7 @@ def _modules(unpacked: Path) -> Path:
 
 
 def _programs(unpacked: Path) -> Iterator[Path]:
-    for names in image.PROGRAMS.values():
+    for names in qemu.PROGRAMS.values():
         for name in names:
             yield _program(unpacked, name)
 

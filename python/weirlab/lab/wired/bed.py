@@ -17,7 +17,7 @@ from weirlab.lab.linux.namespace import write_sysctls
 from weirlab.lab.linux.privilege import explained
 from weirlab.lab.namespaces import BackendChoice, NamespaceBed
 from weirlab.lab.remote.device import ExternalDevice
-from weirlab.lab.wired import neighbours, objections, ports
+from weirlab.lab.wired import neighbours, ports
 from weirlab.lab.wired.ends import WiredSetting, endpoints, refuse_others
 from weirlab.records import REFUSED, EngineResult, HostSample, RuleSetup
 from weirlab.traffic.plan import DeparturePlan
@@ -240,8 +240,8 @@ class WiredBed(NamespaceBed):
         """A tenth of a second at a lower load, which must not come back in copies."""
         traffic = Traffic(Rate(pps), Constant(128), Flows(ip=version), warmup_s=0.0, duration_s=_RAMP_S)
         result = self._send(compile_plan(traffic, (), endpoints(self._setting.ends, version)))
-        objections.refuse_copies(result, self._setting, is_cable=self._driver is None)
-        objections.refuse_strays(result, self._setting, pps)
+        neighbours.refuse_copies(result, self._setting, is_cable=self._driver is None)
+        neighbours.refuse_strays(result, self._setting, pps)
         self._ramped_pps = pps
 
     def _flaps(self) -> list[int]:
@@ -301,7 +301,7 @@ class WiredBed(NamespaceBed):
         self._await_carrier()
         self._tell("both have a link")
         if not setting.shared:
-            objections.refuse_strangers([self._netns[part] for part in self._parts], self._ports, setting)
+            neighbours.refuse_strangers([self._netns[part] for part in self._parts], self._ports, setting)
             self._tell("no switch and no other host is connected to them")
         plays = endpoints(setting.ends, 4) is None
         for side, part in enumerate(self._parts):
@@ -339,9 +339,9 @@ class WiredBed(NamespaceBed):
         first, second = (port.name for port in self._ports)
         if not received:
             is_cable = self._driver is None
-            why = objections.where_lost(self._setting, self._version, result.stray, is_cable=is_cable)
+            why = neighbours.where_lost(self._setting, self._version, result.stray, is_cable=is_cable)
             raise LabError(f"none of {sent} frames sent at {first} arrived at {second}: {why}")
-        objections.refuse_copies(result, self._setting, is_cable=self._driver is None)
+        neighbours.refuse_copies(result, self._setting, is_cable=self._driver is None)
         how = "XDP" if result.backend == "xdp" else "packet sockets"
         why = f" ({self._fallback})" if self._fallback else ""
         self._tell(
@@ -384,7 +384,7 @@ class WiredBed(NamespaceBed):
             )
         if found is None:
             is_swapped = self._answers(side, self._setting.ends[1 - side].gateways[version])
-            raise LabError(objections.why_no_gateway(self._setting, side, version, is_swapped=is_swapped))
+            raise LabError(neighbours.why_no_gateway(self._setting, side, version, is_swapped=is_swapped))
         return found
 
     def _answers(self, side: int, address: str) -> bool:

@@ -30,7 +30,7 @@ from weirlab.lab.isolation.groups import CgroupHierarchy
 from weirlab.lab.linux import namespace
 from weirlab.lab.linux.inventory import inside
 from weirlab.lab.linux.privilege import way_out
-from weirlab.link.host import offloads
+from weirlab.link.host import tools
 from weirlab.link.host.tools import FAMILY, delete_ingress, delete_root, delete_table
 
 DIRECTORY: Final = lab_clean.LOCKS / "link"
@@ -244,9 +244,9 @@ class _UndoAction:
 
 def _switch_back(change: Change) -> None:
     name, before = change["name"], change["before"]
-    offloads.switch(name, before)
+    tools.switch_offloads(name, before)
     # A driver may refuse without an error.
-    if left := offloads.differing(name, before):
+    if left := tools.differing_offloads(name, before):
         raise LabError(f"the driver keeps {', '.join(left)}")
 
 

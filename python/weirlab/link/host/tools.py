@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
+
+from pyroute2.ethtool.ioctl import IoctlEthtool
 
 from weirlab.base import programs
 from weirlab.base.errors import LabError
@@ -81,3 +85,42 @@ def _delete(name: str, what: str) -> None:
     done = tc("qdisc", "del", "dev", name, what)
     if done.returncode:
         raise LabError(f"tc: {first_line(done)}")
+
+
+def offload_names(interface: str) -> tuple[str, ...]:
+    """All offloads that the kernel lists."""
+    with _features(interface) as (_, features):
+        return tuple(features.keys())
+
+
+def differing_offloads(interface: str, wanted: Mapping[str, bool]) -> dict[str, bool]:
+    """Offloads that can be changed and are not as ``wanted``, with their present state."""
+    with _features(interface) as (_, features):
+        return _differing(features, wanted)
+
+
+def switch_offloads(interface: str, wanted: Mapping[str, bool]) -> None:
+    """Set offloads as ``wanted``, as far as they can be changed."""
+    with _features(interface) as (ethtool, features):
+        differing = _differing(features, wanted)
+        for feature in differing:
+            features.set_value(feature, wanted[feature])
+        if differing:
+            ethtool.set_features(features)
+
+
+def _differing(features: Any, wanted: Mapping[str, bool]) -> dict[str, bool]:
+    return {
+        name: bool(features[name])
+        for name, value in wanted.items()
+        if name in features and features.is_available(name) and bool(features[name]) != value
+    }
+
+
+@contextmanager
+def _features(interface: str) -> Iterator[tuple[Any, Any]]:
+    ethtool = IoctlEthtool(interface)
+    try:
+        yield ethtool, ethtool.get_features()
+    finally:
+        ethtool.close()

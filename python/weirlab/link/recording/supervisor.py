@@ -14,8 +14,14 @@ from typing import Any, Final
 from weirlab.base.errors import InputError, LabError, MissingCapability, StoreError, WeirError
 from weirlab.link import bindings
 from weirlab.link.account import RecordGap
-from weirlab.link.recording.part import RecorderRun, gap_behind
-from weirlab.link.recording.process import Child, FrameSource, RecorderProcess, wait_for
+from weirlab.link.recording.process import (
+    Child,
+    FrameSource,
+    RecorderProcess,
+    RecorderRun,
+    gap_behind,
+    wait_for,
+)
 from weirlab.link.settings import RecorderSettings, part_path
 
 TRIES: Final = 5

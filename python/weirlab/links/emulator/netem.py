@@ -28,7 +28,7 @@ from weirlab.emulation.spec import (
     Selection,
 )
 from weirlab.lab.linux import inventory
-from weirlab.link.host import interfaces, journal, prepare
+from weirlab.link.host import interfaces, journal
 from weirlab.link.host.tools import INGRESS, ROOT, first_line, occupied, qdiscs, tc
 from weirlab.link.tap import require_privileges, understood
 from weirlab.links.emulator.running import Tell
@@ -279,7 +279,7 @@ def netem_link(
                 journal.clean(tell)
                 changes = journal.Journal()
                 indices = _put_up(changes, ends, netns, asked, tell)
-                stack.callback(prepare.PromiscuousMode(netns, indices).close)
+                stack.callback(interfaces.PromiscuousMode(netns, indices).close)
             yield NetemLink(ends, netns, asked, for_s)
         finally:
             for problem in changes.undo() if changes is not None else ():
@@ -299,7 +299,7 @@ def _put_up(
             raise LabError(f"{facts.name} has {taken}")
     for warning in interfaces.warnings(chosen, "the emulated link"):
         tell(warning)
-    said = prepare.silence(changes, netns, chosen)
+    said = interfaces.silence(changes, netns, chosen)
     a, b = ends
     ways = ((a, b, asked.up), (b, a, asked.down))
     for _, target, path in ways:
@@ -308,8 +308,8 @@ def _put_up(
     for source, target, _ in ways:
         changes.note("ingress", netns, source)
         inventory.inside(netns, lambda way=(source, target): _apply(redirect(*way)))  # type: ignore[misc]
-    said += prepare.ends(changes, netns, chosen)
-    said += prepare.far_ends(changes, interfaces.peers(chosen, netns), xdp=False)
+    said += interfaces.ends(changes, netns, chosen)
+    said += interfaces.far_ends(changes, interfaces.peers(chosen, netns), xdp=False)
     for change in said:
         tell(change)
     return [facts.index for facts in chosen]

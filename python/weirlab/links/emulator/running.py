@@ -29,7 +29,7 @@ from weirlab.lab.linux.interface import Port
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.lab.linux.privilege import explained
 from weirlab.lab.wiring import descriptor, quiet
-from weirlab.link.host import interfaces, journal, prepare
+from weirlab.link.host import interfaces, journal
 from weirlab.link.host.tools import FAMILY, first_line, nft
 from weirlab.link.tap import require_privileges, understood
 
@@ -174,12 +174,12 @@ def _prepare(changes: journal.Journal, end: LinkEnd, facts: inventory.InterfaceF
     for warning in interfaces.warnings(chosen, "the emulated link"):
         tell(warning)
     # Before it is up, as it sends frames of its own from then on.
-    for change in prepare.silence(changes, end.netns, chosen):
+    for change in interfaces.silence(changes, end.netns, chosen):
         tell(change)
     shield(changes, end, tell)
-    for change in prepare.ends(changes, end.netns, chosen):
+    for change in interfaces.ends(changes, end.netns, chosen):
         tell(change)
-    for change in prepare.far_ends(changes, interfaces.peers(chosen, end.netns), xdp=False):
+    for change in interfaces.far_ends(changes, interfaces.peers(chosen, end.netns), xdp=False):
         tell(change)
 
 

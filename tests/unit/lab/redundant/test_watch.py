@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from weirlab.lab.redundant.watch import changes
+from weirlab.lab.redundant.base import changes
 
 
 def message(kind: int, address: bytes, name: int = 2) -> bytes:

@@ -14,9 +14,8 @@ import pytest
 
 from weirlab.base import programs
 from weirlab.base.errors import MissingCapability
-from weirlab.lab.remote import ssh
-from weirlab.lab.remote.ssh import SshTarget
-from weirlab.lab.remote.target import UnreachableTarget, parse_address
+from weirlab.lab.remote import target
+from weirlab.lab.remote.target import SshTarget, UnreachableTarget, parse_address
 
 
 class Answers(SshTarget):
@@ -42,7 +41,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     monkeypatch.setattr(programs, "run", run)
     monkeypatch.delenv("SUDO_UID", raising=False)
-    monkeypatch.delenv(ssh.CONFIG, raising=False)
+    monkeypatch.delenv(target.CONFIG, raising=False)
     return record
 
 
@@ -138,7 +137,7 @@ def test_the_greeting_is_found_whatever_the_shell_prints_before(noise: str) -> N
     with programs.start(
         ["sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as master:
-        assert ssh._greeting(master, time.monotonic() + 5)[:2] == ["0", "192.0.2.1"]
+        assert target._greeting(master, time.monotonic() + 5)[:2] == ["0", "192.0.2.1"]
         assert master.stdin is not None
         master.stdin.close()
 
@@ -146,6 +145,6 @@ def test_the_greeting_is_found_whatever_the_shell_prints_before(noise: str) -> N
 def test_another_configuration_of_ssh_can_be_given(
     started: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(ssh.CONFIG, "/tmp/other")
+    monkeypatch.setenv(target.CONFIG, "/tmp/other")
     Answers().run(["true"])
     assert started[1][0][:3] == ["ssh", "-F", "/tmp/other"]

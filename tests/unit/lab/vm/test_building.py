@@ -12,8 +12,8 @@ import pytest
 
 from weirlab.base import programs
 from weirlab.base.errors import LabError, MissingCapability, StoreError
-from weirlab.lab.vm import building, image, root
-from weirlab.lab.vm.image import ImageContents
+from weirlab.lab.vm import building, qemu, root
+from weirlab.lab.vm.qemu import ImageContents
 
 NEEDED = """Reading package lists...
 'http://archive.example/pool/main/i/iproute2_6.1.0-3_amd64.deb' iproute2_6.1.0-3_amd64.deb 1041772 MD5Sum:00
@@ -123,7 +123,7 @@ def test_what_apt_and_dpkg_refuse_is_told_in_their_words(
         monkey.undo()
     # Nothing of an attempt that failed is taken for an image, and nothing unpacked stays.
     with pytest.raises(MissingCapability, match="weir lab build"):
-        image.find(tmp_path)
+        qemu.find(tmp_path)
     assert list(tmp_path.glob("unpacked-*")) == []
 
 
@@ -137,23 +137,23 @@ def test_other_systems_are_told_what_they_lack(
 
 def test_an_image_is_found_once_it_is_whole(tmp_path: Path) -> None:
     with pytest.raises(MissingCapability, match="no virtual machine has been built yet: weir lab build"):
-        image.find(tmp_path)
-    about = ImageContents(image.digest(), "6.1.0-40-cloud-amd64", ["iproute2 6.1.0-3"])
-    image.about_path(tmp_path).write_bytes(image.about_bytes(about))
+        qemu.find(tmp_path)
+    about = ImageContents(qemu.digest(), "6.1.0-40-cloud-amd64", ["iproute2 6.1.0-3"])
+    qemu.about_path(tmp_path).write_bytes(qemu.about_bytes(about))
     with pytest.raises(MissingCapability, match="files of the virtual machine are missing"):
-        image.find(tmp_path)
-    for path in (image.kernel_path(tmp_path), image.root_path(tmp_path)):
+        qemu.find(tmp_path)
+    for path in (qemu.kernel_path(tmp_path), qemu.root_path(tmp_path)):
         path.write_bytes(b"12345")
-    found = image.find(tmp_path)
+    found = qemu.find(tmp_path)
     assert found.about == about
     assert found.size_bytes == 10
     assert building.build(tmp_path).renewed is False
 
 
 def test_an_image_of_another_version_is_not_used(tmp_path: Path) -> None:
-    image.about_path(tmp_path).write_bytes(image.about_bytes(ImageContents("other", "6.1", [])))
+    qemu.about_path(tmp_path).write_bytes(qemu.about_bytes(ImageContents("other", "6.1", [])))
     with pytest.raises(MissingCapability, match="built by another version of Weir"):
-        image.find(tmp_path)
+        qemu.find(tmp_path)
 
 
 def test_modules_come_with_what_they_need_and_unknown_ones_are_left_out() -> None:
@@ -163,5 +163,5 @@ def test_modules_come_with_what_they_need_and_unknown_ones_are_left_out() -> Non
 
 
 def test_the_recipe_has_every_module_once() -> None:
-    assert len(set(image.MODULES)) == len(image.MODULES)
-    assert set(image.NEEDED) <= set(image.MODULES)
+    assert len(set(qemu.MODULES)) == len(qemu.MODULES)
+    assert set(qemu.NEEDED) <= set(qemu.MODULES)

@@ -14,11 +14,11 @@ from weirlab.base.confinement import start
 from weirlab.base.errors import InputError, LabError
 from weirlab.base.files import HOST_FILES
 from weirlab.lab import dut, wiring
-from weirlab.lab.dut.vm import appliance, esp
-from weirlab.lab.dut.vm.gateways import VirtualGateway
-from weirlab.lab.vm import image, qemu, scripts
+from weirlab.lab.dut.vm import appliance, site, tunnels
+from weirlab.lab.dut.vm.site import GuestPort
+from weirlab.lab.dut.vm.tunnels import VirtualGateway
+from weirlab.lab.vm import qemu
 from weirlab.lab.vm.qemu import Boot, Nic
-from weirlab.lab.vm.scripts import GuestPort
 from weirlab.records import RuleSetup, emulation_in_words
 from weirlab.testing.bed import SITE
 
@@ -52,7 +52,7 @@ def test_what_cannot_be_in_it_is_refused_with_what_can() -> None:
 
 def test_what_is_missing_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(programs, "find", lambda name: None)
-    monkeypatch.setattr(image, "default_folder", lambda: tmp_path)
+    monkeypatch.setattr(qemu, "default_folder", lambda: tmp_path)
     assert [each for each in dut.make("vm").check() if "tun" not in each] == [
         "qemu-system-x86_64 is not installed: apt install qemu-system-x86",
         "no virtual machine has been built yet: weir lab build",
@@ -122,7 +122,7 @@ def test_results_of_an_emulated_device_say_so() -> None:
 
 
 def test_a_guest_gets_the_addresses_of_the_ports_it_stands_for() -> None:
-    text = scripts.network([GuestPort(wiring.IN0, wiring.TX0, wiring.SENDERS)])
+    text = site.network_script([GuestPort(wiring.IN0, wiring.TX0, wiring.SENDERS)])
     assert "ip address add 198.18.0.1/24 dev in0" in text
     assert f"ip neighbour replace 198.18.0.2 lladdr {wiring.TX0.mac} dev in0 nud permanent" in text
     assert "ip route add 198.18.0.0/16 via 198.18.0.2 dev in0 onlink" in text
@@ -133,17 +133,15 @@ def test_a_guest_gets_the_addresses_of_the_ports_it_stands_for() -> None:
 
 def test_text_reaches_a_command_of_the_guest_unchanged() -> None:
     text = "a 'b' \"c\" $d `e` \\f\n  g"
-    assert sh(text=scripts.piped(["cat"], text)) == text + "\n"
+    assert sh(text=site.pipe_script(["cat"], text)) == text + "\n"
 
 
 def test_counters_are_read_in_the_order_of_their_names(tmp_path: Path) -> None:
     files = {name: str(tmp_path / name) for name in ("b", "a")}
     for number, path in enumerate(files.values()):
         Path(path).write_text(f"{number}\n")
-    assert sh(text=scripts.counters(files)) == "0\n1\n"
-    assert scripts.port_counters({"in": "in0"})["in_rx_dropped"] == (
-        "/sys/class/net/in0/statistics/rx_dropped"
-    )
+    assert sh(text=site.counter_script(files)) == "0\n1\n"
+    assert site.port_counters({"in": "in0"})["in_rx_dropped"] == ("/sys/class/net/in0/statistics/rx_dropped")
 
 
 def ends() -> tuple[VirtualGateway, VirtualGateway]:
@@ -155,20 +153,20 @@ def ends() -> tuple[VirtualGateway, VirtualGateway]:
     )
 
 
-@pytest.mark.parametrize("suite", esp.SUITES, ids=lambda suite: suite.name)
+@pytest.mark.parametrize("suite", tunnels.SUITES, ids=lambda suite: suite.name)
 def test_keys_are_as_long_as_those_of_our_own_esp(suite: Any) -> None:
     engine = pytest.importorskip("weirlab._engine", reason="the engine is not built")
     lengths, authentication_bytes = engine.esp_key_bytes(suite.encapsulation.removeprefix("esp-tunnel/"))
     encryption = lengths[-1] if suite.name.startswith("aes256") else lengths[0]
-    found = [each.key_bytes for each in esp.transforms(suite)]
+    found = [each.key_bytes for each in tunnels.transforms(suite)]
     assert found == [encryption, authentication_bytes][: len(found)]
     assert sum(found) == encryption + authentication_bytes
 
 
 def test_both_directions_have_keys_of_their_own_and_all_networks_a_policy() -> None:
     near, far = ends()
-    suite = next(each for each in esp.SUITES if each.name == "aes128-sha256")
-    text = esp.associations(suite, near, far)
+    suite = next(each for each in tunnels.SUITES if each.name == "aes128-sha256")
+    text = tunnels.associations(suite, near, far)
     states = [line.split() for line in text.splitlines() if " state add " in line]
     assert [(line[5], line[7], line[11]) for line in states] == [
         ("203.0.113.1", "203.0.113.2", "0x1000"),
@@ -177,13 +175,13 @@ def test_both_directions_have_keys_of_their_own_and_all_networks_a_policy() -> N
     keys = [word for line in states for word in line if len(word) in (2 + 32, 2 + 64)]
     assert len(set(keys)) == 4
     assert text.count("auth-trunc 'hmac(sha256)'") == 2
-    policies = [line for line in esp._policies(far) if " policy " in line]
+    policies = [line for line in tunnels._policies(far) if " policy " in line]
     assert len(policies) == 3 * 2
     assert policies[0] == (
         "ip xfrm policy add src 198.19.0.0/16 dst 198.18.0.0/16 dir out "
         "tmpl src 203.0.113.2 dst 203.0.113.1 proto esp reqid 1 mode tunnel"
     )
-    assert sh("-n", text=text + "\n".join(esp._policies(near))) == ""
+    assert sh("-n", text=text + "\n".join(tunnels._policies(near))) == ""
 
 
 def sh(*options: str, text: str) -> str:

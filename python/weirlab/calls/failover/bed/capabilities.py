@@ -11,7 +11,6 @@ from weirlab.lab.finding import Finding
 from weirlab.lab.linux import syscalls
 from weirlab.lab.linux.counters import forget_connections
 from weirlab.lab.linux.namespace import in_thread
-from weirlab.lab.redundant import filter as rules
 from weirlab.lab.redundant import wiring
 from weirlab.lab.redundant.conntrackd import Conntrackd
 from weirlab.lab.redundant.keepalived import Keepalived
@@ -31,7 +30,9 @@ def missing() -> list[str]:
     """One sentence each with the way out, empty if pairs can be built; the kernel's part is tried."""
     protocol, states = Keepalived(), Conntrackd()
     lacking = [*protocol.check(), *Ucarp().check(), *states.check()]
-    lacking += tool.probe("nftables", nftables.COMMAND, rules.ruleset(protocol, "192.0.2.0/24") + rules.OPEN)
+    lacking += tool.probe(
+        "nftables", nftables.COMMAND, wiring.pair_rules(protocol, "192.0.2.0/24") + wiring.ADMIT
+    )
 
     def build() -> None:
         syscalls.unshare_net()

@@ -16,8 +16,7 @@ from weirlab.base.quoting import quoted
 from weirlab.lab.dut import tool
 from weirlab.lab.dut.iptables import Iptables, Variant, restore_command
 from weirlab.lab.dut.rules import Family
-from weirlab.lab.dut.rulesets.including import located, with_included
-from weirlab.lab.dut.rulesets.listing import LOAD_JSON, NftListing, list_rules
+from weirlab.lab.dut.rulesets.listing import LOAD_JSON, NftListing, list_rules, located, with_included
 from weirlab.lab.dut.tool import LoadCommand
 from weirlab.rules import ChainAdvice, Ruleset, as_written, iptables_path, nftables_path, reordered
 from weirlab.rules.chains import ChainKey

@@ -14,7 +14,6 @@ from weirlab.lab.dut.datapaths import ingress
 from weirlab.lab.dut.nftables import Layout
 from weirlab.lab.dut.rules import check, check_single, check_stateless
 from weirlab.lab.dut.vm import site as sites
-from weirlab.lab.vm import scripts
 from weirlab.lab.vm.guest import Guest
 from weirlab.records import RuleSetup
 
@@ -121,7 +120,7 @@ class VirtualFilter(Driver):
         raise InputError(sites.NO_SESSION)
 
     def counters(self) -> Mapping[str, int]:
-        counted = sites.counted(self.guest, "vm", scripts.port_counters(self._ports))
+        counted = sites.counted(self.guest, "vm", sites.port_counters(self._ports))
         if self.kind == FLOWER:
             shown = self.guest.do("\n".join(" ".join(ingress.shown(port)) for port in self._ports.values()))
             counted |= {f"vm_{name}": count for name, count in ingress.counted(shown).items()}
@@ -141,6 +140,6 @@ class VirtualFilter(Driver):
 
 def load(guest: Guest, text: str, command: Sequence[str] = nftables.COMMAND) -> None:
     """Have a program of the guest load the rules in ``text``; ``LabError`` with its message."""
-    code, said = guest.run(scripts.piped(command, text))
+    code, said = guest.run(sites.pipe_script(command, text))
     if code != 0:
         raise LabError(tool.refusal(command[0], said, text, "generated rules"))

@@ -8,7 +8,8 @@ from __future__ import annotations
 import fcntl
 import os
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -20,9 +21,10 @@ from weirlab.lab.dut import tool
 from weirlab.lab.linux import interface
 from weirlab.lab.linux.interface import Port
 from weirlab.lab.linux.namespace import Namespace
-from weirlab.lab.vm import image, qemu, scripts
+from weirlab.lab.vm import qemu
 from weirlab.lab.vm.guest import Guest
-from weirlab.lab.vm.scripts import GuestPort
+
+_END: Final = "end of what weir writes"
 
 _TUNSETIFF: Final = 0x400454CA
 _TUNSETPERSIST: Final = 0x400454CB
@@ -31,6 +33,71 @@ _IFF_NO_PI: Final = 0x1000
 _INGRESS: Final = 0xFFFF0000
 _ALL: Final = 0x0003
 """ETH_P_ALL of linux/if_ether.h."""
+
+
+@dataclass(frozen=True)
+class GuestPort:
+    """A port of the guest, its neighbour, and the networks reached through that neighbour."""
+
+    port: Port
+    neighbour: Port
+    networks: Sequence[str]
+    mtu_bytes: int = wiring.MTU_BYTES
+
+
+def network_script(sides: Sequence[GuestPort]) -> str:
+    """Make the guest forward between its ports; all neighbour entries are permanent."""
+    return "\n".join(_network_lines(sides)) + "\n"
+
+
+def write_script(path: str, text: str) -> str:
+    """Write ``text`` to a file of the guest."""
+    return pipe_script(["cat", f">{path}"], text)
+
+
+def pipe_script(command: Sequence[str], text: str) -> str:
+    """Run ``command`` with ``text`` as its standard input."""
+    return f"{' '.join(command)} <<'{_END}'\n{text.rstrip()}\n{_END}\n"
+
+
+def counter_script(names: Mapping[str, str]) -> str:
+    """Print the files of ``names`` in order, one number per line."""
+    return f"cat {' '.join(names.values())}\n"
+
+
+def port_counters(ports: Mapping[str, str]) -> dict[str, str]:
+    """Counter files of the guest's kernel, by role and counter, for the interfaces in ``ports``."""
+    kinds = ("rx_packets", "tx_packets", "rx_dropped", "tx_dropped")
+    return {
+        f"{role}_{kind}": f"/sys/class/net/{name}/statistics/{kind}"
+        for role, name in ports.items()
+        for kind in kinds
+    }
+
+
+def _network_lines(sides: Sequence[GuestPort]) -> Iterator[str]:
+    yield "set -e"
+    for key, value in wiring.ROUTER.items():
+        yield f"[ ! -e /proc/sys/{key} ] || echo {value} >/proc/sys/{key}"
+    yield "ip link set lo up"
+    for side in sides:
+        port = side.port
+        yield "for each in /sys/class/net/*; do"
+        yield f'  [ "$(cat "$each/address")" != {port.mac} ] || ip link set "${{each##*/}}" name {port.name}'
+        yield "done"
+        yield f"ip link set {port.name} addrgenmode none mtu {side.mtu_bytes}"
+        yield f"ip address add {port.ipv4} dev {port.name}"
+        yield f"ip address add {port.ipv6} dev {port.name} nodad"
+        yield f"ip link set {port.name} up"
+        for address in (side.neighbour.ipv4, side.neighbour.ipv6):
+            yield _known(address.partition("/")[0], side.neighbour.mac, port.name)
+    for side in sides:
+        for route in wiring.behind(side.neighbour, side.port, side.networks):
+            yield f"ip route add {route.network} via {route.gateway} dev {route.name} onlink"
+
+
+def _known(address: str, mac: str, name: str) -> str:
+    return f"ip neighbour replace {address} lladdr {mac} dev {name} nud permanent"
 
 
 def plug_in(port: str, tap: str, mtu_bytes: int) -> None:
@@ -83,7 +150,7 @@ def missing() -> list[str]:
     """What is missing for Weir's own guests, one sentence each."""
     found = qemu.missing()
     try:
-        image.find()
+        qemu.find()
     except MissingCapability as error:
         found.append(str(error))
     return found
@@ -92,7 +159,7 @@ def missing() -> list[str]:
 def between(name: str, netns: str, cpu: int | None, sides: Sequence[GuestPort]) -> Guest:
     """Weir's own guest, not switched on yet, with the ports of ``sides`` in the namespace ``netns``."""
     nics = plugged(netns, [(side.port, side.mtu_bytes) for side in sides])
-    return Guest(name, Namespace(netns), cpu, qemu.boot(image.find()), nics)
+    return Guest(name, Namespace(netns), cpu, qemu.boot(qemu.find()), nics)
 
 
 def plugged(netns: str, ports: Sequence[tuple[Port, int]]) -> list[qemu.Nic]:
@@ -108,7 +175,7 @@ def plugged(netns: str, ports: Sequence[tuple[Port, int]]) -> list[qemu.Nic]:
 def begin(guest: Guest, sides: Sequence[GuestPort]) -> None:
     """Wait until a guest that was switched on is up, and give it its addresses and routes."""
     guest.wait()
-    guest.do(scripts.network(sides))
+    guest.do(network_script(sides))
 
 
 def version() -> str:
@@ -137,7 +204,7 @@ def accelerated(guests: Sequence[Guest]) -> Mapping[str, Any]:
 
 def counted(guest: Guest, role: str, files: Mapping[str, str]) -> dict[str, int]:
     """The guest's own counters, by ``role`` and the names of ``files``."""
-    lines = guest.do(scripts.counters(files)).split()
+    lines = guest.do(counter_script(files)).split()
     return {f"{role}_{name}": int(line) for name, line in zip(files, lines, strict=True)}
 
 

@@ -19,8 +19,7 @@ from weirlab.base.errors import LabError, MissingCapability
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.lab.wiring import mac_bytes
 from weirlab.link import account, bindings
-from weirlab.link.recording.part import RecorderRun
-from weirlab.link.recording.process import FrameSource
+from weirlab.link.recording.process import FrameSource, RecorderRun
 from weirlab.link.recording.supervisor import Supervisor
 from weirlab.link.settings import RecorderSettings
 from weirlab.links.monitor.bed import wiring
