@@ -34,7 +34,7 @@ from managing import HEAD, made
 from weirlab.numbering.lab import VoiceLab
 from weirlab.numbering.plan import load
 from weirlab.numbering.plan.model import NumberingPlan
-from weirlab.numbering.plan.numbers import owner_name
+from weirlab.numbering.plan.values import owner_name
 from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.routing.calls import calls
 

@@ -16,7 +16,7 @@ from weirlab.numbering.gatekeeper.answering import Gatekeeper
 from weirlab.numbering.gatekeeper.ras import Address, NoMessage
 from weirlab.numbering.gatekeeper.table import Caller, GatekeeperTable, GatekeeperTarget, Prefix
 from weirlab.numbering.lab.line import MgcpEndpoint, described
-from weirlab.numbering.telephone import h225, h245, q931
+from weirlab.numbering.telephone import h225, h245
 from weirlab.numbering.telephone.call import Call, TelephoneIdentity
 from weirlab.numbering.telephone.registering import Registration
 
@@ -59,7 +59,7 @@ def tpkts(data: bytes) -> Iterator[bytes]:
     if data[:1] == b"\0":
         yield from portions(data[1:])
     else:
-        yield from q931.TpktReader().take(data[1:])
+        yield from h225.TpktReader().take(data[1:])
 
 
 def finished(work: Coroutine[Any, Any, T]) -> T:
@@ -144,7 +144,7 @@ def signalling(data: bytes) -> str:
             now_s += 0.2
             signal = h225.read(content)
             assert signal.title
-            if call is None and signal.kind == q931.SETUP:
+            if call is None and signal.kind == h225.SETUP:
                 call = Call.taken(own, HERE, HERE, signal)
                 call.admitted(now_s)
             elif call is not None:

@@ -21,7 +21,7 @@ import pytest
 from weirlab.numbering.configs.parts import sip_uri
 from weirlab.numbering.lab import VoiceLab, engines
 from weirlab.numbering.plan import load, ready
-from weirlab.numbering.plan.numbers import MOST_DIGITS, digits_below, owner_name
+from weirlab.numbering.plan.values import MOST_DIGITS, digits_below, owner_name
 from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.routing.calls import calls, in_order
 

@@ -106,7 +106,7 @@ def route(
     day: DateOption = None,
     json: JsonOption = False,
 ) -> None:
-    from weirlab.numbering.plan.numbers import DIALLED
+    from weirlab.numbering.plan.values import DIALLED
     from weirlab.numbering.routing import wording
     from weirlab.numbering.routing.calls import calls
 

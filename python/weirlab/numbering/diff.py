@@ -14,7 +14,7 @@ from typing import Final
 
 from weirlab.base.errors import InputError
 from weirlab.numbering.ere import TAIL, MissingDigits
-from weirlab.numbering.plan.numbers import MOST_DIGITS
+from weirlab.numbering.plan.values import MOST_DIGITS
 from weirlab.numbering.routing import CallRoute, PlanNetwork, wording
 from weirlab.numbering.routing.calls import calls
 from weirlab.numbering.routing.names import Uri

@@ -18,7 +18,7 @@ from weirlab.numbering.lab.loading import OTHERS, CallLoad, LoadResult
 from weirlab.numbering.lab.media import EARLY_SOURCE
 from weirlab.numbering.lab.recorder import Frame
 from weirlab.numbering.plan.model import EnumEntry
-from weirlab.numbering.plan.numbers import owner_name
+from weirlab.numbering.plan.values import owner_name
 from weirlab.numbering.routing import CallRoute, PlanNetwork
 from weirlab.numbering.routing.calls import calls
 from weirlab.numbering.through.passage import CallerPassage, DirectPassage

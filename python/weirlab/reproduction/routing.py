@@ -10,7 +10,7 @@ from weirlab.base.quantities import plural, words
 from weirlab.numbering.load import study as load_study
 from weirlab.numbering.plan import ready
 from weirlab.numbering.plan.load import load
-from weirlab.numbering.plan.numbers import owner_name
+from weirlab.numbering.plan.values import owner_name
 from weirlab.numbering.proof import study as proof_study
 from weirlab.numbering.proof.map.chart import MAP, Chart
 from weirlab.numbering.proof.rows import NOT_AS_PLANNED, ProofCallRow

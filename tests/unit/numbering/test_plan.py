@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from weirlab.base.errors import InputError
 from weirlab.numbering.checking import check
 from weirlab.numbering.plan import load, loads
-from weirlab.numbering.plan.numbers import digits_below, owner_name
+from weirlab.numbering.plan.values import digits_below, owner_name
 from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.routing.calls import calls
 

@@ -8,7 +8,7 @@ from weirlab.base.quantities import words
 from weirlab.numbering.checking.findings import PlanFinding, error, line, named, warning
 from weirlab.numbering.ere import TAIL, BadExpression, MissingDigits, Substitution
 from weirlab.numbering.plan.model import EnumEntry, Naptr
-from weirlab.numbering.plan.numbers import digits_below
+from weirlab.numbering.plan.values import digits_below
 from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.routing.names import SCHEMES, Uri, enumservices, leads_to
 

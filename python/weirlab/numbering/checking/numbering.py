@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from weirlab.numbering.checking.findings import PlanFinding, error, line, warning
 from weirlab.numbering.plan.model import ValidityPeriod
-from weirlab.numbering.plan.numbers import MOST_DIGITS
+from weirlab.numbering.plan.values import MOST_DIGITS
 from weirlab.numbering.routing import PlanNetwork
 from weirlab.scenario.document import Location
 

@@ -1,6 +1,5 @@
 """An H.323 gatekeeper in direct mode: it registers endpoints and resolves numbers (H.225.0 RAS).
 
-``messages`` are the messages, ``ras`` reads and writes them. ``table`` is what the plan says,
-``registrations`` who has registered, ``answering`` answers every request; ``enum`` queries the domain name
-system. ``python -m`` runs it.
+``ras`` has the messages, ``datagrams`` reads and writes them. ``table`` is what the plan says, ``answering``
+answers every request and keeps the registrations. ``python -m`` runs it and queries the domain name system.
 """

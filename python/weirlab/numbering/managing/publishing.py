@@ -26,8 +26,7 @@ from weirlab.numbering.managing.state import ChangeRefusal, PlanState, Problem
 from weirlab.numbering.managing.transaction import PlanPublication, UserAccount
 from weirlab.numbering.plan import loads
 from weirlab.numbering.routing import PlanNetwork
-from weirlab.numbering.zones import put, zones
-from weirlab.numbering.zones.records import Zone, catalog, is_higher
+from weirlab.numbering.zones import Zone, catalog, is_higher, put, zones
 
 LIST: Final = "zones.conf"
 """The file with the zones that BIND's own configuration includes."""

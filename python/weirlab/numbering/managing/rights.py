@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from weirlab.base.quantities import words
 from weirlab.numbering.plan.model import NumberingPlan
-from weirlab.numbering.plan.numbers import is_number
+from weirlab.numbering.plan.values import is_number
 
 LIMITS: Final = ("may_call", "barred", "most_calls")
 """Fields of an organisation by which the operator limits its calls."""

@@ -11,7 +11,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from weirlab.numbering.plan import numbers
+from weirlab.numbering.plan import values
 from weirlab.numbering.plan.values import (
     Address,
     Calls,
@@ -290,7 +290,7 @@ class PlanRoute(ValidityPeriod):
     """Only for calls that arrive over this protocol."""
     by: Protocol | None = None
     """The outgoing protocol; without it, the target's first one that the engine also speaks."""
-    strip: Annotated[int, Field(strict=True, ge=0, le=numbers.MOST_DIGITS)] = 0
+    strip: Annotated[int, Field(strict=True, ge=0, le=values.MOST_DIGITS)] = 0
     """Number of leading digits to remove, after the +."""
     prepend: Digits = ""
     """Digits to put in front after stripping."""

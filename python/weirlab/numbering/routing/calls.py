@@ -8,8 +8,7 @@ from typing import Final, Literal, NamedTuple
 from weirlab.base.errors import InputError
 from weirlab.numbering.ere import TAIL, BadExpression, MissingDigits, Substitution
 from weirlab.numbering.plan.model import Engine, EnumEntry, Naptr, PlanRoute
-from weirlab.numbering.plan.numbers import owner_name
-from weirlab.numbering.plan.values import Protocol
+from weirlab.numbering.plan.values import Protocol, owner_name
 from weirlab.numbering.routing import profiles
 from weirlab.numbering.routing.names import SCHEMES, Uri, leads_to
 from weirlab.numbering.routing.network import PlanNetwork

@@ -10,7 +10,7 @@ from typing import Final
 
 from weirlab.numbering.ere import TAIL, BadExpression, Substitution
 from weirlab.numbering.plan.model import Engine, EnumEntry, Naptr, PlanRoute, Rewrite
-from weirlab.numbering.plan.numbers import MOST_DIGITS
+from weirlab.numbering.plan.values import MOST_DIGITS
 from weirlab.numbering.routing.names import leads_to
 
 KAMAILIO_SERVICES: Final = ("e2u+sip", "e2u+h323")

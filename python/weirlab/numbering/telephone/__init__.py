@@ -1,7 +1,7 @@
 """An H.323 telephone for the lab: it registers with a gatekeeper, calls, answers calls and speaks.
 
-``q931``, ``h225`` and ``h245`` read and write messages, ``call`` is one call, and ``registering`` what passes
-between the telephone and its gatekeeper; none of them does I/O. ``session`` is a call with its sockets,
-``wires`` its connections; ``serving`` is the whole telephone. ``settings`` and ``orders`` say what
-it is to do. ``python -m`` runs it, and ``ordering`` gives it an order.
+``h225`` and ``h245`` read and write messages, ``call`` is one call, and ``registering`` what passes between
+the telephone and its gatekeeper; none of them does I/O. ``session`` is a call with its sockets; ``serving``
+is the whole telephone. ``settings`` says what it is to do. ``python -m`` runs it, and ``ordering`` gives it
+an order.
 """

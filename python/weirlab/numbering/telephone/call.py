@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from weirlab.numbering.gatekeeper.ras import Address
-from weirlab.numbering.telephone import h245, q931
+from weirlab.numbering.telephone import h225, h245
 from weirlab.numbering.telephone.h225 import H225Message
 from weirlab.numbering.telephone.h245 import Channel
 
@@ -97,7 +97,7 @@ class Call:
         """Call: propose channels in each codec, the preferred one first."""
         self._proposed = tuple(self._proposals())
         setup = H225Message(
-            q931.SETUP, self.reference, False, self.identifier, self.number, channels=self._proposed,
+            h225.SETUP, self.reference, False, self.identifier, self.number, channels=self._proposed,
             source=self.own.signalling, alias=self.own.name,
         )  # fmt: skip
         self.out.append(setup)
@@ -118,13 +118,13 @@ class Call:
         call = cls(own, media, control, setup.call, setup.reference, setup.number)
         call._calls = False
         call._proposed = setup.channels
-        call._say(q931.PROCEEDING)
+        call._say(h225.PROCEEDING)
         return call
 
     def admitted(self, now_s: float) -> None:
         """The gatekeeper allows it, or there is none: ring."""
         if not self.over:
-            self._say(q931.ALERTING)
+            self._say(h225.ALERTING)
             self._answers_s = now_s + ANSWER_S
 
     def _answer(self, now_s: float) -> None:
@@ -135,7 +135,7 @@ class Call:
             (each for each in self._proposed if each.reverse and each.media and self._known(each)), None
         )
         if there is None or back is None:
-            self._say(q931.CONNECT, control=self._control)
+            self._say(h225.CONNECT, control=self._control)
             self._limited(now_s + CHANNEL_S, "no channel for speech")
             return
         control = self.media._replace(port=self.media.port + 1)
@@ -144,21 +144,21 @@ class Call:
             Channel(back.number, back.codec, reverse=True, media=back.media, control=control),
         )
         self.codec, self.speaks_to = back.codec, back.media
-        self._say(q931.CONNECT, channels=channels)
+        self._say(h225.CONNECT, channels=channels)
 
     # Both.
 
     def signalled(self, signal: H225Message, now_s: float) -> None:
         """A message of call signalling arrived."""
-        if self.over or (signal.kind != q931.RELEASE and not self._calls):
+        if self.over or (signal.kind != h225.RELEASE and not self._calls):
             return
-        if signal.kind == q931.RELEASE:
-            self._end(signal.cause or q931.NORMAL)
+        if signal.kind == h225.RELEASE:
+            self._end(signal.cause or h225.NORMAL)
             return
         self._unlimited()
         if self.speaks_to is None and signal.channels:
             self._accepted(signal.channels)
-        if signal.kind == q931.CONNECT:
+        if signal.kind == h225.CONNECT:
             # A callee may tell its address for H.245 later, by Facility.
             self.connected = True
         if signal.control is not None and self.speaks_to is None and self.connects_to is None:
@@ -191,7 +191,7 @@ class Call:
                 self.speaks_to = media
                 self._unlimited()
             case h245.OpenChannelReject():
-                self.hang_up(q931.NO_CODEC, f"the other end does not take {self.codec}")
+                self.hang_up(h225.NO_CODEC, f"the other end does not take {self.codec}")
             case h245.CloseChannel(number):
                 self.controls.append(h245.CloseChannelAck(number))
             case h245.RoundTrip(number):
@@ -211,20 +211,20 @@ class Call:
             self._answers_s = None
             self._answer(now_s)
         if self._limit_s is not None and now_s >= self._limit_s:
-            self.hang_up(q931.EXPIRED, f"{self._limit} in time")
+            self.hang_up(h225.EXPIRED, f"{self._limit} in time")
 
-    def hang_up(self, cause: int = q931.NORMAL, why: str = "") -> None:
+    def hang_up(self, cause: int = h225.NORMAL, why: str = "") -> None:
         """End the call."""
         if not self.over:
             if self._opened:
                 self.controls.append(h245.EndSession())
-            self._say(q931.RELEASE, cause=cause)
+            self._say(h225.RELEASE, cause=cause)
             self._end(cause, why)
 
     def closed(self, why: str) -> None:
         """The connection of call signalling is gone."""
         if not self.over:
-            self._end(q931.FAILURE, why)
+            self._end(h225.FAILURE, why)
 
     def _known(self, channel: Channel) -> bool:
         return channel.codec in self.own.codecs
@@ -255,7 +255,7 @@ class Call:
         if codec is None:
             theirs = ", ".join(self._theirs or ()) or "none of ours"
             self.hang_up(
-                q931.NO_CODEC, f"no codec in common: {', '.join(self.own.codecs)} here, {theirs} there"
+                h225.NO_CODEC, f"no codec in common: {', '.join(self.own.codecs)} here, {theirs} there"
             )
             return
         self.codec = codec

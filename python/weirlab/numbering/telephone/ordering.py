@@ -1,4 +1,4 @@
-"""Sends a telephone an order and prints its answers, with the standard library only; see ``orders.py``.
+"""Sends a telephone an order and prints its answers, with the standard library only; see ``settings.py``.
 
 The arguments are the telephone's Unix socket and the order. It ends when the order is done; the order ends
 with it.

@@ -15,10 +15,9 @@ from typing import Final
 
 from weirlab.numbering.gatekeeper import ras
 from weirlab.numbering.gatekeeper.ras import Address, RasMessage
-from weirlab.numbering.telephone import q931
+from weirlab.numbering.telephone import h225
 from weirlab.numbering.telephone.call import Call
 from weirlab.numbering.telephone.h225 import H225Message
-from weirlab.numbering.telephone.orders import Client, Order
 from weirlab.numbering.telephone.registering import Registration
 from weirlab.numbering.telephone.session import (
     CallSession,
@@ -28,7 +27,7 @@ from weirlab.numbering.telephone.session import (
     datagrams,
     listening,
 )
-from weirlab.numbering.telephone.settings import TelephoneSettings
+from weirlab.numbering.telephone.settings import Client, Order, TelephoneSettings
 
 _BUSY_S: Final = 0.005
 _IDLE_S: Final = 0.1
@@ -45,10 +44,10 @@ _DATAGRAMS: Final = 64
 """Most datagrams of RAS that are read at once."""
 
 CAUSES: Final = {
-    "calledPartyNotRegistered": 1, "incompleteAddress": 28, "requestDenied": q931.REJECTED,
-    "callerNotRegistered": q931.REJECTED, "invalidEndpointIdentifier": q931.REJECTED,
-    "securityDenial": q931.REJECTED, "resourceUnavailable": q931.NO_RESOURCE,
-    "exceedsCallCapacity": q931.NO_RESOURCE,
+    "calledPartyNotRegistered": 1, "incompleteAddress": 28, "requestDenied": h225.REJECTED,
+    "callerNotRegistered": h225.REJECTED, "invalidEndpointIdentifier": h225.REJECTED,
+    "securityDenial": h225.REJECTED, "resourceUnavailable": h225.NO_RESOURCE,
+    "exceedsCallCapacity": h225.NO_RESOURCE,
 }  # fmt: skip
 """Causes for a gatekeeper's reasons to reject a call (H.225.0, AdmissionRejectReason)."""
 
@@ -111,7 +110,7 @@ class Telephone:
             self._turn(talk, now_s)
         for client, _, limit_s in self._wanting:
             if now_s > limit_s:
-                client.say(f"over: cause {q931.NO_CIRCUIT}, it is not registered with a gatekeeper")
+                client.say(f"over: cause {h225.NO_CIRCUIT}, it is not registered with a gatekeeper")
                 client.gone = True
         self._wanting = [each for each in self._wanting if not each[0].gone]
         for client in [each for each in self._clients if each.gone]:
@@ -234,7 +233,7 @@ class Telephone:
         session = talk.session
         call = Call.taken(self._own, session.media, session.control, setup)
         session.call, talk.limit_s = call, float("inf")
-        if cause := q931.NO_USER if order is None else order.refuses:
+        if cause := h225.NO_USER if order is None else order.refuses:
             call.hang_up(cause, "calls are refused")
             return
         self._ask(talk, call, answers=True, then=lambda place, number: call.admitted(self._now_s))
@@ -243,7 +242,7 @@ class Telephone:
         try:
             session = self._session()
         except OSError as error:
-            client.say(f"over: cause {q931.NO_CIRCUIT}, {error}")
+            client.say(f"over: cause {h225.NO_CIRCUIT}, {error}")
             return
         reference, identifier = random.randrange(1, 1 << 15), secrets.token_hex(16)
         call = Call(self._own, session.media, session.control, identifier, reference, order.calls)
@@ -273,19 +272,19 @@ class Telephone:
                     talk.admitted = True
                     then(answer.destination, answer.digits or call.number)
                 case ras.AdmissionReject():
-                    cause = CAUSES.get(answer.reason, q931.NO_CIRCUIT)
+                    cause = CAUSES.get(answer.reason, h225.NO_CIRCUIT)
                     call.hang_up(cause, f"the gatekeeper rejects the call: {answer.reason}")
                 case None:
                     # The answer may be lost or late, so tell the gatekeeper that the call is over.
                     talk.admitted = True
-                    call.hang_up(q931.NO_CIRCUIT, "the gatekeeper does not answer")
+                    call.hang_up(h225.NO_CIRCUIT, "the gatekeeper does not answer")
 
         if self._registration is not None:
             self._registration.admission(call, answers=answers, done=done)
         elif answers:
             then(call.own.signalling, call.number)
         else:
-            call.hang_up(q931.NO_CIRCUIT, "there is neither a gatekeeper nor a gateway for its calls")
+            call.hang_up(h225.NO_CIRCUIT, "there is neither a gatekeeper nor a gateway for its calls")
 
     def _begin(self, talk: _ActiveCall, call: Call, place: Address, number: str) -> None:
         call.number = number
@@ -314,7 +313,7 @@ class Telephone:
             call.hang_up()
         elif now_s > talk.limit_s and call.heard_s is None:
             what = "nothing is heard" if call.connected else "no answer"
-            call.hang_up(q931.NO_ANSWER, f"{what} in time")
+            call.hang_up(h225.NO_ANSWER, f"{what} in time")
         session.say()
         if call.over:
             self._end(talk)

@@ -11,10 +11,9 @@ from typing import Final
 
 from weirlab.numbering.gatekeeper.ras import Address, NoMessage
 from weirlab.numbering.lab.line import RtpSpeech
-from weirlab.numbering.telephone import h225, h245, q931
+from weirlab.numbering.telephone import h225, h245
 from weirlab.numbering.telephone.call import Call
-from weirlab.numbering.telephone.h225 import H225Message
-from weirlab.numbering.telephone.q931 import TpktReader, packed
+from weirlab.numbering.telephone.h225 import H225Message, TpktReader, tpkt
 
 _MOST_WAITING: Final = 1 << 16
 _READS: Final = 16
@@ -57,7 +56,7 @@ class TpktConnection:
 
     def send(self, content: bytes) -> None:
         """Send a message as soon as possible."""
-        self._out += packed(content)
+        self._out += tpkt(content)
 
     def pump(self) -> Iterator[bytes]:
         """Send what can be sent and return what has arrived; raises ``ConnectionLoss``, ``NoMessage``."""
@@ -243,7 +242,7 @@ class CallSession:
             for content in connection.pump():
                 signal = h225.read(content)
                 self._tell(f"<< {signal.title}")
-                if self.call is None and signal.kind == q931.SETUP and self.on_setup is not None:
+                if self.call is None and signal.kind == h225.SETUP and self.on_setup is not None:
                     self.on_setup(signal)
                 elif self.call is not None and signal.reference == self.call.reference:
                     self.call.signalled(signal, now_s)
@@ -287,7 +286,7 @@ class CallSession:
         except ConnectionLoss as gone:
             self._uncontrolled()
             if call.speaks_to is None:
-                call.hang_up(q931.FAILURE, f"{gone}, that of H.245")
+                call.hang_up(h225.FAILURE, f"{gone}, that of H.245")
         except NoMessage as error:
             self._uncontrolled()
             call.hang_up(_PROTOCOL_ERROR, f"the other end sent {error}")

@@ -15,7 +15,7 @@ from weirlab.base.errors import InputError
 from weirlab.base.quoting import printable, quoted
 from weirlab.numbering.ere import BadExpression, Substitution
 from weirlab.numbering.plan.model import EnumEntry, Naptr, PlanTree
-from weirlab.numbering.plan.numbers import digits_below
+from weirlab.numbering.plan.values import digits_below
 from weirlab.numbering.routing.enum import EnumTree
 
 _SILENCE_S = 10.0

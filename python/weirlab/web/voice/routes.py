@@ -22,7 +22,7 @@ from weirlab.numbering.managing.register import ChangeResult, MissingPiece
 from weirlab.numbering.managing.rights import refusal
 from weirlab.numbering.managing.state import ChangeRefusal, PlanState
 from weirlab.numbering.managing.transaction import UserAccount
-from weirlab.numbering.plan.numbers import DIALLED
+from weirlab.numbering.plan.values import DIALLED
 from weirlab.numbering.routing import wording
 from weirlab.numbering.routing.calls import calls
 from weirlab.web.access import guard

@@ -22,7 +22,7 @@ from weirlab.numbering.managing.publishing import (
 )
 from weirlab.numbering.managing.register import Register
 from weirlab.numbering.managing.state import PlanState
-from weirlab.numbering.zones.records import is_higher
+from weirlab.numbering.zones import is_higher
 from weirlab.web.access.proxies import BY_PROXY
 from weirlab.web.settings import VoiceSettings
 from weirlab.web.voice.asking import ServerZone

@@ -12,9 +12,8 @@ import pytest
 
 from weirlab.numbering.configs import configs
 from weirlab.numbering.gatekeeper import ras
-from weirlab.numbering.gatekeeper.answering import Gatekeeper
+from weirlab.numbering.gatekeeper.answering import LIVE_S, MOST, MOST_OF_HOST, Gatekeeper
 from weirlab.numbering.gatekeeper.ras import Address, RasMessage
-from weirlab.numbering.gatekeeper.registrations import LIVE_S, MOST, MOST_OF_HOST
 from weirlab.numbering.gatekeeper.table import GatekeeperTable, NaptrRecord
 from weirlab.numbering.routing import PlanNetwork
 

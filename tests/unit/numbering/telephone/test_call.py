@@ -8,7 +8,7 @@ import pytest
 
 from weirlab.numbering.gatekeeper.ras import Address
 from weirlab.numbering.telephone import call as calls
-from weirlab.numbering.telephone import h225, h245, q931
+from weirlab.numbering.telephone import h225, h245
 from weirlab.numbering.telephone.call import Call, TelephoneIdentity
 from weirlab.numbering.telephone.h225 import H225Message
 from weirlab.numbering.telephone.h245 import Channel
@@ -74,7 +74,7 @@ def test_two_telephones_agree_on_channels_with_setup_and_connect_alone() -> None
     assert pair.controlled == []
     pair.caller.hang_up()
     pair.exchange(1.0)
-    assert (pair.callee.over, pair.callee.cause, pair.callee.speaks_to) == (True, q931.NORMAL, None)
+    assert (pair.callee.over, pair.callee.cause, pair.callee.speaks_to) == (True, h225.NORMAL, None)
 
 
 def test_the_caller_s_order_of_codecs_decides_among_those_that_the_callee_has() -> None:
@@ -110,7 +110,7 @@ def test_without_a_common_codec_the_call_is_released_and_says_why() -> None:
     pair.answer()
     control(pair)
     ends = (pair.caller, pair.callee)
-    assert all((each.over, each.cause) == (True, q931.NO_CODEC) for each in ends)
+    assert all((each.over, each.cause) == (True, h225.NO_CODEC) for each in ends)
     assert any(each.why.startswith("no codec in common: ") for each in ends)
 
 
@@ -119,13 +119,13 @@ def test_a_callee_that_says_nothing_is_given_up() -> None:
     call.due(calls.RESPONSE_S - 0.1)
     assert not call.over
     call.due(calls.RESPONSE_S)
-    assert (call.cause, call.why) == (q931.EXPIRED, "no answer to Setup in time")
-    assert call.out[-1].kind == q931.RELEASE
+    assert (call.cause, call.why) == (h225.EXPIRED, "no answer to Setup in time")
+    assert call.out[-1].kind == h225.RELEASE
 
 
 def test_a_callee_that_answers_and_opens_no_channel_is_given_up() -> None:
     call = calling()
-    call.signalled(H225Message(q931.CONNECT, 7, True, CALL, control=CONTROL), 1.0)
+    call.signalled(H225Message(h225.CONNECT, 7, True, CALL, control=CONTROL), 1.0)
     assert call.connects_to == CONTROL
     call.due(1.0 + calls.CHANNEL_S)
     assert call.why == "no channel for speech in time"
@@ -133,9 +133,9 @@ def test_a_callee_that_answers_and_opens_no_channel_is_given_up() -> None:
 
 def test_a_callee_may_tell_where_it_waits_for_h245_after_its_answer() -> None:
     call = calling()
-    call.signalled(H225Message(q931.CONNECT, 7, True, CALL), 1.0)
+    call.signalled(H225Message(h225.CONNECT, 7, True, CALL), 1.0)
     assert (call.connected, call.connects_to) == (True, None)
-    call.signalled(H225Message(q931.FACILITY, 7, True, CALL, control=CONTROL), 2.0)
+    call.signalled(H225Message(h225.FACILITY, 7, True, CALL, control=CONTROL), 2.0)
     assert call.connects_to == CONTROL
     call.due(2.0 + calls.CHANNEL_S)
     assert call.why == "no channel for speech in time"
@@ -143,14 +143,14 @@ def test_a_callee_may_tell_where_it_waits_for_h245_after_its_answer() -> None:
 
 def test_a_refusal_tells_its_cause() -> None:
     call = calling()
-    call.signalled(H225Message(q931.RELEASE, 7, True, CALL, cause=q931.BUSY), 1.0)
-    assert (call.over, call.cause, call.why) == (True, q931.BUSY, "")
+    call.signalled(H225Message(h225.RELEASE, 7, True, CALL, cause=h225.BUSY), 1.0)
+    assert (call.over, call.cause, call.why) == (True, h225.BUSY, "")
 
 
 def test_a_connection_that_closes_mid_set_up_ends_the_call_with_the_reason() -> None:
     call = calling()
     call.closed("192.0.2.2 closed the connection before the call was answered")
-    assert (call.over, call.cause) == (True, q931.FAILURE)
+    assert (call.over, call.cause) == (True, h225.FAILURE)
     call.due(60.0)
     assert call.why == "192.0.2.2 closed the connection before the call was answered"
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from weirlab.numbering.gatekeeper import datagrams, ras
 from weirlab.numbering.gatekeeper.ras import Address, NoMessage
-from weirlab.numbering.telephone import h225, h245, q931
+from weirlab.numbering.telephone import h225, h245
 from weirlab.numbering.telephone.h225 import H225Message
 from weirlab.numbering.telephone.h245 import Channel
 
@@ -29,13 +29,13 @@ CHANNELS = (
     "signal",
     [
         H225Message(
-            q931.SETUP, 7, call=CALL, number="420401000001", channels=CHANNELS, source=HERE, alias="hall"
+            h225.SETUP, 7, call=CALL, number="420401000001", channels=CHANNELS, source=HERE, alias="hall"
         ),
-        H225Message(q931.PROCEEDING, 7, from_callee=True, call=CALL),
-        H225Message(q931.ALERTING, 7, from_callee=True, call=CALL),
-        H225Message(q931.CONNECT, 32767, from_callee=True, call=CALL, control=THERE),
-        H225Message(q931.CONNECT, 1, from_callee=True, call=CALL, channels=CHANNELS[:2]),
-        H225Message(q931.RELEASE, 1, call=CALL, cause=q931.BUSY),
+        H225Message(h225.PROCEEDING, 7, from_callee=True, call=CALL),
+        H225Message(h225.ALERTING, 7, from_callee=True, call=CALL),
+        H225Message(h225.CONNECT, 32767, from_callee=True, call=CALL, control=THERE),
+        H225Message(h225.CONNECT, 1, from_callee=True, call=CALL, channels=CHANNELS[:2]),
+        H225Message(h225.RELEASE, 1, call=CALL, cause=h225.BUSY),
     ],
     ids=lambda signal: signal.title,
 )
@@ -89,20 +89,20 @@ CAPTURED = {
     "400600670077002d00770065007300740180753622c0b8000027056f6f683332330676302e382e336d0001058075373533"
     "3334000a5f002a06b8006162636465666768696a6b6c6d6e6f7000d50d980007000a5f00292efe11006f6f68333233632d"
     "4177d220c93f009601000100010001000100010010800100": H225Message(
-        q931.SETUP, 12, call=GUID, number="420402000001",
+        h225.SETUP, 12, call=GUID, number="420402000001",
         source=Address("10.95.0.41", 12030), alias="gw-west",
     ),
     "0802800c0704038090a3280867772d65617374007e00620522c0060008914a0004000a5f002a2efe22c0b8000027056f6f"
     "683332330676302e382e336d006162636465666768696a6b6c6d6e6f701d0dc011006f6f68333233632d4177d220c93f00"
     "9601000100090105807537353333340100010010800100": H225Message(
-        q931.CONNECT, 12, from_callee=True, call=GUID, control=Address("10.95.0.42", 12030)
+        h225.CONNECT, 12, from_callee=True, call=GUID, control=Address("10.95.0.42", 12030)
     ),
     "0802800c62280867772d65617374007e002e052680060008914a00048101001f040011006f6f68333233632d4177d220c9"
     "3f009607000a5f002a2efe10800100": H225Message(
-        q931.FACILITY, 12, from_callee=True, call=GUID, control=Address("10.95.0.42", 12030)
+        h225.FACILITY, 12, from_callee=True, call=GUID, control=Address("10.95.0.42", 12030)
     ),
     "0802000c5a08028090280867772d77657374007e001f0505c0060008914a000458880011006f6f68333233632d4177d220"
-    "c93f0096": H225Message(q931.RELEASE, 12, call=GUID, cause=q931.NORMAL),
+    "c93f0096": H225Message(h225.RELEASE, 12, call=GUID, cause=h225.NORMAL),
 }  # fmt: skip
 """What Asterisk's ooh323 sent, and what it means."""
 
@@ -124,8 +124,8 @@ def test_foreign_bytes_are_a_message_or_none(content: bytes) -> None:
 
 @given(st.lists(st.binary(max_size=20), max_size=5), st.integers(1, 7))
 def test_packets_are_put_together_however_they_are_cut(contents: list[bytes], size: int) -> None:
-    stream = b"".join(map(q931.packed, contents))
-    packets = q931.TpktReader()
+    stream = b"".join(map(h225.tpkt, contents))
+    packets = h225.TpktReader()
     found = [each for at in range(0, len(stream), size) for each in packets.take(stream[at : at + size])]
     assert found == contents
 
@@ -133,4 +133,4 @@ def test_packets_are_put_together_however_they_are_cut(contents: list[bytes], si
 @pytest.mark.parametrize("content", [b"GET / HTTP/1.1\r\n", b"\x03\x00\x00\x01"])
 def test_what_is_no_packet_is_said_to_be_none(content: bytes) -> None:
     with pytest.raises(NoMessage, match=f"no TPKT: {content[:8].hex(' ')}"):
-        list(q931.TpktReader().take(content))
+        list(h225.TpktReader().take(content))

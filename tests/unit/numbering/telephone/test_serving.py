@@ -18,7 +18,7 @@ import pytest
 from weirlab.numbering.gatekeeper import datagrams, ras
 from weirlab.numbering.gatekeeper.ras import Address
 from weirlab.numbering.telephone import call as calls
-from weirlab.numbering.telephone import h225, q931, registering, serving
+from weirlab.numbering.telephone import h225, registering, serving
 from weirlab.numbering.telephone.h225 import H225Message
 from weirlab.numbering.telephone.serving import MOST_STRANGERS, Telephone
 from weirlab.numbering.telephone.settings import EngineAddress, TelephoneCodec, TelephoneSettings
@@ -156,7 +156,7 @@ def test_a_call_ends_with_whoever_ordered_it(world: World) -> None:
 def test_a_telephone_that_refuses_says_its_cause(world: World) -> None:
     desk = world.telephone("desk")
     world.telephone("hall", desk.signalling)
-    taking = world.order("desk", takes=True, refuses=q931.BUSY)
+    taking = world.order("desk", takes=True, refuses=h225.BUSY)
     world.until(lambda: taking.lines == ["ready"])
     assert told(world.order("hall", calls="420308"), world) == "over: cause 17"
 
@@ -195,12 +195,12 @@ def test_a_peer_that_says_nothing_is_given_up(world: World) -> None:
 
 def test_a_call_that_only_rings_is_given_up(world: World) -> None:
     calling, peer = called(world)
-    peer.sendall(q931.packed(h225.written(H225Message(q931.ALERTING, _reference(world), True, "00" * 16))))
+    peer.sendall(h225.tpkt(h225.written(H225Message(h225.ALERTING, _reference(world), True, "00" * 16))))
     world.until(lambda: "hall: << Alerting" in world.said)
     world.wait(calls.RESPONSE_S)
     world.wait(31.0)
     assert told(calling, world) == "over: cause 19, no answer in time"
-    assert h225.read(peer.recv(1 << 12)[4:]).kind == q931.RELEASE
+    assert h225.read(peer.recv(1 << 12)[4:]).kind == h225.RELEASE
 
 
 def _reference(world: World) -> int:
@@ -213,8 +213,8 @@ def _reference(world: World) -> int:
     ("content", "what"),
     [
         (b"HTTP/1.1 400 Bad Request\r\n", "no TPKT: 48 54 54 50 2f 31 2e 31"),
-        (q931.packed(b"\x08\x02\x00\x01\x05\x7e\x00\x04\x05\xff\xff\xff"), "no user information of H.225.0"),
-        (q931.packed(b"garbage"), "no message of Q.931"),
+        (h225.tpkt(b"\x08\x02\x00\x01\x05\x7e\x00\x04\x05\xff\xff\xff"), "no user information of H.225.0"),
+        (h225.tpkt(b"garbage"), "no message of Q.931"),
     ],
 )
 def test_nonsense_ends_the_call_and_is_told_of(world: World, content: bytes, what: str) -> None:
@@ -231,7 +231,7 @@ def test_nobody_at_the_other_end_is_told_with_the_reason(world: World) -> None:
     assert told(world.order("hall", calls="420308"), world).startswith(expected)
 
 
-@pytest.mark.parametrize("content", [b"GET / HTTP/1.1\r\n\r\n", b"", b"\x03\x00\x00\x01", q931.packed(b"x")])
+@pytest.mark.parametrize("content", [b"GET / HTTP/1.1\r\n\r\n", b"", b"\x03\x00\x00\x01", h225.tpkt(b"x")])
 def test_a_telephone_outlives_foreign_connections(world: World, content: bytes) -> None:
     desk = world.telephone("desk")
     with socket.create_connection(desk.signalling) as foreign:

@@ -16,7 +16,7 @@ from weirlab.numbering.lab.recorder import Frame
 from weirlab.numbering.proof.wire import packets
 from weirlab.numbering.proof.wire.packets import TransportAddress
 from weirlab.numbering.proof.wire.signalling import CallLeg, LadderMessage
-from weirlab.numbering.telephone import h225, h245, q931
+from weirlab.numbering.telephone import h225, h245
 from weirlab.numbering.telephone.h245 import Channel
 
 _ANSWERS: Final = {
@@ -157,7 +157,7 @@ def legs(
     """Calls from one place to another, and requests to gatekeepers as legs to and from these."""
     found: list[CallLeg] = []
     for at, signal in enumerate(heard):
-        if signal.kind == q931.SETUP:
+        if signal.kind == h225.SETUP:
             found += _leg(signal, heard[at + 1 :], asked, controlled)
     silent: set[tuple[str, str]] = set()
     for each in filter(_is_call, asked):
@@ -201,10 +201,10 @@ def _leg(
     ends = (setup.target, setup.source, setup.reference)
     answers = [each for each in later if (each.source, each.target, each.reference) == ends]
     for signal in answers:
-        if signal.kind == q931.CONNECT:
+        if signal.kind == h225.CONNECT:
             answer, answered_ns = 200, signal.at_ns
             break
-        if signal.kind == q931.RELEASE:
+        if signal.kind == h225.RELEASE:
             answer, answered_ns = _ANSWERS.get(signal.cause, _OTHER), signal.at_ns
             break
     identifier = f"{setup.source.address} {setup.source.port}"
@@ -318,7 +318,7 @@ def _answer(question: Ras, asked: Sequence[Ras]) -> Ras | None:
 
 def _signal(carried: packets.Payload) -> H225WireMessage | None:
     try:
-        message = q931.read(carried.content)
+        message = h225.read_q931(carried.content)
     except ras.NoMessage:
         return None
     channels: tuple[Channel, ...] = ()
