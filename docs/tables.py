@@ -20,7 +20,7 @@ from weirlab.base.columns import Column, described
 from weirlab.calls.calls.study import PacketRow
 from weirlab.calls.capacity.trials.rows import CallGapRow, CapacityRow, InsideRow
 from weirlab.calls.failover.switches.rows import SwitchCallRow, SwitchRow, SwitchSeriesRow
-from weirlab.calls.ipsec.cost.findings import COSTS, EspCostRow
+from weirlab.calls.ipsec.cost import COSTS, EspCostRow
 from weirlab.calls.ipsec.endpoints import rows as endpoints
 from weirlab.campaigns.ranking import MeasureRow
 from weirlab.campaigns.study import MEASURES, STEPS, StepRow

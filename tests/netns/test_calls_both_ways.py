@@ -15,7 +15,7 @@ from weirlab.base.files import HOST_FILES
 from weirlab.calls.capacity.trials.boxes import count
 from weirlab.calls.capacity.trials.keeper import CallRecorder
 from weirlab.calls.capacity.trials.rows import CAPACITY, INSIDE
-from weirlab.calls.capacity.trials.setting import CallTraffic
+from weirlab.calls.capacity.trials.search import CallTraffic
 from weirlab.lab import dut
 from weirlab.lab.base import WatchableBed
 from weirlab.lab.netns import NetnsLab

@@ -13,8 +13,7 @@ import pytest
 
 from weirlab.calls.ipsec.endpoints.bed import JoinedEndpoints, hogged, opened
 from weirlab.calls.ipsec.endpoints.figures import figures
-from weirlab.calls.ipsec.endpoints.plan import talk
-from weirlab.calls.ipsec.endpoints.section import ArmName, EndpointsSection
+from weirlab.calls.ipsec.endpoints.plan import ArmName, EndpointsSection, talk
 from weirlab.lab.linux.namespace import DIRECTORY, Namespace
 
 from .conftest import Made

@@ -10,9 +10,10 @@ from tests.netns.wired_hosts import EXTERNAL_OUTAGE_S, external_pair, ip, wired_
 
 from weirlab.base.errors import LabError
 from weirlab.base.files import HOST_FILES
-from weirlab.calls.failover.bed import Conntrackd, Keepalived
 from weirlab.calls.failover.section import FailoverScenario
 from weirlab.jobs.progress import SilentProgress
+from weirlab.lab.redundant.conntrackd import Conntrackd
+from weirlab.lab.redundant.keepalived import Keepalived
 from weirlab.scenario.load import from_plain
 from weirlab.store import Store
 from weirlab.studies.runner import run_scenario

@@ -9,9 +9,12 @@ import pytest
 from pyroute2 import IPRoute
 
 from weirlab.base.errors import InputError, LabError
-from weirlab.calls.failover.bed import Conntrackd, Keepalived, RedundantLab, Ucarp
+from weirlab.calls.failover.lab import RedundantLab
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.lab.redundant.base import Firewall
+from weirlab.lab.redundant.conntrackd import Conntrackd
+from weirlab.lab.redundant.keepalived import Keepalived
+from weirlab.lab.redundant.ucarp import Ucarp
 from weirlab.records import EngineResult
 from weirlab.traffic.calls.codecs import parse_codec
 from weirlab.traffic.calls.schedule import traffic_of

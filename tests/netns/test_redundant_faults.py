@@ -15,10 +15,13 @@ from pyroute2 import IPRoute
 
 from weirlab.base import programs
 from weirlab.base.errors import LabError, MissingCapability
-from weirlab.calls.failover.bed import Conntrackd, Keepalived, RedundantLab, Ucarp
+from weirlab.calls.failover.lab import RedundantLab
 from weirlab.lab import clean
 from weirlab.lab.linux.namespace import DIRECTORY, Namespace
 from weirlab.lab.redundant import base, pair
+from weirlab.lab.redundant.conntrackd import Conntrackd
+from weirlab.lab.redundant.keepalived import Keepalived
+from weirlab.lab.redundant.ucarp import Ucarp
 from weirlab.traffic.spec import Rate, Traffic
 
 from .conftest import wait_until
@@ -113,7 +116,8 @@ def offspring(pid: int) -> list[int]:
 
 OWNER = textwrap.dedent("""
     import sys
-    from weirlab.calls.failover.bed import Keepalived, RedundantLab
+    from weirlab.lab.redundant.keepalived import Keepalived
+    from weirlab.calls.failover.lab import RedundantLab
 
     with RedundantLab(Keepalived(advert_s=0.1)) as lab:
         first = [machine._first for machine in lab.pair._machines.values()]

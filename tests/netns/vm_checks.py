@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from weirlab.base.errors import LabError, MissingCapability
-from weirlab.calls.capacity.trials.setting import CallTraffic
+from weirlab.calls.capacity.trials.search import CallTraffic
 from weirlab.lab.dut.vm.filters import VirtualFilter
 from weirlab.lab.dut.vm.tunnels import VirtualTunnel
 from weirlab.lab.netns import NetnsLab

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
-from weirlab.calls.ipsec.cost import study as cost
-from weirlab.calls.ipsec.cost.findings import EspCostFindings
+from weirlab.calls.ipsec import cost_study
+from weirlab.calls.ipsec.cost import EspCostFindings
 from weirlab.publications import PublishedExperiment, publication
 from weirlab.reproduction.claims import UNKNOWN, all_of, decided, fitted, near, ratio
 from weirlab.reproduction.contract import Answer, Decision, ReproducedExperiment, Runs
@@ -53,7 +53,7 @@ class _Costs(ReproducedExperiment):
 
     def answers(self, runs: Runs, published: PublishedExperiment) -> Iterator[Answer]:
         if COSTS in runs:
-            yield from self.answered(EspCosts(cost.stored(runs[COSTS])), published)
+            yield from self.answered(EspCosts(cost_study.stored(runs[COSTS])), published)
 
     @abstractmethod
     def answered(self, costs: EspCosts, published: PublishedExperiment) -> Iterator[Answer]:
@@ -339,7 +339,7 @@ def _courses(
 
     if COSTS not in runs:
         return ()
-    costs = EspCosts(cost.stored(runs[COSTS]))
+    costs = EspCosts(cost_study.stored(runs[COSTS]))
     return courses(
         text, {name: list(zip(costs.times_ms, one, strict=True)) for name, one in series(costs).items()}
     )

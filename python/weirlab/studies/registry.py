@@ -87,7 +87,7 @@ OWN: Final[Mapping[str, StudyEntry]] = {
         ready={"slow-transfer": "why a TCP transfer over a long path is slow"},
     ),
     "endpoints": StudyEntry("weirlab.calls.ipsec.endpoints.study", "EndpointsStudy"),
-    "esp": StudyEntry("weirlab.calls.ipsec.cost.study", "EspCostStudy"),
+    "esp": StudyEntry("weirlab.calls.ipsec.cost_study", "EspCostStudy"),
     "psock": StudyEntry("weirlab.transfers.psock", "PsockStudy", ()),
     "parallel": StudyEntry(
         "weirlab.transfers.parallel.study",

@@ -14,8 +14,8 @@ from weirlab.calls.capacity.command import CapacityCallOptions, CapacityPlanOpti
 from weirlab.calls.capacity.section import Capacity, SweepSection
 from weirlab.calls.failover.command import OngoingOptions, PairOptions, SwitchOptions
 from weirlab.calls.failover.section import Failover, OngoingCalls, PairSection
-from weirlab.calls.ipsec.cost.command import CostOptions
-from weirlab.calls.ipsec.cost.section import EspCostSection
+from weirlab.calls.ipsec.command import CostOptions
+from weirlab.calls.ipsec.cost import EspCostSection
 from weirlab.cli.options import DeviceOptions, FlowOptions, TrialsOptions
 from weirlab.scenario.calls import CallShape
 from weirlab.scenario.model import CalibrationSection, Dut, Lab, Section, TrafficShape

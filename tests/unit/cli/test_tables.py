@@ -11,8 +11,7 @@ import pytest
 from weirlab.calls.failover.fakes import FakePair, SwitchBehaviour, instant
 from weirlab.calls.failover.study import FailoverStudy
 from weirlab.calls.failover.switches.event import SwitchClocks
-from weirlab.calls.ipsec.cost.fakes import FormulaTimer
-from weirlab.calls.ipsec.cost.study import EspCostStudy
+from weirlab.calls.ipsec.cost_study import EspCostStudy, FormulaTimer
 from weirlab.calls.ipsec.endpoints.fakes import FakeEndpointBed as FakeEndpoints
 from weirlab.calls.ipsec.endpoints.fakes import opener
 from weirlab.calls.ipsec.endpoints.study import EndpointsStudy

@@ -40,12 +40,11 @@ from weirlab.calls.failover.section import FailoverScenario
 from weirlab.calls.failover.study import FailoverStudy
 from weirlab.calls.failover.switches.event import SwitchClocks
 from weirlab.calls.failover.switches.pair import PairSpec
-from weirlab.calls.ipsec.cost.fakes import FormulaTimer
-from weirlab.calls.ipsec.cost.section import EspCostScenario
-from weirlab.calls.ipsec.cost.study import EspCostStudy
+from weirlab.calls.ipsec.cost import EspCostScenario
+from weirlab.calls.ipsec.cost_study import EspCostStudy, FormulaTimer
 from weirlab.calls.ipsec.endpoints.fakes import FakeEndpointBed as FakeEndpoints
 from weirlab.calls.ipsec.endpoints.fakes import opener as open_endpoints
-from weirlab.calls.ipsec.endpoints.section import EndpointScenario
+from weirlab.calls.ipsec.endpoints.plan import EndpointScenario
 from weirlab.calls.ipsec.endpoints.study import EndpointsStudy
 from weirlab.campaigns import steps
 from weirlab.cli.program.app import app

@@ -8,14 +8,14 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from weirlab.calls.capacity.page.story import tell as tell_capacity
+from weirlab.calls.capacity.page import tell as tell_capacity
 from weirlab.calls.capacity.prediction import CapacityPrediction
-from weirlab.calls.failover.page.story import tell as tell_failover
+from weirlab.calls.failover.page import tell as tell_failover
 from weirlab.calls.ipsec.endpoints.fakes import FakeEndpointBed as FakeEndpoints
 from weirlab.calls.ipsec.endpoints.study import EndpointsStudy
+from weirlab.calls.quality.page import assessed
 from weirlab.calls.quality.page import tell as tell_quality
 from weirlab.calls.quality.study import capture_quality
-from weirlab.calls.quality.voice_page import assessed
 from weirlab.devices.profile.page import gather
 from weirlab.devices.profile.page import tell as tell_profile
 from weirlab.devices.search.page import tell as tell_search

@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 
 from weirlab.calls.quality import page
+from weirlab.calls.quality.page import assessed, quality_page
 from weirlab.calls.quality.study import capture_quality
-from weirlab.calls.quality.voice_page import assessed, quality_page
 from weirlab.report.export import rendered
 
 from ..calls.quality.captures import Rtp, frames, pcap, talk, without

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from weirlab.calls.ipsec.cost.findings import COSTS, EspCostRow
-from weirlab.calls.ipsec.cost.section import EspCostScenario, EspCostSection
+from weirlab.calls.ipsec.cost import COSTS, EspCostRow, EspCostScenario, EspCostSection
+from weirlab.calls.ipsec.endpoints.plan import EndpointScenario
 from weirlab.calls.ipsec.endpoints.rows import ATTEMPTS, EndpointAttemptRow
-from weirlab.calls.ipsec.endpoints.section import EndpointScenario
 from weirlab.publications import publication
 from weirlab.reproduction.contract import Answer
 from weirlab.reproduction.ipsec import EXPERIMENTS

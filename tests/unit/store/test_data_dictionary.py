@@ -15,7 +15,7 @@ from weirlab.base import columns
 from weirlab.calls.calls.study import PacketRow
 from weirlab.calls.capacity.trials.rows import CallGapRow, CapacityRow, InsideRow
 from weirlab.calls.failover.switches.rows import SwitchRow
-from weirlab.calls.ipsec.cost.findings import COSTS, EspCostRow
+from weirlab.calls.ipsec.cost import COSTS, EspCostRow
 from weirlab.calls.ipsec.endpoints import rows as endpoints
 from weirlab.campaigns.ranking import MeasureRow
 from weirlab.campaigns.study import MEASURES, STEPS, StepRow

@@ -19,12 +19,14 @@ from weirlab.base.documents import SPARSE, Array, Measured, Unlimited, plain, ty
 from weirlab.base.errors import InputError
 from weirlab.calls.capacity.trials.losses import CallLoss
 from weirlab.calls.capacity.trials.search import CallCapacity, CallGoal
-from weirlab.calls.failover.bed import Conntrackd, Keepalived, Ucarp
 from weirlab.calls.failover.switches.compare import SwitchGroup as Switches
 from weirlab.calls.failover.switches.load import CommonLoad
 from weirlab.calls.failover.switches.pair import PairSpec
 from weirlab.devices.search.rfc2544.bursts import BackToBackResult
 from weirlab.devices.search.rfc2544.suite import LatencyResult, LossCurve, LossPoint, Result, Rfc2544Suite
+from weirlab.lab.redundant.conntrackd import Conntrackd
+from weirlab.lab.redundant.keepalived import Keepalived
+from weirlab.lab.redundant.ucarp import Ucarp
 from weirlab.links.monitor.trials.campaign import MonitorLimit as Recorded
 from weirlab.links.monitor.trials.compare import Cost, MonitorGroup, StallEffect
 from weirlab.measure.adaptive.design import AdaptivePlan

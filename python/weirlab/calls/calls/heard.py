@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from weirlab.base.quantities import decimals
 from weirlab.base.tables import Table
-from weirlab.calls.calls.worst import WORST, worst
 from weirlab.cli.quantities import NOTHING, count, duration, percent, plural, rate, rules
 from weirlab.cli.results.tables import of_device, rules_met
 from weirlab.jobs.requiring import HEARD, MEDIAN_MOS, TAKEN, TRIAL, each, median, trial_case
 from weirlab.records import device_in_words
+from weirlab.report import numbers
 from weirlab.requirements import GAP, MOS, Demand, DemandJudgement, judge
 from weirlab.traffic.calls.spec import describe
 
@@ -22,6 +22,34 @@ if TYPE_CHECKING:
     from weirlab.calls.calls.study import CallsOutcome
     from weirlab.quality.distribution import CallerGroup, CallerPercentiles
     from weirlab.store import Run
+
+WORST: Final = (
+    "call", "back", "mos", "lost", "sent", "longest_run", "burst_ratio", "delay_mean_ns", "jitter_ns",
+    "longest_gap_ns",
+)  # fmt: skip
+"""What :func:`worst` needs to know about a caller, besides ``late``."""
+
+
+def worst(callers: Iterable[Mapping[str, Any]], caption: str) -> Table:
+    """A row per caller, in the order given; None or NaN for what is not known."""
+    columns = (
+        "Call", "Direction", "MOS", "Lost", "Longest run", "Burst ratio", "Late", "Mean delay", "Jitter",
+        "Longest gap",
+    )  # fmt: skip
+    rows = [
+        (
+            str(caller["call"]),
+            "back" if caller["back"] else "forward",
+            f"{caller['mos']:.2f}",
+            f"{caller['lost']:,} of {caller['sent']:,}",
+            count(caller["longest_run"]),
+            NOTHING if (ratio := caller["burst_ratio"]) is None else numbers.significant(ratio),
+            count(caller["late"]),
+            *(numbers.duration(caller[name]) for name in ("delay_mean_ns", "jitter_ns", "longest_gap_ns")),
+        )
+        for caller in callers
+    ]
+    return Table(caption, columns, rows, spare=("Burst ratio", "Longest gap", "Longest run"))
 
 
 _WORST = 5

@@ -16,8 +16,7 @@ import numpy.typing as npt
 from scipy.special import bdtr, ndtri
 
 from weirlab.base.documents import SPARSE
-from weirlab.calls.capacity.trials.search import CallGoal
-from weirlab.calls.capacity.trials.setting import CallTraffic
+from weirlab.calls.capacity.trials.search import CallGoal, CallTraffic
 from weirlab.model.backlog import Backlog, backlog
 from weirlab.model.base import TOLD_LEVEL, Prediction, Predictor
 from weirlab.model.planning.requirements import NO_LOSS

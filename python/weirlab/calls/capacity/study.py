@@ -11,10 +11,13 @@ import polars as pl
 from weirlab.base.errors import InputError
 from weirlab.calls.capacity.findings import CapacityConclusions, CapacityFindings, CounterAgreement
 from weirlab.calls.capacity.plan import (
+    SWEEP,
+    CallSweep,
     fixed_counts,
     found_counts,
     goals_of,
     profile_of,
+    sweep,
     to_search,
     to_sweep,
 )
@@ -23,9 +26,7 @@ from weirlab.calls.capacity.section import CapacityScenario
 from weirlab.calls.capacity.trials.keeper import CallRecorder
 from weirlab.calls.capacity.trials.losses import dropping, losses
 from weirlab.calls.capacity.trials.rows import CAPACITY, GAPS, CapacityRow, InsideRow
-from weirlab.calls.capacity.trials.search import CallCapacity, search_calls
-from weirlab.calls.capacity.trials.setting import CallTraffic
-from weirlab.calls.capacity.trials.sweep import SWEEP, CallSweep, sweep
+from weirlab.calls.capacity.trials.search import CallCapacity, CallTraffic, search_calls
 from weirlab.devices.prediction import modelling
 from weirlab.jobs import profiles, testbeds
 from weirlab.jobs.progress import RESUME, Progress, passed_on
@@ -49,7 +50,7 @@ from weirlab.studies.contract import Outcome, Study, Summary
 from weirlab.traffic.schedule import compile_plan
 
 if TYPE_CHECKING:
-    from weirlab.calls.capacity.page.source import CapacityEvidence
+    from weirlab.calls.capacity.tables import CapacityEvidence
     from weirlab.report.story import Story
 
 AROUND: Final = "sweep_around"
@@ -68,7 +69,7 @@ def found(run: Run) -> CapacityConclusions:
 
 def findings(run: Run, found: CapacityConclusions) -> CapacityEvidence:
     """The findings that page and tables are made from."""
-    from weirlab.calls.capacity.page.source import CapacityEvidence
+    from weirlab.calls.capacity.tables import CapacityEvidence
 
     inside = completed(InsideRow, run.table("inside")) if run.has_table("inside") else pl.DataFrame()
     gaps = run.table(GAPS) if run.has_table(GAPS) else pl.DataFrame()
@@ -289,18 +290,19 @@ class CapacityStudy(Study[CapacityScenario, DeviceGround, CapacityFindings]):
         return _foretold(asked)[1]
 
     def summarize(self, outcome: Outcome[CapacityFindings]) -> Summary:
-        from weirlab.calls.capacity import tables, wording
+        from weirlab.calls.capacity import tables
+        from weirlab.calls.capacity.findings import conclusion
 
         evidence = findings(outcome.run, outcome.found.results)
-        return Summary(wording.conclusion(outcome), tables.of(evidence))
+        return Summary(conclusion(outcome), tables.of(evidence))
 
     def headlines(self, run: Run) -> Sequence[str]:
-        from weirlab.calls.capacity import wording
+        from weirlab.calls.capacity.findings import headlines
 
-        return wording.headlines(run, found(run))
+        return headlines(run, found(run))
 
     def page(self, run: Run) -> Story:
-        from weirlab.calls.capacity.page.story import tell
+        from weirlab.calls.capacity.page import tell
 
         if not run.has_table(CAPACITY):
             raise InputError(

@@ -11,7 +11,9 @@ import numpy.typing as npt
 
 from weirlab.base.closing import Closable
 from weirlab.base.units import NS_PER_S
-from weirlab.calls.failover.bed import SIDES, EventKind, Firewall, Keepalived, PairEvent, Transition, Ucarp
+from weirlab.lab.redundant.base import SIDES, EventKind, Firewall, PairEvent, Transition
+from weirlab.lab.redundant.keepalived import Keepalived
+from weirlab.lab.redundant.ucarp import Ucarp
 from weirlab.records import (
     BinDetails,
     EngineResult,

@@ -13,7 +13,10 @@ from pydantic import AfterValidator, ConfigDict, Field
 from weirlab.base import limits
 from weirlab.base.errors import InputError
 from weirlab.base.quoting import quoted
-from weirlab.calls.failover.bed import Conntrackd, ExternalPair, Keepalived, Ucarp
+from weirlab.calls.failover.external import ExternalPair
+from weirlab.lab.redundant.conntrackd import Conntrackd
+from weirlab.lab.redundant.keepalived import Keepalived
+from weirlab.lab.redundant.ucarp import Ucarp
 from weirlab.scenario.calls import CallShape, MixText
 from weirlab.scenario.conflicts import Conflict
 from weirlab.scenario.document import Location

@@ -15,8 +15,9 @@ from weirlab.base.documents import plain
 from weirlab.base.errors import InputError, MissingCapability, TrialError
 from weirlab.base.interrupts import owned, shielded
 from weirlab.base.quantities import percent
-from weirlab.calls.failover.bed import ExternalPair, capabilities
-from weirlab.calls.failover.bed.lab import compiled
+from weirlab.calls.failover import lab
+from weirlab.calls.failover.external import ExternalPair
+from weirlab.calls.failover.lab import compiled
 from weirlab.calls.failover.section import MOST_CALLS, FailoverScenario
 from weirlab.calls.failover.switches.campaign import SwitchConditions, measure
 from weirlab.calls.failover.switches.compare import SwitchGroup, compare, conclusions
@@ -241,7 +242,7 @@ def connections(traffic: Traffic) -> int:
 @shielded
 def _external(scenario: FailoverScenario, pair: ExternalPair, progress: Progress) -> Iterator[OpenPair]:
     """Switches the user's own pair; its test bed is open for the duration of the block."""
-    from weirlab.calls.failover.bed.external import ExternalLab
+    from weirlab.calls.failover.external import ExternalLab
     from weirlab.lab.wired.bed import WiredBed
     from weirlab.scenario import BLACK_BOX, Dut
 
@@ -256,7 +257,7 @@ def _external(scenario: FailoverScenario, pair: ExternalPair, progress: Progress
 
 def _opener(scenario: FailoverScenario, pairs: tuple[PairSpec, ...]) -> OpenPair:
     """Builds pairs in network namespaces; raises ``MissingCapability`` naming what is missing."""
-    from weirlab.calls.failover.bed import RedundantLab
+    from weirlab.calls.failover.lab import RedundantLab
     from weirlab.lab.doctor import need_namespaces
 
     need_namespaces("a redundant pair needs")
@@ -285,7 +286,7 @@ class FailoverStudy(Study[FailoverScenario, Ground[Pairs], FailoverFindings]):
         return FailoverScenario
 
     def checks(self) -> Sequence[Finding]:
-        return (capabilities.finding(),)
+        return (lab.finding(),)
 
     def check(self, asked: FailoverScenario, work: Work) -> None:
         checked(asked)
@@ -366,8 +367,8 @@ class FailoverStudy(Study[FailoverScenario, Ground[Pairs], FailoverFindings]):
         return tuple(conclusions(compare(kept(run))))
 
     def page(self, run: Run) -> Story:
-        from weirlab.calls.failover.page.source import SwitchRun
-        from weirlab.calls.failover.page.story import tell
+        from weirlab.calls.failover.page import tell
+        from weirlab.calls.failover.tables import SwitchRun
 
         if not run.has_table(SWITCHES):
             raise InputError(

@@ -4,16 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
 
 import typer
 
+from weirlab.base import limits
 from weirlab.base.errors import InputError
 from weirlab.base.quantities import words
 from weirlab.base.quoting import quoted
-from weirlab.calls.ipsec.cost import command as cost
-from weirlab.calls.ipsec.endpoints import command as endpoints
-from weirlab.cli.options import IpVersion, JsonOption, grouped, listed
+from weirlab.cli.options import (
+    PERCENT,
+    WORDS,
+    IpVersion,
+    JsonOption,
+    OptionReading,
+    ReportOptions,
+    ResultOptions,
+    SeedOption,
+    grouped,
+    listed,
+    typed,
+)
 from weirlab.cli.output import Session
 
 if TYPE_CHECKING:
@@ -106,8 +117,8 @@ def add_to(app: typer.Typer) -> None:
         no_args_is_help=True,
     )
     group.command("bytes", help=BYTES)(grouped(bytes_))
-    cost.add_to(group)
-    endpoints.add_to(group)
+    group.command("cost", help=COST)(grouped(cost))
+    group.command("endpoints", help=ENDPOINTS)(grouped(endpoints))
     app.add_typer(group, name="ipsec", rich_help_panel="Measure")
 
 
@@ -198,3 +209,184 @@ def _words(text: str, option: str) -> list[str]:
     if not all(words):
         raise InputError(f"{option} {quoted(text)}: expected names, divided by commas")
     return words
+
+
+COST = """Measure what a packet of speech costs with ESP.
+
+Weir's library encapsulates and decapsulates packets in memory, with every
+cipher suite (--suite), mode (--mode) and packet time, and hands them to their
+calls: with UDP, without, through a queue between IPsec and UDP, or through a
+socket of the system. In each round every case has its turn, so a slow moment
+of the machine hits all of them. Nothing is sent, and it needs no root.
+
+Examples:
+  weir ipsec cost
+  weir ipsec cost --suite aes-cbc,aes-cbc-hmac-sha1-96 --out cost.html
+  weir ipsec cost --mode tunnel --packet-time 20 --rounds 200 --json
+"""
+
+
+_TIMES: Final = OptionReading(lambda text: listed(text, float, "--packet-time", "10,20"))
+
+
+@dataclass(frozen=True)
+class CostOptions:
+    """What is timed; the fields are keys of ``esp`` in a scenario."""
+
+    PANEL: ClassVar = "Packets"
+
+    codec: Annotated[str, typer.Option(help="Codec of the speech.")] = "g711"
+    packet_times_ms: Annotated[
+        str, typer.Option("--packet-time", help="Packet times in ms.", metavar="MS,..."), _TIMES
+    ] = "10,20,30,40,50,60"
+    suites: Annotated[
+        str | None,
+        typer.Option(
+            "--suite",
+            help="Cipher suites of ESP (see weir ipsec bytes); left out: six usual ones.",
+            metavar="NAME,...",
+        ),
+        WORDS,
+    ] = None
+    modes: Annotated[str, typer.Option("--mode", help="Modes of ESP.", metavar="NAME,..."), WORDS] = (
+        "transport,tunnel"
+    )
+    ways: Annotated[
+        str | None,
+        typer.Option(
+            help="Some of out, out-each, out-udp, out-rtp, in, in-udp, in-rtp, in-layers, in-system.",
+            metavar="NAME,...",
+        ),
+        WORDS,
+    ] = None
+    rounds: Annotated[int, typer.Option(min=2, max=10_000, help="Rounds.")] = 40
+    packets: Annotated[
+        int,
+        typer.Option(min=8, max=100_000, help="Packets per round; many leave the CPU's caches."),
+    ] = 64
+    associations: Annotated[
+        int, typer.Option(min=1, max=10_000, help="Security associations, used in turn.")
+    ] = 1
+
+
+def cost(ctx: typer.Context, *, packets: CostOptions, report: ReportOptions, result: ResultOptions) -> None:
+    from weirlab.calls.ipsec.cost import EspCostScenario
+    from weirlab.studies.commands.scenarios import carry_out
+
+    with result.session(ctx) as session:
+        report.check()
+        carry_out(session, {"name": "cost of ESP", "esp": typed(packets)}, EspCostScenario, report)
+
+
+ENDPOINTS = """Measure jitter and delay between endpoints with and without kernel bypass.
+
+Two endpoints in network namespaces, joined by a veth pair, exchange calls.
+Each endpoint sends and receives in one thread on its own CPU, with ESP (in
+UDP) by Weir's library. The kinds of endpoints (--arms) take turns in one run:
+bypass (AF_XDP sockets that real-time threads poll), sockets (UDP sockets of
+ordinary threads), and sockets-real-time (UDP sockets of real-time threads).
+Each kind is measured with idle CPUs, and beside a CPU hog: a program of
+ordinary priority on each endpoint's CPU. Weir then searches for the most
+calls that each kind carries in time. Needs root.
+
+Examples:
+  weir ipsec endpoints
+  weir ipsec endpoints --calls 1,100 --seconds 10 --out endpoints.html
+  weir ipsec endpoints --suite none --arms bypass,sockets --beside idle
+  weir ipsec endpoints --suite aes-cbc-hmac-sha1-96 --mode tunnel --json
+  weir ipsec endpoints --no-search --repetitions 10
+"""
+
+
+_COUNTS: Final = OptionReading(lambda text: listed(text, int, "--calls", "1,100"))
+
+
+@dataclass(frozen=True)
+class EndpointOptions:
+    """The endpoints; the fields are keys of ``endpoints`` in a scenario."""
+
+    PANEL: ClassVar = "Endpoints"
+
+    arms: Annotated[str, typer.Option(help="Kinds of endpoints.", metavar="NAME,..."), WORDS] = (
+        "bypass,sockets,sockets-real-time"
+    )
+    beside: Annotated[
+        str,
+        typer.Option(help="Other work on the endpoints' CPUs: idle (none), hog.", metavar="NAME,..."),
+        WORDS,
+    ] = "idle,hog"
+    suite: Annotated[
+        str,
+        typer.Option(help="Cipher suite of ESP (see weir ipsec bytes), or none.", metavar="NAME"),
+    ] = "aes-gcm-16"
+    mode: Annotated[Literal["transport", "tunnel"], typer.Option(help="Mode of ESP.")] = "transport"
+
+
+@dataclass(frozen=True)
+class TalkOptions:
+    """The calls; the fields are keys of ``endpoints`` in a scenario."""
+
+    PANEL: ClassVar = "Calls"
+
+    calls: Annotated[str, typer.Option(help="Numbers of calls to compare.", metavar="COUNT,..."), _COUNTS] = (
+        "1,100,1000"
+    )
+    codec: Annotated[str, typer.Option(help="Codec, with an optional packet time.")] = "g711"
+    lasts_s: Annotated[
+        float, typer.Option("--seconds", min=0.1, max=limits.LONGEST_S, help="Recorded seconds per attempt.")
+    ] = 4.0
+    repetitions: Annotated[
+        int,
+        typer.Option(min=1, max=limits.MOST_REPETITIONS, help="Valid attempts of each kind."),
+    ] = 5
+    seed: SeedOption = 1
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """The search for the most calls; the fields after the first are keys of ``endpoints.limit``."""
+
+    PANEL: ClassVar = "Most calls"
+
+    search: Annotated[
+        bool, typer.Option("--search/--no-search", help="Search for the most calls of each kind.")
+    ] = True
+    most_calls: Annotated[
+        int, typer.Option(min=1, max=20_000, help="Maximum calls to try.", metavar="COUNT")
+    ] = 10_000
+    late_ms: Annotated[
+        float,
+        typer.Option(
+            "--late",
+            min=0.01,
+            max=1000,
+            help="A packet is bad if it is heard later than this after it was due.",
+            metavar="MS",
+        ),
+    ] = 10.0
+    bad_share: Annotated[
+        float,
+        typer.Option("--bad", min=0.001, max=99, help="Maximum share of bad packets.", metavar="PERCENT"),
+        PERCENT,
+    ] = 0.1
+
+
+def endpoints(
+    ctx: typer.Context,
+    *,
+    kinds: EndpointOptions,
+    talk: TalkOptions,
+    search: SearchOptions,
+    report: ReportOptions,
+    result: ResultOptions,
+) -> None:
+    from weirlab.calls.ipsec.endpoints.plan import EndpointScenario
+    from weirlab.studies.commands.scenarios import carry_out
+
+    with result.session(ctx) as session:
+        report.check()
+        limit = typed(search)
+        searches = limit.pop("search").value
+        section = {**typed(kinds), **typed(talk), "limit": limit if searches else None}
+        content = {"name": f"endpoints with {kinds.suite}", "endpoints": section}
+        carry_out(session, content, EndpointScenario, report)

@@ -149,7 +149,7 @@ def quality(
     result: Annotated[JudgementOptions, without("store")],
 ) -> None:
     from weirlab.calls.quality import study, tables, wording
-    from weirlab.calls.quality.voice_page import quality_page
+    from weirlab.calls.quality.page import quality_page
     from weirlab.cli.results import gates
     from weirlab.jobs import batches
 
@@ -191,8 +191,8 @@ def _each(
     cluster: ClusterOptions,
     result: JudgementOptions,
 ) -> None:
-    from weirlab.calls.quality.each import hearings
     from weirlab.calls.quality.study import capture_quality
+    from weirlab.calls.quality.wording import hearings
 
     if unfit:
         raise InputError("--each sums up every file: --stream, --out and --require do not go with it")

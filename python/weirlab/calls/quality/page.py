@@ -11,6 +11,7 @@ import polars as pl
 
 from weirlab.base import files
 from weirlab.calls.quality import tables
+from weirlab.calls.quality.study import QualityOutcome
 from weirlab.report import axes, palette
 from weirlab.report.axes import Domain
 from weirlab.report.figure import Figure
@@ -18,6 +19,8 @@ from weirlab.report.numbers import NOTHING, count, decimals, duration, percent, 
 from weirlab.report.story import Chapter, PageOrigin, Story
 from weirlab.report.tables import Pairs, Table, Tile
 from weirlab.report.vega import alt
+from weirlab.trace import quantities
+from weirlab.trace.times import utc_date
 
 NAMED: Final = 16
 """Up to this many streams have a row each, with their name."""
@@ -298,3 +301,59 @@ def _mos(value: object) -> str:
 
 def _time(value: object) -> str:
     return duration(value) if isinstance(value, float) else NOTHING
+
+
+def quality_page(outcome: QualityOutcome, out: Path, *, command: str) -> Path:
+    """Write a page about ``outcome`` to ``out``; raises ``StoreError`` if that is impossible."""
+    return build(assessed(outcome), out, command=command)
+
+
+def assessed(outcome: QualityOutcome) -> StreamAssessment:
+    """What the page shows."""
+    assumption, *notes = outcome.notes_on_streams()
+    capture = outcome.capture
+    lasted_ns = capture["last_ns"] - capture["first_ns"]
+    return StreamAssessment(
+        name=outcome.path.name,
+        date=utc_date(capture["first_ns"]),
+        streams=pl.DataFrame(tables.rows(outcome), schema=_SCHEMA),
+        capture=[
+            ("File", str(outcome.path)),
+            ("Format", str(capture["format"])),
+            ("Packets", f"{count(capture['packets'])} ({quantities.size(capture['bytes'])})"),
+            ("Lasts", quantities.duration(lasted_ns)),
+            ("Voice streams", _found(outcome)),
+            ("MOS behind the jitter buffer", outcome.buffers.describe(outcome.heard)),
+        ],
+        assumption=assumption,
+        notes=(*notes, *outcome.notes_on_capture()),
+    )
+
+
+_SCHEMA = {
+    "stream": pl.Int64,
+    "ends": pl.String,
+    "source": pl.String,
+    "codec": pl.String,
+    "packets": pl.Int64,
+    "begin_s": pl.Float64,
+    "end_s": pl.Float64,
+    "mos": pl.Float64,
+    "r": pl.Float64,
+    "lost": pl.Int64,
+    "loss_ratio": pl.Float64,
+    "loss_estimated": pl.Boolean,
+    "longest_run": pl.Int64,
+    "late": pl.Int64,
+    "copies": pl.Int64,
+    "reordered": pl.Int64,
+    "jitter_ns": pl.Float64,
+    "jitter_max_ns": pl.Float64,
+    "delay_p95_ns": pl.Float64,
+    "gap_ns": pl.Float64,
+}
+
+
+def _found(outcome: QualityOutcome) -> str:
+    shown = len(outcome.streams)
+    return count(shown) if shown == outcome.found else f"{count(shown)} of {count(outcome.found)}"

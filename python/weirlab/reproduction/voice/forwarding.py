@@ -152,7 +152,7 @@ class ForwardingCapacity(_Forwarding):
         yield Answer("far-below-gigabit", decision=self._below(runs))
 
     def figures(self, runs: Runs, published: PublishedExperiment) -> Sequence[Figure]:
-        from weirlab.calls.capacity.page import charts
+        from weirlab.calls.capacity import charts
         from weirlab.reproduction.charts import CourseText, courses
 
         text = CourseText(

@@ -62,8 +62,8 @@ def _voice(capture: Path, facts: Analysis) -> dict[str, Any] | None:
         return None
     from weirlab.base.errors import WeirError
     from weirlab.calls.quality import tables, wording
-    from weirlab.calls.quality.courses import courses
     from weirlab.calls.quality.study import capture_quality
+    from weirlab.calls.quality.tables import courses
     from weirlab.web.tables import for_page
 
     with suppress(WeirError, MemoryError):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
+from weirlab.calls.capacity.charts import figures, quantile_ns, shares
 from weirlab.calls.capacity.findings import CapacityConclusions
-from weirlab.calls.capacity.page.charts import figures, quantile_ns, shares
-from weirlab.calls.capacity.page.source import CapacityEvidence
+from weirlab.calls.capacity.tables import CapacityEvidence
 from weirlab.calls.capacity.trials.rows import CallGapRow, CapacityRow
 from weirlab.report.numbers import duration, plural, rules
 from weirlab.store.frames import frame_of

@@ -11,9 +11,9 @@ import polars as pl
 import pytest
 
 from weirlab.calls.capacity.findings import CapacityConclusions, CounterAgreement
-from weirlab.calls.capacity.page.source import CapacityEvidence
-from weirlab.calls.capacity.page.story import tell
+from weirlab.calls.capacity.page import tell
 from weirlab.calls.capacity.prediction import CapacityPrediction
+from weirlab.calls.capacity.tables import CapacityEvidence
 from weirlab.calls.capacity.trials.losses import CallLoss, DropThreshold
 from weirlab.calls.capacity.trials.rows import CapacityRow
 from weirlab.calls.capacity.trials.search import CallCapacity, CallGoal

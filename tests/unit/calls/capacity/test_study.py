@@ -11,7 +11,7 @@ import pytest
 from weirlab.base.documents import plain
 from weirlab.base.errors import InputError
 from weirlab.base.files import HOST_FILES
-from weirlab.calls.capacity import wording as words
+from weirlab.calls.capacity import findings as words
 from weirlab.calls.capacity.findings import CapacityFindings
 from weirlab.calls.capacity.section import CapacityScenario
 from weirlab.calls.capacity.trials.rows import CAPACITY

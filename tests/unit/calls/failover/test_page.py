@@ -11,10 +11,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from weirlab.calls.failover.page.source import SwitchRun
-from weirlab.calls.failover.page.story import tell
+from weirlab.calls.failover.page import tell
 from weirlab.calls.failover.switches.load import CommonLoad
 from weirlab.calls.failover.switches.rows import SwitchRow
+from weirlab.calls.failover.tables import SwitchRun
 from weirlab.report.numbers import NOTHING
 
 MANIFEST = {

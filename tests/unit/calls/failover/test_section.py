@@ -6,8 +6,10 @@ from typing import Final
 import pytest
 
 from weirlab.base.errors import InputError
-from weirlab.calls.failover.bed import Conntrackd, Keepalived, Ucarp
 from weirlab.calls.failover.section import FailoverScenario
+from weirlab.lab.redundant.conntrackd import Conntrackd
+from weirlab.lab.redundant.keepalived import Keepalived
+from weirlab.lab.redundant.ucarp import Ucarp
 from weirlab.publications import publication
 from weirlab.scenario.load import from_plain
 from weirlab.studies import ready

@@ -7,7 +7,7 @@ import pytest
 
 from weirlab.base.errors import InputError
 from weirlab.base.files import HOST_FILES
-from weirlab.calls.failover.bed import Keepalived, Transition, lab
+from weirlab.calls.failover import lab
 from weirlab.calls.failover.fakes import FakePair, SwitchBehaviour, SwitchFault, instant
 from weirlab.calls.failover.section import FailoverScenario
 from weirlab.calls.failover.study import FailoverFindings, FailoverStudy, load_text
@@ -15,6 +15,8 @@ from weirlab.calls.failover.switches.event import SwitchClocks
 from weirlab.calls.failover.switches.pair import PairSpec
 from weirlab.jobs.progress import RunInterrupt, SilentProgress
 from weirlab.jobs.work import Work
+from weirlab.lab.redundant.base import Transition
+from weirlab.lab.redundant.keepalived import Keepalived
 from weirlab.scenario.load import from_plain
 from weirlab.store import Store
 from weirlab.studies import runner

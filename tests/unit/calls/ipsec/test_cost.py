@@ -7,11 +7,9 @@ from pathlib import Path
 import pytest
 
 from weirlab.base.errors import InputError
-from weirlab.calls.ipsec.cost.fakes import FormulaTimer
-from weirlab.calls.ipsec.cost.findings import EspCostFindings, compared
-from weirlab.calls.ipsec.cost.page import page
-from weirlab.calls.ipsec.cost.section import WAYS, EspCostScenario
-from weirlab.calls.ipsec.cost.study import EspCostStudy, stored
+from weirlab.calls.ipsec.cost import WAYS, EspCostFindings, EspCostScenario, compared
+from weirlab.calls.ipsec.cost_page import page
+from weirlab.calls.ipsec.cost_study import EspCostStudy, FormulaTimer, stored
 from weirlab.jobs.progress import RunInterrupt, SilentProgress
 from weirlab.jobs.work import Work
 from weirlab.scenario.load import from_plain

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from weirlab.calls.quality.each import CaptureHearing, CaptureHearings
+from weirlab.calls.quality.wording import CaptureHearing, CaptureHearings
 
 from ...campaigns.conftest import LocalCluster, cluster  # noqa: F401
 from ...conftest import Weir

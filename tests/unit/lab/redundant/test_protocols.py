@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 
 from weirlab.base.errors import InputError
-from weirlab.calls.failover.bed import Conntrackd, Keepalived, Ucarp
 from weirlab.lab.redundant.base import Role
+from weirlab.lab.redundant.conntrackd import Conntrackd, script
 from weirlab.lab.redundant.conntrackd import config as states_config
-from weirlab.lab.redundant.conntrackd import script
-from weirlab.lab.redundant.keepalived import config
-from weirlab.lab.redundant.ucarp import change, command
+from weirlab.lab.redundant.keepalived import Keepalived, config
+from weirlab.lab.redundant.ucarp import Ucarp, change, command
 
 
 @pytest.mark.parametrize(

@@ -1,27 +1,59 @@
-"""The most calls that a device carries, by the search of RFC 9971 over the number of calls.
-
-A goal says when a trial is good: nothing lost, or enough calls good enough. A number of calls is
-carried when enough of its trials are good; the search ends when the most that are carried and the
-fewest that are not lie close together (see :mod:`weirlab.measure.search`). Every trial answers all
-goals, so one that was made for one goal, or by a sweep with trials of the same length, serves the others.
-"""
+"""A device with its rules, and the calls that it is tried with."""
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from weirlab.base.errors import InputError, TrialError
 from weirlab.calls.capacity.trials.rows import CapacityRow
-from weirlab.calls.capacity.trials.setting import CallTraffic
 from weirlab.measure.search import mlr
 from weirlab.measure.search.goal import SearchGoal
 from weirlab.measure.search.throughput import nothing_arrived
 from weirlab.measure.search.trials import SearchTrialRunner, senders_limit
 from weirlab.measure.trial import FailedTrial
+from weirlab.records import RuleSetup, TrialSpec
+from weirlab.traffic.calls.schedule import traffic_of
+from weirlab.traffic.calls.spec import Calls
+
+
+@dataclass(frozen=True)
+class CallTraffic:
+    """What all trials have in common but the position and the number of calls."""
+
+    calls: Calls
+    """Its number of calls means nothing."""
+    stateful: bool = False
+
+    @property
+    def both_ways(self) -> bool:
+        """Do packets come from both sides of the device?"""
+        return self.calls.directions != "forward"
+
+    @property
+    def streams(self) -> int:
+        """Voice streams per call that pass the device."""
+        return 2 if self.calls.directions == "both" else 1
+
+    @property
+    def call_pps(self) -> float:
+        """Packets of speech per second and call, all directions together; control packets come on top.
+
+        Where people pause, as if they did not; of a trunk, whose packets carry many calls, what each
+        call would need by itself.
+        """
+        return sum(one.share * one.stream.rate_pps for one in self.calls.classes) * self.streams
+
+    def spec(
+        self, position: int, count: int, *, trial_s: float, warmup_s: float, label: str = ""
+    ) -> TrialSpec:
+        """A trial with ``count`` calls through the device at ``position``."""
+        traffic = traffic_of(replace(self.calls, count=count), trial_s, warmup_s)
+        return TrialSpec(traffic, RuleSetup(position, self.stateful, both_ways=self.both_ways), label)
+
 
 _FIRST_CALLS: Final = 500
 """Where the way up begins."""

@@ -9,7 +9,6 @@ from typing import Final
 
 from weirlab.base.errors import LabError
 from weirlab.base.units import NS_PER_S
-from weirlab.calls.failover.bed import Firewall
 from weirlab.calls.failover.switches.event import (
     CLOCKS,
     Occurrence,
@@ -32,6 +31,7 @@ from weirlab.calls.failover.switches.rows import (
 )
 from weirlab.calls.failover.switches.switch import SwitchMeasurement, examine
 from weirlab.calls.failover.switches.validity import DEFAULT_SWITCH_LIMITS, SwitchLimits, judge_switch
+from weirlab.lab.redundant.base import Firewall
 from weirlab.measure.attempts import until_valid
 from weirlab.measure.progress import OnProgress, ProgressMeter
 from weirlab.measure.terms import SINGLE, TrialClocks

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from weirlab.base.errors import LabError
 from weirlab.base.units import NS_PER_S
-from weirlab.calls.failover.bed import SIDES, PairEvent, Transition
 from weirlab.calls.failover.switches.pair import Kind, PairLab
 from weirlab.calls.failover.switches.plan import CALM_NS, Timing
+from weirlab.lab.redundant.base import SIDES, PairEvent, Transition
 from weirlab.store.catalogue import utc_now
 
 CALLS_STAND_WITHIN_S: Final = 10.0

@@ -8,15 +8,11 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal, Protocol
 
 from weirlab.base.closing import Closable
-from weirlab.calls.failover.bed import (
-    Conntrackd,
-    ExternalPair,
-    Firewall,
-    Keepalived,
-    PairEvent,
-    Transition,
-    Ucarp,
-)
+from weirlab.calls.failover.external import ExternalPair
+from weirlab.lab.redundant.base import Firewall, PairEvent, Transition
+from weirlab.lab.redundant.conntrackd import Conntrackd
+from weirlab.lab.redundant.keepalived import Keepalived
+from weirlab.lab.redundant.ucarp import Ucarp
 from weirlab.records import EngineResult, HostSample
 from weirlab.traffic.spec import Traffic
 

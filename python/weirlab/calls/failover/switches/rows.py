@@ -10,10 +10,10 @@ from typing import Any, Final
 import numpy as np
 import polars as pl
 
-from weirlab.calls.failover.bed import SIDES
 from weirlab.calls.failover.switches.event import Occurrence
 from weirlab.calls.failover.switches.pair import PairSpec
 from weirlab.calls.failover.switches.switch import GOOD_MOS, SwitchMeasurement, quantile
+from weirlab.lab.redundant.base import SIDES
 from weirlab.records import F64, CallTable, TrialRecord
 from weirlab.store.frames import schema_of
 

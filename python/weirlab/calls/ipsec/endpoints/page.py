@@ -9,12 +9,11 @@ from typing import Any, Final
 import polars as pl
 
 from weirlab.base.quantities import count, duration, percent, plural
-from weirlab.calls.ipsec.endpoints import tables
+from weirlab.calls.ipsec.endpoints import findings
 from weirlab.calls.ipsec.endpoints.figures import DELAY, DELTA, JITTER, LATENESS, QUANTITIES
 from weirlab.calls.ipsec.endpoints.findings import EndpointFindings, EndpointGroup
-from weirlab.calls.ipsec.endpoints.plan import NAMES, SHORT, WHERE
+from weirlab.calls.ipsec.endpoints.plan import CLEAR, NAMES, SHORT, WHERE
 from weirlab.calls.ipsec.endpoints.rows import DistributionRow
-from weirlab.calls.ipsec.endpoints.section import CLEAR
 from weirlab.calls.ipsec.published import KEY
 from weirlab.publications import publication
 from weirlab.report import axes, palette
@@ -109,7 +108,7 @@ def _chapters(found: EndpointFindings, distributions: Sequence[DistributionRow])
         Chapter(
             "jitter",
             "Jitter",
-            tables=(tables.compared(found),),
+            tables=(findings.compared(found),),
             note=f"Published: {publication(KEY).citation}" if found.publication else "",
         ),
         jitters,
@@ -129,7 +128,7 @@ def _chapters(found: EndpointFindings, distributions: Sequence[DistributionRow])
         "attempts",
         "Every attempt",
         short="Attempts",
-        details=(tables.work(found), tables.attempts(found.attempts)),
+        details=(findings.work(found), findings.attempts(found.attempts)),
     )
 
 
@@ -308,7 +307,7 @@ def _limits(found: EndpointFindings) -> Chapter:
             f"A number of calls is carried if at most {percent(limit.bad_share)} of the packets are lost or "
             f"heard later than {duration(limit.late_ms * 1e6)} after they were due."
         )
-    return Chapter("limits", "Most calls", intro=intro, tables=(tables.limits(found.limits),), folded=True)
+    return Chapter("limits", "Most calls", intro=intro, tables=(findings.limits(found.limits),), folded=True)
 
 
 def _first(text: str) -> str:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from weirlab.base.errors import TrialError
+from weirlab.calls.ipsec.endpoints.plan import ArmName, Beside, CallLimitSection
 from weirlab.calls.ipsec.endpoints.rows import EndpointAttemptRow, EndpointLimitRow
-from weirlab.calls.ipsec.endpoints.section import ArmName, Beside, CallLimitSection
 from weirlab.measure.search import mlr
 from weirlab.measure.search.goal import SearchGoal
 

@@ -12,7 +12,18 @@ from weirlab.base.quantities import plural
 from weirlab.calls.ipsec.endpoints import bed as beds
 from weirlab.calls.ipsec.endpoints.bed import EndpointBed, OpenBed
 from weirlab.calls.ipsec.endpoints.findings import EndpointFindings, limit_sentence
-from weirlab.calls.ipsec.endpoints.plan import NAMES, WHERE, EndpointPlan, plan, talk
+from weirlab.calls.ipsec.endpoints.plan import (
+    NAMES,
+    WHERE,
+    ArmName,
+    Beside,
+    CallLimitSection,
+    EndpointPlan,
+    EndpointScenario,
+    EndpointsSection,
+    plan,
+    talk,
+)
 from weirlab.calls.ipsec.endpoints.rows import (
     ATTEMPTS,
     DISTRIBUTIONS,
@@ -22,13 +33,6 @@ from weirlab.calls.ipsec.endpoints.rows import (
     EndpointAttemptRow,
     EndpointLimitRow,
     recorded,
-)
-from weirlab.calls.ipsec.endpoints.section import (
-    ArmName,
-    Beside,
-    CallLimitSection,
-    EndpointScenario,
-    EndpointsSection,
 )
 from weirlab.jobs.inventory import scenario_of
 from weirlab.jobs.progress import RESUME, Progress
@@ -204,11 +208,13 @@ class EndpointsStudy(Study[EndpointScenario, Ground[EndpointBed], EndpointFindin
         return None if what.limit is not None else len(plan(what)) * (what.lasts_s + _AROUND_S)
 
     def summarize(self, outcome: Outcome[EndpointFindings]) -> Summary:
-        from weirlab.calls.ipsec.endpoints import tables
+        from weirlab.calls.ipsec.endpoints import findings
 
         found = outcome.found
         return Summary(
-            "\n".join(found.sentences()), tables.of(found), "\n".join((*found.conditions(), *found.remarks()))
+            "\n".join(found.sentences()),
+            findings.of(found),
+            "\n".join((*found.conditions(), *found.remarks())),
         )
 
     def headlines(self, run: Run) -> Sequence[str]:

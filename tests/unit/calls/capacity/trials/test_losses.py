@@ -11,7 +11,7 @@ import pytest
 from weirlab.base.documents import plain
 from weirlab.calls.capacity.trials.losses import disturbed, losses
 from weirlab.calls.capacity.trials.rows import CapacityRow
-from weirlab.calls.capacity.trials.setting import CallTraffic
+from weirlab.calls.capacity.trials.search import CallTraffic
 from weirlab.lab.inside.view import Sample, view
 from weirlab.lab.sim import SimDevice, SimLab
 from weirlab.measure.validity import sift

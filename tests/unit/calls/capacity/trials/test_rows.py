@@ -19,7 +19,7 @@ from weirlab.calls.capacity.trials.rows import (
     heard,
     inside_rows,
 )
-from weirlab.calls.capacity.trials.setting import CallTraffic
+from weirlab.calls.capacity.trials.search import CallTraffic
 from weirlab.records import FlowTable, PacketLog
 from weirlab.store.frames import frame_of, rows_of
 from weirlab.testing import make_call_table, make_record

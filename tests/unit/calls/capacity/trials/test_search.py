@@ -10,8 +10,7 @@ import pytest
 
 from weirlab.base.errors import InputError
 from weirlab.calls.capacity.trials.rows import CapacityRow
-from weirlab.calls.capacity.trials.search import CallCapacity, CallGoal, Search, search_calls
-from weirlab.calls.capacity.trials.setting import CallTraffic
+from weirlab.calls.capacity.trials.search import CallCapacity, CallGoal, CallTraffic, Search, search_calls
 from weirlab.measure.trial import FailedTrial
 from weirlab.measure.validity import CAREFUL_LIMITS
 from weirlab.records import TrialSpec

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from weirlab.calls.failover.bed import Keepalived
 from weirlab.calls.failover.fakes import FakePair, SwitchBehaviour, SwitchFault
 from weirlab.calls.failover.switches.campaign import SwitchConditions, measure
 from weirlab.calls.failover.switches.event import SwitchClocks
 from weirlab.calls.failover.switches.pair import Kind, PairSpec
 from weirlab.calls.failover.switches.plan import FailoverPlan, Timing, plan
 from weirlab.calls.failover.switches.rows import SwitchRow
+from weirlab.lab.redundant.keepalived import Keepalived
 from weirlab.measure.progress import OnProgress
 from weirlab.store import RunWriter, Store
 from weirlab.testing import FakeClock

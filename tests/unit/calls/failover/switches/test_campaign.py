@@ -8,13 +8,15 @@ import polars as pl
 import pytest
 
 from weirlab.base.errors import LabError
-from weirlab.calls.failover.bed import Conntrackd, Keepalived, Ucarp
 from weirlab.calls.failover.fakes import SwitchBehaviour, SwitchFault, instant
 from weirlab.calls.failover.switches.compare import compare, conclusions
 from weirlab.calls.failover.switches.pair import PairSpec
 from weirlab.calls.failover.switches.plan import FailoverPlan, plan
 from weirlab.calls.failover.switches.rows import CALLS as CALLS_TABLE
 from weirlab.calls.failover.switches.rows import SERIES, SWITCHES, SwitchRow
+from weirlab.lab.redundant.conntrackd import Conntrackd
+from weirlab.lab.redundant.keepalived import Keepalived
+from weirlab.lab.redundant.ucarp import Ucarp
 from weirlab.measure.progress import TrialProgress
 from weirlab.store import RunWriter
 from weirlab.store.frames import rows_of

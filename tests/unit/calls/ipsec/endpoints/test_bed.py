@@ -7,8 +7,7 @@ import pytest
 from weirlab import _engine
 from weirlab.base.errors import MissingCapability
 from weirlab.calls.ipsec.endpoints.bed import JoinedEndpoints
-from weirlab.calls.ipsec.endpoints.plan import talk
-from weirlab.calls.ipsec.endpoints.section import EndpointsSection
+from weirlab.calls.ipsec.endpoints.plan import EndpointsSection, talk
 from weirlab.lab.linux.namespace import Namespace
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weirlab.base.errors import InputError
-from weirlab.calls.ipsec.endpoints.plan import ip_bytes, plan, talk
-from weirlab.calls.ipsec.endpoints.section import EndpointScenario, EndpointsSection
+from weirlab.calls.ipsec.endpoints.plan import EndpointScenario, EndpointsSection, ip_bytes, plan, talk
 from weirlab.scenario.load import from_plain
 from weirlab.traffic.calls.codecs import parse_codec
 from weirlab.traffic.encapsulation.suites import SUITES

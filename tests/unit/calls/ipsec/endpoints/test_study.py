@@ -12,13 +12,11 @@ import pytest
 from weirlab.base.errors import InputError, LabError
 from weirlab.base.quantities import duration
 from weirlab.calls.ipsec.endpoints.fakes import CAPACITY, SWING_NS, EndpointFault, FakeEndpointBed, opener
-from weirlab.calls.ipsec.endpoints.findings import EndpointFindings, EndpointGroup
-from weirlab.calls.ipsec.endpoints.plan import talk
+from weirlab.calls.ipsec.endpoints.findings import EndpointFindings, EndpointGroup, compared
+from weirlab.calls.ipsec.endpoints.plan import CallLimitSection, EndpointScenario, EndpointsSection, talk
 from weirlab.calls.ipsec.endpoints.rows import ATTEMPTS, DISTRIBUTIONS, LIMITS, EndpointAttemptRow
 from weirlab.calls.ipsec.endpoints.searching import searched
-from weirlab.calls.ipsec.endpoints.section import CallLimitSection, EndpointScenario, EndpointsSection
 from weirlab.calls.ipsec.endpoints.study import EndpointsStudy, stored
-from weirlab.calls.ipsec.endpoints.tables import compared
 from weirlab.calls.ipsec.published import quality
 from weirlab.jobs.progress import RunInterrupt, SilentProgress
 from weirlab.jobs.work import Work

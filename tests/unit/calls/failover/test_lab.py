@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from weirlab.base import programs
-from weirlab.calls.failover.bed import capabilities
-from weirlab.calls.failover.bed.capabilities import finding
+from weirlab.calls.failover import lab
+from weirlab.calls.failover.lab import finding
 from weirlab.lab.dut import tool
 from weirlab.lab.linux import syscalls
 
@@ -25,8 +25,8 @@ def test_without_privileges_the_kernel_is_not_blamed(monkeypatch: pytest.MonkeyP
         raise PermissionError(1, "cannot unshare a network namespace: Operation not permitted")
 
     monkeypatch.setattr(syscalls, "unshare_net", refuse)
-    assert "run as root" in " ".join(capabilities.missing())
-    assert "modprobe" not in " ".join(capabilities.missing())
+    assert "run as root" in " ".join(lab.missing())
+    assert "modprobe" not in " ".join(lab.missing())
 
 
 def test_a_kernel_without_bridges_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,5 +36,5 @@ def test_a_kernel_without_bridges_is_named(monkeypatch: pytest.MonkeyPatch) -> N
     # Nothing may be tried in this machine's own namespace.
     monkeypatch.setattr(tool, "probe", lambda *arguments: [])
     monkeypatch.setattr(syscalls, "unshare_net", lambda: None)
-    monkeypatch.setattr(capabilities.wiring, "make_bridge", unsupported)
-    assert "modprobe bridge nf_conntrack_netlink" in " ".join(capabilities.missing())
+    monkeypatch.setattr(lab.wiring, "make_bridge", unsupported)
+    assert "modprobe bridge nf_conntrack_netlink" in " ".join(lab.missing())

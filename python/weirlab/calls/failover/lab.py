@@ -1,17 +1,8 @@
-"""The test bed of a redundant pair: its wiring, and the schedule of its traffic.
-
-::
-
-    sender           router and switch           pair           router and switch          receiver
-    tx0 ──────────── in0    lan    br0 ═════════ a, b ═════════ br0    wan    out0 ──────────── rx0
-
-The engine's frames go to the edge routers' fixed addresses. Packets enter where it hands them over, ``in0``
-and ``out0``: kernel threads bound to the device's CPU take them in. What is between the routers is told in
-:mod:`weirlab.lab.redundant.wiring`.
-"""
+"""The test bed of a redundant pair: its wiring, its schedule, and what this machine lacks."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -19,20 +10,26 @@ from pathlib import Path
 from typing import Final
 
 from pyroute2 import IPRoute
+from pyroute2.netlink.exceptions import NetlinkError
 
 from weirlab.base.errors import InputError, LabError, MissingCapability
 from weirlab.lab import clean
 from weirlab.lab import wiring as single
 from weirlab.lab.beside import TrafficActionRunner
 from weirlab.lab.cores import Cores
-from weirlab.lab.linux import interface, scheduling
+from weirlab.lab.dut import nftables, tool
+from weirlab.lab.finding import Finding
+from weirlab.lab.linux import interface, scheduling, syscalls
+from weirlab.lab.linux.counters import forget_connections
 from weirlab.lab.linux.interface import Port
-from weirlab.lab.linux.namespace import Namespace, write_sysctls
+from weirlab.lab.linux.namespace import Namespace, in_thread, write_sysctls
 from weirlab.lab.namespaces import BackendChoice, NamespaceBed
 from weirlab.lab.redundant import wiring
 from weirlab.lab.redundant.base import FIREWALLS, SIDES, AddressProtocol, Firewall, Side
 from weirlab.lab.redundant.conntrackd import Conntrackd
+from weirlab.lab.redundant.keepalived import Keepalived
 from weirlab.lab.redundant.pair import FirewallPair, Policy
+from weirlab.lab.redundant.ucarp import Ucarp
 from weirlab.lab.redundant.wiring import NETWORKS
 from weirlab.records import EngineResult, RuleSetup
 from weirlab.traffic.plan import DeparturePlan
@@ -287,3 +284,48 @@ class RedundantLab(NamespaceBed):
                 f"{most} connections do not fit into the connection table of this kernel ({room}); "
                 f"use fewer, or: sysctl -w net.netfilter.nf_conntrack_max={2 * most}"
             )
+
+
+def finding() -> Finding:
+    """What ``weir doctor`` says about redundant pairs."""
+    name = "redundant pairs"
+    if lacking := missing():
+        remedy = "follow the advice; all else works without"
+        return Finding(name, False, "; ".join(lacking), remedy, essential=False)
+    return Finding(name, True, versions())
+
+
+def missing() -> list[str]:
+    """One sentence each with the way out, empty if pairs can be built; the kernel's part is tried."""
+    protocol, states = Keepalived(), Conntrackd()
+    lacking = [*protocol.check(), *Ucarp().check(), *states.check()]
+    lacking += tool.probe(
+        "nftables", nftables.COMMAND, wiring.pair_rules(protocol, "192.0.2.0/24") + wiring.ADMIT
+    )
+
+    def build() -> None:
+        syscalls.unshare_net()
+        wiring.make_bridge("lan")
+        forget_connections()
+
+    try:
+        in_thread(build)
+    except PermissionError:
+        lacking.append("bridges and connection tables could not be tried: run as root")
+    except (OSError, NetlinkError) as error:
+        lacking.append(
+            f"the kernel lacks bridges or netlink access to its connection table ({error}): "
+            "modprobe bridge nf_conntrack_netlink"
+        )
+    return lacking
+
+
+def versions() -> str:
+    """Of the daemons, for people."""
+    told = {
+        "keepalived": tool.version("keepalived"),
+        "ucarp": tool.version("ucarp", "-h"),
+        "conntrackd": tool.version("conntrackd", "-v"),
+    }
+    found = {name: re.search(r"\d+(\.\d+)+", text) for name, text in told.items()}
+    return ", ".join(f"{name} {match[0]}" for name, match in found.items() if match)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
+from weirlab.calls.capacity.plan import CallSweep, around
 from weirlab.calls.capacity.trials.search import CallCapacity, CallGoal
-from weirlab.calls.capacity.trials.sweep import CallSweep, around
 
 LOSSLESS, GOOD = CallGoal("without loss"), CallGoal("good", 0.01, 4.0)
 

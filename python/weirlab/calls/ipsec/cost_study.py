@@ -1,14 +1,21 @@
-"""From a scenario to a kept run."""
+"""The study of what a packet costs with ESP: from a scenario to a kept run."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from itertools import product
 from typing import TYPE_CHECKING, Final, Protocol
 
-from weirlab.calls.ipsec.cost.findings import COSTS, EspCostFindings, EspCostRow
-from weirlab.calls.ipsec.cost.section import EspCostScenario, EspCostSection
+from weirlab.calls.ipsec.cost import (
+    COSTS,
+    EspCostFindings,
+    EspCostRow,
+    EspCostScenario,
+    EspCostSection,
+    of,
+)
 from weirlab.jobs.inventory import scenario_of
 from weirlab.jobs.work import Work
 from weirlab.store import Run, RunWriter
@@ -89,15 +96,33 @@ class EspCostStudy(Study[EspCostScenario, Ground[None], EspCostFindings]):
         return sum(count for _, count in asked.trials()) * 2 * asked.esp.packets * _PACKET_S
 
     def summarize(self, outcome: Outcome[EspCostFindings]) -> Summary:
-        from weirlab.calls.ipsec.cost import findings
-
-        return Summary(outcome.found.sentence, findings.of(outcome.found))
+        return Summary(outcome.found.sentence, of(outcome.found))
 
     def headlines(self, run: Run) -> Sequence[str]:
         found = stored(run)
         return (found.sentence,) if found.rows else ()
 
     def page(self, run: Run) -> Story:
-        from weirlab.calls.ipsec.cost import page
+        from weirlab.calls.ipsec import cost_page
 
-        return page.page(run, stored(run))
+        return cost_page.page(run, stored(run))
+
+
+@dataclass
+class FormulaTimer:
+    """A cost that grows with the packet; the first time of each case takes ten times as long."""
+
+    ends_after: int = 1_000_000
+    """Times until the user interrupts."""
+    timed: list[tuple[str, bool, str, int]] = field(default_factory=list)
+
+    def round(self, *, suite: str, tunnel: bool, way: str, packet_bytes: int) -> float:
+        """See :meth:`weirlab.calls.ipsec.cost_study.CostTimer.round`."""
+        if len(self.timed) >= self.ends_after:
+            raise KeyboardInterrupt
+        fills_caches = len(self.timed) % 2 == 0
+        self.timed.append((suite, tunnel, way, packet_bytes))
+        cost_ns = (
+            100.0 + packet_bytes * (2 if "hmac" in suite else 1) + 30 * tunnel + 50 * way.startswith("in")
+        )
+        return cost_ns * (10 if fills_caches else 1)

@@ -7,7 +7,7 @@ from typing import Final
 
 import polars as pl
 
-from weirlab.calls.capacity.page.source import CapacityEvidence, CapacityVerdict
+from weirlab.calls.capacity.tables import CapacityEvidence, CapacityVerdict
 from weirlab.report import axes, palette
 from weirlab.report.axes import Domain
 from weirlab.report.figure import Figure

@@ -9,8 +9,8 @@ import polars as pl
 
 from weirlab.base.errors import InputError
 from weirlab.base.quantities import duration
-from weirlab.calls.ipsec.cost import findings
-from weirlab.calls.ipsec.cost.findings import EspCostFindings
+from weirlab.calls.ipsec import cost
+from weirlab.calls.ipsec.cost import EspCostFindings
 from weirlab.jobs.progress import RESUME
 from weirlab.report import axes, palette
 from weirlab.report.figure import Figure
@@ -57,8 +57,8 @@ def page(run: Run, found: EspCostFindings) -> Story:
                 "costs",
                 "Processing time",
                 figures=tuple(_figures(found)),
-                tables=(findings.compared(found),),
-                details=tuple(findings.over_size(found, mode) for mode in found.asked.modes),
+                tables=(cost.compared(found),),
+                details=tuple(cost.over_size(found, mode) for mode in found.asked.modes),
             ),
         ),
         terms=_TERMS,

@@ -8,10 +8,9 @@ from typing import Final
 
 import polars as pl
 
-from weirlab.calls.failover import tables
-from weirlab.calls.failover.page import charts
-from weirlab.calls.failover.page.source import SwitchEvidence, SwitchRun, groups, median
+from weirlab.calls.failover import charts, tables
 from weirlab.calls.failover.switches.compare import NOBODY_SAW, conclusions
+from weirlab.calls.failover.tables import SwitchEvidence, SwitchRun, groups, median
 from weirlab.report.figure import Figure
 from weirlab.report.numbers import NOTHING, count, duration, plural, rate, words
 from weirlab.report.story import Chapter, Story, place, setting

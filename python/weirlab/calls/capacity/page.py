@@ -8,10 +8,9 @@ from typing import Final
 
 import polars as pl
 
-from weirlab.calls.capacity import tables
-from weirlab.calls.capacity.page import charts
-from weirlab.calls.capacity.page.source import CapacityEvidence, CapacityVerdict, verdicts
-from weirlab.calls.capacity.wording import off
+from weirlab.calls.capacity import charts, tables
+from weirlab.calls.capacity.findings import off
+from weirlab.calls.capacity.tables import CapacityEvidence, CapacityVerdict, verdicts
 from weirlab.records import device_in_words
 from weirlab.report import axes
 from weirlab.report.figure import Figure
