@@ -27,10 +27,10 @@ from weirlab.campaigns.study import MEASURES, STEPS, StepRow
 from weirlab.devices.simulation.findings import SIMULATIONS, SimulationRow
 from weirlab.diagnosis.causes import CAUSES
 from weirlab.links.monitor.trials.rows import MonitorRow
+from weirlab.numbering.lab.device import DEVICE, PassageRow
 from weirlab.numbering.load.findings import LIMITS, TRIALS, WORK, LoadLimitRow, LoadTrialRow, WorkRow
 from weirlab.numbering.plan import json_schema
 from weirlab.numbering.proof.rows import CALLS, LOGS, MESSAGES, LogRow, MessageRow, ProofCallRow
-from weirlab.numbering.through.rows import DEVICE, PassageRow
 from weirlab.reproduction.contract import ROWS, ReproductionRow
 from weirlab.store import rows
 from weirlab.store.columns import TrialRow

@@ -15,14 +15,13 @@ from weirlab.lab.dut.pair import RedundantPair, UcarpPair
 from weirlab.lab.netns import NetnsLab
 from weirlab.lab.redundant.ucarp import Ucarp
 from weirlab.numbering.lab import VoiceLab, engines
+from weirlab.numbering.lab.device import device, silent
 from weirlab.numbering.plan import load, ready
 from weirlab.numbering.proof.calling import carried
-from weirlab.numbering.proof.plan import planned
 from weirlab.numbering.proof.rows import AS_PLANNED
+from weirlab.numbering.proof.ways import planned
 from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.section import PassageSection
-from weirlab.numbering.through.device import device
-from weirlab.numbering.through.rows import silent
 from weirlab.traffic.sizes import Constant
 from weirlab.traffic.spec import Flows, Rate, Traffic
 

@@ -25,8 +25,8 @@ from weirlab.numbering.load.study import trial
 from weirlab.numbering.plan import load, loads, ready
 from weirlab.numbering.proof.calling import made
 from weirlab.numbering.proof.findings import ProofFindings
-from weirlab.numbering.proof.plan import ProofCall, planned
 from weirlab.numbering.proof.rows import AS_PLANNED, LOGS, MESSAGES
+from weirlab.numbering.proof.ways import ProofCall, planned
 from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.section import LoadSection, VoiceScenario
 from weirlab.numbering.zones import imported

@@ -10,8 +10,8 @@ from weirlab.numbering.checking import check
 from weirlab.numbering.lab import VoiceLab, chroot, engines
 from weirlab.numbering.plan import loads
 from weirlab.numbering.proof.calling import made
-from weirlab.numbering.proof.plan import planned
 from weirlab.numbering.proof.rows import AS_PLANNED
+from weirlab.numbering.proof.ways import planned
 from weirlab.numbering.routing import PlanNetwork
 
 pytestmark = pytest.mark.netns

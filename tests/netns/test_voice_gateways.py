@@ -19,8 +19,8 @@ from weirlab.numbering.load.trials import chosen
 from weirlab.numbering.plan import load, loads, ready
 from weirlab.numbering.plan.model import Engine
 from weirlab.numbering.proof.calling import made
-from weirlab.numbering.proof.plan import ProofCall, planned
 from weirlab.numbering.proof.rows import AS_PLANNED
+from weirlab.numbering.proof.ways import ProofCall, planned
 from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.section import LoadSection
 

@@ -17,7 +17,7 @@ from weirlab.numbering.lab import lab as lab_module
 from weirlab.numbering.plan import loads
 from weirlab.numbering.plan.model import Test
 from weirlab.numbering.proof.calling import made
-from weirlab.numbering.proof.plan import ProofCall, planned
+from weirlab.numbering.proof.ways import ProofCall, planned
 from weirlab.numbering.routing import PlanNetwork
 
 from .test_voice import SMALL, _needs_engines, small

@@ -18,18 +18,16 @@ from weirlab.cli.program.app import app
 from weirlab.lab import wiring
 from weirlab.lab.dut import make
 from weirlab.lab.linux import interface
-from weirlab.numbering.lab import VoiceLab, engines, wire
+from weirlab.numbering.lab import VoiceLab, engines, passage, wire
+from weirlab.numbering.lab.device import PassageRow, device
 from weirlab.numbering.lab.lab import PATIENCE_S
+from weirlab.numbering.lab.passage import DevicePassage
 from weirlab.numbering.plan import load, ready
 from weirlab.numbering.proof.calling import carried
-from weirlab.numbering.proof.plan import ProofCall, planned
 from weirlab.numbering.proof.rows import AS_PLANNED, NOT_AS_PLANNED, MessageRow, ProofCallRow
+from weirlab.numbering.proof.ways import ProofCall, planned
 from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.section import PassageSection
-from weirlab.numbering.through import passage
-from weirlab.numbering.through.device import device
-from weirlab.numbering.through.passage import DevicePassage
-from weirlab.numbering.through.rows import PassageRow
 
 pytestmark = pytest.mark.netns
 

@@ -14,7 +14,6 @@ from weirlab.cli.options import JsonOption
 from weirlab.cli.output import Session, to_json
 from weirlab.cli.streams import tell
 from weirlab.numbering import making, proving
-from weirlab.numbering.load import command as loading
 from weirlab.numbering.managing import command as managing
 from weirlab.numbering.options import DEFAULT_PLAN, DateOption, PlanArgument, PlanOption, chosen, network_of
 
@@ -90,7 +89,7 @@ def add_to(app: typer.Typer) -> None:
     making.add_to(voice)
     proving.add_to(voice)
     proving.add_install(voice)
-    loading.add_to(voice)
+    proving.add_load(voice)
     managing.add_to(voice)
     app.add_typer(voice, name="voice", rich_help_panel="Plan")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from ipaddress import ip_address
 from itertools import pairwise
 from pathlib import Path
@@ -12,16 +12,51 @@ from typing import Final, Self
 
 from weirlab.numbering.configs.sipp import BYTES, PAYLOADS
 from weirlab.numbering.lab import engines
+from weirlab.numbering.lab.device import PassageRow, Total, passed
 from weirlab.numbering.lab.endpoints import CallFailure
 from weirlab.numbering.lab.engines import OFF, Daemon, Fault
+from weirlab.numbering.lab.frames import EARLY_SOURCE, Frame
 from weirlab.numbering.lab.loading import OTHERS, CallLoad, LoadResult
-from weirlab.numbering.lab.media import EARLY_SOURCE
-from weirlab.numbering.lab.recorder import Frame
+from weirlab.numbering.lab.passage import CallerPassage, DirectPassage
 from weirlab.numbering.plan.model import EnumEntry
 from weirlab.numbering.plan.values import owner_name
 from weirlab.numbering.routing import CallRoute, PlanNetwork
 from weirlab.numbering.routing.calls import calls
-from weirlab.numbering.through.passage import CallerPassage, DirectPassage
+
+
+class FakePassage:
+    """A fake :class:`~weirlab.numbering.lab.passage.DevicePassage`.
+
+    Parameters
+    ----------
+    bypassing:
+        So many of a hundred packets from the caller do not pass the device.
+    dropping:
+        So many of those that come to the device do not leave it.
+    """
+
+    title = "nftables with 50 rules"
+
+    def __init__(self, bypassing: int = 0, dropping: int = 0) -> None:
+        self._bypassing, self._dropping = bypassing, dropping
+
+    @property
+    def facts(self) -> Mapping[str, object]:
+        return {"device": self.title}
+
+    def carrying(self, address: str) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def beside_traffic(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def passed(self, index: int) -> list[PassageRow]:
+        came = 100 - self._bypassing
+        return passed(index, Total(), Total(100, 90, came, came - self._dropping, 90, 90))
+
+    def close(self) -> None:
+        pass
+
 
 _BEGIN_NS: Final = 1_800_000_000_000_000_000
 _HOP_NS: Final = 1_000_000

@@ -12,7 +12,7 @@ from weirlab.numbering.plan import ready
 from weirlab.numbering.plan.load import load
 from weirlab.numbering.plan.values import owner_name
 from weirlab.numbering.proof import study as proof_study
-from weirlab.numbering.proof.map.chart import MAP, Chart
+from weirlab.numbering.proof.chart import MAP, Chart
 from weirlab.numbering.proof.rows import NOT_AS_PLANNED, ProofCallRow
 from weirlab.numbering.routing import CallRoute, PlanNetwork
 from weirlab.numbering.routing.calls import calls
@@ -175,7 +175,7 @@ class Figure1(ReproducedExperiment):
 
     def drawing(self, runs: Runs) -> Drawing | None:
         """The network of the figure, with the ways of the calls."""
-        from weirlab.numbering.proof.map.drawing import drawn
+        from weirlab.numbering.proof.drawing import drawn
 
         if PROOF not in runs or not runs[PROOF].has(MAP):
             return None

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from weirlab.base.errors import InputError
-from weirlab.numbering.kept import PLAN, keep_plan
 from weirlab.numbering.plan import load, ready
+from weirlab.numbering.proof.study import PLAN, keep_plan
 from weirlab.numbering.routing import PlanNetwork
 from weirlab.store import RunWriter, Store
 

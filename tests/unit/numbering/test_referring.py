@@ -6,7 +6,7 @@ import pytest
 
 from weirlab.base.errors import InputError
 from weirlab.numbering.checking import check
-from weirlab.numbering.checking.ways import planned
+from weirlab.numbering.checking.routes import planned
 from weirlab.numbering.configs import configs, sipp
 from weirlab.numbering.diff import differences
 from weirlab.numbering.plan import loads

@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weirlab.base.errors import InputError
-from weirlab.numbering.checking.ways import planned
+from weirlab.numbering.checking.routes import planned
 from weirlab.numbering.plan import loads
 from weirlab.numbering.routing import PlanNetwork, wording
 from weirlab.numbering.routing.calls import calls
-from weirlab.numbering.routing.prefixes import Prefixes
+from weirlab.numbering.routing.trees import Prefixes
 
 from .plans import BASE, DAY, network, ready_network
 

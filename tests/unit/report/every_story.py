@@ -31,7 +31,7 @@ from weirlab.numbering.plan import ready
 from weirlab.numbering.proof.calling import made as proof_of
 from weirlab.numbering.proof.findings import ProofFindings
 from weirlab.numbering.proof.page import tell as tell_voice
-from weirlab.numbering.proof.plan import planned
+from weirlab.numbering.proof.ways import planned
 from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.section import LoadScenario
 from weirlab.report.story import Story

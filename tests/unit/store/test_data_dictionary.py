@@ -21,9 +21,9 @@ from weirlab.campaigns.ranking import MeasureRow
 from weirlab.campaigns.study import MEASURES, STEPS, StepRow
 from weirlab.devices.simulation.findings import SIMULATIONS, SimulationRow
 from weirlab.links.monitor.trials.rows import MonitorRow
+from weirlab.numbering.lab.device import DEVICE, PassageRow
 from weirlab.numbering.load.findings import LIMITS, TRIALS, WORK, LoadLimitRow, LoadTrialRow, WorkRow
 from weirlab.numbering.proof.rows import CALLS, LOGS, MESSAGES, LogRow, MessageRow, ProofCallRow
-from weirlab.numbering.through.rows import DEVICE, PassageRow
 from weirlab.records import PacketLog
 from weirlab.reproduction.contract import ROWS, ReproductionRow
 from weirlab.store import rows

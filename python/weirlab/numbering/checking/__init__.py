@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from weirlab.numbering.checking import engines, entries, hosts, limits, numbering, routes, ways
+from weirlab.numbering.checking import engines, entries, hosts, numbering, routes
 from weirlab.numbering.checking.findings import PlanFinding, Severity, limited
 from weirlab.numbering.routing import PlanNetwork
 
@@ -19,10 +19,10 @@ CHECKS: Final[tuple[Callable[[PlanNetwork], Iterator[PlanFinding]], ...]] = (
     numbering.validity, routes.duplicates, routes.shadowed, routes.redundant, routes.trees_never_asked,
     routes.misplaced, routes.past_gatekeepers, entries.duplicates, entries.outside_zone,
     entries.hidden_by_routes, entries.holes, entries.expressions, entries.order, engines.addresses,
-    engines.hand_over, engines.homes, engines.registrations, engines.rewrites, limits.rewrites,
-    limits.records, limits.trees, limits.changes, limits.codecs, limits.call_agents, limits.unenforced,
-    hosts.zones, hosts.name_servers, hosts.service_points, hosts.uris, hosts.engine_names, ways.ways,
-    ways.tests,
+    engines.hand_over, engines.homes, engines.registrations, engines.rewrites, engines.rewrite_limits,
+    engines.records, engines.trees, engines.changes, engines.codecs, engines.call_agents, engines.unenforced,
+    hosts.zones, hosts.name_servers, hosts.service_points, hosts.uris, hosts.engine_names, routes.ways,
+    routes.tests,
 )  # fmt: skip
 
 

@@ -1,14 +1,22 @@
-"""Engines: addresses, gateways for foreign protocols, homes, rewriting."""
+"""Engines: addresses, gateways for foreign protocols, homes, rewriting.
+
+Also what the engines that carry the plan out cannot do, and admission rules that none of them enforces.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
+from typing import Final
 
-from weirlab.numbering.checking.findings import PlanFinding, error, named
-from weirlab.numbering.configs import h323
+from weirlab.numbering.checking.findings import PlanFinding, error, named, warning
+from weirlab.numbering.checking.routes import can_walk, example
+from weirlab.numbering.configs import h323, parts, sipp
 from weirlab.numbering.ere import BadExpression, Substitution
+from weirlab.numbering.plan.model import Engine
 from weirlab.numbering.plan.values import Protocol
-from weirlab.numbering.routing import PlanNetwork
+from weirlab.numbering.routing import CallRoute, PlanNetwork, profiles
+from weirlab.numbering.routing.calls import calls
 from weirlab.numbering.routing.wording import PROTOCOLS
 
 
@@ -147,3 +155,158 @@ def rewrites(network: PlanNetwork) -> Iterator[PlanFinding]:
 
 def _a(kind: str) -> str:
     return f"an {kind}" if kind == "endpoint" else f"a {kind}"
+
+
+_CODE = "engine cannot"
+
+
+def rewrite_limits(network: PlanNetwork) -> Iterator[PlanFinding]:
+    """Every engine can apply its rules."""
+    for name, engine in network.plan.engines.items():
+        for i, rule in enumerate(engine.rewrite):
+            try:
+                Substitution.of(rule.match, rule.replace)
+            except BadExpression:
+                continue
+            yield from _limited(
+                network, name, ("engines", name, "rewrite", i), profiles.rewrite_limit(engine, rule)
+            )
+
+
+def records(network: PlanNetwork) -> Iterator[PlanFinding]:
+    """The engines that ask a tree can follow its records."""
+    engines = network.plan.engines
+    for i, entry in network.each_entry():
+        for j, record in enumerate(entry.naptr):
+            for name in sorted(network.askers[entry.tree]):
+                if limit := profiles.record_limit(engines[name], entry, record):
+                    yield from _limited(network, name, ("enum", i, "naptr", j), limit)
+                    break
+
+
+def trees(network: PlanNetwork) -> Iterator[PlanFinding]:
+    """Engines that name trees can ask them."""
+    for name, engine in network.plan.engines.items():
+        yield from _limited(network, name, ("engines", name, "trees"), profiles.tree_limit(engine))
+
+
+def changes(network: PlanNetwork) -> Iterator[PlanFinding]:
+    """Engines can change numbers as routes say."""
+    for i, route in network.each_route():
+        engine = network.plan.engines[route.at]
+        yield from _limited(network, route.at, ("routes", i, "strip"), profiles.strip_limit(engine, route))
+
+
+def codecs(network: PlanNetwork) -> Iterator[PlanFinding]:
+    """Endpoints speak codecs that calls for a proof can use."""
+    for name, engine in network.plan.engines.items():
+        if engine.kind != "endpoint" or not {"sip", "h323"} & {*engine.speaks}:
+            continue
+        for rank, codec in enumerate(engine.codecs):
+            if codec not in sipp.PAYLOADS:
+                spoken = f"endpoints speak {', '.join(sipp.PAYLOADS)}, and not {codec}; leave it out"
+                yield from _limited(network, name, ("engines", name, "codecs", rank), spoken)
+
+
+def call_agents(network: PlanNetwork) -> Iterator[PlanFinding]:
+    """An MGCP endpoint obeys one call agent (RFC 3435, 2.1.4)."""
+    for name in network.plan.engines:
+        if len(found := parts.call_agents(network, name)) > 1:
+            yield error(
+                "two call agents",
+                network.book.at("engines", name),
+                f"{name} would be controlled by {named(found)}, but obeys one call agent",
+                "keep its routes and its home with one gateway",
+            )
+
+
+def _limited(
+    network: PlanNetwork, name: str, location: tuple[str | int, ...], limit: str
+) -> Iterator[PlanFinding]:
+    if limit:
+        reason, _, proposal = limit.partition("; ")
+        yield error(
+            _CODE,
+            network.book.at(*location),
+            f"{_engine(network.plan.engines[name], name)}: {reason}",
+            proposal,
+        )
+
+
+def _engine(engine: Engine, name: str) -> str:
+    return f"{engine.kind} {name}"
+
+
+_MOST_NUMBERS: Final = 200
+"""Numbers whose calls this check traces; in a plan with many routes, the first ones."""
+_MOST_WAYS: Final = 8
+
+
+def unenforced(network: PlanNetwork) -> Iterator[PlanFinding]:
+    """Engines know callers by the source address of a call, which may be that of another engine."""
+    if all(organisation.admits is None for organisation in network.plan.organisations.values()):
+        return
+    if not can_walk(network):
+        return
+    told: set[tuple[str, str, str]] = set()
+    numbers = [*islice(_numbers(network), _MOST_NUMBERS)]
+    for name in _callers(network):
+        caller = network.plan.engines[name]
+        for number in numbers:
+            for way in islice(calls(network, number, name), _MOST_WAYS):
+                if way.end.kind != "not admitted" or _refuses(network, caller, way):
+                    continue
+                here, there = way.engines[-2:]
+                about = (caller.organisation or "", here, there)
+                if about not in told:
+                    told.add(about)
+                    yield _unseen(network, name, *about, number)
+
+
+def _callers(network: PlanNetwork) -> list[str]:
+    """One endpoint of each organisation for each home and protocol."""
+    found: dict[tuple[object, ...], str] = {}
+    for name, engine in network.plan.engines.items():
+        if engine.kind == "endpoint" and engine.home is not None and engine.organisation is not None:
+            found.setdefault((engine.organisation, engine.home, engine.speaks), name)
+    return [*found.values()]
+
+
+def _numbers(network: PlanNetwork) -> Iterator[str]:
+    """The test numbers, then one for each route."""
+    yield from dict.fromkeys(test.number for test in network.plan.tests)
+    for prefixes in network.routes.values():
+        for prefix in prefixes:
+            if (number := example(network, prefix, prefixes.free_continuation(prefix))) is not None:
+                yield number
+
+
+def _refuses(network: PlanNetwork, caller: Engine, way: CallRoute) -> bool:
+    """Does the engine that must refuse a call know whose call it is?
+
+    It knows its own callers. Gatekeepers tell each other which telephone asks, and the telephone then
+    calls the gateway directly.
+    """
+    end = network.plan.engines[way.end.engine]
+    if end.kind == "endpoint":
+        return False
+    between = {network.plan.engines[name].kind for name in way.engines[1:-1]}
+    asked = caller.speaks[0] == "h323" and between == {"gatekeeper"} and end.kind != "proxy"
+    return not between or asked
+
+
+def _unseen(
+    network: PlanNetwork, caller: str, organisation: str, here: str, there: str, number: str
+) -> PlanFinding:
+    by = network.plan.engines[there].organisation or ""
+    if network.plan.engines[there].kind == "endpoint":
+        reason = f"{there} is an endpoint and accepts every call"
+    else:
+        reason = f"{there} takes it for a call from {here}"
+    return warning(
+        "not enforced",
+        network.book.at("organisations", by, "admits"),
+        f"{by} does not admit {organisation}, but a call from {caller} to {number} reaches {there} through "
+        f"{here}: {reason}",
+        f"bar these numbers for {organisation}: the home of {caller} then rejects the calls",
+    )

@@ -1,13 +1,254 @@
-"""Routes: prefixes hidden by others, and routes that no call can take."""
+"""Routes: prefixes hidden by others, and routes that no call can take.
+
+A call is traced for every route, every entry and every test number, and it is checked how it ends.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
+from weirlab.base.errors import InputError
 from weirlab.numbering.checking.findings import PlanFinding, error, line, named, warning
 from weirlab.numbering.configs import parts
-from weirlab.numbering.routing import PlanNetwork
+from weirlab.numbering.plan.model import EnumEntry
+from weirlab.numbering.routing import CallRoute, PlanNetwork, wording
+from weirlab.numbering.routing.calls import Arrival, arrivals, calls
+from weirlab.numbering.routing.names import leads_to
 from weirlab.numbering.routing.wording import PROTOCOLS
+from weirlab.scenario.document import Location
+
+_PROPOSALS = {
+    "loop": "give one of these engines a route that leads on",
+    "no protocol": "send the call to an engine that speaks the protocol, or through a gateway first",
+    "no codec": "give both a common codec, or send the call through a gateway that translates between them",
+    "no route": "add a route there, or send the calls elsewhere",
+    "no digits": "strip fewer digits, or put others in front with prepend",
+    "no number": "make rewrite, strip and prepend produce an international number",
+}
+
+_SENDING = ("prefix", "record", "forwarded")
+"""Steps that decide where a call goes next."""
+
+_MOST_WAYS = 8
+
+
+def ways(network: PlanNetwork) -> Iterator[PlanFinding]:
+    """No call loops, ends nowhere, or reaches an engine that cannot take it; calls reach every engine."""
+    if not can_walk(network):
+        return
+    told: set[tuple[object, ...]] = set()
+    legs: set[tuple[str, str]] = set()
+    useless: dict[Location, bool] = {}
+    demanded = _demanded(network)
+    for arrival, place in _begins(network):
+        if arrival is None:
+            useless.setdefault(place, True)
+            continue
+        for way in islice(arrivals(network, arrival), _MOST_WAYS):
+            legs.update((step.engine, step.facts["to"]) for step in way.steps if step.what == "leg")
+            end = way.end
+            if place[0] == "enum":
+                useless[place] = useless.get(place, True) and end.kind == "no route" and not _left(way)
+            if end.good or (end.kind == "no route" and not _must_go_on(network, way, place)):
+                continue
+            if end.kind == "no address":
+                continue  # The check of URIs reports this.
+            if (end.kind, end.engine) in demanded:
+                continue
+            # A loop is the same wherever a call enters it, and a wrong target is wrong for every call.
+            about = (
+                (end.kind, frozenset(end.facts["engines"]))
+                if end.kind == "loop"
+                else (end.kind, end.engine, end.place or place)
+            )
+            if about in told:
+                continue
+            told.add(about)
+            yield _bad_end(network, arrival, way, place)
+    for place, is_useless in useless.items():
+        if is_useless:
+            entry = network.plan.enum[int(place[1])]
+            yield error(
+                "unusable",
+                network.book.at(*place),
+                f"no engine that asks tree {entry.tree} can use a record of {entry.key} +{entry.digits}",
+                "add a record for a protocol that they speak, or name a gateway under hand_over",
+            )
+    if network.scope is not None:
+        # A part of the plan does not show whether nothing at all leads to an engine.
+        return
+    reached = _reached(network, legs)
+    for name, engine in network.plan.engines.items():
+        if name not in reached and engine.home is None and network.plan.caller != name:
+            yield warning(
+                "unreachable",
+                network.book.at("engines", name),
+                f"no route and no entry of a tree leads to {name}",
+                "add a route to it, or remove it",
+            )
+
+
+def _demanded(network: PlanNetwork) -> set[tuple[str, str]]:
+    """How and where test calls end that the plan wants refused, which is not a mistake."""
+    ends: set[tuple[str, str]] = set()
+    for test in network.plan.tests:
+        if test.answer != 200 and network.plan.engines[test.caller or network.plan.caller].home is not None:
+            way = planned(network, test.number, test.caller, test.meanwhile)
+            if way.answer == test.answer:
+                ends.add((way.end.kind, way.end.engine))
+    return ends
+
+
+def _reached(network: PlanNetwork, legs: set[tuple[str, str]]) -> set[str]:
+    """Engines that calls from the homes of endpoints can reach."""
+    engines = network.plan.engines
+    reached = {engine.home for engine in engines.values() if engine.home is not None}
+    waiting = [*reached]
+    while waiting:
+        at = waiting.pop()
+        onward = {to for here, to in legs if here == at} - reached
+        reached |= onward
+        waiting += onward
+    return reached
+
+
+def _left(way: CallRoute) -> bool:
+    """Did the call leave the engine where it began?"""
+    return any(step.what == "leg" for step in way.steps)
+
+
+def _must_go_on(network: PlanNetwork, way: CallRoute, place: Location) -> bool:
+    """Is a missing onward route a mistake? Not for a route that takes all numbers, even wrong ones."""
+    if place[0] == "routes":
+        return len(network.plan.routes[int(place[1])].prefix) > 1
+    return _left(way)
+
+
+def _bad_end(network: PlanNetwork, arrival: Arrival, way: CallRoute, place: Location) -> PlanFinding:
+    end, number = way.end, f"a call to {arrival.number} at {arrival.engine}"
+    reason = f"{number}: {wording.end(end)}"
+    if end.kind == "loop":
+        closing = next(
+            (step.place for step in reversed(way.steps) if step.what in _SENDING and step.place), None
+        )
+        by = f"; {line(network.book.at(*closing))} closes it" if closing is not None else ""
+        reason = f"{number} {wording.end(end)}{by}"
+    code = "dead end" if end.kind == "no route" else end.kind
+    return error(code, network.book.at(*(end.place or place)), reason, _PROPOSALS[end.kind])
+
+
+def can_walk(network: PlanNetwork) -> bool:
+    """Can calls be traced?"""
+    try:
+        return network.rewrites is not None
+    except InputError:
+        return False  # The check of rewrites reports this.
+
+
+def _begins(network: PlanNetwork) -> Iterator[tuple[Arrival | None, Location]]:
+    """A call for every route and entry, at each engine that uses it; None if the engine cannot use it."""
+    plan = network.plan
+    offers_at = {name: _offers(network, name) for name in plan.engines}
+    for (name, arriving), prefix, index in network.deciding():
+        engine = plan.engines[name]
+        number = example(network, prefix, network.routes[name, arriving].free_continuation(prefix))
+        if engine.kind == "endpoint" or number is None:
+            continue
+        for protocol in [arriving] if arriving is not None else engine.speaks:
+            for offer in offers_at[name]:
+                yield Arrival(name, number, protocol, offer, None), ("routes", index)
+    for tree, entries in _answering(network).items():
+        found = network.trees[tree]
+        asking = [name for name, engine in plan.engines.items() if tree in engine.trees]
+        for index, entry in entries:
+            number = f"+{entry.digits}"
+            if entry.number is None:
+                free = found.prefixes.free_continuation(entry.digits)
+                number = example(network, entry.digits, free) or ""
+            for name in asking if number else ():
+                engine = plan.engines[name]
+                known = {*engine.speaks, *engine.hand_over, "tel"}
+                if not any(each.refer or leads_to(each.service) in known for each in entry.naptr):
+                    yield None, ("enum", index)
+                    continue
+                for protocol in engine.speaks:
+                    if network.route(name, protocol, number[1:]) is None:
+                        for offer in offers_at[name]:
+                            yield Arrival(name, number, protocol, offer, None), ("enum", index)
+
+
+def _answering(network: PlanNetwork) -> dict[str, list[tuple[int, EnumEntry]]]:
+    """The entries that answer, by tree: those of numbers before those of prefixes."""
+    listed: dict[str, list[tuple[int, EnumEntry]]] = {tree: [] for tree in network.trees}
+    for index, entry in network.each_entry():
+        if network.trees[entry.tree].counts(index, entry):
+            listed[entry.tree].append((index, entry))
+    return {tree: sorted(each, key=lambda one: one[1].number is None) for tree, each in listed.items()}
+
+
+def example(network: PlanNetwork, prefix: str, continuation: str | None) -> str | None:
+    """A number of usual length that begins with ``prefix`` and matches no longer prefix."""
+    if continuation is None:
+        return None
+    digits = prefix + continuation
+    found = network.ranges.longest(digits)
+    wanted = network.plan.ranges[found[1]].digits if found else None
+    return "+" + digits.ljust(min(wanted or 12, 15), "0")
+
+
+def _offers(network: PlanNetwork, name: str) -> list[tuple[str, ...] | None]:
+    """Codecs that calls may offer: those of the endpoints whose home this is; None if unknown."""
+    engine = network.plan.engines[name]
+    if engine.kind == "gateway" and engine.transcodes and engine.codecs:
+        return [engine.codecs]
+    homely = {each.codecs for each in network.plan.engines.values() if each.home == name and each.codecs}
+    return [*sorted(homely)] or [None]
+
+
+def tests(network: PlanNetwork) -> Iterator[PlanFinding]:
+    """Calls to test numbers go where the plan expects."""
+    if not can_walk(network):
+        return
+    plan, at = network.plan, network.book.at
+    if not plan.tests and network.scope is None:
+        yield warning(
+            "no tests",
+            at("plan"),
+            "there are no test numbers: nothing says where calls should go",
+            "list numbers under tests:, each with the engine that should answer (ends_at)",
+        )
+    for i, test in enumerate(plan.tests):
+        if plan.engines[test.caller or plan.caller].home is None:
+            continue  # The check of homes reports this.
+        way = planned(network, test.number, test.caller, test.meanwhile)
+        wrong = []
+        if way.answer != test.answer:
+            wrong.append((f"gets {way.answer} ({wording.end(way.end)})", f"answer {test.answer}"))
+        if test.via is not None and way.decided_by != test.via:
+            wrong.append((f"is decided by {way.decided_by or 'nothing'}", f"a decision by {test.via}"))
+        if test.ends_at is not None and way.end.engine != test.ends_at:
+            wrong.append((f"ends at {way.end.engine}", f"an end at {test.ends_at}"))
+        if wrong:
+            caller = ("--caller", test.caller) if test.caller is not None else ()
+            yield error(
+                "test",
+                at("tests", i),
+                f"a call to {test.number} {named([found for found, _ in wrong])}; the test expects "
+                f"{named([expected for _, expected in wrong])}",
+                f"see {network.command('route', test.number, *caller)}; correct the plan or the expectation",
+            )
+
+
+def planned(network: PlanNetwork, dialled: str, caller: str | None = None, meanwhile: int = 0) -> CallRoute:
+    """The first way that leads somewhere, otherwise the first way."""
+    first: CallRoute | None = None
+    for way in islice(calls(network, dialled, caller, meanwhile), _MOST_WAYS):
+        if way.end.good:
+            return way
+        first = first or way
+    assert first is not None
+    return first
 
 
 def duplicates(network: PlanNetwork) -> Iterator[PlanFinding]:

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from weirlab.base.documents import typed
 from weirlab.numbering.gatekeeper.ras import Address
-from weirlab.numbering.routing.prefixes import Prefixes
+from weirlab.numbering.routing.trees import Prefixes
 
 
 @dataclass(frozen=True)

@@ -26,13 +26,13 @@ from weirlab.numbering.configs.parts import address, gatekeeper, refuse
 from weirlab.numbering.lab import chroot, engines, wire
 from weirlab.numbering.lab.endpoints import CallFailure, LabEndpoints
 from weirlab.numbering.lab.engines import OFF, Fault
-from weirlab.numbering.lab.readiness import Readiness, quoted
-from weirlab.numbering.lab.recorder import Frame, LabSwitchRecorder
+from weirlab.numbering.lab.frames import Frame, LabSwitchRecorder
+from weirlab.numbering.lab.probes import Readiness, quoted
 from weirlab.numbering.routing import PlanNetwork
 
 if TYPE_CHECKING:
-    from weirlab.numbering.through.device import PassageDevice
-    from weirlab.numbering.through.passage import CallerPassage
+    from weirlab.numbering.lab.device import PassageDevice
+    from weirlab.numbering.lab.passage import CallerPassage
 
 PATIENCE_S: Final = 30.0
 """Time limit for what a program surely does if it works."""
@@ -321,7 +321,7 @@ class VoiceLab(Closable):
         self._machine = Host("the voice lab", self._switch, others=[*self._hosts.values()])
 
     def _between(self, device: PassageDevice | None) -> CallerPassage:
-        from weirlab.numbering.through.passage import DevicePassage, DirectPassage
+        from weirlab.numbering.lab.passage import DevicePassage, DirectPassage
 
         return (
             DirectPassage()

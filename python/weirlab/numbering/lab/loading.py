@@ -16,11 +16,11 @@ from weirlab.base import files
 from weirlab.base.interrupts import interruptible
 from weirlab.numbering.configs import sipp
 from weirlab.numbering.configs.parts import address, gatekeeper
-from weirlab.numbering.lab import engines, media, wire
+from weirlab.numbering.lab import engines, frames, wire
 from weirlab.numbering.lab.engines import Daemon
+from weirlab.numbering.lab.frames import Frame
 from weirlab.numbering.lab.lab import VoiceLab
 from weirlab.numbering.lab.probes import bracketed
-from weirlab.numbering.lab.recorder import Frame
 
 _HOLD_MS: Final = 200
 """Duration of a call without speech."""
@@ -170,7 +170,7 @@ def _answering(lab: VoiceLab, name: str) -> Iterator[None]:
 def _call(lab: VoiceLab, offered: CallLoad, statistics: Path) -> str:
     """Start the calls; returns the title of the program."""
     name, rate_per_s = offered.caller, offered.rate_per_s
-    text = sipp.caller(lab.network, name, 200).replace(media.PAUSE, f'<pause milliseconds="{_HOLD_MS}"/>')
+    text = sipp.caller(lab.network, name, 200).replace(frames.PAUSE, f'<pause milliseconds="{_HOLD_MS}"/>')
     classes = ", ".join(map(str, offered.edges_ms))
     text = text.replace(sipp.CLASSES, f'<ResponseTimeRepartition value="{classes}"/>')
     path = lab.folder / f"load-{name}.xml"
@@ -189,7 +189,7 @@ def _talk(lab: VoiceLab, offered: CallLoad) -> str:
     """Start the calls with speech; returns the title of the program."""
     name, calls = offered.caller, str(offered.speaking)
     codec = (lab.network.plan.engines[name].codecs or ("alaw",))[0]
-    text = media.talking(
+    text = frames.talking(
         sipp.caller(lab.network, name, 200), str(lab.folder / f"{codec}.pcap"), lab.talk_s + 0.5
     )
     path = lab.folder / f"talk-{name}.xml"

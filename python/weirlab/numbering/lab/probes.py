@@ -1,12 +1,25 @@
-"""Datagrams that ask whether an engine or a name server is up, and that tell SIPp to hang up."""
+"""Waits until the engines of a plan are ready, by a datagram or a test for each kind of engine."""
 
 from __future__ import annotations
 
+import os
 import socket
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Final
+
+from weirlab.base.errors import LabError
+from weirlab.base.quoting import printable
+from weirlab.lab.linux.namespace import Namespace
+from weirlab.lab.machines.machine import Machine
+from weirlab.numbering.configs.parts import gatekeeper
+from weirlab.numbering.lab import engines, wire
+from weirlab.numbering.lab.engines import Daemon
+from weirlab.numbering.routing import PlanNetwork
 
 ANSWER_S: Final = 0.5
 """Time limit for the answer of an engine that is up."""
@@ -107,3 +120,124 @@ def _behind_name(datagram: bytes, at: int) -> int:
             return at + 2
         at += 1 + length
     return at + 1
+
+
+_SHOWN_LINES: Final = 6
+
+
+@dataclass(frozen=True)
+class Readiness:
+    """The engines of ``network`` in a lab that are to become ready.
+
+    Attributes
+    ----------
+    folder:
+        The folder in which each engine has its own folder.
+    hosts:
+        The namespace at each address.
+    output:
+        The log of an engine so far.
+    until:
+        Waits until something is done; on timeout it raises with this message and the engine's last output.
+    """
+
+    network: PlanNetwork
+    daemons: Sequence[Daemon]
+    folder: Path
+    machine: Machine
+    hosts: Mapping[str, Namespace]
+    output: Callable[[str], str]
+    until: Callable[[Callable[[], bool], str, str], None]
+
+    def wait(self, daemon: Daemon) -> None:
+        """Wait until ``daemon`` works; raises ``LabError`` with its last output if it does not."""
+        match daemon.program:
+            case "named":
+                for number, zone in enumerate(self._zones(), 1):
+                    self._await_zone(daemon, zone, number)
+            case "kamailio":
+                self._await_sip(daemon)
+            case "gatekeeper":
+                self._await_socket(daemon, "udp", daemon.port)
+            case "asterisk":
+                self._await_gateway(daemon)
+            case "telephone":
+                self._await_socket(daemon, "tcp", daemon.port)
+                self._await_registration(daemon)
+
+    def _zones(self) -> list[str]:
+        plan = self.network.plan
+        return [*dict.fromkeys([*(tree.origin for tree in plan.trees.values()), *plan.domains])]
+
+    def _await_zone(self, daemon: Daemon, zone: str, number: int) -> None:
+        def answered() -> bool:
+            if wrong := engines.refused(self.output(daemon.name)):
+                about = [
+                    line for line in self.output(daemon.name).splitlines() if any(map(line.count, wrong))
+                ]
+                raise LabError(f"{daemon.title} does not load the zone {', '.join(wrong)}: {quoted(about)}")
+            if kept := engines.untransferred(self.output(daemon.name)):
+                reasons = ", ".join(f"{zone} ({why})" for zone, why in kept.items())
+                raise LabError(f"{daemon.title} does not get its zones from the primary: {reasons}")
+            found = host.call(partial(asked, daemon.address, daemon.port, question(zone, number)))
+            return found is not None and answers(found, number)
+
+        host = self.hosts[daemon.address]
+        self.until(answered, f"{daemon.title} does not answer for the zone {zone}", daemon.name)
+
+    def _await_socket(self, daemon: Daemon, transport: str, port: int) -> None:
+        waits = partial(self.hosts[daemon.address].call, partial(wire.bound, port, transport))
+        what = f"{daemon.title} does not listen at {daemon.address}, {transport.upper()} port {port}"
+        self.until(waits, what, daemon.name)
+
+    def _await_gateway(self, daemon: Daemon) -> None:
+        """Wait until the gateway runs and has registered with its gatekeeper."""
+        booted = engines.in_chroot("-C", daemon.file, "-rx", "core waitfullybooted")
+        runs, control = self.machine.succeeds, self.folder / daemon.name / "run/asterisk.ctl"
+        self.until(lambda: control.exists() and runs(booted), f"{daemon.title} does not start", daemon.name)
+        engine = self.network.plan.engines[daemon.name]
+        for transport, port in engines.sockets(engine):
+            self._await_socket(daemon, transport, port)
+        if "h323" in engine.speaks:
+            self._put_first(daemon)
+            self._await_registration(daemon)
+
+    def _put_first(self, daemon: Daemon) -> None:
+        """Give the threads that accept H.323 calls at a gateway priority over the threads of the calls."""
+        run, cpus = self.machine.run, sorted(os.sched_getaffinity(0))
+        gateways = [each.name for each in self.daemons if each.program == "asterisk"]
+        cpu = cpus[gateways.index(daemon.name) % len(cpus)]
+        for thread in engines.takers(run(engines.listing(daemon.file))[1]):
+            if not all(run(command)[0] == 0 for command in engines.undisturbed(thread, cpu)):
+                run(engines.yielding(thread))
+
+    def registered(self, daemon: Daemon) -> bool:
+        """Does a gateway know that it is registered with its gatekeeper?"""
+        told = self.machine.run(engines.in_chroot("-C", daemon.file, "-rx", "ooh323 show gk"))[1]
+        return any(line.split()[:1] == ["GK"] and line.endswith(" Registered") for line in told)
+
+    def _await_registration(self, daemon: Daemon) -> None:
+        """Wait until the engine has registered with its gatekeeper, if it has one here."""
+        engine = self.network.plan.engines[daemon.name]
+        keeper = gatekeeper(self.network, daemon.name)
+        if keeper is not None and not engines.impossible(self.network.plan.engines[keeper]):
+            place = f"REGISTERED {daemon.address}:{engine.port('h323')} "
+            what = f"{daemon.title} does not register with {keeper}"
+            self.until(lambda: place in self.output(keeper), what, daemon.name)
+
+    def _await_sip(self, daemon: Daemon) -> None:
+        host = self.hosts[daemon.address]
+        ask = options(daemon.address, daemon.port)
+
+        def answered() -> bool:
+            found = host.call(partial(asked, daemon.address, daemon.port, ask))
+            return found is not None and found.startswith(b"SIP/2.0 ")
+
+        what = f"{daemon.title} does not answer at {daemon.address}:{daemon.port}"
+        self.until(answered, what, daemon.name)
+
+
+def quoted(lines: Sequence[str]) -> str:
+    """The last non-empty ``lines``, joined into one."""
+    kept = [printable(line.strip()) for line in lines if line.strip()][-_SHOWN_LINES:]
+    return " | ".join(kept) or "nothing"

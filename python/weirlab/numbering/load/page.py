@@ -9,7 +9,7 @@ from typing import Any, Final
 import polars as pl
 
 from weirlab.base.quantities import count, decimals, plural
-from weirlab.numbering.load import tables
+from weirlab.numbering.load import findings
 from weirlab.numbering.load.findings import LoadFindings, LoadLimitRow
 from weirlab.report import axes, palette
 from weirlab.report.figure import Figure
@@ -65,8 +65,8 @@ def tell(found: LoadFindings, manifest: Mapping[str, Any]) -> Story:
                 "rates",
                 "Set-up times",
                 figures=tuple(_figure(found, limit, share) for limit in found.limits if found.of(limit)),
-                tables=tuple(filter(None, (tables.limits(found), tables.not_loaded(found)))),
-                details=tuple(filter(None, (tables.trials(found), tables.through(found)))),
+                tables=tuple(filter(None, (findings.limits(found), findings.not_loaded(found)))),
+                details=tuple(filter(None, (findings.trials(found), findings.through(found)))),
                 missing="No trial was made.",
             ),
         ),
@@ -78,7 +78,7 @@ def _tiles(found: LoadFindings) -> Iterator[Tile]:
     for limit in found.limits:
         if limit.no_load:
             continue
-        carried = f"{tables.carried(limit)}/s" if limit.carried_per_s >= 0 else "no rate met the goal"
+        carried = f"{findings.carried(limit)}/s" if limit.carried_per_s >= 0 else "no rate met the goal"
         yield Tile(f"Calls to {limit.number}", carried, limit.translation or limit.decided or limit.way)
     opinions = [row.media_mos for row in found.trials if not math.isnan(row.media_mos)]
     if opinions:

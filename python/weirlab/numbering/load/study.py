@@ -16,11 +16,11 @@ from weirlab.base.files import Inputs
 from weirlab.base.interrupts import owned, shielded
 from weirlab.jobs.work import Work
 from weirlab.numbering.configs.parts import address
-from weirlab.numbering.kept import PLAN, keep_plan
+from weirlab.numbering.lab.device import DEVICE, PassageDevice, PassageRow, bypassing, device
 from weirlab.numbering.lab.engines import Daemon
+from weirlab.numbering.lab.frames import Frame
 from weirlab.numbering.lab.loading import CallLoad, LoadResult, LoadTestLab
-from weirlab.numbering.lab.recorder import Frame
-from weirlab.numbering.load.counted import SippCounts, counted, edges
+from weirlab.numbering.lab.passage import CallerPassage
 from weirlab.numbering.load.findings import (
     LIMITS,
     TRIALS,
@@ -31,16 +31,23 @@ from weirlab.numbering.load.findings import (
     WorkRow,
     limit_sentence,
 )
-from weirlab.numbering.load.trials import LoadTarget, beside_others, chosen, left_out, named, searched
+from weirlab.numbering.load.trials import (
+    LoadTarget,
+    SippCounts,
+    beside_others,
+    chosen,
+    counted,
+    edges,
+    left_out,
+    named,
+    searched,
+)
 from weirlab.numbering.plan import of_scenario
-from weirlab.numbering.proof.plan import NO_TESTS, ProofCall, planned
-from weirlab.numbering.proof.study import check_namespaces
+from weirlab.numbering.proof.study import PLAN, check_namespaces, keep_plan
+from weirlab.numbering.proof.ways import NO_TESTS, ProofCall, planned
 from weirlab.numbering.proof.wire import speech
 from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.section import LoadScenario, LoadSection
-from weirlab.numbering.through.device import PassageDevice, device
-from weirlab.numbering.through.passage import CallerPassage
-from weirlab.numbering.through.rows import DEVICE, PassageRow, bypassing
 from weirlab.store import Run, RunWriter
 from weirlab.store.frames import frame_of
 from weirlab.studies.contract import Ground, Outcome, Study, Summary
@@ -267,10 +274,15 @@ class VoiceLoadStudy(Study[LoadScenario, Ground[LoadBed], LoadFindings]):
         return trials * (what.trial_s + _AROUND_S) if trials else None
 
     def summarize(self, outcome: Outcome[LoadFindings]) -> Summary:
-        from weirlab.numbering.load import tables
+        from weirlab.numbering.load import findings
 
         found = outcome.found
-        shown = (tables.limits(found), tables.not_loaded(found), tables.trials(found), tables.through(found))
+        shown = (
+            findings.limits(found),
+            findings.not_loaded(found),
+            findings.trials(found),
+            findings.through(found),
+        )
         return Summary(found.sentence, [*filter(None, shown)])
 
     def headlines(self, run: Run) -> Sequence[str]:

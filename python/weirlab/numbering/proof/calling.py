@@ -13,21 +13,19 @@ from weirlab.base.errors import LabError
 from weirlab.base.quantities import plural
 from weirlab.numbering.configs.parts import address
 from weirlab.numbering.lab import endpoints
+from weirlab.numbering.lab.device import PassageRow, bypassing
 from weirlab.numbering.lab.endpoints import CallFailure
 from weirlab.numbering.lab.engines import DECIDING, OFF, WITH_ORDERS, Daemon, Fault
-from weirlab.numbering.lab.media import EARLY_SOURCE
-from weirlab.numbering.lab.recorder import Frame
+from weirlab.numbering.lab.frames import EARLY_SOURCE, Frame
+from weirlab.numbering.lab.passage import CallerPassage
 from weirlab.numbering.proof import kinds, ways
-from weirlab.numbering.proof.plan import ProofCall
 from weirlab.numbering.proof.rows import AS_PLANNED, NOT_AS_PLANNED, NOT_TRIED, MessageRow, ProofCallRow
-from weirlab.numbering.proof.ways import CallHistory
-from weirlab.numbering.proof.wire import h323, mgcp, packets, questions, signalling
+from weirlab.numbering.proof.ways import CallHistory, ProofCall
+from weirlab.numbering.proof.wire import h323, packets, questions, signalling
 from weirlab.numbering.proof.wire.questions import DnsQuery
 from weirlab.numbering.proof.wire.signalling import CallLeg, LadderMessage, SipMessage
 from weirlab.numbering.proof.wire.speech import Silence, StreamReception, beside, reaching, silences, streams
 from weirlab.numbering.routing import PlanNetwork
-from weirlab.numbering.through.passage import CallerPassage
-from weirlab.numbering.through.rows import PassageRow, bypassing
 
 
 def seen(frames: Sequence[Frame]) -> tuple[list[CallLeg], list[LadderMessage], list[SipMessage]]:
@@ -35,10 +33,14 @@ def seen(frames: Sequence[Frame]) -> tuple[list[CallLeg], list[LadderMessage], l
     sip = signalling.messages(frames)
     heard, asked = h323.signals(frames), h323.requests(frames)
     controlled = h323.controls(frames, heard)
-    commands = mgcp.commands(frames)
+    commands = signalling.commands(frames)
     legs = [*signalling.legs(sip), *h323.legs(heard, asked, controlled)]
-    legs += mgcp.legs(commands, legs)
-    told = [*signalling.ladder(sip), *h323.ladder(heard, asked, controlled), *mgcp.ladder(commands)]
+    legs += signalling.mgcp_legs(commands, legs)
+    told = [
+        *signalling.ladder(sip),
+        *h323.ladder(heard, asked, controlled),
+        *signalling.mgcp_ladder(commands),
+    ]
     return (sorted(legs, key=lambda leg: leg.at_ns), sorted(told, key=lambda each: each.at_ns), sip)
 
 

@@ -10,11 +10,11 @@ from itertools import pairwise
 from typing import Final
 
 from weirlab.numbering.plan.model import EnumEntry, Naptr, PlanRoute
-from weirlab.numbering.proof.plan import ProofCall
 from weirlab.numbering.proof.rows import ProofCallRow, titled
+from weirlab.numbering.proof.ways import ProofCall
 from weirlab.numbering.routing import PlanNetwork, RouteStep
-from weirlab.numbering.routing.enum import EnumTree
 from weirlab.numbering.routing.names import serves
+from weirlab.numbering.routing.trees import EnumTree
 from weirlab.numbering.routing.wording import PROTOCOLS
 
 EMERGENCY: Final = ("112", "911")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 import polars as pl
 
 from weirlab.base.quantities import decimals, duration
-from weirlab.numbering.proof import tables
-from weirlab.numbering.proof.map.drawing import drawn
+from weirlab.numbering.proof import findings
+from weirlab.numbering.proof.drawing import drawn
 from weirlab.numbering.proof.rows import AS_PLANNED, NOT_AS_PLANNED, MessageRow, ProofCallRow, titled
 from weirlab.report import axes, palette
 from weirlab.report.figure import Figure
@@ -19,8 +19,8 @@ from weirlab.report.tables import Tile
 from weirlab.report.vega import alt
 
 if TYPE_CHECKING:
+    from weirlab.numbering.proof.chart import Chart
     from weirlab.numbering.proof.findings import ProofFindings
-    from weirlab.numbering.proof.map.chart import Chart
 
 _STEP: Final = 26
 """Height in pixels of a message."""
@@ -100,18 +100,18 @@ def _tiles(found: ProofFindings) -> Iterator[Tile]:
 
 
 def _chapters(found: ProofFindings, messages: Sequence[MessageRow], chart: Chart | None) -> Iterator[Chapter]:
-    listed = tables.differing(found.rows)
+    listed = findings.differing(found.rows)
     yield Chapter(
         "calls",
         "Calls",
         figures=tuple(_setups(found.rows)),
-        tables=tuple(filter(None, (tables.acceptance(found.rows, found.uneven), listed))),
+        tables=tuple(filter(None, (findings.acceptance(found.rows, found.uneven), listed))),
         details=tuple(
             filter(
                 None,
                 (
-                    tables.media(found.rows, found.uneven),
-                    tables.through(found.rows, found.passed, found.device),
+                    findings.media(found.rows, found.uneven),
+                    findings.through(found.rows, found.passed, found.device),
                 ),
             )
         ),
@@ -121,7 +121,7 @@ def _chapters(found: ProofFindings, messages: Sequence[MessageRow], chart: Chart
             "kinds",
             "Kinds of routes",
             intro="The kinds of routes of which the calls are examples.",
-            tables=(tables.kinds(found.kinds),),
+            tables=(findings.kinds_table(found.kinds),),
         )
     if chart is not None:
         yield Chapter(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -15,24 +16,48 @@ from weirlab.base.interrupts import owned, shielded
 from weirlab.base.quantities import plural, words
 from weirlab.jobs.work import Work
 from weirlab.lab.finding import Finding
-from weirlab.numbering.kept import PLAN, keep_plan
 from weirlab.numbering.lab import VoiceLab, engines
+from weirlab.numbering.lab.device import DEVICE, PassageDevice, PassageRow, device
 from weirlab.numbering.plan import of_scenario
 from weirlab.numbering.proof.calling import CallLab, OpenLab, carried, not_tried
+from weirlab.numbering.proof.chart import MAP, Chart, charted
 from weirlab.numbering.proof.findings import ProofFindings
-from weirlab.numbering.proof.map.chart import MAP, Chart, charted
-from weirlab.numbering.proof.plan import NO_TESTS, ProofCall, planned
 from weirlab.numbering.proof.rows import CALLS, LOGS, MESSAGES, LogRow, MessageRow, ProofCallRow, titled
+from weirlab.numbering.proof.ways import NO_TESTS, ProofCall, planned
 from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.section import VoiceScenario
-from weirlab.numbering.through.device import PassageDevice, device
-from weirlab.numbering.through.rows import DEVICE, PassageRow
 from weirlab.store import Run, RunWriter
 from weirlab.store.frames import frame_of, rows_of
 from weirlab.studies.contract import Ground, Outcome, Study, Summary
 
 if TYPE_CHECKING:
     from weirlab.report.story import Story
+
+
+PLAN: Final = "plan"
+"""Name under which a run keeps its plan's name, day and digest."""
+
+
+def keep_plan(writer: RunWriter, network: PlanNetwork) -> None:
+    """Record the plan of a run; raises ``InputError`` if the run was begun with another one."""
+    says = hashlib.sha256(network.plan.model_dump_json().encode()).hexdigest()
+    now = {
+        "plan": network.plan.plan,
+        "name": network.book.name,
+        "day": network.day.isoformat(),
+        "sha256": says,
+    }
+    before = writer.run.get_json(PLAN, dict) if writer.run.has(PLAN) else {}
+    if before.get("sha256", says) != says:
+        raise InputError(f"{network.book.name} has changed since run {writer.run_id} began: start a new run")
+    if (day := before.get("day", now["day"])) != now["day"]:
+        raise InputError(
+            f"run {writer.run_id} was begun with {network.book.name} as of {day}, "
+            f"not as of {now['day']}: start a new run; "
+            "a run whose scenario has a date can be resumed on any day"
+        )
+    writer.put_json(PLAN, now)
+
 
 _LAB_S: Final = 5.0
 """Time to start the engines, and to end them."""
@@ -177,16 +202,16 @@ class VoiceStudy(Study[VoiceScenario, Ground[ProofBed], ProofFindings]):
         return None
 
     def summarize(self, outcome: Outcome[ProofFindings]) -> Summary:
-        from weirlab.numbering.proof import tables
+        from weirlab.numbering.proof import findings
 
         found = outcome.found
         report = "" if outcome.report is None else f" Report: {outcome.report.path}"
         shown = (
-            tables.acceptance(found.rows, found.uneven),
-            tables.kinds(found.kinds),
-            tables.differing(found.rows),
-            tables.media(found.rows, found.uneven),
-            tables.through(found.rows, found.passed, found.device),
+            findings.acceptance(found.rows, found.uneven),
+            findings.kinds_table(found.kinds),
+            findings.differing(found.rows),
+            findings.media(found.rows, found.uneven),
+            findings.through(found.rows, found.passed, found.device),
         )
         conclusion = f"{found.sentence} Run {outcome.run.run_id}.{report}"
         return Summary(conclusion, [*filter(None, shown)])

@@ -15,9 +15,8 @@ from weirlab.numbering.plan import ready
 from weirlab.numbering.plan.load import PlanDocument, Scope
 from weirlab.numbering.plan.model import Engine, EnumEntry, PlanRoute, Range
 from weirlab.numbering.plan.values import Protocol
-from weirlab.numbering.routing.enum import EnumTree
 from weirlab.numbering.routing.names import Names
-from weirlab.numbering.routing.prefixes import Prefixes, continued
+from weirlab.numbering.routing.trees import EnumTree, Prefixes, continued
 
 Table = tuple[str, Protocol | None]
 """An engine, and the protocol over which calls arrive for its routes; None for any."""

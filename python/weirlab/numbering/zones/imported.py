@@ -16,7 +16,7 @@ from weirlab.base.quoting import printable, quoted
 from weirlab.numbering.ere import BadExpression, Substitution
 from weirlab.numbering.plan.model import EnumEntry, Naptr, PlanTree
 from weirlab.numbering.plan.values import digits_below
-from weirlab.numbering.routing.enum import EnumTree
+from weirlab.numbering.routing.trees import EnumTree
 
 _SILENCE_S = 10.0
 _LONGEST_S = 300.0

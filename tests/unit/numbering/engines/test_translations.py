@@ -15,8 +15,8 @@ from weirlab.numbering.plan.model import Engine
 from weirlab.numbering.proof import kinds
 from weirlab.numbering.proof.calling import made
 from weirlab.numbering.proof.findings import ProofFindings
-from weirlab.numbering.proof.plan import planned
 from weirlab.numbering.proof.rows import AS_PLANNED
+from weirlab.numbering.proof.ways import planned
 from weirlab.numbering.routing import PlanNetwork
 
 from ..plans import ready_network

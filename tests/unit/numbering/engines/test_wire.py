@@ -14,8 +14,8 @@ from weirlab.numbering.fakes import _datagram
 from weirlab.numbering.gatekeeper import ras
 from weirlab.numbering.lab import Frame
 from weirlab.numbering.proof import calling, ways
-from weirlab.numbering.proof.plan import ProofCall, planned
-from weirlab.numbering.proof.wire import h323, mgcp
+from weirlab.numbering.proof.ways import ProofCall, planned
+from weirlab.numbering.proof.wire import h323, signalling
 from weirlab.numbering.proof.wire.h323 import H225WireMessage, Ras
 from weirlab.numbering.proof.wire.packets import TransportAddress
 from weirlab.numbering.proof.wire.signalling import CallLeg
@@ -112,7 +112,9 @@ def test_a_refused_line_hears_a_tone_and_the_log_says_whether_it_is_a_rule(
 ) -> None:
     net, wanted = call("translations", "+420301000002")
     fax, gateway = TransportAddress("10.95.0.60", 2427), TransportAddress("10.95.0.41", 2727)
-    leg = CallLeg(1, fax, gateway, f"{mgcp.CALL}7", f"{mgcp.CALL}7", "420900", (), mgcp.NO_REASON, 2)
+    leg = CallLeg(
+        1, fax, gateway, f"{signalling.CALL}7", f"{signalling.CALL}7", "420900", (), signalling.NO_REASON, 2
+    )
     found = ways.taken(net, replace(wanted, caller="fax"), [leg], {"gw-west": log})
     assert (found.answer, found.by_tone) == (answer, same)
 
@@ -216,8 +218,8 @@ RINGS = datagram(3, "RQNT 2 aaln/1@fax MGCP 1.0\r\nS: L/rg\r\n", to_line=True)
     ids=["answers", "busy", "refuses", "rings"],
 )
 def test_a_line_that_is_called_answers_by_going_off_the_hook(said: str, answer: int) -> None:
-    commands = mgcp.commands([CRCX, CRCX, RINGS, datagram(4, said)])
-    (leg,) = mgcp.legs(commands, [])
+    commands = signalling.commands([CRCX, CRCX, RINGS, datagram(4, said)])
+    (leg,) = signalling.mgcp_legs(commands, [])
     assert (leg.source, leg.target, leg.answer) == (AGENT, LINE, answer)
 
 
@@ -231,7 +233,7 @@ def test_a_tone_tells_a_calling_line_of_trouble(tone: str, answer: int) -> None:
         datagram(5, "NTFY 3 aaln/1@fax MGCP 1.0\r\nX: 1\r\nO: D/2\r\n"),
         datagram(6, f"RQNT 3 aaln/1@fax MGCP 1.0\r\nS: {tone}\r\n", to_line=True),
     ]
-    (leg,) = mgcp.legs(mgcp.commands(said), [])
+    (leg,) = signalling.mgcp_legs(signalling.commands(said), [])
     assert (leg.source, leg.uri, leg.answer, leg.at_ns) == (LINE, "42", answer, 5)
 
 

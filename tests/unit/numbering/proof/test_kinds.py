@@ -12,8 +12,8 @@ from weirlab.numbering.fakes import FakeLab
 from weirlab.numbering.proof import kinds
 from weirlab.numbering.proof.calling import made
 from weirlab.numbering.proof.findings import ProofFindings
-from weirlab.numbering.proof.plan import ProofCall, planned
 from weirlab.numbering.proof.rows import AS_PLANNED, NOT_AS_PLANNED
+from weirlab.numbering.proof.ways import ProofCall, planned
 from weirlab.numbering.routing import PlanNetwork
 
 from ..plans import ready_network

@@ -14,13 +14,18 @@ from weirlab.jobs.progress import SilentProgress
 from weirlab.jobs.work import Work
 from weirlab.numbering.fakes import FakeLoadLab, statistics
 from weirlab.numbering.load import trials
-from weirlab.numbering.load.counted import counted, edges
-from weirlab.numbering.load.findings import LoadFindings, LoadLimitRow, LoadTrialRow, limit_sentence
+from weirlab.numbering.load.findings import (
+    LoadFindings,
+    LoadLimitRow,
+    LoadTrialRow,
+    limit_sentence,
+    limits,
+    not_loaded,
+)
 from weirlab.numbering.load.study import VoiceLoadStudy, checked, stored, trial
-from weirlab.numbering.load.tables import limits, not_loaded
-from weirlab.numbering.load.trials import LoadTarget, searched
+from weirlab.numbering.load.trials import LoadTarget, counted, edges, searched
 from weirlab.numbering.plan import load, ready
-from weirlab.numbering.proof.plan import planned
+from weirlab.numbering.proof.ways import planned
 from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.section import LoadScenario, LoadSection
 from weirlab.scenario.load import from_plain

@@ -8,10 +8,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from weirlab.numbering.proof.map.chart import DNS, Chart, charted
-from weirlab.numbering.proof.map.drawing import HEIGHT, WIDTH, drawn, laid_out
-from weirlab.numbering.proof.plan import planned
+from weirlab.numbering.proof.chart import DNS, Chart, charted
+from weirlab.numbering.proof.drawing import HEIGHT, WIDTH, drawn, laid_out
 from weirlab.numbering.proof.rows import ProofCallRow
+from weirlab.numbering.proof.ways import planned
 from weirlab.report.graphs import Drawing
 
 from ..plans import ready_network

@@ -11,12 +11,12 @@ import pytest
 
 from weirlab.numbering.fakes import FakeLab
 from weirlab.numbering.lab import Frame
-from weirlab.numbering.proof import page, tables, ways
+from weirlab.numbering.proof import findings, page, ways
 from weirlab.numbering.proof.calling import MAX_ATTEMPTS, made
 from weirlab.numbering.proof.findings import UNEVEN_MS, ProofFindings
-from weirlab.numbering.proof.plan import ProofCall, planned
 from weirlab.numbering.proof.rows import NOT_AS_PLANNED
 from weirlab.numbering.proof.study import VoiceStudy
+from weirlab.numbering.proof.ways import ProofCall, planned
 from weirlab.numbering.proof.wire import signalling
 from weirlab.numbering.proof.wire.packets import TransportAddress
 from weirlab.numbering.proof.wire.signalling import CallLeg
@@ -258,10 +258,10 @@ def test_a_bad_mos_without_a_device_between_is_the_machines(tmp_path: Path) -> N
         ". This machine was busy: speech of 1 call had a jitter of up to 41.0 ms, so MOS there is that of "
         "the machine, not of the plan."
     )
-    cells = [row[-1] for row in tables.media(found.rows, found.uneven).rows]
+    cells = [row[-1] for row in findings.media(found.rows, found.uneven).rows]
     assert cells[2] == "1.07 (busy machine)"
     assert [cell.endswith("(busy machine)") for cell in cells] == [False, False, True, True]
-    assert "1.07 (busy machine)" in tables.acceptance(found.rows, found.uneven).rows[1]
+    assert "1.07 (busy machine)" in findings.acceptance(found.rows, found.uneven).rows[1]
     # A device between the endpoints may have delayed it.
     through = replace(found, device="a firewall")
     assert (through.uneven, "busy" in through.sentence) == ([], False)

@@ -12,21 +12,19 @@ import pytest
 from weirlab.base.errors import InputError, LabError
 from weirlab.base.files import HOST_FILES
 from weirlab.lab.dut import iptables, nftables
-from weirlab.numbering.fakes import FakeLab, FakeLoadLab
-from weirlab.numbering.lab.recorder import Frame
+from weirlab.numbering.fakes import FakeLab, FakeLoadLab, FakePassage
+from weirlab.numbering.lab.device import BACK, THERE, Total, bypassing, covering, device, passed, total
+from weirlab.numbering.lab.frames import Frame
 from weirlab.numbering.load.study import _passed
 from weirlab.numbering.proof.calling import carried
-from weirlab.numbering.proof.map.chart import Chart, charted
-from weirlab.numbering.proof.map.drawing import drawn
-from weirlab.numbering.proof.plan import planned
+from weirlab.numbering.proof.chart import Chart, charted
+from weirlab.numbering.proof.drawing import drawn
 from weirlab.numbering.proof.rows import AS_PLANNED, NOT_AS_PLANNED
 from weirlab.numbering.proof.study import VoiceStudy
+from weirlab.numbering.proof.ways import planned
 from weirlab.numbering.proof.wire import packets
 from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.section import PassageSection
-from weirlab.numbering.through.device import covering, device
-from weirlab.numbering.through.fakes import FakePassage
-from weirlab.numbering.through.rows import BACK, THERE, Total, bypassing, passed, total
 from weirlab.records import RuleSetup
 from weirlab.store import Store
 from weirlab.studies.registry import studies

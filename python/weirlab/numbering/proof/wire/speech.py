@@ -14,9 +14,9 @@ import numpy as np
 from weirlab import _engine
 from weirlab.base import files
 from weirlab.base.errors import InputError
-from weirlab.numbering.lab.recorder import Frame, pcap
+from weirlab.numbering.lab.device import PassageRow
+from weirlab.numbering.lab.frames import Frame, pcap
 from weirlab.numbering.proof.wire import packets
-from weirlab.numbering.through.rows import PassageRow
 from weirlab.quality.captures import VoicePackets, capture_table
 
 _PACKETS = ("stream", "arrival_ns", "seq", "timestamp", "speech", "payload_bytes", "stretch")

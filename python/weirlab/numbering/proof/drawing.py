@@ -11,7 +11,7 @@ from typing import Final
 from markupsafe import Markup, escape
 
 from weirlab.base.quantities import plural
-from weirlab.numbering.proof.map.chart import DNS, Chart, Link, Node
+from weirlab.numbering.proof.chart import DNS, Chart, Link, Node
 from weirlab.numbering.proof.rows import ProofCallRow, titled
 from weirlab.report.graphs import Drawing
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from weirlab.numbering.configs.named import servers
-from weirlab.numbering.proof.plan import ProofCall
+from weirlab.numbering.proof.ways import ProofCall
 from weirlab.numbering.routing import PlanNetwork
 
 MAP: Final = "voice_map"

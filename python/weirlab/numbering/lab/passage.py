@@ -29,8 +29,7 @@ from weirlab.lab.linux.interface import Port
 from weirlab.lab.linux.namespace import Namespace, write_sysctls
 from weirlab.lab.linux.privilege import explained
 from weirlab.numbering.lab import wire
-from weirlab.numbering.through.device import PassageDevice
-from weirlab.numbering.through.rows import PassageRow, Total, passed, total
+from weirlab.numbering.lab.device import PassageDevice, PassageRow, Total, passed, total
 
 NEAR: Final = "dev0"
 _FAR: Final = "dev1"
