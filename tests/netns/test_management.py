@@ -18,7 +18,7 @@ from weirlab.base.errors import InputError, LabError
 from weirlab.base.files import HOST_FILES
 from weirlab.lab import clean, dut
 from weirlab.lab.linux.namespace import DIRECTORY, Namespace
-from weirlab.lab.management import session
+from weirlab.lab.monitoring import session
 from weirlab.lab.namespaces import PlainPair
 from weirlab.lab.netns import NetnsLab
 from weirlab.measure import TrialEntry, run_trial

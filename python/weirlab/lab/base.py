@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
-from weirlab.lab.inside.view import InsideView
+from weirlab.lab.monitoring.view import InsideView
 from weirlab.records import EngineResult, HostSample, RuleEncounters, RuleSetup
 from weirlab.traffic.spec import Traffic
 

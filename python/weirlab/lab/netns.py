@@ -22,14 +22,13 @@ from weirlab.lab.cores import Cores
 from weirlab.lab.crossing import DevicePorts, FourTuple, answers_astray, answers_follow, directions
 from weirlab.lab.dut.aiming import RuleTraffic, networks
 from weirlab.lab.dut.fitting import check_fit
-from weirlab.lab.inside.sampler import PERIOD_NS, Sampler
-from weirlab.lab.inside.view import InsideView, Sample, view
 from weirlab.lab.isolation.aside import threads_of
 from weirlab.lab.linux import scheduling
 from weirlab.lab.linux.counters import dropped_connections, forget_connections
 from weirlab.lab.linux.namespace import Namespace, write_sysctls
 from weirlab.lab.linux.privilege import explained
-from weirlab.lab.management.session import ManagementSession
+from weirlab.lab.monitoring.session import PERIOD_NS, ManagementSession, Sampler
+from weirlab.lab.monitoring.view import InsideView, Sample, view
 from weirlab.lab.namespaces import BackendChoice, NamespaceBed
 from weirlab.records import TABLE_FULL, EngineResult, RuleEncounters, RuleSetup
 from weirlab.traffic.plan import NEXT_FLOW, DeparturePlan

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from weirlab import lab
 from weirlab.base import programs
 from weirlab.base.errors import MissingCapability
-from weirlab.lab import inside, machines, management
 from weirlab.link import bindings
 from weirlab.link.recording.process import FrameSource, RecorderProcess, wait_for
 from weirlab.link.settings import RecorderSettings
@@ -72,17 +72,20 @@ def test_what_counts_a_record_runs_nothing_that_lies_in_the_current_folder(hosti
     assert not ran(hostile)
 
 
-@pytest.mark.parametrize("program", [inside, machines, management])
+@pytest.mark.parametrize(
+    ("file", "role"),
+    [
+        ("machines/init.py", []),
+        *(("monitoring/agent.py", [role]) for role in ("sample", "report", "receive")),
+    ],
+)
 def test_programs_inside_the_device_run_nothing_that_lies_in_the_current_folder(
-    program: object, hostile: Path
+    file: str, role: list[str], hostile: Path
 ) -> None:
-    (folder,) = program.__path__  # type: ignore[attr-defined]
-    for file in ("agent.py", "station.py", "init.py"):
-        path = Path(folder, file)
-        if path.exists():
-            # Too few arguments: it ends once everything has been imported.
-            said = programs.run(programs.script(path), capture_output=True, text=True)
-            assert "main() missing" in said.stderr
+    (folder,) = lab.__path__
+    # Too few arguments: it ends once everything has been imported.
+    said = programs.run(programs.script(Path(folder, file), *role), capture_output=True, text=True)
+    assert "() missing" in said.stderr
     assert not ran(hostile)
 
 

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 import pytest
 
 from weirlab.base.errors import LabError
-from weirlab.lab.inside import sampler
-from weirlab.lab.inside.sampler import Sampler
-from weirlab.lab.inside.view import Sample, between, cpu_share, view
 from weirlab.lab.linux.namespace import Namespace
+from weirlab.lab.monitoring import session
+from weirlab.lab.monitoring.session import Sampler
+from weirlab.lab.monitoring.view import Sample, between, cpu_share, view
 
 MS = 1_000_000
 PERIOD = 100 * MS
@@ -102,8 +102,7 @@ def inside() -> Iterator[Sampler]:
 
 
 def agent(inside: Sampler) -> subprocess.Popen[str]:
-    assert inside._program is not None
-    return inside._program
+    return inside._programs[0]
 
 
 def test_the_agent_works_on_the_devices_cpu_and_tells_what_it_saw(inside: Sampler) -> None:
@@ -139,11 +138,11 @@ def test_one_that_died_is_noticed(inside: Sampler) -> None:
     agent(inside).wait()
     with pytest.raises(LabError, match="program inside the device ended"):
         inside.watch()
-    with pytest.raises(LabError, match="has been ended"):
+    with pytest.raises(LabError, match="is closed"):
         inside.report()
 
 
 def test_one_that_cannot_work_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sampler, "PERIOD_NS", "often")
+    monkeypatch.setattr(session, "PERIOD_NS", "often")
     with pytest.raises(LabError, match="invalid literal"):
         Sampler(Here("dut"), CPU, ())

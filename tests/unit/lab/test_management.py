@@ -16,8 +16,8 @@ from weirlab.lab import wiring
 from weirlab.lab.cores import Cores
 from weirlab.lab.linux.interface import Port
 from weirlab.lab.linux.namespace import Namespace
-from weirlab.lab.management import session
-from weirlab.lab.management.session import ManagementSession
+from weirlab.lab.monitoring import session
+from weirlab.lab.monitoring.session import ManagementSession
 
 from ..conftest import unused_port
 

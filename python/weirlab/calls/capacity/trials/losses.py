@@ -16,7 +16,7 @@ from statistics import median
 from typing import Any, Final
 
 from weirlab.calls.capacity.trials.rows import CapacityRow, DisturbanceCounts
-from weirlab.lab.inside.view import InsideView
+from weirlab.lab.monitoring.view import InsideView
 from weirlab.measure import windows
 from weirlab.measure.windows import OTHERS, WAITED, HostDisturbance
 from weirlab.records import EngineResult, HostSample

@@ -14,7 +14,7 @@ import numpy as np
 
 from weirlab.calls.capacity.trials.boxes import Count
 from weirlab.lab.host import STATES
-from weirlab.lab.inside.view import InsideView, Sample, between, cpu_share
+from weirlab.lab.monitoring.view import InsideView, Sample, between, cpu_share
 from weirlab.quality import bins
 from weirlab.quality.distribution import DISSATISFIED
 from weirlab.records import F64, CallTable, TrialRecord
@@ -225,7 +225,7 @@ GAPS: Final = "gaps"
 """Names of the tables in a run."""
 
 SHARES: Final = tuple(state for state in STATES if state not in ("nice", "iowait"))
-"""States of the device's CPU that are told apart; the others belong to ``idle``, see ``lab.inside.view``."""
+"""States of the device's CPU that are told apart; others belong to ``idle``, see ``lab.monitoring.view``."""
 
 
 def kept(run: Run) -> list[CapacityRow]:

@@ -12,7 +12,7 @@ from weirlab.base.documents import plain
 from weirlab.calls.capacity.trials.losses import disturbed, losses
 from weirlab.calls.capacity.trials.rows import CapacityRow
 from weirlab.calls.capacity.trials.search import CallTraffic
-from weirlab.lab.inside.view import Sample, view
+from weirlab.lab.monitoring.view import Sample, view
 from weirlab.lab.sim import SimDevice, SimLab
 from weirlab.measure.validity import sift
 from weirlab.records import EngineResult, HostSample
