@@ -14,7 +14,7 @@ from weirlab.base.errors import LabError
 from weirlab.base.files import HOST_FILES
 from weirlab.lab.crossing import DevicePorts, FourTuple
 from weirlab.lab.dut.ruleset import RulesetDriver
-from weirlab.lab.linux.counters import forget_connections
+from weirlab.lab.linux.inventory import forget_connections
 from weirlab.lab.netns import NetnsLab
 from weirlab.records import EngineResult
 from weirlab.traffic.calls.schedule import traffic_of

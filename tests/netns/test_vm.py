@@ -23,9 +23,9 @@ from weirlab.base import programs
 from weirlab.base.errors import InputError, LabError
 from weirlab.base.files import HOST_FILES
 from weirlab.lab import clean, dut, wiring
-from weirlab.lab.dut.vm import appliance, tunnels
+from weirlab.lab.dut.vm import device, tunnels
 from weirlab.lab.dut.vm import site as sites
-from weirlab.lab.dut.vm.filters import VirtualFilter, load
+from weirlab.lab.dut.vm.device import VirtualFilter, load
 from weirlab.lab.dut.vm.tunnels import VirtualWireGuard
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.lab.netns import NetnsLab
@@ -249,9 +249,7 @@ def test_an_image_of_the_users_is_up_when_it_forwards(
     root.write_bytes(qemu.find().root.read_bytes() + overlay.getvalue())
     whole = qemu.find()
     options = [str(root) if each == str(whole.root) else each for each in qemu.boot(whole).options]
-    monkeypatch.setattr(
-        appliance, "boot", lambda path, inputs: qemu.Boot(options, (whole.kernel, root), False)
-    )
+    monkeypatch.setattr(device, "boot", lambda path, inputs: qemu.Boot(options, (whole.kernel, root), False))
     with NetnsLab(dut.make("image", root, HOST_FILES)) as lab:
         assert all_pass(lab)
         assert lab.facts["dut_image"] == "root.cpio"

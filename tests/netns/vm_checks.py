@@ -11,7 +11,7 @@ import pytest
 
 from weirlab.base.errors import LabError, MissingCapability
 from weirlab.calls.capacity.trials.search import CallTraffic
-from weirlab.lab.dut.vm.filters import VirtualFilter
+from weirlab.lab.dut.vm.device import VirtualFilter
 from weirlab.lab.dut.vm.tunnels import VirtualTunnel
 from weirlab.lab.netns import NetnsLab
 from weirlab.lab.vm import building, qemu

@@ -147,8 +147,8 @@ def open_bed(
             yield cable
         return
     from weirlab.lab.dut import make
-    from weirlab.lab.dut.fitting import check_fit
     from weirlab.lab.dut.ruleset import RulesetDriver
+    from weirlab.lab.namespaces import check_fit
     from weirlab.lab.netns import NetnsLab
 
     driver = make(dut.name, dut.file, inputs, dut.files_beside)

@@ -24,7 +24,7 @@ from weirlab.lab.isolation import pages, partition
 from weirlab.lab.isolation.partition import Isolation
 from weirlab.lab.linux import namespace
 from weirlab.lab.linux.namespace import Namespace
-from weirlab.lab.linux.privilege import way_out
+from weirlab.lab.linux.syscalls import way_out
 from weirlab.lab.wired import borrowing
 from weirlab.lab.wired.borrowing import PortState
 

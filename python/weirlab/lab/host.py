@@ -23,7 +23,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from weirlab.lab.isolation.aside import threads_of
+from weirlab.lab.cores import threads_of
 from weirlab.records import HostSample
 
 STATES: Final = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")

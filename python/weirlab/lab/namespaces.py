@@ -14,16 +14,19 @@ from weirlab.base.closing import Closable
 from weirlab.base.errors import InputError
 from weirlab.base.extras import engine_needed
 from weirlab.base.interrupts import interruptible
+from weirlab.base.quoting import quoted
+from weirlab.base.units import FCS_BYTES
 from weirlab.lab import clean, wiring
-from weirlab.lab.cores import Cores, choose, share_a_core
+from weirlab.lab.base import Driver
+from weirlab.lab.cores import Cores, aside, choose, share_a_core
 from weirlab.lab.host import HostReader
 from weirlab.lab.isolation import pages
-from weirlab.lab.isolation.aside import aside
 from weirlab.lab.linux import scheduling
-from weirlab.lab.linux.counters import InterfaceCounters
+from weirlab.lab.linux.inventory import InterfaceCounters
 from weirlab.lab.linux.namespace import Namespace
-from weirlab.lab.linux.privilege import explained
+from weirlab.lab.linux.syscalls import explained
 from weirlab.records import SLOWEST_UNPACED_PPS, EngineResult, HostSample, RuleSetup
+from weirlab.traffic.calls.codecs import ETHERNET_BYTES
 from weirlab.traffic.places import Places
 from weirlab.traffic.plan import DeparturePlan
 from weirlab.traffic.schedule import compile_plan
@@ -275,3 +278,21 @@ class PlainPair(NamespaceBed):
     def _build(self) -> None:
         receiver_cpu = self._cores.dut if self._apart else None
         self._threads = wiring.build_plain(self._netns["tx"], self._netns["rx"], receiver_cpu)
+
+
+def check_fit(driver: Driver, frame_bytes: int, ip: Literal[4, 6]) -> None:
+    """Raise ``InputError`` for frames that the device would drop or fragment, whatever its rules.
+
+    What happens to them says nothing about those that fit.
+    """
+    if ip not in driver.carries:
+        raise InputError(f"the device {quoted(driver.name)} does not carry IPv{ip}")
+    longest = driver.longest_packet_bytes(ip)
+    packet_bytes = frame_bytes - ETHERNET_BYTES - FCS_BYTES
+    if longest is not None and packet_bytes > longest:
+        raise InputError(
+            f"frames of {frame_bytes:,} B do not fit into the tunnel {driver.name}: their IP packets have "
+            f"{packet_bytes:,} B, and with an MTU of {wiring.BETWEEN_MTU_BYTES:,} B between the gateways "
+            f"at most {longest:,} B pass unfragmented; "
+            f"use frames of {longest + ETHERNET_BYTES + FCS_BYTES:,} B at most"
+        )

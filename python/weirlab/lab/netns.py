@@ -18,18 +18,16 @@ from weirlab.base.errors import InputError, LabError, MissingCapability
 from weirlab.base.interrupts import shielded
 from weirlab.lab import wiring
 from weirlab.lab.base import Driver, Site
-from weirlab.lab.cores import Cores
+from weirlab.lab.cores import Cores, threads_of
 from weirlab.lab.crossing import DevicePorts, FourTuple, answers_astray, answers_follow, directions
 from weirlab.lab.dut.aiming import RuleTraffic, networks
-from weirlab.lab.dut.fitting import check_fit
-from weirlab.lab.isolation.aside import threads_of
 from weirlab.lab.linux import scheduling
-from weirlab.lab.linux.counters import dropped_connections, forget_connections
+from weirlab.lab.linux.inventory import dropped_connections, forget_connections
 from weirlab.lab.linux.namespace import Namespace, write_sysctls
-from weirlab.lab.linux.privilege import explained
+from weirlab.lab.linux.syscalls import explained
 from weirlab.lab.monitoring.session import PERIOD_NS, ManagementSession, Sampler
 from weirlab.lab.monitoring.view import InsideView, Sample, view
-from weirlab.lab.namespaces import BackendChoice, NamespaceBed
+from weirlab.lab.namespaces import BackendChoice, NamespaceBed, check_fit
 from weirlab.records import TABLE_FULL, EngineResult, RuleEncounters, RuleSetup
 from weirlab.traffic.plan import NEXT_FLOW, DeparturePlan
 from weirlab.traffic.schedule import OPENING_GAP_NS, compile_plan

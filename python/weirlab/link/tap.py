@@ -14,7 +14,7 @@ from pyroute2.netlink.exceptions import NetlinkError
 
 from weirlab.base.errors import LabError, MissingCapability
 from weirlab.lab.linux import inventory
-from weirlab.lab.linux.privilege import way_out
+from weirlab.lab.linux.syscalls import way_out
 from weirlab.link import bindings
 from weirlab.link.host import interfaces, journal
 from weirlab.link.host.duplicate import DIFFERENCES, KernelBridge

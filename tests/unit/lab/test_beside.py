@@ -9,7 +9,7 @@ import time
 import pytest
 
 from weirlab.base.errors import InputError, LabError
-from weirlab.lab.beside import TrafficActionRunner
+from weirlab.lab.base import TrafficActionRunner
 
 pytestmark = pytest.mark.usefixtures("caught_signals")
 

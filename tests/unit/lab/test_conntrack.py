@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weirlab.lab.linux.counters import parse_dropped
+from weirlab.lab.linux.inventory import parse_dropped
 
 STATISTICS = """\
 entries  clashres found new invalid ignore delete chainlength insert insert_failed drop early_drop icmp_error

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from weirlab.lab.linux.counters import ip_counters
+from weirlab.lab.linux.inventory import ip_counters
 
 SNMP = """\
 Ip: InReceives InHdrErrors InAddrErrors ForwDatagrams InDiscards InDelivers OutRequests OutNoRoutes

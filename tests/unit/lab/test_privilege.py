@@ -7,7 +7,7 @@ import pytest
 from pyroute2.netlink.exceptions import NetlinkError
 
 from weirlab.base.errors import LabError, MissingCapability
-from weirlab.lab.linux.privilege import explained, way_out
+from weirlab.lab.linux.syscalls import explained, way_out
 
 
 @pytest.mark.parametrize("user", [0, 1000])

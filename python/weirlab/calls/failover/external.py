@@ -10,7 +10,7 @@ from typing import ClassVar, Final
 
 from weirlab.base import programs
 from weirlab.base.errors import InputError, LabError, MissingCapability
-from weirlab.lab.beside import TrafficActionRunner
+from weirlab.lab.base import TrafficActionRunner
 from weirlab.lab.redundant.base import EventKind, Firewall, PairEvent, Transition
 from weirlab.lab.remote.changes import carry_out
 from weirlab.lab.wired.bed import WiredBed

@@ -15,13 +15,13 @@ from pyroute2.netlink.exceptions import NetlinkError
 from weirlab.base.errors import InputError, LabError, MissingCapability
 from weirlab.lab import clean
 from weirlab.lab import wiring as single
-from weirlab.lab.beside import TrafficActionRunner
+from weirlab.lab.base import TrafficActionRunner
 from weirlab.lab.cores import Cores
 from weirlab.lab.dut import nftables, tool
 from weirlab.lab.finding import Finding
 from weirlab.lab.linux import interface, scheduling, syscalls
-from weirlab.lab.linux.counters import forget_connections
 from weirlab.lab.linux.interface import Port
+from weirlab.lab.linux.inventory import forget_connections
 from weirlab.lab.linux.namespace import Namespace, in_thread, write_sysctls
 from weirlab.lab.namespaces import BackendChoice, NamespaceBed
 from weirlab.lab.redundant import wiring

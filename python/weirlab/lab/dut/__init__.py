@@ -27,12 +27,11 @@ from weirlab.lab.dut.iptables import Iptables
 from weirlab.lab.dut.nftables import Flowtable, Nat, Nftables
 from weirlab.lab.dut.ruleset import RulesetDriver
 from weirlab.lab.dut.rulesets.source import NOTHING, RulesetFiles
-from weirlab.lab.dut.tunnels import strongswan, wireguard
+from weirlab.lab.dut.tunnels import strongswan, vpn
 from weirlab.lab.dut.tunnels.esp import Esp, EspInUdp
-from weirlab.lab.dut.tunnels.openvpn import OpenVpn
 from weirlab.lab.dut.tunnels.tunnel import EncapsulationDriver
-from weirlab.lab.dut.vm.appliance import Appliance
-from weirlab.lab.dut.vm.filters import VirtualFilter
+from weirlab.lab.dut.tunnels.vpn import OpenVpn
+from weirlab.lab.dut.vm.device import Appliance, VirtualFilter
 from weirlab.lab.dut.vm.tunnels import VirtualEsp, VirtualWireGuard
 
 if TYPE_CHECKING:
@@ -52,9 +51,9 @@ TUNNELS: Final[dict[str, Callable[[str | None], EncapsulationDriver]]] = {
     "strongswan-libipsec": strongswan.StrongSwanLibipsec,
     "vm-esp": VirtualEsp,
     "vm-wireguard": VirtualWireGuard,
-    "wireguard": wireguard.usual,
-    "wireguard-go": wireguard.WireGuardGo,
-    "wireguard-kernel": wireguard.WireGuardKernel,
+    "wireguard": vpn.usual_wireguard,
+    "wireguard-go": vpn.WireGuardGo,
+    "wireguard-kernel": vpn.WireGuardKernel,
 }
 """Factories of tunnels with two gateways; the argument is the cipher suite, None for the default.
 
@@ -104,7 +103,7 @@ _PARSED: Final[dict[str, Callable[[str | None], Driver]]] = {
     **WITH_VARIETIES,
     # The usual ones try what the kernel has; what it lacks is refused when the device is made.
     "strongswan": strongswan.StrongSwanKernel,
-    "wireguard": wireguard.WireGuardKernel,
+    "wireguard": vpn.WireGuardKernel,
 }
 """What a suffix means, without trying anything."""
 

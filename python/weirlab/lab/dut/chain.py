@@ -30,8 +30,8 @@ from weirlab.lab.base import Driver, Site
 from weirlab.lab.dut.forward import BlackBox
 from weirlab.lab.dut.nftables import OUTSIDE
 from weirlab.lab.linux import interface
-from weirlab.lab.linux.counters import InterfaceCounters
 from weirlab.lab.linux.interface import IpRoute, Port
+from weirlab.lab.linux.inventory import InterfaceCounters
 from weirlab.lab.linux.namespace import Namespace, write_sysctls
 from weirlab.records import JOINT, RuleSetup
 

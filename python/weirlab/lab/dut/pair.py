@@ -17,9 +17,8 @@ from weirlab.base.interrupts import shielded
 from weirlab.base.quoting import quoted
 from weirlab.base.units import NS_PER_S
 from weirlab.lab import wiring as single
-from weirlab.lab.base import Driver, Site
-from weirlab.lab.beside import TrafficActionRunner
-from weirlab.lab.isolation.aside import threads_of
+from weirlab.lab.base import Driver, Site, TrafficActionRunner
+from weirlab.lab.cores import threads_of
 from weirlab.lab.linux import scheduling
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.lab.redundant import wiring

@@ -14,7 +14,7 @@ from weirlab.base.errors import LabError, WeirError
 from weirlab.base.quoting import shortened
 from weirlab.lab.linux import syscalls
 from weirlab.lab.linux.namespace import Namespace, in_thread
-from weirlab.lab.linux.privilege import way_out
+from weirlab.lab.linux.syscalls import way_out
 
 _LINE: Final = re.compile(r"\bline:? (\d+)|^/dev/stdin:(\d+):", re.MULTILINE)
 MOST_S: Final = 120

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from weirlab.lab.linux.privilege import way_out
+from weirlab.lab.linux.syscalls import way_out
 
 PROC: Final = Path("/proc")
 KTHREADD: Final = 2

@@ -21,8 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from weirlab.lab.cores import parse_list
-from weirlab.lab.isolation.aside import descendants, threads_of
+from weirlab.lab.cores import descendants, parse_list, threads_of
 from weirlab.lab.isolation.groups import KTHREADD, PROC, CgroupHierarchy, IsolationError, cpu_list
 
 _ROUNDS: Final = 20

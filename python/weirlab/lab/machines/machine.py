@@ -17,8 +17,8 @@ from typing import Any, Final
 
 from weirlab.base import programs
 from weirlab.base.errors import LabError
+from weirlab.lab.cores import descendants
 from weirlab.lab.isolation import partition
-from weirlab.lab.isolation.aside import descendants
 from weirlab.lab.linux.namespace import Namespace
 
 _INIT: Final = Path(__file__).parent / "init.py"

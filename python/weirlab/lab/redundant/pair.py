@@ -17,7 +17,7 @@ from typing import Final, Literal
 from weirlab.base.errors import InputError, LabError
 from weirlab.base.interrupts import interruptible, shielded
 from weirlab.lab.dut import nftables, tool
-from weirlab.lab.linux.counters import forget_connections
+from weirlab.lab.linux.inventory import forget_connections
 from weirlab.lab.linux.namespace import Namespace, write_sysctls
 from weirlab.lab.redundant import wiring
 from weirlab.lab.redundant.base import (

@@ -24,7 +24,7 @@ from weirlab.base.interrupts import shielded
 from weirlab.base.quoting import quoted
 from weirlab.lab import clean
 from weirlab.lab.dut.tool import MOST_S
-from weirlab.lab.linux.privilege import way_out
+from weirlab.lab.linux.syscalls import way_out
 
 Output = subprocess.CompletedProcess[str]
 

@@ -14,7 +14,7 @@ from weirlab.lab.base import Driver, Site
 from weirlab.lab.cores import Cores
 from weirlab.lab.linux.interface import Port
 from weirlab.lab.linux.namespace import write_sysctls
-from weirlab.lab.linux.privilege import explained
+from weirlab.lab.linux.syscalls import explained
 from weirlab.lab.namespaces import BackendChoice, NamespaceBed
 from weirlab.lab.remote.device import ExternalDevice
 from weirlab.lab.wired import neighbours, ports

@@ -14,7 +14,7 @@ from pyroute2.netlink.exceptions import NetlinkError
 from weirlab.base.errors import LabError, MissingCapability, WeirError
 from weirlab.lab.linux.inventory import inside
 from weirlab.lab.linux.namespace import write_sysctls
-from weirlab.lab.linux.privilege import way_out
+from weirlab.lab.linux.syscalls import way_out
 from weirlab.link.host.journal import Journal, delete_link
 from weirlab.link.host.tools import FAMILY, delete_table, first_line, nft
 from weirlab.link.settings import TapSettings

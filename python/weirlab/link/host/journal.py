@@ -29,7 +29,7 @@ from weirlab.lab import clean as lab_clean
 from weirlab.lab.isolation.groups import CgroupHierarchy
 from weirlab.lab.linux import namespace
 from weirlab.lab.linux.inventory import inside
-from weirlab.lab.linux.privilege import way_out
+from weirlab.lab.linux.syscalls import way_out
 from weirlab.link.host import tools
 from weirlab.link.host.tools import FAMILY, delete_ingress, delete_root, delete_table
 

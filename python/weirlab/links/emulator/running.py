@@ -27,7 +27,7 @@ from weirlab.emulation.spec import PathSpec
 from weirlab.lab.linux import interface, inventory
 from weirlab.lab.linux.interface import Port
 from weirlab.lab.linux.namespace import Namespace
-from weirlab.lab.linux.privilege import explained
+from weirlab.lab.linux.syscalls import explained
 from weirlab.lab.wiring import descriptor, quiet
 from weirlab.link.host import interfaces, journal
 from weirlab.link.host.tools import FAMILY, first_line, nft

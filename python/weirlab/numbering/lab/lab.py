@@ -18,7 +18,7 @@ from weirlab.base.errors import LabError, MissingCapability
 from weirlab.base.interrupts import interruptible, shielded
 from weirlab.lab import clean
 from weirlab.lab.linux.namespace import Namespace
-from weirlab.lab.linux.privilege import explained
+from weirlab.lab.linux.syscalls import explained
 from weirlab.lab.machines.machine import Machine
 from weirlab.numbering.configs import configs
 from weirlab.numbering.configs.named import servers

@@ -24,10 +24,10 @@ from weirlab.lab import wiring
 from weirlab.lab.base import Site
 from weirlab.lab.clean import LabOwnership
 from weirlab.lab.linux import interface
-from weirlab.lab.linux.counters import InterfaceCounters
 from weirlab.lab.linux.interface import Port
+from weirlab.lab.linux.inventory import InterfaceCounters
 from weirlab.lab.linux.namespace import Namespace, write_sysctls
-from weirlab.lab.linux.privilege import explained
+from weirlab.lab.linux.syscalls import explained
 from weirlab.numbering.lab import wire
 from weirlab.numbering.lab.device import PassageDevice, PassageRow, Total, passed, total
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from weirlab.lab.isolation.aside import aside, descendants
+from weirlab.lab.cores import aside, descendants
 
 
 class Machine:

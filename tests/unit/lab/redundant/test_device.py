@@ -9,8 +9,8 @@ import pytest
 from weirlab.base.errors import InputError
 from weirlab.lab import dut
 from weirlab.lab.base import Site
-from weirlab.lab.dut.fitting import check_fit
 from weirlab.lab.dut.pair import PairSwitch, RedundantPair
+from weirlab.lab.namespaces import check_fit
 from weirlab.lab.redundant.base import PairEvent, Transition
 from weirlab.lab.redundant.conntrackd import Conntrackd
 from weirlab.lab.redundant.keepalived import Keepalived

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import pytest
 
 from weirlab.lab import wiring
-from weirlab.lab.dut.tunnels import openvpn, strongswan, wireguard
+from weirlab.lab.dut.tunnels import strongswan, vpn
 from weirlab.lab.dut.tunnels.events import Rekey
 from weirlab.lab.dut.tunnels.tunnel import Gateway
 
@@ -16,7 +16,7 @@ UNUSED: Any = None
 NEAR = Gateway(UNUSED, UNUSED, "203.0.113.1", "203.0.113.2", wiring.SENDERS, wiring.RECEIVERS)
 FAR = Gateway(UNUSED, UNUSED, "203.0.113.2", "203.0.113.1", wiring.RECEIVERS, wiring.SENDERS)
 
-IDENTITY = openvpn.Identity(
+IDENTITY = vpn.Identity(
     "-----BEGIN CERTIFICATE-----\nQUJD\n-----END CERTIFICATE-----",
     "-----BEGIN PRIVATE KEY-----\nREVG\n-----END PRIVATE KEY-----",
 )
@@ -24,7 +24,7 @@ IDENTITY = openvpn.Identity(
 
 def test_wireguard_has_one_peer_who_may_send_anything() -> None:
     assert (
-        wireguard.config("PRIVATE=", "PUBLIC=", NEAR.peer)
+        vpn.wireguard_config("PRIVATE=", "PUBLIC=", NEAR.peer)
         == """\
 [Interface]
 PrivateKey = PRIVATE=
@@ -39,7 +39,7 @@ AllowedIPs = 0.0.0.0/0, ::/0
 
 def test_openvpn_stays_in_user_space_and_takes_one_certificate() -> None:
     assert (
-        openvpn.config(NEAR, "server", "aes-128-gcm", 1448, IDENTITY, "AA:BB")
+        vpn.openvpn_config(NEAR, "server", "aes-128-gcm", 1448, IDENTITY, "AA:BB")
         == """\
 dev tun0
 dev-type tun
@@ -72,7 +72,7 @@ REVG
 
 @pytest.mark.parametrize(("role", "others"), [("server", "tls-client"), ("client", "dh none")])
 def test_openvpns_ends_differ_in_their_roles(role: Literal["server", "client"], others: str) -> None:
-    lines = openvpn.config(FAR, role, "aes-256-cbc", 1419, IDENTITY, "AA:BB").splitlines()
+    lines = vpn.openvpn_config(FAR, role, "aes-256-cbc", 1419, IDENTITY, "AA:BB").splitlines()
     assert f"tls-{role}" in lines
     assert others not in lines
     assert "data-ciphers AES-256-CBC" in lines

@@ -12,10 +12,10 @@ import pytest
 from weirlab.base import programs
 from weirlab.base.errors import InputError, LabError
 from weirlab.lab import dut
-from weirlab.lab.dut.fitting import check_fit
-from weirlab.lab.dut.tunnels import openvpn, strongswan, tunnel, wireguard
+from weirlab.lab.dut.tunnels import strongswan, tunnel, vpn
 from weirlab.lab.dut.tunnels.esp import Esp
 from weirlab.lab.dut.tunnels.tunnel import Gateway, Tunnel
+from weirlab.lab.namespaces import check_fit
 from weirlab.records import RuleSetup
 from weirlab.testing.bed import SITE
 
@@ -77,7 +77,7 @@ def test_a_suite_that_is_not_there_is_refused_with_those_that_are(name: str, sai
 
 def test_openvpn_is_not_rekeyed_on_demand() -> None:
     with pytest.raises(InputError, match="OpenVPN cannot rekey on demand"):
-        openvpn.OpenVpn().rekey_now()
+        vpn.OpenVpn().rekey_now()
 
 
 class Dying(Esp):
@@ -142,7 +142,7 @@ def test_a_tunnel_takes_no_ruleset_file() -> None:
 def test_the_kernels_own_is_used_where_it_has_one(
     kernel: bool, program: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (wireguard, strongswan):
+    for module in (vpn, strongswan):
         monkeypatch.setattr(module, "_missing_in_kernel", lambda: [] if kernel else ["none"])
     found = [dut.make("wireguard").name, dut.make("strongswan:aes128-sha1").name]
     assert (
@@ -193,11 +193,11 @@ def test_frames_that_do_not_fit_are_refused_with_those_that_do() -> None:
 def test_what_is_missing_is_named_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(programs, "find", lambda name: None)
     monkeypatch.setattr(tunnel, "_is_there", lambda name: False)
-    assert wireguard.WireGuardGo().check() == [
+    assert vpn.WireGuardGo().check() == [
         "wireguard-go not installed: apt install wireguard-go",
         "wg not installed: apt install wireguard-tools",
     ]
-    assert openvpn.OpenVpn().check() == [
+    assert vpn.OpenVpn().check() == [
         "openvpn not installed: apt install openvpn",
         "openssl not installed: apt install openssl",
     ]
@@ -213,8 +213,8 @@ def test_what_is_missing_is_named_with_its_package(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(("version", "ok"), [("2.5.9", False), ("2.6.3", True), ("3.0", True)])
 def test_an_old_openvpn_is_refused(version: str, ok: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tunnel, "_is_there", lambda name: True)
-    monkeypatch.setattr(openvpn.tool, "version", lambda name: f"OpenVPN {version} x86_64-pc-linux-gnu")
-    found = openvpn.OpenVpn().check()
+    monkeypatch.setattr(vpn.tool, "version", lambda name: f"OpenVPN {version} x86_64-pc-linux-gnu")
+    found = vpn.OpenVpn().check()
     assert bool(found) is not ok
     assert ok or "OpenVPN 2.5 is too old" in found[0]
 

@@ -14,7 +14,7 @@ from weirlab.base.confinement import start
 from weirlab.base.errors import InputError, LabError
 from weirlab.base.files import HOST_FILES
 from weirlab.lab import dut, wiring
-from weirlab.lab.dut.vm import appliance, site, tunnels
+from weirlab.lab.dut.vm import device, site, tunnels
 from weirlab.lab.dut.vm.site import GuestPort
 from weirlab.lab.dut.vm.tunnels import VirtualGateway
 from weirlab.lab.vm import qemu
@@ -202,10 +202,10 @@ def sh(*options: str, text: str) -> str:
 def test_the_format_of_an_image_is_told_by_its_content(content: bytes, name: str, tmp_path: Path) -> None:
     path = tmp_path / "a,b.img"
     path.write_bytes(content)
-    assert appliance.format_of(content) == name
+    assert device.format_of(content) == name
     # A comma would end the option; and nothing is written into the user's file.
     options = f"file={tmp_path}/a,,b.img,format={name},if=ide,snapshot=on"
-    boot = appliance.boot(path, HOST_FILES)
+    boot = device.boot(path, HOST_FILES)
     assert boot.options == ["-drive", options]
     assert not boot.has_agent
 
@@ -220,7 +220,7 @@ def test_an_image_that_is_none_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_packet_that_tells_of_a_working_image_is_whole() -> None:
-    frame = appliance.probe(b"token")
+    frame = device.probe(b"token")
     assert frame[:6] == wiring.mac_bytes(wiring.IN0.mac)
     header = frame[14:34]
     # A header with its own checksum sums up to all ones (RFC 1071).

@@ -31,7 +31,7 @@ from weirlab.lab.host import HostReader
 from weirlab.lab.linux import interface, syscalls
 from weirlab.lab.linux.interface import Port
 from weirlab.lab.linux.namespace import Namespace, write_sysctls
-from weirlab.lab.linux.privilege import explained
+from weirlab.lab.linux.syscalls import explained
 from weirlab.lab.wiring import descriptor, mac_bytes, quiet
 
 MTU_BYTES: Final = 1500

@@ -13,8 +13,7 @@ from weirlab.lab.dut import nftables, tool
 from weirlab.lab.dut.rules import FAMILIES, AddressMatch, Family, chain, check_stateless
 from weirlab.lab.linux import interface
 from weirlab.lab.linux.namespace import Namespace, in_thread, write_sysctls
-from weirlab.lab.linux.privilege import way_out
-from weirlab.lab.linux.syscalls import unshare_net
+from weirlab.lab.linux.syscalls import unshare_net, way_out
 from weirlab.records import RuleSetup
 
 _BRIDGE: Final = "br0"

@@ -17,11 +17,10 @@ from weirlab.base.interrupts import interruptible, shielded
 from weirlab.base.quoting import quoted
 from weirlab.base.units import NS_PER_S
 from weirlab.lab import wiring
-from weirlab.lab.base import Driver, Site
-from weirlab.lab.beside import TrafficActionRunner
+from weirlab.lab.base import Driver, Site, TrafficActionRunner
+from weirlab.lab.cores import threads_of
 from weirlab.lab.dut import iptables
 from weirlab.lab.dut.tunnels.events import After, understood
-from weirlab.lab.isolation.aside import threads_of
 from weirlab.lab.linux import interface, scheduling
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.lab.machines.machine import CRITICAL, Machine, quote

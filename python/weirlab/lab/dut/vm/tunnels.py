@@ -17,9 +17,9 @@ from weirlab.lab.dut import nftables
 from weirlab.lab.dut.rules import check
 from weirlab.lab.dut.tunnels import esp, strongswan
 from weirlab.lab.dut.tunnels.tunnel import EncapsulationDriver, TunnelSuite
-from weirlab.lab.dut.tunnels.wireguard import INTERFACE, config
+from weirlab.lab.dut.tunnels.vpn import INTERFACE, wireguard_config
 from weirlab.lab.dut.vm import site as sites
-from weirlab.lab.dut.vm.filters import load
+from weirlab.lab.dut.vm.device import load
 from weirlab.lab.dut.vm.site import GuestPort
 from weirlab.lab.linux.interface import Port
 from weirlab.lab.vm.guest import Guest
@@ -309,7 +309,7 @@ class VirtualWireGuard(VirtualTunnel):
                 f"ip link set {INTERFACE} mtu {self.longest_packet_bytes(4)} up",
                 *(f"ip route replace {network} dev {INTERFACE}" for network in end.networks),
             ]
-            end.guest.do(sites.write_script(_CONFIG, config(own[0], other[1], end.peer)))
+            end.guest.do(sites.write_script(_CONFIG, wireguard_config(own[0], other[1], end.peer)))
             end.guest.do("\n".join(lines) + "\n")
 
 

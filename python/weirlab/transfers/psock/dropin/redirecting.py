@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from weirlab.base.errors import LabError, MissingCapability
 from weirlab.base.interrupts import shielded
 from weirlab.lab.isolation.groups import CgroupHierarchy, IsolationError, unified
-from weirlab.lab.linux.privilege import way_out
+from weirlab.lab.linux.syscalls import way_out
 from weirlab.link.host import journal
 from weirlab.transfers.psock.dropin import program
 from weirlab.transfers.psock.dropin.options import BPF, SECCOMP, By
