@@ -11,9 +11,9 @@ from typing import Final
 import pytest
 
 from weirlab.base.errors import LabError
+from weirlab.numbering import lab as lab_module
 from weirlab.numbering.configs import sipp
 from weirlab.numbering.lab import VoiceLab
-from weirlab.numbering.lab import lab as lab_module
 from weirlab.numbering.plan import loads
 from weirlab.numbering.plan.model import Test
 from weirlab.numbering.proof.calling import made

@@ -18,9 +18,8 @@ from weirlab.cli.program.app import app
 from weirlab.lab import wiring
 from weirlab.lab.dut import make
 from weirlab.lab.linux import interface
-from weirlab.numbering.lab import VoiceLab, engines, passage, wire
+from weirlab.numbering.lab import PATIENCE_S, VoiceLab, engines, passage, wire
 from weirlab.numbering.lab.device import PassageRow, device
-from weirlab.numbering.lab.lab import PATIENCE_S
 from weirlab.numbering.lab.passage import DevicePassage
 from weirlab.numbering.plan import load, ready
 from weirlab.numbering.proof.calling import carried

@@ -15,9 +15,10 @@ from typing import Final
 from weirlab.base.errors import InputError
 from weirlab.numbering.ere import TAIL, MissingDigits
 from weirlab.numbering.plan.values import MOST_DIGITS
-from weirlab.numbering.routing import CallRoute, PlanNetwork, wording
+from weirlab.numbering.routing import PlanNetwork, wording
 from weirlab.numbering.routing.calls import calls
 from weirlab.numbering.routing.names import Uri
+from weirlab.numbering.routing.wording import CallRoute
 
 DIGITS: Final = "0123456789"
 MOST_CELLS: Final = 2_000_000

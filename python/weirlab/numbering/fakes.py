@@ -20,8 +20,9 @@ from weirlab.numbering.lab.loading import OTHERS, CallLoad, LoadResult
 from weirlab.numbering.lab.passage import CallerPassage, DirectPassage
 from weirlab.numbering.plan.model import EnumEntry
 from weirlab.numbering.plan.values import owner_name
-from weirlab.numbering.routing import CallRoute, PlanNetwork
+from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.routing.calls import calls
+from weirlab.numbering.routing.wording import CallRoute
 
 
 class FakePassage:

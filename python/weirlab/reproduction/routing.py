@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from weirlab.base.quantities import plural, words
 from weirlab.numbering.load import study as load_study
-from weirlab.numbering.plan import ready
-from weirlab.numbering.plan.load import load
+from weirlab.numbering.plan import load, ready
 from weirlab.numbering.plan.values import owner_name
 from weirlab.numbering.proof import study as proof_study
 from weirlab.numbering.proof.chart import MAP, Chart
 from weirlab.numbering.proof.rows import NOT_AS_PLANNED, ProofCallRow
-from weirlab.numbering.routing import CallRoute, PlanNetwork
+from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.routing.calls import calls
+from weirlab.numbering.routing.wording import CallRoute
 from weirlab.publications import PublishedExperiment, publication
 from weirlab.reproduction import claims
 from weirlab.reproduction.contract import Answer, Decision, ReproducedExperiment, Runs

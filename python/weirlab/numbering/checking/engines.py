@@ -15,9 +15,9 @@ from weirlab.numbering.configs import h323, parts, sipp
 from weirlab.numbering.ere import BadExpression, Substitution
 from weirlab.numbering.plan.model import Engine
 from weirlab.numbering.plan.values import Protocol
-from weirlab.numbering.routing import CallRoute, PlanNetwork, profiles
+from weirlab.numbering.routing import PlanNetwork, profiles
 from weirlab.numbering.routing.calls import calls
-from weirlab.numbering.routing.wording import PROTOCOLS
+from weirlab.numbering.routing.wording import PROTOCOLS, CallRoute
 
 
 def addresses(network: PlanNetwork) -> Iterator[PlanFinding]:

@@ -12,10 +12,10 @@ from weirlab.base.errors import InputError
 from weirlab.numbering.checking.findings import PlanFinding, error, line, named, warning
 from weirlab.numbering.configs import parts
 from weirlab.numbering.plan.model import EnumEntry
-from weirlab.numbering.routing import CallRoute, PlanNetwork, wording
+from weirlab.numbering.routing import PlanNetwork, wording
 from weirlab.numbering.routing.calls import Arrival, arrivals, calls
 from weirlab.numbering.routing.names import leads_to
-from weirlab.numbering.routing.wording import PROTOCOLS
+from weirlab.numbering.routing.wording import PROTOCOLS, CallRoute
 from weirlab.scenario.document import Location
 
 _PROPOSALS = {

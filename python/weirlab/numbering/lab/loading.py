@@ -16,10 +16,9 @@ from weirlab.base import files
 from weirlab.base.interrupts import interruptible
 from weirlab.numbering.configs import sipp
 from weirlab.numbering.configs.parts import address, gatekeeper
-from weirlab.numbering.lab import engines, frames, wire
+from weirlab.numbering.lab import VoiceLab, engines, frames, wire
 from weirlab.numbering.lab.engines import Daemon
 from weirlab.numbering.lab.frames import Frame
-from weirlab.numbering.lab.lab import VoiceLab
 from weirlab.numbering.lab.probes import bracketed
 
 _HOLD_MS: Final = 200

@@ -19,8 +19,7 @@ from weirlab.numbering.managing.parts import PARTS, Content, Item
 from weirlab.numbering.managing.places import PieceLocations, written
 from weirlab.numbering.managing.rights import Owners
 from weirlab.numbering.managing.whole import LISTS, InvalidPlan, PlanAssembly, whole
-from weirlab.numbering.plan import PlanDocument
-from weirlab.numbering.plan.load import Scope, unknown_names
+from weirlab.numbering.plan import PlanDocument, Scope, unknown_names
 from weirlab.numbering.plan.model import NumberingPlan
 from weirlab.numbering.routing import PlanNetwork
 from weirlab.scenario import load as scenario

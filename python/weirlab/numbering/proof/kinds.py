@@ -12,10 +12,10 @@ from typing import Final
 from weirlab.numbering.plan.model import EnumEntry, Naptr, PlanRoute
 from weirlab.numbering.proof.rows import ProofCallRow, titled
 from weirlab.numbering.proof.ways import ProofCall
-from weirlab.numbering.routing import PlanNetwork, RouteStep
+from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.routing.names import serves
 from weirlab.numbering.routing.trees import EnumTree
-from weirlab.numbering.routing.wording import PROTOCOLS
+from weirlab.numbering.routing.wording import PROTOCOLS, RouteStep
 
 EMERGENCY: Final = ("112", "911")
 """ITU-T E.161.1."""

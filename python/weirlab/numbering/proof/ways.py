@@ -19,8 +19,9 @@ from weirlab.numbering.plan.model import Test
 from weirlab.numbering.proof.wire import signalling
 from weirlab.numbering.proof.wire.packets import TransportAddress
 from weirlab.numbering.proof.wire.signalling import CallLeg
-from weirlab.numbering.routing import CallRoute, PlanNetwork
+from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.routing.calls import MOST_WAYS, calls
+from weirlab.numbering.routing.wording import CallRoute
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,8 @@ from weirlab.base.errors import InputError
 from weirlab.numbering.ere import TAIL, BadExpression, MissingDigits, Substitution
 from weirlab.numbering.plan.model import Engine, EnumEntry, Naptr, PlanRoute
 from weirlab.numbering.plan.values import Protocol, owner_name
-from weirlab.numbering.routing import profiles
+from weirlab.numbering.routing import PlanNetwork, profiles
 from weirlab.numbering.routing.names import SCHEMES, Uri, leads_to
-from weirlab.numbering.routing.network import PlanNetwork
 from weirlab.numbering.routing.wording import CallRoute, EndKind, RouteEnd, RouteStep, What
 from weirlab.scenario.document import Location
 

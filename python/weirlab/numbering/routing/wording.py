@@ -8,8 +8,8 @@ from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple
 
 from weirlab.base.tables import Table
-from weirlab.numbering.plan.load import PlanDocument
-from weirlab.numbering.routing.network import PlanNetwork
+from weirlab.numbering.plan import PlanDocument
+from weirlab.numbering.routing import PlanNetwork
 from weirlab.scenario.document import Location
 
 What = Literal[

@@ -274,6 +274,3 @@ def _check_serial(path: Path, zone: Zone, text: str, place: str) -> None:
 def is_higher(serial: int, before: int) -> bool:
     """Is ``serial`` greater than ``before`` in serial number arithmetic (RFC 1982)?"""
     return 0 < (serial - before) % (1 << 32) < 1 << 31
-
-
-__all__ = ["put", "written", "zones"]
