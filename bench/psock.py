@@ -31,7 +31,7 @@ from namespaces import namespaces
 from summary import Summary
 from summary import about as called
 from summary import parser as options
-from weirlab.transfers.parallel.bed import mptcp
+from weirlab.transfers.parallel.namespaces import missing
 
 NAMES: Final = ("weir-bench-psock-a", "weir-bench-psock-b")
 METHODS: Final = ("tcp", "mptcp", "poll-all", "earliest")
@@ -165,7 +165,7 @@ def main() -> int:
             asked.out, {"runs": exchanges}, console
         )
         return 0
-    lacking = mptcp.missing()
+    lacking = missing()
     cases = [
         (method, cpus)
         for cpus in {tuple(sorted(os.sched_getaffinity(0))[:count]) for count in (1, 2)}

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Final
 
 from weirlab._engine import ParallelListener, ParallelSocket
-from weirlab.transfers.parallel.bed import mptcp
+from weirlab.transfers.parallel import namespaces
 from weirlab.transfers.psock.copying import SessionSettings
 
 HERE: Final = ("198.18.1.1", "198.18.2.1")
@@ -42,12 +42,12 @@ def main() -> int:
 
 
 def _socket(method: str) -> socket.socket:
-    return socket.socket(socket.AF_INET, socket.SOCK_STREAM, mptcp.PROTOCOL if method == "mptcp" else 0)
+    return socket.socket(socket.AF_INET, socket.SOCK_STREAM, namespaces.PROTOCOL if method == "mptcp" else 0)
 
 
 def _receive(method: str) -> dict[str, float]:
     if method == "mptcp":
-        mptcp.announce(THERE[1:])
+        namespaces.announce(THERE[1:])
     if method in PLAIN:
         with _socket(method) as listener:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -83,7 +83,7 @@ def _read(read: Callable[[], int]) -> dict[str, float]:
 def _send(method: str, seconds: float) -> dict[str, float]:
     piece = bytes(_PIECE)
     if method == "mptcp":
-        mptcp.accept_announced()
+        namespaces.accept_announced()
     if method in PLAIN:
         with _socket(method) as connection:
             connection.connect((THERE[0], PORT))

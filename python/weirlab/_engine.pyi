@@ -662,7 +662,7 @@ class ParallelListener:
         """Somebody who connected in vain, and why."""
 
 def relay_limits() -> dict[str, Any]:
-    """What ``weirlab.transfers.psock.dropin`` says too, for its help."""
+    """What ``weirlab.transfers.psock.options`` says too, for its help."""
 
 class ParallelRelay:
     """Carries the TCP connections of programs in a control group from now on, each in a session of its own.

@@ -14,7 +14,7 @@ from weirlab.scenario.load import from_plain
 from weirlab.store import Run, Store
 from weirlab.store.frames import rows_of
 from weirlab.studies import runner
-from weirlab.transfers.parallel.bed import mptcp
+from weirlab.transfers.parallel import namespaces
 from weirlab.transfers.parallel.findings import ATTEMPTS, PATHS, SERIES, ParallelAttemptRow, PathRow
 from weirlab.transfers.parallel.section import ParallelScenario
 from weirlab.transfers.parallel.study import ParallelStudy
@@ -24,7 +24,7 @@ from .conftest import Made
 pytestmark = pytest.mark.netns
 
 SESSIONS = ("poll-all", "earliest", "earliest-fair")
-METHODS = ["tcp", "independent", *([] if mptcp.missing() else ["mptcp"]), *SESSIONS]
+METHODS = ["tcp", "independent", *([] if namespaces.missing() else ["mptcp"]), *SESSIONS]
 
 
 def measured(store: Store, case: dict[str, Any], **more: Any) -> Run:

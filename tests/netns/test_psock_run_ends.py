@@ -20,8 +20,7 @@ from weirlab._engine import ParallelProxy
 from weirlab.lab.isolation.groups import unified
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.link.host import journal
-from weirlab.transfers.psock.dropin.checking import findings
-from weirlab.transfers.psock.dropin.redirecting import PREFIX
+from weirlab.transfers.psock.redirecting import PREFIX, findings
 
 from .conftest import DEADLINE_S
 from .psock_hosts import (

@@ -16,7 +16,7 @@ import pytest
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.link.stopping import Stop
 from weirlab.transfers.tcp import connections, watching
-from weirlab.transfers.tcp.fields import EVENT_USUAL
+from weirlab.transfers.tcp.connections import EVENT_USUAL
 from weirlab.transfers.tcp.watching import (
     ConnectionTally,
     RetransmissionLog,

@@ -14,7 +14,7 @@ import pytest
 
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.transfers.tcp import watching
-from weirlab.transfers.tcp.fields import ALL, chosen, only_by_inet_diag
+from weirlab.transfers.tcp.connections import ALL, chosen, only_by_inet_diag
 from weirlab.transfers.tcp.watching import AUTO, BPF, INET_DIAG
 
 from .tcp_watching import (

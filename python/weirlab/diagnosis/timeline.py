@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from weirlab.diagnosis.both.evidence import PathEvidence
+    from weirlab.diagnosis.finding import PathEvidence
 
     Floats = NDArray[np.float64]
     Bools = NDArray[np.bool_]

@@ -8,13 +8,21 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
-from weirlab.diagnosis import capture, handshake
+from weirlab.diagnosis import capture
 from weirlab.diagnosis.capture import ConnectionPackets, RttSeries
+from weirlab.diagnosis.connection import (
+    agreed,
+    has_offered,
+    is_scaled,
+    least_ns,
+    offered_mss,
+    refused,
+    worth_it,
+)
+from weirlab.diagnosis.connection import source as where
 from weirlab.diagnosis.diagnosing import diagnose
 from weirlab.diagnosis.finding import BlindSpot, Diagnosis
 from weirlab.diagnosis.timeline import Timeline, TransferFacts
-from weirlab.diagnosis.worth import least_ns, worth_it
-from weirlab.diagnosis.worth import source as where
 from weirlab.trace.facts import (
     MEANINGS,
     METHODS,
@@ -92,7 +100,7 @@ def timeline(
     if not worth_it(connection, name):
         return None
     stripped = _has_lost_scale(rows, connection, name)
-    scaled = handshake.is_scaled(connection) and not stripped
+    scaled = is_scaled(connection) and not stripped
     source, sure, ways = _ways(rows, connection, name, place)
     facts = _facts(connection, name, ways.trips)
     facts = replace(
@@ -279,11 +287,11 @@ def _needless(
 def _has_lost_scale(rows: ConnectionRows, connection: Connection, sender: SideName) -> bool:
     """Whether the answer to the SYN refused to scale windows, but more was sent than they then allow."""
     asked, answered = connection["a"]["options"], connection["b"]["options"]
-    if asked is None or not handshake.has_offered(asked, "window_scale"):
+    if asked is None or not has_offered(asked, "window_scale"):
         return False
-    if answered is None or handshake.has_offered(answered, "window_scale"):
+    if answered is None or has_offered(answered, "window_scale"):
         return False
-    if not (mss := handshake.offered_mss(connection)):
+    if not (mss := offered_mss(connection)):
         return False
     found = rows.segments_of(connection["id"], ("from_side", *_COPIED[1:]))
     mine = found["from_side"] == _CODES[sender]
@@ -307,7 +315,7 @@ def _trips(
     at_first = _to_sender_ns(connection, sender)
     echoes = _series(rtts, "b" if sender == "a" else "a", "echo")
     sent = side(connection, sender)
-    messages = sent["data_bytes"] < SHORT * sent["data_packets"] * (handshake.offered_mss(connection) or 0)
+    messages = sent["data_bytes"] < SHORT * sent["data_packets"] * (offered_mss(connection) or 0)
     behind = echoes.without_pauses(data_ns, at_first, messages=messages)
     if len(behind.time_ns) == 0 and at_first is not None:
         behind = RttSeries(np.array([connection["first_ns"]]), np.array([at_first]))
@@ -327,7 +335,7 @@ def _facts(connection: Connection, sender: SideName, trips: RttSeries) -> Transf
     ours, theirs = sent["options"], peer["options"]
     both = ours is not None and theirs is not None
     stamps = bool(ours and theirs and ours["timestamps"] and theirs["timestamps"])
-    mss = handshake.offered_mss(connection)
+    mss = offered_mss(connection)
     least = [int(trips.rtt_ns.min())] if len(trips.rtt_ns) else []
     known = least_ns(connection, sender)
     if known and known >= STRANGE * min(least, default=0):
@@ -348,11 +356,11 @@ def _facts(connection: Connection, sender: SideName, trips: RttSeries) -> Transf
         fast=again["fast"],
         duplicate_acks=peer["duplicate_acks"],
         sack_blocks=peer["sack_blocks"],
-        window_scaling=handshake.agreed(connection, "window_scale"),
-        sack=handshake.agreed(connection, "sack"),
-        timestamps=handshake.agreed(connection, "timestamps"),
+        window_scaling=agreed(connection, "window_scale"),
+        sack=agreed(connection, "sack"),
+        timestamps=agreed(connection, "timestamps"),
         offered_mss_bytes=mss or None,
-        refused=handshake.refused(connection, sender),
+        refused=refused(connection, sender),
         syns=connection["a"]["syns"],
         unanswered_s=sent["unanswered_ns"] / 1e9 if sent["unanswered"] >= UNANSWERED else 0.0,
     )
@@ -364,7 +372,7 @@ def _misplaced_sacks(rows: ConnectionRows, connection: Connection, sender: SideN
     blocks = rows.sack_of(number)
     theirs = blocks["from_side"] != _CODES[sender]
     window = side(connection, "b" if sender == "a" else "a")["window"]
-    if not theirs.any() or window is None or not handshake.is_scaled(connection):
+    if not theirs.any() or window is None or not is_scaled(connection):
         return 0
     found = rows.segments_of(number, ("from_side", "ack"))
     edge = int(found["ack"].max(initial=0, where=found["from_side"] != _CODES[sender]))

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from weirlab.quality import bands, emodel, jitterbuffer, segments
+from weirlab.quality import emodel, jitterbuffer, segments
 from weirlab.quality.codecs import Band, Impairment, impairment
 from weirlab.quality.jitterbuffer import USUAL, Buffers, PlayOut
 from weirlab.quality.packets import PacketWindow, StreamPackets, unroll
@@ -177,11 +177,11 @@ def opinion(coded: StreamCoding, delay_ms: F64, ppl: F64, burst_ratio: F64) -> t
     )
     rating = emodel.rate(connection)
     r[narrow], mos[narrow] = rating.r, rating.mos
-    in_wide = bands.wideband(
+    in_wide = emodel.wideband(
         ta=delay_ms[wide], ie=ie[wide], bpl=bpl[wide], ppl=ppl[wide], burst_r=burst[wide]
     )
     r[wide], mos[wide] = in_wide.r, in_wide.mos
-    in_full = bands.fullband(
+    in_full = emodel.fullband(
         ta=delay_ms[full], ie=ie[full], bpl=bpl[full], ppl=ppl[full], burst_r=burst[full]
     )
     r[full], mos[full] = in_full.r, in_full.mos

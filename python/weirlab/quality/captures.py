@@ -16,13 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from weirlab.base.errors import InputError
-from weirlab.quality import jitterbuffer, segments, skew
+from weirlab.quality import jitterbuffer, segments
 from weirlab.quality.assess import PlayoutQuality, StreamCoding, hear
 from weirlab.quality.codecs import Impairment, of_encoding
 from weirlab.quality.jitterbuffer import USUAL, Buffers, PlayOut
 from weirlab.quality.packets import PacketArrivals, StreamPackets, place_all
 from weirlab.quality.segments import I64
-from weirlab.quality.streams import Streams, measure
+from weirlab.quality.streams import Streams, clock_skews, measure
 
 F64 = npt.NDArray[np.float64]
 
@@ -261,7 +261,7 @@ class _Media:
         by = np.lexsort((many, owner))
         longest[owner[by]] = by
         used = self.speech & (self.stretch == longest[self.stream])
-        return skew.estimate(
+        return clock_skews(
             self.stream[used],
             self.media_ns[used],
             (self.arrival_ns - self.media_ns)[used],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -159,3 +159,22 @@ def _ratio(part: npt.NDArray[np.uint64], whole: npt.NDArray[np.uint64]) -> F64:
 
 def _share(which: npt.NDArray[np.bool_]) -> float:
     return float(np.mean(which)) if which.size else float("nan")
+
+
+_LEAST_NS: Final = 100.0
+_PER_DECADE: Final = 20
+_DECADES: Final = 8
+EDGES_NS: Final[F64] = np.concatenate(
+    ([0.0], _LEAST_NS * 10 ** (np.arange(_PER_DECADE * _DECADES + 1) / _PER_DECADE))
+)
+"""Up to 100 ns, then 20 in every decade up to 10 s."""
+
+
+def counted(values_ns: npt.ArrayLike) -> Iterator[tuple[float, float, int]]:
+    """Bins with something in them: from (inclusive) and to, in ns, and how many of ``values_ns``.
+
+    What is longer than all bins belongs into the last one.
+    """
+    found, _ = np.histogram(np.minimum(np.asarray(values_ns, np.float64), EDGES_NS[-1]), EDGES_NS)
+    for place in np.flatnonzero(found):
+        yield float(EDGES_NS[place]), float(EDGES_NS[place + 1]), int(found[place])

@@ -14,9 +14,8 @@ from weirlab.report.figure import Figure
 from weirlab.reproduction import claims
 from weirlab.reproduction.contract import Answer, Decision, ReproducedExperiment, Runs
 from weirlab.store import Run
-from weirlab.transfers.parallel import study
+from weirlab.transfers.parallel import charts, page, study
 from weirlab.transfers.parallel.findings import APPLICATION, SERIES, ParallelFindings
-from weirlab.transfers.parallel.page import charts, story
 from weirlab.transfers.parallel.plan import TCP
 from weirlab.transfers.parallel.section import ParallelCase, ParallelSection
 
@@ -312,7 +311,7 @@ def _figures(key: str, runs: Runs) -> Sequence[Figure]:
         figure
         for number, case in enumerate(_asked(runs[RUN]).cases)
         if found.of(case.name)
-        for figure in story.figures_of_case(found, case, f"{key}-{number}", series)
+        for figure in page.figures_of_case(found, case, f"{key}-{number}", series)
     ]
 
 

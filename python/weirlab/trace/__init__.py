@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from weirlab.trace.analysis import analyse
 from weirlab.trace.flows import Flow
-from weirlab.trace.times import Moment, Window
+from weirlab.trace.quantities import Moment, Window
 
 if TYPE_CHECKING:
     from weirlab.trace.frames import Trace, from_folder, read, to_datetime

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack, cast
 from weirlab.base import files
 from weirlab.base.errors import InputError
 from weirlab.trace.facts import Analysis, Selection
-from weirlab.trace.times import Window
+from weirlab.trace.quantities import Window
 
 if TYPE_CHECKING:
     from weirlab._engine import ConnectionRows

@@ -13,7 +13,7 @@ from weirlab.base import files
 from weirlab.base.errors import InputError
 from weirlab.trace.analysis import PathText, refuse_inputs
 from weirlab.trace.facts import Connection
-from weirlab.trace.times import Window
+from weirlab.trace.quantities import Window
 
 
 @dataclass(frozen=True)

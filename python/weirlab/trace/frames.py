@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from weirlab.base import files
 from weirlab.base.closing import Closable
 from weirlab.base.errors import InputError
-from weirlab.trace import schema, times
+from weirlab.trace import quantities, schema
 from weirlab.trace.analysis import PERIOD_NS, PathText, TraceSettings, analyse
 from weirlab.trace.facts import RETRANSMISSIONS, Analysis, Connection, EspFlow, Side, SideName, Stream, sides
 
@@ -260,7 +260,7 @@ def read(
     InputError
         A file cannot be read or is damaged, or an argument is not understood; the message says which.
     """
-    settings.setdefault("window", times.window(_moment(start, "start"), _moment(end, "end")))
+    settings.setdefault("window", quantities.window(_moment(start, "start"), _moment(end, "end")))
     temporary = tempfile.TemporaryDirectory(prefix="weir-trace-") if series is True else None
     folder = Path(temporary.name) if temporary else Path(series) if not isinstance(series, bool) else None
     try:
@@ -325,15 +325,15 @@ def _scanned(path: Path) -> pl.LazyFrame:
     return frame.with_columns(*named, *flags)
 
 
-def _moment(time: Time | None, name: str) -> times.Moment | None:
+def _moment(time: Time | None, name: str) -> quantities.Moment | None:
     match time:
         case None:
             return None
         case int():
-            return times.Moment(time, relative=False)
+            return quantities.Moment(time, relative=False)
         case str():
-            return times.parse(time, name)
+            return quantities.parse_moment(time, name)
         case datetime():
             if time.tzinfo is None:
                 raise InputError(f"{name} {time.isoformat()} has no zone; give it one, such as datetime.UTC")
-            return times.parse(time.isoformat(), name)
+            return quantities.parse_moment(time.isoformat(), name)

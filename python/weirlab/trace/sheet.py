@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weirlab.trace import times, wording
+from weirlab.trace import quantities, wording
 from weirlab.trace.facts import Connection, Side, TimeSummary, sides
 from weirlab.trace.quantities import NOTHING, bit_rate, count, duration, octets, percent, plural, size
 
@@ -11,7 +11,7 @@ def whole(connection: Connection, start_ns: int, *, absolute: bool) -> list[tupl
     """What both sides share: names and values."""
 
     def moment(ns: int) -> str:
-        return times.absolute(ns) if absolute else times.since(ns, start_ns)
+        return quantities.absolute(ns) if absolute else quantities.since(ns, start_ns)
 
     there, back = (duration(ns) for ns in connection["handshake_ns"])
     facts = [

@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 
 from weirlab.diagnosis import capture, causes, finding
-from weirlab.diagnosis.both import crossing, evidence, pairs, reading
+from weirlab.diagnosis.both import crossing, reading
 from weirlab.diagnosis.both.crossing import CaptureLeg
-from weirlab.diagnosis.both.evidence import PathEvidence, RetransmissionCounts
 from weirlab.diagnosis.both.fates import fates
 from weirlab.diagnosis.causes import Source
 from weirlab.diagnosis.diagnosing import diagnose
-from weirlab.diagnosis.finding import Diagnosis
+from weirlab.diagnosis.finding import Diagnosis, PathEvidence, RetransmissionCounts, path_evidence
 from weirlab.diagnosis.timeline import Timeline, TransferFacts
 
 from .legs import MS, Segment, leg
@@ -82,21 +81,21 @@ def twos(gaps_ms: list[float]) -> tuple[CaptureLeg, CaptureLeg]:
 
 def test_the_capacity_is_what_most_pairs_show_although_others_come_in_between() -> None:
     gaps = [1.0, 1.02, 0.98, 2.0, 1.01, 3.1] * 10
-    found, number = pairs.capacity(*twos(gaps))
+    found, number = crossing.capacity(*twos(gaps))
     assert found == pytest.approx(1_000_000, rel=0.03)
     assert number == 40
 
 
 def test_pairs_that_are_few_or_scattered_show_nothing() -> None:
-    assert pairs.capacity(*twos([1.0] * 10)) == (None, 0)
-    assert pairs.capacity(*twos(np.geomspace(1, 20, 60).tolist())) == (None, 0)
-    assert pairs.capacity(leg([]), leg([])) == (None, 0)
+    assert crossing.capacity(*twos([1.0] * 10)) == (None, 0)
+    assert crossing.capacity(*twos(np.geomspace(1, 20, 60).tolist())) == (None, 0)
+    assert crossing.capacity(leg([]), leg([])) == (None, 0)
 
 
 def test_segments_that_left_apart_say_nothing_of_the_capacity() -> None:
     _, came = twos([1.0] * 40)
     apart = replace(came, data_ns=came.data_ns - 10 * MS)
-    assert pairs.capacity(apart, came) == (None, 0)
+    assert crossing.capacity(apart, came) == (None, 0)
 
 
 def test_each_way_and_the_receiver_have_their_part_of_the_round_trip() -> None:
@@ -113,7 +112,7 @@ def test_each_way_and_the_receiver_have_their_part_of_the_round_trip() -> None:
 def test_what_was_kept_of_two_captures_is_read_again() -> None:
     for one in (None, replace(FATES, lost=3)):
         between = PathEvidence(one, 0.01, None, 0.002, 20e6, 40)
-        assert evidence.read(between.document()) == between
+        assert path_evidence(between.document()) == between
 
 
 # -- the rules -----------------------------------------------------------------------------------------------

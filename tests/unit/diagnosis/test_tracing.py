@@ -9,8 +9,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from weirlab.diagnosis import handshake, tracing
+from weirlab.diagnosis import tracing
 from weirlab.diagnosis.capture import ConnectionPackets
+from weirlab.diagnosis.connection import is_scaled
+from weirlab.diagnosis.connection import refused as refused_by
 from weirlab.trace import Trace
 from weirlab.trace.facts import MEANINGS
 
@@ -91,7 +93,7 @@ def test_a_setting_that_is_off_is_told_with_who_does_not_offer_it(
         a=side("192.0.2.2", 40000, options={**OPTIONS, **a}),
         b=side("192.0.2.1", 443, options={**OPTIONS, **b}),
     )
-    assert handshake.refused(made, "a") == refused
+    assert refused_by(made, "a") == refused
 
 
 @pytest.mark.parametrize(("options", "known"), [(OPTIONS, True), (None, False)])
@@ -103,4 +105,4 @@ def test_options_that_a_capture_cut_off_leave_the_scale_of_windows_unknown(
         b=side("192.0.2.1", 443, options=options),
         begin="handshake",
     )
-    assert handshake.is_scaled(made) is known
+    assert is_scaled(made) is known

@@ -122,7 +122,7 @@ def working_in(folder: Path) -> Iterator[None]:
         patch.setattr("weirlab.report.bundle.png", lambda *_: b"")
         patch.setattr("weirlab.lab.clean.clean", list)
         patch.setattr("weirlab.link.host.journal.clean", lambda *_: [])
-        patch.setattr("weirlab.transfers.psock.dropin.checking.findings", tuple)
+        patch.setattr("weirlab.transfers.psock.redirecting.findings", tuple)
         yield
 
 

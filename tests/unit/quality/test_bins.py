@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from weirlab.quality.bins import EDGES_NS, counted
+from weirlab.quality.distribution import EDGES_NS, counted
 
 
 def test_every_value_is_in_one_bin_that_contains_it() -> None:

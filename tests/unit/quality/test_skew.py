@@ -6,9 +6,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from weirlab.quality import skew
 from weirlab.quality.captures import CaptureTable, VoicePackets, capture_table
 from weirlab.quality.jitterbuffer import Buffers
+from weirlab.quality.streams import clock_skews
 
 MS = 1_000_000
 PACKET_NS = 20 * MS
@@ -26,7 +26,7 @@ def delays(count: int, ppm: float, jitter_ms: float = 0.0, seed: int = 2) -> I64
 def rate_ppm(delay: I64) -> float:
     count = len(delay)
     media = np.arange(count, dtype=np.int64) * PACKET_NS
-    return float(skew.estimate(np.zeros(count, np.int64), media, delay, 1)[0]) * 1e6
+    return float(clock_skews(np.zeros(count, np.int64), media, delay, 1)[0]) * 1e6
 
 
 def heard(delay: I64, *, restarts: tuple[int, ...] = ()) -> CaptureTable:
@@ -71,7 +71,7 @@ def test_streams_are_estimated_each_for_itself() -> None:
     each = [delays(6_000, 100), delays(100, 0), delays(9_000, -200, 3)]
     stream = np.repeat([0, 1, 3], [len(delay) for delay in each])
     media = np.concatenate([np.arange(len(delay)) * PACKET_NS for delay in each])
-    found = skew.estimate(stream, media, np.concatenate(each) - BEGAN_NS, 4) * 1e6
+    found = clock_skews(stream, media, np.concatenate(each) - BEGAN_NS, 4) * 1e6
     assert found == pytest.approx([100, 0, 0, -200], abs=3)
 
 

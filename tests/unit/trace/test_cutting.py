@@ -13,7 +13,7 @@ from weirlab import trace
 from weirlab.base.errors import InputError
 from weirlab.cli.program.app import app
 from weirlab.testing import TcpConversation, write_pcap
-from weirlab.trace import cutting, times
+from weirlab.trace import cutting, quantities
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def capture(tmp_path: Path) -> Path:
 def test_packets_of_a_window_are_those_that_an_analysis_of_the_window_sees(
     capture: Path, tmp_path: Path
 ) -> None:
-    window = times.Window(30_000_000, 80_000_000, relative=True)
+    window = quantities.Window(30_000_000, 80_000_000, relative=True)
     part = cutting.cut(capture, tmp_path / "part.pcapng", window=window)
     seen = trace.analyse(capture, window=window)["capture"]
     again = trace.analyse(part.path)["capture"]

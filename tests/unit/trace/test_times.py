@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weirlab.base.errors import InputError
-from weirlab.trace import times
-from weirlab.trace.times import Moment, Window
+from weirlab.trace import quantities
+from weirlab.trace.quantities import Moment, Window
 
 from .made import START_NS
 
@@ -26,38 +26,38 @@ from .made import START_NS
     ],
 )
 def test_times_are_read_to_the_nanosecond(text: str, moment: Moment) -> None:
-    assert times.parse(text, "--from") == moment
+    assert quantities.parse_moment(text, "--from") == moment
 
 
 @pytest.mark.parametrize("text", ["", "noon", "-1", "2026-13-01T00:00", "1.5 weeks", "@", "12:00"])
 def test_other_text_is_refused_with_examples(text: str) -> None:
     with pytest.raises(InputError, match=r"--from .* not understood; accepted are seconds since"):
-        times.parse(text, "--from")
+        quantities.parse_moment(text, "--from")
 
 
 @given(st.integers(0, 4_000_000_000 * 10**9))
 def test_a_time_that_is_shown_is_read_as_the_same(ns: int) -> None:
-    shown = times.absolute(ns, 9).removesuffix(" UTC")
-    assert times.parse(shown, "--from") == Moment(ns, False)
+    shown = quantities.absolute(ns, 9).removesuffix(" UTC")
+    assert quantities.parse_moment(shown, "--from") == Moment(ns, False)
 
 
 def test_a_window_has_both_ends_of_one_kind_and_in_order() -> None:
     early, late = Moment(1, True), Moment(2, True)
-    assert times.window(early, late) == Window(1, 2, True)
-    assert times.window(None, late) == Window(None, 2, True)
-    assert times.window(None, None) == Window()
+    assert quantities.window(early, late) == Window(1, 2, True)
+    assert quantities.window(None, late) == Window(None, 2, True)
+    assert quantities.window(None, None) == Window()
     with pytest.raises(InputError, match="give both in the same form"):
-        times.window(early, Moment(START_NS, False))
+        quantities.window(early, Moment(START_NS, False))
     with pytest.raises(InputError, match="ends before it begins"):
-        times.window(late, early)
+        quantities.window(late, early)
 
 
 @pytest.mark.parametrize(("text", "ns"), [("100ms", 100_000_000), ("1us", 1000), ("0.5", 500_000_000)])
 def test_periods_are_read(text: str, ns: int) -> None:
-    assert times.period_ns(text) == ns
+    assert quantities.period_ns(text) == ns
 
 
 @pytest.mark.parametrize("text", ["0", "1ns", "2h", "often"])
 def test_periods_out_of_range_are_refused(text: str) -> None:
     with pytest.raises(InputError, match="--period"):
-        times.period_ns(text)
+        quantities.period_ns(text)

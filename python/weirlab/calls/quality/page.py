@@ -20,7 +20,7 @@ from weirlab.report.story import Chapter, PageOrigin, Story
 from weirlab.report.tables import Pairs, Table, Tile
 from weirlab.report.vega import alt
 from weirlab.trace import quantities
-from weirlab.trace.times import utc_date
+from weirlab.trace.quantities import utc_date
 
 NAMED: Final = 16
 """Up to this many streams have a row each, with their name."""

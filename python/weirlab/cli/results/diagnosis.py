@@ -9,8 +9,13 @@ from weirlab.base.tables import Table
 from weirlab.trace.quantities import NOTHING, bit_rate, count, duration, octets, percent, plural, size
 
 if TYPE_CHECKING:
-    from weirlab.diagnosis.both.evidence import PathEvidence, RetransmissionCounts
-    from weirlab.diagnosis.finding import Diagnosis, DiagnosisFinding, TransferSummary
+    from weirlab.diagnosis.finding import (
+        Diagnosis,
+        DiagnosisFinding,
+        PathEvidence,
+        RetransmissionCounts,
+        TransferSummary,
+    )
 
 _COUNTERS: Final = {
     "application": "nothing to send",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from weirlab.diagnosis.both.evidence import RetransmissionCounts
+from weirlab.diagnosis.finding import RetransmissionCounts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

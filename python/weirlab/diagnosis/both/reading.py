@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from weirlab.diagnosis import tracing
-from weirlab.diagnosis.both import crossing, pairs
+from weirlab.diagnosis.both import crossing
 from weirlab.diagnosis.both.crossing import CaptureLeg, Delays
-from weirlab.diagnosis.both.evidence import PathEvidence
 from weirlab.diagnosis.both.fates import fates
 from weirlab.diagnosis.diagnosing import diagnose
-from weirlab.diagnosis.finding import BlindSpot
+from weirlab.diagnosis.finding import BlindSpot, PathEvidence
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -117,7 +116,7 @@ def found(sender: CaptureLeg, receiver: CaptureLeg, there: Delays, back: Delays)
     """What two captures show together; the delays are those between them."""
     data, acks = there.summed(), back.summed()
     known = sender.whole and receiver.whole and data is not None and acks is not None
-    capacity, number = pairs.capacity(sender, receiver)
+    capacity, number = crossing.capacity(sender, receiver)
     return PathEvidence(
         fates=fates(sender, receiver, data.least, acks.least) if known and data and acks else None,
         there_s=None if data is None else data.waited / 1e9,

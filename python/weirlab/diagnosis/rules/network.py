@@ -13,8 +13,8 @@ from weirlab.diagnosis.view import TimelineView
 from weirlab.trace.quantities import bit_rate, count, percent, plural, size
 
 if TYPE_CHECKING:
-    from weirlab.diagnosis.both.evidence import RetransmissionCounts
     from weirlab.diagnosis.causes import Source
+    from weirlab.diagnosis.finding import RetransmissionCounts
     from weirlab.diagnosis.timeline import Bools, Floats
 
 

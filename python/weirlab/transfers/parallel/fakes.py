@@ -11,8 +11,15 @@ import numpy as np
 
 from weirlab.emulation.account import COUNTED, Direction, EmulationCounters
 from weirlab.records import Histogram
-from weirlab.transfers.parallel.bed.base import F64, AttemptObservation, ParallelAttempt, PathObservation
-from weirlab.transfers.parallel.plan import INDEPENDENT, MPTCP, TCP
+from weirlab.transfers.parallel.plan import (
+    F64,
+    INDEPENDENT,
+    MPTCP,
+    TCP,
+    AttemptObservation,
+    ParallelAttempt,
+    PathObservation,
+)
 from weirlab.transfers.parallel.section import ParallelSection
 
 HEADERS: Final = 1448 / 1514

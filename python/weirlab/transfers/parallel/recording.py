@@ -32,7 +32,7 @@ from weirlab.transfers.parallel.plan import ParallelPlan
 
 if TYPE_CHECKING:
     from weirlab.emulation.account import EmulationCounters
-    from weirlab.transfers.parallel.bed.base import (
+    from weirlab.transfers.parallel.plan import (
         F64,
         AttemptObservation,
         ParallelAttempt,

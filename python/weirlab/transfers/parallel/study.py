@@ -24,11 +24,18 @@ from weirlab.records import TrialRecord
 from weirlab.store import Run, RunWriter
 from weirlab.store.frames import rows_of
 from weirlab.studies.contract import Ground, Outcome, Study, Summary
-from weirlab.transfers.parallel import plan
-from weirlab.transfers.parallel.bed import mptcp
-from weirlab.transfers.parallel.bed.base import OpenBed, ParallelAttempt, ParallelBed, PathPair, PathSpan
+from weirlab.transfers.parallel import namespaces, plan
 from weirlab.transfers.parallel.findings import ATTEMPTS, ParallelAttemptRow, ParallelFindings
-from weirlab.transfers.parallel.plan import ParallelPlan, expected_s, timing
+from weirlab.transfers.parallel.plan import (
+    OpenBed,
+    ParallelAttempt,
+    ParallelBed,
+    ParallelPlan,
+    PathPair,
+    PathSpan,
+    expected_s,
+    timing,
+)
 from weirlab.transfers.parallel.recording import AttemptEntry, reasons, record
 from weirlab.transfers.parallel.section import (
     MOST_PATHS,
@@ -162,7 +169,7 @@ LACKING: Final = "lacking"
 
 def _in_namespaces(asked: ParallelSection) -> Any:
     from weirlab.lab.doctor import need_namespaces
-    from weirlab.transfers.parallel.bed import namespaces
+    from weirlab.transfers.parallel import namespaces
 
     need_namespaces("emulated paths need")
     return namespaces.opened(asked)
@@ -198,7 +205,7 @@ class ParallelStudy(Study[ParallelScenario, Ground[ParallelBed], ParallelFinding
         return ParallelScenario
 
     def checks(self) -> Sequence[Finding]:
-        return (mptcp.finding(),)
+        return (namespaces.finding(),)
 
     def check(self, asked: ParallelScenario, work: Work) -> None:
         how(asked.parallel)
@@ -255,7 +262,7 @@ class ParallelStudy(Study[ParallelScenario, Ground[ParallelBed], ParallelFinding
         return found.sentences() if any(row.valid for row in found.rows) else ()
 
     def page(self, run: Run) -> Story:
-        from weirlab.transfers.parallel.page.story import tell
+        from weirlab.transfers.parallel.page import tell
 
         found = stored(run)
         if not any(row.valid for row in found.rows):

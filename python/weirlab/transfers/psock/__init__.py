@@ -1,7 +1,9 @@
 """Parallel sockets: one stream of bytes over several TCP connections.
 
 ``copying`` sends and receives, ``options`` has the options of the commands, ``tables`` what they show.
-``exchange`` does both for ``weir psock cat``, ``dropin`` for programs that cannot be changed.
+``exchange`` does both for ``weir psock cat``, ``dropin`` for programs that cannot be changed: ``redirecting``
+has the two ways in which their connections are redirected, ``enter`` begins one in its control group or under
+a seccomp filter, ``program`` looks after it.
 ``docs/psock.md`` and ``docs/psock-run.md`` explain them, ``docs/psock-protocol.md`` what crosses the network.
 """
 
@@ -23,6 +25,6 @@ class PsockStudy(Study[Any, Any, Any]):
     title = "bytes copied over several TCP connections at once"
 
     def checks(self) -> Sequence[Finding]:
-        from weirlab.transfers.psock.dropin.checking import findings
+        from weirlab.transfers.psock.redirecting import findings
 
         return findings()

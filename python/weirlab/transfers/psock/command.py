@@ -15,7 +15,7 @@ from weirlab.cli.options import JsonOption, grouped, without
 from weirlab.cli.options.sockets import shown
 from weirlab.cli.output import Session, to_json
 from weirlab.cli.streams import tell
-from weirlab.transfers.psock.dropin import command as dropin
+from weirlab.transfers.psock import dropin
 from weirlab.transfers.psock.options import (
     PORT,
     BindOption,

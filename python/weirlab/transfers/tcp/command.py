@@ -211,7 +211,7 @@ def watch(
 ) -> None:
     from weirlab.transfers.tcp import causes as why_slow
     from weirlab.transfers.tcp import connections
-    from weirlab.transfers.tcp import fields as names
+    from weirlab.transfers.tcp import connections as names
     from weirlab.transfers.tcp.causes import CauseLog
     from weirlab.transfers.tcp.show import tables
     from weirlab.transfers.tcp.watching import RetransmissionLog, WatchSettings
@@ -311,8 +311,7 @@ def _watched(
 ) -> WatchOutcome:
     from weirlab.link.stopping import Stop
     from weirlab.transfers.tcp import watching
-    from weirlab.transfers.tcp.keeping import SampleFile
-    from weirlab.transfers.tcp.show.screen import MOST_COLUMNS, SampleLines, screen
+    from weirlab.transfers.tcp.show.screen import MOST_COLUMNS, SampleFile, SampleLines, screen
 
     observers: list[Any] = [again] if causes is None else [causes]
     keeper = None if out is None else SampleFile(out, settings.names, events=settings.by_events)
@@ -337,7 +336,7 @@ def _plain(connection: TcpSocket) -> dict[str, Any]:
 
 
 def _period_ns(text: str) -> int:
-    from weirlab.trace.times import period_ns
+    from weirlab.trace.quantities import period_ns
     from weirlab.transfers.tcp.watching import SHORTEST_NS
 
     found = period_ns(text, "--every")

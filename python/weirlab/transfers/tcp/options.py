@@ -174,7 +174,7 @@ class OutputOptions:
 
     def interval_s(self) -> float:
         """``--interval`` in seconds."""
-        from weirlab.trace.times import period_ns
+        from weirlab.trace.quantities import period_ns
 
         found = period_ns(self.interval, "--interval")
         if found < 1_000_000:
@@ -231,7 +231,7 @@ class TcpSendOptions:
     def settings(self, *, as_json: bool) -> TransferSettings:
         """The parsed settings."""
         from weirlab.base.amounts import parse_line, parse_size
-        from weirlab.transfers.tcp import fields as names
+        from weirlab.transfers.tcp import connections as names
 
         server, transfer, sockets, output = self.server, self.transfer, self.sockets, self.output
         transfer.check()

@@ -12,8 +12,7 @@ from weirlab.cli.options.sockets import shown
 from weirlab.diagnosis import counters
 from weirlab.diagnosis.counters import TimeShares
 from weirlab.link.stopping import Stop
-from weirlab.transfers.tcp.connections import ConnectionFilter
-from weirlab.transfers.tcp.fields import event_fields, only_by_inet_diag
+from weirlab.transfers.tcp.connections import ConnectionFilter, event_fields, only_by_inet_diag
 
 if TYPE_CHECKING:
     import numpy as np

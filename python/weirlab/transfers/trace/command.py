@@ -18,7 +18,7 @@ from weirlab.cli.options.cluster import ClusterOptions
 from weirlab.cli.output import Session
 from weirlab.cli.results import diagnosis
 from weirlab.jobs import batches
-from weirlab.trace import cutting, facts, flows, others, times, wording
+from weirlab.trace import cutting, facts, flows, others, quantities, wording
 from weirlab.trace.analysis import KEEP, TraceSettings, analyse, analyse_share, merge, refuse_inputs
 from weirlab.transfers.trace import tables, why
 
@@ -77,11 +77,11 @@ class PacketOptions:
         None
     )
 
-    def window(self) -> times.Window:
+    def window(self) -> quantities.Window:
         """The time window of the packets."""
-        return times.window(
-            None if self.start is None else times.parse(self.start, "--from"),
-            None if self.end is None else times.parse(self.end, "--to"),
+        return quantities.window(
+            None if self.start is None else quantities.parse_moment(self.start, "--from"),
+            None if self.end is None else quantities.parse_moment(self.end, "--to"),
         )
 
 
@@ -173,7 +173,7 @@ def trace(
         settings: TraceSettings = {
             "filter": packets.filter,
             "window": window,
-            "period_ns": times.period_ns(options.period),
+            "period_ns": quantities.period_ns(options.period),
             # Even if few are shown: sentences about the capture cover all connections.
             "keep": KEEP,
             "rows": rows,
@@ -235,7 +235,7 @@ def _each(
     cluster: ClusterOptions,
     json: bool,
 ) -> None:
-    from weirlab.transfers.trace.each import summaries
+    from weirlab.transfers.trace.tables import summaries
 
     others = replace(options, limit=DisplayOptions.limit, diagnosis=DisplayOptions.diagnosis)
     if others != DisplayOptions():
@@ -262,7 +262,9 @@ def _check_shared(files: list[Path], options: DisplayOptions) -> None:
         raise InputError("--cluster needs files, and - is standard input")
 
 
-def _part(files: list[Path], filter: str, window: times.Window, out: Path | None) -> ExcerptResult | None:
+def _part(
+    files: list[Path], filter: str, window: quantities.Window, out: Path | None
+) -> ExcerptResult | None:
     return None if out is None else cutting.cut(files, out, filter=filter, window=window, option="--pcapng")
 
 

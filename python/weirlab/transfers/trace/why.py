@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from weirlab.diagnosis.worth import LEAST_SEGMENTS, LEAST_TIMEOUTS, worth_it
+from weirlab.diagnosis.connection import LEAST_SEGMENTS, LEAST_TIMEOUTS, worth_it
 from weirlab.trace.facts import Analysis, Connection
 from weirlab.trace.quantities import count
 

@@ -157,7 +157,7 @@ def _keep(folder: Path, name: str, told: dict[Any, Any]) -> None:
 
 def _excerpt(request: dict[str, Any]) -> dict[str, Any]:
     from weirlab.trace import cutting
-    from weirlab.trace.times import Window
+    from weirlab.trace.quantities import Window
 
     folder, number = Path(request["folder"]), request["connection"]
     only = ""

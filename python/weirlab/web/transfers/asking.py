@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from weirlab.base.amounts import parse_line, parse_size
 from weirlab.base.errors import InputError
-from weirlab.transfers.tcp.fields import USUAL
+from weirlab.transfers.tcp.connections import USUAL
 from weirlab.transfers.tcp.settings import (
     BLOCK_BYTES,
     LASTS_S,

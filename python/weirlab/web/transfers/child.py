@@ -21,7 +21,7 @@ def _compare(request: dict[str, Any]) -> dict[str, Any]:
     from weirlab.transfers.tcp.measure.measuring import TransferMeasurement
     from weirlab.transfers.tcp.measure.samples import Start
     from weirlab.transfers.tcp.sending import TransferOutcome
-    from weirlab.transfers.tcp.show import both
+    from weirlab.transfers.tcp.show import facts
     from weirlab.transfers.tcp.study import recording
     from weirlab.web.tables import for_page
     from weirlab.web.transfers import axis
@@ -48,10 +48,10 @@ def _compare(request: dict[str, Any]) -> dict[str, Any]:
                 "tables": [
                     for_page(table)
                     for table in (
-                        *both.crossings(
+                        *facts.crossings(
                             [crossing for crossing in crossings if crossing.connection == number]
                         ),
-                        *both.agreement(
+                        *facts.agreement(
                             [each for each in agreement if each.connection == number], many=False
                         ),
                     )

@@ -10,8 +10,8 @@ from weirlab.cli.results import diagnosis
 from weirlab.diagnosis.causes import PLACES, UNKNOWN
 from weirlab.transfers.tcp.measure import measuring, samples
 from weirlab.transfers.tcp.measure.measuring import TransferMeasurement
-from weirlab.transfers.tcp.page import facts
 from weirlab.transfers.tcp.settings import TransferSettings
+from weirlab.transfers.tcp.show import facts
 from weirlab.transfers.tcp.study.kept import most_telling
 from weirlab.web.tables import for_page
 from weirlab.web.transfers.reading import ConnectionAnalysis

@@ -26,7 +26,7 @@ from weirlab.base.quoting import printable, shortened
 from weirlab.link.stopping import Stop
 from weirlab.trace.quantities import bit_rate, size
 from weirlab.transfers.tcp import sending
-from weirlab.transfers.tcp.fields import USUAL
+from weirlab.transfers.tcp.connections import USUAL
 from weirlab.transfers.tcp.ndt7 import client, messages
 from weirlab.transfers.tcp.ndt7.messages import Test
 from weirlab.transfers.tcp.ndt7.transfer import Ndt7Transfer, TransferPlan

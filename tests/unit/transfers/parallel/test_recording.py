@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from weirlab.emulation.spec import PathSpec
-from weirlab.transfers.parallel.bed.base import ParallelAttempt, PathPair, PathSpan
-from weirlab.transfers.parallel.bed.carriers import CHUNK_BYTES, Intake
+from weirlab.transfers.parallel.carriers import CHUNK_BYTES, Intake
 from weirlab.transfers.parallel.fakes import FakeParallelBed
-from weirlab.transfers.parallel.plan import ParallelPlan
+from weirlab.transfers.parallel.plan import ParallelAttempt, ParallelPlan, PathPair, PathSpan
 from weirlab.transfers.parallel.recording import attempt_row, jain, reasons, stall_s
 from weirlab.transfers.parallel.section import CasePath, ParallelCase
 from weirlab.transfers.psock.options import SessionOptions
@@ -93,7 +92,7 @@ def test_a_rate_that_was_missed_spoils_an_attempt_and_one_of_short_bursts_does_n
 
 def test_a_receiver_compares_every_byte_and_knows_when_it_came() -> None:
     from weirlab.base.errors import TrialError
-    from weirlab.transfers.parallel.bed import carriers
+    from weirlab.transfers.parallel import carriers
 
     intake = Intake()
     pattern = carriers._PATTERN

@@ -21,11 +21,10 @@ from weirlab._engine import ParallelListener, ParallelProxy, ParallelSocket, rel
 from weirlab.base import programs
 from weirlab.base.errors import InputError, LabError, MissingCapability
 from weirlab.lab.isolation.groups import CgroupHierarchy, IsolationError
-from weirlab.transfers.psock.dropin import account, checking, options, program
-from weirlab.transfers.psock.dropin import redirecting as group_of_programs
-from weirlab.transfers.psock.dropin.options import parse_via
-from weirlab.transfers.psock.dropin.redirecting import ControlGroup
-from weirlab.transfers.psock.options import SessionOptions
+from weirlab.transfers.psock import options, program, redirecting, tables
+from weirlab.transfers.psock import redirecting as group_of_programs
+from weirlab.transfers.psock.options import SessionOptions, parse_via
+from weirlab.transfers.psock.redirecting import ControlGroup
 
 from .conftest import Weir
 
@@ -33,16 +32,16 @@ HOW = SessionOptions().how().plain()
 
 
 def test_what_python_says_of_limits_is_what_the_engine_says() -> None:
-    assert relay_limits() == {"port": options.PORT, "connections": options.CONNECTIONS}
+    assert relay_limits() == {"port": options.PROXY_PORT, "connections": options.CONNECTIONS}
 
 
 @pytest.mark.parametrize(
     ("text", "host", "port"),
     [
-        ("192.0.2.1", "192.0.2.1", options.PORT),
+        ("192.0.2.1", "192.0.2.1", options.PROXY_PORT),
         ("host.example:80", "host.example", 80),
-        ("::1", "::1", options.PORT),
-        ("[::1]", "::1", options.PORT),
+        ("::1", "::1", options.PROXY_PORT),
+        ("[::1]", "::1", options.PROXY_PORT),
         ("[2001:db8::1]:65535", "2001:db8::1", 65535),
     ],
 )
@@ -277,22 +276,22 @@ def test_a_session_names_its_destination_as_it_is_written_down() -> None:
         client.write_all(b"\x03\0\0\0")
         assert _read(client, 4) == b"\x03\0\0\0"
         client.close()
-    found = account.RelayTotals()
+    found = tables.RelayTotals()
     while not found.connections:
         assert found.take(made.ended()) == []
     made.stop()
     assert (found.sent_bytes, found.received_bytes, found.failed) == (8, 8, 0)
-    assert account.sentence(found, "session") == "1 session, 8 B sent and 8 B received."
-    document = account.document(found)
+    assert tables.relayed(found, "session") == "1 session, 8 B sent and 8 B received."
+    document = tables.relayed_document(found)
     assert document["last"][0]["to"] == f"127.0.0.1:{port}"
     [path] = document["paths"]
     assert path["local"] == "127.0.0.1"
     # The heads of parts are carried as well, and the request and the reply.
     assert 8 + 4 <= path["received_bytes"] <= 8 + 8 + 48
     assert 8 + 4 <= path["sent_bytes"] <= 8 + 8 + 16
-    captions = [table.caption for table in account.tables(found)]
+    captions = [table.caption for table in tables.relayed_tables(found)]
     assert captions == ["Paths", "Connections"]
-    assert account.tables(found)[1].rows[0][-1] == "done"
+    assert tables.relayed_tables(found)[1].rows[0][-1] == "done"
 
 
 def test_what_failed_is_counted_and_said() -> None:
@@ -301,13 +300,13 @@ def test_what_failed_is_counted_and_said() -> None:
     client.write_all(_request("127.0.0.1", 80))
     assert _read(client, 16) == b"WEIRPXY\x03\x02" + bytes(7)
     client.abort()
-    found, said = account.RelayTotals(), []
+    found, said = tables.RelayTotals(), []
     while not said:
         said = found.take(made.ended())
     made.stop()
     assert said == ["127.0.0.1:80: the proxy does not allow this destination (--allow)"]
-    assert account.sentence(found, "session").endswith("and 1 failed.")
-    assert account.tables(found)[-1].rows[0][-1].startswith("the proxy does not allow")
+    assert tables.relayed(found, "session").endswith("and 1 failed.")
+    assert tables.relayed_tables(found)[-1].rows[0][-1].startswith("the proxy does not allow")
 
 
 def _threads(number: int) -> list[str]:
@@ -325,11 +324,11 @@ def test_what_programs_need_of_the_machine_is_told_with_the_way_out(monkeypatch:
 
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(group_of_programs, "unified", refuse)
-    found, _ = checking.findings()
+    found, _ = redirecting.findings()
     assert (found.ok, found.essential, found.remedy) == (False, False, "mount them")
     assert "no control groups of version 2 are mounted" in found.detail
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    found, other = checking.findings()
+    found, other = redirecting.findings()
     assert not found.ok
     assert "needs root" in found.detail
     assert "--user NAME" in found.remedy

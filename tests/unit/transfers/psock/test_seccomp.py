@@ -20,9 +20,9 @@ import pytest
 from weirlab._engine import ParallelProxy
 from weirlab.base import programs
 from weirlab.base.errors import LabError
-from weirlab.transfers.psock.dropin import checking
-from weirlab.transfers.psock.dropin.redirecting import SECCOMP
+from weirlab.transfers.psock import redirecting
 from weirlab.transfers.psock.options import SessionOptions, StreamOptions
+from weirlab.transfers.psock.redirecting import SECCOMP
 
 DATA: Final = random.Random(5).randbytes(1_000_000)
 HASH: Final = hashlib.sha256(DATA).hexdigest()
@@ -34,7 +34,7 @@ SHARE_BYTES: Final = 20_000
 @pytest.fixture(scope="module")
 def proxy() -> Iterator[ParallelProxy]:
     how = SessionOptions().how(StreamOptions(scheduler="round-robin")).plain()
-    (way,) = (found for found in checking.findings() if found.name.endswith(SECCOMP))
+    (way,) = (found for found in redirecting.findings() if found.name.endswith(SECCOMP))
     if not way.ok:
         pytest.skip(way.detail)
     made = None

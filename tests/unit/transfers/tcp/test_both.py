@@ -12,7 +12,7 @@ from weirlab.base.quantities import NOTHING
 from weirlab.diagnosis import causes
 from weirlab.diagnosis.causes import Cause, Source
 from weirlab.diagnosis.finding import BlindSpot, Diagnosis, DiagnosisFinding, TransferSummary
-from weirlab.transfers.tcp.show import both
+from weirlab.transfers.tcp.show import facts
 from weirlab.transfers.tcp.study.columns import AgreementRow, CrossingRow
 from weirlab.transfers.tcp.study.kept import TransferRecord
 
@@ -26,19 +26,19 @@ CROSSED = CrossingRow(
 
 
 def test_without_captures_there_is_nothing_to_compare() -> None:
-    assert list(both.agreement((), many=False)) == list(both.crossings(())) == []
+    assert list(facts.agreement((), many=False)) == list(facts.crossings(())) == []
 
 
 def test_values_of_both_sources_have_their_unit_and_what_explains_a_difference() -> None:
-    (table,) = both.agreement((ALIKE, APART), many=False)
+    (table,) = facts.agreement((ALIKE, APART), many=False)
     assert list(table.rows[0]) == ["Segments sent again", "3", "3", "sender", "yes", ""]
     assert list(table.rows[1]) == ["Least round trip", "10.5 ms", "9.00 ms", "sender", "no", "it is slow"]
-    (many,) = both.agreement((APART,), many=True)
+    (many,) = facts.agreement((APART,), many=True)
     assert (many.columns[0], many.rows[0][0]) == ("#", "0")
 
 
 def test_what_is_not_known_of_a_crossing_is_left_open() -> None:
-    (table,) = both.crossings((CROSSED,))
+    (table,) = facts.crossings((CROSSED,))
     (row,) = table.rows
     assert dict(zip(table.columns, row, strict=True)) == {
         "#": "0", "Captures": "sender to receiver", "Sent": "10.0 kB", "Sent again": "1.00 kB",

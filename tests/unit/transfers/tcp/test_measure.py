@@ -14,7 +14,7 @@ from weirlab.base.errors import InputError, MissingCapability
 from weirlab.diagnosis import kernel
 from weirlab.link import bindings
 from weirlab.store import Store
-from weirlab.trace.times import Window
+from weirlab.trace.quantities import Window
 from weirlab.transfers.tcp.measure import measuring, result, samples
 from weirlab.transfers.tcp.measure.samples import Exchange, Offset, Start, offset
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from weirlab.base.errors import InputError
 from weirlab.transfers.tcp import ndt7
 from weirlab.transfers.tcp.ndt7 import client, messages
-from weirlab.transfers.tcp.ndt7.frames import (
+from weirlab.transfers.tcp.ndt7.messages import (
     BINARY,
     CLOSE,
     MOST_BINARY_BYTES,
@@ -19,10 +19,10 @@ from weirlab.transfers.tcp.ndt7.frames import (
     TEXT,
     FrameError,
     FrameReader,
+    TransferReport,
     header,
     message,
 )
-from weirlab.transfers.tcp.ndt7.messages import TransferReport
 
 KEY = bytes.fromhex("37fa213d")
 

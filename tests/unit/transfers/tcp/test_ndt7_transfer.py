@@ -15,8 +15,7 @@ import pytest
 from weirlab.base.errors import InputError, LabError
 from weirlab.transfers.tcp import ndt7
 from weirlab.transfers.tcp.ndt7 import client, messages
-from weirlab.transfers.tcp.ndt7.frames import BINARY, CLOSE, FrameReader, header, message
-from weirlab.transfers.tcp.ndt7.messages import Test
+from weirlab.transfers.tcp.ndt7.messages import BINARY, CLOSE, FrameReader, Test, header, message
 from weirlab.transfers.tcp.ndt7.transfer import Ndt7Transfer, TransferPlan
 from weirlab.transfers.tcp.settings import TransferSettings
 

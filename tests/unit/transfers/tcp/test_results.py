@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from weirlab._engine import tcp_limits
 from weirlab.diagnosis import counters as shares
-from weirlab.transfers.tcp import fields, watching
+from weirlab.transfers.tcp import connections, watching
 from weirlab.transfers.tcp.results import Merger
 from weirlab.transfers.tcp.settings import LEAST_BLOCK_BYTES, MOST_BLOCK_BYTES, MOST_CONNECTIONS, PORT
 
@@ -138,7 +138,7 @@ def test_limits_are_those_of_the_engine() -> None:
 
 
 def test_every_usual_field_exists_and_is_found_by_the_kernels_name() -> None:
-    names = {field.name for field in fields.fields()}
-    assert {*fields.USUAL, *watching.NEEDED, *shares.COUNTERS} <= names
-    assert fields.chosen("rtt, total_retrans,rtt_us") == ("rtt_us", "total_retrans")
-    assert set(fields.chosen("all")) == names
+    names = {field.name for field in connections.fields()}
+    assert {*connections.USUAL, *watching.NEEDED, *shares.COUNTERS} <= names
+    assert connections.chosen("rtt, total_retrans,rtt_us") == ("rtt_us", "total_retrans")
+    assert set(connections.chosen("all")) == names

@@ -17,7 +17,7 @@ import pytest
 from weirlab.base.errors import InputError
 from weirlab.link.stopping import Stop
 from weirlab.transfers.tcp import connections, watching
-from weirlab.transfers.tcp.keeping import SampleFile
+from weirlab.transfers.tcp.show.screen import SampleFile
 from weirlab.transfers.tcp.watching import (
     BPF,
     INET_DIAG,

@@ -12,9 +12,9 @@ import pytest
 
 from weirlab._engine import tcp_event_kinds
 from weirlab.link.stopping import Stop
-from weirlab.transfers.tcp import connections, fields, watching
-from weirlab.transfers.tcp.keeping import SampleFile
+from weirlab.transfers.tcp import connections, watching
 from weirlab.transfers.tcp.show import screen, tables
+from weirlab.transfers.tcp.show.screen import SampleFile
 from weirlab.transfers.tcp.watching import RETRANSMITTED, RetransmissionLog, WatchSettings
 
 from ...conftest import Weir
@@ -116,10 +116,10 @@ def test_lines_and_files_say_what_happened(settings: WatchSettings, tmp_path: Pa
 
 def test_names_are_those_of_the_engine() -> None:
     assert tcp_event_kinds()[SENT_AGAIN] == RETRANSMITTED
-    known = {each.name for each in fields.event_fields()}
-    assert known >= {*fields.EVENT_USUAL, *watching.EVENTS_NEEDED}
-    assert fields.chosen("rtt,seq", events=True) == ("rtt_us", "seq")
-    assert set(fields.chosen("all", events=True)) == known
+    known = {each.name for each in connections.event_fields()}
+    assert known >= {*connections.EVENT_USUAL, *watching.EVENTS_NEEDED}
+    assert connections.chosen("rtt,seq", events=True) == ("rtt_us", "seq")
+    assert set(connections.chosen("all", events=True)) == known
 
 
 def test_options_that_events_do_not_have_are_refused(weir: Weir) -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from weirlab.trace.times import Window
-from weirlab.transfers.trace import each
-from weirlab.transfers.trace.each import CaptureSummaries, summary
+from weirlab.trace.quantities import Window
+from weirlab.transfers.trace import tables
+from weirlab.transfers.trace.tables import CaptureSummaries, summary
 
 from ...campaigns.conftest import LocalCluster, cluster  # noqa: F401
 from ...conftest import Weir
@@ -47,8 +47,8 @@ def test_a_capture_that_cannot_be_read_holds_no_zeros(damaged: Path) -> None:
 def test_streams_that_are_left_out_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     path = str(CAPTURES[0])
     streams = summary(path, "", Window()).streams
-    found = each.analyse(path, rows=None)
-    monkeypatch.setattr(each, "analyse", lambda *_, **__: {**found, "streams_left_out": 7})
+    found = tables.analyse(path, rows=None)
+    monkeypatch.setattr(tables, "analyse", lambda *_, **__: {**found, "streams_left_out": 7})
     assert summary(path, "", Window()).streams == streams + 7
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from weirlab.calls.capacity.trials.boxes import Count
 from weirlab.lab.host import STATES
 from weirlab.lab.monitoring.view import InsideView, Sample, between, cpu_share
-from weirlab.quality import bins
+from weirlab.quality import distribution
 from weirlab.quality.distribution import DISSATISFIED
 from weirlab.records import F64, CallTable, TrialRecord
 from weirlab.store import Run
@@ -343,7 +343,7 @@ def gap_rows(record: TrialRecord) -> list[CallGapRow]:
         )
         for direction, chosen in (("forward", ~back), ("back", back))
         for place, times_ns in (("sender", log.sent_ns), ("receiver", log.arrival_ns))
-        for lower_ns, upper_ns, count in bins.counted(np.diff(np.sort(times_ns[chosen])))
+        for lower_ns, upper_ns, count in distribution.counted(np.diff(np.sort(times_ns[chosen])))
     ]
 
 

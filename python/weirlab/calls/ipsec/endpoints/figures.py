@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from weirlab.quality import bins
+from weirlab.quality import distribution
 
 I64 = npt.NDArray[np.int64]
 F64 = npt.NDArray[np.float64]
@@ -58,7 +58,7 @@ class Figures:
 
     def distribution(self, quantity: str) -> Iterator[tuple[float, float, int]]:
         """Bins with something in them: from (inclusive), to, how many."""
-        return bins.counted(self.values[quantity])
+        return distribution.counted(self.values[quantity])
 
 
 def times(begins_ns: int, phases_ns: I64, period_ns: int, sent_ns: I64, heard_ns: I64) -> Times:

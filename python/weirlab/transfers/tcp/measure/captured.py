@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import polars as pl
 
 from weirlab import trace
-from weirlab.diagnosis import handshake, tracing
+from weirlab.diagnosis import tracing
 from weirlab.diagnosis.both import crossing, reading
 from weirlab.diagnosis.both.crossing import CaptureLeg, ConnectionCrossing, Delays
 from weirlab.diagnosis.both.reading import EndTrace
+from weirlab.diagnosis.connection import is_scaled
 from weirlab.trace.facts import side
 from weirlab.transfers.tcp.measure import agreement, samples
 from weirlab.transfers.tcp.measure.agreement import QuantityAgreement
@@ -132,7 +133,7 @@ def _take(
             continue
         connection, client, server = named
         shifts = samples.window_shifts(measured.samples, number)
-        if shifts is not None and not handshake.is_scaled(connection):
+        if shifts is not None and not is_scaled(connection):
             connection = read.scale_windows(connection, dict(zip((client, server), shifts, strict=True)))
         up = measured.ups[number]
         name = client if up else server
@@ -235,7 +236,7 @@ def _shown(read: Trace, facts: Connection, name: SideName, shift_ns: int) -> pl.
     # Polars 2.1 hangs now and then if it stacks and sorts both while it reads them.
     rows = read.scan_segments().filter(pl.col("connection") == connection).collect()
     ours = pl.col("from_side") == name
-    window = pl.col("window_bytes") if handshake.is_scaled(facts) else pl.lit(None, pl.Int64)
+    window = pl.col("window_bytes") if is_scaled(facts) else pl.lit(None, pl.Int64)
     again = pl.col("meaning").is_in(["timeout", "fast", "tail_probe", "unexplained"]) & ours
     rtt = (
         read.scan_rtt()

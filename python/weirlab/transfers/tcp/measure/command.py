@@ -14,7 +14,7 @@ from weirlab.base.errors import InputError
 from weirlab.base.files import HOST_FILES
 from weirlab.cli.options import ReportOptions, ResultOptions, grouped, only, without
 from weirlab.cli.streams import tell
-from weirlab.trace import times
+from weirlab.trace import quantities
 from weirlab.transfers.tcp import ndt7
 from weirlab.transfers.tcp.options import (
     FarOptions,
@@ -111,7 +111,7 @@ class ObservationOptions:
 
     def every_ns(self) -> int:
         """``--every`` in ns."""
-        found = times.period_ns(self.every, "--every")
+        found = quantities.period_ns(self.every, "--every")
         if found < 1_000_000:
             raise InputError(f"--every {self.every}: 1ms is the shortest")
         return found
@@ -153,10 +153,10 @@ class AxisOptions:
         from weirlab.transfers.tcp.study.findings import AxisView
 
         return AxisView(
-            print_ns=times.period_ns(self.interval, "--interval"),
-            window=times.window(
-                None if self.start is None else times.parse(self.start, "--from"),
-                None if self.end is None else times.parse(self.end, "--to"),
+            print_ns=quantities.period_ns(self.interval, "--interval"),
+            window=quantities.window(
+                None if self.start is None else quantities.parse_moment(self.start, "--from"),
+                None if self.end is None else quantities.parse_moment(self.end, "--to"),
             ),
             absolute=self.absolute,
             chosen=self.fields is not None,
@@ -165,9 +165,9 @@ class AxisOptions:
     def check(self) -> None:
         """Raise ``InputError`` for what is not understood; the message names the option."""
         from weirlab.base.amounts import parse_line
-        from weirlab.transfers.tcp import fields as names
+        from weirlab.transfers.tcp import connections as names
 
-        times.period_ns(self.period)
+        quantities.period_ns(self.period)
         if self.fields is not None:
             names.chosen(self.fields)
         if self.target is not None:

@@ -17,7 +17,7 @@ import polars as pl
 
 from weirlab.base.errors import InputError
 from weirlab.diagnosis import kernel
-from weirlab.trace.times import Window
+from weirlab.trace.quantities import Window
 from weirlab.transfers.tcp.results import Direction, Interval, joined_latency
 
 

@@ -18,26 +18,24 @@ from typing import Any, Final
 
 from weirlab._engine import tcp_sample
 from weirlab.transfers.tcp.ndt7 import messages
-from weirlab.transfers.tcp.ndt7.frames import (
+from weirlab.transfers.tcp.ndt7.messages import (
     BINARY,
     CLOSE,
-    MOST_BINARY_BYTES,
-    PING,
-    PONG,
-    TEXT,
-    FrameError,
-    FrameReader,
-    header,
-    message,
-)
-from weirlab.transfers.tcp.ndt7.messages import (
     EVERY_S,
     LASTS_S,
     LEAST_BYTES,
+    MOST_BINARY_BYTES,
     MOST_S,
+    PING,
+    PONG,
+    TEXT,
     Address,
+    FrameError,
+    FrameReader,
     Test,
     TransferReport,
+    header,
+    message,
     parsed,
     text,
 )

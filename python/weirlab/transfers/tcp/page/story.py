@@ -16,9 +16,10 @@ from weirlab.report.story import Chapter, PageOrigin, Story
 from weirlab.report.tables import Tile
 from weirlab.store import Run
 from weirlab.trace.quantities import bit_rate, duration, percent, plural, size, words
-from weirlab.transfers.tcp.page import charts, facts, lines
-from weirlab.transfers.tcp.show import both
+from weirlab.transfers.tcp.page import charts, lines
+from weirlab.transfers.tcp.show import facts
 from weirlab.transfers.tcp.show import tables as shown
+from weirlab.transfers.tcp.show.facts import agreement, crossings
 from weirlab.transfers.tcp.study import kept as keeping
 from weirlab.transfers.tcp.study.findings import PATH, between, captures_remarks, clocks_sentence, where
 from weirlab.transfers.tcp.study.kept import TransferRecord
@@ -369,8 +370,8 @@ def _compared(kept: TransferRecord) -> Chapter:
                 facts.places(found),
                 facts.untold(found),
                 *(terminal.between(found["both"]) if "both" in found else ()),
-                *both.crossings(kept.crossings),
-                *both.agreement(kept.agreement, many=len(kept.connections) > 1),
+                *crossings(kept.crossings),
+                *agreement(kept.agreement, many=len(kept.connections) > 1),
                 None if counters is None else facts.counters(counters),
             )
             if table

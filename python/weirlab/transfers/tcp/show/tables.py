@@ -13,8 +13,7 @@ from weirlab.cli.options.sockets import shown
 from weirlab.diagnosis import counters as where
 from weirlab.diagnosis.counters import TimeShares
 from weirlab.trace.quantities import bit_rate, count, octets, percent, plural, size, words
-from weirlab.transfers.tcp.connections import TcpSocket, owner
-from weirlab.transfers.tcp.fields import TcpInfoField
+from weirlab.transfers.tcp.connections import TcpInfoField, TcpSocket, owner
 from weirlab.transfers.tcp.results import DirectionSummary, Interval
 from weirlab.transfers.tcp.sending import TransferOutcome
 from weirlab.transfers.tcp.serving import ServerTotals

@@ -13,12 +13,11 @@ from weirlab.cli.results import diagnosis
 from weirlab.diagnosis.both import crossing
 from weirlab.diagnosis.causes import PLACES
 from weirlab.store import Run
-from weirlab.trace import times
-from weirlab.trace.quantities import bit_rate, count, duration, plural, size
-from weirlab.trace.times import Window
+from weirlab.trace import quantities
+from weirlab.trace.quantities import Window, bit_rate, count, duration, plural, size
 from weirlab.transfers.tcp.measure import samples
 from weirlab.transfers.tcp.measure.capturing import TransferCapture
-from weirlab.transfers.tcp.show import both as shown_both
+from weirlab.transfers.tcp.show import facts as shown_both
 from weirlab.transfers.tcp.show import tables as shown
 from weirlab.transfers.tcp.study.columns import AgreementRow, CaptureRow, CrossingRow, TransferRow
 from weirlab.transfers.tcp.study.kept import TransferRecord
@@ -107,7 +106,7 @@ class TcpFindings:
 
     def tables(self) -> list[Table]:
         """The axis at the period for people, then each connection's diagnosis, and what each place shows."""
-        from weirlab.transfers.tcp.page import facts
+        from weirlab.transfers.tcp.show import facts
 
         made = [self._axis()]
         for number, best in self.kept.best.items():
@@ -142,7 +141,7 @@ class TcpFindings:
         cells = []
         for row in rows.head(MOST_ROWS).iter_rows(named=True):
             at = row["time_ns"]
-            time = times.absolute(at, 3) if self.view.absolute else f"{(at - start_ns) / 1e9:.3f} s"
+            time = quantities.absolute(at, 3) if self.view.absolute else f"{(at - start_ns) / 1e9:.3f} s"
             cells.append([time, *(_cell(name, row[name]) for name in names)])
         caption = "One axis" if not left_out else f"One axis; {count(left_out)} later rows are in the run"
         return Table(caption, ["Time", *names], cells, spare=names[:0:-1])

@@ -30,13 +30,13 @@ Conflict = tuple[tuple[int | str, ...], str]
 
 
 def _period(text: str) -> int:
-    from weirlab.trace.times import period_ns
+    from weirlab.trace.quantities import period_ns
 
     return period_ns(text, "the period")
 
 
 def _fields(text: str) -> tuple[str, ...]:
-    from weirlab.transfers.tcp.fields import chosen
+    from weirlab.transfers.tcp.connections import chosen
 
     return chosen(text, "the field")
 

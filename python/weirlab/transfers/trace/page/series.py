@@ -10,8 +10,8 @@ import numpy as np
 import polars as pl
 
 from weirlab.diagnosis.causes import UNKNOWN
+from weirlab.diagnosis.connection import least_ns
 from weirlab.diagnosis.finding import Diagnosis
-from weirlab.diagnosis.worth import least_ns
 from weirlab.trace import Trace, sheet, wording
 from weirlab.trace.facts import Connection, SideName, side
 from weirlab.trace.quantities import percent

@@ -18,7 +18,7 @@ from weirlab.diagnosis.finding import Diagnosis
 from weirlab.report.graphs import Graphs
 from weirlab.report.story import Chapter, PageOrigin, Story
 from weirlab.report.tables import Table, Tile
-from weirlab.trace import Trace, others, sheet, times, wording
+from weirlab.trace import Trace, others, quantities, sheet, wording
 from weirlab.trace.facts import (
     Connection,
     SideName,
@@ -158,7 +158,7 @@ def tell(trace: Trace, *, connection: int, command: str = "", target_bps: float 
         made_from=PageOrigin(
             name=names,
             source=names,
-            date=times.utc_date(one["first_ns"]),
+            date=quantities.utc_date(one["first_ns"]),
             again=(
                 (
                     "This command reads the captures again and makes this page from them.",

@@ -22,7 +22,7 @@ from weirlab.calls.ipsec.endpoints.figures import (
     quantile,
     times,
 )
-from weirlab.quality.bins import EDGES_NS
+from weirlab.quality.distribution import EDGES_NS
 
 PERIOD = 20_000_000
 

@@ -26,7 +26,7 @@ from weirlab.links.emulator import running
 if TYPE_CHECKING:
     from weirlab._engine import ParallelListener, ParallelSocket
     from weirlab.links.emulator.running import Hosts
-    from weirlab.transfers.parallel.bed.base import F64
+    from weirlab.transfers.parallel.plan import F64
     from weirlab.transfers.psock.copying import SessionSettings
 
 CHUNK_BYTES: Final = 256 << 10

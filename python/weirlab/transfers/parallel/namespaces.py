@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -17,26 +18,25 @@ from weirlab.base.errors import LabError
 from weirlab.base.interrupts import owned, shielded
 from weirlab.base.quoting import quoted
 from weirlab.emulation.spec import PathSpec, RandomPattern
+from weirlab.lab.finding import Finding
 from weirlab.lab.linux.namespace import Namespace, write_sysctls
 from weirlab.links.emulator import running
 from weirlab.links.emulator.running import EmulatedLink, EmulatorSettings, Hosts, emulated_link
-from weirlab.transfers.parallel.bed import carriers, mptcp
-from weirlab.transfers.parallel.bed.base import (
+from weirlab.transfers.parallel import carriers
+from weirlab.transfers.parallel.carriers import TransferCarrier
+from weirlab.transfers.parallel.plan import (
     F64,
+    FAIR,
+    INDEPENDENT,
+    MPTCP,
+    TCP,
     AttemptObservation,
     ParallelAttempt,
     ParallelBed,
     PathObservation,
     PathSpan,
 )
-from weirlab.transfers.parallel.bed.carriers import TransferCarrier
-from weirlab.transfers.parallel.plan import FAIR, INDEPENDENT, MPTCP, TCP
 from weirlab.transfers.parallel.section import ParallelSection
-
-if TYPE_CHECKING:
-    from weirlab.links.emulator.running import Hosts
-    from weirlab.transfers.parallel.bed.base import F64
-
 
 _AGAIN: Final = "total_retrans"
 _RECEIVED: Final = "bytes_received"
@@ -223,8 +223,8 @@ class EmulatedPaths:
             return carriers.connections(self.hosts, paths, PORT, replace(plain, streams=streams))
         if course.method == MPTCP:
             further = [running.server_port(path - 1).address for path in paths[1:]]
-            self.hosts.server.call(partial(mptcp.announce, further))
-            return carriers.connections(self.hosts, paths[:1], PORT, replace(plain, protocol=mptcp.PROTOCOL))
+            self.hosts.server.call(partial(announce, further))
+            return carriers.connections(self.hosts, paths[:1], PORT, replace(plain, protocol=PROTOCOL))
         is_fair = course.method == FAIR
         buffers = ((name, str(course.buffer_bytes)) for name in carriers.BUFFERS)
         how = replace(
@@ -306,12 +306,12 @@ def opened(asked: ParallelSection) -> Iterator[ParallelBed]:
         They cannot be made, or the congestion control is not there.
     """
     most = max(len(case.every_path()) for case in asked.every_case())
-    lacking = {MPTCP: why} if (why := mptcp.missing()) else {}
+    lacking = {MPTCP: why} if (why := missing()) else {}
     with owned(lambda: running.connected(most)) as made:
         for namespace in (made.client, made.server):
             _prepare(namespace, asked.congestion)
         if not lacking:
-            made.client.call(mptcp.accept_announced)
+            made.client.call(accept_announced)
         yield EmulatedPaths(made, lacking)
 
 
@@ -327,3 +327,50 @@ def _prepare(namespace: Namespace, congestion: str) -> None:
             )
 
     namespace.call(prepare)
+
+
+PROTOCOL: Final = 262
+"""``IPPROTO_MPTCP`` of linux/in.h; Python has no name for it."""
+_ENABLED: Final = Path("/proc/sys/net/mptcp/enabled")
+_SIGNAL: Final = 1
+"""``MPTCP_PM_ADDR_FLAG_SIGNAL``."""
+_MOST: Final = 8
+"""``MPTCP_PM_ADDR_MAX``."""
+
+
+def missing() -> str:
+    """Why this kernel has no multipath TCP, with the way out; empty if it has."""
+    try:
+        if _ENABLED.read_text().strip() == "0":
+            return "it is switched off: sysctl -w net.mptcp.enabled=1"
+    except OSError:
+        return "this kernel is built without it (CONFIG_MPTCP)"
+    try:
+        socket.socket(socket.AF_INET, socket.SOCK_STREAM, PROTOCOL).close()
+    except OSError as error:
+        return f"the kernel refuses a socket ({error.strerror})"
+    return ""
+
+
+def finding() -> Finding:
+    """What ``weir doctor`` says about it."""
+    if why := missing():
+        remedy = "the scenario parallel-sockets compares the other methods"
+        return Finding("multipath TCP", False, why, remedy, essential=False)
+    return Finding("multipath TCP", True, "of the kernel, for comparison with parallel sockets")
+
+
+def announce(addresses: Sequence[str]) -> None:
+    """Have servers in this namespace announce ``addresses``; those announced before are forgotten."""
+    from pyroute2 import MPTCP
+
+    with MPTCP() as netlink:
+        netlink.endpoint("flush")
+        netlink.limits("set", subflows=_MOST, rcv_add_addrs=_MOST)
+        for address in addresses:
+            netlink.endpoint("add", addr=address, flags=_SIGNAL)
+
+
+def accept_announced() -> None:
+    """Have clients in this namespace join a subflow to every address that a server announces."""
+    announce(())

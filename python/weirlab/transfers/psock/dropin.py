@@ -17,21 +17,23 @@ from weirlab.cli.options import JsonOption, grouped, only, without
 from weirlab.cli.options.sockets import shown
 from weirlab.cli.output import Session
 from weirlab.cli.streams import tell
-from weirlab.transfers.psock.dropin.options import (
+from weirlab.transfers.psock.options import (
     BPF,
     CONNECTIONS,
     By,
     ProgramOptions,
     ProxyOptions,
+    SessionOptions,
+    StreamOptions,
+    ends,
     parse_via,
 )
-from weirlab.transfers.psock.options import SessionOptions, StreamOptions, ends
 
 if TYPE_CHECKING:
     from weirlab._engine import ParallelProxy
     from weirlab.transfers.psock.copying import Route, SessionSettings
-    from weirlab.transfers.psock.dropin.account import RelayTotals
-    from weirlab.transfers.psock.dropin.redirecting import RelayProgram
+    from weirlab.transfers.psock.redirecting import RelayProgram
+    from weirlab.transfers.psock.tables import RelayTotals
 
 _STREAMS = 4
 """Of a session, as far as a proxy makes room for them in advance."""
@@ -99,9 +101,8 @@ def run(
     session_options: SessionOptions,
     json: JsonOption = False,
 ) -> None:
-    from weirlab.transfers.psock import copying
-    from weirlab.transfers.psock.dropin import account, program
-    from weirlab.transfers.psock.dropin.redirecting import check_root, redirected
+    from weirlab.transfers.psock import copying, program, tables
+    from weirlab.transfers.psock.redirecting import check_root, redirected
 
     with Session(ctx, as_json=json) as session:
         path = program.located(what.command[0])
@@ -111,7 +112,7 @@ def run(
             check_root()
         how = session_options.how(streams)
         tries = copying.routes(host, port, streams.paths(), streams.streams)
-        found = account.RelayTotals()
+        found = tables.RelayTotals()
 
         # Each connection of the program waits for its paths, and this one carries nothing.
         check = replace(how, wait_for_paths=False)
@@ -128,19 +129,19 @@ def run(
         }
         with program.signals_held():
             by, code = _carried(redirected(what.by, began, given, session.say), found, session.say)
-        document = {"kind": "psock run", "exit_code": code, "by": by, **account.document(found)}
+        document = {"kind": "psock run", "exit_code": code, "by": by, **tables.relayed_document(found)}
         if json:
-            session.finish(document, account.sentence(found, "connection"))
+            session.finish(document, tables.relayed(found, "connection"))
         elif what.summary:
             columns = None if session.wide else layout.width()
-            drawn = ["\n".join(layout.lines(table, columns)) for table in account.tables(found)]
-            tell("\n\n".join([account.sentence(found, "connection"), *drawn]), sys.stderr)
+            drawn = ["\n".join(layout.lines(table, columns)) for table in tables.relayed_tables(found)]
+            tell("\n\n".join([tables.relayed(found, "connection"), *drawn]), sys.stderr)
     raise typer.Exit(code)
 
 
 def _room(connections: int, streams: int, say: Callable[[str], None]) -> tuple[int, int]:
     """As ``program.allow_descriptors``; who asked for more connections than there may be is told."""
-    from weirlab.transfers.psock.dropin import program
+    from weirlab.transfers.psock import program
 
     before, most = program.allow_descriptors(connections, streams)
     if most < connections != CONNECTIONS:
@@ -185,7 +186,7 @@ def _carried(
     begun: AbstractContextManager[RelayProgram], found: RelayTotals, say: Callable[[str], None]
 ) -> tuple[By, int]:
     """Run the program until it and its connections have ended; what redirected them, and its exit code."""
-    from weirlab.transfers.psock.dropin import program
+    from weirlab.transfers.psock import program
 
     with begun as made:
 
@@ -209,7 +210,7 @@ def proxy(
 ) -> None:
     from weirlab._engine import ParallelProxy
     from weirlab.link.stopping import Stop
-    from weirlab.transfers.psock.dropin import account
+    from weirlab.transfers.psock import tables
 
     with Session(ctx, as_json=json) as session:
         if not what.allow:
@@ -221,7 +222,7 @@ def proxy(
         how = session_options.how(streams).plain()
         made = ParallelProxy(ends(what.bind, what.port), how, allow=what.allow, most=most)
         session.say(f"listening on {', '.join(map(shown, made.addresses))}; Ctrl-C ends it")
-        found = account.RelayTotals()
+        found = tables.RelayTotals()
         with Stop() as stop:
             while not stop.requested:
                 stop.wait((), 0.1)
@@ -232,8 +233,8 @@ def proxy(
         while made.active and time.monotonic() < due_s:
             time.sleep(0.02)
         _look(made, found, session.say)
-        document = {"kind": "psock proxy", **account.document(found)}
-        session.finish(document, account.sentence(found, "session"))
+        document = {"kind": "psock proxy", **tables.relayed_document(found)}
+        session.finish(document, tables.relayed(found, "session"))
 
 
 def _look(made: ParallelProxy, found: RelayTotals, say: Callable[[str], None]) -> None:

@@ -15,7 +15,7 @@ from weirlab.report.tables import Tile
 from weirlab.store import Run
 from weirlab.store.frames import rows_of
 from weirlab.trace.quantities import size
-from weirlab.transfers.parallel import tables
+from weirlab.transfers.parallel import charts, tables
 from weirlab.transfers.parallel.findings import (
     PATHS,
     SERIES,
@@ -26,7 +26,6 @@ from weirlab.transfers.parallel.findings import (
     overall,
     sentence,
 )
-from weirlab.transfers.parallel.page import charts
 from weirlab.transfers.parallel.plan import INDEPENDENT, TCP, named
 from weirlab.transfers.parallel.section import ParallelCase, ParallelScenario, ParallelSection, share_of
 

@@ -1,1 +1,0 @@
-"""The page about a run: methods beside the sum of independent streams, and throughput over time by path."""
