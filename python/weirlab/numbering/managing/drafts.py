@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from weirlab.numbering.managing.parts import PARTS, Content, Item, pieces
+from weirlab.numbering.managing.pieces import PARTS, Content, Item, pieces
 from weirlab.numbering.managing.rights import Owners, refusal
 from weirlab.numbering.managing.state import ChangeRefusal, PlanState, Problem, more_problems
 from weirlab.numbering.plan.model import NumberingPlan

@@ -20,7 +20,7 @@ from weirlab.numbering.configs.named import statements
 from weirlab.numbering.diff import RoutingChange, differences
 from weirlab.numbering.lab import probes
 from weirlab.numbering.managing.drafts import Draft, draft
-from weirlab.numbering.managing.parts import GENERAL
+from weirlab.numbering.managing.pieces import GENERAL
 from weirlab.numbering.managing.register import NAME, Register, conflict
 from weirlab.numbering.managing.state import ChangeRefusal, PlanState, Problem
 from weirlab.numbering.managing.transaction import PlanPublication, UserAccount

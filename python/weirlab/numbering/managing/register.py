@@ -11,7 +11,7 @@ from typing import Final
 from weirlab.base.errors import InputError
 from weirlab.base.quoting import quoted
 from weirlab.numbering.managing.database import Database
-from weirlab.numbering.managing.parts import GENERAL, PARTS, Content, Item, pieces
+from weirlab.numbering.managing.pieces import GENERAL, PARTS, Content, Item, pieces, with_serial
 from weirlab.numbering.managing.rights import refusal
 from weirlab.numbering.managing.state import SMALL, ChangeRefusal, PlanState, Problem, form
 from weirlab.numbering.managing.transaction import (
@@ -21,7 +21,6 @@ from weirlab.numbering.managing.transaction import (
     Transaction,
     UserAccount,
 )
-from weirlab.numbering.managing.whole import with_serial
 from weirlab.numbering.plan.model import NumberingPlan
 
 NAME: Final = "plan.yaml"

@@ -15,10 +15,9 @@ from typing import Final
 from weirlab.base.errors import InputError
 from weirlab.base.quoting import quoted
 from weirlab.numbering.checking import Severity, check
-from weirlab.numbering.managing.parts import PARTS, Content, Item
+from weirlab.numbering.managing.pieces import LISTS, PARTS, Content, InvalidPlan, Item, PlanAssembly, whole
 from weirlab.numbering.managing.places import PieceLocations, written
 from weirlab.numbering.managing.rights import Owners
-from weirlab.numbering.managing.whole import LISTS, InvalidPlan, PlanAssembly, whole
 from weirlab.numbering.plan import PlanDocument, Scope, unknown_names
 from weirlab.numbering.plan.model import NumberingPlan
 from weirlab.numbering.routing import PlanNetwork

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import sqlalchemy as sql
 
-from weirlab.numbering.managing.parts import Content, Item
+from weirlab.numbering.managing.pieces import Content, Item
 
 SCHEMA: Final = 1
 """Version of the tables."""

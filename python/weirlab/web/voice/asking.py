@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from weirlab.numbering.managing.parts import GENERAL, PARTS, PieceKind
+from weirlab.numbering.managing.pieces import GENERAL, PARTS, PieceKind
 from weirlab.numbering.managing.state import Problem
 from weirlab.numbering.managing.transaction import PlanEvent, UserAccount
 

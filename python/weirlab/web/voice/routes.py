@@ -17,7 +17,7 @@ from weirlab.base.quoting import printable
 from weirlab.numbering.diff import by_kind
 from weirlab.numbering.managing.accounts import SESSION, NotSignedIn, UserSession
 from weirlab.numbering.managing.database import DatabaseError
-from weirlab.numbering.managing.parts import GENERAL, PARTS, Item
+from weirlab.numbering.managing.pieces import GENERAL, PARTS, Item
 from weirlab.numbering.managing.register import ChangeResult, MissingPiece
 from weirlab.numbering.managing.rights import refusal
 from weirlab.numbering.managing.state import ChangeRefusal, PlanState

@@ -12,7 +12,7 @@ from pwdlib.hashers.argon2 import Argon2Hasher
 
 from weirlab.numbering.managing.accounts import Accounts
 from weirlab.numbering.managing.database import Database, opened
-from weirlab.numbering.managing.parts import Item
+from weirlab.numbering.managing.pieces import Item
 from weirlab.numbering.managing.register import Register
 from weirlab.numbering.managing.state import ChangeRefusal, Problem
 from weirlab.numbering.managing.transaction import UserAccount

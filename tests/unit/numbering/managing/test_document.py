@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weirlab.numbering.managing.parts import Item, pieces
+from weirlab.numbering.managing.pieces import Item, pieces, whole
 from weirlab.numbering.managing.places import written
 from weirlab.numbering.managing.state import PlanState
-from weirlab.numbering.managing.whole import whole
 from weirlab.numbering.plan import load, loads, ready
 from weirlab.numbering.plan.model import NumberingPlan
 from weirlab.scenario.document import parse

@@ -10,7 +10,7 @@ import pytest
 
 from weirlab.base.errors import InputError, StoreError
 from weirlab.numbering.managing.database import Database, opened
-from weirlab.numbering.managing.parts import Item
+from weirlab.numbering.managing.pieces import Item
 from weirlab.numbering.managing.register import Register
 from weirlab.numbering.managing.state import PlanState
 from weirlab.numbering.plan import loads

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weirlab.numbering.managing.parts import Content, Item, pieces
+from weirlab.numbering.managing.pieces import Content, Item, pieces
 from weirlab.numbering.managing.publishing import PublicationPlanner, PublicationTarget, publish
 from weirlab.numbering.managing.register import Register
 from weirlab.numbering.managing.state import ChangeRefusal, PlanState, Problem
