@@ -15,10 +15,10 @@ import select
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,9 +26,9 @@ from pyroute2.netlink.exceptions import NetlinkError
 
 from weirlab.base.extras import engine_needed
 from weirlab.lab import wiring
-from weirlab.lab.linux import interface, syscalls
+from weirlab.lab.linux import interface
 from weirlab.lab.linux.interface import Port
-from weirlab.lab.linux.namespace import Namespace, in_thread, write_sysctls
+from weirlab.lab.linux.namespace import Namespace, write_sysctls
 from weirlab.traffic.flows import FlowAddresses
 from weirlab.traffic.plan import DeparturePlan, single_packets
 
@@ -249,25 +249,13 @@ FAR: Final = Port("weirrx0", "02:77:65:69:72:12", "", "")
 _PLACEHOLDERS: Final = ("dummy", "bridge")
 """Kinds of interfaces that carry nothing, the first one that the kernel has."""
 
-T = TypeVar("T")
-
-
-def in_private(action: Callable[[], T]) -> T:
-    """Run ``action`` in a thread whose network namespace ends with it."""
-
-    def inside() -> T:
-        syscalls.unshare_net()
-        return action()
-
-    return in_thread(inside)
-
 
 @contextmanager
 def replica(
     ports: tuple[Port, Port], networks: tuple[Sequence[str], Sequence[str]], others: Iterable[str]
 ) -> Iterator[DevicePorts]:
     """A device that forwards between ``ports``, behind which ``networks`` lie; also has interfaces called
-    ``others``. For use in :func:`in_private`."""
+    ``others``. For use in :func:`~weirlab.lab.linux.namespace.in_private`."""
     write_sysctls(wiring.ROUTER)
     here = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     try:

@@ -19,10 +19,10 @@ from weirlab.lab.base import TrafficActionRunner
 from weirlab.lab.cores import Cores
 from weirlab.lab.dut import nftables, tool
 from weirlab.lab.finding import Finding
-from weirlab.lab.linux import interface, scheduling, syscalls
+from weirlab.lab.linux import interface, scheduling
 from weirlab.lab.linux.interface import Port
 from weirlab.lab.linux.inventory import forget_connections
-from weirlab.lab.linux.namespace import Namespace, in_thread, write_sysctls
+from weirlab.lab.linux.namespace import Namespace, in_private, write_sysctls
 from weirlab.lab.namespaces import BackendChoice, NamespaceBed
 from weirlab.lab.redundant import wiring
 from weirlab.lab.redundant.base import FIREWALLS, SIDES, AddressProtocol, Firewall, Side
@@ -304,12 +304,11 @@ def missing() -> list[str]:
     )
 
     def build() -> None:
-        syscalls.unshare_net()
         wiring.make_bridge("lan")
         forget_connections()
 
     try:
-        in_thread(build)
+        in_private(build)
     except PermissionError:
         lacking.append("bridges and connection tables could not be tried: run as root")
     except (OSError, NetlinkError) as error:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from weirlab.base.errors import InputError
 from weirlab.lab.base import Driver, Site
+from weirlab.lab.dut.rules import INSTEAD, check_none
 from weirlab.records import RuleSetup
 
 
@@ -19,11 +19,7 @@ class Forward(Driver):
         return []
 
     def apply(self, site: Site, rules: RuleSetup) -> None:
-        if replace(rules, both_ways=False) != RuleSetup():
-            raise InputError(
-                "the device 'forward' has no rules: only matching position 0, stateless, is possible; "
-                "choose another device, for example iptables"
-            )
+        check_none(rules, self.name, "has no rules", INSTEAD)
 
     def facts(self) -> Mapping[str, object]:
         return {"layout": "no filter"}
@@ -38,11 +34,7 @@ class BlackBox(Driver):
         return ["it is a device of your own between two ports of this machine: --lab wired --between A B"]
 
     def apply(self, site: Site, rules: RuleSetup) -> None:
-        if replace(rules, both_ways=False, answered=False) != RuleSetup():
-            raise InputError(
-                "the device 'blackbox' has its own rules, which Weir does not change: only matching position "
-                "0, stateless, is possible"
-            )
+        check_none(replace(rules, answered=False), self.name, "has its own rules, which Weir does not change")
 
     def facts(self) -> Mapping[str, object]:
         return {"layout": "its own, unknown"}

@@ -82,11 +82,12 @@ def _lines(family: Family, rules: RuleSetup) -> Iterator[str]:
     if rules.answered:
         yield "-A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT"
     for match in chain(family, rules):
-        yield f"-A FORWARD {_words(match)} -j ACCEPT"
+        yield f"-A FORWARD {match_words(match)} -j ACCEPT"
     yield "COMMIT"
 
 
-def _words(match: AddressMatch) -> str:
+def match_words(match: AddressMatch) -> str:
+    """A match in iptables' syntax."""
     words = f"-s {match.source} -d {match.destination}"
     if match.protocol is not None:
         words += f" -p {match.protocol} --dport {match.port}"

@@ -58,7 +58,6 @@ _PASSED: Final = re.compile(r"counter packets (\d+)")
 Translation = Literal["masquerade", "static"]
 
 _LISTINGS: Final = tuple(("nft", "list", "chain", ip, "weir_nat", "leaving") for ip in ("ip", "ip6"))
-_COUNTED: Final = re.compile(r"counter packets (\d+)")
 
 _MASQUERADE: Final = """table {ip} weir_nat {{
   chain leaving {{
@@ -98,8 +97,9 @@ class Nftables(Driver):
     def __init__(self, layout: Layout = "linear") -> None:
         self.layout: Layout = layout
         self.name = _LAYOUTS[layout][0]
-        self._netns: str | None = None
-        """The device's namespace, while it has a rule for known connections."""
+        self._site: Site | None = None
+        self._answered = False
+        """Whether there is a rule for known connections."""
 
     def check(self) -> list[str]:
         return tool.probe("nftables", COMMAND, self.text(RuleSetup(position=2), None))
@@ -113,13 +113,13 @@ class Nftables(Driver):
         if self.layout != "linear":
             check_single(rules, self.name)
         tool.load(site.netns, COMMAND, self.text(rules, site), source="generated rules", prefix=FLUSH)
-        self._netns = site.netns if rules.answered else None
+        self._site, self._answered = site, rules.answered
 
     def counters(self) -> Mapping[str, int]:
-        if self._netns is None:
+        if self._site is None or not self._answered:
             return {}
         commands = [["nft", "list", "chain", word, "weir", "forward"] for word in _FAMILY_WORDS.values()]
-        return {ESTABLISHED: tool.counted(self._netns, commands, _ACCEPTED)}
+        return {ESTABLISHED: tool.counted(self._site.netns, commands, _ACCEPTED)}
 
     def listing(self) -> list[str]:
         return list(LISTING)
@@ -191,14 +191,9 @@ class Flowtable(Nftables):
     def __init__(self) -> None:
         super().__init__("linear")
         self.name = "flowtable"
-        self._site: Site | None = None
 
     def text(self, rules: RuleSetup, site: Site | None) -> str:
         return ruleset(rules, self.layout) + fast_table("lo" if site is None else fast_ports(site))
-
-    def apply(self, site: Site, rules: RuleSetup) -> None:
-        super().apply(site, rules)
-        self._site = site
 
     def counters(self) -> Mapping[str, int]:
         """``flowtable_slow``: packets that went through the rules instead of the flowtable."""
@@ -243,7 +238,6 @@ class Nat(Nftables):
         super().__init__("linear")
         self.translation: Translation = translation
         self.name = _NAT_NAMES[translation]
-        self._site: Site | None = None
 
     def text(self, rules: RuleSetup, site: Site | None) -> str:
         outward = "lo" if site is None else site.outward.name
@@ -253,15 +247,11 @@ class Nat(Nftables):
         )
         return ruleset(rules, self.layout) + "".join(tables)
 
-    def apply(self, site: Site, rules: RuleSetup) -> None:
-        super().apply(site, rules)
-        self._site = site
-
     def counters(self) -> Mapping[str, int]:
         """``nat_connections``: connections that were translated."""
         if self._site is None:
             return super().counters()
-        translated = tool.counted(self._site.netns, _LISTINGS, _COUNTED)
+        translated = tool.counted(self._site.netns, _LISTINGS, _PASSED)
         return {**super().counters(), "nat_connections": translated}
 
     def facts(self) -> Mapping[str, object]:

@@ -6,7 +6,7 @@ import re
 import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, Literal
@@ -18,7 +18,6 @@ from weirlab.base.quoting import quoted
 from weirlab.base.units import NS_PER_S
 from weirlab.lab import wiring as single
 from weirlab.lab.base import Driver, Site, TrafficActionRunner
-from weirlab.lab.cores import threads_of
 from weirlab.lab.linux import scheduling
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.lab.redundant import wiring
@@ -167,7 +166,7 @@ class RedundantPair(Driver):
         assert self._pair is not None
         if self._pair.is_reduced:
             self._pair.restore()
-            _shorten(self._pair.processes)
+            scheduling.shorten_all(self._pair.processes)
         if self.switch is not None:
             self._pair.settle()
         # What comes now is new to both firewalls.
@@ -247,14 +246,6 @@ PAIRS: Final[dict[str, type[RedundantPair]]] = {"keepalived": KeepalivedPair, "u
 
 def _nothing() -> None:
     """Do nothing, while waiting."""
-
-
-def _shorten(processes: Sequence[int]) -> None:
-    """Give all threads short time slices, as the lab does with those that a device starts with."""
-    for thread in (each for process in processes for each in threads_of(process)):
-        # The thread may have ended.
-        with suppress(OSError):
-            scheduling.shorten(thread)
 
 
 def _of_ipv4(networks: Sequence[str]) -> tuple[str, ...]:

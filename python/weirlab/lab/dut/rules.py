@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from weirlab.base.errors import InputError
@@ -17,6 +17,8 @@ FAMILIES: Final[tuple[Family, ...]] = (4, 6)
 """Both families get the same rules; a packet only walks those of its own."""
 
 MAX_POSITION: Final = 1 << 20
+
+INSTEAD: Final = "; choose another device, for example iptables"
 
 _PORTS: Final = (22, 25, 53, 80, 123, 143, 161, 389, 443, 445, 993, 3306, 3389, 5060, 5432, 8080)
 
@@ -91,6 +93,14 @@ def check(rules: RuleSetup) -> None:
         raise InputError(
             f"matching position {rules.position}: must be 0 (no rules) or the place of the matching rule, "
             f"up to {MAX_POSITION}"
+        )
+
+
+def check_none(rules: RuleSetup, device: str, why: str, hint: str = "") -> None:
+    """Raises ``InputError`` for any rules, ``why`` the device gets none."""
+    if replace(rules, both_ways=False) != RuleSetup():
+        raise InputError(
+            f"the device {quoted(device)} {why}: only matching position 0, stateless, is possible{hint}"
         )
 
 

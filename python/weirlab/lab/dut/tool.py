@@ -12,8 +12,7 @@ from typing import Final, Protocol
 from weirlab.base import programs
 from weirlab.base.errors import LabError, WeirError
 from weirlab.base.quoting import shortened
-from weirlab.lab.linux import syscalls
-from weirlab.lab.linux.namespace import Namespace, in_thread
+from weirlab.lab.linux.namespace import Namespace, in_private
 from weirlab.lab.linux.syscalls import way_out
 
 _LINE: Final = re.compile(r"\bline:? (\d+)|^/dev/stdin:(\d+):", re.MULTILINE)
@@ -89,14 +88,13 @@ def relisted(loads: Sequence[LoadCommand], listing: Sequence[str]) -> str | None
     """
 
     def attempt() -> str | None:
-        syscalls.unshare_net()
         if any(run(each.command, each.text).returncode != 0 for each in loads):
             return None
         listed = run(listing, "")
         return listed.stdout if listed.returncode == 0 else None
 
     try:
-        return in_thread(attempt)
+        return in_private(attempt)
     except OSError:
         return None
 
@@ -106,17 +104,22 @@ def probe(package: str, command: Sequence[str], text: str) -> list[str]:
     if programs.find(command[0]) is None:
         return [f"{command[0]} is not installed: apt install {package}"]
 
-    def attempt() -> subprocess.CompletedProcess[str]:
-        syscalls.unshare_net()
-        return run(command, text)
-
     try:
-        done = in_thread(attempt)
+        done = in_private(lambda: run(command, text))
     except OSError as error:
         return [f"{command[0]} could not be tried: {error.strerror}; {way_out(error)}"]
     if done.returncode != 0:
         words = " ".join((done.stderr or done.stdout).split())
         return [f"{command[0]} does not work with this kernel ({words}); choose another device"]
+    return []
+
+
+def engine_missing() -> list[str]:
+    """Why the engine cannot be used; empty if it can."""
+    try:
+        import weirlab._engine  # noqa: F401
+    except ImportError as error:
+        return [f"the engine is not built ({error}); make build builds it"]
     return []
 
 

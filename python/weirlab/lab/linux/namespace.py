@@ -106,6 +106,16 @@ def in_thread(action: Callable[[], T]) -> T:
     return outcome.get()
 
 
+def in_private(action: Callable[[], T]) -> T:
+    """Run ``action`` in a thread whose network namespace ends with it."""
+
+    def inside() -> T:
+        syscalls.unshare_net()
+        return action()
+
+    return in_thread(inside)
+
+
 def write_sysctls(values: Mapping[str, int]) -> None:
     """Set sysctls (``net/ipv4/ip_forward``) in the calling thread's namespace.
 

@@ -7,11 +7,13 @@ import os
 import platform
 import re
 import struct
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from weirlab.base.errors import MissingCapability
+from weirlab.lab.cores import threads_of
 from weirlab.lab.isolation import partition
 from weirlab.lab.linux import syscalls
 from weirlab.lab.linux.namespace import in_thread
@@ -177,6 +179,14 @@ def shorten(thread: int) -> None:
         ctypes.c_void_p(ctypes.addressof(attributes)),
         ctypes.c_long(0),
     )
+
+
+def shorten_all(processes: Iterable[int]) -> None:
+    """Do so for all threads of processes, as the lab does with those that a device starts with."""
+    for thread in (each for process in processes for each in threads_of(process)):
+        # It may have ended.
+        with suppress(OSError):
+            shorten(thread)
 
 
 def slice_ns(thread: int) -> int:

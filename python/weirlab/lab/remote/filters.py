@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from weirlab.base.errors import InputError, LabError
-from weirlab.lab.dut.rules import FAMILIES, AddressMatch, Family, accepted, chain, check
+from weirlab.lab.dut import iptables, nftables
+from weirlab.lab.dut.rules import FAMILIES, Family, accepted, chain, check
 from weirlab.lab.dut.tool import LoadCommand
 from weirlab.lab.remote.target import Output, Target
 from weirlab.records import RuleSetup
@@ -35,6 +36,8 @@ class DeviceFilter(ABC):
     own: str
     """The objects of Weir's own, in words."""
     layout: str
+    entries: re.Pattern[str]
+    """The packets that entered Weir's own rules, in what :meth:`entered` prints; once for each IP version."""
 
     def missing(self, target: Target) -> list[str]:
         """What the device lacks, a sentence each."""
@@ -62,9 +65,10 @@ class DeviceFilter(ABC):
     def entered(self) -> str:
         """A shell command that prints, among other things, how many packets entered Weir's own rules."""
 
-    @abstractmethod
     def packets(self, printed: str) -> int | None:
-        """That number; None if it is not there."""
+        """The packets that entered Weir's own rules, by what was printed; None if it does not say."""
+        found = self.entries.findall(printed)
+        return sum(map(int, found)) if found else None
 
 
 _OF_WEIR: Final = re.compile(r"^-[NA] WEIR\b| -j WEIR$")
@@ -92,6 +96,7 @@ class NftFilter(DeviceFilter):
         "linear rules in the table inet weir, entered by test traffic from a base chain at forward, priority "
         "filter; position 0: an empty chain"
     )
+    entries = re.compile(r"counter packets (\d+) bytes \d+ jump")
 
     def listing(self, target: Target) -> Output:
         return target.run(["nft", "-s", "list", "ruleset"])
@@ -113,10 +118,6 @@ class NftFilter(DeviceFilter):
 
     def entered(self) -> str:
         return "nft list chain inet weir forward"
-
-    def packets(self, printed: str) -> int | None:
-        found = re.findall(r"counter packets (\d+) bytes \d+ jump", printed)
-        return sum(map(int, found)) if found else None
 
 
 class Fw4Filter(NftFilter):
@@ -147,6 +148,7 @@ class IptablesFilter(DeviceFilter):
         "linear rules in the chain WEIR of the table filter, entered by test traffic from the first rule of "
         "FORWARD; position 0: an empty chain"
     )
+    entries = re.compile(r"^\s*(\d+)\s+\d+\s+WEIR\s", re.M)
 
     def __init__(self, variant: str = "") -> None:
         suffix = f"-{variant}" if variant else ""
@@ -183,7 +185,7 @@ class IptablesFilter(DeviceFilter):
     def loads(self, rules: RuleSetup) -> list[LoadCommand]:
         loads = []
         for family in self._families:
-            jump = _iptables_jump(accepted(family, rules))
+            jump = f"{iptables.match_words(accepted(family, rules))} -j WEIR"
             change = [f"-D FORWARD {old}"] if (old := self._jumps.get(family)) else []
             self._jumps[family] = jump
             lines = [
@@ -214,10 +216,6 @@ class IptablesFilter(DeviceFilter):
     def entered(self) -> str:
         return "; ".join(f"{self._command(family)} -w {_WAIT_S} -vxnL FORWARD 1" for family in self._families)
 
-    def packets(self, printed: str) -> int | None:
-        found = re.findall(r"^\s*(\d+)\s+\d+\s+WEIR\s", printed, re.M)
-        return sum(map(int, found)) if found else None
-
     def _command(self, family: Family) -> str:
         return f"{'iptables' if family == 4 else 'ip6tables'}{self._suffix}"
 
@@ -233,6 +231,8 @@ class PfFilter(DeviceFilter):
         "linear rules in the anchor weir, each packet meets them on its way in and on its way out; "
         "position 0: an empty anchor"
     )
+    entries = re.compile(r"^weir \d+ (\d+) ", re.M)
+    """A line of labels: name, evaluations, packets, bytes, ... (pfctl(8))."""
 
     def missing(self, target: Target) -> list[str]:
         if lacking := super().missing(target):
@@ -264,11 +264,6 @@ class PfFilter(DeviceFilter):
 
     def entered(self) -> str:
         return "; ".join(f"pfctl -a weir/rules{family} -s labels" for family in FAMILIES)
-
-    def packets(self, printed: str) -> int | None:
-        """A line of labels: name, evaluations, packets, bytes, ... (pfctl(8))."""
-        found = re.findall(r"^weir \d+ (\d+) ", printed, re.M)
-        return sum(map(int, found)) if found else None
 
 
 FILTERS: Final[dict[str, Callable[[], DeviceFilter]]] = {
@@ -306,25 +301,18 @@ def _nft_lines(rules: RuleSetup) -> Iterator[str]:
             yield "    ct state invalid drop"
         if rules.answered:
             yield "    ct state established,related accept"
-        yield from (f"    {_nft_words(family, match)} accept" for match in chain(family, rules))
+        yield from (
+            f"    {nftables.match_words(_WORDS[family], match)} accept" for match in chain(family, rules)
+        )
         if rules.position:
             yield "    drop"
         yield "  }"
     yield "  chain forward {"
     yield "    type filter hook forward priority filter; policy accept;"
     for family in FAMILIES:
-        yield f"    {_nft_words(family, accepted(family, rules))} counter jump rules{family}"
+        words = nftables.match_words(_WORDS[family], accepted(family, rules))
+        yield f"    {words} counter jump rules{family}"
     yield from ("  }", "}")
-
-
-def _nft_words(family: Family, match: AddressMatch) -> str:
-    word = _WORDS[family]
-    words = f"{word} saddr {match.source} {word} daddr {match.destination}"
-    return words if match.protocol is None else f"{words} {match.protocol} dport {match.port}"
-
-
-def _iptables_jump(match: AddressMatch) -> str:
-    return f"-s {match.source} -d {match.destination} -j WEIR"
 
 
 def _iptables_lines(family: Family, rules: RuleSetup) -> Iterator[str]:
@@ -334,10 +322,7 @@ def _iptables_lines(family: Family, rules: RuleSetup) -> Iterator[str]:
     if rules.answered:
         yield "-A WEIR -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT"
     for match in chain(family, rules):
-        words = f"-s {match.source} -d {match.destination}"
-        if match.protocol is not None:
-            words += f" -p {match.protocol} --dport {match.port}"
-        yield f"-A WEIR {words} -j ACCEPT"
+        yield f"-A WEIR {iptables.match_words(match)} -j ACCEPT"
     if rules.position:
         yield "-A WEIR -j DROP"
 

@@ -12,8 +12,8 @@ from weirlab.lab.base import Driver, Site
 from weirlab.lab.dut import nftables, tool
 from weirlab.lab.dut.rules import FAMILIES, AddressMatch, Family, chain, check_stateless
 from weirlab.lab.linux import interface
-from weirlab.lab.linux.namespace import Namespace, in_thread, write_sysctls
-from weirlab.lab.linux.syscalls import unshare_net, way_out
+from weirlab.lab.linux.namespace import Namespace, in_private, write_sysctls
+from weirlab.lab.linux.syscalls import way_out
 from weirlab.records import RuleSetup
 
 _BRIDGE: Final = "br0"
@@ -156,12 +156,8 @@ def _ebtables_words(family: Family, match: AddressMatch) -> str:
 
 
 def _missing_in_kernel() -> list[str]:
-    def attempt() -> bool:
-        unshare_net()
-        return interface.can_make("bridge")
-
     try:
-        if in_thread(attempt):
+        if in_private(lambda: interface.can_make("bridge")):
             return []
     except OSError as error:
         return [f"whether this kernel has bridges could not be tried: {error.strerror}; {way_out(error)}"]

@@ -124,17 +124,42 @@ def _words(match: AddressMatch) -> str:
     return words
 
 
-class XdpFilter(Driver):
+class MachineDriver(Driver):
+    """A device of programs in a machine that has the device's namespace."""
+
+    product: str
+    """Its name in messages."""
+    _machine: Machine | None = None
+
+    @shielded
+    def stop(self) -> None:
+        machine, self._machine = self._machine, None
+        if machine is not None:
+            machine.power_off()
+
+    def _running(self) -> Machine:
+        if self._machine is None:
+            raise LabError(f"{self.product} is not switched on")
+        return self._machine
+
+    def _run(self, command: Sequence[str]) -> list[str]:
+        """What a command prints that must succeed."""
+        machine = self._running()
+        code, said = machine.run(command)
+        if code:
+            machine.check()
+            raise LabError(f"{self.product}: {' '.join(command)} failed: {quote(said)}")
+        return said
+
+
+class XdpFilter(MachineDriver):
     """A list of senders whose packets are dropped, in a hash table; the kernel forwards everything else.
 
     At position n, n - 1 addresses of each IP version are listed, and test traffic comes from none of them.
     """
 
-    name = "xdp-filter"
-
-    def __init__(self) -> None:
-        self._machine: Machine | None = None
-        self._ports: Sequence[str] = ()
+    name = product = "xdp-filter"
+    _ports: Sequence[str] = ()
 
     def check(self) -> list[str]:
         missing = lacking({"xdp-tools": ["xdp-filter"]})
@@ -148,12 +173,6 @@ class XdpFilter(Driver):
         self._ports = (site.inward.name, site.outward.name)
         self._run(["mount", "-t", "bpf", "bpf", "/sys/fs/bpf"])
         return ()
-
-    @shielded
-    def stop(self) -> None:
-        machine, self._machine = self._machine, None
-        if machine is not None:
-            machine.power_off()
 
     def apply(self, site: Site, rules: RuleSetup) -> None:
         check_stateless(rules, self.name, MOST_ADDRESSES, linear=False)
@@ -188,16 +207,6 @@ class XdpFilter(Driver):
             "layout": "XDP in front of a router; at position n, n - 1 listed senders of each IP version are "
             "dropped, all others pass; position 0: no XDP program",
         }
-
-    def _running(self) -> Machine:
-        if self._machine is None:
-            raise LabError("xdp-filter is not switched on")
-        return self._machine
-
-    def _run(self, command: Sequence[str]) -> None:
-        code, said = self._running().run(command)
-        if code:
-            raise LabError(f"xdp-filter: {' '.join(command)} failed: {quote(said)}")
 
 
 def listed(rules: RuleSetup) -> Iterator[str]:

@@ -10,8 +10,9 @@ from typing import Final
 
 from weirlab.base.errors import LabError
 from weirlab.base.interrupts import shielded
-from weirlab.lab.base import Driver, Site
+from weirlab.lab.base import Site
 from weirlab.lab.dut import tool
+from weirlab.lab.dut.datapaths.ingress import MachineDriver
 from weirlab.lab.dut.rules import FAMILIES, AddressMatch, Family, chain, check_stateless
 from weirlab.lab.dut.tunnels.tunnel import lacking
 from weirlab.lab.linux.namespace import Namespace
@@ -39,7 +40,7 @@ _PROTOCOLS: Final[Mapping[Family, tuple[str, str, str]]] = {
 }
 
 
-class OpenVswitch(Driver):
+class OpenVswitch(MachineDriver):
     """A switch with two ports in user space (``datapath_type=netdev``), and OpenFlow rules between them.
 
     The matching position counts rules by priority. The switch caches the outcome for each flow, so that only
@@ -47,13 +48,12 @@ class OpenVswitch(Driver):
     """
 
     name = "openvswitch"
+    product = "Open vSwitch"
     forwards = True
     bridges = True
     takes_turns = True
 
-    def __init__(self) -> None:
-        self._machine: Machine | None = None
-        self._kind: str | None = None
+    _kind: str | None = None
 
     def check(self) -> list[str]:
         missing = lacking({"openvswitch-switch": ["ovs-vswitchd", "ovsdb-server", "ovs-vsctl", str(_SCHEMA)]})
@@ -83,12 +83,6 @@ class OpenVswitch(Driver):
                 return machine.processes
         told = "; ".join(f"{kind}: {refusal}" for kind, refusal in refusals.items())
         raise LabError(f"Open vSwitch takes neither kind of port ({told})")
-
-    @shielded
-    def stop(self) -> None:
-        machine, self._machine = self._machine, None
-        if machine is not None:
-            machine.power_off()
 
     def check_alive(self) -> None:
         self._running().check()
@@ -128,24 +122,11 @@ class OpenVswitch(Driver):
             self._configure("--timeout=20", "del-br", SWITCH)
         return refusal
 
-    def _running(self) -> Machine:
-        if self._machine is None:
-            raise LabError("Open vSwitch is not switched on")
-        return self._machine
-
     def _control(self, *words: str) -> list[str]:
         return ["env", "OVS_RUNDIR=/run", "ovs-ofctl", *words]
 
     def _configure(self, *words: str) -> list[str]:
         return self._run(["ovs-vsctl", f"--db={_DATABASE}", *words])
-
-    def _run(self, command: Sequence[str]) -> list[str]:
-        machine = self._running()
-        code, said = machine.run(command)
-        if code:
-            machine.check()
-            raise LabError(f"Open vSwitch: {' '.join(command)} failed: {quote(said)}")
-        return said
 
     def _until_it_runs(self, command: Sequence[str]) -> None:
         end_s = time.monotonic() + _PATIENCE_S

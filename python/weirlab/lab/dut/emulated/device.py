@@ -8,7 +8,6 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -21,7 +20,9 @@ from weirlab.base.quoting import quoted
 from weirlab.emulation.reading import READERS, LinkSpec, read_both
 from weirlab.lab import wiring
 from weirlab.lab.base import Driver, Site
+from weirlab.lab.dut import tool
 from weirlab.lab.dut.emulated import carrier
+from weirlab.lab.dut.rules import INSTEAD, check_none
 from weirlab.lab.isolation import partition
 from weirlab.lab.linux import interface
 from weirlab.lab.linux.interface import Port
@@ -97,11 +98,7 @@ class EmulatedLinkDriver(Driver):
             raise _of_link(error) from error
 
     def check(self) -> list[str]:
-        try:
-            import weirlab._engine  # noqa: F401
-        except ImportError as error:
-            return [f"the engine is not built ({error}); make build builds it"]
-        return []
+        return tool.engine_missing()
 
     @shielded
     def start(self, site: Site) -> Sequence[int]:
@@ -164,11 +161,7 @@ class EmulatedLinkDriver(Driver):
             time.sleep(_LOOK_S)
 
     def apply(self, site: Site, rules: RuleSetup) -> None:
-        if replace(rules, both_ways=False) != RuleSetup():
-            raise InputError(
-                f"the device {quoted(self.name)} has no rules: only matching position 0, stateless, is "
-                "possible; choose another device, for example iptables"
-            )
+        check_none(rules, self.name, "has no rules", INSTEAD)
 
     def counters(self) -> Mapping[str, int]:
         """What happened to frames in both directions; ``not_kept``: lost by the emulator itself."""

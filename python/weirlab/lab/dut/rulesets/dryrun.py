@@ -13,10 +13,11 @@ from pyroute2.netlink.exceptions import NetlinkError
 
 from weirlab.base.errors import InputError
 from weirlab.lab import wiring
-from weirlab.lab.crossing import DevicePorts, answers_follow, directions, in_private, replica
+from weirlab.lab.crossing import DevicePorts, answers_follow, directions, replica
 from weirlab.lab.dut import tool
 from weirlab.lab.dut.aiming import RuleTraffic, networks
 from weirlab.lab.dut.tool import LoadCommand
+from weirlab.lab.linux.namespace import in_private
 from weirlab.records import RuleEncounters
 from weirlab.rules.encounters import Encounters
 from weirlab.traffic.calls.schedule import traffic_of

@@ -19,6 +19,7 @@ from weirlab import __version__
 from weirlab.base import programs
 from weirlab.base.errors import LabError
 from weirlab.lab import wiring
+from weirlab.lab.dut import tool
 from weirlab.lab.dut.tunnels import gateway, strongswan
 from weirlab.lab.dut.tunnels.events import After
 from weirlab.lab.dut.tunnels.tunnel import Gateway, Tunnel, TunnelSuite
@@ -81,11 +82,7 @@ class Esp(Tunnel):
         return self.suite.encapsulation.removeprefix(_TUNNEL)
 
     def check(self) -> list[str]:
-        try:
-            import weirlab._engine  # noqa: F401
-        except ImportError as error:
-            return [f"the engine is not built ({error}); make build builds it"]
-        return []
+        return tool.engine_missing()
 
     def version(self) -> str:
         return f"Weir {__version__}"

@@ -13,8 +13,7 @@ from weirlab.base.quoting import quoted
 from weirlab.lab.dut import tool
 from weirlab.lab.dut.tunnels.events import After, Rekey
 from weirlab.lab.dut.tunnels.tunnel import Gateway, Tunnel, TunnelSuite, lacking
-from weirlab.lab.linux import syscalls
-from weirlab.lab.linux.namespace import in_thread
+from weirlab.lab.linux.namespace import in_private
 from weirlab.lab.machines.machine import quote
 
 INTERFACE: Final = "ipsec0"
@@ -218,11 +217,8 @@ def _missing_in_kernel() -> list[str]:
     state = "ip xfrm state add src 192.0.2.1 dst 192.0.2.2 proto esp spi 0x100 mode tunnel"
     command = [*state.split(), "aead", "rfc4106(gcm(aes))", f"0x{'00' * 20}", "128"]
 
-    def attempt() -> bool:
-        syscalls.unshare_net()
-        return programs.run(command, capture_output=True).returncode == 0
-
     try:
-        return [] if in_thread(attempt) else [_NO_ESP]
+        done = in_private(lambda: programs.run(command, capture_output=True))
+        return [_NO_ESP] if done.returncode else []
     except OSError:
         return ["whether this kernel has ESP could not be tried: run as root"]

@@ -6,7 +6,7 @@ import socket
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
@@ -18,7 +18,6 @@ from weirlab.base.quoting import quoted
 from weirlab.base.units import NS_PER_S
 from weirlab.lab import wiring
 from weirlab.lab.base import Driver, Site, TrafficActionRunner
-from weirlab.lab.cores import threads_of
 from weirlab.lab.dut import iptables
 from weirlab.lab.dut.tunnels.events import After, understood
 from weirlab.lab.linux import interface, scheduling
@@ -272,9 +271,7 @@ class Tunnel(EncapsulationDriver):
         self.fail(near)
         died_ns = time.monotonic_ns()
         self._beside.at(lambda: self.revive(near, far), died_ns + round(self.outage.lasts_s * NS_PER_S))
-        for thread in (each for process in near.machine.processes for each in threads_of(process)):
-            with suppress(OSError):
-                scheduling.shorten(thread)
+        scheduling.shorten_all(near.machine.processes)
         self._until(self._passes, "nothing passed the tunnel after the near gateway had returned")
         self._outages.append(time.monotonic_ns() - died_ns)
 

@@ -16,8 +16,8 @@ from weirlab.base import programs
 from weirlab.base.errors import LabError
 from weirlab.lab.dut import tool
 from weirlab.lab.dut.tunnels.tunnel import Gateway, Tunnel, TunnelSuite, lacking
-from weirlab.lab.linux import interface, syscalls
-from weirlab.lab.linux.namespace import in_thread
+from weirlab.lab.linux import interface
+from weirlab.lab.linux.namespace import in_private
 
 PORT: Final = 51820
 INTERFACE: Final = "wg0"
@@ -129,12 +129,8 @@ def wireguard_config(private_key: str, peers_key: str, peer: str) -> str:
 
 
 def _missing_in_kernel() -> list[str]:
-    def attempt() -> bool:
-        syscalls.unshare_net()
-        return interface.can_make("wireguard")
-
     try:
-        if in_thread(attempt):
+        if in_private(lambda: interface.can_make("wireguard")):
             return []
     except OSError:
         return ["whether this kernel has WireGuard could not be tried: run as root"]

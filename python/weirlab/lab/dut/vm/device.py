@@ -8,20 +8,19 @@ import struct
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from weirlab.base.errors import InputError, LabError
 from weirlab.base.files import Inputs
-from weirlab.base.interrupts import interruptible, shielded
+from weirlab.base.interrupts import interruptible
 from weirlab.base.quoting import printable, quoted
 from weirlab.lab import wiring
-from weirlab.lab.base import Driver, Site
+from weirlab.lab.base import Site
 from weirlab.lab.dut import nftables, tool
 from weirlab.lab.dut.datapaths import ingress
 from weirlab.lab.dut.nftables import Layout
-from weirlab.lab.dut.rules import check, check_single, check_stateless
+from weirlab.lab.dut.rules import check, check_none, check_single, check_stateless
 from weirlab.lab.dut.vm import site as sites
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.lab.vm import qemu
@@ -53,7 +52,7 @@ _LONGEST: Final = max(map(len, _MAGIC))
 _MEMORY_MB: Final = 2048
 
 
-class VirtualFilter(Driver):
+class VirtualFilter(sites.VirtualDriver):
     """One virtual machine that forwards between its two interfaces, behind the rules of nftables or none.
 
     Parameters
@@ -67,9 +66,6 @@ class VirtualFilter(Driver):
         There is no such filter.
     """
 
-    forwards = True
-    takes_turns = True
-
     def __init__(self, kind: str | None = None) -> None:
         self.kind = USUAL if kind is None else kind
         if self.kind not in KINDS:
@@ -77,48 +73,33 @@ class VirtualFilter(Driver):
                 f"the device 'vm' has no filter {quoted(self.kind)}; there are {', '.join(KINDS)}"
             )
         self.name = f"{KIND}:{self.kind}"
-        self._guest: Guest | None = None
         self._ports: Mapping[str, str] = {}
-
-    def check(self) -> list[str]:
-        return sites.missing()
 
     @property
     def guest(self) -> Guest:
         """The running virtual machine."""
-        if self._guest is None:
+        if not self._guests:
             raise LabError("the virtual machine is not switched on")
-        return self._guest
+        return self._guests[0]
 
     def start(self, site: Site) -> Sequence[int]:
         self._ports = {"in": site.inward.name, "out": site.outward.name}
         sides = sites.inner_sides(site.inward, site.outward, site.sender, site.receiver)
-        self._guest = sites.between("the virtual machine", site.netns, site.cpu, sides)
-        self._guest.switch_on()
-        sites.begin(self._guest, sides)
-        return self._guest.machine.processes
-
-    def check_alive(self) -> None:
-        self.guest.check()
+        guest = sites.between("the virtual machine", site.netns, site.cpu, sides)
+        self._guests = [guest]
+        guest.switch_on()
+        sites.begin(guest, sides)
+        return guest.machine.processes
 
     def settle(self) -> None:
         # It answers when it has nothing more urgent to do, such as forwarding.
         self.guest.do("true")
 
-    @shielded
-    def stop(self) -> None:
-        guest, self._guest = self._guest, None
-        if guest is not None:
-            guest.power_off()
-
     def apply(self, site: Site, rules: RuleSetup) -> None:
         check(rules)
         if self.kind == "forward":
             if rules.position or rules.stateful:
-                raise InputError(
-                    "the device 'vm:forward' has no rules: only matching position 0, stateless, is possible; "
-                    "choose 'vm'"
-                )
+                check_none(rules, self.name, "has no rules", "; choose 'vm'")
             return
         if self.kind == FLOWER:
             check_stateless(rules, self.name, ingress.MOST_FILTERS)
@@ -132,9 +113,6 @@ class VirtualFilter(Driver):
             text += nftables.fast_table(nftables.fast_ports(site))
         load(self.guest, nftables.FLUSH + text)
 
-    def listing(self) -> list[str]:
-        raise InputError(sites.NO_SESSION)
-
     def counters(self) -> Mapping[str, int]:
         counted = sites.counted(self.guest, "vm", sites.port_counters(self._ports))
         if self.kind == FLOWER:
@@ -146,11 +124,10 @@ class VirtualFilter(Driver):
         return counted
 
     def facts(self) -> Mapping[str, object]:
-        guests = [] if self._guest is None else [self._guest]
         return {
             "tool": sites.version(),
             "layout": f"a virtual machine with {_WORDS.get(self.kind, self.kind)}",
-            **sites.facts(guests),
+            **sites.facts(self._guests),
         }
 
 
@@ -195,7 +172,7 @@ _EVERY: Final = 0x0003
 _UDP: Final = 17
 
 
-class Appliance(Driver):
+class Appliance(sites.VirtualDriver):
     """A virtual machine that boots from the user's disk image and forwards between its two interfaces.
 
     A packet that it forwards shows that it is up.
@@ -207,14 +184,11 @@ class Appliance(Driver):
     """
 
     name = "image"
-    forwards = True
-    takes_turns = True
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.files = [path]
         self._boot: Boot | None = None
-        self._guest: Guest | None = None
         self._netns = ""
         self._taps: Sequence[str] = ()
         self._tokens = 0
@@ -230,38 +204,23 @@ class Appliance(Driver):
         ports = [(port, wiring.MTU_BYTES) for port in (site.inward, site.outward)]
         nics = sites.plugged(site.netns, ports)
         self._netns, self._taps = site.netns, [nic.tap for nic in nics]
-        self._guest = Guest("the virtual machine", Namespace(site.netns), site.cpu, self._boot, nics)
-        self._guest.switch_on()
+        guest = Guest("the virtual machine", Namespace(site.netns), site.cpu, self._boot, nics)
+        self._guests = [guest]
+        guest.switch_on()
         try:
             self._wait(APPLIANCE_BOOT_S)
         except LabError:
-            if not self._guest.starts_without_kvm():
+            if not guest.starts_without_kvm():
                 raise
             self._wait(APPLIANCE_BOOT_S)
-        self._guest.is_up()
-        return self._guest.machine.processes
-
-    def check_alive(self) -> None:
-        if self._guest is not None:
-            self._guest.check()
+        guest.is_up()
+        return guest.machine.processes
 
     def settle(self) -> None:
         self._wait(_SETTLE_S)
 
-    @shielded
-    def stop(self) -> None:
-        guest, self._guest = self._guest, None
-        if guest is not None:
-            guest.power_off()
-
     def apply(self, site: Site, rules: RuleSetup) -> None:
-        if replace(rules, both_ways=False) != RuleSetup():
-            raise InputError(
-                "the device 'image' has its own rules: only matching position 0, stateless, is possible"
-            )
-
-    def listing(self) -> list[str]:
-        raise InputError(sites.NO_SESSION)
+        check_none(rules, self.name, "has its own rules")
 
     def facts(self) -> Mapping[str, object]:
         return {
@@ -269,22 +228,22 @@ class Appliance(Driver):
             "layout": "a virtual machine from a disk image",
             "image": printable(self.path.name),
             "image_bytes": self.path.stat().st_size,
-            **sites.accelerated([] if self._guest is None else [self._guest]),
+            **sites.accelerated(self._guests),
         }
 
     @interruptible
     def _wait(self, patience_s: float) -> None:
         """Wait until a packet sent now comes out at the other side."""
-        assert self._guest is not None
+        (guest,) = self._guests
         end_s = time.monotonic() + patience_s
         with _ends(Namespace(self._netns), self._taps) as (into, out_of):
             while not self._passes(into, out_of):
-                self._guest.check()
+                guest.check()
                 if time.monotonic() > end_s:
                     raise LabError(
                         f"the virtual machine forwarded nothing for {patience_s:g} s from "
                         f"{wiring.SENDERS[0]} at its first interface to {wiring.RECEIVERS[0]} via "
-                        f"{wiring.RX0.address} at its second; {self._guest.console()}"
+                        f"{wiring.RX0.address} at its second; {guest.console()}"
                     )
 
     def _passes(self, into: socket.socket, out_of: socket.socket) -> bool:

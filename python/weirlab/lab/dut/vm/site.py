@@ -15,8 +15,10 @@ from typing import Any, Final
 
 from pyroute2 import IPRoute
 
-from weirlab.base.errors import MissingCapability
+from weirlab.base.errors import InputError, MissingCapability
+from weirlab.base.interrupts import shielded
 from weirlab.lab import wiring
+from weirlab.lab.base import Driver
 from weirlab.lab.dut import tool
 from weirlab.lab.linux import interface
 from weirlab.lab.linux.interface import Port
@@ -141,10 +143,6 @@ def _redirect(netlink: Any, here: int, there: int) -> None:
 _TAP: Final = "vm-"
 """Prefix of the names of taps; the rest is the name of the connected port."""
 
-NO_SESSION: Final = (
-    "a virtual machine has no management interface: leave out cross traffic, or choose another device"
-)
-
 
 def missing() -> list[str]:
     """What is missing for Weir's own guests, one sentence each."""
@@ -176,6 +174,32 @@ def begin(guest: Guest, sides: Sequence[GuestPort]) -> None:
     """Wait until a guest that was switched on is up, and give it its addresses and routes."""
     guest.wait()
     guest.do(network_script(sides))
+
+
+class VirtualDriver(Driver):
+    """A device of one or two virtual machines, which forward by themselves."""
+
+    forwards = True
+    takes_turns = True
+    _guests: Sequence[Guest] = ()
+
+    def check(self) -> list[str]:
+        return missing()
+
+    def check_alive(self) -> None:
+        for guest in self._guests:
+            guest.check()
+
+    @shielded
+    def stop(self) -> None:
+        guests, self._guests = self._guests, ()
+        for guest in guests:
+            guest.power_off()
+
+    def listing(self) -> list[str]:
+        raise InputError(
+            "a virtual machine has no management interface: leave out cross traffic, or choose another device"
+        )
 
 
 def version() -> str:

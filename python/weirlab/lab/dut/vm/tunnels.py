@@ -9,8 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from weirlab.base.errors import InputError, LabError
-from weirlab.base.interrupts import shielded
+from weirlab.base.errors import LabError
 from weirlab.lab import wiring
 from weirlab.lab.base import Site
 from weirlab.lab.dut import nftables
@@ -69,15 +68,13 @@ class VirtualGateway:
         return self.beyond.address
 
 
-class VirtualTunnel(EncapsulationDriver):
+class VirtualTunnel(sites.VirtualDriver, EncapsulationDriver):
     """Two virtual machines with a tunnel between them.
 
     Rules, if any, are loaded with nftables in the near gateway, where they see packets in the clear.
     """
 
-    forwards = True
     _ends: tuple[VirtualGateway, VirtualGateway] | None = None
-    _guests: Sequence[Guest] = ()
     _ports: Sequence[Mapping[str, str]] = ()
     _filtered = False
 
@@ -87,9 +84,6 @@ class VirtualTunnel(EncapsulationDriver):
         if self._ends is None:
             raise LabError(f"the gateways of {self.name} are not switched on")
         return self._ends
-
-    def check(self) -> list[str]:
-        return sites.missing()
 
     def start(self, site: Site) -> Sequence[int]:
         assert site.far is not None
@@ -128,10 +122,6 @@ class VirtualTunnel(EncapsulationDriver):
     def connect(self, near: VirtualGateway, far: VirtualGateway) -> None:
         """Set up the tunnel in both gateways, replacing any existing one."""
 
-    def check_alive(self) -> None:
-        for guest in self._guests:
-            guest.check()
-
     def settle(self) -> None:
         near, far = self.ends
         command = f"ping -c 1 -W 1 -w {_PATIENCE_S} -I {near.inside} {far.inside}"
@@ -140,20 +130,15 @@ class VirtualTunnel(EncapsulationDriver):
             self.check_alive()
             raise LabError(f"{self.name}: nothing passed the tunnel for {_PATIENCE_S} s ({command})")
 
-    @shielded
     def stop(self) -> None:
-        guests, self._guests, self._ends = self._guests, (), None
-        for guest in guests:
-            guest.power_off()
+        self._ends = None
+        super().stop()
 
     def apply(self, site: Site, rules: RuleSetup) -> None:
         check(rules)
         if rules.position or rules.stateful or self._filtered:
             load(self.ends[0].guest, nftables.FLUSH + nftables.ruleset(rules, "linear"))
             self._filtered = True
-
-    def listing(self) -> list[str]:
-        raise InputError(sites.NO_SESSION)
 
     def counters(self) -> Mapping[str, int]:
         found: dict[str, int] = {}
@@ -162,13 +147,9 @@ class VirtualTunnel(EncapsulationDriver):
             found |= sites.counted(end.guest, role, files)
         return found
 
-    def version(self) -> str:
-        """Version of QEMU, which runs the gateways."""
-        return sites.version()
-
     def facts(self) -> Mapping[str, object]:
         return {
-            "tool": self.version(),
+            "tool": sites.version(),
             **self.described("nftables"),
             **sites.facts(self._guests if self._ends else ()),
         }
