@@ -251,23 +251,42 @@ class LinkSession:
         return max(self._plan.duration_s - (self._clock_s() - self._start_s), 0.0)
 
     def _document(self, state: State, snapshot: Snapshot) -> dict[str, Any]:
+        """The manifest for JSON. Sums and ``complete`` are only checked at the end: until then, frames are
+        in flight."""
         files: tuple[Mapping[str, Any], ...] = self._recorder.files() if self._recorder is not None else ()
         if state == "running" and self._recorder is not None:
             files = (*files, {"path": snapshot.file, "open": True})
-        return RecordManifest(
-            kind=self._plan.kind,
-            command=self._plan.command,
-            host=self._host,
-            mode=self._plan.mode,
-            state=state,
-            start_ns=self._start_ns,
-            end_ns=self._now_ns(),
-            account=snapshot.account,
-            parts=tuple(part.document() for part in self._recorder.parts) if self._recorder else (),
-            files=files,
-            notes=tuple(self._notes),
-            sentence=snapshot.sentence,
-        ).document()
+        account = snapshot.account
+        sums = [{**asdict(each), "holds": each.holds} for each in account.sums()] if account.finished else []
+        return {
+            "kind": self._plan.kind,
+            "format": FORMAT,
+            "version": __version__,
+            "command": self._plan.command,
+            "host": self._host,
+            "mode": dict(self._plan.mode),
+            "state": state,
+            "start_ns": self._start_ns,
+            # While running, the time of the last update, which is all that remains after a crash.
+            "end_ns": self._now_ns(),
+            "link": [asdict(side) for side in account.sides],
+            "mirror": asdict(account.mirror) if account.mirror else None,
+            "link_assumed": account.assumed,
+            "cut": account.cut,
+            "recorder": [asdict(each) for each in account.recorded],
+            "lost_with_recorder": account.vanished,
+            "repeated": account.repeated,
+            "missing": account.missing,
+            "missing_unknown": account.unknown,
+            "complete": account.complete,
+            "sums": sums,
+            "sums_hold": all(each["holds"] for each in sums) if sums else None,
+            "gaps": [asdict(gap) for gap in account.gaps],
+            "parts": [part.document() for part in self._recorder.parts] if self._recorder else [],
+            "files": [dict(file) for file in files],
+            "notes": list(self._notes),
+            "conclusion": snapshot.sentence,
+        }
 
     def _write(self, document: Mapping[str, Any], *, durable: bool = False) -> None:
         """Write the manifest. A failure is reported once and ends nothing; the next write tries again."""
@@ -289,62 +308,6 @@ def host_facts() -> dict[str, str]:
     except OSError:
         clock = ""
     return {"kernel": platform.release(), "machine": platform.machine(), "clock_source": clock}
-
-
-@dataclass(frozen=True)
-class RecordManifest:
-    """What is known about a record.
-
-    Sums and ``complete`` are only checked at the end: until then, frames are in flight.
-    """
-
-    kind: Literal["tap", "log"]
-    command: str
-    host: Mapping[str, str]
-    mode: Mapping[str, Any]
-    state: State
-    start_ns: int
-    end_ns: int
-    """While running, the time of the last update, which is all that remains after a crash."""
-    account: FrameBalance
-    parts: tuple[Mapping[str, Any], ...]
-    """The recorders, one after the other."""
-    files: tuple[Mapping[str, Any], ...]
-    notes: tuple[str, ...]
-    sentence: str
-
-    def document(self) -> dict[str, Any]:
-        """The manifest for JSON."""
-        account = self.account
-        sums = [{**asdict(each), "holds": each.holds} for each in account.sums()] if account.finished else []
-        return {
-            "kind": self.kind,
-            "format": FORMAT,
-            "version": __version__,
-            "command": self.command,
-            "host": dict(self.host),
-            "mode": dict(self.mode),
-            "state": self.state,
-            "start_ns": self.start_ns,
-            "end_ns": self.end_ns,
-            "link": [asdict(side) for side in account.sides],
-            "mirror": asdict(account.mirror) if account.mirror else None,
-            "link_assumed": account.assumed,
-            "cut": account.cut,
-            "recorder": [asdict(each) for each in account.recorded],
-            "lost_with_recorder": account.vanished,
-            "repeated": account.repeated,
-            "missing": account.missing,
-            "missing_unknown": account.unknown,
-            "complete": account.complete,
-            "sums": sums,
-            "sums_hold": all(each["holds"] for each in sums) if sums else None,
-            "gaps": [asdict(gap) for gap in account.gaps],
-            "parts": [dict(part) for part in self.parts],
-            "files": [dict(file) for file in self.files],
-            "notes": list(self.notes),
-            "conclusion": self.sentence,
-        }
 
 
 def write_manifest(path: Path, content: Mapping[str, Any], *, durable: bool = False) -> None:

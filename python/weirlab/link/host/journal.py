@@ -12,7 +12,7 @@ import re
 import shlex
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -98,13 +98,7 @@ class Journal:
         already writing one of them.
         """
         with lab_clean.alone(self._path.parent):
-            taken = {
-                (tuple(change["folder"]), change["file"]): change
-                for path in sorted(self._path.parent.glob("*.lock"))
-                if path != self._path
-                for change in _living(path)
-                if change["do"] == "output"
-            }
+            taken = {(tuple(change["folder"]), change["file"]): change for change in self._others("output")}
             for option, path in outputs.items():
                 if other := taken.get((_folder(path), path.name)):
                     raise InputError(
@@ -123,13 +117,7 @@ class Journal:
         """
         places = {name: [*inside(netns, namespace.identity), index] for name, (netns, index) in ends.items()}
         with lab_clean.alone(self._path.parent):
-            taken = {
-                tuple(change["place"]): change
-                for path in sorted(self._path.parent.glob("*.lock"))
-                if path != self._path
-                for change in _living(path)
-                if change["do"] == "end"
-            }
+            taken = {tuple(change["place"]): change for change in self._others("end")}
             for name, place in places.items():
                 if other := taken.get(tuple(place)):
                     raise LabError(
@@ -138,6 +126,12 @@ class Journal:
                     )
             for name, place in places.items():
                 self.note("end", None, name, place=place, who=who, pid=os.getpid())
+
+    def _others(self, do: str) -> Iterator[Change]:
+        """The changes of that kind of other living sessions."""
+        for path in sorted(self._path.parent.glob("*.lock")):
+            if path != self._path:
+                yield from (change for change in _living(path) if change["do"] == do)
 
     def undo(self) -> tuple[str, ...]:
         """Undo all changes, the last one first. May be called twice.
@@ -216,18 +210,18 @@ def dissolve_group(path: str) -> None:
 
 def set_up(name: str, *, up: bool) -> None:
     """Set an interface up or down."""
-    with IPRoute() as netlink:
-        found = netlink.link_lookup(ifname=name)
-        if found:
-            netlink.link("set", index=found[0], state="up" if up else "down")
+    _change_link("set", name, state="up" if up else "down")
 
 
 def delete_link(name: str) -> None:
     """Delete an interface that may be gone already."""
+    _change_link("del", name)
+
+
+def _change_link(command: str, name: str, **values: str) -> None:
     with IPRoute() as netlink:
-        found = netlink.link_lookup(ifname=name)
-        if found:
-            netlink.link("del", index=found[0])
+        for index in netlink.link_lookup(ifname=name):
+            netlink.link(command, index=index, **values)
 
 
 @dataclass(frozen=True)
