@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, fields, replace
 from typing import Any, Final, Literal
 
 from weirlab.base.limits import HIGHEST_SEED
@@ -15,20 +15,12 @@ Plain = dict[str, Any]
 class NoPattern:
     """No frame."""
 
-    def plain(self) -> tuple[str, None]:
-        """For the engine."""
-        return "never", None
-
 
 @dataclass(frozen=True)
 class RandomPattern:
     """Each frame with probability ``ratio``, independently."""
 
     ratio: float
-
-    def plain(self) -> tuple[str, float]:
-        """For the engine."""
-        return "random", self.ratio
 
 
 @dataclass(frozen=True)
@@ -37,10 +29,6 @@ class RunPattern:
 
     ratio: float
     mean_run: float
-
-    def plain(self) -> tuple[str, tuple[float, float]]:
-        """For the engine."""
-        return "runs", (self.ratio, self.mean_run)
 
 
 @dataclass(frozen=True)
@@ -56,10 +44,6 @@ class GilbertElliott:
     in_good: float = 0.0
     """``1-k``: probability that a frame is selected in the good state."""
 
-    def plain(self) -> tuple[str, tuple[float, float, float, float]]:
-        """For the engine."""
-        return "gilbert-elliott", (self.to_bad, self.to_good, self.in_bad, self.in_good)
-
 
 @dataclass(frozen=True)
 class FrameListPattern:
@@ -67,13 +51,23 @@ class FrameListPattern:
 
     numbers: str
 
-    def plain(self) -> tuple[str, str]:
-        """For the engine."""
-        return "frames", self.numbers
-
 
 Selection = NoPattern | RandomPattern | RunPattern | GilbertElliott | FrameListPattern
 """Which frames something happens to."""
+
+
+def _plain_selection(selection: Selection) -> tuple[str, Any]:
+    match selection:
+        case NoPattern():
+            return "never", None
+        case RandomPattern(ratio):
+            return "random", ratio
+        case RunPattern():
+            return "runs", astuple(selection)
+        case GilbertElliott():
+            return "gilbert-elliott", astuple(selection)
+        case FrameListPattern(numbers):
+            return "frames", numbers
 
 
 @dataclass(frozen=True)
@@ -92,10 +86,6 @@ class Amount:
 class DropTail:
     """Only frames for which the queue has no room are dropped."""
 
-    def plain(self) -> Plain:
-        """For the engine."""
-        return {"kind": "drop-tail"}
-
 
 @dataclass(frozen=True)
 class CoDel:
@@ -103,10 +93,6 @@ class CoDel:
 
     target_ns: int = 5_000_000
     interval_ns: int = 100_000_000
-
-    def plain(self) -> Plain:
-        """For the engine."""
-        return {"kind": "codel", "target_ns": self.target_ns, "interval_ns": self.interval_ns}
 
 
 @dataclass(frozen=True)
@@ -119,16 +105,11 @@ class Red:
     weight: float = 0.002
     gentle: bool = True
 
-    def plain(self) -> Plain:
-        """For the engine."""
-        return {
-            "kind": "red",
-            "min": self.min.plain(),
-            "max": self.max.plain(),
-            "max_ratio": self.max_ratio,
-            "weight": self.weight,
-            "gentle": self.gentle,
-        }
+
+def _plain_discipline(discipline: DropTail | CoDel | Red) -> Plain:
+    kind = {DropTail: "drop-tail", CoDel: "codel", Red: "red"}[type(discipline)]
+    values = {each.name: getattr(discipline, each.name) for each in fields(discipline)}
+    return {"kind": kind, **{k: v.plain() if isinstance(v, Amount) else v for k, v in values.items()}}
 
 
 @dataclass(frozen=True)
@@ -207,10 +188,10 @@ class PathSpec:
             "trace": None if self.trace is None else self.trace.plain(),
             "overhead_bytes": self.overhead_bytes,
             "queue": self.queue.plain(),
-            "discipline": self.discipline.plain(),
-            "loss": self.loss.plain(),
-            "reorder": None if reorder is None else (reorder.selection.plain(), reorder.by_ns),
-            "duplicate": self.duplicate.plain(),
+            "discipline": _plain_discipline(self.discipline),
+            "loss": _plain_selection(self.loss),
+            "reorder": None if reorder is None else (_plain_selection(reorder.selection), reorder.by_ns),
+            "duplicate": _plain_selection(self.duplicate),
             "seed": self.seed,
         }
 
