@@ -12,17 +12,18 @@ from weirlab.base import files, limits
 from weirlab.base.amounts import parse_time_ns
 from weirlab.base.errors import InputError
 from weirlab.base.quoting import quoted
-from weirlab.emulation.fields import (
-    _read_aqm,
-    _read_jitter,
-    _read_overhead,
-    _read_reorder,
+from weirlab.emulation.spec import (
+    MahimahiTrace,
+    PathSpec,
     read_amount,
+    read_aqm,
+    read_jitter,
+    read_overhead,
     read_rate_bps,
+    read_reorder,
     read_seed,
     read_selection,
 )
-from weirlab.emulation.spec import MahimahiTrace, PathSpec
 
 _ANY_TRACE: Final = MahimahiTrace("", b"1")
 """Takes the place of one that has not been read."""
@@ -210,14 +211,14 @@ def _check_name(name: object, where: str) -> None:
 
 READERS: Final[Mapping[str, Callable[[str, str], Any]]] = {
     "delay": parse_time_ns,
-    "jitter": _read_jitter,
+    "jitter": read_jitter,
     "rate": read_rate_bps,
     "trace": lambda text, _: MahimahiTrace(text),
-    "overhead": _read_overhead,
+    "overhead": read_overhead,
     "queue": read_amount,
-    "aqm": _read_aqm,
+    "aqm": read_aqm,
     "loss": read_selection,
-    "reorder": _read_reorder,
+    "reorder": read_reorder,
     "duplicate": read_selection,
     "seed": read_seed,
 }

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from weirlab.base.amounts import parse_time_ns
 from weirlab.base.errors import InputError
 from weirlab.base.files import HOST_FILES
-from weirlab.emulation.fields import read_amount, read_rate_bps, read_selection
 from weirlab.emulation.reading import READERS, read_link, read_path, read_words, with_trace
 from weirlab.emulation.spec import (
     Amount,
@@ -25,6 +24,9 @@ from weirlab.emulation.spec import (
     Red,
     Reorder,
     RunPattern,
+    read_amount,
+    read_rate_bps,
+    read_selection,
 )
 
 

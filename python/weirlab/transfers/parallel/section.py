@@ -42,7 +42,7 @@ Name = Annotated[str, Field(min_length=1, max_length=60)]
 
 
 def _rate(text: str) -> object:
-    from weirlab.emulation.fields import read_rate_bps
+    from weirlab.emulation.spec import read_rate_bps
 
     return read_rate_bps(text, "the rate")
 
@@ -188,7 +188,7 @@ def _of(split: Split, share: float) -> ParallelCase:
 
 
 def _rates_bps(split: Split, share: float) -> tuple[int, int]:
-    from weirlab.emulation.fields import read_rate_bps
+    from weirlab.emulation.spec import read_rate_bps
 
     total = read_rate_bps(split.rate, "the rate")
     first = round(total * share)
