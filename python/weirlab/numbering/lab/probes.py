@@ -25,12 +25,13 @@ ANSWER_S: Final = 0.5
 """Time limit for the answer of an engine that is up."""
 
 
-def asked(where: str, port: int, datagram: bytes) -> bytes | None:
+def asked(where: str, port: int, datagram: bytes, patience_s: float = ANSWER_S) -> bytes | None:
     """The answer to a datagram; None on timeout. Call inside a host."""
     family = socket.AF_INET6 if ":" in where else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as asking:
-        asking.settimeout(ANSWER_S)
+        asking.settimeout(patience_s)
         with suppress(OSError):
+            # Connected, so that the kernel drops datagrams from others.
             asking.connect((where, port))
             asking.send(datagram)
             return asking.recv(1 << 16)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import threading
 from collections.abc import Iterator, Sequence
@@ -33,7 +32,6 @@ LIST: Final = "zones.conf"
 
 _RNDC_S: Final = 30.0
 _ANSWER_S: Final = 1.0
-_MOST_DATAGRAM: Final = 4096
 _SERIALS: Final = 1 << 32
 _SIGNING: Final = 10
 """Signing steps that BIND may take before it loads a publication."""
@@ -249,29 +247,12 @@ def serials(
 ) -> Iterator[tuple[PublicationServer, str, int | None]]:
     """The serial of each zone at each server; None if the server does not answer for the zone."""
     for server in servers:
-        silent = False
+        answer: bytes | None = b""
         for origin in names:
-            found = None if silent else _serial(server, origin)
             # Wait once for a server that is off, not once per zone.
-            silent = silent or found == _SILENT
-            yield server, origin, None if found == _SILENT else found
-
-
-_SILENT: Final = -1
-
-
-def _serial(server: PublicationServer, origin: str) -> int | None:
-    family = socket.AF_INET6 if ":" in server.address else socket.AF_INET
-    number = 1
-    try:
-        with socket.socket(family, socket.SOCK_DGRAM) as asking:
-            asking.settimeout(_ANSWER_S)
-            # Connected, so that the kernel drops datagrams from others.
-            asking.connect((server.address, server.port))
-            asking.send(probes.question(origin, number))
-            return probes.serial(asking.recv(_MOST_DATAGRAM), number)
-    except OSError:
-        return _SILENT
+            if answer is not None:
+                answer = probes.asked(server.address, server.port, probes.question(origin, 1), _ANSWER_S)
+            yield server, origin, None if answer is None else probes.serial(answer, 1)
 
 
 def _reload(configuration: Path) -> None:

@@ -57,10 +57,16 @@ class ChangeResult:
 
 @dataclass(frozen=True)
 class _Change:
-    """A piece before and after a change; None if it is added or removed."""
+    """A piece before and after a change, None if it is added or removed; and the event that it undoes."""
 
     before: Item | None
     after: Item | None
+    undoes: PlanEvent | None = None
+
+    @property
+    def contents(self) -> tuple[Content | None, Content | None]:
+        was, becomes = (None if each is None else each.content for each in (self.before, self.after))
+        return was, becomes
 
     @property
     def item(self) -> Item:
@@ -73,14 +79,6 @@ class _Change:
         if self.before is None:
             return "added"
         return "removed" if self.after is None else "changed"
-
-
-@dataclass(frozen=True)
-class _ChangeProposal:
-    """A change that a user wants; ``undoes`` is the event that it undoes."""
-
-    change: _Change
-    undoes: PlanEvent | None = None
 
 
 class Register:
@@ -179,8 +177,8 @@ class Register:
             raise MissingPiece(f"a plan has no {quoted(part)} to add to")
         content = _normal(part, None, content)
 
-        def wish(on: Transaction) -> _ChangeProposal:
-            return _ChangeProposal(_Change(None, Item(on.next_item(), part, content, 0)))
+        def wish(on: Transaction) -> _Change:
+            return _Change(None, Item(on.next_item(), part, content, 0))
 
         return self._change(who, wish, accept=accept)
 
@@ -189,23 +187,23 @@ class Register:
     ) -> ChangeResult:
         """Change a piece that was read at ``revision``; see :meth:`add`."""
 
-        def wish(on: Transaction) -> _ChangeProposal:
+        def wish(on: Transaction) -> _Change:
             before = self._current(on, number, revision)
             # Only publishing raises the serial.
             serial = {"serial": before.content.get("serial", 1)} if before.part == GENERAL else {}
             new = _normal(before.part, number, {**content, **serial})
-            return _ChangeProposal(_Change(before, Item(number, before.part, new, 0)))
+            return _Change(before, Item(number, before.part, new, 0))
 
         return self._change(who, wish, accept=accept)
 
     def remove(self, who: UserAccount, number: int, revision: int, *, accept: bool = False) -> ChangeResult:
         """Remove a piece that was read at ``revision``; see :meth:`add`."""
 
-        def wish(on: Transaction) -> _ChangeProposal:
+        def wish(on: Transaction) -> _Change:
             before = self._current(on, number, revision)
             if before.part == GENERAL:
                 raise InputError("the plan itself cannot be removed")
-            return _ChangeProposal(_Change(before, None))
+            return _Change(before, None)
 
         return self._change(who, wish, accept=accept)
 
@@ -218,7 +216,7 @@ class Register:
             The piece has changed since, or the inverse change is not allowed.
         """
 
-        def wish(on: Transaction) -> _ChangeProposal:
+        def wish(on: Transaction) -> _Change:
             event = on.event(number)
             if event is None or not event.is_change or event.part is None or event.item is None:
                 raise MissingPiece(f"event {number} is not a change that can be undone")
@@ -235,8 +233,7 @@ class Register:
                 since = f"it has changed since, by {later.who} in event {later.id}"
                 first = f"undo event {later.id} first"
                 raise ChangeRefusal([conflict(since, first, event.part, event.item, label)])
-            after = None if back is None else Item(event.item, event.part, back, 0)
-            return _ChangeProposal(_Change(now, after), event)
+            return _Change(now, None if back is None else Item(event.item, event.part, back, 0), event)
 
         return self._change(who, wish, accept=accept)
 
@@ -279,7 +276,7 @@ class Register:
         return item
 
     def _change(
-        self, who: UserAccount, wish: Callable[[Transaction], _ChangeProposal], *, accept: bool
+        self, who: UserAccount, wish: Callable[[Transaction], _Change], *, accept: bool
     ) -> ChangeResult:
         """Check what a user wishes, and make the change.
 
@@ -291,7 +288,7 @@ class Register:
                 with self.database.reading() as on:
                     before, changed, number = self.state_in(on), on.changed(), on.head() + 1
                     wanted = wish(on)
-                after = _checked(before, who, wanted.change, number, accept=accept)
+                after = _checked(before, who, wanted, number, accept=accept)
                 with self.database.writing() as on:
                     if on.changed() != changed:
                         continue
@@ -302,18 +299,14 @@ class Register:
                 return done
         raise ChangeRefusal([conflict("the plan is being changed by others", "try again")])
 
-    def _store(
-        self, on: Transaction, who: UserAccount, wanted: _ChangeProposal, after: PlanState
-    ) -> ChangeResult:
-        change, undoes = wanted.change, wanted.undoes
-        item = change.item
-        was, becomes = (each.content if each else None for each in (change.before, change.after))
+    def _store(self, on: Transaction, who: UserAccount, change: _Change, after: PlanState) -> ChangeResult:
+        item, undoes = change.item, change.undoes
         number = on.record(
             instant(self.now()),
             who.name,
             change.action if undoes is None else "undone",
             item.label if undoes is None else f"event {undoes.id}: {undoes.action} {undoes.told}",
-            PieceChange(item.part, item.id, was, becomes, None if undoes is None else undoes.id),
+            PieceChange(item.part, item.id, *change.contents, None if undoes is None else undoes.id),
         )
         if change.after is None:
             on.drop(item.id)
@@ -327,8 +320,7 @@ class Register:
 def _checked(before: PlanState, who: UserAccount, change: _Change, number: int, *, accept: bool) -> PlanState:
     """The plan after ``change``, which is event ``number``; raises ``ChangeRefusal``."""
     item = change.item
-    was, becomes = (each.content if each else None for each in (change.before, change.after))
-    refused = refusal(who.organisation, before.plan, item.part, was, becomes, before.owners)
+    refused = refusal(who.organisation, before.plan, item.part, *change.contents, before.owners)
     stored = None if change.before is None else item.id
     if refused is not None:
         label, field = item.label, refused.field

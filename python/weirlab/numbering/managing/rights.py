@@ -89,8 +89,9 @@ def refusal(
     rule = _RULES.get(part)
     if rule is None:
         return RightsRefusal("", "only administrators may change this part of the plan", _ASK)
+    claim = _Claim(organisation, plan, owners)
     for content in (before, after):
-        if content is not None and (found := rule(organisation, plan, owners, content)) is not None:
+        if content is not None and (found := rule(claim, content)) is not None:
             return found
     if part == "engines" and after is not None:
         return _new_name(plan, None if before is None else before.get("host"), after.get("host"))
@@ -109,116 +110,86 @@ def _new_name(plan: NumberingPlan, before: str | None, after: str | None) -> Rig
     return None
 
 
-def _own_organisation(
-    organisation: str, plan: NumberingPlan, owners: Owners, content: Mapping[str, Any]
-) -> RightsRefusal | None:
-    return _owned_by(organisation, str(content["name"]), "name", "this organisation")
+@dataclass(frozen=True)
+class _Claim:
+    """What users of an organisation may change in a plan: what is its own."""
 
+    organisation: str
+    plan: NumberingPlan
+    owners: Owners
 
-def _own_contact(
-    organisation: str, plan: NumberingPlan, owners: Owners, content: Mapping[str, Any]
-) -> RightsRefusal | None:
-    return _owned_by(organisation, str(content["organisation"]), "organisation", "this contact")
+    def route(self, content: Mapping[str, Any]) -> RightsRefusal | None:
+        engine = self.plan.engines.get(content["at"])
+        owner = None if engine is None else engine.organisation
+        return self.owned_by(owner, "at", f"engine {content['at']}")
 
-
-def _own_engine(
-    organisation: str, plan: NumberingPlan, owners: Owners, content: Mapping[str, Any]
-) -> RightsRefusal | None:
-    return _owned_by(organisation, content.get("organisation"), "organisation", f"engine {content['name']}")
-
-
-def _own_route(
-    organisation: str, plan: NumberingPlan, owners: Owners, content: Mapping[str, Any]
-) -> RightsRefusal | None:
-    engine = plan.engines.get(content["at"])
-    owner = None if engine is None else engine.organisation
-    return _owned_by(organisation, owner, "at", f"engine {content['at']}")
-
-
-def _own_range(
-    organisation: str, plan: NumberingPlan, owners: Owners, content: Mapping[str, Any]
-) -> RightsRefusal | None:
-    found = owners.of(content["prefix"][1:], around=True)
-    if organisation in found:
-        return None
-    if found:
-        return _foreign(organisation, owners, content["prefix"], "prefix", found)
-    return RightsRefusal(
-        "prefix",
-        f"{content['prefix']} lies in no other range, and only administrators may add such ranges",
-        f"{_own(organisation, owners)}, or {_ASK}",
-    )
-
-
-def _own_entry(
-    organisation: str, plan: NumberingPlan, owners: Owners, content: Mapping[str, Any]
-) -> RightsRefusal | None:
-    field = "number" if content.get("number") else "prefix"
-    number = content[field]
-    found = owners.of(number[1:])
-    if organisation not in found:
-        return _foreign(organisation, owners, number, field, found)
-    if content.get("owner") not in (None, organisation):
+    def range(self, content: Mapping[str, Any]) -> RightsRefusal | None:
+        found = self.owners.of(content["prefix"][1:], around=True)
+        if self.organisation in found:
+            return None
+        if found:
+            return self._foreign(content["prefix"], "prefix", found)
         return RightsRefusal(
-            "owner", f"you act for {organisation}, not for {content['owner']}", f"enter {organisation} here"
+            "prefix",
+            f"{content['prefix']} lies in no other range, and only administrators may add such ranges",
+            f"{self._own()}, or {_ASK}",
         )
-    return None
 
-
-def _own_test(
-    organisation: str, plan: NumberingPlan, owners: Owners, content: Mapping[str, Any]
-) -> RightsRefusal | None:
-    number = content["number"]
-    found = owners.of(number[1:]) if is_number(number) else set()
-    caller = plan.engines.get(content.get("caller") or plan.caller)
-    if organisation in found or (caller is not None and caller.organisation == organisation):
+    def entry(self, content: Mapping[str, Any]) -> RightsRefusal | None:
+        field = "number" if content.get("number") else "prefix"
+        number, own = content[field], self.organisation
+        found = self.owners.of(number[1:])
+        if own not in found:
+            return self._foreign(number, field, found)
+        if content.get("owner") not in (None, own):
+            return RightsRefusal(
+                "owner", f"you act for {own}, not for {content['owner']}", f"enter {own} here"
+            )
         return None
-    if found:
-        return _foreign(organisation, owners, number, "number", found)
-    return RightsRefusal(
-        "caller",
-        f"neither {number} nor the engine that calls belongs to {organisation}",
-        f"name one of {organisation}'s own engines as the caller, or {_ASK}",
-    )
+
+    def test(self, content: Mapping[str, Any]) -> RightsRefusal | None:
+        number, own = content["number"], self.organisation
+        found = self.owners.of(number[1:]) if is_number(number) else set()
+        caller = self.plan.engines.get(content.get("caller") or self.plan.caller)
+        if own in found or (caller is not None and caller.organisation == own):
+            return None
+        if found:
+            return self._foreign(number, "number", found)
+        return RightsRefusal(
+            "caller",
+            f"neither {number} nor the engine that calls belongs to {own}",
+            f"name one of {own}'s own engines as the caller, or {_ASK}",
+        )
+
+    def owned_by(self, owner: str | None, field: str, what: str) -> RightsRefusal | None:
+        if owner == self.organisation:
+            return None
+        belongs = f"belongs to {owner}" if owner else "belongs to no organisation"
+        reason = f"{what} {belongs}, but you act for {self.organisation}"
+        return RightsRefusal(field, reason, f"enter your own, or {_ASK}")
+
+    def _foreign(self, number: str, field: str, found: Iterable[str]) -> RightsRefusal:
+        names = words(sorted(found), most=_MOST_NAMED)
+        belongs = f"belongs to {names}" if names else "lies in no range: nobody owns it"
+        reason = f"{number} {belongs}, but you act for {self.organisation}"
+        return RightsRefusal(field, reason, f"{self._own()}, or {_ASK}")
+
+    def _own(self) -> str:
+        """A proposal that names the organisation's own numbers."""
+        prefixes = list(dict.fromkeys(r.prefix for r in self.owners.ranges if r.owner == self.organisation))
+        if not prefixes:
+            return f"have numbers given to {self.organisation} first"
+        return f"enter numbers of {self.organisation}: {words(prefixes, most=_MOST_NAMED)}"
 
 
-def _owned_by(organisation: str, owner: str | None, field: str, what: str) -> RightsRefusal | None:
-    if owner == organisation:
-        return None
-    belongs = f"belongs to {owner}" if owner else "belongs to no organisation"
-    return RightsRefusal(
-        field, f"{what} {belongs}, but you act for {organisation}", f"enter your own, or {_ASK}"
-    )
-
-
-def _foreign(
-    organisation: str, owners: Owners, number: str, field: str, found: Iterable[str]
-) -> RightsRefusal:
-    names = words(sorted(found), most=_MOST_NAMED)
-    belongs = f"belongs to {names}" if names else "lies in no range: nobody owns it"
-    return RightsRefusal(
-        field,
-        f"{number} {belongs}, but you act for {organisation}",
-        f"{_own(organisation, owners)}, or {_ASK}",
-    )
-
-
-def _own(organisation: str, owners: Owners) -> str:
-    """A proposal that names the organisation's own numbers."""
-    prefixes = list(dict.fromkeys(range_.prefix for range_ in owners.ranges if range_.owner == organisation))
-    if not prefixes:
-        return f"have numbers given to {organisation} first"
-    return f"enter numbers of {organisation}: {words(prefixes, most=_MOST_NAMED)}"
-
-
-_RULES: Final[
-    Mapping[str, Callable[[str, NumberingPlan, Owners, Mapping[str, Any]], RightsRefusal | None]]
-] = {
-    "organisations": _own_organisation,
-    "contacts": _own_contact,
-    "ranges": _own_range,
-    "engines": _own_engine,
-    "enum": _own_entry,
-    "routes": _own_route,
-    "tests": _own_test,
+_RULES: Final[Mapping[str, Callable[[_Claim, Mapping[str, Any]], RightsRefusal | None]]] = {
+    "organisations": lambda own, piece: own.owned_by(piece["name"], "name", "this organisation"),
+    "contacts": lambda own, piece: own.owned_by(piece["organisation"], "organisation", "this contact"),
+    "ranges": _Claim.range,
+    "engines": lambda own, piece: own.owned_by(
+        piece.get("organisation"), "organisation", f"engine {piece['name']}"
+    ),
+    "enum": _Claim.entry,
+    "routes": _Claim.route,
+    "tests": _Claim.test,
 }

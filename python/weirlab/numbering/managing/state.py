@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
@@ -111,8 +111,8 @@ class PlanState:
         self.network = PlanNetwork(self.book, day)
 
     def _begin(self, made: PlanAssembly, name: str, day: date, small: int) -> None:
-        self.name = name
-        self._whole, self._day, self._small = made, day, small
+        self.name, self.day = name, day
+        self._whole, self._small = made, small
         self._places = PieceLocations(name)
         self._lock = threading.Lock()
         self._complete: tuple[Problem, ...] | None = None
@@ -134,13 +134,13 @@ class PlanState:
             # The places of the problems come from the pieces as they would be.
             others = [item for item in self.items if item.id != number]
             made._begin(
-                whole([*others, *([] if piece is None else [piece])]), self.name, self._day, self._small
+                whole([*others, *([] if piece is None else [piece])]), self.name, self.day, self._small
             )
             raise made._refused("form", wrong.problems) from None
-        made._begin(changed, self.name, self._day, self._small)
+        made._begin(changed, self.name, self.day, self._small)
         made.book = _book(changed.plan, made._places)
         made._check_names(self._whose_names(made, part, number))
-        made.network = PlanNetwork(made.book, self._day)
+        made.network = PlanNetwork(made.book, self.day)
         made.network.follow(self.network, part)
         if part != "ranges" and "owners" in self.__dict__:
             made.__dict__["owners"] = self.owners
@@ -157,10 +157,6 @@ class PlanState:
         """All pieces in the order of their numbers."""
         return self._whole.items
 
-    @property
-    def day(self) -> date:
-        return self._day
-
     def of(self, part: str) -> tuple[Item, ...]:
         """The pieces of a part."""
         return self._whole.parts[part]
@@ -172,12 +168,12 @@ class PlanState:
     @cached_property
     def owners(self) -> Owners:
         """The owners of numbers."""
-        return Owners(self.plan, self._day)
+        return Owners(self.plan, self.day)
 
     @cached_property
     def exported(self) -> PlanNetwork:
         """The plan as a document, whose places are lines of :attr:`text`."""
-        found = PlanNetwork(PlanDocument(self.plan, self._written[1]), self._day)
+        found = PlanNetwork(PlanDocument(self.plan, self._written[1]), self.day)
         found.follow(self.network)
         return found
 
@@ -227,7 +223,12 @@ class PlanState:
         """Check everything that a change of one piece can affect, before and after it."""
         both = (before, self)
         pieces = [each.item(number) for each in both]
-        digits = {digit for piece in pieces if piece is not None for digit in _digits(piece)}
+        digits = {
+            str(piece.content[key])[1:]
+            for piece in pieces
+            for key in ("number", "prefix")
+            if piece is not None and piece.content.get(key)
+        }
         scopes = [_around(state.plan, digits) if part in LISTS else {} for state in both]
         was, now = (
             state._found(state.network.limited(scope)) for state, scope in zip(both, scopes, strict=True)
@@ -337,21 +338,15 @@ def more_problems(problems: Iterable[Problem], known: Iterable[Problem]) -> list
     return found
 
 
-def _digits(item: Item) -> Iterator[str]:
-    """The number or the prefix of a piece, without +."""
-    yield from (str(item.content[key])[1:] for key in ("number", "prefix") if item.content.get(key))
-
-
 def _around(plan: NumberingPlan, digits: Iterable[str]) -> dict[str, tuple[int, ...]]:
     """Ranges, entries and routes whose numbers begin with one of ``digits``, or the reverse."""
-    wanted = tuple(digits)
     listed = {
         "ranges": [range_.prefix for range_ in plan.ranges],
         "enum": [each.number or each.prefix or "+" for each in plan.enum],
         "routes": [route.prefix for route in plan.routes],
     }
     around: dict[str, set[int]] = {part: set() for part in listed}
-    for each in wanted:
+    for each in digits:
         shorter = {f"+{each[:length]}" for length in range(len(each))}
         for part, numbers in listed.items():
             above = [i for i, number in enumerate(numbers) if number in shorter]
