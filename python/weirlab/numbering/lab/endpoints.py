@@ -89,19 +89,15 @@ class LabEndpoints:
     @contextmanager
     def waiting(self, codecs: Mapping[str, str], names: Sequence[str]) -> Iterator[None]:
         """Within the context, the endpoints ``names`` answer calls; their calls end with it."""
-        titles = []
         try:
             before = {name: len(self._lab.output(self.log(name))) for name in names}
             for name in names:
                 self._wait(name, codecs)
-                titles.append(self._title(name))
             for name in names:
                 self._until_it_waits(name, before[name])
             yield
         finally:
-            for title in titles:
-                if title in self._lab.running:
-                    self._lab.stop(title, by=signal.SIGKILL)
+            kill(self._lab, *map(self._title, names))
 
     def call(
         self,
@@ -134,8 +130,8 @@ class LabEndpoints:
             return title
         scenario = self._scenario(name, sipp.caller(self.network, name, answer), codecs)
         command = engines.caller(
-            scenario, address(self.network, name), port or engine.port("sip"), self._home(name), number,
-            round(self.longest_s), *sipp.over(engine), *(more or ("-m", "1")),
+            scenario, address(self.network, name), port or engine.port("sip"), home_of(self.network, name),
+            number, round(self.longest_s), *sipp.over(engine), *(more or ("-m", "1")),
         )  # fmt: skip
         title = f"sipp calling from {name}"
         self._lab.start(title, command, self._lab.at(name), self.log(name), ends_by_itself=True)
@@ -164,7 +160,7 @@ class LabEndpoints:
         path = self._lab.folder / f"held-{name}.xml"
         files.write_bytes(path, frames.held(sipp.caller(self.network, name, 200), str(answered)).encode())
         command = engines.caller(
-            str(path), host, _HOLDING_PORT, self._home(name), number, round(3 * self.longest_s),
+            str(path), host, _HOLDING_PORT, home_of(self.network, name), number, round(3 * self.longest_s),
             "-m", str(times), "-r", str(times), "-mp", str(_HOLDING_MEDIA_PORT), "-cid_str", f"{_HELD}%u",
         )  # fmt: skip
         title = f"sipp holding calls from {name}"
@@ -182,8 +178,7 @@ class LabEndpoints:
                     "and engines may still count them"
                 )
         finally:
-            if title in self._lab.running:
-                self._lab.stop(title, by=signal.SIGKILL)
+            kill(self._lab, title)
 
     @contextmanager
     def _held_by_telephone(self, name: str, number: str, times: int) -> Iterator[None]:
@@ -197,9 +192,7 @@ class LabEndpoints:
                 self._await_held(title, partial(self._answered, log, before, count), times)
             yield
         finally:
-            for title in titles:
-                if title in self._lab.running:
-                    self._lab.stop(title, by=signal.SIGKILL)
+            kill(self._lab, *titles)
 
     def _await_held(self, title: str, up: Callable[[], bool], times: int) -> None:
         """Wait until calls are up; raises ``CallFailure`` if their program gives up, or on timeout."""
@@ -211,13 +204,6 @@ class LabEndpoints:
 
     def _answered(self, log: str, before: int, count: int) -> bool:
         return self._lab.output(log)[before:].splitlines().count("answered") >= count
-
-    def _home(self, name: str) -> str:
-        """Where a SIP endpoint sends its calls: ``address:port``."""
-        home = self.network.plan.engines[name].home
-        assert home is not None
-        port = self.network.plan.engines[home].port("sip")
-        return f"{bracketed(address(self.network, home))}:{port}"
 
     def program(self, name: str) -> str:
         """The program of an endpoint: ``sipp``, ``line`` (MGCP) or ``telephone`` (H.323)."""
@@ -250,16 +236,14 @@ class LabEndpoints:
 
     def _until_it_waits(self, name: str, before: int) -> None:
         """Wait until an endpoint listens; ``before`` is the length of its log before it was started."""
-        engine = self.network.plan.engines[name]
+        engine, log = self.network.plan.engines[name], self.log(name)
+        what = f"{self._title(name)} does not listen at {address(self.network, name)}"
         if self.program(name) != "sipp":
-            what = f"{self._title(name)} does not listen at {address(self.network, name)}"
-            log = self.log(name)
             self._lab.until(lambda: "ready\n" in self._lab.output(log)[before:], what, log)
             return
         port = engine.port("sip")
         waits = partial(self._lab.at(name).call, partial(wire.bound, port, engine.transport))
-        what = f"{self._title(name)} does not listen at {address(self.network, name)}:{port}"
-        self._lab.until(waits, what, self.log(name))
+        self._lab.until(waits, f"{what}:{port}", log)
 
     def _line(self, name: str, codecs: Mapping[str, str], more: Mapping[str, object]) -> tuple[str, ...]:
         """The command of an MGCP line, which speaks one codec."""
@@ -321,6 +305,20 @@ def one_call(network: PlanNetwork, name: str) -> str:
         case "sipp" if network.plan.engines[name].transport == "tcp":
             return f"{name} calls over TCP, and only endpoints with SIP over UDP or H.323 hold calls"
     return ""
+
+
+def home_of(network: PlanNetwork, name: str) -> str:
+    """Where a SIP endpoint sends its calls: ``address:port``."""
+    home = network.plan.engines[name].home
+    assert home is not None
+    return f"{bracketed(address(network, home))}:{network.plan.engines[home].port('sip')}"
+
+
+def kill(lab: Programs, *titles: str) -> None:
+    """End those of these programs that run."""
+    for title in titles:
+        if title in lab.running:
+            lab.stop(title, by=signal.SIGKILL)
 
 
 def _has_lines(path: Path, count: int) -> bool:

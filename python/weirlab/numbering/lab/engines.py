@@ -156,17 +156,13 @@ def sockets(engine: Engine) -> list[tuple[str, int]]:
 
 def impossible(engine: Engine) -> str:
     """Why the lab has no program for an engine; empty if it has."""
-    match engine.kind:
-        case "gateway":
-            return f"it is a gateway, and {why}" if (why := chroot.missing()) else ""
-        case "gatekeeper":
-            if lacking := extras.VOICE.missing():
-                return f"it is a gatekeeper, which needs {' and '.join(lacking)}: {extras.VOICE.remedy}"
-            return ""
-        case "endpoint" if h323.is_one(engine):
-            if lacking := extras.VOICE.missing():
-                return f"it is an H.323 telephone, which needs {' and '.join(lacking)}: {extras.VOICE.remedy}"
-            return ""
+    if engine.kind == "gateway":
+        return f"it is a gateway, and {why}" if (why := chroot.missing()) else ""
+    own = (
+        "a gatekeeper" if engine.kind == "gatekeeper" else "an H.323 telephone" if h323.is_one(engine) else ""
+    )
+    if own and (lacking := extras.VOICE.missing()):
+        return f"it is {own}, which needs {' and '.join(lacking)}: {extras.VOICE.remedy}"
     return ""
 
 
@@ -187,11 +183,9 @@ def finding() -> Finding:
     name = "voice lab"
     if what := lacking([*PACKAGES]):
         return Finding(name, False, what, "everything else works without it", essential=False)
-    there = [f"{program} {version(program)}" for program in PACKAGES]
-    if asterisk_there := version("asterisk"):
-        there.append(f"asterisk {asterisk_there}")
-    else:
-        there.append("no asterisk, for gateways (weir voice install)")
+    found = version("asterisk")
+    asterisk_there = f"asterisk {found}" if found else "no asterisk, for gateways (weir voice install)"
+    there = [*(f"{program} {version(program)}" for program in PACKAGES), asterisk_there]
     return Finding(name, True, ", ".join(there))
 
 
@@ -223,7 +217,7 @@ def callee(scenario: str, host: str, port: int, *more: str) -> tuple[str, ...]:
 
 
 def order(folder: str, wanted: Mapping[str, object]) -> tuple[str, ...]:
-    """The command that gives an order to the telephone in that folder; see ``telephone/orders.py``."""
+    """The command that gives an order to the telephone in that folder; see ``telephone/settings.py``."""
     return tuple(programs.script(_ORDERING, f"{folder}/{h323.ORDERS}", json.dumps(wanted)))
 
 

@@ -17,9 +17,9 @@ from weirlab.base.interrupts import interruptible
 from weirlab.numbering.configs import sipp
 from weirlab.numbering.configs.parts import address, gatekeeper
 from weirlab.numbering.lab import VoiceLab, engines, frames, wire
+from weirlab.numbering.lab.endpoints import home_of, kill
 from weirlab.numbering.lab.engines import Daemon
 from weirlab.numbering.lab.frames import Frame
-from weirlab.numbering.lab.probes import bracketed
 
 _HOLD_MS: Final = 200
 """Duration of a call without speech."""
@@ -127,24 +127,11 @@ def _loaded(lab: VoiceLab, offered: CallLoad) -> LoadResult:
         took_s = time.monotonic() - begun_s
         others = max(_others_s(lab) - others_s, 0.0) / took_s
         share = {**_shares(before, _cpu_s(lab), took_s), OTHERS: others}
-        with suppress(TimeoutError):
-            _until_over(lab, [title, *talking], longest_s)
-        for each in (title, *talking):
-            if each in lab.running:
-                lab.stop(each, by=signal.SIGKILL)
+        lab.within(longest_s, lambda: lab.running.isdisjoint((title, *talking)))
+        kill(lab, title, *talking)
         frames = watcher.end()
     lab.check()
     return LoadResult(files.read_text(statistics, "statistics of SIPp", 1 << 24), frames, share)
-
-
-def _until_over(lab: VoiceLab, titles: list[str], longest_s: float) -> None:
-    """Wait until the programs have ended; raises ``TimeoutError`` after ``longest_s``."""
-    end_s = time.monotonic() + longest_s
-    while any(title in lab.running for title in titles):
-        lab.check()
-        if time.monotonic() > end_s:
-            raise TimeoutError
-        time.sleep(0.05)
 
 
 @contextmanager
@@ -162,8 +149,7 @@ def _answering(lab: VoiceLab, name: str) -> Iterator[None]:
     try:
         yield
     finally:
-        if title in lab.running:
-            lab.stop(title, by=signal.SIGKILL)
+        kill(lab, title)
 
 
 def _call(lab: VoiceLab, offered: CallLoad, statistics: Path) -> str:
@@ -200,12 +186,8 @@ def _talk(lab: VoiceLab, offered: CallLoad) -> str:
 
 def _command(lab: VoiceLab, offered: CallLoad, path: Path, port: int, longest_s: float) -> list[str]:
     """The command with which SIPp calls from ``port`` by the scenario at ``path``."""
-    plan = lab.network.plan
-    engine = plan.engines[offered.caller]
-    assert engine.home is not None
-    home = f"{bracketed(address(lab.network, engine.home))}:{plan.engines[engine.home].port('sip')}"
-    host = address(lab.network, offered.caller)
-    over = sipp.over(engine)
+    host, home = address(lab.network, offered.caller), home_of(lab.network, offered.caller)
+    over = sipp.over(lab.network.plan.engines[offered.caller])
     return [*engines.caller(str(path), host, port, home, offered.number, round(longest_s), *over)]
 
 

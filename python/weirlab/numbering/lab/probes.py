@@ -73,7 +73,9 @@ def bracketed(where: str) -> str:
     return f"[{where}]" if ":" in where else where
 
 
-_HEADER: Final = struct.Struct(">HHHHHH")
+HEADER: Final = struct.Struct(">HHHHHH")
+RECORD: Final = struct.Struct(">HHIH")
+"""Before the questions of a message, and before the data of a record, behind its name (RFC 1035, 4.1)."""
 _SOA: Final = 6
 _IN: Final = 1
 _ANSWER: Final = 0x8000
@@ -85,14 +87,14 @@ _POINTER: Final = 0xC0
 def question(zone: str, number: int) -> bytes:
     """A query for the SOA record of ``zone`` (RFC 1035, 4.1); ``number`` is its ID."""
     labels = b"".join(bytes([len(label)]) + label.encode() for label in zone.strip(".").split("."))
-    return _HEADER.pack(number, 0, 1, 0, 0, 0) + labels + b"\0" + struct.pack(">HH", _SOA, _IN)
+    return HEADER.pack(number, 0, 1, 0, 0, 0) + labels + b"\0" + struct.pack(">HH", _SOA, _IN)
 
 
 def answers(datagram: bytes, number: int) -> bool:
     """Is ``datagram`` an authoritative answer to the query with that ID?"""
-    if len(datagram) < _HEADER.size:
+    if len(datagram) < HEADER.size:
         return False
-    found, flags, _, count, _, _ = _HEADER.unpack_from(datagram)
+    found, flags, _, count, _, _ = HEADER.unpack_from(datagram)
     wanted = _ANSWER | _AUTHORITATIVE
     return bool(found == number and flags & wanted == wanted and flags & _CODE == 0 and count > 0)
 
@@ -103,24 +105,33 @@ def serial(datagram: bytes, number: int) -> int | None:
         return None
     try:
         # The question: a name, type and class.
-        at = _behind_name(datagram, _HEADER.size) + 4
-        at = _behind_name(datagram, at)
-        kind, _, _, length = struct.unpack_from(">HHIH", datagram, at)
-        if kind != _SOA or at + 10 + length > len(datagram):
+        _, at = name_at(datagram, HEADER.size)
+        _, at = name_at(datagram, at + 4)
+        kind, _, _, length = RECORD.unpack_from(datagram, at)
+        if kind != _SOA or at + RECORD.size + length > len(datagram):
             return None
-        at = _behind_name(datagram, _behind_name(datagram, at + 10))
+        _, at = name_at(datagram, at + RECORD.size)
+        _, at = name_at(datagram, at)
         return int(struct.unpack_from(">I", datagram, at)[0])
-    except (struct.error, IndexError):
+    except (struct.error, IndexError, ValueError):
         return None
 
 
-def _behind_name(datagram: bytes, at: int) -> int:
-    """The end of the name that begins at ``at`` (RFC 1035, 4.1.4); ``IndexError`` if it has none."""
-    while length := datagram[at]:
-        if length >= _POINTER:
-            return at + 2
-        at += 1 + length
-    return at + 1
+def name_at(content: bytes, at: int) -> tuple[str, int]:
+    """A name, and where it ends (RFC 1035, 4.1.4); ``IndexError`` or ``ValueError`` if there is none."""
+    labels: list[str] = []
+    end = None
+    while (size := content[at]) != 0:
+        if size & _POINTER == _POINTER:
+            end = at + 2 if end is None else end
+            target = int.from_bytes(content[at : at + 2]) & 0x3FFF
+            if target >= at:
+                raise ValueError("a pointer that does not lead back")
+            at = target
+            continue
+        labels.append(content[at + 1 : at + 1 + size].decode("ascii", "replace").lower())
+        at += 1 + size
+    return ".".join(labels), at + 1 if end is None else end
 
 
 _SHOWN_LINES: Final = 6

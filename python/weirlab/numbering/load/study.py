@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from datetime import date
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from weirlab.base.errors import InputError, LabError
 from weirlab.base.files import Inputs
@@ -17,10 +15,8 @@ from weirlab.base.interrupts import owned, shielded
 from weirlab.jobs.work import Work
 from weirlab.numbering.configs.parts import address
 from weirlab.numbering.lab.device import DEVICE, PassageDevice, PassageRow, bypassing, device
-from weirlab.numbering.lab.engines import Daemon
 from weirlab.numbering.lab.frames import Frame
 from weirlab.numbering.lab.loading import CallLoad, LoadResult, LoadTestLab
-from weirlab.numbering.lab.passage import CallerPassage
 from weirlab.numbering.load.findings import (
     LIMITS,
     TRIALS,
@@ -42,9 +38,9 @@ from weirlab.numbering.load.trials import (
     named,
     searched,
 )
-from weirlab.numbering.plan import of_scenario
-from weirlab.numbering.proof.study import PLAN, check_namespaces, keep_plan
-from weirlab.numbering.proof.ways import NO_TESTS, ProofCall, planned
+from weirlab.numbering.proof.calling import EngineLab
+from weirlab.numbering.proof.study import check_namespaces, keep_plan, plan_of, planned_by
+from weirlab.numbering.proof.ways import ProofCall
 from weirlab.numbering.proof.wire import speech
 from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.section import LoadScenario, LoadSection
@@ -64,17 +60,8 @@ _AROUND_S: Final = 4.0
 """What a trial takes besides its calls' beginnings: they end, and engines come to rest."""
 
 
-class LoadLab(Protocol):
-    """The part of :class:`weirlab.numbering.lab.VoiceLab` that is used here."""
-
-    lab: str
-    network: PlanNetwork
-    folder: Path
-    daemons: list[Daemon]
-    way: CallerPassage
-
-    @property
-    def facts(self) -> Mapping[str, object]: ...
+class LoadLab(EngineLab, Protocol):
+    """A lab in which many calls are made at once."""
 
     def load(self, offered: CallLoad) -> LoadResult: ...
 
@@ -103,12 +90,7 @@ def checked(asked: LoadScenario, inputs: Inputs) -> tuple[PlanNetwork, tuple[Loa
         raise InputError(
             f"a search from {what.lowest} to {what.highest} calls/s is empty: highest must be above lowest"
         )
-    network = PlanNetwork(of_scenario(what.plan, inputs), what.date or date.today())
-    network.is_dated = what.date is not None
-    device(what.through, network, inputs)
-    calls = planned(network, fall_back=False)
-    if not calls:
-        raise InputError(f"{network.book.name}: {NO_TESTS}")
+    network, calls = planned_by(what, inputs, fall_back=False)
     if not what.numbers:
         return network, chosen(network, calls)
     # A number that is named twice is called once.
@@ -175,9 +157,8 @@ def _row(
 
 
 def stored(run: Run) -> LoadFindings:
-    kept: Mapping[str, Any] = run.get_json(PLAN, dict) if run.has(PLAN) else {}
     return LoadFindings(
-        str(kept.get("plan", "the plan")),
+        plan_of(run),
         tuple(run.rows(LoadTrialRow, TRIALS)),
         tuple(run.rows(WorkRow, WORK)),
         tuple(run.rows(LoadLimitRow, LIMITS)),

@@ -50,8 +50,8 @@ _STOPPED_NS: Final = 500_000_000
 """Speech that does not get through for this long before its end counts as stopped."""
 
 
-class CallLab(Protocol):
-    """The part of :class:`weirlab.numbering.lab.VoiceLab` that is used here."""
+class EngineLab(Protocol):
+    """The part of :class:`weirlab.numbering.lab.VoiceLab` that proofs and load tests use."""
 
     lab: str
     network: PlanNetwork
@@ -61,6 +61,10 @@ class CallLab(Protocol):
 
     @property
     def facts(self) -> Mapping[str, object]: ...
+
+
+class CallLab(EngineLab, Protocol):
+    """A lab in which calls are made one by one."""
 
     def output(self, name: str) -> str: ...
 

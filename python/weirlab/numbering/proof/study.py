@@ -25,7 +25,7 @@ from weirlab.numbering.proof.findings import ProofFindings
 from weirlab.numbering.proof.rows import CALLS, LOGS, MESSAGES, LogRow, MessageRow, ProofCallRow, titled
 from weirlab.numbering.proof.ways import NO_TESTS, ProofCall, planned
 from weirlab.numbering.routing import PlanNetwork
-from weirlab.numbering.section import VoiceScenario
+from weirlab.numbering.section import PlanSection, VoiceScenario
 from weirlab.store import Run, RunWriter
 from weirlab.store.frames import frame_of, rows_of
 from weirlab.studies.contract import Ground, Outcome, Study, Summary
@@ -47,7 +47,7 @@ def keep_plan(writer: RunWriter, network: PlanNetwork) -> None:
         "day": network.day.isoformat(),
         "sha256": says,
     }
-    before = writer.run.get_json(PLAN, dict) if writer.run.has(PLAN) else {}
+    before = _kept(writer.run)
     if before.get("sha256", says) != says:
         raise InputError(f"{network.book.name} has changed since run {writer.run_id} began: start a new run")
     if (day := before.get("day", now["day"])) != now["day"]:
@@ -57,6 +57,15 @@ def keep_plan(writer: RunWriter, network: PlanNetwork) -> None:
             "a run whose scenario has a date can be resumed on any day"
         )
     writer.put_json(PLAN, now)
+
+
+def plan_of(run: Run) -> str:
+    """The name of the plan of a run."""
+    return str(_kept(run).get("plan", "the plan"))
+
+
+def _kept(run: Run) -> Mapping[str, Any]:
+    return run.get_json(PLAN, dict) if run.has(PLAN) else {}
 
 
 _LAB_S: Final = 5.0
@@ -81,16 +90,21 @@ def checked(asked: VoiceScenario, inputs: Inputs) -> tuple[PlanNetwork, tuple[Pr
     InputError
         The plan cannot be read, or has no call that the lab and the device can carry.
     """
-    what = asked.voice
-    network = PlanNetwork(of_scenario(what.plan, inputs), what.date or date.today())
-    network.is_dated = what.date is not None
-    calls = tuple(planned(network, fall_back=what.fall_back))
-    if not calls:
-        raise InputError(f"{network.book.name}: {NO_TESTS}")
-    device(what.through, network, inputs)
+    network, calls = planned_by(asked.voice, inputs, fall_back=asked.voice.fall_back)
     if all(call.impossible for call in calls):
         reasons = words(list(dict.fromkeys(call.impossible for call in calls)), most=3)
         raise InputError(f"{network.book.name}: none of its calls can be tried: {reasons}")
+    return network, tuple(calls)
+
+
+def planned_by(what: PlanSection, inputs: Inputs, *, fall_back: bool) -> tuple[PlanNetwork, list[ProofCall]]:
+    """The plan of a scenario, and the calls to its test numbers, which the device can carry."""
+    network = PlanNetwork(of_scenario(what.plan, inputs), what.date or date.today())
+    network.is_dated = what.date is not None
+    calls = planned(network, fall_back=fall_back)
+    if not calls:
+        raise InputError(f"{network.book.name}: {NO_TESTS}")
+    device(what.through, network, inputs)
     return network, calls
 
 
@@ -117,11 +131,10 @@ def stored(run: Run) -> ProofFindings:
     from weirlab.jobs.inventory import scenario_of
 
     rows = run.rows(ProofCallRow, CALLS)
-    kept: Mapping[str, Any] = run.get_json(PLAN, dict) if run.has(PLAN) else {}
     partly = scenario_of(run, VoiceScenario).voice.partly
     title = str(run.manifest.facts.get("device", ""))
     through = run.rows(PassageRow, DEVICE)
-    return ProofFindings(str(kept.get("plan", "the plan")), tuple(rows), partly, title, tuple(through))
+    return ProofFindings(plan_of(run), tuple(rows), partly, title, tuple(through))
 
 
 class VoiceStudy(Study[VoiceScenario, Ground[ProofBed], ProofFindings]):

@@ -125,10 +125,8 @@ def requests(frames: Iterable[Frame]) -> list[Ras]:
     found = []
     for at_ns, source, target, content in packets.datagrams(frames):
         if ras.PORT in (source.port, target.port):
-            try:
+            with suppress(ras.NoMessage):
                 found.append(Ras(at_ns, source, target, datagrams.read(content)))
-            except ras.NoMessage:
-                continue
     return found
 
 

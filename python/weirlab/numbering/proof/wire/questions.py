@@ -11,6 +11,7 @@ from typing import Final
 from weirlab.base.quantities import duration, plural
 from weirlab.numbering.lab.engines import Daemon
 from weirlab.numbering.lab.frames import Frame
+from weirlab.numbering.lab.probes import HEADER, RECORD, name_at
 from weirlab.numbering.plan.values import digits_below, owner_name
 from weirlab.numbering.proof.wire.packets import TransportAddress, datagrams
 from weirlab.numbering.routing import PlanNetwork
@@ -19,12 +20,9 @@ SLOW_NS: Final = 500_000_000
 """Time above which an answer from a server's own zones is slow."""
 
 _PORT: Final = 53
-_HEADER: Final = struct.Struct(">HHHHHH")
-_RECORD: Final = struct.Struct(">HHIH")
 _NAPTR: Final = 35
 _TRUNCATED: Final = 0x0200
 _KINDS: Final = {1: "A", 28: "AAAA", 33: "SRV", 35: "NAPTR"}
-_POINTER: Final = 0xC0
 
 Naptr = tuple[int, int, str, str, str]
 """Order, preference, service, regexp and replacement, which is empty for the root."""
@@ -148,17 +146,17 @@ def _server(asked: DnsQuery, servers: Sequence[Daemon]) -> str:
 
 def _read(content: bytes) -> tuple[int, str, int, frozenset[Naptr], bool]:
     """ID, name and type of a query; the NAPTR records of its answer, and whether it is complete."""
-    number, flags, questions, answers, _, _ = _HEADER.unpack_from(content)
+    number, flags, questions, answers, _, _ = HEADER.unpack_from(content)
     if questions != 1:
         raise ValueError("no single question")
-    name, at = _name(content, _HEADER.size)
+    name, at = name_at(content, HEADER.size)
     (kind,) = struct.unpack_from(">H", content, at)
     at += 4
     naptr = set()
     for _ in range(answers):
-        _, at = _name(content, at)
-        found, _, _, size = _RECORD.unpack_from(content, at)
-        at += _RECORD.size
+        _, at = name_at(content, at)
+        found, _, _, size = RECORD.unpack_from(content, at)
+        at += RECORD.size
         if found == _NAPTR:
             naptr.add(_naptr(content, at))
         at += size
@@ -175,21 +173,4 @@ def _naptr(content: bytes, at: int) -> Naptr:
         texts.append(content[at + 1 : at + 1 + size].decode("utf-8", "replace"))
         at += 1 + size
     _, service, regexp = texts
-    return order, preference, service, regexp, _name(content, at)[0]
-
-
-def _name(content: bytes, at: int) -> tuple[str, int]:
-    """A name, and where it ends (RFC 1035, 4.1.4)."""
-    labels: list[str] = []
-    end = None
-    while (size := content[at]) != 0:
-        if size & _POINTER == _POINTER:
-            end = at + 2 if end is None else end
-            target = int.from_bytes(content[at : at + 2]) & 0x3FFF
-            if target >= at:
-                raise ValueError("a pointer that does not lead back")
-            at = target
-            continue
-        labels.append(content[at + 1 : at + 1 + size].decode("ascii", "replace").lower())
-        at += 1 + size
-    return ".".join(labels), at + 1 if end is None else end
+    return order, preference, service, regexp, name_at(content, at)[0]
