@@ -65,7 +65,7 @@ class Prediction:
     ``ln(measured / predicted)`` of one new trial, by quantity (for ``loss_ratio`` that of the
     difference); empty if it has none. ``intervals`` holds, by quantity and level in
     percent (:data:`LEVELS`), the interval into which one new trial should fall; empty for a
-    model that was not calibrated.
+    model that was not calibrated. ``unchecked`` says what these intervals do not cover; empty if nothing.
     """
 
     threshold_pps: F64
@@ -80,6 +80,7 @@ class Prediction:
     why: list[str]
     spread: dict[str, F64] = field(default_factory=dict)
     intervals: dict[str, dict[int, Band]] = field(default_factory=dict)
+    unchecked: str = ""
 
 
 class Predictor(Protocol):

@@ -147,6 +147,7 @@ class Tandem:
                 for name in QUANTITIES
                 if name in first.intervals and name in second.intervals
             },
+            unchecked=first.unchecked,
         )
 
     def threshold_pps(self, position: ArrayLike, frame_bytes: ArrayLike) -> F64:

@@ -266,3 +266,15 @@ def test_the_loss_of_the_host_survives_json() -> None:
     found = calibrate(QueueingModel, quick(np.random.default_rng(1), 0.03))
     assert set(found.host_loss) == set(LEVELS)
     assert typed(IntervalCalibration, json.loads(json.dumps(plain(found)))) == found
+
+
+def test_predictions_between_too_few_positions_to_leave_one_out_are_marked_as_unchecked(
+    seen: list[Observation], calibrated: PiecewiseModel
+) -> None:
+    few = [trial for trial in seen if trial.position in (0, 100, 1000)]
+    found = typed(IntervalCalibration, json.loads(json.dumps(plain(calibrate(PiecewiseModel, few)))))
+    model = PiecewiseModel.fit(few).with_calibration(found)
+    assert found.few_positions == (0.0, 100.0, 1000.0)
+    assert "3 profiled rule counts" in model.predict(1e5, 64.0, 300.0).unchecked
+    assert model.predict(1e5, 64.0, 100.0).unchecked == ""
+    assert calibrated.predict(1e5, 64.0, 300.0).unchecked == ""

@@ -73,6 +73,10 @@ def conclusion(outcome: PlanOutcome) -> str:
         parts.append(outcome.change.sentence)
     if outcome.ruleset is not None:
         parts.append(advice_sentence(outcome.ruleset))
+    for one in outcome.answers:
+        if one.outlook is not None and (text := one.outlook.unchecked):
+            name = f"{outcome.name(one.device)}: " if len(outcome.answers) > 1 else ""
+            parts.append(f"{name}{text}."[:1].upper() + f"{name}{text}."[1:])
     some = 0 < len(outcome.simulated) < len(outcome.answers)
     if some:
         parts.append(f"Simulated, not measured: {words(outcome.simulated)}.")

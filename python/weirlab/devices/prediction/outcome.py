@@ -55,6 +55,8 @@ class PredictionOutcome:
     """If that share was not profiled: the largest error in the threshold at held-out shares, as a ratio."""
     cpu_shares: tuple[float, ...] = (1.0,)
     """The share of the packets that each CPU of the device gets."""
+    unchecked: str = ""
+    """What the intervals of the first model do not cover; empty if nothing."""
 
     @property
     def unsure(self) -> tuple[str, ...]:
@@ -91,6 +93,7 @@ class PredictionOutcome:
             "why_extrapolated": self.outside,
             "models": self.predictions,
             "intervals": self.intervals,
+            "unchecked": self.unchecked or None,
             "too_noisy_for": self.unsure,
         }
 
@@ -183,6 +186,7 @@ def predict(
     predictions: dict[str, dict[str, float]] = {}
     intervals: dict[str, dict[str, dict[int, tuple[float, float]]]] = {}
     outside: dict[str, None] = {}
+    unchecked: dict[str, str] = {}
     for name, model in asked.models.items():
         served = SeveralServers(model, shares) if len(shares) > 1 else model
         found = served.predict(pps, frame_bytes, position, GAP_SCV[load.arrivals])
@@ -192,6 +196,7 @@ def predict(
             for quantity, bands in found.intervals.items()
         }
         outside.update(dict.fromkeys(found.why))
+        unchecked[name] = found.unchecked
     new_share = position / asked.new_flow_rules if asked.new_flow_rules else None
     return PredictionOutcome(
         describe_rate(rate),
@@ -209,4 +214,5 @@ def predict(
         new_share,
         share_error if new_share is not None and not is_profiled(asked, new_share) else None,
         shares,
+        next(iter(unchecked.values())),
     )

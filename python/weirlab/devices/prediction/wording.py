@@ -104,6 +104,8 @@ def prediction(outcome: PredictionOutcome) -> str:
         fate = f"pass without loss, below the threshold of {threshold}: {delay}"
     brackets = f"; in brackets {TOLD_LEVEL} % of trials" if ends else ""
     said = f"{lead}{setting} {fate} ({name} model{brackets})."
+    if outcome.unchecked and outcome.new_share is None:
+        said += f" {outcome.unchecked[:1].upper()}{outcome.unchecked[1:]}."
     if outcome.share_error is not None:
         off = percent(outcome.share_error)
         said += f" This share was not profiled; at others like it, the threshold was at most {off} off."

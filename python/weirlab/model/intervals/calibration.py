@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from pydantic_core import CoreSchema
 
 REGIMES: Final = ("below", "near", "overload")
+LEAST_POSITIONS: Final = 4
+"""With fewer, a model without one of the positions between the ends is no longer the same model."""
+
 NEAR: Final = (0.9, 1.1)
 """Loads relative to the predicted threshold between which a trial is near it."""
 
@@ -40,6 +43,8 @@ _LATER: Final = "later"
 """Key of how the host's state differs at another hour."""
 _HOST_LOSS: Final = "host_loss"
 """Key of what the host loses below every threshold."""
+_FEW_POSITIONS: Final = "few_positions"
+"""Key of the positions of a profile with too few to check predictions between them."""
 
 _LEAST_SPREAD: Final = 1e-5
 """Of the logarithm of a ratio: finer than any time stamp."""
@@ -161,9 +166,22 @@ class IntervalCalibration:
     """By level: how much more than predicted a trial loses at most whose load is surely below the threshold.
 
     There a device loses nothing, and what is lost was lost by the host."""
+    few_positions: tuple[float, ...] = ()
+    """All positions of a profile that has too few to leave one out: no limit comes from a position that the
+    model had not seen. Empty if limits do, and in models of older versions."""
 
-    def applied(self, prediction: Prediction, rate_pps: F64, laws: Laws) -> Prediction:
-        """``prediction`` with its intervals; ``rate_pps`` has the shape of the prediction.
+    def unchecked(self, position: F64) -> str:
+        """What the intervals of these positions leave out; empty if nothing."""
+        known = self.few_positions
+        if len(known) < 2 or np.isin(position, known).all():
+            return ""
+        return (
+            f"how far predictions between the {len(known)} profiled rule counts are off is not known, and not"
+            f" in their intervals: profile at least {LEAST_POSITIONS}, or compare with trials (weir verify)"
+        )
+
+    def applied(self, prediction: Prediction, rate_pps: F64, position: F64, laws: Laws) -> Prediction:
+        """``prediction`` with its intervals; ``rate_pps`` and ``position`` have the shape of the prediction.
 
         ``laws`` says what the model's laws predict, by quantity and in the shape of the prediction, if each
         service takes that many times as long; it is asked only if the host's state differs.
@@ -198,7 +216,7 @@ class IntervalCalibration:
                 most = np.clip(prediction.loss_ratio + self.host_loss[level], 0.0, 1.0)
                 high = np.where(sure, np.minimum(band.high, most), band.high)
                 intervals["loss_ratio"][level] = Band(np.minimum(band.low, high), high)
-        return replace(prediction, intervals=intervals)
+        return replace(prediction, intervals=intervals, unchecked=self.unchecked(position))
 
     def _bounded(self, quantity: str, prediction: Prediction, band: Band) -> Band:
         """``band`` cut to what a trial can show; in logarithms a few spoiled trials reach far."""
@@ -213,8 +231,8 @@ class IntervalCalibration:
         return {**self.limits, _SEEN: self.seen, **self._others()}
 
     def _others(self) -> dict[str, Any]:
-        later = {} if self.later is None else {_LATER: self.later}
-        return {**later, _HOST_LOSS: self.host_loss} if self.host_loss else later
+        others = {_LATER: self.later, _HOST_LOSS: self.host_loss, _FEW_POSITIONS: self.few_positions}
+        return {name: value for name, value in others.items() if value}
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -228,7 +246,8 @@ class IntervalCalibration:
         later = typed(HostDrift, document[_LATER]) if _LATER in document else None
         seen = typed(dict[str, DelayRange], document.get(_SEEN, {}))
         host_loss = typed(dict[int, float], document.get(_HOST_LOSS, {}))
-        return cls(typed(dict[str, ScoreLimits], limits), seen, later, host_loss)
+        few = typed(tuple[float, ...], document.get(_FEW_POSITIONS, ()))
+        return cls(typed(dict[str, ScoreLimits], limits), seen, later, host_loss, few)
 
 
 def regime_of(rate_pps: F64, threshold_pps: F64) -> Labels:

@@ -13,6 +13,7 @@ from weirlab.base.units import NS_PER_S
 from weirlab.model import regimes
 from weirlab.model.base import DELAYS, F64, LEVELS, QUANTITIES, Bool, Model, ObservationTable, Prediction
 from weirlab.model.intervals.calibration import (
+    LEAST_POSITIONS,
     REGIMES,
     DelayRange,
     IntervalCalibration,
@@ -143,6 +144,7 @@ def calibrate(
     ]
     if not predicted:
         return IntervalCalibration({})
+    places = np.unique(table.position)
     # One row per trial and fold that left it out.
     row = np.concatenate([rows for rows, _ in predicted])
     regime = np.concatenate([regime_of(table.rate_pps[r], found.threshold_pps) for r, found in predicted])
@@ -167,6 +169,7 @@ def calibrate(
         {quantity: found for quantity, found in limits.items() if found is not None},
         {quantity: seen for quantity in TIMES if (seen := _seen(table, quantity)) is not None},
         host_loss=_host_loss(trials, predicted, limits["threshold_pps"]),
+        few_positions=tuple(map(float, places)) if len(places) < LEAST_POSITIONS else (),
     )
 
 
@@ -238,8 +241,6 @@ def _limits(scores: F64, regime: Labels | None, cell: Labels, scaled: bool) -> S
     return ScoreLimits(low, high, cells, scaled)
 
 
-LEAST_POSITIONS: Final = 4
-"""With fewer, a model without one of the positions between the ends is no longer the same model."""
 POSITION_FOLDS: Final = 4
 LOAD_FOLDS: Final = 3
 

@@ -101,6 +101,8 @@ class PlanForecast:
     used: float
     """Bound of that quantity relative to its limit: above 1 it is missed."""
     why_extrapolated: tuple[str, ...]
+    unchecked: str = ""
+    """What the bounds do not cover; empty if nothing."""
 
     @property
     def met(self) -> bool:
@@ -290,6 +292,7 @@ def outlook(judge: Judge, setting: OperatingPoints) -> PlanForecast:
         binding=binding,
         used=bounds[binding.quantity] / binding.at_most,
         why_extrapolated=tuple(found.why),
+        unchecked=found.unchecked,
     )
 
 
