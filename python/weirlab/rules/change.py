@@ -46,6 +46,14 @@ class RulesetChange:
     """New jumps: every packet takes them in ``after``."""
     uncounted: tuple[RuleNumber, ...] = ()
     """Old rules of ``after`` that have no counter: the packets that they decide about are left out."""
+    absent: tuple[int, ...] = ()
+    """IP versions whose packets are left out: the second ruleset has no chain for them."""
+
+    @property
+    def known(self) -> Walk:
+        """How far packets walk in the second ruleset: by its own counters if new rules have any, else at
+        most."""
+        return self.after if self.own is None else self.own
 
     @property
     def growth_ratio(self) -> float:
@@ -89,12 +97,21 @@ def ruleset_change(
     Raises
     ------
     InputError
-        One has no chain for forwarded packets, or ``before`` counted none and its rules are not the same.
+        One has no chain for forwarded packets, or ``before`` counted none and its rules are not the same;
+        or ``before`` counted packets only of IP versions for which ``after`` has no chain.
     """
     if _are_same_without_counters(before, after):
         nothing = Walk(0, 0, {})
         return RulesetChange(nothing, nothing, math.nan, None, added=0, removed=0, reordered=False)
     old, _ = forwarding_rulesets(before, names[0])
+    entered = [each for each in after if each.hook == "forward"]
+    every, old = old, [each for each in old if not entered or _common(each, entered)]
+    absent = tuple(family for each in every if each not in old for family in each.families)
+    if not old:
+        raise InputError(
+            f"{names[1]} has no chain for packets of the IP version that {names[0]} counted: compare files "
+            "of the same IP version"
+        )
     try:
         old_walk = _walk(old, names[0])
     except InputError as error:
@@ -103,11 +120,19 @@ def ruleset_change(
     lines, known = _lines(old), set(_lines(old))
     own = _walk(new, names[1]) if any(_new_rules_count(each, known) for each in new) else None
     # Which chains these packets enter is known only with their counters.
-    new, _ = forwarding_rulesets([_with_counters(each, old) for each in after], names[1])
+    counted = [_with_counters(each, old) for each in after]
+    new, _ = forwarding_rulesets(counted, names[1])
+    # A chain whose rules are all new has none of these counters.
+    for each in old:
+        if not _common(each, new):
+            new += _common(each, [one for one in counted if one.hook == "forward"])[:1]
     others = _lines(new)
     blind = _blind_rules(new, known)
     most = [_with_new_jumps(each, known, old_walk.packets) for each in new]
-    most[0] = _with_missing(most[0], old_walk.packets - sum(map(_packets, most)))
+    missing = [-_packets(each) for each in most]
+    for each in old:
+        missing[most.index(_common(each, most)[0])] += _packets(each)
+    most = [_with_missing(each, packets) for each, packets in zip(most, missing, strict=True)]
     least = sum(_comparisons(_with_new_jumps(each, known, 0)) for each in new)
     kept = set(lines) & set(others)
     return RulesetChange(
@@ -118,8 +143,14 @@ def ruleset_change(
         added=(Counter(others) - Counter(lines)).total(),
         removed=(Counter(lines) - Counter(others)).total(),
         reordered=[line for line in lines if line in kept] != [line for line in others if line in kept],
+        absent=absent,
         **blind,
     )
+
+
+def _common(ruleset: Ruleset, others: Sequence[Ruleset]) -> list[Ruleset]:
+    """Those of ``others`` that see packets of an IP version of ``ruleset``."""
+    return [each for each in others if not set(each.families).isdisjoint(ruleset.families)]
 
 
 def _blind_rules(
@@ -203,8 +234,11 @@ def _place(ruleset: Ruleset, chain: str, text: str) -> RulePlace:
 
 def _with_counters(ruleset: Ruleset, old: Sequence[Ruleset]) -> Ruleset:
     """``ruleset`` with the counters that the same rules have in ``old``."""
-    twins = [each for each in old if not set(each.families).isdisjoint(ruleset.families)]
-    twin = max(twins, key=lambda e: (e.table == ruleset.table, e.entry == ruleset.entry), default=None)
+    twin = max(
+        _common(ruleset, old),
+        key=lambda e: (e.table == ruleset.table, e.entry == ruleset.entry),
+        default=None,
+    )
     known = {} if twin is None else twin.chains
     chains = {name: _counted_chain(chain, known.get(name)) for name, chain in ruleset.chains.items()}
     return replace(ruleset, chains=chains)

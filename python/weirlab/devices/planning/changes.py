@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -12,7 +12,9 @@ from weirlab.base import files
 from weirlab.base.errors import NotMet, Undecided, WeirError
 from weirlab.base.quantities import NOTHING, count, percent, plural, significant, words
 from weirlab.base.tables import Table
+from weirlab.devices.planning.requiring import rules_met
 from weirlab.lab.dut.rulesets.source import RulesetFiles, RulesetSource
+from weirlab.requirements import DemandCase
 from weirlab.rules import RulesetChange, ruleset_change
 from weirlab.rules.walking import spans
 
@@ -105,12 +107,26 @@ class RulesetChangeOutcome:
             parts.append(
                 f"new rules counted other packets: by the counters of {self.after} it would be {own}"
             )
+        if change.absent:
+            versions = words([f"IPv{version}" for version in change.absent])
+            parts.append(f"packets of {versions} are left out, for which {self.after} has no rules")
         if change.uncounted:
             rules = change.uncounted
             parts.append(
                 f"packets of {plural(len(rules), 'rule')} without a counter are left out ({spans(rules)})"
             )
         return "; ".join(parts)
+
+    @property
+    def case(self) -> DemandCase:
+        """Rules per packet, for requirements: by the own counters of the file if new rules have any, else
+        between the bounds for the packets that the first file counted."""
+        case = rules_met(self.change.known)
+        if self.change.own is not None or self.change.same_rules:
+            return case
+        low = min(self.change.least_position, case.value)
+        why = f"it depends on rules that {self.before} did not count"
+        return replace(case, low=low, high=case.value, why=why)
 
     def table(self) -> Table:
         """Both rulesets."""
@@ -148,6 +164,7 @@ class RulesetChangeOutcome:
             "added": change.added,
             "removed": change.removed,
             "reordered": change.reordered,
+            "absent_ip_versions": change.absent,
             "uncounted": [f"{chain} rule {number}" for chain, number in change.after.uncounted],
             "notes": [*change.before.notes, *change.after.notes],
         }

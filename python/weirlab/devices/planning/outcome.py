@@ -19,8 +19,8 @@ from weirlab.model.backlog import Backlog, DeviceQueue
 from weirlab.model.planning.planner import Conclusion, Find, PlanAnswer, PlanForecast, PlanningQuestion, best
 from weirlab.model.planning.requirements import Requirement
 from weirlab.records import WHERE
-from weirlab.requirements import Demand, DemandJudgement
-from weirlab.rules import Advice, Walk
+from weirlab.requirements import Demand, DemandCase, DemandJudgement, judge
+from weirlab.rules import Advice
 from weirlab.rules.costs import known_first, sets
 from weirlab.traffic.calls.mix import VoiceMix
 from weirlab.traffic.sizes import SizeMix
@@ -199,20 +199,20 @@ class PlanOutcome:
 
     def _judged(self, answers: Sequence[PlanAnswer]) -> tuple[DemandJudgement, ...]:
         question = self.question
-        rules = None if question is not None and question.find == "rules" else self._rules_walk()
+        rules = None if question is not None and question.find == "rules" else self._rules()
         of_rules = [demand for demand in self.demands if rules is not None and demand.quantity is MOST_RULES]
         others = [demand for demand in self.demands if demand not in of_rules]
-        found = [required_plans.judged_rules(of_rule, rules) for of_rule in of_rules if rules is not None]
+        found = [judge(of_rule, [rules]) for of_rule in of_rules if rules is not None]
         if question is not None:
             for answer in answers:
                 found += required_plans.judged(others, self.requirements, answer, question.call_pps)
         return tuple(found)
 
-    def _rules_walk(self) -> Walk | None:
-        """How far packets walk in the given rules; None if none are given."""
+    def _rules(self) -> DemandCase | None:
+        """How many rules a packet is compared with; None if no rules are given."""
         if self.change is not None:
-            return self.change.change.after
-        return self.ruleset.advice.before if self.ruleset is not None else None
+            return self.change.case
+        return required_plans.rules_met(self.ruleset.advice.before) if self.ruleset is not None else None
 
     def problem(self) -> WeirError | None:
         """The error to report if the answer is no, or if the profiles do not decide the question."""

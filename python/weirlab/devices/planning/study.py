@@ -116,7 +116,7 @@ def plan(store: Store, request: PlanRequest) -> PlanOutcome:
         _write_reordered(source, advice, request)
         outcome = RulesetOutcome(request.ruleset, advice, proof, unproven, (), request.reordered)
         return PlanOutcome(None, (), (), outcome, demands=request.demands)
-    walk = change.change.after if change is not None else advice.before if advice is not None else None
+    walk = change.change.known if change is not None else advice.before if advice is not None else None
     found = walk.mean_position if walk is not None else None
     question, requirements = _question(request, found)
     answers = tuple(answer(device.name, device.model, question) for device in devices)

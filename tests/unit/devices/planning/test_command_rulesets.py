@@ -224,6 +224,27 @@ def test_packets_whose_rule_is_gone_leave_it_open(weir: Weir, tmp_path: Path) ->
     assert "packets whose rule is gone count as compared with all" in " ".join(answer.out.split())
 
 
+def test_required_rules_per_packet_are_those_that_are_known(weir: Weir, tmp_path: Path) -> None:
+    """Reported: the upper bound was judged, although the counters of the new rules told the number."""
+    before, after = tmp_path / "before.rules", tmp_path / "after.rules"
+    dump = "*filter\n:FORWARD DROP [0:0]\n{}COMMIT\n"
+    dns = "[10:1] -A FORWARD -p udp -m udp --dport 53 -j ACCEPT\n"
+    https = "[90:1] -A FORWARD -p tcp -m tcp --dport 443 -j ACCEPT\n"
+    before.write_text(dump.format(dns + https))
+
+    def required(rules: str) -> tuple[str, float]:
+        after.write_text(dump.format(rules))
+        asked = ("plan", "--ruleset", after, "--before", before, "--require", "rules<=2")
+        (found,) = weir(*asked, "--json").json["requirements"]
+        return found["verdict"], found["value"]
+
+    more = "".join(f"-A FORWARD -p udp -m udp --dport {port} -j ACCEPT\n" for port in (54, 55, 56))
+    merged = "[900:1] -A FORWARD -p tcp -m multiport --dports 443 -j ACCEPT\n"
+    assert required(merged + more + dns) == ("met", pytest.approx((900 + 5 * 10) / 910))
+    assert required(dns + more) == ("undecided", pytest.approx((10 + 4 * 90) / 100))
+    assert required(more + dns + https) == ("not met", pytest.approx((4 * 10 + 5 * 90) / 100))
+
+
 def test_the_same_rules_end_with_0_whatever_they_counted(weir: Weir, saved: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.rules"
     other.write_text(saved.read_text().replace("[9000:1]", "[1:1]").replace("[5:1]", "[900:1]"))
