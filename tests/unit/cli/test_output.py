@@ -81,3 +81,14 @@ def test_an_interruption_after_the_run_was_finished_says_that_it_is_kept(
     failure = failures.explain(stopped)
     assert failure.message == "interrupted; run 20260131-120000-trial-abcd is complete and kept"
     assert failure.exit_code == 130
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "code"),
+    [("/home/ann/lib", "InputError", 2), ("/sys/fs/cgroup/weir", "PermissionError", 1)],
+)
+def test_a_folder_that_one_may_not_enter_is_bad_input(path: str, kind: str, code: int) -> None:
+    """Reported: the message pointed to a traceback."""
+    failure = failures.explain(failures.OsErrorCarrier(PermissionError(13, "Permission denied", path)))
+    assert (failure.kind, failure.exit_code) == (kind, code)
+    assert path in failure.message

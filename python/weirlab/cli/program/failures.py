@@ -15,7 +15,7 @@ from typer.exceptions import TyperException
 
 from weirlab.base import interrupts
 from weirlab.base.errors import NobodyReads, OutputError, WeirError
-from weirlab.base.quoting import shortened
+from weirlab.base.quoting import printable, shortened
 from weirlab.cli.streams import tell
 
 EXIT_CODES: Final = {
@@ -82,12 +82,24 @@ def explain(error: BaseException) -> Failure:
             return Failure("Interrupted", "interrupted", interrupts.exit_code())
         case MemoryError():
             return Failure("MemoryError", "out of memory; fewer flows or shorter trials need less", 1)
+        case PermissionError() if _is_named(error.filename):
+            advice = "name another place, or run weir as a user who may open it"
+            return Failure("InputError", f"{printable(error.filename)}: permission denied; {advice}", 2)
         case OSError():
             where = f"{error.filename}: " if error.filename else ""
             return Failure(type(error).__name__, f"{where}{error.strerror or error}", 1)
         case _:
             what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
             return Failure(type(error).__name__, f"unexpected {what}", 1)
+
+
+_KERNEL: Final = ("/proc/", "/sys/", "/dev/", "/run/")
+"""Beginnings of paths that Weir opens by itself."""
+
+
+def _is_named(path: Any) -> bool:
+    """Whether ``path``, of an error, is one that a user named, wherever it was opened."""
+    return isinstance(path, str) and not path.startswith(_KERNEL)
 
 
 def _interrupted(interrupt: KeyboardInterrupt) -> Failure:

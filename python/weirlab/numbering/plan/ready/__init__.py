@@ -34,8 +34,12 @@ def find(wanted: Path) -> Path:
     """
     if str(wanted) in names() and (wanted.is_dir() or not os.path.lexists(wanted)):
         return FOLDER / f"{wanted}.yaml"
-    if not os.path.lexists(wanted):
+    try:
+        wanted.lstat()
+    except (FileNotFoundError, NotADirectoryError):
         raise InputError(
             f"{files.shown(wanted)}: no such file; plans that come with Weir are {words(names())}"
-        )
+        ) from None
+    except OSError:
+        pass  # Reading it will report the reason.
     return wanted
