@@ -15,7 +15,7 @@ from weirlab.reproduction import claims
 from weirlab.reproduction.contract import Answer, Decision, ReproducedExperiment, Runs
 from weirlab.store import Run
 from weirlab.transfers.parallel import charts, page, study
-from weirlab.transfers.parallel.findings import APPLICATION, SERIES, ParallelFindings
+from weirlab.transfers.parallel.findings import APPLICATION, SERIES, ParallelFindings, ThroughputRow
 from weirlab.transfers.parallel.plan import TCP
 from weirlab.transfers.parallel.section import ParallelCase, ParallelSection
 
@@ -252,7 +252,7 @@ class CompetingStreams(ReproducedExperiment):
         if RUN not in runs:
             return
         run = runs[RUN]
-        found, series = study.stored(run), run.table(SERIES)
+        found, series = study.stored(run), run.table(SERIES, ThroughputRow)
         more: dict[str, Decision] = {}
         steadier: dict[str, Decision] = {}
         unharmed: dict[str, Decision] = {}
@@ -306,7 +306,7 @@ def _figures(key: str, runs: Runs) -> Sequence[Figure]:
     """The figures of every case that has valid attempts."""
     if RUN not in runs:
         return ()
-    found, series = study.stored(runs[RUN]), runs[RUN].table(SERIES)
+    found, series = study.stored(runs[RUN]), runs[RUN].table(SERIES, ThroughputRow)
     return [
         figure
         for number, case in enumerate(_asked(runs[RUN]).cases)

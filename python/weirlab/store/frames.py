@@ -48,30 +48,40 @@ def frame_of(row: type[R], rows: Iterable[R]) -> pl.DataFrame:
     return pl.DataFrame(listed, schema=schema, orient="row")
 
 
-def rows_of(row: type[R], frame: pl.DataFrame) -> list[R]:
-    """Inverse of :func:`frame_of`.
+def checked(columns: type | Schema, frame: pl.DataFrame, what: str) -> pl.DataFrame:
+    """``frame``, if it has the ``columns``: all of a schema, or the fields of a row class without a default.
+
+    Raises ``StoreError`` about ``what`` that names the columns that are missing, or hold something else.
+    """
+    schema = schema_of(columns) if isinstance(columns, type) else columns
+    known, wrong = frame.schema, []
+    for name, kind in schema.items():
+        found = known.get(name)
+        if found is None and not (isinstance(columns, type) and name in _later(columns)):
+            wrong.append(f"it has no column {name}")
+        elif found not in (None, kind, pl.Null) and not (found.is_numeric() and kind.is_numeric()):
+            wrong.append(f"its column {name} holds {found} instead of {kind}")
+    if wrong:
+        raise StoreError(f"{what} is damaged: {', '.join(wrong)}; {_REMEDY}")
+    return frame
+
+
+def rows_of(row: type[R], frame: pl.DataFrame, what: str = "") -> list[R]:
+    """Inverse of :func:`frame_of`; messages call the table ``what``.
 
     A null becomes NaN again if the field is a float. Columns that a later version added are left out; fields
     that an earlier version did not write get their defaults. Raises ``StoreError`` for more rows than any
     study writes, as each takes some hundred bytes, and for other columns than Weir writes.
     """
+    what = what or f"a table of {row.__name__}"
     if frame.height > _MOST_ROWS:
-        raise StoreError(
-            f"a table of {row.__name__} has {frame.height:,} rows, and no study writes more than "
-            f"{_MOST_ROWS:,}"
-        )
-    hints = get_type_hints(row)
-    known = [field.name for field in fields(row) if field.name in frame.columns]  # type: ignore[arg-type]
-    if lacking := [
-        field.name
-        for field in fields(row)  # type: ignore[arg-type]
-        if field.name not in known and field.default is field.default_factory is MISSING
-    ]:
-        raise StoreError(f"a table of {row.__name__} is damaged (without {', '.join(lacking)}); {_REMEDY}")
+        raise StoreError(f"{what} has {frame.height:,} rows, and no study writes more than {_MOST_ROWS:,}")
+    hints, schema = get_type_hints(row), schema_of(row)
+    known = [name for name in schema if name in checked(row, frame, what).columns]
     try:
-        frame = frame.select(known).cast({name: schema_of(row)[name] for name in known})
+        frame = frame.select(known).cast({name: schema[name] for name in known})
     except pl.exceptions.PolarsError as error:
-        raise StoreError(f"a table of {row.__name__} is damaged ({error}); {_REMEDY}") from error
+        raise StoreError(f"{what} is damaged ({error}); {_REMEDY}") from error
     return [
         row(
             **{
@@ -92,6 +102,14 @@ def completed(row: type, frame: pl.DataFrame) -> pl.DataFrame:
     missing = [field for field in fields(row) if field.name not in frame.columns]
     filled = (pl.lit(_default(each), dtype=schema[each.name]).alias(each.name) for each in missing)
     return frame.with_columns(filled)
+
+
+@cache
+def _later(row: type) -> frozenset[str]:
+    """The fields that rows of earlier versions may lack."""
+    return frozenset(
+        field.name for field in fields(row) if not (field.default is field.default_factory is MISSING)
+    )
 
 
 @cache

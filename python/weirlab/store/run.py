@@ -19,7 +19,7 @@ from weirlab.base.limits import MOST_JSON_BYTES
 from weirlab.records import Observation
 from weirlab.store import states, tables
 from weirlab.store.files import load_json, telling, write_json, write_with
-from weirlab.store.frames import rows_of
+from weirlab.store.frames import Schema, checked, rows_of
 from weirlab.store.manifest import MANIFEST_FILE, Manifest
 from weirlab.store.parquet import most_bytes
 from weirlab.store.rows import TABLES
@@ -217,17 +217,23 @@ class Run:
         """The names of the study's own tables, which not every run has, sorted."""
         return tables.names_of_own(self.path, self._most)
 
-    def table(self, name: str) -> pl.DataFrame:
-        """The study's own table ``name``; raises ``StoreError`` if it is missing or damaged."""
+    def table(self, name: str, columns: type | Schema | None = None) -> pl.DataFrame:
+        """The study's own table ``name``.
+
+        Raises ``StoreError`` if it is missing or damaged, or lacks some of ``columns`` (``frames.checked``).
+        """
         path = self._table_path(name)
         found = tables.read_own(self.path, name, self._most)
         if found is None:
             raise StoreError(f"run {self.run_id} has no table {name} ({path} does not exist)")
-        return found
+        return found if columns is None else checked(columns, found, self._called(name))
+
+    def _called(self, name: str) -> str:
+        return f"the table {name} of run {self.run_id}"
 
     def rows(self, row: type[T], name: str) -> list[T]:
         """The table ``name`` as dataclasses; empty if there is no such table. See ``frames.rows_of``."""
-        return rows_of(row, self.table(name)) if self.has_table(name) else []
+        return rows_of(row, self.table(name), self._called(name)) if self.has_table(name) else []
 
     def put_table(self, name: str, frame: pl.DataFrame) -> None:
         """Keep ``frame`` under ``name``, atomically replacing what was there."""

@@ -267,6 +267,11 @@ def _scan_file(path: Path, table: str, allowance: Allowance) -> pl.LazyFrame:
     """``table`` as read from its file; columns that an earlier version did not write are filled in."""
     schema = table_schema(table)
     with allowance.open(path, row_bytes=_CELL_BYTES * len(schema)) as file:
+        if "trial_id" not in pl.read_parquet_schema(file):
+            raise StoreError(
+                f"{path} is damaged: it has no column trial_id; restore it from a copy or delete its run"
+            )
+        file.seek(0)
         frame = pl.scan_parquet(file, schema=schema, missing_columns="insert")
     return completed(frame) if table == "trials" else frame
 

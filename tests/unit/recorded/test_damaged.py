@@ -1,4 +1,4 @@
-"""Whatever stands in a file of a stored run, of every kind but transfers: it is told, no internal error."""
+"""Whatever stands in a file of a stored run: it is told, no internal error."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from weirlab.store.manifest import MANIFEST_FILE
 from weirlab.studies.commands import tables
 from weirlab.studies.registry import study_of
 
-from .answers import ADDED_RUNS, RUNS, unpacked
+from .answers import ADDED_RUNS, PARALLEL, RUNS, TCP, TCP_EARLIER, unpacked
 
 TEXTS = (
     "[]",
@@ -31,7 +31,7 @@ TEXTS = (
 )
 FRAMES = (pl.DataFrame({"a": [1]}), pl.DataFrame({"trial_id": [5]}))
 
-KINDS = [run_id for run_id in (*RUNS, *ADDED_RUNS) if "-parallel-" not in run_id]
+KINDS = [*RUNS, *ADDED_RUNS, TCP, TCP_EARLIER]
 
 Damage = Callable[[Path], object]
 
@@ -79,3 +79,21 @@ def test_a_damaged_file_is_told(run_id: str, store: Store, tmp_path: Path) -> No
             failures.append((path.name, path.read_bytes()[:60] if path.exists() else None, repr(error)))
         shutil.copy2(whole / path.name, path)
     assert failures == []
+
+
+@pytest.mark.parametrize(
+    ("run_id", "table"),
+    [(TCP, "transfers"), (TCP, "samples"), (TCP_EARLIER, "axis"), (PARALLEL, "parallel")],
+)
+def test_a_table_with_other_columns_is_named_with_run_and_column(
+    run_id: str, table: str, store: Store, tmp_path: Path
+) -> None:
+    """Reported: the message was an internal error about a column."""
+    path = store.root / run_id / f"{table}.parquet"
+    shutil.copy2(path, tmp_path)
+    put(pl.DataFrame({"trial_id": [5]}), path)
+    try:
+        with pytest.raises(WeirError, match=rf"the table {table} of run {run_id} is damaged: .*column \w+"):
+            looked_at(store, run_id)
+    finally:
+        shutil.copy2(tmp_path / path.name, path)

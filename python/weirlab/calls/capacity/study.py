@@ -25,7 +25,7 @@ from weirlab.calls.capacity.prediction import CapacityPrediction, foretell
 from weirlab.calls.capacity.section import CapacityScenario
 from weirlab.calls.capacity.trials.keeper import CallRecorder
 from weirlab.calls.capacity.trials.losses import dropping, losses
-from weirlab.calls.capacity.trials.rows import CAPACITY, GAPS, CapacityRow, InsideRow
+from weirlab.calls.capacity.trials.rows import CAPACITY, GAPS, CallGapRow, CapacityRow, InsideRow
 from weirlab.calls.capacity.trials.search import CallCapacity, CallTraffic, search_calls
 from weirlab.devices.prediction import modelling
 from weirlab.jobs import profiles, testbeds
@@ -71,9 +71,11 @@ def findings(run: Run, found: CapacityConclusions) -> CapacityEvidence:
     """The findings that page and tables are made from."""
     from weirlab.calls.capacity.tables import CapacityEvidence
 
-    inside = completed(InsideRow, run.table("inside")) if run.has_table("inside") else pl.DataFrame()
-    gaps = run.table(GAPS) if run.has_table(GAPS) else pl.DataFrame()
-    trials = completed(CapacityRow, run.table(CAPACITY))
+    inside = (
+        completed(InsideRow, run.table("inside", InsideRow)) if run.has_table("inside") else pl.DataFrame()
+    )
+    gaps = run.table(GAPS, CallGapRow) if run.has_table(GAPS) else pl.DataFrame()
+    trials = completed(CapacityRow, run.table(CAPACITY, CapacityRow))
     return CapacityEvidence(vars(run.manifest), trials, inside, found, gaps)
 
 

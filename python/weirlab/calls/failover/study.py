@@ -25,7 +25,14 @@ from weirlab.calls.failover.switches.event import CLOCKS, SwitchClocks
 from weirlab.calls.failover.switches.load import USUAL_SHARE, CallDemand, CommonLoad, find_load
 from weirlab.calls.failover.switches.pair import OpenPair, PairSpec
 from weirlab.calls.failover.switches.plan import FailoverPlan, Timing, estimate_s, plan
-from weirlab.calls.failover.switches.rows import CALLS, SERIES, SWITCHES, SwitchRow
+from weirlab.calls.failover.switches.rows import (
+    CALLS,
+    SERIES,
+    SWITCHES,
+    SwitchCallRow,
+    SwitchRow,
+    SwitchSeriesRow,
+)
 from weirlab.calls.failover.switches.validity import SwitchLimits
 from weirlab.cli.quantities import clock, plural
 from weirlab.jobs import spoiled, testbeds
@@ -35,7 +42,6 @@ from weirlab.lab.crossing import ends_of
 from weirlab.lab.finding import Finding
 from weirlab.publications import publication
 from weirlab.store import Run, RunWriter
-from weirlab.store.frames import completed, rows_of
 from weirlab.studies.contract import Ground, Outcome, Study, Summary
 from weirlab.traffic.spec import Traffic
 
@@ -102,9 +108,7 @@ class Pairs:
 
 def kept(run: Run) -> tuple[SwitchRow, ...]:
     """Every attempt that ``run`` stores."""
-    if not run.has_table(SWITCHES):
-        return ()
-    return tuple(rows_of(SwitchRow, completed(SwitchRow, run.table(SWITCHES))))
+    return tuple(run.rows(SwitchRow, SWITCHES))
 
 
 def _load(writer: RunWriter, scenario: FailoverScenario, bed: Pairs, progress: Progress) -> CommonLoad:
@@ -378,8 +382,8 @@ class FailoverStudy(Study[FailoverScenario, Ground[Pairs], FailoverFindings]):
             SwitchRun(
                 manifest=vars(run.manifest),
                 rows=kept(run),
-                calls=run.table(CALLS) if run.has_table(CALLS) else pl.DataFrame(),
-                series=run.table(SERIES) if run.has_table(SERIES) else pl.DataFrame(),
+                calls=run.table(CALLS, SwitchCallRow) if run.has_table(CALLS) else pl.DataFrame(),
+                series=run.table(SERIES, SwitchSeriesRow) if run.has_table(SERIES) else pl.DataFrame(),
                 load=run.get_json(LOAD, CommonLoad) if run.has(LOAD) else None,
             )
         )

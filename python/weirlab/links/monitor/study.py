@@ -37,7 +37,6 @@ from weirlab.links.monitor.trials.compare import (
 from weirlab.links.monitor.trials.plan import MonitorPlan, estimate_s
 from weirlab.links.monitor.trials.rows import TRIALS, MonitorRow
 from weirlab.store import Run, RunWriter
-from weirlab.store.frames import completed, rows_of
 from weirlab.studies.contract import Ground, Outcome, Study, Summary
 
 if TYPE_CHECKING:
@@ -125,7 +124,7 @@ def evidence(run: Run) -> MonitorEvidence:
 
 
 def _rows(run: Run) -> list[MonitorRow]:
-    return rows_of(MonitorRow, completed(MonitorRow, run.table(TRIALS))) if run.has_table(TRIALS) else []
+    return run.rows(MonitorRow, TRIALS)
 
 
 def _found(run: Run) -> tuple[MonitorLimit, ...]:

@@ -239,6 +239,6 @@ class VoiceStudy(Study[VoiceScenario, Ground[ProofBed], ProofFindings]):
         found = stored(run)
         if not found.rows:
             raise InputError(f"run {run.run_id} was interrupted before its first call: start a new run")
-        messages: Sequence[MessageRow] = rows_of(MessageRow, run.table(MESSAGES))
+        messages = rows_of(MessageRow, run.table(MESSAGES, MessageRow))
         chart = run.get_json(MAP, Chart.of) if run.has(MAP) else None
         return tell(found, messages, vars(run.manifest), chart)

@@ -23,6 +23,7 @@ from weirlab.transfers.parallel.findings import (
     ParallelAttemptRow,
     ParallelFindings,
     PathRow,
+    ThroughputRow,
     overall,
     sentence,
 )
@@ -107,7 +108,7 @@ def _assurance(found: ParallelFindings) -> str:
 
 
 def _chapters(found: ParallelFindings, asked: ParallelSection, run: Run) -> Iterator[Chapter]:
-    series = run.table(SERIES)
+    series = run.table(SERIES, ThroughputRow)
     cases = {case.name: case for case in asked.every_case()}
     split = [name for name in cases if asked.split is not None and share_of(asked.split, name) is not None]
     if any(found.of(name) for name in split):
@@ -311,7 +312,7 @@ def _memory(frame: pl.DataFrame, groups: Sequence[MethodGroup]) -> Chapter:
 
 def _paths(found: ParallelFindings, run: Run) -> list[tuple[ParallelAttemptRow, PathRow]]:
     by_id = {row.trial_id: row for row in found.rows if row.valid}
-    listed = rows_of(PathRow, run.table(PATHS))
+    listed = rows_of(PathRow, run.table(PATHS, PathRow))
     return [(by_id[row.trial_id], row) for row in listed if row.trial_id in by_id]
 
 

@@ -22,7 +22,6 @@ from weirlab.measure.progress import OnProgress, ProgressMeter
 from weirlab.measure.terms import TrialClocks
 from weirlab.records import TrialRecord
 from weirlab.store import Run, RunWriter
-from weirlab.store.frames import rows_of
 from weirlab.studies.contract import Ground, Outcome, Study, Summary
 from weirlab.transfers.parallel import namespaces, plan
 from weirlab.transfers.parallel.findings import ATTEMPTS, ParallelAttemptRow, ParallelFindings
@@ -53,9 +52,7 @@ if TYPE_CHECKING:
 
 def attempts(run: Run) -> list[ParallelAttemptRow]:
     """Every attempt that ``run`` stores, in the order in which they were made."""
-    return (
-        rows_of(ParallelAttemptRow, run.table(ATTEMPTS).sort("start_ns")) if run.has_table(ATTEMPTS) else []
-    )
+    return sorted(run.rows(ParallelAttemptRow, ATTEMPTS), key=lambda row: row.start_ns)
 
 
 def course(planned: ParallelPlan, asked: ParallelSection, inputs: Inputs = NO_FILES) -> ParallelAttempt:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import polars as pl
 
@@ -20,7 +20,7 @@ from weirlab.diagnosis.counters import TimeShares
 from weirlab.diagnosis.finding import Diagnosis
 from weirlab.jobs.progress import RESUME
 from weirlab.store import Run
-from weirlab.store.frames import rows_of
+from weirlab.store.frames import INT, TEXT, Schema, rows_of
 from weirlab.trace.quantities import percent
 from weirlab.transfers.tcp.measure import samples
 from weirlab.transfers.tcp.measure.capturing import FILES, End
@@ -53,6 +53,13 @@ Diagnoses = Mapping[int, Mapping[str, "Diagnosis"]]
 
 MOSTLY: Final = 0.5
 """Share of the time for which another place must blame somebody else before it is said."""
+_AXIS: Final[Schema] = {"time_ns": INT}
+_SAMPLES: Final[Schema] = {
+    "time_ns": INT, "connection": INT, "end": TEXT, "role": TEXT, "app_bytes": INT
+}  # fmt: skip
+_PACKETS: Final[Schema] = {"time_ns": INT, "connection": INT}
+"""Columns that these tables have had in every version."""
+R = TypeVar("R")
 EARLIER: Final = "diagnosis"
 """The name under which runs of earlier versions, which lack this study's tables, have all diagnoses."""
 
@@ -162,28 +169,36 @@ def read(run: Run) -> TransferRecord:
 
 def _of_tables(run: Run, files: Mapping[End, Path]) -> TransferRecord:
     # If there are several attempts, the last one counts.
-    transfer = rows_of(TransferRow, run.table(TRANSFERS))[-1]
+    transfers = rows_of(TransferRow, run.table(TRANSFERS, TransferRow))
+    if not transfers:
+        raise StoreError(
+            f"the table {TRANSFERS} of run {run.run_id} is damaged: it has no row; measure again"
+        )
+    transfer = transfers[-1]
 
-    def mine(name: str) -> pl.DataFrame:
-        return run.table(name).filter(pl.col("trial_id") == transfer.trial_id)
+    def mine(name: str, columns: type | Schema) -> pl.DataFrame:
+        return run.table(name, columns).filter(pl.col("trial_id") == transfer.trial_id)
+
+    def rows(row: type[R], name: str) -> tuple[R, ...]:
+        return tuple(rows_of(row, mine(name, row))) if run.has_table(name) else ()
 
     diagnoses: dict[int, dict[str, Diagnosis]] = {}
-    for row in rows_of(DiagnosisRow, mine(DIAGNOSES)):
+    for row in rows(DiagnosisRow, DIAGNOSES):
         diagnoses.setdefault(row.connection, {})[row.source] = _diagnosis(run, json.loads(row.document))
     return TransferRecord(
         transfer=transfer,
-        directions=tuple(rows_of(DirectionRow, mine(DIRECTIONS))),
-        connections=tuple(rows_of(ConnectionRow, mine(CONNECTIONS))),
+        directions=rows(DirectionRow, DIRECTIONS),
+        connections=rows(ConnectionRow, CONNECTIONS),
         diagnoses=diagnoses,
-        axis=mine(AXIS).drop("trial_id"),
-        samples=mine(SAMPLES).drop("trial_id"),
-        packets=_packets(mine(PACKETS)),
-        captures={row.end: row for row in rows_of(CaptureRow, mine(CAPTURES))}
+        axis=mine(AXIS, {"trial_id": TEXT, **_AXIS}).drop("trial_id"),
+        samples=mine(SAMPLES, {"trial_id": TEXT, **_SAMPLES}).drop("trial_id"),
+        packets=_packets(mine(PACKETS, {"trial_id": TEXT, **_PACKETS})),
+        captures={row.end: row for row in rows(CaptureRow, CAPTURES)}
         if run.has_table(CAPTURES)
         else _client_only(transfer),
         files=files,
-        crossings=tuple(rows_of(CrossingRow, mine(CROSSINGS))) if run.has_table(CROSSINGS) else (),
-        agreement=tuple(rows_of(AgreementRow, mine(AGREEMENT))) if run.has_table(AGREEMENT) else (),
+        crossings=rows(CrossingRow, CROSSINGS),
+        agreement=rows(AgreementRow, AGREEMENT),
     )
 
 
@@ -226,7 +241,7 @@ def _diagnosis(run: Run, document: Mapping[str, Any]) -> Diagnosis:
 
 def _of_earlier(run: Run, files: Mapping[End, Path]) -> TransferRecord:
     """A run of a version that stored two tables and the diagnoses, but no trial."""
-    rows, axis, manifest = run.table(SAMPLES), run.table(AXIS), run.manifest
+    rows, axis, manifest = run.table(SAMPLES, _SAMPLES), run.table(AXIS, _AXIS), run.manifest
     asked = (manifest.scenario.get("tcp") or {}).get("measure") or {}
     clocks = manifest.facts.get("clocks") or {}
     start_ns = int(axis["time_ns"].min()) if axis.height else 0  # type: ignore[arg-type]
