@@ -20,7 +20,7 @@ from weirlab.measure.profile import PLAN
 from weirlab.measure.progress import OVERHEAD_S, estimate_s
 from weirlab.measure.terms import TrialClocks, TrialTerms
 from weirlab.measure.validity import CAREFUL_LIMITS, ValidityLimits
-from weirlab.measure.verdict import QUIETER, MachineVerdict
+from weirlab.measure.verdict import MachineVerdict
 from weirlab.records import SIMULATION, TrialSpec, emulation_in_words
 from weirlab.scenario import HeldOutSection, Scenario
 from weirlab.store import Run
@@ -115,9 +115,8 @@ def refuse_short_budget(scenario: Scenario, specs: Iterable[TrialSpec]) -> None:
 
 def judged(run: Run, resume: str = "") -> MachineVerdict | None:
     """The verdict on the machine of ``run``; ``resume`` is the command that continues the run."""
-    way_on = f"{QUIETER}, then go on with {resume} {run.run_id}" if resume else QUIETER
     noise = noise_in_words() if run.manifest.scenario.get("machine") == "noisy" else ""
-    return verdict.of_run(run, way_on, noise)
+    return verdict.of_run(run, resume, noise)
 
 
 def refusal(run: Run) -> str:

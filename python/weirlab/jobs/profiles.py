@@ -22,7 +22,7 @@ from weirlab.measure.attempts import Budget
 from weirlab.measure.plan.grid import Extras
 from weirlab.measure.progress import OVERHEAD_S
 from weirlab.measure.thresholds import rates
-from weirlab.measure.verdict import MachineVerdict
+from weirlab.measure.verdict import MachineVerdict, coverage
 from weirlab.records import SIMULATION, device_in_words
 from weirlab.scenario import OptionValue, Root, Scenario, from_options
 from weirlab.store import Run, RunWriter, Store, how_recent
@@ -49,6 +49,13 @@ class ProfileOutcome:
     """How certain the model became, if the trials were chosen adaptively."""
     verdict: MachineVerdict | None = None
     """The verdict on the machine; None for a simulated device."""
+
+    @property
+    def left(self) -> bool:
+        """Whether a resumed run would measure something."""
+        if self.adaptive is not None:
+            return self.outcome.stopped == "time"
+        return coverage(self.run, measuring.PLAN, self.run.trials()).missing > 0
 
     def problem(self) -> TrialError | None:
         """The error if the machine was not usable, else None."""

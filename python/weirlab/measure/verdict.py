@@ -65,6 +65,8 @@ class Coverage:
     """With one."""
     short: int = 0
     """With one, where more were planned."""
+    missing: int = 0
+    """Planned trials without a valid attempt, which a resumed run measures."""
 
     def __add__(self, other: Coverage) -> Coverage:
         return Coverage(
@@ -72,6 +74,7 @@ class Coverage:
             self.without + other.without,
             self.single + other.single,
             self.short + other.short,
+            self.missing + other.missing,
         )
 
 
@@ -130,12 +133,10 @@ class MachineVerdict:
         }
 
 
-def of_run(
-    run: Run, remedy: str = QUIETER, noisy: str = "", *, held_out: bool = True
-) -> MachineVerdict | None:
+def of_run(run: Run, resume: str = "", noisy: str = "", *, held_out: bool = True) -> MachineVerdict | None:
     """The verdict from the trials of ``run`` and its calibration; None without a real trial.
 
-    ``remedy`` is what to do if the machine was not good. Without ``held_out``, the verdict is on the profile
+    ``resume`` is the command that continues the run. Without ``held_out``, the verdict is on the profile
     alone, whatever became of held-out trials.
     """
     trials = run.trials()
@@ -174,6 +175,7 @@ def of_run(
         found = "usable"
     else:
         found = "good"
+    remedy = f"{QUIETER}, then go on with {resume} {run.run_id}" if resume and both.missing else QUIETER
     emulated = emulation_in_words(run.manifest.facts)
     if emulated:
         found, purpose, remedy = "not usable", "to judge rates or delays", _REAL
@@ -229,6 +231,7 @@ def coverage(run: Run, plan_name: str, trials: pl.DataFrame) -> Coverage:
         without=sum(found[setting] == 0 for setting in wanted),
         single=sum(found[setting] == 1 for setting in wanted),
         short=sum(found[setting] == 1 < n for setting, n in wanted.items()),
+        missing=len(plan.specs) - found.total(),
     )
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from weirlab.base.errors import InputError, ModelError, TrialError
 from weirlab.devices.prediction.verification import verify
+from weirlab.devices.profile import wording
 from weirlab.jobs import machine, testbeds
 from weirlab.jobs.profiles import profile, resume_profile, to_measure
 from weirlab.jobs.progress import EarlyStop, SilentProgress
@@ -126,6 +127,22 @@ def test_what_the_budget_left_out_is_measured_when_resumed(store: Store, on: On)
     scouts = {n for n in first.outcome.invalid if n < 3}
     assert set(again.outcome.invalid) == scouts
     assert len(bed.traffic_seen) == len(first.outcome.invalid) - len(scouts)
+
+
+@pytest.mark.parametrize(
+    ("attempts", "time_budget", "left"),
+    [(disturbed(0.6), "20s", True), (itertools.cycle([None, STOLEN, None]), "10min", False)],
+)
+def test_resuming_is_advised_only_if_trials_are_left(
+    store: Store, on: On, attempts: Iterable[object], time_budget: str, left: bool
+) -> None:
+    """Reported: the advice was to resume a profile in which every trial had a valid attempt."""
+    on(itertools.chain([None] * 3, attempts))
+    outcome = profile(store, small(verify=[], time_budget=time_budget), SilentProgress())
+    assert outcome.verdict is not None
+    assert (outcome.verdict.word, outcome.left) == ("usable", left)
+    assert ("--resume" in outcome.verdict.remedy) == left
+    assert ("--resume" in wording.profile(outcome)) == left
 
 
 def test_held_out_trials_have_their_share_of_the_time(store: Store, on: On) -> None:

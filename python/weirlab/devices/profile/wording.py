@@ -131,7 +131,15 @@ def profile(outcome: ProfileOutcome) -> str:
     if measured.stopped == "time":
         held += "The time budget is used up. "
     sure = "" if outcome.adaptive is None else f"{_certainty(outcome.adaptive)} "
-    next_one = f"weir fit {run_id}" if outcome.problem() is None else f"weir profile --resume {run_id}"
+    resume = f"weir profile --resume {run_id}"
+    if outcome.problem() is not None:
+        next_one = (
+            resume if outcome.left else str(outcome.run.manifest.facts.get("command") or "weir profile")
+        )
+    else:
+        next_one = f"weir fit {run_id}"
+        if measured.stopped == "time" and outcome.left:
+            next_one += f", or for the other trials {resume} --time-budget TIME"
     against = contradicted(outcome.run.trials())
     return f"{answer}{held}{sure}{against}{' ' if against else ''}{lead}; next: {next_one}"
 
