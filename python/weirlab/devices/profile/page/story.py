@@ -114,8 +114,8 @@ def _chapters(evidence: ProfileEvidence, figures: Sequence[Figure]) -> Iterator[
         panel,
     )
     if evidence.irregular:
-        tables = tuple(rates({"irregular": evidence.irregular}))
-        yield Chapter("irregular", "Trials unlike the others", "Unlike", tables=tables)
+        unlike = tuple(rates({"irregular": evidence.irregular}))
+        yield Chapter("irregular", "Trials unlike the others", "Unlike", tables=unlike)
     undecided = evidence.judgement.undecided
     yield _by_size(
         Chapter(

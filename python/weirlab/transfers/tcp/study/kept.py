@@ -54,9 +54,7 @@ Diagnoses = Mapping[int, Mapping[str, "Diagnosis"]]
 MOSTLY: Final = 0.5
 """Share of the time for which another place must blame somebody else before it is said."""
 _AXIS: Final[Schema] = {"time_ns": INT}
-_SAMPLES: Final[Schema] = {
-    "time_ns": INT, "connection": INT, "end": TEXT, "role": TEXT, "app_bytes": INT
-}  # fmt: skip
+_SAMPLES: Final[Schema] = {"time_ns": INT, "connection": INT, "end": TEXT, "role": TEXT, "app_bytes": INT}
 _PACKETS: Final[Schema] = {"time_ns": INT, "connection": INT}
 """Columns that these tables have had in every version."""
 R = TypeVar("R")
@@ -246,10 +244,13 @@ def _of_earlier(run: Run, files: Mapping[End, Path]) -> TransferRecord:
     clocks = manifest.facts.get("clocks") or {}
     start_ns = int(axis["time_ns"].min()) if axis.height else 0  # type: ignore[arg-type]
     period_ns = int(axis["time_ns"].diff().min() or 0) if axis.height > 1 else 0  # type: ignore[arg-type]
-    found = {
-        int(number): {source: _diagnosis(run, each) for source, each in by_source.items()}
-        for number, by_source in run.get_json(EARLIER).items()
-    }
+    found = run.get_json(
+        EARLIER,
+        lambda content: {
+            int(number): {source: _diagnosis(run, each) for source, each in by_source.items()}
+            for number, by_source in content.items()
+        },
+    )
     connections = tuple(_earlier_connection(rows, number, start_ns) for number in sorted(found))
     transfer = TransferRow(
         trial_id="",
@@ -322,7 +323,6 @@ def _earlier_directions(connections: tuple[ConnectionRow, ...]) -> Iterator[Dire
         received = sum(part.received_bytes for part in parts)
         again = [part.retransmissions for part in parts if part.retransmissions is not None]
         repeated = [part.retransmitted_bytes for part in parts if part.retransmitted_bytes is not None]
-        unknown = dict.fromkeys(_UNKNOWN, math.nan)
         yield DirectionRow(
             trial_id="",
             direction=direction,
@@ -337,7 +337,7 @@ def _earlier_directions(connections: tuple[ConnectionRow, ...]) -> Iterator[Dire
             rtt_mean_us=sum(part.rtt_mean_us for part in parts) / len(parts),
             latency_blocks=0,
             failure="",
-            **unknown,
+            **dict.fromkeys(_UNKNOWN, math.nan),
         )
 
 
@@ -355,26 +355,16 @@ def _earlier_packets(axis: pl.DataFrame, connections: int) -> pl.DataFrame:
         prefix = "capture" if connections == 1 else f"{number}.capture"
         if f"{prefix}.flight_bytes" not in axis.columns:
             continue
-        throughput = (
-            pl.col(f"{prefix}.throughput_bps").fill_null(0.0) / 8e9 * axis["time_ns"].diff().fill_null(0)
+        sent = pl.col(f"{prefix}.throughput_bps").fill_null(0.0) / 8e9 * axis["time_ns"].diff().fill_null(0)
+        names = ("flight_bytes", "window_bytes", "rtt_us", "retransmissions")
+        found = axis.select(
+            pl.lit(number).alias("connection"),
+            "time_ns",
+            sent.cum_sum().alias("acked_bytes"),
+            *(pl.col(f"{prefix}.{name}").alias(name) for name in names),
+            pl.col(f"{prefix}.rtt_us").alias("rtt_max_us"),
         )
-        parts.append(
-            axis.select(
-                pl.lit(number).alias("connection"),
-                pl.lit("client").alias("end"),
-                "time_ns",
-                throughput.cum_sum().alias("acked_bytes"),
-                *(
-                    pl.col(f"{prefix}.{name}").alias(name)
-                    for name in ("flight_bytes", "window_bytes", "rtt_us", "retransmissions")
-                ),
-                pl.col(f"{prefix}.rtt_us").alias("rtt_max_us"),
-                *(
-                    pl.lit(None).alias(name)
-                    for name in ("delay_us", "delay_max_us", "duplicate_acks", "cwnd_bytes")
-                ),
-            ).select(pl.col(name).cast(kind) for name, kind in PACKET_COLUMNS.items())
-        )
+        parts.append(_packets(found))
     return pl.concat(parts) if parts else pl.DataFrame(schema=PACKET_COLUMNS)
 
 
