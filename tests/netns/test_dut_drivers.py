@@ -18,8 +18,8 @@ from weirlab.base.files import HOST_FILES
 from weirlab.lab import dut
 from weirlab.lab.base import Driver
 from weirlab.lab.dut import tool
+from weirlab.lab.dut.datapaths.bridges import SWITCH, OpenVswitch
 from weirlab.lab.dut.datapaths.ingress import TcFlower, XdpFilter
-from weirlab.lab.dut.datapaths.openvswitch import SWITCH, OpenVswitch
 from weirlab.lab.netns import NetnsLab
 from weirlab.records import RuleSetup
 from weirlab.traffic.sizes import Constant

@@ -16,9 +16,9 @@ from weirlab.base import programs
 from weirlab.lab import clean, dut
 from weirlab.lab.cores import choose
 from weirlab.lab.isolation import groups as control_groups
-from weirlab.lab.isolation import legacy, partition
-from weirlab.lab.isolation.groups import CgroupHierarchy, IsolationError
-from weirlab.lab.isolation.legacy import LegacyGroup
+from weirlab.lab.isolation import groups as control_groups
+from weirlab.lab.isolation import partition
+from weirlab.lab.isolation.groups import CgroupHierarchy, IsolationError, LegacyGroup
 from weirlab.lab.netns import NetnsLab
 from weirlab.traffic.spec import Rate, Traffic
 
@@ -125,18 +125,18 @@ def test_in_version_1_the_kernel_moves_what_it_may_and_takes_it_back(
     confined: CgroupHierarchy, idle: Callable[[], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The processes of this test are its children, which would stay.
-    monkeypatch.setattr(legacy, "descendants", lambda process, proc: [])
+    monkeypatch.setattr(control_groups, "descendants", lambda process, proc: [])
     both = os.sched_getaffinity(0)
     measuring = frozenset({choose().dut})
     free, bound = idle(), idle()
     os.sched_setaffinity(bound, measuring)
     what = LegacyGroup("weir-0123abcd")
     try:
-        legacy.make(confined, what, measuring)
+        control_groups.make_legacy(confined, what, measuring)
         assert os.sched_getaffinity(free) == both - measuring
         assert os.sched_getaffinity(bound) == set(measuring)
     finally:
-        assert legacy.undo(confined, what)
+        assert control_groups.undo_legacy(confined, what)
     assert os.sched_getaffinity(free) == both
     assert os.sched_getaffinity(bound) == set(measuring)
     assert confined.children("/") == []

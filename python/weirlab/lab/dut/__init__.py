@@ -18,9 +18,8 @@ from weirlab.base.quoting import quoted
 from weirlab.lab.base import Driver
 from weirlab.lab.dut import iptables
 from weirlab.lab.dut.chain import DeviceChain, parts
-from weirlab.lab.dut.datapaths.bridge import Bridge, EbtablesBridge
+from weirlab.lab.dut.datapaths.bridges import Bridge, EbtablesBridge, OpenVswitch
 from weirlab.lab.dut.datapaths.ingress import TcFlower, XdpFilter
-from weirlab.lab.dut.datapaths.openvswitch import OpenVswitch
 from weirlab.lab.dut.emulated.device import EmulatedLinkDriver
 from weirlab.lab.dut.forward import BlackBox, Forward
 from weirlab.lab.dut.iptables import Iptables

@@ -1,16 +1,17 @@
-"""Control groups: the hierarchy with the cpuset controller, and the one of version 2."""
+"""Control groups: where the cpuset controller is, version 2, and CPUs kept free with version 1."""
 
 from __future__ import annotations
 
 import errno
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
+from weirlab.lab.cores import descendants, parse_list, threads_of
 from weirlab.lab.linux.syscalls import way_out
 
 PROC: Final = Path("/proc")
@@ -23,6 +24,9 @@ _DISSOLVE_POLL_S: Final = 0.01
 
 _IS_KERNEL_THREAD: Final = 0x0020_0000
 """PF_KTHREAD of the kernel's sched.h, in the ninth field of /proc/PID/stat."""
+
+_ROUNDS: Final = 20
+"""Tasks that are being moved may start others."""
 
 
 class IsolationError(Exception):
@@ -171,3 +175,111 @@ def _homes(text: str) -> dict[str, str]:
         _, controllers, group = line.split(":", 2)
         homes |= dict.fromkeys(controllers.split(","), group)
     return homes
+
+
+@dataclass(frozen=True)
+class LegacyGroup:
+    """The groups of version 1 that keep CPUs free; kept in the journal.
+
+    Nothing has to join anything here: the root group keeps the right to all CPUs, with this process and the
+    kernel's threads in it, so whatever could be bound to a CPU before still can. Everything else in the root
+    group moves to ``weir-IDENTIFIER-rest``, which has the other CPUs, and moves back at the end. Threads that
+    were bound to some CPUs on purpose stay, because the kernel would forget their affinity.
+
+    ``weir-IDENTIFIER`` has the measuring CPUs to itself among its siblings (``cpu_exclusive``), so no other
+    group can be made with them. Load balancing stays on in the root group. Without it the threads that
+    cannot be moved would be stuck on the measuring CPUs, behind a sender that never sleeps.
+
+    Source: Documentation/admin-guide/cgroup-v1/cpusets.rst of the kernel.
+    """
+
+    group: str
+
+    @property
+    def rest(self) -> str:
+        return f"{self.group}-rest"
+
+    def to_json(self) -> dict[str, Any]:
+        return {"version": 1, **vars(self)}
+
+
+def plan_legacy(groups: CgroupHierarchy, group: str) -> LegacyGroup:
+    """Plan what :func:`make` will do; raises ``IsolationError`` if it must not be done."""
+    if groups.home != "/":
+        raise IsolationError(
+            f"this process is in the cpuset {groups.home}, and only the root's members can be moved",
+            "run it outside of that group",
+        )
+    return LegacyGroup(group)
+
+
+def make_legacy(
+    groups: CgroupHierarchy,
+    what: LegacyGroup,
+    cpus: frozenset[int],
+    *,
+    affinity: Callable[[int], set[int]] = os.sched_getaffinity,
+    proc: Path = PROC,
+) -> str:
+    """Keep ``cpus`` free of everything that can be moved; returns the kind of isolation.
+
+    Raises ``IsolationError`` or ``OSError``; :func:`undo` then removes what was made.
+    """
+    everything = parse_list(groups.read("/", "cpuset.cpus"))
+    for group, own in ((what.group, cpus), (what.rest, everything - cpus)):
+        groups.make(group)
+        groups.write(group, "cpuset.mems", groups.read("/", "cpuset.mems"))
+        groups.write(group, "cpuset.cpus", cpu_list(own))
+    try:
+        groups.write(what.group, "cpuset.cpu_exclusive", 1)
+    except OSError as error:
+        raise IsolationError(
+            f"other control groups have CPUs {cpu_list(cpus)} too ({', '.join(_others(groups, what))})",
+            "remove these groups, or give them other CPUs",
+        ) from error
+    groups.write(what.group, "cpuset.sched_load_balance", 0)
+    for _ in range(_ROUNDS):
+        if not _move(groups, what, everything, affinity, proc):
+            break
+    return "exclusive"
+
+
+def undo_legacy(groups: CgroupHierarchy, what: LegacyGroup) -> bool:
+    """Give everything back; False if members remain, so that it has to be tried again."""
+    for _ in range(_ROUNDS):
+        if not groups.exists(what.rest):
+            break
+        for task in groups.members(what.rest, "tasks"):
+            with suppress(OSError):
+                groups.write("/", "tasks", task)
+        with suppress(OSError):
+            groups.remove(what.rest)
+    if groups.exists(what.group):
+        with suppress(OSError):
+            groups.remove(what.group)
+    return not groups.exists(what.rest) and not groups.exists(what.group)
+
+
+def _move(
+    groups: CgroupHierarchy,
+    what: LegacyGroup,
+    everything: frozenset[int],
+    affinity: Callable[[int], set[int]],
+    proc: Path,
+) -> int:
+    """Move tasks that may run on any CPU out of the root group; returns how many moved."""
+    own = {thread for process in descendants(os.getpid(), proc) for thread in threads_of(process, proc)}
+    moved = 0
+    for task in groups.members("/", "tasks"):
+        if task == KTHREADD or task in own:
+            continue
+        # The task may have ended; a kernel thread with PF_NO_SETAFFINITY cannot be moved.
+        with suppress(OSError):
+            if everything <= affinity(task):
+                groups.write(what.rest, "tasks", task)
+                moved += 1
+    return moved
+
+
+def _others(groups: CgroupHierarchy, what: LegacyGroup) -> list[str]:
+    return [name for name in groups.children("/") if name not in (what.group, what.rest)]

@@ -19,9 +19,8 @@ from weirlab.base.errors import StoreError
 from weirlab.base.files import write
 from weirlab.base.interrupts import shielded
 from weirlab.lab.isolation import groups as control_groups
-from weirlab.lab.isolation import legacy, unified
-from weirlab.lab.isolation.groups import CgroupHierarchy, IsolationError, cpu_list, refusal
-from weirlab.lab.isolation.legacy import LegacyGroup
+from weirlab.lab.isolation import unified
+from weirlab.lab.isolation.groups import CgroupHierarchy, IsolationError, LegacyGroup, cpu_list, refusal
 from weirlab.lab.isolation.unified import UnifiedGroup
 
 JOURNAL: Final = ".cpuset"
@@ -181,9 +180,9 @@ def _make(groups: CgroupHierarchy, journal: Path, cpus: frozenset[int]) -> str:
     global _held
     group = f"weir-{journal.stem}"
     if groups.version == 1:
-        old = legacy.plan(groups, group)
+        old = control_groups.plan_legacy(groups, group)
         _note(journal, old.to_json())
-        return legacy.make(groups, old, cpus)
+        return control_groups.make_legacy(groups, old, cpus)
     what = unified.plan(groups, group)
     _note(journal, what.to_json())
     kind = unified.make(groups, what, cpus)
@@ -197,7 +196,7 @@ def _undo(groups: CgroupHierarchy, noted: dict[str, Any]) -> bool:
         # The hierarchy is gone, with everything in it.
         return True
     if groups.version == 1:
-        return legacy.undo(groups, LegacyGroup(**kept))
+        return control_groups.undo_legacy(groups, LegacyGroup(**kept))
     return unified.undo(groups, UnifiedGroup(**kept))
 
 

@@ -8,9 +8,8 @@ from weirlab.base.errors import InputError
 from weirlab.lab import dut
 from weirlab.lab.dut import nftables
 from weirlab.lab.dut.datapaths import ingress
-from weirlab.lab.dut.datapaths.bridge import ebtables_ruleset, ruleset
+from weirlab.lab.dut.datapaths.bridges import ebtables_ruleset, openflow, ruleset
 from weirlab.lab.dut.datapaths.ingress import listed
-from weirlab.lab.dut.datapaths.openvswitch import openflow
 from weirlab.lab.dut.nftables import Nat
 from weirlab.records import RuleSetup
 from weirlab.testing.bed import SITE

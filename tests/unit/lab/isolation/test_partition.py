@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from weirlab.lab.isolation import legacy as version_1
+from weirlab.lab.isolation import groups as version_1
 from weirlab.lab.isolation import partition
-from weirlab.lab.isolation.groups import CgroupHierarchy, IsolationError, find
-from weirlab.lab.isolation.legacy import LegacyGroup
+from weirlab.lab.isolation.groups import CgroupHierarchy, IsolationError, LegacyGroup, find
 from weirlab.lab.isolation.partition import Isolation
 
 from .made import FakeGroups, everything, legacy, unified
@@ -234,14 +233,14 @@ def test_in_version_1_what_can_be_moved_is_elsewhere_and_comes_back(tmp_path: Pa
     what = LegacyGroup("weir-0123abcd")
     bound = {11: {3}}
     before = everything(groups)
-    kind = version_1.make(groups, what, MEASURING, affinity=lambda task: bound.get(task, set(FOUR)))
+    kind = version_1.make_legacy(groups, what, MEASURING, affinity=lambda task: bound.get(task, set(FOUR)))
     assert kind == "exclusive"
     assert groups.read("weir-0123abcd-rest", "cpuset.cpus") == "0,3"
     assert groups.read("weir-0123abcd", "cpuset.cpus") == "1,2"
     assert groups.read("weir-0123abcd", "cpuset.cpu_exclusive") == "1"
     assert groups.members("weir-0123abcd-rest", "tasks") == [1, 10]
     assert groups.members("/", "tasks") == [2, 11, 12], "kthreadd, bound on purpose, refused by the kernel"
-    assert version_1.undo(groups, what)
+    assert version_1.undo_legacy(groups, what)
     after = everything(groups)
     assert sorted(after.pop("tasks").split()) == sorted(before.pop("tasks").split())
     assert after == before
@@ -249,7 +248,7 @@ def test_in_version_1_what_can_be_moved_is_elsewhere_and_comes_back(tmp_path: Pa
 
 def test_in_version_1_this_process_keeps_all_cpus(tmp_path: Path) -> None:
     groups = legacy(tmp_path / "cpuset", (1, os.getpid()))
-    version_1.make(groups, LegacyGroup("weir-0123abcd"), MEASURING, affinity=lambda task: set(FOUR))
+    version_1.make_legacy(groups, LegacyGroup("weir-0123abcd"), MEASURING, affinity=lambda task: set(FOUR))
     assert groups.members("/", "tasks") == [os.getpid()]
 
 
