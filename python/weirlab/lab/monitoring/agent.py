@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 
 STAT_BYTES = 1 << 16
 COUNTERS = (1, 3, 9, 11)
@@ -167,5 +168,7 @@ def receive(address: str, port: str, cpu: str) -> int:
                 return 0
 
 
+ROLES: dict[str, Callable[..., int]] = {"sample": sample, "report": report, "receive": receive}
+
 if __name__ == "__main__":
-    sys.exit({"sample": sample, "report": report, "receive": receive}[sys.argv[1]](*sys.argv[2:]))
+    sys.exit(ROLES[sys.argv[1]](*sys.argv[2:]))

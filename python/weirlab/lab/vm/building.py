@@ -153,7 +153,7 @@ _DOWNLOADED: Final = "packages"
 class ImageBuild:
     """The result. ``downloaded`` is empty if the image already existed."""
 
-    qemu: Image
+    image: Image
     downloaded: Sequence[Package] = ()
     renewed: bool = False
 
