@@ -16,7 +16,6 @@ from weirlab.base import programs
 from weirlab.lab import clean, dut
 from weirlab.lab.cores import choose
 from weirlab.lab.isolation import groups as control_groups
-from weirlab.lab.isolation import groups as control_groups
 from weirlab.lab.isolation import partition
 from weirlab.lab.isolation.groups import CgroupHierarchy, IsolationError, LegacyGroup
 from weirlab.lab.netns import NetnsLab
