@@ -18,7 +18,7 @@ from weirlab.cli.program.app import app
 from weirlab.lab import wiring
 from weirlab.lab.dut import make
 from weirlab.lab.linux import interface
-from weirlab.numbering.lab import PATIENCE_S, VoiceLab, engines, passage, wire
+from weirlab.numbering.lab import PATIENCE_S, VoiceLab, engines, passage, switch
 from weirlab.numbering.lab.device import PassageRow, device
 from weirlab.numbering.lab.passage import DevicePassage
 from weirlab.numbering.plan import load, ready
@@ -200,7 +200,7 @@ def test_messages_that_the_device_cuts_into_fragments_are_whole_in_the_ladder() 
         way, phone = opened.way, opened.at("phone")
         assert isinstance(way, DevicePassage)
         way._gateways[0].call(lambda: _set_mtu(wiring.IN0.name))
-        phone.call(lambda: _set_mtu(wire.LINK))
+        phone.call(lambda: _set_mtu(switch.LINK))
         before = phone.call(_fragments)
         row, cut, passed = carried(opened, wanted)
         made, put_together = (now - then for now, then in zip(phone.call(_fragments), before, strict=True))
@@ -244,7 +244,7 @@ def test_a_caller_that_is_plugged_in_beside_the_device_is_found_out() -> None:
     with lab("campus", name="forward") as opened:
         passed_all(*call(opened, "+420111444001"))
         hosts = [*opened.hosts]
-        phone, macs = hosts.index("10.93.0.20"), {each: wire.mac(rank) for rank, each in enumerate(hosts)}
+        phone, macs = hosts.index("10.93.0.20"), {each: switch.mac(rank) for rank, each in enumerate(hosts)}
         opened._switch.call(lambda: passage.plug_host(phone, aside=False))
         opened.at("phone").call(lambda: passage.know({k: v for k, v in macs.items() if k != "10.93.0.20"}))
         row, _ = call(opened, "+420111444001")

@@ -15,9 +15,9 @@ from weirlab.numbering.lab import engines
 from weirlab.numbering.lab.device import PassageRow, Total, passed
 from weirlab.numbering.lab.endpoints import CallFailure
 from weirlab.numbering.lab.engines import OFF, Daemon, Fault
-from weirlab.numbering.lab.frames import EARLY_SOURCE, Frame
 from weirlab.numbering.lab.loading import OTHERS, CallLoad, LoadResult
 from weirlab.numbering.lab.passage import CallerPassage, DirectPassage
+from weirlab.numbering.lab.switch import EARLY_SOURCE, Frame
 from weirlab.numbering.plan.model import EnumEntry
 from weirlab.numbering.plan.values import owner_name
 from weirlab.numbering.routing import PlanNetwork

@@ -23,11 +23,11 @@ from weirlab.lab.machines.machine import Machine
 from weirlab.numbering.configs import configs
 from weirlab.numbering.configs.named import servers
 from weirlab.numbering.configs.parts import address, gatekeeper, refuse
-from weirlab.numbering.lab import chroot, engines, wire
+from weirlab.numbering.lab import chroot, engines, switch
 from weirlab.numbering.lab.endpoints import CallFailure, LabEndpoints
 from weirlab.numbering.lab.engines import OFF, Fault
-from weirlab.numbering.lab.frames import Frame, LabSwitchRecorder
 from weirlab.numbering.lab.probes import Readiness, quoted
+from weirlab.numbering.lab.switch import Frame, LabSwitchRecorder
 from weirlab.numbering.routing import PlanNetwork
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Host(Machine):
 
 
 class VoiceLab(Closable):
-    """Name server, proxies and endpoints of ``network``, each at its address; see ``wire.py``.
+    """Name server, proxies and endpoints of ``network``, each at its address; see ``switch.py``.
 
     Parameters
     ----------
@@ -175,11 +175,11 @@ class VoiceLab(Closable):
             return
         where = next((each.address for each in self.daemons if each.name == name), None)
         number = [*self._hosts].index(where or address(self.network, name))
-        self._switch.call(partial(wire.set_link, number, up=False))
+        self._switch.call(partial(switch.set_link, number, up=False))
         try:
             yield
         finally:
-            self._switch.call(partial(wire.set_link, number, up=True))
+            self._switch.call(partial(switch.set_link, number, up=True))
         for daemon in self.daemons:
             if daemon.program == "asterisk" and gatekeeper(self.network, daemon.name) == name:
                 what = f"{daemon.title} does not register again with {name}"
@@ -310,13 +310,13 @@ class VoiceLab(Closable):
     @shielded
     def _wire(self) -> None:
         self._switch = Namespace(self._claim.namespace_name("sw"))
-        names = wire.parts(len(self._addresses))
+        names = switch.parts(len(self._addresses))
         self._hosts = {
             where: Namespace(self._claim.namespace_name(part))
             for where, part in zip(self._addresses, names, strict=True)
         }
-        wire.build(self._switch, self._hosts)
-        ports = {wire.port(number): where for number, where in enumerate(self._hosts)}
+        switch.build(self._switch, self._hosts)
+        ports = {switch.port(number): where for number, where in enumerate(self._hosts)}
         self._watcher = LabSwitchRecorder(self._switch, ports)
         self._opened.callback(self._watcher.close)
         self._machine = Host("the voice lab", self._switch, others=[*self._hosts.values()])

@@ -15,7 +15,7 @@ from weirlab.base.quantities import plural
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.numbering.configs import asterisk, h323, sipp
 from weirlab.numbering.configs.parts import address, call_agent, refuse
-from weirlab.numbering.lab import engines, frames, probes, wire
+from weirlab.numbering.lab import engines, probes, switch
 from weirlab.numbering.lab.probes import bracketed
 from weirlab.numbering.routing import PlanNetwork
 
@@ -82,8 +82,8 @@ class LabEndpoints:
     def write(self) -> None:
         """Write the speech of the endpoints, as captures."""
         for codec in sipp.BYTES:
-            files.write_bytes(self._lab.folder / f"{codec}.pcap", frames.speech(codec, self.talk_s))
-            early = frames.speech(codec, frames.EARLY_S, frames.EARLY_SOURCE)
+            files.write_bytes(self._lab.folder / f"{codec}.pcap", switch.speech(codec, self.talk_s))
+            early = switch.speech(codec, switch.EARLY_S, switch.EARLY_SOURCE)
             files.write_bytes(self._lab.folder / f"early-{codec}.pcap", early)
 
     @contextmanager
@@ -158,7 +158,7 @@ class LabEndpoints:
         answered = self._lab.folder / f"held-{name}.log"
         answered.unlink(missing_ok=True)
         path = self._lab.folder / f"held-{name}.xml"
-        files.write_bytes(path, frames.held(sipp.caller(self.network, name, 200), str(answered)).encode())
+        files.write_bytes(path, switch.held(sipp.caller(self.network, name, 200), str(answered)).encode())
         command = engines.caller(
             str(path), host, _HOLDING_PORT, home_of(self.network, name), number, round(3 * self.longest_s),
             "-m", str(times), "-r", str(times), "-mp", str(_HOLDING_MEDIA_PORT), "-cid_str", f"{_HELD}%u",
@@ -242,7 +242,7 @@ class LabEndpoints:
             self._lab.until(lambda: "ready\n" in self._lab.output(log)[before:], what, log)
             return
         port = engine.port("sip")
-        waits = partial(self._lab.at(name).call, partial(wire.bound, port, engine.transport))
+        waits = partial(self._lab.at(name).call, partial(switch.bound, port, engine.transport))
         self._lab.until(waits, f"{what}:{port}", log)
 
     def _line(self, name: str, codecs: Mapping[str, str], more: Mapping[str, object]) -> tuple[str, ...]:
@@ -283,7 +283,7 @@ class LabEndpoints:
         codec = codecs.get(name, own[0])
         folder = self._lab.folder
         early = str(folder / f"early-{codec}.pcap")
-        spoken = frames.talking(text, str(folder / f"{codec}.pcap"), self.talk_s + _MORE_HOLD_S, early)
+        spoken = switch.talking(text, str(folder / f"{codec}.pcap"), self.talk_s + _MORE_HOLD_S, early)
         path = folder / f"{name}.xml"
         files.write_bytes(path, spoken.encode())
         return str(path)

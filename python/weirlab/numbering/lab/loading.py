@@ -16,10 +16,10 @@ from weirlab.base import files
 from weirlab.base.interrupts import interruptible
 from weirlab.numbering.configs import sipp
 from weirlab.numbering.configs.parts import address, gatekeeper
-from weirlab.numbering.lab import VoiceLab, engines, frames, wire
+from weirlab.numbering.lab import VoiceLab, engines, switch
 from weirlab.numbering.lab.endpoints import home_of, kill
 from weirlab.numbering.lab.engines import Daemon
-from weirlab.numbering.lab.frames import Frame
+from weirlab.numbering.lab.switch import Frame
 
 _HOLD_MS: Final = 200
 """Duration of a call without speech."""
@@ -144,7 +144,7 @@ def _answering(lab: VoiceLab, name: str) -> Iterator[None]:
     command = engines.callee(str(path), host, port, *sipp.over(engine), "-rtp_echo", *_BUFFER)
     title = f"sipp of {name}"
     lab.start(title, command, lab.at(name), f"load-{name}")
-    waits = partial(lab.at(name).call, partial(wire.bound, port, engine.transport))
+    waits = partial(lab.at(name).call, partial(switch.bound, port, engine.transport))
     lab.until(waits, f"{title} does not listen at {host}:{port}", f"load-{name}")
     try:
         yield
@@ -155,7 +155,7 @@ def _answering(lab: VoiceLab, name: str) -> Iterator[None]:
 def _call(lab: VoiceLab, offered: CallLoad, statistics: Path) -> str:
     """Start the calls; returns the title of the program."""
     name, rate_per_s = offered.caller, offered.rate_per_s
-    text = sipp.caller(lab.network, name, 200).replace(frames.PAUSE, f'<pause milliseconds="{_HOLD_MS}"/>')
+    text = sipp.caller(lab.network, name, 200).replace(switch.PAUSE, f'<pause milliseconds="{_HOLD_MS}"/>')
     classes = ", ".join(map(str, offered.edges_ms))
     text = text.replace(sipp.CLASSES, f'<ResponseTimeRepartition value="{classes}"/>')
     path = lab.folder / f"load-{name}.xml"
@@ -174,7 +174,7 @@ def _talk(lab: VoiceLab, offered: CallLoad) -> str:
     """Start the calls with speech; returns the title of the program."""
     name, calls = offered.caller, str(offered.speaking)
     codec = (lab.network.plan.engines[name].codecs or ("alaw",))[0]
-    text = frames.talking(
+    text = switch.talking(
         sipp.caller(lab.network, name, 200), str(lab.folder / f"{codec}.pcap"), lab.talk_s + 0.5
     )
     path = lab.folder / f"talk-{name}.xml"

@@ -28,7 +28,7 @@ from weirlab.lab.linux.interface import Port
 from weirlab.lab.linux.inventory import InterfaceCounters
 from weirlab.lab.linux.namespace import Namespace, write_sysctls
 from weirlab.lab.linux.syscalls import explained
-from weirlab.numbering.lab import wire
+from weirlab.numbering.lab import switch
 from weirlab.numbering.lab.device import PassageDevice, PassageRow, Total, passed, total
 
 NEAR: Final = "dev0"
@@ -46,13 +46,13 @@ def plug_in(near_fd: int, far_fd: int) -> None:
     """Make the cables to the device, between the two bridges. Call inside the switch."""
     with IPRoute() as netlink:
         if not netlink.link_lookup(ifname=_ASIDE):
-            wire.make_bridge(netlink, _ASIDE)
+            switch.make_bridge(netlink, _ASIDE)
         for name, port, fd, bridge in (
             (NEAR, wiring.IN0, near_fd, _ASIDE),
-            (_FAR, wiring.OUT0, far_fd, wire.BRIDGE),
+            (_FAR, wiring.OUT0, far_fd, switch.BRIDGE),
         ):
-            peer = {"ifname": port.name, "address": port.mac, "mtu": wire.MTU_BYTES, "net_ns_fd": fd}
-            netlink.link("add", ifname=name, kind="veth", mtu=wire.MTU_BYTES, peer=peer)
+            peer = {"ifname": port.name, "address": port.mac, "mtu": switch.MTU_BYTES, "net_ns_fd": fd}
+            netlink.link("add", ifname=name, kind="veth", mtu=switch.MTU_BYTES, peer=peer)
             interface.set_offloads(name, gro=False)
             index, master = interface.index_of(netlink, name), interface.index_of(netlink, bridge)
             netlink.link("set", index=index, master=master, state="up")
@@ -69,19 +69,19 @@ def unplug_host(number: int) -> None:
 
 def plug_host(number: int, *, aside: bool) -> None:
     """Move a host's port to the caller's bridge, or back to the bridge of the others."""
-    _set_master(number, _ASIDE if aside else wire.BRIDGE)
+    _set_master(number, _ASIDE if aside else switch.BRIDGE)
 
 
 def _set_master(number: int, bridge: str | None) -> None:
     with IPRoute() as netlink:
         master = 0 if bridge is None else interface.index_of(netlink, bridge)
-        netlink.link("set", index=interface.index_of(netlink, wire.port(number)), master=master)
+        netlink.link("set", index=interface.index_of(netlink, switch.port(number)), master=master)
 
 
 def know(neighbours: Mapping[str, str]) -> None:
     """Set a host's neighbour entries for these addresses. Call inside the host."""
     with IPRoute() as netlink:
-        index = interface.index_of(netlink, wire.LINK)
+        index = interface.index_of(netlink, switch.LINK)
         for address, mac in neighbours.items():
             interface.add_neighbour(netlink, address, mac, index)
 
@@ -220,11 +220,11 @@ class DevicePassage:
         number = [*self._hosts].index(address)
         others = self._neighbours(address)
         with explained("the device"):
-            near, far = self._wire({address: wire.mac(number)}, others)
+            near, far = self._wire({address: switch.mac(number)}, others)
         # If anything fails from here, the caller must become everybody's neighbour again.
         self._at = address
         hosts = (_networks([address]), _networks(others))
-        caller = _host(wiring.TX0, address, wire.mac(number))
+        caller = _host(wiring.TX0, address, switch.mac(number))
         second = None if far is near else far.name
         cpu = max(os.sched_getaffinity(0))
         site = Site(near.name, wiring.IN0, wiring.OUT0, caller, wiring.RX0, cpu, second, hosts)
@@ -254,7 +254,7 @@ class DevicePassage:
         return near, far
 
     def _meter(self, number: int, near: Namespace, far: Namespace) -> None:
-        self._caller = InterfaceCounters(self._switch, {"caller": wire.port(number), "near": NEAR})
+        self._caller = InterfaceCounters(self._switch, {"caller": switch.port(number), "near": NEAR})
         self._ports = [
             InterfaceCounters(near, {"in": wiring.IN0.name}),
             InterfaceCounters(far, {"out": wiring.OUT0.name}),
@@ -268,7 +268,7 @@ class DevicePassage:
             return
         number = [*self._hosts].index(address)
         self._switch.call(partial(unplug_host, number))
-        self._know(address, self._neighbours(address), wire.mac(number))
+        self._know(address, self._neighbours(address), switch.mac(number))
         self._driver.stop()
         self._built.close()
         self._switch.call(partial(plug_host, number, aside=False))
@@ -276,7 +276,7 @@ class DevicePassage:
 
     def _neighbours(self, address: str) -> dict[str, str]:
         """MAC address by address of all others; hosts of the other IP version never talk to the caller."""
-        macs = {each: wire.mac(rank) for rank, each in enumerate(self._hosts)}
+        macs = {each: switch.mac(rank) for rank, each in enumerate(self._hosts)}
         return {
             each: mac for each, mac in macs.items() if each != address and (":" in each) == (":" in address)
         }
@@ -324,4 +324,4 @@ def _networks(addresses: Mapping[str, str] | list[str]) -> tuple[str, ...]:
 def _host(port: Port, address: str, mac: str) -> Port:
     """The caller as the neighbour at the device's inward port."""
     (network,) = _networks([address])
-    return Port(wire.LINK, mac, *((port.ipv4, network) if ":" in address else (network, port.ipv6)))
+    return Port(switch.LINK, mac, *((port.ipv4, network) if ":" in address else (network, port.ipv6)))

@@ -17,7 +17,7 @@ from weirlab.base.quoting import printable
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.lab.machines.machine import Machine
 from weirlab.numbering.configs.parts import gatekeeper
-from weirlab.numbering.lab import engines, wire
+from weirlab.numbering.lab import engines, switch
 from weirlab.numbering.lab.engines import Daemon
 from weirlab.numbering.routing import PlanNetwork
 
@@ -198,7 +198,7 @@ class Readiness:
         self.until(answered, f"{daemon.title} does not answer for the zone {zone}", daemon.name)
 
     def _await_socket(self, daemon: Daemon, transport: str, port: int) -> None:
-        waits = partial(self.hosts[daemon.address].call, partial(wire.bound, port, transport))
+        waits = partial(self.hosts[daemon.address].call, partial(switch.bound, port, transport))
         what = f"{daemon.title} does not listen at {daemon.address}, {transport.upper()} port {port}"
         self.until(waits, what, daemon.name)
 

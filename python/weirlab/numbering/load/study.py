@@ -15,8 +15,8 @@ from weirlab.base.interrupts import owned, shielded
 from weirlab.jobs.work import Work
 from weirlab.numbering.configs.parts import address
 from weirlab.numbering.lab.device import DEVICE, PassageDevice, PassageRow, bypassing, device
-from weirlab.numbering.lab.frames import Frame
 from weirlab.numbering.lab.loading import CallLoad, LoadResult, LoadTestLab
+from weirlab.numbering.lab.switch import Frame
 from weirlab.numbering.load.findings import (
     LIMITS,
     TRIALS,

@@ -16,8 +16,8 @@ from weirlab.numbering.lab import endpoints
 from weirlab.numbering.lab.device import PassageRow, bypassing
 from weirlab.numbering.lab.endpoints import CallFailure
 from weirlab.numbering.lab.engines import DECIDING, OFF, WITH_ORDERS, Daemon, Fault
-from weirlab.numbering.lab.frames import EARLY_SOURCE, Frame
 from weirlab.numbering.lab.passage import CallerPassage
+from weirlab.numbering.lab.switch import EARLY_SOURCE, Frame
 from weirlab.numbering.proof import kinds, ways
 from weirlab.numbering.proof.rows import AS_PLANNED, NOT_AS_PLANNED, NOT_TRIED, MessageRow, ProofCallRow
 from weirlab.numbering.proof.ways import CallHistory, ProofCall

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from weirlab.numbering.lab import engines, frames
+from weirlab.numbering.lab import engines, switch
 from weirlab.numbering.lab.probes import info
 
 THREADS = [
@@ -37,7 +37,7 @@ def test_channels_are_counted_as_asterisk_tells_them(said: list[str], channels: 
 
 
 def test_a_call_that_sipp_holds_stays_up_until_an_info_with_its_call_id_comes() -> None:
-    scenario = frames.held(f"<send>ACK</send>{frames.PAUSE}<send>BYE</send>", "/tmp/x y/held.log")
+    scenario = switch.held(f"<send>ACK</send>{switch.PAUSE}<send>BYE</send>", "/tmp/x y/held.log")
     assert "exec command=\"echo >> '/tmp/x y/held.log'\"" in scenario
     assert scenario.index("ACK") < scenario.index('recv request="INFO"') < scenario.index("BYE")
     asked = info("2001:db8::7", 5092, "weir-held-3").decode()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from weirlab.numbering.fakes import _datagram
 from weirlab.numbering.gatekeeper import ras
-from weirlab.numbering.lab.frames import Frame
+from weirlab.numbering.lab.switch import Frame
 from weirlab.numbering.proof import calling, ways
 from weirlab.numbering.proof.ways import ProofCall, planned
 from weirlab.numbering.proof.wire import h323, signalling

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weirlab.numbering.lab.frames import Frame
+from weirlab.numbering.lab.switch import Frame
 from weirlab.numbering.proof.wire import packets, signalling
 from weirlab.numbering.proof.wire.packets import LIFE_NS, MOST_OPEN, payloads
 

@@ -12,13 +12,13 @@ from weirlab import _engine
 from weirlab.base import programs
 from weirlab.base.errors import InputError, MissingCapability
 from weirlab.numbering.configs import sipp
-from weirlab.numbering.lab import VoiceLab, engines, frames, probes, wire
+from weirlab.numbering.lab import VoiceLab, engines, probes, switch
 
 from ..plans import network, ready_network
 
 
 def test_hosts_have_names_of_letters_alone_and_each_its_own() -> None:
-    names = wire.parts(800)
+    names = switch.parts(800)
     assert names[:2] == ["ha", "hb"]
     assert len(set(names)) == 800
     assert all(name.isalpha() and name.islower() for name in names)
@@ -29,7 +29,7 @@ def test_the_ports_of_a_host_are_read_from_the_kernel_s_table() -> None:
         "   37: 0A5D000A:13C4 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 9 2 0 0",
         f"   12: {'0' * 32}:0035 {'0' * 32}:0000 07 0:0 0:0 0 0 0 9",
     ]
-    assert wire._ports(lines) == {5060, 53}
+    assert switch._ports(lines) == {5060, 53}
 
 
 def test_a_name_server_is_asked_for_the_beginning_of_a_zone() -> None:
@@ -63,7 +63,7 @@ def test_only_an_answer_with_authority_counts(datagram: bytes, counts: bool) -> 
 @pytest.mark.parametrize("codec", sipp.BYTES)
 def test_speech_is_one_stream_without_a_gap(tmp_path: Path, codec: str) -> None:
     file = tmp_path / "speech.pcap"
-    file.write_bytes(frames.speech(codec, 1.0))
+    file.write_bytes(switch.speech(codec, 1.0))
     (stream,) = _engine.rtp_packets(str(file))["streams"]
     assert (stream["packets"], stream["lost"], stream["jitter_mean_ns"]) == (50, 0, 0.0)
     assert stream["codec"] == sipp.PAYLOADS[codec][1].partition("/")[0]
@@ -71,8 +71,8 @@ def test_speech_is_one_stream_without_a_gap(tmp_path: Path, codec: str) -> None:
 
 def test_caller_and_callee_talk_once_the_call_is_up_and_who_is_refused_does_not() -> None:
     net = ready_network("campus")
-    calling = frames.talking(sipp.caller(net, "phone", 200), "/x/alaw.pcap", 2.5)
-    called = frames.talking(sipp.callee(net, "desk"), "/x/ulaw.pcap", 2.5)
+    calling = switch.talking(sipp.caller(net, "phone", 200), "/x/alaw.pcap", 2.5)
+    called = switch.talking(sipp.callee(net, "desk"), "/x/ulaw.pcap", 2.5)
     refused = sipp.caller(net, "phone", 404)
     for text in (calling, called):
         assert ElementTree.fromstring(text).find("nop/action/exec") is not None
@@ -81,7 +81,7 @@ def test_caller_and_callee_talk_once_the_call_is_up_and_who_is_refused_does_not(
         calling.index("ACK [next_url]") < calling.index("play_pcap_audio") < calling.index("BYE [next_url]")
     )
     assert called.index('request="ACK"') < called.index("play_pcap_audio") < called.index('request="BYE"')
-    assert frames.talking(refused, "/x/alaw.pcap", 2.5) == refused
+    assert switch.talking(refused, "/x/alaw.pcap", 2.5) == refused
 
 
 def test_the_lab_has_programs_for_name_server_and_proxies() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from weirlab.numbering.fakes import FakeLab, _answer, _question
 from weirlab.numbering.lab.engines import Daemon
-from weirlab.numbering.lab.frames import Frame
+from weirlab.numbering.lab.switch import Frame
 from weirlab.numbering.plan.model import EnumEntry, Naptr
 from weirlab.numbering.proof.wire import questions
 from weirlab.numbering.proof.wire.packets import payloads

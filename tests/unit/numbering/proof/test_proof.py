@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from weirlab.numbering.fakes import FakeLab
-from weirlab.numbering.lab.frames import Frame
+from weirlab.numbering.lab.switch import Frame
 from weirlab.numbering.proof import findings, page, ways
 from weirlab.numbering.proof.calling import MAX_ATTEMPTS, made
 from weirlab.numbering.proof.findings import UNEVEN_MS, ProofFindings

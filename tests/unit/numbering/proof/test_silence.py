@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterable, Iterator
 
 from weirlab.numbering.fakes import _datagram
-from weirlab.numbering.lab.frames import Frame
+from weirlab.numbering.lab.switch import Frame
 from weirlab.numbering.proof.wire.speech import Silence, silences
 
 CALLER, CALLEE = ("192.0.2.1", 6000), ("192.0.2.2", 6000)

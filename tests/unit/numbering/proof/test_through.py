@@ -14,7 +14,7 @@ from weirlab.base.files import HOST_FILES
 from weirlab.lab.dut import iptables, nftables
 from weirlab.numbering.fakes import FakeLab, FakeLoadLab, FakePassage
 from weirlab.numbering.lab.device import BACK, THERE, Total, bypassing, covering, device, passed, total
-from weirlab.numbering.lab.frames import Frame
+from weirlab.numbering.lab.switch import Frame
 from weirlab.numbering.load.study import _passed
 from weirlab.numbering.proof.calling import carried
 from weirlab.numbering.proof.chart import Chart, charted

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from weirlab.numbering.gatekeeper import datagrams, ras
-from weirlab.numbering.lab.frames import Frame
+from weirlab.numbering.lab.switch import Frame
 from weirlab.numbering.proof.wire import packets
 from weirlab.numbering.proof.wire.packets import TransportAddress
 from weirlab.numbering.proof.wire.signalling import CallLeg, LadderMessage

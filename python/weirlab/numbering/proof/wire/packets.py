@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Final, NamedTuple
 
-from weirlab.numbering.lab.frames import Frame
+from weirlab.numbering.lab.switch import Frame
 
 MOST_OPEN: Final = 64
 """Most datagrams with a missing fragment; beyond that, the oldest is given up."""

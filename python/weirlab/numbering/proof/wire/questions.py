@@ -10,8 +10,8 @@ from typing import Final
 
 from weirlab.base.quantities import duration, plural
 from weirlab.numbering.lab.engines import Daemon
-from weirlab.numbering.lab.frames import Frame
 from weirlab.numbering.lab.probes import HEADER, RECORD, name_at
+from weirlab.numbering.lab.switch import Frame
 from weirlab.numbering.plan.values import digits_below, owner_name
 from weirlab.numbering.proof.wire.packets import TransportAddress, datagrams
 from weirlab.numbering.routing import PlanNetwork

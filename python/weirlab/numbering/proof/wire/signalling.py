@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from weirlab.numbering.configs.sipp import PAYLOADS
-from weirlab.numbering.lab.frames import Frame
+from weirlab.numbering.lab.switch import Frame
 from weirlab.numbering.proof.wire import packets
 from weirlab.numbering.proof.wire.packets import TransportAddress
 

@@ -15,7 +15,7 @@ from weirlab import _engine
 from weirlab.base import files
 from weirlab.base.errors import InputError
 from weirlab.numbering.lab.device import PassageRow
-from weirlab.numbering.lab.frames import Frame, pcap
+from weirlab.numbering.lab.switch import Frame, pcap
 from weirlab.numbering.proof.wire import packets
 from weirlab.quality.captures import VoicePackets, capture_table
 
