@@ -26,8 +26,8 @@ from typing import Any, Final
 
 from machine import versions
 from weirlab.lab.linux.inventory import look
-from weirlab.lab.vm import building
-from weirlab.lab.vm.root import Archive
+from weirlab.lab.machines import building
+from weirlab.lab.machines.root import Archive
 from weirlab.store import Store
 
 KERNEL: Final = "linux-image-amd64"

@@ -13,7 +13,7 @@ import pytest
 from weirlab.base.errors import LabError
 from weirlab.base.files import HOST_FILES
 from weirlab.lab.dut import make
-from weirlab.lab.dut.emulated.device import EmulatedLinkDriver
+from weirlab.lab.dut.datapaths.emulated import EmulatedLinkDriver
 from weirlab.lab.netns import NetnsLab
 from weirlab.records import EngineResult
 from weirlab.traffic.sizes import Constant
@@ -108,7 +108,7 @@ def test_a_link_that_ends_is_told_with_its_name(made: Any) -> None:
 
 def test_a_link_that_does_not_come_up_leaves_nothing(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     driver = make("link:delay=1ms")
-    monkeypatch.setattr("weirlab.lab.dut.emulated.carrier.__name__", "weirlab.nothing")
+    monkeypatch.setattr("weirlab.lab.dut.datapaths.carrier.__name__", "weirlab.nothing")
     with pytest.raises(LabError, match=r"the emulated link ended: ImportError: .*nothing"):
         NetnsLab(driver)
     assert made.left() == []

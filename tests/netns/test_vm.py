@@ -28,9 +28,9 @@ from weirlab.lab.dut.vm import site as sites
 from weirlab.lab.dut.vm.device import VirtualFilter, load
 from weirlab.lab.dut.vm.tunnels import VirtualWireGuard
 from weirlab.lab.linux.namespace import Namespace
+from weirlab.lab.machines import guest, qemu
+from weirlab.lab.machines.root import Archive
 from weirlab.lab.netns import NetnsLab
-from weirlab.lab.vm import guest, qemu
-from weirlab.lab.vm.root import Archive
 from weirlab.records import RuleSetup
 from weirlab.traffic.encapsulation.packets import VoicePacket
 

@@ -17,8 +17,8 @@ from weirlab.emulation.reading import read_link, read_path
 from weirlab.emulation.spec import PathSpec
 from weirlab.lab import dut, wiring
 from weirlab.lab.linux.namespace import Namespace
+from weirlab.lab.machines import guest
 from weirlab.lab.netns import NetnsLab
-from weirlab.lab.vm import guest
 from weirlab.link.host import journal
 from weirlab.links.emulator import netem
 from weirlab.records import RuleSetup

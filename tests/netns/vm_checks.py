@@ -13,8 +13,8 @@ from weirlab.base.errors import LabError, MissingCapability
 from weirlab.calls.capacity.trials.search import CallTraffic
 from weirlab.lab.dut.vm.device import VirtualFilter
 from weirlab.lab.dut.vm.tunnels import VirtualTunnel
+from weirlab.lab.machines import building, qemu
 from weirlab.lab.netns import NetnsLab
-from weirlab.lab.vm import building, qemu
 from weirlab.measure import TrialEntry
 from weirlab.measure.calls import CallAssessment, run_calls
 from weirlab.measure.terms import SINGLE

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from weirlab.calls.calls.wire import KIND as CALLS
-from weirlab.lab.vm.building import ImageBuild
-from weirlab.lab.vm.qemu import Image, ImageContents
+from weirlab.lab.machines.building import ImageBuild
+from weirlab.lab.machines.qemu import Image, ImageContents
 from weirlab.measure.calibrate import KIND as CALIBRATE
 from weirlab.store import Store
 from weirlab.testing import FakeBed, TrialDisturbance
@@ -280,8 +280,8 @@ def test_lab_build_tells_what_there_is_and_what_is_missing(
     built = Image(tmp_path, ImageContents("recipe", "6.1.0-56-cloud-amd64", ["nftables 1.0.6"]))
     for path in (built.kernel, built.root):
         path.write_bytes(bytes(1_000_000))
-    monkeypatch.setattr("weirlab.lab.vm.building.build", lambda **_: ImageBuild(built, renewed=True))
-    monkeypatch.setattr("weirlab.lab.vm.qemu.missing", lambda: ["QEMU is not installed"])
+    monkeypatch.setattr("weirlab.lab.machines.building.build", lambda **_: ImageBuild(built, renewed=True))
+    monkeypatch.setattr("weirlab.lab.machines.qemu.missing", lambda: ["QEMU is not installed"])
     answer = weir("lab", "build", "--json")
     assert answer.json["kernel"] == "6.1.0-56-cloud-amd64"
     assert answer.json["size_bytes"] == 2_000_000

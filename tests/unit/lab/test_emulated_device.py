@@ -11,8 +11,8 @@ from weirlab.base.files import HOST_FILES
 from weirlab.emulation.spec import Amount, FrameListPattern
 from weirlab.lab import dut
 from weirlab.lab.base import Site
-from weirlab.lab.dut.emulated import carrier, device
-from weirlab.lab.dut.emulated.device import EmulatedLinkDriver
+from weirlab.lab.dut.datapaths import carrier, emulated
+from weirlab.lab.dut.datapaths.emulated import EmulatedLinkDriver
 from weirlab.lab.wiring import IN0, OUT0, RX0, TX0
 from weirlab.records import RuleSetup
 
@@ -104,7 +104,7 @@ class Held:
 def settle(monkeypatch: pytest.MonkeyPatch, held: Held) -> None:
     found = link("link:rate=200kbps:queue=1000pkts")
     monkeypatch.setattr(found, "_counted", held.look)
-    monkeypatch.setattr(device, "time", held)
+    monkeypatch.setattr(emulated, "time", held)
     found.settle()
 
 
@@ -116,7 +116,7 @@ def test_a_trial_is_told_of_frames_that_never_leave(monkeypatch: pytest.MonkeyPa
     held = Held(3, 3, 3, 3)
     found = link("link:rate=200kbps:queue=1000pkts")
     monkeypatch.setattr(found, "_counted", held.look)
-    monkeypatch.setattr(device, "time", held)
+    monkeypatch.setattr(emulated, "time", held)
     for _ in range(2):
         assert found.holds()
         held.sleep(10)

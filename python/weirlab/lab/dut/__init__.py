@@ -19,8 +19,8 @@ from weirlab.lab.base import Driver
 from weirlab.lab.dut import iptables
 from weirlab.lab.dut.chain import DeviceChain, parts
 from weirlab.lab.dut.datapaths.bridges import Bridge, EbtablesBridge, OpenVswitch
+from weirlab.lab.dut.datapaths.emulated import EmulatedLinkDriver
 from weirlab.lab.dut.datapaths.ingress import TcFlower, XdpFilter
-from weirlab.lab.dut.emulated.device import EmulatedLinkDriver
 from weirlab.lab.dut.forward import BlackBox, Forward
 from weirlab.lab.dut.iptables import Iptables
 from weirlab.lab.dut.nftables import Flowtable, Nat, Nftables
@@ -196,7 +196,7 @@ def files_of(name: str) -> Sequence[Path]:
 
 def is_emulated(name: str) -> bool:
     """Whether the device ``name`` will run on an emulated CPU, for want of KVM; if not, it still may."""
-    from weirlab.lab.vm import qemu
+    from weirlab.lab.machines import qemu
 
     return any(one.partition(":")[0] in _VIRTUAL for one in parts(name)) and "kvm" not in qemu.accelerators()
 

@@ -145,7 +145,7 @@ def build(
     again: Annotated[bool, typer.Option("--again", help="Rebuild it from the current packages.")] = False,
     json: JsonOption = False,
 ) -> None:
-    from weirlab.lab.vm import building, qemu
+    from weirlab.lab.machines import building, qemu
     from weirlab.studies.commands import wording
 
     with Session(ctx, as_json=json) as session:

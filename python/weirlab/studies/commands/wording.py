@@ -11,7 +11,7 @@ from weirlab.cli.quantities import count, plural, words
 if TYPE_CHECKING:
     from weirlab.jobs.inventory import RunOutcome
     from weirlab.lab.finding import Finding
-    from weirlab.lab.vm.building import ImageBuild
+    from weirlab.lab.machines.building import ImageBuild
     from weirlab.report.export import ReportOutcome
     from weirlab.store import RunSummary
     from weirlab.store.labels import RunLabel

@@ -12,7 +12,7 @@ from weirlab.base.errors import TrialError
 from weirlab.devices.prediction import modelling
 from weirlab.jobs import testbeds
 from weirlab.jobs.progress import Progress
-from weirlab.lab.vm import qemu
+from weirlab.lab.machines import qemu
 from weirlab.store import Run
 from weirlab.testing import FakeBed, FakeDevice
 

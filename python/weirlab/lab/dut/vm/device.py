@@ -23,9 +23,9 @@ from weirlab.lab.dut.nftables import Layout
 from weirlab.lab.dut.rules import check, check_none, check_single, check_stateless
 from weirlab.lab.dut.vm import site as sites
 from weirlab.lab.linux.namespace import Namespace
-from weirlab.lab.vm import qemu
-from weirlab.lab.vm.guest import Guest
-from weirlab.lab.vm.qemu import Boot
+from weirlab.lab.machines import qemu
+from weirlab.lab.machines.guest import Guest
+from weirlab.lab.machines.qemu import Boot
 from weirlab.records import RuleSetup
 
 KIND: Final = "vm"

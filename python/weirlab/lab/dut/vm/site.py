@@ -23,8 +23,8 @@ from weirlab.lab.dut import tool
 from weirlab.lab.linux import interface
 from weirlab.lab.linux.interface import Port
 from weirlab.lab.linux.namespace import Namespace
-from weirlab.lab.vm import qemu
-from weirlab.lab.vm.guest import Guest
+from weirlab.lab.machines import qemu
+from weirlab.lab.machines.guest import Guest
 
 _END: Final = "end of what weir writes"
 

@@ -21,7 +21,7 @@ from weirlab.lab.dut.vm import site as sites
 from weirlab.lab.dut.vm.device import load
 from weirlab.lab.dut.vm.site import GuestPort
 from weirlab.lab.linux.interface import Port
-from weirlab.lab.vm.guest import Guest
+from weirlab.lab.machines.guest import Guest
 from weirlab.records import RuleSetup
 
 ROLES: Final = ("vm_near", "vm_far")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import stat
 
-from weirlab.lab.vm.root import Archive
+from weirlab.lab.machines.root import Archive
 
 
 def read(content: bytes) -> list[tuple[str, int, bytes, tuple[int, int]]]:

@@ -21,7 +21,7 @@ from weirlab.emulation.reading import READERS, LinkSpec, read_both
 from weirlab.lab import wiring
 from weirlab.lab.base import Driver, Site
 from weirlab.lab.dut import tool
-from weirlab.lab.dut.emulated import carrier
+from weirlab.lab.dut.datapaths import carrier
 from weirlab.lab.dut.rules import INSTEAD, check_none
 from weirlab.lab.isolation import partition
 from weirlab.lab.linux import interface

@@ -14,9 +14,9 @@ from typing import Final
 from weirlab.base.errors import LabError
 from weirlab.base.interrupts import interruptible
 from weirlab.lab.linux.namespace import Namespace
+from weirlab.lab.machines import qemu
 from weirlab.lab.machines.machine import CRITICAL, Machine, quote
-from weirlab.lab.vm import qemu
-from weirlab.lab.vm.qemu import Accelerator, Boot, Nic
+from weirlab.lab.machines.qemu import Accelerator, Boot, Nic
 
 QEMU: Final = "qemu"
 """The daemon's name in its machine."""

@@ -18,9 +18,9 @@ from urllib.parse import unquote
 from weirlab.base import files, programs
 from weirlab.base.errors import LabError, MissingCapability
 from weirlab.base.files import explain, telling
+from weirlab.lab.machines import qemu, root
 from weirlab.lab.machines.machine import quote
-from weirlab.lab.vm import qemu, root
-from weirlab.lab.vm.qemu import KERNEL, PROGRAMS, Image, ImageContents, digest
+from weirlab.lab.machines.qemu import KERNEL, PROGRAMS, Image, ImageContents, digest
 
 ARCHITECTURE: Final = "amd64"
 
@@ -166,7 +166,7 @@ def build(
     Parameters
     ----------
     folder
-        Where to keep it; :func:`~weirlab.lab.vm.qemu.default_folder` by default.
+        Where to keep it; :func:`~weirlab.lab.machines.qemu.default_folder` by default.
     again
         Build it from the current packages even if there is one.
     tell

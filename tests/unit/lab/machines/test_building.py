@@ -12,8 +12,8 @@ import pytest
 
 from weirlab.base import programs
 from weirlab.base.errors import LabError, MissingCapability, StoreError
-from weirlab.lab.vm import building, qemu, root
-from weirlab.lab.vm.qemu import ImageContents
+from weirlab.lab.machines import building, qemu, root
+from weirlab.lab.machines.qemu import ImageContents
 
 NEEDED = """Reading package lists...
 'http://archive.example/pool/main/i/iproute2_6.1.0-3_amd64.deb' iproute2_6.1.0-3_amd64.deb 1041772 MD5Sum:00

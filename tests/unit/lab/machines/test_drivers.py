@@ -17,8 +17,8 @@ from weirlab.lab import dut, wiring
 from weirlab.lab.dut.vm import device, site, tunnels
 from weirlab.lab.dut.vm.site import GuestPort
 from weirlab.lab.dut.vm.tunnels import VirtualGateway
-from weirlab.lab.vm import qemu
-from weirlab.lab.vm.qemu import Boot, Nic
+from weirlab.lab.machines import qemu
+from weirlab.lab.machines.qemu import Boot, Nic
 from weirlab.records import RuleSetup, emulation_in_words
 from weirlab.testing.bed import SITE
 

@@ -13,8 +13,8 @@ from typing import BinaryIO, Final
 
 from weirlab.base import programs
 from weirlab.base.errors import LabError
+from weirlab.lab.machines import qemu
 from weirlab.lab.machines.machine import quote
-from weirlab.lab.vm import qemu
 
 _MAGIC: Final = b"070701"
 _ALIGN: Final = 4
