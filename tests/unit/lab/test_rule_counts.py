@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from weirlab.lab.equivalence.bed import FilterBed
-from weirlab.lab.equivalence.readings import difference, rule_counts
+from weirlab.lab.equivalence.counters import difference, rule_counts
 from weirlab.rules.chains import ChainKey
 
 TABLE = "inet f"

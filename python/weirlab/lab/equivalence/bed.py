@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 from weirlab.base import programs
 from weirlab.base.errors import InputError, LabError
 from weirlab.base.interrupts import shielded
-from weirlab.lab.equivalence.readings import open_trace, read_trace
+from weirlab.lab.equivalence.tracing import open_trace, read_trace
 from weirlab.lab.linux import syscalls
 from weirlab.lab.linux.namespace import in_thread, write_sysctls
 from weirlab.rules import matching

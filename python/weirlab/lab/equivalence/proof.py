@@ -22,7 +22,7 @@ from weirlab.base.errors import InputError, LabError, MissingCapability
 from weirlab.lab.dut.rulesets.listing import LOAD
 from weirlab.lab.dut.rulesets.source import RulesetSource
 from weirlab.lab.equivalence.bed import FilterBed
-from weirlab.lab.equivalence.readings import difference, rule_counts
+from weirlab.lab.equivalence.counters import difference, rule_counts
 from weirlab.lab.linux.syscalls import way_out
 from weirlab.rules import Advice, ChainAdvice, Ruleset, advise
 from weirlab.rules.advice import RuleKey
