@@ -30,7 +30,7 @@ from weirlab.links.monitor.trials.rows import MonitorRow
 from weirlab.numbering.lab.device import DEVICE, PassageRow
 from weirlab.numbering.load.findings import LIMITS, TRIALS, WORK, LoadLimitRow, LoadTrialRow, WorkRow
 from weirlab.numbering.plan import json_schema
-from weirlab.numbering.proof.rows import CALLS, LOGS, MESSAGES, LogRow, MessageRow, ProofCallRow
+from weirlab.numbering.proof.findings import CALLS, LOGS, MESSAGES, LogRow, MessageRow, ProofCallRow
 from weirlab.reproduction.contract import ROWS, ReproductionRow
 from weirlab.store import rows
 from weirlab.store.columns import TrialRow

@@ -18,7 +18,7 @@ from weirlab.numbering.lab import VoiceLab, engines
 from weirlab.numbering.lab.device import device, silent
 from weirlab.numbering.plan import load, ready
 from weirlab.numbering.proof.calling import carried
-from weirlab.numbering.proof.rows import AS_PLANNED
+from weirlab.numbering.proof.findings import AS_PLANNED
 from weirlab.numbering.proof.ways import planned
 from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.section import PassageSection

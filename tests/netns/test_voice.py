@@ -24,8 +24,7 @@ from weirlab.numbering.lab.loading import LoadTestLab
 from weirlab.numbering.load.study import trial
 from weirlab.numbering.plan import load, loads, ready
 from weirlab.numbering.proof.calling import made
-from weirlab.numbering.proof.findings import ProofFindings
-from weirlab.numbering.proof.rows import AS_PLANNED, LOGS, MESSAGES
+from weirlab.numbering.proof.findings import AS_PLANNED, LOGS, MESSAGES, ProofFindings
 from weirlab.numbering.proof.ways import ProofCall, planned
 from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.section import LoadSection, VoiceScenario

@@ -10,7 +10,7 @@ from weirlab.numbering.checking import check
 from weirlab.numbering.lab import VoiceLab, chroot, engines
 from weirlab.numbering.plan import loads
 from weirlab.numbering.proof.calling import made
-from weirlab.numbering.proof.rows import AS_PLANNED
+from weirlab.numbering.proof.findings import AS_PLANNED
 from weirlab.numbering.proof.ways import planned
 from weirlab.numbering.routing import PlanNetwork
 

@@ -19,7 +19,7 @@ from weirlab.numbering.load.trials import chosen
 from weirlab.numbering.plan import load, loads, ready
 from weirlab.numbering.plan.model import Engine
 from weirlab.numbering.proof.calling import made
-from weirlab.numbering.proof.rows import AS_PLANNED
+from weirlab.numbering.proof.findings import AS_PLANNED
 from weirlab.numbering.proof.ways import ProofCall, planned
 from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.section import LoadSection

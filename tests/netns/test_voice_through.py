@@ -23,7 +23,7 @@ from weirlab.numbering.lab.device import PassageRow, device
 from weirlab.numbering.lab.passage import DevicePassage
 from weirlab.numbering.plan import load, ready
 from weirlab.numbering.proof.calling import carried
-from weirlab.numbering.proof.rows import AS_PLANNED, NOT_AS_PLANNED, MessageRow, ProofCallRow
+from weirlab.numbering.proof.findings import AS_PLANNED, NOT_AS_PLANNED, MessageRow, ProofCallRow
 from weirlab.numbering.proof.ways import ProofCall, planned
 from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.section import PassageSection

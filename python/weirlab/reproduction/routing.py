@@ -12,7 +12,7 @@ from weirlab.numbering.plan import load, ready
 from weirlab.numbering.plan.values import owner_name
 from weirlab.numbering.proof import study as proof_study
 from weirlab.numbering.proof.chart import MAP, Chart
-from weirlab.numbering.proof.rows import NOT_AS_PLANNED, ProofCallRow
+from weirlab.numbering.proof.findings import NOT_AS_PLANNED, ProofCallRow
 from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.routing.calls import calls
 from weirlab.numbering.routing.wording import CallRoute

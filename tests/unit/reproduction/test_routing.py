@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from weirlab.numbering.proof.rows import ProofCallRow
+from weirlab.numbering.proof.findings import ProofCallRow
 from weirlab.publications import publication
 from weirlab.reproduction import routing
 from weirlab.reproduction.contract import Answer

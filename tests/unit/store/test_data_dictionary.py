@@ -23,7 +23,7 @@ from weirlab.devices.simulation.findings import SIMULATIONS, SimulationRow
 from weirlab.links.monitor.trials.rows import MonitorRow
 from weirlab.numbering.lab.device import DEVICE, PassageRow
 from weirlab.numbering.load.findings import LIMITS, TRIALS, WORK, LoadLimitRow, LoadTrialRow, WorkRow
-from weirlab.numbering.proof.rows import CALLS, LOGS, MESSAGES, LogRow, MessageRow, ProofCallRow
+from weirlab.numbering.proof.findings import CALLS, LOGS, MESSAGES, LogRow, MessageRow, ProofCallRow
 from weirlab.records import PacketLog
 from weirlab.reproduction.contract import ROWS, ReproductionRow
 from weirlab.store import rows

@@ -10,7 +10,8 @@ from typing import Final
 
 from weirlab.base import files, limits
 from weirlab.base.errors import InputError
-from weirlab.numbering.configs import asterisk, h323, kamailio, named, sipp
+from weirlab.numbering import zones
+from weirlab.numbering.configs import asterisk, h323, kamailio, sipp
 from weirlab.numbering.routing import PlanNetwork
 
 MANIFEST: Final = "manifest.json"
@@ -92,8 +93,8 @@ def configs(network: PlanNetwork, root: str) -> dict[str, str]:
         if maker is not None:
             made = maker(network, name, f"{root.rstrip('/')}/{name}")
             found.update({f"{name}/{file}": text for file, text in made.items()})
-    for server in named.servers(network):
-        made = named.files(network, server, f"{root.rstrip('/')}/{server.name}")
+    for server in zones.servers(network):
+        made = zones.server_files(network, server, f"{root.rstrip('/')}/{server.name}")
         found.update({f"{server.name}/{file}": text for file, text in made.items()})
     found.update({f"sipp/{file}": text for file, text in sipp.files(network).items()})
     return dict(sorted(found.items()))

@@ -21,7 +21,6 @@ from weirlab.lab.linux.namespace import Namespace
 from weirlab.lab.linux.syscalls import explained
 from weirlab.lab.machines.machine import Machine
 from weirlab.numbering.configs import configs
-from weirlab.numbering.configs.named import servers
 from weirlab.numbering.configs.parts import address, gatekeeper, refuse
 from weirlab.numbering.lab import chroot, engines, switch
 from weirlab.numbering.lab.endpoints import CallFailure, LabEndpoints
@@ -29,6 +28,7 @@ from weirlab.numbering.lab.engines import OFF, Fault
 from weirlab.numbering.lab.probes import Readiness, quoted
 from weirlab.numbering.lab.switch import Frame, LabSwitchRecorder
 from weirlab.numbering.routing import PlanNetwork
+from weirlab.numbering.zones import servers
 
 if TYPE_CHECKING:
     from weirlab.numbering.lab.device import PassageDevice

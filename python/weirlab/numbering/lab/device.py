@@ -23,9 +23,9 @@ from weirlab.lab.dut.pair import RedundantPair
 from weirlab.lab.dut.rules import FAMILIES, Family, fillers
 from weirlab.lab.dut.ruleset import RulesetDriver
 from weirlab.lab.redundant import wiring as redundant
-from weirlab.numbering.configs.named import servers
 from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.section import PassageSection
+from weirlab.numbering.zones import servers
 from weirlab.records import RuleSetup
 from weirlab.scenario import NO_DEVICE
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 from weirlab.base import extras, programs
-from weirlab.numbering.configs import asterisk, h323, named
+from weirlab.numbering import zones
+from weirlab.numbering.configs import asterisk, h323
 from weirlab.numbering.lab import chroot
 from weirlab.numbering.plan.model import Engine
 from weirlab.numbering.routing import PlanNetwork
@@ -67,7 +68,7 @@ def daemons(network: PlanNetwork, root: str) -> list[Daemon]:
     """The programs that run as long as the lab: name servers, then engines by :data:`_KINDS`."""
     plan = network.plan
     found = []
-    for server in named.servers(network):
+    for server in zones.servers(network):
         file = f"{root}/{server.name}/named.conf"
         serve = ("named", "-g", "-u", "root", "-c", file)
         found.append(Daemon(server.name, "named", server.address or "", 53, serve, file))

@@ -20,6 +20,7 @@ from weirlab.numbering.configs.parts import gatekeeper
 from weirlab.numbering.lab import engines, switch
 from weirlab.numbering.lab.engines import Daemon
 from weirlab.numbering.routing import PlanNetwork
+from weirlab.numbering.zones import origins
 
 ANSWER_S: Final = 0.5
 """Time limit for the answer of an engine that is up."""
@@ -165,7 +166,7 @@ class Readiness:
         """Wait until ``daemon`` works; raises ``LabError`` with its last output if it does not."""
         match daemon.program:
             case "named":
-                for number, zone in enumerate(self._zones(), 1):
+                for number, zone in enumerate(origins(self.network.plan), 1):
                     self._await_zone(daemon, zone, number)
             case "kamailio":
                 self._await_sip(daemon)
@@ -176,10 +177,6 @@ class Readiness:
             case "telephone":
                 self._await_socket(daemon, "tcp", daemon.port)
                 self._await_registration(daemon)
-
-    def _zones(self) -> list[str]:
-        plan = self.network.plan
-        return [*dict.fromkeys([*(tree.origin for tree in plan.trees.values()), *plan.domains])]
 
     def _await_zone(self, daemon: Daemon, zone: str, number: int) -> None:
         def answered() -> bool:

@@ -19,7 +19,6 @@ from weirlab.base import files, programs
 from weirlab.base.errors import InputError, LabError, WeirError
 from weirlab.base.quantities import plural, words
 from weirlab.base.quoting import printable, shortened
-from weirlab.numbering.configs.named import statements
 from weirlab.numbering.diff import RoutingChange, differences
 from weirlab.numbering.lab import probes
 from weirlab.numbering.managing.pieces import GENERAL, PARTS, Content, Item, pieces
@@ -30,7 +29,7 @@ from weirlab.numbering.managing.transaction import PlanPublication, UserAccount
 from weirlab.numbering.plan import loads
 from weirlab.numbering.plan.model import NumberingPlan
 from weirlab.numbering.routing import PlanNetwork
-from weirlab.numbering.zones import Zone, catalog, is_higher, put, zones
+from weirlab.numbering.zones import Zone, catalog, is_higher, origins, put, statements, zones
 
 _KEPT: Final = ("organisations", "ranges")
 """Parts to which all others refer: before anything is published, who is held back keeps these."""
@@ -189,7 +188,7 @@ class PublicationTarget:
 
     def origins(self, state: PlanState) -> list[str]:
         """The names of all zones that are published."""
-        return [*origins(state), *filter(None, (self.catalog,))]
+        return [*origins(state.plan), *filter(None, (self.catalog,))]
 
 
 @dataclass(frozen=True)
@@ -312,7 +311,7 @@ def _catalog(state: PlanState, target: PublicationTarget, made: list[Zone]) -> l
     """The catalog of ``made``, if there is to be one."""
     if not target.catalog or not made:
         return []
-    if target.catalog in origins(state):
+    if target.catalog in origins(state.plan):
         raise InputError(f"--voice-catalog: {target.catalog} is a zone of the plan; choose another name")
     return [catalog(target.catalog, made)]
 
@@ -347,11 +346,6 @@ def _served(state: PlanState, target: PublicationTarget) -> list[int]:
 def signed_zones(state: PlanState) -> set[str]:
     """Zones that BIND signs."""
     return {tree.origin for tree in state.plan.trees.values() if tree.visibility == "public"}
-
-
-def origins(state: PlanState) -> list[str]:
-    """The names of all zones."""
-    return [*(tree.origin for tree in state.plan.trees.values()), *state.plan.domains]
 
 
 def latest(found: Sequence[int]) -> int:

@@ -19,7 +19,7 @@ from weirlab.numbering.lab.engines import DECIDING, OFF, WITH_ORDERS, Daemon, Fa
 from weirlab.numbering.lab.passage import CallerPassage
 from weirlab.numbering.lab.switch import EARLY_SOURCE, Frame
 from weirlab.numbering.proof import kinds, ways
-from weirlab.numbering.proof.rows import AS_PLANNED, NOT_AS_PLANNED, NOT_TRIED, MessageRow, ProofCallRow
+from weirlab.numbering.proof.findings import AS_PLANNED, NOT_AS_PLANNED, NOT_TRIED, MessageRow, ProofCallRow
 from weirlab.numbering.proof.ways import CallHistory, ProofCall
 from weirlab.numbering.proof.wire import h323, packets, questions, signalling
 from weirlab.numbering.proof.wire.questions import DnsQuery

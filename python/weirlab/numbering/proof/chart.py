@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from weirlab.numbering.configs.named import servers
 from weirlab.numbering.proof.ways import ProofCall
 from weirlab.numbering.routing import PlanNetwork
+from weirlab.numbering.zones import servers
 
 MAP: Final = "voice_map"
 """Name under which a run keeps its map."""

@@ -12,7 +12,7 @@ from markupsafe import Markup, escape
 
 from weirlab.base.quantities import plural
 from weirlab.numbering.proof.chart import DNS, Chart, Link, Node
-from weirlab.numbering.proof.rows import ProofCallRow, titled
+from weirlab.numbering.proof.findings import ProofCallRow, titled
 from weirlab.report.graphs import Drawing
 
 WIDTH: Final = 132

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from ipaddress import ip_address
 from itertools import pairwise
 from typing import Final
 
 from weirlab.numbering.plan.model import EnumEntry, Naptr, PlanRoute
-from weirlab.numbering.proof.rows import ProofCallRow, titled
 from weirlab.numbering.proof.ways import ProofCall
 from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.routing.names import serves
@@ -40,38 +38,9 @@ _RULES: Final = ("not admitted", "barred", "too many calls")
 """Ends by admission rules, which each kind of engine enforces in its own way."""
 
 
-@dataclass(frozen=True)
-class RouteKind:
-    """A kind of route, and its calls."""
-
-    name: str
-    proved: tuple[str, ...]
-    """Calls that went as planned."""
-    failed: tuple[str, ...]
-    """Calls that did not go as planned, or were not tried."""
-
-    @property
-    def good(self) -> bool:
-        return bool(self.proved) and not self.failed
-
-
 def kinds(network: PlanNetwork, planned: ProofCall, others: Sequence[ProofCall] = ()) -> tuple[str, ...]:
     """The kinds of which a call is an example; ``others`` are all calls of the proof."""
     return tuple(dict.fromkeys(_all(network, planned, others)))
-
-
-def listed(rows: Sequence[ProofCallRow]) -> list[RouteKind]:
-    """The kinds of ``rows`` in the order in which they appear."""
-    names = dict.fromkeys(name for row in rows for name in row.kinds.split("; ") if name)
-    of = {name: [row for row in rows if name in row.kinds.split("; ")] for name in names}
-    return [
-        RouteKind(
-            name,
-            tuple(titled(row) for row in of[name] if row.proved),
-            tuple(titled(row) for row in of[name] if not row.proved),
-        )
-        for name in names
-    ]
 
 
 def _all(network: PlanNetwork, planned: ProofCall, others: Sequence[ProofCall]) -> Iterator[str]:

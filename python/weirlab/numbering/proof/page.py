@@ -11,7 +11,7 @@ import polars as pl
 from weirlab.base.quantities import decimals, duration
 from weirlab.numbering.proof import findings
 from weirlab.numbering.proof.drawing import drawn
-from weirlab.numbering.proof.rows import AS_PLANNED, NOT_AS_PLANNED, MessageRow, ProofCallRow, titled
+from weirlab.numbering.proof.findings import AS_PLANNED, NOT_AS_PLANNED, MessageRow, ProofCallRow, titled
 from weirlab.report import axes, palette
 from weirlab.report.figure import Figure
 from weirlab.report.story import Chapter, Story, place

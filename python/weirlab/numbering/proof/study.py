@@ -21,8 +21,16 @@ from weirlab.numbering.lab.device import DEVICE, PassageDevice, PassageRow, devi
 from weirlab.numbering.plan import of_scenario
 from weirlab.numbering.proof.calling import CallLab, OpenLab, carried, not_tried
 from weirlab.numbering.proof.chart import MAP, Chart, charted
-from weirlab.numbering.proof.findings import ProofFindings
-from weirlab.numbering.proof.rows import CALLS, LOGS, MESSAGES, LogRow, MessageRow, ProofCallRow, titled
+from weirlab.numbering.proof.findings import (
+    CALLS,
+    LOGS,
+    MESSAGES,
+    LogRow,
+    MessageRow,
+    ProofCallRow,
+    ProofFindings,
+    titled,
+)
 from weirlab.numbering.proof.ways import NO_TESTS, ProofCall, planned
 from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.section import PlanSection, VoiceScenario

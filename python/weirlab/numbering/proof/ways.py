@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from weirlab.numbering.configs.named import servers
 from weirlab.numbering.lab.endpoints import one_call
 from weirlab.numbering.lab.engines import OFF, Fault, impossible
 from weirlab.numbering.plan.model import Test
@@ -22,6 +21,7 @@ from weirlab.numbering.proof.wire.signalling import CallLeg
 from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.routing.calls import MOST_WAYS, calls
 from weirlab.numbering.routing.wording import CallRoute
+from weirlab.numbering.zones import servers
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,9 @@ from weirlab.numbering.checking import check
 from weirlab.numbering.fakes import FakeLab
 from weirlab.numbering.lab import engines
 from weirlab.numbering.plan.model import Engine
-from weirlab.numbering.proof import kinds
+from weirlab.numbering.proof import findings, kinds
 from weirlab.numbering.proof.calling import made
-from weirlab.numbering.proof.findings import ProofFindings
-from weirlab.numbering.proof.rows import AS_PLANNED
+from weirlab.numbering.proof.findings import AS_PLANNED, ProofFindings
 from weirlab.numbering.proof.ways import planned
 from weirlab.numbering.routing import PlanNetwork
 
@@ -34,7 +33,7 @@ def test_one_plan_proves_every_translation_both_ways(has_asterisk: None, tmp_pat
     lab = FakeLab(net, tmp_path)
     rows = [made(lab, each, calls)[0] for each in calls]
     assert {row.verdict: row.why for row in rows} == {AS_PLANNED: ""}
-    found = {each.name for each in kinds.listed(rows)}
+    found = {each.name for each in findings.listed_kinds(rows)}
     pairs = {(come, goes) for come in TRANSLATED for goes in TRANSLATED if come != goes}
     assert {f"{come} to {goes} through a gateway" for come, goes in pairs} <= found
     assert {"SIP to SIP through a gateway", "MGCP to MGCP through a gateway"} <= found

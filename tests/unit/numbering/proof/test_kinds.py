@@ -9,10 +9,9 @@ import pytest
 
 from weirlab.numbering.checking import check
 from weirlab.numbering.fakes import FakeLab
-from weirlab.numbering.proof import kinds
+from weirlab.numbering.proof import findings, kinds
 from weirlab.numbering.proof.calling import made
-from weirlab.numbering.proof.findings import ProofFindings
-from weirlab.numbering.proof.rows import AS_PLANNED, NOT_AS_PLANNED
+from weirlab.numbering.proof.findings import AS_PLANNED, NOT_AS_PLANNED, ProofFindings
 from weirlab.numbering.proof.ways import ProofCall, planned
 from weirlab.numbering.routing import PlanNetwork
 
@@ -119,7 +118,7 @@ def test_a_kind_is_proved_if_all_its_calls_are(
     net, calls = carriers
     rows = [made(FakeLab(net, tmp_path), each, calls)[0] for each in calls[:2]]
     spoiled = [rows[0], replace(rows[1], verdict=NOT_AS_PLANNED)]
-    found = {kind.name: kind for kind in kinds.listed(spoiled)}
+    found = {kind.name: kind for kind in findings.listed_kinds(spoiled)}
     both = found["public ENUM tree"]
     assert (both.good, both.proved, both.failed) == (False, ("+420221000001",), ("+420222000001",))
     assert found["single number in ENUM"].good

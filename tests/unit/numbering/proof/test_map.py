@@ -10,7 +10,7 @@ import pytest
 
 from weirlab.numbering.proof.chart import DNS, Chart, charted
 from weirlab.numbering.proof.drawing import HEIGHT, WIDTH, drawn, laid_out
-from weirlab.numbering.proof.rows import ProofCallRow
+from weirlab.numbering.proof.findings import ProofCallRow
 from weirlab.numbering.proof.ways import planned
 from weirlab.report.graphs import Drawing
 

@@ -13,8 +13,7 @@ from weirlab.numbering.fakes import FakeLab
 from weirlab.numbering.lab.switch import Frame
 from weirlab.numbering.proof import findings, page, ways
 from weirlab.numbering.proof.calling import MAX_ATTEMPTS, made
-from weirlab.numbering.proof.findings import UNEVEN_MS, ProofFindings
-from weirlab.numbering.proof.rows import NOT_AS_PLANNED
+from weirlab.numbering.proof.findings import NOT_AS_PLANNED, UNEVEN_MS, ProofFindings
 from weirlab.numbering.proof.study import VoiceStudy
 from weirlab.numbering.proof.ways import ProofCall, planned
 from weirlab.numbering.proof.wire import signalling

@@ -19,7 +19,7 @@ from weirlab.numbering.load.study import _passed
 from weirlab.numbering.proof.calling import carried
 from weirlab.numbering.proof.chart import Chart, charted
 from weirlab.numbering.proof.drawing import drawn
-from weirlab.numbering.proof.rows import AS_PLANNED, NOT_AS_PLANNED
+from weirlab.numbering.proof.findings import AS_PLANNED, NOT_AS_PLANNED
 from weirlab.numbering.proof.study import VoiceStudy
 from weirlab.numbering.proof.ways import planned
 from weirlab.numbering.proof.wire import packets
