@@ -38,7 +38,7 @@ from weirlab.lab.linux.namespace import Namespace
 from weirlab.link.stopping import Stop
 from weirlab.links.emulator import running
 from weirlab.links.emulator.running import emulated_link
-from weirlab.transfers.tcp import sending
+from weirlab.transfers.tcp import ends
 from weirlab.transfers.tcp.settings import TransferSettings
 from weirlab.transfers.tcp.study.running import SilentObserver
 
@@ -233,7 +233,7 @@ def loopback() -> dict[str, Any]:
                         ndt7="ws" if kind == "ndt7" else "",
                     )
                     with Stop() as stop:
-                        (found,) = sending.send(asked, SilentObserver(), stop).directions
+                        (found,) = ends.send(asked, SilentObserver(), stop).directions
                     rates.setdefault(f"{kind} {'up' if up else 'down'}", []).append(found.throughput_bps)
     ratios = {way: median(rates[f"ndt7 {way}"]) / median(rates[f"plain {way}"]) for way in ("down", "up")}
     return {"rates_bps": rates, "ratios_of_medians": ratios}

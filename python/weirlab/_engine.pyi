@@ -802,7 +802,7 @@ def parquet_extent(source: int | bytes, columns: Set[str] | None = None) -> tupl
     """
 
 class TcpClient:
-    """A bulk transfer with a server; see ``weirlab.transfers.tcp.sending``.
+    """A bulk transfer with a server; see ``weirlab.transfers.tcp.ends``.
 
     Threads of the engine carry it out; nothing of it fails before :meth:`next_event`. ``via``: host, port and
     token of a server that is to be the client instead of this host. ``fetch``: a new file for packets that
@@ -849,7 +849,7 @@ class TcpClient:
         """End it in good order; ``done`` follows."""
 
 class TcpServer:
-    """A server of bulk transfers; see ``weirlab.transfers.tcp.serving``.
+    """A server of bulk transfers; see ``weirlab.transfers.tcp.ends``.
 
     ``errands``: it may be the client of other servers. ``capture``: folder, largest file (bytes), longest
     time (ns), bytes of each packet, and interface (None: that towards the client) of what it may record.

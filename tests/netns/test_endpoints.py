@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from weirlab.calls.ipsec.endpoints.bed import JoinedEndpoints, hogged, opened
-from weirlab.calls.ipsec.endpoints.figures import figures
 from weirlab.calls.ipsec.endpoints.plan import ArmName, EndpointsSection, talk
+from weirlab.calls.ipsec.endpoints.rows import figures
 from weirlab.lab.linux.namespace import DIRECTORY, Namespace
 
 from .conftest import Made

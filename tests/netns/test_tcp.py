@@ -14,7 +14,7 @@ from weirlab._engine import TcpServer
 from weirlab.base.errors import LabError, TrialError
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.link.stopping import Stop
-from weirlab.transfers.tcp import connections, sending, serving
+from weirlab.transfers.tcp import connections, ends
 from weirlab.transfers.tcp.results import Interval
 from weirlab.transfers.tcp.settings import CaptureFetch, TransferSettings
 
@@ -56,10 +56,10 @@ def _serve(server: Namespace, address: str, **more: Any) -> TcpServer:
     )
 
 
-def _send(client: Namespace, settings: TransferSettings, seen: Seen) -> sending.TransferOutcome:
-    def work() -> sending.TransferOutcome:
+def _send(client: Namespace, settings: TransferSettings, seen: Seen) -> ends.TransferOutcome:
+    def work() -> ends.TransferOutcome:
         with Stop() as stop:
-            return sending.send(settings, seen, stop)
+            return ends.send(settings, seen, stop)
 
     return client.call(work)
 
@@ -127,7 +127,7 @@ def test_the_server_hands_over_what_it_recorded_of_the_test_and_keeps_nothing(
     client, server = hosts
     folder = tmp_path / "there"
     folder.mkdir()
-    service = _serve(server, address, capture=serving.Captures().allowed(str(folder)))
+    service = _serve(server, address, capture=ends.Captures().allowed(str(folder)))
     fetch = CaptureFetch(tmp_path / "here.pcapng", must=True, most_bytes=1 << 30)
     settings = TransferSettings(
         address, service.address[1], "a token of tests", up=1, down=1, total_bytes=BYTES, fetch=fetch
@@ -140,8 +140,8 @@ def test_the_server_hands_over_what_it_recorded_of_the_test_and_keeps_nothing(
     assert (outcome.recorded["left_out"], outcome.recorded["ended_early"]) == (0, False)
     with trace.read(fetch.file) as found:
         # The control connection is not among them.
-        ends = {(each["a"]["addr"], each["a"]["port"]) for each in found.facts["connections"]}
-        assert ends == {tuple(each["local"]) for each in outcome.started["connections"]}
+        places = {(each["a"]["addr"], each["a"]["port"]) for each in found.facts["connections"]}
+        assert places == {tuple(each["local"]) for each in outcome.started["connections"]}
         assert found.capture["packets"] == outcome.recorded["packets"]
         if not outcome.recorded["lost"]:
             sent = sum(each[side]["unique_bytes"] for each in found.facts["connections"] for side in "ab")
@@ -153,7 +153,7 @@ def test_a_capture_at_the_server_has_as_many_bytes_as_it_may(
     hosts: tuple[Namespace, Namespace], tmp_path: Path
 ) -> None:
     client, server = hosts
-    captures = serving.Captures(most_bytes=20_000, interface="b0")
+    captures = ends.Captures(most_bytes=20_000, interface="b0")
     service = _serve(server, V4, capture=captures.allowed(str(tmp_path)))
     fetch = CaptureFetch(tmp_path / "here.pcapng", must=True, most_bytes=1 << 30)
     settings = TransferSettings(V4, service.address[1], "a token of tests", total_bytes=BYTES, fetch=fetch)
@@ -171,7 +171,7 @@ def test_a_server_on_an_interface_that_is_not_there_refuses(
     hosts: tuple[Namespace, Namespace], tmp_path: Path
 ) -> None:
     _, server = hosts
-    captures = serving.Captures(interface="nowhere")
+    captures = ends.Captures(interface="nowhere")
     with pytest.raises(LabError, match="nowhere"):
         _serve(server, V4, capture=captures.allowed(str(tmp_path)))
 

@@ -16,7 +16,7 @@ from weirlab.lab.linux.namespace import Namespace
 from weirlab.store import Store
 from weirlab.studies import runner, scenarios
 from weirlab.studies.contract import Outcome
-from weirlab.transfers.tcp import serving
+from weirlab.transfers.tcp import ends
 from weirlab.transfers.tcp.page.story import tell
 from weirlab.transfers.tcp.study import kept, running
 from weirlab.transfers.tcp.study.running import TcpStudy
@@ -52,7 +52,7 @@ def served(at: Namespace, address: str, token: str, folder: Path, errands: bool 
             most_clients=1,
             options=[],
             errands=errands,
-            capture=serving.Captures().allowed(str(folder)),
+            capture=ends.Captures().allowed(str(folder)),
         )
     )
 

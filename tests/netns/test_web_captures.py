@@ -19,7 +19,7 @@ from weirlab.jobs.progress import SilentProgress
 from weirlab.jobs.work import Work
 from weirlab.store import Store
 from weirlab.studies import runner, scenarios
-from weirlab.transfers.tcp import serving
+from weirlab.transfers.tcp import ends
 from weirlab.transfers.tcp.measure import capturing
 from weirlab.transfers.tcp.measure.capturing import FILES
 from weirlab.transfers.tcp.study.running import TcpStudy
@@ -42,7 +42,7 @@ def recording_server(folder: Path) -> Any:
         most_bytes=None,
         most_clients=1,
         options=[],
-        capture=serving.Captures().allowed(str(folder)),
+        capture=ends.Captures().allowed(str(folder)),
     )
 
 

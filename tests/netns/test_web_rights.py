@@ -18,7 +18,7 @@ import pytest
 
 from weirlab._engine import TcpServer
 from weirlab.base import confinement, programs
-from weirlab.transfers.tcp import serving
+from weirlab.transfers.tcp import ends
 from weirlab.web.launching.jobs import (
     CaptureJob,
     ProcessJob,
@@ -146,7 +146,7 @@ def test_a_scenario_is_carried_out_by_root_and_its_report_is_drawn(served: Serve
 def test_a_test_is_recorded_though_the_page_may_not_record(served: Served, tmp_path: Path) -> None:
     server = TcpServer(
         address="127.0.0.1", port=0, token="", most_ns=None, most_bytes=None, most_clients=1, options=[],
-        capture=serving.Captures().allowed(str(tmp_path)),
+        capture=ends.Captures().allowed(str(tmp_path)),
     )  # fmt: skip
     try:
         asked = {"host": "127.0.0.1", "port": server.address[1], "lasts_s": 1, "rate": "20Mbit/s"}

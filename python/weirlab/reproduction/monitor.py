@@ -16,7 +16,7 @@ from weirlab.reproduction import claims
 from weirlab.reproduction.charts import CourseText, courses
 from weirlab.reproduction.contract import Answer, Decision, ReproducedExperiment, Runs
 from weirlab.store import Run
-from weirlab.transfers.tcp.measure.agreement import EACH_ONCE
+from weirlab.transfers.tcp.measure.captured import EACH_ONCE
 from weirlab.transfers.tcp.study import kept as transfers
 
 KEY: Final = "chertov-link-monitor"

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from weirlab.trace.analysis import analyse
-from weirlab.trace.flows import Flow
+from weirlab.trace.analysis import Flow, analyse
 from weirlab.trace.quantities import Moment, Window
 
 if TYPE_CHECKING:

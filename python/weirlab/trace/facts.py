@@ -342,3 +342,8 @@ def place(addr: str, port: int) -> str:
     if not port:
         return addr
     return f"[{addr}]:{port}" if ":" in addr else f"{addr}:{port}"
+
+
+def streams_left_out(analysis: Analysis) -> int:
+    """The number of voice streams that are not in the answer."""
+    return analysis.get("streams_left_out", 0)

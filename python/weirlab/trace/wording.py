@@ -18,8 +18,8 @@ from weirlab.trace.facts import (
     endpoint,
     side,
     sides,
+    streams_left_out,
 )
-from weirlab.trace.others import streams_left_out
 from weirlab.trace.quantities import (
     bit_rate,
     count,

@@ -39,7 +39,7 @@ from weirlab.calls.failover.fakes import FakePair, SwitchBehaviour, instant
 from weirlab.calls.failover.section import FailoverScenario
 from weirlab.calls.failover.study import FailoverStudy
 from weirlab.calls.failover.switches.event import SwitchClocks
-from weirlab.calls.failover.switches.pair import PairSpec
+from weirlab.calls.failover.switches.plan import PairSpec
 from weirlab.calls.ipsec.cost import EspCostScenario
 from weirlab.calls.ipsec.cost_study import EspCostStudy, FormulaTimer
 from weirlab.calls.ipsec.endpoints.fakes import FakeEndpointBed as FakeEndpoints

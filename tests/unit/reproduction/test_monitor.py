@@ -22,7 +22,7 @@ from weirlab.reproduction.contract import Answer, ReproducedExperiment
 from weirlab.scenario.load import from_plain
 from weirlab.store import Run, Store
 from weirlab.studies import runner
-from weirlab.transfers.tcp.measure.agreement import EACH_ONCE
+from weirlab.transfers.tcp.measure.captured import EACH_ONCE
 from weirlab.transfers.tcp.study import kept as transfers
 
 from .answers import unanswered, verdict

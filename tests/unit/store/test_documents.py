@@ -21,7 +21,7 @@ from weirlab.calls.capacity.trials.losses import CallLoss
 from weirlab.calls.capacity.trials.search import CallCapacity, CallGoal
 from weirlab.calls.failover.switches.compare import SwitchGroup as Switches
 from weirlab.calls.failover.switches.load import CommonLoad
-from weirlab.calls.failover.switches.pair import PairSpec
+from weirlab.calls.failover.switches.plan import PairSpec
 from weirlab.devices.search.rfc2544.bursts import BackToBackResult
 from weirlab.devices.search.rfc2544.suite import LatencyResult, LossCurve, LossPoint, Result, Rfc2544Suite
 from weirlab.lab.redundant.conntrackd import Conntrackd

@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 
 from weirlab.base.errors import InputError
-from weirlab.trace import flows
-from weirlab.trace.flows import Flow, FlowEnd
+from weirlab.trace.analysis import Flow, FlowEnd, parse_flow, select_flows
 
 from . import made
 
@@ -20,7 +19,7 @@ from . import made
     ],
 )
 def test_flows_are_read(text: str, flow: Flow) -> None:
-    assert flows.parse(text) == flow
+    assert parse_flow(text) == flow
 
 
 @pytest.mark.parametrize(
@@ -28,18 +27,18 @@ def test_flows_are_read(text: str, flow: Flow) -> None:
 )
 def test_other_text_is_refused_with_examples(text: str) -> None:
     with pytest.raises(InputError, match=r"--flow .* not understood"):
-        flows.parse(text)
+        parse_flow(text)
 
 
 def test_a_flow_fits_whoever_began_the_connection() -> None:
     found = made.connection()
     for text in ("10.0.0.1:40000-192.0.2.1:5201", "192.0.2.1:5201-10.0.0.1", ":5201", "10.0.0.1"):
-        assert flows.parse(text).fits(found), text
+        assert parse_flow(text).fits(found), text
     for text in ("10.0.0.1:5201", "10.0.0.1-10.0.0.1", "192.0.2.1:40000", ":443"):
-        assert not flows.parse(text).fits(found), text
+        assert not parse_flow(text).fits(found), text
 
 
 def test_connections_of_any_flow_are_selected_and_all_without_one() -> None:
     both = [made.connection(0), made.connection(1)]
-    assert list(flows.select(both, [])) == both
-    assert list(flows.select(both, [flows.parse(":40001"), flows.parse(":1")])) == both[1:]
+    assert list(select_flows(both, [])) == both
+    assert list(select_flows(both, [parse_flow(":40001"), parse_flow(":1")])) == both[1:]

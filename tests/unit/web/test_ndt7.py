@@ -23,7 +23,7 @@ from fastapi import FastAPI, Request
 from weirlab.base.errors import MissingCapability, TrialError
 from weirlab.link.stopping import Stop
 from weirlab.store import Store
-from weirlab.transfers.tcp import ndt7, sending
+from weirlab.transfers.tcp import ends, ndt7
 from weirlab.transfers.tcp.settings import TransferSettings
 from weirlab.transfers.tcp.study.running import SilentObserver
 from weirlab.web.http import listening, server
@@ -66,7 +66,7 @@ def served(store: Store, **limits: Any) -> Iterator[httpx2.Client]:
         )
 
 
-def carried_out(client: httpx2.Client, *, up: bool) -> tuple[sending.TransferOutcome, str]:
+def carried_out(client: httpx2.Client, *, up: bool) -> tuple[ends.TransferOutcome, str]:
     """A short test without the service's token, and its data ID."""
     asked = TransferSettings(
         f"ws://127.0.0.1:{client.base_url.port}",
@@ -76,7 +76,7 @@ def carried_out(client: httpx2.Client, *, up: bool) -> tuple[sending.TransferOut
         interval_s=0.01,
     )
     with Stop() as stop:
-        begun = sending.begin(ndt7.of(asked), stop)
+        begun = ends.begin(ndt7.of(asked), stop)
         outcome = begun.carry(SilentObserver(), stop)
         data_id = str(vars(begun)["_client"].uuid)
     return outcome, data_id

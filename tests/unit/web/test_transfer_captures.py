@@ -14,10 +14,10 @@ import pytest
 from weirlab.diagnosis.causes import APPLICATION_READ, UNKNOWN
 from weirlab.diagnosis.finding import DiagnosisFinding
 from weirlab.testing.tcp import Packet, TcpConversation, write_pcap
+from weirlab.transfers.tcp.ends import TransferOutcome
 from weirlab.transfers.tcp.measure.capturing import End, TransferCapture
 from weirlab.transfers.tcp.measure.measuring import TransferMeasurement
 from weirlab.transfers.tcp.measure.samples import CAPTURED, RECEIVING, USUAL, Start
-from weirlab.transfers.tcp.sending import TransferOutcome
 from weirlab.web.children import ChildFailure, Children
 from weirlab.web.launching.jobs import ServiceFolders
 from weirlab.web.launching.launcher import DirectLauncher

@@ -1,4 +1,4 @@
-//! Client and server of bulk transfers; see `weirlab.transfers.tcp.sending` and `serving`.
+//! Client and server of bulk transfers; see `weirlab.transfers.tcp.ends` and `serving`.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Packets of transfers, recorded at their server by the engine's recorder; see `weirlab.transfers.tcp.serving`.
+//! Packets of transfers, recorded at their server by the engine's recorder; see `weirlab.transfers.tcp.ends`.
 
 use std::fs::{self, File};
 use std::net::SocketAddr;

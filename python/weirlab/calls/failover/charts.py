@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from weirlab.calls.failover.switches.pair import KINDS
+from weirlab.calls.failover.switches.plan import KINDS
 from weirlab.calls.failover.tables import SwitchEvidence
 from weirlab.report import axes, palette
 from weirlab.report.numbers import rounded

@@ -53,7 +53,7 @@ class ExternalPair:
 
 
 class ExternalLab:
-    """Such a pair as a :class:`~weirlab.calls.failover.switches.pair.PairLab`.
+    """Such a pair as a :class:`~weirlab.calls.failover.switches.plan.PairLab`.
 
     The test bed stays open when the block ends; a pair that was switched is restored.
     """

@@ -23,8 +23,7 @@ from weirlab.calls.failover.switches.campaign import SwitchConditions, measure
 from weirlab.calls.failover.switches.compare import SwitchGroup, compare, conclusions
 from weirlab.calls.failover.switches.event import CLOCKS, SwitchClocks
 from weirlab.calls.failover.switches.load import USUAL_SHARE, CallDemand, CommonLoad, find_load
-from weirlab.calls.failover.switches.pair import OpenPair, PairSpec
-from weirlab.calls.failover.switches.plan import FailoverPlan, Timing, estimate_s, plan
+from weirlab.calls.failover.switches.plan import FailoverPlan, OpenPair, PairSpec, Timing, estimate_s, plan
 from weirlab.calls.failover.switches.rows import (
     CALLS,
     SERIES,

@@ -14,7 +14,7 @@ from weirlab.base.tables import Table
 from weirlab.base.units import NS_PER_S
 from weirlab.calls.failover.switches.compare import SwitchGroup, compare
 from weirlab.calls.failover.switches.load import CommonLoad
-from weirlab.calls.failover.switches.pair import KINDS, named_event
+from weirlab.calls.failover.switches.plan import KINDS, named_event
 from weirlab.calls.failover.switches.rows import SwitchRow
 from weirlab.measure.spread import Spread
 from weirlab.report.numbers import NOTHING, count, decimals, duration, percent, significant

@@ -6,11 +6,11 @@ from typing import Final
 
 from weirlab.diagnosis.rules.ends import (
     APPLICATION_RULES,
+    FLAT_RULES,
     HOST_RULES,
     LIMIT_RULES,
     WINDOW_RULES,
 )
-from weirlab.diagnosis.rules.flat import FLAT_RULES
 from weirlab.diagnosis.rules.losses import LOSS_RULES, MARK_RULES, POLICER_RULES, TIMEOUT_RULES
 from weirlab.diagnosis.rules.network import GROWTH_RULES, PATH_RULES
 from weirlab.diagnosis.rules.rule import DiagnosisRule

@@ -215,7 +215,7 @@ def cat(
     from weirlab._engine import ParallelListener
     from weirlab.link.stopping import Stop
     from weirlab.transfers.psock import copying
-    from weirlab.transfers.psock.exchange import accept, exchange
+    from weirlab.transfers.psock.copying import accept, exchange
 
     with Session(ctx, as_json=json) as session:
         end.check()

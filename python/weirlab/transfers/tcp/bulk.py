@@ -13,7 +13,7 @@ from weirlab.cli.options import grouped
 from weirlab.cli.options.sockets import parse_address, parse_option, shown
 from weirlab.cli.output import LinesOption, Session, say
 from weirlab.cli.streams import tell
-from weirlab.transfers.tcp import sending, serving
+from weirlab.transfers.tcp import ends
 from weirlab.transfers.tcp.options import (
     OptionOption,
     ReadOptions,
@@ -89,7 +89,7 @@ def send(ctx: typer.Context, *, options: TcpSendOptions, json: LinesOption = Fal
         settings = options.settings(as_json=json)
         live = _BulkStream(settings) if json else _BulkLines()
         with Stop() as stop:
-            outcome = sending.send(settings, live, stop)
+            outcome = ends.send(settings, live, stop)
         problem = outcome.problem()
         document = tables.send_document(outcome, settings)
         conclusion = tables.send_conclusion(outcome)
@@ -117,7 +117,7 @@ def serve(
     from weirlab.transfers.tcp.show import tables
 
     with Session(ctx, as_json=json) as session:
-        settings = serving.ServerSettings(
+        settings = ends.ServerSettings(
             address=parse_address(listen.bind),
             port=listen.port,
             token=listen.token,
@@ -144,7 +144,7 @@ def serve(
                 session.say(tables.server_event(event))
 
         with Stop() as stop:
-            account = serving.serve(settings, stop, listening, happened)
+            account = ends.serve(settings, stop, listening, happened)
         document = {"kind": "tcp serve", **vars(account)}
         conclusion = tables.server_conclusion(account)
         if json:

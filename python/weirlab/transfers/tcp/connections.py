@@ -13,7 +13,7 @@ from weirlab.base.errors import InputError
 from weirlab.base.quantities import NOTHING
 from weirlab.base.quoting import quoted
 from weirlab.cli.options.sockets import parse_address
-from weirlab.trace import flows
+from weirlab.trace.analysis import FlowEnd, parse_flow
 
 IDLE: Final = ("listen", "time-wait", "close")
 """States of sockets that are not a connection yet, or no longer; listed only on request."""
@@ -42,7 +42,7 @@ class TcpSocket:
 class ConnectionFilter:
     """What to match connections by: their ends, in any order, and their process."""
 
-    ends: tuple[flows.FlowEnd, flows.FlowEnd] = (flows.FlowEnd(), flows.FlowEnd())
+    ends: tuple[FlowEnd, FlowEnd] = (FlowEnd(), FlowEnd())
     also: tuple[str, ...] = ()
     """More addresses of the first end: the others of a host's name."""
     pid: int | None = None
@@ -79,10 +79,10 @@ def parse(text: str, option: str = "CONNECTION") -> ConnectionFilter:
         return ConnectionFilter(pid=_pid(int(plain), option))
     if match := re.fullmatch(r"([A-Za-z][\w.-]*):(\d{1,5})", plain):
         first, *others = _resolved(match[1], int(match[2]), option)
-        return ConnectionFilter((flows.FlowEnd(first, int(match[2])), flows.FlowEnd()), tuple(others))
+        return ConnectionFilter((FlowEnd(first, int(match[2])), FlowEnd()), tuple(others))
     if plain and ":" not in plain and re.search(r"[^\W\d_]", plain):
         return ConnectionFilter(program=plain[:MOST_NAME])
-    flow = flows.parse(plain, option)
+    flow = parse_flow(plain, option)
     return ConnectionFilter(ends=(flow.one, flow.other))
 
 
@@ -96,12 +96,12 @@ def target(
     InputError
         ``address`` is not an IP address.
     """
-    end = flows.FlowEnd("" if address is None else parse_address(address, "--address"), port or 0)
+    end = FlowEnd("" if address is None else parse_address(address, "--address"), port or 0)
     if process is None:
-        return ConnectionFilter(ends=(end, flows.FlowEnd()))
+        return ConnectionFilter(ends=(end, FlowEnd()))
     if re.fullmatch(r"[0-9]{1,9}", process):
-        return ConnectionFilter(ends=(end, flows.FlowEnd()), pid=_pid(int(process), "--process"))
-    return ConnectionFilter(ends=(end, flows.FlowEnd()), program=process[:MOST_NAME])
+        return ConnectionFilter(ends=(end, FlowEnd()), pid=_pid(int(process), "--process"))
+    return ConnectionFilter(ends=(end, FlowEnd()), program=process[:MOST_NAME])
 
 
 def listed() -> list[TcpSocket]:
@@ -158,7 +158,7 @@ def _resolved(host: str, port: int, option: str) -> list[str]:
     return sorted(dict.fromkeys(addresses), key=lambda address: (address, port) not in ends)
 
 
-def _fits(wanted: flows.FlowEnd, end: tuple[str, int]) -> bool:
+def _fits(wanted: FlowEnd, end: tuple[str, int]) -> bool:
     return wanted.addr in ("", end[0]) and wanted.port in (0, end[1])
 
 

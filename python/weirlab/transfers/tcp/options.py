@@ -9,7 +9,7 @@ import typer
 
 from weirlab.base.errors import InputError
 from weirlab.cli.options.sockets import parse_address, parse_option
-from weirlab.transfers.tcp import serving
+from weirlab.transfers.tcp import ends
 from weirlab.transfers.tcp.settings import (
     AT_ONCE,
     LASTS_S,
@@ -291,7 +291,7 @@ class TcpSendOptions:
 class TcpListenOptions:
     """Where to listen."""
 
-    bind: Annotated[str, typer.Option(help="Address to listen on.", metavar="ADDRESS")] = serving.LOOPBACK
+    bind: Annotated[str, typer.Option(help="Address to listen on.", metavar="ADDRESS")] = ends.LOOPBACK
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0: any free port.", metavar="PORT")] = (
         PORT
     )
@@ -312,7 +312,7 @@ class TcpLimitOptions:
         typer.Option(help="Maximum bytes of a transfer, both directions together.", metavar="SIZE"),
     ] = None
     max_clients: Annotated[int, typer.Option(min=1, max=100, help="Most transfers at once.", metavar="N")] = (
-        serving.MOST_CLIENTS
+        ends.MOST_CLIENTS
     )
     allow_client: Annotated[
         bool,
@@ -334,7 +334,7 @@ class TcpLimitOptions:
         int | None, typer.Option(min=1, help="Exit after this many transfers.", metavar="N")
     ] = None
 
-    def captures(self) -> serving.Captures | None:
+    def captures(self) -> ends.Captures | None:
         """The captures that are allowed; None without ``--allow-capture``.
 
         Raises
@@ -348,7 +348,7 @@ class TcpLimitOptions:
             if self.capture_interface is not None:
                 raise InputError("--capture-interface has no effect without --allow-capture; give both")
             return None
-        return serving.Captures(
+        return ends.Captures(
             most_bytes=parse_size(self.capture_bytes, "--capture-bytes"),
             most_s=parse_time(self.capture_time, "--capture-time"),
             interface=self.capture_interface,

@@ -18,9 +18,19 @@ from weirlab.cli.options.cluster import ClusterOptions
 from weirlab.cli.output import Session
 from weirlab.cli.results import diagnosis
 from weirlab.jobs import batches
-from weirlab.trace import cutting, facts, flows, others, quantities, wording
-from weirlab.trace.analysis import KEEP, TraceSettings, analyse, analyse_share, merge, refuse_inputs
-from weirlab.transfers.trace import tables, why
+from weirlab.trace import cutting, facts, quantities, sheet, wording
+from weirlab.trace.analysis import (
+    KEEP,
+    Flow,
+    TraceSettings,
+    analyse,
+    analyse_share,
+    merge,
+    parse_flow,
+    refuse_inputs,
+    select_flows,
+)
+from weirlab.transfers.trace import tables
 
 if TYPE_CHECKING:
     from weirlab.base.tables import Table
@@ -167,9 +177,9 @@ def trace(
         standard_input.readable(files, twice=options.pcapng is not None) as files,
     ):
         window = packets.window()
-        wanted = [flows.parse(text) for text in options.flow or ()]
+        wanted = [parse_flow(text) for text in options.flow or ()]
         target_bps = None if options.target is None else _rate_bps(options.target)
-        rows = why.packet_rows(number) if options.diagnosis else None
+        rows = tables.packet_rows(number) if options.diagnosis else None
         settings: TraceSettings = {
             "filter": packets.filter,
             "window": window,
@@ -200,8 +210,8 @@ def trace(
         reasons: dict[int, Diagnosis] = {}
         unsaid = None
         if rows is not None:
-            reasons = why.diagnosed(rows, shown[: options.limit], target_bps)
-            unsaid = why.reason_not(rows, analysis)
+            reasons = tables.diagnosed(rows, shown[: options.limit], target_bps)
+            unsaid = tables.reason_not(rows, analysis)
         said = Rows(shown, lambda one: {**one, "diagnosis": _document(reasons.get(one["id"]))})
         document = {"kind": "trace", **analysis, "connections": said}
         document |= {} if part is None else {"pcapng": part}
@@ -268,8 +278,8 @@ def _part(
     return None if out is None else cutting.cut(files, out, filter=filter, window=window, option="--pcapng")
 
 
-def _chosen(analysis: Analysis, wanted: list[flows.Flow], number: int | None) -> Selection:
-    found = flows.select(analysis["connections"], wanted)
+def _chosen(analysis: Analysis, wanted: list[Flow], number: int | None) -> Selection:
+    found = select_flows(analysis["connections"], wanted)
     if wanted and not found:
         raise InputError(
             f"none of {len(analysis['connections']):,} TCP connections matches --flow; omit it to see all"
@@ -322,11 +332,11 @@ def _tables(
 ) -> Iterator[Table]:
     """Tables of the first connections in ``shown``, and of what there is besides TCP, one at a time."""
     listed, left_out = shown[: options.limit], analysis["connections_left_out"]
-    beside = others.tables(analysis, options.limit)
+    beside = sheet.others(analysis, options.limit)
     if not listed:
         yield from beside
         return
-    caption = others.titled("TCP connections", len(shown), options.limit, left_out, "--limit shows more, ")
+    caption = sheet.titled("TCP connections", len(shown), options.limit, left_out, "--limit shows more, ")
     start_ns = facts.start_ns(analysis)
     yield tables.overview(listed, caption, start_ns, absolute=options.absolute)
     # For a single connection, the conclusion says it.

@@ -1,4 +1,4 @@
-"""Connections as tables, and many captures, a row for every file."""
+"""Connections as tables, many captures, a row for every file, and why connections were not faster."""
 
 from __future__ import annotations
 
@@ -14,15 +14,28 @@ from weirlab.base.errors import InputError, WeirError
 from weirlab.base.quantities import NOTHING, plural
 from weirlab.base.quantities import duration as base_duration
 from weirlab.base.tables import Table
+from weirlab.diagnosis.connection import LEAST_SEGMENTS, LEAST_TIMEOUTS, worth_it
 from weirlab.jobs.batches import results, unreadable
 from weirlab.trace import quantities, sheet, wording
 from weirlab.trace.analysis import KEEP, analyse
-from weirlab.trace.facts import Connection, Selection, busier, data_again, endpoint, link_bytes, side, sides
-from weirlab.trace.others import streams_left_out
+from weirlab.trace.facts import (
+    Analysis,
+    Connection,
+    Selection,
+    busier,
+    data_again,
+    endpoint,
+    link_bytes,
+    side,
+    sides,
+    streams_left_out,
+)
 from weirlab.trace.quantities import Window, bit_rate, count, duration, size
 
 if TYPE_CHECKING:
+    from weirlab._engine import ConnectionRows
     from weirlab.cli.progress import Reporter
+    from weirlab.diagnosis.finding import Diagnosis
     from weirlab.jobs.cluster import ClusterAddress
 
 _TOLD: Final = 3
@@ -234,3 +247,48 @@ def summaries(
     """Summarise each of ``paths``, here or, with an ``address``, by the workers of that cluster."""
     read = partial(summary, filter=filter, window=window)
     return CaptureSummaries(results(paths, read, CaptureSummary, address, progress))
+
+
+MOST_PACKETS: Final = 10_000_000
+"""Packets, round trips and SACK blocks that are kept in memory, some 40 bytes each; ten times as many of
+a single connection."""
+MOST: Final = 20
+"""Most connections that are diagnosed: those that are shown first."""
+
+
+def packet_rows(number: int | None) -> ConnectionRows:
+    """What takes the packets that diagnoses need, in the course of the analysis: those of connection
+    ``number`` or of all connections that are worth it.
+    """
+    from weirlab import _engine
+
+    return _engine.ConnectionRows(
+        least_segments=LEAST_SEGMENTS,
+        least_timeouts=LEAST_TIMEOUTS,
+        most=MOST_PACKETS if number is None else 10 * MOST_PACKETS,
+        only=number,
+    )
+
+
+def diagnosed(
+    rows: ConnectionRows, shown: Sequence[Connection], target_bps: float | None = None, *, most: int = MOST
+) -> dict[int, Diagnosis]:
+    """Diagnoses by connection number, of the first ``most`` connections, if they have enough data."""
+    found = {}
+    for connection in shown[:most]:
+        if not worth_it(connection):
+            continue
+        from weirlab.diagnosis import tracing
+
+        found[connection["id"]] = tracing.read(rows, connection, target_bps=target_bps)
+    return {number: diagnosis for number, diagnosis in found.items() if diagnosis is not None}
+
+
+def reason_not(rows: ConnectionRows, analysis: Analysis) -> str | None:
+    """Why there is no diagnosis although there is enough data; None if there is one."""
+    if not rows.overflowed:
+        return None
+    many = f"the captures have {count(analysis['capture']['packets'])} packets"
+    if rows.only is not None:
+        return f"{many}, too many for a diagnosis; take a part of the time with --from and --to"
+    return f"{many}; choose one with --connection"

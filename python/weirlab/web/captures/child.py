@@ -125,12 +125,12 @@ def _explain(request: dict[str, Any]) -> dict[str, Any]:
 def _causes(request: dict[str, Any]) -> dict[str, Any]:
     from weirlab.trace.analysis import analyse
     from weirlab.trace.quantities import duration, percent
-    from weirlab.transfers.trace import tables, why
+    from weirlab.transfers.trace import tables
 
     folder = Path(request["folder"])
-    rows = why.packet_rows(None)
+    rows = tables.packet_rows(None)
     analyse(_capture(folder), keep=KEEP, rows=rows)
-    found = why.diagnosed(
+    found = tables.diagnosed(
         rows, tables.ordered(Selection(_facts(folder)["connections"]), "bytes"), most=MOST_CAUSES
     )
     told = {}

@@ -15,7 +15,7 @@ from starlette.concurrency import run_in_threadpool
 
 from weirlab.base.errors import InputError
 from weirlab.base.units import NS_PER_S
-from weirlab.trace import others, sheet, wording
+from weirlab.trace import sheet, wording
 from weirlab.trace.facts import (
     Analysis,
     Connection,
@@ -65,7 +65,7 @@ def capture_page(facts: Analysis) -> dict[str, Any]:
         "left_out": facts["connections_left_out"],
         # Captures that an earlier version read have none.
         "voice": voice.get("axis"),
-        "others": [*voice["tables"], *(for_page(table) for table in others.tables(facts, MOST_ROWS))],
+        "others": [*voice["tables"], *(for_page(table) for table in sheet.others(facts, MOST_ROWS))],
     }
 
 

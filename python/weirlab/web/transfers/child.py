@@ -16,11 +16,11 @@ def _compare(request: dict[str, Any]) -> dict[str, Any]:
     import polars as pl
 
     from weirlab.base import files
+    from weirlab.transfers.tcp.ends import TransferOutcome
     from weirlab.transfers.tcp.measure.captured import captured
     from weirlab.transfers.tcp.measure.capturing import TransferCapture
     from weirlab.transfers.tcp.measure.measuring import TransferMeasurement
     from weirlab.transfers.tcp.measure.samples import Start
-    from weirlab.transfers.tcp.sending import TransferOutcome
     from weirlab.transfers.tcp.show import facts
     from weirlab.transfers.tcp.study import recording
     from weirlab.web.tables import for_page

@@ -25,7 +25,7 @@ from weirlab.base.errors import InputError, TrialError, WeirError
 from weirlab.base.quoting import printable, shortened
 from weirlab.link.stopping import Stop
 from weirlab.trace.quantities import bit_rate, size
-from weirlab.transfers.tcp import sending
+from weirlab.transfers.tcp import ends
 from weirlab.transfers.tcp.connections import USUAL
 from weirlab.transfers.tcp.ndt7 import client, messages
 from weirlab.transfers.tcp.ndt7.messages import Test
@@ -118,7 +118,7 @@ def add_to(app: FastAPI, transfers: Transfers, limits: TestLimits) -> None:
         if request.scope["state"].get(BY_PROXY) or peer is None:
             raise InputError(_BY_PROXY)
         most_bytes = ledger.room(peer.host)
-        connection: Future[sending.TransferEngine] = Future()
+        connection: Future[ends.TransferEngine] = Future()
         ready: Future[None] = Future()
         settings = TransferSettings(
             host=peer.host,
@@ -130,19 +130,19 @@ def add_to(app: FastAPI, transfers: Transfers, limits: TestLimits) -> None:
             names=USUAL,
         )
 
-        def begin(often: TransferSettings, stop: Stop, tell: sending.Tell | None) -> sending.Transfer:
+        def begin(often: TransferSettings, stop: Stop, tell: ends.Tell | None) -> ends.Transfer:
             ready.set_result(None)
-            return sending.taken(connection.result(), often, stop, tell)
+            return ends.taken(connection.result(), often, stop, tell)
 
         name, facts = f"{test.capitalize()} test of {peer.host}", {"ndt7": test, "client": about}
         unlimited = limits.bytes_per_s is None
         here, port = request.scope["server"]
-        ends: Connection = (str(here), int(port)), (peer.host, peer.port)
+        pair: Connection = (str(here), int(port)), (peer.host, peer.port)
         with _settled(connection):
             for last in range(_TRIES, -1, -1):
                 try:
                     one = await run_in_threadpool(
-                        transfers.serve, name, facts, settings, begin, ends, _UNLIMITED if unlimited else ""
+                        transfers.serve, name, facts, settings, begin, pair, _UNLIMITED if unlimited else ""
                     )
                     break
                 except BusyError:
@@ -180,7 +180,7 @@ def add_to(app: FastAPI, transfers: Transfers, limits: TestLimits) -> None:
 
 
 @contextmanager
-def _settled(connection: Future[sending.TransferEngine]) -> Iterator[None]:
+def _settled(connection: Future[ends.TransferEngine]) -> Iterator[None]:
     """A transfer waits for its ``connection``, which is not to come if the block fails or is cancelled."""
     try:
         yield

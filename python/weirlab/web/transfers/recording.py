@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from weirlab.base.errors import InputError, LabError, MissingCapability, WeirError
 from weirlab.link.settings import RecorderSettings
 from weirlab.trace.quantities import count
-from weirlab.transfers.tcp import sending
+from weirlab.transfers.tcp import ends
 from weirlab.transfers.tcp.measure import capturing
 from weirlab.transfers.tcp.measure.capturing import End, TransferCapture
 from weirlab.transfers.tcp.settings import CaptureFetch, TransferSettings
@@ -133,7 +133,7 @@ class TestCaptures:
         """
         self.here.name_connections(started)
 
-    def ended(self, outcome: sending.TransferOutcome) -> None:
+    def ended(self, outcome: ends.TransferOutcome) -> None:
         """End the captures when the test is over."""
         self.stop()
         if self.served is not None:

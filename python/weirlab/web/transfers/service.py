@@ -14,7 +14,7 @@ from weirlab.base.documents import plain
 from weirlab.base.errors import InputError, WeirError
 from weirlab.diagnosis import counters
 from weirlab.link.stopping import Stop
-from weirlab.transfers.tcp import sending
+from weirlab.transfers.tcp import ends
 from weirlab.transfers.tcp.measure import measuring
 from weirlab.transfers.tcp.measure.samples import IntervalMerger
 from weirlab.transfers.tcp.results import Interval
@@ -44,7 +44,7 @@ class BusyError(WeirError):
     """Another transfer or a scenario is running."""
 
 
-TransferBeginning = Callable[[TransferSettings, Stop, sending.Tell | None], sending.Transfer]
+TransferBeginning = Callable[[TransferSettings, Stop, ends.Tell | None], ends.Transfer]
 """Begins a transfer, and returns when data flows."""
 
 
@@ -74,7 +74,7 @@ class WebTransfer:
     """The connection of a client that asked for the test."""
     unrecorded: str = ""
     """Why its packets are not to be recorded; empty if they are."""
-    begin: TransferBeginning = sending.begin
+    begin: TransferBeginning = ends.begin
     moved: TransferTotals = field(default_factory=TransferTotals)
     stop: Stop = field(default_factory=Stop)
     events: list[dict[str, Any]] = field(default_factory=list)
@@ -319,7 +319,7 @@ class Transfers:
 
     def _carried_out(
         self, transfer: WebTransfer, tapes: TestCaptures
-    ) -> tuple[sending.TransferOutcome, measuring.TransferMeasurement | None]:
+    ) -> tuple[ends.TransferOutcome, measuring.TransferMeasurement | None]:
         """The outcome, and what both kernels reported unless that would be too much to keep."""
         settings = tapes.settings
         every_s = explaining.period_s(settings, self.most_s)

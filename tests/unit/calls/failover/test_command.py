@@ -5,7 +5,7 @@ import pytest
 from weirlab.calls.failover.fakes import FakePair, SwitchBehaviour, SwitchFault, instant
 from weirlab.calls.failover.study import FailoverStudy
 from weirlab.calls.failover.switches.event import SwitchClocks
-from weirlab.calls.failover.switches.pair import PairSpec
+from weirlab.calls.failover.switches.plan import PairSpec
 from weirlab.publications import publication
 from weirlab.studies.registry import studies
 from weirlab.testing import FakeClock

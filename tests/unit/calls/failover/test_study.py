@@ -12,7 +12,7 @@ from weirlab.calls.failover.fakes import FakePair, SwitchBehaviour, SwitchFault,
 from weirlab.calls.failover.section import FailoverScenario
 from weirlab.calls.failover.study import FailoverFindings, FailoverStudy, load_text
 from weirlab.calls.failover.switches.event import SwitchClocks
-from weirlab.calls.failover.switches.pair import PairSpec
+from weirlab.calls.failover.switches.plan import PairSpec
 from weirlab.jobs.progress import RunInterrupt, SilentProgress
 from weirlab.jobs.work import Work
 from weirlab.lab.redundant.base import Transition

@@ -7,8 +7,8 @@ from typing import Any, cast
 import polars as pl
 
 from weirlab.trace.facts import Connection
-from weirlab.transfers.tcp.measure import agreement
-from weirlab.transfers.tcp.measure.agreement import ConnectionCapture, QuantityAgreement
+from weirlab.transfers.tcp.measure import captured
+from weirlab.transfers.tcp.measure.captured import ConnectionCapture, QuantityAgreement
 
 KERNEL = pl.DataFrame(
     {
@@ -32,8 +32,8 @@ def seen(missing: int = 0, whole: bool = True, **changed: Any) -> ConnectionCapt
     return ConnectionCapture(cast("Connection", {"a": side, "b": {}}), "a", missing, whole)
 
 
-def pairs(place: agreement.Place, one: ConnectionCapture) -> dict[str, QuantityAgreement]:
-    return {each.quantity: each for each in agreement.pairs(KERNEL, {place: one})}
+def pairs(place: captured.Place, one: ConnectionCapture) -> dict[str, QuantityAgreement]:
+    return {each.quantity: each for each in captured.pairs(KERNEL, {place: one})}
 
 
 def test_counts_that_are_the_same_agree() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from weirlab.base.errors import InputError
 from weirlab.studies import scenarios
-from weirlab.transfers.tcp import serving
+from weirlab.transfers.tcp import ends
 from weirlab.transfers.tcp.show import tables
 
 from ...conftest import Answer, Weir
@@ -100,7 +100,7 @@ def test_who_may_have_a_server_send_must_know_a_token(weir: Weir) -> None:
     answer = weir("tcp", "serve", "--port", "0", "--allow-client")
     assert answer.code == 2
     assert "must know a token; give one with --token" in answer.err
-    assert not serving.ServerSettings().errands
+    assert not ends.ServerSettings().errands
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from weirlab.base.errors import TrialError
 from weirlab.link.stopping import Stop
-from weirlab.transfers.tcp import sending
+from weirlab.transfers.tcp import ends
 from weirlab.transfers.tcp.results import Interval
 from weirlab.transfers.tcp.settings import TransferSettings
 
@@ -136,7 +136,7 @@ def test_a_slow_reader_holds_a_transfer_back(
 def test_ctrl_c_ends_what_has_no_end_and_breaks_nothing_off(serve: Serve) -> None:
     with Stop() as stop:
         settings = TransferSettings("127.0.0.1", serve().port, interval_s=0.001)
-        outcome = sending.send(settings, AtFirst(stop.request), stop)
+        outcome = ends.send(settings, AtFirst(stop.request), stop)
     (direction,) = outcome.directions
     assert direction.received_bytes == direction.sent_bytes > 0
     assert outcome.problem() is None
@@ -146,7 +146,7 @@ def test_ctrl_c_ends_what_has_no_end_and_breaks_nothing_off(serve: Serve) -> Non
 def test_ctrl_c_before_the_end_keeps_the_numbers_and_says_so(serve: Serve) -> None:
     with Stop() as stop:
         settings = TransferSettings("127.0.0.1", serve().port, interval_s=0.001, lasts_s=1000, up=0, down=2)
-        outcome = sending.send(settings, AtFirst(stop.request), stop)
+        outcome = ends.send(settings, AtFirst(stop.request), stop)
     assert outcome.interrupted
     (direction,) = outcome.directions
     assert direction.received_bytes == direction.sent_bytes > 0
@@ -156,7 +156,7 @@ def test_a_server_that_stops_says_so_to_its_clients(serve: Serve) -> None:
     served = serve()
     settings = TransferSettings("127.0.0.1", served.port, interval_s=0.001)
     with Stop() as stop, pytest.raises(TrialError, match="the server was stopped"):
-        sending.send(settings, AtFirst(served.server.stop), stop)
+        ends.send(settings, AtFirst(served.server.stop), stop)
     assert "stopped" in served.wait_for("ended")["failure"]
 
 
@@ -181,7 +181,7 @@ def test_more_clients_than_allowed_are_refused(serve: Serve) -> None:
 
     def second() -> None:
         with Stop() as stop, pytest.raises(TrialError) as caught:
-            sending.send(TransferSettings("127.0.0.1", served.port, total_bytes=1000), Nobody(), stop)
+            ends.send(TransferSettings("127.0.0.1", served.port, total_bytes=1000), Nobody(), stop)
         refused.append(str(caught.value))
 
     with Stop() as stop:
@@ -190,5 +190,5 @@ def test_more_clients_than_allowed_are_refused(serve: Serve) -> None:
             second()
             stop.request()
 
-        sending.send(TransferSettings("127.0.0.1", served.port, interval_s=0.001), AtFirst(both), stop)
+        ends.send(TransferSettings("127.0.0.1", served.port, interval_s=0.001), AtFirst(both), stop)
     assert "busy" in refused[0]

@@ -16,7 +16,7 @@ import pytest
 from weirlab import _engine
 from weirlab.base.errors import MissingCapability, TrialError
 from weirlab.link.stopping import Stop
-from weirlab.transfers.tcp import sending
+from weirlab.transfers.tcp import ends
 from weirlab.transfers.tcp.settings import TransferSettings
 
 from ...conftest import Weir
@@ -64,7 +64,7 @@ def test_a_server_that_dies_is_noticed() -> None:
 
         settings = TransferSettings("127.0.0.1", port, interval_s=0.001, lasts_s=1000)
         with pytest.raises(TrialError, match="the server went away after"):
-            sending.send(settings, AtFirst(kill), stop)
+            ends.send(settings, AtFirst(kill), stop)
 
 
 def test_a_client_that_dies_does_not_keep_its_place(weir: Weir, serve: Serve) -> None:

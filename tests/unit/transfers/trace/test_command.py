@@ -12,7 +12,7 @@ from weirlab import _engine
 from weirlab.cli.program.app import PARTS, commands_of
 from weirlab.testing.tcp import TcpSide
 from weirlab.trace.facts import Analysis
-from weirlab.transfers.trace import why
+from weirlab.transfers.trace import tables
 
 from ...conftest import Weir
 from ...trace import made
@@ -289,7 +289,7 @@ def test_of_captures_that_are_too_large_it_says_how_to_choose(
     weir: Weir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = window_limited(tmp_path / "slow.pcap", 0.0)
-    monkeypatch.setattr(why, "MOST_PACKETS", 100)
+    monkeypatch.setattr(tables, "MOST_PACKETS", 100)
     assert "choose one with --connection" in weir("trace", file).err
     assert weir("trace", file, "--json").json["connections"][0]["diagnosis"] is None
     chosen = weir("trace", file, "--connection", "0", "--json").json

@@ -17,8 +17,14 @@ from weirlab.calls.failover.switches.event import (
     expected_s,
     look_back,
 )
-from weirlab.calls.failover.switches.pair import OpenPair, PairBed, PairLab
-from weirlab.calls.failover.switches.plan import USUAL_TIMING, FailoverPlan, Timing
+from weirlab.calls.failover.switches.plan import (
+    USUAL_TIMING,
+    FailoverPlan,
+    OpenPair,
+    PairBed,
+    PairLab,
+    Timing,
+)
 from weirlab.calls.failover.switches.plan import expected_s as wall_s
 from weirlab.calls.failover.switches.rows import (
     CALLS,

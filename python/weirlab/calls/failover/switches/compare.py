@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from weirlab.base.quantities import duration, percent
 from weirlab.base.units import NS_PER_S
-from weirlab.calls.failover.switches.pair import KINDS, named_event
+from weirlab.calls.failover.switches.plan import KINDS, named_event
 from weirlab.calls.failover.switches.rows import SwitchRow
 from weirlab.measure.spread import Spread
 

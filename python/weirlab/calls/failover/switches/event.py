@@ -10,8 +10,7 @@ from typing import Any, Final
 
 from weirlab.base.errors import LabError
 from weirlab.base.units import NS_PER_S
-from weirlab.calls.failover.switches.pair import Kind, PairLab
-from weirlab.calls.failover.switches.plan import CALM_NS, Timing
+from weirlab.calls.failover.switches.plan import CALM_NS, Kind, PairLab, Timing
 from weirlab.lab.redundant.base import SIDES, PairEvent, Transition
 from weirlab.store.catalogue import utc_now
 

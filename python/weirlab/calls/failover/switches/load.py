@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from weirlab.base.errors import TrialError
-from weirlab.calls.failover.switches.pair import OpenPair, PairBed, PairSpec
+from weirlab.calls.failover.switches.plan import OpenPair, PairBed, PairSpec
 from weirlab.calls.failover.switches.validity import PAIR_LIMITS
 from weirlab.measure.terms import TrialTerms
 from weirlab.measure.trial import Hooks, TrialEntry, run_trial

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from weirlab.calls.failover.switches.event import Occurrence
-from weirlab.calls.failover.switches.pair import PairSpec
+from weirlab.calls.failover.switches.plan import PairSpec
 from weirlab.calls.failover.switches.switch import GOOD_MOS, SwitchMeasurement, quantile
 from weirlab.lab.redundant.base import SIDES
 from weirlab.records import F64, CallTable, TrialRecord

@@ -24,8 +24,8 @@ from weirlab.base import programs
 from weirlab.base.errors import LabError, MissingCapability
 from weirlab.base.interrupts import shielded
 from weirlab.calls.ipsec.endpoints import hog
-from weirlab.calls.ipsec.endpoints.figures import Times, times
 from weirlab.calls.ipsec.endpoints.plan import BYPASS, HOG, REAL_TIME, SOCKETS, EndpointCalls
+from weirlab.calls.ipsec.endpoints.rows import EndpointObservation, times
 from weirlab.lab import cores
 from weirlab.lab.host import HostReader
 from weirlab.lab.linux import interface, syscalls
@@ -45,37 +45,6 @@ _FIRST_SPI: Final = 0x1000
 LINGER_S: Final = 0.25
 _HOG_BEYOND_S: Final = 20.0
 """So much longer than the calls a hog would go on if nobody ended it."""
-
-
-@dataclass(frozen=True)
-class EndpointObservation:
-    """What an attempt was like."""
-
-    ways: tuple[Times, Times]
-    """From the near endpoint to the far one, and back."""
-    since_1970_ns: int
-    """Start of the calls."""
-    damaged: int
-    """Packets that did not arrive as they were sent, or that ESP rejected."""
-    refused: int
-    """Packets that never left: not taken by the system, or not encapsulated."""
-    ip_bytes: tuple[int, int]
-    """Shortest and longest IP packet that arrived."""
-    cpu_s: float
-    """CPU time of both threads."""
-    work_s: float
-    """Time of the turns of their loops that had a packet."""
-    hog_share: float
-    """Share of the CPUs that the hogs had; NaN without them."""
-    steal_s: Mapping[str, float]
-    """By endpoint: for how long the hypervisor took its CPU."""
-    wall_s: float
-    """How long that was watched."""
-    real_time: bool
-    real_time_refused: str
-    """Why not, where it was wanted; empty otherwise."""
-    polls: bool
-    zero_copy: bool
 
 
 class EndpointBed(Protocol):

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from weirlab.calls.ipsec.endpoints.bed import EndpointBed, EndpointObservation
-from weirlab.calls.ipsec.endpoints.figures import Times, times
+from weirlab.calls.ipsec.endpoints.bed import EndpointBed
 from weirlab.calls.ipsec.endpoints.plan import BYPASS, HOG, REAL_TIME, SOCKETS, EndpointCalls
+from weirlab.calls.ipsec.endpoints.rows import EndpointObservation, Times, times
 
 _BEGINS_NS: Final = 5_000_000_000
 _SINCE_1970_NS: Final = 1_700_000_000_000_000_000

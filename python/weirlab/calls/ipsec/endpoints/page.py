@@ -10,10 +10,9 @@ import polars as pl
 
 from weirlab.base.quantities import count, duration, percent, plural
 from weirlab.calls.ipsec.endpoints import findings
-from weirlab.calls.ipsec.endpoints.figures import DELAY, DELTA, JITTER, LATENESS, QUANTITIES
 from weirlab.calls.ipsec.endpoints.findings import EndpointFindings, EndpointGroup
 from weirlab.calls.ipsec.endpoints.plan import CLEAR, NAMES, SHORT, WHERE
-from weirlab.calls.ipsec.endpoints.rows import DistributionRow
+from weirlab.calls.ipsec.endpoints.rows import DELAY, DELTA, JITTER, LATENESS, QUANTITIES, DistributionRow
 from weirlab.calls.ipsec.published import KEY
 from weirlab.publications import publication
 from weirlab.report import axes, palette

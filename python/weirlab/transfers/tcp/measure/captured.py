@@ -1,8 +1,8 @@
-"""What the captures at both ends show of a transfer, each alone and both together."""
+"""What the captures at both ends show of a transfer, and whether the kernels say the same."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -15,18 +15,140 @@ from weirlab.diagnosis.both import crossing, reading
 from weirlab.diagnosis.both.crossing import CaptureLeg, ConnectionCrossing, Delays
 from weirlab.diagnosis.both.reading import EndTrace
 from weirlab.diagnosis.connection import is_scaled
-from weirlab.trace.facts import side
-from weirlab.transfers.tcp.measure import agreement, samples
-from weirlab.transfers.tcp.measure.agreement import QuantityAgreement
+from weirlab.trace.facts import Connection, SideName, side
+from weirlab.trace.quantities import count
+from weirlab.transfers.tcp.measure import samples
 from weirlab.transfers.tcp.measure.measuring import siblings
 
 if TYPE_CHECKING:
     from weirlab.diagnosis.finding import Diagnosis
-    from weirlab.trace.facts import Connection, SideName
     from weirlab.trace.frames import Trace
-    from weirlab.transfers.tcp.measure.agreement import Place
     from weirlab.transfers.tcp.measure.capturing import End, TransferCapture
     from weirlab.transfers.tcp.measure.measuring import TransferMeasurement
+
+Unit = Literal["segments", "bytes", "us"]
+Place = Literal["sender", "receiver"]
+
+LEAST_RTT: Final = 0.1
+"""Minimum RTTs may differ by this share, or by ``SCATTER_US``: the host's delay between the two places."""
+MEAN_RTT: Final = 0.2
+"""The same for mean RTTs, which are weighted differently."""
+SCATTER_US: Final = 200.0
+EACH_ONCE: Final = "Bytes, each counted once"
+
+
+@dataclass(frozen=True)
+class QuantityAgreement:
+    """A quantity by the sender's kernel, and by the capture at ``place``."""
+
+    quantity: str
+    unit: Unit
+    place: Place
+    kernel: float
+    capture: float
+    agrees: bool
+    why: str
+    """Why they differ, or may differ; empty if there is nothing to say."""
+
+
+@dataclass(frozen=True)
+class ConnectionCapture:
+    """A connection in a capture, its sender, and the number of packets that the capture reports missing."""
+
+    connection: Connection
+    sender: SideName
+    missing: int
+    whole: bool
+    """The capture covers the connection from beginning to end."""
+
+
+def pairs(rows: pl.DataFrame, places: Mapping[Place, ConnectionCapture]) -> Iterator[QuantityAgreement]:
+    """Everything that both sources report about a connection; ``rows``: reports of the sender's kernel."""
+    told = _told(rows)
+    for place, seen in places.items():
+        yield from _counted(told, place, seen)
+    if (at_sender := places.get("sender")) is not None:
+        yield from _timed(rows, told, at_sender)
+
+
+def _told(rows: pl.DataFrame) -> dict[str, int]:
+    """Counters at the end; a connection that is gone has none."""
+    found = {}
+    for name in ("total_retrans", "bytes_retrans", "bytes_sent", "min_rtt_us", "snd_mss_bytes"):
+        known = rows[name].drop_nulls() if name in rows.columns else pl.Series([], dtype=pl.UInt64)
+        if known.len():
+            # What only grows is greatest in the last report; for the others, the last report counts, too.
+            found[name] = int(known[-1])
+    return found
+
+
+def _counted(told: Mapping[str, int], place: Place, seen: ConnectionCapture) -> Iterator[QuantityAgreement]:
+    sent = side(seen.connection, seen.sender)
+    again = sent["retransmissions"]
+    missing = _missing(seen)
+    if "bytes_sent" in told and "bytes_retrans" in told:
+        once = told["bytes_sent"] - told["bytes_retrans"]
+        yield _exact(EACH_ONCE, "bytes", place, once, sent["unique_bytes"], missing)
+    arrived = "some retransmissions were lost on their way here" if place == "receiver" else ""
+    if "bytes_retrans" in told:
+        why = missing or arrived
+        yield _exact("Bytes retransmitted", "bytes", place, told["bytes_retrans"], again["bytes"], why)
+    if "total_retrans" in told:
+        why = missing or arrived or _joined(told, sent["payload_max"])
+        yield _exact("Segments retransmitted", "segments", place, told["total_retrans"], again["total"], why)
+
+
+def _timed(
+    rows: pl.DataFrame, told: Mapping[str, int], seen: ConnectionCapture
+) -> Iterator[QuantityAgreement]:
+    rtt = side(seen.connection, seen.sender)["rtt"]
+    least, mean = rtt["min_ns"], rtt["mean_ns"]
+    if least is not None and told.get("min_rtt_us"):
+        yield _near(
+            "Minimum round trip", told["min_rtt_us"], least / 1e3, LEAST_RTT,
+            "the kernel's begins before, and ends after, the one that the capture sees",
+        )  # fmt: skip
+    known = rows["rtt_us"].drop_nulls() if "rtt_us" in rows.columns else pl.Series([], dtype=pl.UInt64)
+    known = known.filter(known > 0)
+    if mean is not None and known.len():
+        yield _near(
+            "Mean round trip", float(known.mean()), mean / 1e3, MEAN_RTT,  # type: ignore[arg-type]
+            "the kernel's is smoothed (RFC 6298) and averaged over time; the capture's is averaged over ACKs "
+            "of data that was sent once, so busy times weigh more",
+        )  # fmt: skip
+
+
+def _exact(quantity: str, unit: Unit, place: Place, kernel: int, capture: int, why: str) -> QuantityAgreement:
+    agrees = kernel == capture
+    said = "" if agrees else why or _AFTERWARDS
+    return QuantityAgreement(quantity, unit, place, float(kernel), float(capture), agrees, said)
+
+
+_AFTERWARDS: Final = "the kernel's last report is older than the last packet"
+
+
+def _near(quantity: str, kernel: float, capture: float, part: float, why: str) -> QuantityAgreement:
+    agrees = abs(kernel - capture) <= max(part * max(kernel, capture), SCATTER_US)
+    return QuantityAgreement(
+        quantity, "us", "sender", kernel, capture, agrees, why if kernel != capture else ""
+    )
+
+
+def _missing(seen: ConnectionCapture) -> str:
+    if not seen.whole:
+        return "the capture does not cover the whole transfer"
+    if seen.missing:
+        return f"{count(seen.missing)} packets came too fast to be captured"
+    return ""
+
+
+def _joined(told: Mapping[str, int], payload_max: int) -> str:
+    """The network card splits what the kernel sends at once."""
+    mss = told.get("snd_mss_bytes", 0)
+    if mss and payload_max > mss:
+        return "one captured packet holds several segments: the network card splits it later"
+    return ""
+
 
 At = Literal["sender", "between", "receiver"]
 Section = Literal["all", "before", "behind"]
@@ -78,7 +200,7 @@ class _CaptureAnalysis:
     parts: list[pl.DataFrame] = field(default_factory=list)
     diagnoses: dict[int, dict[str, Diagnosis]] = field(default_factory=dict)
     looks: dict[int, dict[At, EndTrace]] = field(default_factory=dict)
-    seen: dict[int, dict[Place, agreement.ConnectionCapture]] = field(default_factory=dict)
+    seen: dict[int, dict[Place, ConnectionCapture]] = field(default_factory=dict)
 
 
 def captured(
@@ -100,7 +222,7 @@ def captured(
                 _both(looks, legs, number, measured, target_bps, found)
     packets = pl.concat(found.parts) if found.parts else pl.DataFrame(schema=SHOWN)
     pairs = {
-        number: tuple(agreement.pairs(samples.of(measured.samples, number, "sender"), places))
+        number: tuple(pairs(samples.of(measured.samples, number, "sender"), places))
         for number, places in found.seen.items()
     }
     diagnoses = {
@@ -145,7 +267,7 @@ def _take(
         if diagnosis is not None:
             found.diagnoses.setdefault(number, {})[place] = diagnosis
         if place != "between":
-            found.seen.setdefault(number, {})[place] = agreement.ConnectionCapture(
+            found.seen.setdefault(number, {})[place] = ConnectionCapture(
                 connection, name, capture.lost_packets, not (capture.left_out_packets or capture.ended_early)
             )
         if connection["begin"] == "handshake":

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from weirlab.transfers.tcp import sending
+from weirlab.transfers.tcp import ends
 from weirlab.transfers.tcp.measure import samples
 from weirlab.transfers.tcp.measure.samples import Exchange, IntervalMerger, Offset, Start, offset
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class ReportCollector:
     """Collects all reports of both ends; if there are more than ``most_reports``, it keeps none."""
 
-    observer: sending.TransferObserver
+    observer: ends.TransferObserver
     print_s: float
     most_reports: int | None = None
     too_many: bool = False
@@ -73,7 +73,7 @@ class ReportCollector:
 class TransferMeasurement:
     """What was measured, before anything is computed from it."""
 
-    outcome: sending.TransferOutcome
+    outcome: ends.TransferOutcome
     samples: pl.DataFrame
     start: Start
     offset: Offset | None
@@ -92,7 +92,7 @@ class TransferMeasurement:
         return self.start.axis_ns("server", 0, used) - since_1970_ns
 
 
-def measured(outcome: sending.TransferOutcome, watched: ReportCollector) -> TransferMeasurement:
+def measured(outcome: ends.TransferOutcome, watched: ReportCollector) -> TransferMeasurement:
     """What was measured in a transfer whose events ``watched`` collected."""
     started, begun = outcome.started, watched.began
     start = Start(

@@ -14,9 +14,8 @@ from weirlab.diagnosis import counters as where
 from weirlab.diagnosis.counters import TimeShares
 from weirlab.trace.quantities import bit_rate, count, octets, percent, plural, size, words
 from weirlab.transfers.tcp.connections import TcpInfoField, TcpSocket, owner
+from weirlab.transfers.tcp.ends import ServerTotals, TransferOutcome
 from weirlab.transfers.tcp.results import DirectionSummary, Interval
-from weirlab.transfers.tcp.sending import TransferOutcome
-from weirlab.transfers.tcp.serving import ServerTotals
 from weirlab.transfers.tcp.settings import TransferSettings
 from weirlab.transfers.tcp.watching import BPF, INET_DIAG, RetransmissionLog, WatchOutcome, WatchSettings
 

@@ -23,7 +23,7 @@ from weirlab.links.emulator.running import EmulatedLink, emulated_link
 from weirlab.store import Run, RunWriter
 from weirlab.store.catalogue import utc_now
 from weirlab.studies.contract import Ground, Outcome, Study, Summary
-from weirlab.transfers.tcp import sending, serving
+from weirlab.transfers.tcp import ends
 from weirlab.transfers.tcp.measure import capturing, measuring, result
 from weirlab.transfers.tcp.measure.capturing import (
     AUTO,
@@ -98,7 +98,7 @@ def site(asked: TcpSection, inputs: Inputs) -> Iterator[TransferSite]:
         yield TransferSite(made.client, host, token, emulated, service)
 
 
-_CAPTURES: Final = serving.Captures(most_bytes=MOST_BYTES, most_s=serving.MOST_S, interface=SERVER.name)
+_CAPTURES: Final = ends.Captures(most_bytes=MOST_BYTES, most_s=ends.MOST_S, interface=SERVER.name)
 
 
 def _serve(address: str, asked: TcpSection, token: str, folder: str) -> Any:
@@ -137,7 +137,7 @@ class TransferDisplay:
     ``tokens`` are the server's and the far client's; None: those in the environment.
     """
 
-    observer: sending.TransferObserver = field(default_factory=SilentObserver)
+    observer: ends.TransferObserver = field(default_factory=SilentObserver)
     view: AxisView = field(default_factory=AxisView)
     tokens: tuple[str, str] | None = None
     shows_interrupted: bool = False
@@ -152,7 +152,7 @@ class TransferDisplay:
 class TransferRun:
     """A running transfer, and everything that observes it."""
 
-    transfer: sending.Transfer
+    transfer: ends.Transfer
     watched: ReportCollector
     captures: Mapping[End, TransferCapture]
     """Those made on this host."""
@@ -259,7 +259,7 @@ class TcpStudy(Study[TcpScenario, Ground[TransferRun | None], TcpFindings]):
             work.progress.stage(f"TCP transfer to {what.where}")
             started_at = utc_now().isoformat(timespec="milliseconds")
             with Stop() as stop:
-                transfer = sending.begin(settings, stop, watched.event, inside)
+                transfer = ends.begin(settings, stop, watched.event, inside)
             for each in recordings.values():
                 each.name_connections(transfer.started)
             captures = {end: each.capture for end, each in recordings.items()}

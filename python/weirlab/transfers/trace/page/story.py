@@ -18,7 +18,7 @@ from weirlab.diagnosis.finding import Diagnosis
 from weirlab.report.graphs import Graphs
 from weirlab.report.story import Chapter, PageOrigin, Story
 from weirlab.report.tables import Table, Tile
-from weirlab.trace import Trace, others, quantities, sheet, wording
+from weirlab.trace import Trace, quantities, sheet, wording
 from weirlab.trace.facts import (
     Connection,
     SideName,
@@ -144,7 +144,7 @@ def tell(trace: Trace, *, connection: int, command: str = "", target_bps: float 
     ]
     if len(trace.facts["connections"]) > 1:
         chapters.append(Chapter("connections", "Connections", tables=(_connections(trace),)))
-    if beside := others.tables(trace.facts, MOST_ROWS):
+    if beside := sheet.others(trace.facts, MOST_ROWS):
         chapters.append(Chapter("others", "Voice and ESP", tables=tuple(beside)))
     return Story(
         subject=f"connection {connection} in {names}",
@@ -246,7 +246,7 @@ def tiles(one: Connection) -> list[Tile]:
 def _connections(trace: Trace) -> Table:
     listed = sorted(trace.facts["connections"], key=lambda c: (-link_bytes(c), c["id"]))
     left_out = trace.facts["connections_left_out"]
-    caption = others.titled("TCP connections, by bytes on the link", len(listed), MOST_ROWS, left_out)
+    caption = sheet.titled("TCP connections, by bytes on the link", len(listed), MOST_ROWS, left_out)
     return tables.overview(listed[:MOST_ROWS], caption, start_ns(trace.facts))
 
 

@@ -9,8 +9,7 @@ import pytest
 from weirlab.calls.failover.fakes import FakePair, SwitchBehaviour, SwitchFault
 from weirlab.calls.failover.switches.campaign import SwitchConditions, measure
 from weirlab.calls.failover.switches.event import SwitchClocks
-from weirlab.calls.failover.switches.pair import Kind, PairSpec
-from weirlab.calls.failover.switches.plan import FailoverPlan, Timing, plan
+from weirlab.calls.failover.switches.plan import FailoverPlan, Kind, PairSpec, Timing, plan
 from weirlab.calls.failover.switches.rows import SwitchRow
 from weirlab.lab.redundant.keepalived import Keepalived
 from weirlab.measure.progress import OnProgress

@@ -10,8 +10,7 @@ import pytest
 from weirlab.base.errors import LabError
 from weirlab.calls.failover.fakes import SwitchBehaviour, SwitchFault, instant
 from weirlab.calls.failover.switches.compare import compare, conclusions
-from weirlab.calls.failover.switches.pair import PairSpec
-from weirlab.calls.failover.switches.plan import FailoverPlan, plan
+from weirlab.calls.failover.switches.plan import FailoverPlan, PairSpec, plan
 from weirlab.calls.failover.switches.rows import CALLS as CALLS_TABLE
 from weirlab.calls.failover.switches.rows import SERIES, SWITCHES, SwitchRow
 from weirlab.lab.redundant.conntrackd import Conntrackd

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weirlab.calls.ipsec.endpoints.figures import (
+from weirlab.calls.ipsec.endpoints.rows import (
     DELAY,
     DELTA,
     JITTER,
