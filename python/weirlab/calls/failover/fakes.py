@@ -17,7 +17,6 @@ from weirlab.lab.redundant.ucarp import Ucarp
 from weirlab.records import (
     BinDetails,
     EngineResult,
-    FlowTable,
     HostSample,
     PacketLog,
     SchedulerCounters,
@@ -262,7 +261,7 @@ class FakePair(Closable):
             received=len(came),
             lost=int(lost.sum()),
             series=Series(BIN_NS, sent, received, delay, delay),
-            flows=_counted(made.flows, counted, arrived),
+            flows=replace(made.flows, sent=counted, received=arrived, lost=counted - arrived),
             packets=log,
             windows=None if event is None else self._seen(event, begin_ns, bins),
         )
@@ -327,7 +326,3 @@ def _first_after(
     later = came[sent_ns[came] >= at_ns]
     _, first = np.unique(flow[later], return_index=True)
     return later[first]
-
-
-def _counted(flows: FlowTable, sent: npt.NDArray[np.uint64], received: npt.NDArray[np.uint64]) -> FlowTable:
-    return replace(flows, sent=sent, received=received, lost=sent - received)

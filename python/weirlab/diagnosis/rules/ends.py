@@ -105,10 +105,6 @@ def explain_buffer(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ..
     )
 
 
-def _unwritten(view: TimelineView) -> Bools:
-    return view.idle
-
-
 def explain_writing(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
     t = view.timeline
     empty = view.share(part * (t.flight_bytes <= 0))
@@ -124,10 +120,6 @@ def explain_writing(view: TimelineView, part: Floats) -> tuple[str, tuple[str, .
     if reached is not None:
         why = f"when it had more to send, {bit_rate(reached)} got through"
     return why, tuple(evidence)
-
-
-def _nagle(view: TimelineView) -> Bools:
-    return view.timeline.held_small
 
 
 def _held(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
@@ -154,7 +146,7 @@ _BUFFER: Final = (
 APPLICATION_RULES: Final = (
     DiagnosisRule(
         causes.NAGLE,
-        _nagle,
+        lambda view: view.timeline.held_small,
         _held,
         {"kernel": "high", "sender": "medium", "receiver": "medium"},
     ),
@@ -172,7 +164,7 @@ APPLICATION_RULES: Final = (
     ),
     DiagnosisRule(
         causes.APPLICATION_WRITE,
-        _unwritten,
+        lambda view: view.idle,
         explain_writing,
         {"kernel": "high", "sender": "medium", "receiver": "medium", "between": "medium"},
     ),
@@ -204,10 +196,6 @@ def _unread(view: TimelineView) -> Bools:
     shrunk = (t.window_bytes < SHRUNK * _most_window(view)) | (t.window_bytes <= 0)
     unread = t.unread_bytes > np.maximum(t.window_bytes, view.facts.mss_bytes)
     return np.asarray(limited & (shrunk | unread))
-
-
-def _starved(view: TimelineView) -> Bools:
-    return _unread(view) & np.asarray(view.timeline.cpu_wait >= STARVED)
 
 
 def _waiting(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
@@ -275,7 +263,7 @@ _READER: Final = (
 WINDOW_RULES: Final = (
     DiagnosisRule(
         causes.RECEIVER_HOST,
-        _starved,
+        lambda view: _unread(view) & np.asarray(view.timeline.cpu_wait >= STARVED),
         _waiting,
         {"kernel": "high"},
         {"sender": _READER, "between": _READER, "receiver": _READER},
@@ -303,10 +291,6 @@ WINDOW_RULES: Final = (
 
 
 # -- the sender's host ---------------------------------------------------------------------------------------
-
-
-def _at_limit(view: TimelineView) -> Bools:
-    return view.has_room & view.at_limit
 
 
 def _paced(view: TimelineView) -> Bools:
@@ -338,10 +322,6 @@ def _pacing(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
     return why, (room, f"{bit_rate(rate)} was delivered meanwhile")
 
 
-def _late(view: TimelineView) -> Bools:
-    return view.has_room
-
-
 def _hosting(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
     waited = view.usual(view.timeline.unsent_bytes, part)
     return f"{size(waited)} waited although both windows had room", (
@@ -353,7 +333,9 @@ _PACE: Final = "a sender that paces and an application that writes evenly look a
 _HOST: Final = "a host without a CPU looks like an application that does not write"
 _WRITES: Final = (causes.APPLICATION_WRITE.key, causes.SEND_BUFFER.key, causes.UNKNOWN.key)
 
-LIMIT_RULES: Final = (DiagnosisRule(causes.PACING, _at_limit, _pacing, {"kernel": "high"}),)
+LIMIT_RULES: Final = (
+    DiagnosisRule(causes.PACING, lambda view: view.has_room & view.at_limit, _pacing, {"kernel": "high"}),
+)
 HOST_RULES: Final = (
     DiagnosisRule(
         causes.PACING,
@@ -365,7 +347,7 @@ HOST_RULES: Final = (
     ),
     DiagnosisRule(
         causes.SENDER_HOST,
-        _late,
+        lambda view: view.has_room,
         _hosting,
         {"kernel": "medium"},
         {"sender": _HOST, "between": _HOST, "receiver": _HOST},
@@ -394,10 +376,6 @@ def _writes_evenly(view: TimelineView) -> bool:
     return view.share(_level(view)) < view.share(view.idle)
 
 
-def _flat(view: TimelineView) -> Bools:
-    return _level(view) & (not _writes_evenly(view)) & ~view.nearly_full
-
-
 def _nearly_full(view: TimelineView) -> Bools:
     """The flight stays the same, and as near to the receiver's window as can be seen."""
     part = _level(view) & (not _writes_evenly(view)) & view.nearly_full
@@ -408,12 +386,14 @@ def _nearly_full(view: TimelineView) -> Bools:
     return part & near
 
 
-def _evenly_written(view: TimelineView) -> Bools:
-    return _level(view) & _writes_evenly(view)
-
-
 FLAT_RULES: Final = (
     DiagnosisRule(causes.RECEIVE_WINDOW, _nearly_full, explain_window, {"both": "medium"}),
-    DiagnosisRule(causes.SEND_BUFFER, _flat, explain_buffer),
-    DiagnosisRule(causes.APPLICATION_WRITE, _evenly_written, explain_writing),
+    DiagnosisRule(
+        causes.SEND_BUFFER,
+        lambda view: _level(view) & (not _writes_evenly(view)) & ~view.nearly_full,
+        explain_buffer,
+    ),
+    DiagnosisRule(
+        causes.APPLICATION_WRITE, lambda view: _level(view) & _writes_evenly(view), explain_writing
+    ),
 )

@@ -35,10 +35,6 @@ def _black_hole(view: TimelineView) -> BlackHole | None:
     return None if known is None else known.black_hole
 
 
-def _swallowed(view: TimelineView) -> Bools:
-    return _timing_out(view) & (_black_hole(view) is not None)
-
-
 def _swallowing(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
     hole, known = _black_hole(view), view.facts.timeouts
     assert hole is not None
@@ -103,10 +99,6 @@ def _fated(view: TimelineView) -> list[str]:
     return [f"of {plural(fates.again, 'retransmitted segment')}, {'; '.join(said)}"] if said else []
 
 
-def _dropped(view: TimelineView) -> Bools:
-    return _reduced(view) & _most_are(view, "dropped")
-
-
 def _dropping(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
     fates = fates_of(view)
     assert fates is not None
@@ -130,11 +122,6 @@ def _spurious(view: TimelineView) -> bool:
         # for shows that these had overtaken it.
         needless = max(needless - (again - fast), 0)
     return again > 0 and needless >= NEEDLESS * again
-
-
-def _marked(view: TimelineView) -> Bools:
-    # Marks of a queue that is seen are the bottleneck's.
-    return view.marked & ~view.lossy & (view.capacity is None)
 
 
 def _marking(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
@@ -176,10 +163,6 @@ def _policing(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
         "the sender did not slow down: its congestion control (such as BBR) bears such losses",
         "a queue of a few packets would look the same",
     )
-
-
-def _disordered(view: TimelineView) -> Bools:
-    return view.lossy & _spurious(view)
 
 
 def _disorder(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
@@ -275,7 +258,7 @@ def _before(view: TimelineView) -> str:
 TIMEOUT_RULES: Final = (
     DiagnosisRule(
         causes.BLACK_HOLE,
-        _swallowed,
+        lambda view: _timing_out(view) & (_black_hole(view) is not None),
         _swallowing,
         dict.fromkeys(("sender", "between"), "medium"),
     ),
@@ -289,7 +272,7 @@ TIMEOUT_RULES: Final = (
 MARK_RULES: Final = (
     DiagnosisRule(
         causes.MARKS,
-        _marked,
+        lambda view: view.marked & ~view.lossy & (view.capacity is None),
         _marking,
         {"kernel": "high", "sender": "high", "between": "medium", "receiver": "medium"},
     ),
@@ -311,7 +294,7 @@ POLICER_RULES: Final = (
 LOSS_RULES: Final = (
     DiagnosisRule(
         causes.RECEIVER_DROPS,
-        _dropped,
+        lambda view: _reduced(view) & _most_are(view, "dropped"),
         _dropping,
         {"both": "high"},
         dict.fromkeys(
@@ -323,7 +306,7 @@ LOSS_RULES: Final = (
     ),
     DiagnosisRule(
         causes.REORDERING,
-        _disordered,
+        lambda view: view.lossy & _spurious(view),
         _disorder,
         {"kernel": "high", "sender": "high", "between": "medium", "receiver": "high"},
         dict.fromkeys(ONE_PLACE, "without SACK the receiver does not report what arrived twice"),

@@ -24,10 +24,6 @@ GROWTH_TRIPS: Final = 8
 """Round trips in which a congestion window that grows at all becomes larger than before."""
 
 
-def _growing(view: TimelineView) -> Bools:
-    return view.timeline.starting & ~view.saturated & ~view.lossy & ~_held(view)
-
-
 def _held(view: TimelineView) -> Bools:
     """The congestion window is full and has not grown for some round trips, although nothing was lost."""
     t = view.timeline
@@ -67,10 +63,6 @@ def _growth(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
 def _shared(view: TimelineView) -> Bools:
     # Connections of the same test are no other traffic.
     return view.shared & (view.facts.siblings == 0)
-
-
-def _shared_by_pairs(view: TimelineView) -> Bools:
-    return _shared(view) & (view.paired is not None)
 
 
 def _sharing(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
@@ -162,10 +154,6 @@ def _saturation(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]
     return f"it carries {bit_rate(capacity)}, of which this transfer used {percent(used)}", tuple(evidence)
 
 
-def _acks_wait(view: TimelineView) -> Bools:
-    return view.acks_queued
-
-
 def _knows_the_ways(view: TimelineView) -> bool:
     """Whether no cause that was found could be a queue on the way back."""
     t = view.timeline
@@ -211,7 +199,7 @@ ONE_PLACE: Final[tuple[Source, ...]] = ("kernel", "sender", "between", "receiver
 PATH_RULES: Final = (
     DiagnosisRule(
         causes.SLOW_START,
-        _growing,
+        lambda view: view.timeline.starting & ~view.saturated & ~view.lossy & ~_held(view),
         _growth,
         {"kernel": "high", "sender": "medium", "between": "medium", "receiver": "medium"},
     ),
@@ -228,7 +216,7 @@ PATH_RULES: Final = (
     ),
     DiagnosisRule(
         causes.ACK_QUEUE,
-        _acks_wait,
+        lambda view: view.acks_queued,
         _ack_queue,
         {"both": "high"},
         {
@@ -241,7 +229,7 @@ PATH_RULES: Final = (
     ),
     DiagnosisRule(
         causes.FOREIGN,
-        _shared_by_pairs,
+        lambda view: _shared(view) & (view.paired is not None),
         _sharing,
         {"both": "high"},
     ),

@@ -90,10 +90,6 @@ def _seconds(value: float) -> str:
     return duration(value * 1e9)
 
 
-def _hundredths(value: float) -> str:
-    return significant(value, 2)
-
-
 def _spread(found: Spread, shown: Callable[[float], str]) -> str:
     return NOTHING if math.isnan(found.median) else found.text(shown)
 
@@ -121,7 +117,7 @@ _WITH: Final[Sequence[tuple[str, Sequence[Column]]]] = (
         (
             ("Competitor", _column("competitor_bps", bit_rate)),
             ("Share of the path", _column("path_share", percent)),
-            ("Jain", _column("jain", _hundredths)),
+            ("Jain", _column("jain", lambda value: significant(value, 2))),
         ),
     ),
 )

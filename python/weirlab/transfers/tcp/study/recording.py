@@ -117,7 +117,10 @@ def tables(found: MeasurementResult, settings: TransferSettings, trial_id: str) 
         SAMPLES: measured.samples.select(named, pl.all()),
         AXIS: found.axis.select(named, pl.all()),
         PACKETS: found.packets.select(named, pl.all()),
-        CAPTURES: frame_of(CaptureRow, _captures(found, trial_id)),
+        CAPTURES: frame_of(
+            CaptureRow,
+            [_row(CaptureRow, each, trial_id=trial_id, end=end) for end, each in found.captures.items()],
+        ),
         CROSSINGS: frame_of(CrossingRow, crossings(found.captured, trial_id)),
         AGREEMENT: frame_of(AgreementRow, agreement(found.captured, trial_id)),
     }
@@ -127,10 +130,6 @@ def _row(kind: type[R], *sources: object, **given: Any) -> R:
     """A row of the ``given`` values, and otherwise of attributes of ``sources`` named like its fields."""
     names = [field.name for field in fields(kind) if field.name not in given]  # type: ignore[arg-type]
     return kind(**given, **{n: getattr(source, n) for n in names for source in sources if hasattr(source, n)})
-
-
-def _captures(found: MeasurementResult, trial_id: str) -> list[CaptureRow]:
-    return [_row(CaptureRow, each, trial_id=trial_id, end=end) for end, each in found.captures.items()]
 
 
 def crossings(found: CaptureResults, trial_id: str = "") -> list[CrossingRow]:
