@@ -214,8 +214,7 @@ def cat(
 ) -> None:
     from weirlab._engine import ParallelListener
     from weirlab.link.stopping import Stop
-    from weirlab.transfers.psock import copying
-    from weirlab.transfers.psock.copying import accept, exchange
+    from weirlab.transfers.psock import copying, tables
 
     with Session(ctx, as_json=json) as session:
         end.check()
@@ -225,12 +224,15 @@ def cat(
             if end.listen:
                 listener = ParallelListener(ends(end.bind, end.port), how.plain())
                 session.say(f"listening on {', '.join(map(shown, listener.addresses))}")
-                made, peer = accept(listener, stop, session.say)
+                made, peer = copying.accept(listener, stop, session.say)
             else:
                 peer = (end.host.strip("[]"), end.port)
                 made = copying.connect(copying.routes(*peer, streams.paths(), streams.streams), how)
-            exchanged = exchange(made, shown(peer), source, _put_out, stop)
+            found = copying.exchange(made, shown(peer), source, _put_out, stop)
         if json:
-            tell(to_json({**exchanged.document(), "conclusion": exchanged.sentence()}), sys.stderr)
+            tell(
+                to_json({**tables.exchange_document(found), "conclusion": tables.exchanged(found)}),
+                sys.stderr,
+            )
         else:
-            session.say(exchanged.sentence())
+            session.say(tables.exchanged(found))

@@ -17,8 +17,6 @@ from weirlab.base.errors import InputError, LabError, TrialError
 from weirlab.base.quoting import quoted
 from weirlab.cli.options.sockets import shown
 from weirlab.link.stopping import Stop
-from weirlab.trace.quantities import duration, size
-from weirlab.transfers.psock.tables import plain_session
 
 if TYPE_CHECKING:
     from weirlab._engine import ParallelListener, ParallelProxy, ParallelSocket
@@ -313,9 +311,6 @@ def _received(
     return done[0]
 
 
-_LOOK_S: Final = 0.1
-
-
 @dataclass(frozen=True)
 class ExchangeResult:
     """A session at its end: bytes of each direction, and their SHA-256."""
@@ -327,17 +322,6 @@ class ExchangeResult:
     received_sha256: str
     seconds: float
     report: Mapping[str, Any]
-
-    def sentence(self) -> str:
-        """The exchange in a sentence."""
-        return (
-            f"{size(self.sent_bytes)} sent and {size(self.received_bytes)} received in "
-            f"{duration(self.seconds * 1e9)}."
-        )
-
-    def document(self) -> dict[str, Any]:
-        """For JSON."""
-        return {"kind": "psock cat", **vars(self), "report": plain_session(self.report)}
 
 
 def exchange(
@@ -359,7 +343,7 @@ def exchange(
             made.abort()
             raise TrialError(f"interrupted after {sent_bytes} bytes sent and {received_bytes} received")
         readers = [*([] if has_all else [poll]), *([] if pending or is_read else [source])]
-        ready, _, _ = select.select(readers, [poll] if pending else [], [], _LOOK_S)
+        ready, _, _ = select.select(readers, [poll] if pending else [], [], _WAIT_S)
         if not has_all and (data := made.read(CHUNK_BYTES, 0.0)) is not None:
             has_all = not data
             put(data)
@@ -375,7 +359,7 @@ def exchange(
         if is_read and not is_told:
             made.finish()
             is_told = True
-    while not made.close(_LOOK_S):
+    while not made.close(_WAIT_S):
         if stop.requested:
             raise TrialError("interrupted before the other end had everything")
     return ExchangeResult(
@@ -398,6 +382,6 @@ def accept(
     """
     while not stop.requested:
         strangers(listener, tell)
-        if (accepted := listener.accept(_LOOK_S)) is not None:
+        if (accepted := listener.accept(_WAIT_S)) is not None:
             return accepted
     raise TrialError("interrupted before anybody connected")

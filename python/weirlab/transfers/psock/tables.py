@@ -10,7 +10,7 @@ from weirlab.base.quantities import NOTHING
 from weirlab.base.tables import Table
 from weirlab.cli.options.sockets import shown
 from weirlab.trace.quantities import bit_rate, count, duration, percent, plural, size, words
-from weirlab.transfers.psock.copying import CopyResult, ReceiverTotals
+from weirlab.transfers.psock.copying import CopyResult, ExchangeResult, ReceiverTotals
 
 
 def sent(copied: CopyResult) -> str:
@@ -85,6 +85,19 @@ def document(copied: CopyResult) -> dict[str, Any]:
 def served_document(account: ReceiverTotals) -> dict[str, Any]:
     """The result of ``weir psock serve`` for JSON."""
     return {"kind": "psock serve", **vars(account), "sessions": list(map(document, account.sessions))}
+
+
+def exchanged(found: ExchangeResult) -> str:
+    """The result of ``weir psock cat``."""
+    return (
+        f"{size(found.sent_bytes)} sent and {size(found.received_bytes)} received in "
+        f"{duration(found.seconds * 1e9)}."
+    )
+
+
+def exchange_document(found: ExchangeResult) -> dict[str, Any]:
+    """The result of ``weir psock cat`` for JSON."""
+    return {"kind": "psock cat", **vars(found), "report": plain_session(found.report)}
 
 
 def plain_session(report: Mapping[str, Any]) -> dict[str, Any]:

@@ -33,7 +33,7 @@ def seen(missing: int = 0, whole: bool = True, **changed: Any) -> ConnectionCapt
 
 
 def pairs(place: captured.Place, one: ConnectionCapture) -> dict[str, QuantityAgreement]:
-    return {each.quantity: each for each in captured.pairs(KERNEL, {place: one})}
+    return {each.quantity: each for each in captured.agreements(KERNEL, {place: one})}
 
 
 def test_counts_that_are_the_same_agree() -> None:

@@ -62,7 +62,7 @@ class ConnectionCapture:
     """The capture covers the connection from beginning to end."""
 
 
-def pairs(rows: pl.DataFrame, places: Mapping[Place, ConnectionCapture]) -> Iterator[QuantityAgreement]:
+def agreements(rows: pl.DataFrame, places: Mapping[Place, ConnectionCapture]) -> Iterator[QuantityAgreement]:
     """Everything that both sources report about a connection; ``rows``: reports of the sender's kernel."""
     told = _told(rows)
     for place, seen in places.items():
@@ -222,7 +222,7 @@ def captured(
                 _both(looks, legs, number, measured, target_bps, found)
     packets = pl.concat(found.parts) if found.parts else pl.DataFrame(schema=SHOWN)
     pairs = {
-        number: tuple(pairs(samples.of(measured.samples, number, "sender"), places))
+        number: tuple(agreements(samples.of(measured.samples, number, "sender"), places))
         for number, places in found.seen.items()
     }
     diagnoses = {
