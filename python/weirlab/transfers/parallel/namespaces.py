@@ -154,7 +154,7 @@ _ALL_LOST: Final = RandomPattern(1.0)
 class EmulatedPaths:
     """Two hosts with as many paths as any case has."""
 
-    running: Hosts
+    hosts: Hosts
     lacking: Mapping[str, str]
     lab: str = "netns"
 
