@@ -82,8 +82,7 @@ def need_namespaces(who_needs: str) -> None:
 
 def _capabilities() -> Finding:
     name = "privileges"
-    match = re.search(r"^CapEff:\s*([0-9a-f]+)", Path("/proc/self/status").read_text(), re.M)
-    effective = int(match[1], 16) if match else 0
+    effective = syscalls.effective_capabilities()
     lacking = [capability for capability, bit in _CAPABILITIES.items() if not effective >> bit & 1]
     if "CAP_SYS_ADMIN" not in lacking:
         lacking = [capability for capability in lacking if capability not in _PARTS_OF_ADMIN]

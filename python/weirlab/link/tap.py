@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import errno
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -14,7 +13,7 @@ from pyroute2.netlink.exceptions import NetlinkError
 
 from weirlab.base.errors import LabError, MissingCapability
 from weirlab.lab.linux import inventory
-from weirlab.lab.linux.syscalls import way_out
+from weirlab.lab.linux.syscalls import effective_capabilities, way_out
 from weirlab.link import bindings
 from weirlab.link.host import interfaces, journal
 from weirlab.link.host.duplicate import DIFFERENCES, KernelBridge
@@ -40,6 +39,11 @@ class Notes:
     def __call__(self, message: str) -> None:
         self.kept.append(message)
         self._watcher.note(message)
+
+    def each(self, messages: Iterable[str]) -> None:
+        """All of them, as they come."""
+        for message in messages:
+            self(message)
 
 
 def run_tap(
@@ -74,27 +78,23 @@ def run_tap(
             interfaces.check_end(facts, xdp=settings.fallback != "only")
         if settings.mirror is not None:
             interfaces.check_mirror(chosen[2])
-        for warning in interfaces.warnings(ends):
-            notes(warning)
+        notes.each(interfaces.warnings(ends))
         outputs = _outputs(settings.recording, manifest)
         with _claimed(outputs, "weir tap"), _journal(notes) as changes:
             changes.occupy({facts.name: (settings.netns, facts.index) for facts in ends}, "weir tap")
             # Before they are up, or IPv6 would already have sent.
-            for change in interfaces.silence(changes, settings.netns, ends):
-                notes(change)
-            for change in interfaces.ends(changes, settings.netns, ends):
-                notes(change)
+            notes.each(interfaces.silence(changes, settings.netns, ends))
+            notes.each(interfaces.ends(changes, settings.netns, ends))
             for facts in chosen[2:]:
-                for change in interfaces.up(changes, settings.netns, facts):
-                    notes(change)
+                notes.each(interfaces.up(changes, settings.netns, facts))
             far = interfaces.peers(ends, settings.netns)
-            for change in interfaces.far_ends(changes, far, xdp=settings.fallback != "only"):
-                notes(change)
+            notes.each(interfaces.far_ends(changes, far, xdp=settings.fallback != "only"))
             tap, mode = _bridge(settings, changes, notes, open_tap)
             link = settings.a, settings.b, settings.mirror
             plan = SessionPlan("tap", command, mode, settings.duration_s, manifest, *link)
             try:
-                return _watch_tap(settings, plan, tap, notes, watcher, stop, lambda: _undo(changes, notes))
+                recorder = _recorder(settings, tap, notes)
+                return _watch(plan, watcher, stop, notes, lambda: _undo(changes, notes), recorder, tap)
             finally:
                 tap.close()
 
@@ -118,36 +118,27 @@ def run_log(
         with _claimed(outputs, "weir log"), _journal(notes) as changes:
             if not facts.loopback and facts.ethernet:
                 if settings.wire:
-                    for change in interfaces.receive_as_on_the_wire(changes, settings.netns, facts.name):
-                        notes(change)
+                    notes.each(interfaces.receive_as_on_the_wire(changes, settings.netns, facts.name))
                 elif merging := interfaces.merging(settings.netns, facts.name):
                     notes(
                         f"{facts.name}: {' and '.join(merging)} on: frames that arrive together are recorded "
                         "as one, longer than on the wire; --wire switches that off while recording"
                     )
-            for change in interfaces.up(changes, settings.netns, facts):
-                notes(change)
+            notes.each(interfaces.up(changes, settings.netns, facts))
             promiscuous = interfaces.PromiscuousMode(settings.netns, [facts.index])
             try:
                 source = FrameSource(interface=settings.interface, netns=settings.netns)
                 comment = f"weir log of {settings.interface}"
                 recorder = Supervisor(settings.recording, source, notes, comment=comment)
                 plan = SessionPlan("log", command, {"capture": "af_packet"}, settings.duration_s, manifest)
-                try:
-                    recorder.begin()
-                    session = LinkSession(plan, watcher, recorder=recorder, notes=notes.kept)
-                    session.run(stop)
-                    return session.finish(lambda: _undo(changes, notes))
-                finally:
-                    recorder.close()
+                return _watch(plan, watcher, stop, notes, lambda: _undo(changes, notes), recorder)
             finally:
                 promiscuous.close()
 
 
 def require_privileges(command: str) -> None:
     """Raise ``MissingCapability`` without the rights to change interfaces and to open packet sockets."""
-    match = re.search(r"^CapEff:\s*([0-9a-f]+)", Path("/proc/self/status").read_text(), re.M)
-    effective = int(match[1], 16) if match else 0
+    effective = effective_capabilities()
     if not (effective >> _NET_ADMIN & 1 and effective >> _NET_RAW & 1):
         raise MissingCapability(
             f"{command} needs CAP_NET_ADMIN and CAP_NET_RAW (a tap also CAP_BPF): run as root "
@@ -168,8 +159,7 @@ def _bridge(
                 raise
             reason = str(error)
         else:
-            for warning in tap.warnings:
-                notes(warning)
+            notes.each(tap.warnings)
             if tap.xdp_mode == "generic":
                 notes("XDP runs in the kernel's generic hook here, not in the drivers, which is slower")
             return tap, {"bridge": "xdp", "xdp_mode": tap.xdp_mode}
@@ -181,24 +171,26 @@ def _bridge(
     }
 
 
-def _watch_tap(
-    settings: TapSettings,
+def _recorder(settings: TapSettings, tap: bindings.Tap, notes: Notes) -> Supervisor | None:
+    """The recorder of a tap; None for a mirror only."""
+    if settings.recording is None:
+        return None
+    ring_fds = tuple(tap.ring_fds())
+    # Without a ring, listen at one end: what arrives and what leaves there are both directions.
+    source = FrameSource(ring_fds) if ring_fds else FrameSource(interface=settings.a, netns=settings.netns)
+    comment = f"weir tap between {settings.a} and {settings.b}"
+    return Supervisor(settings.recording, source, notes, comment=comment)
+
+
+def _watch(
     plan: SessionPlan,
-    tap: bindings.Tap,
-    notes: Notes,
     watcher: LinkWatcher,
     stop: Stop,
+    notes: Notes,
     restore: Callable[[], tuple[str, ...]],
+    recorder: Supervisor | None,
+    tap: bindings.Tap | None = None,
 ) -> LinkOutcome:
-    recorder = None
-    if settings.recording is not None:
-        ring_fds = tuple(tap.ring_fds())
-        # Without a ring, listen at one end: what arrives and what leaves there are both directions.
-        source = (
-            FrameSource(ring_fds) if ring_fds else FrameSource(interface=settings.a, netns=settings.netns)
-        )
-        comment = f"weir tap between {settings.a} and {settings.b}"
-        recorder = Supervisor(settings.recording, source, notes, comment=comment)
     try:
         if recorder is not None:
             recorder.begin()
@@ -232,8 +224,7 @@ def _journal(notes: Notes) -> Iterator[journal.Journal]:
 
 def _undo(changes: journal.Journal, notes: Notes) -> tuple[str, ...]:
     problems = changes.undo()
-    for problem in problems:
-        notes(problem)
+    notes.each(problems)
     return problems
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
-import re
 import struct
 from collections.abc import Iterable
 from contextlib import suppress
@@ -108,7 +107,7 @@ def longest_s(proc: Path = _PROC) -> float:
 
 def why_refused(proc: Path = _PROC) -> tuple[str, str]:
     """The likely reason of a refusal, and what to do about it; the reason is empty if unknown."""
-    if not _has_sys_nice(proc):
+    if not syscalls.effective_capabilities(proc) >> _CAP_SYS_NICE & 1:
         return (
             "this process lacks CAP_SYS_NICE",
             "run as root, or give it CAP_SYS_NICE; in a container: --cap-add SYS_NICE",
@@ -135,11 +134,6 @@ def why_refused(proc: Path = _PROC) -> tuple[str, str]:
             "CAP_SYS_NICE is there; boot with rt_group_sched=0, or run in the root control group",
         )
     return "", "give CAP_SYS_NICE; with control groups of version 1 also cpu.rt_runtime_us"
-
-
-def _has_sys_nice(proc: Path) -> bool:
-    match = re.search(r"^CapEff:\s*([0-9a-f]+)", (proc / "self/status").read_text(), re.M)
-    return bool(match and int(match[1], 16) >> _CAP_SYS_NICE & 1)
 
 
 SHORTEST_NS: Final = 100_000

@@ -6,9 +6,11 @@ import ctypes
 import errno
 import os
 import platform
+import re
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Final
 
 from weirlab.base.errors import LabError, MissingCapability
@@ -159,6 +161,12 @@ def _bpf(command: int, attributes: bytes, what: str) -> int:
     if command != _PROG_TEST_RUN:
         os.set_inheritable(descriptor, False)
     return descriptor
+
+
+def effective_capabilities(proc: Path = Path("/proc")) -> int:
+    """A bit for each capability of this process (capabilities(7))."""
+    match = re.search(r"^CapEff:\s*([0-9a-f]+)", (proc / "self/status").read_text(), re.M)
+    return int(match[1], 16) if match else 0
 
 
 def way_out(error: OSError) -> str:
