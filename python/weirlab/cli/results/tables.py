@@ -138,6 +138,22 @@ def rules_met(record: TrialRecord) -> list[tuple[str, str]]:
     return rows
 
 
+def left_out(record: TrialRecord) -> list[tuple[str, str]]:
+    """What is left out of a valid trial because the host disturbed it, and the results with it included."""
+    result, disturbed = record.result, record.disturbed
+    if disturbed is None:
+        return []
+    most = max(result.left_out, key=lambda span: span.end_ns - span.begin_ns)
+    return [
+        ("left out", f"{duration(result.left_out_s * 1e9)} that the host disturbed (longest: {most.why})"),
+        (
+            "with that included",
+            f"{percent(disturbed.loss_ratio)} lost, mean delay {duration(disturbed.delay_mean_ns)}, "
+            f"p99 {duration(disturbed.delay_p99_ns)}",
+        ),
+    ]
+
+
 def of_device(simulated: bool, said: str) -> str:
     """``said``, marked as simulated if the device is, so that it is not taken for a measurement."""
     return f"Simulated, not measured: {said}" if simulated else said

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from weirlab.base.tables import Table
 from weirlab.cli.quantities import NOTHING, count, duration, percent, rate
-from weirlab.cli.results.tables import rates, rules_met
+from weirlab.cli.results.tables import left_out, rates, rules_met
 from weirlab.devices.prediction.tables import fit, verification
 from weirlab.records import ESTABLISHED, TrialRecord, device_in_words
 
@@ -30,7 +30,7 @@ def trial(outcome: TrialOutcome) -> list[Table]:
         ("device", device_in_words(record.dut) if record.lab == result.backend else f"{record.dut} ({how})"),
         ("valid", "yes" if record.valid else f"no: {'; '.join(record.invalid)}"),
         ("attempts", str(len(outcome.records))),
-        *_left_out(record),
+        *left_out(record),
         ("offered load", "max" if record.spec.traffic.rate.unit == "max" else rate(record.offered_pps)),
         ("achieved load", rate(result.achieved_pps)),
         ("forwarding rate", rate(result.forwarding_pps)),
@@ -89,22 +89,6 @@ def _answers(record: TrialRecord) -> list[tuple[str, str]]:
         sent = count(answers.established_sent)
         facts.append(("met the rule for known connections", f"{count(met)} of {sent} sent"))
     return facts
-
-
-def _left_out(record: TrialRecord) -> list[tuple[str, str]]:
-    """What is left out of a valid trial because the host disturbed it, and the results with it included."""
-    result, disturbed = record.result, record.disturbed
-    if disturbed is None:
-        return []
-    most = max(result.left_out, key=lambda span: span.end_ns - span.begin_ns)
-    return [
-        ("left out", f"{duration(result.left_out_s * 1e9)} that the host disturbed (longest: {most.why})"),
-        (
-            "with that included",
-            f"{percent(disturbed.loss_ratio)} lost, mean delay {duration(disturbed.delay_mean_ns)}, "
-            f"p99 {duration(disturbed.delay_p99_ns)}",
-        ),
-    ]
 
 
 def calibration(points: Iterable[Mapping[str, Any]]) -> Table:
