@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from weirlab.base.quantities import percent
 from weirlab.requirements import (
     GAP,
     JITTER,
@@ -76,6 +77,7 @@ def trial_case(quantity: Quantity, records: Sequence[TrialRecord]) -> DemandCase
     if quantity == LOSS:
         of = f"{sum(record.result.lost for record in valid):,} {of}"
     if len(records) == 1:
+        of += _left_out(quantity, records[0])
         return DemandCase(float(values[0]), note=of, frame_bytes=frame_bytes)
     of += f" in {len(valid)} of {len(records)} repetitions"
     mean = float(values.mean())
@@ -89,6 +91,14 @@ def trial_case(quantity: Quantity, records: Sequence[TrialRecord]) -> DemandCase
     half = quantile * float(values.std(ddof=1)) / math.sqrt(len(valid))
     why = "the repetitions are too far apart: more of them (--repetitions), or longer ones (--duration)"
     return DemandCase(mean, max(mean - half, 0.0), mean + half, note=of, why=why, frame_bytes=frame_bytes)
+
+
+def _left_out(quantity: Quantity, record: TrialRecord) -> str:
+    """What does not count because the host disturbed it; empty if nothing."""
+    if record.disturbed is None:
+        return ""
+    with_it = f" (with it {percent(record.disturbed.loss_ratio)})" if quantity == LOSS else ""
+    return f", without {percent(record.result.left_out_ratio)} of the time, which the host disturbed{with_it}"
 
 
 def each(values: F64, where: Sequence[str], unknown: str) -> list[DemandCase]:

@@ -17,7 +17,7 @@ from weirlab.measure import Hooks, TrialEntry, run_trial
 from weirlab.measure.calibrate import CalibrationPoint
 from weirlab.measure.sequence import describe_spec
 from weirlab.measure.terms import SINGLE
-from weirlab.records import RuleEncounters, TrialRecord, TrialSpec, device_in_words
+from weirlab.records import DividedLoss, RuleEncounters, TrialRecord, TrialSpec, device_in_words
 from weirlab.scenario import Dut, Lab
 from weirlab.store.codec import spec_to_json
 from weirlab.store.rows import CPU_ROLES, CPU_STATES, trial_row
@@ -134,6 +134,24 @@ def rules_met(row: Mapping[str, Any]) -> RuleEncounters | None:
     values = {name: row[name] for name in ("rules_expected", "rules_met", "rules_matched")}
     known = {name: None if value is None or math.isnan(value) else value for name, value in values.items()}
     return RuleEncounters(known["rules_expected"], known["rules_met"], known["rules_matched"], counted_in)
+
+
+def loss(row: Mapping[str, Any]) -> DividedLoss:
+    """:attr:`TrialRecord.loss` of a row of ``trials``."""
+    sent, lost = row["sent"], row["lost"]
+    whole = row.get("disturbed_sent")
+    if whole is None or math.isnan(whole):
+        return DividedLoss(sent=sent, lost=lost)
+    whole_lost = whole - row["disturbed_received"]
+    return DividedLoss(
+        sent=whole, lost=whole_lost, disturbed_sent=whole - sent, disturbed_lost=whole_lost - lost
+    )
+
+
+def left_out_ratio(row: Mapping[str, Any]) -> float:
+    """Share of the recorded time that the host disturbed, of a row of ``trials``."""
+    left_out_s = float(row.get("left_out_s") or 0.0)
+    return left_out_s / (float(row["record_s"]) + left_out_s)
 
 
 def contradicted(trials: pl.DataFrame) -> str:

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 
 from weirlab.base.errors import TrialError
 from weirlab.base.interrupts import shielded
-from weirlab.lab.base import AimingBed, SettlingBed, TestBed
+from weirlab.lab.base import AimingBed, SettlingBed, TestBed, WatchableBed
 from weirlab.measure.terms import SINGLE, TrialTerms
 from weirlab.measure.validity import sift
 from weirlab.records import EngineResult, HostSample, TrialRecord, TrialSpec, device_in_words
@@ -154,6 +154,8 @@ def _attempt(
     result = bed.run(spec.traffic)
     host = _spent(host_before, bed.host())
     counters = _difference(counters_before, bed.counters())
+    if isinstance(bed, WatchableBed) and (inside := bed.seen_inside()) is not None:
+        host = replace(host, inside_ns=tuple(sample.taken_ns for sample in inside.samples))
     aiming = bed if isinstance(bed, AimingBed) else None
     drops = aiming is not None and aiming.drops
     sifted = sift(

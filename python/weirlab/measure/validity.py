@@ -91,7 +91,7 @@ class ValidityLimits:
 
     left_out_ratio: float = 0.5
     """Share of a trial that may be left out because the host disturbed it, where that is known bin by
-    bin (:mod:`weirlab.measure.windows`)."""
+    bin (:mod:`weirlab.measure.windows`). With 0, a trial is judged as a whole."""
 
     receiver_drops: int = 0
     """Frames that may be dropped behind the device, where the receiver should have counted them, in a
@@ -128,18 +128,19 @@ def sift(
 ) -> CleanResult:
     """Leave out what the host disturbed and judge the rest, if that is known bin by bin; otherwise judge
     the whole trial. Parameters as of :func:`judge`; an invalid trial is kept as it was."""
-    if not _is_windowed(result, host):
+    if not (is_windowed(result, host) and limits.left_out_ratio > 0):
         return CleanResult(
             result, judge(result, host, offered_pps, limits, counters=counters, regular=regular, works=works)
         )
     waited_ns = None if host.dut_wait_s is None else host.dut_wait_s * 1e9
-    found = windows.disturbances(result, waited_ns=waited_ns)
+    found = windows.disturbances(result, waited_ns=waited_ns, inside_ns=host.inside_ns or ())
     rest = windows.without(result, windows.left_out(result, found))
     reasons = (
         *_nothing(result if rest.sent else rest, works),
         *_too_much_left_out(rest, limits),
         *_moved(host, limits),
-        *_off_nominal(rest, offered_pps, limits, regular),
+        # Calls come, go and pause: their load is known only over the whole trial.
+        *_off_nominal(rest if result.packets is None else result, offered_pps, limits, regular),
         *_dropped(rest, host, counters or {}, limits),
         *_unknown(result, counters or {}),
     )
@@ -208,19 +209,18 @@ def _unknown(result: EngineResult, counters: Mapping[str, int]) -> Iterator[str]
         )
 
 
-def _is_windowed(result: EngineResult, host: HostSample) -> bool:
+def is_windowed(result: EngineResult, host: HostSample) -> bool:
     """Whether bins can be judged one by one. The work of a management session belongs to the device, and
-    waiting for it cannot be told from waiting for others. A call is only judged as a whole."""
+    waiting for it cannot be told from waiting for others, unless it is monitoring whose moments are known."""
     looked = result.windows is not None and result.windows.looks is not None
-    return looked and host.management_s is None and result.packets is None
+    return looked and (host.management_s is None or host.inside_ns is not None)
 
 
 def _too_much_left_out(result: EngineResult, limits: ValidityLimits) -> Iterator[str]:
-    length_s = (result.record_end_ns - result.record_start_ns) / 1e9
-    if result.left_out_s > limits.left_out_ratio * length_s:
+    if result.left_out_ratio > limits.left_out_ratio:
         most = max(result.left_out, key=lambda span: span.end_ns - span.begin_ns)
         yield (
-            f"too much disturbed by the host: {percent(result.left_out_s / length_s)} of the trial "
+            f"too much disturbed by the host: {percent(result.left_out_ratio)} of the trial "
             f"(at most {percent(limits.left_out_ratio)}), longest where {most.why}"
         )
 

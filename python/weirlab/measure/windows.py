@@ -10,7 +10,7 @@ share of time for which the device works (a queue that empties at rate ``1 - u``
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -31,6 +31,9 @@ _SENDERS: Final = "the host took the sender's CPU for"
 CATCH_UP: Final = 16
 """A sender that is behind needs this many times its delay to make up for it: its gaps are shorter by one
 part in so many (``WEIR_RECOVERY_SHIFT`` in ``bpf/weir.h``)."""
+
+_INSIDE_NS: Final = 5_000_000
+"""Longest time for which the agent inside the device reads counters, its turns of some 3 ms included."""
 
 SCHEDULER_TICK_NS: Final = 10_000_000
 """A running CPU updates the scheduler's clock at least this often (HZ of 100 or more)."""
@@ -72,6 +75,8 @@ class HostDisturbance:
     end_ns: float
     lasted_ns: float
     who: str
+    behind_ns: float = 0.0
+    """How far the sender was then behind its schedule, in all."""
 
     @property
     def why(self) -> str:
@@ -79,7 +84,11 @@ class HostDisturbance:
 
 
 def disturbances(
-    result: EngineResult, *, waited_ns: float | None = None, tolerance: Tolerance = TOLERANCE
+    result: EngineResult,
+    *,
+    waited_ns: float | None = None,
+    inside_ns: Sequence[int] = (),
+    tolerance: Tolerance = TOLERANCE,
 ) -> list[HostDisturbance]:
     """What the host did to a windowed trial, after-effects included.
 
@@ -88,6 +97,9 @@ def disturbances(
     waited_ns:
         How long the device waited in all, from before the trial until after it. The part that the
         sender did not see came after its last look. None if that is not known.
+    inside_ns:
+        When the device's own monitoring looked around. What the device waited then, and what else ran there,
+        is the device's own doing, so a disturbance by somebody else at that very moment is missed.
 
     Raises
     ------
@@ -104,7 +116,9 @@ def disturbances(
         *_stolen(looks, tolerance),
         *_late(result, windows, tolerance),
     ]
-    return [_with_after_effects(one, looks, result.series.bin_ns, tolerance) for one in found]
+    return [
+        _with_after_effects(one, looks, tolerance) for one in found if not _is_own(one, result, inside_ns)
+    ]
 
 
 def stolen_ns(result: EngineResult, begin_ns: float, end_ns: float) -> float | None:
@@ -270,21 +284,36 @@ def _stolen(seen: _SchedulerIntervals, tolerance: Tolerance) -> Iterator[HostDis
         yield HostDisturbance(begin_ns, seen.at_ns[i + 1], stolen_ns, _SENDERS)
 
 
+def _is_own(one: HostDisturbance, result: EngineResult, inside_ns: Sequence[int]) -> bool:
+    """Whether the device's own monitoring explains it."""
+    if one.who not in (WAITED, OTHERS):
+        return False
+    begin_ns, end_ns = one.begin_ns + result.record_start_ns, one.end_ns + result.record_start_ns
+    return any(begin_ns < taken_ns + _INSIDE_NS and taken_ns < end_ns for taken_ns in inside_ns)
+
+
 def _late(result: EngineResult, windows: BinDetails, tolerance: Tolerance) -> Iterator[HostDisturbance]:
     bin_ns = result.series.bin_ns
+    # Calls keep their schedule, however far behind it the sender is (``Plan::slip_most_ns``).
+    most_ns = tolerance.late_ratio * bin_ns if result.packets is None else math.inf
+    caught_up_ns = 0.0
     for i in np.flatnonzero(windows.late_max_ns > tolerance.late_ratio * bin_ns):
         late_ns, begin_ns = float(windows.late_max_ns[i]), float(i * bin_ns)
-        yield HostDisturbance(begin_ns - late_ns, begin_ns + bin_ns - 1, late_ns, LATE)
+        end_ns = begin_ns + bin_ns - 1
+        left_ns = max(caught_up_ns - end_ns, 0.0) / CATCH_UP
+        behind_ns = min(left_ns + late_ns, most_ns)
+        caught_up_ns = end_ns + CATCH_UP * behind_ns
+        yield HostDisturbance(begin_ns - late_ns, end_ns, late_ns, LATE, behind_ns)
 
 
 def _with_after_effects(
-    one: HostDisturbance, seen: _SchedulerIntervals, bin_ns: int, tolerance: Tolerance
+    one: HostDisturbance, seen: _SchedulerIntervals, tolerance: Tolerance
 ) -> HostDisturbance:
     if seen.busy >= tolerance.busy or one.who == OTHERS:
         # A full queue is full again at once, and other work gives way as soon as a packet comes.
         lasts_ns = 0.0
     elif one.who == LATE:
-        lasts_ns = CATCH_UP * tolerance.late_ratio * bin_ns
+        lasts_ns = CATCH_UP * one.behind_ns
     else:
         lasts_ns = one.lasted_ns * seen.busy / (1.0 - seen.busy)
     return replace(one, end_ns=one.end_ns + lasts_ns)

@@ -19,6 +19,7 @@ from weirlab.records.result import (
     Backend,
     BinDetails,
     BinSpan,
+    DividedLoss,
     EngineResult,
     FlowTable,
     Histogram,
@@ -43,8 +44,8 @@ from weirlab.records.trial import (
 
 __all__ = [
     "ESTABLISHED", "F64", "REFUSED", "SIMULATION", "SLOWEST_UNPACED_PPS", "TABLE_FULL", "U64", "WHERE",
-    "AnswerResult", "Backend", "BinDetails", "BinSpan", "CallTable", "EngineResult", "FlowTable",
-    "Histogram", "HostSample", "Observation", "PacketLog", "RuleEncounters", "RuleSetup",
+    "AnswerResult", "Backend", "BinDetails", "BinSpan", "CallTable", "DividedLoss", "EngineResult",
+    "FlowTable", "Histogram", "HostSample", "Observation", "PacketLog", "RuleEncounters", "RuleSetup",
     "SchedulerCounters", "Series", "TrialRecord", "TrialSpec", "WholeTrialResult", "counts_alone",
     "device_in_words", "emulation_in_words",
 ]  # fmt: skip

@@ -187,6 +187,37 @@ class WholeTrialResult:
         return (self.sent - self.received) / self.sent if self.sent else float("nan")
 
 
+@dataclass(frozen=True, kw_only=True)
+class DividedLoss:
+    """Packets lost, in all and in the bins that the host disturbed; None where the host was not looked at.
+
+    That the host lost those is not proven: a device in overload loses packets there, too.
+    """
+
+    sent: int
+    lost: int
+    disturbed_sent: int | None = 0
+    disturbed_lost: int | None = 0
+
+    @property
+    def ratio(self) -> float:
+        return self.lost / self.sent if self.sent else math.nan
+
+    @property
+    def disturbed_share(self) -> float:
+        """Share of the lost packets that departed in disturbed bins; NaN where not known or none was lost."""
+        if self.disturbed_lost is None or not self.lost:
+            return math.nan
+        return self.disturbed_lost / self.lost
+
+    @property
+    def rest_ratio(self) -> float:
+        """Loss ratio in the other bins; NaN where not known, or there are none."""
+        if self.disturbed_lost is None or self.disturbed_sent is None or self.sent <= self.disturbed_sent:
+            return math.nan
+        return (self.lost - self.disturbed_lost) / (self.sent - self.disturbed_sent)
+
+
 @dataclass(frozen=True)
 class AnswerResult:
     """Answers to test packets, which the device carries back; recorded ones, unless it says otherwise."""
@@ -267,6 +298,11 @@ class EngineResult:
     @property
     def left_out_s(self) -> float:
         return sum(span.end_ns - span.begin_ns for span in self.left_out) / 1e9
+
+    @property
+    def left_out_ratio(self) -> float:
+        """Share of the recorded window."""
+        return self.left_out_s * 1e9 / (self.record_end_ns - self.record_start_ns)
 
     @property
     def record_s(self) -> float:

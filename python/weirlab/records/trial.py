@@ -12,7 +12,7 @@ import numpy.typing as npt
 from weirlab.base.documents import SPARSE
 from weirlab.base.errors import InputError
 from weirlab.base.quantities import percent
-from weirlab.records.result import F64, U64, EngineResult, WholeTrialResult
+from weirlab.records.result import F64, U64, DividedLoss, EngineResult, WholeTrialResult
 from weirlab.traffic.places import Places, mean_position, validate
 from weirlab.traffic.spec import Traffic
 
@@ -228,6 +228,8 @@ class HostSample:
     """Factor by which that changed during the trial; 1 or more."""
     management_s: float | None = None
     """CPU time of the management session, which the device may have waited for; None without one."""
+    inside_ns: tuple[int, ...] | None = None
+    """When the device's own monitoring, which is such a session, looked around; None if not known."""
 
 
 @dataclass(frozen=True)
@@ -263,6 +265,16 @@ class TrialRecord:
     @property
     def valid(self) -> bool:
         return not self.invalid
+
+    @property
+    def loss(self) -> DividedLoss:
+        rest, whole = self.result, self.disturbed
+        if whole is None:
+            return DividedLoss(sent=rest.sent, lost=rest.lost)
+        lost = whole.sent - whole.received
+        return DividedLoss(
+            sent=whole.sent, lost=lost, disturbed_sent=whole.sent - rest.sent, disturbed_lost=lost - rest.lost
+        )
 
 
 @dataclass(frozen=True)

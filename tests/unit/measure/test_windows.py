@@ -15,6 +15,8 @@ from weirlab.measure.trial import TrialEntry, run_trial
 from weirlab.measure.validity import sift
 from weirlab.records import EngineResult, HostSample, RuleSetup, TrialRecord, TrialSpec
 from weirlab.testing.results import make_result
+from weirlab.traffic.calls.schedule import traffic_of
+from weirlab.traffic.calls.spec import parse_calls
 from weirlab.traffic.spec import Arrivals, Flows, Rate, Traffic
 
 QUIET = HostSample(wall_s=0.3, cpu_s={})
@@ -163,6 +165,17 @@ def test_a_late_sender_spoils_its_bins() -> None:
     # It makes up for a fifth of a bin at 1/16 above the nominal load.
     assert span.end_ns == (41 + 4) * 2_000_000
     assert span.why == "the sender was late by 3.00 ms"
+
+
+def test_a_sender_of_calls_makes_up_for_all_of_its_delays() -> None:
+    result = SimLab(SLOW).run(traffic_of(parse_calls(5), 1.0, 0.1))
+    assert result.windows is not None
+    late_ns = np.zeros(100, np.uint64)
+    late_ns[[40, 45]] = 5_000_000
+    late = replace(result, windows=replace(result.windows, late_max_ns=late_ns))
+    spans = windows.left_out(late, windows.disturbances(late))
+    # 16 times 5 ms, and 16 times what was then left of them.
+    assert (spans[0].begin_ns, spans[-1].end_ns) == (390_000_000, (46 + 8) * 10_000_000 + 30_000_000)
 
 
 def test_bins_with_more_other_work_on_the_devices_cpu_than_usual_are_left_out() -> None:

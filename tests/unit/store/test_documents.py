@@ -146,7 +146,7 @@ VALUES: Final[dict[str, Any]] = {
         ("trial 7: spoiled",),
     ),
     "carried": CallCapacity(CallGoal("quality", 0.05, 3.6), 400, 50, None, at_least=True, pps=5e3),
-    "losses of calls": CallLoss(400, 50, 3, 1000, 0, None, None),
+    "losses of calls": CallLoss(400, 50, 3, sent=1000, lost=0, disturbed_sent=None, disturbed_lost=None),
     "load": CommonLoad(110, 90, 9e3, limited_by="ucarp 1 s", why="3 packets lost", carried=100),
     "pair": PairSpec(Keepalived(advert_s=0.1), nat=True),
     "another pair": PairSpec(Ucarp(), Conntrackd(mode="off"), name="slow"),

@@ -78,8 +78,7 @@ pub struct Plan {
     pub duration_ns: u64,
     /// Width of a bin of the time series.
     pub bin_ns: u32,
-    /// Every bin is a window that can be left out (unless it has packets of calls): it has its own
-    /// histogram, and the host is observed in each.
+    /// Every bin is a window that can be left out: it has its own histogram, and the host is observed in each.
     pub windowed: bool,
     /// The flows.
     pub flows: Vec<Addresses>,
@@ -188,8 +187,8 @@ impl Plan {
     }
 
     /// How far a sender may fall behind its schedule and still catch up. Beyond that the schedule shifts: if
-    /// bins can be left out, catching up after a long stall must not spoil many of them. Bins of calls cannot
-    /// be left out: a call is judged as a whole.
+    /// bins can be left out, catching up after a long stall must not spoil many of them. Calls keep their
+    /// schedule: they are heard as a whole.
     #[must_use]
     pub const fn slip_most_ns(&self) -> u32 {
         if self.windowed && self.media.is_none() { self.bin_ns / 5 } else { u32::MAX }

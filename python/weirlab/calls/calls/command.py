@@ -99,7 +99,8 @@ packet to a capture file, for Wireshark and other programs. --send makes the
 calls, through a device or over a plain cable (--dut none), and reports loss,
 delay, jitter and MOS of each call. With --send, --require sets limits: mos
 and gap (the longest) for every caller, mos-median over all callers, and loss,
-mean, p99, ... over all packets.
+mean, p99, ... over all packets sent while the host did not disturb. Callers
+hear every packet.
 
 A mix of codecs is a comma-separated list of CODEC:PACKETms/TRANSPORT:SHARE.
 Only CODEC is required.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -11,9 +12,9 @@ import numpy as np
 from weirlab.base.quantities import decimals
 from weirlab.base.tables import Table
 from weirlab.cli.quantities import NOTHING, count, duration, percent, plural, rate, rules
-from weirlab.cli.results.tables import of_device, rules_met
+from weirlab.cli.results.tables import left_out, of_device, rules_met
 from weirlab.jobs.requiring import HEARD, MEDIAN_MOS, TAKEN, TRIAL, each, median, trial_case
-from weirlab.records import device_in_words
+from weirlab.records import DividedLoss, TrialRecord, device_in_words
 from weirlab.report import numbers
 from weirlab.requirements import GAP, MOS, Demand, DemandJudgement, judge
 from weirlab.traffic.calls.spec import describe
@@ -61,7 +62,7 @@ def sentence(outcome: CallsOutcome) -> str:
     record, run = outcome.record, outcome.run
     if not record.valid:
         return _invalid(len(outcome.records), "; ".join(record.invalid))
-    lost = _lost(record.result.lost, record.result.loss_ratio, record.result.achieved_pps)
+    lost = _lost(record.loss, record.result.left_out_ratio, record.result.achieved_pps)
     met = record.rules_met
     against = f" But {met.contradiction}." if met is not None and met.contradiction else ""
     return of_device(run.simulated, f"{outcome.quality.sentence()} {lost}; run {run.run_id}.{against}")
@@ -69,7 +70,7 @@ def sentence(outcome: CallsOutcome) -> str:
 
 def headlines(run: Run) -> tuple[str, ...]:
     """The same for a stored run; empty before its first attempt."""
-    from weirlab.jobs.trials import counted
+    from weirlab.jobs.trials import counted, left_out_ratio, loss
     from weirlab.quality.distribution import summarise
     from weirlab.records import CallTable
 
@@ -84,7 +85,7 @@ def headlines(run: Run) -> tuple[str, ...]:
     columns = {field.name: rows[field.name].to_numpy() for field in fields(CallTable)}
     mos = columns["mos" if heard == "best" else f"mos_{heard}"]
     quality = summarise(CallTable(**{**columns, "mos": mos}))
-    lost = _lost(trial["lost"], trial["loss_ratio"], trial["achieved_pps"])
+    lost = _lost(loss(trial), left_out_ratio(trial), trial["achieved_pps"])
     return (of_device(run.simulated, f"{quality.sentence()} {lost}."),)
 
 
@@ -92,10 +93,14 @@ def _invalid(attempts: int, why: str) -> str:
     return f"Invalid after {plural(attempts, 'attempt')}: {why}."
 
 
-def _lost(lost: int, ratio: float, pps: float) -> str:
-    if lost == 0:
+def _lost(loss: DividedLoss, left_out_ratio: float, pps: float) -> str:
+    if loss.lost == 0:
         return f"All packets arrived ({rate(pps)})"
-    return f"{percent(ratio)} of the packets were lost (at {rate(pps)})"
+    lost = f"{percent(loss.ratio)} of the packets were lost (at {rate(pps)})"
+    if not left_out_ratio:
+        return lost
+    rest = f"without {percent(left_out_ratio)} of the time, which the host disturbed"
+    return f"{lost}; {rest}, {percent(loss.rest_ratio)}"
 
 
 def tables(outcome: CallsOutcome) -> list[Table]:
@@ -116,6 +121,7 @@ def _trial(outcome: CallsOutcome) -> Table:
         ("device", f"{device}, {rules(record.spec.rules.position)}"),
         ("valid", "yes" if record.valid else f"no: {'; '.join(record.invalid)}"),
         ("attempts", str(len(outcome.records))),
+        *left_out(record),
         ("offered, achieved load", f"{rate(record.offered_pps)}, {rate(result.achieved_pps)}"),
         ("packets lost", f"{percent(result.loss_ratio)} ({count(result.lost)} of {count(result.sent)})"),
         ("duplicated, reordered", f"{count(result.duplicated)}, {count(result.reordered)}"),
@@ -198,9 +204,13 @@ def _late(outcome: CallsOutcome) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
 
 CALLS: Final = (*HEARD, *TRIAL)
 
+_SMALL_SHARE: Final = 0.05
+"""Share of the lost packets below which it does not matter what the host did when they were sent."""
+
 
 def of_calls(demands: Sequence[Demand], outcome: CallsOutcome) -> tuple[DemandJudgement, ...]:
-    """Judge quantities of the trial by all packets, and quantities that are heard by every caller."""
+    """Judge quantities of the trial by all packets but those that the host disturbed, and what callers hear
+    by every packet."""
     record = outcome.record
     if not record.valid:
         return tuple(judge(demand, [trial_case(demand.quantity, (record,))]) for demand in demands)
@@ -219,5 +229,22 @@ def of_calls(demands: Sequence[Demand], outcome: CallsOutcome) -> tuple[DemandJu
             cases = [median(table.mos, "callers")]
         else:
             cases = each(heard[quantity], callers, "too little arrived to tell")
-        judged.append(judge(demand, cases))
+        found = judge(demand, cases)
+        if quantity not in TAKEN and found.verdict == "not met":
+            note = "; ".join(filter(None, (found.case.note, _hosts_part(record))))
+            found = replace(found, case=replace(found.case, note=note))
+        judged.append(found)
     return tuple(judged)
+
+
+def _hosts_part(record: TrialRecord) -> str:
+    """What the host may have had to do with what callers heard; empty if nothing."""
+    left_out_ratio, share = record.result.left_out_ratio, record.loss.disturbed_share
+    if not left_out_ratio or share <= _SMALL_SHARE:
+        return ""
+    of_time = f"the host disturbed {percent(left_out_ratio)} of the time"
+    return (
+        of_time
+        if math.isnan(share)
+        else f"{of_time}, in which {percent(share)} of the lost packets were sent"
+    )

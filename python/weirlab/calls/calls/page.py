@@ -13,6 +13,7 @@ import polars as pl
 
 from weirlab.base.errors import InputError
 from weirlab.calls.calls.heard import worst
+from weirlab.jobs.trials import left_out_ratio, loss
 from weirlab.quality.jitterbuffer import USUAL, BufferChoice, Buffers
 from weirlab.records import device_in_words
 from weirlab.report import axes, palette
@@ -148,14 +149,20 @@ def tell(heard: CallsRun) -> Story:
     rated = heard.calls.filter(pl.col("mos").is_not_null())
     device, lab = device_in_words(str(trial["dut"])), str(trial["lab"])
     answer = _answer(rated, heard.calls.height - rated.height)
-    lede = f"{heard.what[:1].upper()}{heard.what[1:]}, through {device} with {rules(trial['position'])}."
+    lede = [f"{heard.what[:1].upper()}{heard.what[1:]}, through {device} with {rules(trial['position'])}."]
+    lost, left_out = loss(trial), left_out_ratio(trial)
+    if lost.lost and left_out:
+        lede.append(
+            f"{percent(lost.ratio)} of the packets were lost; without {percent(left_out)} of the time, which "
+            f"the host disturbed, {percent(lost.rest_ratio)}."
+        )
     spoiled = "" if trial["valid"] else f"The host spoiled this trial: {trial['invalid']}."
     return Story(
         subject=f"calls through {device}",
         manifest=manifest,
         simulated=lab == "sim",
         answer=SPOILED if spoiled else answer,
-        lede=(lede, f"In the spoiled trial: {answer}") if spoiled else (lede,),
+        lede=(*lede, *([f"In the spoiled trial: {answer}"] if spoiled else [])),
         caution=spoiled,
         place=place(manifest, lab, device),
         tiles=tuple(_tiles(heard, rated)),
@@ -194,13 +201,15 @@ def _tiles(heard: CallsRun, rated: pl.DataFrame) -> Iterator[Tile]:
         decimals(median),
         f"worst {decimals(lowest)}" if rated.height else "not measured",
     )
+    lost, left_out = loss(trial), left_out_ratio(trial)
     yield Tile(
         "Packets lost",
-        "none" if trial["loss_ratio"] == 0 else percent(trial["loss_ratio"]),
-        f"of {count(trial['sent'])}",
+        "none" if lost.ratio == 0 else percent(lost.ratio),
+        f"of {count(lost.sent)}" + (f"; {percent(lost.rest_ratio)} of those undisturbed" if left_out else ""),
     )
     p99 = trial["delay_p99_ns"]
-    yield Tile("Delay, 99th percentile", duration(p99), "of all packets, one way")
+    which = "of those undisturbed" if left_out else "of all packets"
+    yield Tile("Delay, 99th percentile", duration(p99), f"{which}, one way")
     yield Tile("Load", rate(trial["achieved_pps"]), "packets that left, both directions together")
 
 
@@ -212,7 +221,8 @@ def _setting(heard: CallsRun) -> Pairs:
         ("Rules before the match", rules(trial["position"])),
         ("Connection tracking", "yes" if trial["stateful"] else "no"),
         ("Jitter buffer", heard.buffer),
-        ("Recorded", f"{trial['record_s']:g} s"),
+        ("Recorded", f"{trial['record_s'] + (trial['left_out_s'] or 0.0):g} s"),
+        *([("Disturbed by the host", percent(left_out))] if (left_out := left_out_ratio(trial)) else []),
         ("Host", str(manifest.get("host") or NOTHING)),
         ("Kernel", str(manifest.get("kernel") or NOTHING)),
     ]

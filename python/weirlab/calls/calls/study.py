@@ -183,6 +183,9 @@ class CallsOutcome:
             "invalid": record.invalid,
             "attempts": len(self.records),
             "dut_counters": record.dut_counters,
+            "left_out": [asdict(span) for span in record.result.left_out],
+            "loss": asdict(record.loss)
+            | {"ratio": record.loss.ratio, "ratio_undisturbed": record.loss.rest_ratio},
             "spec": spec_to_json(record.spec),
             "calibration": self.calibration,
             "jitter_buffer": {"heard": self.heard, **asdict(self.buffers)},

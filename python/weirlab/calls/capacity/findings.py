@@ -58,12 +58,16 @@ class CapacityConclusions:
 
     @property
     def first_losses(self) -> tuple[CallLoss, ...]:
-        """The losses that bound "without loss": at the fewest calls that were too many, per position."""
-        bounds = {(one.position, one.too_many) for one in self.search if one.goal.mos is None}
+        """The losses that bound "without loss", per position: at the most calls that were carried, where they
+        are the host's, and at the fewest that were too many."""
+        lossless = [one for one in self.search if one.goal.mos is None]
+        bounds = {(one.position, calls) for one in lossless for calls in (one.calls, one.too_many)}
+        searched = {position for position, calls in bounds if calls}
         bounds |= {
-            (one.position, one.dropped)
+            (one.position, calls)
             for one in self.sweep
-            if one.position not in {position for position, calls in bounds if calls}
+            if one.position not in searched
+            for calls in (one.carried, one.dropped)
         }
         return tuple(one for one in self.losses if (one.position, one.calls) in bounds and one.lost)
 

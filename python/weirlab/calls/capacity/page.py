@@ -135,7 +135,7 @@ def _chapters(findings: CapacityEvidence, found: list[CapacityVerdict]) -> Itera
         "heard",
         "Loss, and what callers hear",
         "Quality",
-        said=tuple(_hosts_part(findings, found)),
+        said=tuple(_hosts_part(findings)),
         figures=tuple(_over_calls(findings)),
         tables=tuple(lost),
     )
@@ -153,11 +153,10 @@ def _chapters(findings: CapacityEvidence, found: list[CapacityVerdict]) -> Itera
     yield Chapter("numbers", "All numbers", "Numbers", details=tuple(tables.trials(findings)))
 
 
-def _hosts_part(findings: CapacityEvidence, found: list[CapacityVerdict]) -> Iterator[str]:
+def _hosts_part(findings: CapacityEvidence) -> Iterator[str]:
     """Of the losses that bound "without loss": how many packets were sent while the host disturbed."""
-    bounds = {(one.position, one.too_many) for one in found if one.mos is None}
-    for one in findings.found.losses:
-        if (one.position, one.calls) not in bounds or not math.isfinite(one.disturbed_share):
+    for one in findings.found.first_losses:
+        if not math.isfinite(one.disturbed_share):
             continue
         lost, calls = plural(one.lost, "packet"), plural(one.calls, "call")
         ratio = one.rest_ratio

@@ -216,11 +216,13 @@ def test_how_much_of_a_loss_was_the_hosts_is_told(store: Store, monkeypatch: pyt
         store, scenario(positions=[0], sweep=swept, search=None, predict=None), SilentProgress()
     )
     assert isinstance(outcome.found, CapacityFindings)
-    (first,) = outcome.found.results.first_losses
-    assert (first.calls, first.disturbed_share) == (300, 1)
-    (told, _) = json.loads(json.dumps(plain(outcome.document())))["losses"]
+    results = outcome.found.results
+    assert [(one.carried, one.dropped) for one in results.sweep] == [(350, None)]
+    (first,) = results.first_losses
+    assert (first.calls, first.disturbed_share) == (350, 1)
+    (_, told) = json.loads(json.dumps(plain(outcome.document())))["losses"]
     assert told["disturbed_lost"] == told["lost"] == first.lost > 0
-    lost = f"Of the {first.lost:,} packets lost at 300 calls (no rules), 100 % were sent while the host"
+    lost = f"Of the {first.lost:,} packets lost at 350 calls (no rules), 100 % were sent while the host"
     assert lost in words.conclusion(outcome)
     caption = "Lost packets, by what the host did when they were sent"
     (table,) = [table for table in outcome.summary().tables if table.caption == caption]

@@ -68,9 +68,10 @@ def count(result: EngineResult, counters: Mapping[str, int], *, whole: bool = Tr
     if any(name not in counters for name in NEEDED):
         return None
     warmup = result.sent_warmup if whole else 0
-    arrived = result.received + result.duplicated
+    # Flows are complete, whatever is left out of the rest.
+    arrived = int(result.flows.received.sum()) + result.duplicated
     return Count(
-        sent=result.sent + warmup,
+        sent=int(result.flows.sent.sum()) + warmup,
         received=arrived,
         received_most=arrived + warmup,
         entered=sum(counters[f"{end}_rx_packets"] + counters.get(f"{end}_rx_dropped", 0) for end in _ENDS),

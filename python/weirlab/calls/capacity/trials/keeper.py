@@ -76,7 +76,7 @@ class CallRecorder:
         if summary is not None:
             _require_both_ways(record, summary)
         seen = self._bed.seen_inside() if isinstance(self._bed, WatchableBed) else None
-        host = losses.disturbed(record.result, record.host, seen)
+        host = losses.disturbed(record)
         row = rows.capacity_row(record, summary, counted, seen, host, phase=phase, run=run)
         tables = {CAPACITY: frame_of(CapacityRow, [row])}
         if details := rows.inside_rows(record, seen, IN0.name, OUT0.name):

@@ -1,94 +1,52 @@
 """Lost packets: which departed while the host disturbed a trial, and where a device begins to drop; pure.
 
-A trial with calls is judged as a whole, since a call is heard from its beginning to its end. What the
-scheduler counted in each bin is known all the same (:mod:`weirlab.measure.windows`), so lost packets can be
-told apart by the bin that they departed in. That is no proof that the host lost them: an overloaded device
-drops packets in disturbed bins too. What is lost in the other bins is the device's own doing, as far as the
-host can be seen.
+What the host did in each bin is known (:mod:`weirlab.measure.windows`), so lost packets can be told apart
+by the bin that they departed in. What is lost in the other bins is the device's own doing, as far as the host
+can be seen.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from statistics import median
-from typing import Any, Final
+from typing import Any
 
 from weirlab.calls.capacity.trials.rows import CapacityRow, DisturbanceCounts
-from weirlab.lab.monitoring.view import InsideView
-from weirlab.measure import windows
-from weirlab.measure.windows import OTHERS, WAITED, HostDisturbance
-from weirlab.records import EngineResult, HostSample
-
-_LOOKS_NS: Final = 5_000_000
-"""Longest time for which the agent inside the device reads counters, its turns of some 3 ms included."""
+from weirlab.measure.validity import is_windowed
+from weirlab.records import DividedLoss, TrialRecord
 
 
 @dataclass(frozen=True)
-class CallLoss:
+class CallLoss(DividedLoss):
     """The packets of all valid trials with the same number of calls at one position.
 
-    ``disturbed_sent`` and ``disturbed_lost`` are those of the disturbed bins; None where the host was not
-    looked at in some of the trials.
+    Nothing is known of disturbed bins where the host was not looked at in some of the trials.
     """
 
     position: int
     calls: int
     trials: int
-    sent: int
-    lost: int
-    disturbed_sent: int | None
-    disturbed_lost: int | None
-
-    @property
-    def disturbed_share(self) -> float:
-        """Share of the lost packets that departed in disturbed bins; NaN where not known or none was lost."""
-        if self.disturbed_lost is None or not self.lost:
-            return math.nan
-        return self.disturbed_lost / self.lost
-
-    @property
-    def rest_ratio(self) -> float:
-        """Loss ratio in the other bins; NaN where not known, or there are none."""
-        if self.disturbed_lost is None or self.disturbed_sent is None or self.sent <= self.disturbed_sent:
-            return math.nan
-        return (self.lost - self.disturbed_lost) / (self.sent - self.disturbed_sent)
 
     def to_json(self) -> dict[str, Any]:
         return {
+            "position": self.position,
+            "calls": self.calls,
+            "trials": self.trials,
             **vars(self),
             "disturbed_share": self.disturbed_share,
             "rest_loss_ratio": self.rest_ratio,
         }
 
 
-def disturbed(
-    result: EngineResult, host: HostSample, inside: InsideView | None = None
-) -> DisturbanceCounts | None:
-    """What departed while the host disturbed this trial; None where that is not known.
-
-    What the device waited while its own monitoring (``inside``) looked around counts as the device's, so a
-    disturbance by somebody else at that very moment is missed. Nothing is said beside a management session,
-    whose moments are not known.
-    """
-    if result.windows is None or result.windows.looks is None:
+def disturbed(record: TrialRecord) -> DisturbanceCounts | None:
+    """What departed while the host disturbed a valid trial; None where that is not known."""
+    if not (record.valid and is_windowed(record.result, record.host)):
         return None
-    if host.management_s is not None and inside is None:
-        return None
-    found = [
-        one
-        for one in windows.disturbances(result)
-        # Other work delays packets. They are lost only if the device also waits, which is counted by itself.
-        if one.who != OTHERS and not _is_own(one, result, inside)
-    ]
-    bins = ~windows.kept_bins(result, windows.left_out(result, found))
-    series = result.series
-    sent, received = int(series.sent[bins].sum()), int(series.received[bins].sum())
     return DisturbanceCounts(
-        disturbed_s=int(bins.sum()) * series.bin_ns / 1e9,
-        disturbed_sent=sent,
-        disturbed_lost=max(sent - received, 0),
+        disturbed_s=record.result.left_out_s,
+        disturbed_sent=record.loss.disturbed_sent,
+        disturbed_lost=record.loss.disturbed_lost,
     )
 
 
@@ -103,23 +61,13 @@ def losses(rows: Iterable[CapacityRow]) -> list[CallLoss]:
             position,
             calls,
             len(lines),
-            sum(line.sent for line in lines),
-            sum(line.lost for line in lines),
-            _total(line.disturbed_sent for line in lines),
-            _total(line.disturbed_lost for line in lines),
+            sent=sum(line.sent for line in lines),
+            lost=sum(line.lost for line in lines),
+            disturbed_sent=_total(line.disturbed_sent for line in lines),
+            disturbed_lost=_total(line.disturbed_lost for line in lines),
         )
         for (position, calls), lines in sorted(groups.items())
     ]
-
-
-def _is_own(one: HostDisturbance, result: EngineResult, inside: InsideView | None) -> bool:
-    """Did the device wait for its own monitoring?"""
-    if inside is None or one.who != WAITED:
-        return False
-    begin_ns, end_ns = one.begin_ns + result.record_start_ns, one.end_ns + result.record_start_ns
-    return any(
-        begin_ns < sample.taken_ns + _LOOKS_NS and sample.taken_ns < end_ns for sample in inside.samples
-    )
 
 
 def _total(values: Iterable[int | None]) -> int | None:

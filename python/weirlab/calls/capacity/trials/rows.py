@@ -54,9 +54,9 @@ class CallAttempt:
     lost: int
     """Packets that never arrived."""
     loss_ratio: float
-    """`lost` over `sent`."""
+    """Share of the packets that were lost; like rates and delays, without disturbed bins."""
     delay_mean_ns: float
-    """Mean one-way delay of all packets."""
+    """Mean one-way delay of the packets."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -288,8 +288,8 @@ def capacity_row(
         offered_pps=record.offered_pps,
         achieved_pps=result.achieved_pps,
         forwarded_pps=result.forwarding_pps,
-        sent=result.sent,
-        lost=max(result.lost, 0),
+        sent=record.loss.sent,
+        lost=max(record.loss.lost, 0),
         loss_ratio=max(result.loss_ratio, 0.0),
         delay_mean_ns=result.delay_mean_ns,
         **({} if what is None else vars(what)),

@@ -67,8 +67,8 @@ _TRIALS_TO_GET_NEAR: Final = 8
 class CallGoal:
     """When a trial is good.
 
-    Without ``mos``: at most ``bad_ratio`` of the packets are lost. With it: at most ``bad_ratio`` of
-    the calls are worse.
+    Without ``mos``: at most ``bad_ratio`` of the packets are lost, those in bins that the host disturbed left
+    out. With it: at most ``bad_ratio`` of the calls are worse.
     """
 
     name: str
@@ -78,7 +78,8 @@ class CallGoal:
     def judged(self, row: CapacityRow) -> mlr.TrialCounts:
         """A trial's row as the search wants to see it."""
         if self.mos is None:
-            return mlr.TrialCounts(row.sent, row.lost)
+            disturbed = (row.disturbed_sent or 0, row.disturbed_lost or 0)
+            return mlr.TrialCounts(row.sent - disturbed[0], row.lost - disturbed[1])
         bad = 1 - row.good_share
         return mlr.TrialCounts(row.calls, round(bad * row.calls) if math.isfinite(bad) else 0)
 

@@ -19,7 +19,7 @@ from weirlab.measure.windows import stolen_ns as stolen
 from weirlab.quality.segments import owner
 from weirlab.records import EngineResult, HostSample
 
-PAIR_LIMITS: Final = ValidityLimits(wait_ratio=0.05)
+PAIR_LIMITS: Final = ValidityLimits(wait_ratio=0.05, left_out_ratio=0.0)
 """The pair's daemons share the CPU of what they control: a device that waits for them waits for itself."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from weirlab.calls.capacity.trials.boxes import OTHERS_FRAMES, count
+from weirlab.records import BinSpan
 from weirlab.testing import make_result
 
 COUNTERS = {
@@ -15,7 +16,7 @@ COUNTERS = {
     "out_rx_dropped": 0,
     "in_tx_packets": 600,
 }
-RESULT = make_result(1000, duration_s=1.0, warmup_s=0.2)
+RESULT = make_result(1000, warmup_s=0.2)
 
 
 def test_both_directions_and_the_warm_up_are_in_the_devices_counters() -> None:
@@ -27,7 +28,7 @@ def test_both_directions_and_the_warm_up_are_in_the_devices_counters() -> None:
 
 
 def test_what_a_queue_had_no_room_for_reached_the_device_too() -> None:
-    lossy = replace(RESULT, received=900, lost=100)
+    lossy = make_result(1000, warmup_s=0.2, loss_ratio=0.1)
     counters = {**COUNTERS, "in_rx_packets": 500, "in_rx_dropped": 100, "out_tx_packets": 500}
     found = count(lossy, counters)
     assert found is not None
@@ -50,10 +51,15 @@ def test_frames_that_arrived_without_having_left_are_told() -> None:
 
 
 def test_frames_that_left_and_never_arrived_are_told() -> None:
-    found = count(replace(RESULT, received=500, lost=500), COUNTERS)
+    found = count(make_result(1000, warmup_s=0.2, loss_ratio=0.5), COUNTERS)
     assert found is not None
     assert found.left_difference == 500
     assert "1,200 left the device and 500 to 700 arrived" in found.disagreement
+
+
+def test_what_the_host_disturbed_passed_the_device_as_well() -> None:
+    rest = replace(RESULT, sent=900, received=900, left_out=(BinSpan(0, 100_000_000, "stolen"),))
+    assert count(rest, COUNTERS) == count(RESULT, COUNTERS)
 
 
 def test_a_neighbours_announcements_are_no_disagreement() -> None:

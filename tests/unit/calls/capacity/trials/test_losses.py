@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -9,13 +10,16 @@ import numpy as np
 import pytest
 
 from weirlab.base.documents import plain
+from weirlab.calls.capacity.trials import rows
 from weirlab.calls.capacity.trials.losses import disturbed, losses
-from weirlab.calls.capacity.trials.rows import CapacityRow
-from weirlab.calls.capacity.trials.search import CallTraffic
-from weirlab.lab.monitoring.view import Sample, view
+from weirlab.calls.capacity.trials.rows import CapacityRow, DisturbanceCounts
+from weirlab.calls.capacity.trials.search import CallGoal, CallTraffic
+from weirlab.lab.monitoring.view import InsideView, Sample, view
 from weirlab.lab.sim import SimDevice, SimLab
-from weirlab.measure.validity import sift
-from weirlab.records import EngineResult, HostSample
+from weirlab.measure.search.mlr import TrialCounts
+from weirlab.measure.terms import SINGLE
+from weirlab.measure.trial import TrialEntry, run_trial
+from weirlab.records import TrialRecord
 from weirlab.store.frames import frame_of, rows_of
 from weirlab.traffic.calls.codecs import parse_codec
 from weirlab.traffic.calls.spec import CallClass, Calls
@@ -24,77 +28,84 @@ from ..made import capacity_row
 
 DEVICE = SimDevice(service_fixed_ns=10_000.0, service_per_rule_ns=0.0, base_delay_ns=0.0)
 """Some 98,000 packets/s, which is 980 calls of G.711 in both directions."""
+DISTURBED = replace(DEVICE, disturb_ns=8e6, disturb_every_ns=200e6)
 
 
-def trial(calls: int, device: SimDevice) -> tuple[EngineResult, HostSample]:
-    setting = CallTraffic(Calls(classes=(CallClass(parse_codec("g711")),), count=1))
-    lab = SimLab(device)
-    before = lab.host()
-    result = lab.run(setting.spec(0, calls, trial_s=1.0, warmup_s=0.1).traffic)
-    return result, replace(lab.host(), wall_s=lab.host().wall_s - before.wall_s)
+CALLS = CallTraffic(Calls(classes=(CallClass(parse_codec("g711")),), count=1))
+
+
+def trial(calls: int, device: SimDevice, inside: InsideView | None = None) -> TrialRecord:
+    spec = CALLS.spec(0, calls, trial_s=1.0, warmup_s=0.1)
+    (record,) = run_trial(
+        WatchedLab(device, inside), spec, TrialEntry("r"), terms=replace(SINGLE, max_attempts=1)
+    )
+    return record
+
+
+class WatchedLab(SimLab):
+    """A simulated device that somebody pretends to monitor."""
+
+    def __init__(self, device: SimDevice, inside: InsideView | None) -> None:
+        super().__init__(device)
+        self._seen = inside
+
+    def watch_inside(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def seen_inside(self) -> InsideView | None:
+        return self._seen
 
 
 def test_below_its_threshold_a_device_loses_what_the_host_makes_it_lose() -> None:
-    result, host = trial(700, replace(DEVICE, disturb_ns=8e6, disturb_every_ns=200e6))
-    assert result.lost > 0
-    found = disturbed(result, host)
+    record = trial(700, DISTURBED)
+    found = disturbed(record)
     assert found is not None
-    assert found.disturbed_lost == result.lost
-    assert 0 < found.disturbed_sent < result.sent / 2
+    assert found.disturbed_lost == record.loss.lost > 0
+    assert found.disturbed_sent is not None
+    assert 0 < found.disturbed_sent < record.loss.sent / 2
+    assert found.disturbed_s == record.result.left_out_s > 0
 
 
 def test_what_an_overloaded_device_loses_by_itself_is_not_the_hosts() -> None:
-    result, host = trial(1_300, DEVICE)
-    assert result.loss_ratio > 0.1
-    found = disturbed(result, host)
-    assert found is not None
-    assert (found.disturbed_s, found.disturbed_sent, found.disturbed_lost) == (0.0, 0, 0)
+    record = trial(1_300, DEVICE)
+    assert record.result.loss_ratio > 0.1
+    assert disturbed(record) == DisturbanceCounts(disturbed_s=0.0, disturbed_sent=0, disturbed_lost=0)
 
 
 def test_in_overload_the_other_bins_have_the_devices_own_loss() -> None:
-    quiet, _ = trial(1_300, DEVICE)
-    result, host = trial(1_300, replace(DEVICE, disturb_ns=8e6, disturb_every_ns=200e6))
-    found = disturbed(result, host)
-    assert found is not None
-    assert 0 < found.disturbed_lost < result.lost
-    rest = (result.lost - found.disturbed_lost) / (result.sent - found.disturbed_sent)
-    assert rest < result.loss_ratio
-    assert rest == pytest.approx(quiet.loss_ratio, rel=0.1)
+    quiet, record = trial(1_300, DEVICE), trial(1_300, DISTURBED)
+    assert 0 < (record.loss.disturbed_lost or 0) < record.loss.lost
+    assert record.loss.rest_ratio < record.loss.ratio
+    assert record.loss.rest_ratio == pytest.approx(quiet.loss.ratio, rel=0.1)
 
 
-def test_a_trial_with_calls_is_judged_as_a_whole_all_the_same() -> None:
-    result, host = trial(700, replace(DEVICE, disturb_ns=8e6, disturb_every_ns=200e6))
-    sifted = sift(result, host, offered_pps=result.achieved_pps)
-    assert sifted.result.left_out == ()
-    assert sifted.result.sent == result.sent
+def test_a_search_without_loss_counts_what_the_host_did_not_disturb() -> None:
+    record = trial(700, DISTURBED)
+    row = rows.capacity_row(record, None, None, None, disturbed(record), phase="search", run=None)
+    assert (row.sent, row.lost) == (record.loss.sent, record.loss.lost)
+    assert row.loss_ratio == 0
+    judged = CallGoal("without loss").judged(row)
+    assert judged.bad_ratio == 0
+    assert judged == TrialCounts(record.result.sent, 0)
 
 
 def test_waiting_for_the_devices_own_monitoring_is_the_devices_own() -> None:
-    result, host = trial(700, replace(DEVICE, disturb_ns=8e6, disturb_every_ns=200e6))
-    start, end = result.record_start_ns, result.record_end_ns
-    ticks = (0,) * 8
+    (start, end), ticks = (1_000_000_000, 3_000_000_000), (0,) * 8
     always = [Sample(at, at, ticks) for at in range(start, end, 5_000_000)]
-    found = disturbed(result, host, view(always, start, end, 5_000_000))
-    assert found is not None
-    assert found.disturbed_lost == 0
-    never = disturbed(result, host, view([], start, end, 100_000_000))
-    assert never == disturbed(result, host)
-
-
-def test_other_work_for_which_the_device_does_not_wait_costs_no_packets() -> None:
-    result, host = trial(700, DEVICE)
-    assert result.windows is not None
-    bins = len(result.series.sent)
-    seen = replace(result.windows, glances=np.full(bins, 100), others=np.arange(bins) % 2 * 100)
-    assert disturbed(replace(result, windows=seen), host) == disturbed(result, host)
+    assert trial(700, DISTURBED, view(always, start, end, 5_000_000)).result.left_out == ()
+    assert trial(700, DISTURBED, view([], start, end, 100_000_000)).loss == trial(700, DISTURBED).loss
 
 
 def test_where_nobody_looked_nothing_is_said() -> None:
-    result, host = trial(700, DEVICE)
-    assert disturbed(replace(result, windows=None), host) is None
+    record = trial(700, DEVICE)
+    result = record.result
+    assert disturbed(replace(record, result=replace(result, windows=None))) is None
     assert result.windows is not None
-    assert disturbed(replace(result, windows=replace(result.windows, looks=None)), host) is None
-    assert disturbed(result, replace(host, management_s=0.01)) is None, "a session, and nobody knows when"
+    blind = replace(result, windows=replace(result.windows, looks=None))
+    assert disturbed(replace(record, result=blind)) is None
+    session = replace(record, host=replace(record.host, management_s=0.01))
+    assert disturbed(session) is None, "a session, and nobody knows when"
+    assert disturbed(replace(record, invalid=("sender late",))) is None
 
 
 def line(calls: int = 10, **changes: Any) -> CapacityRow:
