@@ -150,7 +150,7 @@ def summary(outcome: Outcome[MonitorFindings], about: Mapping[str, Any]) -> Summ
         "without being counted as lost."
     )
     facts = {**about["versions"], **about["facts"]}
-    remarks = (*found.conclusions, balance)
+    remarks = (*found.headlines, balance)
     return Summary("Link monitors side by side", about, facts, tables(outcome), LEGEND, remarks)
 
 

@@ -241,7 +241,7 @@ def _chapters(evidence: MonitorEvidence) -> Iterator[Chapter]:
         "All numbers",
         "Numbers",
         tables=(tables.found(evidence),) if evidence.found else (),
-        details=(*tables.groups(evidence.groups), *((left,) if (left := tables.left_out(evidence)) else ())),
+        details=(*tables.groups(evidence), *((left,) if (left := tables.left_out(evidence)) else ())),
         folded=True,
     )
 

@@ -17,6 +17,7 @@ from weirlab.jobs.progress import RESUME, Progress, passed_on
 from weirlab.jobs.work import Work
 from weirlab.links.monitor.bed.base import Method, MonitorSettings
 from weirlab.links.monitor.section import Monitor, MonitorScenario, checked, common_settings, methods_of
+from weirlab.links.monitor.tables import MonitorEvidence, groups
 from weirlab.links.monitor.trials.campaign import (
     MonitorGoal,
     MonitorLimit,
@@ -25,22 +26,12 @@ from weirlab.links.monitor.trials.campaign import (
     measure,
     search,
 )
-from weirlab.links.monitor.trials.compare import (
-    Cost,
-    MonitorGroup,
-    StallEffect,
-    compare,
-    conclusions,
-    costs,
-    stalls,
-)
 from weirlab.links.monitor.trials.plan import MonitorPlan, estimate_s
 from weirlab.links.monitor.trials.rows import TRIALS, MonitorRow
 from weirlab.store import Run, RunWriter
 from weirlab.studies.contract import Ground, Outcome, Study, Summary
 
 if TYPE_CHECKING:
-    from weirlab.links.monitor.tables import MonitorEvidence
     from weirlab.report.story import Story
 
 KIND: Final = "monitor"
@@ -52,25 +43,14 @@ _SEARCH_TRIALS: Final = 10
 """About how many rates a search tries."""
 
 
-@dataclass(frozen=True)
-class MonitorFindings:
-    """Every trial of a run, and what they show."""
+@dataclass(frozen=True, kw_only=True)
+class MonitorFindings(MonitorEvidence):
+    """What a run that has just ended shows."""
 
     planned: int
-    rows: tuple[MonitorRow, ...]
-    """Every attempt."""
-    groups: tuple[MonitorGroup, ...]
-    found: tuple[MonitorLimit, ...]
-    costs: tuple[Cost, ...]
-    stalls: tuple[StallEffect, ...]
     missing: tuple[str, ...]
     """Trials without a valid attempt."""
     elapsed_s: float
-
-    @property
-    def conclusions(self) -> tuple[str, ...]:
-        """What was found, a sentence each."""
-        return tuple(conclusions(self.groups, self.found, self.costs, self.stalls))
 
     @property
     def unbalanced(self) -> int:
@@ -88,7 +68,7 @@ class MonitorFindings:
             "groups": self.groups,
             "copy_cost": self.costs,
             "stalls": self.stalls,
-            "conclusions": self.conclusions,
+            "conclusions": self.headlines,
             "missing": self.missing,
         }
 
@@ -110,25 +90,13 @@ class MonitorFindings:
 
 def evidence(run: Run) -> MonitorEvidence:
     """Every attempt that ``run`` stores, and what they show."""
-    from weirlab.links.monitor.tables import MonitorEvidence
-
-    rows = _rows(run)
-    return MonitorEvidence(
-        manifest=vars(run.manifest),
-        rows=rows,
-        groups=compare(rows),
-        found=_found(run),
-        costs=costs(rows),
-        stalls=stalls(rows),
-    )
-
-
-def _rows(run: Run) -> list[MonitorRow]:
-    return run.rows(MonitorRow, TRIALS)
+    return MonitorEvidence.of(run.rows(MonitorRow, TRIALS), _found(run), manifest=vars(run.manifest))
 
 
 def _found(run: Run) -> tuple[MonitorLimit, ...]:
-    return run.get_json(SEARCH, _searches) if run.has(SEARCH) else ()
+    if not run.has(SEARCH):
+        return ()
+    return run.get_json(SEARCH, lambda kept: typed(tuple[MonitorLimit, ...], kept))
 
 
 def _searched(
@@ -168,10 +136,6 @@ def _searched(
             known.append(search(method, frame, goal, first, attempt))
         writer.put_json(SEARCH, known)
     return tuple(known)
-
-
-def _searches(kept: list[Any]) -> tuple[MonitorLimit, ...]:
-    return typed(tuple[MonitorLimit, ...], kept)
 
 
 def _search_s(what: Monitor, found: int = 0) -> float:
@@ -241,14 +205,10 @@ class MonitorStudy(Study[MonitorScenario, Ground[OpenLab], MonitorFindings]):
         )
         measure(opener, trials, common, carrier, passed_on(progress), clock=self._clock)
         found = _searched(writer, what, common, carrier, opener, progress, len(trials))
-        rows = tuple(carrier.rows)
-        findings = MonitorFindings(
+        findings = MonitorFindings.of(
+            tuple(carrier.rows),
+            found,
             planned=len(trials),
-            rows=rows,
-            groups=compare(rows),
-            found=found,
-            costs=costs(rows),
-            stalls=stalls(rows),
             missing=tuple(one.text for one in trials if one.index not in writer.done),
             elapsed_s=self._clock() - begun_s,
         )
@@ -265,10 +225,8 @@ class MonitorStudy(Study[MonitorScenario, Ground[OpenLab], MonitorFindings]):
 
     def summarize(self, outcome: Outcome[MonitorFindings]) -> Summary:
         """What was found, a sentence each, then the run and its report."""
-        from weirlab.links.monitor import tables
-
         found = outcome.found
-        lines = [*found.conclusions] or ["No trial was measured."]
+        lines = found.headlines or ["No trial was measured."]
         attempts, valid = len(found.rows), sum(row.valid for row in found.rows)
         spoiled = f", {plural(attempts - valid, 'attempt')} spoiled by the host" if attempts > valid else ""
         open_sums = (
@@ -283,12 +241,11 @@ class MonitorStudy(Study[MonitorScenario, Ground[OpenLab], MonitorFindings]):
             f"Run {outcome.run.run_id}: {found.planned - len(found.missing)} of {found.planned} trials "
             f"measured in {clock(found.elapsed_s)}{spoiled}.{open_sums}{report}"
         )
-        return Summary("\n".join(lines), tables.groups(found.groups))
+        return Summary("\n".join(lines), groups(found))
 
     def headlines(self, run: Run) -> list[str]:
         """What ``run`` shows, a sentence each."""
-        rows = _rows(run)
-        return list(conclusions(compare(rows), _found(run), costs(rows), stalls(rows)))
+        return evidence(run).headlines
 
     def page(self, run: Run) -> Story:
         from weirlab.links.monitor.page import tell

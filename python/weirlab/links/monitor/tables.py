@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, field
+from typing import Any, Final, Self
 
 from weirlab.base.tables import Table
 from weirlab.links.monitor.trials.campaign import MonitorLimit
-from weirlab.links.monitor.trials.compare import Cost, MonitorGroup, StallEffect, conclusions
+from weirlab.links.monitor.trials.compare import Cost, MonitorGroup, StallEffect, compare, conclusions, costs
+from weirlab.links.monitor.trials.compare import stalls as stalls_of
 from weirlab.links.monitor.trials.rows import MonitorRow
 from weirlab.publications import PublishedExperiment, publication
 from weirlab.report.numbers import NOTHING, count, percent, rate, significant
@@ -74,24 +75,21 @@ def published_losses() -> Sequence[ReferenceLoss]:
 
 @dataclass(frozen=True)
 class MonitorEvidence:
-    """All trials of a run.
+    """All trials of a run, and what they show."""
 
-    Parameters
-    ----------
-    manifest
-        The run's, as a mapping.
-    rows
-        Every attempt.
-    groups, found, costs, stalls
-        What ``weirlab.links.monitor.trials`` makes of them.
-    """
-
-    manifest: Mapping[str, Any]
     rows: Sequence[MonitorRow]
+    """Every attempt."""
     groups: Sequence[MonitorGroup]
     found: Sequence[MonitorLimit]
     costs: Sequence[Cost]
     stalls: Sequence[StallEffect]
+    manifest: Mapping[str, Any] = field(default_factory=dict)
+    """The run's."""
+
+    @classmethod
+    def of(cls, rows: Sequence[MonitorRow], found: Sequence[MonitorLimit], **more: Any) -> Self:
+        """What ``rows`` show; ``found`` is what searches found."""
+        return cls(rows, compare(rows), found, costs(rows), stalls_of(rows), **more)
 
     @property
     def valid(self) -> list[MonitorRow]:
@@ -126,12 +124,9 @@ def when(load: str) -> str:
     return f"when frames are sent {load_words(load)}"
 
 
-def groups(found: Sequence[MonitorGroup]) -> list[Table]:
+def groups(evidence: MonitorEvidence) -> list[Table]:
     """A table per load, with a row per method and payload."""
-    order = list(METHODS)
-    ordered = sorted(found, key=lambda group: (order.index(group.method), group.payload_bytes))
-    loads = sorted({group.load: None for group in found}, key=lambda load: load != "max")
-    return [_groups([one for one in ordered if one.load == load], load) for load in loads]
+    return [_groups(evidence.groups_at(load), load) for load in evidence.loads]
 
 
 def _groups(found: Sequence[MonitorGroup], load: str) -> Table:

@@ -19,7 +19,7 @@ CHECKS: Final[tuple[Callable[[PlanNetwork], Iterator[PlanFinding]], ...]] = (
     numbering.validity, routes.duplicates, routes.shadowed, routes.redundant, routes.trees_never_asked,
     routes.misplaced, routes.past_gatekeepers, entries.duplicates, entries.outside_zone,
     entries.hidden_by_routes, entries.holes, entries.expressions, entries.order, engines.addresses,
-    engines.hand_over, engines.homes, engines.registrations, engines.rewrites, engines.rewrite_limits,
+    engines.hand_over, engines.homes, engines.registrations, engines.rewrites,
     engines.records, engines.trees, engines.changes, engines.codecs, engines.call_agents, engines.unenforced,
     hosts.zones, hosts.name_servers, hosts.service_points, hosts.uris, hosts.engine_names, routes.ways,
     routes.tests,

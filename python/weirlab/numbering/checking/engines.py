@@ -128,7 +128,7 @@ def registrations(network: PlanNetwork) -> Iterator[PlanFinding]:
 
 
 def rewrites(network: PlanNetwork) -> Iterator[PlanFinding]:
-    """Every rewrite rule is a valid expression and gives a number that can be routed."""
+    """Every rewrite rule is valid, gives a number that can be routed, and can be applied by its engine."""
     for name, engine in network.plan.engines.items():
         for i, rule in enumerate(engine.rewrite):
             place = network.book.at("engines", name, "rewrite", i)
@@ -142,6 +142,9 @@ def rewrites(network: PlanNetwork) -> Iterator[PlanFinding]:
                     r"write POSIX extended regular expressions, such as ^00(.*)$ and +\1",
                 )
                 continue
+            yield from _limited(
+                network, name, ("engines", name, "rewrite", i), profiles.rewrite_limit(engine, rule)
+            )
             if substitution.apply("+420123456789") not in (None, "+420123456789"):
                 continue
             if not rule.replace.startswith(("+", "\\")):
@@ -158,19 +161,6 @@ def _a(kind: str) -> str:
 
 
 _CODE = "engine cannot"
-
-
-def rewrite_limits(network: PlanNetwork) -> Iterator[PlanFinding]:
-    """Every engine can apply its rules."""
-    for name, engine in network.plan.engines.items():
-        for i, rule in enumerate(engine.rewrite):
-            try:
-                Substitution.of(rule.match, rule.replace)
-            except BadExpression:
-                continue
-            yield from _limited(
-                network, name, ("engines", name, "rewrite", i), profiles.rewrite_limit(engine, rule)
-            )
 
 
 def records(network: PlanNetwork) -> Iterator[PlanFinding]:
@@ -225,16 +215,8 @@ def _limited(
 ) -> Iterator[PlanFinding]:
     if limit:
         reason, _, proposal = limit.partition("; ")
-        yield error(
-            _CODE,
-            network.book.at(*location),
-            f"{_engine(network.plan.engines[name], name)}: {reason}",
-            proposal,
-        )
-
-
-def _engine(engine: Engine, name: str) -> str:
-    return f"{engine.kind} {name}"
+        kind = network.plan.engines[name].kind
+        yield error(_CODE, network.book.at(*location), f"{kind} {name}: {reason}", proposal)
 
 
 _MOST_NUMBERS: Final = 200

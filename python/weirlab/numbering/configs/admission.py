@@ -33,7 +33,7 @@ def permissions(network: PlanNetwork, name: str, caller: Engine) -> dict[str, bo
     if caller.home != name or caller.organisation is None:
         return {}
     found = network.permissions[caller.organisation]
-    return {} if [*found] == [""] else {prefix: bool(found.get(prefix)) for prefix in found}
+    return {} if [*found] == [""] else dict(found.items())
 
 
 def most_calls(network: PlanNetwork, name: str, caller: Engine) -> int | None:

@@ -36,11 +36,8 @@ def routes(
     """Valid routes of an engine, by prefix: those for all protocols and for ``arriving``."""
     found: dict[str, int] = {}
     for table in ((name, None), (name, arriving)):
-        prefixes = network.routes.get(table)
-        for prefix in prefixes or ():
-            index = prefixes.get(prefix) if prefixes else None
-            if index is not None:
-                found[prefix] = index
+        if (prefixes := network.routes.get(table)) is not None:
+            found.update(prefixes.items())
     for prefix in sorted(found):
         yield found[prefix], network.plan.routes[found[prefix]]
 
@@ -90,8 +87,7 @@ def targets(network: PlanNetwork, name: str) -> list[str]:
         each
         for (at, _), prefixes in network.routes.items()
         if at == name
-        for prefix in prefixes
-        if (index := prefixes.get(prefix)) is not None
+        for _, index in prefixes.items()
         for each in network.plan.routes[index].to
     }
     return [other for other in network.plan.engines if other in found]

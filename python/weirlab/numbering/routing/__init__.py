@@ -96,9 +96,7 @@ class PlanNetwork:
         """Routes in the scope that decide for their prefix: table, prefix without +, index."""
         if self.scope is None:
             for table, prefixes in self.routes.items():
-                for prefix in prefixes:
-                    index = prefixes.get(prefix)
-                    assert index is not None
+                for prefix, index in prefixes.items():
                     yield table, prefix, index
             return
         for index, route in self.each_route():
@@ -129,8 +127,7 @@ class PlanNetwork:
             if engines[at].kind == "gatekeeper":
                 near[to].add(at)
         for (at, _), prefixes in self.routes.items():
-            indices = (prefixes.get(prefix) for prefix in prefixes)
-            near[at].update(to for index in indices if index is not None for to in self.plan.routes[index].to)
+            near[at].update(to for _, index in prefixes.items() for to in self.plan.routes[index].to)
         for name, engine in engines.items():
             near[name].update(filter(None, (engine.home,)))
         return {name: tuple(each for each in order if each in others) for name, others in near.items()}

@@ -35,6 +35,10 @@ class Prefixes(Generic[V]):
     def __contains__(self, prefix: str) -> bool:
         return prefix in self._values
 
+    def items(self) -> Iterable[tuple[str, V]]:
+        """Every prefix and its value."""
+        return self._values.items()
+
     def get(self, prefix: str) -> V | None:
         """The value of exactly this prefix."""
         return self._values.get(prefix)
@@ -178,7 +182,7 @@ class EnumTree:
         """
         for digits, index in self.numbers.items():
             yield EnumName(digits, False, index, False)
-        for digits, index in self._wildcards():
+        for digits, index in self.prefixes.items():
             yield EnumName(digits, True, index, False)
         if not self.tree.fill_holes:
             return
@@ -193,7 +197,7 @@ class EnumTree:
     def holes(self) -> Iterator[EnumHole]:
         """Names for which a zone without filled holes has no answer although a prefix covers them."""
         causes: dict[str, int] = {}
-        for digits, index in (*self.numbers.items(), *self._wildcards()):
+        for digits, index in (*self.numbers.items(), *self.prefixes.items()):
             for length in range(len(digits), -1, -1):
                 if causes.setdefault(digits[:length], index) != index:
                     break
@@ -201,12 +205,6 @@ class EnumTree:
             found = self.prefixes.covering(digits)
             if found is not None and digits not in self.prefixes:
                 yield EnumHole(digits, found[1], cause)
-
-    def _wildcards(self) -> Iterator[tuple[str, int]]:
-        for digits in self.prefixes:
-            index = self.prefixes.get(digits)
-            assert index is not None
-            yield digits, index
 
     def _as_it_stands(self, digits: str) -> int | None:
         """The answer of a zone that has only the plan's names: the closest encloser's wildcard."""

@@ -60,6 +60,7 @@ class Call:
         number: str,
     ) -> None:
         self.own, self.media = own, media
+        self._rtcp = media._replace(port=media.port + 1)
         self.identifier, self.reference, self.number = identifier, reference, number
         self.out: list[H225Message] = []
         self.controls: list[h245.ControlMessage] = []
@@ -104,11 +105,10 @@ class Call:
         self._limited(now_s + RESPONSE_S, "no answer to Setup")
 
     def _proposals(self) -> Iterator[Channel]:
-        control = self.media._replace(port=self.media.port + 1)
         for rank, codec in enumerate(self.own.codecs):
             number = 2 * rank + 1
-            yield Channel(number, codec, control=control)
-            yield Channel(number + 1, codec, reverse=True, media=self.media, control=control)
+            yield Channel(number, codec, control=self._rtcp)
+            yield Channel(number + 1, codec, reverse=True, media=self.media, control=self._rtcp)
 
     # The callee.
 
@@ -138,10 +138,9 @@ class Call:
             self._say(h225.CONNECT, control=self._control)
             self._limited(now_s + CHANNEL_S, "no channel for speech")
             return
-        control = self.media._replace(port=self.media.port + 1)
         channels = (
-            Channel(there.number, there.codec, media=self.media, control=control),
-            Channel(back.number, back.codec, reverse=True, media=back.media, control=control),
+            Channel(there.number, there.codec, media=self.media, control=self._rtcp),
+            Channel(back.number, back.codec, reverse=True, media=back.media, control=self._rtcp),
         )
         self.codec, self.speaks_to = back.codec, back.media
         self._say(h225.CONNECT, channels=channels)
@@ -247,8 +246,7 @@ class Call:
         if not self._known(channel):
             self.controls.append(h245.OpenChannelReject(channel.number))
             return
-        control = self.media._replace(port=self.media.port + 1)
-        self.controls.append(h245.OpenChannelAck(channel.number, self.media, control))
+        self.controls.append(h245.OpenChannelAck(channel.number, self.media, self._rtcp))
 
     def _open_own(self) -> None:
         codec = next((each for each in self.own.codecs if each in (self._theirs or ())), None)
@@ -259,8 +257,7 @@ class Call:
             )
             return
         self.codec = codec
-        control = self.media._replace(port=self.media.port + 1)
-        self.controls.append(h245.OpenChannel(Channel(1, codec, control=control)))
+        self.controls.append(h245.OpenChannel(Channel(1, codec, control=self._rtcp)))
 
     def _say(
         self, kind: int, cause: int = 0, control: Address | None = None, channels: tuple[Channel, ...] = ()

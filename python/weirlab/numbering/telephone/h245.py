@@ -222,8 +222,7 @@ def read(content: bytes) -> ControlMessage:
 def written(message: ControlMessage) -> bytes:
     """The content of its TPKT."""
     schema = _asn1.MULTIMEDIA_SYSTEM_CONTROL.MultimediaSystemControlMessage
-    content = _content(message)
-    schema.set_val((message.GROUP, (message.NAME, content)))
+    schema.set_val((message.GROUP, (message.NAME, _content(message))))
     encoded: bytes = schema.to_aper()
     return encoded
 
@@ -297,8 +296,12 @@ def _content(message: ControlMessage) -> Any:
             return {"decision": ("master" if you_are_master else "slave", 0)}
         case OpenChannel(channel):
             return _opened(channel)
-        case OpenChannelAck():
-            return _acknowledged(message)
+        case OpenChannelAck(number, media, control):
+            parameters = _parameters(media, control)
+            return {
+                "forwardLogicalChannelNumber": number,
+                "forwardMultiplexAckParameters": ("h2250LogicalChannelAckParameters", parameters),
+            }
         case EndSession():
             return "disconnect", 0
     raise TypeError(f"a telephone does not send {title(message)}")
@@ -330,11 +333,7 @@ def _codecs(table: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
 
 
 def _opened(channel: Channel) -> dict[str, Any]:
-    parameters: dict[str, Any] = {"sessionID": _SESSION}
-    if channel.media is not None:
-        parameters["mediaChannel"] = _packed(channel.media)
-    if channel.control is not None:
-        parameters["mediaControlChannel"] = _packed(channel.control)
+    parameters = _parameters(channel.media, channel.control)
     speech = {
         "dataType": ("audioData", CODECS[channel.codec]),
         "multiplexParameters": ("h2250LogicalChannelParameters", parameters),
@@ -360,16 +359,10 @@ def _channel(found: Mapping[str, Any]) -> Channel:
     return Channel(found["forwardLogicalChannelNumber"], codec, reverse is not None, media, control)
 
 
-def _acknowledged(message: OpenChannelAck) -> dict[str, Any]:
-    parameters: dict[str, Any] = {"sessionID": _SESSION}
-    if message.media is not None:
-        parameters["mediaChannel"] = _packed(message.media)
-    if message.control is not None:
-        parameters["mediaControlChannel"] = _packed(message.control)
-    return {
-        "forwardLogicalChannelNumber": message.number,
-        "forwardMultiplexAckParameters": ("h2250LogicalChannelAckParameters", parameters),
-    }
+def _parameters(media: Address | None, control: Address | None) -> dict[str, Any]:
+    known = {"mediaChannel": media, "mediaControlChannel": control}
+    places = {name: _packed(place) for name, place in known.items() if place is not None}
+    return {"sessionID": _SESSION, **places}
 
 
 def _packed(address: Address) -> tuple[str, Any]:

@@ -15,7 +15,6 @@ from weirlab.links.monitor.page import tell
 from weirlab.links.monitor.section import Monitor, shapes_of
 from weirlab.links.monitor.tables import MonitorEvidence, published_losses
 from weirlab.links.monitor.trials.campaign import MonitorLimit, MonitorTrialRunner, measure
-from weirlab.links.monitor.trials.compare import compare, costs, stalls
 from weirlab.links.monitor.trials.plan import plan
 from weirlab.report import palette
 from weirlab.store import Store
@@ -55,8 +54,7 @@ def made(
 
     carrier = MonitorTrialRunner(writer)
     measure(opened, plan(shapes_of(what)), MonitorSettings("tap-ring"), carrier, clock=lambda: 0.0)
-    rows = carrier.rows
-    return MonitorEvidence(MANIFEST, rows, compare(rows), found, costs(rows), stalls(rows))
+    return MonitorEvidence.of(carrier.rows, found, manifest=MANIFEST)
 
 
 def plain(text: str) -> str:
