@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from weirlab.base import programs
 from weirlab.base.errors import InputError, LabError, MissingCapability
@@ -27,42 +27,20 @@ FORMAT: Final = 1
 Note = Callable[[str], object]
 
 
-class RuleChange(Protocol):
-    """One way to set rules. All methods but ``missing`` raise ``LabError`` if it fails."""
+class RuleChange:
+    """One way to set rules; by itself ``none``: the device is measured as it is.
 
-    layout: str
-
-    def missing(self) -> list[str]:
-        """What is lacking, a sentence each."""
-
-    def begin(self, note: Note) -> None:
-        """Prepare for the first change; ``note`` tells the user what will happen."""
-
-    def apply(self, rules: RuleSetup) -> None: ...
-
-    def confirm(self, beyond_s: float = 0.0) -> None:
-        """See that the rules set last are still in force, and keep them for a trial of ``beyond_s``."""
-
-    def entered(self) -> str:
-        """A shell command on the device that tells how many packets entered the rules; empty: none does."""
-
-    def packets(self, printed: str) -> int | None:
-        """That number, of what the command printed."""
-
-    def end(self, note: Note) -> None:
-        """Undo every change; may be called twice."""
-
-
-class Unchanged:
-    """``none``: the device is measured as it is."""
+    All methods but ``missing`` raise ``LabError`` if it fails.
+    """
 
     layout = "the device's own rules, unchanged"
 
     def missing(self) -> list[str]:
+        """What is lacking, a sentence each."""
         return []
 
     def begin(self, note: Note) -> None:
-        pass
+        """Prepare for the first change; ``note`` tells the user what will happen."""
 
     def apply(self, rules: RuleSetup) -> None:
         if replace(rules, both_ways=False, answered=False) != RuleSetup():
@@ -72,19 +50,21 @@ class Unchanged:
             )
 
     def confirm(self, beyond_s: float = 0.0) -> None:
-        pass
+        """See that the rules set last are still in force, and keep them for a trial of ``beyond_s``."""
 
     def entered(self) -> str:
+        """A shell command on the device that tells how many packets entered the rules; empty: none does."""
         return ""
 
     def packets(self, printed: str) -> int | None:
+        """That number, of what the command printed."""
         return None
 
     def end(self, note: Note) -> None:
-        pass
+        """Undo every change; may be called twice."""
 
 
-class FilterChange(Unchanged):
+class FilterChange(RuleChange):
     """``rules``: Weir sets them through a login."""
 
     def __init__(self, target: Target, rules: DeviceFilter, restore_s: float = RESTORE_S) -> None:
@@ -128,7 +108,7 @@ class FilterChange(Unchanged):
             )
 
 
-class OperatorChange(Unchanged):
+class OperatorChange(RuleChange):
     """``ask``: the operator sets them, and confirms each time. Needs a terminal."""
 
     layout = "set by the operator"
@@ -199,7 +179,7 @@ def carry_out(argv: Sequence[str], otherwise: str, content: str = "") -> None:
         raise LabError(f"{argv[0]} (exit code {done.returncode}): {reason}")
 
 
-class CommandChange(Unchanged):
+class CommandChange(RuleChange):
     """A program of the user's sets them: ``apply`` before trials, and ``restore`` at the end."""
 
     def __init__(self, argv: Sequence[str]) -> None:
@@ -270,7 +250,7 @@ def make_change(how: str, name: str, target: Target | None, restore_s: float) ->
     Raises ``InputError`` if there is no such filter.
     """
     if how == "none":
-        return Unchanged()
+        return RuleChange()
     if how == "ask":
         return OperatorChange()
     if how != "rules":

@@ -10,7 +10,7 @@ from typing import Final
 
 from weirlab.base.errors import InputError, LabError
 from weirlab.lab.base import Driver, Site
-from weirlab.lab.remote.changes import Note, RuleChange, Unchanged
+from weirlab.lab.remote.changes import Note, RuleChange
 from weirlab.lab.remote.filters import ENTERED
 from weirlab.lab.remote.target import Target
 from weirlab.records import RuleSetup
@@ -177,7 +177,7 @@ class ExternalDevice(Driver):
         self.note: Note = lambda _: None
         """Tells the user something."""
         self._target = target
-        self._change = change or Unchanged()
+        self._change = change or RuleChange()
         self._ports = tuple(ports)
         self._rules = RuleSetup()
         self._last: DeviceReading | None = None

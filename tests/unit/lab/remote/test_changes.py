@@ -10,7 +10,7 @@ import pytest
 from weirlab.base.errors import InputError, LabError
 from weirlab.lab import wiring
 from weirlab.lab.base import Site
-from weirlab.lab.remote.changes import CommandChange, OperatorChange, Unchanged, document
+from weirlab.lab.remote.changes import CommandChange, OperatorChange, RuleChange, document
 from weirlab.lab.remote.device import ExternalDevice
 from weirlab.lab.remote.session import difference
 from weirlab.records import RuleSetup
@@ -102,7 +102,7 @@ def test_a_program_that_is_not_there_is_named() -> None:
     assert "weir-no-such-program is not installed" in missing
 
 
-class CountingChange(Unchanged):
+class CountingChange(RuleChange):
     def packets(self, printed: str) -> int | None:
         return 5
 
