@@ -109,7 +109,7 @@ def recorded(path: str) -> dict[str, Any] | None:
         if size_bytes == 0:
             return {"packets": 0, "first_ns": 0, "last_ns": 0, "cut_short": True, "bytes": 0}
         done = programs.run(
-            programs.own("weirlab.link.recording.counting", path),
+            programs.own("weirlab.link.recording.child", "count", path),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=COUNT_S,

@@ -64,7 +64,7 @@ def test_a_recorder_runs_nothing_that_lies_in_the_current_folder(hostile: Path) 
 def test_what_counts_a_record_runs_nothing_that_lies_in_the_current_folder(hostile: Path) -> None:
     (hostile / "no.pcap").write_bytes(b"no capture")
     said = programs.run(
-        programs.own("weirlab.link.recording.counting", "no.pcap"), capture_output=True, text=True
+        programs.own("weirlab.link.recording.child", "count", "no.pcap"), capture_output=True, text=True
     )
     assert said.returncode == 2
     assert "no.pcap" in said.stderr
