@@ -192,7 +192,7 @@ class FakeLab:
             if step.what == "tree" and servers:
                 server = servers[-1 if self._failing[0] == servers[0].name else 0]
                 name = str(step.facts["asked"])
-                index = self.network.trees[str(step.facts["tree"])].lookup(step.number[1:])
+                index = self.network.trees[str(step.facts["tree"])].lookup(step.number.removeprefix("+"))
                 assert index is not None
                 entry = self._lies.get(name) or self.network.plan.enum[index]
                 here = (str(self.network.plan.engines[step.engine].address), 40000)

@@ -33,11 +33,11 @@ enum:
   - tree: public
     number: "+420111000001"
     naptr:
-      - {order: 100, preference: 10, service: E2U+sip, uri: 'sip:\\1@example.net'}
+      - {order: 100, preference: 10, service: E2U+sip, uri: 'sip:+\\1@example.net'}
       - {order: 100, preference: 20, service: E2U+h323, uri: 'h323:\\1@gk.example.net'}
   - tree: public
     prefix: "+4201112"
-    naptr: [{order: 100, preference: 10, service: E2U+sip, uri: 'sip:\\1@example.net'}]
+    naptr: [{order: 100, preference: 10, service: E2U+sip, uri: 'sip:+\\1@example.net'}]
 routes:
   - {at: core, prefix: "+420222", to: [desk, gw]}
   - {at: gw, arriving: sip, prefix: "+", to: gk}

@@ -47,7 +47,7 @@ def test_a_way_is_told_as_json(voice: Voice, plan: Path) -> None:
     assert second["engines"] == ["phone", "core", "gw", "gk", "pbx"]
     record = next(step for step in first["steps"] if step["what"] == "record")
     assert record["place"] == f"{plan}:24"
-    assert record["uri"] == "sip:420111000001@example.net"
+    assert record["uri"] == "sip:+420111000001@example.net"
 
 
 def test_a_command_in_a_proposal_runs_as_printed_on_the_same_plan(

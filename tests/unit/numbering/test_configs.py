@@ -25,7 +25,7 @@ GOLDEN = Path(__file__).parent / "golden"
 ABOUT = {"plan": "small"}
 
 
-SIP_URI = "service: E2U+sip, uri: 'sip:\\1@example.net'}]"
+SIP_URI = "service: E2U+sip, uri: 'sip:+\\1@example.net'}]"
 
 
 def regexp(text: str) -> str:
@@ -186,6 +186,7 @@ def test_callers_with_rules_begin_in_a_context_of_their_organisation() -> None:
     assert (
         barred
         == """from-sip-of-west]
+exten => _X!,1,Hangup(28)
 include => from-sip
 exten => _+420900!,1,Log(NOTICE,REJECTED num=${EXTEN} barred for west)
  same => n,Hangup(21)"""
@@ -326,12 +327,12 @@ def test_a_proxy_counts_the_calls_of_organisations_with_a_limit_and_of_no_other(
             "the dial plan of an Asterisk takes rules such as",
         ),
         (
-            "service: E2U+sip, uri: 'sip:\\1@example.net'}]",
+            "service: E2U+sip, uri: 'sip:+\\1@example.net'}]",
             "service: E2U+voice:tel, uri: 'tel:+\\1'}]",
             "Kamailio does not",
         ),
-        (SIP_URI, "service: 'E2U+pstn:sip', uri: 'sip:\\1@example.net'}]", "Kamailio does not follow"),
-        (SIP_URI, "service: 'E2U+sip+h323', uri: 'sip:\\1@example.net'}]", "Kamailio does not follow"),
+        (SIP_URI, "service: 'E2U+pstn:sip', uri: 'sip:+\\1@example.net'}]", "Kamailio does not follow"),
+        (SIP_URI, "service: 'E2U+sip+h323', uri: 'sip:+\\1@example.net'}]", "Kamailio does not follow"),
         (SIP_URI, "service: E2U+sip, uri: 'sips:\\1@example.net'}]", "sips: needs TLS"),
         (SIP_URI, regexp(r"/^\+(.*)$/sip:\1@example.net/"), "Kamailio knows no delimiter but !"),
         (SIP_URI, regexp(r"!^\+(.*)$!sip:\1@example.net;a=\!!"), "Kamailio knows no escaped"),

@@ -47,7 +47,7 @@ def test_an_exact_number_changes_alone() -> None:
     after = network(('number: "+420111000001"\n', 'number: "+420111000002"\n'))
     changes = differences(network(), after)
     assert [each.numbers for each in changes] == ["+420111000001 itself", "+420111000002 itself"]
-    assert "(tree public: sip:N@example.net)" in str(changes[0].before)
+    assert "(tree public: sip:+N@example.net)" in str(changes[0].before)
 
 
 def test_another_fall_back_is_a_change() -> None:
@@ -83,7 +83,7 @@ def random_network(routes: list[tuple[str, str]], entries: list[tuple[str, str]]
     lines = "".join(f'  - {{at: core, prefix: "{prefix}", to: {to}}}\n' for prefix, to in routes)
     listed = "".join(
         f"  - "
-        f"{{tree: public, {key}: '{digits}', naptr: [{{service: E2U+sip, uri: 'sip:\\1@example.net'}}]}}\n"
+        f"{{tree: public, {key}: '{digits}', naptr: [{{service: E2U+sip, uri: 'sip:+\\1@example.net'}}]}}\n"
         for key, digits in entries
     )
     return network((ROUTE, lines or ROUTE), ("enum:\n", "enum:\n" + listed), (", zone: 0.2.4.e164.arpa", ""))

@@ -16,7 +16,7 @@ from weirlab.numbering.zones import written, zones
 
 from .plans import changed, network
 
-SIP = "      - {order: 100, preference: 10, service: E2U+sip, uri: 'sip:\\1@example.net'}\n"
+SIP = "      - {order: 100, preference: 10, service: E2U+sip, uri: 'sip:+\\1@example.net'}\n"
 PUBLIC = "  public: {suffix: e164.arpa, zone: 0.2.4.e164.arpa}\n"
 INNER = PUBLIC + "  inner: {suffix: enum.example.net, visibility: private}\n"
 ENTRY = "enum:\n"
@@ -24,7 +24,7 @@ REFERRED = """\
 enum:
   - tree: inner
     number: "+420111000001"
-    naptr: [{service: E2U+sip, uri: 'sip:\\1@desk.example.net'}]
+    naptr: [{service: E2U+sip, uri: 'sip:+\\1@desk.example.net'}]
 """
 REFER = "      - {order: 50, preference: 10, refer: inner}\n"
 FORWARDS = ("codecs: [alaw]}\n  pbx", 'codecs: [alaw], forwards_to: "+420222000001"}\n  pbx')
@@ -78,7 +78,7 @@ def test_a_record_behind_one_that_can_be_used_is_not_followed() -> None:
             "the record refers to tree inner, which has no entry for +420111000001",
         ),
         (
-            "[{service: E2U+sip, uri: 'sip:\\1@desk.example.net'}]",
+            "[{service: E2U+sip, uri: 'sip:+\\1@desk.example.net'}]",
             "[{refer: public}]",
             "the record refers to tree inner, whose entry for +420111000001 refers on: proxies follow only "
             "one such record",

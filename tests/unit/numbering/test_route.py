@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weirlab.base.errors import InputError
+from weirlab.numbering.checking import check
 from weirlab.numbering.checking.routes import planned
 from weirlab.numbering.plan import loads
 from weirlab.numbering.routing import PlanNetwork, wording
@@ -62,7 +63,7 @@ def test_each_step_is_told_with_the_line_that_decides() -> None:
         (f"asks tree public for NAPTR {number}: number +420111000001 answers", "plan.yaml:21"),
         (
             "takes record 100 10 E2U+sip, first in order and preference that it can use: "
-            "sip:420111000001@example.net",
+            "sip:+420111000001@example.net",
             "plan.yaml:24",
         ),
         ("example.net has an SRV record: desk.example.net:5060, 192.0.2.5", "plan.yaml:36"),
@@ -130,6 +131,64 @@ def test_an_organisation_that_does_not_admit_the_caller_refuses() -> None:
     assert wording.end(first.end) == "two does not admit calls of one at desk"
 
 
+PROXY = "  side: {kind: proxy, address: 192.0.2.8, host: side.example.net}\n  gk: {kind: gatekeeper,"
+TO_SIDE = (
+    ("  gk: {kind: gatekeeper,", PROXY),
+    ("uri: 'sip:+\\1@example.net'}]", "uri: 'sip:URI@side.example.net'}]"),
+)
+
+
+def towards(uri: str, *more: tuple[str, str]) -> PlanNetwork:
+    """An entry for +4201112... that leads to a proxy, which routes these numbers to the desk."""
+    route = '  - {at: side, prefix: "+4201112", to: desk}\n'
+    pairs = [(old, new.replace("URI", uri)) for old, new in TO_SIDE]
+    return network(*pairs, ("domains:\n", f"{route}domains:\n"), *more)
+
+
+@pytest.mark.parametrize(
+    ("uri", "number", "answer"),
+    [
+        ("+\\1", "+420111234567", 200),
+        ("\\1", "420111234567", 484),
+        ("\\1;npdi", "420111234567", 484),
+        ("+\\1;npdi", "+420111234567", 200),
+    ],
+)
+def test_a_proxy_gets_the_number_as_the_uri_has_it(uri: str, number: str, answer: int) -> None:
+    net = towards(uri)
+    way = next(calls(net, "+420111234567"))
+    (leg,) = (s.facts["number"] for s in way.steps if s.what == "leg" and s.facts["to"] == "side")
+    assert (leg, way.answer) == (number, answer)
+    assert way.end.engine == ("desk" if answer == 200 else "side")
+    ((code, proposal),) = [(f.code, f.proposal) for f in check(net)] or [("", "")]
+    assert (code == "no number") == (r"sip:+\1@side.example.net" in proposal) == (answer == 484)
+
+
+def test_a_rewrite_rule_of_the_next_proxy_can_give_the_number_its_plus() -> None:
+    rule = "side.example.net, rewrite: [{match: '^420(.*)$', replace: '+420\\1'}]}\n"
+    net = towards("\\1", ("side.example.net}\n", rule))
+    assert next(calls(net, "+420111234567")).end.engine == "desk"
+
+
+def test_a_proxy_passes_484_on_and_tries_no_further_record() -> None:
+    second = "{preference: 20, service: E2U+sip, uri: 'sip:+\\1@example.net'}"
+    net = towards("\\1", ("@side.example.net'}]", f"@side.example.net'}}, {second}]"))
+    assert [way.answer for way in calls(net, "+420111234567")] == [484]
+
+
+def test_h323_carries_digits_alone_so_that_a_gateway_can_rewrite_them() -> None:
+    net = network(
+        H323_PHONE,
+        ("arriving: sip, ", ""),
+        ('{at: gk, prefix: "+420", to: pbx}', '{at: gk, prefix: "+", to: gw}\n'
+         '  - {at: gw, prefix: "+420112", to: desk}'),
+        ("codecs: [alaw, ulaw]}", "codecs: [alaw, ulaw], rewrite: [{match: ^112$, replace: '+420112'}]}"),
+    )  # fmt: skip
+    way = planned(net, "112")
+    assert (way.engines, way.end.kind) == (("phone", "gk", "gw", "desk"), "answered")
+    assert [s.facts["number"] for s in way.steps if s.what == "leg"] == ["112", "112", "+420112"]
+
+
 H323_PHONE = (
     "protocols: [sip], address: 192.0.2.1, codecs: [alaw], organisation: one, home: core}",
     "protocols: [h323], address: 192.0.2.1, codecs: [ulaw], home: gk}",
@@ -143,7 +202,7 @@ def tel(uri: str) -> PlanNetwork:
         H323_PHONE,
         GK_ASKS,
         ('{at: gk, prefix: "+420", to: pbx}', '{at: gk, prefix: "+420222", to: pbx}'),
-        ("service: E2U+sip, uri: 'sip:\\1@example.net'}]", f"service: E2U+pstn:tel, uri: '{uri}'}}]"),
+        ("service: E2U+sip, uri: 'sip:+\\1@example.net'}]", f"service: E2U+pstn:tel, uri: '{uri}'}}]"),
     )
 
 
@@ -172,7 +231,7 @@ def test_a_number_that_was_looked_up_is_not_looked_up_again() -> None:
 def test_a_proxy_passes_over_a_record_that_it_cannot_follow() -> None:
     net = network(
         (
-            "service: E2U+sip, uri: 'sip:\\1@example.net'}]",
+            "service: E2U+sip, uri: 'sip:+\\1@example.net'}]",
             "service: E2U+voice:tel, uri: 'tel:+420222000000'}]",
         )
     )
@@ -185,7 +244,7 @@ def test_a_proxy_passes_over_a_record_that_it_cannot_follow() -> None:
 def test_the_transport_that_a_uri_requires_decides_between_service_points() -> None:
     def end(uri: str, services: str) -> str:
         net = network(
-            ("uri: 'sip:\\1@example.net'}]", f"uri: '{uri}'}}]"),
+            ("uri: 'sip:+\\1@example.net'}]", f"uri: '{uri}'}}]"),
             (
                 "services: [{service: sip, transport: udp, priority: 10, weight: 5, port: 5060, "
                 "target: desk.example.net}]",
@@ -200,11 +259,11 @@ def test_the_transport_that_a_uri_requires_decides_between_service_points() -> N
         return next(calls(net, "+420111234567")).engines[-1]
 
     both = "{target: desk.example.net}, {transport: tcp, priority: 1, target: bell.example.net}"
-    assert end(r"sip:\1@example.net", both) == "desk"
-    assert end(r"sip:\1@example.net;transport=tcp", both) == "bell"
-    assert end(r"sip:\1@example.net;user=phone;transport=TCP", both) == "bell"
-    assert end(r"sip:\1@example.net;transport=udp", both) == "desk"
-    assert end(r"sip:\1@example.net", "{transport: tcp, target: bell.example.net}") == "bell"
+    assert end(r"sip:+\1@example.net", both) == "desk"
+    assert end(r"sip:+\1@example.net;transport=tcp", both) == "bell"
+    assert end(r"sip:+\1@example.net;user=phone;transport=TCP", both) == "bell"
+    assert end(r"sip:+\1@example.net;transport=udp", both) == "desk"
+    assert end(r"sip:+\1@example.net", "{transport: tcp, target: bell.example.net}") == "bell"
 
 
 def test_the_document_has_the_number_that_each_leg_sends() -> None:
@@ -242,7 +301,7 @@ def test_a_uri_outside_the_plan_leaves_it() -> None:
         ("h323:\\1@gk.example.net", "h323:\\1@gk.example.org"), ("hand_over: {h323: gw}", "hand_over: {}")
     )
     assert [way.end.kind for way in calls(net, "+420111000001")] == ["answered"]
-    net = network(("uri: 'sip:\\1@example.net'}]", "uri: 'sip:\\1@example.org'}]"))
+    net = network(("uri: 'sip:+\\1@example.net'}]", "uri: 'sip:+\\1@example.org'}]"))
     assert planned(net, "+420111234567").end.kind == "external"
 
 

@@ -40,7 +40,7 @@ DIGITS = st.text("012", max_size=5).map(lambda rest: f"420{rest}")
 def plan(prefixes: set[str], numbers: set[str], fill: bool) -> PlanNetwork:
     entries = [
         f"  - "
-        f"{{tree: t, {key}: '+{digits}', naptr: [{{service: E2U+sip, uri: 'sip:\\1@{key}-{digits}.net'}}]}}"
+        f"{{tree: t, {key}: '+{digits}', naptr: [{{service: E2U+sip, uri: 'sip:+\\1@{key}-{digits}.net'}}]}}"
         for key, listed in (("prefix", prefixes), ("number", numbers - {"420"}))
         for digits in sorted(listed)
     ]
@@ -118,10 +118,10 @@ $TTL 300
     )
 @ IN NS ns.example.net.
 ; plan.yaml:22 number +420111000001
-1.0.0.0.0.0.1.1.1 IN NAPTR 100 10 "u" "E2U+sip" "!^\\+(.*)$!sip:\\1@example.net!" .
+1.0.0.0.0.0.1.1.1 IN NAPTR 100 10 "u" "E2U+sip" "!^\\+(.*)$!sip:+\\1@example.net!" .
 1.0.0.0.0.0.1.1.1 IN NAPTR 100 20 "u" "E2U+h323" "!^\\+(.*)$!h323:\\1@gk.example.net!" .
 ; plan.yaml:27 prefix +4201112
-*.2.1.1.1 IN NAPTR 100 10 "u" "E2U+sip" "!^\\+(.*)$!sip:\\1@example.net!" .
+*.2.1.1.1 IN NAPTR 100 10 "u" "E2U+sip" "!^\\+(.*)$!sip:+\\1@example.net!" .
 """
     )
     assert (

@@ -126,7 +126,7 @@ def expressions(network: PlanNetwork) -> Iterator[PlanFinding]:
                     "bad regexp",
                     place,
                     f"{record.expression} is not a valid substitution expression: {wrong}",
-                    r"write it as !^\+(.*)$!sip:\1@example.net!, in POSIX extended regular expressions (RFC "
+                    r"write it as !^\+(.*)$!sip:+\1@example.net!, in POSIX extended regular expressions (RFC "
                     r"3402)",
                 )
                 continue
@@ -216,7 +216,7 @@ def _result(entry: EnumEntry, record: Naptr, substitution: Substitution, place: 
             "bad rewrite",
             place,
             f"{shown} becomes {told}, which is not a URI",
-            r"the replacement is a whole URI, such as sip:\1@example.net",
+            r"the replacement is a whole URI, such as sip:+\1@example.net",
         )
     elif wanted is not None and SCHEMES.get(uri.scheme) != wanted:
         yield error(

@@ -24,7 +24,6 @@ _PROPOSALS = {
     "no codec": "give both a common codec, or send the call through a gateway that translates between them",
     "no route": "add a route there, or send the calls elsewhere",
     "no digits": "strip fewer digits, or put others in front with prepend",
-    "no number": "make rewrite, strip and prepend produce an international number",
 }
 
 _SENDING = ("prefix", "record", "forwarded")
@@ -54,7 +53,8 @@ def ways(network: PlanNetwork) -> Iterator[PlanFinding]:
                 continue
             if end.kind == "no address":
                 continue  # The check of URIs reports this.
-            if (end.kind, end.engine) in demanded:
+            # Calls begin with international numbers here: what a test dials is not how they were lost.
+            if (end.kind, end.engine) in demanded and end.kind != "no number":
                 continue
             # A loop is the same wherever a call enters it, and a wrong target is wrong for every call.
             about = (
@@ -135,7 +135,8 @@ def _bad_end(network: PlanNetwork, arrival: Arrival, way: CallRoute, place: Loca
         by = f"; {line(network.book.at(*closing))} closes it" if closing is not None else ""
         reason = f"{number} {wording.end(end)}{by}"
     code = "dead end" if end.kind == "no route" else end.kind
-    return error(code, network.book.at(*(end.place or place)), reason, _PROPOSALS[end.kind])
+    proposal = wording.cure(way) if end.kind == "no number" else _PROPOSALS[end.kind]
+    return error(code, network.book.at(*(end.place or place)), reason, proposal)
 
 
 def can_walk(network: PlanNetwork) -> bool:

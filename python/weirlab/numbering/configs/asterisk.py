@@ -215,3 +215,5 @@ def _rewriting(network: PlanNetwork, name: str, plus: str, arriving: Protocol) -
             # Nothing may be left: Goto would stay where it is.
             if new or pattern.endswith((".", "!")):
                 yield f"exten => _{pattern},1,Goto({new}${{EXTEN:{len(goes)}}},1)"
+    if plus:
+        yield f"exten => _X!,1,Hangup({_INCOMPLETE})"

@@ -12,9 +12,6 @@ MODULES = (
     "mtree", "jsonrpcs", "ctl",
 )  # fmt: skip
 
-FALL_BACK = "(404|408|482|483|488|5[0-9][0-9])"
-"""Answers after which the next target is tried; a busy or declining callee has answered."""
-
 BEGIN = """\
 request_route {
   if (!mf_process_maxfwd_header("10")) { sl_send_reply("483", "Too Many Hops"); exit; }
@@ -73,7 +70,7 @@ failure_route[NEXT] {
 FORWARDED  if (t_check_status("FALL_BACK")) route(NEXT);
 }
 
-""".replace("FALL_BACK", FALL_BACK)
+""".replace("FALL_BACK", profiles.FALL_BACK)
 
 DIGITS = """\
 route[TREES] {
@@ -186,7 +183,7 @@ FORWARDED  if (!t_check_status("FALL_BACK")) exit;
   }
 }
 
-""".replace("FALL_BACK", FALL_BACK)
+""".replace("FALL_BACK", profiles.FALL_BACK)
 
 RELAY = """\
 route[RELAY] {

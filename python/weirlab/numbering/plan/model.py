@@ -217,9 +217,9 @@ class Naptr(PlanElement):
     service: Line = ""
     """ENUM service, such as E2U+sip or E2U+h323."""
     regexp: Line | None = None
-    r"""Substitution expression, such as !^\+(.*)$!sip:\1@example.net!"""
+    r"""Substitution expression, such as !^\+(.*)$!sip:+\1@example.net!"""
     uri: Line | None = None
-    r"""Instead of regexp: the URI, in which \1 is the number without +."""
+    r"""Instead of regexp: the URI, in which \1 is the number without +, as in sip:+\1@example.net."""
     refer: Name | None = None
     """Instead of all of these: the tree to query next, by a non-terminal record (RFC 3403, 4.1)."""
 

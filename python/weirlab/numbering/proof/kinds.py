@@ -131,7 +131,7 @@ def _dialled(number: str) -> str:
 
 def _of_route(network: PlanNetwork, route: PlanRoute, step: RouteStep) -> Iterator[str]:
     yield "route by prefix"
-    digits = step.number[1:]
+    digits = step.number.removeprefix("+")
     also = [
         each for each in network.plan.routes if each.at == route.at and digits.startswith(each.prefix[1:])
     ]
@@ -147,7 +147,7 @@ def _of_route(network: PlanNetwork, route: PlanRoute, step: RouteStep) -> Iterat
 
 def _of_tree(network: PlanNetwork, step: RouteStep) -> Iterator[str]:
     plan, name = network.plan, str(step.facts["tree"])
-    digits = step.number[1:]
+    digits = step.number.removeprefix("+")
     yield f"{plan.trees[name].visibility} ENUM tree"
     trees = plan.engines[step.engine].trees
     if any(network.trees[other].lookup(digits) is not None for other in trees[trees.index(name) + 1 :]):

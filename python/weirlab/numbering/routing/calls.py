@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, Literal, NamedTuple
 
 from weirlab.base.errors import InputError
@@ -96,11 +96,15 @@ def arrivals(network: PlanNetwork, arrival: Arrival) -> Iterator[CallRoute]:
             yield arrival.end("answered")
         return
     arrival = _rewritten(network, arrival)
-    number = arrival.number
-    if number[:1] != "+" or not number[1:2] or not (number[1:2].isdigit() or number[1:2] == TAIL):
-        yield arrival.end("no number")
+    digits = arrival.number.removeprefix("+")
+    # H.323 and MGCP carry digits alone: none of them says whether the number is international.
+    is_plain = digits == arrival.number and arrival.arriving == "sip"
+    if is_plain or not (digits[:1].isdigit() or digits[:1] == TAIL):
+        yield arrival.end("no number", number=arrival.number)
         return
-    if len(arrival.been) == 1 and not network.may_call(arrival.organisation, number[1:]):
+    if engine.kind == "gateway":
+        arrival = arrival._replace(number=f"+{digits}")
+    if len(arrival.been) == 1 and not network.may_call(arrival.organisation, digits):
         place = ("organisations", arrival.organisation or "")
         yield arrival.end("barred", place, organisation=arrival.organisation)
         return
@@ -144,18 +148,23 @@ def _rewritten(network: PlanNetwork, arrival: Arrival) -> Arrival:
 
 def _decided(network: PlanNetwork, arrival: Arrival, engine: Engine) -> Iterator[CallRoute]:
     """The ways by a route, otherwise by the trees in their order."""
-    digits = arrival.number[1:]
+    digits = arrival.number.removeprefix("+")
     found = network.route(arrival.engine, arrival.arriving, digits)
     if found is not None:
         route = network.plan.routes[found[1]]
         place: Location = ("routes", found[1])
         arrival = arrival.then(arrival.step("prefix", place, prefix=route.prefix, to=route.to))
         leaving = _changed(arrival.number, route)
-        if leaving == "+":
+        if leaving in ("", "+"):
             yield arrival.end("no digits", place, strip=route.strip)
             return
-        for rank, target in enumerate(route.to):
-            yield from _leg(network, arrival, target, leaving, route.by, (*place, "to", rank))
+        yield from _tried(
+            engine,
+            (
+                _leg(network, arrival, target, leaving, route.by, (*place, "to", rank))
+                for rank, target in enumerate(route.to)
+            ),
+        )
         return
     arrival = arrival.then(arrival.step("no prefix"))
     trees = engine.trees if profiles.asks_trees(engine, digits) and not arrival.dipped else ()
@@ -170,23 +179,34 @@ def _decided(network: PlanNetwork, arrival: Arrival, engine: Engine) -> Iterator
         arrival = arrival.then(arrival.step("tree", ("enum", index), **facts))
         ways, arrival = _by_records(network, arrival, engine, index, entry)
         if ways:
-            for way in ways:
-                yield from way
+            yield from _tried(engine, ways)
             return
     # Routes may hold for one protocol of several.
     by = arrival.arriving if len(engine.speaks) > 1 else None
     yield arrival.end("no route", trees=trees, by=by)
 
 
+def _tried(engine: Engine, targets: Iterable[Iterator[CallRoute]]) -> Iterator[CallRoute]:
+    """The ways by one target after the other, until one gives an answer that ``engine`` passes on."""
+    for ways in targets:
+        last = None
+        for last in ways:
+            yield last
+        if last is not None and not last.end.good and not profiles.falls_back(engine, last.answer):
+            return
+
+
 def _changed(number: str, route: PlanRoute) -> str:
     """``number`` after the route's ``strip`` and ``prepend``."""
     if not route.strip and not route.prepend:
         return number
-    known, tail, rest = number[1:].partition(TAIL)
+    digits = number.removeprefix("+")
+    known, tail, rest = digits.partition(TAIL)
     if tail and len(known) < route.strip:
         # Which digits are stripped is known only once there are enough of them.
         raise MissingDigits(frozenset("0123456789").difference(rest))
-    return f"+{route.prepend.removeprefix('+')}{known[route.strip :]}{tail}{rest}"
+    plus = "+" if digits != number else ""
+    return f"{plus}{route.prepend.removeprefix('+')}{known[route.strip :]}{tail}{rest}"
 
 
 def _by_records(
@@ -219,7 +239,8 @@ def _by_records(
             # A call that follows it does not come back.
             break
         try:
-            text = Substitution.parse(record.expression).apply(arrival.number)
+            number = f"+{arrival.number.removeprefix('+')}"
+            text = Substitution.parse(record.expression).apply(number)
             uri = Uri.parse(text) if text is not None else None
             why = _unusable(engine, entry, record, text, uri)
         except BadExpression as wrong:
@@ -288,7 +309,8 @@ def _follow(
         if target.engine is None:
             yield told.end("external", place, uri=uri.text, host=uri.host)
         else:
-            number = uri.number or uri.user
+            # SIP carries the user part as it is written; numbers of H.323 are digits alone.
+            number = uri.user.partition(";")[0] if wanted == "sip" else uri.number or uri.user
             yield from _leg(network, told, target.engine, number, wanted, place)
 
 

@@ -16,6 +16,9 @@ from weirlab.numbering.routing.names import leads_to
 KAMAILIO_SERVICES: Final = ("e2u+sip", "e2u+h323")
 """ENUM services that proxies follow."""
 
+FALL_BACK: Final = "(404|408|482|483|488|5[0-9][0-9])"
+"""Answers after which a proxy tries the next target; a busy or declining callee has answered."""
+
 _MOST_GROUPS: Final = 6
 _MOST_REFERENCE: Final = 5
 """Of a regexp, in Kamailio's module enum (``SR_RE_MAX_MATCH``)."""
@@ -93,6 +96,11 @@ def record_limit(engine: Engine, entry: EnumEntry, record: Naptr) -> str:
     if substitution.replacement.lower().startswith("sips:"):
         return "sips: needs TLS, and proxies here speak UDP and TCP; write sip:"
     return ""
+
+
+def falls_back(engine: Engine, answer: int) -> bool:
+    """Does ``engine`` try its next target after this answer?"""
+    return engine.kind != "proxy" or re.fullmatch(FALL_BACK, str(answer)) is not None
 
 
 def tree_limit(engine: Engine) -> str:

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple
 
 from weirlab.base.tables import Table
+from weirlab.numbering.ere import TAIL
 from weirlab.numbering.plan import PlanDocument
 from weirlab.numbering.routing import PlanNetwork
 from weirlab.scenario.document import Location
@@ -203,15 +204,25 @@ def end(each: RouteEnd) -> str:
         case "no address":
             return f"{facts['host']} has neither an SRV record nor an address in the plan"
         case "no number":
-            return f"{each.engine} does not get an international number, so it cannot route the call"
+            shown = str(facts["number"]).replace(TAIL, "...")
+            return f"{each.engine} gets {shown} without a +, which is not international: it cannot route it"
 
 
 def proposal(network: PlanNetwork, dialled: str, ways: Sequence[CallRoute]) -> str:
     """What would help a call that did not get an international number; empty for all others."""
     if ways[0].end.kind != "no number" or any(way.end.good for way in ways):
         return ""
-    meant = network.international(dialled)
-    return f"dial {meant or '+ and the country code'}, or add a rewrite rule to {ways[0].end.engine}"
+    if ways[0].decided_by is not None:
+        return cure(ways[0])
+    return f"dial {network.international(dialled) or '+ and the country code'}, or {cure(ways[0])}"
+
+
+def cure(way: CallRoute) -> str:
+    """What gives the engine at the end of ``way`` an international number."""
+    last = next((each for each in reversed(way.steps) if each.what in ("prefix", "record")), None)
+    if last is None or last.what == "prefix":
+        return f"add a rewrite rule to {way.end.engine}"
+    return rf"write a + before the number in the URI: sip:+\1@{str(last.facts['uri']).partition('@')[2]}"
 
 
 def _protocols(names: Any) -> str:

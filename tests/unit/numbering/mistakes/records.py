@@ -7,8 +7,8 @@ from .planted import H323, PUBLIC, Planted
 RECORDS = (
     Planted(
         "unusable",
-        "service: E2U+sip, uri: 'sip:\\1@example.net'}]",
-        "service: E2U+email, uri: 'sip:\\1@example.net'}]",
+        "service: E2U+sip, uri: 'sip:+\\1@example.net'}]",
+        "service: E2U+email, uri: 'sip:+\\1@example.net'}]",
         "tree: public\n    prefix",
         "no engine that asks tree public can use a record of prefix +4201112",
     ),
@@ -79,7 +79,7 @@ RECORDS = (
     Planted(
         "tie",
         H323,
-        "      - {order: 100, preference: 10, service: E2U+sip, uri: 'sip:\\1@desk.example.net'}\n",
+        "      - {order: 100, preference: 10, service: E2U+sip, uri: 'sip:+\\1@desk.example.net'}\n",
         "@desk.example.net",
         "two records of number +420111000001 for E2U+sip have order 100 and preference 10: which "
         "comes first is left to chance",
@@ -87,7 +87,7 @@ RECORDS = (
     Planted(
         "order",
         H323,
-        "      - {order: 200, preference: 10, service: E2U+sip, uri: 'sip:\\1@desk.example.net'}\n",
+        "      - {order: 200, preference: 10, service: E2U+sip, uri: 'sip:+\\1@desk.example.net'}\n",
         "order: 200",
         "E2U+sip of number +420111000001 has records of order 100 and 200: a client that follows RFC 3403 "
         "uses order 100 and never tries 200",
@@ -111,8 +111,8 @@ RECORDS = (
     ),
     Planted(
         "matches some",
-        "uri: 'sip:\\1@example.net'}]",
-        "regexp: '!^\\+(42011123.*)$!sip:\\1@example.net!'}]",
+        "uri: 'sip:+\\1@example.net'}]",
+        "regexp: '!^\\+(42011123.*)$!sip:+\\1@example.net!'}]",
         "42011123.*",
         "the pattern ^\\+(42011123.*)$ treats the numbers that begin with +4201112 differently, "
         "depending on the next digit (3)",

@@ -112,7 +112,7 @@ def test_an_answer_that_is_not_the_plan_s_is_told_with_both() -> None:
     (told,) = questions.untrue(network(), asked(lie), [SERVER])
     assert told == (
         f"named answers E2U+sip !^\\+(.*)$!sip:x@evil.example! for {NAME}, but the plan says "
-        "E2U+sip !^\\+(.*)$!sip:\\1@example.net!, E2U+h323 !^\\+(.*)$!h323:\\1@gk.example.net!"
+        "E2U+sip !^\\+(.*)$!sip:+\\1@example.net!, E2U+h323 !^\\+(.*)$!h323:\\1@gk.example.net!"
     )
 
 

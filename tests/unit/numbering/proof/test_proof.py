@@ -346,7 +346,7 @@ def test_a_name_server_that_lies_spoils_a_call_that_goes_as_planned_otherwise(tm
     lie = net.plan.enum[0]
     row, _ = made(FakeLab(net, tmp_path, lies={f"{name}.": lie}), wanted)
     assert row.verdict == NOT_AS_PLANNED
-    assert row.why.startswith("named answers E2U+sip !^\\+(.*)$!sip:\\1@office.campus.example! for ")
+    assert row.why.startswith("named answers E2U+sip !^\\+(.*)$!sip:+\\1@office.campus.example! for ")
 
 
 def test_what_a_callee_accepts_and_nobody_offered_is_told() -> None:
