@@ -137,12 +137,12 @@ def test_qdiscs_of_somebody_else_stay_and_are_named(hosts: Hosts) -> None:
 OWNER = """
 import sys
 from weirlab.emulation.reading import read_link
-from weirlab.links.emulator import kernel, netem
+from weirlab.links.emulator import netem
 
 netem.shape = lambda target, path: [
     ["qdisc", "add", "dev", target, "root", "handle", netem.ROOT, "pfifo", "limit", "1000"]
 ]
-with kernel.netem_link(("la", "lb"), sys.argv[1], read_link({}, None, None), lambda message: None):
+with netem.netem_link(("la", "lb"), sys.argv[1], read_link({}, None, None), lambda message: None):
     print("linked", flush=True)
     sys.stdin.read()
 """
