@@ -6,6 +6,11 @@ that is there is not measured again, so the command goes on after an interruptio
 
     make bench-later ARGS="--runs 8 --minutes-apart 20"
     .venv/bin/python bench/later.py --device iptables-legacy --out bench/runs/later-20260131-1
+
+With --among, nothing is measured: in a folder of ``bench/model.py`` with independent runs of one device, the
+profile of each run predicts the held-out trials of every run after it.
+
+    .venv/bin/python bench/later.py --among bench/runs/model-20260131-1
 """
 
 from __future__ import annotations
@@ -23,9 +28,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 import load
 import machine
+import observed
 import pages
 from weirlab.base.documents import typed
 from weirlab.base.errors import WeirError
@@ -34,7 +41,7 @@ from weirlab.devices.prediction import modelling, verification
 from weirlab.jobs import profiles
 from weirlab.jobs.work import Work
 from weirlab.measure import verify as measuring
-from weirlab.model import QueueingModel
+from weirlab.model import QueueingModel, fit_all
 from weirlab.model.drift import Shift
 from weirlab.model.score import deviations
 from weirlab.scenario import QUICK, Lab, from_plain
@@ -58,6 +65,11 @@ LEGEND = (
     "the 90 % interval of a new trial. Error: mean absolute error of the queueing model. Every later run "
     "measures some profiled settings again: by what they differ, the host has changed, and drift's share is "
     "the part of the error that goes away with it."
+)
+LEGEND_AMONG = (
+    "Independent quick profiles of one device while other work came and went, each with trials at settings "
+    "that it left out. Covered: trials of later runs within the 90 % interval of a new trial. Error: mean "
+    "absolute error of the queueing model. Files are named after the hour at which the run began."
 )
 RUNS = Path(__file__).resolve().parent / "runs"
 
@@ -208,6 +220,55 @@ def tables(runs: Sequence[LaterRun]) -> list[pages.Table]:
     ]
 
 
+def among(folder: Path) -> list[pages.Table]:
+    """How well the profile of each run in ``folder`` predicts the held-out trials of every later one.
+
+    Files of runs are named DEVICE-HHMM.parquet, after the time at which they began.
+    """
+    paths = sorted(folder.glob("*-[0-9][0-9][0-9][0-9].parquet"))
+    runs = {path.stem: observed.read(path) for path in paths}
+    per_run: list[tuple[str, ...]] = []
+    sums = {quantity: np.zeros(3) for quantity in QUANTITIES}
+    for name, trials in runs.items():
+        profile = trials["profile"]
+        models = fit_all(profile, later=modelling.host_drift(profile))
+        others = [run["verify"] for later, run in runs.items() if later > name]
+        found = [one for held_out in others for one in deviations(models, held_out)]
+        cells = [name, str(len(profile)), str(len(trials["verify"])), str(len(others))]
+        for quantity, total in sums.items():
+            own = [
+                one for one in found if (one.model, one.quantity) == (QueueingModel.name, quantity)
+                and not one.extrapolated and LEVEL in one.bands
+            ]  # fmt: skip
+            inside = sum(
+                int(((o.bands[LEVEL].low <= o.measured) & (o.measured <= o.bands[LEVEL].high)).sum())
+                for o in own
+            )
+            sum_of = np.array(
+                [sum(len(o.measured) for o in own), inside, sum(float(np.abs(o.relative).sum()) for o in own)]
+            )
+            total += sum_of
+            cells += _covered(sum_of)
+        per_run.append(tuple(cells))
+    columns = [
+        f"{quantity}: {what}" for quantity in QUANTITIES for what in ("trials", "covered, %", "error, %")
+    ]
+    whole = [cell for total in sums.values() for cell in _covered(total)]
+    return [
+        pages.Table(
+            "Each run's profile, and the held-out trials of all later runs",
+            ("run", "profiled", "held out", "later runs", *columns),
+            [*per_run, ("all", "", "", "", *whole)],
+        )
+    ]
+
+
+def _covered(total: npt.NDArray[np.float64]) -> list[str]:
+    """Trials, how many of them are covered, and their mean error, from the sums."""
+    trials, inside, error = total
+    return [f"{trials:.0f}", *(f"{100 * each / trials:.1f}" if trials else "-" for each in (inside, error))]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -217,7 +278,19 @@ def main() -> int:
     parser.add_argument("--minutes-apart", type=float, default=20.0)
     parser.add_argument("--seed", type=int, default=101, help="of the first later run's settings")
     parser.add_argument("--out", type=Path, help="folder for results (default bench/runs/later-DATE-1)")
+    parser.add_argument("--among", type=Path, metavar="DIR", help="judge these runs by each other")
     options = parser.parse_args()
+    if options.among:
+        found = pages.markdown(
+            "Profiles of one device at different hours",
+            machine.versions(),
+            among(options.among),
+            (),
+            LEGEND_AMONG,
+        )
+        (options.among / "README.md").write_text(found)
+        print(found)
+        return 0
     out = options.out or RUNS / f"later-{datetime.now(UTC):%Y%m%d}-1"
     out.mkdir(parents=True, exist_ok=True)
     # The complete runs are only needed to go on: they are not published.

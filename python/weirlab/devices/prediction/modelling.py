@@ -193,16 +193,19 @@ def fit_run(run: Run, progress: Progress = QUIET) -> Models:
                 f"run {run.run_id} has no valid trial of a profile to fit to; 'weir profile' measures one"
             )
         progress.stage(f"fitting the models to {len(observations)} trials of run {run.run_id}")
-        later = None
-        if not run.simulated:
-            within = {drift.quantity: drift.std for drift in drifts(observations) if drift.proven}
-            later = HostDrift.published(within.get("forwarding rate", 0.0), within.get("mean delay", 0.0))
+        later = None if run.simulated else host_drift(observations)
         models = learn_spikes(fit_all(observations, later=later, told=progress.advance), run)
     except ModelError as error:
         # Other loads do not help if the host spoils the trials.
         raise spoiled.problem(run, "profile") or error from error
     keep(run, models)
     return models
+
+
+def host_drift(observations: Sequence[Observation]) -> HostDrift:
+    """How the host's state may differ at another hour: as recorded runs show, or as this profile does."""
+    within = {drift.quantity: drift.std for drift in drifts(observations) if drift.proven}
+    return HostDrift.published(within.get("forwarding rate", 0.0), within.get("mean delay", 0.0))
 
 
 def keep(run: Run, models: Models) -> None:
