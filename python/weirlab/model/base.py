@@ -22,6 +22,9 @@ Bool = npt.NDArray[np.bool_]
 DELAYS: Final = ("delay_mean_ns", "delay_p50_ns", "delay_p90_ns", "delay_p99_ns", "delay_p999_ns")
 """The delays that are predicted, as named in ``Observation`` and ``Prediction``."""
 
+QUANTILE_DELAYS: Final = DELAYS[1:]
+"""Those of them that are quantiles, in their order."""
+
 QUANTITIES: Final = ("threshold_pps", "loss_ratio", *DELAYS, "jitter_ns")
 """All that is predicted."""
 

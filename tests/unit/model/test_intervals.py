@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator
 from dataclasses import replace
@@ -9,7 +10,7 @@ import pytest
 
 from weirlab.base.documents import plain, typed
 from weirlab.model import PiecewiseModel, QueueingModel, fit_all, regimes
-from weirlab.model.base import DELAYS, F64, LEVELS, QUANTITIES
+from weirlab.model.base import DELAYS, F64, LEVELS, QUANTILE_DELAYS, QUANTITIES
 from weirlab.model.comparing.scatter import LATER_FREEDOM
 from weirlab.model.intervals.calibration import HostDrift, IntervalCalibration
 from weirlab.model.intervals.cross_validation import calibrate, folds
@@ -116,6 +117,23 @@ def test_intervals_enclose_the_prediction_and_each_other(calibrated: PiecewiseMo
             assert (bands[inner].low <= value).all()
             assert (value <= bands[inner].high).all()
             assert (bands[inner].high <= bands[outer].high).all()
+
+
+def test_intervals_of_higher_quantiles_lie_higher(calibrated: PiecewiseModel) -> None:
+    """What 99 % of packets keep to, half of them keep to as well, however uncertain the median is."""
+    calibration = calibrated.calibration
+    assert calibration is not None
+    wide = calibration.limits["delay_p50_ns"]
+    wide = replace(wide, low=dict.fromkeys(LEVELS, (-3.0,) * 3), high=dict.fromkeys(LEVELS, (5.0,) * 3))
+    model = calibrated.with_calibration(
+        replace(calibration, limits={**calibration.limits, "delay_p50_ns": wide})
+    )
+    found = model.predict(np.geomspace(1e4, 2e6, 30), 64, 200)
+    for level in LEVELS:
+        bands = [found.intervals[quantity][level] for quantity in QUANTILE_DELAYS]
+        for lower, higher in itertools.pairwise(bands):
+            assert (lower.low <= higher.low).all()
+            assert (lower.high <= higher.high).all()
 
 
 def test_where_no_trial_lost_anything_no_loss_is_within_the_intervals(calibrated: PiecewiseModel) -> None:

@@ -24,6 +24,7 @@ from weirlab.model.io import from_document, pick, require_distinct, to_document
 from weirlab.model.regimes import ModelEvidence, evidence
 from weirlab.model.transient.compare import DelayBins, StepObservation, with_spike
 from weirlab.model.transient.phases import phases_of
+from weirlab.records import Observation
 from weirlab.store import Run, Store
 from weirlab.store.steps import StepSeries, step_series
 

@@ -12,7 +12,7 @@ from scipy.special import stdtrit
 
 from weirlab.base.documents import typed
 from weirlab.base.units import NS_PER_S
-from weirlab.model.base import F64, LEVELS, QUANTITIES, TOLD_LEVEL, Band, Prediction
+from weirlab.model.base import F64, LEVELS, QUANTILE_DELAYS, QUANTITIES, TOLD_LEVEL, Band, Prediction
 from weirlab.model.comparing.scatter import LATER, LATER_FREEDOM
 from weirlab.model.trials import Labels
 
@@ -216,6 +216,7 @@ class IntervalCalibration:
                 most = np.clip(prediction.loss_ratio + self.host_loss[level], 0.0, 1.0)
                 high = np.where(sure, np.minimum(band.high, most), band.high)
                 intervals["loss_ratio"][level] = Band(np.minimum(band.low, high), high)
+        _order(intervals, prediction)
         return replace(prediction, intervals=intervals, unchecked=self.unchecked(position))
 
     def _bounded(self, quantity: str, prediction: Prediction, band: Band) -> Band:
@@ -248,6 +249,20 @@ class IntervalCalibration:
         host_loss = typed(dict[int, float], document.get(_HOST_LOSS, {}))
         few = typed(tuple[float, ...], document.get(_FEW_POSITIONS, ()))
         return cls(typed(dict[str, ScoreLimits], limits), seen, later, host_loss, few)
+
+
+def _order(intervals: dict[str, dict[int, Band]], prediction: Prediction) -> None:
+    """Order the ends as the quantiles are: what 99 % of packets keep to, 50 % keep to as well."""
+    known = [quantity for quantity in QUANTILE_DELAYS if quantity in intervals]
+    for level in LEVELS:
+        bands = [intervals[quantity][level] for quantity in known]
+        if not bands:
+            continue
+        lows = np.maximum.accumulate([band.low for band in bands])
+        highs = np.minimum.accumulate([band.high for band in reversed(bands)])[::-1]
+        for quantity, low, high in zip(known, lows, highs, strict=True):
+            predicted = getattr(prediction, quantity)
+            intervals[quantity][level] = Band(np.minimum(low, predicted), np.maximum(high, predicted))
 
 
 def regime_of(rate_pps: F64, threshold_pps: F64) -> Labels:

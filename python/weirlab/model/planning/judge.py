@@ -122,8 +122,6 @@ ROOM: Final = 1 / NEAR[0]
 """Anything no further than this from a limit, in load or in the limited quantity, has reached it: a device
 this close to its threshold is near it, and a plan must not rely on that."""
 
-_HIGHER = {name: DELAYS[i + 1 :] for i, name in enumerate(DELAYS) if name != "delay_mean_ns"}
-
 
 @dataclass(frozen=True)
 class OperatingPoints:
@@ -192,12 +190,7 @@ class Judge:
         """The bound below which ``quantity`` stays with the requested certainty."""
         if quantity == "loss_ratio":
             return loss_at_most(found, rate_pps, self.certainty)
-        bound = at_most(found, quantity, self.certainty)
-        for higher in _HIGHER.get(quantity, ()):
-            # A bound that 99 % of packets meet, 90 % meet as well.
-            if known(found, higher):
-                bound = np.minimum(bound, at_most(found, higher, self.certainty))
-        return bound
+        return at_most(found, quantity, self.certainty)
 
     def decide(self, settings: OperatingPoints) -> Decision:
         """The decision on a single setting with the requested certainty.

@@ -13,7 +13,7 @@ from weirlab.base.errors import InputError
 from weirlab.model import QueueingModel
 from weirlab.model.planning.judge import Judge, OperatingPoints, reach
 from weirlab.model.planning.planner import OfferedLoad, PlanningQuestion, answer, best
-from weirlab.model.planning.requirements import QuantityLimit, parse_limit
+from weirlab.model.planning.requirements import parse_limit
 from weirlab.records import Observation
 
 from .conftest import Textbook
@@ -151,19 +151,6 @@ def test_a_model_without_intervals_is_answered_by_its_prediction_and_says_so(exa
     assert set(sure.uncertain) == {"delay_p99_ns", "loss_ratio"}
     assert sure.score == answer("d", exact, question("rate", "p99<60us", "loss=0")).score
     assert answer("d", exact, question("rate")).uncertain == ()
-
-
-def test_a_bound_of_a_quantile_never_exceeds_that_of_a_higher_one(textbook: Textbook) -> None:
-    class Crossing(Textbook):
-        def predict(self, *arguments: Any) -> Any:
-            found = super().predict(*arguments)
-            return replace(
-                found, intervals={**found.intervals, "delay_p90_ns": found.intervals["delay_p999_ns"]}
-            )
-
-    judge = Judge(Crossing(), (QuantityLimit("delay_p90_ns", 1e6), QuantityLimit("delay_p99_ns", 1e6)), 0.95)
-    bounds = judge.at(OperatingPoints(1e5, 64, 0)).bounds
-    assert bounds["delay_p90_ns"] <= bounds["delay_p99_ns"]
 
 
 def test_the_first_violation_counts_even_if_larger_loads_would_do_again(exact: Textbook) -> None:
