@@ -10,6 +10,7 @@ from weirlab.numbering.ere import TAIL, BadExpression, MissingDigits, Substituti
 from weirlab.numbering.plan.model import EnumEntry, Naptr
 from weirlab.numbering.plan.values import digits_below
 from weirlab.numbering.routing import PlanNetwork
+from weirlab.numbering.routing.calls import in_order
 from weirlab.numbering.routing.names import SCHEMES, Uri, enumservices, leads_to
 
 
@@ -245,7 +246,7 @@ def order(network: PlanNetwork) -> Iterator[PlanFinding]:
             continue
         by_rank: dict[tuple[int, int, str], int] = {}
         first_order: dict[str, int] = {}
-        for j, record in sorted(enumerate(entry.naptr), key=lambda each: (each[1].order, each[1].preference)):
+        for j, record in in_order(entry):
             place = network.book.at("enum", i, "naptr", j)
             service = record.service.lower()
             rank = (record.order, record.preference, service)

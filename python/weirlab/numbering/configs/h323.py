@@ -79,11 +79,15 @@ def _callers(network: PlanNetwork, name: str) -> dict[str, object]:
 
 
 def _target(network: PlanNetwork, name: str) -> dict[str, object]:
+    neighbour = {"neighbour": True} if network.plan.engines[name].kind == "gatekeeper" else {}
+    return {**_place(network, name), **neighbour}
+
+
+def _place(network: PlanNetwork, name: str) -> dict[str, object]:
+    """Where a gatekeeper takes requests, or another engine calls."""
     engine = network.plan.engines[name]
-    found: dict[str, object] = {"engine": name, "address": parts.address(network, name)}
-    if engine.kind == "gatekeeper":
-        return {**found, "port": RAS_PORT, "neighbour": True}
-    return {**found, "port": engine.port("h323")}
+    port = RAS_PORT if engine.kind == "gatekeeper" else engine.port("h323")
+    return {"engine": name, "address": parts.address(network, name), "port": port}
 
 
 def _gnugk(network: PlanNetwork, name: str) -> Iterator[str]:
@@ -166,17 +170,12 @@ def telephone_files(network: PlanNetwork, name: str, root: str) -> dict[str, str
         "plan": network.plan.plan,
         "address": parts.address(network, name),
         "port": engine.port("h323"),
-        "gatekeeper": _place(network, keeper, RAS_PORT) if keeper is not None else None,
+        "gatekeeper": _place(network, keeper) if keeper is not None else None,
         "home": _place(network, gateway) if gateway is not None else None,
         "codecs": [_codec(network, name, codec) for codec in engine.codecs or ("alaw",)],
         "orders": f"{root}/{ORDERS}",
     }
     return {"telephone.json": json.dumps(document, indent=2) + "\n"}
-
-
-def _place(network: PlanNetwork, name: str, port: int | None = None) -> dict[str, object]:
-    at = network.plan.engines[name].port("h323") if port is None else port
-    return {"engine": name, "address": parts.address(network, name), "port": at}
 
 
 def _codec(network: PlanNetwork, name: str, codec: str) -> dict[str, object]:

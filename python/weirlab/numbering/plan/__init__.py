@@ -144,6 +144,13 @@ Scope = Mapping[str, Sequence[int]]
 T = TypeVar("T")
 
 
+def examined(part: str, pieces: Sequence[T], scope: Scope | None) -> Iterator[tuple[int, T]]:
+    """The pieces of a part in the scope, with their indices; all without one."""
+    if scope is None:
+        return iter(enumerate(pieces))
+    return ((index, pieces[index]) for index in scope.get(part, ()))
+
+
 @dataclass(frozen=True)
 class PlanDocument:
     """A plan and the places of its parts."""
@@ -251,16 +258,11 @@ def _advice(name: str, known: Iterable[str]) -> str:
 
 
 def _references(plan: NumberingPlan, scope: Scope | None) -> Iterator[tuple[str, str | None, Location]]:
-    def each(part: str, pieces: Sequence[T]) -> Iterator[tuple[int, T]]:
-        if scope is None:
-            return iter(enumerate(pieces))
-        return ((index, pieces[index]) for index in scope.get(part, ()))
-
     yield "engine", plan.caller, ("caller",)
     for name, organisation in plan.organisations.items():
         for i, other in enumerate(organisation.admits or ()):
             yield "organisation", other, ("organisations", name, "admits", i)
-    for i, numbers in each("ranges", plan.ranges):
+    for i, numbers in examined("ranges", plan.ranges, scope):
         yield "organisation", numbers.owner, ("ranges", i, "owner")
         yield "organisation", numbers.delegated_by, ("ranges", i, "delegated_by")
     for name, engine in plan.engines.items():
@@ -271,16 +273,16 @@ def _references(plan: NumberingPlan, scope: Scope | None) -> Iterator[tuple[str,
             yield "tree", tree, (*here, "trees", i)
         for protocol, other in engine.hand_over.items():
             yield "engine", other, (*here, "hand_over", protocol)
-    for i, entry in each("enum", plan.enum):
+    for i, entry in examined("enum", plan.enum, scope):
         yield "tree", entry.tree, ("enum", i, "tree")
         yield "organisation", entry.owner, ("enum", i, "owner")
         for j, record in enumerate(entry.naptr):
             yield "tree", record.refer, ("enum", i, "naptr", j, "refer")
-    for i, route in each("routes", plan.routes):
+    for i, route in examined("routes", plan.routes, scope):
         yield "engine", route.at, ("routes", i, "at")
         for j, target in enumerate(route.to):
             yield "engine", target, ("routes", i, "to", j)
-    for i, test in each("tests", plan.tests):
+    for i, test in examined("tests", plan.tests, scope):
         yield "engine", test.caller, ("tests", i, "caller")
         yield "engine", test.ends_at, ("tests", i, "ends_at")
         if test.via != "static":

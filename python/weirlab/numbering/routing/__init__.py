@@ -6,15 +6,15 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import date
 from functools import cached_property
-from typing import Final, TypeVar
+from typing import Final
 
 from weirlab.base.errors import InputError
 from weirlab.base.quoting import quoted
 from weirlab.numbering.ere import BadExpression, Substitution
-from weirlab.numbering.plan import PlanDocument, Scope, ready
+from weirlab.numbering.plan import PlanDocument, Scope, examined, ready
 from weirlab.numbering.plan.model import Engine, EnumEntry, PlanRoute, Range
 from weirlab.numbering.plan.values import Protocol
 from weirlab.numbering.routing.names import Names
@@ -34,8 +34,6 @@ _MADE_OF: Final = {
     "gatekeepers": {"routes", "engines"},
 }
 """Indexes over many pieces, and the parts of the plan from which they are made."""
-
-T = TypeVar("T")
 
 
 class PlanNetwork:
@@ -77,20 +75,15 @@ class PlanNetwork:
 
     def each_range(self) -> Iterator[tuple[int, Range]]:
         """Index and range of each range in the scope."""
-        return self._each("ranges", self.plan.ranges)
+        return examined("ranges", self.plan.ranges, self.scope)
 
     def each_entry(self) -> Iterator[tuple[int, EnumEntry]]:
         """Index and entry of each ENUM entry in the scope."""
-        return self._each("enum", self.plan.enum)
+        return examined("enum", self.plan.enum, self.scope)
 
     def each_route(self) -> Iterator[tuple[int, PlanRoute]]:
         """Index and route of each route in the scope."""
-        return self._each("routes", self.plan.routes)
-
-    def _each(self, part: str, pieces: Sequence[T]) -> Iterator[tuple[int, T]]:
-        if self.scope is None:
-            return iter(enumerate(pieces))
-        return ((index, pieces[index]) for index in self.scope.get(part, ()))
+        return examined("routes", self.plan.routes, self.scope)
 
     def deciding(self) -> Iterator[tuple[Table, str, int]]:
         """Routes in the scope that decide for their prefix: table, prefix without +, index."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple
@@ -231,10 +232,7 @@ def _protocols(names: Any) -> str:
 
 def shared_steps(way: CallRoute, other: CallRoute) -> int:
     """How many steps both begin with."""
-    for index, (one, two) in enumerate(zip(way.steps, other.steps, strict=False)):
-        if one != two:
-            return index
-    return min(len(way.steps), len(other.steps))
+    return len([*takewhile(lambda pair: pair[0] == pair[1], zip(way.steps, other.steps, strict=False))])
 
 
 def place(book: PlanDocument, location: Location) -> str:
@@ -280,7 +278,7 @@ def document(book: PlanDocument, way: CallRoute) -> dict[str, Any]:
             "kind": way.end.kind,
             "engine": way.end.engine,
             "text": end(way.end),
-            **_plain(way.end.facts),
+            **way.end.facts,
         },
         "steps": [
             {
@@ -289,12 +287,8 @@ def document(book: PlanDocument, way: CallRoute) -> dict[str, Any]:
                 "text": step(each),
                 "place": place(book, each.place),
                 "number": each.number,
-                **_plain(each.facts),
+                **each.facts,
             }
             for each in way.steps
         ],
     }
-
-
-def _plain(facts: Any) -> dict[str, Any]:
-    return dict(facts)

@@ -24,6 +24,7 @@ from weirlab.numbering.telephone.session import (
     ConnectionLoss,
     Tell,
     TpktConnection,
+    bound,
     datagrams,
     listening,
 )
@@ -79,7 +80,7 @@ class Telephone:
         self._registration: Registration | None = None
         if settings.gatekeeper is not None:
             own = Address(settings.address, self._ras.getsockname()[1])
-            self._registration = Registration(settings.gatekeeper.at, settings.telephone, here, own)
+            self._registration = Registration(settings.gatekeeper.place, settings.telephone, here, own)
         self._now_s = 0.0
         self._clients: list[Client] = []
         self._talks: list[_ActiveCall] = []
@@ -168,7 +169,7 @@ class Telephone:
             return
         for content in registration.out:
             with suppress(OSError):
-                self._ras.sendto(content, keeper.at)
+                self._ras.sendto(content, keeper.place)
         registration.out.clear()
         for line in registration.news:
             self._tell(line)
@@ -251,7 +252,7 @@ class Telephone:
         self._talks.append(talk)
         home = self.settings.home
         if home is not None:
-            self._begin(talk, call, home.at, call.number)
+            self._begin(talk, call, home.place, call.number)
         else:
             self._ask(
                 talk, call, answers=False, then=lambda place, number: self._begin(talk, call, place, number)
@@ -341,12 +342,4 @@ class Telephone:
 def _ordered(path: Path) -> socket.socket:
     """The socket for orders; it replaces one that an earlier telephone has left."""
     path.unlink(missing_ok=True)
-    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        made.bind(str(path))
-        made.listen()
-        made.setblocking(False)
-    except BaseException:
-        made.close()
-        raise
-    return made
+    return bound(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM), str(path), listens=True)

@@ -16,9 +16,9 @@ from weirlab.numbering.telephone.call import Call
 from weirlab.numbering.telephone.h225 import H225Message, TpktReader, tpkt
 
 _MOST_WAITING: Final = 1 << 16
+"""Most bytes that the other end has not accepted; a call has far fewer."""
 _READS: Final = 16
 """Most reads of a socket at once, so that other connections get their turn."""
-"""Most bytes that the other end has not accepted; a call has far fewer."""
 
 
 class ConnectionLoss(Exception):
@@ -122,22 +122,21 @@ def family(host: str) -> socket.AddressFamily:
 def listening(here: Address) -> socket.socket:
     """A socket at which connections are taken."""
     made = socket.socket(family(here.host), socket.SOCK_STREAM)
-    try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind(here)
-        made.listen()
-        made.setblocking(False)
-    except BaseException:
-        made.close()
-        raise
-    return made
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    return bound(made, here, listens=True)
 
 
 def datagrams(here: Address) -> socket.socket:
     """A socket for datagrams."""
-    made = socket.socket(family(here.host), socket.SOCK_DGRAM)
+    return bound(socket.socket(family(here.host), socket.SOCK_DGRAM), here)
+
+
+def bound(made: socket.socket, here: Address | str, *, listens: bool = False) -> socket.socket:
+    """A socket that has just been made, bound, and never blocking; closed if that fails."""
     try:
         made.bind(here)
+        if listens:
+            made.listen()
         made.setblocking(False)
     except BaseException:
         made.close()

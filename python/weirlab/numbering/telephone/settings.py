@@ -25,20 +25,8 @@ from typing import Final
 
 from weirlab.base.documents import typed
 from weirlab.numbering.gatekeeper.ras import Address
+from weirlab.numbering.gatekeeper.table import GatekeeperTarget
 from weirlab.numbering.telephone.call import TelephoneIdentity
-
-
-@dataclass(frozen=True)
-class EngineAddress:
-    """Where a gatekeeper or a gateway is."""
-
-    engine: str
-    address: str
-    port: int
-
-    @property
-    def at(self) -> Address:
-        return Address(self.address, self.port)
 
 
 @dataclass(frozen=True)
@@ -59,9 +47,9 @@ class TelephoneSettings:
     address: str
     port: int
     """Where it takes calls (H.225.0)."""
-    gatekeeper: EngineAddress | None
+    gatekeeper: GatekeeperTarget | None
     """The gatekeeper with which it registers; None for none."""
-    home: EngineAddress | None
+    home: GatekeeperTarget | None
     """The gateway to which it sends its calls; None if it asks its gatekeeper."""
     codecs: tuple[TelephoneCodec, ...]
     """The preferred one first."""

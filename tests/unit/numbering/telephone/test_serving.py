@@ -17,11 +17,12 @@ import pytest
 
 from weirlab.numbering.gatekeeper import datagrams, ras
 from weirlab.numbering.gatekeeper.ras import Address
+from weirlab.numbering.gatekeeper.table import GatekeeperTarget
 from weirlab.numbering.telephone import call as calls
 from weirlab.numbering.telephone import h225, registering, serving
 from weirlab.numbering.telephone.h225 import H225Message
 from weirlab.numbering.telephone.serving import MOST_STRANGERS, Telephone
-from weirlab.numbering.telephone.settings import EngineAddress, TelephoneCodec, TelephoneSettings
+from weirlab.numbering.telephone.settings import TelephoneCodec, TelephoneSettings
 
 HOST = "127.0.0.1"
 PATIENCE_S = 60.0
@@ -64,8 +65,8 @@ class World:
         known = {"alaw": TelephoneCodec("alaw", 8, 160), "ulaw": TelephoneCodec("ulaw", 0, 160)}
         settings = TelephoneSettings(
             name, "test", HOST, 0,
-            None if keeper is None else EngineAddress("gk", *keeper),
-            None if home is None else EngineAddress("gw", *home),
+            None if keeper is None else GatekeeperTarget("gk", *keeper),
+            None if home is None else GatekeeperTarget("gw", *home),
             tuple(known[codec] for codec in codecs or ("alaw",)),
             str(self._folder / name),
         )  # fmt: skip
