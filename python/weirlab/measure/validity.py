@@ -135,9 +135,10 @@ def sift(
     waited_ns = None if host.dut_wait_s is None else host.dut_wait_s * 1e9
     found = windows.disturbances(result, waited_ns=waited_ns, inside_ns=host.inside_ns or ())
     rest = windows.without(result, windows.left_out(result, found))
+    too_much = tuple(_too_much_left_out(rest, limits))
     reasons = (
-        *_nothing(result if rest.sent else rest, works),
-        *_too_much_left_out(rest, limits),
+        *_nothing(result if rest.sent or too_much else rest, works),
+        *too_much,
         *_moved(host, limits),
         # Calls come, go and pause: their load is known only over the whole trial.
         *_off_nominal(rest if result.packets is None else result, offered_pps, limits, regular),

@@ -93,6 +93,16 @@ def test_a_host_that_stands_still_most_of_the_time_spoils_calls(tmp_path: Path) 
     assert [one.verdict for one in judged(outcome(record, tmp_path), *NO_LOSS)] == ["undecided"] * 2
 
 
+def test_a_sender_that_is_late_all_the_time_has_sent_all_the_same() -> None:
+    result = SimLab(DEVICE).run(SPEC.traffic)
+    assert result.windows is not None
+    late = replace(result.windows, late_max_ns=np.full(len(result.series.sent), 50_000_000, np.uint64))
+    bed = FakeBed(script=[replace(result, windows=late)])
+    (record,) = run_calls(bed, SPEC, TrialEntry("r"), terms=replace(SINGLE, max_attempts=1))
+    (why,) = record.invalid
+    assert why.startswith("too much disturbed by the host: 100 % of the trial")
+
+
 def played(lost: slice, *, stolen: slice) -> EngineResult:
     """Calls that lost half of their packets in some bins, and a host that took the device's CPU in some."""
     result = SimLab(DEVICE).run(SPEC.traffic)
