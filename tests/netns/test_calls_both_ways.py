@@ -110,7 +110,7 @@ def test_the_devices_counters_agree_with_what_was_sent_and_received() -> None:
         found = count(record.result, record.dut_counters)
         assert found is not None
         assert found.agree, found.disagreement
-        assert found.sent == record.result.sent + record.result.sent_warmup
+        assert found.sent == record.loss.sent + record.result.sent_warmup
 
 
 def test_the_device_is_seen_from_inside_while_calls_stand(tmp_path: Path) -> None:
