@@ -176,7 +176,7 @@ def leftovers(directory: Path = LOCKS) -> list[str]:
 
 @contextmanager
 def alone(directory: Path = LOCKS) -> Iterator[None]:
-    """Only one lab of this machine at a time can be inside this context."""
+    """Only one process of this machine at a time can be inside this context."""
     directory.mkdir(mode=0o755, parents=True, exist_ok=True)
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

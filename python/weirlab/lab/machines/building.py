@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +16,7 @@ from urllib.parse import unquote
 from weirlab.base import files, programs
 from weirlab.base.errors import LabError, MissingCapability
 from weirlab.base.files import explain, telling
+from weirlab.lab.clean import alone
 from weirlab.lab.machines import qemu, root
 from weirlab.lab.machines.machine import quote
 from weirlab.lab.machines.qemu import KERNEL, PROGRAMS, Image, ImageContents, digest
@@ -183,7 +182,7 @@ def build(
     """
     folder = folder or qemu.default_folder()
     files.make_folder(folder, ELSEWHERE)
-    with _alone(folder):
+    with alone(folder):
         if not again:
             try:
                 return ImageBuild(qemu.find(folder))
@@ -197,13 +196,13 @@ def build(
         missing = [each for each in wanted if not each.is_in(store)]
         tell(f"downloading {described(missing)} to {store}" if missing else "all packages are downloaded")
         download(missing, store)
-        about = _assemble(wanted, store, folder, tell)
+        image = _assemble(wanted, store, folder, tell)
         # Other versions of a package are no longer needed.
         kept = {each.file for each in wanted}
         for path in store.iterdir():
             if path.name not in kept:
                 path.unlink(missing_ok=True)
-        return ImageBuild(Image(folder, about), missing, renewed=True)
+        return ImageBuild(image, missing, renewed=True)
 
 
 def described(found: Sequence[Package]) -> str:
@@ -212,9 +211,7 @@ def described(found: Sequence[Package]) -> str:
     return f"{len(found)} package{'' if len(found) == 1 else 's'} ({size / 1e6:.1f} MB)"
 
 
-def _assemble(
-    wanted: Sequence[Package], store: Path, folder: Path, tell: Callable[[str], None]
-) -> ImageContents:
+def _assemble(wanted: Sequence[Package], store: Path, folder: Path, tell: Callable[[str], None]) -> Image:
     for left in folder.glob(f"{_UNPACKED}*"):
         shutil.rmtree(left, ignore_errors=True)
     with (
@@ -228,20 +225,10 @@ def _assemble(
         archive = root.assemble(unpacked)
         about = ImageContents(digest(), root.released(unpacked), [f"{p.name} {p.version}" for p in wanted])
         # Until everything is there, there is no image.
-        qemu.about_path(folder).unlink(missing_ok=True)
+        image = Image(folder, about)
+        image.description.unlink(missing_ok=True)
         content = root.kernel(unpacked).read_bytes()
-        files.write_bytes(qemu.kernel_path(folder), content, elsewhere=ELSEWHERE)
-        files.write(qemu.root_path(folder), archive.write, elsewhere=ELSEWHERE)
-        files.write_bytes(qemu.about_path(folder), qemu.about_bytes(about), elsewhere=ELSEWHERE)
-    return about
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Keep other processes from building in ``folder``."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        files.wait_for_lock(fd)
-        yield
-    finally:
-        os.close(fd)
+        files.write_bytes(image.kernel, content, elsewhere=ELSEWHERE)
+        files.write(image.root, archive.write, elsewhere=ELSEWHERE)
+        files.write_bytes(image.description, image.describe(), elsewhere=ELSEWHERE)
+    return image

@@ -97,8 +97,6 @@ def digest() -> str:
 BUILD: Final = "weir lab build"
 """The command that builds them."""
 
-_KERNEL: Final = "vmlinuz"
-_ROOT: Final = "root.cpio"
 _ABOUT: Final = "image.json"
 
 
@@ -122,11 +120,20 @@ class Image:
 
     @property
     def kernel(self) -> Path:
-        return kernel_path(self.folder)
+        return self.folder / "vmlinuz"
 
     @property
     def root(self) -> Path:
-        return root_path(self.folder)
+        return self.folder / "root.cpio"
+
+    @property
+    def description(self) -> Path:
+        """The file with ``about``."""
+        return self.folder / _ABOUT
+
+    def describe(self) -> bytes:
+        """The content of that file."""
+        return json.dumps(asdict(self.about), indent=2).encode() + b"\n"
 
     @property
     def size_bytes(self) -> int:
@@ -156,23 +163,6 @@ def find(folder: Path | None = None) -> Image:
     if not (image.kernel.is_file() and image.root.is_file()):
         raise MissingCapability(f"files of the virtual machine are missing in {folder}: {BUILD} --again")
     return image
-
-
-def kernel_path(folder: Path) -> Path:
-    return folder / _KERNEL
-
-
-def root_path(folder: Path) -> Path:
-    return folder / _ROOT
-
-
-def about_path(folder: Path) -> Path:
-    return folder / _ABOUT
-
-
-def about_bytes(about: ImageContents) -> bytes:
-    """The content of the file that says what an image was made of."""
-    return json.dumps(asdict(about), indent=2).encode() + b"\n"
 
 
 @dataclass(frozen=True)

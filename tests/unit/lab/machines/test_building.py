@@ -139,10 +139,11 @@ def test_an_image_is_found_once_it_is_whole(tmp_path: Path) -> None:
     with pytest.raises(MissingCapability, match="no virtual machine has been built yet: weir lab build"):
         qemu.find(tmp_path)
     about = ImageContents(qemu.digest(), "6.1.0-40-cloud-amd64", ["iproute2 6.1.0-3"])
-    qemu.about_path(tmp_path).write_bytes(qemu.about_bytes(about))
+    image = qemu.Image(tmp_path, about)
+    image.description.write_bytes(image.describe())
     with pytest.raises(MissingCapability, match="files of the virtual machine are missing"):
         qemu.find(tmp_path)
-    for path in (qemu.kernel_path(tmp_path), qemu.root_path(tmp_path)):
+    for path in (image.kernel, image.root):
         path.write_bytes(b"12345")
     found = qemu.find(tmp_path)
     assert found.about == about
@@ -151,7 +152,8 @@ def test_an_image_is_found_once_it_is_whole(tmp_path: Path) -> None:
 
 
 def test_an_image_of_another_version_is_not_used(tmp_path: Path) -> None:
-    qemu.about_path(tmp_path).write_bytes(qemu.about_bytes(ImageContents("other", "6.1", [])))
+    image = qemu.Image(tmp_path, ImageContents("other", "6.1", []))
+    image.description.write_bytes(image.describe())
     with pytest.raises(MissingCapability, match="built by another version of Weir"):
         qemu.find(tmp_path)
 
