@@ -40,7 +40,7 @@ from weirlab.lab.engine import to_result
 from weirlab.lab.linux import interface
 from weirlab.lab.linux.interface import Port
 from weirlab.lab.linux.namespace import Namespace, write_sysctls
-from weirlab.lab.wiring import QUIET, descriptor, make_end
+from weirlab.lab.wiring import QUIET, make_end
 from weirlab.links.emulator.running import EmulatorSettings, LinkEnd, emulated_link
 from weirlab.records import EngineResult
 from weirlab.traffic.load import parse_rate
@@ -132,7 +132,7 @@ class Bench:
             raise
 
     def _pair(self, part: str, here: Port, other: str, there: Port) -> None:
-        with descriptor(self._netns[other]) as fd:
+        with self._netns[other].descriptor() as fd:
             self._netns[part].call(lambda: make_end(here, there, fd))
 
     @property

@@ -43,7 +43,7 @@ def router() -> Iterator[set[int]]:
     device.create()
     try:
         device.call(lambda: write_sysctls(wiring.ROUTER))
-        with wiring.descriptor(device) as fd:
+        with device.descriptor() as fd:
             for port, inner in zip(PORTS, INNER, strict=True):
                 interface.create_pair(port, inner, fd, wiring.MTU_BYTES)
                 interface.set_offloads(port.name, gro=False)

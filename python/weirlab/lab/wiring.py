@@ -147,7 +147,7 @@ def build_through_device(
 
     inward = dut_ports[0], TX0, networks[0]
     outward = dut_ports[1], RX0, networks[1]
-    with descriptor(near) as near_fd, descriptor(far) as far_fd:
+    with near.descriptor() as near_fd, far.descriptor() as far_fd:
         tx.call(lambda: make_end(TX0, dut_ports[0], near_fd))
         rx.call(lambda: make_end(RX0, dut_ports[1], far_fd))
     with clean.alone():
@@ -168,7 +168,7 @@ def build_management(dut: Namespace, station: Namespace) -> None:
     """Make the namespace of a monitoring system and its cable to the device."""
     station.create()
     station.call(lambda: write_sysctls(QUIET))
-    with descriptor(dut) as dut_fd:
+    with dut.descriptor() as dut_fd:
         station.call(lambda: interface.create_pair(STATION, MANAGED, dut_fd, _MANAGEMENT_MTU_BYTES))
     dut.call(lambda: interface.bring_up([MANAGED], []))
     station.call(lambda: interface.bring_up([STATION], []))
@@ -184,7 +184,7 @@ def build_plain(tx: Namespace, rx: Namespace, rx_cpu: int | None) -> list[int]:
     for part in (tx, rx):
         part.create()
         part.call(lambda: write_sysctls(QUIET))
-    with descriptor(rx) as rx_fd:
+    with rx.descriptor() as rx_fd:
         tx.call(lambda: make_end(TX0, RX0, rx_fd))
     if rx_cpu is None:
         rx.call(_bring_up_receiver)
@@ -208,7 +208,7 @@ def join(near: Namespace, far: Namespace) -> None:
 
     It has no rings: the backlog receives frames where they are sent, on the CPU of the gateways.
     """
-    with descriptor(far) as far_fd:
+    with far.descriptor() as far_fd:
         near.call(lambda: interface.create_pair(NEAR, FAR, far_fd, BETWEEN_MTU_BYTES))
     for gateway, here, there in ((near, NEAR, FAR), (far, FAR, NEAR)):
         gateway.call(partial(_bring_up_link, here, there))
@@ -264,16 +264,6 @@ def behind(neighbour: Port, port: Port, networks: Sequence[str]) -> list[IpRoute
         IpRoute(network, gateways[6 if ":" in network else 4].partition("/")[0], neighbour.mac, port.name)
         for network in networks
     ]
-
-
-@contextmanager
-def descriptor(namespace: Namespace) -> Iterator[int]:
-    """Open the namespace's file; yields its descriptor."""
-    fd = os.open(namespace.path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        yield fd
-    finally:
-        os.close(fd)
 
 
 def mac_bytes(text: str) -> bytes:

@@ -90,7 +90,7 @@ def build(netns: Mapping[str, Namespace], cpu: int) -> list[int]:
         netns[side].create()
         netns[edge.end].call(partial(write_sysctls, single.QUIET))
         netns[side].call(partial(write_sysctls, wiring.IPV4_ROUTER))
-        with single.descriptor(netns[side]) as fd:
+        with netns[side].descriptor() as fd:
             netns[edge.end].call(partial(single.make_end, edge.port, edge.entry, fd))
     wiring.build({side: netns[side] for side in SIDES}, firewalls(netns), BEHIND)
 

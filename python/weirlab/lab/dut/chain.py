@@ -156,7 +156,7 @@ class DeviceChain(Driver):
                 namespace.call(partial(write_sysctls, sysctls))
         for n, (link, following) in enumerate(zip(self._links, self._links[1:], strict=False)):
             ends = cable(n)
-            with wiring.descriptor(Namespace(following.site.netns)) as fd:
+            with Namespace(following.site.netns).descriptor() as fd:
                 Namespace(link.outer).call(partial(wiring.make_end, ends.near, ends.far, fd))
         for link in self._links:
             self._bring_up(link, site)

@@ -7,8 +7,8 @@ import fcntl
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, Generic, TypeVar
 
@@ -63,14 +63,20 @@ class Namespace:
         """
 
         def enter_and_act() -> T:
-            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-            try:
+            with self.descriptor() as fd:
                 syscalls.set_net(fd)
-            finally:
-                os.close(fd)
             return action()
 
         return in_thread(enter_and_act)
+
+    @contextmanager
+    def descriptor(self) -> Iterator[int]:
+        """Open the namespace's file; yields its descriptor."""
+        fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            yield fd
+        finally:
+            os.close(fd)
 
     def remove(self) -> None:
         """Remove the veth pairs inside, then the name. Does nothing if there is no such namespace.

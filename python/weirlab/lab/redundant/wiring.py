@@ -127,10 +127,10 @@ def build(
         edges[side].call(partial(write_sysctls, single.SWITCH))
         edges[side].call(partial(_make_edge, side, behind[_OTHER[side]], bridge, mtu_bytes))
         for firewall in FIREWALLS:
-            with single.descriptor(firewalls[firewall]) as fd:
+            with firewalls[firewall].descriptor() as fd:
                 port = f"{firewall}0"
                 edges[side].call(partial(_make_cable, port, network.link, fd, mtu_bytes, bridge))
-    with single.descriptor(firewalls["b"]) as fd:
+    with firewalls["b"].descriptor() as fd:
         firewalls["a"].call(partial(_make_cable, SYNC_LINK, SYNC_LINK, fd, mtu_bytes))
     for firewall in FIREWALLS:
         firewalls[firewall].call(partial(_bring_up_firewall, firewall, behind))

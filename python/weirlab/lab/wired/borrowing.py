@@ -58,7 +58,7 @@ def borrow(journal: Path, name: str, into: Namespace) -> PortState:
             _note(fd, state)
         finally:
             os.close(fd)
-        with _descriptor(into.path) as there:
+        with into.descriptor() as there:
             netlink.link("set", index=found[0], net_ns_fd=there)
     return state
 
@@ -264,12 +264,3 @@ def _already_there() -> Iterator[None]:
     except NetlinkError as error:
         if error.code != errno.EEXIST:
             raise
-
-
-@contextmanager
-def _descriptor(path: Path) -> Iterator[int]:
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        yield fd
-    finally:
-        os.close(fd)

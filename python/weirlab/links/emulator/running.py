@@ -28,7 +28,7 @@ from weirlab.lab.linux import interface, inventory
 from weirlab.lab.linux.interface import Port
 from weirlab.lab.linux.namespace import Namespace
 from weirlab.lab.linux.syscalls import explained
-from weirlab.lab.wiring import descriptor, quiet
+from weirlab.lab.wiring import quiet
 from weirlab.link.host import interfaces, journal
 from weirlab.link.host.tools import FAMILY, first_line, nft
 from weirlab.link.tap import require_privileges, understood
@@ -290,7 +290,7 @@ def connected(paths: int = 1) -> Iterator[Hosts]:
 
 def _wire(client: Namespace, link: Namespace, server: Namespace, path: int) -> None:
     here, there = client_port(path), server_port(path)
-    with descriptor(link) as fd:
+    with link.descriptor() as fd:
         client.call(partial(interface.create_pair, here, _near(path), fd, MTU_BYTES))
         server.call(partial(interface.create_pair, there, _far(path), fd, MTU_BYTES))
     client.call(partial(_bring_up, here, there))

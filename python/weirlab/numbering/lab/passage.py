@@ -245,7 +245,7 @@ class DevicePassage:
             self._built.callback(gateway.remove)
             gateway.create()
             gateway.call(partial(write_sysctls, wiring.ROUTER))
-        with wiring.descriptor(near) as near_fd, wiring.descriptor(far) as far_fd:
+        with near.descriptor() as near_fd, far.descriptor() as far_fd:
             self._switch.call(partial(plug_in, near_fd, far_fd))
         if near is not far and self._driver.joined:
             wiring.join(near, far)

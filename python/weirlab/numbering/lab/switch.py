@@ -74,7 +74,7 @@ def build(switch: Namespace, hosts: Mapping[str, Namespace]) -> None:
     for number, (address, host) in enumerate(hosts.items()):
         host.create()
         host.call(partial(write_sysctls, _HOST))
-        with wiring.descriptor(host) as fd:
+        with host.descriptor() as fd:
             switch.call(partial(_make_cable, number, fd))
         host.call(partial(_bring_up, address, [*hosts]))
 

@@ -32,7 +32,7 @@ from weirlab.lab.linux import interface, syscalls
 from weirlab.lab.linux.interface import Port
 from weirlab.lab.linux.namespace import Namespace, write_sysctls
 from weirlab.lab.linux.syscalls import explained
-from weirlab.lab.wiring import descriptor, mac_bytes, quiet
+from weirlab.lab.wiring import mac_bytes, quiet
 
 MTU_BYTES: Final = 1500
 ESP_PORT: Final = 4500
@@ -253,7 +253,7 @@ def opened(linger_s: float = LINGER_S) -> Iterator[EndpointBed]:
     with ExitStack() as stack:
         with explained("a pair of endpoints"):
             near, far = stack.enter_context(quiet("near", "far"))
-            with descriptor(far) as fd:
+            with far.descriptor() as fd:
                 near.call(partial(interface.create_pair, _NEAR, _FAR, fd, MTU_BYTES))
             for namespace, port, other in ((near, _NEAR, _FAR), (far, _FAR, _NEAR)):
                 namespace.call(partial(_bring_up, port, other))

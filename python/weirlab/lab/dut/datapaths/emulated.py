@@ -112,7 +112,7 @@ class EmulatedLinkDriver(Driver):
             (far, wiring.FAR, wiring.NEAR, _FAR_END, (*wiring.SENDERS, *site.hosts[0])),
         )
         for gateway, here, there, end, networks in sides:
-            with wiring.descriptor(between) as fd:
+            with between.descriptor() as fd:
                 gateway.call(partial(wiring.make_end, here, end, fd))
             gateway.call(partial(_bring_up, here, there, networks))
             between.call(partial(_bring_up, end))

@@ -69,7 +69,7 @@ def build(netns: Mapping[str, Namespace], method: Method, cpu: int) -> list[int]
         namespace.create()
         namespace.call(partial(write_sysctls, _SILENT))
     tap = netns["tap"]
-    with single.descriptor(tap) as fd:
+    with tap.descriptor() as fd:
         netns["tx"].call(partial(_cable, TX, TX_MAC, IN, single.IN0.mac, fd))
         netns["rx"].call(partial(_cable, RX, RX_MAC, OUT, single.OUT0.mac, fd))
         if "log" in netns:
@@ -86,7 +86,7 @@ def build(netns: Mapping[str, Namespace], method: Method, cpu: int) -> list[int]
     if "log" in netns:
         netns["log"].call(partial(_up, (LOGGER,), gro=True))
     if method == "tcpdump-receiver":
-        with single.descriptor(netns["tx"]) as fd:
+        with netns["tx"].descriptor() as fd:
             netns["rx"].call(partial(_cable, SPARE, _SPARE_MACS[0], "spare1", _SPARE_MACS[1], fd))
         netns["rx"].call(partial(_up, (SPARE,), gro=True))
         netns["tx"].call(partial(_up, ("spare1",), gro=False))
