@@ -176,10 +176,11 @@ def trial(
                 latency=latency,
             ),
         )
+        document = outcome.document()
         gates.finish(
             session,
-            outcome.document(),
-            wording.trial(outcome.row, len(outcome.records)),
+            document,
+            wording.trial(outcome.row, len(outcome.records)) + wording.repeated(document["repetitions"]),
             tables.trial(outcome),
             requiring.of_trial(demands, outcome),
             outcome.problem(),

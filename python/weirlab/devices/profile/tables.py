@@ -46,7 +46,7 @@ def trial(outcome: TrialOutcome) -> list[Table]:
         *rules_met(record),
         ("calibration", outcome.calibration or "none"),
     ]
-    tables = [Table("Trial", ("", ""), facts)]
+    tables = [Table("Trial", ("", ""), facts), *_repetitions(outcome)]
     cpu = record.host.cpu_s
     states = list(dict.fromkeys(state for times in cpu.values() for state in times))
     if states:
@@ -57,6 +57,22 @@ def trial(outcome: TrialOutcome) -> list[Table]:
     if counters:
         tables.append(Table("Counters of the device", ("", ""), counters, details=True))
     return tables
+
+
+def _repetitions(outcome: TrialOutcome) -> Iterator[Table]:
+    """One row for each repetition, if there are several."""
+    rows = [
+        (
+            str(n),
+            "yes" if record.valid else "no",
+            rate(record.result.forwarding_pps),
+            percent(record.result.loss_ratio),
+            *(duration(record.result.histogram.quantile_ns(level)) for level in (0.5, 0.99)),
+        )
+        for n, record in enumerate(outcome.repetitions, 1)
+    ]
+    if len(rows) > 1:
+        yield Table("Repetitions", ("", "Valid", "Forwarded", "Lost", "p50", "p99"), rows)
 
 
 def _bias(outcome: TrialOutcome) -> Iterator[tuple[str, str]]:

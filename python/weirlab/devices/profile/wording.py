@@ -27,12 +27,14 @@ _ALL: Final = 0.001
 def headlines(run: Run) -> tuple[str, ...]:
     """What a trial or a calibration found, or how far models are off by their verification."""
     from weirlab.devices.prediction.verification import stored
-    from weirlab.jobs.trials import counted
+    from weirlab.jobs.trials import counted, repetitions
     from weirlab.measure import calibrate
 
     if run.manifest.kind == "trial":
         made = run.trials()
-        return (trial(counted(made), made.height),) if made.height else ()
+        if not made.height:
+            return ()
+        return (trial(counted(made), made.height) + repeated(repetitions(made).to_dicts()),)
 
     if run.manifest.kind == calibrate.KIND:
         known = run.has(calibrate.RESULT)
@@ -55,6 +57,20 @@ def trial(found: Mapping[str, Any], attempts: int) -> str:
     if not math.isnan(_number(found.get("dropped_pps"))):
         return f"{setting} {_dropped(found)}{_against(found)}"
     return f"{setting} {_forwarded(found)}{_against(found)}"
+
+
+def repeated(repetitions: Sequence[Mapping[str, Any]]) -> str:
+    """How far repetitions of a trial lie apart, as a further sentence; empty for a single one."""
+    if len(repetitions) < 2:
+        return ""
+    valid = [each for each in repetitions if each["valid"]]
+    if len(valid) < 2:
+        return f" {len(valid)} of {len(repetitions)} repetitions counts." if valid else ""
+    lost, p99 = (
+        " to ".join(dict.fromkeys(told(end([each[name] for each in valid])) for end in (min, max)))
+        for name, told in (("loss_ratio", percent), ("delay_p99_ns", duration))
+    )
+    return f" That is the last of {len(valid)} repetitions: {lost} of the packets were lost, p99 was {p99}."
 
 
 def _against(found: Mapping[str, Any]) -> str:

@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from weirlab.devices.profile.wording import repeated
+
+
+def row(loss_ratio: float, delay_p99_ns: float, *, valid: bool = True) -> dict[str, Any]:
+    return {"valid": valid, "loss_ratio": loss_ratio, "delay_p99_ns": delay_p99_ns}
+
+
+def test_repetitions_are_told_with_their_range_and_spoiled_ones_left_out() -> None:
+    """The last of five lost a tenth of what the worst lost."""
+    found = repeated([row(0.036, 22.7e6), row(0.9, 1e9, valid=False), row(0, 6.6e6), row(0.0038, 11.5e6)])
+    for end in ("3 repetitions", "0 % to 3.6 %", "6.60 ms to 22.7 ms"):
+        assert end in found
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"), [([row(0, 1e6)], 0), ([row(0, 1e6), row(0, 1e6, valid=False)], 5)]
+)
+def test_one_trial_has_no_range(rows: list[dict[str, Any]], words: int) -> None:
+    assert len(repeated(rows).split()) == words
