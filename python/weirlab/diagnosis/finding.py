@@ -1,9 +1,9 @@
-"""What two captures show together, and neither of them alone; plain values."""
+"""The contents of a diagnosis, plain values, and how they are read back from its document."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass, field, fields
 from typing import Any, Final
 
 from weirlab.diagnosis.causes import (
@@ -233,3 +233,54 @@ def _finding(told: Mapping[str, Any]) -> DiagnosisFinding:
         sentence=told["sentence"],
         evidence=tuple(told["evidence"]),
     )
+
+
+COUNTERS: Final = ("busy_time_us", "rwnd_limited_us", "sndbuf_limited_us")
+"""Of the kernel (Linux 4.10, ``tcp_chrono_start`` in ``net/ipv4/tcp_output.c``), counted in jiffies. They are
+shown as they are; :data:`CAUTION` says when they are known to be wrong."""
+
+CAUTION: Final = (
+    "These are the kernel's own counters, in steps of a jiffy (1 to 10 ms). An application that writes more "
+    "than once per round trip looks like the network. The send buffer is counted only while nothing else "
+    "holds the sender back."
+)
+
+
+@dataclass(frozen=True)
+class TimeShares:
+    """Shares of the time, from 0 to 1; their sum is 1.
+
+    ``application``: nothing to send; ``receiver``: its window was full; ``send_buffer``: it was full;
+    ``network``: everything else, which is the congestion window, pacing and the path.
+    """
+
+    application: float
+    receiver: float
+    send_buffer: float
+    network: float
+
+
+def time_shares(counters: Mapping[str, int], elapsed_us: float) -> TimeShares | None:
+    """Shares of one connection, from the growth of its counters in ``elapsed_us``; None without counters.
+
+    Jiffies may add up to more than the time that passed; then the shares are of their sum.
+    """
+    if elapsed_us <= 0 or any(name not in counters for name in COUNTERS):
+        return None
+    busy, receiver, send_buffer = (counters[name] for name in COUNTERS)
+    held_back = receiver + send_buffer
+    whole = max(elapsed_us, busy, held_back)
+    busy = max(busy, held_back)
+    return TimeShares(
+        application=(whole - busy) / whole,
+        receiver=receiver / whole,
+        send_buffer=send_buffer / whole,
+        network=(busy - held_back) / whole,
+    )
+
+
+def mean_shares(parts: Sequence[TimeShares]) -> TimeShares | None:
+    """The mean shares of connections that lasted equally long; None if there are none."""
+    if not parts:
+        return None
+    return TimeShares(*(sum(shares) / len(parts) for shares in zip(*map(astuple, parts), strict=True)))

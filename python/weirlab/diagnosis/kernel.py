@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from weirlab.diagnosis.counters import COUNTERS, shares
+from weirlab.diagnosis.finding import COUNTERS, time_shares
 from weirlab.diagnosis.timeline import (
     DELAYED_S,
     Timeline,
@@ -309,5 +309,5 @@ def _facts(c: Mapping[str, Floats], first: Mapping[str, float], times: Floats) -
 
 
 def _counters(grown: Callable[[str], int], elapsed_us: float) -> dict[str, float] | None:
-    found = shares({name: grown(name) for name in COUNTERS}, elapsed_us)
+    found = time_shares({name: grown(name) for name in COUNTERS}, elapsed_us)
     return None if found is None else vars(found)

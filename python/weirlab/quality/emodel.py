@@ -1,8 +1,17 @@
-"""The E-model of ITU-T G.107 (06/2015) for calls of telephone bandwidth: from a connection to R and MOS.
+"""The E-models of ITU-T: from a connection to R and MOS, for telephone bandwidth (G.107, 06/2015) and more.
 
 Numbers in brackets are those of the Recommendation's equations. Every function takes numbers or arrays
 that broadcast against each other and returns arrays. Loudness ratings and losses are in dB, noise in dBm0p,
 room noise in dB(A), delays in ms, packet loss in percent, as in the Recommendation.
+
+Wideband is ITU-T G.107.1 (06/2019 with Corrigendum 1), for speech of 50 to 7000 Hz. R goes up to 129: neither
+R nor impairment factors compare with those of G.107. The Recommendation models talker echo, delay, codec and
+packet loss; it takes over listener echo untested and leaves out loudness, sidetone, quantizing distortion and
+the advantage factor (Is,WB = 0, A = 0). Equation numbers are the Recommendation's.
+
+Fullband is ITU-T G.107.2, for speech of 20 to 20000 Hz. R goes up to 148. The Recommendation models delay,
+codec and packet loss; echo is not part of it, and the noise of its first edition (06/2019) is a constant. MOS
+is that of a listener who knows fullband speech.
 """
 
 from __future__ import annotations

@@ -194,6 +194,10 @@ _ROUNDS: Final = 3
 def clock_skews(stream: I64, media_ns: I64, transit_ns: I64, streams: int) -> F64:
     """Growth of the delay per media time of each stream, shape (streams,); 0 if no skew shows.
 
+    The least delay of a stream drifts evenly if the two clocks differ; queues and jitter only add to it. The
+    estimate is the line under all delays that comes closest to them (S. Moon, P. Skelly, D. Towsley,
+    "Estimation and removal of clock skew from network delay measurements", IEEE INFOCOM 1999).
+
     ``stream``, ``media_ns`` and ``transit_ns`` are of shape (packets,): the packets' streams, times by the
     sender's clock, and arrivals less these. 1e-4 means that the sender's clock is slow by 100 millionths.
     """

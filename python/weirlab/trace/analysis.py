@@ -1,4 +1,8 @@
-"""Which connections are wanted, the call into the engine, and the checks before it."""
+"""Which connections are wanted, the call into the engine, and the checks before it.
+
+One capture may be read by several processes: each reads all of it, and follows a share of its TCP
+connections. Everything else (voice streams, ESP, counts) each of them finds in full: it takes little memory.
+"""
 
 from __future__ import annotations
 

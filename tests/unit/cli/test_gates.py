@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from weirlab.calls.calls import heard
+from weirlab.calls.calls import tables
 from weirlab.requirements import parse
 from weirlab.store import Store
 from weirlab.testing import FakeBed, TrialDisturbance, make_call_table, make_result
@@ -178,10 +178,10 @@ def test_calls_are_judged_caller_by_caller(weir: Weir) -> None:
 def test_one_caller_who_hears_badly_is_named() -> None:
     table = make_call_table(3, mos=4.3)
     table.mos[3] = 3.2
-    (found,) = heard.of_calls([parse("mos>=4", heard.CALLS)], calls_outcome(table))
+    (found,) = tables.of_calls([parse("mos>=4", tables.CALLS)], calls_outcome(table))
     assert (found.verdict, found.case.where, found.failing) == ("not met", "call 1 back", 1)
     table.mos[3] = float("nan")
-    (found,) = heard.of_calls([parse("mos>=4", heard.CALLS)], calls_outcome(table))
+    (found,) = tables.of_calls([parse("mos>=4", tables.CALLS)], calls_outcome(table))
     assert found.verdict == "undecided"
 
 

@@ -19,9 +19,9 @@ class CallsStudy(Study[Any, Any, Any]):
     title = "calls through a device, and what callers hear"
 
     def headlines(self, run: Run) -> Sequence[str]:
-        from weirlab.calls.calls import heard
+        from weirlab.calls.calls import tables
 
-        return heard.headlines(run)
+        return tables.headlines(run)
 
     def page(self, run: Run) -> Story:
         from weirlab.calls.calls.page import page

@@ -270,7 +270,7 @@ def calls(
     result: JudgementOptions,
 ) -> None:
     from weirlab.base.amounts import parse_line
-    from weirlab.calls.calls import sheets
+    from weirlab.calls.calls import tables
     from weirlab.calls.calls.study import write_calls
     from weirlab.calls.calls.wire import calls_sheet
 
@@ -290,10 +290,10 @@ def calls(
             capture = write_calls(
                 wanted, action.write, duration_s=duration_s, warmup_s=warmup_s, faults=faults
             )
-            session.finish(capture.document(), sheets.written(capture))
+            session.finish(capture.document(), tables.written(capture))
         else:
             sheet = calls_sheet(wanted, duration_s=duration_s, line_bps=parse_line(action.line))
-            session.finish(sheet.document(), sheets.sentence(sheet), sheets.tables(sheet))
+            session.finish(sheet.document(), tables.sheet_sentence(sheet), tables.sheet_tables(sheet))
 
 
 def _send(
@@ -304,13 +304,13 @@ def _send(
     sending: CallSendOptions,
     result: JudgementOptions,
 ) -> None:
-    from weirlab.calls.calls import heard
+    from weirlab.calls.calls import tables
     from weirlab.calls.calls.study import CallTrialPlan, make_calls
     from weirlab.cli.results import gates
 
     dut = device.device()
     kind, buffers = read_jitter_buffer(sending.jitter_buffer)
-    demands = gates.demands(result.require, heard.CALLS)
+    demands = gates.demands(result.require, tables.CALLS)
     course = CallTrialPlan(
         duration_s=action.duration_s,
         warmup_s=action.warmup_s,
@@ -324,9 +324,9 @@ def _send(
     gates.finish(
         session,
         outcome.document(),
-        heard.sentence(outcome),
-        heard.tables(outcome),
-        heard.of_calls(demands, outcome),
+        tables.sentence(outcome),
+        tables.tables(outcome),
+        tables.of_calls(demands, outcome),
         outcome.problem(),
     )
 

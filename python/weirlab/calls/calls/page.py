@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from weirlab.base.errors import InputError
-from weirlab.calls.calls.heard import worst
+from weirlab.calls.calls.tables import worst
 from weirlab.jobs.trials import left_out_ratio, loss
 from weirlab.quality.jitterbuffer import USUAL, BufferChoice, Buffers
 from weirlab.records import device_in_words

@@ -1,4 +1,14 @@
-"""The test bed of a redundant pair: its wiring, its schedule, and what this machine lacks."""
+"""The test bed of a redundant pair: its wiring, its schedule, and what this machine lacks.
+
+::
+
+    sender           router and switch           pair           router and switch          receiver
+    tx0 ──────────── in0    lan    br0 ═════════ a, b ═════════ br0    wan    out0 ──────────── rx0
+
+The engine's frames go to the edge routers' fixed addresses. Packets enter where it hands them over, ``in0``
+and ``out0``: kernel threads bound to the device's CPU take them in. What is between the routers is told in
+:mod:`weirlab.lab.redundant.wiring`.
+"""
 
 from __future__ import annotations
 

@@ -251,7 +251,13 @@ ALIKE: Final = 0.3
 
 
 def capacity(sender: CaptureLeg, receiver: CaptureLeg) -> tuple[float | None, int]:
-    """Payload in bytes per second, and the number of pairs that show it; None if they do not."""
+    """Payload in bytes per second, and the number of pairs that show it; None if they do not.
+
+    Whatever others send, most pairs stay together in the queue. So the usual gap between their arrivals is
+    the time that the bottleneck takes for the second one, whatever share of the capacity this transfer gets
+    (Dovrolis, Ramanathan, Moore: Packet-dispersion techniques and a capacity-estimation methodology, IEEE/ACM
+    ToN 12(6), 2004).
+    """
     gaps, payload = _gaps(sender, receiver)
     if len(gaps) < LEAST_PAIRS:
         return None, 0

@@ -1,4 +1,8 @@
-"""Attempts between two hosts in network namespaces, over emulated paths."""
+"""Attempts between two hosts in network namespaces, over emulated paths.
+
+For multipath TCP the server announces an address for each further path (ADD_ADDR, RFC 8684); the client joins
+a subflow to it.
+"""
 
 from __future__ import annotations
 

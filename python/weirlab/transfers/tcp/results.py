@@ -10,8 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from weirlab.diagnosis import counters
-from weirlab.diagnosis.counters import TimeShares
+from weirlab.diagnosis.finding import TimeShares, mean_shares, time_shares
 
 Direction = Literal["up", "down"]
 View = Mapping[str, Any]
@@ -199,7 +198,7 @@ class Merger:
             rtt_us=(float(least), sum(rtts) / len(rtts), float(max(rtts))) if rtts else None,
             cwnd_bytes=(min(windows), sum(windows) / len(windows), max(windows)) if windows else None,
             latency=_latency([received["latency"]]),
-            shares=counters.shares(fields, written_ns / 1e3),
+            shares=time_shares(fields, written_ns / 1e3),
             failure="; ".join(failure for failure in failures if not failure.endswith(": ")),
         )
 
@@ -244,7 +243,7 @@ def _together(direction: Direction, parts: Sequence[DirectionSummary]) -> Direct
         if windows
         else None,
         latency=joined_latency(told),
-        shares=counters.mean([part.shares for part in parts if part.shares]),
+        shares=mean_shares([part.shares for part in parts if part.shares]),
         failure="; ".join(part.failure for part in parts if part.failure),
     )
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from weirlab.base.errors import InputError, LabError
 from weirlab.cli.options.sockets import shown
-from weirlab.diagnosis import counters
-from weirlab.diagnosis.counters import TimeShares
+from weirlab.diagnosis.finding import COUNTERS, TimeShares, time_shares
 from weirlab.link.stopping import Stop
 from weirlab.transfers.tcp.connections import ConnectionFilter, event_fields, only_by_inet_diag
 
@@ -42,7 +41,7 @@ MOST_WATCHED: Final = 1024
 
 _COUNTED: Final = (
     "bytes_acked", "bytes_received", "bytes_sent", "total_retrans", "data_segs_in", "data_segs_out",
-    *counters.COUNTERS,
+    *COUNTERS,
 )  # fmt: skip
 _BEGUN: Final = "data_segs_in"
 """Reported as soon as the kernel reports any of a connection's numbers."""
@@ -152,8 +151,8 @@ class ConnectionTally:
 
     @property
     def shares(self) -> TimeShares | None:
-        grown = {name: value for name in counters.COUNTERS if (value := self.grown(name)) is not None}
-        return counters.shares(grown, (self.last_ns - self.first_ns) / 1e3)
+        grown = {name: value for name in COUNTERS if (value := self.grown(name)) is not None}
+        return time_shares(grown, (self.last_ns - self.first_ns) / 1e3)
 
     def document(self) -> dict[str, Any]:
         """For the result."""

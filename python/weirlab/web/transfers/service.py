@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from weirlab.base.documents import plain
 from weirlab.base.errors import InputError, WeirError
-from weirlab.diagnosis import counters
+from weirlab.diagnosis.finding import CAUTION
 from weirlab.link.stopping import Stop
 from weirlab.transfers.tcp import ends
 from weirlab.transfers.tcp.measure import measuring
@@ -289,7 +289,7 @@ class Transfers:
                 why = self._explained(transfer, measured, tapes)
                 why["captures"] = tapes.handed_on()
             document = plain(shown.send_document(outcome, transfer.settings))
-            said, caution, rest = shown.send_conclusion(outcome).partition(counters.CAUTION)
+            said, caution, rest = shown.send_conclusion(outcome).partition(CAUTION)
             result = {
                 "conclusion": said.strip(),
                 "notes": [rest.strip()] if rest.strip() else [],

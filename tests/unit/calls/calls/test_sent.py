@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from weirlab.calls.calls import heard
+from weirlab.calls.calls import tables
 from weirlab.calls.calls.study import CallsOutcome
 from weirlab.quality.jitterbuffer import Buffers
 from weirlab.records import CallTable
@@ -36,7 +36,7 @@ def outcome(table: CallTable, **changes: Any) -> CallsOutcome:
 
 def row(outcome: CallsOutcome, title: str, name: str) -> list[str]:
     """Cells of the row ``name`` in the table headed by ``title``."""
-    (table,) = (t for t in heard.tables(outcome) if title in (t.caption, t.columns[0]))
+    (table,) = (t for t in tables.tables(outcome) if title in (t.caption, t.columns[0]))
     (cells,) = (cells for cells in table.rows if cells[0] == name)
     return list(cells[1:])
 
@@ -45,8 +45,7 @@ def test_the_worst_callers_come_first_with_what_happened_to_them() -> None:
     table = make_call_table(3)
     table.mos[3] = 1.5
     table.lost[3], table.longest_run[3] = 40, 25
-    tables = heard.tables(outcome(table))
-    worst = tables[-1]
+    worst = tables.tables(outcome(table))[-1]
     assert worst.caption == "Worst callers"
     assert worst.rows[0][:5] == ("1", "back", "1.50", "40 of 100", "25")
     assert len(worst.rows) == 5
@@ -55,7 +54,7 @@ def test_the_worst_callers_come_first_with_what_happened_to_them() -> None:
 def test_the_sentence_tells_how_many_hear_well_and_who_worst() -> None:
     table = make_call_table(3)
     table.mos[3] = 1.5
-    said = heard.sentence(outcome(table))
+    said = tables.sentence(outcome(table))
     assert "5 of 6 callers hear MOS 4.0 or better; the worst, call 1 back, hears 1.50" in said
     assert "1 is below 3.6" in said
 
@@ -78,7 +77,7 @@ def test_mos_is_that_behind_the_jitter_buffer_asked_for(kind: str, mos: str) -> 
 
 def test_r_is_only_told_behind_the_buffer_that_it_belongs_to() -> None:
     quantities = {
-        kind: [cells[0] for cells in heard.tables(outcome(make_call_table(3), heard=kind))[1].rows]
+        kind: [cells[0] for cells in tables.tables(outcome(make_call_table(3), heard=kind))[1].rows]
         for kind in ("best", "fixed")
     }
     assert "R factor" in quantities["best"]
@@ -100,8 +99,8 @@ def test_what_was_not_measured_shows_as_such() -> None:
         getattr(table, name)[:] = np.nan
     found = outcome(table)
     assert row(found, "Over callers", "MOS") == ["–"] * 5
-    assert "not measured for any of 4 callers" in heard.sentence(found)
-    assert [t.caption for t in heard.tables(found)].count("Worst callers") == 0
+    assert "not measured for any of 4 callers" in tables.sentence(found)
+    assert [t.caption for t in tables.tables(found)].count("Worst callers") == 0
 
 
 def test_calls_through_the_simulated_device_are_heard_and_kept(weir: Weir) -> None:

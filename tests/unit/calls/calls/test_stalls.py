@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from weirlab.calls.calls import heard
+from weirlab.calls.calls import tables
 from weirlab.calls.calls.page import page
 from weirlab.calls.calls.study import CallsOutcome
 from weirlab.lab.sim import SimDevice, SimLab
@@ -52,7 +52,7 @@ def outcome(record: TrialRecord, folder: Path) -> CallsOutcome:
 
 
 def judged(found: CallsOutcome, *texts: str) -> list[DemandJudgement]:
-    return list(heard.of_calls([parse(text, heard.CALLS) for text in texts], found))
+    return list(tables.of_calls([parse(text, tables.CALLS) for text in texts], found))
 
 
 def test_a_device_that_loses_only_while_the_host_stands_still_meets_its_requirements(tmp_path: Path) -> None:
@@ -156,9 +156,9 @@ def test_sentence_document_and_page_have_both_losses(tmp_path: Path) -> None:
     assert document["loss"]["ratio"] == loss.ratio
     assert loss.ratio > document["loss"]["ratio_undisturbed"] == 0
     assert sum(span["end_ns"] - span["begin_ns"] for span in document["left_out"]) > 0
-    said = heard.sentence(found)
+    said = tables.sentence(found)
     assert "which the host disturbed, 0 %" in said
-    (headline,) = heard.headlines(found.run)
+    (headline,) = tables.headlines(found.run)
     assert headline.split(";")[0] in said
     tile = next(tile for tile in page(found.run).tiles if tile.label == "Packets lost")
     assert tile.value != "none"

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weirlab._engine import tcp_limits
-from weirlab.diagnosis import counters as shares
+from weirlab.diagnosis import finding as shares
 from weirlab.transfers.tcp import connections, watching
 from weirlab.transfers.tcp.results import Merger
 from weirlab.transfers.tcp.settings import LEAST_BLOCK_BYTES, MOST_BLOCK_BYTES, MOST_CONNECTIONS, PORT
@@ -114,7 +114,7 @@ def test_shares_add_up_whatever_the_counters_say(
     busy: int, receiver: int, send_buffer: int, elapsed: float
 ) -> None:
     counters = {"busy_time_us": busy, "rwnd_limited_us": receiver, "sndbuf_limited_us": send_buffer}
-    found = shares.shares(counters, elapsed)
+    found = shares.time_shares(counters, elapsed)
     assert found is not None
     parts = (found.application, found.receiver, found.send_buffer, found.network)
     assert abs(sum(parts) - 1) < 1e-9
@@ -123,8 +123,8 @@ def test_shares_add_up_whatever_the_counters_say(
 
 def test_shares_are_of_the_time_that_passed() -> None:
     counters = {"busy_time_us": 600, "rwnd_limited_us": 100, "sndbuf_limited_us": 200}
-    assert shares.shares(counters, 1000) == shares.TimeShares(0.4, 0.1, 0.2, 0.3)
-    assert shares.shares({}, 1000) is None
+    assert shares.time_shares(counters, 1000) == shares.TimeShares(0.4, 0.1, 0.2, 0.3)
+    assert shares.time_shares({}, 1000) is None
 
 
 def test_limits_are_those_of_the_engine() -> None:

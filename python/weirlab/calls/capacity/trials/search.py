@@ -1,4 +1,10 @@
-"""A device with its rules, and the calls that it is tried with."""
+"""The most calls that a device carries, by the search of RFC 9971 over the number of calls.
+
+A goal says when a trial is good: nothing lost, or enough calls good enough. A number of calls is
+carried when enough of its trials are good; the search ends when the most that are carried and the
+fewest that are not lie close together (see :mod:`weirlab.measure.search`). Every trial answers all
+goals, so one that was made for one goal, or by a sweep with trials of the same length, serves the others.
+"""
 
 from __future__ import annotations
 

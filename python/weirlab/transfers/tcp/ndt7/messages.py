@@ -1,4 +1,8 @@
-"""What ndt7 exchanges: frames of a WebSocket (RFC 6455, section 5), and measurements in JSON; pure."""
+"""What ndt7 exchanges: frames of a WebSocket (RFC 6455, section 5), and measurements in JSON; pure.
+
+The load of a test is counted and dropped: neither unmasked nor put together, as a library for messages would.
+A message of 16 MiB costs one look at its header.
+"""
 
 from __future__ import annotations
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from weirlab.base.quantities import NOTHING, duration
 from weirlab.base.tables import Table
 from weirlab.cli.options.sockets import shown
-from weirlab.diagnosis import counters as where
-from weirlab.diagnosis.counters import TimeShares
+from weirlab.diagnosis.finding import CAUTION, TimeShares
 from weirlab.trace.quantities import bit_rate, count, octets, percent, plural, size, words
 from weirlab.transfers.tcp.connections import TcpInfoField, TcpSocket, owner
 from weirlab.transfers.tcp.ends import ServerTotals, TransferOutcome
@@ -141,7 +140,7 @@ def send_conclusion(outcome: TransferOutcome) -> str:
         direction_sentence(direction, numbers[direction.direction]) for direction in outcome.directions
     ]
     if any(direction.shares for direction in outcome.directions):
-        sentences.append(where.CAUTION)
+        sentences.append(CAUTION)
     if outcome.interrupted:
         sentences.append("The transfer was interrupted: the numbers cover the time until then.")
     return " ".join(sentences)
@@ -302,7 +301,7 @@ def watch_conclusion(
     if left_out:
         sentences.append(f"{plural(left_out, 'more connection')} left out.")
     if any(tally.shares for tally in outcome.tallies):
-        sentences.append(where.CAUTION)
+        sentences.append(CAUTION)
     return " ".join(sentences)
 
 

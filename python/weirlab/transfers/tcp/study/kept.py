@@ -16,8 +16,7 @@ from weirlab.base.errors import InputError, StoreError
 from weirlab.diagnosis import finding
 from weirlab.diagnosis.both.crossing import ConnectionCrossing, Delay
 from weirlab.diagnosis.causes import PLACES, UNKNOWN
-from weirlab.diagnosis.counters import TimeShares
-from weirlab.diagnosis.finding import Diagnosis
+from weirlab.diagnosis.finding import Diagnosis, TimeShares
 from weirlab.jobs.progress import RESUME
 from weirlab.store import Run
 from weirlab.store.frames import INT, TEXT, Schema, rows_of

@@ -13,7 +13,7 @@ import polars as pl
 from weirlab.base.documents import plain
 from weirlab.cli.options.sockets import shown
 from weirlab.diagnosis.both.crossing import Delay
-from weirlab.diagnosis.counters import TimeShares
+from weirlab.diagnosis.finding import TimeShares
 from weirlab.records import HostSample, RuleSetup, TrialRecord, TrialSpec, counts_alone
 from weirlab.store.frames import frame_of
 from weirlab.traffic.load import offered_pps
