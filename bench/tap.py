@@ -25,7 +25,7 @@ from summary import about as called
 from summary import parser as options
 from weirlab.base.errors import WeirError
 from weirlab.jobs.progress import SilentProgress
-from weirlab.links.monitor.bed.base import METHODS, RECORDING
+from weirlab.links.monitor.plan import METHODS, RECORDING
 from weirlab.links.monitor.section import MonitorScenario
 from weirlab.links.monitor.study import MonitorFindings
 from weirlab.scenario.load import from_plain

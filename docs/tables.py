@@ -26,7 +26,7 @@ from weirlab.campaigns.ranking import MeasureRow
 from weirlab.campaigns.study import MEASURES, STEPS, StepRow
 from weirlab.devices.simulation.findings import SIMULATIONS, SimulationRow
 from weirlab.diagnosis.causes import CAUSES
-from weirlab.links.monitor.trials.rows import MonitorRow
+from weirlab.links.monitor.rows import MonitorRow
 from weirlab.numbering.lab.device import DEVICE, PassageRow
 from weirlab.numbering.load.findings import LIMITS, TRIALS, WORK, LoadLimitRow, LoadTrialRow, WorkRow
 from weirlab.numbering.plan import json_schema

@@ -10,11 +10,11 @@ import pytest
 from weirlab.base.errors import MissingCapability
 from weirlab.jobs.progress import SilentProgress
 from weirlab.links.monitor.bed import recording
-from weirlab.links.monitor.bed.base import METHODS, RECORDING, Method, MonitorSettings
 from weirlab.links.monitor.bed.lab import LinkLab
+from weirlab.links.monitor.plan import METHODS, RECORDING, Method, MonitorSettings
+from weirlab.links.monitor.rows import MonitorRow
 from weirlab.links.monitor.section import MonitorScenario
 from weirlab.links.monitor.study import MonitorFindings
-from weirlab.links.monitor.trials.rows import MonitorRow
 from weirlab.scenario.load import from_plain
 from weirlab.store import Store
 from weirlab.studies.contract import Outcome

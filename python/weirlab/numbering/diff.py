@@ -17,7 +17,7 @@ from weirlab.numbering.ere import TAIL, MissingDigits
 from weirlab.numbering.plan.values import MOST_DIGITS
 from weirlab.numbering.routing import PlanNetwork, wording
 from weirlab.numbering.routing.calls import calls
-from weirlab.numbering.routing.names import Uri
+from weirlab.numbering.routing.profiles import Uri
 from weirlab.numbering.routing.wording import CallRoute
 
 DIGITS: Final = "0123456789"

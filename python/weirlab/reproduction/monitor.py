@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from weirlab.links.monitor import figures, study
-from weirlab.links.monitor.trials.rows import MonitorRow
+from weirlab.links.monitor.rows import MonitorRow
 from weirlab.publications import PublishedExperiment, publication
 from weirlab.report.figure import Figure
 from weirlab.reproduction import claims

@@ -7,8 +7,8 @@ import pytest
 import tap
 from weirlab.jobs.progress import SilentProgress
 from weirlab.jobs.work import Work
-from weirlab.links.monitor.bed.base import METHODS, RECORDING
 from weirlab.links.monitor.fakes import FakeLink
+from weirlab.links.monitor.plan import METHODS, RECORDING
 from weirlab.links.monitor.study import MonitorFindings, MonitorStudy
 from weirlab.store import Store
 from weirlab.studies import runner

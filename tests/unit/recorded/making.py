@@ -52,8 +52,8 @@ from weirlab.jobs import testbeds
 from weirlab.jobs.progress import SilentProgress
 from weirlab.jobs.work import Work
 from weirlab.lab.linux.namespace import Namespace
-from weirlab.links.monitor.bed.base import MonitorSettings
 from weirlab.links.monitor.fakes import FakeLink
+from weirlab.links.monitor.plan import MonitorSettings
 from weirlab.links.monitor.section import MonitorScenario
 from weirlab.links.monitor.study import MonitorStudy
 from weirlab.numbering.fakes import FakeLab, FakeLoadLab

@@ -12,8 +12,8 @@ import pytest
 
 from weirlab.jobs.progress import SilentProgress
 from weirlab.jobs.work import Work
-from weirlab.links.monitor.bed.base import MonitorSettings
 from weirlab.links.monitor.fakes import FakeLink, LinkCapacity
+from weirlab.links.monitor.plan import MonitorSettings
 from weirlab.links.monitor.section import MonitorScenario
 from weirlab.links.monitor.study import MonitorStudy
 from weirlab.publications import publication

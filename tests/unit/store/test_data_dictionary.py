@@ -20,7 +20,7 @@ from weirlab.calls.ipsec.endpoints import rows as endpoints
 from weirlab.campaigns.ranking import MeasureRow
 from weirlab.campaigns.study import MEASURES, STEPS, StepRow
 from weirlab.devices.simulation.findings import SIMULATIONS, SimulationRow
-from weirlab.links.monitor.trials.rows import MonitorRow
+from weirlab.links.monitor.rows import MonitorRow
 from weirlab.numbering.lab.device import DEVICE, PassageRow
 from weirlab.numbering.load.findings import LIMITS, TRIALS, WORK, LoadLimitRow, LoadTrialRow, WorkRow
 from weirlab.numbering.proof.findings import CALLS, LOGS, MESSAGES, LogRow, MessageRow, ProofCallRow

@@ -27,8 +27,8 @@ from weirlab.devices.search.rfc2544.suite import LatencyResult, LossCurve, LossP
 from weirlab.lab.redundant.conntrackd import Conntrackd
 from weirlab.lab.redundant.keepalived import Keepalived
 from weirlab.lab.redundant.ucarp import Ucarp
-from weirlab.links.monitor.trials.campaign import MonitorLimit as Recorded
-from weirlab.links.monitor.trials.compare import Cost, MonitorGroup, StallEffect
+from weirlab.links.monitor.campaign import MonitorLimit as Recorded
+from weirlab.links.monitor.compare import Cost, MonitorGroup, StallEffect
 from weirlab.measure.adaptive.design import AdaptivePlan
 from weirlab.measure.calibrate import Calibration, CalibrationPoint
 from weirlab.measure.plan.grid import Extras, quick

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from weirlab.base.closing import Closable
-from weirlab.links.monitor.bed.base import RECORDING, MonitorGap, MonitorSettings, RecorderReport, Stages
+from weirlab.links.monitor.plan import RECORDING, MonitorGap, MonitorSettings, RecorderReport, Stages
 from weirlab.records import EngineResult, HostSample
 from weirlab.testing.results import make_result
 from weirlab.traffic.load import offered_pps

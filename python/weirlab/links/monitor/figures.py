@@ -8,7 +8,8 @@ from typing import Any, Final
 
 import polars as pl
 
-from weirlab.links.monitor.bed.base import RECORDING, WORDS
+from weirlab.links.monitor.compare import Cost, MonitorGroup
+from weirlab.links.monitor.plan import CUT_BYTES, RECORDING, WORDS
 from weirlab.links.monitor.tables import (
     METHODS,
     PLACES,
@@ -19,8 +20,6 @@ from weirlab.links.monitor.tables import (
     reference,
     when,
 )
-from weirlab.links.monitor.trials.compare import Cost, MonitorGroup
-from weirlab.links.monitor.trials.plan import CUT_BYTES
 from weirlab.report import axes, palette
 from weirlab.report.figure import Figure
 from weirlab.report.numbers import percent, rounded, words

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from weirlab.links.monitor import figures, tables
-from weirlab.links.monitor.bed.base import RECORDING, WORDS
+from weirlab.links.monitor.plan import CUT_BYTES, RECORDING, WORDS
 from weirlab.links.monitor.tables import MonitorEvidence, load_words
-from weirlab.links.monitor.trials.plan import CUT_BYTES
 from weirlab.report.numbers import NOTHING, count, percent, plural, rate, size, words
 from weirlab.report.story import Chapter, Story, place, setting, with_more
 from weirlab.report.tables import Pairs, Tile

@@ -10,8 +10,19 @@ from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, Field
 
-from weirlab.links.monitor.bed.base import BARE, METHODS, RECORDING, Method, MonitorSettings, Stall
-from weirlab.links.monitor.trials.plan import CUT_BYTES, MonitorPlan, MonitorTrialShape, frame_bytes, plan
+from weirlab.links.monitor.plan import (
+    BARE,
+    CUT_BYTES,
+    METHODS,
+    RECORDING,
+    Method,
+    MonitorPlan,
+    MonitorSettings,
+    MonitorTrialShape,
+    Stall,
+    frame_bytes,
+    plan,
+)
 from weirlab.scenario.conflicts import Conflict
 from weirlab.scenario.model import Root, Section
 from weirlab.scenario.values import Attempts, NotEmpty, RateText, Repetitions, Seconds, no_repeats

@@ -15,10 +15,7 @@ from weirlab.cli.quantities import clock, plural
 from weirlab.jobs import spoiled, testbeds
 from weirlab.jobs.progress import RESUME, Progress, passed_on
 from weirlab.jobs.work import Work
-from weirlab.links.monitor.bed.base import Method, MonitorSettings
-from weirlab.links.monitor.section import Monitor, MonitorScenario, checked, common_settings, methods_of
-from weirlab.links.monitor.tables import MonitorEvidence, groups
-from weirlab.links.monitor.trials.campaign import (
+from weirlab.links.monitor.campaign import (
     MonitorGoal,
     MonitorLimit,
     MonitorTrialRunner,
@@ -26,8 +23,10 @@ from weirlab.links.monitor.trials.campaign import (
     measure,
     search,
 )
-from weirlab.links.monitor.trials.plan import MonitorPlan, estimate_s
-from weirlab.links.monitor.trials.rows import TRIALS, MonitorRow
+from weirlab.links.monitor.plan import Method, MonitorPlan, MonitorSettings, estimate_s
+from weirlab.links.monitor.rows import TRIALS, MonitorRow
+from weirlab.links.monitor.section import Monitor, MonitorScenario, checked, common_settings, methods_of
+from weirlab.links.monitor.tables import MonitorEvidence, groups
 from weirlab.store import Run, RunWriter
 from weirlab.studies.contract import Ground, Outcome, Study, Summary
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
 from weirlab.base.tables import Table
-from weirlab.links.monitor.trials.campaign import MonitorLimit
-from weirlab.links.monitor.trials.compare import Cost, MonitorGroup, StallEffect, compare, conclusions, costs
-from weirlab.links.monitor.trials.compare import stalls as stalls_of
-from weirlab.links.monitor.trials.rows import MonitorRow
+from weirlab.links.monitor.campaign import MonitorLimit
+from weirlab.links.monitor.compare import Cost, MonitorGroup, StallEffect, compare, conclusions, costs
+from weirlab.links.monitor.compare import stalls as stalls_of
+from weirlab.links.monitor.rows import MonitorRow
 from weirlab.publications import PublishedExperiment, publication
 from weirlab.report.numbers import NOTHING, count, percent, rate, significant
 

@@ -11,7 +11,7 @@ from weirlab.numbering.plan.model import EnumEntry, Naptr
 from weirlab.numbering.plan.values import digits_below
 from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.routing.calls import in_order
-from weirlab.numbering.routing.names import SCHEMES, Uri, enumservices, leads_to
+from weirlab.numbering.routing.profiles import SCHEMES, Uri, enumservices, leads_to
 
 
 def duplicates(network: PlanNetwork) -> Iterator[PlanFinding]:

@@ -9,7 +9,7 @@ from weirlab.numbering.ere import BadExpression, MissingDigits, Substitution
 from weirlab.numbering.plan.model import Domain, Engine, ServicePoint
 from weirlab.numbering.plan.values import Protocol, is_address
 from weirlab.numbering.routing import PlanNetwork
-from weirlab.numbering.routing.names import SCHEMES, Uri, serves
+from weirlab.numbering.routing.profiles import SCHEMES, Uri, serves
 from weirlab.numbering.routing.wording import PROTOCOLS
 
 

@@ -14,7 +14,7 @@ from weirlab.numbering.configs import parts
 from weirlab.numbering.plan.model import EnumEntry
 from weirlab.numbering.routing import PlanNetwork, wording
 from weirlab.numbering.routing.calls import Arrival, arrivals, calls
-from weirlab.numbering.routing.names import leads_to
+from weirlab.numbering.routing.profiles import leads_to
 from weirlab.numbering.routing.wording import PROTOCOLS, CallRoute
 from weirlab.scenario.document import Location
 

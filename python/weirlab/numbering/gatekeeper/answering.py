@@ -21,7 +21,7 @@ from weirlab.numbering.gatekeeper.ras import (
     UnregistrationRequest,
 )
 from weirlab.numbering.gatekeeper.table import Caller, GatekeeperTable, GatekeeperTarget, NaptrRecord
-from weirlab.numbering.routing.names import SCHEMES, Uri, leads_to
+from weirlab.numbering.routing.profiles import SCHEMES, Uri, leads_to
 
 MOST: Final = 1000
 """Most registrations."""

@@ -11,7 +11,7 @@ from typing import Final
 from weirlab.numbering.plan.model import EnumEntry, Naptr, PlanRoute
 from weirlab.numbering.proof.ways import ProofCall
 from weirlab.numbering.routing import PlanNetwork
-from weirlab.numbering.routing.names import serves
+from weirlab.numbering.routing.profiles import serves
 from weirlab.numbering.routing.trees import EnumTree
 from weirlab.numbering.routing.wording import PROTOCOLS, RouteStep
 

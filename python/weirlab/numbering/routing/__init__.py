@@ -17,7 +17,7 @@ from weirlab.numbering.ere import BadExpression, Substitution
 from weirlab.numbering.plan import PlanDocument, Scope, examined, ready
 from weirlab.numbering.plan.model import Engine, EnumEntry, PlanRoute, Range
 from weirlab.numbering.plan.values import Protocol
-from weirlab.numbering.routing.names import Names
+from weirlab.numbering.routing.profiles import Names
 from weirlab.numbering.routing.trees import EnumTree, Prefixes, continued
 
 Table = tuple[str, Protocol | None]

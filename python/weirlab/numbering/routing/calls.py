@@ -10,7 +10,7 @@ from weirlab.numbering.ere import TAIL, BadExpression, MissingDigits, Substituti
 from weirlab.numbering.plan.model import Engine, EnumEntry, Naptr, PlanRoute
 from weirlab.numbering.plan.values import Protocol, owner_name
 from weirlab.numbering.routing import PlanNetwork, profiles
-from weirlab.numbering.routing.names import SCHEMES, Uri, leads_to
+from weirlab.numbering.routing.profiles import SCHEMES, Uri, leads_to
 from weirlab.numbering.routing.wording import CallRoute, EndKind, RouteEnd, RouteStep, What
 from weirlab.scenario.document import Location
 

@@ -1,17 +1,210 @@
-"""What the engines that carry a plan out cannot do. Checks, routes and configurations share this.
+"""What engines understand, to which of them the hosts of URIs lead, and what engines cannot do.
 
-Proxies are Kamailio 5.6, gateways Asterisk 16, gatekeepers Weir's own or GNU Gatekeeper.
+Checks, routes and configurations share this. Hosts are resolved by SRV, then A records (RFC 3263). Proxies
+are Kamailio 5.6, gateways Asterisk 16, gatekeepers Weir's own or GNU Gatekeeper.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, Literal
 
 from weirlab.numbering.ere import TAIL, BadExpression, Substitution
-from weirlab.numbering.plan.model import Engine, EnumEntry, Naptr, PlanRoute, Rewrite
-from weirlab.numbering.plan.values import MOST_DIGITS
-from weirlab.numbering.routing.names import leads_to
+from weirlab.numbering.plan.model import (
+    Engine,
+    EnumEntry,
+    Naptr,
+    NumberingPlan,
+    PlanRoute,
+    Rewrite,
+    ServicePoint,
+)
+from weirlab.numbering.plan.values import MOST_DIGITS, Protocol, Transport, is_address
+from weirlab.scenario.document import Location
+
+SERVICES: Final[dict[str, Protocol | Literal["tel"]]] = {
+    "sip": "sip", "h323": "h323", "voice:tel": "tel", "pstn:tel": "tel", "tel": "tel", "pstn:sip": "sip",
+}  # fmt: skip
+"""Enumservices that engines understand (RFC 3764, 3762, 4415, 4769), and what they lead to."""
+
+SCHEMES: Final[dict[str, Protocol | Literal["tel"]]] = {
+    "sip": "sip", "sips": "sip", "h323": "h323", "tel": "tel",
+}  # fmt: skip
+
+_SEPARATORS: Final = str.maketrans("", "", "-.()")
+_SERVICE = re.compile(r"E2U((?:\+[A-Z0-9-]+(?::[A-Z0-9-]+)*)+)", re.IGNORECASE)
+_URI = re.compile(
+    rf"(?P<scheme>[a-z0-9+.-]+):(?:(?:(?P<user>[^@]*)@)?(?P<host>[^@:;\[\]{TAIL}]+|\[[0-9a-f:.]+\])"
+    r"(?::(?P<port>[0-9]{1,5}))?(?P<rest>;.*)?)",
+    re.IGNORECASE,
+)
+
+
+@dataclass(slots=True)
+class Uri:
+    """``scheme:user@host:port``; ``user`` is empty if there is none."""
+
+    scheme: str
+    user: str
+    host: str
+    port: int | None
+    text: str
+    """The whole URI."""
+    transport: Transport | None = None
+    """What its parameter ``transport`` requires (RFC 3261, 19.1.1); None for none, or one not known here."""
+
+    @classmethod
+    def parse(cls, text: str) -> Uri | None:
+        """The parts of ``text``; None if it is not a URI of this form. For tel, the number is the user."""
+        if text[:4].lower() == "tel:":
+            return cls("tel", text[4:], "", None, text)
+        match = _URI.fullmatch(text)
+        if match is None:
+            return None
+        port = int(match["port"]) if match["port"] else None
+        asked = _parameters(match["rest"] or "").get("transport", "").lower()
+        transport: Transport | None = "tcp" if asked == "tcp" else "udp" if asked == "udp" else None
+        host = match["host"].strip("[]").lower()
+        return cls(match["scheme"].lower(), match["user"] or "", host, port, text, transport)
+
+    @property
+    def number(self) -> str | None:
+        """The user part as an international number; None if it is something else."""
+        return _number(self.user.partition(";")[0])
+
+    @property
+    def routing_number(self) -> str | None:
+        """Where a ported number is routed (``rn``, RFC 4694); None if the URI does not say."""
+        return _number(_parameters(self.user).get("rn", ""))
+
+    @property
+    def is_dipped(self) -> bool:
+        """Has somebody looked up whether the number is ported (``npdi``, RFC 4694)?"""
+        return "npdi" in _parameters(self.user)
+
+
+def _number(text: str) -> str | None:
+    # RFC 3966, 5.1.1: separators for people.
+    digits = text.removeprefix("+").translate(_SEPARATORS)
+    return f"+{digits}" if digits and re.fullmatch(rf"[0-9]*(?:{TAIL}[0-9]*)?", digits) else None
+
+
+def _parameters(text: str) -> dict[str, str]:
+    """The parameters behind the first semicolon, by their names in small letters."""
+    pairs = (each.partition("=") for each in text.split(";")[1:])
+    return {name.strip().lower(): value for name, _, value in pairs}
+
+
+def enumservices(service: str) -> tuple[str, ...] | None:
+    """``E2U+voice:tel+sip`` as ``("voice:tel", "sip")``; None for another text (RFC 6116, 3.4.3)."""
+    match = _SERVICE.fullmatch(service)
+    return None if match is None else tuple(match[1].lower().split("+")[1:])
+
+
+@lru_cache(maxsize=256)
+def leads_to(service: str) -> Protocol | Literal["tel"] | None:
+    """What a NAPTR service leads to; None for one that no engine understands."""
+    for name in enumservices(service) or ():
+        if name in SERVICES:
+            return SERVICES[name]
+    return None
+
+
+@dataclass(frozen=True)
+class HostTarget:
+    """Where a host name leads: an engine, or None for a host that is not an engine."""
+
+    by: Literal["SRV", "A", "address"]
+    name: str
+    """The address that the host resolves to."""
+    address: str
+    port: int | None
+    engine: str | None
+    place: Location = ()
+
+
+class Names:
+    """Hosts, their addresses and service points."""
+
+    def __init__(self, plan: NumberingPlan) -> None:
+        self.plan = plan
+        self.addresses: dict[str, str] = {}
+        for domain in plan.domains.values():
+            self.addresses.update(domain.hosts)
+        self._resolved: dict[tuple[str, Protocol, int | None, Transport | None], list[HostTarget]] = {}
+        self._engines: dict[str, list[str]] = {}
+        for name, engine in plan.engines.items():
+            if engine.address is not None:
+                self._engines.setdefault(engine.address, []).append(name)
+                if engine.host is not None:
+                    self.addresses[engine.host] = engine.address
+
+    def domain_of(self, host: str) -> str | None:
+        """The plan's zone that contains ``host``, by its longest name."""
+        labels = host.split(".")
+        for start in range(len(labels)):
+            if (name := ".".join(labels[start:])) in self.plan.domains:
+                return name
+        return None
+
+    def is_external(self, host: str) -> bool:
+        """Is ``host``, or a domain above it, listed as outside the plan?"""
+        return any(host == domain or host.endswith(f".{domain}") for domain in self.plan.external)
+
+    def resolve(
+        self, host: str, protocol: Protocol, port: int | None, transport: Transport | None = None
+    ) -> list[HostTarget]:
+        """Where ``host`` leads, the preferred target first; empty if the plan has no address for it.
+
+        SRV records are used only if the URI names no port (RFC 3263, 4.2): those of the ``transport`` that it
+        requires (4.1), otherwise of UDP, or if there are none, of TCP.
+        """
+        key = (host, protocol, port, transport)
+        if key not in self._resolved:
+            self._resolved[key] = self._resolve(*key)
+        return self._resolved[key]
+
+    def _resolve(
+        self, host: str, protocol: Protocol, port: int | None, transport: Transport | None
+    ) -> list[HostTarget]:
+        if is_address(host):
+            return [HostTarget("address", host, host, port, self._engine(host, protocol, port))]
+        found = [*self._by_srv(host, protocol, transport)] if port is None else []
+        if not found and (address := self.addresses.get(host)) is not None:
+            found = [HostTarget("A", host, address, port, self._engine(address, protocol, port, host))]
+        return found
+
+    def _by_srv(self, host: str, protocol: Protocol, transport: Transport | None) -> Iterator[HostTarget]:
+        domain = self.plan.domains.get(host)
+        listed = [*enumerate(domain.services)] if domain else []
+        fitting = [(i, service) for i, service in listed if serves(service, protocol)]
+        if protocol == "sip":
+            offered = {service.transport for _, service in fitting}
+            used = transport or ("udp" if "udp" in offered else "tcp")
+            fitting = [(i, service) for i, service in fitting if service.transport == used]
+        for i, service in sorted(fitting, key=lambda each: (each[1].priority, -each[1].weight, each[0])):
+            address = self.addresses.get(service.target)
+            if address is not None:
+                engine = self._engine(address, protocol, service.port, service.target)
+                place: Location = ("domains", host, "services", i)
+                yield HostTarget("SRV", service.target, address, service.port, engine, place)
+
+    def _engine(self, address: str, protocol: Protocol, port: int | None, host: str = "") -> str | None:
+        """The engine at an address: by name, otherwise by port if several share it, otherwise the first."""
+        engines = self.plan.engines
+        here = [name for name in self._engines.get(address, []) if protocol in engines[name].speaks]
+        by_host = [name for name in here if engines[name].host == host]
+        by_port = [name for name in here if port in (None, engines[name].port(protocol))]
+        return next(iter((*by_host, *by_port, *here, *self._engines.get(address, []))), None)
+
+
+def serves(service: ServicePoint, protocol: Protocol) -> bool:
+    """Is this a service point for calls by ``protocol``?"""
+    return service.service in {"sip": ("sip", "sips"), "h323": ("h323cs", "h323ls"), "mgcp": ()}[protocol]
+
 
 KAMAILIO_SERVICES: Final = ("e2u+sip", "e2u+h323")
 """ENUM services that proxies follow."""

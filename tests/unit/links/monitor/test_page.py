@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 
 from weirlab.links.monitor import figures
-from weirlab.links.monitor.bed.base import MonitorSettings
+from weirlab.links.monitor.campaign import MonitorLimit, MonitorTrialRunner, measure
 from weirlab.links.monitor.fakes import FakeLink, LinkCapacity, TrialFault
 from weirlab.links.monitor.page import tell
+from weirlab.links.monitor.plan import MonitorSettings, plan
 from weirlab.links.monitor.section import Monitor, shapes_of
 from weirlab.links.monitor.tables import MonitorEvidence, published_losses
-from weirlab.links.monitor.trials.campaign import MonitorLimit, MonitorTrialRunner, measure
-from weirlab.links.monitor.trials.plan import plan
 from weirlab.report import palette
 from weirlab.store import Store
 

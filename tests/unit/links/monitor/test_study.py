@@ -12,12 +12,12 @@ import pytest
 from weirlab.base.errors import LabError
 from weirlab.jobs.progress import RunInterrupt, SilentProgress
 from weirlab.jobs.work import Work
-from weirlab.links.monitor.bed.base import MonitorSettings
+from weirlab.links.monitor.campaign import OpenLab
 from weirlab.links.monitor.fakes import FakeLink, LinkCapacity, TrialFault
+from weirlab.links.monitor.plan import MonitorSettings
+from weirlab.links.monitor.rows import MonitorRow
 from weirlab.links.monitor.section import MonitorScenario, common_settings
 from weirlab.links.monitor.study import MonitorFindings, MonitorStudy
-from weirlab.links.monitor.trials.campaign import OpenLab
-from weirlab.links.monitor.trials.rows import MonitorRow
 from weirlab.scenario.load import from_plain
 from weirlab.store import Store
 from weirlab.store.frames import rows_of

@@ -1,5 +1,4 @@
 """A link with a monitor on it: sender, bridge in the middle, receiver, and whoever records.
 
-``base`` names the methods and what is counted, ``wiring`` builds the namespaces, ``recording`` has those who
-record, ``lab`` joins them.
+``wiring`` builds the namespaces, ``recording`` has those who record, ``lab`` joins them.
 """

@@ -22,8 +22,8 @@ from weirlab.lab.wiring import mac_bytes
 from weirlab.link import settings as link_settings
 from weirlab.link.recording.process import FrameSource
 from weirlab.links.monitor.bed import wiring
-from weirlab.links.monitor.bed.base import MonitorRecorder, MonitorSettings, Stages, stages_of
 from weirlab.links.monitor.bed.recording import OwnRecorder, Tcpdump, check, version
+from weirlab.links.monitor.plan import MonitorRecorder, MonitorSettings, Stages, stages_of
 from weirlab.records import EngineResult
 from weirlab.traffic.spec import Traffic
 

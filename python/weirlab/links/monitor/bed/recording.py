@@ -23,7 +23,7 @@ from weirlab.link.recording.process import FrameSource, RecorderRun
 from weirlab.link.recording.supervisor import Supervisor
 from weirlab.link.settings import RecorderSettings
 from weirlab.links.monitor.bed import wiring
-from weirlab.links.monitor.bed.base import MonitorGap, MonitorSettings, RecorderReport
+from weirlab.links.monitor.plan import MonitorGap, MonitorSettings, RecorderReport
 
 
 @dataclass(frozen=True)

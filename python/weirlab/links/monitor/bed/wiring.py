@@ -28,7 +28,7 @@ from weirlab.lab import wiring as single
 from weirlab.lab.linux import interface, scheduling
 from weirlab.lab.linux.interface import Port
 from weirlab.lab.linux.namespace import Namespace, write_sysctls
-from weirlab.links.monitor.bed.base import Method
+from weirlab.links.monitor.plan import Method
 
 TX: Final = single.TX0.name
 IN: Final = single.IN0.name

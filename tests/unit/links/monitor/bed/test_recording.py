@@ -19,8 +19,8 @@ from weirlab.link.recording.process import FrameSource
 from weirlab.link.recording.supervisor import RecorderClocks, RecorderEnvironment, Supervisor
 from weirlab.link.settings import RecorderSettings
 from weirlab.links.monitor.bed import recording as tcpdump
-from weirlab.links.monitor.bed.base import MonitorGap, MonitorSettings
 from weirlab.links.monitor.bed.recording import FrameCounts, OwnRecorder, Tcpdump, count_frames
+from weirlab.links.monitor.plan import MonitorGap, MonitorSettings
 from weirlab.testing.link import FakeChild, interface
 
 

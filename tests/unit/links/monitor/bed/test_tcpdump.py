@@ -6,9 +6,9 @@ import pytest
 
 from weirlab.base.errors import LabError
 from weirlab.lab.cores import Cores
-from weirlab.links.monitor.bed.base import stages_of
 from weirlab.links.monitor.bed.lab import spare_cpu
 from weirlab.links.monitor.bed.recording import TcpdumpSummary, statement
+from weirlab.links.monitor.plan import stages_of
 from weirlab.testing import make_result
 
 ENDED = """tcpdump: listening on in0, link-type EN10MB (Ethernet), snapshot length 262144 bytes

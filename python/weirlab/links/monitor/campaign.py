@@ -15,9 +15,16 @@ from typing import Final, Protocol
 
 from weirlab.base.errors import LabError
 from weirlab.lab.base import TestBed
-from weirlab.links.monitor.bed.base import Method, MonitorSettings, Stages
-from weirlab.links.monitor.trials.plan import LAB_S, OVERHEAD_S, MonitorPlan, payload_bytes
-from weirlab.links.monitor.trials.rows import TRIALS, MonitorRow, row_of
+from weirlab.links.monitor.plan import (
+    LAB_S,
+    OVERHEAD_S,
+    Method,
+    MonitorPlan,
+    MonitorSettings,
+    Stages,
+    payload_bytes,
+)
+from weirlab.links.monitor.rows import TRIALS, MonitorRow, row_of
 from weirlab.measure.progress import OnProgress, ProgressMeter
 from weirlab.measure.terms import SINGLE
 from weirlab.measure.trial import Hooks, TrialEntry, run_trial

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from weirlab.links.monitor.bed.base import RecorderReport, Stages
-from weirlab.links.monitor.trials.rows import imbalance, losses
+from weirlab.links.monitor.plan import RecorderReport, Stages
+from weirlab.links.monitor.rows import imbalance, losses
 
 LINK = Stages(sent=1000, not_entered=100, entered=900, forwarded=890, not_forwarded=10, received=885)
 RING = replace(

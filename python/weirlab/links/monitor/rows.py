@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from weirlab.links.monitor.bed.base import Stages
-from weirlab.links.monitor.trials.plan import MonitorPlan
+from weirlab.links.monitor.plan import MonitorPlan, Stages
 from weirlab.records import TrialRecord
 
 PLACES: Final = ("before", "bridge", "behind", "ring", "mirror", "logger", "socket", "disk")

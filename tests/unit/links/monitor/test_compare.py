@@ -9,18 +9,22 @@ from pathlib import Path
 import pytest
 
 from weirlab.base.errors import LabError
-from weirlab.links.monitor.bed.base import BARE, METHODS, RECORDING, Method, MonitorSettings, Stall
+from weirlab.links.monitor.campaign import MonitorGoal, MonitorLimit, MonitorTrialRunner, measure, search
+from weirlab.links.monitor.compare import Cost, compare, conclusions, costs, stalls
 from weirlab.links.monitor.fakes import FakeLink, LinkCapacity, TrialFault
-from weirlab.links.monitor.trials.campaign import (
-    MonitorGoal,
-    MonitorLimit,
-    MonitorTrialRunner,
-    measure,
-    search,
+from weirlab.links.monitor.plan import (
+    BARE,
+    METHODS,
+    RECORDING,
+    Method,
+    MonitorPlan,
+    MonitorSettings,
+    MonitorTrialShape,
+    Stall,
+    frame_bytes,
+    plan,
 )
-from weirlab.links.monitor.trials.compare import Cost, compare, conclusions, costs, stalls
-from weirlab.links.monitor.trials.plan import MonitorPlan, MonitorTrialShape, frame_bytes, plan
-from weirlab.links.monitor.trials.rows import MonitorRow, row_of
+from weirlab.links.monitor.rows import MonitorRow, row_of
 from weirlab.store import RunWriter, Store
 from weirlab.store.frames import frame_of, rows_of
 from weirlab.testing import make_record

@@ -10,10 +10,9 @@ from typing import Final
 import numpy as np
 
 from weirlab.base.quantities import percent, rate
-from weirlab.links.monitor.bed.base import BARE, METHODS, WORDS, Method
-from weirlab.links.monitor.trials.campaign import MonitorLimit
-from weirlab.links.monitor.trials.plan import CUT_BYTES
-from weirlab.links.monitor.trials.rows import PLACES, MonitorRow
+from weirlab.links.monitor.campaign import MonitorLimit
+from weirlab.links.monitor.plan import BARE, CUT_BYTES, METHODS, WORDS, Method
+from weirlab.links.monitor.rows import PLACES, MonitorRow
 
 
 @dataclass(frozen=True)
