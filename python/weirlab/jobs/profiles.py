@@ -10,7 +10,6 @@ import polars as pl
 
 from weirlab.base.errors import TrialError
 from weirlab.base.files import NO_FILES, Inputs
-from weirlab.base.quantities import rounded_clock
 from weirlab.jobs import machine, spoiled, testbeds
 from weirlab.jobs.calibrations import in_force
 from weirlab.jobs.inventory import scenario_of
@@ -293,11 +292,7 @@ def _foretold(scenario: Scenario, bed: TestBed, expected_s: float, budget: Budge
     grid = to_measure(scenario)
     chosen = scenario.profile.adaptive is not None
     trials = _adaptive(scenario, grid).budget if chosen else len(measuring.expected(grid))
-    lead = f"{'at most ' if chosen else ''}{trials:,} trials"
-    # With a simulated device the time is not worth mentioning.
-    took = "" if bed.lab == SIMULATION else f", some {rounded_clock(expected_s)} on a usual machine"
-    limit = "" if budget is None else f", at most {rounded_clock(budget.total_s)} on a busy one (time budget)"
-    return f"{lead}{took}{limit}"
+    return machine.foretold(f"{'at most ' if chosen else ''}{trials:,} trials", bed, expected_s, budget)
 
 
 def _adaptive(scenario: Scenario, grid: measuring.Profile) -> AdaptivePlan:

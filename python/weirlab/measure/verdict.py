@@ -95,11 +95,16 @@ class MachineVerdict:
     remedy: str
     noisy: str = ""
     """What the run tolerates, if it was made for a noisy machine."""
+    held_out: tuple[int, int] = (0, 0)
+    """How many of the attempts were at held-out trials, and how many of these were valid."""
 
     @property
     def sentence(self) -> str:
         """For the first line of terminal and page."""
         count = f"{self.valid:,} of {self.attempts:,} attempts valid"
+        made, valid = self.held_out
+        if 0 < made < self.attempts:
+            count += f", of these {valid:,} of {made:,} at held-out trials"
         every = "every setting has at least one valid trial"
         told = "; ".join([count, *(self.why or [every])])
         mode = f" Made for a noisy machine: {self.noisy}." if self.noisy else ""
@@ -149,6 +154,7 @@ def of_run(run: Run, resume: str = "", noisy: str = "", *, held_out: bool = True
         verified = coverage(run, VERIFY_PLAN, trials)
     both = profiled + verified
     attempts, valid = trials.height, int(trials["valid"].sum())
+    verifying = trials.filter(role="verify")
     moves = host_moves(trials)
     rise = rising(trials)
     cable = _calibrated(run)
@@ -191,6 +197,7 @@ def of_run(run: Run, resume: str = "", noisy: str = "", *, held_out: bool = True
         why,
         "" if found == "good" else remedy,
         noisy,
+        (verifying.height, int(verifying["valid"].sum())),
     )
 
 

@@ -145,11 +145,16 @@ def test_resuming_is_advised_only_if_trials_are_left(
     assert ("--resume" in wording.profile(outcome)) == left
 
 
-def test_held_out_trials_have_their_share_of_the_time(store: Store, on: On) -> None:
+def test_held_out_trials_have_their_share_of_the_time(store: Store, on: On, told: Told) -> None:
     on(disturbed(0.6))
-    outcome = run_scenario(store, small(time_budget="40s"), SilentProgress())
+    outcome = run_scenario(store, small(time_budget="40s"), told)
     trials = store.open("last").trials()
     assert outcome.found.verification is not None
+    (planned,) = (note for note in told.notes if "held-out trials, some" in note)
+    assert int(planned.split()[0]) >= trials.filter(role="verify")["index"].n_unique()
+    made = trials.filter(role="verify")
+    assert outcome.found.verification.verdict is not None
+    assert outcome.found.verification.verdict.held_out == (made.height, made["valid"].sum())
     assert trials.filter(role="verify").height >= 0.15 * trials.height
 
 

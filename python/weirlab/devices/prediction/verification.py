@@ -12,6 +12,7 @@ import polars as pl
 
 from weirlab.base.documents import typed
 from weirlab.base.errors import InputError, ModelError, TrialError, WeirError
+from weirlab.base.quantities import plural
 from weirlab.base.units import MAX_FRAME_BYTES, MIN_FRAME_BYTES
 from weirlab.devices.prediction import modelling
 from weirlab.devices.prediction.modelling import Models
@@ -25,8 +26,9 @@ from weirlab.jobs.work import Work
 from weirlab.lab.base import TestBed
 from weirlab.measure import verdict
 from weirlab.measure import verify as measuring
-from weirlab.measure.attempts import Budget
+from weirlab.measure.attempts import USUAL, Budget
 from weirlab.measure.profile import PLAN
+from weirlab.measure.progress import estimate_s
 from weirlab.measure.scouting import SCOUTING, ScoutResult
 from weirlab.measure.sequence import kept_plan
 from weirlab.measure.verdict import MachineVerdict
@@ -164,12 +166,16 @@ def measure(
                 specs, measuring.again(known, repetitions, stateful=scenario.dut.stateful)
             )
     progress.stage(f"measuring held-out settings of {device_in_words(bed.dut)}")
+    budget = budget or _budget(bed, scenario)
+    if specs is not None:
+        trials = plural(len(specs), "held-out trial")
+        progress.note(machine.foretold(trials, bed, estimate_s(specs) / USUAL, budget))
     outcome = measuring.run(
         bed,
         specs,
         writer,
         passed_on(progress),
-        terms=machine.terms(scenario, budget or _budget(bed, scenario)),
+        terms=machine.terms(scenario, budget),
     )
     machine.give_up(writer.run, outcome, "verify")
 
