@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Final
 
 from weirlab.base.quantities import FINEST, duration, rate, significant
 
@@ -17,8 +18,21 @@ def pps(value: float) -> str:
     return _short(rate(value))
 
 
+UNDETERMINED: Final = "not determined by these trials"
+
+
+def determined(value: float, stderr: float | None) -> bool:
+    """Whether a fit tells ``value`` from 0: its standard error is smaller than itself."""
+    return stderr is None or math.isnan(stderr) or stderr <= 0 or stderr < abs(value)
+
+
 def with_error(value: float, stderr: float | None, unit: str) -> str:
-    """``2.70 ± 0.02 ns``: the value to the place of its error's first digit, at most 0.01 ns."""
+    """``2.70 ± 0.02 ns``: the value to the place of its error's first digit, at most 0.01 ns.
+
+    :data:`UNDETERMINED` for a value that is not :func:`determined`.
+    """
+    if not determined(value, stderr):
+        return UNDETERMINED
     if stderr is None or not math.isfinite(stderr) or stderr <= 0:
         return f"{significant(value)} {unit}"
     digits = min(max(-math.floor(math.log10(stderr)), 0), 2 if unit == "ns" else FINEST)

@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 
 from weirlab.base.documents import plain
 from weirlab.base.errors import InputError, ModelError
+from weirlab.devices.prediction.tables import parameters
 from weirlab.model import QueueingModel
 from weirlab.model.base import DELAYS
+from weirlab.model.wording import UNDETERMINED
 from weirlab.records import Observation
 from weirlab.testing.queue import QueueDevice, profile, simulate
 
@@ -48,6 +50,17 @@ def test_a_second_stage_is_recovered_and_told() -> None:
     assert found["io_service_ns"] == pytest.approx(1156, rel=0.02)
     assert found["service_per_rule_ns"] == pytest.approx(2.75, rel=0.02)
     assert any("Two stages in series" in sentence for sentence in model.in_words())
+
+
+def test_what_trials_do_not_determine_has_no_number(fitted: QueueingModel) -> None:
+    """Reported: ``0 ± 9,611`` as if it were known, and a sentence about it."""
+    mean = fitted.delays["delay_mean_ns"]
+    vague = replace(mean, service_scv=0.0, interruption_ns=0.0, stderr={**mean.stderr, "service_scv": 9611.0})
+    model = replace(fitted, delays={**fitted.delays, "delay_mean_ns": vague}, queue_stderr=1e4)
+    shown = {row[0]: row[1] for row in parameters({"queueing": model})[0].rows}
+    assert shown["service_scv"] == shown["queue_packets"] == UNDETERMINED
+    assert "±" in shown["service_per_rule_ns"]
+    assert sum(UNDETERMINED in sentence for sentence in model.in_words()) == 2
 
 
 def test_random_arrivals_are_no_variability_of_the_service(fitted: QueueingModel) -> None:

@@ -11,7 +11,7 @@ from weirlab.base.tables import Table
 from weirlab.cli.quantities import NOTHING, duration, percent, rate, significant
 from weirlab.cli.results.tables import effects
 from weirlab.model.base import TOLD_LEVEL
-from weirlab.model.wording import with_error
+from weirlab.model.wording import determined, with_error
 from weirlab.report import numbers
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from weirlab.devices.prediction.outcome import PredictionOutcome
     from weirlab.devices.prediction.verification import VerificationOutcome
     from weirlab.model import ErrorRow
+    from weirlab.model.base import Parameter
 
 
 def fit(outcome: FitOutcome, *, details: bool = False) -> list[Table]:
@@ -38,6 +39,12 @@ def parameters(models: Mapping[str, Any], *, details: bool = False) -> list[Tabl
     return [Table(caption, columns, rows, spare=("Model",), details=details)] if rows else []
 
 
+def _known(one: Parameter | None) -> str:
+    if one is None:
+        return NOTHING
+    return significant(one.value, 4) if determined(one.value, one.stderr) else "not determined"
+
+
 def devices(outcome: DevicesOutcome) -> list[Table]:
     """The devices' parameters, side by side."""
     found = {
@@ -48,7 +55,7 @@ def devices(outcome: DevicesOutcome) -> list[Table]:
     rows = [
         (
             name,
-            *(significant(own[name].value, 4) if name in own else NOTHING for own in found.values()),
+            *(_known(own.get(name)) for own in found.values()),
             parameter.unit,
             parameter.meaning,
         )

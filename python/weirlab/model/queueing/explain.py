@@ -111,6 +111,8 @@ def in_words(
             f"{service.bend_position:.0f} and {wording.ns(service.late_per_rule_ns)} beyond, as when rules "
             f"no longer fit into a cache; {at(far)} {wording.pps(1e9 / last)} pass."
         )
+    elif far > near and not wording.determined(service.per_rule_ns, service.stderr.get("per_rule_ns")):
+        said.append(f"What a rule before the match costs is {wording.UNDETERMINED}.")
     elif far > near and service.per_rule_ns > 0:
         each = wording.with_error(service.per_rule_ns, service.stderr.get("per_rule_ns"), "ns")
         said.append(f"Each rule before the match adds {each}; {at(far)} {wording.pps(1e9 / last)} pass.")
@@ -124,16 +126,19 @@ def in_words(
     if service.stages == 2:
         said.append(_two_stages(service, frame))
     queue = wording.with_error(queue_packets, queue_stderr, "packets")
-    said.append(
-        f"The queue holds {queue}: in overload half of all packets wait longer than "
-        f"{wording.ns(queue_packets * first)} {at(near)}"
-        + (f" and {wording.ns(queue_packets * last)} {at(far)}." if far > near else ".")
-    )
+    if queue == wording.UNDETERMINED:
+        said.append(f"How many packets the queue holds is {queue}.")
+    else:
+        said.append(
+            f"The queue holds {queue}: in overload half of all packets wait longer than "
+            f"{wording.ns(queue_packets * first)} {at(near)}"
+            + (f" and {wording.ns(queue_packets * last)} {at(far)}." if far > near else ".")
+        )
     return [*said, *_below(delays["delay_mean_ns"]), *_by_host(host)]
 
 
 def _by_host(host: DisturbanceLaw) -> list[str]:
-    if host.share <= 0:
+    if host.share <= 0 or not wording.determined(host.share, host.stderr.get("share")):
         return []
     idle = np.zeros(())
     one, rare = (float(host.quantile_ns(q, idle)) for q in (0.99, 0.999))
@@ -145,7 +150,7 @@ def _by_host(host: DisturbanceLaw) -> list[str]:
 
 def _below(mean: DelayCurve) -> list[str]:
     said = []
-    if mean.wake_ns > 0:
+    if mean.wake_ns > 0 and wording.determined(mean.wake_ns, mean.stderr.get("wake_ns")):
         said.append(
             f"An idle device takes another {wording.ns(mean.wake_ns)} to wake up; at "
             f"{wording.pps(mean.wake_pps)} half of that is left."
@@ -155,6 +160,8 @@ def _below(mean: DelayCurve) -> list[str]:
             "Interruptions of the device's CPU hold packets up: by "
             f"{wording.ns(mean.interruption_ns)} on average at half load, however fast the rules are."
         )
+    elif not wording.determined(mean.service_scv, mean.stderr.get("service_scv")):
+        said.append(f"How much service times vary is {wording.UNDETERMINED}.")
     elif mean.service_scv <= 2 * MIN_SCV:
         said.append("The device takes equally long for every packet: evenly spaced packets never wait.")
     else:
