@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from weirlab.calls.calls import tables
-from weirlab.requirements import parse
+from weirlab.cli.results import gates
+from weirlab.requirements import P99, DemandCase, judge, parse
 from weirlab.store import Store
 from weirlab.testing import FakeBed, TrialDisturbance, make_call_table, make_result
 
@@ -207,3 +208,12 @@ def test_a_stream_without_mos_leaves_a_requirement_on_mos_undecided(weir: Weir, 
     answer = weir("quality", file, "--require", "mos>=4", "--json")
     assert answer.code == 7
     assert "--codec" in one(answer)["why"]
+
+
+def test_a_message_names_the_first_requirements_that_are_missed_and_counts_the_rest() -> None:
+    """Reported: a line of 450 characters."""
+    (demand,) = gates.demands(["p99<1ms"], (P99,))
+    missed = [judge(demand, [DemandCase(n * 1e6, where=f"device {n}")]) for n in (2, 2, 3, 4, 5, 6)]
+    error = gates.failure(missed)
+    assert str(error).count("p99<1ms") == 3
+    assert str(error).endswith(" and 2 more")

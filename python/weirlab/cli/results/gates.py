@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from weirlab.base.errors import NotMet, Undecided, WeirError
 from weirlab.base.tables import Table
 from weirlab.cli.output import Session
 from weirlab.cli.quantities import NOTHING
+
+_TOLD: Final = 3
+"""Requirements that a message names."""
 
 if TYPE_CHECKING:
     from weirlab.requirements import Demand, DemandJudgement, Quantity
@@ -62,9 +65,11 @@ def worse(verdict: WeirError | None, problem: WeirError | None) -> WeirError | N
 
 
 def _told(judged: Sequence[DemandJudgement]) -> str:
-    """The requirements and their measured values: ``p99<1ms (1.30 ms)``."""
-    parts = []
+    """The first requirements and their measured values: ``p99<1ms (1.30 ms)``; the table has all of them."""
+    parts: dict[str, None] = {}
     for one in judged:
         known = "; ".join(part for part in (one.measured, one.because) if part not in ("", NOTHING))
-        parts.append(f"{one.demand.text} ({known})" if known else one.demand.text)
-    return ", ".join(parts)
+        parts[f"{one.demand.text} ({known})" if known else one.demand.text] = None
+    shown = list(parts)[:_TOLD]
+    more = len(parts) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")

@@ -316,8 +316,6 @@ def choose(store: Store, request: ChoiceRequest, progress: Progress) -> ChoiceOu
         There is nothing to choose from, or something cannot be profiled or planned.
     ModelError
         Every device would have to extrapolate.
-    TrialError, ModelError, MissingCapability, LabError
-        There is no profile of any device.
     """
     known: tuple[DeviceProfile, ...] = ()
     sources: Sequence[str | DeviceModels]
@@ -338,13 +336,12 @@ def choose(store: Store, request: ChoiceRequest, progress: Progress) -> ChoiceOu
             [one.device for one in part if one.device is not None]
             for part in (known[: len(filters)], known[len(filters) :])
         )
-        if not sources:
-            missing = incomplete([one for one in known if one.error is not None])
-            assert missing is not None
-            raise missing
     cases = []
     for stream, rules, factor in product(request.streams, request.rules, request.factors):
         calls = max(round(request.calls * factor), 1)
+        if not sources:
+            cases.append(ChoiceCase(stream, rules, factor, calls, PlanOutcome(None, (), ())))
+            continue
         asked = replace(
             request.terms,
             sources=tuple(sources),

@@ -80,8 +80,7 @@ def table(outcome: ChoiceOutcome, rows: list[ChoiceRow]) -> Table:
 def tables(outcome: ChoiceOutcome, rows: list[ChoiceRow]) -> list[Table]:
     """The choice, and the requirements at the load in question."""
     requirements = gates.table(outcome.base.judged_devices, "Predicted")
-    requirements = Table(requirements.caption, requirements.columns, requirements.rows, details=True)
-    return [table(outcome, rows), requirements]
+    return [table(outcome, rows), *([replace(requirements, details=True)] if requirements.rows else [])]
 
 
 def sentence(outcome: ChoiceOutcome, command: str) -> str:
@@ -91,6 +90,8 @@ def sentence(outcome: ChoiceOutcome, command: str) -> str:
 
 def _conclusion(outcome: ChoiceOutcome) -> str:
     """The answer for the load in question."""
+    if not outcome.base.answers:
+        return "No device was measured."
     said = plans.conclusion(outcome.base)
     return f"No tunnel was measured; without one: {said}" if outcome.bare else said
 
@@ -114,7 +115,9 @@ def _remedy(failed: DeviceProfile, command: str) -> str:
 
 def _more_cases(outcome: ChoiceOutcome) -> list[str]:
     """A sentence on the base case without tunnels, and one on each verdict of the others."""
-    found = []
+    found: list[str] = []
+    if not outcome.base.answers:
+        return found
     if (plain := outcome.cases[0].plain) is not None:
         found.append(f"Without a tunnel, {_verdicts(plain)}.")
     several = len(outcome.request.streams) > 1
@@ -152,6 +155,8 @@ def _verdicts(plan: PlanOutcome) -> str:
 def _headline(outcome: ChoiceOutcome, best: ChoiceRow | None) -> str:
     """The choice in one line; what it rests on follows in the first paragraph."""
     calls = plural(outcome.cases[0].calls, "call")
+    if not outcome.base.answers:
+        return "No device was measured."
     if outcome.bare:
         return "No tunnel was measured."
     if best is None:
@@ -192,7 +197,7 @@ def write_page(
                 "requirements",
                 "Requirements at the load in question",
                 "Requirements",
-                tables=(gates.table(base.judged_devices, "Predicted"),),
+                tables=(gates.table(base.judged_devices, "Predicted"),) if base.answers else (),
                 said=tuple(notes),
             ),
             *more,

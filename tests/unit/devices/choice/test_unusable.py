@@ -138,8 +138,7 @@ def test_a_device_that_turns_out_emulated_has_no_trial(weir: Weir, measured: lis
     assert answer.code == 5
     assert rows(answer.json)["forward", 400, 1.0]["verdict"] == "not measured"
     assert len(weir("runs", "--json").json["runs"]) == 1
-    alone = weir(*REAL, "forward")
-    assert (alone.code, alone.out) == (5, "")
+    assert weir(*REAL, "forward").code == 5
 
 
 def test_every_command_says_that_a_run_does_not_count(weir: Weir, measured: list[str]) -> None:
@@ -179,3 +178,20 @@ def test_numbers_of_an_emulated_device_are_refused_wherever_they_are_stored(
             answer = weir(*command, source)
             assert (answer.code, answer.out) == (5, "")
             assert "QEMU without KVM" in " ".join(answer.err.split())
+
+
+def test_without_a_profile_of_any_device_the_table_says_why(
+    weir: Weir, measured: list[str], tmp_path: Path
+) -> None:
+    """Reported: an error alone, although the rest was known."""
+    page = tmp_path / "choice.html"
+    answer = weir(*REAL, "forward", "nftables", "--tunnel", "forward", "--out", page)
+    assert answer.code == 5
+    assert {"forward + forward", "nftables + forward"} <= {
+        line.split("  ")[0].strip() for line in answer.out.splitlines()
+    }
+    assert "not measured" in answer.out
+    document = weir(*REAL, "forward", "--json").json
+    assert (document["best"], document["verdict"]) == (None, None)
+    assert rows(document)["forward", 400, 1.0]["verdict"] == "not measured"
+    assert "No device was measured." in page.read_text()
