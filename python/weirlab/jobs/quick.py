@@ -35,6 +35,11 @@ class QuickProfile:
     repetitions: int | None = None
     lab: str = "auto"
     machine: str = "usual"
+    match: str | None = None
+    """The rule of a file that traffic is to match; None: see ``weirlab.rules.aiming``."""
+    flows: int = 1
+    answered: bool = False
+    """The flows are known to connection tracking, and answered."""
 
     @property
     def ruleset(self) -> Path | None:
@@ -46,7 +51,7 @@ class QuickProfile:
         """As a scenario; raises ``InputError`` for a device or settings that do not exist."""
         dut: dict[str, Any] = {"name": self.device}
         if self.ruleset is not None:
-            dut = {"name": OWN, "ruleset": str(self.ruleset)}
+            dut = {"name": OWN, "ruleset": str(self.ruleset), "match": self.match}
         positions = (0,) if dut["name"] in ("ruleset", "image") else self.positions
         said = {
             "positions": positions,
@@ -59,6 +64,7 @@ class QuickProfile:
                 "machine": self.machine,
                 "lab": {"kind": self.lab},
                 "dut": dut,
+                "traffic": {"flows": self.flows, "answered": self.answered},
                 "profile": {**QUICK, **{name: value for name, value in said.items() if value is not None}},
             }
         )
@@ -76,6 +82,9 @@ class QuickProfile:
             words += ["--repetitions", str(self.repetitions)]
         if self.lab != "auto":
             words += ["--lab", self.lab]
+        words += [] if self.match is None else ["--match", self.match]
+        words += ["--answered"] if self.answered else []
+        words += ["--flows", str(self.flows)] if self.flows > 1 else []
         if self.machine != "usual":
             words += ["--machine", self.machine]
         return shlex.join(words)

@@ -17,7 +17,7 @@ from weirlab.base.errors import InputError, LabError
 from weirlab.base.files import HOST_FILES
 from weirlab.lab import dut
 from weirlab.lab.dut import iptables, nftables, rules, tool
-from weirlab.lab.dut.aiming import aimed
+from weirlab.lab.dut.aiming import candidates
 from weirlab.lab.dut.ruleset import RulesetDriver
 from weirlab.lab.dut.rulesets.source import RulesetFiles, RulesetSource, sniff, variant
 from weirlab.records import RuleEncounters, RuleSetup
@@ -330,7 +330,9 @@ def test_what_belongs_to_other_rules_is_refused(tmp_path: Path) -> None:
 
 def test_packets_of_the_hosts_themselves_do_not_count_as_test_packets_that_missed_their_rule() -> None:
     (path,) = iptables_path("*filter\n:FORWARD DROP [0:0]\n-A FORWARD -p udp -j ACCEPT\nCOMMIT\n")
-    found = replace(aimed([path], "rules", None, Flows()), checked=RuleEncounters(1.0, 1.0, 1.0, "copy"))
+    found = replace(
+        next(candidates([path], "rules", None, Flows())), checked=RuleEncounters(1.0, 1.0, 1.0, "copy")
+    )
     counters = {"rule_matched": 100, "in_rx_packets": 103}
     assert found.rules_met(counters, sent=100) == RuleEncounters(1.0, 1.0, 1.0, "copy")
     assert found.rules_met(counters | {"rule_matched": 50}, sent=100) == RuleEncounters(1.0, 1.0, 0.5, "copy")

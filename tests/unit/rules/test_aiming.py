@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import pytest
 
 from weirlab.base.errors import InputError
-from weirlab.lab.dut.aiming import RuleTraffic, aimed
+from weirlab.lab.dut.aiming import RuleTraffic, candidates
 from weirlab.rules import Ruleset, as_written, iptables_path
 from weirlab.rules.nft.written import written_places
 from weirlab.traffic.calls.spec import parse_calls
@@ -76,13 +76,13 @@ table ip late { # handle 2
 
 
 def office(match: str | None, flows: Flows = USUAL) -> RuleTraffic:
-    return aimed(iptables_path(OFFICE), "office.save", match, flows)
+    return next(candidates(iptables_path(OFFICE), "office.save", match, flows))
 
 
 @pytest.fixture
 def branch(nft: NftPath) -> Callable[[str | None], RuleTraffic]:
     path = as_written(nft(BRANCH), written_places(BRANCH))
-    return lambda match: aimed(path, "branch.nft", match, USUAL)
+    return lambda match: next(candidates(path, "branch.nft", match, USUAL))
 
 
 def test_the_accepting_rule_that_counted_most_packets_is_met_and_the_one_passed_over_is_named() -> None:
@@ -179,13 +179,13 @@ def test_a_ruleset_that_accepts_no_test_traffic_is_refused_with_the_reason_of_ea
     with pytest.raises(
         InputError, match=r"no rule accepts test traffic: FORWARD rule 1 .*; FORWARD rule 2 .*"
     ) as no:
-        aimed(iptables_path(text), "my.rules", None, Flows())
+        next(candidates(iptables_path(text), "my.rules", None, Flows()))
     assert "it ends at the policy of FORWARD" in str(no.value)
 
 
 def test_rules_that_accept_the_benchmarking_ranges_are_met_as_before() -> None:
     text = "*filter\n:FORWARD DROP [0:0]\n-A FORWARD -s 198.18.0.0/16 -d 198.19.0.0/16 -j ACCEPT\nCOMMIT\n"
-    found = aimed(iptables_path(text), "my.rules", None, Flows())
+    found = next(candidates(iptables_path(text), "my.rules", None, Flows()))
     assert found.endpoints is None
     assert (found.inward, found.outward) == ("in0", "out0")
 
@@ -195,7 +195,7 @@ def test_a_rule_that_may_or_may_not_match_is_told() -> None:
         "*filter\n:FORWARD DROP [0:0]\n-A FORWARD -m string --string x --algo bm -j DROP\n"
         "-A FORWARD -p udp -j ACCEPT\nCOMMIT\n"
     )
-    found = aimed(iptables_path(text), "my.rules", None, Flows())
+    found = next(candidates(iptables_path(text), "my.rules", None, Flows()))
     assert found.rule == "FORWARD rule 2"
     assert "whether it also matches FORWARD rule 1 is not known" in found.doubt
 
@@ -219,7 +219,7 @@ def test_more_flows_than_a_rule_has_room_for_are_refused() -> None:
         "*filter\n:FORWARD DROP [0:0]\n"
         "-A FORWARD -s 10.0.0.1/32 -d 10.0.0.2/32 -p udp --sport 7 --dport 53 -j ACCEPT\nCOMMIT\n"
     )
-    endpoints = aimed(iptables_path(text), "my.rules", None, Flows()).endpoints
+    endpoints = next(candidates(iptables_path(text), "my.rules", None, Flows())).endpoints
     with pytest.raises(InputError, match="room for only 1 different"):
         table(Flows(count=2), endpoints=endpoints)
 
@@ -236,15 +236,15 @@ STATEFUL_VOICE = """\
 def test_calls_need_a_rule_for_each_kind_of_their_packets_and_a_way_back() -> None:
     calls = parse_calls("10", "g711", "rtp", 4)
     whole = STATEFUL_VOICE.format(sip="-A FORWARD -s 10.20.0.0/16 -p udp -m udp --dport 5060 -j ACCEPT\n")
-    found = aimed(iptables_path(whole), "voice.save", None, Flows(), calls)
+    found = next(candidates(iptables_path(whole), "voice.save", None, Flows(), calls))
     assert found.rule == "FORWARD rule 2"
     assert found.endpoints is not None
     assert found.endpoints.source[0].startswith("10.20.")
     with pytest.raises(InputError, match="SIP from the callers would end at the policy of FORWARD"):
-        aimed(iptables_path(STATEFUL_VOICE.format(sip="")), "voice.save", None, Flows(), calls)
+        next(candidates(iptables_path(STATEFUL_VOICE.format(sip="")), "voice.save", None, Flows(), calls))
     stateless = whole.replace("-m conntrack --ctstate RELATED,ESTABLISHED", "-s 192.0.2.1/32")
     with pytest.raises(InputError, match="RTP from those called would end at the policy of FORWARD"):
-        aimed(iptables_path(stateless), "voice.save", "2", Flows(), calls)
+        next(candidates(iptables_path(stateless), "voice.save", "2", Flows(), calls))
 
 
 def test_a_large_ruleset_is_walked_in_no_time() -> None:
@@ -252,7 +252,7 @@ def test_a_large_ruleset_is_walked_in_no_time() -> None:
     text = "*filter\n:FORWARD DROP [0:0]\n" + "\n".join(
         [*lines, "-A FORWARD -s 10.0.0.0/8 -j ACCEPT", "COMMIT", ""]
     )
-    found = aimed(iptables_path(text), "large.save", None, Flows())
+    found = next(candidates(iptables_path(text), "large.save", None, Flows()))
     assert found.rule == "FORWARD rule 3001"
 
 
@@ -277,7 +277,7 @@ def forward(*lines: str, table: str = "inet filter", policy: str = "drop") -> st
 
 
 def target(path: list[Ruleset], match: str | None = None, flows: Flows = USUAL) -> RuleTraffic:
-    return aimed(path, "my.rules", match, flows)
+    return next(candidates(path, "my.rules", match, flows))
 
 
 @pytest.mark.parametrize("zones", [5, 60])
@@ -375,7 +375,7 @@ def test_the_ip_version_follows_the_rules(
     assert f"IPv{ip}, since no rule is for IPv{other}" in found.sentence
     calls = parse_calls("10", "g711", "rtp", other)
     with pytest.raises(InputError, match=f"the rules are for IPv{ip}, the calls IPv{other}: give --ip {ip}"):
-        aimed(nft(forward("accept", table=table)), "my.rules", None, USUAL, calls)
+        next(candidates(nft(forward("accept", table=table)), "my.rules", None, USUAL, calls))
 
 
 def test_packets_that_are_not_tracked_match_no_rule_for_new_connections() -> None:

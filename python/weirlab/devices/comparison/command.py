@@ -13,6 +13,8 @@ from weirlab.base import limits
 from weirlab.base.errors import InputError
 from weirlab.base.quoting import quoted
 from weirlab.cli.options import (
+    DeviceOptions,
+    FlowOptions,
     FramesOption,
     LabKind,
     MachineKind,
@@ -20,6 +22,7 @@ from weirlab.cli.options import (
     completing,
     grouped,
     listed,
+    only,
     reading,
 )
 from weirlab.cli.results import documents as xml
@@ -58,11 +61,16 @@ Examples:
   weir compare last~3 last~2 --before last~1 --after last --junit weir.xml
   weir compare last~1 last --scatter 2% --json
   weir compare --measure before.rules after.rules --junit weir.xml
+  weir compare --measure before.rules after.rules --answered --flows 100
   weir compare --measure iptables nftables --rules 0,400 --pairs 100
 """
 
 REPETITIONS: Final = 3
 """Trials of each setting in a profile of a device that cannot be there beside another."""
+
+
+_USUAL_FLOWS: Final = FlowOptions()
+_ANY_RULE: Final = DeviceOptions()
 
 
 @dataclass(frozen=True)
@@ -104,6 +112,8 @@ class MeasureOptions:
     ] = None
     rules: Annotated[str | None, typer.Option(help="Matching positions, e.g. 0,400.", metavar="N,...")] = None
     frame: FramesOption = None
+    traffic: Annotated[FlowOptions, only("flows", "answered")] = _USUAL_FLOWS
+    aim: Annotated[DeviceOptions, only("match")] = _ANY_RULE
     machine: Annotated[MachineKind | None, typer.Option(help="noisy: tolerate more disturbance.")] = None
     lab: Annotated[LabKind | None, typer.Option(help="Where: netns (root), or sim.")] = None
 
@@ -113,19 +123,26 @@ class MeasureOptions:
         from weirlab.jobs.quick import QuickProfile
 
         if not self.measure:
-            given = {name for name, value in vars(self).items() if value is not None and name != "measure"}
+            options = (*vars(self).items(), *vars(self.traffic).items(), ("match", self.aim.match))
+            usual = {**vars(MeasureOptions()), **vars(_USUAL_FLOWS), "match": None}
+            given = {name for name, value in options if value != usual[name]} - {"traffic", "aim"}
             if given:
                 raise InputError(f"--{min(given)} goes with --measure, without which nothing is measured")
             return None
-        usual = QuickProfile(
+        wanted = QuickProfile(
             before,
             None if self.rules is None else tuple(listed(self.rules, int, "--rules", "0,400")),
             reading.frames(self.frame),
             REPETITIONS,
             self.lab or "auto",
             self.machine or "usual",
+            self.aim.match,
+            self.traffic.flows,
+            self.traffic.answered,
         )
-        return TurnsPlan(usual, replace(usual, device=after), self.pairs)
+        if self.aim.match is not None and wanted.ruleset is None:
+            raise InputError(f"--match names a rule of a file, and {before} is none: leave it out")
+        return TurnsPlan(wanted, replace(wanted, device=after, match=None), self.pairs)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,6 +22,7 @@ from weirlab.lab.dut.aiming import RuleTraffic
 from weirlab.lab.dut.ruleset import RulesetDriver
 from weirlab.measure import Hooks, TrialEntry, run_trial
 from weirlab.measure.progress import OVERHEAD_S, estimate_s
+from weirlab.measure.scouting import fastest
 from weirlab.measure.terms import SINGLE
 from weirlab.model.base import F64
 from weirlab.model.comparing.matching import OWN_RULES, QUANTITIES, Compared, ComparisonSetting
@@ -133,7 +134,7 @@ def agree_on_packets(plan: TurnsPlan) -> tuple[RuleTraffic | None, RuleTraffic |
     duts = [scenario.dut for scenario in scenarios]
     before, after = (make(dut.name, dut.file, HOST_FILES, dut.files_beside) for dut in duts)
     if isinstance(before, RulesetDriver) and isinstance(after, RulesetDriver):
-        first = before.aim(None, flows)
+        first = before.aim(duts[0].match, flows)
         second = after.aim(None, flows, like=first)
         if second is not None and first is not None and first.endpoints != second.endpoints:
             first = before.aim(None, flows, like=second)
@@ -144,7 +145,7 @@ def agree_on_packets(plan: TurnsPlan) -> tuple[RuleTraffic | None, RuleTraffic |
         return first, second
     for driver in (before, after):
         if isinstance(driver, RulesetDriver):
-            own = driver.aim(None, flows)
+            own = driver.aim(duts[0].match if driver is before else None, flows)
             if own is None or own.endpoints is not None or (own.l4, own.ip) != (flows.l4, flows.ip):
                 which = "which cannot be read" if own is None else f"and {own.sentence}"
                 raise InputError(
@@ -275,7 +276,7 @@ class _Turns:
         """The trials of a setting: of both devices in overload, and at half the rate that both forward."""
         position, mix = self._settings[number]
         rules = [testbeds.rule_setup(bed, RuleSetup(position)) for bed in beds]
-        most = self._traffic(parse_rate("max"), mix, beds)
+        most = self._traffic(fastest(self._flows), mix, beds)
         for bed, setup in zip(beds, rules, strict=True):
             bed.set_rules(setup)
         if number == len(self._loads):

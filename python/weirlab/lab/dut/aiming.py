@@ -133,13 +133,6 @@ class RuleTraffic:
         return replace(self.checked, matched_ratio=min(matched / received, 1.0))
 
 
-def aimed(
-    path: Sequence[Ruleset], source: str, match: str | None, flows: Flows, calls: Calls | None = None
-) -> RuleTraffic:
-    """The first of :func:`candidates`."""
-    return next(candidates(path, source, match, flows, calls))
-
-
 def candidates(
     path: Sequence[Ruleset], source: str, match: str | None, flows: Flows, calls: Calls | None = None
 ) -> Iterator[RuleTraffic]:
@@ -180,11 +173,13 @@ def same_packets(path: Sequence[Ruleset], source: str, like: RuleTraffic) -> Rul
         packets = _packets(like.l4, senders, receivers, ends.source_port, ends.destination_port)
     packets = replace(packets, inward=(like.inward,), outward=(like.outward,))
     found = accepted(path, packets, f"packets that the other rules accept ({like.sent})", source)
-    here = _described(found)
+    if like.answered:
+        known = _known(path, source, found.packets)
+        found = replace(known, packets=replace(known.packets, state=found.packets.state))
+    here = replace(_described(found), answered=like.answered)
     whole = all(getattr(found.packets, name) == getattr(packets, name) for name in FIELDS)
-    if not whole:
-        return here
-    return replace(here, endpoints=ends, sent=like.sent, sentence=here.sentence.replace(here.sent, like.sent))
+    sentence = here.sentence.replace(here.sent, like.sent)
+    return replace(here, endpoints=ends, sent=like.sent, sentence=sentence) if whole else here
 
 
 def _for_answers(
@@ -202,13 +197,19 @@ def _for_answers(
     further = replace(opening.packets, state="ESTABLISHED")
     if known is None:
         known = aim(path, [(further, further)], match, source)
-    accepted(path, further, "further packets of a flow", source)
-    accepted(path, reversed_packets(further, "ESTABLISHED"), "answers", source)
+    _known(path, source, opening.packets)
     if opening.place.drops or known.place.drops:
         raise InputError(
             f"{source}: {known.place} ({text(known.place)}) drops packets: nothing would be answered"
         )
     return replace(_described(replace(known, packets=replace(opening.packets)), remark), answered=True)
+
+
+def _known(path: Sequence[Ruleset], source: str, opening: PacketSet) -> Aim:
+    """Where further packets of the flows are accepted; raises ``InputError`` unless they and answers pass."""
+    further = replace(opening, state="ESTABLISHED")
+    accepted(path, reversed_packets(further, "ESTABLISHED"), "answers", source)
+    return accepted(path, further, "further packets of a flow", source)
 
 
 def networks(endpoints: FlowEndpoints | None, *, translates: bool) -> tuple[Sequence[str], Sequence[str]]:

@@ -20,7 +20,7 @@ from weirlab.cli.program.app import app
 from weirlab.devices.comparison import turns as measuring
 from weirlab.devices.comparison.turns import TurnsPlan
 from weirlab.jobs import testbeds
-from weirlab.lab.dut.aiming import aimed, same_packets
+from weirlab.lab.dut.aiming import candidates, same_packets
 from weirlab.rules import iptables_path
 from weirlab.store import Store
 from weirlab.testing import FakeBed, FakeClock, FakeDevice, make_record, make_result, make_spec
@@ -335,7 +335,7 @@ def test_the_rule_that_the_packets_met_on_each_side_stands_in_the_result(
         text = "\n".join(("*filter", ":FORWARD DROP [0:0]", *lines, "COMMIT", ""))
         (tmp_path / name).write_text(text)
         paths[name] = iptables_path(text)
-    first = aimed(paths["before.rules"], "before.rules", None, Flows())
+    first = next(candidates(paths["before.rules"], "before.rules", None, Flows()))
     second = same_packets(paths["after.rules"], "after.rules", first)
     monkeypatch.setattr(measuring, "agree_on_packets", lambda _: (first, second))
     answer = weir(*MEASURE, *(tmp_path / name for name in rules), "--json")
@@ -349,6 +349,28 @@ def test_the_rule_that_the_packets_met_on_each_side_stands_in_the_result(
         "in before.rules by FORWARD rule 1 (1 rule compared) and in after.rules by FORWARD rule 2 (2 rules"
     )
     assert words in " ".join(weir("show", "last").out.split())
+
+
+def test_established_traffic_is_compared_at_the_rule_that_is_named(
+    weir: Weir, turns: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    established = "-A FORWARD -m conntrack --ctstate ESTABLISHED -j ACCEPT"
+    voice = [f"-A FORWARD -p udp -m udp --dport {port} -j ACCEPT" for port in (5060, 5061)]
+    for name, lines in {"before": [established, *voice], "after": [*voice, established]}.items():
+        text = "\n".join(("*filter", ":FORWARD DROP [0:0]", *lines, "COMMIT", ""))
+        (tmp_path / name).write_text(text)
+    plans: list[TurnsPlan] = []
+    monkeypatch.setattr(measuring, "agree_on_packets", lambda plan: (plans.append(plan), (None, None))[1])
+    options = ("--answered", "--flows", "100", "--match", "3")
+    answer = weir(*MEASURE, tmp_path / "before", tmp_path / "after", *options, "--json")
+    assert answer.json["of"] == "comparison"
+    before, after = (side.scenario() for side in plans[0].sides)
+    assert (before.dut.match, after.dut.match) == ("3", None)
+    assert before.traffic == after.traffic
+    assert (before.traffic.flows, before.traffic.answered) == (100, True)
+    trials = Store(tmp_path / "store").open("last").trials()
+    sent = [json.loads(spec)["traffic"]["flows"] for spec in trials["spec"]]
+    assert {(flows["count"], flows["answered"]) for flows in sent} == {(100, True)}
 
 
 def test_a_device_with_processes_of_its_own_is_profiled_in_turns(
@@ -368,6 +390,9 @@ def test_a_device_with_processes_of_its_own_is_profiled_in_turns(
         (("--measure", "iptables", "nonsense"), "no such device; there are"),
         (("--measure", "iptables", "nftables", "--before", "last"), "--measure makes its own"),
         (("iptables", "nftables", "--pairs", "2"), "--pairs goes with --measure"),
+        (("last~1", "last", "--answered"), "--answered goes with --measure"),
+        (("last~1", "last", "--match", "3"), "--match goes with --measure"),
+        (("--measure", "iptables", "nftables", "--match", "3"), "--match names a rule of a file"),
     ],
 )
 def test_what_cannot_be_measured_in_turns_is_refused_before_the_work(
