@@ -149,3 +149,15 @@ def test_a_dead_end_names_the_protocol_where_an_engine_speaks_several() -> None:
     )
     dead = [finding.reason for finding in found(text) if finding.code == "dead end"]
     assert any("gw has no route for it, for calls arriving by SIP" in reason for reason in dead), dead
+
+
+def test_an_entry_that_names_its_owner_needs_no_range() -> None:
+    naptr = '[{service: E2U+sip, uri: "sip:a@desk.example.net"}]'
+    entry = f'  - {{tree: public, number: "+420999000001", OWNER naptr: {naptr}}}'
+    text = changed((ROUTE, ROUTE)).replace("routes:\n", f"{entry}\nroutes:\n", 1)
+    codes = {
+        owner: {each.code for each in found(text.replace("OWNER", owner)) if "+420999" in each.reason}
+        for owner in ("", "owner: two,")
+    }
+    assert "unowned" in codes[""]
+    assert "unowned" not in codes["owner: two,"]

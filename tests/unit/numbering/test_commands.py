@@ -95,7 +95,7 @@ def test_a_number_that_is_not_international_has_a_proposal(
 def test_a_number_that_leads_nowhere_ends_with_no(voice: Voice, plan: Path) -> None:
     answer = voice("route", "+420333000000", "--plan", plan, *ON)
     assert answer.code == 9
-    assert "core has no route for it and no tree (public) knows the number" in answer.out
+    assert "core has no route for it and no tree of the plan (public) has the number" in answer.out
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,21 @@ def test_calls_of_all_kinds_go_their_way(number: str, by: str | None, engines: s
     assert (way.decided_by, " ".join(way.engines), way.end.kind) == (by, engines, end)
 
 
+def test_nothing_is_claimed_about_numbers_outside_the_zone_of_a_tree() -> None:
+    """Reported: no such name, although others may answer for it."""
+    net = ready_network("campus")
+    asked = {
+        number: {
+            s.facts["tree"]: s.facts.get("outside")
+            for s in planned(net, number).steps
+            if s.what == "no entry"
+        }
+        for number in ("+49301234567", "+420111777000")
+    }
+    assert asked["+49301234567"] == {"private": None, "public": "0.2.4.e164.arpa"}
+    assert set(asked["+420111777000"].values()) == {None}
+
+
 def test_the_example_of_the_report_has_its_two_records_in_their_order() -> None:
     ways = [*calls(ready_network("cesnet"), "+420224355289")]
     records = [[s.facts for s in way.steps if s.what == "record" and s.engine == "ser"] for way in ways]

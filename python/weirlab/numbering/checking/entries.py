@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from weirlab.base.quantities import words
 from weirlab.numbering.checking.findings import PlanFinding, error, line, named, warning
@@ -12,6 +13,9 @@ from weirlab.numbering.plan.values import digits_below
 from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.routing.calls import in_order
 from weirlab.numbering.routing.profiles import SCHEMES, Uri, enumservices, leads_to
+
+EVERYBODY: Final = "e164.arpa"
+"""The domain of all numbers in the public DNS (RFC 6116), parts of which are delegated by country."""
 
 
 def duplicates(network: PlanNetwork) -> Iterator[PlanFinding]:
@@ -38,6 +42,14 @@ def outside_zone(network: PlanNetwork) -> Iterator[PlanFinding]:
     plan, at = network.plan, network.book.at
     for name, tree in plan.trees.items():
         top = digits_below(tree.origin, tree.suffix)
+        if tree.visibility == "public" and tree.origin.lower() == EVERYBODY:
+            yield warning(
+                "zone",
+                at("trees", name, "suffix"),
+                f"zone {tree.origin} of tree {name} is that of all telephone numbers: your name server would "
+                "answer for those of others, too",
+                f"name the zone of your own numbers, such as zone: 0.2.4.{tree.suffix} for +420",
+            )
         if top is None:
             yield error(
                 "zone",

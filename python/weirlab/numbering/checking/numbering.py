@@ -135,12 +135,12 @@ def foreign_entries(network: PlanNetwork) -> Iterator[PlanFinding]:
 
 
 def unowned(network: PlanNetwork) -> Iterator[PlanFinding]:
-    """If the plan has ranges, every number lies in one of them, and every prefix in or around one."""
+    """If the plan has ranges, a number lies in one or names its owner, and a prefix lies in or around one."""
     plan, at = network.plan, network.book.at
     if not plan.ranges:
         return
     listed: list[tuple[str, Location]] = [
-        *((entry.digits, ("enum", i)) for i, entry in network.each_entry()),
+        *((entry.digits, ("enum", i)) for i, entry in network.each_entry() if entry.owner is None),
         *((route.prefix[1:], ("routes", i)) for i, route in network.each_route()),
     ]
     for digits, location in listed:
@@ -148,7 +148,7 @@ def unowned(network: PlanNetwork) -> Iterator[PlanFinding]:
             yield warning(
                 "unowned",
                 at(*location),
-                f"+{digits} lies in no range: nobody owns it",
+                f"+{digits} lies in no range of this plan, which does not tell whose it is",
                 "add its range, with the owner",
             )
 

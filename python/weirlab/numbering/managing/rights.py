@@ -170,7 +170,7 @@ class _Claim:
 
     def _foreign(self, number: str, field: str, found: Iterable[str]) -> RightsRefusal:
         names = words(sorted(found), most=_MOST_NAMED)
-        belongs = f"belongs to {names}" if names else "lies in no range: nobody owns it"
+        belongs = f"belongs to {names}" if names else "lies in no range of the plan"
         reason = f"{number} {belongs}, but you act for {self.organisation}"
         return RightsRefusal(field, reason, f"{self._own()}, or {_ASK}")
 

@@ -8,7 +8,7 @@ from typing import Final, Literal, NamedTuple
 from weirlab.base.errors import InputError
 from weirlab.numbering.ere import TAIL, BadExpression, MissingDigits, Substitution
 from weirlab.numbering.plan.model import Engine, EnumEntry, Naptr, PlanRoute
-from weirlab.numbering.plan.values import Protocol, owner_name
+from weirlab.numbering.plan.values import Protocol, digits_below, owner_name
 from weirlab.numbering.routing import PlanNetwork, profiles
 from weirlab.numbering.routing.profiles import SCHEMES, Uri, leads_to
 from weirlab.numbering.routing.wording import CallRoute, EndKind, RouteEnd, RouteStep, What
@@ -172,7 +172,11 @@ def _decided(network: PlanNetwork, arrival: Arrival, engine: Engine) -> Iterator
         index = network.trees[name].lookup(digits)
         asked = owner_name(digits, network.plan.trees[name].suffix) if TAIL not in digits else ""
         if index is None:
-            arrival = arrival.then(arrival.step("no entry", ("trees", name), tree=name, asked=asked))
+            tree = network.plan.trees[name]
+            # Of a delegated zone, the plan does not have the rest of the tree.
+            inside = digits.startswith(digits_below(tree.origin, tree.suffix) or "")
+            zone = {} if inside else {"outside": tree.origin}
+            arrival = arrival.then(arrival.step("no entry", ("trees", name), tree=name, asked=asked, **zone))
             continue
         entry = network.plan.enum[index]
         facts = {"tree": name, "asked": asked, "key": entry.key, "entry": entry.number or entry.prefix}

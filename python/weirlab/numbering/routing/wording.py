@@ -123,7 +123,9 @@ def step(each: RouteStep) -> str:
             found = f"{facts['key']} {facts['entry']} answers"
             return f"asks tree {facts['tree']} for NAPTR {facts['asked']}: {found}"
         case "no entry":
-            return f"asks tree {facts['tree']} for NAPTR {facts['asked']}: no such name"
+            outside = facts.get("outside")
+            found = f"not in zone {outside}, of others nothing is known" if outside else "no such name"
+            return f"asks tree {facts['tree']} for NAPTR {facts['asked']}: {found}"
         case "record":
             rank = "first" if facts["first"] else "next"
             return f"takes {_record(facts)}, {rank} in order and preference that it can use: {facts['uri']}"
@@ -176,7 +178,8 @@ def end(each: RouteEnd) -> str:
         case "external":
             return f"leaves the plan: {facts['uri']}"
         case "no route":
-            asked = f" and no tree ({', '.join(facts['trees'])}) knows the number" if facts["trees"] else ""
+            trees = ", ".join(facts["trees"])
+            asked = f" and no tree of the plan ({trees}) has the number" if trees else ""
             by = f", for calls arriving by {PROTOCOLS[facts['by']]}" if facts.get("by") else ""
             return f"{each.engine} has no route for it{by}{asked}"
         case "no digits":

@@ -49,7 +49,7 @@ def test_an_organisation_changes_what_is_its_own(part: str, content: dict[str, A
     [
         ("enum", entry(number="+420222000009"), "number",
          "+420222000009 belongs to two, but you act for one"),
-        ("enum", entry(prefix="+420"), "prefix", "+420 lies in no range: nobody owns it"),
+        ("enum", entry(prefix="+420"), "prefix", "+420 lies in no range of the plan"),
         ("enum", entry(number="+420111900000"), "number", "belongs to two"),
         ("enum", entry(number="+420111000009", owner="two"), "owner", "you act for one, not for two"),
         ("ranges", {"prefix": "+420111", "owner": "one"}, "prefix", "lies in no other range"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .planted import RANGE, ROUTE, Planted
+from .planted import PUBLIC, RANGE, ROUTE, Planted
 
 NUMBERS = (
     Planted(
@@ -62,11 +62,20 @@ NUMBERS = (
         "the route is valid from 2027-01-01 until 2026-12-31, which is never",
     ),
     Planted(
+        "zone",
+        PUBLIC,
+        "  public: {suffix: e164.arpa}\n",
+        "suffix",
+        "zone e164.arpa of tree public is that of all telephone numbers: your name server would answer for "
+        "those of others, too",
+        "warning",
+    ),
+    Planted(
         "unowned",
         ROUTE,
         ROUTE + '  - {at: core, prefix: "+421", to: gw}\n',
         "+421",
-        "+421 lies in no range: nobody owns it",
+        "+421 lies in no range of this plan, which does not tell whose it is",
         "warning",
     ),
     Planted(
