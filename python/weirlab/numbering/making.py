@@ -283,7 +283,9 @@ def configs(
             "root": where,
         }
         names = made.put(found, out, about)
+        gaps = made.gaps(network)
         conclusion = (
             f"{plural(len(names), 'file')} in {out}. To prove them by calls: {network.command('prove')}."
         )
-        session.finish({**about, "out": out, "files": names}, conclusion)
+        lead = "\n".join(f"{gap}." for gap in gaps)
+        session.finish({**about, "out": out, "files": names, "gaps": gaps}, conclusion, lead=lead)

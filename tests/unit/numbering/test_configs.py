@@ -16,7 +16,7 @@ import pytest
 
 from weirlab.base.errors import InputError
 from weirlab.numbering.checking import check
-from weirlab.numbering.configs import configs, put
+from weirlab.numbering.configs import configs, gaps, put
 from weirlab.numbering.routing import PlanNetwork
 
 from .plans import network, ready_network
@@ -233,10 +233,33 @@ def test_gatekeepers_know_who_may_call_what_and_telephones_where_they_register()
     assert (callers["10.95.0.72"]["engine"], callers["10.95.0.72"]["most_calls"]) == ("guest", 2)
     assert "10.95.0.73" not in callers
     assert not json.loads(files["gk-east/gatekeeper.json"])["callers"]["10.95.0.72"]["admitted"]
-    assert "Rules of admission are not written here" in files["gk-west/gnugk.ini"]
+    assert "; Not here: rules of admission: " in files["gk-west/gnugk.ini"]
     hall, annex = (json.loads(files[f"{name}/telephone.json"]) for name in ("hall", "annex"))
     assert (hall["gatekeeper"]["engine"], hall["gatekeeper"]["port"], hall["home"]) == ("gk-west", 1719, None)
     assert (annex["gatekeeper"], annex["home"]["engine"], annex["home"]["port"]) == (None, "gw-west", 1720)
+
+
+def test_gnu_gatekeeper_has_a_default_route_that_leaves_numbers_to_neighbours() -> None:
+    far = "  far: {kind: gatekeeper, address: 192.0.2.8}\n  spare: {kind: endpoint, protocols: [h323], "
+    net = network(
+        ("trees:\n", f"{far}address: 192.0.2.9}}\ntrees:\n"),
+        ('{at: gk, prefix: "+420", to: pbx}', '{at: gk, prefix: "+", to: [pbx, spare]}\n'
+         '  - {at: gk, prefix: "+421", to: far}'),
+    )  # fmt: skip
+    text = made(net)["gk/gnugk.ini"]
+    # RasTbl.cxx of GNU Gatekeeper: "*" makes a default gateway, whose priority is that of the gateway.
+    assert "192.0.2.6:1720=pbx;*:=1,!421\n" in text
+    assert (
+        "192.0.2.9:1720=spare;*:=2,!421\n[EP::pbx]\nGatewayPriority=1\n[EP::spare]\nGatewayPriority=2" in text
+    )
+    assert "SendPrefixes=421\n" in text
+    everywhere = network(
+        ('{at: gk, prefix: "+420", to: pbx}', '{at: gk, prefix: "+", to: pbx, prepend: "1"}')
+    )
+    assert gaps(everywhere) == [
+        "gk/gnugk.ini lacks digits in front of all numbers: GNU Gatekeeper replaces prefixes"
+    ]
+    assert gaps(network()) == []
 
 
 def test_strip_and_prepend_reach_every_engine() -> None:

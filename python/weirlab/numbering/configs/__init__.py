@@ -67,7 +67,13 @@ def _before(folder: Path) -> set[str]:
     return {name for name in names if not Path(name).is_absolute() and ".." not in Path(name).parts}
 
 
-__all__ = ["configs", "put"]
+__all__ = ["configs", "gaps", "put"]
+
+
+def gaps(network: PlanNetwork) -> list[str]:
+    """What the plan asks for and a file does not say, as sentences."""
+    keepers = (name for name, engine in network.plan.engines.items() if engine.kind == "gatekeeper")
+    return [f"{name}/gnugk.ini lacks {gap}" for name in keepers for gap in h323.gaps(network, name)]
 
 
 def configs(network: PlanNetwork, root: str) -> dict[str, str]:

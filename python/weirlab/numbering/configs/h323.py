@@ -90,6 +90,19 @@ def _place(network: PlanNetwork, name: str) -> dict[str, object]:
     return {"engine": name, "address": parts.address(network, name), "port": port}
 
 
+def gaps(network: PlanNetwork, name: str) -> list[str]:
+    """What the plan has the gatekeeper ``name`` do and ``gnugk.ini`` does not say."""
+    engine = network.plan.engines[name]
+    found = []
+    if _callers(network, name):
+        found.append("rules of admission: Weir's own gatekeeper enforces them")
+    if engine.hand_over:
+        found.append("records for other protocols: GNU Gatekeeper knows no gateways for them")
+    if any(route.prefix == "+" and route.prepend for _, route in parts.routes(network, name, "h323")):
+        found.append("digits in front of all numbers: GNU Gatekeeper replaces prefixes")
+    return found
+
+
 def _gnugk(network: PlanNetwork, name: str) -> Iterator[str]:
     plan = network.plan
     engine = plan.engines[name]
@@ -98,10 +111,7 @@ def _gnugk(network: PlanNetwork, name: str) -> Iterator[str]:
     yield "; configs: change the plan instead."
     yield f"[Gatekeeper::Main]\nName={name}\nHome={parts.address(network, name)}"
     yield "[RoutedMode]\nGKRouted=0"
-    if _callers(network, name):
-        yield "; Rules of admission are not written here: Weir's own gatekeeper enforces them."
-    if engine.hand_over:
-        yield "; GNU Gatekeeper knows no gateways for other protocols: records for them are not followed."
+    yield from (f"; Not here: {gap}." for gap in gaps(network, name))
     if engine.trees:
         yield f"ENUMservers={','.join(plan.trees[tree].suffix for tree in engine.trees)}"
     near = [*parts.feeders(network, name), *parts.targets(network, name)]
@@ -112,12 +122,18 @@ def _gnugk(network: PlanNetwork, name: str) -> Iterator[str]:
     yield f"[RoutingPolicy]\ndefault={','.join(policy)}"
     prefixes: dict[str, list[str]] = {}
     rewrites: dict[str, list[str]] = {}
+    priorities: dict[str, int] = {}
+    to_neighbours: list[str] = []
     for index, route in parts.routes(network, name, "h323"):
+        if route.to[0] in neighbours:
+            to_neighbours.append(route.prefix[1:])
         for rank, target in enumerate(route.to, 1):
-            # The lowest priority comes first; 1 is the default.
-            listed = route.prefix[1:] + (f":={rank}" if len(route.to) > 1 else "")
+            # "*" makes a gateway the default, in the order of the gateways' own priorities: the lowest first.
+            listed = (route.prefix[1:] or "*") + (f":={rank}" if len(route.to) > 1 else "")
             prefixes.setdefault(target, []).append(listed)
-            if route.strip or route.prepend:
+            if len(route.to) > 1 and len(route.prefix) == 1:
+                priorities[target] = rank
+            if (route.strip or route.prepend) and len(route.prefix) > 1:
                 digits = route.prefix[1:]
                 if limit := profiles.strip_limit(engine, route):
                     raise parts.refuse(network, ("routes", index), limit)
@@ -130,7 +146,11 @@ def _gnugk(network: PlanNetwork, name: str) -> Iterator[str]:
             continue
         yield f"; {parts.place(network, 'engines', target)}"
         port = plan.engines[target].port("h323")
-        yield f"{parts.address(network, target)}:{port}={target};{','.join(listed_prefixes)}"
+        # Neighbours are asked last: a shorter prefix here would keep their numbers from them.
+        own = [each.partition(":")[0].replace("*", "") for each in listed_prefixes]
+        past = [f"!{each}" for each in to_neighbours if each not in own and each.startswith(tuple(own))]
+        yield f"{parts.address(network, target)}:{port}={target};{','.join([*listed_prefixes, *past])}"
+    yield from (f"[EP::{target}]\nGatewayPriority={rank}" for target, rank in priorities.items())
     if rewrites:
         yield "[RasSrv::GWRewriteE164]"
         for target, rules in rewrites.items():
