@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
+from weirlab.numbering.checking.callers import numbers, telephones
 from weirlab.numbering.checking.findings import PlanFinding, error, named, warning
-from weirlab.numbering.checking.routes import can_walk, example
+from weirlab.numbering.checking.routes import can_walk
 from weirlab.numbering.configs import h323, parts, sipp
 from weirlab.numbering.ere import BadExpression, Substitution
 from weirlab.numbering.plan.model import Engine
@@ -219,8 +220,6 @@ def _limited(
         yield error(_CODE, network.book.at(*location), f"{kind} {name}: {reason}", proposal)
 
 
-_MOST_NUMBERS: Final = 200
-"""Numbers whose calls this check traces; in a plan with many routes, the first ones."""
 _MOST_WAYS: Final = 8
 
 
@@ -231,10 +230,10 @@ def unenforced(network: PlanNetwork) -> Iterator[PlanFinding]:
     if not can_walk(network):
         return
     told: set[tuple[str, str, str]] = set()
-    numbers = [*islice(_numbers(network), _MOST_NUMBERS)]
-    for name in _callers(network):
+    tried = numbers(network)
+    for name in telephones(network):
         caller = network.plan.engines[name]
-        for number in numbers:
+        for number in tried if caller.organisation is not None else ():
             for way in islice(calls(network, number, name), _MOST_WAYS):
                 if way.end.kind != "not admitted" or _refuses(network, caller, way):
                     continue
@@ -243,24 +242,6 @@ def unenforced(network: PlanNetwork) -> Iterator[PlanFinding]:
                 if about not in told:
                     told.add(about)
                     yield _unseen(network, name, *about, number)
-
-
-def _callers(network: PlanNetwork) -> list[str]:
-    """One endpoint of each organisation for each home and protocol."""
-    found: dict[tuple[object, ...], str] = {}
-    for name, engine in network.plan.engines.items():
-        if engine.kind == "endpoint" and engine.home is not None and engine.organisation is not None:
-            found.setdefault((engine.organisation, engine.home, engine.speaks), name)
-    return [*found.values()]
-
-
-def _numbers(network: PlanNetwork) -> Iterator[str]:
-    """The test numbers, then one for each route."""
-    yield from dict.fromkeys(test.number for test in network.plan.tests)
-    for prefixes in network.routes.values():
-        for prefix in prefixes:
-            if (number := example(network, prefix, prefixes.free_continuation(prefix))) is not None:
-                yield number
 
 
 def _refuses(network: PlanNetwork, caller: Engine, way: CallRoute) -> bool:

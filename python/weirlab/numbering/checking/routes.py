@@ -353,7 +353,8 @@ def misplaced(network: PlanNetwork) -> Iterator[PlanFinding]:
                     "misplaced",
                     at("routes", i, key),
                     f"{key}: {protocol}, but {route.at} speaks {spoken}",
-                    f"correct {key}, or add the protocol to {route.at}",
+                    f"correct {key}"
+                    + (f", or add the protocol to {route.at}" if engine.kind == "gateway" else ""),
                 )
 
 

@@ -391,6 +391,8 @@ class NumberingPlan(PlanElement):
     """Zones of names."""
     external: tuple[Host, ...] = ()
     """Domains outside the plan to which URIs may lead."""
+    emergency: tuple[Dialled, ...] = ("112", "911")
+    """Emergency numbers as they are dialled, such as "112"; every telephone should be able to dial them."""
     tests: tuple[Test, ...] = ()
     """Test numbers."""
     tables: tuple[Line, ...] = ()

@@ -15,6 +15,9 @@ from pydantic import AfterValidator, BeforeValidator, Field
 MOST_DIGITS: Final = 15
 """Of an international number, country code included (ITU-T E.164, 6.1)."""
 
+MOST_SHORT_DIGITS: Final = 6
+"""Of a short number; a longer one is a whole number as dialled in its country."""
+
 NUMBER: Final = re.compile(r"\+[0-9]+")
 PREFIX: Final = re.compile(r"\+[0-9]*")
 DIALLED: Final = re.compile(r"\+?[0-9]+")

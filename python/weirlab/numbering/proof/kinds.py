@@ -9,17 +9,12 @@ from itertools import pairwise
 from typing import Final
 
 from weirlab.numbering.plan.model import EnumEntry, Naptr, PlanRoute
+from weirlab.numbering.plan.values import MOST_SHORT_DIGITS
 from weirlab.numbering.proof.ways import ProofCall
 from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.routing.profiles import serves
 from weirlab.numbering.routing.trees import EnumTree
 from weirlab.numbering.routing.wording import PROTOCOLS, RouteStep
-
-EMERGENCY: Final = ("112", "911")
-"""ITU-T E.161.1."""
-
-_SHORT: Final = 6
-"""Most digits of a short number; a longer one is a whole number as dialled in its country."""
 
 _GROUP: Final = re.compile(r"\\[1-9]")
 
@@ -97,7 +92,7 @@ def _failing(network: PlanNetwork, planned: ProofCall) -> Iterator[str]:
 def _of_step(network: PlanNetwork, step: RouteStep) -> Iterator[str]:
     match step.what:
         case "rewritten":
-            yield _dialled(str(step.facts["before"]))
+            yield _dialled(network, str(step.facts["before"]))
         case "prefix":
             yield from _of_route(network, network.plan.routes[int(step.place[1])], step)
         case "no entry":
@@ -119,10 +114,10 @@ def _of_step(network: PlanNetwork, step: RouteStep) -> Iterator[str]:
             yield f"record for {PROTOCOLS[step.facts['protocol']]}, handed over to a gateway"
 
 
-def _dialled(number: str) -> str:
-    if number in EMERGENCY:
+def _dialled(network: PlanNetwork, number: str) -> str:
+    if number in network.plan.emergency:
         return "emergency number"
-    if len(number.removeprefix("+")) <= _SHORT:
+    if len(number.removeprefix("+")) <= MOST_SHORT_DIGITS:
         return "short number"
     if number.startswith("00"):
         return "international number dialled with 00"

@@ -130,6 +130,30 @@ ROUTES = (
         "gw registers with gk, so Asterisk asks gk about every H.323 call",
     ),
     Planted(
+        "cannot dial",
+        "tests:\n",
+        'emergency: ["112"]\ntests:\n',
+        "  phone:",
+        "112 cannot be dialled from phone: core gets 112 without a +, which is not international: it cannot "
+        "route it",
+        "warning",
+    ),
+    Planted(
+        "no number",
+        "uri: 'sip:+\\1@example.net'}]",
+        "uri: 'sip:\\1@192.0.2.2'}]",
+        "tree: public\n    prefix",
+        "a call to +420111250000 at core: core gets 420111250000 without a +, which is not international: it "
+        "cannot route it",
+    ),
+    Planted(
+        "misplaced",
+        'at: core, prefix: "+420222"',
+        'at: core, by: h323, prefix: "+420222"',
+        "by: h323",
+        "by: h323, but core speaks SIP",
+    ),
+    Planted(
         "no digits",
         "to: [desk, gw]}",
         "to: [desk, gw], strip: 15}",

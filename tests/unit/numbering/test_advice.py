@@ -1,0 +1,117 @@
+"""What ``check`` and ``route`` advise is accepted where they say, and helps."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from weirlab.numbering.checking import PlanFinding, check
+from weirlab.numbering.plan import loads
+from weirlab.numbering.routing import PlanNetwork, wording
+from weirlab.numbering.routing.calls import calls
+
+from .mistakes import PLANTED, Planted
+from .plans import BASE, DAY, changed
+from .test_check import planted
+
+RULE: Final = {"match": "^(112)$", "replace": "+420\\1"}
+KEYS: Final[dict[str, tuple[str, str, Any]]] = {
+    r"add a rewrite rule to ([\w-]+)": ("engines", "rewrite", [RULE]),
+    r"add the protocol to ([\w-]+)": ("engines", "protocols", ["sip", "h323", "mgcp"]),
+    r"may_call of ([\w-]+)": ("organisations", "may_call", ["+420112"]),
+    r"bar these numbers for ([\w-]+)": ("organisations", "barred", ["+420222"]),
+    r"list them under admits of ([\w-]+)": ("organisations", "admits", ["one"]),
+    r"fill_holes: true to tree ([\w-]+)": ("trees", "fill_holes", True),
+}
+"""Advice that names a key: where it is, and a value."""
+
+HALL = (
+    "protocols: [sip], address: 192.0.2.1, codecs: [alaw], organisation: one, home: core}",
+    "protocols: [h323], address: 192.0.2.1, codecs: [ulaw], organisation: one, home: gk}",
+)
+EMERGENCY = ("tests:\n", "emergency: ['112']\ntests:\n")
+GATEWAY = ('{at: gw, arriving: sip, prefix: "+", to: gk}', '{at: gw, prefix: "+420112", to: desk}')
+"""A telephone at a gatekeeper whose route for all numbers leads to a gateway."""
+
+
+def found(text: str, code: str = "") -> list[PlanFinding]:
+    return [each for each in check(PlanNetwork(loads(text, "plan.yaml"), DAY)) if code in ("", each.code)]
+
+
+@pytest.mark.parametrize("mistake", PLANTED, ids=lambda each: f"{each.code}: {each.reason[:40]}")
+def test_a_key_that_advice_names_is_accepted_there(mistake: Planted) -> None:
+    text = planted(mistake)
+    for finding in found(text):
+        for pattern, (part, key, value) in KEYS.items():
+            if (match := re.search(pattern, finding.proposal)) is not None:
+                plan = yaml.safe_load(text)
+                plan[part][match[1]][key] = value
+                loads(yaml.safe_dump(plan), "plan.yaml")
+
+
+def test_a_rewrite_rule_makes_an_emergency_number_dialled() -> None:
+    (finding,) = found(changed(EMERGENCY), "cannot dial")
+    assert finding.proposal == "add a rewrite rule to core"
+    rule = "core: {kind: proxy, rewrite: [{match: '^(112)$', replace: '+420\\1'}],"
+    route = '  - {at: core, prefix: "+420112", to: desk}\n'
+    rewriting = (("core: {kind: proxy,", rule), ("domains:\n", f"{route}domains:\n"))
+    (without,) = found(changed(EMERGENCY, rewriting[0]), "cannot dial")
+    assert without.proposal == 'add a route for "+420112" at core'
+    assert found(changed(EMERGENCY, *rewriting), "cannot dial") == []
+
+
+def test_a_telephone_at_a_gatekeeper_needs_a_route_for_all_numbers_to_a_gateway_that_rewrites() -> None:
+    (finding,) = found(changed(EMERGENCY, HALL), "cannot dial")
+    assert finding.proposal == 'add a route for "+" at gk to a gateway with a rewrite rule for 112'
+    onward = ("  - {at: gk,", '  - {at: gk, prefix: "+", to: gw}\n  - {at: gk,')
+    (onto,) = found(changed(EMERGENCY, HALL, onward, GATEWAY), "cannot dial")
+    assert onto.proposal == 'add a route for "+112" at gw'
+    rule = ("alaw, ulaw]}", "alaw, ulaw], rewrite: [{match: ^112$, replace: '+420112'}]}")
+    assert found(changed(EMERGENCY, HALL, onward, GATEWAY, rule), "cannot dial") == []
+
+
+def test_route_advises_no_rule_where_the_uri_lost_the_plus() -> None:
+    text = changed(("uri: 'sip:+\\1@example.net'}]", "uri: 'sip:\\1@192.0.2.2'}]"))
+    net = PlanNetwork(loads(text), DAY)
+    proposed = wording.proposal(net, "+420111234567", [*calls(net, "+420111234567")])
+    assert proposed == r"write a + before the number in the URI: sip:+\1@192.0.2.2"
+
+
+def test_a_refusal_that_a_test_requires_is_no_warning() -> None:
+    refused = "tests:\n  - {number: '112', answer: 484}\n"
+    assert found(BASE.replace("tests:\n", f"emergency: ['112']\n{refused}"), "cannot dial") == []
+
+
+RELAY = (
+    ("core: {kind: proxy,", "core: {kind: proxy, organisation: two,"),
+    ("trees:\n  public", "  side: {kind: proxy, address: 192.0.2.8, organisation: one}\ntrees:\n  public"),
+    ("organisation: one, home: core}", "organisation: one, home: side}"),
+    ("address: 192.0.2.5, host", "address: 192.0.2.5, organisation: three, host"),
+    ("  two: {title: Two}", "  two: {title: Two}\n  three: {title: A carrier}"),
+    ("domains:\n", '  - {at: side, prefix: "+420222", to: core}\ndomains:\n'),
+)  # fmt: skip
+
+
+def test_a_proxy_that_takes_calls_of_others_to_a_carrier_is_an_open_relay() -> None:
+    (finding,) = found(changed(*RELAY), "open relay")
+    assert finding.reason.startswith(
+        "two admits everybody, calls of one reach core, and core sends those to +"
+    )
+    assert finding.reason.endswith(" on to desk")
+    assert found(changed(*RELAY).replace("title: Two}", "title: Two, admits: [one]}"), "open relay") == []
+
+
+def test_forwarding_past_a_barred_number_is_a_warning_until_an_announcement_answers() -> None:
+    pairs = (
+        ("  one: {title: One}", '  one: {title: One, barred: ["+420900"]}'),
+        ("address: 192.0.2.5,", "address: 192.0.2.5, organisation: two, forwards_to: '+420900000001',"),
+        ("core: {kind: proxy,", "core: {kind: proxy, organisation: one,"),
+        ("to: [desk, gw]}", 'to: [desk, gw]}\n  - {at: core, prefix: "+420900", to: gw}'),
+    )
+    (finding,) = found(changed(*pairs), "forwards past")
+    assert "which callers of one may not call" in finding.reason
+    home = ("address: 192.0.2.6,", "address: 192.0.2.6, organisation: one,")
+    assert found(changed(*pairs, home), "forwards past") == []
