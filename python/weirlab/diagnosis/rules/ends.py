@@ -144,30 +144,16 @@ _BUFFER: Final = (
 )
 
 APPLICATION_RULES: Final = (
-    DiagnosisRule(
-        causes.NAGLE,
-        lambda view: view.timeline.held_small,
-        _held,
-        {"kernel": "high", "sender": "medium", "receiver": "medium"},
-    ),
+    DiagnosisRule(causes.NAGLE, lambda view: view.timeline.held_small, _held, {"kernel": "high"}),
     DiagnosisRule(
         causes.SEND_BUFFER,
         _blocked,
         explain_buffer,
         {"kernel": "high"},
-        {
-            "sender": _BUFFER,
-            "between": _BUFFER,
-            "receiver": _BUFFER,
-        },
+        {"sender": _BUFFER, "between": _BUFFER, "receiver": _BUFFER},
         (causes.APPLICATION_WRITE.key, causes.PACING.key, causes.UNKNOWN.key),
     ),
-    DiagnosisRule(
-        causes.APPLICATION_WRITE,
-        lambda view: view.idle,
-        explain_writing,
-        {"kernel": "high", "sender": "medium", "receiver": "medium", "between": "medium"},
-    ),
+    DiagnosisRule(causes.APPLICATION_WRITE, lambda view: view.idle, explain_writing, {"kernel": "high"}),
 )
 
 
@@ -281,12 +267,7 @@ WINDOW_RULES: Final = (
         _scaling,
         {"kernel": "high", "sender": "high", "between": "high", "receiver": "high"},
     ),
-    DiagnosisRule(
-        causes.RECEIVE_WINDOW,
-        _limited,
-        explain_window,
-        {"kernel": "high", "sender": "high", "between": "medium", "receiver": "medium"},
-    ),
+    DiagnosisRule(causes.RECEIVE_WINDOW, _limited, explain_window, {"kernel": "high", "sender": "high"}),
 )
 
 
@@ -341,7 +322,7 @@ HOST_RULES: Final = (
         causes.PACING,
         _paced,
         _pacing,
-        {"kernel": "medium", "sender": "medium", "between": "low", "receiver": "low"},
+        {"between": "low", "receiver": "low"},
         {"sender": _PACE, "between": _PACE, "receiver": _PACE},
         _WRITES,
     ),
@@ -349,7 +330,7 @@ HOST_RULES: Final = (
         causes.SENDER_HOST,
         lambda view: view.has_room,
         _hosting,
-        {"kernel": "medium"},
+        {},
         {"sender": _HOST, "between": _HOST, "receiver": _HOST},
         _WRITES,
     ),

@@ -262,19 +262,14 @@ TIMEOUT_RULES: Final = (
         _swallowing,
         dict.fromkeys(("sender", "between"), "medium"),
     ),
-    DiagnosisRule(
-        causes.TIMEOUT,
-        _timing_out,
-        _expiring,
-        {"sender": "high"},
-    ),
+    DiagnosisRule(causes.TIMEOUT, _timing_out, _expiring, {"sender": "high"}),
 )
 MARK_RULES: Final = (
     DiagnosisRule(
         causes.MARKS,
         lambda view: view.marked & ~view.lossy & (view.capacity is None),
         _marking,
-        {"kernel": "high", "sender": "high", "between": "medium", "receiver": "medium"},
+        {"kernel": "high", "sender": "high"},
     ),
 )
 POLICER_RULES: Final = (
@@ -282,10 +277,9 @@ POLICER_RULES: Final = (
         causes.POLICER,
         _policed,
         _policing,
-        {"sender": "medium"},
+        {},
         dict.fromkeys(
-            ("kernel", "between", "receiver"),
-            "what exceeds its rate is lost, and it is not seen when",
+            ("kernel", "between", "receiver"), "what exceeds its rate is lost, and it is not seen when"
         ),
         (causes.LOSS.key, causes.PACING.key, causes.BOTTLENECK.key),
         lambda view: view.facts.retransmitted < POLICED * max(view.facts.segments, 1),
@@ -308,15 +302,10 @@ LOSS_RULES: Final = (
         causes.REORDERING,
         lambda view: view.lossy & _spurious(view),
         _disorder,
-        {"kernel": "high", "sender": "high", "between": "medium", "receiver": "high"},
+        {"kernel": "high", "sender": "high", "receiver": "high"},
         dict.fromkeys(ONE_PLACE, "without SACK the receiver does not report what arrived twice"),
         (causes.LOSS.key,),
         lambda view: _knows_fates(view) or view.facts.sack is not False,
     ),
-    DiagnosisRule(
-        causes.LOSS,
-        _reduced,
-        _reduction,
-        {"kernel": "high", "sender": "high", "between": "medium", "receiver": "medium"},
-    ),
+    DiagnosisRule(causes.LOSS, _reduced, _reduction, {"kernel": "high", "sender": "high"}),
 )

@@ -201,7 +201,7 @@ PATH_RULES: Final = (
         causes.SLOW_START,
         lambda view: view.timeline.starting & ~view.saturated & ~view.lossy & ~_held(view),
         _growth,
-        {"kernel": "high", "sender": "medium", "between": "medium", "receiver": "medium"},
+        {"kernel": "high"},
     ),
     DiagnosisRule(
         causes.CWND_LIMIT,
@@ -228,26 +228,18 @@ PATH_RULES: Final = (
         _knows_the_ways,
     ),
     DiagnosisRule(
-        causes.FOREIGN,
-        lambda view: _shared(view) & (view.paired is not None),
-        _sharing,
-        {"both": "high"},
+        causes.FOREIGN, lambda view: _shared(view) & (view.paired is not None), _sharing, {"both": "high"}
     ),
     DiagnosisRule(
         causes.FOREIGN,
         _shared,
         _sharing,
-        {"kernel": "medium", "sender": "medium", "between": "medium", "receiver": "medium"},
+        {},
         {"kernel": _OTHERS, "sender": _OTHERS, "between": _OTHERS, "receiver": _OTHERS},
         (causes.BOTTLENECK.key, causes.LOSS.key),
         # Loss without a full queue before it is not congestion.
         lambda view: view.paired is not None or not (view.capacity is not None or view.overflowed),
     ),
-    DiagnosisRule(
-        causes.BOTTLENECK,
-        _saturated,
-        _saturation,
-        {"kernel": "high", "sender": "high", "between": "medium", "receiver": "medium"},
-    ),
+    DiagnosisRule(causes.BOTTLENECK, _saturated, _saturation, {"kernel": "high", "sender": "high"}),
 )
-GROWTH_RULES: Final = (DiagnosisRule(causes.SLOW_START, _unfilled, _growth, {"kernel": "medium"}),)
+GROWTH_RULES: Final = (DiagnosisRule(causes.SLOW_START, _unfilled, _growth),)

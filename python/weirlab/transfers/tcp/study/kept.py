@@ -45,6 +45,7 @@ from weirlab.transfers.tcp.study.recording import (
     PACKETS,
     SAMPLES,
     TRANSFERS,
+    row_of,
 )
 
 Diagnoses = Mapping[int, Mapping[str, "Diagnosis"]]
@@ -218,15 +219,7 @@ def _crossing(row: CrossingRow) -> ConnectionCrossing:
         least, mean, most = (getattr(row, f"{way}_{name}_us") * 1e3 for name in ("min", "mean", "max"))
         return Delay(count, least, mean, most)
 
-    return ConnectionCrossing(
-        sent_bytes=row.sent_bytes,
-        again_bytes=row.again_bytes,
-        arrived_bytes=row.arrived_bytes,
-        twice_bytes=row.twice_bytes,
-        lost_bytes=row.lost_bytes,
-        there=delay("there"),
-        back=delay("back"),
-    )
+    return row_of(ConnectionCrossing, row, there=delay("there"), back=delay("back"))
 
 
 def _diagnosis(run: Run, document: Mapping[str, Any]) -> Diagnosis:
@@ -384,16 +377,13 @@ def _summary(row: DirectionRow) -> DirectionSummary:
             p99_ns=int(row.latency_p99_ns),
             max_ns=int(row.latency_max_ns),
         )
-    return DirectionSummary(
+    return row_of(
+        DirectionSummary,
+        row,
         direction="up" if row.direction == "up" else "down",
-        received_bytes=row.received_bytes,
-        sent_bytes=row.sent_bytes,
         seconds=row.lasted_s,
-        retransmissions=row.retransmissions,
-        retransmitted_bytes=row.retransmitted_bytes,
         rtt_us=rtt if known(*rtt) else None,
         cwnd_bytes=cwnd if known(*cwnd) else None,
         latency=latency,
         shares=TimeShares(*shares) if known(*shares) else None,
-        failure=row.failure,
     )

@@ -119,14 +119,14 @@ def tables(found: MeasurementResult, settings: TransferSettings, trial_id: str) 
         PACKETS: found.packets.select(named, pl.all()),
         CAPTURES: frame_of(
             CaptureRow,
-            [_row(CaptureRow, each, trial_id=trial_id, end=end) for end, each in found.captures.items()],
+            [row_of(CaptureRow, each, trial_id=trial_id, end=end) for end, each in found.captures.items()],
         ),
         CROSSINGS: frame_of(CrossingRow, crossings(found.captured, trial_id)),
         AGREEMENT: frame_of(AgreementRow, agreement(found.captured, trial_id)),
     }
 
 
-def _row(kind: type[R], *sources: object, **given: Any) -> R:
+def row_of(kind: type[R], *sources: object, **given: Any) -> R:
     """A row of the ``given`` values, and otherwise of attributes of ``sources`` named like its fields."""
     names = [field.name for field in fields(kind) if field.name not in given]  # type: ignore[arg-type]
     return kind(**given, **{n: getattr(source, n) for n in names for source in sources if hasattr(source, n)})
@@ -135,7 +135,7 @@ def _row(kind: type[R], *sources: object, **given: Any) -> R:
 def crossings(found: CaptureResults, trial_id: str = "") -> list[CrossingRow]:
     """What happened to the data between two captures."""
     return [
-        _row(
+        row_of(
             CrossingRow,
             each,
             trial_id=trial_id,
@@ -169,7 +169,7 @@ def agreement(found: CaptureResults, trial_id: str = "") -> list[AgreementRow]:
 def _transfer(found: MeasurementResult, settings: TransferSettings, trial_id: str) -> TransferRow:
     measured, client = found.measured, found.captures["client"]
     offset = measured.offset
-    return _row(
+    return row_of(
         TransferRow,
         found.asked,
         settings,
@@ -191,7 +191,7 @@ def _directions(measured: TransferMeasurement, trial_id: str) -> Iterator[Direct
     for direction in measured.outcome.directions:
         least, mean, most = direction.rtt_us or (math.nan,) * 3
         narrow, usual, wide = direction.cwnd_bytes or (math.nan,) * 3
-        yield _row(
+        yield row_of(
             DirectionRow,
             direction,
             trial_id=trial_id,
@@ -224,7 +224,7 @@ def _connections(measured: TransferMeasurement, trial_id: str) -> Iterator[Conne
     made = outcome.started["connections"]
     for number, (each, one) in enumerate(zip(outcome.connections, made, strict=True)):
         least, mean, _ = each.rtt_us or (math.nan,) * 3
-        yield _row(
+        yield row_of(
             ConnectionRow,
             each,
             trial_id=trial_id,
