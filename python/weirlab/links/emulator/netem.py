@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, Final
 
 from weirlab.base.errors import InputError, LabError, MissingCapability
@@ -31,7 +32,7 @@ from weirlab.lab.linux import inventory
 from weirlab.link.host import interfaces, journal
 from weirlab.link.host.tools import INGRESS, ROOT, first_line, occupied, qdiscs, tc
 from weirlab.link.tap import require_privileges, understood
-from weirlab.links.emulator.running import Tell
+from weirlab.links.emulator.running import Tell, prepare
 
 QUEUE: Final = "7766:"
 """Handle of the netem below the root."""
@@ -297,21 +298,18 @@ def _put_up(
         interfaces.check_end(facts, xdp=False)
         if taken := inventory.inside(netns, lambda name=facts.name: occupied(name)):  # type: ignore[misc]
             raise LabError(f"{facts.name} has {taken}")
-    for warning in interfaces.warnings(chosen, "the emulated link"):
-        tell(warning)
-    said = interfaces.silence(changes, netns, chosen)
-    a, b = ends
-    ways = ((a, b, asked.up), (b, a, asked.down))
-    for _, target, path in ways:
-        changes.note("netem", netns, target)
-        inventory.inside(netns, lambda target=target, path=path: _apply(shape(target, path)))  # type: ignore[misc]
-    for source, target, _ in ways:
-        changes.note("ingress", netns, source)
-        inventory.inside(netns, lambda way=(source, target): _apply(redirect(*way)))  # type: ignore[misc]
-    said += interfaces.ends(changes, netns, chosen)
-    said += interfaces.far_ends(changes, interfaces.peers(chosen, netns), xdp=False)
-    for change in said:
-        tell(change)
+
+    def attach() -> None:
+        a, b = ends
+        ways = ((a, b, asked.up), (b, a, asked.down))
+        for _, target, path in ways:
+            changes.note("netem", netns, target)
+            inventory.inside(netns, partial(_apply, shape(target, path)))
+        for source, target, _ in ways:
+            changes.note("ingress", netns, source)
+            inventory.inside(netns, partial(_apply, redirect(source, target)))
+
+    prepare(changes, netns, chosen, tell, attach)
     return [facts.index for facts in chosen]
 
 

@@ -13,7 +13,7 @@ Two hosts in network namespaces, with emulated paths between them, are wired up 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -150,7 +150,7 @@ def emulated_link(
                 "weir link",
             )
             for end, each in zip((a, b), facts, strict=True):
-                _prepare(changes, end, each, tell)
+                prepare(changes, end.netns, (each,), tell, partial(shield, changes, end, tell))
             engine = _started(a, b, up, down, how, device)
         yield EmulatedLink(engine, (a, b), up, down)
     finally:
@@ -168,18 +168,23 @@ def _facts(end: LinkEnd) -> inventory.InterfaceFacts:
     return facts
 
 
-def _prepare(changes: journal.Journal, end: LinkEnd, facts: inventory.InterfaceFacts, tell: Tell) -> None:
-    """Prepare an interface to be an end."""
-    chosen = (facts,)
+def prepare(
+    changes: journal.Journal,
+    netns: str | None,
+    chosen: Sequence[inventory.InterfaceFacts],
+    tell: Tell,
+    attach: Callable[[], None],
+) -> None:
+    """Prepare interfaces to be ends; ``attach`` is called while they are silent, and before they are up."""
     for warning in interfaces.warnings(chosen, "the emulated link"):
         tell(warning)
-    # Before it is up, as it sends frames of its own from then on.
-    for change in interfaces.silence(changes, end.netns, chosen):
+    # Before they are up, as they send frames of their own from then on.
+    for change in interfaces.silence(changes, netns, chosen):
         tell(change)
-    shield(changes, end, tell)
-    for change in interfaces.ends(changes, end.netns, chosen):
+    attach()
+    for change in interfaces.ends(changes, netns, chosen):
         tell(change)
-    for change in interfaces.far_ends(changes, interfaces.peers(chosen, end.netns), xdp=False):
+    for change in interfaces.far_ends(changes, interfaces.peers(chosen, netns), xdp=False):
         tell(change)
 
 

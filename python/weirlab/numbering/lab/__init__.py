@@ -140,8 +140,7 @@ class VoiceLab(Closable):
 
     def check(self) -> None:
         """Raise ``LabError``, with its last output, if an engine has ended by itself."""
-        assert self._machine is not None
-        self._machine.check()
+        self._up.check()
 
     def log(self, name: str) -> Path:
         """The log file of an engine."""
@@ -235,28 +234,29 @@ class VoiceLab(Closable):
         return self._watcher.speech_only()
 
     @property
+    def _up(self) -> Host:
+        assert self._machine is not None
+        return self._machine
+
+    @property
     def processes(self) -> list[int]:
         """PIDs of all processes in the lab."""
-        assert self._machine is not None
-        return self._machine.processes
+        return self._up.processes
 
     def start(
         self, title: str, command: Sequence[str], inside: Namespace, log: str, *, ends_by_itself: bool = False
     ) -> None:
         """Start a program whose output goes to the log of that name."""
-        assert self._machine is not None
-        self._machine.start(title, command, inside=inside, log=self.log(log), ends_by_itself=ends_by_itself)
+        self._up.start(title, command, inside=inside, log=self.log(log), ends_by_itself=ends_by_itself)
 
     def stop(self, title: str, *, by: int) -> None:
         """End a program by a signal, and wait for its end."""
-        assert self._machine is not None
-        self._machine.stop(title, by=by)
+        self._up.stop(title, by=by)
 
     @property
     def running(self) -> frozenset[str]:
         """Titles of the programs that run."""
-        assert self._machine is not None
-        return self._machine.running
+        return self._up.running
 
     def until(
         self, done: Callable[[], bool], otherwise: str, name: str, within_s: float = PATIENCE_S
@@ -332,22 +332,21 @@ class VoiceLab(Closable):
 
     @property
     def _ready(self) -> Readiness:
-        assert self._machine is not None
         return Readiness(
-            self.network, self.daemons, self.folder, self._machine, self._hosts, self.output, self.until
+            self.network, self.daemons, self.folder, self._up, self._hosts, self.output, self.until
         )
 
     @interruptible
     def _start(self) -> None:
-        assert self._machine is not None
+        machine = self._up
         resolver = self.folder / "resolv.conf"
-        self._machine.show(resolver, "/etc/resolv.conf")
-        self._machine.show(self.folder, self._root)
+        machine.show(resolver, "/etc/resolv.conf")
+        machine.show(self.folder, self._root)
         if any(each.program == "asterisk" for each in self.daemons):
             root = chroot.root()
-            self._machine.show(resolver, f"{root}/etc/resolv.conf")
+            machine.show(resolver, f"{root}/etc/resolv.conf")
             for folder in ("/proc", "/dev", self._root):
-                self._machine.show(Path(folder), f"{root}{folder}")
+                machine.show(Path(folder), f"{root}{folder}")
         # A secondary without a primary tries again only after a while, and so does a gateway without
         # a gatekeeper.
         secondaries = [each for each in self.daemons if each.program == "named"][1:]

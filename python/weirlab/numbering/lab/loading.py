@@ -87,9 +87,8 @@ class LoadTestLab(VoiceLab):
 
     def _rests(self, daemon: Daemon) -> bool:
         """Has a gateway no calls left?"""
-        assert self._machine is not None
         end_s = time.monotonic() + _REST_S
-        while engines.channels(self._machine.run(engines.asking_channels(daemon.file))[1]) != 0:
+        while engines.channels(self._up.run(engines.asking_channels(daemon.file))[1]) != 0:
             if time.monotonic() > end_s:
                 return False
             time.sleep(0.25)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -69,12 +68,8 @@ class LoadLab(EngineLab, Protocol):
 OpenLoadLab = Callable[[PlanNetwork, float], AbstractContextManager[LoadLab]]
 
 
-@dataclass(frozen=True)
-class LoadBed:
-    """The lab, and the numbers to call in it."""
-
-    lab: LoadLab
-    numbers: tuple[LoadTarget, ...]
+LoadBed = tuple[LoadLab, tuple[LoadTarget, ...]]
+"""The lab, and the numbers to call in it."""
 
 
 def checked(asked: LoadScenario, inputs: Inputs) -> tuple[PlanNetwork, tuple[LoadTarget, ...]]:
@@ -196,14 +191,14 @@ class VoiceLoadStudy(Study[LoadScenario, Ground[LoadBed], LoadFindings]):
         )
         with owned(lambda: begin(network, talk_s)) as lab:
             facts = {"lab": lab.lab, "dut": "voice routing", "backend": "engines", **lab.facts}
-            yield Ground(LoadBed(lab, numbers), facts)
+            yield Ground((lab, numbers), facts)
 
     def measure(
         self, ground: Ground[LoadBed], asked: LoadScenario, writer: RunWriter, work: Work
     ) -> LoadFindings:
         """Search every number; each trial is stored before the next one."""
         progress = work.progress
-        lab, what = ground.bed.lab, asked.voice_load
+        (lab, numbers), what = ground.bed, asked.voice_load
         plan = lab.network.plan.plan
         begun = stored(writer.run)
         # A trial that was not stored is made again, with its work.
@@ -214,7 +209,7 @@ class VoiceLoadStudy(Study[LoadScenario, Ground[LoadBed], LoadFindings]):
         keep_plan(writer, lab.network)
         writer.finished_beside = len(trials)
         found = {limit.number for limit in limits}
-        for each in ground.bed.numbers:
+        for each in numbers:
             number = each.number
             if number in found:
                 continue

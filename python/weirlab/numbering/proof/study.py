@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import date
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -82,12 +81,8 @@ _CALL_S: Final = 1.5
 """What a call takes beside the speech."""
 
 
-@dataclass(frozen=True)
-class ProofBed:
-    """The lab, and the calls to make in it."""
-
-    lab: CallLab
-    calls: tuple[ProofCall, ...]
+ProofBed = tuple[CallLab, tuple[ProofCall, ...]]
+"""The lab, and the calls to make in it."""
 
 
 def checked(asked: VoiceScenario, inputs: Inputs) -> tuple[PlanNetwork, tuple[ProofCall, ...]]:
@@ -174,13 +169,13 @@ class VoiceStudy(Study[VoiceScenario, Ground[ProofBed], ProofFindings]):
         begin = self._open_lab or partial(open_lab, device=device(asked.voice.through, network, work.inputs))
         with owned(lambda: begin(network, asked.voice.talk_s)) as lab:
             facts = {"lab": lab.lab, "dut": "voice routing", "backend": "engines", **lab.facts}
-            yield Ground(ProofBed(lab, calls), facts)
+            yield Ground((lab, calls), facts)
 
     def measure(
         self, ground: Ground[ProofBed], asked: VoiceScenario, writer: RunWriter, work: Work
     ) -> ProofFindings:
         """Make every call that the run does not have yet; each is stored before the next one."""
-        lab, calls = ground.bed.lab, ground.bed.calls
+        lab, calls = ground.bed
         run = writer.run
         rows = run.rows(ProofCallRow, CALLS)
         messages = run.rows(MessageRow, MESSAGES)

@@ -154,7 +154,7 @@ class Call:
         if signal.kind == h225.RELEASE:
             self._end(signal.cause or h225.NORMAL)
             return
-        self._unlimited()
+        self._limit_s = None
         if self.speaks_to is None and signal.channels:
             self._accepted(signal.channels)
         if signal.kind == h225.CONNECT:
@@ -188,7 +188,7 @@ class Call:
                 self._open(channel)
             case h245.OpenChannelAck(_, media) if media is not None:
                 self.speaks_to = media
-                self._unlimited()
+                self._limit_s = None
             case h245.OpenChannelReject():
                 self.hang_up(h225.NO_CODEC, f"the other end does not take {self.codec}")
             case h245.CloseChannel(number):
@@ -271,10 +271,7 @@ class Call:
     def _limited(self, at_s: float, what: str) -> None:
         self._limit_s, self._limit = at_s, what
 
-    def _unlimited(self) -> None:
-        self._limit_s = None
-
     def _end(self, cause: int, why: str = "") -> None:
         self.over, self.cause, self.why = True, cause, why
         self.speaks_to = self.connects_to = None
-        self._unlimited()
+        self._limit_s = None
