@@ -119,7 +119,7 @@ def _more_cases(outcome: ChoiceOutcome) -> list[str]:
     if not outcome.base.answers:
         return found
     if (plain := outcome.cases[0].plain) is not None:
-        found.append(f"Without a tunnel, {_verdicts(plain)}.")
+        found.append(f"Without a tunnel, {_verdicts(plain)}{_most_headroom(plain)}.")
     several = len(outcome.request.streams) > 1
     cases: dict[tuple[str, str], list[str]] = {}
     for case in outcome.cases:
@@ -135,6 +135,14 @@ def _more_cases(outcome: ChoiceOutcome) -> list[str]:
         listed = "; ".join(asked_with)
         found.append(f"{listed[:1].upper()}{listed[1:]}: {verdicts}{bare}.")
     return found
+
+
+def _most_headroom(plan: PlanOutcome) -> str:
+    """``; new has the most headroom, 20 ×``, if several devices were judged."""
+    best = plan.best
+    if best is None or best.headroom is None or len(plan.answers) < 2:
+        return ""
+    return f"; {plan.name(best.device)} has the most headroom, {significant(best.headroom.ratio, 2)} ×"
 
 
 def _verdicts(plan: PlanOutcome) -> str:
