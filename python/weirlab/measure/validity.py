@@ -133,7 +133,9 @@ def sift(
             result, judge(result, host, offered_pps, limits, counters=counters, regular=regular, works=works)
         )
     waited_ns = None if host.dut_wait_s is None else host.dut_wait_s * 1e9
-    found = windows.disturbances(result, waited_ns=waited_ns, inside_ns=host.inside_ns or ())
+    found = windows.disturbances(
+        result, waited_ns=waited_ns, inside_ns=host.inside_ns or (), unpaced=not math.isfinite(offered_pps)
+    )
     rest = windows.without(result, windows.left_out(result, found))
     too_much = tuple(_too_much_left_out(rest, limits))
     reasons = (

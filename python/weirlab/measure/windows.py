@@ -23,6 +23,7 @@ from weirlab.records import BinDetails, BinSpan, EngineResult, Histogram, Schedu
 Mask = npt.NDArray[np.bool_]
 
 LATE: Final = "the sender was late by"
+HELD_UP: Final = "the sender sent hardly anything for"
 WAITED: Final = "the device waited"
 OTHERS: Final = "other work ran on the device's CPU for"
 _DEVICES: Final = "the host took the device's CPU for"
@@ -59,6 +60,10 @@ class Tolerance:
     """Lateness of the sender, as a share of the bin. The sender makes up for less
     (``Plan::slip_most_ns`` of the engine)."""
 
+    unpaced_ratio: float = 0.25
+    """Packets in a bin, relative to the busiest bins, below which a sender that sends as fast as possible was
+    held up: what it sends does not depend on the device."""
+
     busy: float = 0.95
     """Share of the time at work from which a device cannot be told from one in overload, whose queue is full
     again as soon as it works."""
@@ -88,6 +93,7 @@ def disturbances(
     *,
     waited_ns: float | None = None,
     inside_ns: Sequence[int] = (),
+    unpaced: bool = False,
     tolerance: Tolerance = TOLERANCE,
 ) -> list[HostDisturbance]:
     """What the host did to a windowed trial, after-effects included.
@@ -100,6 +106,8 @@ def disturbances(
     inside_ns:
         When the device's own monitoring looked around. What the device waited then, and what else ran there,
         is the device's own doing, so a disturbance by somebody else at that very moment is missed.
+    unpaced:
+        Whether packets were sent as fast as possible. Such a sender is never late, but it may be held up.
 
     Raises
     ------
@@ -115,6 +123,7 @@ def disturbances(
         *_others(result, windows, tolerance),
         *_stolen(looks, tolerance),
         *_late(result, windows, tolerance),
+        *(_held_up(result, tolerance) if unpaced else ()),
     ]
     return [
         _with_after_effects(one, looks, tolerance) for one in found if not _is_own(one, result, inside_ns)
@@ -304,6 +313,18 @@ def _late(result: EngineResult, windows: BinDetails, tolerance: Tolerance) -> It
         behind_ns = min(left_ns + late_ns, most_ns)
         caught_up_ns = end_ns + CATCH_UP * behind_ns
         yield HostDisturbance(begin_ns - late_ns, end_ns, late_ns, LATE, behind_ns)
+
+
+def _held_up(result: EngineResult, tolerance: Tolerance) -> Iterator[HostDisturbance]:
+    """Neighbouring bins in which a sender without a schedule sent far less than in its busiest tenth."""
+    bin_ns, sent = result.series.bin_ns, result.series.sent
+    whole = sent[: (result.record_end_ns - result.record_start_ns) // bin_ns]
+    if not len(whole):
+        return
+    held = whole < tolerance.unpaced_ratio * np.quantile(whole, 0.9)
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], held, [False]]).astype(np.int8)))
+    for first, end in edges.reshape(-1, 2):
+        yield HostDisturbance(first * bin_ns, end * bin_ns - 1, (end - first) * bin_ns, HELD_UP)
 
 
 def _with_after_effects(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -165,6 +166,26 @@ def test_a_late_sender_spoils_its_bins() -> None:
     # It makes up for a fifth of a bin at 1/16 above the nominal load.
     assert span.end_ns == (41 + 4) * 2_000_000
     assert span.why == "the sender was late by 3.00 ms"
+
+
+def test_bins_in_which_an_unpaced_sender_was_held_up_do_not_lower_the_rate() -> None:
+    """Nothing is late without a schedule, and an average over empty bins is not what the device carries."""
+    result = played(SLOW, 1.4)
+    held_up = np.arange(150) % 5 < 2
+    series = replace(
+        result.series,
+        sent=np.where(held_up, 0, result.series.sent),
+        received=np.where(held_up, 0, result.series.received),
+    )
+    result = replace(result, series=series)
+    sifted = sift(result, QUIET, math.inf)
+    assert sifted.invalid == ()
+    kept = sifted.result
+    assert kept.left_out_s == pytest.approx(0.12)
+    assert all(span.why.startswith(windows.HELD_UP) for span in kept.left_out)
+    assert kept.forwarding_pps == pytest.approx(CAPACITY_PPS, rel=0.05)
+    most = replace(result, series=replace(series, sent=np.where(np.arange(150) % 5 < 4, 0, series.sent)))
+    assert "too much disturbed by the host" in sift(most, QUIET, math.inf).invalid[0]
 
 
 def test_a_sender_of_calls_makes_up_for_all_of_its_delays() -> None:
