@@ -82,7 +82,10 @@ def _rules_met(outcome: ComparisonOutcome) -> list[str]:
         f"in {one['ruleset']} by {one['rule']} ({plural(one['compared'], 'rule')} compared)"
         for one in outcome.rules_met
     ]
-    return [f"The same packets are accepted {words(met)}."] if met else []
+    if not met:
+        return []
+    others = "No others were measured; weir plan --before judges all packets that the first ruleset counted."
+    return [f"The same packets are accepted {words(met)}. {others}"]
 
 
 def answer(outcome: ComparisonOutcome) -> str:
