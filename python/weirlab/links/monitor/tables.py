@@ -183,7 +183,9 @@ def found(evidence: MonitorEvidence) -> Table:
             METHODS[one.method],
             count(one.frame_bytes),
             rate(one.greatest_pps),
-            NOTHING if one.greatest_pps is None else _bits(one.greatest_pps, one.frame_bytes),
+            NOTHING
+            if one.greatest_pps is None
+            else f"{significant(one.greatest_pps * one.frame_bytes * 8 / 1e9)} Gbit/s",
             _loss_at(one.greatest_pps, one.least_lossy_pps),
             count(one.lost_link),
             count(one.lost_record),
@@ -272,10 +274,6 @@ def _worst_places(group: MonitorGroup) -> str:
     lost = {place: value for place, value in group.lost_at.items() if value}
     worst = sorted(lost, key=lambda place: -lost[place])[:2]
     return ", ".join(f"{PLACES[place]} {percent(lost[place])}" for place in worst) or "nowhere"
-
-
-def _bits(pps: float, frame_bytes: int) -> str:
-    return f"{significant(pps * frame_bytes * 8 / 1e9)} Gbit/s"
 
 
 def _known(value: float | None) -> bool:

@@ -221,10 +221,6 @@ def _needed(found: object) -> Address:
     return address
 
 
-def _first(found: Sequence[object]) -> Address | None:
-    return next((address for each in found if (address := unpacked(each)) is not None), None)
-
-
 def first_number(aliases: Sequence[tuple[str, object]]) -> str:
     """The first number among aliases, without a +."""
     named = (str(value) for kind, value in aliases if kind == "dialledDigits")
@@ -237,7 +233,9 @@ def _texts(aliases: Sequence[tuple[str, object]]) -> tuple[str, ...]:
 
 def _place(found: Any) -> Address | None:
     """Of a request, a list of addresses; of an answer, one."""
-    return _first(found) if isinstance(found, list) else _needed(found)
+    if not isinstance(found, list):
+        return _needed(found)
+    return next((address for each in found if (address := unpacked(each)) is not None), None)
 
 
 def identifier(found: Mapping[str, Any]) -> str:

@@ -165,7 +165,8 @@ class MgcpEndpoint:
         if len(self._answers) >= MOST_ANSWERS:
             del self._answers[next(iter(self._answers))]
         head, _, description = rest.partition("\n\n")
-        lines = {key.strip().upper(): value.strip() for key, _, value in _split(head)}
+        pairs = [line.partition(":") for line in head.split("\n") if ":" in line]
+        lines = {key.strip().upper(): value.strip() for key, _, value in pairs}
         code, body = self._done(verb, endpoint, lines, description, now_s)
         answer = f"{code} {number} {'OK' if code < 300 else 'Refused'}\r\n{body}"
         self._answers[number] = answer
@@ -239,10 +240,6 @@ class MgcpEndpoint:
         self._waiting[self._number] = OutstandingCommand(text, now_s + FIRST_S, 1)
         self.out.append(text)
         return self._number
-
-
-def _split(head: str) -> list[tuple[str, str, str]]:
-    return [line.partition(":") for line in head.split("\n") if ":" in line]
 
 
 def _speech(description: str) -> tuple[str, int] | None:

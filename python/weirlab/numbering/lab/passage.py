@@ -291,14 +291,11 @@ class DevicePassage:
         """The counters, once everything that the caller has sent has reached the device."""
         caller = self._caller.read()
         end_s = time.monotonic() + _PATIENCE_S
-        while (now := self._since(caller)).missed_there > self._before.missed_there:
+        while (now := total(caller, self._at_ports(), self._first)).missed_there > self._before.missed_there:
             if time.monotonic() > end_s:
                 break
             time.sleep(_LOOK_S)
         return now
-
-    def _since(self, caller: Mapping[str, int]) -> Total:
-        return total(caller, self._at_ports(), self._first)
 
     def _silent_ports(self) -> dict[str, int]:
         """The counters at the device's ports once they stand still: at its start it reports its groups."""

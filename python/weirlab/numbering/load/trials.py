@@ -163,11 +163,8 @@ def chosen(network: PlanNetwork, calls: Sequence[ProofCall]) -> tuple[LoadTarget
         if known.no_load and not target.no_load:
             found[target.translation or by] = target
     # The sort keeps the plan's order among translations.
-    return tuple(found[key] for key in sorted(found, key=_order))
-
-
-def _order(key: str) -> int:
-    return _FIRST.index(key) if key in _FIRST else len(_FIRST)
+    order = {key: rank for rank, key in enumerate(_FIRST)}
+    return tuple(found[key] for key in sorted(found, key=lambda key: order.get(key, len(order))))
 
 
 def named(network: PlanNetwork, calls: Sequence[ProofCall], number: str) -> LoadTarget:

@@ -246,10 +246,10 @@ class PlanState:
             if problem.code in _WHOLE or (problem.part in _SCOPED and problem.item not in looked_at)
         ]
         found = {(each.key, each.reason): each for each in (*kept, *now)}
-        self._known = tuple(sorted(found.values(), key=self._order))
-
-    def _order(self, problem: Problem) -> tuple[int, int, str]:
-        return [*PARTS].index(problem.part), problem.item or 0, problem.field
+        order = [*PARTS]
+        self._known = tuple(
+            sorted(found.values(), key=lambda each: (order.index(each.part), each.item or 0, each.field))
+        )
 
     def _found(self, network: PlanNetwork) -> tuple[Problem, ...]:
         """Findings of the checks in ``network``, which is this plan, in the plan's order."""

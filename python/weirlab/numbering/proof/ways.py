@@ -153,9 +153,8 @@ def _tried(network: PlanNetwork, way: CallRoute, down: str | None, fault: Fault)
 
 
 _ROUTE: Final = re.compile(r"\bROUTE num=(?P<number>\S*) via=(?P<via>\S+)(?: target=(?P<target>\S+))?")
-
-
 _REJECTED: Final = re.compile(r"\bREJECTED num=\S+ (?:barred|not admitted)\b")
+"""What the log of an engine says of a decision, and of a call that it refused by a rule."""
 _FORBIDDEN: Final = 403
 
 
@@ -220,17 +219,12 @@ def taken(
         tried=tuple(f"{' > '.join(names[leg])}: {leg.answer or 'no answer'}" for leg in tried),
         # Logs also have the other calls, and do not say which line belongs to which call.
         decisions={} if planned.test.meanwhile else _decisions(logs, engines),
-        answer=_FORBIDDEN if by_tone and _says_forbidden(logs.get(engines[1], "")) else begun.answer,
+        answer=_FORBIDDEN if by_tone and _REJECTED.search(logs.get(engines[1], "")) else begun.answer,
         by_tone=by_tone,
         setup_ns=begun.answered_ns - begun.at_ns if begun.answer == 200 else None,
         codec=begun.codec if begun.answer == 200 else None,
         accepted=begun.codecs if begun.answer == 200 else (),
     )
-
-
-def _says_forbidden(log: str) -> bool:
-    """Does the log of an engine say that it refused the call by a rule?"""
-    return _REJECTED.search(log) is not None
 
 
 def _onward(
