@@ -141,6 +141,15 @@ def test_a_rule_that_leaves_nothing_of_a_whole_number_is_not_applied_to_it() -> 
     assert "exten => _00,1," not in text
 
 
+def test_a_proxy_rewrites_by_groups_alternatives_and_repetitions() -> None:
+    rules = r"[{match: '^(112|155)$', replace: '+420\1'}, {match: '^([2-79][0-9]{8})$', replace: '+420\1'}]"
+    text = made(network(("core: {kind: proxy,", f"core: {{kind: proxy, rewrite: {rules},")))[
+        "core/kamailio.cfg"
+    ]
+    assert r"if (subst_user('/^(112|155)$/+420\1/')) return;" in text
+    assert r"if (subst_user('/^([2-79][0-9]{8})$/+420\1/')) return;" in text
+
+
 def test_a_gateway_rewrites_one_number_and_no_longer_ones() -> None:
     rules = (
         "rewrite: [{match: '^(112)$', replace: '+420\\1'}, {match: '^15(.*)$', replace: '+42015\\1'}, "
@@ -327,7 +336,7 @@ def test_a_proxy_counts_the_calls_of_organisations_with_a_limit_and_of_no_other(
         (
             "gw: {kind: gateway,",
             "gw: {kind: gateway, trees: [public],",
-            "an Asterisk gateway cannot query trees",
+            "Weir writes no queries of trees into dial plans",
         ),
         (
             '{at: gw, arriving: sip, prefix: "+", to: gk}',
@@ -342,12 +351,12 @@ def test_a_proxy_counts_the_calls_of_organisations_with_a_limit_and_of_no_other(
         (
             "core: {kind: proxy,",
             "core: {kind: proxy, rewrite: [{match: '(.*)', replace: '+\\1'}],",
-            "Kamailio takes rules that begin with ^",
+            "Weir writes only rules that begin with ^",
         ),
         (
             "gw: {kind: gateway,",
             "gw: {kind: gateway, rewrite: [{match: '^(.*)1$', replace: '+\\1'}],",
-            "the dial plan of an Asterisk takes rules such as",
+            "Weir writes only rules such as",
         ),
         (
             "service: E2U+sip, uri: 'sip:+\\1@example.net'}]",

@@ -157,8 +157,7 @@ route[FIRST] {
 NONTERMINAL    $var(o) = $(naptrquery(n=>order[$var(i)]){s.int});
     $var(p) = $(naptrquery(n=>pref[$var(i)]){s.int});
     if (USED) {
-      if ($var(service) == "e2u+h323") $var(second) = "GATEWAY";
-      if ($var(o) < $var(order) || ($var(o) == $var(order) && $var(p) < $var(preference))) {
+SECOND      if ($var(o) < $var(order) || ($var(o) == $var(order) && $var(p) < $var(preference))) {
         $var(first) = $var(service);
         $var(order) = $var(o);
         $var(preference) = $var(p);
@@ -290,13 +289,13 @@ def _rewriting(network: PlanNetwork, name: str) -> Iterator[str]:
         shape = profiles.simple(rule)
         if shape is not None:
             goes, comes = shape
-            pattern = goes.replace("+", "\\+")
+            pattern = "^" + goes.replace("+", "\\+")
+            yield f"  # {parts.place(network, *location)}"
             change = f'$rU = "{comes}" + $(rU{{s.substr,{len(goes)},0}});'
+            yield f'  if ($rU =~ "{pattern}") {{ {change} return; }}'
         else:
-            pattern = rule.match
-            change = f"$rU = $(rU{{re.subst,/{rule.match}/{rule.replace}/}});"
-        yield f"  # {parts.place(network, *location)}"
-        yield f'  if ($rU =~ "{"^" if shape else ""}{pattern}") {{ {change} return; }}'
+            yield f"  # {parts.place(network, *location)}"
+            yield f"  if (subst_user('/{rule.match}/{rule.replace}/')) return;"
     yield "  return;\n}\n"
 
 
@@ -354,7 +353,13 @@ def _trees(network: PlanNetwork, name: str, forwarded: str) -> Iterator[str]:
         nonterminal = '    if ($(naptrquery(n=>replace[$var(i)]){s.len}) > 0) $var(service) = "refer";\n'
         chosen = "        $var(refer) = $naptrquery(n=>replace[$var(i)]);\n"
         yield REFER.rstrip("\n") + "\n"
-    first = FIRST.replace("NONTERMINAL", nonterminal).replace("CHOSEN", chosen).replace("USED", used)
+    second = '      if ($var(service) == "e2u+h323") $var(second) = "GATEWAY";\n' if gateway else ""
+    first = (
+        FIRST.replace("SECOND", second)
+        .replace("NONTERMINAL", nonterminal)
+        .replace("CHOSEN", chosen)
+        .replace("USED", used)
+    )
     yield first.replace("FORWARDED", forwarded).replace("GATEWAY", gateway).rstrip("\n") + "\n"
 
 

@@ -186,7 +186,10 @@ def finding() -> Finding:
         return Finding(name, False, what, "everything else works without it", essential=False)
     found = version("asterisk")
     asterisk_there = f"asterisk {found}" if found else "no asterisk, for gateways (weir voice install)"
+    packages = extras.VOICE.missing()
+    needed = f"no {' and no '.join(packages)}, for gatekeepers ({extras.VOICE.remedy})"
     there = [*(f"{program} {version(program)}" for program in PACKAGES), asterisk_there]
+    there += [needed] if packages else []
     return Finding(name, True, ", ".join(there))
 
 

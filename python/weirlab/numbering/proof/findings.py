@@ -82,6 +82,11 @@ class ProofCallRow:
         return self.verdict == AS_PLANNED
 
     @property
+    def opinions(self) -> list[float]:
+        """MOS in both directions, as far as known."""
+        return [each for each in (self.there_mos, self.back_mos) if each >= 0]
+
+    @property
     def jitter_ms(self) -> float:
         """The larger mean jitter of both directions; 0 if it is not known."""
         return max((each for each in (self.there_jitter_ms, self.back_jitter_ms) if each >= 0), default=0.0)
@@ -134,6 +139,8 @@ class LogRow:
 
 MOST_LISTED: Final = 3
 """Calls and reasons that an error names; the table has all."""
+WORSE_MOS: Final = 0.2
+"""How much lower a MOS is than the codec's best one if the machine spoiled it."""
 UNEVEN_MS: Final = 5.0
 """Mean jitter from which speech came unevenly: a quarter of the usual packet time."""
 
@@ -202,8 +209,19 @@ class ProofFindings:
 
     @property
     def uneven(self) -> list[ProofCallRow]:
-        """Calls whose speech this machine sent unevenly: nothing else is between the endpoints."""
-        return [] if self.device else [row for row in self.rows if row.jitter_ms > UNEVEN_MS]
+        """Calls whose speech this machine spoiled: nothing else is between the endpoints."""
+        return (
+            []
+            if self.device
+            else [row for row in self.rows if row.jitter_ms > UNEVEN_MS or self._is_worse(row)]
+        )
+
+    def _is_worse(self, row: ProofCallRow) -> bool:
+        """Is the MOS of a call lower than that of another one with the same codec?"""
+        best = max(
+            (mos for each in self.rows if each.codec == row.codec for mos in each.opinions), default=0.0
+        )
+        return any(mos < best - WORSE_MOS for mos in row.opinions)
 
     @property
     def sentence(self) -> str:
@@ -220,8 +238,8 @@ class ProofFindings:
         if uneven := self.uneven:
             most = duration(max(row.jitter_ms for row in uneven) * 1e6)
             said += (
-                f". This machine was busy: speech of {plural(len(uneven), 'call')} had a jitter of up to "
-                f"{most}, so MOS there is that of the machine, not of the plan"
+                f". This machine was busy: MOS of {plural(len(uneven), 'call')}, with a jitter of up to "
+                f"{most}, is that of the machine, not of the plan"
             )
         return f"{said}."
 

@@ -12,6 +12,7 @@ from weirlab.numbering.plan.model import EnumEntry, Naptr, PlanRoute
 from weirlab.numbering.plan.values import MOST_SHORT_DIGITS
 from weirlab.numbering.proof.ways import ProofCall
 from weirlab.numbering.routing import PlanNetwork
+from weirlab.numbering.routing.calls import uri_of
 from weirlab.numbering.routing.profiles import serves
 from weirlab.numbering.routing.trees import EnumTree
 from weirlab.numbering.routing.wording import PROTOCOLS, RouteStep
@@ -105,7 +106,7 @@ def _of_step(network: PlanNetwork, step: RouteStep) -> Iterator[str]:
             yield "non-terminal NAPTR"
         case "record":
             entry = network.plan.enum[int(step.place[1])]
-            yield from _of_record(network, entry, entry.naptr[int(step.place[3])])
+            yield from _of_record(network, entry, entry.naptr[int(step.place[3])], step)
         case "resolved":
             yield from _of_name(network, step)
         case "forwarded":
@@ -130,9 +131,13 @@ def _of_route(network: PlanNetwork, route: PlanRoute, step: RouteStep) -> Iterat
     also = [
         each for each in network.plan.routes if each.at == route.at and digits.startswith(each.prefix[1:])
     ]
+    # Of routes that lead to the same targets, nobody can tell which was taken.
+    also = [
+        each for each in also if (each.to, each.strip, each.prepend) != (route.to, route.strip, route.prepend)
+    ]
     if any(len(each.prefix) < len(route.prefix) and each.holds(network.day) for each in also):
         yield "longest prefix"
-    if any(not each.holds(network.day) for each in also):
+    if any(len(each.prefix) >= len(route.prefix) and not each.holds(network.day) for each in also):
         yield "validity dates"
     if route.strip:
         yield "digits stripped"
@@ -145,11 +150,13 @@ def _of_tree(network: PlanNetwork, step: RouteStep) -> Iterator[str]:
     digits = step.number.removeprefix("+")
     yield f"{plan.trees[name].visibility} ENUM tree"
     trees = plan.engines[step.engine].trees
-    if any(network.trees[other].lookup(digits) is not None for other in trees[trees.index(name) + 1 :]):
-        yield "order of trees"
     index = network.trees[name].lookup(digits)
     assert index is not None
     entry = plan.enum[index]
+    later = (network.trees[other].lookup(digits) for other in trees[trees.index(name) + 1 :])
+    others = (plan.enum[other] for other in later if other is not None)
+    if any(_uris(network, step, other) - _uris(network, step, entry) for other in others):
+        yield "order of trees"
     if entry.number is not None:
         yield "single number in ENUM"
         return
@@ -160,8 +167,17 @@ def _of_tree(network: PlanNetwork, step: RouteStep) -> Iterator[str]:
         yield "hole below a wildcard, closed (RFC 4592)"
 
 
-def _of_record(network: PlanNetwork, entry: EnumEntry, record: Naptr) -> Iterator[str]:
-    others = [each for each in entry.naptr if each is not record]
+def _uris(network: PlanNetwork, step: RouteStep, entry: EnumEntry) -> set[str]:
+    """The URIs of an entry that the engine of a step can use."""
+    engine = network.plan.engines[step.engine]
+    found = (uri_of(engine, entry, each, step.number) for each in entry.naptr if each.refer is None)
+    return {text for text, _, why in found if text is not None and not why}
+
+
+def _of_record(network: PlanNetwork, entry: EnumEntry, record: Naptr, step: RouteStep) -> Iterator[str]:
+    # A record that the engine cannot use, or that leads to the same place, loses in any order.
+    alone = (entry.model_copy(update={"naptr": (each,)}) for each in entry.naptr if each is not record)
+    others = [each.naptr[0] for each in alone if _uris(network, step, each) - {step.facts["uri"]}]
     if any(other.order > record.order for other in others):
         yield "NAPTR order"
     if any(other.order == record.order and other.preference > record.preference for other in others):
@@ -178,6 +194,10 @@ def _of_name(network: PlanNetwork, step: RouteStep) -> Iterator[str]:
         services = [service for service in network.plan.domains[str(host)].services if serves(service, "sip")]
         taken = network.plan.domains[str(host)].services[int(index)]
         yield "SRV record"
+        addresses = network.names.addresses
+        services = [
+            each for each in services if addresses.get(each.target) not in (None, step.facts["address"])
+        ]
         if any(service.priority > taken.priority for service in services):
             yield "SRV priority"
         if any(service.priority == taken.priority and service.weight < taken.weight for service in services):
@@ -192,7 +212,8 @@ def _of_ends(network: PlanNetwork, planned: ProofCall) -> Iterator[str]:
     engines = network.plan.engines
     caller, callee = engines[planned.caller], engines[planned.way.end.engine]
     codec = next(iter(planned.codecs[-1:]), None)
-    if codec and callee.codecs and caller.codecs and caller.codecs != callee.codecs:
+    common = [each for each in caller.codecs if each in callee.codecs]
+    if codec and len(common) > 1 and common != [each for each in callee.codecs if each in common]:
         yield "codec preference"
     if "tcp" in (caller.transport, callee.transport):
         yield "SIP over TCP"

@@ -20,7 +20,8 @@ from weirlab.numbering.proof.wire.packets import TransportAddress
 from weirlab.numbering.proof.wire.signalling import CallLeg
 from weirlab.numbering.routing import PlanNetwork
 from weirlab.numbering.routing.calls import MOST_WAYS, calls
-from weirlab.numbering.routing.wording import CallRoute
+from weirlab.numbering.routing.profiles import Uri
+from weirlab.numbering.routing.wording import CallRoute, end
 from weirlab.numbering.zones import servers
 
 
@@ -176,6 +177,8 @@ class CallHistory:
     """The first codec of the offer that the answer to the caller accepts."""
     accepted: tuple[str, ...] = ()
     """All codecs that the answer accepts."""
+    numbers: tuple[str, ...] = ()
+    """Numbers of the legs to ``engines`` after the caller, as SIP has them; empty for other protocols."""
     by_tone: bool = False
     """Did the caller only hear a tone? It is the same one for every refusal (RFC 3660), busy excepted."""
 
@@ -220,11 +223,18 @@ def taken(
         # Logs also have the other calls, and do not say which line belongs to which call.
         decisions={} if planned.test.meanwhile else _decisions(logs, engines),
         answer=_FORBIDDEN if by_tone and _REJECTED.search(logs.get(engines[1], "")) else begun.answer,
+        numbers=tuple(_sip_number(leg.uri) for leg in chain),
         by_tone=by_tone,
         setup_ns=begun.answered_ns - begun.at_ns if begun.answer == 200 else None,
         codec=begun.codec if begun.answer == 200 else None,
         accepted=begun.codecs if begun.answer == 200 else (),
     )
+
+
+def _sip_number(text: str) -> str:
+    """The user part of a SIP URI; empty for other text."""
+    uri = Uri.parse(text)
+    return uri.user.partition(";")[0] if uri is not None and uri.scheme == "sip" else ""
 
 
 def _onward(
@@ -301,13 +311,30 @@ def differences(planned: ProofCall, found: CallHistory) -> list[str]:
     # The expectations of the test itself apply while nothing fails.
     if planned.down is None:
         if way.answer != test.answer:
-            differs.append(f"the plan gives {way.answer}, but the test requires {test.answer}")
+            differs.append(
+                f"the plan gives {way.answer} ({end(way.end)}), but the test requires {test.answer}"
+            )
         if test.ends_at is not None and found.end != test.ends_at:
             differs.append(f"the test requires that {test.ends_at} answers")
         first = found.decisions.get(way.engines[1]) if len(way.engines) > 1 else None
         if test.via is not None and first != test.via:
             differs.append(f"the test requires a decision by {test.via}")
-    return differs
+    return [*differs, *_other_number(way, found)] if differs else []
+
+
+def _other_number(way: CallRoute, found: CallHistory) -> list[str]:
+    """The first engine that got another number than the plan says, as a phrase; empty if none did."""
+    wanted = [str(step.facts["number"]) for step in way.steps if step.what == "leg"]
+    for name, planned_name, got, number in zip(
+        found.engines[1:], way.engines[1:], found.numbers, wanted, strict=False
+    ):
+        if name != planned_name:
+            break
+        if got not in ("", number):
+            return [
+                f"{name} got {got}" + (", without its +" if f"+{got}" == number else f" instead of {number}")
+            ]
+    return []
 
 
 def named_codecs(accepted: Sequence[str]) -> str:

@@ -242,19 +242,25 @@ def _by_records(
             seen = seen.then(seen.step("unusable record", place, **facts, uri=None, why=why))
             # A call that follows it does not come back.
             break
-        try:
-            number = f"+{arrival.number.removeprefix('+')}"
-            text = Substitution.parse(record.expression).apply(number)
-            uri = Uri.parse(text) if text is not None else None
-            why = _unusable(engine, entry, record, text, uri)
-        except BadExpression as wrong:
-            text, uri, why = None, None, f"its regexp is not valid: {wrong}"
+        text, uri, why = uri_of(engine, entry, record, arrival.number)
         if why or uri is None:
             seen = seen.then(seen.step("unusable record", place, **facts, uri=text, why=why))
             continue
         known = seen.then(seen.step("record", place, **facts, uri=text, first=not ways))
         ways.append(_follow(network, known, engine, uri, place))
     return ways, seen
+
+
+def uri_of(
+    engine: Engine, entry: EnumEntry, record: Naptr, number: str
+) -> tuple[str | None, Uri | None, str]:
+    """What a record gives for ``number``, as text and as URI, and why ``engine`` cannot use it, if so."""
+    try:
+        text = Substitution.parse(record.expression).apply(f"+{number.removeprefix('+')}")
+    except BadExpression as wrong:
+        return None, None, f"its regexp is not valid: {wrong}"
+    uri = Uri.parse(text) if text is not None else None
+    return text, uri, _unusable(engine, entry, record, text, uri)
 
 
 def in_order(entry: EnumEntry) -> list[tuple[int, Naptr]]:

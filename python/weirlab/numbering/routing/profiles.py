@@ -243,15 +243,18 @@ def rewrite_limit(engine: Engine, rule: Rewrite) -> str:
     shape = simple(rule)
     if engine.kind == "proxy" and shape is None:
         anchored = Substitution.of(rule.match, rule.replace).pattern.anchored
-        if not anchored or set('/"{}$') & set(rule.match.removesuffix("$") + rule.replace):
-            return 'Kamailio takes rules that begin with ^, end with $ and hold none of / " { }; write it so'
+        if not anchored or set("/\"'$") & set(rule.match.removesuffix("$") + rule.replace):
+            return (
+                "Weir writes only rules that begin with ^, end with $ and hold none of / \" ' for Kamailio; "
+                "write it so"
+            )
     if engine.kind == "gatekeeper":
         return "gatekeepers do not rewrite numbers; let the gateway or the proxy do it"
     known = exact(rule) is not None or (shape is not None and shape[0] and not shape[0].startswith("+"))
     if engine.kind == "gateway" and not known:
         return (
-            r"the dial plan of an Asterisk takes rules such as ^00(.*)$ to +\1, or ^(112)$ to +420\1; write "
-            "it so, or let the proxy rewrite"
+            r"Weir writes only rules such as ^00(.*)$ to +\1, or ^(112)$ to +420\1, into dial plans of "
+            "Asterisk; write it so, or let the proxy rewrite"
         )
     return ""
 
@@ -299,7 +302,9 @@ def falls_back(engine: Engine, answer: int) -> bool:
 def tree_limit(engine: Engine) -> str:
     """What keeps ``engine`` from asking its trees; empty if nothing does."""
     if engine.kind == "gateway" and engine.trees:
-        return "an Asterisk gateway cannot query trees; let the proxy or gatekeeper do it"
+        return (
+            "Weir writes no queries of trees into dial plans of Asterisk; let the proxy or gatekeeper do it"
+        )
     return ""
 
 

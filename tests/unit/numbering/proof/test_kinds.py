@@ -15,7 +15,7 @@ from weirlab.numbering.proof.findings import AS_PLANNED, NOT_AS_PLANNED, ProofFi
 from weirlab.numbering.proof.ways import ProofCall, planned
 from weirlab.numbering.routing import PlanNetwork
 
-from ..plans import ready_network
+from ..plans import DAY, network, ready_network
 
 MANY = 25
 """Kinds that one command is to prove."""
@@ -62,7 +62,6 @@ def test_one_plan_proves_many_kinds_of_routes(
         ("+420222055501", "hole below a wildcard, closed (RFC 4592)"),
         ("+420222055555", "address in a URI"),
         ("+420222000888", "order of trees"),
-        ("+420223000001", "NAPTR order"),
         ("+420223000002", "NAPTR preference"),
         ("+420223000003", "record that cannot be used is passed over"),
         ("+420224000001", "non-terminal NAPTR"),
@@ -110,6 +109,41 @@ def test_a_call_while_something_fails_is_an_example_of_that_alone(
 def test_what_a_call_does_not_do_is_no_kind_of_it(carriers: tuple[PlanNetwork, list[ProofCall]]) -> None:
     assert {"NAPTR order", "SRV priority", "longest prefix"}.isdisjoint(of(carriers, "+420222000001"))
     assert "both directions" not in of(carriers, "+420223000001")
+
+
+def of_changed(number: str, *replacements: tuple[str, str]) -> set[str]:
+    net = network(*replacements)
+    calls = planned(PlanNetwork(net.book, DAY), fall_back=False)
+    return {kind for each in calls if each.test.number == number for kind in kinds.kinds(net, each, calls)}
+
+
+ORDERED = ("order: 100, preference: 20", "order: 200, preference: 20")
+TESTED = ('tests:\n', 'tests:\n  - {number: "+420222000001", ends_at: desk}\n')  # fmt: skip
+ROUTED = '  - {at: core, prefix: "+420222", to: [desk, gw]}'
+
+
+def test_a_kind_counts_only_if_the_call_could_have_gone_another_way() -> None:
+    enum = "+420111000001"
+    assert "NAPTR order" in of_changed(enum, ORDERED)
+    assert "NAPTR order" not in of_changed(enum, ORDERED, ("hand_over: {h323: gw}", "hand_over: {}"))
+    assert "NAPTR preference" in of_changed(enum)
+    shared = ("codecs: [alaw], organisation: one", "codecs: [alaw, ulaw], organisation: one")
+    callee = "host: desk.example.net, codecs: [alaw]"
+    assert "codec preference" not in of_changed(enum, shared)
+    assert "codec preference" in of_changed(enum, shared, (callee, callee.replace("[alaw]", "[ulaw, alaw]")))
+    longer = '  - {at: core, prefix: "+4202220", to: TO}'
+    for to, is_kind in (("[desk, gw]", False), ("desk", True)):
+        more = (ROUTED, f"{ROUTED}\n{longer.replace('TO', to)}")
+        assert ("longest prefix" in of_changed("+420222000001", TESTED, more)) == is_kind
+
+
+def test_an_emergency_number_is_one_that_the_plan_lists() -> None:
+    rule = ("core: {kind: proxy,", "core: {kind: proxy, rewrite: [{match: ^155$, replace: '+420222155'}],")
+    dialled = ("tests:\n", "emergency: ['155']\ntests:\n  - {number: '155', ends_at: desk}\n")
+    assert "emergency number" in of_changed("155", rule, dialled)
+    assert "short number" in of_changed(
+        "155", rule, (dialled[0], dialled[1].replace("emergency: ['155']\n", ""))
+    )
 
 
 def test_a_kind_is_proved_if_all_its_calls_are(
