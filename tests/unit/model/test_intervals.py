@@ -242,7 +242,7 @@ def test_a_drift_within_the_profile_widens_what_other_hours_may_bring_to_the_sam
     usual, slower, later = (
         HostDrift.published(),
         HostDrift.published(rate=0.2),
-        HostDrift.published(delay=0.5),
+        HostDrift.published(delay=0.6),
     )
     assert slower.service > 2 * usual.service
     assert (slower.delay, slower.tail) == (usual.delay, usual.tail)
