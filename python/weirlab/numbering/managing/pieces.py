@@ -30,7 +30,7 @@ from weirlab.numbering.plan.model import (
     Range,
     Test,
 )
-from weirlab.numbering.plan.values import Host, Name, Serial
+from weirlab.numbering.plan.values import Dialled, Host, Name, Serial
 from weirlab.scenario import load as scenario
 from weirlab.scenario.document import Location
 
@@ -86,6 +86,8 @@ class GeneralSettings(PlanElement):
     """What every zone begins with; no zones can be written without it."""
     external: tuple[Host, ...] = ()
     """Domains outside the plan to which URIs may lead."""
+    emergency: tuple[Dialled, ...] = ("112", "911")
+    """Emergency numbers as they are dialled."""
 
 
 _LAST: Final = ("valid_from", "valid_until")

@@ -13,10 +13,11 @@ from weirlab.numbering.plan import load, loads, ready
 from weirlab.numbering.plan.model import NumberingPlan
 from weirlab.scenario.document import parse
 
-from ..plans import BASE, DAY
+from ..plans import BASE, DAY, changed
 
 PLANS = {name: load(ready.FOLDER / f"{name}.yaml").plan for name in ready.names()} | {
-    "small": loads(BASE).plan
+    "small": loads(BASE).plan,
+    "emergency": loads(changed(("tests:\n", "emergency: ['112', '155']\ntests:\n"))).plan,
 }
 
 
