@@ -164,7 +164,8 @@ def test_its_lines_are_in_the_run(tmp_path: Path) -> None:
 def test_nothing_is_left_of_a_look_inside(made: Any) -> None:
     with NetnsLab(dut.make("forward")) as lab, lab.watch_inside():
         assert lab._sampler is not None
-        pid = lab._sampler._running().pid
+        (program,) = lab._sampler._programs
+        pid = program.pid
         assert Path(f"/proc/{pid}").exists()
         assert os.sched_getaffinity(pid) == {lab._cores.dut}
     assert not Path(f"/proc/{pid}").exists()

@@ -127,17 +127,28 @@ def sift(
     works: bool = False,
 ) -> CleanResult:
     """Leave out what the host disturbed and judge the rest, if that is known bin by bin; otherwise judge
-    the whole trial. Parameters as of :func:`judge`; an invalid trial is kept as it was."""
-    if not (is_windowed(result, host) and limits.left_out_ratio > 0):
+    the whole trial. Calls are judged as a whole as well if too little is left: their bins are long, and a
+    short wait costs all of one. Parameters as of :func:`judge`; an invalid trial is kept as it was."""
+
+    def whole() -> CleanResult:
         return CleanResult(
             result, judge(result, host, offered_pps, limits, counters=counters, regular=regular, works=works)
         )
+
+    if not (is_windowed(result, host) and limits.left_out_ratio > 0):
+        return whole()
     waited_ns = None if host.dut_wait_s is None else host.dut_wait_s * 1e9
     found = windows.disturbances(
         result, waited_ns=waited_ns, inside_ns=host.inside_ns or (), unpaced=not math.isfinite(offered_pps)
     )
     rest = windows.without(result, windows.left_out(result, found))
     too_much = tuple(_too_much_left_out(rest, limits))
+    if too_much and result.packets is not None and host.dut_wait_s is not None:
+        # What the device waited is known in all, and limited by :func:`judge`.
+        serious = [one for one in found if one.who not in (windows.WAITED, windows.OTHERS)]
+        others = windows.without(result, windows.left_out(result, serious))
+        if not tuple(_too_much_left_out(others, limits)):
+            return whole()
     reasons = (
         *_nothing(result if rest.sent or too_much else rest, works),
         *too_much,

@@ -256,3 +256,16 @@ def test_a_trial_that_nobody_looked_at_cannot_be_divided() -> None:
         windows.disturbances(make_result())
     with pytest.raises(ValueError, match="no windows"):
         windows.without(make_result(), ())
+
+
+def test_calls_of_which_too_little_is_left_are_judged_as_a_whole() -> None:
+    """A wait of some 50 us spoils a bin of 10 ms, but hardly what is heard."""
+    result = SimLab(replace(SLOW, disturb_ns=200_000.0, disturb_every_ns=9_000_000.0)).run(
+        traffic_of(parse_calls(5), 1.0, 0.1)
+    )
+    assert rest(result).left_out_s > 0.5
+    sifted = sift(result, replace(QUIET, dut_wait_s=0.001), result.achieved_pps)
+    assert sifted.invalid == ()
+    assert sifted.result is result
+    (why,) = sift(result, replace(QUIET, dut_wait_s=0.3), result.achieved_pps).invalid
+    assert "other work had the device's CPU" in why
