@@ -52,7 +52,7 @@ LOOPS, LOOP_S = 5, 3.0
 CLIENT = """
 import json, sys, time
 from weirlab.link.stopping import Stop
-from weirlab.transfers.tcp import sending
+from weirlab.transfers.tcp import ends
 from weirlab.transfers.tcp.ndt7 import transfer
 from weirlab.transfers.tcp.settings import TransferSettings
 from weirlab.transfers.tcp.study.running import SilentObserver
@@ -68,7 +68,7 @@ if how["pause_s"]:
 with Stop() as stop:
     asked = TransferSettings(how["host"], how["port"], up=how["up"], down=1 - how["up"], lasts_s=10.0,
                                      interval_s=0.01, rate_bps=how["read_bps"], ndt7="ws")
-    print(sending.send(asked, SilentObserver(), stop).problem() or "")
+    print(ends.send(asked, SilentObserver(), stop).problem() or "")
 """
 
 

@@ -12,7 +12,7 @@ DOCUMENT = Path(__file__).resolve().parents[4] / "docs" / "tcp-watch.md"
 
 
 def test_the_table_of_fields_is_that_of_the_engine() -> None:
-    """To renew it: ``python -c "from weirlab.transfers.tcp import fields; print(fields.markdown())"``."""
+    """``from weirlab.transfers.tcp import connections; print(connections.markdown())`` renews it."""
     assert connections.markdown() in DOCUMENT.read_text()
 
 
