@@ -70,7 +70,7 @@ class PathEvidence:
 
 
 def path_evidence(document: Mapping[str, Any]) -> PathEvidence:
-    """The inverse of :meth:`Between.document`; raises ``LookupError`` or ``TypeError`` for something else."""
+    """The inverse of ``PathEvidence.document``; ``LookupError`` or ``TypeError`` for something else."""
     fates = document["fates"]
     return PathEvidence(**{**document, "fates": None if fates is None else RetransmissionCounts(**fates)})
 

@@ -57,7 +57,7 @@ class FakeParallelBed:
     carried: list[ParallelAttempt] = field(default_factory=list)
 
     def carry(self, course: ParallelAttempt) -> AttemptObservation:
-        """See :meth:`weirlab.transfers.parallel.bed.Bed.carry`."""
+        """See :meth:`weirlab.transfers.parallel.plan.ParallelBed.carry`."""
         self.carried.append(course)
         fault = next(self.faults, None) or USUAL
         if fault.raises is not None:

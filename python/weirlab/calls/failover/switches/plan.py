@@ -121,7 +121,7 @@ class PairControls(Protocol):
 
 
 class PairLab(Protocol):
-    """What a switch needs of ``weirlab.calls.failover.bed.RedundantLab``; see there."""
+    """What a switch needs of ``weirlab.calls.failover.lab.RedundantLab``; see there."""
 
     @property
     def lab(self) -> str: ...
