@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from weirlab.cli.progress import Reporter
     from weirlab.jobs.cluster import ClusterAddress
 
+NEAR_NS: Final = 1_000_000
+"""A round trip within a building."""
 HARMFUL: Final = 0.001
 """Share of packets lost or late, below which neither is why a stream sounds bad."""
 
@@ -57,6 +59,7 @@ def _heard(outcome: QualityOutcome) -> str:
     said = f"{_streams(streams)} in {lasted}"
     if known.any():
         said += ", none with loss" if lossless == voice.sum() else f", {count(lossless)} without loss"
+        said += " before the capture" if outcome.table.beyond.any() else ""
     if known.sum() < voice.sum():
         said += f", {count(int(voice.sum() - known.sum()))} with unknown loss"
     if np.isnan(mos).all():
@@ -88,6 +91,10 @@ def dissatisfied(outcome: QualityOutcome) -> str:
     loss, jitter = bool(2 * by_loss.sum() >= len(bad)), bool(2 * by_jitter.sum() >= len(bad))
     if not (loss or jitter) and 2 * harmed.sum() >= len(bad):
         loss = jitter = True
+    # The lesser one may do harm, too.
+    both = np.minimum(lost, late) >= HARMFUL * sent
+    not_loss = "mostly jitter" if (both & by_jitter).any() else "jitter, not loss"
+    not_jitter = "mostly loss" if (both & by_loss).any() else "loss, not jitter"
     longest = int(losses.longest[bad].max())
     bursts = (
         f"bursts of up to {count(longest)} packets"
@@ -96,12 +103,30 @@ def dissatisfied(outcome: QualityOutcome) -> str:
     )
     later = f"up to {percent(float((late / sent).max()))} of the packets late for the jitter buffer"
     why = {
-        (True, False): f"{bursts}; loss, not jitter",
-        (False, True): f"{later}; jitter, not loss",
+        (True, False): f"{bursts}; {not_jitter}",
+        (False, True): f"{later}; {not_loss}",
         (True, True): f"{bursts}, {later}; loss and jitter",
         (False, False): "neither loss nor jitter, but codec or delay",
     }[loss, jitter]
-    return f"{count(len(bad))} of {count(int(np.isfinite(mos).sum()))} below {SATISFIED:.1f}: {why}."
+    origin = _jitter_origin(outcome.streams, bad[by_jitter]) if jitter else ""
+    return f"{count(len(bad))} of {count(int(np.isfinite(mos).sum()))} below {SATISFIED:.1f}: {why}.{origin}"
+
+
+def _jitter_origin(streams: Sequence[CaptureStream], rows: Sequence[int]) -> str:
+    """That jitter is the senders', if RTCP shows that these are near; packets are late before the capture."""
+    trips = [_to_sender_ns(streams, streams[row]) for row in rows]
+    if not trips or any(trip is None or trip > NEAR_NS for trip in trips):
+        return ""
+    sender = "the sender" if len(trips) == 1 else "each sender"
+    most = duration(max(trip for trip in trips if trip is not None))
+    return f" The jitter arose at or near {sender}: by RTCP, a round trip from the capture takes {most}."
+
+
+def _to_sender_ns(streams: Sequence[CaptureStream], stream: CaptureStream) -> float | None:
+    """The longest round trip between the capture and the host that sent a stream, if that receives one."""
+    ends = (each.far_end for each in streams if each.dst == stream.src and each.interface == stream.interface)
+    known = [far["round_trip_max_ns"] for far in ends if far and far["round_trips"]]
+    return max(known, default=None)
 
 
 def _streams(streams: Sequence[CaptureStream]) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from weirlab.calls.quality.study import CaptureReading, capture_quality
+from weirlab.calls.quality.wording import dissatisfied
 
 from .captures import ethernet, talk, udp_over_ip, without
 from .situations import back, found, outcome_of
@@ -74,6 +75,22 @@ def test_round_trips_to_both_ends_add_up(file: Path) -> None:
     ]
     outcome = outcome_of(file, [*talk(300), *back(talk(300))], reports)
     assert outcome.table.network_ns.tolist() == [40e6, 40e6]
+
+
+@pytest.mark.parametrize(("round_trip_us", "near"), [(500, True), (50_000, False)])
+def test_jitter_of_a_sender_that_is_near_is_that_senders(file: Path, round_trip_us: int, near: bool) -> None:
+    reports = [
+        rtcp(2_000_000, sender_report(5, 2), from_caller=False),
+        rtcp(2_000_000 + round_trip_us, receiver_report(5, since=(2, 0.0)), from_caller=True),
+    ]
+    shaky = talk(1_000, jitter_us=150_000)
+    outcome = outcome_of(file, [*shaky, *back(talk(1_000))], reports)
+    assert ("arose at or near the sender" in dissatisfied(outcome)) == near
+
+
+def test_jitter_beside_harmful_loss_is_not_all(file: Path) -> None:
+    shaky = without(talk(1_000, jitter_us=150_000), range(50, 950, 60))
+    assert dissatisfied(outcome_of(file, shaky)).endswith("; mostly jitter.")
 
 
 def test_losses_that_the_capture_shows_do_not_count_twice(file: Path) -> None:
