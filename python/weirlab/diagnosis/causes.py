@@ -32,6 +32,11 @@ class Cause:
     remedy: str = ""
     """What to change, as an imperative clause; empty if there is nothing to advise."""
 
+    @property
+    def advice(self) -> str:
+        """What to change, as a sentence."""
+        return f"{self.remedy[0].upper()}{self.remedy[1:]}." if self.remedy else ""
+
 
 APPLICATION_WRITE: Final = Cause(
     "application_write",

@@ -16,7 +16,7 @@ from weirlab.diagnosis.rules.ends import UNSCALED, at_rtt, seconds
 from weirlab.diagnosis.rules.network import even
 from weirlab.diagnosis.timeline import Timeline, TransferFacts
 from weirlab.diagnosis.view import TimelineView
-from weirlab.trace.quantities import count, duration, octets, percent, plural
+from weirlab.trace.quantities import bit_rate, count, duration, octets, percent, plural
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -57,7 +57,9 @@ def intervals(timeline: Timeline, parts: Mapping[Cause, Floats]) -> tuple[CauseI
 LEAST_SHARE: Final = 0.005
 """Smaller shares are not reported, and count as unknown."""
 MINOR: Final = 0.05
-"""A cause with a smaller share, or a smaller one than what looks like it, may be much of that, too."""
+"""A cause with a smaller share, or a smaller one than what looks like it, may be much of that, too. What may
+only be part of smaller shares is not worth a word.
+"""
 COUNTER_OFF: Final = 0.1
 """Difference above which the kernel's own counter is called wrong."""
 LEAST_PIECES: Final = 3
@@ -139,7 +141,7 @@ def diagnose(
     shares = {each.cause.key: each.share for each in found}
     return Diagnosis(
         source=timeline.source,
-        sentence=found[0].sentence,
+        sentence=found[0].sentence + _wanted(view, found[0].sentence),
         findings=tuple(found),
         notes=tuple(notes(view)),
         blind=tuple(_blind(view, shares)),
@@ -150,6 +152,22 @@ def diagnose(
         intervals=intervals(timeline, {rule.cause: part for rule, part in parts.values()}),
         begun_ns=timeline.begun_ns,
     )
+
+
+def _wanted(view: TimelineView, sentence: str) -> str:
+    """What the target throughput would need, unless ``sentence`` says it."""
+    target, capacity = view.target_bps, view.capacity
+    if target is None or f" {bit_rate(target)}" in sentence:
+        return ""
+    if _throughput_bps(view) >= target:
+        return f" {bit_rate(target)} was reached."
+    if capacity is not None and capacity * 8 < target:
+        return f" {bit_rate(target)} needs a path that carries more than {bit_rate(capacity * 8)}."
+    return f" {bit_rate(target)} was not reached, and the path is not known to carry less."
+
+
+def _throughput_bps(view: TimelineView) -> float:
+    return view.facts.data_bytes * 8 / (view.facts.data_s or view.timeline.seconds)
 
 
 def _mistakable(view: TimelineView, rule: DiagnosisRule, shares: Mapping[str, float]) -> bool:
@@ -233,7 +251,7 @@ def _blind(view: TimelineView, shares: Mapping[str, float]) -> list[BlindSpot]:
         why = rule.unseen(view)
         alike = sum(shares.get(key, 0.0) for key in rule.looks_like)
         is_found = shares.get(rule.cause.key, 0.0) >= max(MINOR, alike)
-        if why is None or is_found or not alike:
+        if why is None or is_found or alike < MINOR:
             continue
         found[rule.cause.key] = BlindSpot(rule.cause.held, why)
     if source == "kernel":
@@ -271,7 +289,7 @@ def _summary(view: TimelineView) -> TransferSummary:
     return TransferSummary(
         data_bytes=facts.data_bytes,
         seconds=t.seconds,
-        throughput_bps=facts.data_bytes * 8 / (facts.data_s or t.seconds),
+        throughput_bps=_throughput_bps(view),
         segments=facts.segments,
         segment_bytes=facts.segment_bytes,
         retransmitted=facts.retransmitted,

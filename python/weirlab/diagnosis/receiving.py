@@ -68,14 +68,15 @@ def _finding(cause: Cause, part: Bools, lasts: Floats, why: Callable[[Bools], st
     share = float(lasts[part].sum()) / total if total > 0 else 0.0
     if share < LEAST_SHARE:
         return []
+    evidence = why(part)
     return [
         DiagnosisFinding(
             cause,
             share,
             share * total,
             "low" if cause is UNKNOWN else "high",
-            f"{percent(share)} of the time {cause.held}: {why(part)}.",
-            (),
+            f"{percent(share)} of the time {cause.held}: {evidence}.",
+            (evidence,),
         )
     ]
 

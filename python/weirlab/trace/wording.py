@@ -90,7 +90,7 @@ def capture(analysis: Analysis) -> str:
     shown = analysis["connections"]
     number = len(shown) + analysis["connections_left_out"]
     first_ns, last_ns = read["first_ns"], read["last_ns"]
-    lasted = "" if first_ns is None or last_ns is None else f" in {duration(last_ns - first_ns)}"
+    lasted = "" if first_ns is None or last_ns is None else f" over {duration(last_ns - first_ns)}"
     parts = [plural(number, "TCP connection")]
     streams = len(analysis["streams"]) + streams_left_out(analysis)
     if streams:

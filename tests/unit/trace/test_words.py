@@ -105,7 +105,7 @@ def test_repeated_syns_are_no_share_of_the_data() -> None:
 def test_the_capture_is_summed_up_over_both_sides_of_all_connections() -> None:
     two = [made.connection(0), made.connection(1)]
     assert wording.capture(made.analysis(two, connections_left_out=3, esp=[made.esp()])) == (
-        "3,002 packets (3.00 MB) in 2.10 s: 5 TCP connections and 1 ESP flow; of the largest 2, "
+        "3,002 packets (3.00 MB) over 2.10 s: 5 TCP connections and 1 ESP flow; of the largest 2, "
         "10 of 4,000 segments were retransmitted (0.25 %), 2 of them spuriously."
     )
     assert wording.capture(

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from weirlab.base.tables import Table
+from weirlab.diagnosis.causes import UNKNOWN
 from weirlab.trace.quantities import NOTHING, bit_rate, count, duration, octets, percent, plural, size
 
 if TYPE_CHECKING:
@@ -54,14 +55,14 @@ def where(findings: Sequence[DiagnosisFinding]) -> Table:
 
 def sentences(found: Mapping[int, Diagnosis]) -> Table:
     """A sentence per connection, by its number, and what to do."""
-    rows = [(str(number), f"{each.sentence} {advice(each)}".rstrip()) for number, each in found.items()]
+    rows = [(str(number), answer(each)) for number, each in found.items()]
     return Table("Why not faster (--connection shows the rest)", ("#", ""), rows)
 
 
-def advice(found: Diagnosis) -> str:
-    """What to do about the main cause, as a sentence; empty if there is nothing to advise."""
-    remedy = found.main.remedy
-    return f"{remedy[0].upper()}{remedy[1:]}." if remedy else ""
+def answer(found: Diagnosis) -> str:
+    """The main cause, what to do about it, and how sure that is."""
+    sure = "" if found.main is UNKNOWN else f"Confidence: {found.findings[0].confidence}."
+    return " ".join(filter(None, (found.sentence, found.main.advice, sure)))
 
 
 def remarks(found: Diagnosis) -> list[str]:

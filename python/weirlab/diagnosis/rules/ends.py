@@ -192,14 +192,13 @@ def _waiting(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
 
 def _reading(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
     t = view.timeline
-    window, most = view.usual(t.window_bytes, part), float(np.nanmax(_most_window(view)))
+    window, most = view.usual(t.window_bytes, part), view.usual(_most_window(view), part)
     if most <= 0:
         return "its window was closed", ("its scale is not known, so an open window may have been full, too",)
     closed = view.share(part * (t.window_bytes < view.facts.mss_bytes))
-    evidence = [
-        f"the window fell from {size(most)} to {size(window)}",
-        f"it was closed {percent(closed)} of the time",
-    ]
+    evidence = [f"the window fell from {size(most)} to {size(window)}"]
+    if closed > 0:
+        evidence.append(f"it was closed {percent(closed)} of the time")
     if t.knows("unread_bytes"):
         evidence.append(f"{size(view.usual(t.unread_bytes, part))} was unread at the receiver")
     why = f"unread data filled its buffer, and its window fell to {size(window)}"

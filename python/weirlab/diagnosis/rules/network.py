@@ -54,8 +54,9 @@ def _growth(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]:
     t = view.timeline
     rtt = view.usual(t.rtt_s, part)
     lasted = view.share(part) * t.seconds
-    trips = lasted / rtt if rtt > 0 else float("nan")
-    return f"for {seconds(lasted)}, about {count(trips)} round trips of {seconds(rtt)}", (
+    trips = max(round(lasted / rtt), 1) if rtt > 0 else 0
+    about = f", about {plural(trips, 'round trip')} of {seconds(rtt)}" if trips else ""
+    return f"for {seconds(lasted)}{about}", (
         "nothing had been lost yet, and the data in flight grew from round trip to round trip",
     )
 
@@ -110,8 +111,8 @@ def _saturated(view: TimelineView) -> Floats:
         return np.zeros(len(view.rate))
     used = np.clip(view.rate / view.capacity, 0.0, 1.0)
     if not view.queued_before_losses:
-        # No queue caused the losses, so that these are the limit while none stands.
-        used = np.where(view.lossy, 0.0, used)
+        # No queue caused the losses, which are the limit while none stands, unless the sender bears them.
+        used = np.where(view.lossy & ~even(view) & (view.facts.pacing != "BBR"), 0.0, used)
     return np.where(view.saturated | _drained(view) | (view.shared & (view.facts.siblings > 0)), 1.0, used)
 
 
@@ -128,9 +129,14 @@ def _saturation(view: TimelineView, part: Floats) -> tuple[str, tuple[str, ...]]
         )
     if view.share(part * _drained(view)) > view.share(part) / 2:
         again = plural(view.facts.retransmitted, "segment")
+        tried = (
+            "segments did not come faster even for a moment, which a path that carries more would show"
+            if view.timeline.source == "receiver"
+            else "again and again more was sent for a while, as BBR does as a probe, and no more arrived"
+        )
         return f"it carries {bit_rate(capacity)}, as evenly as data arrived whatever was lost", (
             f"{again} were retransmitted, but after losses as much arrived as before, and without gaps",
-            "segments did not come faster even for a moment, which a path that carries more would show",
+            tried,
             "a policer would look the same",
         )
     if not view.share(part * view.queued) > 0:

@@ -101,7 +101,8 @@ class CauseNews:
 class _Kept:
     """Samples of one connection, in the order in which they came."""
 
-    parts: deque[tuple[NDArray[np.int64], dict[str, Floats]]] = field(default_factory=deque)
+    parts: deque[tuple[NDArray[np.int64], dict[str, Floats], float]] = field(default_factory=deque)
+    """Times, columns, and the largest receive window of the other end before these."""
     rows: int = 0
     window_bytes: float = 0.0
     """The largest receive window of the other end so far."""
@@ -109,7 +110,7 @@ class _Kept:
     def take(self, time_ns: NDArray[np.int64], columns: dict[str, Floats]) -> None:
         import numpy as np
 
-        self.parts.append((time_ns, columns))
+        self.parts.append((time_ns, columns, self.window_bytes))
         self.rows += len(time_ns)
         self.window_bytes = float(np.fmax(self.window_bytes, np.fmax.reduce(columns["snd_wnd_bytes"])))
         while self.rows > MOST_ROWS and len(self.parts) > 1:
@@ -119,12 +120,14 @@ class _Kept:
         """Forget the oldest part."""
         self.rows -= len(self.parts.popleft()[0])
 
-    def since(self, start_ns: float) -> tuple[Floats, dict[str, Floats]]:
+    def since(self, start_ns: float) -> tuple[Floats, dict[str, Floats], float]:
+        """The samples from then on, as one part."""
         import numpy as np
 
         parts = [part for part in self.parts if part[0][-1] >= start_ns]
         times = np.concatenate([part[0] for part in parts]).astype(np.float64)
-        return times, {name: np.concatenate([part[1][name] for part in parts]) for name in parts[0][1]}
+        columns = {name: np.concatenate([part[1][name] for part in parts]) for name in parts[0][1]}
+        return times, columns, parts[0][2]
 
 
 class CauseLog:
@@ -174,18 +177,18 @@ class CauseLog:
         }
         ends = {(connections[number]["local"], connections[number]["remote"]): number for number in recent}
         found = []
-        for number, (times, columns) in recent.items():
+        for number, (_, columns, _) in recent.items():
             one = connections[number]
             partner = ends.get((one["remote"], one["local"]))
             acked, received = (_grown(columns[name]) for name in ("bytes_acked", "bytes_received"))
             sends = acked > received or (acked == received and not columns["rqueue_bytes"][-1] > 0)
             if partner is None or sends:
                 far = None if partner is None else recent[partner]
-                found.append((max(acked, received), number, sends, times, columns, far))
+                found.append((max(acked, received), number, sends, far))
         found.sort(key=lambda candidate: -candidate[0])
         return [
-            self._cause(number, connections[number], sends, times, columns, far)
-            for _, number, sends, times, columns, far in found[:MOST_SHOWN]
+            self._cause(number, connections[number], sends, recent[number], far)
+            for _, number, sends, far in found[:MOST_SHOWN]
         ]
 
     def _cause(
@@ -193,13 +196,13 @@ class CauseLog:
         number: int,
         connection: Mapping[str, Any],
         sends: bool,
-        times: Floats,
-        columns: Mapping[str, Floats],
-        far: tuple[Floats, Mapping[str, Floats]] | None,
+        near: tuple[Floats, Mapping[str, Floats], float],
+        far: tuple[Floats, Mapping[str, Floats], float] | None,
     ) -> ConnectionCause:
         from weirlab.diagnosis import kernel, receiving
         from weirlab.diagnosis.diagnosing import diagnose
 
+        times, columns, window_bytes = near
         seconds = (times[-1] - times[0]) / 1e9
         moved = _grown(columns["bytes_acked" if sends else "bytes_received"])
         bps = moved * 8 / seconds if seconds > 0 else float("nan")
@@ -213,11 +216,12 @@ class CauseLog:
                 columns,
                 receiver,
                 congestion=connection["congestion"],
-                window_bytes=self._kept[number].window_bytes,
+                window_bytes=window_bytes,
             )
             diagnosis = None if read is None else diagnose(*read)
             findings = () if diagnosis is None else diagnosis.findings
-        sentence = findings[0].sentence if findings else _silence(columns, seconds)
+        first = findings[0] if findings else None
+        sentence = f"{first.sentence} {first.cause.advice}".rstrip() if first else _silence(columns, seconds)
         if not sends and _is_here(connection):
             sentence += (
                 f" The other end is on this host: weir tcp why {shown(connection['remote'])} sees both."

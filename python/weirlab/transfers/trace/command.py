@@ -323,7 +323,7 @@ def _conclusion(
         said += [wording.conclusion(each) for each in shown]
         for one, each in reasons.items():
             more = [f"--connection {one} shows the evidence."] if number is None else diagnosis.remarks(each)
-            said += [f"{each.sentence} {diagnosis.advice(each)}".rstrip(), *more]
+            said += [diagnosis.answer(each), *more]
     return "\n".join(said)
 
 

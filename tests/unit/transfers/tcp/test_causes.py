@@ -70,6 +70,14 @@ def test_a_window_that_fell_is_a_slow_reader_even_when_it_fell_before_the_last_s
     assert cause(log, causes.LIVE_S) == "application_read"
 
 
+def test_a_window_that_only_grew_is_no_slow_reader() -> None:
+    log = causes.CauseLog()
+    window = np.linspace(64_000, 4_000_000, 400)
+    log.samples(samples(sender(window, 400), 400), ONE, [])
+    (found,) = log.causes(ONE)
+    assert all(finding.cause.key != "application_read" for finding in found.findings)
+
+
 def test_of_two_ends_of_one_connection_the_sender_is_diagnosed_with_what_the_other_has_not_read() -> None:
     log, both = causes.CauseLog(), progress((HERE, THERE), (THERE, HERE))
     window = np.full(400, 16_000)

@@ -35,7 +35,7 @@ def test_the_table_tells_of_every_connection_and_a_sentence_of_each(weir: Weir, 
     answer(made.analysis([made.connection(0), silent]))
     shown = weir("trace", "made.pcap")
     assert shown.code == 0, shown.err
-    assert shown.out.startswith("3,002 packets (3.00 MB) in 2.10 s: 2 TCP connections, 5 of 2,000 segments")
+    assert shown.out.startswith("3,002 packets (3.00 MB) over 2.10 s: 2 TCP connections, 5 of 2,000 segments")
     for text in ("10.0.0.1:40000", "192.0.2.1:5201", "11.6 Mbit/s", "5 (0.25 %)", "6.44 ms"):
         assert text in shown.out
     assert "No answer: 3 SYNs from 10.0.0.9:5.\n" in shown.out
