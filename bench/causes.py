@@ -318,6 +318,25 @@ def _bbr(draw: Draw) -> Case:
     )
 
 
+def _lossy_bbr(draw: Draw) -> Case:
+    return Case(
+        "loss under BBR",
+        causes.BOTTLENECK,
+        lambda truth: truth.utilisation,
+        "link busy",
+        path(
+            draw("delay_s", 0.02, 0.01, 0.04),
+            draw("rate_bps", 20e6, 10e6, 50e6),
+            draw("queue", 200, 80, 300),
+            loss=f"{draw('loss_percent', 1, 0.5, 3):.2f}%",
+            seed=f"{draw('seed', 7, 1, 1000):.0f}",
+        ),
+        send={"mode": "bulk", "options": {"TCP_CONGESTION": "bbr"}},
+        untold={"sender": (causes.PACING,)},
+        seconds=draw("seconds", SECONDS, 6, 9),
+    )
+
+
 def _settings(draw: Draw) -> Case:
     return Case(
         "odd settings",
@@ -349,6 +368,7 @@ MAKERS: Final[Mapping[str, Callable[[Draw], Case]]] = {
     "starved receiver": _starved,
     "pacing limit": _pacing,
     "bottleneck under BBR": _bbr,
+    "loss under BBR": _lossy_bbr,
     "odd settings": _settings,
     **between.MAKERS,
     **path_causes.MAKERS,

@@ -526,7 +526,7 @@ class ConnectionRows:
         """``time_ns``, ``rtt_ns``, ``from_side``, ``method``; not those by the ACK of a time stamp."""
 
     def sack_of(self, connection: int, /) -> dict[str, NDArray[Any]]:
-        """``from_side``, ``left``, ``right``, ``duplicate``."""
+        """``time_ns``, ``from_side``, ``left``, ``right``, ``duplicate``."""
 
     def take_segments_of(self, connection: int, columns: Sequence[str], /) -> dict[str, NDArray[Any]]:
         """The same, and forget all rows of the connection."""
@@ -538,14 +538,16 @@ def sender_timeline(
     mss_bytes: int,
     min_rtt_s: float,
     scaled: bool,
+    blocks: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]],
     trips: tuple[NDArray[np.int64], NDArray[np.int64]],
     behind: tuple[NDArray[np.int64], NDArray[np.int64]],
     echoes: tuple[NDArray[np.int64], NDArray[np.int64]],
 ) -> dict[str, Any] | None:
     """The columns of a ``weirlab.diagnosis.timeline.Timeline``, or None if hardly any data was captured.
 
-    ``columns``: those of ``weirlab.diagnosis.capture.ConnectionPackets``; the dict is emptied. Round trips
-    are pairs of times and lengths, ns. ``idle``: nothing waits in the sender. Also ``mss_bytes``,
+    ``columns``: those of ``weirlab.diagnosis.capture.ConnectionPackets``; the dict is emptied. ``blocks``:
+    times (ns), beginnings and ends of the receiver's SACK blocks. Round trips are pairs of times and
+    lengths, ns. ``idle``: nothing waits in the sender. Also ``mss_bytes``,
     ``min_rtt_s``, ``blur_s`` (how exactly it is known when ACKs reached the sender), ``flaw`` (``no_acks``,
     ``clock``, ``too_much``, ``jump`` or None), ``policer``: None, or its rate in bytes per second, its first
     and its last loss in s, segments lost and sent between these; ``drain``: None, or a rate in bytes per

@@ -6,7 +6,9 @@ use numpy::{Element, PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use weir_trace::timeline::{Flaw, Known, Packet, PathRtts, Place, Rtts, Timeline, stats, timeline};
+use weir_trace::timeline::{
+    Flaw, Known, Packet, PathRtts, Place, Rtts, SackBlock, Timeline, stats, timeline,
+};
 
 type Column<'py, T> = PyReadonlyArray1<'py, T>;
 
@@ -42,6 +44,7 @@ fn packets(columns: &Bound<'_, PyDict>) -> PyResult<Vec<Packet>> {
         time_ns: time_ns[at],
         seq: seq[at],
         ack: ack[at],
+        sacked_bytes: 0,
         payload_bytes: payload_bytes[at],
         window_bytes: window_bytes[at],
         tsval: tsval[at].is_finite().then_some(tsval[at] as u32),
@@ -54,6 +57,13 @@ fn packets(columns: &Bound<'_, PyDict>) -> PyResult<Vec<Packet>> {
     Ok((0..count).map(packet).collect())
 }
 
+type BlockArrays<'py> = (Column<'py, i64>, Column<'py, i64>, Column<'py, i64>);
+
+fn blocks((time_ns, left, right): &BlockArrays<'_>) -> Vec<SackBlock> {
+    let columns = time_ns.as_array().into_iter().zip(left.as_array()).zip(right.as_array());
+    columns.map(|((&time_ns, &left), &right)| SackBlock { time_ns, left, right }).collect()
+}
+
 type RttArrays<'py> = (Column<'py, i64>, Column<'py, i64>);
 
 fn rtts((time_ns, rtt_ns): &RttArrays<'_>) -> Rtts {
@@ -62,7 +72,7 @@ fn rtts((time_ns, rtt_ns): &RttArrays<'_>) -> Rtts {
 
 /// The columns of a sender's timeline. The columns of packets are taken out of their dict.
 #[pyfunction]
-#[pyo3(signature = (columns, *, place, mss_bytes, min_rtt_s, scaled, trips, behind, echoes))]
+#[pyo3(signature = (columns, *, place, mss_bytes, min_rtt_s, scaled, blocks, trips, behind, echoes))]
 #[expect(clippy::too_many_arguments, reason = "keyword arguments in Python")]
 pub fn sender_timeline<'py>(
     py: Python<'py>,
@@ -71,6 +81,7 @@ pub fn sender_timeline<'py>(
     mss_bytes: i64,
     min_rtt_s: f64,
     scaled: bool,
+    blocks: BlockArrays<'py>,
     trips: RttArrays<'py>,
     behind: RttArrays<'py>,
     echoes: RttArrays<'py>,
@@ -85,7 +96,9 @@ pub fn sender_timeline<'py>(
     // They take as much memory as the packets.
     columns.clear();
     let paths = PathRtts { trips: rtts(&trips), behind: rtts(&behind), echoes: rtts(&echoes) };
-    let found = py.detach(|| timeline(packets, Known { place, mss_bytes, min_rtt_s, scaled }, paths));
+    let blocks = self::blocks(&blocks);
+    let found =
+        py.detach(|| timeline(packets, &blocks, Known { place, mss_bytes, min_rtt_s, scaled }, paths));
     found.map(|found| to_dict(py, found)).transpose()
 }
 

@@ -38,6 +38,15 @@ _FLAWS: Final = {
 
 
 @dataclass(frozen=True)
+class SackBlocks:
+    """What the receiver reported by SACK, duplicates left out: when, from where and up to where."""
+
+    time_ns: Ints
+    left: Ints
+    right: Ints
+
+
+@dataclass(frozen=True)
 class ConnectionPackets:
     """All packets of a connection in the order of the capture, as in ``segments`` of ``docs/trace.md``.
 
@@ -57,6 +66,7 @@ class ConnectionPackets:
     probe: Bools
     timeout: Bools
     tsval: Floats
+    blocks: SackBlocks | None = None
 
 
 @dataclass(frozen=True)
@@ -140,6 +150,7 @@ def read(
     from weirlab import _engine
 
     columns = dict(vars(packets))
+    blocks = columns.pop("blocks")
     # The engine empties the columns once it has the packets, and nothing else should hold them.
     del packets
     nowhere = np.empty(0, np.int64)
@@ -149,6 +160,7 @@ def read(
         mss_bytes=facts.mss_bytes,
         min_rtt_s=facts.min_rtt_s,
         scaled=scaled,
+        blocks=(nowhere, nowhere, nowhere) if blocks is None else (blocks.time_ns, blocks.left, blocks.right),
         trips=(trips.time_ns, trips.rtt_ns),
         behind=(behind.time_ns, behind.rtt_ns),
         echoes=(nowhere, nowhere) if echoes is None else (echoes.time_ns, echoes.rtt_ns),

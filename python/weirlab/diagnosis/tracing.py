@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import numpy as np
 
 from weirlab.diagnosis import capture
-from weirlab.diagnosis.capture import ConnectionPackets, RttSeries
+from weirlab.diagnosis.capture import ConnectionPackets, RttSeries, SackBlocks
 from weirlab.diagnosis.connection import (
     agreed,
     has_offered,
@@ -201,8 +201,15 @@ def _packets(
         probe=probe,
         timeout=meaning == MEANINGS.index("timeout"),
         tsval=columns.pop("tsval", np.broadcast_to(np.nan, len(meaning))),
+        blocks=_reports(blocks, name),
         **columns,
     )
+
+
+def _reports(blocks: Columns, sender: SideName) -> SackBlocks:
+    """The receiver's SACK blocks without those that report duplicates."""
+    new = (blocks["from_side"] != _CODES[sender]) & (blocks["duplicate"] == 0)
+    return SackBlocks(*(blocks[column][new] for column in ("time_ns", "left", "right")))
 
 
 def _data_ns(rows: ConnectionRows, number: int, name: SideName) -> NDArray[np.int64]:

@@ -218,7 +218,8 @@ class Trace(Closable):
 
     def sack_of(self, connection: int) -> dict[str, NDArray[Any]]:
         """Columns of ``sack`` of one connection, with codes for words."""
-        return _columns_of(self.scan_sack(), connection, ("from_side", "left", "right", "duplicate"))
+        columns = ("time_ns", "from_side", "left", "right", "duplicate")
+        return _columns_of(self.scan_sack(), connection, columns)
 
     def close(self) -> None:
         """Remove the series if they are in a temporary folder. Safe to call again."""

@@ -163,7 +163,7 @@ def at_the_receiver(packets: ConnectionPackets, sender: Sender) -> tuple[Connect
         free += round(int(packets.payload_bytes[row]) / sender.rate_bytes_per_s * 1e9)
         times[row] = free + half
     order = np.argsort(times, kind="stable")
-    moved = {name: column[order] for name, column in vars(packets).items()}
+    moved = {name: column[order] for name, column in vars(packets).items() if column is not None}
     moved["time_ns"] = times[order]
     acks, data = np.sort(times[~packets.from_sender]), np.sort(times[packets.from_sender])
     # Each ACK's round trip ends with the first data that left after the sender had it.

@@ -12,7 +12,7 @@ from weirlab.diagnosis.finding import Diagnosis
 from weirlab.testing.tcp import TcpConversation, TcpSegment, TcpSide
 
 from .test_messages import CLIENT, MSS, SERVER, diagnosed
-from .test_policer import RATE, RTT_MS, PathTrips, link, sent
+from .test_policer import RATE, RTT_MS, PathTrips, chance, link, sent
 
 
 def opened(place: float, *, timestamps: bool, rtt_ms: float = RTT_MS) -> TcpConversation:
@@ -38,6 +38,30 @@ def test_a_full_link_is_no_loss_at_the_receiver(tmp_path: Path, segments: int, t
     assert diagnosis.summary.capacity_bps == pytest.approx(0.8 * RATE * 8_000, rel=0.1)
     # It could be a policer as well.
     assert any("policer" in each.what for each in diagnosis.blind)
+
+
+def lossy(path: PathTrips, share: float) -> PathTrips:
+    survives = chance(share)
+    return lambda now: path(now) if survives(now) is not None else None
+
+
+@pytest.mark.parametrize("share", [0.01, 0.03])
+def test_a_full_link_that_a_sender_probes_is_no_loss_at_either_end(tmp_path: Path, share: float) -> None:
+    for place in (0.0, 1.0):
+        talk = opened(place, timestamps=True)
+        sent(talk, lossy(link(1.1 * RATE, 1_000), share), at_receiver=place > 0)
+        diagnosis = diagnosed(talk, tmp_path, "a")
+        assert diagnosis.main.key == "bottleneck"
+        assert diagnosis.share("loss") < 0.1
+        assert diagnosis.share("foreign") == 0
+        assert diagnosis.findings[0].confidence == "medium"
+        assert diagnosis.summary.capacity_bps == pytest.approx(1.1 * RATE * 8_000, rel=0.05)
+
+
+def test_losses_of_a_path_that_carries_all_that_is_sent_saturate_no_bottleneck(tmp_path: Path) -> None:
+    talk = opened(0.0, timestamps=True)
+    sent(talk, chance(0.02))
+    assert diagnosed(talk, tmp_path, "a").share("bottleneck") == 0
 
 
 def halving(

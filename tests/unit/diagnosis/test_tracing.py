@@ -44,6 +44,7 @@ BLOCKS = pl.DataFrame(
         "left": [2001, 1],
         "right": [3001, 5001],
         "duplicate": [1, 0],
+        "time_ns": [1, 2],
     }
 )
 

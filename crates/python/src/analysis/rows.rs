@@ -33,6 +33,7 @@ struct Rtt {
 
 #[derive(Clone, Copy)]
 struct Sack {
+    time_ns: i64,
     left: i64,
     right: i64,
     duplicate: bool,
@@ -113,7 +114,7 @@ impl ConnectionRows {
     fn sack_of<'py>(&self, py: Python<'py>, connection: u32) -> PyResult<Bound<'py, PyDict>> {
         let dict = PyDict::new(py);
         let rows = self.rows.get(&connection).map_or(&[][..], |rows| &rows.sack);
-        columns!(dict, rows.iter(); left, right, duplicate, from_side);
+        columns!(dict, rows.iter(); time_ns, left, right, duplicate, from_side);
         Ok(dict)
     }
 
@@ -191,6 +192,7 @@ impl ConnectionRows {
     fn sack(&mut self, row: &SackRow) {
         if let Some(rows) = self.of(row.connection) {
             rows.sack.push(Sack {
+                time_ns: row.time_ns,
                 left: row.left,
                 right: row.right,
                 duplicate: row.duplicate,

@@ -53,6 +53,7 @@ mod table;
 
 pub use analyzer::Analyzer;
 pub use facts::{Begin, Connection, End, Endpoint, From, Place, Retransmissions, Side, Summary, SynOptions};
+pub(crate) use sender::Ranges;
 pub use series::{Meaning, Method, RttRow, SackRow, SegmentRow, Sink};
 pub use settings::{Counts, Options};
 

@@ -1,6 +1,7 @@
 //! What a timeline is made from: captured packets, and what is known about the transfer before.
 
 use super::Rtts;
+use crate::tcp::Ranges;
 
 const SYN: u8 = 2;
 const RST: u8 = 4;
@@ -14,6 +15,8 @@ pub struct Packet {
     pub seq: i64,
     /// Acknowledgement.
     pub ack: i64,
+    /// On an ACK: what SACK had reported beyond it by then, bytes; see [`report`].
+    pub sacked_bytes: u32,
     /// Payload, bytes.
     pub payload_bytes: u32,
     /// Window, scaled, bytes.
@@ -47,6 +50,39 @@ impl Packet {
 
     pub(super) fn end(&self) -> i64 {
         self.seq + i64::from(self.payload_bytes)
+    }
+}
+
+/// A block of an ACK that reports what arrived behind a gap (RFC 2018).
+#[derive(Clone, Copy, Debug)]
+pub struct SackBlock {
+    /// Time, ns.
+    pub time_ns: i64,
+    /// First sequence number.
+    pub left: i64,
+    /// The one behind the last.
+    pub right: i64,
+}
+
+/// Tells ACKs what SACK had reported by then; both in the order of the capture, and duplicates left out.
+pub(super) fn report(packets: &mut [Packet], blocks: &[SackBlock]) {
+    let mut blocks = blocks.iter().peekable();
+    let mut reported = Ranges::default();
+    let (mut sent, mut acked) = (i64::MIN, i64::MIN);
+    for packet in packets {
+        if packet.has_data() {
+            sent = sent.max(packet.end());
+        } else if packet.is_ack() {
+            acked = acked.max(packet.ack);
+            while let Some(block) = blocks.next_if(|block| block.time_ns <= packet.time_ns) {
+                // A device on the path may change numbers, but not those of blocks.
+                if block.right <= sent {
+                    reported.add(block.left, block.right, ());
+                }
+            }
+            reported.cut_below(acked);
+            packet.sacked_bytes = u32::try_from(reported.size()).unwrap_or(u32::MAX);
+        }
     }
 }
 

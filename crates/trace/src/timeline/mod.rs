@@ -23,8 +23,9 @@ mod timeouts;
 use departures::departures;
 pub use drain::Drain;
 use drain::drain;
-pub use input::{Flaw, Known, Packet, PathRtts, Place};
-use order::{Outlasted, as_sent, back_ns, goes_back, queued_trips};
+use input::report;
+pub use input::{Flaw, Known, Packet, PathRtts, Place, SackBlock};
+use order::{Outlasted, as_sent, back_ns, delivered, goes_back, queued_trips};
 pub use policer::Policer;
 use policer::policer;
 use recovery::recoveries;
@@ -88,7 +89,7 @@ pub struct Timeline {
     pub window_bytes: Vec<f64>,
     /// Round trips.
     pub rtt_s: Vec<f64>,
-    /// Arrived so far.
+    /// Arrived so far, as ACKs and SACK report it.
     pub acked_bytes: Vec<f64>,
     /// Retransmissions so far.
     pub lost: Vec<f64>,
@@ -126,15 +127,21 @@ pub struct Timeline {
     pub flaw: Option<Flaw>,
 }
 
-/// A timeline from the packets of a connection; None if hardly any data was captured.
+/// A timeline from the packets of a connection, and the receiver's SACK blocks; None if hardly any data was captured.
 #[must_use]
-pub fn timeline(packets: Vec<Packet>, known: Known, mut rtts: PathRtts) -> Option<Timeline> {
+pub fn timeline(
+    mut packets: Vec<Packet>,
+    blocks: &[SackBlock],
+    known: Known,
+    mut rtts: PathRtts,
+) -> Option<Timeline> {
     if packets.iter().filter(|packet| packet.has_data()).count() < 3
         || packets.iter().filter(|packet| packet.is_ack()).count() < 2
     {
         return None;
     }
     let at_sender = known.place == Place::Sender;
+    report(&mut packets, blocks);
     let mss = if known.mss_bytes > 0 { carried(&packets, known.mss_bytes) } else { usual_segment(&packets) };
     let mut least_s = known.min_rtt_s;
     let mut close_s = AT_ONCE_S;
@@ -158,7 +165,7 @@ pub fn timeline(packets: Vec<Packet>, known: Known, mut rtts: PathRtts) -> Optio
     }
     let backwards = goes_back(&packets).then_some(Flaw::Clock);
     let mut flaw = (known.scaled && is_beyond(&packets, mss)).then_some(Flaw::TooMuch);
-    let drain = if known.place == Place::Receiver { drain(&packets, mss, least_s) } else { None };
+    let drain = drain(&packets, known.place, mss, least_s);
     // Data does not come before the ACK that released it, however its round trip was rounded.
     let (early_s, blur_s) = if at_sender { (0.0, 0.0) } else { (close_s / 2.0, close_s) };
     // The way of the ACKs back to the sender is not seen: its delay may vary.
@@ -221,6 +228,8 @@ pub fn timeline(packets: Vec<Packet>, known: Known, mut rtts: PathRtts) -> Optio
     let again: Vec<bool> = packets.iter().map(|packet| packet.has_data() && packet.again).collect();
     let (timing_out, timeouts) = timeouts(&events, &packets, least_s);
     let policer = if at_sender { policer(&packets, mss, least_s) } else { None };
+    // At the receiver, data counts when it arrives, not when the gaps before it are filled.
+    let delivered = delivered(&packets, first_seq, known.place == Place::Receiver && left.is_none());
     drop(packets);
     let recovery = recoveries(&again, &events);
     drop(again);
@@ -338,17 +347,6 @@ pub fn timeline(packets: Vec<Packet>, known: Known, mut rtts: PathRtts) -> Optio
 
     // After the last data there is only its way to the receiver and back, which nothing limits.
     let begun_ns = events.at_ns[kept.start];
-    // At the receiver, data counts when it arrives, not when the gaps before it are filled.
-    let mut arrived = 0_i64;
-    let acked_bytes: Vec<f64> = if known.place == Place::Receiver && left.is_none() {
-        let all = events.data.iter().zip(&events.payload_bytes).map(|(&data, &bytes)| {
-            arrived += if data { i64::from(bytes) } else { 0 };
-            arrived as f64
-        });
-        all.skip(kept.start).take(kept.len()).collect()
-    } else {
-        events.acked[kept.clone()].iter().map(|acked| (acked - first_seq) as f64).collect()
-    };
     for window in &mut window {
         *window = if *window < OPEN_BYTES { *window } else { f64::NAN };
     }
@@ -357,7 +355,7 @@ pub fn timeline(packets: Vec<Packet>, known: Known, mut rtts: PathRtts) -> Optio
         start_s: kept.clone().map(|at| (events.at_ns[at] - begun_ns) / 1e9).collect(),
         lasts_s: kept.clone().map(|at| events.lasts_ns(at) / 1e9).collect(),
         rtt_s: rtts.trips.at(&events.at_ns[kept.clone()]).collect(),
-        acked_bytes,
+        acked_bytes: cut(delivered, &kept),
         flight_bytes: cut(flight, &kept),
         window_bytes: cut(window, &kept),
         lost: cut(lost_so_far, &kept),

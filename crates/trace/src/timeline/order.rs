@@ -49,6 +49,20 @@ pub fn queued_trips(came_ns: &[i64], left: &Departures, least_s: f64) -> Rtts {
     found
 }
 
+/// By packet, how many bytes had arrived: by what ACKs and SACK report, or, `as_it_comes`, by the data itself.
+pub fn delivered(packets: &[Packet], first_seq: i64, as_it_comes: bool) -> Vec<f64> {
+    let mut so_far = 0;
+    let by = |packet: &Packet| {
+        if as_it_comes && packet.has_data() {
+            so_far += i64::from(packet.payload_bytes);
+        } else if !as_it_comes && packet.is_ack() {
+            so_far = so_far.max(packet.ack + i64::from(packet.sacked_bytes) - first_seq);
+        }
+        so_far as f64
+    };
+    packets.iter().map(by).collect()
+}
+
 /// The packets in the order in which the sender knew of them, ACKs rather `early_s` too early; and the wait of each in queues
 /// before the point of capture, in s (empty if it is not known).
 pub fn as_sent(

@@ -166,6 +166,7 @@ mod tests {
                 time_ns: now,
                 seq: seq * MSS,
                 ack: 1,
+                sacked_bytes: 0,
                 payload_bytes: MSS as u32,
                 window_bytes: 1 << 20,
                 tsval: None,

@@ -105,6 +105,7 @@ mod tests {
             time_ns: 0,
             seq: 1,
             ack: 1,
+            sacked_bytes: 0,
             payload_bytes,
             window_bytes: 0,
             tsval: None,

@@ -9,7 +9,7 @@ import numpy as np
 from weirlab.diagnosis import causes
 from weirlab.diagnosis.rules.ends import seconds
 from weirlab.diagnosis.rules.rule import DiagnosisRule
-from weirlab.diagnosis.view import TimelineView
+from weirlab.diagnosis.view import FULL, TimelineView
 from weirlab.trace.quantities import bit_rate, count, percent, plural, size
 
 if TYPE_CHECKING:
@@ -95,7 +95,8 @@ def _waited(view: TimelineView, part: Floats) -> str:
 def even(view: TimelineView) -> Bools:
     """Data arrived at one rate although much was lost: the losses did not slow the sender down."""
     drain, start_s = view.facts.drain, view.timeline.start_s
-    if drain is None:
+    # Behind a link that carries much more, they did.
+    if drain is None or drain.rate_bytes_per_s < FULL * (view.capacity or 0.0):
         return np.zeros(len(start_s), dtype=bool)
     return np.asarray((start_s >= drain.from_s) & (start_s < drain.until_s))
 

@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 pub use ack::Acknowledged;
 pub use data::Placed;
 use missed::Missed;
-use ranges::Ranges;
+pub use ranges::Ranges;
 use recent::Recent;
 pub use recent::is_soon;
 use repeats::Repeats;

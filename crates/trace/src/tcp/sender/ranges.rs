@@ -20,6 +20,11 @@ impl<T: Copy + PartialEq> Ranges<T> {
         self.list.is_empty()
     }
 
+    /// How many numbers are in them.
+    pub fn size(&self) -> i64 {
+        self.list.iter().map(|range| range.1 - range.0).sum()
+    }
+
     /// End of the last one.
     pub fn end(&self) -> Option<i64> {
         self.list.last().map(|range| range.1)
@@ -157,6 +162,7 @@ mod tests {
                     set.retain(|n| !(start..start + len).contains(n));
                     prop_assert_eq!(ranges.cut(start, start + len), (before - set.len()) as u64);
                 }
+                prop_assert_eq!(ranges.size(), set.len() as i64);
                 for n in 0..140 {
                     prop_assert_eq!(ranges.contains(n), set.contains(&n));
                 }
