@@ -69,6 +69,10 @@ class ProfileOutcome:
         """Measured threshold per rule count and frame size, and what belongs to it."""
         return rates(self.run.trials().filter(pl.col("role") == "profile"))
 
+    def thresholds(self) -> list[dict[str, Any]]:
+        """Measured threshold per rule count and frame size, see :mod:`weirlab.measure.thresholds`."""
+        return self.rates["thresholds"]
+
     def document(self) -> dict[str, Any]:
         outcome = self.outcome
         return {

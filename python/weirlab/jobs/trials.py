@@ -169,14 +169,10 @@ def contradicted(trials: pl.DataFrame) -> str:
     )
 
 
-def repetitions(trials: pl.DataFrame) -> pl.DataFrame:
-    """The row in a run's ``trials`` of the attempt that counts, for each repetition."""
-    return trials.sort("index", "attempt").group_by("index", maintain_order=True).last()
-
-
 def counted(trials: pl.DataFrame) -> dict[str, Any]:
     """The row in a run's ``trials`` of the attempt that counts, as :attr:`TrialOutcome.record`."""
-    valid = repetitions(trials).filter("valid")
+    last = trials.sort("index", "attempt").group_by("index", maintain_order=True).last()
+    valid = last.filter("valid")
     row = (valid if valid.height else trials.sort("index", "attempt")).row(-1, named=True)
     return {name: math.nan if value is None else value for name, value in row.items()}
 
