@@ -77,6 +77,8 @@ class Browser:
                     found.append(details.get("exception", {}).get("description") or details["text"])
                 case "Log.entryAdded" if event["params"]["entry"]["level"] == "error":
                     entry = event["params"]["entry"]
+                    if "ERR_NETWORK_CHANGED" in entry["text"]:
+                        continue  # Another test made an interface on this machine: pages ask again.
                     found.append(f"{entry['text']} {entry.get('url', '')}")
         self._events.clear()
         return found

@@ -354,15 +354,20 @@ export async function ask<T>(path: string, options: RequestInit = {}): Promise<T
     early.delete(path);
     return (await asked) as T;
   }
-  let response: Response;
-  try {
-    response = await fetch(`api/${path}`, options);
-  } catch (error) {
-    if (options.signal?.aborted) throw error;
-    throw new Failure(UNREACHABLE, 0);
-  }
+  const response = await reach(path, options);
   if (response.ok) return (await response.json()) as T;
   throw failure(response.status, await response.text());
+}
+
+/** A browser ends requests when an interface of its machine comes or goes: what only reads is asked for once more. */
+async function reach(path: string, options: RequestInit, tries = options.method ? 1 : 2): Promise<Response> {
+  try {
+    return await fetch(`api/${path}`, options);
+  } catch (error) {
+    if (options.signal?.aborted) throw error;
+    if (tries > 1) return reach(path, options, tries - 1);
+    throw new Failure(UNREACHABLE, 0);
+  }
 }
 
 export function failure(status: number, text: string): Failure {
