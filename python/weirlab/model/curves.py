@@ -112,7 +112,7 @@ class CurveModel(ABC):
                 for q in (*QUANTITIES, "loss_ratio")
             }
 
-        return self.calibration.applied(found, rate, place, laws)
+        return self.calibration.applied(found, rate, frame, place, laws)
 
     def threshold_pps(self, position: ArrayLike, frame_bytes: ArrayLike) -> F64:
         """Offered load above which packets are lost; the frame size does not matter here."""

@@ -296,3 +296,11 @@ def test_predictions_between_too_few_positions_to_leave_one_out_are_marked_as_un
     assert "3 profiled rule counts" in model.predict(1e5, 64.0, 300.0).unchecked
     assert model.predict(1e5, 64.0, 100.0).unchecked == ""
     assert calibrated.predict(1e5, 64.0, 300.0).unchecked == ""
+
+
+def test_predictions_between_profiled_frame_sizes_are_marked_as_unchecked(seen: list[Observation]) -> None:
+    sizes = [each if index % 2 else replace(each, frame_bytes=1518.0) for index, each in enumerate(seen)]
+    found = typed(IntervalCalibration, json.loads(json.dumps(plain(calibrate(PiecewiseModel, sizes)))))
+    model = PiecewiseModel.fit(sizes).with_calibration(found)
+    assert "frame sizes" in model.predict(1e5, 218.0, 300.0).unchecked
+    assert model.predict(1e5, [64.0, 1518.0], 300.0).unchecked == ""

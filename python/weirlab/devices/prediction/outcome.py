@@ -57,6 +57,8 @@ class PredictionOutcome:
     """The share of the packets that each CPU of the device gets."""
     unchecked: str = ""
     """What the intervals of the first model do not cover; empty if nothing."""
+    run_id: str = ""
+    """The run behind the models, to be cited; empty if unknown."""
 
     @property
     def unsure(self) -> tuple[str, ...]:
@@ -85,6 +87,7 @@ class PredictionOutcome:
             **({} if self.share_error is None else {"share_error": self.share_error}),
             **({} if len(self.cpu_shares) == 1 else {"cpu_shares": self.cpu_shares}),
             "device": self.device,
+            "run_id": self.run_id or None,
             "simulated": self.simulated,
             "unusable": self.unusable or None,
             "model": first,
@@ -215,4 +218,5 @@ def predict(
         share_error if new_share is not None and not is_profiled(asked, new_share) else None,
         shares,
         next(iter(unchecked.values())),
+        str(asked.facts.get("run_id", "")),
     )

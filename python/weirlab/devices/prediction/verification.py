@@ -166,10 +166,14 @@ def measure(
                 specs, measuring.again(known, repetitions, stateful=scenario.dut.stateful)
             )
     progress.stage(f"measuring held-out settings of {device_in_words(bed.dut)}")
-    budget = budget or _budget(bed, scenario)
-    if specs is not None:
-        trials = plural(len(specs), "held-out trial")
-        progress.note(machine.foretold(trials, bed, estimate_s(specs) / USUAL, budget))
+    if specs is None:
+        budget = budget or machine.time_for(
+            bed, machine.held_out_s(scenario, scenario.verify or (default(scenario),))
+        )
+    else:
+        expected_s = estimate_s(specs) / USUAL
+        budget = budget or machine.time_for(bed, expected_s)
+        progress.note(machine.foretold(plural(len(specs), "held-out trial"), bed, expected_s, budget))
     outcome = measuring.run(
         bed,
         specs,
@@ -187,12 +191,6 @@ def _in_bed(scenario: Scenario, bed: TestBed) -> Scenario:
         for each in scenario.verify or (default(scenario),)
     ]
     return scenario.model_copy(update={"verify": tuple(held_out)})
-
-
-def _budget(bed: TestBed, scenario: Scenario) -> Budget | None:
-    """The time for held-out trials by themselves."""
-    alone = scenario.model_copy(update={"time_budget": None})
-    return machine.budget(alone, bed, machine.held_out_s(scenario, scenario.verify or (default(scenario),)))
 
 
 def plan(models: Models, scenario: Scenario, sender_pps: float) -> list[TrialSpec]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from weirlab.devices.prediction.outcome import PredictionOutcome
     from weirlab.devices.prediction.verification import VerificationOutcome
     from weirlab.model.drift import Drift, Shift
+    from weirlab.model.score import ErrorRow
 
 
 def fit(outcome: FitOutcome) -> str:
@@ -53,8 +54,12 @@ _SHIFTED: Final = {"threshold": "threshold", "delay_mean_below": "mean delay bel
 def shifts(found: Sequence[Shift]) -> Iterator[str]:
     """How the host has changed since the profile, and what that makes of the first model's error."""
     yield from (_shift(each) for each in found if each.proven)
-    if same := [f"the {_SHIFTED[each.quantity]}" for each in found if not each.proven]:
-        yield f"Profiled settings measured again show no change of {' or '.join(same)} since the profile."
+    if same := [
+        f"the {_SHIFTED[each.quantity]} ({percent(each.low)} to {percent(each.high)})"
+        for each in found
+        if not each.proven
+    ]:
+        yield f"Profiled settings measured again prove no change of {' or '.join(same)} since the profile."
 
 
 def _shift(found: Shift) -> str:
@@ -66,6 +71,22 @@ def _shift(found: Shift) -> str:
         f"({percent(found.low)} to {percent(found.high)}); without that, {model} would be off by "
         f"{percent(found.without_percent[model] / 100)} instead of {percent(error / 100)}."
     )
+
+
+_ONE_SIDED: Final = 0.9
+"""Share of the mean absolute error from which on errors are mostly of one sign."""
+
+
+def _leaning(row: ErrorRow) -> str:
+    """Whether predictions are mostly too high or too low, and how many trials their intervals contain."""
+    if row.of_measurement or row.relative is None:
+        return ""
+    lean = row.relative.mean / row.relative.mean_absolute if row.relative.mean_absolute else 0.0
+    said = [f"too {'high' if lean > 0 else 'low'}"] if abs(lean) >= _ONE_SIDED else []
+    if TOLD_LEVEL in row.coverage_percent:
+        inside = round(row.n * row.coverage_percent[TOLD_LEVEL] / 100)
+        said.append(f"{inside} of {row.n} in the {TOLD_LEVEL} % intervals")
+    return f" ({', '.join(said)})" if said else ""
 
 
 def devices(outcome: DevicesOutcome) -> str:
@@ -103,7 +124,8 @@ def prediction(outcome: PredictionOutcome) -> str:
     else:
         fate = f"pass without loss, below the threshold of {threshold}: {delay}"
     brackets = f"; in brackets {TOLD_LEVEL} % of trials" if ends else ""
-    said = f"{lead}{setting} {fate} ({name} model{brackets})."
+    of = f" of {outcome.run_id}" if outcome.run_id else ""
+    said = f"{lead}{setting} {fate} ({name} model{of}{brackets})."
     if outcome.unchecked and outcome.new_share is None:
         said += f" {outcome.unchecked[:1].upper()}{outcome.unchecked[1:]}."
     if outcome.share_error is not None:
@@ -126,9 +148,9 @@ def verification(outcome: VerificationOutcome) -> str:
     rows = [row for row in outcome.errors if row.per == "trial" and not row.extrapolated]
     parts = []
     for model, measured in dict.fromkeys((row.model, row.of_measurement) for row in rows):
-        errors = {row.quantity: row.mape_percent / 100 for row in rows if row.model == model}
+        errors = {row.quantity: row for row in rows if row.model == model}
         told = [
-            f"{percent(errors[quantity])} {label}"
+            f"{percent(errors[quantity].mape_percent / 100)} {label}{_leaning(errors[quantity])}"
             for quantity, label in (
                 ("threshold", "in the threshold"),
                 ("delay_mean_below", "in the mean delay below it"),

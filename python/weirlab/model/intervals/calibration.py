@@ -46,6 +46,9 @@ _HOST_LOSS: Final = "host_loss"
 _FEW_POSITIONS: Final = "few_positions"
 """Key of the positions of a profile with too few to check predictions between them."""
 
+_SIZES: Final = "sizes"
+"""Key of the frame sizes of a profile."""
+
 _LEAST_SPREAD: Final = 1e-5
 """Of the logarithm of a ratio: finer than any time stamp."""
 _LEAST_LOSS_SPREAD: Final = 5e-4
@@ -170,18 +173,31 @@ class IntervalCalibration:
     """All positions of a profile that has too few to leave one out: no limit comes from a position that the
     model had not seen. Empty if limits do, and in models of older versions."""
 
-    def unchecked(self, position: F64) -> str:
-        """What the intervals of these positions leave out; empty if nothing."""
+    sizes: tuple[float, ...] = ()
+    """Mean frame sizes of the profile, in bytes: no limit comes from a size that the model had not seen.
+    Empty in the models of older versions."""
+
+    def unchecked(self, position: F64, frame_bytes: F64) -> str:
+        """What the intervals of these positions and frame sizes leave out; empty if nothing."""
+        between, remedies = [], []
         known = self.few_positions
-        if len(known) < 2 or np.isin(position, known).all():
+        if len(known) >= 2 and not np.isin(position, known).all():
+            between.append(f"the {len(known)} profiled rule counts")
+            remedies.append(f"at least {LEAST_POSITIONS}")
+        if len(self.sizes) >= 2 and not np.isin(np.round(frame_bytes), np.round(self.sizes)).all():
+            between.append("the profiled frame sizes")
+            remedies.append("the frame size itself")
+        if not between:
             return ""
         return (
-            f"how far predictions between the {len(known)} profiled rule counts are off is not known, and not"
-            f" in their intervals: profile at least {LEAST_POSITIONS}, or compare with trials (weir verify)"
+            f"how far predictions between {' and '.join(between)} are off is not known, and not in their"
+            f" intervals: profile {' and '.join(remedies)}, or compare with trials (weir verify)"
         )
 
-    def applied(self, prediction: Prediction, rate_pps: F64, position: F64, laws: Laws) -> Prediction:
-        """``prediction`` with its intervals; ``rate_pps`` and ``position`` have the shape of the prediction.
+    def applied(
+        self, prediction: Prediction, rate_pps: F64, frame_bytes: F64, position: F64, laws: Laws
+    ) -> Prediction:
+        """``prediction`` with its intervals; the three arrays have the shape of the prediction.
 
         ``laws`` says what the model's laws predict, by quantity and in the shape of the prediction, if each
         service takes that many times as long; it is asked only if the host's state differs.
@@ -217,7 +233,7 @@ class IntervalCalibration:
                 high = np.where(sure, np.minimum(band.high, most), band.high)
                 intervals["loss_ratio"][level] = Band(np.minimum(band.low, high), high)
         _order(intervals, prediction)
-        return replace(prediction, intervals=intervals, unchecked=self.unchecked(position))
+        return replace(prediction, intervals=intervals, unchecked=self.unchecked(position, frame_bytes))
 
     def _bounded(self, quantity: str, prediction: Prediction, band: Band) -> Band:
         """``band`` cut to what a trial can show; in logarithms a few spoiled trials reach far."""
@@ -232,7 +248,12 @@ class IntervalCalibration:
         return {**self.limits, _SEEN: self.seen, **self._others()}
 
     def _others(self) -> dict[str, Any]:
-        others = {_LATER: self.later, _HOST_LOSS: self.host_loss, _FEW_POSITIONS: self.few_positions}
+        others: dict[str, Any] = {
+            _LATER: self.later,
+            _HOST_LOSS: self.host_loss,
+            _FEW_POSITIONS: self.few_positions,
+            _SIZES: self.sizes,
+        }
         return {name: value for name, value in others.items() if value}
 
     @classmethod
@@ -248,7 +269,8 @@ class IntervalCalibration:
         seen = typed(dict[str, DelayRange], document.get(_SEEN, {}))
         host_loss = typed(dict[int, float], document.get(_HOST_LOSS, {}))
         few = typed(tuple[float, ...], document.get(_FEW_POSITIONS, ()))
-        return cls(typed(dict[str, ScoreLimits], limits), seen, later, host_loss, few)
+        sizes = typed(tuple[float, ...], document.get(_SIZES, ()))
+        return cls(typed(dict[str, ScoreLimits], limits), seen, later, host_loss, few, sizes)
 
 
 def _order(intervals: dict[str, dict[int, Band]], prediction: Prediction) -> None:

@@ -170,6 +170,7 @@ def calibrate(
         {quantity: seen for quantity in TIMES if (seen := _seen(table, quantity)) is not None},
         host_loss=_host_loss(trials, predicted, limits["threshold_pps"]),
         few_positions=tuple(map(float, places)) if len(places) < LEAST_POSITIONS else (),
+        sizes=tuple(map(float, np.unique(np.round(table.frame_bytes, 1)))),
     )
 
 

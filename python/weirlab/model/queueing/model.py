@@ -185,7 +185,7 @@ class QueueingModel:
         def laws(factor: float) -> dict[str, F64]:
             return {name: value.reshape(shape) for name, value in self._law(load.slower(factor - 1)).items()}
 
-        return self.calibration.applied(prediction, rate, place, laws)
+        return self.calibration.applied(prediction, rate, frame, place, laws)
 
     def threshold_pps(self, position: ArrayLike, frame_bytes: ArrayLike) -> F64:
         place, frame = places(position, frame_bytes)
